@@ -1,0 +1,84 @@
+"""The published tasks: values, Jacobians, graphs and classical counts of the reference files."""
+
+import jax
+import numpy as np
+import pytest
+
+from tests.tasks.scalar_graph import Elimination, scalar_graph
+from veenv import tasks
+
+SCALAR = ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion"]
+PUBLISHED = [*SCALAR, "MLP"]
+
+
+def arrays(point):
+    return tuple(np.asarray(x, dtype=np.float64) for x in point)
+
+
+def assert_nested(actual, expected, *, tol):
+    """Compares a tree of tuples with the nested lists of a JSON file."""
+    if isinstance(actual, tuple | list):
+        assert len(actual) == len(expected)
+        for a, e in zip(actual, expected, strict=True):
+            assert_nested(a, e, tol=tol)
+    else:
+        assert np.shape(actual) == np.shape(expected)
+        np.testing.assert_allclose(actual, expected, rtol=tol, atol=tol)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_value_and_jacobian(name, reference, x64):
+    task, ref = tasks.get(name), reference(name)
+    args = arrays(ref["point"])
+    for fun in (task.fun, jax.jit(task.fun)):
+        assert_nested(fun(*args), ref["value"], tol=1e-10)
+        assert_nested(jax.jacrev(fun, task.argnums)(*args), ref["jacobian"], tol=1e-10)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_float32_stays_float32_and_agrees(name, reference):
+    task, ref = tasks.get(name), reference(name)
+    out = jax.jit(task.fun)(*arrays(ref["point"]))
+    assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(out))
+    assert_nested(out, ref["value"], tol=2e-5)
+
+
+@pytest.mark.parametrize("name", SCALAR)
+def test_example_point_is_the_published_point(name, reference):
+    assert [float(x) for x in tasks.get(name).example_args()] == reference(name)["point"]
+
+
+@pytest.mark.parametrize("name", SCALAR)
+def test_graph_is_the_published_graph(name, reference, precision):
+    ref = reference(name)
+    task = tasks.get(name)
+    edges, outputs, num_equations = scalar_graph(task.fun, task.example_args())
+    assert edges == {tuple(edge) for edge in ref["edges"]}
+    assert outputs == ref["outputs"]
+    assert num_equations == ref["num_intermediates"] + ref["num_outputs"]
+
+
+@pytest.mark.parametrize("name", SCALAR)
+def test_classical_counts(name, reference):
+    ref = reference(name)
+    task = tasks.get(name)
+    edges, outputs, num_equations = scalar_graph(task.fun, task.example_args())
+    num_inputs = ref["num_inputs"]
+    mids = [v for v in range(num_inputs, num_inputs + num_equations) if v not in outputs]
+    assert len(mids) == ref["num_intermediates"]
+    assert Elimination(edges, mids).forward() == ref["counts"]["forward"]
+    assert Elimination(edges, mids).reverse() == ref["counts"]["reverse"]
+    # The published Markowitz counts take the first of several vertices of equal degree.
+    assert Elimination(edges, mids).markowitz() == ref["counts"]["markowitz"]
+    assert Elimination(edges, mids).markowitz(last=True) < ref["counts"]["markowitz"]
+
+
+def test_the_eliminator_on_a_graph_counted_by_hand():
+    # 0, 1 -> 2 -> 3 -> 4, 5: forward removes 2 (2 * 1), then 3 (2 * 2); reverse 3 (1 * 2) first.
+    edges = {(0, 2), (1, 2), (2, 3), (3, 4), (3, 5)}
+    assert Elimination(edges, [2, 3]).forward() == 6
+    assert Elimination(edges, [2, 3]).reverse() == 6
+    # Two inputs and one output: reverse pays 1 + 2, forward 2 + 2.
+    edges = {(0, 2), (1, 2), (2, 3), (3, 4)}
+    assert Elimination(edges, [2, 3]).forward() == 4
+    assert Elimination(edges, [2, 3]).reverse() == 3

@@ -1,0 +1,99 @@
+"""Feed-forward neural networks with their losses, small enough to search.
+
+Source: the two-layer perceptron of Lohoff and Neftci, arXiv 2406.05027; layer normalisation:
+Ba, Kiros, Hinton, arXiv 1607.06450.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float
+
+from veenv.tasks.task import Scalar, Task
+
+EPSILON = 1e-6
+
+
+def layer_norm(
+    x: Float[Array, "*batch n"], gamma: Scalar, beta: Scalar
+) -> Float[Array, "*batch n"]:
+    """Normalises the last axis to mean 0 and variance 1, then scales and shifts.
+
+    Args:
+        x: Activations, float.
+        gamma: Scale.
+        beta: Shift.
+
+    Returns:
+        An array like ``x``.
+    """
+    mean = jnp.mean(x, axis=-1, keepdims=True)
+    centred = x - mean
+    variance = jnp.mean(centred**2, axis=-1, keepdims=True)
+    return centred / jnp.sqrt(variance + EPSILON) * gamma + beta
+
+
+def softmax_cross_entropy(
+    logits: Float[Array, "*batch n"], labels: Float[Array, "*batch n"]
+) -> Float[Array, "*batch"]:
+    """Cross entropy of a softmax over the last axis.
+
+    Args:
+        logits: Unnormalised log probabilities, float.
+        labels: Target weights, float, of the same shape.
+
+    Returns:
+        The loss, without the last axis.
+    """
+    shift = lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
+    shifted = logits - shift
+    log_sum = jnp.log(jnp.sum(jnp.exp(shifted), axis=-1, keepdims=True))
+    return -jnp.sum(labels * (shifted - log_sum), axis=-1)
+
+
+def mlp(
+    x: Float[Array, "4"],
+    y: Float[Array, "4"],
+    W1: Float[Array, "8 4"],
+    b1: Float[Array, "8"],
+    W2: Float[Array, "4 8"],
+    b2: Float[Array, "4"],
+    gamma: Scalar,
+    beta: Scalar,
+) -> Scalar:
+    """Loss of a perceptron with two layers, a layer norm between them.
+
+    Args:
+        x: Input.
+        y: Target weights of the cross entropy.
+        W1: Weights of the first layer.
+        b1: Bias of the first layer.
+        W2: Weights of the second layer.
+        b2: Bias of the second layer.
+        gamma: Scale of the layer norm.
+        beta: Shift of the layer norm.
+
+    Returns:
+        The loss, a scalar.
+    """
+    hidden = layer_norm(jnp.tanh(W1 @ x + b1), gamma, beta)
+    logits = jnp.tanh(W2 @ hidden + b2)
+    return softmax_cross_entropy(logits, y)
+
+
+def _mlp_args() -> tuple[np.ndarray, ...]:
+    rng = np.random.default_rng(0)
+    shapes = ((4,), (4,), (8, 4), (8,), (4, 8), (4,), (), ())
+    return tuple(np.asarray(rng.uniform(0.2, 0.8, shape)) for shape in shapes)
+
+
+TASKS = (
+    Task(
+        name="mlp",
+        fun=mlp,
+        example_args=_mlp_args,
+        argnums=tuple(range(8)),
+        description="Loss of a two-layer perceptron with layer norm, 4 features, 8 hidden units.",
+        source="arXiv 2406.05027 (MLP)",
+    ),
+)

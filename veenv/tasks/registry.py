@@ -1,0 +1,111 @@
+"""Look-up of tasks by name."""
+
+import difflib
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from veenv.tasks import minpack, networks, robot_arm, roe
+from veenv.tasks.task import Task
+
+_FAMILIES = (roe, robot_arm, minpack, networks)
+
+_BUILT_IN: Mapping[str, Task] = MappingProxyType(
+    {task.name.casefold(): task for family in _FAMILIES for task in family.TASKS}
+)
+_ALIASES: Mapping[str, str] = MappingProxyType({"roeflux": "roeflux_1d"})
+
+# Filled by register_task only, never on import.
+_registered: dict[str, Task] = {}
+
+
+def list_tasks() -> tuple[str, ...]:
+    """Returns the names of all tasks: the built-in ones, then those registered by the user.
+
+    >>> list_tasks()[:2]
+    ('RoeFlux_1d', 'RobotArm_6DOF')
+    """
+    return tuple(task.name for task in (*_BUILT_IN.values(), *_registered.values()))
+
+
+def get(name: str) -> Task:
+    """Finds a task.
+
+    Args:
+        name: Name of a task; case does not matter, and ``RoeFlux`` means ``RoeFlux_1d``.
+
+    Returns:
+        The task.
+
+    Raises:
+        ValueError: No task has that name; the message suggests the nearest names.
+
+    >>> get("roeflux").name
+    'RoeFlux_1d'
+    """
+    key = name.casefold()
+    key = _ALIASES.get(key, key)
+    tasks = {**_BUILT_IN, **_registered}
+    if key in tasks:
+        return tasks[key]
+    near = [tasks[k].name for k in difflib.get_close_matches(key, tasks, n=3, cutoff=0.5)]
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(list_tasks())}"
+    raise ValueError(f"unknown task {name!r}; {hint}")
+
+
+def register_task(
+    name: str,
+    fun: Callable[..., Any],
+    example_args: Callable[[], tuple[Any, ...]] | tuple[Any, ...],
+    argnums: int | tuple[int, ...] = 0,
+    *,
+    description: str = "",
+    source: str = "",
+    replace: bool = False,
+) -> Task:
+    """Adds a task of your own, which ``get`` then finds by its name.
+
+    Args:
+        name: Name, unique when case is ignored.
+        fun: Pure JAX function.
+        example_args: The point as a tuple of arguments of ``fun``, or a function that returns it.
+        argnums: Arguments to differentiate, as in ``jax.jacrev``.
+        description: One sentence.
+        source: Where the equations come from.
+        replace: Replace an earlier task of the user with this name. Built-in tasks stay.
+
+    Returns:
+        The task.
+
+    Raises:
+        ValueError: The name is empty or taken, or ``argnums`` names no argument.
+        TypeError: ``fun`` is not callable, or the point is not a tuple.
+
+    >>> import numpy as np
+    >>> register_task("square", lambda x: x**2, (np.array(3.0),), replace=True).argnums
+    0
+    """
+    key = name.casefold()
+    if not key.strip():
+        raise ValueError("a task needs a name that is not empty")
+    if key in _BUILT_IN or key in _ALIASES:
+        raise ValueError(f"task name {name!r} belongs to a built-in task")
+    if key in _registered and not replace:
+        raise ValueError(f"task name {name!r} is taken; pass replace=True to replace it")
+    if not callable(fun):
+        raise TypeError(f"fun of task {name!r} must be callable, got {type(fun).__name__}")
+
+    point = example_args() if callable(example_args) else example_args
+    if not isinstance(point, tuple):
+        raise TypeError(
+            f"example_args of task {name!r} must be (or return) a tuple with one entry for each "
+            f"argument, got {type(point).__name__}"
+        )
+    for argnum in (argnums,) if isinstance(argnums, int) else argnums:
+        if not -len(point) <= argnum < len(point):
+            raise ValueError(
+                f"argnums of task {name!r} names argument {argnum}, but there are {len(point)}"
+            )
+    make_point = example_args if callable(example_args) else lambda: point
+    _registered[key] = Task(name, fun, make_point, argnums, description, source)
+    return _registered[key]

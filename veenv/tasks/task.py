@@ -1,0 +1,32 @@
+"""The record of one benchmark task: a function and a point at which to differentiate it."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from jaxtyping import Array, Float
+
+Scalar: TypeAlias = Float[Array, ""]
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A function to differentiate, with a point at which no derivative vanishes by chance.
+
+    Attributes:
+        name: Unique name; look-up ignores case.
+        fun: Pure JAX function of the arguments that ``example_args`` returns. It works in float32
+            and in float64 alike.
+        example_args: Returns the point: a tuple with one pytree of float64 NumPy arrays for each
+            argument of ``fun``. Called anew each time, so that nobody can change another's point.
+        argnums: Arguments to differentiate, as in ``jax.jacrev``.
+        description: One sentence.
+        source: Where the equations come from.
+    """
+
+    name: str
+    fun: Callable[..., Any]
+    example_args: Callable[[], tuple[Any, ...]]
+    argnums: int | tuple[int, ...]
+    description: str
+    source: str
