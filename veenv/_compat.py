@@ -1,0 +1,49 @@
+"""Everything that differs between the supported JAX versions, in one place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jax.extend import core, source_info_util
+
+_CALLS = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "core_closed_call": "call_jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+}
+"""Call primitives whose body is inlined, and the parameter that holds it."""
+
+
+def open_jaxpr(jaxpr: Any) -> Any:
+    """The jaxpr inside a closed jaxpr (newer versions make no difference between the two)."""
+    return getattr(jaxpr, "jaxpr", jaxpr)
+
+
+def inlinable(eqn: Any) -> Any | None:
+    """The body of an equation that is a plain call, None for every other equation."""
+    key = _CALLS.get(eqn.primitive.name)
+    return None if key is None else eqn.params.get(key)
+
+
+def is_dropped(var: Any) -> bool:
+    """Whether an equation's output variable is unused (printed as ``_``)."""
+    return isinstance(var, core.DropVar)
+
+
+def source_line(eqn: Any) -> str:
+    """The user's file and line that made an equation, for error messages."""
+    try:
+        return source_info_util.summarize(eqn.source_info)
+    except Exception:  # the summary is a courtesy; its absence must not hide the real error
+        return "unknown source"
+
+
+def bind(primitive: Any, params: dict[str, Any], args: Any) -> list[Any]:
+    """Applies a primitive with the parameters of a traced equation; always a list of results."""
+    subfuns, bind_params = primitive.get_bind_params(params)
+    out = primitive.bind(*subfuns, *args, **bind_params)
+    return list(out) if primitive.multiple_results else [out]

@@ -1,0 +1,26 @@
+"""Elemental partials of JAX's primitives: structure and values, as data."""
+
+from veenv.rules import contraction, elementwise, shape  # noqa: F401  (they fill the table)
+from veenv.rules.base import Partial, Row, Rule, Site, defelemental, find
+from veenv.rules.generic import generic
+
+__all__ = ["Partial", "Row", "Rule", "Site", "defelemental", "find", "partials"]
+
+
+def partials(site: Site) -> list[list[Partial | None]]:
+    """The partials of one equation: for each result, for each operand; None where zero.
+
+    Args:
+      site: the equation.
+
+    Raises:
+      ValueError: if a rule returns the wrong number of rows or partials.
+    """
+    rule = find(site.primitive.name) or generic
+    rows = rule(site)
+    if len(rows) != len(site.out_avals) or any(len(r) != len(site.in_avals) for r in rows):
+        raise ValueError(
+            f"the rule of primitive {site.primitive.name!r} must give {len(site.out_avals)} rows "
+            f"of {len(site.in_avals)} partials, got {[len(r) for r in rows]} ({site.source})"
+        )
+    return [[p if a else None for p, a in zip(r, site.active, strict=True)] for r in rows]

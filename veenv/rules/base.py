@@ -1,0 +1,102 @@
+"""The rule table: for each primitive, the partials of its results by its operands.
+
+A rule is a function of a `Site` (one equation) that returns, for each result, for each operand,
+a `Partial` or None where the derivative is zero.  Structures must not depend on values; values
+come from a thunk that only the engine calls.  Primitives without a rule fall back to JAX's own
+linearisation (`veenv.rules.generic`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jax import Array
+
+from veenv.linear import LinearMap
+from veenv.structure import Structure
+
+
+@dataclass
+class Site:
+    """One equation, as a rule sees it.
+
+    Attributes:
+      primitive: the JAX primitive.
+      params: its parameters.
+      in_avals: shape and dtype of each operand.
+      out_avals: shape and dtype of each result.
+      active: for each operand, whether it depends on a differentiated input. Partials by the
+        other operands are not asked for.
+      source: the user's line.
+      ins: operand values; only there when thunks run.
+      outs: result values; only there when thunks run.
+    """
+
+    primitive: Any
+    params: dict[str, Any]
+    in_avals: Sequence[Any]
+    out_avals: Sequence[Any]
+    active: Sequence[bool]
+    source: str
+    ins: Sequence[Any] = field(default_factory=tuple)
+    outs: Sequence[Any] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True)
+class Partial:
+    """An elemental partial.
+
+    Attributes:
+      executed: its structure as the engine stores it.
+      literature: its structure under the literature's count, where unit partials of arithmetic
+        count as stored ones.
+      values: thunk of the stored values, of shape ``executed.value_shape``; None if unit.
+      sign: +1 or -1, a factor of every entry.
+      link: thunk of the linear map of the link, on axes without size one; None without link.
+    """
+
+    executed: Structure
+    literature: Structure
+    values: Callable[[], Array] | None = None
+    sign: int = 1
+    link: Callable[[], LinearMap] | None = None
+
+
+Row = Sequence[Partial | None]
+Rule = Callable[[Site], Sequence[Row]]
+
+_RULES: dict[str, Rule] = {}
+
+
+def register(*names: str) -> Callable[[Rule], Rule]:
+    """Decorator: makes a rule the built-in one of the primitives of these names."""
+
+    def wrap(rule: Rule) -> Rule:
+        for name in names:
+            _RULES[name] = rule
+        return rule
+
+    return wrap
+
+
+def defelemental(primitive: Any, rule: Rule) -> None:
+    """Adds or replaces the rule of a primitive.
+
+    Args:
+      primitive: a JAX primitive, or its name.
+      rule: function of a `Site` returning, for each result, for each operand, a `Partial` or
+        None.
+
+    Raises:
+      TypeError: if `rule` is not callable.
+    """
+    if not callable(rule):
+        raise TypeError(f"rule must be a function of a Site, got {rule!r}")
+    _RULES[getattr(primitive, "name", primitive)] = rule
+
+
+def find(name: str) -> Rule | None:
+    """The rule of a primitive, None if it has none."""
+    return _RULES.get(name)

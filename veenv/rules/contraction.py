@@ -1,0 +1,90 @@
+"""Reductions and dot products: partials that leave whole axes paired or constant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from veenv import _compat
+from veenv.rules.base import Partial, Row, Site, register
+from veenv.structure import make
+
+
+def _kept(site: Site) -> tuple[list[tuple[int, int]], list[int]]:
+    """(out axis, in axis) pairs a reduction keeps, and the in axes it reduces."""
+    axes = sorted(site.params["axes"])
+    rest = [j for j in range(len(site.in_avals[0].shape)) if j not in axes]
+    return list(enumerate(rest)), axes
+
+
+@register("reduce_sum")
+def reduce_sum(site: Site) -> Sequence[Row]:
+    """Sum over axes: ones along them, counted as stored by the literature."""
+    pairs, axes = _kept(site)
+    out, shape = site.out_avals[0].shape, site.in_avals[0].shape
+    executed = make(out, shape, pairs, unit=True)
+    summed = [j for j in axes if shape[j] != 1]
+    literature = make(out, shape, pairs, in_values=summed) if summed else executed
+    return [[Partial(executed, literature)]]
+
+
+@register("reduce_max", "reduce_min", "reduce_prod")
+def reduce_other(site: Site) -> Sequence[Row]:
+    """Maximum, minimum and product over axes; ties as JAX's rule resolves them."""
+    pairs, axes = _kept(site)
+    out, shape = site.out_avals[0].shape, site.in_avals[0].shape
+    structure = make(out, shape, pairs, out_values=range(len(out)), in_values=axes)
+
+    def values() -> Array:
+        def run(x: Array) -> Array:
+            return _compat.bind(site.primitive, site.params, [x])[0]
+
+        x = jnp.asarray(site.ins[0])
+        y, pull = jax.vjp(run, x)
+        by_x = pull(jnp.ones_like(y))[0]
+        order = [j for _, j in pairs] + axes
+        return by_x.transpose(order).reshape([shape[j] for j in order if shape[j] != 1])
+
+    return [[Partial(structure, structure, values)]]
+
+
+@register("dot_general")
+def dot_general(site: Site) -> Sequence[Row]:
+    """Dot products with batch axes: each operand's partial is the other operand."""
+    return [[_by_operand(site, 0), _by_operand(site, 1)]]
+
+
+def _by_operand(site: Site, i: int) -> Partial:
+    """∂out/∂operand i: batch and i's own axes paired, contracted and other's axes valued."""
+    contracting, batch = site.params["dimension_numbers"]
+    shapes = [a.shape for a in site.in_avals[:2]]
+    own = [[d for d in range(len(shapes[o])) if d not in contracting[o] and d not in batch[o]]
+           for o in range(2)]
+    num_batch = len(batch[0])
+    offset = [num_batch, num_batch + len(own[0])]
+    other = 1 - i
+    pairs = [(k, batch[i][k]) for k in range(num_batch)]
+    pairs += [(offset[i] + n, d) for n, d in enumerate(own[i])]
+    out_values = [*range(num_batch), *(offset[other] + n for n in range(len(own[other])))]
+    structure = make(
+        site.out_avals[0].shape,
+        shapes[i],
+        pairs,
+        out_values=out_values,
+        in_values=list(contracting[i]),
+    )
+
+    def values() -> Array:
+        by_in_axis = sorted(range(len(contracting[i])), key=lambda n: contracting[i][n])
+        order = [*batch[other], *own[other], *(contracting[other][n] for n in by_in_axis)]
+        return _drop_ones(jnp.asarray(site.ins[other]).transpose(order))
+
+    return Partial(structure, structure, values)
+
+
+def _drop_ones(x: Any) -> Array:
+    return x.reshape([n for n in x.shape if n != 1])

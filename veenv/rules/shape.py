@@ -1,0 +1,242 @@
+"""Primitives that move, drop, repeat or join axes: unit partials under both counts.
+
+Where the map only relabels axes, the structure says it all; axes that it cuts, joins or shifts
+form a selection link, whose linear map is the primitive itself on just those axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from veenv.linear import Action, squeezed
+from veenv.rules.base import Partial, Row, Site, register
+from veenv.structure import Link, make
+
+
+def _relabel(out_shape: Sequence[int], in_shape: Sequence[int], pairs: Any) -> Partial:
+    unit = make(out_shape, in_shape, list(pairs), unit=True)
+    return Partial(unit, unit)
+
+
+def _selected(
+    out_shape: Sequence[int],
+    in_shape: Sequence[int],
+    pairs: Sequence[tuple[int, int]],
+    action: Action,
+    kind: Link = Link.SELECTION,
+) -> Partial:
+    """A unit partial whose unpaired axes are linked by `action` (on just those axes)."""
+    outs = [k for k in range(len(out_shape)) if k not in {p[0] for p in pairs}]
+    ins = [j for j in range(len(in_shape)) if j not in {p[1] for p in pairs}]
+    unit = make(
+        out_shape, in_shape, pairs, unit=True, link=kind, link_out=outs, link_in=ins
+    )
+    if unit.link is Link.NONE:
+        return Partial(unit, unit)
+    in_sizes, out_sizes = [in_shape[j] for j in ins], [out_shape[k] for k in outs]
+    return Partial(unit, unit, link=lambda: squeezed(action, in_sizes, out_sizes))
+
+
+@register("broadcast_in_dim")
+def broadcast_in_dim(site: Site) -> Sequence[Row]:
+    """Broadcasting: the new axes are constant."""
+    out, shape = site.out_avals[0].shape, site.in_avals[0].shape
+    pairs = [(k, j) for j, k in enumerate(site.params["broadcast_dimensions"]) if shape[j] == out[k]]
+    return [[_relabel(out, shape, pairs)] + [None] * (len(site.in_avals) - 1)]
+
+
+@register("transpose")
+def transpose(site: Site) -> Sequence[Row]:
+    """Permutation of axes."""
+    out, shape = site.out_avals[0].shape, site.in_avals[0].shape
+    return [[_relabel(out, shape, enumerate(site.params["permutation"]))]]
+
+
+@register("squeeze", "expand_dims")
+def squeeze(site: Site) -> Sequence[Row]:
+    """Axes of size one come or go."""
+    return [[_reshape(site.out_avals[0].shape, site.in_avals[0].shape)]]
+
+
+@register("reshape")
+def reshape(site: Site) -> Sequence[Row]:
+    """Merging and splitting of axes, those of equal size around them kept apart."""
+    row: list[Partial | None] = [_reshape(site.out_avals[0].shape, site.in_avals[0].shape)]
+    return [row + [None] * (len(site.in_avals) - 1)]
+
+
+def _reshape(out: Sequence[int], shape: Sequence[int]) -> Partial:
+    outs = [k for k, n in enumerate(out) if n != 1]
+    ins = [j for j, n in enumerate(shape) if n != 1]
+    pairs: list[tuple[int, int]] = []
+    while outs and ins and out[outs[0]] == shape[ins[0]]:
+        pairs.append((outs.pop(0), ins.pop(0)))
+    while outs and ins and out[outs[-1]] == shape[ins[-1]]:
+        pairs.append((outs.pop(), ins.pop()))
+    target = [out[k] for k in range(len(out)) if k not in {p[0] for p in pairs}]
+    return _selected(out, shape, pairs, lambda x: x.reshape(target))
+
+
+def _same_axes(out: Sequence[int], touched: Sequence[int]) -> list[tuple[int, int]]:
+    return [(k, k) for k in range(len(out)) if k not in touched]
+
+
+@register("slice")
+def slice_(site: Site) -> Sequence[Row]:
+    """Static slices: linked on the axes they cut."""
+    out, shape = site.out_avals[0].shape, site.in_avals[0].shape
+    start, limit = site.params["start_indices"], site.params["limit_indices"]
+    strides = site.params["strides"] or (1,) * len(shape)
+    touched = [k for k in range(len(shape)) if out[k] != shape[k]]
+
+    def cut(x: Array) -> Array:
+        pick = [[int(v[k]) for k in touched] for v in (start, limit, strides)]
+        return lax.slice(x, *pick)
+
+    return [[_selected(out, shape, _same_axes(out, touched), cut)]]
+
+
+@register("rev")
+def rev(site: Site) -> Sequence[Row]:
+    """Reversal of axes."""
+    shape = site.out_avals[0].shape
+    touched = sorted(site.params["dimensions"])
+    every = tuple(range(len(touched)))
+    pairs = _same_axes(shape, touched)
+    return [[_selected(shape, shape, pairs, lambda x: lax.rev(x, every))]]
+
+
+@register("pad")
+def pad(site: Site) -> Sequence[Row]:
+    """Padding, interior and negative too; the padding value reaches every padded entry."""
+    out, shape = site.out_avals[0].shape, site.in_avals[0].shape
+    config = site.params["padding_config"]
+    touched = [k for k in range(len(shape)) if tuple(config[k]) != (0, 0, 0)]
+    inner = [config[k] for k in touched]
+
+    def padded(x: Array) -> Array:
+        return lax.pad(x, jnp.zeros((), x.dtype), inner)
+
+    def mask() -> Array:
+        dtype = site.out_avals[0].dtype
+        hole = lax.pad(jnp.zeros(shape, dtype), jnp.ones((), dtype), config)
+        return hole.reshape([n for n in out if n != 1])
+
+    by_value = make(out, (), out_values=range(len(out)))
+    return [
+        [
+            _selected(out, shape, _same_axes(out, touched), padded),
+            Partial(by_value, by_value, mask),
+        ]
+    ]
+
+
+def _piece(out: Sequence[int], axis: int, start: int, size: int) -> Action:
+    """The map that puts an array of `size` at `start` into zeros of out's size along `axis`."""
+    return lambda x: lax.pad(
+        x, jnp.zeros((), x.dtype), [(start, out[axis] - start - size, 0)]
+    )
+
+
+@register("concatenate")
+def concatenate(site: Site) -> Sequence[Row]:
+    """Joining along one axis: each operand is a piece of it."""
+    out, axis = site.out_avals[0].shape, site.params["dimension"]
+    row, start = [], 0
+    for aval in site.in_avals:
+        size = aval.shape[axis]
+        if size == out[axis]:
+            row.append(_relabel(out, aval.shape, _same_axes(out, ())))
+        else:
+            put = _piece(out, axis, start, size)
+            row.append(_selected(out, aval.shape, _same_axes(out, (axis,)), put))
+        start += size
+    return [row]
+
+
+@register("split")
+def split(site: Site) -> Sequence[Row]:
+    """Cutting one axis into pieces."""
+    axis, shape = site.params["axis"], site.in_avals[0].shape
+    rows, start = [], 0
+    for aval, size in zip(site.out_avals, site.params["sizes"], strict=True):
+        first, last = start, start + int(size)
+
+        def cut(x: Array, first: int = first, last: int = last) -> Array:
+            return lax.slice(x, (first,), (last,))
+
+        if aval.shape == shape:
+            rows.append([_relabel(aval.shape, shape, _same_axes(shape, ()))])
+        else:
+            rows.append([_selected(aval.shape, shape, _same_axes(shape, (axis,)), cut)])
+        start = last
+    return rows
+
+
+@register("dynamic_slice")
+def dynamic_slice(site: Site) -> Sequence[Row]:
+    """Slices at computed positions."""
+    out, shape = site.out_avals[0].shape, site.in_avals[0].shape
+    touched = [k for k in range(len(shape)) if out[k] != shape[k]]
+
+    def cut(x: Array) -> Array:
+        starts = [site.ins[1 + k] for k in touched]
+        return lax.dynamic_slice(x, starts, [out[k] for k in touched])
+
+    row: list[Partial | None] = [_selected(out, shape, _same_axes(out, touched), cut)]
+    return [row + [None] * (len(site.in_avals) - 1)]
+
+
+@register("dynamic_update_slice")
+def dynamic_update_slice(site: Site) -> Sequence[Row]:
+    """The updated operand is cut out, the update put in."""
+    out, piece = site.out_avals[0].shape, site.in_avals[1].shape
+    touched = [k for k in range(len(out)) if out[k] != piece[k]]
+    if not touched:
+        return [[None, _relabel(out, piece, _same_axes(out, ()))] + [None] * len(out)]
+    sizes = [out[k] for k in touched]
+    starts = lambda: [site.ins[2 + k] for k in touched]  # noqa: E731
+
+    def keep(x: Array) -> Array:
+        hole = jnp.zeros([piece[k] for k in touched], x.dtype)
+        return lax.dynamic_update_slice(x, hole, starts())
+
+    def put(x: Array) -> Array:
+        return lax.dynamic_update_slice(jnp.zeros(sizes, x.dtype), x, starts())
+
+    pairs = _same_axes(out, touched)
+    row = [_selected(out, out, pairs, keep), _selected(out, piece, pairs, put)]
+    return [row + [None] * (len(site.in_avals) - 2)]
+
+
+@register("cumsum")
+def cumsum(site: Site) -> Sequence[Row]:
+    """Cumulative sum along one axis: an operator on it."""
+    shape, axis = site.out_avals[0].shape, site.params["axis"]
+    reverse = site.params["reverse"]
+
+    def run(x: Array) -> Array:
+        return lax.cumsum(x, axis=0, reverse=reverse)
+
+    pairs = _same_axes(shape, (axis,))
+    return [[_selected(shape, shape, pairs, run, Link.OPERATOR)]]
+
+
+def full_operator(
+    out_shape: Sequence[int], in_shape: Sequence[int], action: Action
+) -> Partial | None:
+    """A unit partial that is one operator on all axes; None if a side has no elements."""
+    if not prod(out_shape) or not prod(in_shape):
+        return None
+    return _selected(out_shape, in_shape, (), action, Link.OPERATOR)
+
+
+def zeros(aval: Any) -> Array:
+    """Zeros of a variable's shape and dtype."""
+    return jnp.zeros(aval.shape, aval.dtype if hasattr(aval, "dtype") else np.float32)
