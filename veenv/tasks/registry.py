@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from veenv.tasks import minpack, networks, robot_arm, roe
+from veenv.tasks import minpack, networks, robot_arm, roe, transformer
 from veenv.tasks.task import Task
 
-_FAMILIES = (roe, robot_arm, minpack, networks)
+_FAMILIES = (roe, robot_arm, minpack, networks, transformer)
 
 _BUILT_IN: Mapping[str, Task] = MappingProxyType(
     {task.name.casefold(): task for family in _FAMILIES for task in family.TASKS}

@@ -10,11 +10,17 @@ The state of a cell is (density, momentum, energy). Formulas are evaluated exact
 order, because the order decides the computational graph.
 """
 
+from typing import TypeAlias
+
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
+from jaxtyping import Float
 
 from veenv.tasks.task import Scalar, Task
+
+One: TypeAlias = Float[Array, "1"]
+Three: TypeAlias = Float[Array, "3"]
 
 GAMMA = 0.5
 
@@ -92,6 +98,80 @@ def roe_flux_1d(
     return 0.5 * (flux[0] - d0), 0.5 * (flux[1] - d1), 0.5 * (flux[2] - d2)
 
 
+def _pressure_3d(u0: Array, u: Array, u4: Array) -> Array:
+    return (GAMMA - 1.0) * (u4 - 0.5 * jnp.sum(u**2, keepdims=True) / u0)
+
+
+def _flux_3d(u: Array, v: Array, u4: Array, p: Array) -> tuple[Array, Array, Array]:
+    normal = v[0:1]
+    # As published: the momentum flux is the elementwise product u * v, not v[0] * u.
+    pressure = lax.pad(p, p.dtype.type(0), ((0, 2, 0),))
+    return u[0:1], pressure + u * v, normal * (p + u4)
+
+
+def _dissipation_3d(
+    du0: Array, du: Array, du4: Array, uvw: Array, h: Array
+) -> tuple[Array, Array, Array]:
+    """Jumps projected on the eigenvectors, weighted by the eigenvalues: the upwind part."""
+    u, v, w = uvw[0:1], uvw[1:2], uvw[2:3]
+    du1, du2, du3 = du[0:1], du[1:2], du[2:3]
+    q2 = jnp.sum(uvw**2, keepdims=True)
+    a2 = (GAMMA - 1.0) * (h - 0.5 * q2)
+    a = jnp.sqrt(a2)
+    lp, l0, ln = u + a, u, u - a
+
+    c3 = ((GAMMA - 1.0) / a2 * ((h - q2) * du0 + jnp.sum(uvw * du, keepdims=True) - du4)) * l0
+    c2 = (du3 / w - du1) * l0
+    c1 = (du2 / v - du0) * l0
+    k1 = du0 - c3
+    k2 = (du1 - u * du0) / a
+    c0 = 0.5 * (k1 - k2) * ln
+    c4 = 0.5 * (k1 + k2) * lp
+
+    d0 = c0 + c3 + c4 * lp
+    d1 = c0 * ln + c3 * u + c4 * lp
+    d2 = c0 * v + c1 * v + c3 * v + c4 * v
+    d3 = c0 * w + c2 * w + c3 * w + c4 * w
+    d4 = c0 * (h - u * a) + c1 * v**2 + c2 * w**2 + c3 * 0.5 * q2 + c4 * (h + u * a)
+    return d0, jnp.concatenate([d1, d2, d3]), d4
+
+
+def roe_flux_3d(
+    ul0: One, ul: Three, ul4: One, ur0: One, ur: Three, ur4: One
+) -> tuple[One, Three, One]:
+    """Numerical flux between two cells of the three-dimensional Euler equations.
+
+    Args:
+        ul0: Density of the left cell.
+        ul: Momentum of the left cell.
+        ul4: Energy of the left cell.
+        ur0: Density of the right cell.
+        ur: Momentum of the right cell.
+        ur4: Energy of the right cell.
+
+    Returns:
+        The fluxes of density, momentum and energy.
+    """
+    du0, du, du4 = ur0 - ul0, ur - ul, ur4 - ul4
+    w = jnp.sqrt(ul0) + jnp.sqrt(ur0)
+    vl, vr = ul / ul0, ur / ur0
+    uvw = _roe_average(ul0, ur0, vl, vr, w)
+    pl = _pressure_3d(ul0, ul, ul4)
+    hl = _enthalpy(ul0, ul4, pl)
+    pr = _pressure_3d(ur0, ur, ur4)
+    hr = _enthalpy(ur0, ur4, pr)
+    h = _roe_average(ul0, ur0, hl, hr, w)
+
+    flux_left = _flux_3d(ul, vl, ul4, pl)
+    flux_right = _flux_3d(ur, vr, ur4, pr)
+    d = _dissipation_3d(du0, du, du4, uvw, h)
+    density, momentum, energy = (
+        0.5 * (left + right - upwind)
+        for left, right, upwind in zip(flux_left, flux_right, d, strict=True)
+    )
+    return density, momentum, energy
+
+
 TASKS = (
     Task(
         name="RoeFlux_1d",
@@ -99,6 +179,16 @@ TASKS = (
         example_args=lambda: tuple(np.array(x) for x in (1.0, 3.0, 2.0, 0.8, 2.5, 1.7)),
         argnums=(0, 1, 2, 3, 4, 5),
         description="Roe flux of the one-dimensional Euler equations, 6 to 3 scalars.",
+        source=_SOURCE,
+    ),
+    Task(
+        name="RoeFlux_3d",
+        fun=roe_flux_3d,
+        example_args=lambda: tuple(
+            np.array(x) for x in ([1.0], [3.0, 0.5, 0.4], [2.0], [0.8], [2.5, 0.6, 0.3], [1.7])
+        ),
+        argnums=(0, 1, 2, 3, 4, 5),
+        description="Roe flux of the three-dimensional Euler equations, vectors of size 1 and 3.",
         source=_SOURCE,
     ),
 )
