@@ -23,7 +23,7 @@ def list_tasks() -> tuple[str, ...]:
     """Returns the names of all tasks: the built-in ones, then those registered by the user.
 
     >>> list_tasks()[:2]
-    ('RoeFlux_1d', 'RobotArm_6DOF')
+    ('RoeFlux_1d', 'RoeFlux_3d')
     """
     return tuple(task.name for task in (*_BUILT_IN.values(), *_registered.values()))
 
