@@ -44,6 +44,5 @@ def source_line(eqn: Any) -> str:
 
 def bind(primitive: Any, params: dict[str, Any], args: Any) -> list[Any]:
     """Applies a primitive with the parameters of a traced equation; always a list of results."""
-    subfuns, bind_params = primitive.get_bind_params(params)
-    out = primitive.bind(*subfuns, *args, **bind_params)
+    out = primitive.bind(*args, **primitive.get_bind_params(params))
     return list(out) if primitive.multiple_results else [out]

@@ -1,0 +1,30 @@
+"""What a Jacobian cost: multiplications under both counts, per elimination and in total."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Multiplications of an elimination order, as the engine ran it.
+
+    Attributes:
+      order: the eliminated vertex ids.
+      multiplications_per_vertex: the literature's count of each elimination.
+      executed_per_vertex: multiplications really executed in each elimination.
+    """
+
+    order: tuple[int, ...]
+    multiplications_per_vertex: tuple[int, ...]
+    executed_per_vertex: tuple[int, ...]
+
+    @property
+    def multiplications(self) -> int:
+        """Total under the literature's count."""
+        return sum(self.multiplications_per_vertex)
+
+    @property
+    def executed(self) -> int:
+        """Total of the executed multiplications."""
+        return sum(self.executed_per_vertex)

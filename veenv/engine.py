@@ -1,0 +1,175 @@
+"""The Jacobian engine: evaluates a program with its elemental partials, then eliminates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from veenv import _compat, edge
+from veenv import structure as algebra
+from veenv.edge import Edge
+from veenv.elimination import Tableau
+from veenv.linearise import Linearisation
+from veenv.rules import Partial
+from veenv.trace import Literal
+
+Edges = dict[tuple[int, int], Edge]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Values of a program: its outputs, auxiliary output and elemental partials."""
+
+    outputs: list[Any]
+    aux: list[Any]
+    edges: Edges
+
+
+def evaluate(linearisation: Linearisation, inputs: Sequence[Any]) -> Evaluation:
+    """Runs a program and computes the elemental partials its graph needs.
+
+    Args:
+      linearisation: the program with its partials.
+      inputs: value of each input leaf.
+
+    Returns:
+      Outputs and elemental edges; a value is dropped after its last use.
+    """
+    program = linearisation.program
+    slots: dict[int, Any] = dict(enumerate([*inputs, *program.constants]))
+    last_use = _last_uses(linearisation)
+    parallel: dict[tuple[int, int], list[Edge]] = {}
+
+    def read(atom: Any) -> Any:
+        return atom.value if isinstance(atom, Literal) else slots[atom]
+
+    for index, (equation, site, elementals) in enumerate(
+        zip(program.equations, linearisation.sites, linearisation.elementals, strict=True)
+    ):
+        ins = [read(a) for a in equation.inputs]
+        outs = _compat.bind(equation.primitive, equation.params, ins)
+        for slot, value in zip(equation.outputs, outs, strict=True):
+            if slot is not None:
+                slots[slot] = value
+        if site is not None:
+            site.ins, site.outs = ins, outs
+            for e in elementals:
+                dtype = _tangent_dtype(e.source, linearisation)
+                parallel.setdefault((e.source, e.target), []).append(_edge(e.partial, dtype))
+        for slot in last_use.get(index, ()):
+            del slots[slot]
+    edges = {pair: reduce(edge.add, several) for pair, several in parallel.items()}
+    aux = [read(a) for a in program.aux[0]] if program.aux else []
+    return Evaluation([read(o) for o in program.outputs], aux, edges)
+
+
+def _last_uses(linearisation: Linearisation) -> dict[int, list[int]]:
+    """For each equation the slots that are read for the last time there."""
+    program = linearisation.program
+    kept = {o for o in program.outputs if isinstance(o, int)}
+    if program.aux:
+        kept |= {a for a in program.aux[0] if isinstance(a, int)}
+    last: dict[int, int] = {}
+    for index, equation in enumerate(program.equations):
+        for slot in (*equation.inputs, *equation.outputs):
+            if isinstance(slot, int) and slot not in kept:
+                last[slot] = index
+    uses: dict[int, list[int]] = {}
+    for slot, index in last.items():
+        uses.setdefault(index, []).append(slot)
+    return uses
+
+
+def _tangent_dtype(node: int, linearisation: Linearisation) -> Any:
+    """Dtype in which a unit partial by this node would be stored."""
+    program = linearisation.program
+    inside = node < program.num_inputs
+    slot = node if inside else program.vertex_slots[node - program.num_inputs]
+    return program.avals[slot].dtype
+
+
+def _edge(partial: Partial, dtype: Any) -> Edge:
+    """An elemental partial with its values computed."""
+    link = None if partial.link is None else partial.link()
+    if partial.values is None:
+        return Edge(partial.executed, None, dtype, partial.sign, link)
+    values = jnp.asarray(partial.values())
+    return Edge(partial.executed, values, values.dtype, partial.sign, link)
+
+
+@dataclass(frozen=True)
+class Elimination:
+    """What is left of a graph after an elimination order: edges from inputs to outputs."""
+
+    edges: Edges
+    executed: tuple[int, ...]
+
+
+def eliminate(linearisation: Linearisation, edges: Edges, order: Iterable[int]) -> Elimination:
+    """Eliminates the vertices of a checked order.
+
+    Args:
+      linearisation: the program the edges belong to.
+      edges: the elemental edges.
+      order: eliminable vertex ids, each once.
+
+    Returns:
+      The remaining edges, input → output, and the multiplications of each elimination.
+    """
+    graph = linearisation.graph
+    tableau = Tableau(graph.num_nodes, ((u, v, e) for (u, v), e in edges.items()))
+    counts: list[int] = []
+
+    def multiply(post: Edge, pre: Edge) -> Edge:
+        product = algebra.multiply(post.structure, pre.structure)
+        counts[-1] += product.multiplications
+        result = edge.multiply(post, pre)
+        assert result.structure == product.structure, (post.structure, pre.structure)
+        return result
+
+    for vertex in order:
+        counts.append(0)
+        node = graph.node(vertex)
+        tableau.eliminate(node, multiply, edge.add, keep=node in graph.output_nodes)
+    left = {
+        (source, target): e
+        for target in graph.output_nodes
+        for source, e in tableau.preds[target].items()
+    }
+    return Elimination(left, tuple(counts))
+
+
+def jacobian_leaf(
+    linearisation: Linearisation,
+    edges: Edges,
+    output: int,
+    source: int,
+    build: Callable[..., Any],
+    zero: Callable[..., Any],
+) -> Any:
+    """The block of the Jacobian of output leaf `output` by input leaf `source`."""
+    program, graph = linearisation.program, linearisation.graph
+    out_aval, in_aval = program.out_avals[output], program.avals[source]
+    node = graph.outputs[output]
+    if node == source:
+        unit = Edge(algebra.diagonal(out_aval.shape, valued=False), None, in_aval.dtype)
+        return build(unit, out_aval.shape, in_aval.shape, in_aval.dtype)
+    found = None if node is None else edges.get((source, node))
+    if found is None:
+        return zero(out_aval.shape, in_aval.shape, in_aval.dtype)
+    return build(found, out_aval.shape, in_aval.shape, in_aval.dtype)
+
+
+def zero_block(out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any) -> Array:
+    """A dense block of zeros; float0 inputs give float0 zeros, as in JAX."""
+    shape = (*out_shape, *in_shape)
+    if not jnp.issubdtype(dtype, jnp.inexact):
+        return np.zeros(shape, jax.dtypes.float0)  # type: ignore[return-value]
+    return jnp.zeros(shape, dtype)
