@@ -1,0 +1,25 @@
+"""Counts the multiplications in a jaxpr: an oracle that knows nothing of structures."""
+
+from __future__ import annotations
+
+from math import prod
+
+import jax
+
+
+def count_multiplications(jaxpr) -> int:
+    """Scalar multiplications of all `mul` and `dot_general` equations, nested ones included."""
+    total = 0
+    for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        if eqn.primitive.name == "mul":
+            total += prod(eqn.outvars[0].aval.shape)
+        elif eqn.primitive.name == "dot_general":
+            (contracted, _), _ = eqn.params["dimension_numbers"]
+            total += prod(eqn.outvars[0].aval.shape) * prod(
+                eqn.invars[0].aval.shape[a] for a in contracted
+            )
+        for value in eqn.params.values():
+            for inner in jax.tree.leaves(value, is_leaf=lambda v: hasattr(v, "eqns")):
+                if hasattr(getattr(inner, "jaxpr", inner), "eqns"):
+                    total += count_multiplications(inner)
+    return total
