@@ -1,5 +1,12 @@
-"""veenv: finding fast Jacobians by vertex elimination."""
+"""veenv: finding fast Jacobians by vertex elimination.
 
+A function is traced to its computational graph (`make_graph`); eliminating its vertices one by
+one turns it into the Jacobian, and each elimination costs multiplications.  `make` turns the
+graph into a reinforcement-learning environment, and `jacve` runs an elimination order as an exact
+Jacobian.
+"""
+
+from veenv import tasks
 from veenv.counts import Counts
 from veenv.graph import Graph
 from veenv.jacve import jacve, value_and_jacve
@@ -14,5 +21,6 @@ __all__ = [
     "defelemental",
     "jacve",
     "make_graph",
+    "tasks",
     "value_and_jacve",
 ]
