@@ -85,8 +85,9 @@ def mlp(
 
 def _mlp_args() -> tuple[np.ndarray, ...]:
     rng = np.random.default_rng(0)
-    shapes = ((4,), (4,), (8, 4), (8,), (4, 8), (4,), (), ())
-    return tuple(np.asarray(rng.uniform(0.2, 0.8, shape)) for shape in shapes)
+    weights = [rng.uniform(-1.0, 1.0, shape) for shape in ((8, 4), (8,), (4, 8), (4,))]
+    x, y = rng.uniform(-1.0, 1.0, 4), rng.uniform(0.1, 0.9, 4)
+    return (x, y, *weights, np.array(0.9), np.array(0.2))
 
 
 TASKS = (

@@ -5,10 +5,40 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from veenv.tasks import minpack, networks, robot_arm, roe, transformer
+from veenv.tasks import (
+    batched,
+    black_scholes,
+    dynamics,
+    finite_volume,
+    kinetics,
+    minpack,
+    networks,
+    recurrent,
+    relativity,
+    robot_arm,
+    roe,
+    spiking,
+    transformer,
+    vision,
+)
 from veenv.tasks.task import Task
 
-_FAMILIES = (roe, robot_arm, minpack, networks, transformer)
+_FAMILIES = (
+    roe,
+    robot_arm,
+    minpack,
+    black_scholes,
+    networks,
+    transformer,
+    recurrent,
+    spiking,
+    relativity,
+    dynamics,
+    vision,
+    kinetics,
+    finite_volume,
+    batched,
+)
 
 _BUILT_IN: Mapping[str, Task] = MappingProxyType(
     {task.name.casefold(): task for family in _FAMILIES for task in family.TASKS}

@@ -4,7 +4,8 @@ Source: Vaswani et al., "Attention is all you need", arXiv 1706.03762; the encod
 form of Lohoff and Neftci, arXiv 2406.05027. Columns are positions, rows are features.
 """
 
-from typing import TypeAlias
+import math
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -88,8 +89,79 @@ def encoder(
 
 def _encoder_args() -> tuple[np.ndarray, ...]:
     rng = np.random.default_rng(0)
-    shapes = [(4, 4), (2, 4), *[(4, 4)] * 7, (2, 4), (4,), (2, 1), (), (), (), ()]
-    return tuple(np.asarray(rng.uniform(0.1, 0.9, shape)) for shape in shapes)
+    x, y = rng.uniform(-1.0, 1.0, (4, 4)), rng.uniform(0.1, 0.9, (2, 4))
+    shapes = [*[(4, 4)] * 7, (2, 4), (4,), (2, 1)]
+    weights = [rng.uniform(-1.0, 1.0, shape) for shape in shapes]
+    return (x, y, *weights, *map(np.array, (0.9, 0.2, 1.1, -0.3)))
+
+
+def _attend(x: Array, source: Array, WQ: Array, WK: Array, WV: Array) -> Array:
+    """Scaled dot-product attention of rows ``x`` to rows ``source``."""
+    q, k, v = x @ WQ, source @ WK, source @ WV
+    return _softmax(q @ k.T / math.sqrt(q.shape[-1]), axis=-1) @ v
+
+
+def _feed_forward(x: Array, W1: Array, b1: Array, W2: Array, b2: Array) -> Array:
+    return _silu(x @ W1 + b1) @ W2 + b2
+
+
+def encoder_decoder(
+    source: Float[Array, "s n"],
+    target: Float[Array, "t n"],
+    labels: Float[Array, "t o"],
+    encoder: dict[str, Array],
+    decoder: dict[str, Array],
+    head: Float[Array, "n o"],
+) -> Float[Array, "t"]:
+    """Loss of a transformer with one encoder and one decoder layer; rows are positions.
+
+    Args:
+        source: Embedded source positions.
+        target: Embedded target positions.
+        labels: Target weights of the cross entropy.
+        encoder: ``WQ WK WV`` of the self-attention, ``W1 b1 W2 b2`` of the feed-forward layer,
+            ``gamma0 beta0 gamma1 beta1`` of the two layer norms.
+        decoder: The same, with ``CQ CK CV`` of the attention to the encoder and ``gamma2 beta2``.
+        head: Weights of the logits.
+
+    Returns:
+        The loss of each target position.
+    """
+
+    def norm(layer: dict[str, Array], i: int, x: Array) -> Array:
+        return layer_norm(x, layer[f"gamma{i}"], layer[f"beta{i}"], keepdims=True)
+
+    def weights(layer: dict[str, Array], names: str) -> list[Array]:
+        return [layer[name] for name in names.split()]
+
+    memory = norm(encoder, 0, source + _attend(source, source, *weights(encoder, "WQ WK WV")))
+    memory = norm(encoder, 1, memory + _feed_forward(memory, *weights(encoder, "W1 b1 W2 b2")))
+    x = norm(decoder, 0, target + _attend(target, target, *weights(decoder, "WQ WK WV")))
+    x = norm(decoder, 1, x + _attend(x, memory, *weights(decoder, "CQ CK CV")))
+    x = norm(decoder, 2, x + _feed_forward(x, *weights(decoder, "W1 b1 W2 b2")))
+    return softmax_cross_entropy(x @ head, labels)
+
+
+def _encoder_decoder_args(n: int = 4, hidden: int = 6, out: int = 3) -> tuple[Any, ...]:
+    rng = np.random.default_rng(6)
+
+    def layer(attentions: str, num_norms: int) -> dict[str, np.ndarray]:
+        shapes = dict.fromkeys(attentions.split(), (n, n))
+        shapes |= {"W1": (n, hidden), "b1": (hidden,), "W2": (hidden, n), "b2": (n,)}
+        shapes |= {f"{name}{i}": () for i in range(num_norms) for name in ("gamma", "beta")}
+        return {
+            name: np.asarray(rng.uniform(-1.0, 1.0, shape) if shape else rng.uniform(0.5, 1.2))
+            for name, shape in shapes.items()
+        }
+
+    source, target = rng.uniform(-1.0, 1.0, (5, n)), rng.uniform(-1.0, 1.0, (3, n))
+    labels = rng.uniform(0.1, 0.9, (3, out))
+    return (
+        *(source, target, labels),
+        layer("WQ WK WV", 2),
+        layer("WQ WK WV CQ CK CV", 3),
+        rng.uniform(-1.0, 1.0, (n, out)),
+    )
 
 
 TASKS = (
@@ -100,5 +172,13 @@ TASKS = (
         argnums=tuple(range(16)),
         description="Loss of two transformer blocks on 4 positions with 4 features.",
         source="Vaswani et al., arXiv 1706.03762; arXiv 2406.05027 (Encoder)",
+    ),
+    Task(
+        name="EncoderDecoder",
+        fun=encoder_decoder,
+        example_args=_encoder_decoder_args,
+        argnums=(0, 1, 2, 3, 4, 5),
+        description="Loss of a transformer, 5 source and 3 target positions with 4 features.",
+        source="Vaswani et al., arXiv 1706.03762",
     ),
 )

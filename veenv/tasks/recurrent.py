@@ -1,0 +1,57 @@
+"""One step of a long short-term memory.
+
+Source: Hochreiter and Schmidhuber, "Long short-term memory", Neural Computation 9 (1997) 1735;
+with forget gates: Gers, Schmidhuber, Cummins, Neural Computation 12 (2000) 2451.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+
+from veenv.tasks.task import Task
+
+
+def lstm_cell(
+    x: Float[Array, "n"],
+    h: Float[Array, "m"],
+    c: Float[Array, "m"],
+    W: Float[Array, "4m n"],
+    U: Float[Array, "4m m"],
+    b: Float[Array, "4m"],
+) -> tuple[Float[Array, "m"], Float[Array, "m"]]:
+    """Next hidden and cell state.
+
+    Args:
+        x: Input.
+        h: Hidden state.
+        c: Cell state.
+        W: Input weights of the input gate, forget gate, cell and output gate, stacked.
+        U: Recurrent weights, stacked likewise.
+        b: Biases, stacked likewise.
+
+    Returns:
+        The new hidden state and the new cell state.
+    """
+    i, f, g, o = jnp.split(W @ x + U @ h + b, 4)
+    c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+    return jax.nn.sigmoid(o) * jnp.tanh(c), c
+
+
+def _lstm_args(n: int = 4, m: int = 6) -> tuple[np.ndarray, ...]:
+    rng = np.random.default_rng(1)
+    shapes = ((n,), (m,), (m,), (4 * m, n), (4 * m, m), (4 * m,))
+    return tuple(rng.uniform(-0.6, 0.6, shape) for shape in shapes)
+
+
+TASKS = (
+    Task(
+        name="LSTM",
+        fun=lstm_cell,
+        example_args=_lstm_args,
+        argnums=(0, 1, 2, 3, 4, 5),
+        description="One step of an LSTM cell, 4 inputs and 6 units.",
+        source="Hochreiter and Schmidhuber 1997; Gers et al. 2000",
+    ),
+)

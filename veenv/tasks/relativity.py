@@ -1,0 +1,78 @@
+"""The metric of a rotating black hole, and its derivative.
+
+Source: Kerr, Phys. Rev. Lett. 11 (1963) 237; in the coordinates of Boyer and Lindquist,
+J. Math. Phys. 8 (1967) 265; geometric units (G = c = 1).
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from veenv.tasks.task import Scalar, Task
+
+
+def kerr_metric(
+    r: Scalar, theta: Scalar, mass: Scalar, a: Scalar
+) -> tuple[Scalar, Scalar, Scalar, Scalar, Scalar]:
+    """Components of the metric that do not vanish.
+
+    Args:
+        r: Radial coordinate.
+        theta: Polar angle, radians.
+        mass: Mass M of the black hole.
+        a: Angular momentum divided by the mass.
+
+    Returns:
+        The components (tt), (t phi), (rr), (theta theta), (phi phi).
+    """
+    sin2 = jnp.sin(theta) ** 2
+    sigma = r**2 + a**2 * jnp.cos(theta) ** 2
+    delta = r**2 - 2.0 * mass * r + a**2
+    ratio = 2.0 * mass * r / sigma
+    g_tt = ratio - 1.0
+    g_tp = -ratio * a * sin2
+    g_pp = (r**2 + a**2 + ratio * a**2 * sin2) * sin2
+    return g_tt, g_tp, sigma / delta, sigma, g_pp
+
+
+def kerr_metric_jacobian(
+    r: Scalar, theta: Scalar, mass: Scalar, a: Scalar
+) -> tuple[tuple[Scalar, Scalar], ...]:
+    """Derivatives of the metric by the coordinates, as the Christoffel symbols need them.
+
+    Args:
+        r: Radial coordinate.
+        theta: Polar angle, radians.
+        mass: Mass M of the black hole.
+        a: Angular momentum divided by the mass.
+
+    Returns:
+        For each component of ``kerr_metric`` its derivatives by ``r`` and ``theta``.
+    """
+    return jax.jacfwd(kerr_metric, (0, 1))(r, theta, mass, a)
+
+
+def _point() -> tuple[np.ndarray, ...]:
+    return tuple(np.array(x) for x in (3.2, 1.1, 1.0, 0.6))
+
+
+_SOURCE = "Kerr 1963; Boyer and Lindquist 1967"
+
+TASKS = (
+    Task(
+        name="KerrMetric",
+        fun=kerr_metric,
+        example_args=_point,
+        argnums=(0, 1, 2, 3),
+        description="Metric of a rotating black hole in Boyer-Lindquist coordinates.",
+        source=_SOURCE,
+    ),
+    Task(
+        name="KerrMetric_Jacobian",
+        fun=kerr_metric_jacobian,
+        example_args=_point,
+        argnums=(0, 1, 2, 3),
+        description="The Jacobian function of KerrMetric (jax.jacfwd), to be differentiated again.",
+        source=_SOURCE,
+    ),
+)

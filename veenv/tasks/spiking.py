@@ -1,0 +1,130 @@
+"""One step of recurrent spiking networks, differentiated with a surrogate gradient.
+
+Sources: Neftci, Mostafa, Zenke, "Surrogate gradient learning in spiking neural networks",
+arXiv 1901.09948 (LIF); Bellec et al., "Long short-term memory and learning-to-learn in networks of
+spiking neurons", arXiv 1803.09574 (ALIF); the surrogate: Zenke and Ganguli, "SuperSpike",
+Neural Computation 30 (2018) 1514.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+
+from veenv.tasks.task import Scalar, Task
+
+SHARPNESS = 5.0
+
+
+@jax.custom_jvp
+def spike(u: Float[Array, "n"]) -> Float[Array, "n"]:
+    """Heaviside step whose derivative is taken to be 1 / (1 + 5 |u|)^2.
+
+    Args:
+        u: Membrane potential above threshold.
+
+    Returns:
+        1 where ``u > 0``, else 0, in the type of ``u``.
+    """
+    return (u > 0).astype(u.dtype)
+
+
+@spike.defjvp
+def _spike_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (u,), (du,) = primals, tangents
+    return spike(u), du / (1.0 + SHARPNESS * jnp.abs(u)) ** 2
+
+
+def lif_step(
+    s_in: Float[Array, "n"],
+    s: Float[Array, "m"],
+    i: Float[Array, "m"],
+    u: Float[Array, "m"],
+    W: Float[Array, "m n"],
+    V: Float[Array, "m m"],
+    alpha: Scalar,
+    beta: Scalar,
+    threshold: Scalar,
+) -> tuple[Float[Array, "m"], Float[Array, "m"], Float[Array, "m"]]:
+    """A layer of leaky integrate-and-fire neurons with synaptic currents.
+
+    Args:
+        s_in: Incoming spikes or rates.
+        s: Spikes of the layer in the last step.
+        i: Synaptic currents.
+        u: Membrane potentials.
+        W: Input weights.
+        V: Recurrent weights.
+        alpha: Decay of the current in one step.
+        beta: Decay of the membrane potential in one step.
+        threshold: Firing threshold, also what a spike subtracts.
+
+    Returns:
+        New spikes, currents and membrane potentials.
+    """
+    i = alpha * i + W @ s_in + V @ s
+    u = beta * u + i - threshold * s
+    return spike(u - threshold), i, u
+
+
+def alif_step(
+    x: Float[Array, "n"],
+    z: Float[Array, "m"],
+    v: Float[Array, "m"],
+    a: Float[Array, "m"],
+    W: Float[Array, "m n"],
+    V: Float[Array, "m m"],
+    alpha: Scalar,
+    rho: Scalar,
+    beta: Scalar,
+    threshold: Scalar,
+) -> tuple[Float[Array, "m"], Float[Array, "m"], Float[Array, "m"]]:
+    """A layer of adaptive leaky integrate-and-fire neurons.
+
+    Args:
+        x: Input.
+        z: Spikes of the layer in the last step.
+        v: Membrane potentials.
+        a: Threshold adaptation.
+        W: Input weights.
+        V: Recurrent weights.
+        alpha: Decay of the membrane potential in one step.
+        rho: Decay of the adaptation in one step.
+        beta: Strength of the adaptation.
+        threshold: Firing threshold at rest.
+
+    Returns:
+        New spikes, membrane potentials and adaptation.
+    """
+    a = rho * a + (1.0 - rho) * z
+    level = threshold + beta * a
+    v = alpha * v + (1.0 - alpha) * (W @ x + V @ z) - z * level
+    return spike((v - level) / level), v, a
+
+
+def _args(num_states: int, *scalars: float, n: int = 4, m: int = 6) -> tuple[np.ndarray, ...]:
+    rng = np.random.default_rng(2)
+    states = [rng.uniform(0.2, 0.9, m) for _ in range(num_states)]
+    weights = [rng.uniform(-0.5, 1.0, (m, n)), rng.uniform(-0.5, 1.0, (m, m))]
+    return (rng.uniform(0.2, 0.9, n), *states, *weights, *map(np.array, scalars))
+
+
+TASKS = (
+    Task(
+        name="LIF",
+        fun=lif_step,
+        example_args=lambda: _args(3, 0.8, 0.9, 0.7),
+        argnums=tuple(range(9)),
+        description="One step of 6 recurrent leaky integrate-and-fire neurons with 4 inputs.",
+        source="Neftci, Mostafa, Zenke, arXiv 1901.09948",
+    ),
+    Task(
+        name="ALIF",
+        fun=alif_step,
+        example_args=lambda: _args(3, 0.8, 0.95, 0.3, 0.5),
+        argnums=tuple(range(10)),
+        description="One step of 6 recurrent adaptive integrate-and-fire neurons with 4 inputs.",
+        source="Bellec et al., arXiv 1803.09574",
+    ),
+)
