@@ -8,6 +8,7 @@ Jacobian.
 
 from veenv import tasks
 from veenv.counts import Counts
+from veenv.env.make import make
 from veenv.graph import Graph
 from veenv.jacve import jacve, value_and_jacve
 from veenv.linearise import make_graph
@@ -20,6 +21,7 @@ __all__ = [
     "Order",
     "defelemental",
     "jacve",
+    "make",
     "make_graph",
     "tasks",
     "value_and_jacve",

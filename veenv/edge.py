@@ -180,7 +180,7 @@ def _store_link(
 def add(a: Edge, b: Edge) -> Edge:
     """Sum of two edges between the same nodes."""
     target = algebra.add(a.structure, b.structure)
-    x, y = _expand_to(a, target), _expand_to(b, target)
+    x, y = expand_to(a, target), expand_to(b, target)
     x_values, y_values = _common(x, y)
     if x.sign == y.sign:
         return Edge(target, x_values + y_values, x_values.dtype, x.sign)
@@ -189,8 +189,10 @@ def add(a: Edge, b: Edge) -> Edge:
     return Edge(target, y_values - x_values, x_values.dtype)
 
 
-def _expand_to(e: Edge, target: Structure) -> Edge:
-    """The edge with the target's pairs and at least its valued axes stored."""
+def expand_to(e: Edge, target: Structure) -> Edge:
+    """The edge stored as `target`, which has no δs, links or constant axes that it has not."""
+    if e.structure == target:
+        return e
     e = expand_link(e)
     broken = [
         k for k, j in enumerate(e.structure.pairs) if j != FREE and target.pairs[k] == FREE
@@ -332,8 +334,7 @@ def _compose(post: Edge, pre: Edge) -> Edge:
         )
         x = x.reshape([*x.shape[:at], *x.shape[at + 1 :]])
     # The link's label already follows the out axes in storage order.
-    kept = link if result.link is not Link.NONE else None
-    return Edge(result, x, inner.dtype, inner.sign, kept)
+    return Edge(result, x, inner.dtype, inner.sign, link)
 
 
 def _values_at_end(e: Edge, link: LinearMap) -> Array | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
 import jax
+import jax.extend
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -173,3 +174,29 @@ def zero_block(out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any) ->
     if not jnp.issubdtype(dtype, jnp.inexact):
         return np.zeros(shape, jax.dtypes.float0)  # type: ignore[return-value]
     return jnp.zeros(shape, dtype)
+
+
+def elimination_jaxpr(
+    linearisation: Linearisation, edges: Edges, order: Iterable[int]
+) -> jax.extend.core.ClosedJaxpr:
+    """The program that an elimination emits: elemental values in, remaining edges' values out.
+
+    Args:
+      linearisation: the program the edges belong to.
+      edges: the elemental edges, with concrete values.
+      order: eliminable vertex ids, each once.
+
+    Returns:
+      The jaxpr of the elimination alone, without the computation of the elemental partials and
+      without making the blocks of the Jacobian dense.
+    """
+    pairs = [pair for pair, e in edges.items() if e.values is not None]
+
+    def run(values: Sequence[Array]) -> list[Array]:
+        filled = dict(edges)
+        for pair, x in zip(pairs, values, strict=True):
+            filled[pair] = replace(edges[pair], values=x)
+        left = eliminate(linearisation, filled, order).edges
+        return [e.values for e in left.values() if e.values is not None]
+
+    return jax.make_jaxpr(run)([edges[pair].values for pair in pairs])

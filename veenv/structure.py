@@ -297,8 +297,9 @@ def absorbable(post: Structure, pre: Structure) -> tuple[tuple[int, ...], tuple[
 
     Returns:
       (out axes of post, out axes of pre) for `absorb`, after which the two links compose into
-      one; None if they cannot: a linked axis of one side is free on the other, or an operator
-      would have to carry values.
+      one; None if they cannot: a linked axis of one side is free on the other, an operator
+      would have to carry values, or no linked axis would remain (an entry picked out of a piece
+      put in elsewhere may be zero, so it is a value).
     """
     middle = {*post.link_in, *pre.link_out}
     post_axes = [k for k, m in enumerate(post.pairs) if m in middle]
@@ -313,6 +314,8 @@ def absorbable(post: Structure, pre: Structure) -> tuple[tuple[int, ...], tuple[
         or any(post.out_values[k] for k in post_axes)
         or any(pre.out_values[m] for m in pre_axes)
     ):
+        return None
+    if not (post.link_out or post_axes or pre.link_in or pre_axes):
         return None
     return tuple(post_axes), tuple(pre_axes)
 
@@ -419,8 +422,8 @@ def compose(post: Structure, pre: Structure) -> Product:
     """
     size = min(post.linked_sizes[0], pre.linked_sizes[1])
     drop = set(post.link_in)
-    left = _link_as_axis(post, post.link_out, drop, size)
-    right = _link_as_axis(pre, drop, set(pre.link_in), size)
+    left = link_as_axis(post, post.link_out, drop, size)
+    right = link_as_axis(pre, drop, set(pre.link_in), size)
     inner = contract(left, right)
     plain = inner.structure
     outs = [k for k in range(len(post.out_shape)) if k not in post.link_out]
@@ -433,7 +436,6 @@ def compose(post: Structure, pre: Structure) -> Product:
     for i, j in enumerate(ins):
         in_values[j] = plain.in_values[i]
     operator = Link.OPERATOR in (post.link, pre.link)
-    linked = bool(post.link_out or pre.link_in)
     result = Structure(
         post.out_shape,
         pre.in_shape,
@@ -441,7 +443,7 @@ def compose(post: Structure, pre: Structure) -> Product:
         tuple(out_values),
         tuple(in_values),
         plain.unit,
-        (Link.OPERATOR if operator else Link.SELECTION) if linked else Link.NONE,
+        Link.OPERATOR if operator else Link.SELECTION,
         post.link_out,
         pre.link_in,
         plain.out_values[-1] and size != 1,
@@ -449,7 +451,7 @@ def compose(post: Structure, pre: Structure) -> Product:
     return Product(result, inner.multiplications)
 
 
-def _link_as_axis(
+def link_as_axis(
     s: Structure, outs: Collection[int], ins: Collection[int], size: int
 ) -> Structure:
     """Replaces the linked axes by one last paired axis of `size`."""

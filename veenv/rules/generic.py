@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from veenv import _compat
-from veenv.linear import LinearMap
+from veenv.linear import Action, LinearMap
 from veenv.rules.base import Partial, Row, Site
 from veenv.structure import Link, dense, make
 from veenv.trace import is_differentiable
@@ -31,25 +32,53 @@ def generic(site: Site) -> Sequence[Row]:
 
 
 def _map(site: Site, k: int, i: int) -> LinearMap:
-    """∂(result k)/∂(operand i) as a linear map on full shapes; its transpose is JAX's vjp."""
+    """∂(result k)/∂(operand i) as a linear map on full shapes, by JAX's jvp and vjp.
 
-    def alone(x: Array) -> Array:
+    A primitive with only one of the two modes (a loop of unknown length, a custom vjp) gets the
+    other one from its dense Jacobian.
+    """
+
+    # Some rules (custom_linear_solve) need a tangent for every operand, zero or not.
+    moving = [n for n, a in enumerate(site.in_avals) if n == i or _wants_tangent(site, n, a)]
+    at = moving.index(i)
+
+    def among(*values: Array) -> Array:
         ins = list(site.ins)
-        ins[i] = x
+        for n, value in zip(moving, values, strict=True):
+            ins[n] = value
         return _compat.bind(site.primitive, site.params, ins)[k]
 
-    x = jnp.asarray(site.ins[i])
-    out = site.out_avals[k]
-    _, pull = jax.vjp(alone, x)
+    primals = [jnp.asarray(site.ins[n]) for n in moving]
+    x, out = primals[at], site.out_avals[k]
 
-    def transpose(g: Array) -> Array:
-        return pull(g.astype(out.dtype))[0]
+    def forward(t: Array) -> Array:
+        tangents = [jnp.zeros_like(p) for p in primals]
+        tangents[at] = t.astype(x.dtype)
+        return jax.jvp(among, tuple(primals), tuple(tangents))[1]
 
-    def apply(t: Array) -> Array:
-        shape = jax.ShapeDtypeStruct(out.shape, out.dtype)
-        return jax.linear_transpose(transpose, shape)(t.astype(x.dtype))[0]
+    def backward(g: Array) -> Array:
+        return jax.vjp(among, *primals)[1](g.astype(out.dtype))[at]
 
+    apply, transpose = forward, backward
+    if site.primitive.name.startswith("custom_vjp_call"):
+        apply = _by_columns(backward, out.shape, out.dtype)
+    elif site.primitive.name == "while":
+        transpose = _by_columns(forward, x.shape, x.dtype)
     return LinearMap(tuple(out.shape), tuple(x.shape), apply, transpose)
+
+
+def _wants_tangent(site: Site, operand: int, aval: Any) -> bool:
+    return site.primitive.name == "custom_linear_solve" and is_differentiable(aval)
+
+
+def _by_columns(action: Action, shape: Sequence[int], dtype: Any) -> Action:
+    """The transpose of a linear function, through its dense matrix."""
+
+    def transposed(g: Array) -> Array:
+        columns = jax.vmap(action)(jnp.eye(prod(shape), dtype=dtype).reshape((-1, *shape)))
+        return jnp.tensordot(columns, g.astype(columns.dtype), axes=g.ndim).reshape(shape)
+
+    return transposed
 
 
 def _partial(site: Site, k: int, i: int) -> Partial | None:

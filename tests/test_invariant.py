@@ -1,0 +1,99 @@
+"""The count of the graph = the count of the engine = the multiplications in the emitted program.
+
+The environment's side of the invariant is in tests/env; here both cost models are held against
+the jaxpr that the engine emits, which is counted by code that knows nothing of structures.
+"""
+
+from __future__ import annotations
+
+import random
+
+import jax
+import numpy as np
+import pytest
+
+import veenv
+from tests.multiplications import count_multiplications
+from veenv import edge, engine
+from veenv.linearise import linearise
+from veenv.trace import trace
+
+TASKS = ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion", "mlp"]
+
+
+def prepared(fun, args, argnums):
+    """A function's linearisation and its edges under both cost models."""
+    lin = linearise(trace(fun, args, argnums=argnums))
+    selected = [args[a] for a in argnums] if isinstance(argnums, tuple) else [args[argnums]]
+    executed = engine.evaluate(lin, jax.tree.leaves(selected)).edges
+    structures = lin.graph.structures("multiplications")
+    literature = {pair: edge.expand_to(e, structures[pair]) for pair, e in executed.items()}
+    return lin, {"executed": executed, "multiplications": literature}
+
+
+def orders_of(graph, num_random, seed=0):
+    rng = random.Random(seed)
+    orders = [graph.forward(), graph.reverse(), graph.markowitz()]
+    for _ in range(num_random):
+        orders.append(tuple(rng.sample(graph.eliminable, len(graph.eliminable))))
+    return orders
+
+
+def assert_emitted_counts(fun, args, argnums, num_random):
+    lin, edges = prepared(fun, args, argnums)
+    for order in orders_of(lin.graph, num_random):
+        for cost in ("multiplications", "executed"):
+            jaxpr = engine.elimination_jaxpr(lin, edges[cost], order)
+            assert count_multiplications(jaxpr) == lin.graph.cost(order, cost), (cost, order)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_counts_equal_emitted_multiplications(name):
+    task = veenv.tasks.get(name)
+    assert_emitted_counts(task.fun, task.example_args(), task.argnums, num_random=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*TASKS, "RoeFlux_3d", "Encoder"])
+def test_counts_equal_emitted_multiplications_on_many_orders(name):
+    task = veenv.tasks.get(name)
+    assert_emitted_counts(task.fun, task.example_args(), task.argnums, num_random=50)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_engine_reports_the_graphs_counts(name):
+    task = veenv.tasks.get(name)
+    args = task.example_args()
+    graph = veenv.make_graph(task.fun, task.argnums)(*args)
+    for order in orders_of(graph, 2):
+        found = {}
+
+        def run(*args, order=order, found=found):
+            jacobian, counts = veenv.jacve(task.fun, order, task.argnums, count_ops=True)(*args)
+            found["counts"] = counts
+            return jacobian
+
+        jax.eval_shape(run, *args)
+        counts = found["counts"]
+        assert counts.order == order
+        assert counts.multiplications_per_vertex == graph.costs(order)
+        assert counts.executed_per_vertex == graph.costs(order, "executed")
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_order_gives_the_jacobian(name, x64):
+    task = veenv.tasks.get(name)
+    args = [np.asarray(a, np.float64) for a in task.example_args()]
+    expected = jax.jacrev(task.fun, task.argnums)(*args)
+    lin = linearise(trace(task.fun, args, argnums=task.argnums))
+    edges = engine.evaluate(lin, args).edges
+    for order in orders_of(lin.graph, 3):
+        left = engine.eliminate(lin, edges, order).edges
+        for o, by_argument in enumerate(jax.tree.leaves(expected, is_leaf=_is_row)):
+            for i, block in enumerate(by_argument):
+                found = engine.jacobian_leaf(lin, left, o, i, edge.todense, engine.zero_block)
+                np.testing.assert_allclose(found, block, rtol=1e-10, atol=1e-10)
+
+
+def _is_row(x):
+    return isinstance(x, tuple) and all(hasattr(leaf, "shape") for leaf in x)
