@@ -176,7 +176,7 @@ class VertexEnv:
         reward = -cost.astype(jnp.float32)
         reward = jnp.where(illegal, -params.worst_total, reward)
         done = state.terminated | illegal | ~mask.any()
-        after = State(core, mask, order, state.num_steps + legal, total, done)
+        after = State(core, mask, order, state.num_steps + legal.astype(jnp.int32), total, done)
         return after, reward, {"cost": cost, "total": total, "illegal": illegal}
 
     def observe(self, state: State, params: EnvParams | None = None) -> Observation:
@@ -268,4 +268,4 @@ def _as_integer(action: Any) -> Array:
     action = jnp.asarray(action)
     if not jnp.issubdtype(action.dtype, jnp.integer):
         raise TypeError(f"an action is an integer slot, got dtype {action.dtype}")
-    return action
+    return action if action.dtype.itemsize >= 4 else action.astype(jnp.int32)

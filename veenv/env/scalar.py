@@ -74,9 +74,9 @@ def eliminate(
     word, bit = slot // WORD, jnp.uint32(1) << (slot % WORD).astype(jnp.uint32)
     sources = ((present[word] & bit) != 0) & legal
     targets = present[:, row]
-    in_own_word = jnp.arange(num_words) == word
+    in_own_word = jnp.arange(num_words, dtype=jnp.int32) == word
     dropped = jnp.where(in_own_word & ~params.is_output[slot], bit, jnp.uint32(0))
-    own_row = (jnp.arange(num_rows) == row) & legal
+    own_row = (jnp.arange(num_rows, dtype=jnp.int32) == row) & legal
 
     def fill(old: Array, new: Array) -> Array:
         """Rows that reach the vertex gain `new`; the vertex loses its edges."""
@@ -113,9 +113,11 @@ def degrees(
     """
     num_slots = params.is_output.shape[0]
     out_edges, in_edges = codes[-num_slots:], codes[:, :num_slots]
-    present = (in_edges & 1).sum(0), (out_edges & 1).sum(1)
-    cost = (in_edges >> 1).sum(0) * (out_edges >> 1).sum(1)
-    return present[0], present[1], cost
+    in_degree = (in_edges & 1).sum(0, dtype=jnp.int32)
+    out_degree = (out_edges & 1).sum(1, dtype=jnp.int32)
+    valued_in = (in_edges >> 1).sum(0, dtype=jnp.int32)
+    valued_out = (out_edges >> 1).sum(1, dtype=jnp.int32)
+    return in_degree, out_degree, valued_in * valued_out
 
 
 def _count(flags: Bool[Array, " R"]) -> Int[Array, ""]:
@@ -123,7 +125,7 @@ def _count(flags: Bool[Array, " R"]) -> Int[Array, ""]:
 
 
 def _bits(words: UInt[Array, " W"]) -> Int[Array, ""]:
-    return lax.population_count(words).astype(jnp.int32).sum()
+    return lax.population_count(words).astype(jnp.int32).sum(dtype=jnp.int32)
 
 
 def _unpack(words: UInt[Array, "W R"], num_columns: int) -> Int[Array, "R C"]:

@@ -1,0 +1,151 @@
+"""The game on the host, from sets and dictionaries: the oracle of the environment's tests."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from veenv import structure as algebra
+from veenv.linearise import make_graph
+
+
+class ScalarGame:
+    """Vertex elimination on a scalar graph; an edge is a (source, target) pair.
+
+    Attributes:
+      edges: the pairs.
+      valued: those that carry a value.
+    """
+
+    def __init__(self, graph, cost):
+        structures = graph.structures(cost)
+        self.graph = graph
+        self.edges = set(structures)
+        self.valued = {e for e, s in structures.items() if not s.unit}
+        self.left = {graph.node(v) for v in graph.eliminable}
+
+    def price(self, node):
+        sources = {u for u, v in self.edges if v == node}
+        targets = {w for v, w in self.edges if v == node}
+        return sum(
+            (u, node) in self.valued and (node, w) in self.valued for u in sources for w in targets
+        )
+
+    def eliminate(self, node):
+        price = self.price(node)
+        sources = {u for u, v in self.edges if v == node}
+        targets = {w for v, w in self.edges if v == node}
+        for u in sources:
+            for w in targets:
+                unit = not {(u, node), (node, w)} & self.valued
+                if (u, w) in self.edges or not unit:
+                    self.valued.add((u, w))
+                self.edges.add((u, w))
+        gone = {(node, w) for w in targets}
+        if node not in self.graph.outputs:
+            gone |= {(u, node) for u in sources}
+        self.edges -= gone
+        self.valued -= gone
+        self.left.remove(node)
+        return price
+
+    def code(self, edge):
+        return 3 if edge in self.valued else 1
+
+
+class ArrayGame:
+    """Vertex elimination with the host's structure algebra."""
+
+    def __init__(self, graph, cost, encode):
+        self.graph = graph
+        self.structures = graph.structures(cost)
+        self.encode = encode
+        self.left = {graph.node(v) for v in graph.eliminable}
+
+    @property
+    def edges(self):
+        return set(self.structures)
+
+    def products(self, node):
+        for (u, v), pre in list(self.structures.items()):
+            for (x, w), post in list(self.structures.items()):
+                if v == node == x:
+                    yield (u, w), algebra.multiply(post, pre)
+
+    def price(self, node):
+        return sum(product.multiplications for _, product in self.products(node))
+
+    def eliminate(self, node):
+        price = 0
+        for edge, product in list(self.products(node)):
+            price += product.multiplications
+            old = self.structures.get(edge)
+            new = product.structure
+            self.structures[edge] = new if old is None else algebra.add(old, new)
+        for u, w in list(self.structures):
+            if u == node or (w == node and node not in self.graph.outputs):
+                del self.structures[u, w]
+        self.left.remove(node)
+        return price
+
+    def code(self, edge):
+        return self.encode(self.structures[edge])
+
+
+def expected_adjacency(game, spec):
+    """The adjacency an observation must show."""
+    graph = game.graph
+    moves = [graph.node(v) for v in graph.eliminable]
+    ends = sorted({n for n in graph.outputs if n is not None and n >= graph.num_inputs})
+    ends = [n for n in ends if n not in moves]
+    codes = np.zeros((spec.rows, spec.columns), np.int32)
+    for u, w in game.edges:
+        row = u if u < graph.num_inputs else spec.num_inputs + moves.index(u)
+        column = moves.index(w) if w in moves else spec.num_actions + ends.index(w)
+        codes[row, column] = game.code((u, w))
+    return codes
+
+
+def expected_features(game, spec):
+    """The features an observation must show."""
+    graph = game.graph
+    num = len(graph.eliminable)
+    depth = {}
+    for u, w in graph.edges:
+        depth[w] = max(depth.get(w, 0), depth.get(u, 0) + 1)
+    deepest = max([1, *depth.values()])
+    features = np.zeros((spec.num_actions, 8), np.float64)
+    for slot, vertex in enumerate(graph.eliminable):
+        node = graph.node(vertex)
+        legal = node in game.left
+        features[slot] = [
+            np.log1p(len({u for u, v in game.edges if v == node})),
+            np.log1p(len({w for v, w in game.edges if v == node})),
+            np.log1p(game.price(node)),
+            np.log1p(np.prod(graph.shapes[node])),
+            depth[node] / deepest,
+            slot / num,
+            node in graph.outputs,
+            legal,
+        ]
+    return features
+
+
+def kept_outputs(x):
+    """Outputs that are used further on, repeated, constant, or inputs."""
+    y = jnp.sin(x[0]) * x[1]
+    z = jnp.exp(y) + y
+    return y, z, z * y, y, x[0], 3.0, jnp.tanh(z)
+
+
+def with_units(x):
+    """Additions, negations, reshapes and broadcasts of size one: unit edges."""
+    a = x[0] + x[1]
+    b = -a + jnp.reshape(jnp.sin(x[0]), (1,))[0]
+    c = (a - b) * jnp.broadcast_to(b, (1, 1))[0, 0]
+    return c + a, b + a, c
+
+
+POINT = (jnp.float32(0.3), jnp.float32(0.7))
+
+
+def small_graph(fun):
+    return make_graph(lambda *x: fun(x), (0, 1))(*POINT)

@@ -1,0 +1,136 @@
+"""What the environment promises beyond the rules: ends, illegal actions, dtypes, compilations."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.env.games import POINT, kept_outputs
+from veenv.env import Spec, VertexEnv, make
+from veenv.env.params import INT32_MAX, check_total
+from veenv.linearise import make_graph
+
+
+@pytest.fixture
+def env(graph_of_task):
+    return VertexEnv(graph_of_task("HumanHeartDipole"))
+
+
+def after(env, slots):
+    _, state = env.reset()
+    for slot in slots:
+        state, _, _ = env.transition(state, slot)
+    return state
+
+
+@pytest.mark.parametrize("action", [3, -1, 78, 2**31 - 1, -(2**31)])
+def test_illegal_action_ends_the_episode_and_never_pays(env, action):
+    state = after(env, [3, 5])
+    end, reward, info = jax.jit(env.transition)(state, action)
+    assert end.terminated
+    assert info["illegal"]
+    assert int(info["cost"]) == 0
+    chex.assert_trees_all_equal(end.core, state.core)
+    chex.assert_trees_all_equal(end.order, state.order)
+    assert int(end.cost) == int(state.cost)
+    assert float(reward) - float(state.cost) <= -check_total(env.graph)
+    assert env.final_order(end) is None
+
+
+def test_padded_slot_is_illegal(env):
+    padded = VertexEnv(env.graph, spec=env.spec.padded(num_actions=env.num_actions + 1))
+    state, reward, info = padded.transition(padded.init(), env.num_actions)
+    assert info["illegal"]
+    assert state.terminated
+    assert float(reward) <= -check_total(env.graph)
+
+
+@pytest.mark.parametrize("action", [0, 7, -5, 10**6])
+def test_step_after_the_end_changes_nothing(env, action):
+    finished = after(env, range(env.num_actions))
+    illegal = after(env, [0, 0])
+    for end in (finished, illegal):
+        assert end.terminated
+        again, reward, info = jax.jit(env.transition)(end, action)
+        chex.assert_trees_all_equal(again, end)
+        assert float(reward) == 0.0
+        assert int(info["cost"]) == 0
+        assert not info["illegal"]
+    assert env.final_order(finished) == env.graph.forward()
+
+
+@pytest.mark.parametrize("action", [1.0, np.float32(2.0), float("nan"), True])
+def test_action_that_is_no_integer_is_refused(env, action):
+    with pytest.raises(TypeError, match="integer slot"):
+        env.step(None, env.init(), action)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint32, np.int32])
+def test_integer_actions_of_every_dtype(env, dtype):
+    state, _, _ = env.transition(env.init(), dtype(7))
+    assert env.order(state) == (env.graph.eliminable[7],)
+
+
+def test_dtypes_do_not_depend_on_the_precision(precision, env):
+    fresh = VertexEnv(env.graph)
+    obs, state = fresh.reset()
+    outputs = jax.jit(fresh.step)(None, state, 0)
+    found = {str(x.dtype) for x in jax.tree.leaves((obs, state, outputs))}
+    assert found == {"int32", "uint32", "float32", "bool"}
+    before, later = jax.tree.map(lambda x: x.dtype, (state, outputs[1]))
+    assert before == later
+
+
+def test_step_compiles_once(env):
+    other = make(kept_outputs_at, *POINT, argnums=(0, 1), spec=env.spec)
+    traced = chex.assert_max_traces(n=1)(env.step)
+    step = jax.jit(traced)
+    for params in (env.default_params, other.default_params):
+        _, state = env.reset(None, params)
+        for slot in (0, 1, 1, -3, 500):
+            _, state, *_ = step(None, state, slot, params)
+
+
+def kept_outputs_at(*x):
+    return kept_outputs(x)
+
+
+def test_observation_lies_in_its_space(env):
+    obs, state = env.reset()
+    for slot in (0, 40):
+        obs, state, *_ = env.step(None, state, slot)
+        fields = {
+            "adjacency": np.asarray(obs.adjacency),
+            "features": np.asarray(obs.features),
+            "action_mask": np.asarray(obs.action_mask).astype(np.int8),
+        }
+        assert env.observation_space.contains(fields)
+    assert env.action_space.n == env.num_actions == 78
+
+
+def test_graph_beyond_int32_is_refused():
+    shape = jax.ShapeDtypeStruct((40, 40), jnp.float32)
+    graph = make_graph(lambda x: jnp.sin(jnp.cos(x @ x) @ x))(shape)
+    with pytest.raises(ValueError, match=str(INT32_MAX)):
+        check_total(graph)
+
+
+def test_graph_that_does_not_fit_is_refused(env):
+    with pytest.raises(ValueError, match="num_actions of at least 78, got 10"):
+        VertexEnv(env.graph, spec=env.spec.padded(num_actions=10))
+    with pytest.raises(ValueError, match="unit edges"):
+        VertexEnv(env.graph, "executed", spec=env.spec)
+    with pytest.raises(ValueError, match="at least one graph"):
+        Spec.common([])
+
+
+def test_make_says_what_is_wrong():
+    with pytest.raises(ValueError, match="did you mean"):
+        make("RoeFlx")
+    with pytest.raises(ValueError, match="neither arguments"):
+        make("RoeFlux", 1.0)
+    with pytest.raises(ValueError, match="cost must be one of"):
+        make("RoeFlux", cost="flops")
+    assert make("roeflux").num_actions == 98
+    assert make(make("RoeFlux").graph, cost="executed").cost == "executed"
