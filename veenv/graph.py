@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -154,24 +155,30 @@ class Graph:
         """
         edges = [(u, v, True) for u, v in self.edges]
         tableau: Tableau[bool] = Tableau(self.num_nodes, edges)
-        degrees = {}
 
-        def degree(node: int) -> int:
+        def degree(vertex: int) -> int:
+            node = self.node(vertex)
             return len(tableau.preds[node]) * len(tableau.succs[node])
 
-        for v in self.eliminable:
-            degrees[v] = degree(self.node(v))
+        current = {v: degree(v) for v in self.eliminable}
+        heap = [(d, v) for v, d in current.items()]
+        heapq.heapify(heap)
         order = []
-        while degrees:
-            best = min(degrees, key=lambda v: (degrees[v], v))
-            del degrees[best]
-            order.append(best)
-            node = self.node(best)
+        while heap:
+            d, vertex = heapq.heappop(heap)
+            if current.get(vertex) != d:
+                continue  # eliminated, or its degree has changed since
+            del current[vertex]
+            order.append(vertex)
+            node = self.node(vertex)
             touched = [*tableau.preds[node], *tableau.succs[node]]
             tableau.eliminate(node, _true, _true, keep=node in self.output_nodes)
-            for n in touched:
-                if n - self.num_inputs + 1 in degrees:
-                    degrees[n - self.num_inputs + 1] = degree(n)
+            for other in (n - self.num_inputs + 1 for n in touched):
+                if other in current:
+                    new = degree(other)
+                    if new != current[other]:
+                        current[other] = new
+                        heapq.heappush(heap, (new, other))
         return tuple(order)
 
     def __repr__(self) -> str:
