@@ -1,9 +1,9 @@
 """Source terms of chemical kinetics.
 
 Sources: H. H. Robertson, "The solution of a set of reaction rate equations", in *Numerical
-Analysis: An Introduction* (1966) 178; J. Li, Z. Zhao, A. Kazakov, F. L. Dryer, "An updated comprehensive
-kinetic model of hydrogen combustion", Int. J. Chem. Kinet. 36 (2004) 566; falloff: Gilbert, Luther,
-Troe, Ber. Bunsenges. Phys. Chem. 87 (1983) 169.
+Analysis: An Introduction* (1966) 178; J. Li, Z. Zhao, A. Kazakov, F. L. Dryer, "An updated
+comprehensive kinetic model of hydrogen combustion", Int. J. Chem. Kinet. 36 (2004) 566; falloff:
+Gilbert, Luther, Troe, Ber. Bunsenges. Phys. Chem. 87 (1983) 169.
 """
 
 import jax.numpy as jnp
