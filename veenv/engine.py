@@ -23,6 +23,13 @@ from veenv.trace import Literal
 
 Edges = dict[tuple[int, int], Edge]
 
+DEAR = frozenset(
+    "acos acosh asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt cos cosh digamma div erf "
+    "erf_inv erfc exp exp2 expm1 igamma igammac lgamma log log1p logistic pow rsqrt sin sinh sqrt "
+    "tan tanh".split()
+)
+"""Primitives whose results and partials cost far more than moving them through memory."""
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -56,6 +63,9 @@ def evaluate(linearisation: Linearisation, inputs: Sequence[Any]) -> Evaluation:
     ):
         ins = [read(a) for a in equation.inputs]
         outs = _compat.bind(equation.primitive, equation.params, ins)
+        dear = equation.primitive.name in DEAR
+        if dear:
+            outs = [_pin(value) for value in outs]
         for slot, value in zip(equation.outputs, outs, strict=True):
             if slot is not None:
                 slots[slot] = value
@@ -63,12 +73,26 @@ def evaluate(linearisation: Linearisation, inputs: Sequence[Any]) -> Evaluation:
             site.ins, site.outs = ins, outs
             for e in elementals:
                 dtype = _tangent_dtype(e.source, linearisation)
-                parallel.setdefault((e.source, e.target), []).append(_edge(e.partial, dtype))
+                elemental = _edge(e.partial, dtype)
+                if dear and elemental.values is not None:
+                    elemental = replace(elemental, values=_pin(elemental.values))
+                parallel.setdefault((e.source, e.target), []).append(elemental)
         for slot in last_use.get(index, ()):
             del slots[slot]
     edges = {pair: reduce(edge.add, several) for pair, several in parallel.items()}
     aux = [read(a) for a in program.aux[0]] if program.aux else []
     return Evaluation([read(o) for o in program.outputs], aux, edges)
+
+
+def _pin(value: Any) -> Any:
+    """Keeps the compiler from computing a value again in each place that uses it.
+
+    A Jacobian's many outputs become many fused loops, and the compiler would rather repeat a sine
+    in each of them than store it.  Outside a trace there is nothing to keep.
+    """
+    if isinstance(value, jax.core.Tracer) and jnp.issubdtype(value.dtype, jnp.inexact):
+        return jax.lax.optimization_barrier(value)
+    return value
 
 
 def _last_uses(linearisation: Linearisation) -> dict[int, list[int]]:
