@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array, lax
 
 from veenv import structure as algebra
-from veenv.linear import LinearMap, along, chain, identity, widen
+from veenv.linear import LinearMap, chain, identity, widen
 from veenv.structure import FREE, Link, Structure
 
 Label = tuple[str, int]
@@ -111,13 +111,12 @@ def expand_link(e: Edge) -> Edge:
     x = _spread(_stored(e), _labels(s), labels, sizes)
     x = jnp.where(_equal(labels, sizes, ("link", 0), ("copy", 0)), x, jnp.zeros((), x.dtype))
     n = len(rest)
-    kept_shape = [s.out_shape[k] for k in s.link_out] if from_out else [
-        s.in_shape[j] for j in s.link_in
-    ]
+    kept_shape = (
+        [s.out_shape[k] for k in s.link_out] if from_out else [s.in_shape[j] for j in s.link_in]
+    )
     x = x.reshape([*x.shape[: n + 1], *kept_shape])
-    action = e.link.transpose if from_out else e.link.apply
-    argument = e.link.out_shape if from_out else e.link.in_shape
-    y = along(action, x, range(n + 1, x.ndim), argument)
+    key = ("basis", from_out, e.sign, x.dtype)
+    y = e.link.along(x, range(n + 1, x.ndim), transposed=from_out, key=key)
     # y: rest, kept side (flat), moved side (its axes)
     y = y.reshape([*y.shape[:n], *kept_shape, *y.shape[n + 1 :]])
     outs = [("out", k) for k in s.link_out]
@@ -167,9 +166,7 @@ def _store_link(
 ) -> Edge:
     """Brings values on one side of a link (last axes of x) to the side that stores them."""
     if _link_side(target) != on_out:
-        action = link.transpose if on_out else link.apply
-        shape = link.out_shape if on_out else link.in_shape
-        x = along(action, x, range(num_rest, x.ndim), shape)
+        x = link.along(x, range(num_rest, x.ndim), transposed=on_out)
     x = x.reshape([*x.shape[:num_rest], prod(x.shape[num_rest:])])
     rest = [a for a in _labels(target) if a != ("link", 0)]
     have = [*rest, ("link", 0)]
@@ -194,9 +191,7 @@ def expand_to(e: Edge, target: Structure) -> Edge:
     if e.structure == target:
         return e
     e = expand_link(e)
-    broken = [
-        k for k, j in enumerate(e.structure.pairs) if j != FREE and target.pairs[k] == FREE
-    ]
+    broken = [k for k, j in enumerate(e.structure.pairs) if j != FREE and target.pairs[k] == FREE]
     e = expand_pairs(e, broken)
     labels, sizes = _labels(target), _sizes(target)
     values = jnp.ones((), e.dtype) if e.values is None else e.values
@@ -223,8 +218,8 @@ def multiply(post: Edge, pre: Edge) -> Edge:
             return multiply(post, expand_link(pre))
         return multiply(expand_link(post), pre)
     if post.link is not None:
-        return _contract(*_push_left(post, pre))
-    left, right = _push_left(transpose(pre), transpose(post))
+        return _contract(*_push_left(post, pre, pre))
+    left, right = _push_left(transpose(pre), transpose(post), post)
     return _contract(transpose(right), transpose(left))
 
 
@@ -248,7 +243,7 @@ def transpose(e: Edge) -> Edge:
         assert e.link is not None
         y = x.reshape([*x.shape[:at], *e.link.out_shape, *x.shape[at + 1 :]])
         n = len(e.link.out_shape)
-        y = along(e.link.transpose, y, range(at, at + n), e.link.out_shape)
+        y = e.link.along(y, range(at, at + n), transposed=True)
         moved = y.reshape([*y.shape[: x.ndim - 1], -1])
         order = [i for i in range(x.ndim - 1)]
         order.insert(at, x.ndim - 1)
@@ -256,8 +251,25 @@ def transpose(e: Edge) -> Edge:
     return Edge(target, x, e.dtype, e.sign, flipped)
 
 
-def _push_left(post: Edge, pre: Edge) -> tuple[Edge, Edge]:
-    """Applies post's link to pre's values; post keeps a δ on the link's out axes."""
+class Same:
+    """A key that is equal only for the same object."""
+
+    def __init__(self, item: object):
+        self.item = item
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.item is other.item
+
+    def __hash__(self) -> int:
+        return id(self.item)
+
+
+def _push_left(post: Edge, pre: Edge, source: Edge) -> tuple[Edge, Edge]:
+    """Applies post's link to pre's values; post keeps a δ on the link's out axes.
+
+    `source` is the edge whose values `pre` holds, in whatever orientation: the passes through one
+    equation for the same source are shared.
+    """
     s, link = post.structure, post.link
     assert link is not None
     pre = expand_pairs(pre, [m for m in s.link_in if pre.structure.pairs[m] != FREE])
@@ -268,7 +280,8 @@ def _push_left(post: Edge, pre: Edge) -> tuple[Edge, Edge]:
     rest = [a for a in _labels(p) if a not in linked]
     sizes = _sizes(p)
     x = _spread(_stored(pre), _labels(p), [*rest, *linked], sizes)
-    x = along(link.apply, x, range(len(rest), x.ndim), link.in_shape)
+    key = (Same(source), s.link_in, tuple(rest))
+    x = link.along(x, range(len(rest), x.ndim), key=key)
     keep = [m for m in range(len(p.out_shape)) if m not in s.link_in]
     where = {("out", m): ("out", i) for i, m in enumerate(keep)}
     have = [where.get(a, a) for a in rest]
@@ -297,7 +310,7 @@ def _on_side(x: Array, link: LinearMap, *, stored_on_out: bool, want_out: bool) 
     if stored_on_out == want_out:
         return x
     n = x.ndim - len(shape)
-    return along(link.transpose if stored_on_out else link.apply, x, range(n, x.ndim), shape)
+    return link.along(x, range(n, x.ndim), transposed=stored_on_out)
 
 
 def _compose(post: Edge, pre: Edge) -> Edge:
@@ -315,13 +328,13 @@ def _compose(post: Edge, pre: Edge) -> Edge:
         left = _on_side(left, out_map, stored_on_out=_link_side(s), want_out=want_out)
         if not want_out:
             n = left.ndim - len(in_map.out_shape)
-            left = along(in_map.transpose, left, range(n, left.ndim), in_map.out_shape)
+            left = in_map.along(left, range(n, left.ndim), transposed=True)
     right = _values_at_end(pre, in_map)
     if right is not None:
         right = _on_side(right, in_map, stored_on_out=_link_side(p), want_out=want_out)
         if want_out:
             n = right.ndim - len(out_map.in_shape)
-            right = along(out_map.apply, right, range(n, right.ndim), out_map.in_shape)
+            right = out_map.along(right, range(n, right.ndim))
     a = _link_as_axis(post, left, s.link_out, s.link_in, size)
     b = _link_as_axis(pre, right, p.link_out, p.link_in, size)
     inner = _contract(a, b)
@@ -343,9 +356,7 @@ def _values_at_end(e: Edge, link: LinearMap) -> Array | None:
         return None
     labels = _labels(e.structure)
     others = [a for a in labels if a != ("link", 0)]
-    return e.values.transpose(
-        [*(labels.index(a) for a in others), labels.index(("link", 0))]
-    )
+    return e.values.transpose([*(labels.index(a) for a in others), labels.index(("link", 0))])
 
 
 def _link_as_axis(
@@ -373,10 +384,7 @@ def _contract(post: Edge, pre: Edge) -> Edge:
     scale = prod(
         n
         for m, n in enumerate(s.in_shape)
-        if m not in s.pairs
-        and p.pairs[m] == FREE
-        and not s.in_values[m]
-        and not p.out_values[m]
+        if m not in s.pairs and p.pairs[m] == FREE and not s.in_values[m] and not p.out_values[m]
     )
     if s.unit and p.unit and scale == 1:
         return Edge(result, None, dtype, sign)
@@ -392,9 +400,7 @@ def _contract(post: Edge, pre: Edge) -> Edge:
     for m, j in enumerate(p.pairs):
         if j != FREE and middle[m][0] == "mid":
             middle[m] = in_names[j]
-    post_labels = [
-        out_names[i] if side == "out" else middle[i] for side, i in _labels(s)
-    ]
+    post_labels = [out_names[i] if side == "out" else middle[i] for side, i in _labels(s)]
     pre_labels = [middle[i] if side == "out" else in_names[i] for side, i in _labels(p)]
     target = _labels(result)
     target = [in_names[i] if side == "in" else (side, i) for side, i in target]
@@ -438,7 +444,9 @@ def _combine(
         x, y = x.astype(dtype), y.astype(dtype)
     summed = [a for a in x_labels if a not in target]
     if not summed:
-        sizes = dict(zip(x_labels, x.shape, strict=True)) | dict(zip(y_labels, y.shape, strict=True))
+        sizes = dict(zip(x_labels, x.shape, strict=True)) | dict(
+            zip(y_labels, y.shape, strict=True)
+        )
         shape = [sizes[a] for a in target]
         full = [
             lax.broadcast_in_dim(v, shape, [target.index(a) for a in names])
@@ -452,9 +460,7 @@ def _combine(
     return jnp.einsum(f"{spec[0]},{spec[1]}->{spec[2]}", x, y)
 
 
-def _ordered(
-    x: Array, labels: list[Label], target: list[Label]
-) -> tuple[Array, list[Label]]:
+def _ordered(x: Array, labels: list[Label], target: list[Label]) -> tuple[Array, list[Label]]:
     kept = [a for a in target if a in labels]
     order = [labels.index(a) for a in kept]
     return (x if order == sorted(order) else x.transpose(order)), kept

@@ -109,9 +109,7 @@ class Graph:
         """
         return check_order(order, self.eliminable, self.num_vertices)
 
-    def costs(
-        self, order: Iterable[int], cost: CostModel = "multiplications"
-    ) -> tuple[int, ...]:
+    def costs(self, order: Iterable[int], cost: CostModel = "multiplications") -> tuple[int, ...]:
         """Multiplications of each elimination of an order, in the order given (pruned ids out).
 
         Raises:

@@ -145,9 +145,13 @@ def _jacobian(
         if not count_ops:
             return result
         counts = Counts(ids, lin.graph.costs(ids, "multiplications"), done.executed)
-        return (*result, counts) if isinstance(result, tuple) and (with_value or has_aux) else (
-            result,
-            counts,
+        return (
+            (*result, counts)
+            if isinstance(result, tuple) and (with_value or has_aux)
+            else (
+                result,
+                counts,
+            )
         )
 
     return jacobian

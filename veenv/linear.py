@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,17 +23,162 @@ class LinearMap:
       in_shape: shape of its argument.
       apply: the map, from `in_shape` to `out_shape`.
       transpose: its transpose, from `out_shape` to `in_shape`.
+      dtype: dtype of its entries, where they are not just zeros and ones.
+      shared: (joint, result, operand) if other maps share the work of this one.
+      flipped: whether the map is the transpose of the one `shared` names.
     """
 
     out_shape: tuple[int, ...]
     in_shape: tuple[int, ...]
     apply: Action
     transpose: Action
+    dtype: Any = jnp.float32
+    shared: tuple[Joint, int, int] | None = None
+    flipped: bool = False
 
     @property
     def T(self) -> LinearMap:
         """The transposed map."""
-        return LinearMap(self.in_shape, self.out_shape, self.transpose, self.apply)
+        return LinearMap(
+            self.in_shape,
+            self.out_shape,
+            self.transpose,
+            self.apply,
+            self.dtype,
+            self.shared,
+            not self.flipped,
+        )
+
+    def along(
+        self, x: Array, axes: Sequence[int], *, transposed: bool = False, key: object = None
+    ) -> Array:
+        """Applies the map (or its transpose) along some axes of an array.
+
+        Args:
+          x: the array.
+          axes: positions of the argument's axes in `x`, in order.
+          transposed: apply the transpose.
+          key: names the values in `x`: calls with an equal key share one pass through the
+            equation the map belongs to, if there is one.
+
+        Returns:
+          Array with the untouched axes first (in order), then the result's axes.
+        """
+        if self.shared is not None and key is not None:
+            joint, result, operand = self.shared
+            if transposed != self.flipped:
+                return joint.pull(result, x, axes, key)[operand]
+            return joint.push(operand, x, axes, key)[result]
+        shape = self.out_shape if transposed else self.in_shape
+        return along(self.transpose if transposed else self.apply, x, axes, shape)
+
+
+class Joint:
+    """The linearisation of an equation with several results and operands.
+
+    Attributes:
+      out_shapes: shape of each result.
+      in_shapes: shape of each operand.
+      dtype: dtype of the entries.
+      forward: (operand, tangent) → the tangent of every result.
+      backward: (result, cotangent) → the cotangent of every operand.
+    """
+
+    def __init__(
+        self,
+        out_shapes: Sequence[tuple[int, ...]],
+        in_shapes: Sequence[tuple[int, ...]],
+        dtype: Any,
+        forward: Callable[[int, Array], tuple[Array, ...]],
+        backward: Callable[[int, Array], tuple[Array, ...]],
+    ):
+        self.out_shapes, self.in_shapes = list(out_shapes), list(in_shapes)
+        self.dtype = dtype
+        self.forward, self.backward = forward, backward
+        self._last: dict[tuple[bool, int], tuple[object, tuple[Array, ...]]] = {}
+
+    def map(self, result: int, operand: int) -> LinearMap:
+        """The partial of one result by one operand, on axes that are not of size one."""
+        outs, ins = self.out_shapes[result], self.in_shapes[operand]
+        squeezed_out, squeezed_in = _drop_ones(outs), _drop_ones(ins)
+        return LinearMap(
+            squeezed_out,
+            squeezed_in,
+            lambda t: self.forward(operand, t.reshape(ins))[result].reshape(squeezed_out),
+            lambda g: self.backward(result, g.reshape(outs))[operand].reshape(squeezed_in),
+            self.dtype,
+            (self, result, operand),
+        )
+
+    def push(self, operand: int, x: Array, axes: Sequence[int], key: object) -> tuple[Array, ...]:
+        """Tangents of all results for tangents of one operand along `axes` of x."""
+        shape = self.in_shapes[operand]
+
+        def action(t: Array) -> tuple[Array, ...]:
+            return _squeeze(self.forward(operand, t.reshape(shape)), self.out_shapes)
+
+        return self._once((True, operand), key, action, x, axes, shape)
+
+    def pull(self, result: int, x: Array, axes: Sequence[int], key: object) -> tuple[Array, ...]:
+        """Cotangents of all operands for cotangents of one result along `axes` of x."""
+        shape = self.out_shapes[result]
+
+        def action(g: Array) -> tuple[Array, ...]:
+            return _squeeze(self.backward(result, g.reshape(shape)), self.in_shapes)
+
+        return self._once((False, result), key, action, x, axes, shape)
+
+    def _once(
+        self,
+        way: tuple[bool, int],
+        key: object,
+        action: Callable[[Array], tuple[Array, ...]],
+        x: Array,
+        axes: Sequence[int],
+        shape: Sequence[int],
+    ) -> tuple[Array, ...]:
+        """Runs an action unless the last call in the same way had the same key."""
+        key = (key, tuple(axes), x.shape)
+        if way not in self._last or self._last[way][0] != key:
+            self._last[way] = (key, _along_several(action, x, axes, _drop_ones(shape)))
+        return self._last[way][1]
+
+    def without_forward(self) -> Joint:
+        """The same with the forward direction taken from the backward one."""
+
+        def forward(operand: int, t: Array) -> tuple[Array, ...]:
+            return tuple(
+                _by_columns(lambda g, k=k: self.backward(k, g)[operand], shape, self.dtype, t)
+                for k, shape in enumerate(self.out_shapes)
+            )
+
+        return Joint(self.out_shapes, self.in_shapes, self.dtype, forward, self.backward)
+
+    def without_backward(self) -> Joint:
+        """The same with the backward direction taken from the forward one."""
+
+        def backward(result: int, g: Array) -> tuple[Array, ...]:
+            return tuple(
+                _by_columns(lambda t, i=i: self.forward(i, t)[result], shape, self.dtype, g)
+                for i, shape in enumerate(self.in_shapes)
+            )
+
+        return Joint(self.out_shapes, self.in_shapes, self.dtype, self.forward, backward)
+
+
+def _squeeze(values: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> tuple[Array, ...]:
+    return tuple(v.reshape(_drop_ones(s)) for v, s in zip(values, shapes, strict=True))
+
+
+def _by_columns(action: Action, shape: Sequence[int], dtype: Any, g: Array) -> Array:
+    """The transpose of a linear function of an array of `shape`, through its dense matrix."""
+    basis = jnp.eye(prod(shape), dtype=dtype).reshape((-1, *shape))
+    columns = jax.vmap(action)(basis)
+    return jnp.tensordot(columns, g.astype(columns.dtype), axes=g.ndim).reshape(shape)
+
+
+def _drop_ones(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(n for n in shape if n != 1)
 
 
 def from_function(fun: Action, in_shape: Sequence[int], out_shape: Sequence[int]) -> LinearMap:
@@ -84,14 +230,22 @@ def along(action: Action, x: Array, axes: Sequence[int], in_shape: Sequence[int]
     Returns:
       Array with the untouched axes first (in order), then the action's result axes.
     """
+    return _along_several(lambda v: (action(v),), x, axes, in_shape)[0]
+
+
+def _along_several(
+    action: Callable[[Array], tuple[Array, ...]],
+    x: Array,
+    axes: Sequence[int],
+    in_shape: Sequence[int],
+) -> tuple[Array, ...]:
     rest = [a for a in range(x.ndim) if a not in axes]
     batch = tuple(x.shape[a] for a in rest)
     moved = x.transpose([*rest, *axes])
     if not batch:
         return action(moved)
-    flat = moved.reshape((prod(batch), *in_shape))
-    out = jax.vmap(action)(flat)
-    return out.reshape(batch + out.shape[1:])
+    outs = jax.vmap(action)(moved.reshape((prod(batch), *in_shape)))
+    return tuple(out.reshape(batch + out.shape[1:]) for out in outs)
 
 
 def widen(
@@ -145,8 +299,3 @@ def widen(
         one_way(base.apply, ins, outs, in_axes, out_axes, base.in_shape, forward),
         one_way(base.transpose, outs, ins, out_axes, in_axes, base.out_shape, backward),
     )
-
-
-def ones(shape: Sequence[int], dtype: jnp.dtype) -> Array:
-    """An array of ones."""
-    return jnp.ones(tuple(shape), dtype)

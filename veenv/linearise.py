@@ -11,6 +11,7 @@ from veenv import rules
 from veenv import structure as algebra
 from veenv.graph import Graph
 from veenv.rules import Partial, Site
+from veenv.rules.generic import real_shape
 from veenv.structure import Structure
 from veenv.trace import Equation, Program, is_differentiable, trace
 
@@ -41,15 +42,21 @@ class Linearisation:
     graph: Graph
 
 
-def linearise(program: Program) -> Linearisation:
-    """Finds the elemental partials of a program and builds its graph, without numeric work."""
+def linearise(program: Program, *, holomorphic: bool = False) -> Linearisation:
+    """Finds the elemental partials of a program and builds its graph, without numeric work.
+
+    Args:
+      program: the traced program.
+      holomorphic: differentiate complex variables as complex numbers; otherwise they are pairs of
+        real numbers.
+    """
     node_of = {slot: slot for slot in range(program.num_inputs)}
     node_of.update({s: program.num_inputs + i for i, s in enumerate(program.vertex_slots)})
     active = {s for s in range(program.num_inputs) if is_differentiable(program.avals[s])}
     sites: list[Site | None] = []
     found: list[list[Elemental]] = []
     for equation in program.equations:
-        site, elementals = _equation_partials(equation, active, node_of)
+        site, elementals = _equation_partials(equation, active, node_of, not holomorphic)
         sites.append(site)
         found.append(elementals)
     outputs = tuple(
@@ -64,12 +71,12 @@ def linearise(program: Program) -> Linearisation:
     kept.reverse()
     sites = [site if used else None for site, used in zip(sites, kept, strict=True)]
     return Linearisation(
-        program, tuple(sites), tuple(kept), _graph(program, outputs, kept)
+        program, tuple(sites), tuple(kept), _graph(program, outputs, kept, not holomorphic)
     )
 
 
 def _equation_partials(
-    equation: Equation, active: set[int], node_of: dict[int, int]
+    equation: Equation, active: set[int], node_of: dict[int, int], realify: bool
 ) -> tuple[Site | None, list[Elemental]]:
     """The partials of one equation; marks its results as active where they depend on inputs."""
     flags = [isinstance(i, int) and i in active for i in equation.inputs]
@@ -83,6 +90,7 @@ def _equation_partials(
         equation.out_avals,
         flags,
         equation.source,
+        realify,
     )
     elementals = []
     for slot, row in zip(equation.outputs, rules.partials(site), strict=True):
@@ -97,13 +105,14 @@ def _equation_partials(
 
 
 def _graph(
-    program: Program, outputs: Sequence[int | None], kept: Sequence[Sequence[Elemental]]
+    program: Program,
+    outputs: Sequence[int | None],
+    kept: Sequence[Sequence[Elemental]],
+    realify: bool,
 ) -> Graph:
     avals = [*program.avals[: program.num_inputs]]
     avals += [program.avals[s] for s in program.vertex_slots]
-    names = [
-        e.primitive.name for e in program.equations for slot in e.outputs if slot is not None
-    ]
+    names = [e.primitive.name for e in program.equations for slot in e.outputs if slot is not None]
     parallel: dict[tuple[int, int], list[Partial]] = {}
     for elemental in (e for used in kept for e in used):
         parallel.setdefault((elemental.source, elemental.target), []).append(elemental.partial)
@@ -115,7 +124,7 @@ def _graph(
 
     return Graph(
         program.num_inputs,
-        [tuple(a.shape) for a in avals],
+        [real_shape(a, realify=realify) for a in avals],
         outputs,
         names,
         {
@@ -125,9 +134,7 @@ def _graph(
     )
 
 
-def make_graph(
-    fun: Callable[..., Any], argnums: int | Sequence[int] = 0
-) -> Callable[..., Graph]:
+def make_graph(fun: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Graph]:
     """Returns a function that traces `fun` to its computational graph.
 
     Args:

@@ -226,9 +226,7 @@ def expand_pairs(s: Structure, axes: Sequence[int]) -> Structure:
         ins[pairs[k]] = True
         outs[k] = True
         pairs[k] = FREE
-    return replace(
-        s, pairs=tuple(pairs), out_values=tuple(outs), in_values=tuple(ins), unit=False
-    )
+    return replace(s, pairs=tuple(pairs), out_values=tuple(outs), in_values=tuple(ins), unit=False)
 
 
 def expand_link(s: Structure) -> Structure:
@@ -451,9 +449,7 @@ def compose(post: Structure, pre: Structure) -> Product:
     return Product(result, inner.multiplications)
 
 
-def link_as_axis(
-    s: Structure, outs: Collection[int], ins: Collection[int], size: int
-) -> Structure:
+def link_as_axis(s: Structure, outs: Collection[int], ins: Collection[int], size: int) -> Structure:
     """Replaces the linked axes by one last paired axis of `size`."""
     keep_out = [k for k in range(len(s.out_shape)) if k not in outs]
     keep_in = [j for j in range(len(s.in_shape)) if j not in ins]

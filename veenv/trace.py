@@ -88,6 +88,11 @@ def is_differentiable(aval: Any) -> bool:
     return jnp.issubdtype(aval.dtype, jnp.inexact)
 
 
+def is_complex(aval: Any) -> bool:
+    """Whether a variable is complex."""
+    return jnp.issubdtype(aval.dtype, jnp.complexfloating)
+
+
 def normalise_argnums(argnums: int | Sequence[int], num_args: int) -> tuple[int, ...]:
     """Argnums as a tuple of non-negative ints.
 

@@ -2,7 +2,9 @@
 
 from veenv.rules import contraction, elementwise, shape  # noqa: F401  (they fill the table)
 from veenv.rules.base import Partial, Row, Rule, Site, defelemental, find
+from veenv.rules.complex import complex_rule
 from veenv.rules.generic import generic
+from veenv.trace import is_complex
 
 __all__ = ["Partial", "Row", "Rule", "Site", "defelemental", "find", "partials"]
 
@@ -17,6 +19,8 @@ def partials(site: Site) -> list[list[Partial | None]]:
       ValueError: if a rule returns the wrong number of rows or partials.
     """
     rule = find(site.primitive.name) or generic
+    if site.realify and any(is_complex(a) for a in (*site.in_avals, *site.out_avals)):
+        rule = complex_rule(site) or rule
     rows = rule(site)
     if len(rows) != len(site.out_avals) or any(len(r) != len(site.in_avals) for r in rows):
         raise ValueError(

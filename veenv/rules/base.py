@@ -30,6 +30,7 @@ class Site:
       active: for each operand, whether it depends on a differentiated input. Partials by the
         other operands are not asked for.
       source: the user's line.
+      realify: see complex variables as pairs of real numbers.
       ins: operand values; only there when thunks run.
       outs: result values; only there when thunks run.
     """
@@ -40,6 +41,7 @@ class Site:
     out_avals: Sequence[Any]
     active: Sequence[bool]
     source: str
+    realify: bool = True
     ins: Sequence[Any] = field(default_factory=tuple)
     outs: Sequence[Any] = field(default_factory=tuple)
 

@@ -62,8 +62,10 @@ def _by_operand(site: Site, i: int) -> Partial:
     """∂out/∂operand i: batch and i's own axes paired, contracted and other's axes valued."""
     contracting, batch = site.params["dimension_numbers"]
     shapes = [a.shape for a in site.in_avals[:2]]
-    own = [[d for d in range(len(shapes[o])) if d not in contracting[o] and d not in batch[o]]
-           for o in range(2)]
+    own = [
+        [d for d in range(len(shapes[o])) if d not in contracting[o] and d not in batch[o]]
+        for o in range(2)
+    ]
     num_batch = len(batch[0])
     offset = [num_batch, num_batch + len(own[0])]
     other = 1 - i

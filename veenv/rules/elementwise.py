@@ -14,6 +14,8 @@ from veenv import _compat
 from veenv.rules.base import Partial, Row, Site, register
 from veenv.structure import Structure, diagonal, make, scaled
 
+ARITHMETIC = ("add", "add_any", "sub", "neg", "mul", "div")
+
 Derivative = Callable[[Site], Array]
 
 # Derivatives by the first operand that share work with the result; the others come from JAX.
@@ -37,7 +39,7 @@ _FROM_JAX = (
     "nextafter clamp real imag conj complex select_n"
 ).split()
 
-_ZERO = (
+ZERO = (
     "floor ceil round sign stop_gradient eq ne lt le gt ge is_finite and or not xor "
     "shift_left shift_right_logical shift_right_arithmetic population_count clz argmax argmin "
     "iota eq_to le_to lt_to random_bits random_seed random_wrap random_unwrap random_fold_in "
@@ -46,21 +48,24 @@ _ZERO = (
 ).split()
 
 
+ELEMENTWISE = frozenset([*ARITHMETIC, *_UNARY, *_FROM_JAX])
+"""Names of the primitives that act on each entry alone."""
+
+
 def _power_derivative(x: Array, y: int) -> Array:
     if y == 0:
         return jnp.zeros_like(x)
     return np.asarray(y, x.dtype) * lax.integer_pow(x, y - 1) if y != 2 else 2 * x
 
 
-def _align(site: Site, i: int, *, valued: bool) -> tuple[Structure, Structure]:
-    """Structure of operand i's partial, and its unit version; a scalar operand is broadcast."""
+def _align(site: Site, i: int) -> tuple[Structure, Structure]:
+    """Valued and unit structure of operand i's partial.
+
+    Operands may be broadcast: a scalar along every axis, others along their axes of size one.
+    """
     shape, out = site.in_avals[i].shape, site.out_avals[0].shape
-    if shape == out:
-        return diagonal(out, valued=True), diagonal(out, valued=False)
-    return (
-        make(out, shape, out_values=range(len(out))),
-        make(out, shape, unit=True),
-    )
+    pairs = [(k, k) for k in range(len(shape)) if shape[k] == out[k]]
+    return make(out, shape, pairs, out_values=range(len(out))), make(out, shape, pairs, unit=True)
 
 
 def _squeeze(x: Any, shape: Sequence[int]) -> Array:
@@ -72,13 +77,13 @@ def _squeeze(x: Any, shape: Sequence[int]) -> Array:
 
 
 def _valued(site: Site, i: int, derivative: Callable[[], Any]) -> Partial:
-    structure, _ = _align(site, i, valued=True)
+    structure, _ = _align(site, i)
     shape = site.out_avals[0].shape
     return Partial(structure, structure, lambda: _squeeze(derivative(), shape))
 
 
 def _unit(site: Site, i: int, sign: int = 1) -> Partial:
-    literature, unit = _align(site, i, valued=False)
+    literature, unit = _align(site, i)
     return Partial(unit, literature, None, sign)
 
 
@@ -151,14 +156,23 @@ def elementwise(site: Site) -> Sequence[Row]:
     ]
 
 
-@register(*_ZERO)
+@register(*ZERO)
 def zero(site: Site) -> Sequence[Row]:
     """Functions whose derivative is zero wherever it exists."""
     return [[None] * len(site.in_avals) for _ in site.out_avals]
 
 
-@register("convert_element_type", "copy", "copy_p", "pvary", "pbroadcast", "optimization_barrier",
-          "reshard", "sharding_constraint", "name")
+@register(
+    "convert_element_type",
+    "copy",
+    "copy_p",
+    "pvary",
+    "pbroadcast",
+    "optimization_barrier",
+    "reshard",
+    "sharding_constraint",
+    "name",
+)
 def same(site: Site) -> Sequence[Row]:
     """The operands themselves: free under both counts."""
     rows = []

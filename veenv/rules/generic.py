@@ -1,8 +1,14 @@
-"""Any other differentiable primitive: JAX's own linearisation of that one equation."""
+"""Any other differentiable primitive: JAX's own linearisation of that one equation.
+
+Every partial is an operator on all axes.  The partials of one equation share a `Joint`, so that
+one transposed pass serves all operands and one forward pass all results.  Complex variables that
+occur between real inputs and outputs are seen as real arrays with a last axis (real, imaginary):
+derivatives need only be real-linear.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -11,10 +17,30 @@ import jax.numpy as jnp
 from jax import Array
 
 from veenv import _compat
-from veenv.linear import Action, LinearMap
+from veenv.linear import Joint, LinearMap
 from veenv.rules.base import Partial, Row, Site
 from veenv.structure import Link, dense, make
-from veenv.trace import is_differentiable
+from veenv.trace import is_complex, is_differentiable
+
+Several = tuple[Array, ...]
+
+
+def real_shape(aval: Any, *, realify: bool) -> tuple[int, ...]:
+    """Shape of a variable seen as real numbers."""
+    return (*aval.shape, 2) if realify and is_complex(aval) else tuple(aval.shape)
+
+
+def to_real(x: Array) -> Array:
+    """A complex array as real numbers with a last axis of two; real arrays pass."""
+    return jnp.stack([x.real, x.imag], axis=-1) if jnp.iscomplexobj(x) else x
+
+
+def from_real(x: Array, aval: Any) -> Array:
+    """The inverse of `to_real`, in the dtype of a variable."""
+    if is_complex(aval):
+        if not jnp.iscomplexobj(x):
+            x = jax.lax.complex(x[..., 0], x[..., 1])
+    return x.astype(aval.dtype)
 
 
 def generic(site: Site) -> Sequence[Row]:
@@ -22,96 +48,101 @@ def generic(site: Site) -> Sequence[Row]:
 
     Where one side is a single number the operator is one row or column, stored densely.
     """
-    return [
-        [
-            _partial(site, k, i) if active and is_differentiable(out) else None
-            for i, active in enumerate(site.active)
-        ]
-        for k, out in enumerate(site.out_avals)
-    ]
+    operands = [i for i, a in enumerate(site.active) if a]
+    results = [k for k, a in enumerate(site.out_avals) if is_differentiable(a)]
+    joint: list[Joint] = []
+
+    def shared() -> Joint:
+        if not joint:
+            joint.append(_joint(site, operands, results))
+        return joint[0]
+
+    rows: list[list[Partial | None]] = [[None] * len(site.in_avals) for _ in site.out_avals]
+    for at, k in enumerate(results):
+        for slot, i in enumerate(operands):
+            out = real_shape(site.out_avals[k], realify=site.realify)
+            shape = real_shape(site.in_avals[i], realify=site.realify)
+            rows[k][i] = _partial(out, shape, lambda at=at, slot=slot: shared().map(at, slot))
+    return rows
 
 
-def _map(site: Site, k: int, i: int) -> LinearMap:
-    """∂(result k)/∂(operand i) as a linear map on full shapes, by JAX's jvp and vjp.
-
-    A primitive with only one of the two modes (a loop of unknown length, a custom vjp) gets the
-    other one from its dense Jacobian.
-    """
-
-    # Some rules (custom_linear_solve) need a tangent for every operand, zero or not.
-    moving = [n for n, a in enumerate(site.in_avals) if n == i or _wants_tangent(site, n, a)]
-    at = moving.index(i)
-
-    def among(*values: Array) -> Array:
-        ins = list(site.ins)
-        for n, value in zip(moving, values, strict=True):
-            ins[n] = value
-        return _compat.bind(site.primitive, site.params, ins)[k]
-
-    primals = [jnp.asarray(site.ins[n]) for n in moving]
-    x, out = primals[at], site.out_avals[k]
-
-    def forward(t: Array) -> Array:
-        tangents = [jnp.zeros_like(p) for p in primals]
-        tangents[at] = t.astype(x.dtype)
-        return jax.jvp(among, tuple(primals), tuple(tangents))[1]
-
-    def backward(g: Array) -> Array:
-        return jax.vjp(among, *primals)[1](g.astype(out.dtype))[at]
-
-    apply, transpose = forward, backward
-    if site.primitive.name.startswith("custom_vjp_call"):
-        apply = _by_columns(backward, out.shape, out.dtype)
-    elif site.primitive.name == "while":
-        transpose = _by_columns(forward, x.shape, x.dtype)
-    return LinearMap(tuple(out.shape), tuple(x.shape), apply, transpose)
-
-
-def _wants_tangent(site: Site, operand: int, aval: Any) -> bool:
-    return site.primitive.name == "custom_linear_solve" and is_differentiable(aval)
-
-
-def _by_columns(action: Action, shape: Sequence[int], dtype: Any) -> Action:
-    """The transpose of a linear function, through its dense matrix."""
-
-    def transposed(g: Array) -> Array:
-        columns = jax.vmap(action)(jnp.eye(prod(shape), dtype=dtype).reshape((-1, *shape)))
-        return jnp.tensordot(columns, g.astype(columns.dtype), axes=g.ndim).reshape(shape)
-
-    return transposed
-
-
-def _partial(site: Site, k: int, i: int) -> Partial | None:
-    out, shape = site.out_avals[k].shape, site.in_avals[i].shape
+def _partial(
+    out: Sequence[int], shape: Sequence[int], link: Callable[[], LinearMap]
+) -> Partial | None:
     if not prod(out) or not prod(shape):
         return None
     if prod(out) == 1 or prod(shape) == 1:
         structure = dense(out, shape)
-        return Partial(structure, structure, lambda: _row_or_column(site, k, i))
-    outs = [n for n in out if n != 1]
-    ins = [n for n in shape if n != 1]
-
-    def link() -> LinearMap:
-        full = _map(site, k, i)
-        return LinearMap(
-            tuple(outs),
-            tuple(ins),
-            lambda t: full.apply(t.reshape(shape)).reshape(outs),
-            lambda g: full.transpose(g.reshape(out)).reshape(ins),
-        )
-
+        return Partial(structure, structure, lambda: _row_or_column(link()))
     unit = make(
-        out, shape, unit=True, link=Link.OPERATOR,
-        link_out=range(len(out)), link_in=range(len(shape)),
+        out,
+        shape,
+        unit=True,
+        link=Link.OPERATOR,
+        link_out=range(len(out)),
+        link_in=range(len(shape)),
     )
     return Partial(unit, unit, link=link)
 
 
-def _row_or_column(site: Site, k: int, i: int) -> Array:
-    full = _map(site, k, i)
-    out = site.out_avals[k]
-    if prod(out.shape) == 1:
-        values = full.transpose(jnp.ones(out.shape, out.dtype))
-    else:
-        values = full.apply(jnp.ones(full.in_shape, jnp.asarray(site.ins[i]).dtype))
+def _row_or_column(link: LinearMap) -> Array:
+    """The dense entries of a map with a single number on one side."""
+    wide = prod(link.out_shape) == 1
+    shape = link.out_shape if wide else link.in_shape
+    x = jnp.ones(shape, link.dtype)
+    values = link.along(x, range(len(shape)), transposed=wide, key=("ones", wide))
     return values.reshape([n for n in values.shape if n != 1])
+
+
+def _joint(site: Site, operands: Sequence[int], results: Sequence[int]) -> Joint:
+    """The linearisation of an equation at its operands' values, in both directions.
+
+    A primitive with only one of the two modes (a loop of unknown length, a custom vjp) gets the
+    other one from its dense Jacobian.
+    """
+    # Some rules (custom_linear_solve) need a tangent for every operand, zero or not.
+    solve = site.primitive.name == "custom_linear_solve"
+    moving = [
+        n for n, a in enumerate(site.in_avals) if n in operands or (solve and is_differentiable(a))
+    ]
+    primals = [jnp.asarray(site.ins[n]) for n in moving]
+    outs = [site.out_avals[k] for k in results]
+    ins = [site.in_avals[i] for i in operands]
+
+    def results_of(*values: Array) -> Several:
+        full = list(site.ins)
+        for n, value in zip(moving, values, strict=True):
+            full[n] = value
+        every = _compat.bind(site.primitive, site.params, full)
+        return tuple(every[k] for k in results)
+
+    def forward(slot: int, t: Array) -> Several:
+        tangents = [jnp.zeros_like(p) for p in primals]
+        at = moving.index(operands[slot])
+        tangents[at] = from_real(t, ins[slot])
+        pushed = jax.jvp(results_of, tuple(primals), tuple(tangents))[1]
+        return tuple(to_real(x) if site.realify else x for x in pushed)
+
+    def backward(at: int, g: Array) -> Several:
+        cotangents = [jnp.zeros(a.shape, a.dtype) for a in outs]
+        g = from_real(g, outs[at])
+        # JAX pulls back without conjugation; as a real map the transpose conjugates twice.
+        conjugate = site.realify and jnp.iscomplexobj(g)
+        cotangents[at] = g.conj() if conjugate else g
+        pulled = jax.vjp(results_of, *primals)[1](tuple(cotangents))
+        chosen = [pulled[moving.index(i)] for i in operands]
+        if not site.realify:
+            return tuple(chosen)
+        return tuple(to_real(x.conj() if jnp.iscomplexobj(x) else x) for x in chosen)
+
+    out_shapes = [real_shape(a, realify=site.realify) for a in outs]
+    in_shapes = [real_shape(a, realify=site.realify) for a in ins]
+    dtype = jnp.result_type(*[a.dtype for a in (*ins, *outs)])
+    if site.realify:
+        dtype = jnp.finfo(dtype).dtype
+    joint = Joint(out_shapes, in_shapes, dtype, forward, backward)
+    if site.primitive.name.startswith("custom_vjp_call"):
+        return joint.without_forward()
+    if site.primitive.name == "while":
+        return joint.without_backward()
+    return joint

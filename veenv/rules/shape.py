@@ -34,9 +34,7 @@ def _selected(
     """A unit partial whose unpaired axes are linked by `action` (on just those axes)."""
     outs = [k for k in range(len(out_shape)) if k not in {p[0] for p in pairs}]
     ins = [j for j in range(len(in_shape)) if j not in {p[1] for p in pairs}]
-    unit = make(
-        out_shape, in_shape, pairs, unit=True, link=kind, link_out=outs, link_in=ins
-    )
+    unit = make(out_shape, in_shape, pairs, unit=True, link=kind, link_out=outs, link_in=ins)
     if unit.link is Link.NONE:
         return Partial(unit, unit)
     in_sizes, out_sizes = [in_shape[j] for j in ins], [out_shape[k] for k in outs]
@@ -47,7 +45,9 @@ def _selected(
 def broadcast_in_dim(site: Site) -> Sequence[Row]:
     """Broadcasting: the new axes are constant."""
     out, shape = site.out_avals[0].shape, site.in_avals[0].shape
-    pairs = [(k, j) for j, k in enumerate(site.params["broadcast_dimensions"]) if shape[j] == out[k]]
+    pairs = [
+        (k, j) for j, k in enumerate(site.params["broadcast_dimensions"]) if shape[j] == out[k]
+    ]
     return [[_relabel(out, shape, pairs)] + [None] * (len(site.in_avals) - 1)]
 
 
@@ -139,9 +139,7 @@ def pad(site: Site) -> Sequence[Row]:
 
 def _piece(out: Sequence[int], axis: int, start: int, size: int) -> Action:
     """The map that puts an array of `size` at `start` into zeros of out's size along `axis`."""
-    return lambda x: lax.pad(
-        x, jnp.zeros((), x.dtype), [(start, out[axis] - start - size, 0)]
-    )
+    return lambda x: lax.pad(x, jnp.zeros((), x.dtype), [(start, out[axis] - start - size, 0)])
 
 
 @register("concatenate")
