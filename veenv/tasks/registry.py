@@ -13,6 +13,7 @@ from veenv.tasks import (
     kinetics,
     minpack,
     networks,
+    random,
     recurrent,
     relativity,
     robot_arm,
@@ -38,6 +39,7 @@ _FAMILIES = (
     kinetics,
     finite_volume,
     batched,
+    random,
 )
 
 _BUILT_IN: Mapping[str, Task] = MappingProxyType(
