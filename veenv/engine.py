@@ -17,7 +17,7 @@ from veenv import _compat, edge
 from veenv import structure as algebra
 from veenv.edge import Edge
 from veenv.elimination import Tableau
-from veenv.linearise import Linearisation
+from veenv.linearise import Custom, Linearisation
 from veenv.rules import Partial
 from veenv.trace import Literal
 
@@ -40,27 +40,32 @@ class Evaluation:
     edges: Edges
 
 
-def evaluate(linearisation: Linearisation, inputs: Sequence[Any]) -> Evaluation:
+def evaluate(
+    linearisation: Linearisation, inputs: Sequence[Any], others: Sequence[Any] = ()
+) -> Evaluation:
     """Runs a program and computes the elemental partials its graph needs.
 
     Args:
       linearisation: the program with its partials.
       inputs: value of each input leaf.
+      others: values in place of the program's first constants, the arguments that are not
+        differentiated by, where it was traced without them.
 
     Returns:
       Outputs and elemental edges; a value is dropped after its last use.
     """
     program = linearisation.program
-    slots: dict[int, Any] = dict(enumerate([*inputs, *program.constants]))
+    slots: dict[int, Any] = dict(
+        enumerate([*inputs, *others, *program.constants[len(others) :]])
+    )
     last_use = _last_uses(linearisation)
     parallel: dict[tuple[int, int], list[Edge]] = {}
 
     def read(atom: Any) -> Any:
         return atom.value if isinstance(atom, Literal) else slots[atom]
 
-    for index, (equation, site, elementals) in enumerate(
-        zip(program.equations, linearisation.sites, linearisation.elementals, strict=True)
-    ):
+    for index, equation in enumerate(program.equations):
+        site, elementals = linearisation.sites[index], linearisation.elementals[index]
         ins = [read(a) for a in equation.inputs]
         outs = _compat.bind(equation.primitive, equation.params, ins)
         dear = equation.primitive.name in DEAR
@@ -71,9 +76,13 @@ def evaluate(linearisation: Linearisation, inputs: Sequence[Any]) -> Evaluation:
                 slots[slot] = value
         if site is not None:
             site.ins, site.outs = ins, outs
+            custom = linearisation.customs[index]
+            totals = {} if custom is None else _custom_edges(custom, ins)
             for e in elementals:
-                dtype = _tangent_dtype(e.source, linearisation)
-                elemental = _edge(e.partial, dtype)
+                if e.inner is not None:
+                    elemental = totals[e.inner]
+                else:
+                    elemental = _edge(e.partial, _tangent_dtype(e.source, linearisation))
                 if dear and elemental.values is not None:
                     elemental = replace(elemental, values=_pin(elemental.values))
                 parallel.setdefault((e.source, e.target), []).append(elemental)
@@ -82,6 +91,18 @@ def evaluate(linearisation: Linearisation, inputs: Sequence[Any]) -> Evaluation:
     edges = {pair: reduce(edge.add, several) for pair, several in parallel.items()}
     aux = [read(a) for a in program.aux[0]] if program.aux else []
     return Evaluation([read(o) for o in program.outputs], aux, edges)
+
+
+def _custom_edges(custom: Custom, ins: Sequence[Any]) -> Edges:
+    """The total partials of a custom rule's linear program at the equation's operand values."""
+    lin, inner = custom.linearisation, custom.inner
+    values = evaluate(lin, inner.zeros(), ins)
+    left = eliminate(lin, values.edges, lin.graph.reverse()).edges
+    for k in lin.graph.output_nodes:
+        if k < lin.graph.num_inputs:
+            aval = inner.program.avals[k]
+            left[(k, k)] = Edge(algebra.diagonal(aval.shape, valued=False), None, aval.dtype)
+    return {pair: edge.transpose(e) for pair, e in left.items()} if inner.backward else left
 
 
 def _pin(value: Any) -> Any:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from math import prod
 from typing import Any
 
 from veenv import rules
 from veenv import structure as algebra
-from veenv.graph import Graph
+from veenv.graph import COST_MODELS, Graph, eliminate_structure
+from veenv.nested import Inner, inner_program
 from veenv.rules import Partial, Site
 from veenv.rules.generic import real_shape
 from veenv.structure import Structure
@@ -18,11 +20,15 @@ from veenv.trace import Equation, Program, is_differentiable, trace
 
 @dataclass(frozen=True)
 class Elemental:
-    """One elemental partial: of node `target` by node `source`."""
+    """One elemental partial: of node `target` by node `source`.
+
+    `inner` is the (source, target) pair of the custom rule's graph whose total edge it is.
+    """
 
     source: int
     target: int
     partial: Partial
+    inner: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -33,13 +39,30 @@ class Linearisation:
       program: the traced program.
       sites: for each equation its rule's view; None for equations without needed partials.
       elementals: for each equation its needed partials.
+      customs: for each equation the rule of its own that gives its partials, if any.
       graph: the graph of structures.
     """
 
     program: Program
     sites: tuple[Site | None, ...]
     elementals: tuple[tuple[Elemental, ...], ...]
+    customs: tuple[Custom | None, ...]
     graph: Graph
+
+
+@dataclass(frozen=True)
+class Custom:
+    """A custom rule's linear program, linearised."""
+
+    inner: Inner
+    linearisation: Linearisation
+
+    def nodes(self, result: int, operand: int) -> tuple[int, int | None]:
+        """The (source, target) nodes of its graph that stand for a partial; None: it is zero."""
+        graph = self.linearisation.graph
+        at, slot = self.inner.results.index(result), self.inner.operands.index(operand)
+        source, output = (at, slot) if self.inner.backward else (slot, at)
+        return source, graph.outputs[output]
 
 
 def linearise(program: Program, *, holomorphic: bool = False) -> Linearisation:
@@ -55,10 +78,13 @@ def linearise(program: Program, *, holomorphic: bool = False) -> Linearisation:
     active = {s for s in range(program.num_inputs) if is_differentiable(program.avals[s])}
     sites: list[Site | None] = []
     found: list[list[Elemental]] = []
+    customs: list[Custom | None] = []
     for equation in program.equations:
-        site, elementals = _equation_partials(equation, active, node_of, not holomorphic)
+        site = _site(equation, active, realify=not holomorphic)
+        custom, rows = (None, []) if site is None else _rows(site)
         sites.append(site)
-        found.append(elementals)
+        customs.append(custom)
+        found.append(_elementals(equation, rows, custom, active, node_of))
     outputs = tuple(
         node_of[o] if isinstance(o, int) and o in active else None for o in program.outputs
     )
@@ -70,20 +96,21 @@ def linearise(program: Program, *, holomorphic: bool = False) -> Linearisation:
         kept.append(used)
     kept.reverse()
     sites = [site if used else None for site, used in zip(sites, kept, strict=True)]
+    customs = [custom if used else None for custom, used in zip(customs, kept, strict=True)]
     return Linearisation(
-        program, tuple(sites), tuple(kept), _graph(program, outputs, kept, not holomorphic)
+        program, tuple(sites), tuple(kept), tuple(customs), _graph(program, outputs, kept, not holomorphic)
     )
 
 
-def _equation_partials(
-    equation: Equation, active: set[int], node_of: dict[int, int], realify: bool
-) -> tuple[Site | None, list[Elemental]]:
-    """The partials of one equation; marks its results as active where they depend on inputs."""
-    flags = [isinstance(i, int) and i in active for i in equation.inputs]
-    flags = [f and is_differentiable(a) for f, a in zip(flags, equation.in_avals, strict=True)]
+def _site(equation: Equation, active: set[int], *, realify: bool) -> Site | None:
+    """A rule's view of an equation; None if no operand depends on an input."""
+    flags = [
+        isinstance(i, int) and i in active and is_differentiable(a)
+        for i, a in zip(equation.inputs, equation.in_avals, strict=True)
+    ]
     if not any(flags):
-        return None, []
-    site = Site(
+        return None
+    return Site(
         equation.primitive,
         equation.params,
         equation.in_avals,
@@ -92,16 +119,80 @@ def _equation_partials(
         equation.source,
         realify,
     )
+
+
+def _elementals(
+    equation: Equation,
+    rows: Sequence[Sequence[Partial | None]],
+    custom: Custom | None,
+    active: set[int],
+    node_of: dict[int, int],
+) -> list[Elemental]:
+    """The partials of one equation by node; marks its results that depend on inputs as active."""
     elementals = []
-    for slot, row in zip(equation.outputs, rules.partials(site), strict=True):
+    for k, (slot, row) in enumerate(zip(equation.outputs, rows, strict=False)):
         if slot is None:
             continue
-        for operand, partial in zip(equation.inputs, row, strict=True):
-            if partial is not None:
-                assert isinstance(operand, int)
-                elementals.append(Elemental(node_of[operand], node_of[slot], partial))
-                active.add(slot)
-    return site, elementals
+        for i, (operand, partial) in enumerate(zip(equation.inputs, row, strict=True)):
+            if partial is None:
+                continue
+            assert isinstance(operand, int)
+            inner = None
+            if custom is not None:
+                source, target = custom.nodes(k, i)
+                assert target is not None
+                inner = (source, target)
+            elementals.append(Elemental(node_of[operand], node_of[slot], partial, inner))
+            active.add(slot)
+    return elementals
+
+
+def _rows(site: Site) -> tuple[Custom | None, Sequence[Sequence[Partial | None]]]:
+    """The partials of an equation, through its own derivative rule where that has structure."""
+    inner = None if rules.find(site.primitive.name) else inner_program(site)
+    if inner is not None:
+        custom = Custom(inner, linearise(inner.program))
+        rows = _custom_rows(site, custom)
+        if rows is not None:
+            return custom, rows
+    return None, rules.partials(site)
+
+
+def _custom_rows(site: Site, custom: Custom) -> list[list[Partial | None]] | None:
+    """The partials a custom rule's graph comes to; None if they are better left an operator."""
+    graph = custom.linearisation.graph
+    left = {}
+    for cost in COST_MODELS:
+        tableau = graph.tableau(cost)
+        for vertex in graph.reverse():
+            node = graph.node(vertex)
+            eliminate_structure(tableau, node, keep=node in graph.output_nodes)
+        left[cost] = tableau.preds
+    rows: list[list[Partial | None]] = [[None] * len(site.in_avals) for _ in site.out_avals]
+    for k in custom.inner.results:
+        for i in custom.inner.operands:
+            source, target = custom.nodes(k, i)
+            if target is None:
+                continue
+            if source == target:  # the rule passes a tangent on
+                unit = algebra.diagonal(site.in_avals[i].shape, valued=False)
+                executed = literature = unit
+            elif source in left["executed"][target]:
+                executed = left["executed"][target][source]
+                literature = left["multiplications"][target][source]
+            else:
+                continue
+            if custom.inner.backward:
+                executed, literature = map(algebra.transpose, (executed, literature))
+            if not _worthwhile(executed):
+                return None
+            rows[k][i] = Partial(executed, literature)
+    return rows
+
+
+def _worthwhile(s: Structure) -> bool:
+    """Whether storing this structure is no more than a few numbers for each entry."""
+    return s.num_values <= 4 * max(prod(s.out_shape), prod(s.in_shape))
 
 
 def _graph(
@@ -159,9 +250,3 @@ def make_graph(fun: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Cal
         return linearise(trace(fun, args, kwargs, argnums=argnums)).graph
 
     return traced
-
-
-def edges_of(linearisation: Linearisation) -> Iterator[Elemental]:
-    """All needed elemental partials in equation order."""
-    for used in linearisation.elementals:
-        yield from used
