@@ -1,0 +1,56 @@
+"""Generalised advantage estimation for whole episodes of fixed length."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+def generalized_advantages(
+    rewards: Float[Array, "T B"],
+    values: Float[Array, "T B"],
+    gamma: float = 1.0,
+    gae_lambda: float = 1.0,
+) -> tuple[Float[Array, "T B"], Float[Array, "T B"]]:
+    """Advantages and value targets of episodes that end with step T.
+
+    Schulman et al. (2016), "High-dimensional continuous control using generalized advantage
+    estimation", equation 16: A_t = sum_k (γλ)^k δ_{t+k} with δ_t = r_t + γ V_{t+1} - V_t.
+    An episode is all eliminations of a graph, so the value after the last step is exactly zero
+    and nothing is bootstrapped.
+
+    Args:
+      rewards: float32 [T, B].
+      values: the critic's estimate before each step, float32 [T, B].
+      gamma: discount; 1 because the sum of costs is what is minimised.
+      gae_lambda: λ in [0, 1]; 1 gives Monte-Carlo returns minus the baseline.
+
+    Returns:
+      Advantages and value targets (advantages + values), both float32 [T, B].
+    """
+    following = jnp.concatenate([values[1:], jnp.zeros_like(values[:1])])
+    deltas = rewards + gamma * following - values
+
+    def backward(carry: Array, delta: Array) -> tuple[Array, Array]:
+        carry = delta + gamma * gae_lambda * carry
+        return carry, carry
+
+    _, advantages = jax.lax.scan(backward, jnp.zeros_like(deltas[0]), deltas, reverse=True)
+    return advantages, advantages + values
+
+
+def normalize(
+    x: Float[Array, " *n"], weights: Float[Array, " *n"], eps: float = 1e-8
+) -> Float[Array, " *n"]:
+    """Shifts and scales to mean 0 and standard deviation 1 over the weighted entries.
+
+    Args:
+      x: values, float32.
+      weights: 1 for entries that count, 0 for the rest; the shape of `x`.
+      eps: added to the standard deviation.
+    """
+    total = jnp.maximum(weights.sum(), 1.0)
+    mean = (x * weights).sum() / total
+    variance = (jnp.square(x - mean) * weights).sum() / total
+    return (x - mean) / (jnp.sqrt(variance) + eps) * weights

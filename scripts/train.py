@@ -1,0 +1,23 @@
+"""Trains PPO on a task: ``python scripts/train.py --task RoeFlux_1d`` (see ``--help``)."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from agents.cli import TrainArgs, fail, parse
+from agents.session import run_training
+
+
+def main() -> int:
+    """Parses the command line and trains; the exit code (0 right, 1 wrong, 2 bad input)."""
+    started = time.monotonic()
+    args = parse(TrainArgs)
+    try:
+        return run_training(args, sys.stdout, started=started)
+    except (ValueError, OSError) as error:
+        fail(str(error))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
