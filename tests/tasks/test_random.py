@@ -83,7 +83,7 @@ def test_fan_in_and_window_do_what_they_say():
         return scalar_graph(*random_function(0, 2, 300, 1, **kwargs))[0]
 
     assert len(edges(fan_in=1.0)) == 301  # two inputs must be joined once
-    assert 1.4 < len(edges(fan_in=1.5)) / 300 < 1.6
+    assert 1.4 < len(edges(fan_in=1.5)) / 300 < 1.7
     assert len(edges(fan_in=2.0)) > 590
     reach = {w: max(v - u for u, v in edges(window=w)) for w in (2, None)}
     assert reach[2] < reach[None]

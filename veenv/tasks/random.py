@@ -11,6 +11,7 @@ from veenv.tasks.random_ops import BINARY, OPERATIONS, UNARY
 from veenv.tasks.task import Task
 
 MAX_TRIES = 12
+SHAPE_TRIES = 4
 MAX_SIZE = 16  # larger arrays are avoided and summed
 VALUES = (0.1, 4.0)  # magnitudes preferred for values …
 PARTIALS = (0.05, 8.0)  # … and for partial derivatives
@@ -82,9 +83,13 @@ class _Program:
         """Chooses ``a`` unused vertices, ``b`` unused inputs and used variables for the rest."""
         recent = self.used[-self.window :] if self.window else self.used
         count = arity - a - b
-        rest = self.rng.choice(recent, count, replace=len(recent) < count) if count else ()
-        vertices = self.rng.permutation(self.unused)[:a] if a else ()
-        chosen = [*vertices, *self.unused_inputs[:b], *rest]
+        chosen: list[int] = []
+        for _ in range(SHAPE_TRIES):  # two arrays of one shape give more kinds of equations
+            rest = self.rng.choice(recent, count, replace=len(recent) < count) if count else ()
+            vertices = self.rng.permutation(self.unused)[:a] if a else ()
+            chosen = [*vertices, *self.unused_inputs[:b], *rest]
+            if len({self.values[i].shape for i in chosen}) == 1:
+                break
         return tuple(int(i) for i in self.rng.permutation(chosen))
 
     def instruction(self, operands: tuple[int, ...], arrays: bool) -> Instruction:
@@ -274,15 +279,15 @@ def _as_function(
     return fun
 
 
-def _task(name: str, description: str, *args: int, arrays: bool = False) -> Task:
-    fun, point = random_function(*args, arrays=arrays)
+def _task(name: str, description: str, *args: int, **kwargs: Any) -> Task:
+    fun, point = random_function(*args, **kwargs)
     return Task(
         name=name,
         fun=fun,
         example_args=lambda: tuple(x.copy() for x in point),
         argnums=tuple(range(len(point))),
         description=description,
-        source="veenv.tasks.random.random_function, seed 0",
+        source=f"veenv.tasks.random.random_function, seed {args[0]}",
     )
 
 
