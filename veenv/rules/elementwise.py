@@ -36,7 +36,7 @@ _FROM_JAX = (
     "tan asin acos atan sinh cosh asinh acosh atanh log1p expm1 exp2 cbrt abs erf erfc erf_inv "
     "lgamma digamma polygamma igamma igammac igamma_grad_a random_gamma_grad bessel_i0e "
     "bessel_i1e regularized_incomplete_beta zeta logistic reduce_precision atan2 pow max min rem "
-    "nextafter clamp real imag conj complex select_n"
+    "nextafter real imag conj complex select_n"
 ).split()
 
 ZERO = (
@@ -154,6 +154,21 @@ def elementwise(site: Site) -> Sequence[Row]:
             for i, active in enumerate(site.active)
         ]
     ]
+
+
+@register("clamp")
+def clamp(site: Site) -> Sequence[Row]:
+    """max(low, min(x, high)) with array or scalar bounds; JAX's own rule wants arrays."""
+
+    def reaches(i: int) -> Array:
+        low, x, high = site.ins
+        if i == 1:
+            chosen = (x > low) & (x < high)
+        else:
+            chosen = (high < x) if i else (low > x) & (low < high)
+        return chosen.astype(site.out_avals[0].dtype)
+
+    return [[_valued(site, i, lambda i=i: reaches(i)) for i in range(3)]]
 
 
 @register(*ZERO)

@@ -1,0 +1,49 @@
+"""Comparison of Jacobians with JAX's, used by all tests of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+import veenv
+
+
+def assert_same(got: Any, expected: Any, tol: float = 1e-9) -> None:
+    """Asserts one pytree structure, and equal shapes, dtypes and values leaf by leaf."""
+    assert jax.tree.structure(got) == jax.tree.structure(expected)
+    for (path, a), b in zip(
+        jax.tree_util.tree_leaves_with_path(got), jax.tree.leaves(expected), strict=True
+    ):
+        where = jax.tree_util.keystr(path)
+        assert (a.shape, a.dtype) == (b.shape, b.dtype), where
+        a, b = (np.asarray(v, np.complex128 if v.dtype.kind == "c" else np.float64) for v in (a, b))
+        np.testing.assert_allclose(a, b, rtol=tol, atol=tol, err_msg=where)
+
+
+def orders(graph: veenv.Graph, num_random: int, seed: int = 0) -> dict[tuple[int, ...], str]:
+    """Forward, reverse, Markowitz and seeded random orders, each distinct one once."""
+    named = {"forward": graph.forward(), "reverse": graph.reverse()}
+    named["markowitz"] = graph.markowitz()
+    rng = np.random.default_rng(seed)
+    for i in range(num_random):
+        named[f"random {i}"] = tuple(rng.permutation(graph.eliminable).tolist())
+    return {ids: name for name, ids in reversed(named.items())}
+
+
+def jitted_jacobians(
+    fun: Any, args: Any, argnums: Any, oracle: Any, num_random: int
+) -> Iterator[tuple[str, Any, Any]]:
+    """Compiles the oracle and every order as one program: (order's name, Jacobian, expected)."""
+    chosen = orders(veenv.make_graph(fun, argnums)(*args), num_random)
+
+    @jax.jit
+    def run(*args: Any) -> Any:
+        ours = [veenv.jacve(fun, ids, argnums)(*args) for ids in chosen]
+        return oracle(fun, argnums)(*args), ours
+
+    expected, ours = run(*args)
+    for name, got in zip(chosen.values(), ours, strict=True):
+        yield name, got, expected

@@ -1,0 +1,49 @@
+"""Every function of the corpus, in every kind of order, against JAX's own Jacobian."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+import veenv
+from tests.engine.corpus.case import Case
+from tests.engine.corpus.everything import FAMILIES
+from tests.engine.jacobians import assert_same, jitted_jacobians, orders
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+
+def _parameters() -> list:
+    return [
+        pytest.param(case, id=f"{family}-{case.name}", marks=[pytest.mark.slow] * case.slow)
+        for family, cases in FAMILIES.items()
+        for case in cases
+    ]
+
+
+def test_the_corpus_is_large_enough_and_names_are_unique():
+    names = [p.id for p in _parameters()]
+    assert len(names) >= 120
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("case", _parameters())
+def test_jitted(case: Case):
+    results = jitted_jacobians(case.fun, case.args, case.argnums, case.oracle, num_random=2)
+    for name, got, expected in results:
+        leaves = [np.asarray(leaf, complex) for leaf in jax.tree.leaves(expected)]
+        assert all(np.isfinite(leaf).all() for leaf in leaves), "the point is badly chosen"
+        assert case.zero or all(leaf.any() for leaf in leaves if leaf.size), "a block vanishes"
+        try:
+            assert_same(got, expected, case.tol)
+        except AssertionError as error:
+            raise AssertionError(f"order {name}: {error}") from error
+
+
+@pytest.mark.parametrize("case", _parameters())
+def test_plain(case: Case):
+    graph = veenv.make_graph(case.fun, case.argnums)(*case.args)
+    ids = list(orders(graph, 1, seed=1))[0]
+    got = veenv.jacve(case.fun, ids, case.argnums)(*case.args)
+    assert_same(got, jax.jit(case.oracle(case.fun, case.argnums))(*case.args), case.tol)
