@@ -1,8 +1,10 @@
 """The game on the host, from sets and dictionaries: the oracle of the environment's tests."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+from veenv import packed
 from veenv import structure as algebra
 from veenv.linearise import make_graph
 
@@ -54,10 +56,9 @@ class ScalarGame:
 class ArrayGame:
     """Vertex elimination with the host's structure algebra."""
 
-    def __init__(self, graph, cost, encode):
+    def __init__(self, graph, cost):
         self.graph = graph
         self.structures = graph.structures(cost)
-        self.encode = encode
         self.left = {graph.node(v) for v in graph.eliminable}
 
     @property
@@ -65,10 +66,11 @@ class ArrayGame:
         return set(self.structures)
 
     def products(self, node):
-        for (u, v), pre in list(self.structures.items()):
-            for (x, w), post in list(self.structures.items()):
-                if v == node == x:
-                    yield (u, w), algebra.multiply(post, pre)
+        ins = [(u, s) for (u, v), s in self.structures.items() if v == node]
+        outs = [(w, s) for (v, w), s in self.structures.items() if v == node]
+        for u, pre in ins:
+            for w, post in outs:
+                yield (u, w), algebra.multiply(post, pre)
 
     def price(self, node):
         return sum(product.multiplications for _, product in self.products(node))
@@ -87,7 +89,11 @@ class ArrayGame:
         return price
 
     def code(self, edge):
-        return self.encode(self.structures[edge])
+        return packed.pack(self.structures[edge])
+
+
+def new_game(graph, cost):
+    return (ScalarGame if graph.is_scalar else ArrayGame)(graph, cost)
 
 
 def expected_adjacency(game, spec):
@@ -127,6 +133,39 @@ def expected_features(game, spec):
             legal,
         ]
     return features
+
+
+def play(env, graph, params, rng, *, game=None, step=None, observe_every=1):
+    """One random episode, compared with the oracle after every step; returns its length."""
+    game = game or new_game(graph, env.cost)
+    step = step or jax.jit(env.step)
+    obs, state = env.reset(None, params)
+    total, eliminated = 0, []
+    for t, slot in enumerate([*rng.permutation(len(graph.eliminable)), None]):
+        mask = np.zeros(env.num_actions, bool)
+        mask[: len(graph.eliminable)] = [graph.node(v) in game.left for v in graph.eliminable]
+        np.testing.assert_array_equal(obs.action_mask, mask)
+        np.testing.assert_array_equal(env.action_mask(state), mask)
+        if t % observe_every == 0:
+            np.testing.assert_array_equal(obs.adjacency, expected_adjacency(game, env.spec))
+            expected = expected_features(game, env.spec)
+            np.testing.assert_allclose(obs.features, expected, rtol=1e-6)
+        assert env.order(state, params) == tuple(eliminated)
+        assert int(state.cost) == total
+        assert bool(state.terminated) == (not game.left)
+        if slot is None:
+            return t
+        vertex = graph.eliminable[slot]
+        price = game.eliminate(graph.node(vertex))
+        obs, state, reward, terminated, truncated, info = step(None, state, slot, params)
+        total += price
+        eliminated.append(vertex)
+        assert float(reward) == -price
+        assert bool(terminated) == (not game.left)
+        assert not truncated
+        assert (int(info["cost"]), int(info["total"])) == (price, total)
+        assert not info["illegal"]
+    raise AssertionError("unreachable")
 
 
 def kept_outputs(x):

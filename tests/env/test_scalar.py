@@ -6,14 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.env.games import (
-    ScalarGame,
-    expected_adjacency,
-    expected_features,
-    kept_outputs,
-    small_graph,
-    with_units,
-)
+from tests.env.games import kept_outputs, play, small_graph, with_units
 from veenv.env import VertexEnv, make
 from veenv.env.params import Spec, check_total
 from veenv.env.rollout import random_episodes
@@ -21,39 +14,6 @@ from veenv.graph import COST_MODELS
 
 TASKS = ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion"]
 FUNCTIONS = {"kept_outputs": kept_outputs, "with_units": with_units}
-
-
-def play(env, graph, params, rng, *, game=None, step=None, observe_every=1):
-    """One random episode, compared with the oracle after every step; returns its length."""
-    game = game or ScalarGame(graph, env.cost)
-    step = step or jax.jit(env.step)
-    obs, state = env.reset(None, params)
-    total, eliminated = 0, []
-    for t, slot in enumerate([*rng.permutation(len(graph.eliminable)), None]):
-        mask = np.zeros(env.num_actions, bool)
-        mask[: len(graph.eliminable)] = [graph.node(v) in game.left for v in graph.eliminable]
-        np.testing.assert_array_equal(obs.action_mask, mask)
-        np.testing.assert_array_equal(env.action_mask(state), mask)
-        if t % observe_every == 0:
-            np.testing.assert_array_equal(obs.adjacency, expected_adjacency(game, env.spec))
-            expected = expected_features(game, env.spec)
-            np.testing.assert_allclose(obs.features, expected, rtol=1e-6)
-        assert env.order(state, params) == tuple(eliminated)
-        assert int(state.cost) == total
-        assert bool(state.terminated) == (not game.left)
-        if slot is None:
-            return t
-        vertex = graph.eliminable[slot]
-        price = game.eliminate(graph.node(vertex))
-        obs, state, reward, terminated, truncated, info = step(None, state, slot, params)
-        total += price
-        eliminated.append(vertex)
-        assert float(reward) == -price
-        assert bool(terminated) == (not game.left)
-        assert not truncated
-        assert (int(info["cost"]), int(info["total"])) == (price, total)
-        assert not info["illegal"]
-    raise AssertionError("unreachable")
 
 
 @pytest.mark.parametrize("cost", COST_MODELS)

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from veenv.env import scalar
+from veenv.env.array import ArrayRules
 from veenv.env.params import EnvParams, Spec
+from veenv.env.scalar import ScalarRules
 from veenv.graph import CostModel, Graph, check_cost_model
 
 NUM_FEATURES = 8
@@ -101,9 +102,9 @@ class VertexEnv:
             `veenv.env.params.check_total`).
         """
         self.graph = graph
-        self.cost = check_cost_model(cost)
+        self.cost: CostModel = check_cost_model(cost)
         self.spec = Spec.of(graph, self.cost) if spec is None else spec
-        self._rules = rules_of(self.spec)
+        self._rules = ScalarRules(self.spec) if self.spec.scalar else ArrayRules(self.spec)
         self.default_params = self.encode(graph)
 
     @property
@@ -141,7 +142,7 @@ class VertexEnv:
         Raises:
           ValueError: if the graph does not fit the sizes, or could pass the range of int32.
         """
-        return self._rules.encode(graph, self.cost, self.spec)
+        return self._rules.encode(graph, self.cost)
 
     def init(self, params: EnvParams | None = None) -> State:
         """The state before the first elimination."""
@@ -182,7 +183,7 @@ class VertexEnv:
     def observe(self, state: State, params: EnvParams | None = None) -> Observation:
         """The observation of a state."""
         params = self.default_params if params is None else params
-        codes = self._rules.adjacency(state.core, params, self.spec.columns)
+        codes = self._rules.adjacency(state.core)
         in_degree, out_degree, cost = self._rules.degrees(codes, params)
         dynamic = jnp.log1p(jnp.stack([in_degree, out_degree, cost], -1).astype(jnp.float32))
         flags = jnp.stack([params.is_output, state.action_mask], -1).astype(jnp.float32)
@@ -255,13 +256,6 @@ class VertexEnv:
     def __repr__(self) -> str:
         """Sizes and cost model."""
         return f"VertexEnv({self.graph!r}, cost={self.cost!r}, spec={self.spec})"
-
-
-def rules_of(spec: Spec) -> Any:
-    """The module with the rules for the graphs of a spec."""
-    if spec.scalar:
-        return scalar
-    raise ValueError("the environment plays scalar graphs; this graph has array variables")
 
 
 def _as_integer(action: Any) -> Array:

@@ -23,6 +23,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from veenv.graph import CostModel, Graph
+from veenv.packed import MAX_RANK
+from veenv.structure import Link
 
 INT32_MAX = 2**31 - 1
 
@@ -39,8 +41,8 @@ class EnvParams:
         slot / number of slots in use.
       worst_total: float32 [], no order of this graph costs more than this.
       initial: the kernel's arrays before the first elimination.
-      axes: int32 [R + O, 4], axis sizes of rows, then terminal outputs, axes of size one left
-        out and 1 where there is none; None for scalar graphs.
+      axes: int32 [R + O, rank], axis sizes of the rows' nodes, then of the terminal outputs; axes
+        of size one are left out, and 1 stands where there is no axis. None for scalar graphs.
     """
 
     vertex_ids: Int[Array, " A"]
@@ -48,7 +50,7 @@ class EnvParams:
     static_features: Float[Array, "A 3"]
     worst_total: Float[Array, ""]
     initial: Any
-    axes: Int[Array, "nodes 4"] | None = None
+    axes: Int[Array, "nodes rank"] | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Spec:
       num_outputs: O, terminal outputs.
       scalar: every variable holds one number, so that an edge is a bit or two.
       unit_edges: some edges of a scalar graph are unit (free), so that two bits are needed.
+      rank: most axes (of size other than one) of a variable; 0 if scalar.
+      links: some edges have a link (`veenv.structure`).
     """
 
     num_inputs: int
@@ -68,6 +72,8 @@ class Spec:
     num_outputs: int
     scalar: bool = True
     unit_edges: bool = False
+    rank: int = 0
+    links: bool = False
 
     @property
     def rows(self) -> int:
@@ -81,13 +87,20 @@ class Spec:
 
     @classmethod
     def of(cls, graph: Graph, cost: CostModel) -> Spec:
-        """The smallest spec of a graph."""
+        """The smallest spec of a graph.
+
+        Raises:
+          ValueError: if a variable has more than four axes of size other than one.
+        """
+        structures = graph.structures(cost).values()
         return cls(
             graph.num_inputs,
             max(1, len(graph.eliminable)),
             len(terminal_outputs(graph)),
             graph.is_scalar,
-            graph.is_scalar and any(s.unit for s in graph.structures(cost).values()),
+            graph.is_scalar and any(s.unit for s in structures),
+            _rank(graph),
+            any(s.link is not Link.NONE for s in structures),
         )
 
     @classmethod
@@ -106,6 +119,8 @@ class Spec:
             max(s.num_outputs for s in specs),
             scalar,
             scalar and any(s.unit_edges for s in specs),
+            max(s.rank for s in specs),
+            any(s.links for s in specs),
         )
 
     def padded(
@@ -130,12 +145,14 @@ class Spec:
           ValueError: naming the size, or the kind of edge, that does not fit.
         """
         needed = Spec.of(graph, cost)
-        for name in ("num_inputs", "num_actions", "num_outputs"):
+        if self.scalar and not needed.scalar:
+            raise ValueError("a graph with array variables does not fit a scalar environment")
+        for name in ("num_inputs", "num_actions", "num_outputs", "rank"):
             have, need = getattr(self, name), getattr(needed, name)
             if have < need:
                 raise ValueError(f"the graph needs {name} of at least {need}, got {have}")
-        if self.scalar and not needed.scalar:
-            raise ValueError("a graph with array variables does not fit a scalar environment")
+        if needed.links and not self.links:
+            raise ValueError("a graph with linked edges does not fit an environment without them")
         if self.scalar and needed.unit_edges and not self.unit_edges:
             raise ValueError("a graph with unit edges does not fit an environment without them")
 
@@ -160,6 +177,21 @@ class Layout:
         row |= {n: spec.num_inputs + a for n, a in slots.items()}
         ends = {n: spec.num_actions + k for k, n in enumerate(terminal_outputs(graph))}
         return cls(row, slots | ends)
+
+
+def _rank(graph: Graph) -> int:
+    rank = 0
+    for node in sorted({n for edge in graph.edges for n in edge}):
+        axes = sum(n != 1 for n in graph.shapes[node])
+        if axes > MAX_RANK:
+            kind = "input" if node < graph.num_inputs else "vertex"
+            name = node if node < graph.num_inputs else node - graph.num_inputs + 1
+            raise ValueError(
+                f"the environment plays variables of at most {MAX_RANK} axes of size other than "
+                f"one, but {kind} {name} has shape {graph.shapes[node]}"
+            )
+        rank = max(rank, axes)
+    return rank
 
 
 def terminal_outputs(graph: Graph) -> tuple[int, ...]:

@@ -11,13 +11,11 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Bool, Int, UInt
 
+from veenv.env.bits import WORD, count_bits, num_words
 from veenv.env.params import EnvParams, Layout, Spec, encode_common
 from veenv.graph import CostModel, Graph
-
-WORD = 32
 
 
 @jax.tree_util.register_dataclass
@@ -35,99 +33,99 @@ class ScalarCore:
     valued: UInt[Array, "W R"] | None
 
 
-def encode(graph: Graph, cost: CostModel, spec: Spec) -> EnvParams:
-    """The params of a scalar graph.
+@dataclass(frozen=True)
+class ScalarRules:
+    """The rules for a spec of scalar graphs."""
 
-    Raises:
-      ValueError: if the graph does not fit `spec`, or its total could pass int32.
-    """
-    spec.check_fits(graph, cost)
-    layout = Layout.of(graph, spec)
-    shape = (-(-spec.columns // WORD), spec.rows)
-    present, valued = np.zeros(shape, np.uint32), np.zeros(shape, np.uint32)
-    for (source, target), structure in graph.structures(cost).items():
-        word, bit = divmod(layout.column[target], WORD)
-        present[word, layout.row[source]] |= np.uint32(1 << bit)
-        if not structure.unit:
-            valued[word, layout.row[source]] |= np.uint32(1 << bit)
-    core = ScalarCore(jnp.asarray(present), jnp.asarray(valued) if spec.unit_edges else None)
-    return encode_common(graph, cost, spec, core)
+    spec: Spec
 
+    def encode(self, graph: Graph, cost: CostModel) -> EnvParams:
+        """The params of a graph.
 
-def eliminate(
-    core: ScalarCore, params: EnvParams, slot: Int[Array, ""], legal: Bool[Array, ""]
-) -> tuple[ScalarCore, Int[Array, ""]]:
-    """Eliminates the vertex of a slot.
+        Raises:
+          ValueError: if the graph does not fit the spec, or its total could pass int32.
+        """
+        spec = self.spec
+        spec.check_fits(graph, cost)
+        layout = Layout.of(graph, spec)
+        shape = (num_words(spec.columns), spec.rows)
+        present, valued = np.zeros(shape, np.uint32), np.zeros(shape, np.uint32)
+        for (source, target), structure in graph.structures(cost).items():
+            word, bit = divmod(layout.column[target], WORD)
+            present[word, layout.row[source]] |= np.uint32(1 << bit)
+            if not structure.unit:
+                valued[word, layout.row[source]] |= np.uint32(1 << bit)
+        core = ScalarCore(jnp.asarray(present), jnp.asarray(valued) if spec.unit_edges else None)
+        return encode_common(graph, cost, spec, core)
 
-    Args:
-      core: the edges.
-      params: the graph.
-      slot: int32 [], in [0, A).
-      legal: bool [], if False nothing changes and nothing is paid.
+    def eliminate(
+        self, core: ScalarCore, params: EnvParams, slot: Int[Array, ""], legal: Bool[Array, ""]
+    ) -> tuple[ScalarCore, Int[Array, ""]]:
+        """Eliminates the vertex of a slot.
 
-    Returns:
-      The edges afterwards, and the number of multiplications, int32 [].
-    """
-    present = core.present
-    num_words, num_rows = present.shape
-    row = num_rows - params.is_output.shape[0] + slot
-    word, bit = slot // WORD, jnp.uint32(1) << (slot % WORD).astype(jnp.uint32)
-    sources = ((present[word] & bit) != 0) & legal
-    targets = present[:, row]
-    in_own_word = jnp.arange(num_words, dtype=jnp.int32) == word
-    dropped = jnp.where(in_own_word & ~params.is_output[slot], bit, jnp.uint32(0))
-    own_row = (jnp.arange(num_rows, dtype=jnp.int32) == row) & legal
+        Args:
+          core: the edges.
+          params: the graph.
+          slot: int32 [], in [0, A).
+          legal: bool [], if False nothing changes and nothing is paid.
 
-    def fill(old: Array, new: Array) -> Array:
-        """Rows that reach the vertex gain `new`; the vertex loses its edges."""
-        new = jnp.where(sources, (old | new) & ~dropped[:, None], old)
-        return jnp.where(own_row, jnp.uint32(0), new)
+        Returns:
+          The edges afterwards, and the number of multiplications, int32 [].
+        """
+        present = core.present
+        row = self.spec.num_inputs + slot
+        word, bit = slot // WORD, jnp.uint32(1) << (slot % WORD).astype(jnp.uint32)
+        sources = ((present[word] & bit) != 0) & legal
+        targets = present[:, row]
+        own_word = jnp.arange(present.shape[0], dtype=jnp.int32) == word
+        dropped = jnp.where(own_word & ~params.is_output[slot], bit, jnp.uint32(0))
+        own_row = (jnp.arange(self.spec.rows, dtype=jnp.int32) == row) & legal
 
-    filled = fill(present, targets[:, None])
-    if core.valued is None:
-        return ScalarCore(filled, None), _count(sources) * _bits(targets)
-    valued_sources = ((core.valued[word] & bit) != 0) & legal
-    valued_targets = core.valued[:, row]
-    # A product is valued if a factor is, and a sum always is.
-    gained = jnp.where(valued_sources, targets[:, None], valued_targets[:, None])
-    gained |= present & targets[:, None]
-    filled_valued = fill(core.valued, gained)
-    return ScalarCore(filled, filled_valued), _count(valued_sources) * _bits(valued_targets)
+        def fill(old: Array, new: Array) -> Array:
+            """Rows that reach the vertex gain `new`; the vertex loses its edges."""
+            new = jnp.where(sources, (old | new) & ~dropped[:, None], old)
+            return jnp.where(own_row, jnp.uint32(0), new)
 
+        filled = fill(present, targets[:, None])
+        if core.valued is None:
+            return ScalarCore(filled, None), _count(sources) * count_bits(targets)
+        valued_sources = ((core.valued[word] & bit) != 0) & legal
+        valued_targets = core.valued[:, row]
+        # A product is valued if a factor is, and a sum always is.
+        gained = jnp.where(valued_sources, targets[:, None], valued_targets[:, None])
+        gained |= present & targets[:, None]
+        cost = _count(valued_sources) * count_bits(valued_targets)
+        return ScalarCore(filled, fill(core.valued, gained)), cost
 
-def adjacency(core: ScalarCore, params: EnvParams, num_columns: int) -> Int[Array, "R C"]:
-    """The edges as integers: 0 for none, else bit 0 set, and bit 1 set if the edge is valued."""
-    present = _unpack(core.present, num_columns)
-    valued = present if core.valued is None else _unpack(core.valued, num_columns)
-    return present | (valued << 1)
+    def adjacency(self, core: ScalarCore) -> Int[Array, "R C"]:
+        """The edges as integers: 0 for none, else bit 0 is set, and bit 1 if it is valued."""
+        present = _unpack(core.present, self.spec.columns)
+        valued = present if core.valued is None else _unpack(core.valued, self.spec.columns)
+        return present | (valued << 1)
 
+    def degrees(
+        self, codes: Int[Array, "R C"], params: EnvParams
+    ) -> tuple[Int[Array, " A"], Int[Array, " A"], Int[Array, " A"]]:
+        """In-degree, out-degree and cost of eliminating now, for every slot.
 
-def degrees(
-    codes: Int[Array, "R C"], params: EnvParams
-) -> tuple[Int[Array, " A"], Int[Array, " A"], Int[Array, " A"]]:
-    """In-degree, out-degree and cost of eliminating now, for every slot.
-
-    Args:
-      codes: the adjacency.
-      params: the graph.
-    """
-    num_slots = params.is_output.shape[0]
-    out_edges, in_edges = codes[-num_slots:], codes[:, :num_slots]
-    in_degree = (in_edges & 1).sum(0, dtype=jnp.int32)
-    out_degree = (out_edges & 1).sum(1, dtype=jnp.int32)
-    valued_in = (in_edges >> 1).sum(0, dtype=jnp.int32)
-    valued_out = (out_edges >> 1).sum(1, dtype=jnp.int32)
-    return in_degree, out_degree, valued_in * valued_out
+        Args:
+          codes: the adjacency.
+          params: the graph.
+        """
+        del params
+        out_edges, in_edges = codes[self.spec.num_inputs :], codes[:, : self.spec.num_actions]
+        in_degree = (in_edges & 1).sum(0, dtype=jnp.int32)
+        out_degree = (out_edges & 1).sum(1, dtype=jnp.int32)
+        valued_in = (in_edges >> 1).sum(0, dtype=jnp.int32)
+        valued_out = (out_edges >> 1).sum(1, dtype=jnp.int32)
+        return in_degree, out_degree, valued_in * valued_out
 
 
 def _count(flags: Bool[Array, " R"]) -> Int[Array, ""]:
     return flags.sum(dtype=jnp.int32)
 
 
-def _bits(words: UInt[Array, " W"]) -> Int[Array, ""]:
-    return lax.population_count(words).astype(jnp.int32).sum(dtype=jnp.int32)
-
-
 def _unpack(words: UInt[Array, "W R"], num_columns: int) -> Int[Array, "R C"]:
-    bits = (words[:, None, :] >> jnp.arange(WORD, dtype=jnp.uint32)[:, None]) & 1
-    return bits.reshape(-1, words.shape[1])[:num_columns].T.astype(jnp.int32)
+    columns = jnp.arange(num_columns, dtype=jnp.uint32)
+    spread = jnp.repeat(words.T, WORD, axis=1)[:, :num_columns]
+    return ((spread >> (columns % WORD)) & 1).astype(jnp.int32)
