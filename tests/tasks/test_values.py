@@ -71,6 +71,15 @@ def test_black_scholes_against_the_textbook_formula():
     np.testing.assert_allclose(tasks.get("BlackScholes").fun(*point("BlackScholes")), expected)
 
 
+def test_black_scholes_jacobian_is_the_gradient_and_its_jacobian_the_hessian():
+    args = point("BlackScholes")
+    price, greeks = tasks.get("BlackScholes").fun, tasks.get("BlackScholes_Jacobian").fun
+    every = (0, 1, 2, 3, 4)
+    np.testing.assert_allclose(greeks(*args), jax.grad(price, every)(*args), rtol=1e-10)
+    hessian = jax.hessian(price, every)(*args)
+    np.testing.assert_allclose(jax.jacrev(greeks, every)(*args), hessian, rtol=1e-9, atol=1e-12)
+
+
 def test_lstm_against_equinox():
     x, h, c, W, U, b = point("LSTM")
     cell = eqx.nn.LSTMCell(4, 6, key=jax.random.key(0), dtype=jnp.float64)

@@ -1,4 +1,4 @@
-"""Price of a European call option.
+"""Price of a European call option, and its first-order greeks.
 
 Source: F. Black, M. Scholes, "The pricing of options and corporate liabilities", J. Political
 Economy 81 (1973) 637; in the form on the forward price (Black 1976); arXiv 2406.05027.
@@ -36,13 +36,48 @@ def black_scholes(S: Scalar, K: Scalar, r: Scalar, sigma: Scalar, T: Scalar) -> 
     return jnp.exp(-r * T) * (F * _normal_cdf(d1) - K * _normal_cdf(d2))
 
 
+def black_scholes_jacobian(
+    S: Scalar, K: Scalar, r: Scalar, sigma: Scalar, T: Scalar
+) -> tuple[Scalar, ...]:
+    """First-order greeks: the Jacobian of the price as ``veenv.jacve`` computes it in reverse.
+
+    Args:
+        S: Price of the asset.
+        K: Strike price.
+        r: Interest rate, per year.
+        sigma: Volatility, per square root of a year.
+        T: Time to maturity in years.
+
+    Returns:
+        The derivatives of the price by each of the five arguments.
+    """
+    # Imported late: this task alone among all needs the engine.
+    from veenv.jacve import jacve
+
+    return jacve(black_scholes, "reverse", (0, 1, 2, 3, 4))(S, K, r, sigma, T)
+
+
+def _point() -> tuple[np.ndarray, ...]:
+    return tuple(np.array(x) for x in (1.1, 1.0, 0.05, 0.3, 1.4))
+
+
+_SOURCE = "Black and Scholes 1973; Black 1976; arXiv 2406.05027"
+
 TASKS = (
     Task(
         name="BlackScholes",
         fun=black_scholes,
-        example_args=lambda: tuple(np.array(x) for x in (1.1, 1.0, 0.05, 0.3, 1.4)),
+        example_args=_point,
         argnums=(0, 1, 2, 3, 4),
         description="Price of a European call, 5 scalars to 1.",
-        source="Black and Scholes 1973; Black 1976; arXiv 2406.05027",
+        source=_SOURCE,
+    ),
+    Task(
+        name="BlackScholes_Jacobian",
+        fun=black_scholes_jacobian,
+        example_args=_point,
+        argnums=(0, 1, 2, 3, 4),
+        description="First-order greeks of a European call by jacve: its Jacobian is second-order.",
+        source=_SOURCE,
     ),
 )
