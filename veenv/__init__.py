@@ -10,19 +10,26 @@ from veenv import tasks
 from veenv.counts import Counts
 from veenv.env.make import make
 from veenv.graph import Graph
+from veenv.interop import eqx_jacve, filter_jacve, tree_allclose, vertex_elimination_jaxpr
 from veenv.jacve import jacve, value_and_jacve
 from veenv.linearise import make_graph
 from veenv.orders import Order
 from veenv.rules import defelemental
+from veenv.sparse import SparseTensor
 
 __all__ = [
     "Counts",
     "Graph",
     "Order",
+    "SparseTensor",
     "defelemental",
+    "eqx_jacve",
+    "filter_jacve",
     "jacve",
     "make",
     "make_graph",
     "tasks",
+    "tree_allclose",
     "value_and_jacve",
+    "vertex_elimination_jaxpr",
 ]

@@ -193,13 +193,34 @@ def expand_to(e: Edge, target: Structure) -> Edge:
     e = expand_link(e)
     broken = [k for k, j in enumerate(e.structure.pairs) if j != FREE and target.pairs[k] == FREE]
     e = expand_pairs(e, broken)
-    labels, sizes = _labels(target), _sizes(target)
+    return respread(e, target)
+
+
+def respread(e: Edge, target: Structure) -> Edge:
+    """The edge with its values repeated along axes that only the target has valued.
+
+    The link, if any, is left out; a target with link values stores them on the same side.
+    """
     values = jnp.ones((), e.dtype) if e.values is None else e.values
-    return Edge(target, _spread(values, _labels(e.structure), labels, sizes), e.dtype, e.sign)
+    x = _spread(values, _labels(e.structure), _labels(target), _sizes(target))
+    return Edge(target, x, e.dtype, e.sign)
+
+
+def respread_entries(values: Array, s: Structure) -> Array:
+    """Values repeated to every entry: along out axes, the link, then unpaired in axes."""
+    target = replace(
+        s,
+        out_values=tuple(k not in s.link_out for k in range(len(s.out_shape))),
+        in_values=tuple(j not in s.link_in and j not in s.pairs for j in range(len(s.in_shape))),
+        link_values=s.link is not Link.NONE,
+        unit=False,
+    )
+    return _spread(values, _labels(s), _labels(target), _sizes(target))
 
 
 def _common(x: Edge, y: Edge) -> tuple[Array, Array]:
-    assert x.values is not None and y.values is not None
+    assert x.values is not None
+    assert y.values is not None
     if x.values.dtype == y.values.dtype:
         return x.values, y.values
     dtype = jnp.promote_types(x.values.dtype, y.values.dtype)
@@ -245,7 +266,7 @@ def transpose(e: Edge) -> Edge:
         n = len(e.link.out_shape)
         y = e.link.along(y, range(at, at + n), transposed=True)
         moved = y.reshape([*y.shape[: x.ndim - 1], -1])
-        order = [i for i in range(x.ndim - 1)]
+        order = list(range(x.ndim - 1))
         order.insert(at, x.ndim - 1)
         x = moved.transpose(order)
     return Edge(target, x, e.dtype, e.sign, flipped)
@@ -257,10 +278,10 @@ class Same:
     def __init__(self, item: object):
         self.item = item
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other: object) -> bool:  # noqa: D105
         return isinstance(other, Same) and self.item is other.item
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # noqa: D105
         return id(self.item)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from veenv import _compat, edge
+from veenv import _compat, edge, terms
 from veenv import structure as algebra
 from veenv.edge import Edge
 from veenv.elimination import Tableau
@@ -33,11 +33,19 @@ DEAR = frozenset(
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Values of a program: its outputs, auxiliary output and elemental partials."""
+    """Values of a program: its outputs, auxiliary output and elemental partials.
+
+    A variable that occurs several times in one equation has several partials there.
+    """
 
     outputs: list[Any]
     aux: list[Any]
-    edges: Edges
+    parallel: Mapping[tuple[int, int], Sequence[Edge]]
+
+    @property
+    def edges(self) -> Edges:
+        """The elemental edges, parallel partials added up."""
+        return {pair: reduce(edge.add, several) for pair, several in self.parallel.items()}
 
 
 def evaluate(
@@ -55,9 +63,7 @@ def evaluate(
       Outputs and elemental edges; a value is dropped after its last use.
     """
     program = linearisation.program
-    slots: dict[int, Any] = dict(
-        enumerate([*inputs, *others, *program.constants[len(others) :]])
-    )
+    slots: dict[int, Any] = dict(enumerate([*inputs, *others, *program.constants[len(others) :]]))
     last_use = _last_uses(linearisation)
     parallel: dict[tuple[int, int], list[Edge]] = {}
 
@@ -88,9 +94,8 @@ def evaluate(
                 parallel.setdefault((e.source, e.target), []).append(elemental)
         for slot in last_use.get(index, ()):
             del slots[slot]
-    edges = {pair: reduce(edge.add, several) for pair, several in parallel.items()}
     aux = [read(a) for a in program.aux[0]] if program.aux else []
-    return Evaluation([read(o) for o in program.outputs], aux, edges)
+    return Evaluation([read(o) for o in program.outputs], aux, parallel)
 
 
 def _custom_edges(custom: Custom, ins: Sequence[Any]) -> Edges:
@@ -192,21 +197,51 @@ def eliminate(linearisation: Linearisation, edges: Edges, order: Iterable[int]) 
     return Elimination(left, tuple(counts))
 
 
+def eliminate_sparse(
+    linearisation: Linearisation,
+    parallel: Mapping[tuple[int, int], Sequence[Edge]],
+    order: Iterable[int],
+) -> dict[tuple[int, int], terms.Terms]:
+    """As `eliminate`, keeping sums of different structures as several terms."""
+    graph = linearisation.graph
+    edges = ((u, v, terms.collect(several)) for (u, v), several in parallel.items())
+    tableau = Tableau(graph.num_nodes, edges)
+    for vertex in order:
+        node = graph.node(vertex)
+        tableau.eliminate(node, terms.multiply, terms.add, keep=node in graph.output_nodes)
+    return {
+        (source, target): e
+        for target in graph.output_nodes
+        for source, e in tableau.preds[target].items()
+    }
+
+
 def jacobian_leaf(
     linearisation: Linearisation,
-    edges: Edges,
+    edges: Mapping[tuple[int, int], Any],
     output: int,
     source: int,
     build: Callable[..., Any],
     zero: Callable[..., Any],
+    single: Callable[[Edge], Any] = lambda e: e,
 ) -> Any:
-    """The block of the Jacobian of output leaf `output` by input leaf `source`."""
+    """The block of the Jacobian of output leaf `output` by input leaf `source`.
+
+    Args:
+      linearisation: the program.
+      edges: what is left after the elimination.
+      output: number of the output leaf.
+      source: number of the input leaf.
+      build: makes a block of what is left, the two shapes and a dtype.
+      zero: makes a block of zeros of the two shapes and a dtype.
+      single: puts one edge into the form of what is left.
+    """
     program, graph = linearisation.program, linearisation.graph
     out_aval, in_aval = program.out_avals[output], program.avals[source]
     node = graph.outputs[output]
     if node == source:
         unit = Edge(algebra.diagonal(out_aval.shape, valued=False), None, in_aval.dtype)
-        return build(unit, out_aval.shape, in_aval.shape, in_aval.dtype)
+        return build(single(unit), out_aval.shape, in_aval.shape, in_aval.dtype)
     found = None if node is None else edges.get((source, node))
     if found is None:
         return zero(out_aval.shape, in_aval.shape, in_aval.dtype)

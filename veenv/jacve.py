@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
-import numpy as np
 
 from veenv import edge, engine
 from veenv.counts import Counts
+from veenv.edge import Edge
 from veenv.graph import Graph
 from veenv.linearise import Linearisation, linearise
 from veenv.orders import Order
-from veenv.trace import is_differentiable, normalise_argnums, trace
+from veenv.sparse import SparseTensor
+from veenv.trace import Program, is_complex, is_differentiable, normalise_argnums, trace
 
 OrderLike = str | os.PathLike[str] | Order | Iterable[int]
 _NAMED: dict[str, Callable[[Graph], tuple[int, ...]]] = {
@@ -57,6 +60,8 @@ def jacve(
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     count_ops: bool = False,
+    sparse_representation: bool = False,
+    holomorphic: bool = False,
 ) -> Callable[..., Any]:
     """Jacobian of `fun` by vertex elimination in the given order.
 
@@ -67,6 +72,9 @@ def jacve(
       argnums: which positional arguments to differentiate by.
       has_aux: whether `fun` returns ``(output, aux)``.
       count_ops: also return the `Counts` of the elimination.
+      sparse_representation: return each block as a `SparseTensor`, and never make a sum of
+        different structures dense on the way.
+      holomorphic: `fun` is a holomorphic function of complex arguments.
 
     Returns:
       A function of fun's arguments. Its result has the structure, shapes and dtypes of
@@ -78,7 +86,7 @@ def jacve(
       ValueError: (from the returned function) if the order misses, repeats or invents a vertex,
         or argnums is out of range.
       TypeError: (from the returned function) if an argument to differentiate by or an output is
-        not of floating-point type.
+        not of real floating-point type (complex, with `holomorphic`).
 
     Example:
       >>> import jax.numpy as jnp
@@ -86,7 +94,10 @@ def jacve(
       >>> jacve(f, order="reverse", argnums=(0, 1))(2.0, 3.0)[0].shape
       (2,)
     """
-    return _jacobian(fun, order, argnums, has_aux, count_ops, with_value=False)
+    options = _Options(
+        argnums, has_aux, count_ops, sparse_representation, holomorphic, with_value=False
+    )
+    return _jacobian(fun, order, options)
 
 
 def value_and_jacve(
@@ -95,6 +106,8 @@ def value_and_jacve(
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     count_ops: bool = False,
+    sparse_representation: bool = False,
+    holomorphic: bool = False,
 ) -> Callable[..., Any]:
     """As `jacve`, with fun's value in front of the Jacobian.
 
@@ -107,77 +120,111 @@ def value_and_jacve(
       >>> float(value), float(slope)
       (9.0, 6.0)
     """
-    return _jacobian(fun, order, argnums, has_aux, count_ops, with_value=True)
+    options = _Options(
+        argnums, has_aux, count_ops, sparse_representation, holomorphic, with_value=True
+    )
+    return _jacobian(fun, order, options)
 
 
-def _jacobian(
-    fun: Callable[..., Any],
-    order: OrderLike,
-    argnums: int | Sequence[int],
-    has_aux: bool,
-    count_ops: bool,
-    *,
-    with_value: bool,
-) -> Callable[..., Any]:
+@dataclass(frozen=True)
+class _Options:
+    """What `jacve` and its kin were asked for."""
+
+    argnums: int | Sequence[int]
+    has_aux: bool
+    count_ops: bool
+    sparse: bool
+    holomorphic: bool
+    with_value: bool
+
+
+def _jacobian(fun: Callable[..., Any], order: OrderLike, options: _Options) -> Callable[..., Any]:
     if not callable(fun):
         raise TypeError(f"fun must be callable, got {fun!r}")
     if not isinstance(order, (str, os.PathLike, Order)):
         order = tuple(order)  # an iterator would be empty at the second call
 
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        program = trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)
-        lin = linearise(program)
+        argnums = options.argnums
+        program = trace(fun, args, kwargs, argnums=argnums, has_aux=options.has_aux)
+        _check_types(program, options.holomorphic)
+        lin = linearise(program, holomorphic=options.holomorphic)
         ids = resolve_order(order, lin.graph)
         wanted = normalise_argnums(argnums, len(args))
-        selected = tuple(args[a] for a in wanted)
-        inputs, in_tree = jax.tree.flatten(selected)
-        _check_types(lin)
+        inputs, in_tree = jax.tree.flatten(tuple(args[a] for a in wanted))
         values = engine.evaluate(lin, inputs)
-        done = engine.eliminate(lin, values.edges, ids)
-        blocks = _assemble(lin, done.edges, in_tree, isinstance(argnums, (tuple, list)))
-        result: Any = jax.tree.unflatten(program.out_tree, blocks)
-        aux = jax.tree.unflatten(program.aux[1], values.aux) if program.aux else None
-        if with_value:
-            value = jax.tree.unflatten(program.out_tree, values.outputs)
-            result = ((value, aux) if has_aux else value, result)
-        elif has_aux:
-            result = (result, aux)
-        if not count_ops:
-            return result
-        counts = Counts(ids, lin.graph.costs(ids, "multiplications"), done.executed)
-        return (
-            (*result, counts)
-            if isinstance(result, tuple) and (with_value or has_aux)
-            else (
-                result,
-                counts,
-            )
-        )
+        several = isinstance(argnums, (tuple, list))
+        if options.sparse:
+            left = engine.eliminate_sparse(lin, values.parallel, ids)
+            blocks = _assemble(lin, _sparse(left), in_tree, several)
+        else:
+            done = engine.eliminate(lin, values.edges, ids)
+            blocks = _assemble(lin, _dense(done.edges), in_tree, several)
+        result = jax.tree.unflatten(program.out_tree, blocks)
+        parts = _with_extras(result, program, values, options)
+        if options.count_ops:
+            parts += (_counts(lin, ids),)
+        return parts if len(parts) > 1 else parts[0]
 
     return jacobian
 
 
-def _check_types(lin: Linearisation) -> None:
-    """Refuses what `jax.jacrev` refuses: integer or complex inputs and outputs."""
-    program = lin.program
+def _with_extras(
+    result: Any, program: Program, values: engine.Evaluation, options: _Options
+) -> tuple[Any, ...]:
+    """The parts of the result: Jacobian, with value and auxiliary output where asked for."""
+    aux = jax.tree.unflatten(program.aux[1], values.aux) if program.aux else None
+    if options.with_value:
+        value = jax.tree.unflatten(program.out_tree, values.outputs)
+        return ((value, aux) if options.has_aux else value, result)
+    return (result, aux) if options.has_aux else (result,)
+
+
+def _counts(lin: Linearisation, ids: tuple[int, ...]) -> Counts:
+    return Counts(ids, lin.graph.costs(ids, "multiplications"), lin.graph.costs(ids, "executed"))
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How the blocks of a Jacobian are made of what an elimination leaves."""
+
+    edges: Mapping[tuple[int, int], Any]
+    build: Callable[..., Any]
+    zero: Callable[..., Any]
+    single: Callable[[Edge], Any]
+
+
+def _dense(edges: engine.Edges) -> _Form:
+    return _Form(edges, edge.todense, engine.zero_block, lambda e: e)
+
+
+def _sparse(edges: Mapping[tuple[int, int], Any]) -> _Form:
+    return _Form(
+        edges, SparseTensor.from_edges, partial(SparseTensor.from_edges, ()), lambda e: (e,)
+    )
+
+
+def _check_types(program: Program, holomorphic: bool) -> None:
+    """Refuses what `jax.jacrev` refuses: integers, and complex numbers where not holomorphic."""
+    wanted = "complex" if holomorphic else "real floating-point"
     for kind, avals in (
         ("argument", program.avals[: program.num_inputs]),
         ("output", program.out_avals),
     ):
         for aval in avals:
-            if not is_differentiable(aval) or np.issubdtype(aval.dtype, np.complexfloating):
+            if not is_differentiable(aval) or is_complex(aval) != holomorphic:
                 raise TypeError(
-                    f"jacve needs real floating-point {kind}s, got dtype {aval.dtype} of shape "
+                    f"jacve needs {wanted} {kind}s, got dtype {aval.dtype} of shape "
                     f"{tuple(aval.shape)}"
                 )
 
 
-def _assemble(lin: Linearisation, edges: engine.Edges, in_tree: Any, several: bool) -> list[Any]:
+def _assemble(lin: Linearisation, form: _Form, in_tree: Any, several: bool) -> list[Any]:
     """For each output leaf, the tree of blocks by the selected arguments."""
     trees = []
     for output in range(lin.graph.num_outputs):
         leaves = [
-            engine.jacobian_leaf(lin, edges, output, i, edge.todense, engine.zero_block)
+            engine.jacobian_leaf(lin, form.edges, output, i, form.build, form.zero, form.single)
             for i in range(lin.graph.num_inputs)
         ]
         by_argument = jax.tree.unflatten(in_tree, leaves)

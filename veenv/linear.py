@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+
+from veenv.affine import Affine, canonical, compose
 
 Action = Callable[[Array], Array]
 
@@ -26,6 +28,7 @@ class LinearMap:
       dtype: dtype of its entries, where they are not just zeros and ones.
       shared: (joint, result, operand) if other maps share the work of this one.
       flipped: whether the map is the transpose of the one `shared` names.
+      name: equal names mean equal maps.
     """
 
     out_shape: tuple[int, ...]
@@ -35,9 +38,10 @@ class LinearMap:
     dtype: Any = jnp.float32
     shared: tuple[Joint, int, int] | None = None
     flipped: bool = False
+    name: Hashable = field(default_factory=object)
 
     @property
-    def T(self) -> LinearMap:
+    def T(self) -> LinearMap:  # noqa: N802
         """The transposed map."""
         return LinearMap(
             self.in_shape,
@@ -47,6 +51,7 @@ class LinearMap:
             self.dtype,
             self.shared,
             not self.flipped,
+            self.name.T if isinstance(self.name, Affine) else ("transpose", self.name),
         )
 
     def along(
@@ -181,7 +186,9 @@ def _drop_ones(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(n for n in shape if n != 1)
 
 
-def from_function(fun: Action, in_shape: Sequence[int], out_shape: Sequence[int]) -> LinearMap:
+def from_function(
+    fun: Action, in_shape: Sequence[int], out_shape: Sequence[int], name: Hashable = None
+) -> LinearMap:
     """A linear map from a JAX-traceable linear function of one array.
 
     The function may see any dtype; its transpose is JAX's.
@@ -192,20 +199,25 @@ def from_function(fun: Action, in_shape: Sequence[int], out_shape: Sequence[int]
         shape = jax.ShapeDtypeStruct(in_shape, x.dtype)
         return jax.linear_transpose(fun, shape)(x)[0]
 
-    return LinearMap(tuple(out_shape), in_shape, fun, transpose)
+    named = object() if name is None else name
+    return LinearMap(tuple(out_shape), in_shape, fun, transpose, name=named)
 
 
-def squeezed(fun: Action, in_shape: Sequence[int], out_shape: Sequence[int]) -> LinearMap:
+def squeezed(
+    fun: Action, in_shape: Sequence[int], out_shape: Sequence[int], name: Hashable = None
+) -> LinearMap:
     """As `from_function`, seen without the axes of size one of both shapes."""
     full = tuple(in_shape)
     ins = tuple(n for n in in_shape if n != 1)
     outs = tuple(n for n in out_shape if n != 1)
-    return from_function(lambda x: fun(x.reshape(full)).reshape(outs), ins, outs)
+    return from_function(lambda x: fun(x.reshape(full)).reshape(outs), ins, outs, name)
 
 
 def identity(shape: Sequence[int]) -> LinearMap:
     """The identity on arrays of `shape`."""
-    return LinearMap(tuple(shape), tuple(shape), lambda x: x, lambda x: x)
+    shape = tuple(shape)
+    name = canonical(*shape, *shape, 0, 1, 0, 1, *shape) if len(shape) == 1 else ("identity", shape)
+    return LinearMap(shape, shape, lambda x: x, lambda x: x, name=name)
 
 
 def chain(post: LinearMap, pre: LinearMap) -> LinearMap:
@@ -215,6 +227,8 @@ def chain(post: LinearMap, pre: LinearMap) -> LinearMap:
         pre.in_shape,
         lambda x: post.apply(pre.apply(x)),
         lambda x: pre.transpose(post.transpose(x)),
+        jnp.promote_types(post.dtype, pre.dtype),
+        name=compose(post.name, pre.name),
     )
 
 
@@ -298,4 +312,18 @@ def widen(
         tuple(in_size[j] for j in ins),
         one_way(base.apply, ins, outs, in_axes, out_axes, base.in_shape, forward),
         one_way(base.transpose, outs, ins, out_axes, in_axes, base.out_shape, backward),
+        base.dtype,
+        name=_wide_name(base, out_axes, in_axes, extra, sizes),
     )
+
+
+def _wide_name(
+    base: LinearMap,
+    out_axes: Sequence[int],
+    in_axes: Sequence[int],
+    extra: Sequence[tuple[int, int]],
+    sizes: Sequence[int],
+) -> Hashable:
+    if not out_axes and not in_axes and len(extra) == 1:
+        return identity(sizes).name
+    return ("wide", base.name, tuple(out_axes), tuple(in_axes), tuple(extra), tuple(sizes))

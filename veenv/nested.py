@@ -41,16 +41,14 @@ class Inner:
     backward: bool
 
     def zeros(self) -> list[Any]:
-        """Inputs for evaluating the program: it is linear, so its partials do not depend on them."""
+        """Inputs to evaluate the program at: it is linear, so any will do."""
         return [jnp.zeros(a.shape, a.dtype) for a in self.program.avals[: self.program.num_inputs]]
 
 
 def inner_program(site: Site) -> Inner | None:
     """The linear program of an equation with a custom rule; None for any other equation."""
     name = site.primitive.name
-    if name not in (*JVP, *VJP) or any(
-        is_complex(a) for a in (*site.in_avals, *site.out_avals)
-    ):
+    if name not in (*JVP, *VJP) or any(is_complex(a) for a in (*site.in_avals, *site.out_avals)):
         return None
     operands = tuple(i for i, a in enumerate(site.active) if a)
     results = tuple(k for k, a in enumerate(site.out_avals) if is_differentiable(a))
@@ -73,9 +71,9 @@ def inner_program(site: Site) -> Inner | None:
         return jax.vjp(lambda *v: call(primals, *v), *moving)[1](tuple(cotangents))
 
     backward = name in VJP
-    over = [site.out_avals[k] for k in results] if backward else [
-        site.in_avals[i] for i in operands
-    ]
+    over = (
+        [site.out_avals[k] for k in results] if backward else [site.in_avals[i] for i in operands]
+    )
     args = ([_shape(a) for a in over], [_shape(a) for a in site.in_avals])
     program = trace(pulled if backward else pushed, args)
     return Inner(program, operands, results, backward)
@@ -84,6 +82,4 @@ def inner_program(site: Site) -> Inner | None:
 def _shape(aval: Any) -> Any:
     if aval.dtype == jax.dtypes.float0:
         return np.zeros(aval.shape, aval.dtype)
-    return jax.ShapeDtypeStruct(
-        aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False)
-    )
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))

@@ -217,6 +217,11 @@ def dense(out_shape: Sequence[int], in_shape: Sequence[int]) -> Structure:
     )
 
 
+def stored(s: Structure) -> Structure:
+    """The structure with one stored value if it is unit."""
+    return replace(s, unit=False)
+
+
 def expand_pairs(s: Structure, axes: Sequence[int]) -> Structure:
     """Stores the zeros of the δs at out axes `axes`: both axes of each become free and valued."""
     if not axes:

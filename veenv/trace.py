@@ -165,7 +165,7 @@ def trace(
     closed = jax.make_jaxpr(flat)(selected, rest, kwargs)
     tree, aux_tree, num_out = out_trees[-1]
     num_inputs = len(jax.tree.leaves(selected))
-    others = [leaf for leaf in jax.tree.leaves((rest, kwargs))]
+    others = jax.tree.leaves((rest, kwargs))
     flattener = _Flattener(closed, num_inputs, others)
     outputs = flattener.outputs
     return Program(

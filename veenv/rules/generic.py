@@ -37,9 +37,8 @@ def to_real(x: Array) -> Array:
 
 def from_real(x: Array, aval: Any) -> Array:
     """The inverse of `to_real`, in the dtype of a variable."""
-    if is_complex(aval):
-        if not jnp.iscomplexobj(x):
-            x = jax.lax.complex(x[..., 0], x[..., 1])
+    if is_complex(aval) and not jnp.iscomplexobj(x):
+        x = jax.lax.complex(x[..., 0], x[..., 1])
     return x.astype(aval.dtype)
 
 

@@ -7,13 +7,12 @@ form a selection link, whose linear map is the primitive itself on just those ax
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
+from veenv.affine import Affine, canonical
 from veenv.linear import Action, squeezed
 from veenv.rules.base import Partial, Row, Site, register
 from veenv.structure import Link, make
@@ -30,15 +29,19 @@ def _selected(
     pairs: Sequence[tuple[int, int]],
     action: Action,
     kind: Link = Link.SELECTION,
+    affine: Affine | None = None,
 ) -> Partial:
-    """A unit partial whose unpaired axes are linked by `action` (on just those axes)."""
+    """A unit partial whose unpaired axes are linked by `action` (on just those axes).
+
+    `affine` names the selection if it is along one axis.
+    """
     outs = [k for k in range(len(out_shape)) if k not in {p[0] for p in pairs}]
     ins = [j for j in range(len(in_shape)) if j not in {p[1] for p in pairs}]
     unit = make(out_shape, in_shape, pairs, unit=True, link=kind, link_out=outs, link_in=ins)
     if unit.link is Link.NONE:
         return Partial(unit, unit)
     in_sizes, out_sizes = [in_shape[j] for j in ins], [out_shape[k] for k in outs]
-    return Partial(unit, unit, link=lambda: squeezed(action, in_sizes, out_sizes))
+    return Partial(unit, unit, link=lambda: squeezed(action, in_sizes, out_sizes, affine))
 
 
 @register("broadcast_in_dim")
@@ -67,7 +70,12 @@ def squeeze(site: Site) -> Sequence[Row]:
 @register("reshape")
 def reshape(site: Site) -> Sequence[Row]:
     """Merging and splitting of axes, those of equal size around them kept apart."""
-    row: list[Partial | None] = [_reshape(site.out_avals[0].shape, site.in_avals[0].shape)]
+    out, shape = site.out_avals[0].shape, site.in_avals[0].shape
+    order = site.params["dimensions"]
+    if order is None or tuple(order) == tuple(range(len(shape))):
+        row: list[Partial | None] = [_reshape(out, shape)]
+    else:  # a transpose first, as numpy's order="F" makes it
+        row = [_selected(out, shape, (), lambda x: lax.reshape(x, out, order))]
     return [row + [None] * (len(site.in_avals) - 1)]
 
 
@@ -99,7 +107,11 @@ def slice_(site: Site) -> Sequence[Row]:
         pick = [[int(v[k]) for k in touched] for v in (start, limit, strides)]
         return lax.slice(x, *pick)
 
-    return [[_selected(out, shape, _same_axes(out, touched), cut)]]
+    affine = None
+    if len(touched) == 1:
+        k = touched[0]
+        affine = canonical(out[k], shape[k], 0, 1, int(start[k]), int(strides[k]), out[k])
+    return [[_selected(out, shape, _same_axes(out, touched), cut, affine=affine)]]
 
 
 @register("rev")
@@ -109,7 +121,12 @@ def rev(site: Site) -> Sequence[Row]:
     touched = sorted(site.params["dimensions"])
     every = tuple(range(len(touched)))
     pairs = _same_axes(shape, touched)
-    return [[_selected(shape, shape, pairs, lambda x: lax.rev(x, every))]]
+    affine = None
+    if len(touched) == 1:
+        n = shape[touched[0]]
+        affine = canonical(n, n, 0, 1, n - 1, -1, n)
+    action = lambda x: lax.rev(x, every)  # noqa: E731
+    return [[_selected(shape, shape, pairs, action, affine=affine)]]
 
 
 @register("pad")
@@ -129,12 +146,20 @@ def pad(site: Site) -> Sequence[Row]:
         return hole.reshape([n for n in out if n != 1])
 
     by_value = make(out, (), out_values=range(len(out)))
+    affine = _pad_name(out, shape, config, touched[0]) if len(touched) == 1 else None
     return [
         [
-            _selected(out, shape, _same_axes(out, touched), padded),
+            _selected(out, shape, _same_axes(out, touched), padded, affine=affine),
             Partial(by_value, by_value, mask),
         ]
     ]
+
+
+def _pad_name(out: Sequence[int], shape: Sequence[int], config: Any, axis: int) -> Affine | None:
+    low, high, interior = config[axis]
+    if low < 0 or high < 0:
+        return None
+    return canonical(out[axis], shape[axis], low, interior + 1, 0, 1, shape[axis])
 
 
 def _piece(out: Sequence[int], axis: int, start: int, size: int) -> Action:
@@ -153,7 +178,9 @@ def concatenate(site: Site) -> Sequence[Row]:
             row.append(_relabel(out, aval.shape, _same_axes(out, ())))
         else:
             put = _piece(out, axis, start, size)
-            row.append(_selected(out, aval.shape, _same_axes(out, (axis,)), put))
+            affine = canonical(out[axis], size, start, 1, 0, 1, size)
+            pairs = _same_axes(out, (axis,))
+            row.append(_selected(out, aval.shape, pairs, put, affine=affine))
         start += size
     return [row]
 
@@ -172,7 +199,9 @@ def split(site: Site) -> Sequence[Row]:
         if aval.shape == shape:
             rows.append([_relabel(aval.shape, shape, _same_axes(shape, ()))])
         else:
-            rows.append([_selected(aval.shape, shape, _same_axes(shape, (axis,)), cut)])
+            affine = canonical(last - first, shape[axis], 0, 1, first, 1, last - first)
+            pairs = _same_axes(shape, (axis,))
+            rows.append([_selected(aval.shape, shape, pairs, cut, affine=affine)])
         start = last
     return rows
 
@@ -224,17 +253,3 @@ def cumsum(site: Site) -> Sequence[Row]:
 
     pairs = _same_axes(shape, (axis,))
     return [[_selected(shape, shape, pairs, run, Link.OPERATOR)]]
-
-
-def full_operator(
-    out_shape: Sequence[int], in_shape: Sequence[int], action: Action
-) -> Partial | None:
-    """A unit partial that is one operator on all axes; None if a side has no elements."""
-    if not prod(out_shape) or not prod(in_shape):
-        return None
-    return _selected(out_shape, in_shape, (), action, Link.OPERATOR)
-
-
-def zeros(aval: Any) -> Array:
-    """Zeros of a variable's shape and dtype."""
-    return jnp.zeros(aval.shape, aval.dtype if hasattr(aval, "dtype") else np.float32)
