@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tests.engine.corpus import contraction, elementwise, indexing, shapes
+from tests.engine.corpus import (
+    contraction,
+    control,
+    elementwise,
+    indexing,
+    linalg,
+    shapes,
+    types,
+    windows,
+)
 
 FAMILIES = {
     "elementwise": elementwise.CASES,
@@ -15,5 +24,11 @@ FAMILIES = {
     "gather": indexing.GATHERS,
     "scatter": indexing.SCATTERS,
     "dynamic": indexing.DYNAMIC,
+    "conv": windows.CONVOLUTIONS,
+    "pool": windows.POOLING,
+    "types": types.CASES,
+    "loop": control.LOOPS,
+    "branch": control.BRANCHES,
+    "linalg": linalg.CASES,
 }
 """Name of a family → its cases."""
