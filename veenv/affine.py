@@ -35,7 +35,7 @@ class Affine:
     size: int
 
     @property
-    def T(self) -> Affine:  # noqa: N802
+    def T(self) -> Affine:
         """The transposed selection."""
         return canonical(
             self.in_size,

@@ -278,10 +278,10 @@ class Same:
     def __init__(self, item: object):
         self.item = item
 
-    def __eq__(self, other: object) -> bool:  # noqa: D105
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, Same) and self.item is other.item
 
-    def __hash__(self) -> int:  # noqa: D105
+    def __hash__(self) -> int:
         return id(self.item)
 
 

@@ -41,7 +41,7 @@ class LinearMap:
     name: Hashable = field(default_factory=object)
 
     @property
-    def T(self) -> LinearMap:  # noqa: N802
+    def T(self) -> LinearMap:
         """The transposed map."""
         return LinearMap(
             self.in_shape,

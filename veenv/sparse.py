@@ -134,7 +134,7 @@ class SparseTensor:
         return sum(prod(_entry_shape(t.structure)) for t in self.terms)
 
     @property
-    def T(self) -> SparseTensor:  # noqa: N802
+    def T(self) -> SparseTensor:
         """The tensor with in axes first: shape `in_shape` + `out_shape`."""
         edges = [edge.transpose(t.edge()) for t in self.terms]
         return SparseTensor.from_edges(edges, self.in_shape, self.out_shape, self.dtype)
