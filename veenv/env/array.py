@@ -112,9 +112,10 @@ class ArrayRules:
         return core.codes
 
     def degrees(
-        self, codes: Int[Array, "R C"], params: EnvParams
+        self, core: ArrayCore, params: EnvParams
     ) -> tuple[Int[Array, " A"], Int[Array, " A"], Int[Array, " A"]]:
         """In-degree, out-degree and cost of eliminating now, for every slot."""
+        codes = core.codes
         slots, first_row = self.spec.num_actions, self.spec.num_inputs
         sources = pack_flags(codes[:, :slots].T != 0)
         targets = pack_flags(codes[first_row:] != 0)

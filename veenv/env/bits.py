@@ -53,3 +53,31 @@ def member(words: UInt[Array, "*batch W"], rank: Int[Array, "*batch"]) -> Int[Ar
         rank -= jnp.where(later, low, 0)
         word = jnp.where(later, word >> half, word)
     return index
+
+
+def spread(words: UInt[Array, "*batch W"], n: int) -> Int[Array, "*batch n"]:
+    """The first n bits as int32 zeros and ones."""
+    bits = (words[..., None] >> jnp.arange(WORD, dtype=jnp.uint32)) & 1
+    return bits.reshape(*words.shape[:-1], -1)[..., :n].astype(jnp.int32)
+
+
+def count_in_sets(words: UInt[Array, "W R"], n: int) -> Int[Array, " n"]:
+    """For each k < n, how many of the R sets (one a column of words) have k as a member.
+
+    The sets are added in pairs, in binary, all bits side by side (bit k of plane p is bit p of
+    the count of k), which is several times faster than summing the members one by one.
+    """
+    sets = max(1, 1 << (words.shape[1] - 1).bit_length())
+    planes = [jnp.pad(words, ((0, 0), (0, sets - words.shape[1])))]
+    while sets > 1:
+        sets //= 2
+        halves = [(plane[:, :sets], plane[:, sets:]) for plane in planes]
+        carry, planes = jnp.zeros_like(halves[0][0]), []
+        for x, y in halves:
+            planes.append(x ^ y ^ carry)
+            carry = (x & y) | (carry & (x ^ y))
+        planes.append(carry)
+    total = jnp.zeros(n, jnp.int32)
+    for p, plane in enumerate(planes):
+        total += spread(plane[:, 0], n) << p
+    return total

@@ -184,7 +184,7 @@ class VertexEnv:
         """The observation of a state."""
         params = self.default_params if params is None else params
         codes = self._rules.adjacency(state.core)
-        in_degree, out_degree, cost = self._rules.degrees(codes, params)
+        in_degree, out_degree, cost = self._rules.degrees(state.core, params)
         dynamic = jnp.log1p(jnp.stack([in_degree, out_degree, cost], -1).astype(jnp.float32))
         flags = jnp.stack([params.is_output, state.action_mask], -1).astype(jnp.float32)
         features = jnp.concatenate([dynamic, params.static_features, flags], -1)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, UInt
 
-from veenv.env.bits import WORD, count_bits, num_words
+from veenv.env.bits import WORD, count_bits, count_in_sets, num_words, spread
 from veenv.env.params import EnvParams, Layout, Spec, encode_common
 from veenv.graph import CostModel, Graph
 
@@ -99,33 +99,26 @@ class ScalarRules:
 
     def adjacency(self, core: ScalarCore) -> Int[Array, "R C"]:
         """The edges as integers: 0 for none, else bit 0 is set, and bit 1 if it is valued."""
-        present = _unpack(core.present, self.spec.columns)
-        valued = present if core.valued is None else _unpack(core.valued, self.spec.columns)
+        present = spread(core.present.T, self.spec.columns)
+        valued = present if core.valued is None else spread(core.valued.T, self.spec.columns)
         return present | (valued << 1)
 
     def degrees(
-        self, codes: Int[Array, "R C"], params: EnvParams
+        self, core: ScalarCore, params: EnvParams
     ) -> tuple[Int[Array, " A"], Int[Array, " A"], Int[Array, " A"]]:
-        """In-degree, out-degree and cost of eliminating now, for every slot.
-
-        Args:
-          codes: the adjacency.
-          params: the graph.
-        """
+        """In-degree, out-degree and cost of eliminating now, for every slot."""
         del params
-        out_edges, in_edges = codes[self.spec.num_inputs :], codes[:, : self.spec.num_actions]
-        in_degree = (in_edges & 1).sum(0, dtype=jnp.int32)
-        out_degree = (out_edges & 1).sum(1, dtype=jnp.int32)
-        valued_in = (in_edges >> 1).sum(0, dtype=jnp.int32)
-        valued_out = (out_edges >> 1).sum(1, dtype=jnp.int32)
+        in_degree, out_degree = self._degrees(core.present)
+        if core.valued is None:
+            return in_degree, out_degree, in_degree * out_degree
+        valued_in, valued_out = self._degrees(core.valued)
         return in_degree, out_degree, valued_in * valued_out
+
+    def _degrees(self, edges: UInt[Array, "W R"]) -> tuple[Array, Array]:
+        in_degree = count_in_sets(edges, self.spec.num_actions)
+        return in_degree, count_bits(edges[:, self.spec.num_inputs :].T)
 
 
 def _count(flags: Bool[Array, " R"]) -> Int[Array, ""]:
     return flags.sum(dtype=jnp.int32)
 
-
-def _unpack(words: UInt[Array, "W R"], num_columns: int) -> Int[Array, "R C"]:
-    columns = jnp.arange(num_columns, dtype=jnp.uint32)
-    spread = jnp.repeat(words.T, WORD, axis=1)[:, :num_columns]
-    return ((spread >> (columns % WORD)) & 1).astype(jnp.int32)
