@@ -1,0 +1,156 @@
+"""Lower bounds and exact searches against brute force."""
+
+from __future__ import annotations
+
+from itertools import combinations, permutations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from edge_graph import EdgeGraph, cheapest, from_reference, random_graph
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from veenv.linearise import make_graph
+from veenv.search.astar import solve_astar
+from veenv.search.bounds import disjoint_paths, vertex_bounds
+from veenv.search.budget import Budget, Tracker
+from veenv.search.core import Problem, prepare
+from veenv.search.subsets import solve_subsets
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def tracker_of(problem: Problem, **limits) -> Tracker:
+    return Tracker(problem, np.arange(problem.n), Budget(**limits))
+
+
+@given(seeds, st.integers(2, 8))
+@settings(max_examples=60)
+def test_disjoint_paths_equal_the_smallest_cut(seed, size):
+    """Menger's theorem; the smallest cut is found by trying all."""
+    graph = random_graph(np.random.default_rng(seed), size)
+    rows: dict[int, list[int]] = {}
+    for u, v in sorted(graph.edges):
+        rows.setdefault(u, []).append(v)
+    nodes = sorted({x for e in graph.edges for x in e})
+    ends = frozenset(v for v in graph.outputs if v is not None)
+    for start in nodes:
+        first = rows.get(start, [])
+
+        def separates(cut, first=first):
+            stack = [x for x in first if x not in cut]
+            while stack:
+                x = stack.pop()
+                if x in ends:
+                    return False
+                stack += [y for y in rows.get(x, ()) if y not in cut]
+            return True
+
+        smallest = next(
+            k for k in range(len(nodes) + 1) if any(map(separates, combinations(nodes, k)))
+        )
+        assert disjoint_paths(rows, first, ends) == smallest
+
+
+@given(seeds, st.integers(2, 40), st.sampled_from([0.0, 0.4]), st.sampled_from([0.0, 0.3]))
+@settings(max_examples=60)
+def test_no_elimination_costs_less_than_its_bound(seed, size, unit, kept):
+    rng = np.random.default_rng(seed)
+    problem = prepare(random_graph(rng, size, unit=unit, kept=kept).graph())
+    bounds = vertex_bounds(problem)
+    for _ in range(20):
+        order = rng.permutation(problem.n)
+        assert (problem.costs(order) >= bounds[order]).all()
+
+
+@pytest.mark.parametrize("cost", ["multiplications", "executed"])
+@pytest.mark.parametrize("name", ["RoeFlux_3d", "MLP", "Encoder", "Lorenz96_RK4", "LSTM"])
+def test_no_elimination_of_arrays_costs_less_than_its_bound(task_graph, name, cost):
+    problem = prepare(task_graph(name), cost)
+    bounds = vertex_bounds(problem)
+    assert bounds.sum() > 0
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        order = rng.permutation(problem.n)
+        assert (problem.costs(order) >= bounds[order]).all()
+
+
+def test_bounds_of_the_published_tasks(reference):
+    """Two published bests are optimal, and so is 221 for the robot arm (test_search)."""
+    bounds = {
+        name: int(vertex_bounds(prepare(from_reference(reference(name)).graph())).sum())
+        for name in ("HumanHeartDipole", "PropaneCombustion", "RobotArm_6DOF", "RoeFlux_1d")
+    }
+    assert bounds["HumanHeartDipole"] == 148
+    assert bounds["PropaneCombustion"] == 88
+    assert bounds["RobotArm_6DOF"] == 221
+    assert 200 <= bounds["RoeFlux_1d"] <= 295
+
+
+@given(seeds, st.integers(1, 7), st.sampled_from([0.0, 0.4]), st.sampled_from([0.0, 0.3]))
+@settings(max_examples=50)
+def test_both_exact_searches_equal_brute_force(seed, size, unit, kept):
+    graph = random_graph(np.random.default_rng(seed), size, unit=unit, kept=kept, reach=6)
+    problem, least = prepare(graph.graph()), cheapest(graph)
+    for solve in (solve_subsets, solve_astar):
+        tracker = tracker_of(problem)
+        assert solve(problem, tracker)
+        assert tracker.cost == tracker.lower_bound == least
+        assert graph.cost(problem.to_ids(tracker.order)) == least
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_rules_of_astar_keep_an_optimal_order(seed):
+    """Larger plain graphs, where safe vertices and twins abound, against the sweep of all sets."""
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, 15, reach=6)
+    if seed % 2:
+        # A twin of every third vertex.
+        shift = max(v for e in graph.edges for v in e) + 1
+        twins = {v: shift + v for v in range(graph.num_inputs, shift, 3)}
+        extra = {(twins.get(u, u), twins.get(v, v)) for u, v in graph.edges}
+        graph = EdgeGraph(graph.num_inputs, graph.edges | extra, graph.outputs)
+    problem = prepare(graph.graph())
+    if problem.n > 18:
+        pytest.skip("too many twins for the sweep")
+    sweep, astar = tracker_of(problem), tracker_of(problem)
+    assert solve_subsets(problem, sweep)
+    assert solve_astar(problem, astar)
+    assert astar.cost == sweep.cost
+    assert astar.evaluations <= sweep.evaluations
+
+
+@pytest.mark.parametrize("cost", ["multiplications", "executed"])
+def test_astar_on_arrays_equals_all_permutations(cost):
+    def fun(x, w):
+        y = w @ jnp.sin(x)
+        return jnp.sum(jnp.tanh(y) * x[:3]) + y[::2]
+
+    graph = make_graph(fun, (0, 1))(jnp.ones(4), jnp.ones((3, 4)))
+    assert 6 <= len(graph.eliminable) <= 8
+    problem = prepare(graph, cost)
+    assert problem.tables is not None
+    tracker = tracker_of(problem)
+    assert solve_astar(problem, tracker)
+    least = min(problem.total(np.array(o)) for o in permutations(range(problem.n)))
+    assert tracker.cost == least == graph.cost(problem.to_ids(tracker.order), cost)
+
+
+def test_an_unfinished_proof_gives_a_bound(task_graph):
+    problem = prepare(task_graph("KerrMetric_Jacobian"))
+    tracker = tracker_of(problem, evaluations=300)
+    assert not solve_astar(problem, tracker)
+    assert vertex_bounds(problem).sum() <= tracker.lower_bound < tracker.cost
+
+
+def test_a_full_memory_ends_the_proof(task_graph):
+    problem = prepare(task_graph("KerrMetric_Jacobian"))
+    assert not solve_astar(problem, tracker_of(problem), max_states=2000)
+
+
+def test_subsets_are_for_small_scalar_graphs(task_graph):
+    for name in ("RoeFlux_1d", "MLP"):
+        problem = prepare(task_graph(name))
+        with pytest.raises(ValueError, match="scalar graph of at most 24"):
+            solve_subsets(problem, tracker_of(problem))

@@ -1,0 +1,214 @@
+"""The entry point: what each method finds, determinism, budgets, interruption, errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from edge_graph import EdgeGraph, cheapest, random_graph
+
+from veenv.search import METHODS, Budget, search
+from veenv.search.budget import Tracker
+from veenv.search.core import prepare
+from veenv.search.greedy import greedy, lookahead, reach_products
+from veenv.search.subsets import solve_subsets
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "evaluations", "wanted"),
+    [
+        ("RoeFlux_1d", "anneal", 400_000, 295),
+        ("RobotArm_6DOF", "exact", 400_000, 221),
+        ("HumanHeartDipole", "anneal", 100_000, 148),
+        ("PropaneCombustion", "beam", 50_000, 88),
+        ("Encoder", "auto", 200_000, 4226),
+    ],
+)
+def test_best_known_counts_are_reached(task_graph, name, method, evaluations, wanted):
+    graph = task_graph(name)
+    result = search(graph, method, budget=evaluations)
+    assert result.cost <= wanted
+    assert result.lower_bound <= result.cost == graph.cost(result.order)
+    assert result.optimal == (result.lower_bound == result.cost)
+    assert result.optimal == (name not in ("RoeFlux_1d", "Encoder"))
+
+
+@pytest.mark.parametrize("method", ["anneal", "beam"])
+def test_searches_find_the_optimum_of_small_graphs(method):
+    missed = 0
+    for seed in range(20):
+        graph = random_graph(np.random.default_rng(seed), 14, kept=0.1).graph()
+        problem = prepare(graph)
+        tracker = Tracker(problem, np.arange(problem.n), Budget())
+        solve_subsets(problem, tracker)
+        missed += search(graph, method, budget=5000).cost != tracker.cost
+    assert missed <= 1
+
+
+@pytest.mark.parametrize("cost", ["multiplications", "executed"])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_on_every_kind_of_graph(task_graph, method, cost):
+    for name in ("PropaneCombustion", "MLP"):
+        graph = task_graph(name)
+        result = search(graph, method, cost=cost, budget=300)
+        assert graph.check_order(result.order) == result.order
+        assert result.cost == graph.cost(result.order, cost) == result.trace[-1][2]
+        assert (result.method, result.cost_model) == (method, cost)
+        assert result.lower_bound <= result.cost
+
+
+@pytest.mark.parametrize("method", ["anneal", "beam", "exact", "auto"])
+def test_no_search_is_worse_than_its_start(task_graph, method):
+    graph = task_graph("KerrMetric_Jacobian")
+    result = search(graph, method, budget=1)
+    simple = (graph.forward(), graph.reverse(), graph.markowitz())
+    assert result.cost <= min(map(graph.cost, simple))
+
+
+@pytest.mark.parametrize("method", ["anneal", "beam", "exact", "auto", "beam-4"])
+@pytest.mark.parametrize("name", ["VanDerPol_RK4", "MLP"])
+def test_equal_seeds_give_equal_orders(task_graph, method, name):
+    graph = task_graph(name)
+    first, second = (search(graph, method, budget=6000, seed=7) for _ in range(2))
+    assert first.order == second.order
+    assert first.evaluations == second.evaluations
+    assert [t[1:] for t in first.trace] == [t[1:] for t in second.trace]
+
+
+def test_a_longer_budget_extends_a_shorter_one(task_graph):
+    graph = task_graph("KerrMetric_Jacobian")
+    short, long = (search(graph, budget=n, seed=3) for n in (20_480, 40_960))
+    seen = [t[1:] for t in long.trace if t[1] <= 20_480]
+    assert seen == [t[1:] for t in short.trace]
+
+
+@pytest.mark.parametrize("method", ["anneal", "beam", "exact", "auto"])
+def test_budget_of_evaluations_is_kept(task_graph, method):
+    result = search(task_graph("RoeFlux_1d"), method, budget=1000)
+    assert result.evaluations == 1000
+
+
+@pytest.mark.parametrize("method", ["anneal", "beam", "exact", "auto"])
+def test_budget_of_time_is_kept(task_graph, method):
+    graph = task_graph("RoeFlux_1d")
+    search(graph, method, budget=10)
+    assert 0.2 <= search(graph, method, budget="200ms").seconds < 1.0
+
+
+@pytest.mark.parametrize("method", ["anneal", "beam", "exact", "auto"])
+def test_an_interrupt_gives_the_best_so_far(task_graph, method):
+    graph = task_graph("RoeFlux_1d")
+    seen = []
+
+    def interrupt(progress):
+        seen.append(progress.cost)
+        if len(seen) > 3:
+            raise KeyboardInterrupt
+
+    result = search(graph, method, budget="20s", callback=interrupt)
+    assert result.cost == min(seen) == graph.cost(result.order)
+    assert result.seconds < 10
+
+
+def test_progress_falls_and_ends_at_the_result(task_graph):
+    reports = []
+    result = search(task_graph("RoeFlux_1d"), budget=20_000, callback=reports.append)
+    improvements = [p.cost for p in reports if p.improved]
+    assert improvements == sorted(improvements, reverse=True)
+    assert improvements == [t[2] for t in result.trace]
+    assert improvements[-1] == result.cost
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "graph",
+    [
+        EdgeGraph(1, frozenset({(0, 1)}), (1,)),
+        EdgeGraph(1, frozenset(), (None, 0)),
+        EdgeGraph(1, frozenset({(0, 1), (1, 2)}), (2, 1)),
+        EdgeGraph(1, frozenset({(0, 1), (1, 2), (2, 3)}), (3, 3)),
+    ],
+    ids=["none", "constant", "one", "two"],
+)
+def test_tiny_graphs(graph, method):
+    result = search(graph.graph(), method, budget=100)
+    assert result.cost == cheapest(graph)
+    assert sorted(result.order) == list(graph.eliminable)
+
+
+def fill_in(graph: EdgeGraph, edges: set[tuple[int, int]], v: int) -> int:
+    ins, outs = [u for u, t in edges if t == v], [w for s, w in edges if s == v]
+    return sum((u, w) not in edges for u in ins for w in outs)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_greedy_orders_follow_their_rules(seed):
+    graph = random_graph(np.random.default_rng(seed), 25, unit=0.2, kept=0.1)
+    problem = prepare(graph.graph())
+    assert problem.to_ids(greedy(problem, "markowitz")) == graph.graph().markowitz()
+    assert (greedy(problem, "cost") == lookahead(problem, 1)).all()
+    cost_order, edges, fill_order = [], set(graph.edges), []
+    left = list(graph.eliminable)
+    while left:
+        cost_order.append(min(left, key=lambda v: (graph.costs([*cost_order, v])[-1], v)))
+        left.remove(cost_order[-1])
+    left = list(graph.eliminable)
+    while left:
+        best = min(left, key=lambda v: (fill_in(graph, edges, v + graph.num_inputs - 1), v))
+        node = best + graph.num_inputs - 1
+        ins, outs = [u for u, t in edges if t == node], [w for s, w in edges if s == node]
+        edges -= {(node, w) for w in outs}
+        if node not in graph.outputs:
+            edges -= {(u, node) for u in ins}
+        edges |= {(u, w) for u in ins for w in outs}
+        fill_order.append(best)
+        left.remove(best)
+    assert problem.to_ids(greedy(problem, "cost")) == tuple(cost_order)
+    assert problem.to_ids(greedy(problem, "fill-in")) == tuple(fill_order)
+
+
+def test_reach_products_count_inputs_and_outputs():
+    # 0, 1 → 2 → 3 → 4, 5 and 1 → 3; 3 is an output itself.
+    edges = {(0, 2), (1, 2), (2, 3), (1, 3), (3, 4), (3, 5)}
+    graph = EdgeGraph(2, frozenset(edges), (3, 4, 5))
+    assert reach_products(prepare(graph.graph())).tolist() == [6, 6]
+
+
+def test_lookahead_of_two_beats_greed_where_greed_errs(task_graph):
+    problem = prepare(task_graph("MLP"))
+    assert problem.total(lookahead(problem, 2)) < problem.total(lookahead(problem, 1))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"method": "magic"}, "method must be one of auto, anneal"),
+        ({"method": "beam-0"}, "method must be one of"),
+        ({"method": "beam-100000000"}, "beam width must be in 1 .. "),
+        ({"cost": "flops"}, "cost must be one of"),
+        ({"budget": "soon"}, "budget must be a time such as '10s'"),
+        ({"budget": "0s"}, "budget must be"),
+        ({"budget": -3}, "budget must be"),
+        ({"budget": True}, "budget must be"),
+        ({"seed": -1}, "seed must be an int that is not negative, got -1"),
+        ({"seed": 1.5}, "seed must be an int"),
+    ],
+)
+def test_wrong_arguments_are_named(task_graph, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        search(task_graph("KerrMetric_Jacobian"), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("10s", Budget(seconds=10.0)),
+        ("1.5 m", Budget(seconds=90.0)),
+        ("250ms", Budget(seconds=0.25)),
+        ("1h", Budget(seconds=3600.0)),
+        ("5000", Budget(evaluations=5000)),
+        (7, Budget(evaluations=7)),
+        (Budget(1.0, 2), Budget(1.0, 2)),
+    ],
+)
+def test_budgets_are_read(text, wanted):
+    assert Budget.parse(text) == wanted
