@@ -47,13 +47,20 @@ def generic(site: Site) -> Sequence[Row]:
 
     Where one side is a single number the operator is one row or column, stored densely.
     """
+    return operators(site, _joint)
+
+
+def operators(
+    site: Site, linearised: Callable[[Site, Sequence[int], Sequence[int]], Joint]
+) -> Sequence[Row]:
+    """Operators on all axes from a linearisation by the active operands, made when needed."""
     operands = [i for i, a in enumerate(site.active) if a]
     results = [k for k, a in enumerate(site.out_avals) if is_differentiable(a)]
     joint: list[Joint] = []
 
     def shared() -> Joint:
         if not joint:
-            joint.append(_joint(site, operands, results))
+            joint.append(linearised(site, operands, results))
         return joint[0]
 
     rows: list[list[Partial | None]] = [[None] * len(site.in_avals) for _ in site.out_avals]
@@ -122,6 +129,14 @@ def _joint(site: Site, operands: Sequence[int], results: Sequence[int]) -> Joint
         pushed = jax.jvp(results_of, tuple(primals), tuple(tangents))[1]
         return tuple(to_real(x) if site.realify else x for x in pushed)
 
+    def forward_or_error(slot: int, t: Array) -> Several:
+        try:
+            return forward(slot, t)
+        except (ValueError, NotImplementedError, TypeError) as error:
+            raise NotImplementedError(
+                f"primitive {site.primitive.name!r} has no derivative ({site.source}): {error}"
+            ) from error
+
     def backward(at: int, g: Array) -> Several:
         cotangents = [jnp.zeros(a.shape, a.dtype) for a in outs]
         g = from_real(g, outs[at])
@@ -139,9 +154,21 @@ def _joint(site: Site, operands: Sequence[int], results: Sequence[int]) -> Joint
     dtype = jnp.result_type(*[a.dtype for a in (*ins, *outs)])
     if site.realify:
         dtype = jnp.finfo(dtype).dtype
-    joint = Joint(out_shapes, in_shapes, dtype, forward, backward)
+    joint = Joint(out_shapes, in_shapes, dtype, forward_or_error, backward)
     if site.primitive.name.startswith("custom_vjp_call"):
         return joint.without_forward()
-    if site.primitive.name == "while":
-        return joint.without_backward()
-    return joint
+    return joint if _has_vjp(results_of, primals) else joint.without_backward()
+
+
+def _has_vjp(fun: Callable[..., Several], primals: Sequence[Array]) -> bool:
+    """Whether JAX can transpose a function's derivative (it cannot for a `while`, say)."""
+
+    def pull(*values: Array) -> Several:
+        outs, back = jax.vjp(fun, *values)
+        return back(outs)
+
+    try:
+        jax.eval_shape(pull, *primals)
+    except (ValueError, NotImplementedError, TypeError):
+        return False
+    return True

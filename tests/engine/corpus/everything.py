@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from tests.engine.corpus import (
+    batching,
     contraction,
     control,
+    custom,
     elementwise,
+    fourier,
     indexing,
     linalg,
     shapes,
@@ -30,5 +33,11 @@ FAMILIES = {
     "loop": control.LOOPS,
     "branch": control.BRANCHES,
     "linalg": linalg.CASES,
+    "fft": fourier.FFT,
+    "complex": fourier.COMPLEX,
+    "custom_jvp": custom.JVP,
+    "custom_vjp": custom.VJP,
+    "call": custom.REMAT,
+    "vmap": batching.CASES,
 }
 """Name of a family → its cases."""
