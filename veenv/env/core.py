@@ -17,6 +17,7 @@ from veenv.env.scalar import ScalarRules
 from veenv.graph import CostModel, Graph, check_cost_model
 
 NUM_FEATURES = 8
+LARGEST_FEATURE = 22.0  # more than log1p(2**31)
 
 
 @jax.tree_util.register_dataclass
@@ -131,7 +132,7 @@ class VertexEnv:
         return gymnasium.spaces.Dict(
             {
                 "adjacency": box(0, most, edges, np.int32),
-                "features": box(0.0, np.inf, (self.num_actions, NUM_FEATURES), np.float32),
+                "features": box(0.0, LARGEST_FEATURE, (self.num_actions, NUM_FEATURES), np.float32),
                 "action_mask": gymnasium.spaces.MultiBinary(self.num_actions),
             }
         )

@@ -121,4 +121,3 @@ class ScalarRules:
 
 def _count(flags: Bool[Array, " R"]) -> Int[Array, ""]:
     return flags.sum(dtype=jnp.int32)
-

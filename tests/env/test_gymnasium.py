@@ -1,0 +1,222 @@
+"""The Gymnasium adapters: values, ends, masks after a reset, rendering, registration."""
+
+import warnings
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode
+
+from tests.env.games import kept_outputs, new_game, small_graph
+from veenv.env import VertexEnv
+from veenv.env.gymnasium import GymVertexEnv
+from veenv.env.registration import register_all
+from veenv.env.vector import GymVectorEnv
+from veenv.tasks import list_tasks
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered():
+    register_all()
+
+
+@pytest.fixture
+def graph():
+    return small_graph(kept_outputs)
+
+
+def legal(mask, rng):
+    return int(rng.choice(np.flatnonzero(mask)))
+
+
+@pytest.mark.parametrize("env_id", ["veenv/HumanHeartDipole-v0", "veenv/mlp-v0"])
+def test_gymnasium_checker_has_nothing_to_say(env_id):
+    for mode in ("ansi", "rgb_array"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with jax.numpy_dtype_promotion("standard"):
+                env = gymnasium.make(env_id, render_mode=mode)
+                check_env(env.unwrapped)
+
+
+def test_every_task_is_registered():
+    register_all()
+    for name in list_tasks():
+        assert gymnasium.spec(f"veenv/{name}-v0").kwargs == {"task": name}
+    env = gymnasium.make("veenv:veenv/PropaneCombustion-v0", cost="executed").unwrapped
+    assert env.env.cost == "executed"
+    assert env.env.num_actions == 51
+
+
+def test_episode(graph):
+    env, rng, game = (
+        GymVertexEnv(graph),
+        np.random.default_rng(0),
+        new_game(graph, "multiplications"),
+    )
+    obs, info = env.reset(seed=0)
+    total, order = 0, []
+    for left in range(len(graph.eliminable), 0, -1):
+        assert info["action_mask"].dtype == np.int8
+        assert info["action_mask"].sum() == left
+        np.testing.assert_array_equal(obs["action_mask"], info["action_mask"])
+        np.testing.assert_array_equal(env.action_masks(), info["action_mask"].astype(bool))
+        slot = legal(info["action_mask"], rng)
+        price = game.eliminate(graph.node(graph.eliminable[slot]))
+        order.append(graph.eliminable[slot])
+        total += price
+        obs, reward, terminated, truncated, info = env.step(slot)
+        assert obs in env.observation_space
+        assert (reward, info["cost"], info["total"]) == (-price, price, total)
+        assert terminated == (left == 1)
+        assert truncated is False
+        assert ("order" in info) == terminated
+    assert info["order"].tolist() == order
+    assert graph.cost(info["order"].tolist()) == total
+    assert env.step(0)[1:4] == (0.0, True, False)
+
+
+@pytest.mark.parametrize("action", [-1, 10**20, np.int64(2**32)])
+def test_illegal_action(graph, action):
+    env = GymVertexEnv(graph)
+    obs, _ = env.reset()
+    after, reward, terminated, truncated, info = env.step(action)
+    assert terminated
+    assert not truncated
+    assert info["illegal"]
+    assert "order" not in info
+    assert reward <= -float(env.env.default_params.worst_total)
+    for name in ("adjacency", "action_mask"):
+        np.testing.assert_array_equal(obs[name], after[name])
+
+
+@pytest.mark.parametrize("action", [0.0, float("nan"), True, None, np.float32(1), np.array([0, 1])])
+def test_action_that_is_no_integer_is_refused(graph, action):
+    env = GymVertexEnv(graph)
+    env.reset()
+    with pytest.raises(TypeError, match="integer slot"):
+        env.step(action)
+
+
+def test_calls_before_reset_and_unknown_choices_are_refused(graph):
+    env, vector = GymVertexEnv(graph, render_mode="ansi"), GymVectorEnv(2, graph)
+    for call in (
+        lambda: env.step(0), env.render, env.action_masks, lambda: vector.step([0, 0]),
+        vector.action_masks, vector.render,
+    ):  # fmt: skip
+        with pytest.raises(gymnasium.error.ResetNeeded):
+            call()
+    with pytest.raises(ValueError, match="render_mode must be one of ansi, rgb_array"):
+        GymVertexEnv(graph, render_mode="human")
+    with pytest.raises(ValueError, match="the only option"):
+        env.reset(options={"tusk": "mlp"})
+    with pytest.raises(ValueError, match="not among those played"):
+        env.reset(options={"task": "mlp"})
+    with pytest.raises(ValueError, match="num_envs must be at least 1"):
+        GymVectorEnv(0, graph)
+    vector.reset()
+    with pytest.raises(TypeError, match="integer slots"):
+        vector.step(np.zeros(2))
+    with pytest.raises(ValueError, match=r"shape \(2,\)"):
+        vector.step([0])
+
+
+def test_several_tasks_in_one_environment():
+    tasks = ("PropaneCombustion", "HumanHeartDipole")
+    env = GymVertexEnv(tasks)
+    lengths = {}
+    for name in tasks:
+        _, info = env.reset(options={"task": name.upper()})
+        assert info["task"] == name
+        lengths[name] = info["action_mask"].sum()
+    assert lengths == {"PropaneCombustion": 51, "HumanHeartDipole": 78}
+    drawn = [env.reset(seed=seed)[1]["task"] for seed in range(12)]
+    assert set(drawn) == set(tasks)
+    assert drawn == [env.reset(seed=seed)[1]["task"] for seed in range(12)]
+    vector = GymVectorEnv(3, tasks)
+    _, info = vector.reset()
+    assert info["action_mask"].sum(-1).tolist() == [51, 78, 51]
+    _, info = vector.reset(options={"task": "HumanHeartDipole"})
+    assert info["action_mask"].sum(-1).tolist() == [78, 78, 78]
+
+
+def test_vector_steps_equal_single_steps_and_reset_in_the_same_step(graph):
+    num, rng = 4, np.random.default_rng(1)
+    vector = GymVectorEnv(num, graph)
+    singles = [GymVertexEnv(graph) for _ in range(num)]
+    assert vector.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
+    obs, info = vector.reset(seed=3)
+    for env in singles:
+        env.reset()
+    ended = 0
+    for t in range(3 * len(graph.eliminable)):
+        np.testing.assert_array_equal(vector.action_masks(), [e.action_masks() for e in singles])
+        slots = [legal(mask, rng) for mask in info["action_mask"]]
+        slots[0] = slots[0] if t % 4 else -7  # environment 0 falls out of step by an illegal move
+        obs, rewards, terminated, truncated, info = vector.step(np.array(slots))
+        assert obs in vector.observation_space
+        assert not truncated.any()
+        for i, env in enumerate(singles):
+            one, reward, done, _, extra = env.step(slots[i])
+            assert (rewards[i], terminated[i]) == (reward, done)
+            for name in ("cost", "total", "illegal"):
+                assert info[name][i] == extra[name]
+            if done:
+                ended += 1
+                check_final(info, i, one, extra)
+                one, extra = env.reset()
+            elif "_final_obs" in info:
+                assert not info["_final_obs"][i]
+                assert info["final_obs"][i] is None
+            for name in one:
+                np.testing.assert_array_equal(obs[name][i], one[name])
+            np.testing.assert_array_equal(info["action_mask"][i], extra["action_mask"])
+    assert ended >= 3 * num
+
+
+def check_final(info, i, obs, extra):
+    assert info["_final_obs"][i]
+    assert info["_final_info"][i]
+    for name in obs:
+        np.testing.assert_array_equal(info["final_obs"][i][name], obs[name])
+    final = info["final_info"]
+    for name in ("cost", "total", "illegal", "action_mask"):
+        np.testing.assert_array_equal(final[name][i], extra[name])
+    assert final["_order"][i] == ("order" in extra)
+    if "order" in extra:
+        np.testing.assert_array_equal(final["order"][i], extra["order"])
+
+
+def test_make_vec():
+    envs = gymnasium.make_vec("veenv/PropaneCombustion-v0", num_envs=3, cost="executed")
+    obs, _ = envs.reset(seed=0)
+    assert obs["features"].shape == (3, 51, 8)
+    assert isinstance(envs.unwrapped, GymVectorEnv)
+    _, rewards, *_ = envs.step(np.array([0, 1, 2]))
+    env = VertexEnv(envs.unwrapped.tasks.graphs[0], "executed")
+    expected = [float(env.transition(env.init(), slot)[1]) for slot in range(3)]
+    np.testing.assert_array_equal(rewards, expected)
+
+
+def test_render(graph):
+    env = GymVertexEnv(graph, render_mode="rgb_array")
+    assert GymVertexEnv(graph).render_mode is None
+    env.reset()
+    first = env.render()
+    env.step(3)
+    second = env.render()
+    assert first.dtype == np.uint8
+    assert first.shape == second.shape == (400, 640, 3)
+    assert (first != second).any()
+    text = GymVertexEnv(graph, render_mode="ansi")
+    text.reset()
+    text.step(3)
+    vertex = graph.eliminable[3]
+    assert f"last: vertex {vertex}," in text.render()
+    assert text.render().startswith(f"graph 0: 1 of {len(graph.eliminable)} vertices eliminated")
+    vector = GymVectorEnv(2, graph, render_mode="ansi")
+    vector.reset()
+    vector.step([3, 4])
+    assert vector.render()[0] == text.render()

@@ -1,0 +1,255 @@
+"""Many environments in one compiled step, as a `gymnasium.vector.VectorEnv`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium.error import ResetNeeded
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from jaxtyping import Array, Bool, Int
+
+from veenv.env.core import Observation, State
+from veenv.env.distribution import pick_params
+from veenv.env.gymnasium import (
+    RENDER_MODES,
+    ObsDict,
+    check_render_mode,
+    chosen_task,
+    copy_of,
+    task_distribution,
+    to_numpy,
+)
+from veenv.env.params import EnvParams
+from veenv.env.render import Frame, ansi, rgb_array
+from veenv.graph import CostModel, Graph
+
+
+class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
+    """`num_envs` environments side by side, each as `veenv.env.gymnasium.GymVertexEnv`.
+
+    An environment whose episode ends is reset in the same step (``AutoresetMode.SAME_STEP``): the
+    observation and ``info["action_mask"]`` are those of the new episode, while
+    ``info["final_obs"]`` (an object array of dictionaries, None where nothing ended) and
+    ``info["final_info"]`` (arrays ``cost``, ``total``, ``illegal``, ``action_mask`` and an object
+    array ``order``) hold the old one's end; ``_final_obs`` and ``_final_info`` say where.  With
+    several tasks environment i plays task i modulo their number, unless
+    ``reset(options={"task": name})`` picks one for all.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {  # pyright: ignore[reportIncompatibleVariableOverride]
+        "render_modes": list(RENDER_MODES),
+        "render_fps": 4,
+        "autoreset_mode": AutoresetMode.SAME_STEP,
+    }
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        task: str | Graph | Sequence[str | Graph] = "RoeFlux_1d",
+        cost: CostModel = "multiplications",
+        render_mode: str | None = None,
+    ):
+        """Creates the environments.
+
+        Args:
+          num_envs: how many.
+          task: a task's name, a graph, or several of them (padded to one size).
+          cost: the cost model.
+          render_mode: ``"ansi"``, ``"rgb_array"`` or None.
+
+        Raises:
+          ValueError: if `num_envs` is not positive, the render mode or a name is unknown, or a
+            graph cannot be played.
+        """
+        if num_envs < 1:
+            raise ValueError(f"num_envs must be at least 1, got {num_envs}")
+        self.num_envs = num_envs
+        self.render_mode = check_render_mode(render_mode)
+        self.tasks = task_distribution(task, cost)
+        self.env = self.tasks.env
+        self.single_observation_space = self.env.observation_space
+        self.single_action_space = self.env.action_space
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        over = None if len(self.tasks) == 1 else 0
+        self._start = jax.jit(
+            lambda params: jax.vmap(
+                lambda p, _: self.env.reset(None, p), in_axes=(over, 0)
+            )(params, jnp.arange(num_envs))
+        )  # fmt: skip
+        self._step = jax.jit(jax.vmap(self._step_one, in_axes=(0, 0, over)))
+        self._indices, self._params = np.zeros(num_envs, int), self.tasks.task(0)
+        self._state: State | None = None
+        self._obs: ObsDict = {}
+        self._previous = np.zeros(0)
+
+    def _step_one(
+        self, state: State, action: Int[Array, ""], params: EnvParams
+    ) -> tuple[Observation, Observation, State, State, Any]:
+        """One step, and a reset where it ends the episode.
+
+        Returns:
+          The observations and the states after and before the reset, then reward, terminated,
+          truncated and info.
+        """
+        end_obs, end, *rest = self.env.step(None, state, action, params)
+        first_obs, first = self.env.reset(None, params)
+
+        def pick(new: Array, old: Array) -> Array:
+            return jnp.where(end.terminated, new, old)
+
+        obs = jax.tree.map(pick, first_obs, end_obs)
+        return obs, end_obs, jax.tree.map(pick, first, end), end, rest
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[ObsDict, dict[str, Any]]:
+        """Starts an episode in every environment.
+
+        Args:
+          seed: accepted for the sake of the interface; episodes are deterministic.
+          options: ``{"task": name}`` or None.
+
+        Raises:
+          ValueError: if an option or the task is unknown.
+        """
+        super().reset(seed=seed if isinstance(seed, int) else None)
+        index = chosen_task(self.tasks, options)
+        if index is None:
+            self._indices = np.arange(self.num_envs) % len(self.tasks)
+        else:
+            self._indices = np.full(self.num_envs, index)
+        if len(self.tasks) > 1:
+            self._params = pick_params(self.tasks.params, jnp.asarray(self._indices))
+        obs, self._state = self._start(self._params)
+        self._obs = to_numpy(obs)
+        self._previous = self._obs["adjacency"]
+        zeros = np.zeros(self.num_envs, np.int32)
+        info = _with_masks(
+            {
+                "cost": zeros,
+                "total": zeros.copy(),
+                "illegal": np.zeros(self.num_envs, bool),
+                "action_mask": self._obs["action_mask"].copy(),
+            }
+        )
+        return copy_of(self._obs), info
+
+    def step(
+        self, actions: Any
+    ) -> tuple[ObsDict, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Eliminates one vertex in every environment.
+
+        Args:
+          actions: integers [num_envs], the slots.
+
+        Returns:
+          Observations, rewards float64 [num_envs], terminated and truncated bool [num_envs], and
+          the info described above.
+
+        Raises:
+          TypeError: if the actions are not integers.
+          ValueError: if their number is not `num_envs`.
+          gymnasium.error.ResetNeeded: before the first reset.
+        """
+        if self._state is None:
+            raise ResetNeeded("call reset before step")
+        slots = self._as_slots(actions)
+        obs, end_obs, self._state, end, (reward, terminated, truncated, info) = self._step(
+            self._state, slots, self._params
+        )
+        self._previous = self._obs["adjacency"]
+        self._obs = to_numpy(obs)
+        done = np.array(terminated)
+        found = {name: np.array(value) for name, value in info.items()}
+        infos = _with_masks({**found, "action_mask": self._obs["action_mask"].copy()})
+        if done.any():
+            self._previous = np.where(done[:, None, None], self._obs["adjacency"], self._previous)
+            infos |= self._final(to_numpy(end_obs), end, found, done)
+        rewards = np.array(reward, np.float64)
+        return copy_of(self._obs), rewards, done, np.array(truncated), infos
+
+    def _final(
+        self, obs: ObsDict, end: State, found: dict[str, np.ndarray], done: Bool[np.ndarray, " B"]
+    ) -> dict[str, Any]:
+        """The infos about episodes that ended."""
+        observations = np.full(self.num_envs, None, dtype=object)
+        orders = np.full(self.num_envs, None, dtype=object)
+        legal = done & ~obs["action_mask"].any(-1)
+        slots = np.asarray(end.order)
+        for i in np.flatnonzero(done):
+            observations[i] = {name: value[i].copy() for name, value in obs.items()}
+            if legal[i]:
+                ids = np.array(self.tasks.graphs[self._indices[i]].eliminable, np.int64)
+                orders[i] = ids[slots[i, : len(ids)]]
+        info: dict[str, Any] = {}
+        for name, value in {**found, "action_mask": obs["action_mask"]}.items():
+            where = done.reshape(-1, *[1] * (value.ndim - 1))
+            info |= {name: np.where(where, value, np.zeros_like(value)), f"_{name}": done.copy()}
+        info |= {"order": orders, "_order": legal}
+        return {
+            "final_obs": observations,
+            "_final_obs": done.copy(),
+            "final_info": info,
+            "_final_info": done.copy(),
+        }
+
+    def _as_slots(self, actions: Any) -> Int[np.ndarray, " B"]:
+        slots = np.asarray(actions)
+        if not np.issubdtype(slots.dtype, np.integer):
+            raise TypeError(f"actions are integer slots, got dtype {slots.dtype}")
+        if slots.shape != (self.num_envs,):
+            raise ValueError(f"expected actions of shape ({self.num_envs},), got {slots.shape}")
+        return np.where((slots >= 0) & (slots < self.env.num_actions), slots, -1).astype(np.int32)
+
+    def action_masks(self) -> Bool[np.ndarray, "B A"]:
+        """Legal actions of every environment.
+
+        Raises:
+          gymnasium.error.ResetNeeded: before the first reset.
+        """
+        if self._state is None:
+            raise ResetNeeded("call reset before action_masks")
+        return self._obs["action_mask"].astype(bool)
+
+    def render(self) -> tuple[Any, ...] | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """A picture of every environment, as the render mode says; None without one.
+
+        Raises:
+          gymnasium.error.ResetNeeded: before the first reset.
+        """
+        if self._state is None:
+            raise ResetNeeded("call reset before render")
+        if self.render_mode is None:
+            return None
+        draw = ansi if self.render_mode == "ansi" else rgb_array
+        slots, steps = np.asarray(self._state.order), np.asarray(self._state.num_steps)
+        frames = []
+        for i, index in enumerate(self._indices):
+            graph = self.tasks.graphs[index]
+            frames.append(
+                Frame(
+                    self.tasks.names[index],
+                    graph,
+                    self.env.spec,
+                    self._obs["adjacency"][i],
+                    self._previous[i],
+                    tuple(graph.eliminable[s] for s in slots[i, : steps[i]]),
+                    int(np.asarray(self._state.cost)[i]),
+                )
+            )
+        return tuple(draw(frame) for frame in frames)
+
+
+def _with_masks(info: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Adds Gymnasium's ``_name`` flags: every environment has every entry."""
+    flags = {f"_{name}": np.ones(len(value), bool) for name, value in info.items()}
+    return {**info, **flags}
