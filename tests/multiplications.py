@@ -1,4 +1,4 @@
-"""Counts the multiplications in a jaxpr: an oracle that knows nothing of structures."""
+"""Counts the operations in a jaxpr: an oracle that knows nothing of structures."""
 
 from __future__ import annotations
 
@@ -22,4 +22,23 @@ def count_multiplications(jaxpr) -> int:
             for inner in jax.tree.leaves(value, is_leaf=lambda v: hasattr(v, "eqns")):
                 if hasattr(getattr(inner, "jaxpr", inner), "eqns"):
                     total += count_multiplications(inner)
+    return total
+
+
+def count_additions(jaxpr) -> int:
+    """Scalar additions of all `add`, `sub`, `reduce_sum` and `dot_general` equations."""
+    total = 0
+    for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        size = prod(eqn.outvars[0].aval.shape)
+        if eqn.primitive.name in ("add", "sub", "add_any"):
+            total += size
+        elif eqn.primitive.name == "reduce_sum":
+            total += prod(eqn.invars[0].aval.shape) - size
+        elif eqn.primitive.name == "dot_general":
+            (contracted, _), _ = eqn.params["dimension_numbers"]
+            total += size * (prod(eqn.invars[0].aval.shape[a] for a in contracted) - 1)
+        for value in eqn.params.values():
+            for inner in jax.tree.leaves(value, is_leaf=lambda v: hasattr(v, "eqns")):
+                if hasattr(getattr(inner, "jaxpr", inner), "eqns"):
+                    total += count_additions(inner)
     return total

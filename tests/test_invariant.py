@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import veenv
-from tests.multiplications import count_multiplications
+from tests.multiplications import count_additions, count_multiplications
 from veenv import edge, engine
 from veenv.linearise import linearise
 from veenv.trace import trace
@@ -45,6 +45,8 @@ def assert_emitted_counts(fun, args, argnums, num_random):
         for cost in ("multiplications", "executed"):
             jaxpr = engine.elimination_jaxpr(lin, edges[cost], order)
             assert count_multiplications(jaxpr) == lin.graph.cost(order, cost), (cost, order)
+            if cost == "executed":
+                assert count_additions(jaxpr) == sum(lin.graph.additions(order)), order
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -1,4 +1,4 @@
-"""What a Jacobian cost: multiplications under both counts, per elimination and in total."""
+"""What a Jacobian cost: multiplications under both counts and additions, each per elimination."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Counts:
-    """Multiplications of an elimination order, as the engine ran it.
+    """Operations of an elimination order, as the engine ran it.
 
     Attributes:
       order: the eliminated vertex ids.
       multiplications_per_vertex: the literature's count of each elimination.
       executed_per_vertex: multiplications really executed in each elimination.
+      additions_per_vertex: additions really executed in each elimination.
     """
 
     order: tuple[int, ...]
     multiplications_per_vertex: tuple[int, ...]
     executed_per_vertex: tuple[int, ...]
+    additions_per_vertex: tuple[int, ...]
 
     @property
     def multiplications(self) -> int:
@@ -28,3 +30,8 @@ class Counts:
     def executed(self) -> int:
         """Total of the executed multiplications."""
         return sum(self.executed_per_vertex)
+
+    @property
+    def additions(self) -> int:
+        """Total of the executed additions."""
+        return sum(self.additions_per_vertex)

@@ -143,7 +143,9 @@ def _tangent_dtype(node: int, linearisation: Linearisation) -> Any:
     program = linearisation.program
     inside = node < program.num_inputs
     slot = node if inside else program.vertex_slots[node - program.num_inputs]
-    return program.avals[slot].dtype
+    dtype = program.avals[slot].dtype
+    real = linearisation.realify and jnp.issubdtype(dtype, jnp.complexfloating)
+    return jnp.finfo(dtype).dtype if real else dtype
 
 
 def _edge(partial: Partial, dtype: Any) -> Edge:

@@ -133,6 +133,18 @@ class Graph:
         """
         return sum(self.costs(order, cost))
 
+    def additions(self, order: Iterable[int]) -> tuple[int, ...]:
+        """Additions that the engine executes for each elimination of an order.
+
+        Raises:
+          ValueError: as `check_order`.
+        """
+        tableau = self.tableau("executed")
+        return tuple(
+            eliminate_counted(tableau, self.node(v), keep=self.node(v) in self.output_nodes)[1]
+            for v in self.check_order(order)
+        )
+
     def tableau(self, cost: CostModel = "multiplications") -> Tableau[Structure]:
         """A fresh mutable copy of the graph for eliminating vertices in."""
         edges = self.structures(cost)
@@ -201,16 +213,32 @@ def eliminate_structure(tableau: Tableau[Structure], node: int, *, keep: bool) -
     Returns:
       The number of multiplications.
     """
-    total = 0
+    return eliminate_counted(tableau, node, keep=keep)[0]
+
+
+def eliminate_counted(tableau: Tableau[Structure], node: int, *, keep: bool) -> tuple[int, int]:
+    """Eliminates a node of a tableau of structures.
+
+    Returns:
+      The numbers of multiplications and of additions.
+    """
+    multiplications, additions = 0, 0
 
     def multiply(post: Structure, pre: Structure) -> Structure:
-        nonlocal total
+        nonlocal multiplications, additions
         product = algebra.multiply(post, pre)
-        total += product.multiplications
+        multiplications += product.multiplications
+        additions += product.additions
         return product.structure
 
-    tableau.eliminate(node, multiply, algebra.add, keep=keep)
-    return total
+    def add(a: Structure, b: Structure) -> Structure:
+        nonlocal additions
+        total = algebra.add(a, b)
+        additions += total.num_values
+        return total
+
+    tableau.eliminate(node, multiply, add, keep=keep)
+    return multiplications, additions
 
 
 def check_order(

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 
 from veenv import edge, engine
+from veenv.best import best_for
 from veenv.counts import Counts
 from veenv.edge import Edge
 from veenv.graph import Graph
@@ -26,6 +27,8 @@ _NAMED: dict[str, Callable[[Graph], tuple[int, ...]]] = {
     "reverse": Graph.reverse,
     "rev": Graph.reverse,
     "markowitz": Graph.markowitz,
+    "best": lambda graph: best_for(graph).ids_for(graph),
+    "best-executed": lambda graph: best_for(graph, "executed").ids_for(graph),
 }
 
 
@@ -37,7 +40,8 @@ def resolve_order(order: OrderLike, graph: Graph) -> tuple[int, ...]:
       graph: the graph it is for.
 
     Raises:
-      ValueError: if the order does not fit the graph or the name is unknown.
+      ValueError: if the order does not fit the graph, the name is unknown, or no best order is
+        shipped for the graph.
     """
     if isinstance(order, str) and order.lower() in _NAMED:
         return _NAMED[order.lower()](graph)
@@ -68,7 +72,8 @@ def jacve(
     Args:
       fun: function of pytrees of arrays, with output a pytree of arrays.
       order: vertex ids (1-based, in equation order), "forward"/"fwd", "reverse"/"rev",
-        "markowitz", an `Order`, or the path of an order file.
+        "markowitz", "best"/"best-executed" (the cheapest order shipped for this graph, by either
+        count), an `Order`, or the path of an order file.
       argnums: which positional arguments to differentiate by.
       has_aux: whether `fun` returns ``(output, aux)``.
       count_ops: also return the `Counts` of the elimination.
@@ -81,6 +86,10 @@ def jacve(
       `jax.jacrev`'s: fun's output tree with, in place of each leaf of shape ``o``, the tree of
       the selected argument(s) with leaves of shape ``o + i``. With `has_aux` the result is
       ``(jacobian, aux)``; with `count_ops` the counts come last.
+
+    A `jax.custom_vjp` rule must be linear in the cotangent, as the mathematics has it: a rule
+    that clips its cotangent has no meaning for orders other than reverse, and the clipping is
+    not seen.
 
     Raises:
       ValueError: (from the returned function) if the order misses, repeats or invents a vertex,
@@ -181,7 +190,8 @@ def _with_extras(
 
 
 def _counts(lin: Linearisation, ids: tuple[int, ...]) -> Counts:
-    return Counts(ids, lin.graph.costs(ids, "multiplications"), lin.graph.costs(ids, "executed"))
+    graph = lin.graph
+    return Counts(ids, graph.costs(ids), graph.costs(ids, "executed"), graph.additions(ids))
 
 
 @dataclass(frozen=True)

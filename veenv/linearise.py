@@ -41,6 +41,7 @@ class Linearisation:
       elementals: for each equation its needed partials.
       customs: for each equation the rule of its own that gives its partials, if any.
       graph: the graph of structures.
+      realify: complex variables are seen as pairs of real numbers.
     """
 
     program: Program
@@ -48,6 +49,7 @@ class Linearisation:
     elementals: tuple[tuple[Elemental, ...], ...]
     customs: tuple[Custom | None, ...]
     graph: Graph
+    realify: bool
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,12 @@ def linearise(program: Program, *, holomorphic: bool = False) -> Linearisation:
     sites = [site if used else None for site, used in zip(sites, kept, strict=True)]
     customs = [custom if used else None for custom, used in zip(customs, kept, strict=True)]
     return Linearisation(
-        program, tuple(sites), tuple(kept), tuple(customs), _graph(program, outputs, kept, not holomorphic)
+        program,
+        tuple(sites),
+        tuple(kept),
+        tuple(customs),
+        _graph(program, outputs, kept, not holomorphic),
+        not holomorphic,
     )
 
 

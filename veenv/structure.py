@@ -124,10 +124,17 @@ class Structure:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Result of `multiply`: the structure of post · pre and its price."""
+    """Result of `multiply`: the structure of post · pre and its price.
+
+    Attributes:
+      structure: structure of the product.
+      multiplications: scalar multiplications it takes.
+      additions: scalar additions it takes, the linear maps of links not counted.
+    """
 
     structure: Structure
     multiplications: int
+    additions: int
 
 
 def make(
@@ -451,7 +458,7 @@ def compose(post: Structure, pre: Structure) -> Product:
         pre.link_in,
         plain.out_values[-1] and size != 1,
     )
-    return Product(result, inner.multiplications)
+    return Product(result, inner.multiplications, inner.additions)
 
 
 def link_as_axis(s: Structure, outs: Collection[int], ins: Collection[int], size: int) -> Structure:
@@ -505,4 +512,27 @@ def contract(post: Structure, pre: Structure) -> Product:
         count = result.num_values * summed + (post.num_values if scale != 1 else 0)
     elif scale != 1 and not (post.unit and pre.unit):
         count = result.num_values
-    return Product(result, count)
+    return Product(result, count, _additions(post, pre, result, summed))
+
+
+def _additions(post: Structure, pre: Structure, result: Structure, summed: int) -> int:
+    """Additions of a contraction: axes valued in one factor are summed there, the rest jointly."""
+    total = 0
+    flipped = transpose(pre)
+    for factor, other in ((post, pre.out_values), (flipped, transpose(post).out_values)):
+        if factor.unit:
+            continue
+        alone = [
+            n
+            for m, n in enumerate(factor.in_shape)
+            if factor.in_values[m] and not other[m] and not _paired(post, pre, m)
+        ]
+        total += factor.num_values - factor.num_values // max(prod(alone), 1)
+    if not (post.unit or pre.unit):
+        total += result.num_values * (summed - 1) if summed else 0
+    return total
+
+
+def _paired(post: Structure, pre: Structure, m: int) -> bool:
+    """Whether middle axis m is a δ on either side."""
+    return m in post.pairs or pre.pairs[m] != FREE
