@@ -7,6 +7,7 @@ Jacobian.
 """
 
 from veenv import tasks
+from veenv.best import best_order
 from veenv.counts import Counts
 from veenv.env.make import make
 from veenv.graph import Graph
@@ -22,6 +23,7 @@ __all__ = [
     "Graph",
     "Order",
     "SparseTensor",
+    "best_order",
     "defelemental",
     "eqx_jacve",
     "filter_jacve",

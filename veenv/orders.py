@@ -1,41 +1,54 @@
-"""Elimination orders as records and as files."""
+"""Elimination orders as records: for which graph, at what price, found how."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import jax
 
-from veenv.graph import COST_MODELS, Graph
-
-FORMAT = "veenv-order"
-VERSION = 1
-MAX_BYTES = 64 * 2**20
-MAX_ID = 2**31 - 1
+from veenv import order_files
+from veenv.graph import COST_MODELS, CostModel, Graph
+from veenv.structure import Structure
 
 
 def fingerprint(graph: Graph) -> str:
-    """Hash of a graph's structure: nodes, shapes, edges and their structures, outputs.
+    """Hash of a graph's structure: edges with their structures, inputs and outputs.
 
-    Two functions with the same fingerprint can share orders; values do not enter.
+    Functions with the same fingerprint share orders and counts.  Neither values nor dtypes enter,
+    nor do vertices that no derivative passes through, except that they shift the ids of others.
     """
+    executed, literature = graph.structures("executed"), graph.structures("multiplications")
     text = json.dumps(
         [
+            "veenv graph 1",
             graph.num_inputs,
-            graph.shapes,
             graph.outputs,
-            [[u, v, s.describe()] for (u, v), s in sorted(graph.structures("executed").items())],
+            [[u, v, _key(executed[u, v]), _key(literature[u, v])] for u, v in graph.edges],
         ],
         separators=(",", ":"),
     )
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _key(s: Structure) -> list[Any]:
+    """All that a structure says, as numbers and text of JSON."""
+    return [
+        s.out_shape,
+        s.in_shape,
+        s.pairs,
+        [int(v) for v in s.out_values],
+        [int(v) for v in s.in_values],
+        int(s.unit),
+        s.link.value,
+        s.link_out,
+        s.link_in,
+        int(s.link_values),
+    ]
 
 
 @dataclass(frozen=True)
@@ -51,44 +64,142 @@ class Order:
       num_vertices: number of its numbered vertices, for error messages.
       jax_version: the version that traced it.
       found_by: method, seed or other origin, as text.
+      lower_bounds: under a cost model, a number of multiplications that a search proved no order
+        goes below; where it equals the count, the order is optimal.
     """
 
     ids: tuple[int, ...]
     name: str
-    counts: Mapping[str, int]
+    counts: Mapping[str, int] = field(hash=False)
     fingerprint: str
     num_edges: int
     num_vertices: int
     jax_version: str = field(default_factory=lambda: jax.__version__)
     found_by: str = ""
+    lower_bounds: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     @classmethod
-    def from_graph(cls, graph: Graph, ids: Any, name: str = "", found_by: str = "") -> Order:
+    def from_graph(
+        cls,
+        graph: Graph,
+        ids: Iterable[int],
+        name: str = "",
+        found_by: str = "",
+        lower_bounds: Mapping[str, int] | None = None,
+    ) -> Order:
         """The record of an order of a graph, counted under every cost model.
 
         Raises:
           ValueError: if the order misses, repeats or invents a vertex.
         """
         checked = graph.check_order(ids)
-        counts = {cost: graph.cost(checked, cost) for cost in COST_MODELS}
         return cls(
             checked,
             name,
-            counts,
+            {cost: graph.cost(checked, cost) for cost in COST_MODELS},
             fingerprint(graph),
             len(graph.edges),
             graph.num_vertices,
             found_by=found_by,
+            lower_bounds=dict(lower_bounds or {}),
         )
 
     def ids_for(self, graph: Graph) -> tuple[int, ...]:
-        """The ids, after checking that the order is for this graph.
+        """The ids, after checking that the order is for this graph and costs what it says.
 
         Raises:
-          ValueError: naming what differs (vertices, edges, or only structure and JAX version).
+          ValueError: naming what differs: vertices, edges, only structure and JAX version, or a
+            count.
         """
-        if self.fingerprint == fingerprint(graph):
-            return graph.check_order(self.ids)
+        if self.fingerprint != fingerprint(graph):
+            raise ValueError(self._difference(graph))
+        ids = graph.check_order(self.ids)
+        for cost in COST_MODELS:
+            claimed = self.counts.get(cost)
+            actual = graph.cost(ids, cost)
+            if claimed is not None and claimed != actual:
+                raise ValueError(
+                    f"order {self.name!r} says it takes {claimed} multiplications "
+                    f"(counts[{cost!r}]), but this graph counts {actual}; the record has been "
+                    "changed since it was written"
+                )
+        return ids
+
+    def is_optimal(self, cost: CostModel = "multiplications") -> bool:
+        """Whether the search that found it proved that no order costs less."""
+        return self.lower_bounds.get(cost) == self.counts[cost]
+
+    def to_graphax(self, graph: Graph | None = None) -> list[int]:
+        """The order for graphax's `jacve`: equation numbers, the first equation being 1.
+
+        Vertex ids are equation numbers for a function whose traced equations have one result
+        each and hold no nested ``jit`` (graphax supports no others).
+
+        Args:
+          graph: where given, vertices that no derivative passes through are appended: graphax
+            wants every equation named whose result is not an output.
+
+        Returns:
+          The list of equation numbers.
+
+        Raises:
+          ValueError: if the order is for another graph.
+        """
+        ids = list(self.ids)
+        if graph is not None:
+            self.ids_for(graph)
+            pruned = set(range(1, graph.num_vertices + 1)) - set(ids)
+            ids += [v for v in sorted(pruned) if graph.node(v) not in graph.output_nodes]
+        return ids
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the order as JSON, aside first and then renamed into place.
+
+        Raises:
+          ValueError: if a field is not what the schema asks for (docs/orders.md).
+          OSError: if it cannot be written.
+        """
+        order_files.write_record(
+            path,
+            {
+                "name": self.name,
+                "counts": dict(self.counts),
+                "lower_bounds": dict(self.lower_bounds),
+                "found_by": self.found_by,
+                "jax_version": self.jax_version,
+                "num_vertices": self.num_vertices,
+                "num_edges": self.num_edges,
+                "fingerprint": self.fingerprint,
+                "ids": list(self.ids),
+            },
+        )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Order:
+        """Reads an order file.
+
+        Raises:
+          ValueError: if the file is not an order file, naming the file and the offending field.
+          OSError: if it cannot be read.
+        """
+        return cls.from_record(order_files.read_record(path))
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Order:
+        """The order of a checked record (`order_files.read_record`)."""
+        return cls(
+            tuple(record["ids"]),
+            record["name"],
+            record["counts"],
+            record["fingerprint"],
+            record["num_edges"],
+            record["num_vertices"],
+            record["jax_version"],
+            record["found_by"],
+            record.get("lower_bounds", {}),
+        )
+
+    def _difference(self, graph: Graph) -> str:
         differences = [
             f"{what} {mine} against {theirs}"
             for what, mine, theirs in (
@@ -99,110 +210,8 @@ class Order:
             )
             if mine != theirs
         ]
-        raise ValueError(
+        return (
             f"order {self.name!r} is for another graph: "
             + (", ".join(differences) or "same sizes, but other edges, shapes or structures")
             + "; search anew, for example with scripts/search.py"
         )
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the order as JSON, aside first and then renamed into place."""
-        record = {
-            "format": FORMAT,
-            "version": VERSION,
-            "name": self.name,
-            "ids": list(self.ids),
-            "counts": dict(self.counts),
-            "fingerprint": self.fingerprint,
-            "num_edges": self.num_edges,
-            "num_vertices": self.num_vertices,
-            "jax_version": self.jax_version,
-            "found_by": self.found_by,
-        }
-        write_text(path, json.dumps(record, indent=1) + "\n")
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Order:
-        """Reads an order file.
-
-        Raises:
-          ValueError: if the file is not an order file, naming the file and the offending field.
-          OSError: if it cannot be read.
-        """
-        size = os.stat(path).st_size
-        if size > MAX_BYTES:
-            raise ValueError(f"order file {path}: {size} bytes, expected at most {MAX_BYTES}")
-        try:
-            record = json.loads(Path(path).read_bytes(), object_pairs_hook=_no_duplicates)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"order file {path} is not valid JSON: {error}") from None
-        try:
-            return cls._from_record(record)
-        except ValueError as error:
-            raise ValueError(f"order file {path}: {error}") from None
-
-    @classmethod
-    def _from_record(cls, record: Any) -> Order:
-        if not isinstance(record, dict) or record.get("format") != FORMAT:
-            raise ValueError(f'expected an object with "format": "{FORMAT}"')
-        if record.get("version") != VERSION:
-            raise ValueError(f"expected version {VERSION}, got {record.get('version')!r}")
-        ids = record.get("ids")
-        if not isinstance(ids, list):
-            raise ValueError(f"ids must be a list of vertex ids, got {type(ids).__name__}")
-        for i, v in enumerate(ids):
-            _integer(f"ids[{i}]", v, 1, MAX_ID)
-        counts = record.get("counts")
-        if not isinstance(counts, dict):
-            raise ValueError(f"counts must be an object, got {type(counts).__name__}")
-        for key, value in counts.items():
-            _integer(f"counts[{key!r}]", value, 0, 2**63 - 1)
-        texts = ("name", "fingerprint", "jax_version", "found_by")
-        for key in texts:
-            if not isinstance(record.get(key), str):
-                raise ValueError(f"{key} must be text, got {record.get(key)!r}")
-        for key in ("num_edges", "num_vertices"):
-            _integer(key, record.get(key), 0, MAX_ID)
-        return cls(
-            tuple(ids),
-            record["name"],
-            counts,
-            record["fingerprint"],
-            record["num_edges"],
-            record["num_vertices"],
-            record["jax_version"],
-            record["found_by"],
-        )
-
-
-def _integer(name: str, value: Any, low: int, high: int) -> None:
-    if type(value) is not int or not low <= value <= high:
-        shown = repr(value)
-        raise ValueError(f"{name} must be an integer in {low} .. {high}, got {shown[:60]}")
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) != len(pairs):
-        raise ValueError("an object names one key twice")
-    return record
-
-
-def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a file so that readers see the old or the new content, never a part.
-
-    Raises:
-      OSError: if the directory cannot be written.
-    """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    except BaseException:
-        os.unlink(aside)
-        raise

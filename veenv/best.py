@@ -1,0 +1,88 @@
+"""The cheapest known order of every built-in task, shipped with the package.
+
+The files lie in ``veenv/data/orders``; ``scripts/refresh_orders.py`` writes them.  They are found
+by the fingerprint of the graph, so that any function with a task's graph gets its order.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib import resources
+
+from veenv import order_files, tasks
+from veenv.graph import CostModel, Graph, check_cost_model
+from veenv.linearise import make_graph
+from veenv.orders import Order, fingerprint
+
+
+@lru_cache(maxsize=1)
+def shipped_orders() -> tuple[Order, ...]:
+    """All shipped orders, sorted by file name; read when first asked for.
+
+    A task has one for each cost model (one file where the same order is best under both) and
+    graph (two JAX versions may trace a function differently).
+    """
+    folder = resources.files("veenv") / "data" / "orders"
+    files = sorted((f for f in folder.iterdir() if f.name.endswith(".json")), key=lambda f: f.name)
+    return tuple(Order.from_record(order_files.parse_record(file.read_bytes())) for file in files)
+
+
+def best_for(graph: Graph, cost: CostModel = "multiplications") -> Order:
+    """The cheapest shipped order of a graph.
+
+    Args:
+      graph: the graph.
+      cost: the cost model under which it is to be cheap.
+
+    Returns:
+      The order.
+
+    Raises:
+      ValueError: no shipped order is for this graph, or `cost` is not a cost model.
+    """
+    check_cost_model(cost)
+    key = fingerprint(graph)
+    fitting = [order for order in shipped_orders() if order.fingerprint == key]
+    if not fitting:
+        raise ValueError(
+            f"no order is shipped for this graph ({len(graph.eliminable)} eliminable vertices, "
+            f"{len(graph.edges)} edges); {_nearest(graph)}search one, for example with "
+            "scripts/search.py"
+        )
+    return min(fitting, key=lambda order: order.counts[cost])
+
+
+def best_order(name: str, cost: CostModel = "multiplications") -> Order:
+    """The cheapest known order of a built-in task.
+
+    Args:
+      name: name of the task, as `veenv.tasks.get` takes it.
+      cost: the cost model under which it is to be cheap.
+
+    Returns:
+      The order.
+
+    Raises:
+      ValueError: there is no such task, or no order of it is shipped.
+
+    Example:
+      >>> best_order("RoeFlux_1d").counts["multiplications"] <= 320
+      True
+    """
+    task = tasks.get(name)
+    graph = make_graph(task.fun, task.argnums)(*task.example_args())
+    try:
+        return best_for(graph, cost)
+    except ValueError as error:
+        raise ValueError(f"task {task.name!r}: {error}") from None
+
+
+def _nearest(graph: Graph) -> str:
+    """Shipped orders for graphs of nearly this size, which another JAX version may have traced."""
+    near = {
+        f"{order.name} under jax {order.jax_version}: {len(order.ids)} and {order.num_edges}"
+        for order in shipped_orders()
+        if abs(len(order.ids) - len(graph.eliminable)) <= 0.05 * len(order.ids)
+        and abs(order.num_edges - len(graph.edges)) <= 0.05 * order.num_edges
+    }
+    return f"of about that size are {'; '.join(sorted(near)[:3])}; " if near else ""
