@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import veenv
+from tests.engine.corpus import nn
 from tests.engine.corpus.case import Case
 from tests.engine.corpus.everything import FAMILIES
 from tests.engine.jacobians import assert_same, jitted_jacobians, orders
@@ -26,6 +27,12 @@ def test_the_corpus_is_large_enough_and_names_are_unique():
     names = [p.id for p in _parameters()]
     assert len(names) >= 120
     assert len(set(names)) == len(names)
+
+
+def test_every_function_of_jax_nn_is_there():
+    public = {name for name in dir(jax.nn) if not name.startswith("_")}
+    there = {case.name for case in nn.FUNCTIONS} | nn.COVERED_ELSEWHERE
+    assert public <= there
 
 
 @pytest.mark.parametrize("case", _parameters())

@@ -11,6 +11,8 @@ from tests.engine.corpus import (
     fourier,
     indexing,
     linalg,
+    nn,
+    programs,
     shapes,
     types,
     windows,
@@ -39,5 +41,10 @@ FAMILIES = {
     "custom_vjp": custom.VJP,
     "call": custom.REMAT,
     "vmap": batching.CASES,
+    "nn": nn.FUNCTIONS,
+    "model": nn.MODELS,
+    "output": programs.OUTPUTS,
+    "nested": programs.NESTED,
+    "graph": programs.GRAPHS,
 }
 """Name of a family → its cases."""
