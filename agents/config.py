@@ -19,16 +19,16 @@ class PPOConfig:
     seed: int = 0
     """Seed of all randomness; with --steps, one seed gives the same run every time."""
 
-    num_envs: int = 32
+    num_envs: int = 16
     """Environments played side by side, shared out evenly among the tasks."""
 
     steps: int | None = None
     """Environment steps in total, rounded up to whole updates; without it the time limit rules."""
 
-    learning_rate: float = 3e-3
+    learning_rate: float = 5e-3
     """Adam's learning rate at the start."""
 
-    final_learning_rate: float = 3e-4
+    final_learning_rate: float = 5e-4
     """Learning rate at the end; in between it falls linearly."""
 
     ent_coef: float = 0.01
@@ -52,7 +52,7 @@ class PPOConfig:
     max_grad_norm: float = 0.5
     """Global norm at which gradients are clipped."""
 
-    update_epochs: int = 4
+    update_epochs: int = 2
     """Passes over the episodes of one update."""
 
     num_minibatches: int = 4

@@ -267,7 +267,7 @@ def learn(
     def descend(carry: Any, index: Int[Array, " M"]) -> tuple[Any, dict[str, Array]]:
         network, opt_state, _ = carry
         (_, stats), grads = gradient(network, jax.tree.map(lambda x: x[index], batch))
-        finite = jnp.isfinite(optax.global_norm(grads))
+        finite = jnp.stack([jnp.isfinite(g).all() for g in jax.tree.leaves(grads)]).all()
         deltas, new_opt_state = optimizer.update(grads, opt_state)
         new_network = eqx.apply_updates(network, jax.tree.map(lambda d: -rate * d, deltas))
         network, opt_state = _select(finite, (new_network, new_opt_state), (network, opt_state))

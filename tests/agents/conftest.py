@@ -1,0 +1,42 @@
+"""Small games for the tests of the agent."""
+
+import jax.numpy as jnp
+import pytest
+
+from agents.games import Game, make_game
+from veenv import Graph, make_graph
+
+
+def wide(x, y):
+    """Two inputs, three outputs, a shared stem: reverse is not the cheapest order."""
+    s = jnp.sin(x) * y
+    t = jnp.exp(s) + x
+    u = jnp.tanh(t * s)
+    return u * x, jnp.cos(u) + t, u * t
+
+
+def chain(x):
+    """A chain with a skip connection."""
+    for _ in range(3):
+        x = jnp.sin(x) * x
+    return x
+
+
+@pytest.fixture(scope="session")
+def wide_graph() -> Graph:
+    return make_graph(wide, (0, 1))(1.0, 2.0)
+
+
+@pytest.fixture(scope="session")
+def chain_graph() -> Graph:
+    return make_graph(chain)(1.0)
+
+
+@pytest.fixture(scope="session")
+def wide_game(wide_graph: Graph) -> Game:
+    return make_game({"wide": wide_graph})
+
+
+@pytest.fixture(scope="session")
+def both(wide_graph: Graph, chain_graph: Graph) -> Game:
+    return make_game({"wide": wide_graph, "chain": chain_graph})
