@@ -36,7 +36,7 @@ _FROM_JAX = (
     "tan asin acos atan sinh cosh asinh acosh atanh log1p expm1 exp2 cbrt abs erf erfc erf_inv "
     "lgamma digamma polygamma igamma igammac igamma_grad_a random_gamma_grad bessel_i0e "
     "bessel_i1e regularized_incomplete_beta zeta logistic reduce_precision atan2 pow max min rem "
-    "nextafter real imag conj complex select_n"
+    "nextafter log2 one_minus_square polynomial real imag conj complex select_n"
 ).split()
 
 ZERO = (
@@ -180,6 +180,7 @@ def zero(site: Site) -> Sequence[Row]:
 @register(
     "convert_element_type",
     "copy",
+    "device_put",
     "copy_p",
     "pvary",
     "pbroadcast",

@@ -253,3 +253,55 @@ def cumsum(site: Site) -> Sequence[Row]:
 
     pairs = _same_axes(shape, (axis,))
     return [[_selected(shape, shape, pairs, run, Link.OPERATOR)]]
+
+
+@register("stack")
+def stack(site: Site) -> Sequence[Row]:
+    """Joining along a new axis: each operand is one index of it."""
+    out, axis = site.out_avals[0].shape, site.params["axis"]
+    if axis < 0:
+        axis += len(out)
+    count = out[axis]
+    row = []
+    for index, aval in enumerate(site.in_avals):
+        kept = [k for k in range(len(out)) if k != axis]
+
+        def put(x: Array, index: int = index) -> Array:
+            return lax.pad(x.reshape(1), jnp.zeros((), x.dtype), [(index, count - index - 1, 0)])
+
+        affine = canonical(count, 1, index, 1, 0, 1, 1)
+        row.append(
+            _selected(out, aval.shape, [(k, j) for j, k in enumerate(kept)], put, affine=affine)
+        )
+    return [row]
+
+
+@register("unstack")
+def unstack(site: Site) -> Sequence[Row]:
+    """Taking one axis apart: each result is one index of it."""
+    shape, axis = site.in_avals[0].shape, site.params["axis"]
+    if axis < 0:
+        axis += len(shape)
+    rows = []
+    for index, aval in enumerate(site.out_avals):
+        kept = [k for k in range(len(shape)) if k != axis]
+
+        def take(x: Array, index: int = index) -> Array:
+            return x[index]
+
+        affine = canonical(1, shape[axis], 0, 1, index, 1, 1)
+        pairs = list(enumerate(kept))
+        rows.append([_selected(aval.shape, shape, pairs, take, affine=affine)])
+    return rows
+
+
+@register("tile")
+def tile(site: Site) -> Sequence[Row]:
+    """Repetition: an operator on the axes that are repeated."""
+    out, shape = site.out_avals[0].shape, site.in_avals[0].shape
+    touched = [k for k in range(len(shape)) if out[k] != shape[k]]
+    pairs = _same_axes(out, touched)
+    if all(shape[k] == 1 for k in touched):
+        return [[_relabel(out, shape, pairs)]]
+    reps = [out[k] // shape[k] for k in touched]
+    return [[_selected(out, shape, pairs, lambda x: jnp.tile(x, reps), Link.OPERATOR)]]

@@ -1,0 +1,72 @@
+"""The entry points for users of Equinox and graphax."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+
+
+@pytest.fixture
+def mlp():
+    return eqx.nn.MLP(3, 2, width_size=4, depth=2, activation=jnp.tanh, key=jax.random.key(0))
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse", "markowitz"])
+def test_filter_jacve_of_an_equinox_mlp(mlp, order):
+    x = jnp.array([0.3, -0.2, 0.9])
+
+    def run(model, x):
+        return model(x)
+
+    expected = eqx.filter_jacrev(run)(mlp, x)
+    found = veenv.filter_jacve(run, order)(mlp, x)
+    assert jax.tree.structure(eqx.filter(found, eqx.is_array)) == jax.tree.structure(
+        eqx.filter(expected, eqx.is_array)
+    )
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    assert veenv.eqx_jacve is veenv.filter_jacve
+
+
+def test_filter_jacve_passes_aux_and_counts(mlp):
+    x = jnp.ones(3)
+
+    def run(model, x):
+        y = model(x)
+        return y, y.sum()
+
+    jacobian, aux, counts = veenv.filter_jacve(run, has_aux=True, count_ops=True)(mlp, x)
+    np.testing.assert_allclose(aux, mlp(x).sum(), rtol=1e-6)
+    assert counts.multiplications > 0
+    assert jacobian.layers[0].weight.shape == (2, 4, 3)
+
+
+def test_vertex_elimination_jaxpr():
+    scale = jnp.array([1.0, 2.0])
+
+    def f(x, y):
+        return scale * x * jnp.sin(y), x.sum()
+
+    args = (jnp.array([0.5, 1.5]), jnp.array([0.2, 0.4]))
+    closed = jax.make_jaxpr(f)(*args)
+    expected = jax.jacrev(f, argnums=(0, 1))(*args)
+    for jaxpr, consts in ((closed, ()), (closed.jaxpr, closed.consts)):
+        found = veenv.vertex_elimination_jaxpr(jaxpr, "reverse", consts, *args)
+        assert veenv.tree_allclose(list(found), list(expected))
+    one, counts = veenv.vertex_elimination_jaxpr(
+        closed, "reverse", (), *args, argnums=(1,), count_ops=True
+    )
+    assert veenv.tree_allclose(one, [(expected[0][1],), (expected[1][1],)])
+    assert counts.executed >= 0
+
+
+def test_tree_allclose():
+    assert veenv.tree_allclose({"a": 1.0}, {"a": 1.0 + 1e-9})
+    assert not veenv.tree_allclose({"a": 1.0}, {"b": 1.0})
+    assert not veenv.tree_allclose({"a": jnp.ones(2)}, {"a": jnp.ones((2, 1))})
+    assert not veenv.tree_allclose({"a": 1.0}, {"a": 1.1})
