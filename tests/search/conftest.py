@@ -1,15 +1,11 @@
-"""Makes the helpers of this folder importable, and traces tasks once."""
+"""Traces tasks once."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 from veenv import tasks
 from veenv.graph import Graph

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from edge_graph import EdgeGraph, from_reference, random_graph
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.search.edge_graph import EdgeGraph, from_reference, random_graph
 from veenv.search import windows
 from veenv.search._compile import compiled
 from veenv.search.core import Problem, prepare

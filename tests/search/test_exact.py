@@ -7,10 +7,10 @@ from itertools import combinations, permutations
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from edge_graph import EdgeGraph, cheapest, from_reference, random_graph
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.search.edge_graph import EdgeGraph, cheapest, from_reference, random_graph
 from veenv.linearise import make_graph
 from veenv.search.astar import solve_astar
 from veenv.search.bounds import disjoint_paths, vertex_bounds

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from edge_graph import EdgeGraph, cheapest, random_graph
 
+from tests.search.edge_graph import EdgeGraph, cheapest, random_graph
 from veenv.search import METHODS, Budget, search
 from veenv.search.budget import Tracker
 from veenv.search.core import prepare

@@ -23,7 +23,9 @@ def _source_stamp() -> str:
     """Digest of every kernel source; numba itself only watches the caller's own file."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
+        source = path.read_bytes()
+        if b"@compiled" in source:
+            digest.update(source)
     return digest.hexdigest()
 
 

@@ -1,0 +1,66 @@
+"""`scripts/search.py`: what it reports and writes, and one line for every wrong input."""
+
+from __future__ import annotations
+
+import pytest
+
+from scripts.search import main
+from veenv import Order, make_graph, tasks
+
+
+def run(monkeypatch, *arguments: str) -> int:
+    monkeypatch.setattr("sys.argv", ["search.py", *arguments])
+    return main()
+
+
+def test_a_task_is_searched_and_its_order_written(monkeypatch, capsys, tmp_path):
+    path = tmp_path / "order.json"
+    arguments = ("--task", "humanheartdipole", "--budget", "50000", "--out", str(path))
+    assert run(monkeypatch, *arguments) == 0
+    text = capsys.readouterr().out
+    assert text.splitlines()[1].split()[:2] == ["forward", "240"]
+    assert "proven optimal" in text
+    task = tasks.get("HumanHeartDipole")
+    graph = make_graph(task.fun, task.argnums)(*task.example_args())
+    order = Order.load(path)
+    assert order.name == "HumanHeartDipole"
+    assert graph.cost(order.ids_for(graph)) == order.counts["multiplications"] == 148
+
+
+def test_a_function_is_searched(monkeypatch, capsys):
+    function = ("--function", "jax.numpy:hypot", "--args", "(1.0, [2.0, 3.0])")
+    assert run(monkeypatch, *function, "--method", "exact", "--argnums", "1") == 0
+    assert "proven optimal" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give either --task NAME or --function MODULE:NAME"),
+        (("--task", "RoeFlx"), "unknown task 'RoeFlx'; did you mean RoeFlux"),
+        (("--task", "MLP", "--args", "(1,)"), "--args and --argnums belong to --function"),
+        (("--task", "MLP", "--method", "magic"), "method must be one of auto"),
+        (("--task", "MLP", "--budget", "soon"), "budget must be a time"),
+        (("--task", "MLP", "--cost", "flops"), "cost"),
+        (("--task", "MLP", "--seed", "-1"), "seed must be an int that is not negative"),
+        (("--task", "MLP", "--out", "/no/such/folder/x.json"), "folder of --out"),
+        (("--task", "MLP", "--budgt", "3s"), "Unrecognized options"),
+        (("--function", "jax.numpy"), "--function needs --args"),
+        (("--function", "jax.numpy", "--args", "(1.0,)"), "must be MODULE:NAME"),
+        (("--function", "no.module:f", "--args", "(1.0,)"), "No module named"),
+        (("--function", "jax.numpy:sinn", "--args", "(1.0,)"), "no attribute 'sinn'"),
+        (("--function", "jax.numpy:pi", "--args", "(1.0,)"), "expected a function, got float"),
+        (("--function", "jax.numpy:sin", "--args", "1.0"), "must be a Python tuple"),
+        (("--function", "jax.numpy:sin", "--args", "(f(),)"), "must be a Python tuple"),
+        (("--function", "jax.numpy:sin", "--args", "(['a'],)"), "not a number"),
+        (("--function", "jax.numpy:sin", "--args", "(1.0, 2.0)"), "cannot be traced"),
+    ],
+)
+def test_wrong_input_takes_one_line(monkeypatch, capsys, arguments, message):
+    with pytest.raises(SystemExit) as ended:
+        run(monkeypatch, *arguments)
+    assert ended.value.code == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
