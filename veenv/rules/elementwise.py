@@ -52,7 +52,8 @@ ELEMENTWISE = frozenset([*ARITHMETIC, *_UNARY, *_FROM_JAX])
 """Names of the primitives that act on each entry alone."""
 
 
-def _power_derivative(x: Array, y: int) -> Array:
+def _power_derivative(x: Any, y: int) -> Array:
+    x = jnp.asarray(x)
     if y == 0:
         return jnp.zeros_like(x)
     return np.asarray(y, x.dtype) * lax.integer_pow(x, y - 1) if y != 2 else 2 * x
@@ -161,7 +162,7 @@ def clamp(site: Site) -> Sequence[Row]:
     """max(low, min(x, high)) with array or scalar bounds; JAX's own rule wants arrays."""
 
     def reaches(i: int) -> Array:
-        low, x, high = site.ins
+        low, x, high = map(jnp.asarray, site.ins)
         if i == 1:
             chosen = (x > low) & (x < high)
         else:
