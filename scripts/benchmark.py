@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import time
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import tyro
+from benchmark_engine import engine, sparse, tracing
+from benchmark_machine import machine
 
 from veenv.env import make
 from veenv.env.rollout import random_episodes
@@ -68,14 +68,7 @@ def fastest(run: Callable[[jax.Array], Any], repeats: int) -> float:
     return min(times)
 
 
-def machine() -> str:
-    """One line on the machine and the versions."""
-    devices = ", ".join(sorted({d.device_kind for d in jax.devices()}))
-    return (
-        f"{os.cpu_count()} CPU cores ({platform.processor() or platform.machine()}), JAX devices: "
-        f"{devices}; Python {platform.python_version()}, jax {jax.__version__}"
-    )
-
-
 if __name__ == "__main__":
-    tyro.extras.subcommand_cli_from_dict({"env": env})
+    tyro.extras.subcommand_cli_from_dict(
+        {"env": env, "engine": engine, "sparse": sparse, "tracing": tracing}
+    )

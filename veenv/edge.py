@@ -102,7 +102,8 @@ def expand_link(e: Edge) -> Edge:
         return e
     assert e.link is not None
     out_size, in_size = s.linked_sizes
-    from_out = out_size <= in_size
+    # Where both sides are as large, a forward pass is the cheaper one through an operator.
+    from_out = out_size < in_size if s.link is Link.OPERATOR else out_size <= in_size
     size = min(out_size, in_size)
     rest = [a for a in _labels(s) if a[0] != "link"]
     sizes = _sizes(s)
