@@ -8,6 +8,7 @@ until none is left.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -65,6 +66,7 @@ class ArrayRules:
         core = ArrayCore(jnp.asarray(codes))
         return encode_common(graph, cost, spec, core, axes)
 
+    @partial(jax.jit, static_argnums=0)
     def eliminate(
         self, core: ArrayCore, params: EnvParams, slot: Int[Array, ""], legal: Bool[Array, ""]
     ) -> tuple[ArrayCore, Int[Array, ""]]:
@@ -107,10 +109,12 @@ class ArrayRules:
         gone = own_row[:, None] | (own_column & ~params.is_output[slot])
         return ArrayCore(jnp.where(gone & legal, 0, codes)), cost
 
+    @partial(jax.jit, static_argnums=0)
     def adjacency(self, core: ArrayCore) -> Int[Array, "R C"]:
         """The edges as integers."""
         return core.codes
 
+    @partial(jax.jit, static_argnums=0)
     def degrees(
         self, core: ArrayCore, params: EnvParams
     ) -> tuple[Int[Array, " A"], Int[Array, " A"], Int[Array, " A"]]:

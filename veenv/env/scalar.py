@@ -7,6 +7,7 @@ are kept side by side ([W, R]), so that one elimination is a few passes of vecto
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -58,6 +59,7 @@ class ScalarRules:
         core = ScalarCore(jnp.asarray(present), jnp.asarray(valued) if spec.unit_edges else None)
         return encode_common(graph, cost, spec, core)
 
+    @partial(jax.jit, static_argnums=0)
     def eliminate(
         self, core: ScalarCore, params: EnvParams, slot: Int[Array, ""], legal: Bool[Array, ""]
     ) -> tuple[ScalarCore, Int[Array, ""]]:
@@ -97,12 +99,14 @@ class ScalarRules:
         cost = _count(valued_sources) * count_bits(valued_targets)
         return ScalarCore(filled, fill(core.valued, gained)), cost
 
+    @partial(jax.jit, static_argnums=0)
     def adjacency(self, core: ScalarCore) -> Int[Array, "R C"]:
         """The edges as integers: 0 for none, else bit 0 is set, and bit 1 if it is valued."""
         present = spread(core.present.T, self.spec.columns)
         valued = present if core.valued is None else spread(core.valued.T, self.spec.columns)
         return present | (valued << 1)
 
+    @partial(jax.jit, static_argnums=0)
     def degrees(
         self, core: ScalarCore, params: EnvParams
     ) -> tuple[Int[Array, " A"], Int[Array, " A"], Int[Array, " A"]]:

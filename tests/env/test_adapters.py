@@ -1,0 +1,147 @@
+"""Adapters, task distributions, the reusable check, and lowering for every platform."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.env.games import kept_outputs, new_game, small_graph, with_units
+from veenv.env import VertexEnv
+from veenv.env.adapters import FIRST, LAST, MID, GymnaxEnv, TimeStepEnv
+from veenv.env.distribution import TaskDistribution
+from veenv.env.rollout import random_episode, random_episodes
+from veenv.testing import check_env
+
+
+@pytest.fixture
+def graph():
+    return small_graph(kept_outputs)
+
+
+@pytest.mark.parametrize("split_done", [False, True])
+def test_gymnax_episode_resets_itself(graph, split_done):
+    env = GymnaxEnv(VertexEnv(graph), split_done=split_done)
+    step = jax.jit(env.step)
+    first, state = env.reset(jax.random.key(0))
+    for _ in range(2):
+        game = new_game(graph, "multiplications")
+        for slot in range(env.num_actions):
+            obs, state, reward, *done, info = step(None, state, slot)
+            end = slot == env.num_actions - 1
+            assert float(reward) == -game.eliminate(graph.node(graph.eliminable[slot]))
+            assert [bool(d) for d in done] == ([end, False] if split_done else [end])
+            assert float(info["discount"]) == 1.0 - end
+        np.testing.assert_array_equal(obs.adjacency, first.adjacency)
+        np.testing.assert_array_equal(obs.features, first.features)
+        assert int(state.num_steps) == 0
+        assert not state.terminated
+
+
+def test_gymnax_flat_observation(graph):
+    env = GymnaxEnv(VertexEnv(graph), flat=True)
+    obs, state = env.reset()
+    assert env.observation_space().contains(np.asarray(obs))
+    np.testing.assert_array_equal(obs, env.env.observe(state).features.reshape(-1))
+    masks = obs.reshape(env.num_actions, -1)[:, -1]
+    np.testing.assert_array_equal(masks, state.action_mask)
+    assert env.action_space().n == env.num_actions
+
+
+def test_time_steps(graph):
+    env = TimeStepEnv(VertexEnv(graph))
+    game = new_game(graph, "multiplications")
+    state, first = env.reset()
+    assert first.first()
+    kinds, rewards = [int(first.step_type)], []
+    for slot in range(env.num_actions):
+        state, time_step = jax.jit(env.step)(state, slot)
+        kinds.append(int(time_step.step_type))
+        rewards.append(float(time_step.reward))
+        assert float(time_step.discount) == float(not time_step.last())
+        assert time_step.mid() == (not time_step.last())
+    assert kinds == [FIRST, *[MID] * (env.num_actions - 1), LAST]
+    assert rewards == [-game.eliminate(graph.node(v)) for v in graph.eliminable]
+
+
+def test_task_distribution_samples_every_task():
+    graphs = [small_graph(kept_outputs), small_graph(with_units)]
+    tasks = TaskDistribution.of([*graphs, "PropaneCombustion"], "executed")
+    keys = jax.random.split(jax.random.key(0), 300)
+    _, states, params = jax.jit(jax.vmap(tasks.reset))(keys)
+    lengths = [len(g.eliminable) for g in tasks.graphs]
+    drawn = np.asarray(states.action_mask.sum(-1))
+    counts = [(drawn == n).sum() for n in lengths]
+    assert sum(counts) == 300
+    assert min(counts) > 60
+    np.testing.assert_array_equal(drawn, (params.vertex_ids >= 0).sum(-1))
+    episode = jax.jit(lambda key, params: random_episode(tasks.env, key, params))
+    for index, graph in enumerate(tasks.graphs):
+        end = episode(jax.random.key(index), tasks.task(index))
+        order = tasks.env.final_order(end, tasks.task(index))
+        assert graph.cost(order, "executed") == int(end.cost)
+    assert tasks.index("propanecombustion") == 2
+    assert tasks.names == ("graph 0", "graph 1", "PropaneCombustion")
+    with pytest.raises(ValueError, match="at least one graph"):
+        TaskDistribution.of([])
+
+
+@pytest.mark.parametrize("name", ["PropaneCombustion", "mlp", "LIF"])
+def test_check_env_accepts_the_environment(name, graph_of_task):
+    env = VertexEnv(graph_of_task(name))
+    check_env(env, episodes=1)
+    small = env.spec
+    padded = VertexEnv(
+        env.graph,
+        spec=small.padded(
+            num_inputs=small.num_inputs + 1,
+            num_actions=small.num_actions + 3,
+            num_outputs=small.num_outputs + 2,
+        ),
+    )
+    check_env(padded, params=padded.default_params, episodes=1)
+
+
+class Generous(VertexEnv):
+    def transition(self, state, action, params=None):
+        state, reward, info = super().transition(state, action, params)
+        return state, jnp.where(info["illegal"], jnp.float32(0), reward), info
+
+
+class Careless(VertexEnv):
+    def transition(self, state, action, params=None):
+        after, reward, info = super().transition(state, action, params)
+        return dataclasses.replace(after, action_mask=state.action_mask), reward, info
+
+
+class Wrong(VertexEnv):
+    def transition(self, state, action, params=None):
+        state, reward, info = super().transition(state, action, params)
+        more = (info["cost"] > 0).astype(jnp.int32)
+        cost = info["cost"] + more
+        state = dataclasses.replace(state, cost=state.cost + more)
+        return state, reward - more.astype(jnp.float32), {**info, "cost": cost, "total": state.cost}
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [(Generous, "pays too little"), (Careless, "mask"), (Wrong, "graph's cost")],
+)
+def test_check_env_finds_faults(kind, message, graph):
+    with pytest.raises(AssertionError, match=message):
+        check_env(kind(graph))
+
+
+@pytest.mark.parametrize("name", ["PropaneCombustion", "mlp", "LIF"])
+def test_lowers_for_tpu_cuda_and_cpu(name, graph_of_task):
+    env = VertexEnv(graph_of_task(name))
+    _, state = env.reset()
+    platforms = ["tpu", "cuda", "cpu"]
+    step = jax.export.export(jax.jit(env.step), platforms=platforms)
+    exported = step(None, state, jnp.int32(0), env.default_params)
+    assert exported.platforms == tuple(platforms)
+    bits = jax.random.key_data(jax.random.key(0))
+    rollout = jax.jit(lambda bits: random_episodes(env, jax.random.wrap_key_data(bits), 3).cost)
+    program = jax.export.export(rollout, platforms=platforms)(bits)
+    np.testing.assert_array_equal(program.call(bits), rollout(bits))

@@ -1,0 +1,186 @@
+"""The environment in the shapes of other JAX libraries: gymnax and jumanji or Stoa.
+
+Neither library is needed; what they expect is the shape of the calls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from veenv.env.core import LARGEST_FEATURE, NUM_FEATURES, Observation, State, VertexEnv
+from veenv.env.params import EnvParams
+
+FIRST, MID, LAST = 0, 1, 2
+
+
+class GymnaxEnv:
+    """`VertexEnv` called as a gymnax environment, which resets by itself.
+
+    ``reset(key, params) -> (obs, state)`` and ``step(key, state, action, params) -> (obs, state,
+    reward, done, info)``, or with `split_done` the six-tuple with ``terminated, truncated``. After
+    the end of an episode obs and state are those of the next one; ``info["discount"]`` is 0 then.
+    """
+
+    def __init__(self, env: VertexEnv, *, flat: bool = False, split_done: bool = False):
+        """Wraps an environment.
+
+        Args:
+          env: the environment.
+          flat: observe the features only, as one float32 array [A · 8], for networks that take
+            arrays. The mask is in the last of each slot's features.
+          split_done: return terminated and truncated instead of done.
+        """
+        self.env = env
+        self.flat = flat
+        self.split_done = split_done
+
+    @property
+    def name(self) -> str:
+        """The environment's name."""
+        return "VertexEnv"
+
+    @property
+    def default_params(self) -> EnvParams:
+        """The graph as data."""
+        return self.env.default_params
+
+    @property
+    def num_actions(self) -> int:
+        """Number of action slots."""
+        return self.env.num_actions
+
+    def action_space(self, params: EnvParams | None = None) -> gymnasium.spaces.Discrete:
+        """The slots."""
+        del params
+        return self.env.action_space
+
+    def observation_space(self, params: EnvParams | None = None) -> gymnasium.spaces.Space[Any]:
+        """The space of what `reset` and `step` return."""
+        del params
+        if not self.flat:
+            return self.env.observation_space
+        shape = (self.num_actions * NUM_FEATURES,)
+        return gymnasium.spaces.Box(0.0, LARGEST_FEATURE, shape, np.float32)
+
+    def reset(
+        self, key: PRNGKeyArray | None = None, params: EnvParams | None = None
+    ) -> tuple[Any, State]:
+        """Starts an episode; returns observation and state."""
+        obs, state = self.env.reset(key, params)
+        return self._view(obs), state
+
+    def step(
+        self,
+        key: PRNGKeyArray | None,
+        state: State,
+        action: Int[Array, ""],
+        params: EnvParams | None = None,
+    ) -> tuple[Any, ...]:
+        """`step_env`, followed by a reset if it ended the episode."""
+        obs, state, reward, *ends, info = self.step_env(key, state, action, params)
+        done = ends[0]
+        first_obs, first = self.reset(key, params)
+
+        def pick(new: Array, old: Array) -> Array:
+            return jnp.where(done, new, old)
+
+        obs, state = jax.tree.map(pick, (first_obs, first), (obs, state))
+        return (obs, state, reward, *ends, info)
+
+    def step_env(
+        self,
+        key: PRNGKeyArray | None,
+        state: State,
+        action: Int[Array, ""],
+        params: EnvParams | None = None,
+    ) -> tuple[Any, ...]:
+        """One step without a reset; the tuple described above."""
+        obs, state, reward, terminated, truncated, info = self.env.step(key, state, action, params)
+        discount = 1.0 - terminated.astype(jnp.float32)
+        ends = (terminated, truncated) if self.split_done else (terminated,)
+        return (self._view(obs), state, reward, *ends, {**info, "discount": discount})
+
+    def _view(self, obs: Observation) -> Any:
+        return obs.features.reshape(-1) if self.flat else obs
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class TimeStep:
+    """What a step shows, as in dm_env, jumanji and Stoa.
+
+    Attributes:
+      step_type: int8 [], 0 first, 1 in the middle, 2 last.
+      reward: float32 [].
+      discount: float32 [], 0 at the end of an episode, else 1.
+      observation: the observation.
+      extras: what `VertexEnv.step` calls info.
+    """
+
+    step_type: Int[Array, ""]
+    reward: Float[Array, ""]
+    discount: Float[Array, ""]
+    observation: Observation
+    extras: dict[str, Array]
+
+    def first(self) -> Bool[Array, ""]:
+        """Whether an episode begins here."""
+        return self.step_type == FIRST
+
+    def mid(self) -> Bool[Array, ""]:
+        """Whether an episode is under way."""
+        return self.step_type == MID
+
+    def last(self) -> Bool[Array, ""]:
+        """Whether an episode ends here."""
+        return self.step_type == LAST
+
+
+class TimeStepEnv:
+    """`VertexEnv` called as ``reset(key) -> (state, timestep)``, ``step(state, action)``.
+
+    Nothing resets by itself.
+    """
+
+    def __init__(self, env: VertexEnv):
+        """Wraps an environment."""
+        self.env = env
+
+    @property
+    def num_actions(self) -> int:
+        """Number of action slots."""
+        return self.env.num_actions
+
+    def reset(
+        self, key: PRNGKeyArray | None = None, params: EnvParams | None = None
+    ) -> tuple[State, TimeStep]:
+        """Starts an episode.
+
+        A graph without a vertex to eliminate begins and ends at once: its first time step is a
+        last one.
+        """
+        obs, state = self.env.reset(key, params)
+        zero = jnp.zeros((), jnp.int32)
+        extras = {"cost": zero, "total": zero, "illegal": jnp.zeros((), bool)}
+        return state, _time_step(obs, jnp.zeros((), jnp.float32), state.terminated, extras, FIRST)
+
+    def step(
+        self, state: State, action: Int[Array, ""], params: EnvParams | None = None
+    ) -> tuple[State, TimeStep]:
+        """Eliminates one vertex."""
+        obs, state, reward, terminated, _, info = self.env.step(None, state, action, params)
+        return state, _time_step(obs, reward, terminated, info, MID)
+
+
+def _time_step(
+    obs: Observation, reward: Array, terminated: Array, extras: dict[str, Array], otherwise: int
+) -> TimeStep:
+    step_type = jnp.where(terminated, jnp.int8(LAST), jnp.int8(otherwise))
+    return TimeStep(step_type, reward, 1.0 - terminated.astype(jnp.float32), obs, extras)

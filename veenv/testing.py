@@ -1,0 +1,126 @@
+"""Checks that users can run on their own environments and graphs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from veenv.env.core import State, VertexEnv
+from veenv.env.params import EnvParams
+
+ILLEGAL_EVERY = 8
+"""Illegal actions are tried at every so many steps."""
+
+
+def check_env(
+    env: VertexEnv, *, params: EnvParams | None = None, episodes: int = 2, seed: int = 0
+) -> None:
+    """Plays an environment at random and checks everything its interface promises.
+
+    Checked are: shapes and dtypes against the spaces, the mask, the reward against
+    the info and (for the environment's own graph) against the graph's cost of the order; that
+    batched and single steps agree; that states are not changed by a step; and illegal
+    actions and steps after the end.
+
+    Args:
+      env: the environment.
+      params: the graph; the environment's own by default.
+      episodes: number of random episodes.
+      seed: seeds the random actions.
+
+    Raises:
+      AssertionError: saying what is wrong.
+    """
+    checked = env.default_params if params is None else params
+    rng = np.random.default_rng(seed)
+    step = jax.jit(env.step)
+    for _ in range(episodes):
+        state = _check_episode(env, checked, step, rng)
+        order = env.final_order(state, checked)
+        _require(order is not None, "a finished episode has an order")
+        if params is None and order is not None:
+            cost = env.graph.cost(order, env.cost)
+            _require(int(state.cost) == cost, f"episode cost {state.cost}, graph's cost {cost}")
+    _check_batch(env, checked, step, rng)
+
+
+def _check_episode(env: VertexEnv, params: EnvParams, step: Any, rng: np.random.Generator) -> State:
+    obs, state = env.reset(jax.random.key(0), params)
+    _check_observation(env, obs, state)
+    legal = np.asarray(params.vertex_ids) >= 0
+    total = 0
+    while not state.terminated:
+        _require(np.array_equal(env.action_mask(state), legal), "the mask is what is left")
+        if int(state.num_steps) % ILLEGAL_EVERY == 0:
+            _check_illegal(env, params, step, state)
+        slot = int(rng.choice(np.flatnonzero(legal)))
+        before = jax.tree.map(np.array, state)
+        obs, after, reward, terminated, truncated, info = step(None, state, slot, params)
+        _require(_same(before, state), "a step leaves the old state as it is")
+        _check_observation(env, obs, after)
+        legal[slot] = False
+        total += int(info["cost"])
+        _require(float(reward) == -float(info["cost"]), "the reward is minus the cost of the step")
+        _require(int(info["total"]) == int(after.cost) == total, "costs add up")
+        _require(bool(terminated) == (not legal.any()), "the end comes with the last vertex")
+        _require(not truncated and not info["illegal"], "a legal step is not truncated or illegal")
+        _require(int(after.order[int(state.num_steps)]) == slot, "the slot is put on record")
+        state = after
+    _, again, reward, terminated, _, _ = step(None, state, 0, params)
+    _require(_same(again, state) and float(reward) == 0.0, "a step after the end does nothing")
+    _require(bool(terminated), "a step after the end is still the end")
+    return state
+
+
+def _check_illegal(env: VertexEnv, params: EnvParams, step: Any, state: State) -> None:
+    slots = [-1, env.num_actions, *np.flatnonzero(~np.asarray(state.action_mask))[:1]]
+    for slot in slots:
+        _, after, reward, terminated, truncated, info = step(None, state, int(slot), params)
+        _require(bool(terminated) and not truncated, f"illegal action {slot} ends the episode")
+        _require(bool(info["illegal"]), f"illegal action {slot} is reported")
+        _require(_same(after.core, state.core), f"illegal action {slot} changes no edge")
+        _require(
+            float(reward) <= -float(params.worst_total), f"illegal action {slot} pays too little"
+        )
+
+
+def _check_observation(env: VertexEnv, obs: Any, state: State) -> None:
+    fields = {
+        "adjacency": np.asarray(obs.adjacency),
+        "features": np.asarray(obs.features),
+        "action_mask": np.asarray(obs.action_mask).astype(np.int8),
+    }
+    for name, space in env.observation_space.items():
+        _require(space.contains(fields[name]), f"{name} lies in its space {space}")
+    _require(np.array_equal(obs.action_mask, env.action_mask(state)), "both masks agree")
+
+
+def _check_batch(env: VertexEnv, params: EnvParams, step: Any, rng: np.random.Generator) -> None:
+    """Batched steps from different states give what single steps give."""
+    legal = np.flatnonzero(np.asarray(params.vertex_ids) >= 0)
+    if not len(legal):
+        return
+    states = [env.reset(None, params)[1]]
+    for slot in rng.permutation(legal)[:2]:
+        states.append(step(None, states[-1], slot, params)[1])
+    actions = jnp.asarray(rng.choice(legal, len(states)), jnp.int32)
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+    batched_step = jax.jit(jax.vmap(env.step, in_axes=(None, 0, 0, None)))
+    batched = batched_step(None, stacked, actions, params)
+    for i, state in enumerate(states):
+        one = jax.tree.map(lambda leaf, i=i: leaf[i], batched)
+        compiled = step(None, state, actions[i], params)
+        _require(_same(one, compiled, rtol=1e-6), "batched and single steps agree")
+
+
+def _same(a: Any, b: Any, rtol: float = 0.0) -> bool:
+    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    return all(x.dtype == y.dtype and np.allclose(x, y, rtol=rtol, atol=0.0) for x, y in pairs)
+
+
+def _require(condition: Any, promise: str) -> None:
+    if not bool(condition):
+        raise AssertionError(f"broken promise: {promise}")
