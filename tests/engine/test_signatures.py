@@ -1,0 +1,277 @@
+"""Arguments, containers and refusals of `jacve`, exactly those of `jax.jacrev`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from tests.engine.jacobians import assert_same
+from veenv import jacve, value_and_jacve
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+X = np.array([0.3, -0.7, 1.1])
+Y = np.array([0.9, 0.4, -1.2])
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Body:
+    """A registered dataclass with a field that is no array."""
+
+    position: Any
+    velocity: Any
+    name: str = field(metadata={"static": True}, default="body")
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+def product(x, y, z):
+    return jnp.sin(x * y) * z
+
+
+ARGS = (X, Y, np.asarray(1.7))
+
+
+@pytest.mark.parametrize(
+    "argnums", [0, 1, 2, -1, -3, (0,), (0, 1), (2, 0), (-1, 0), [1, 2]], ids=str
+)
+def test_argnums(argnums):
+    assert_same(jacve(product, "markowitz", argnums)(*ARGS), jax.jacrev(product, argnums)(*ARGS))
+
+
+CONTAINERS = {
+    "dict": (lambda d: {"out": d["a"] * d["b"].sum(), "b": d["b"]}, {"a": X, "b": Y}),
+    "tuple": (lambda t: (t[0] * t[1], [t[0], jnp.cos(t[1])]), (X, Y)),
+    "list": (lambda t: t[0] @ t[1], [X, Y]),
+    "namedtuple": (lambda p: Pair(p.left * p.right, p.left.sum()), Pair(X, Y)),
+    "dataclass": (
+        lambda b: Body(b.position + 0.1 * b.velocity, b.velocity * b.position.sum(), b.name),
+        Body(X, Y, "planet"),
+    ),
+    "nested": (
+        lambda t: {"p": (t["b"][0].left * t["b"][1], None), "q": [t["b"][0].right]},
+        {"b": [Pair(X, Y), np.asarray(0.5)], "none": None},
+    ),
+    "none leaves": (lambda t: (t[0] * 2, None), (X, None)),
+    "python float": (lambda s: (s * s, jnp.sin(s)), 0.7),
+    "numpy scalar": (lambda s: s * X, np.float64(0.7)),
+}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_containers(name):
+    fun, arg = CONTAINERS[name]
+    assert_same(jacve(fun, "forward")(arg), jax.jacrev(fun)(arg))
+    assert_same(jax.jit(jacve(fun, "reverse"))(arg), jax.jacrev(fun)(arg))
+
+
+def test_containers_in_several_arguments():
+    def fun(d, p, s):
+        return [d["a"] * p.left + s, d["a"] @ p.right]
+
+    args = ({"a": X}, Pair(Y, X), 0.5)
+    assert_same(jacve(fun, argnums=(1, 0))(*args), jax.jacrev(fun, (1, 0))(*args))
+
+
+def test_keyword_arguments_are_passed_and_not_differentiated():
+    def fun(x, *, scale, mode="sin"):
+        return getattr(jnp, mode)(x) * scale
+
+    got = jacve(fun)(X, scale=Y, mode="cos")
+    assert_same(got, jax.jacrev(fun)(X, scale=Y, mode="cos"))
+
+
+def test_other_arguments_stay_concrete():
+    """As in `jax.jacrev`, they may decide Python control flow and need not be arrays."""
+
+    def fun(x, n, power, table):
+        for _ in range(n):
+            x = table["f"](x) ** power
+        return x
+
+    args = (X, 2, 2, {"f": jnp.sin, "name": "sine"})
+    assert_same(jacve(fun)(*args), jax.jacrev(fun)(*args))
+
+
+def test_auxiliary_output():
+    def fun(x, y):
+        hidden = x * y
+        return jnp.sin(hidden), {"hidden": hidden, "count": 3, "flag": hidden > 0}
+
+    got = jacve(fun, "forward", (0, 1), has_aux=True)(X, Y)
+    expected = jax.jacrev(fun, (0, 1), has_aux=True)(X, Y)
+    assert_same(got[0], expected[0])
+    np.testing.assert_allclose(got[1]["hidden"], expected[1]["hidden"])
+    assert int(got[1]["count"]) == 3
+    assert (np.asarray(got[1]["flag"]) == np.asarray(expected[1]["flag"])).all()
+
+
+def test_value_and_jacve():
+    value, jacobian = value_and_jacve(product, argnums=(0, 2))(*ARGS)
+    assert_same(value, product(*map(jnp.asarray, ARGS)))
+    assert_same(jacobian, jax.jacrev(product, (0, 2))(*ARGS))
+
+
+def test_value_and_jacve_with_auxiliary_output():
+    (value, aux), jacobian = value_and_jacve(lambda x: (x**2, x.sum()), has_aux=True)(X)
+    assert_same((value, aux), (jnp.asarray(X**2), jnp.asarray(X.sum())))
+    assert_same(jacobian, jnp.diag(2 * X))
+
+
+def test_counts_come_last():
+    graph = veenv.make_graph(product, (0, 1))(*ARGS)
+    jacobian, counts = jacve(product, "forward", (0, 1), count_ops=True)(*ARGS)
+    assert_same(jacobian, jax.jacrev(product, (0, 1))(*ARGS))
+    assert counts.order == graph.forward()
+    assert counts.multiplications_per_vertex == graph.costs(graph.forward())
+    assert counts.executed_per_vertex == graph.costs(graph.forward(), "executed")
+    assert counts.multiplications == graph.cost(graph.forward())
+    result = value_and_jacve(lambda x: (x * x, x), has_aux=True, count_ops=True)(X)
+    assert isinstance(result[-1], veenv.Counts)
+    assert_same(result[1], jnp.diag(2 * X))
+
+
+def test_closed_over_values_and_tracers():
+    def outer(y):
+        return jacve(lambda x: jnp.sin(x) * y, "forward")(jnp.asarray(X))
+
+    assert_same(jax.jit(outer)(Y), jax.jacrev(lambda x: jnp.sin(x) * Y)(X))
+
+
+HOLOMORPHIC = {
+    "power": lambda z: z**3 + 2j * z,
+    "elementary": lambda z: jnp.exp(z) * jnp.sin(z) / (z + 3),
+    "matmul": lambda z: jnp.outer(z, z * 1j) @ z,
+    "fft": lambda z: jnp.fft.fft(z * z)[1:],
+    "scan": lambda z: jax.lax.scan(lambda c, x: (c * x + 1, c), 1 + 0j, z)[1] + z,
+    "solve": lambda z: jnp.linalg.solve(jnp.diag(z) + 1j, z * z),
+}
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse", "markowitz"])
+@pytest.mark.parametrize("name", HOLOMORPHIC)
+def test_holomorphic(name, order):
+    fun, z = HOLOMORPHIC[name], X + 1j * Y
+    got = jax.jit(jacve(fun, order, holomorphic=True))(z)
+    assert_same(got, jax.jacrev(fun, holomorphic=True)(z))
+
+
+def three_vertices(x):
+    return jnp.cos(jnp.exp(jnp.sin(x))) * 2
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ((1, 3), "misses.*2"),
+        ((), "misses.*1, 2, 3"),
+        ((1, 2, 2, 3), "repeats vertex 2"),
+        ((1, 2, 3, 9), "vertex 9"),
+        ((0, 1, 2, 3), "vertex 0"),
+        ((-1, 1, 2, 3), "vertex -1"),
+        ((1.0, 2, 3), "1.0"),
+        ((True, 2, 3), "True"),
+        (("1", 2, 3), "'1'"),
+        ("sideways", "sideways"),
+    ],
+    ids=str,
+)
+def test_bad_orders_are_refused_by_name(order, message):
+    with pytest.raises(ValueError, match=message):
+        jacve(three_vertices, order)(1.0)
+
+
+def test_pruned_vertices_may_be_named():
+    def fun(x):
+        return jnp.sin(x) * jax.lax.stop_gradient(jnp.exp(x))
+
+    graph = veenv.make_graph(fun)(1.0)
+    everything = range(1, graph.num_vertices + 1)
+    assert len(graph.eliminable) < graph.num_vertices
+    assert_same(jacve(fun, everything)(1.0), jax.jacrev(fun)(1.0))
+
+
+@pytest.mark.parametrize("kind", [tuple, list, iter, np.array], ids=lambda k: k.__name__)
+def test_any_sequence_is_an_order(kind):
+    jacobian = jacve(three_vertices, kind([2, 1, 3]))
+    for _ in range(2):
+        assert_same(jacobian(1.0), jax.jacrev(three_vertices)(1.0))
+
+
+def test_order_files_and_records(tmp_path):
+    graph = veenv.make_graph(three_vertices)(1.0)
+    path = tmp_path / "order.json"
+    assert not json.loads(json.dumps(list(graph.forward()))) == []
+    with pytest.raises(ValueError, match=r"\.json"):
+        jacve(three_vertices, str(path.with_suffix(".txt")))(1.0)
+    with pytest.raises(FileNotFoundError):
+        jacve(three_vertices, path)(1.0)
+
+
+@pytest.mark.parametrize(
+    "arg", [np.arange(3), np.array([True, False]), 3, X + 1j], ids=["int", "bool", "python", "complex"]
+)
+def test_inputs_that_are_not_real_floats_are_refused(arg):
+    with pytest.raises(TypeError):
+        jax.jacrev(lambda x: x * 1.5)(arg)
+    with pytest.raises(TypeError, match="dtype"):
+        jacve(lambda x: x * 1.5)(arg)
+
+
+@pytest.mark.parametrize(
+    "fun", [lambda x: x > 0, lambda x: jnp.argmax(x), lambda x: x * 1j], ids=["bool", "int", "complex"]
+)
+def test_outputs_that_are_not_real_floats_are_refused(fun):
+    with pytest.raises(TypeError):
+        jax.jacrev(fun)(X)
+    with pytest.raises(TypeError, match="dtype"):
+        jacve(fun)(X)
+
+
+def test_holomorphic_wants_complex_arguments():
+    with pytest.raises(TypeError):
+        jacve(lambda z: z * z, holomorphic=True)(X)
+
+
+@pytest.mark.parametrize("argnums", [3, -4, (0, 3)], ids=str)
+def test_argnums_out_of_range(argnums):
+    with pytest.raises(ValueError, match="out of range"):
+        jacve(product, argnums=argnums)(*ARGS)
+
+
+def test_argnums_that_repeat_or_are_no_integers():
+    with pytest.raises(ValueError, match="repeat"):
+        jacve(product, argnums=(0, -3))(*ARGS)
+    with pytest.raises(TypeError, match="argnums"):
+        jacve(product, argnums=("x",))(*ARGS)  # type: ignore[arg-type]
+
+
+def test_what_is_not_callable_is_refused():
+    with pytest.raises(TypeError, match="callable"):
+        jacve(3)  # type: ignore[arg-type]
+
+
+def test_has_aux_wants_a_pair():
+    with pytest.raises(TypeError, match="has_aux"):
+        jacve(lambda x: x * 2, has_aux=True)(X)
+
+
+def test_a_primitive_without_derivative_is_named():
+    def fun(x):
+        shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return jax.pure_callback(np.sin, shape, x * 2, vmap_method="sequential")
+
+    with pytest.raises(Exception, match=r"pure_callback") as caught:
+        jacve(fun)(X)
+    assert "test_signatures.py" in str(caught.value)

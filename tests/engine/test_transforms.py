@@ -1,0 +1,242 @@
+"""`jacve` under JAX's transformations and under itself, against JAX and against known values."""
+
+from __future__ import annotations
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from tests.engine.jacobians import assert_same
+from veenv import jacve
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+X = np.array([0.3, -0.7, 1.1])
+XS = np.array([[0.3, -0.7, 1.1], [0.9, 0.4, -1.2]])
+ORDERS = ["forward", "reverse", "markowitz"]
+
+
+def field(x):
+    """ℝ³ → ℝ²."""
+    return jnp.stack([jnp.sin(x[0]) * x[1] * x[2], jnp.exp(x[1]) / (2 + x[0] ** 2)])
+
+
+def energy(x):
+    """ℝ³ → ℝ."""
+    return jnp.sum(jnp.sin(x) * x[::-1] ** 2) + jnp.prod(x)
+
+
+def network(params, x):
+    return jnp.tanh(params["w"] @ x["data"] + params["b"]) * x["gain"]
+
+
+PARAMS = {"w": XS, "b": np.array([0.1, -0.2])}
+POINT = {"data": X, "gain": np.asarray(1.5)}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_jit(order):
+    assert_same(jax.jit(jacve(field, order))(X), jax.jacrev(field)(X))
+    assert_same(jacve(jax.jit(field), order)(X), jax.jacrev(field)(X))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("in_axes", "out_axes"), [(0, 0), (1, 0), (0, 1), (1, -1)])
+def test_vmap_of_jacve(order, in_axes, out_axes):
+    points = XS if in_axes == 0 else XS.T
+    got = jax.vmap(jacve(field, order), in_axes, out_axes)(points)
+    assert_same(got, jax.vmap(jax.jacrev(field), in_axes, out_axes)(points))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("in_axes", "out_axes"), [(0, 0), (1, 0), (0, 1), (1, -1)])
+def test_jacve_of_vmap(order, in_axes, out_axes):
+    points = XS if in_axes == 0 else XS.T
+    mapped = jax.vmap(field, in_axes, out_axes)
+    assert_same(jacve(mapped, order)(points), jax.jacrev(mapped)(points))
+
+
+def test_nested_vmap_of_jacve():
+    grid = np.stack([XS, 2 * XS])
+    got = jax.vmap(jax.vmap(jacve(field, "markowitz")))(grid)
+    assert_same(got, jax.vmap(jax.vmap(jax.jacrev(field)))(grid))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_vmap_with_a_collective_inside_jacve(order):
+    """A function in which `jax.jacfwd` and `jax.jacrev` agree about what a collective means.
+
+    Inside the mapped axis a Jacobian is one row's; jacrev sums the collective's part over the
+    rows of the output, jacfwd over those of the input, so only equal weights give one answer.
+    """
+
+    def fun(x):
+        mean = jax.lax.pmean(jnp.sum(3 * x), "rows")
+        return field(x) / jax.lax.psum(1, "rows") + mean + jax.lax.psum(x[:2] * 0.5, "rows")
+
+    got, forward, reverse = (
+        jax.vmap(jacobian(fun), axis_name="rows")(XS)
+        for jacobian in (lambda f: jacve(f, order), jax.jacfwd, jax.jacrev)
+    )
+    assert_same(forward, reverse)
+    assert_same(got, reverse)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("transform", [jax.grad, jax.jacfwd, jax.jacrev], ids=lambda t: t.__name__)
+def test_derivative_of_jacve(order, transform):
+    def through(jacobian):
+        if transform is jax.grad:
+            return transform(lambda x: jnp.sum(jacobian(field)(x) ** 3))
+        return transform(jacobian(field))
+
+    assert_same(through(lambda f: jacve(f, order))(X), through(jax.jacrev)(X))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_jvp_and_vjp_of_jacve(order):
+    direction = X[::-1].copy()
+    got = jax.jvp(jacve(field, order), (X,), (direction,))
+    assert_same(got, jax.jvp(jax.jacrev(field), (X,), (direction,)))
+    value, pull = jax.vjp(jacve(field, order), X)
+    assert_same(pull(value), jax.vjp(jax.jacrev(field), X)[1](value))
+
+
+@pytest.mark.parametrize("transform", [jax.jvp, jax.grad, jax.jacfwd], ids=lambda t: t.__name__)
+def test_jacve_of_a_derivative(transform):
+    def derivative(x):
+        if transform is jax.jvp:
+            return jax.jvp(field, (x,), (x * x,))[1]
+        return transform(energy)(x) if transform is jax.grad else transform(field)(x)
+
+    assert_same(jacve(derivative, "markowitz")(X), jax.jacrev(derivative)(X))
+
+
+@pytest.mark.parametrize(("outer", "inner"), list(itertools.product(ORDERS, ORDERS)))
+def test_hessian(outer, inner):
+    got = jax.jit(jacve(jacve(energy, inner), outer))(X)
+    assert_same(got, jax.hessian(energy)(X))
+    np.testing.assert_allclose(got, got.T, rtol=1e-12, atol=1e-12)
+
+
+def test_third_order_by_three_eliminations():
+    got = jax.jit(jacve(jacve(jacve(energy, "reverse"), "forward"), "markowitz"))(X)
+    assert_same(got, jax.jacfwd(jax.jacfwd(jax.jacrev(energy)))(X))
+
+
+@pytest.mark.parametrize(
+    "nest",
+    [
+        lambda f: jax.jacfwd(jacve(jax.grad(f), "forward")),
+        lambda f: jacve(jax.jacrev(jacve(f, "reverse")), "markowitz"),
+        lambda f: jax.jacrev(jacve(jacve(f, "forward"), "reverse")),
+    ],
+    ids=["jacfwd-jacve-grad", "jacve-jacrev-jacve", "jacrev-jacve-jacve"],
+)
+def test_third_order_mixed_with_jax(nest):
+    assert_same(jax.jit(nest(energy))(X), jax.jacfwd(jax.hessian(energy))(X))
+
+
+def test_hessian_of_a_vmapped_function():
+    mapped = jax.vmap(energy)
+    assert_same(jax.jit(jacve(jacve(mapped)))(XS), jax.jacrev(jax.jacrev(mapped))(XS))
+
+
+def test_second_order_over_pytrees():
+    got = jax.jit(jacve(jacve(network, "reverse", (0, 1)), "forward", (0, 1)))(PARAMS, POINT)
+    expected = jax.jacfwd(jax.jacrev(network, (0, 1)), (0, 1))(PARAMS, POINT)
+    assert_same(got, expected)
+
+
+def test_jit_of_vmap_of_grad_of_jacve():
+    def loss(x):
+        return jnp.sum(jacve(field, "markowitz")(x) ** 2)
+
+    def expected(x):
+        return jnp.sum(jax.jacrev(field)(x) ** 2)
+
+    assert_same(jax.jit(jax.vmap(jax.grad(loss)))(XS), jax.vmap(jax.grad(expected))(XS))
+
+
+def test_jacve_inside_scan_and_cond():
+    def newton(x, jacobian):
+        def step(x, _):
+            value = jnp.append(field(x), energy(x) - 1)
+            matrix = jacobian(lambda u: jnp.append(field(u), energy(u) - 1))(x)
+            guarded = jax.lax.cond(jnp.abs(jnp.linalg.det(matrix)) > 1e-6, lambda m: m,
+                                   lambda m: jnp.eye(3), matrix)
+            return x - 0.1 * jnp.linalg.solve(guarded, value), matrix
+
+        return jax.lax.scan(step, x, None, length=3)
+
+    assert_same(newton(X, lambda f: jacve(f, "forward")), newton(X, jax.jacrev))
+
+
+def test_polynomial_with_known_derivatives():
+    def f(x):
+        return 3 * x**3 + 2 * x**2 + 2 * x
+
+    for order in ORDERS:
+        assert float(jacve(f, order)(2.0)) == pytest.approx(46)
+        assert float(jacve(jacve(f, order), order)(2.0)) == pytest.approx(40)
+
+
+@pytest.mark.parametrize(("outer", "inner"), [("forward", "reverse"), ("reverse", "forward")])
+def test_second_derivative_with_known_value(outer, inner):
+    def f(x):
+        return jnp.sin(x) + jnp.tanh(x) * jnp.exp(x)
+
+    second = jacve(jacve(f, inner), outer)(2.0)
+    assert float(second) == pytest.approx(6.2515147, abs=5e-8)
+
+
+def test_weighted_sum_with_known_gradient():
+    def f(params, x):
+        return jnp.sum(params["weights"] * x) + params["bias"]
+
+    params = {"weights": jnp.array([1.0, 2.0, 3.0]), "bias": jnp.array(1.0)}
+    x = jnp.array([0.3, 0.5, 0.7])
+    value, gradient = veenv.value_and_jacve(f)(params, x)
+    # 0.3·1 + 0.5·2 + 0.7·3 + 1
+    np.testing.assert_allclose(value, 4.4, rtol=1e-12)
+    assert_same(gradient, {"weights": x, "bias": jnp.array(1.0)})
+
+
+def _powers_of_x_sin_x(x):
+    s, c = np.sin(x), np.cos(x)
+    return [s + x * c, 2 * c - x * s, -3 * s - x * c, -4 * c + x * s]
+
+
+def _powers_of_tanh(x):
+    t = np.tanh(x)
+    d = 1 - t * t
+    return [d, -2 * t * d, d * (6 * t * t - 2), d * t * (16 - 24 * t * t)]
+
+
+@pytest.mark.parametrize(
+    ("fun", "derivatives"),
+    [(lambda x: x * jnp.sin(x), _powers_of_x_sin_x), (jnp.tanh, _powers_of_tanh)],
+    ids=["x sin x", "tanh"],
+)
+def test_first_four_derivatives_on_a_grid(fun, derivatives):
+    grid = np.linspace(-2.0, 2.0, 9)
+    for n, expected in enumerate(derivatives(grid)):
+        for order in ("forward", "reverse"):
+            nested = fun
+            for _ in range(n + 1):
+                nested = jacve(nested, order)
+            got = jax.jit(jax.vmap(nested))(grid)
+            np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("orders", list(itertools.product(ORDERS, repeat=3)))
+def test_third_order_in_every_order(orders):
+    nested = energy
+    for order in orders:
+        nested = jacve(nested, order)
+    assert_same(jax.jit(nested)(X), jax.jacfwd(jax.hessian(energy))(X))
