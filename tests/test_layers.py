@@ -13,7 +13,7 @@ STAGES = [
     {"trace"},
     {"rules"},
     {"graph"},
-    {"orders", "nested", "edge"},
+    {"nested", "edge"},
     {"linearise", "terms"},
     {"engine", "sparse"},
 ]
@@ -53,6 +53,13 @@ def files(folder: str) -> list[Path]:
 def test_veenv_never_imports_agents():
     for path in files("veenv"):
         assert not any(name.split(".")[0] == "agents" for name in imported(path)), path
+
+
+def test_nothing_but_optimize_knows_the_searches():
+    for path in files("veenv"):
+        own = path.relative_to(ROOT / "veenv").parts[0].removesuffix(".py")
+        if own not in ("search", "tuning", "__init__"):
+            assert "search" not in parts_of_veenv(path), path
 
 
 def test_stages_import_only_from_earlier_ones():

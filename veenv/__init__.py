@@ -6,7 +6,11 @@ graph into a reinforcement-learning environment, and `jacve` runs an elimination
 Jacobian.
 """
 
+import importlib
+from typing import Any
+
 from veenv import tasks
+from veenv.auto import Auto
 from veenv.best import best_order
 from veenv.counts import Counts
 from veenv.env.make import make
@@ -17,8 +21,10 @@ from veenv.linearise import make_graph
 from veenv.orders import Order
 from veenv.rules import defelemental
 from veenv.sparse import SparseTensor
+from veenv.tuning import optimize
 
 __all__ = [
+    "Auto",
     "Counts",
     "Graph",
     "Order",
@@ -30,8 +36,17 @@ __all__ = [
     "jacve",
     "make",
     "make_graph",
+    "optimize",
+    "search",
     "tasks",
     "tree_allclose",
     "value_and_jacve",
     "vertex_elimination_jaxpr",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads `veenv.search` when it is first used: numba takes a second to import."""
+    if name == "search":
+        return importlib.import_module("veenv.search")
+    raise AttributeError(f"module 'veenv' has no attribute {name!r}")

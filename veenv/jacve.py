@@ -11,6 +11,7 @@ from typing import Any
 import jax
 
 from veenv import edge, engine
+from veenv.auto import Auto
 from veenv.best import best_for
 from veenv.counts import Counts
 from veenv.edge import Edge
@@ -20,7 +21,7 @@ from veenv.orders import Order
 from veenv.sparse import SparseTensor
 from veenv.trace import Program, is_complex, is_differentiable, normalise_argnums, trace
 
-OrderLike = str | os.PathLike[str] | Order | Iterable[int]
+OrderLike = str | os.PathLike[str] | Order | Auto | Iterable[int]
 _NAMED: dict[str, Callable[[Graph], tuple[int, ...]]] = {
     "forward": Graph.forward,
     "fwd": Graph.forward,
@@ -29,6 +30,7 @@ _NAMED: dict[str, Callable[[Graph], tuple[int, ...]]] = {
     "markowitz": Graph.markowitz,
     "best": lambda graph: best_for(graph).ids_for(graph),
     "best-executed": lambda graph: best_for(graph, "executed").ids_for(graph),
+    "auto": lambda graph: Auto().order(graph),
 }
 
 
@@ -55,6 +57,8 @@ def resolve_order(order: OrderLike, graph: Graph) -> tuple[int, ...]:
         order = Order.load(path)
     if isinstance(order, Order):
         return order.ids_for(graph)
+    if isinstance(order, Auto):
+        return order.order(graph)
     return graph.check_order(order)
 
 
@@ -73,7 +77,8 @@ def jacve(
       fun: function of pytrees of arrays, with output a pytree of arrays.
       order: vertex ids (1-based, in equation order), "forward"/"fwd", "reverse"/"rev",
         "markowitz", "best"/"best-executed" (the cheapest order shipped for this graph, by either
-        count), an `Order`, or the path of an order file.
+        count), "auto" (that one, or one remembered or searched for a few seconds; `Auto` has its
+        settings), an `Order`, or the path of an order file.
       argnums: which positional arguments to differentiate by.
       has_aux: whether `fun` returns ``(output, aux)``.
       count_ops: also return the `Counts` of the elimination.
@@ -150,7 +155,7 @@ class _Options:
 def _jacobian(fun: Callable[..., Any], order: OrderLike, options: _Options) -> Callable[..., Any]:
     if not callable(fun):
         raise TypeError(f"fun must be callable, got {fun!r}")
-    if not isinstance(order, (str, os.PathLike, Order)):
+    if not isinstance(order, (str, os.PathLike, Order, Auto)):
         order = tuple(order)  # an iterator would be empty at the second call
 
     def jacobian(*args: Any, **kwargs: Any) -> Any:
