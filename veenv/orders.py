@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -151,6 +151,30 @@ class Order:
             pruned = set(range(1, graph.num_vertices + 1)) - set(ids)
             ids += [v for v in sorted(pruned) if graph.node(v) not in graph.output_nodes]
         return ids
+
+    def to_code(
+        self,
+        fun: Callable[..., Any],
+        *args: Any,
+        argnums: int | Sequence[int] = 0,
+        with_value: bool = False,
+        name: str = "jacobian",
+    ) -> str:
+        """Source code of fun's Jacobian under this order, without veenv (`veenv.export.to_code`).
+
+        Args:
+          fun: the function that the order is for.
+          *args: its arguments, arrays or `jax.ShapeDtypeStruct`s.
+          argnums: which of them to differentiate by.
+          with_value: have the source return ``(value, jacobian)``.
+          name: name of the function that the source defines.
+
+        Raises:
+          ValueError: if the order is for another graph, or something cannot be written.
+        """
+        from veenv import export  # it needs jacve, which takes orders
+
+        return export.to_code(self, fun, *args, argnums=argnums, with_value=with_value, name=name)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the order as JSON, aside first and then renamed into place.

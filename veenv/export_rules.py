@@ -1,0 +1,238 @@
+"""How each primitive is written as a call of `jax.lax`, for `veenv.export`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+
+Writer = Callable[[Sequence[str], Mapping[str, Any]], str]
+"""From operands and parameters, as text, to an expression."""
+
+_ELEMENTWISE = (
+    "abs acos acosh add asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp clz "
+    "complex conj cos cosh digamma div eq erf erfc erf_inv exp exp2 expm1 floor ge gt igamma "
+    "igammac imag is_finite le lgamma log log1p logistic lt max min mul ne neg nextafter "
+    "polygamma population_count pow real regularized_incomplete_beta rem rsqrt select_n "
+    "shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square "
+    "stop_gradient sub tan tanh zeta"
+).split()
+_RENAMED = {
+    "add_any": "add",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "not": "bitwise_not",
+    "regularized_incomplete_beta": "betainc",
+}
+_SCATTER = "dimension_numbers indices_are_sorted unique_indices mode"
+_KEYWORDS: Mapping[str, tuple[str, ...]] = {
+    name: tuple(keywords.split())
+    for name, keywords in {
+        "broadcast_in_dim": "shape broadcast_dimensions",
+        "convert_element_type": "new_dtype",
+        **dict.fromkeys(["cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"], "axis reverse"),
+        "dot_general": "dimension_numbers precision preferred_element_type",
+        "gather": "dimension_numbers slice_sizes indices_are_sorted unique_indices mode fill_value",
+        "integer_pow": "y",
+        "iota": "dtype shape dimension",
+        "pad": "padding_config",
+        **dict.fromkeys(["reduce_and", "reduce_max", "reduce_min", "reduce_or"], "axes"),
+        "reduce_precision": "exponent_bits mantissa_bits",
+        **dict.fromkeys(["reduce_prod", "reduce_sum", "reduce_xor"], "axes"),
+        "reshape": "new_sizes dimensions",
+        "rev": "dimensions",
+        "round": "rounding_method",
+        **dict.fromkeys(["scatter", "scatter-add", "scatter-mul"], _SCATTER),
+        **dict.fromkeys(["scatter-max", "scatter-min"], _SCATTER),
+        "slice": "start_indices limit_indices strides",
+        "split": "sizes axis",
+        "squeeze": "dimensions",
+        "transpose": "permutation",
+    }.items()
+}
+"""For primitives whose function takes the operands, then keywords of the parameters' names."""
+
+_CALLED = {
+    "iota": "broadcasted_iota",
+    "scatter-add": "scatter_add",
+    "scatter-mul": "scatter_mul",
+    "scatter-min": "scatter_min",
+    "scatter-max": "scatter_max",
+}
+_NO_MATTER = frozenset({"weak_type", "update_jaxpr", "update_consts", "input_dtype"})
+"""Parameters that say nothing about the result."""
+
+
+class CannotWriteError(ValueError):
+    """A primitive or parameter that has no rule here."""
+
+
+def expression(name: str, operands: Sequence[str], params: Mapping[str, Any]) -> str:
+    """A primitive's application as an expression of `jax.lax`.
+
+    Args:
+      name: name of the primitive.
+      operands: the operands as text.
+      params: the parameters of the equation.
+
+    Returns:
+      The expression; a tuple's or list's where the primitive has several results.
+
+    Raises:
+      CannotWriteError: naming the primitive, or the parameter.
+    """
+    left = {k: v for k, v in params.items() if v is not None and k not in _NO_MATTER}
+    if name in _SPECIAL:
+        return _SPECIAL[name](operands, left)
+    if name in _ELEMENTWISE or name in _RENAMED:
+        _check_used(name, left, ())
+        return f"lax.{_RENAMED.get(name, name)}({', '.join(operands)})"
+    if name not in _KEYWORDS:
+        raise CannotWriteError(f"primitive {name!r} cannot be written as source code")
+    _check_used(name, left, _KEYWORDS[name])
+    named = [f"{key}={text(left[key])}" for key in _KEYWORDS[name] if key in left]
+    return f"lax.{_CALLED.get(name, name)}({', '.join([*operands, *named])})"
+
+
+def _check_used(name: str, params: Mapping[str, Any], known: Any) -> None:
+    for key, value in params.items():
+        if key not in known and value is not False and value != ():
+            raise CannotWriteError(
+                f"primitive {name!r} with {key}={value!r} cannot be written as source code"
+            )
+
+
+def text(value: Any) -> str:
+    """A parameter as Python source.
+
+    Raises:
+      CannotWriteError: for a kind of value that is not known here.
+    """
+    if value is None or isinstance(value, (bool, np.bool_)):
+        return str(value)
+    if isinstance(value, enum.Enum):
+        kind = type(value).__name__
+        if getattr(lax, kind, None) is type(value):
+            return f"lax.{kind}.{value.name}"
+    elif isinstance(value, (int, np.integer)):
+        return str(int(value))
+    elif isinstance(value, (float, np.floating)):
+        return number(value)
+    elif isinstance(value, (lax.GatherDimensionNumbers, lax.ScatterDimensionNumbers)):
+        fields = ", ".join(f"{k}={text(v)}" for k, v in vars_of(value).items())
+        return f"lax.{type(value).__name__}({fields})"
+    elif isinstance(value, (tuple, list)):
+        items = [text(v) for v in value]
+        return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+    elif isinstance(value, (np.dtype, type)):
+        return dtype(value)
+    raise CannotWriteError(f"a parameter {value!r} cannot be written as source code")
+
+
+def vars_of(value: Any) -> dict[str, Any]:
+    """The fields of a named tuple or a dataclass."""
+    if hasattr(value, "_asdict"):
+        return value._asdict()
+    return {key: getattr(value, key) for key in value.__dataclass_fields__}
+
+
+def dtype(value: Any) -> str:
+    """A dtype as source.
+
+    Raises:
+      CannotWriteError: for extended types such as keys, and float0.
+    """
+    name = np.dtype(value).name if not jax.dtypes.issubdtype(value, jax.dtypes.extended) else ""
+    if name == "bool":
+        return "jnp.bool_"
+    if not name or not hasattr(jax.numpy, name):
+        raise CannotWriteError(f"values of dtype {value} cannot be written as source code")
+    return f"jnp.{name}"
+
+
+def number(value: Any) -> str:
+    """A number that reads back as the same number."""
+    if isinstance(value, (complex, np.complexfloating)):
+        return f"complex({number(value.real)}, {number(value.imag)})"
+    if np.isfinite(value):
+        return repr(value.item() if hasattr(value, "item") else value)
+    sign = "-" if value < 0 else ""
+    return f"{sign}np.{'nan' if np.isnan(value) else 'inf'}"
+
+
+def _barrier(operands: Sequence[str], params: Mapping[str, Any]) -> str:
+    _check_used("optimization_barrier", params, ())
+    if len(operands) == 1:
+        return f"lax.optimization_barrier({operands[0]})"
+    return f"lax.optimization_barrier(({', '.join(operands)}))"
+
+
+def _concatenate(operands: Sequence[str], params: Mapping[str, Any]) -> str:
+    _check_used("concatenate", params, ("dimension",))
+    return f"lax.concatenate([{', '.join(operands)}], dimension={params['dimension']})"
+
+
+def _copy(operands: Sequence[str], params: Mapping[str, Any]) -> str:
+    _check_used("copy", params, ())
+    return operands[0]
+
+
+def _dynamic_slice(operands: Sequence[str], params: Mapping[str, Any]) -> str:
+    _check_used("dynamic_slice", params, ("slice_sizes",))
+    starts = ", ".join(operands[1:])
+    return f"lax.dynamic_slice({operands[0]}, ({starts},), {text(params['slice_sizes'])})"
+
+
+def _dynamic_update_slice(operands: Sequence[str], params: Mapping[str, Any]) -> str:
+    _check_used("dynamic_update_slice", params, ())
+    starts = ", ".join(operands[2:])
+    return f"lax.dynamic_update_slice({operands[0]}, {operands[1]}, ({starts},))"
+
+
+def _arg(name: str) -> Writer:
+    def write(operands: Sequence[str], params: Mapping[str, Any]) -> str:
+        _check_used(name, params, ("axes", "index_dtype"))
+        (axis,) = params["axes"]
+        return f"lax.{name}({operands[0]}, {int(axis)}, {text(params['index_dtype'])})"
+
+    return write
+
+
+def _empty(operands: Sequence[str], params: Mapping[str, Any]) -> str:
+    """Memory whose content does not matter (``empty2`` is a scalar)."""
+    del operands
+    return f"jnp.zeros({text(params.get('shape', ()))}, {text(np.dtype(params['dtype']))})"
+
+
+def _sort(operands: Sequence[str], params: Mapping[str, Any]) -> str:
+    _check_used("sort", params, ("dimension", "is_stable", "num_keys"))
+    several = f"({', '.join(operands)},)"
+    named = ", ".join(f"{key}={text(params[key])}" for key in sorted(params))
+    return f"lax.sort({several}, {named})"
+
+
+def _top_k(operands: Sequence[str], params: Mapping[str, Any]) -> str:
+    _check_used("top_k", params, ("k", "operand", "axis"))
+    named = ", ".join(f"{key}={text(value)}" for key, value in params.items())
+    return f"lax.top_k({operands[0]}, {named})"
+
+
+_SPECIAL: Mapping[str, Writer] = {
+    "argmax": _arg("argmax"),
+    "argmin": _arg("argmin"),
+    "concatenate": _concatenate,
+    "copy": _copy,
+    "copy_p": _copy,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "empty": _empty,
+    "empty2": _empty,
+    "optimization_barrier": _barrier,
+    "sort": _sort,
+    "top_k": _top_k,
+}
