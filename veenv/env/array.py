@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Bool, Int
 
 from veenv import packed
 from veenv.env.bits import count_bits, member, pack_flags
+from veenv.env.chunks import for_chunks
 from veenv.env.params import EnvParams, Layout, Spec, encode_common
 from veenv.graph import CostModel, Graph
 
@@ -87,27 +88,27 @@ class ArrayRules:
         width = count_bits(targets)
         total = jnp.where(legal, count_bits(sources) * width, 0)
 
-        def combine(
-            carry: tuple[Array, Array, Array],
-        ) -> tuple[Array, Array, Array]:
-            start, codes, cost = carry
-            pair = start + jnp.arange(CHUNK, dtype=jnp.int32)
-            i, j = _divide(pair, width)
-            u, w = member(sources, i), member(targets, j)
-            code, count = self._multiply(params, outs[w], ins[u], w, slot, u)
-            old = codes[u, w]
-            new = jnp.where(old == 0, code, packed.add(old, code, *self._algebra))
-            here = pair < total
-            codes = codes.at[jnp.where(here, u, self.spec.rows), w].set(new, mode="drop")
-            return start + CHUNK, codes, cost + jnp.where(here, count, 0).sum(dtype=jnp.int32)
+        data = (params, slot, ins, outs, sources, targets, width, total)
+        carry = (core.codes, jnp.zeros((), jnp.int32))
+        codes, cost = for_chunks(self._combine, CHUNK, total, carry, data)
+        codes = codes.at[jnp.where(legal, first_row + slot, self.spec.rows)].set(0, mode="drop")
+        dropped = legal & ~params.is_output[slot]
+        codes = codes.at[:, jnp.where(dropped, slot, self.spec.columns)].set(0, mode="drop")
+        return ArrayCore(codes), cost
 
-        start = jnp.zeros((), jnp.int32)
-        carry = combine((start, core.codes, start))
-        _, codes, cost = lax.while_loop(lambda c: c[0] < total, combine, carry)
-        own_row = jnp.arange(self.spec.rows, dtype=jnp.int32) == first_row + slot
-        own_column = jnp.arange(self.spec.columns, dtype=jnp.int32) == slot
-        gone = own_row[:, None] | (own_column & ~params.is_output[slot])
-        return ArrayCore(jnp.where(gone & legal, 0, codes)), cost
+    def _combine(self, start: Array, carry: tuple[Array, Array], data: Any) -> tuple[Array, Array]:
+        """Combines one chunk of the pairs of an elimination."""
+        params, slot, ins, outs, sources, targets, width, total = data
+        codes, cost = carry
+        pair = start + jnp.arange(CHUNK, dtype=jnp.int32)
+        i, j = _divide(pair, width)
+        u, w = member(sources, i), member(targets, j)
+        code, count = self._multiply(params, outs[w], ins[u], w, slot, u)
+        old = codes[u, w]
+        new = jnp.where(old == 0, code, packed.add(old, code, *self._algebra))
+        here = pair < total
+        codes = codes.at[jnp.where(here, u, self.spec.rows), w].set(new, mode="drop")
+        return codes, cost + jnp.where(here, count, 0).sum(dtype=jnp.int32)
 
     @partial(jax.jit, static_argnums=0)
     def adjacency(self, core: ArrayCore) -> Int[Array, "R C"]:
@@ -127,19 +128,22 @@ class ArrayRules:
         pairs = in_degree * out_degree
         ends = jnp.cumsum(pairs, dtype=jnp.int32)
 
-        def count(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            start, costs = carry
-            pair = start + jnp.arange(OBSERVED_CHUNK, dtype=jnp.int32)
-            slot = (ends <= pair[:, None]).sum(-1, dtype=jnp.int32).clip(max=slots - 1)
-            i, j = _divide(pair - ends[slot] + pairs[slot], out_degree[slot])
-            u, w = member(sources[slot], i), member(targets[slot], j)
-            pre, post = codes[u, slot], codes[first_row + slot, w]
-            _, count = self._multiply(params, post, pre, w, slot, u)
-            count = jnp.where(pair < ends[-1], count, 0)
-            return start + OBSERVED_CHUNK, costs.at[slot].add(count)
+        data = (params, codes, sources, targets, out_degree, pairs, ends)
+        none = jnp.zeros(slots, jnp.int32)
+        costs = for_chunks(self._price, OBSERVED_CHUNK, ends[-1], none, data)
+        return in_degree, out_degree, costs
 
-        none = jnp.zeros((), jnp.int32), jnp.zeros(slots, jnp.int32)
-        return in_degree, out_degree, lax.while_loop(lambda c: c[0] < ends[-1], count, none)[1]
+    def _price(self, start: Array, costs: Array, data: Any) -> Array:
+        """Counts one chunk of the pairs of all slots."""
+        params, codes, sources, targets, out_degree, pairs, ends = data
+        first_row = self.spec.num_inputs
+        pair = start + jnp.arange(OBSERVED_CHUNK, dtype=jnp.int32)
+        slot = (ends <= pair[:, None]).sum(-1, dtype=jnp.int32).clip(max=len(ends) - 1)
+        i, j = _divide(pair - ends[slot] + pairs[slot], out_degree[slot])
+        u, w = member(sources[slot], i), member(targets[slot], j)
+        pre, post = codes[u, slot], codes[first_row + slot, w]
+        _, count = self._multiply(params, post, pre, w, slot, u)
+        return costs.at[slot].add(jnp.where(pair < ends[-1], count, 0))
 
     @property
     def _algebra(self) -> tuple[int, bool]:
