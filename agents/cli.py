@@ -16,7 +16,7 @@ from agents.config import PPOConfig
 from veenv.graph import CostModel
 
 Record = TypeVar("Record")
-DEFAULT_TIME_LIMIT = 110.0
+DEFAULT_TIME_LIMIT = 100.0
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -41,24 +41,22 @@ class TrainArgs:
 
     time_limit: str | None = None
     """Wall-clock limit, compilation included: seconds, or a number with s, m or h such as `10m`;
-    if it is left out, 110 seconds, or no limit where --steps is given."""
+    if it is left out, 100 seconds, or no limit where --steps is given."""
 
     out: str = "runs"
     """Folder of all runs; this one writes to OUT/TASK/TIME."""
+
+    init_from: str | None = None
+    """File of weights to start from (`weights.eqx` of a run); its network replaces the options of
+    the network, such as --hidden."""
 
     ppo: Annotated[PPOConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=PPOConfig)
 
     def __post_init__(self) -> None:
         """Checks what `PPOConfig` does not."""
-        if not self.task_names:
-            raise ValueError(f"task must name at least one task, got {self.task!r}")
+        task_names(self.task)
         if self.time_limit is not None:
             parse_duration(self.time_limit)
-
-    @property
-    def task_names(self) -> tuple[str, ...]:
-        """The tasks asked for."""
-        return tuple(name for part in self.task.split(",") if (name := part.strip()))
 
     @property
     def seconds(self) -> float | None:
@@ -66,6 +64,18 @@ class TrainArgs:
         if self.time_limit is not None:
             return parse_duration(self.time_limit)
         return DEFAULT_TIME_LIMIT if self.ppo.steps is None else None
+
+
+def task_names(task: str) -> tuple[str, ...]:
+    """The names in a list separated by commas.
+
+    Raises:
+      ValueError: there are none.
+    """
+    names = tuple(name for part in task.split(",") if (name := part.strip()))
+    if not names:
+        raise ValueError(f"task must name at least one task, got {task!r}")
+    return names
 
 
 def parse_duration(text: str) -> float:

@@ -61,7 +61,7 @@ class PPOConfig:
     target_kl: float = 0.03
     """Approximate KL divergence from the acting policy at which an update stops early."""
 
-    hidden: int = 32
+    hidden: int = 64
     """Width of the network's layers."""
 
     num_hops: int = 1

@@ -192,11 +192,15 @@ class Trainer:
         self._optimizer = make_optimizer(config)
         self._step = jax.jit(self._train_step)
 
-    def init(self) -> TrainState:
-        """Fresh parameters, a function of the seed."""
+    def init(self, network: GraphNetwork | None = None) -> TrainState:
+        """The state before the first step: fresh parameters, a function of the seed.
+
+        Args:
+          network: parameters to start from instead.
+        """
         config = self.config
         net_key, key = jax.random.split(jax.random.key(config.seed))
-        network = GraphNetwork(
+        network = network or GraphNetwork(
             config.hidden,
             config.num_hops,
             config.num_rounds,

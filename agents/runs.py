@@ -19,7 +19,9 @@ from agents.best import BestOrders
 from agents.curve import plot_curve
 from agents.files import write_bytes
 from agents.games import Game
+from agents.networks import GraphNetwork
 from agents.training import Progress
+from agents.weights import save_weights
 
 
 class RunFolder:
@@ -98,6 +100,14 @@ class RunFolder:
         found_by = f"PPO, after {record.steps} environment steps"
         order = veenv.Order.from_graph(graph, record.ids, name, found_by)
         order.save(self.order_path(name))
+
+    def write_weights(self, network: GraphNetwork) -> None:
+        """Writes ``weights.eqx``, the network at the end of training.
+
+        Raises:
+          OSError: it cannot be written.
+        """
+        save_weights(self.path / "weights.eqx", network)
 
     def order_path(self, name: str) -> Path:
         """``order.json``, or ``order-<name>.json`` in a run of several graphs."""

@@ -10,29 +10,35 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 from agents.best import BestOrders
-from agents.cli import TrainArgs
+from agents.cli import TrainArgs, task_names
 from agents.games import Game, make_game
 from agents.ppo import Trainer
 from agents.progress import ProgressDisplay
 from agents.report import TOLERANCE, Validation, result_table, validate
 from agents.runs import RunFolder
 from agents.training import train
+from agents.weights import load_weights
 from veenv import tasks
 from veenv.env.make import task_graph
+from veenv.graph import CostModel
 
 
-def make_task_game(args: TrainArgs) -> Game:
-    """The game of the tasks asked for.
+def make_task_game(task: str, cost: CostModel) -> Game:
+    """The game of some tasks.
+
+    Args:
+      task: names of the tasks, separated by commas.
+      cost: the cost model.
 
     Raises:
       ValueError: a task is unknown (the message names the nearest ones), named twice or has
         nothing to learn.
     """
-    names = [tasks.get(name).name for name in args.task_names]
+    names = [tasks.get(name).name for name in task_names(task)]
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"task names {name} twice")
-    return make_game([(name, task_graph(name)) for name in names], args.cost)
+    return make_game([(name, task_graph(name)) for name in names], cost)
 
 
 def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) -> int:
@@ -47,7 +53,7 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
       0 if every order found is proved right, 1 if one is not or there is none.
 
     Raises:
-      ValueError: as `make_task_game`; nothing has been written then.
+      ValueError: as `make_task_game` and `load_weights`; nothing has been written then.
       OSError: the run folder cannot be written.
     """
     started = time.monotonic() if started is None else started
@@ -55,19 +61,28 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
     def say(text: str = "") -> None:
         print(text, file=out, flush=True)
 
-    game = make_task_game(args)
+    start = None if args.init_from is None else load_weights(args.init_from)
+    trainer = Trainer(args.ppo, make_task_game(args.task, args.cost))
+    state = trainer.init(start)
+    game = trainer.game
     for line in header(game):
         say(line)
     best = BestOrders(game)
-    trainer = Trainer(args.ppo, game)
     folder = RunFolder(args.out, game)
     folder.write_config(dataclasses.asdict(args))
     with until_signal() as stop, ProgressDisplay(out, best) as display:
         for progress in train(
-            trainer, best, time_limit=args.seconds, started=started, should_stop=stop.is_set
+            trainer,
+            best,
+            state=state,
+            time_limit=args.seconds,
+            started=started,
+            should_stop=stop.is_set,
         ):
             folder.log(progress, best)
             display.show(progress)
+            state = progress.state
+    folder.write_weights(state.network)
     if stop.is_set():
         say(f"stopped by {stop.name}")
     right = [report(game, name, best, folder, say) for name in game.names]

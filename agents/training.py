@@ -76,10 +76,11 @@ def train(
         shares = (steps / total if total else 0.0, seconds / time_limit if time_limit else 0.0)
         return min(1.0, max(shares))
 
-    pace, before = 0.0, time.monotonic() - started
+    pace, before, first = 0.0, time.monotonic() - started, True
     while not should_stop():
         steps = update * trainer.steps_per_update
-        if (total and steps >= total) or (time_limit and update and before + pace > time_limit):
+        late = time_limit is not None and not first and before + pace > time_limit
+        if late or (total is not None and steps >= total):
             return
         state, seen = trainer.step(state, fraction(steps, before))
         seen = jax.device_get(seen)
@@ -87,9 +88,9 @@ def train(
         steps += trainer.steps_per_update
         improved = best.offer(seen.min_cost, seen.best_order, steps)
         now = time.monotonic() - started
-        # The first step compiles, so it says nothing about the pace.
-        pace = now - before if pace or before else 0.0
-        before = now
+        # The first step compiles, so it says nothing about the pace of the next.
+        pace = 0.0 if first else now - before
+        before, first = now, False
         yield Progress(
             update=update,
             steps=steps,

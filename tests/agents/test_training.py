@@ -1,6 +1,7 @@
 """The loop: budgets, the best orders, and what it reports."""
 
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -42,6 +43,16 @@ def test_continuing_is_the_same_as_not_stopping(trainer, both):
 def test_time_limit_counts_from_the_start(trainer, both):
     late = time.monotonic() - 1000.0
     assert len(list(train(trainer, BestOrders(both), time_limit=10.0, started=late))) == 1
+
+
+def test_compilation_does_not_count_as_pace(both, monkeypatch):
+    """The first step takes 60 of 100 seconds, later ones 10 each: four more fit."""
+    clock = iter([0.0, 5.0, 65.0, 75.0, 85.0, 95.0, 105.0])
+    fake = SimpleNamespace(monotonic=lambda: next(clock))
+    monkeypatch.setattr("agents.training.time", fake)
+    endless = Trainer(PPOConfig(num_envs=2, hidden=4), both)
+    seen = list(train(endless, BestOrders(both), time_limit=100.0))
+    assert [p.seconds for p in seen] == [65.0, 75.0, 85.0, 95.0]
 
 
 def test_stops_when_asked(trainer, both):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.cli import TrainArgs, parse, parse_duration
+from agents.cli import TrainArgs, parse, parse_duration, task_names
 from agents.config import PPOConfig
 from veenv import Order, make_graph, tasks
 
@@ -78,7 +78,13 @@ def test_run_leaves_a_proved_order(tmp_path):
     assert process.returncode == 0, complaint
     (folder,) = (tmp_path / "runs" / "PropaneCombustion").iterdir()
     names = {path.name for path in folder.iterdir()}
-    assert names == {"config.json", "metrics.jsonl", "order.json", "learning_curve.png"}
+    assert names == {
+        "config.json",
+        "metrics.jsonl",
+        "order.json",
+        "weights.eqx",
+        "learning_curve.png",
+    }
 
     task = tasks.get("PropaneCombustion")
     graph = make_graph(task.fun, task.argnums)(*task.example_args())
@@ -122,10 +128,10 @@ def test_signals_end_a_run_cleanly(number, tmp_path):
 
 def test_arguments_become_settings():
     args = parse(TrainArgs, ["--task", "mlp, LSTM", "--learning-rate", "0.1", "--time-limit", "2m"])
-    assert args.task_names == ("mlp", "LSTM")
+    assert task_names(args.task) == ("mlp", "LSTM")
     assert args.ppo == PPOConfig(learning_rate=0.1)
     assert args.seconds == 120.0
-    assert TrainArgs("mlp").seconds == 110.0
+    assert TrainArgs("mlp").seconds == 100.0
     assert TrainArgs("mlp", ppo=PPOConfig(steps=5)).seconds is None
 
 
