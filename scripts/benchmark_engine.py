@@ -161,6 +161,8 @@ def sparse(n: int = 1000, large: int = 100_000, batch: int = 512, repeats: int =
         x = jnp.linspace(0.1, 1.0, size)
         jacobian = veenv.jacve(banded_residual, sparse_representation=True)
         memory = jax.jit(jacobian).lower(x).compile().memory_analysis()
+        if memory is None:
+            raise SystemExit("this backend does not say how much memory a program takes")
         total = memory.temp_size_in_bytes + memory.output_size_in_bytes
         print(f"banded residual, n = {size}: {total / size:.1f} bytes an entry of x")
 

@@ -7,7 +7,7 @@ Jacobian.
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from veenv import tasks
 from veenv.auto import Auto
@@ -22,6 +22,9 @@ from veenv.orders import Order
 from veenv.rules import defelemental
 from veenv.sparse import SparseTensor
 from veenv.tuning import optimize
+
+if TYPE_CHECKING:
+    from veenv import search
 
 __all__ = [
     "Auto",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax.core
 from jax.extend import core, source_info_util
 
 _CALLS = {
@@ -46,3 +47,8 @@ def bind(primitive: Any, params: dict[str, Any], args: Any) -> list[Any]:
     """Applies a primitive with the parameters of a traced equation; always a list of results."""
     out = primitive.bind(*args, **primitive.get_bind_params(params))
     return list(out) if primitive.multiple_results else [out]
+
+
+def is_traced(value: Any) -> bool:
+    """Whether a value stands for one that a compiled program will compute."""
+    return isinstance(value, jax.core.Tracer)

@@ -116,7 +116,7 @@ def _pin(value: Any) -> Any:
     A Jacobian's many outputs become many fused loops, and the compiler would rather repeat a sine
     in each of them than store it.  Outside a trace there is nothing to keep.
     """
-    if isinstance(value, jax.core.Tracer) and jnp.issubdtype(value.dtype, jnp.inexact):
+    if _compat.is_traced(value) and jnp.issubdtype(value.dtype, jnp.inexact):
         return jax.lax.optimization_barrier(value)
     return value
 

@@ -175,10 +175,10 @@ def _jacobian(fun: Callable[..., Any], order: OrderLike, options: _Options) -> C
             done = engine.eliminate(lin, values.edges, ids)
             blocks = _assemble(lin, _dense(done.edges), in_tree, several)
         result = jax.tree.unflatten(program.out_tree, blocks)
-        parts = _with_extras(result, program, values, options)
+        parts = [*_with_extras(result, program, values, options)]
         if options.count_ops:
-            parts += (_counts(lin, ids),)
-        return parts if len(parts) > 1 else parts[0]
+            parts.append(_counts(lin, ids))
+        return tuple(parts) if len(parts) > 1 else parts[0]
 
     return jacobian
 

@@ -100,7 +100,7 @@ def normalise_argnums(argnums: int | Sequence[int], num_args: int) -> tuple[int,
       TypeError: if an argnum is not an int.
       ValueError: if one is out of range or occurs twice.
     """
-    wanted = (argnums,) if not isinstance(argnums, (tuple, list)) else tuple(argnums)
+    wanted: tuple[Any, ...] = tuple(argnums) if isinstance(argnums, (tuple, list)) else (argnums,)
     result = []
     for a in wanted:
         try:
@@ -211,7 +211,8 @@ class _Flattener:
     @staticmethod
     def _read(env: dict[Any, Slot | Literal], atom: Any) -> Slot | Literal:
         if isinstance(atom, core.Literal):
-            return Literal(np.asarray(atom.val, dtype=atom.aval.dtype))
+            aval: Any = atom.aval
+            return Literal(np.asarray(atom.val, dtype=aval.dtype))
         return env[atom]
 
     def _walk(self, jaxpr: Any, env: dict[Any, Slot | Literal]) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
 from veenv import _compat
@@ -56,7 +55,7 @@ def _power_derivative(x: Any, y: int) -> Array:
     x = jnp.asarray(x)
     if y == 0:
         return jnp.zeros_like(x)
-    return np.asarray(y, x.dtype) * lax.integer_pow(x, y - 1) if y != 2 else 2 * x
+    return jnp.asarray(y, x.dtype) * lax.integer_pow(x, y - 1) if y != 2 else 2 * x
 
 
 def _align(site: Site, i: int) -> tuple[Structure, Structure]:
@@ -163,10 +162,7 @@ def clamp(site: Site) -> Sequence[Row]:
 
     def reaches(i: int) -> Array:
         low, x, high = map(jnp.asarray, site.ins)
-        if i == 1:
-            chosen = (x > low) & (x < high)
-        else:
-            chosen = (high < x) if i else (low > x) & (low < high)
+        chosen = [(low > x) & (low < high), (x > low) & (x < high), high < x][i]
         return chosen.astype(site.out_avals[0].dtype)
 
     return [[_valued(site, i, lambda i=i: reaches(i)) for i in range(3)]]
