@@ -1,0 +1,153 @@
+"""Proves orders on the real engine: ``python scripts/validate.py --help``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import jax
+import tyro
+
+import veenv
+from veenv.best import shipped_orders
+from veenv.orders import Order, fingerprint
+from veenv.validate import Report, validate
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Checks an order on the environment and the engine, and times it beside the usual ways.
+
+    Exit code 0: every order passes; 1: one does not; 2: bad input.
+    """
+
+    order: Path | None = None
+    """Order file; without it every shipped order is checked."""
+    task: Annotated[str, tyro.conf.arg(metavar="NAME")] = ""
+    """Task the order is for; by default the one its file names. Alone: its shipped orders."""
+    points: int = 3
+    """Points at which values are compared: the task's own, then random ones near it."""
+    tolerance: float = 1e-9
+    """Largest relative error allowed."""
+    batch: int = 4096
+    """Points that are differentiated at once when timed."""
+    rounds: int = 20
+    """Timed calls of each method, in turn; 0 leaves the timing out."""
+    seed: int = 0
+    """Seed of the random points."""
+    json: bool = False
+    """Print JSON instead of text."""
+
+
+def main(config: Config) -> int:
+    """Validates, prints, and returns the exit code."""
+    reports = []
+    try:
+        for order in _orders(config):
+            report = validate(
+                order,
+                veenv.tasks.get(config.task or order.name),
+                points=config.points,
+                tolerance=config.tolerance,
+                batch=config.batch,
+                rounds=config.rounds,
+                seed=config.seed,
+            )
+            reports.append(report)
+            if not config.json:
+                print(details(report), flush=True)
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if config.json:
+        print(json.dumps({"machine": machine(), "reports": [as_json(r) for r in reports]}))
+    elif len(reports) > 1:
+        print(table(reports))
+    return 0 if all(r.passed for r in reports) else 1
+
+
+def _orders(config: Config) -> list[Order]:
+    """The orders to check.
+
+    Raises:
+      ValueError: if the file is not an order file, or no shipped order is for the task.
+      OSError: if the file cannot be read.
+    """
+    if config.order is not None:
+        return [Order.load(config.order)]
+    names = (veenv.tasks.get(config.task).name,) if config.task else veenv.tasks.list()
+    orders = []
+    for name in names:
+        task = veenv.tasks.get(name)
+        key = fingerprint(veenv.make_graph(task.fun, task.argnums)(*task.example_args()))
+        orders += [order for order in shipped_orders() if order.fingerprint == key]
+    if not orders:
+        raise ValueError(f"no order is shipped for the graph of {', '.join(names)}")
+    return orders
+
+
+def details(report: Report) -> str:
+    """A report as text."""
+    lines = [f"{report.task} ({report.found_by})"]
+    for cost, c in report.counts.items():
+        lines.append(
+            f"  {cost}: recorded {c.recorded}, environment {c.environment}, engine {c.engine}, "
+            f"emitted {c.emitted}"
+        )
+    errors = ", ".join(f"{e:.1e} against {name}" for name, e in report.errors.items())
+    noise = "" if report.noise is None else f" (jacrev against jacfwd: {report.noise:.1e})"
+    lines.append(f"  largest error at {report.points} points, float64: {errors}{noise}")
+    if report.timings:
+        lines.append(f"  batch of {report.batch}, float32, {machine()}")
+        lines.append(f"  {'':<10} {'ms':>9} {'10 %':>9} {'90 %':>9} {'Mflop':>9} {'MB temp':>9}")
+    for t in report.timings:
+        flops = "" if t.flops is None else f"{t.flops / 1e6:.2f}"
+        temporary = "" if t.temporary is None else f"{t.temporary / 1e6:.2f}"
+        lines.append(
+            f"  {t.method:<10} {1e3 * t.median:>9.3f} {1e3 * t.low:>9.3f} {1e3 * t.high:>9.3f} "
+            f"{flops:>9} {temporary:>9}"
+        )
+    lines += [f"  {problem}" for problem in report.problems]
+    lines.append(f"  {'PASS' if report.passed else 'FAIL'}")
+    return "\n".join(lines)
+
+
+def table(reports: list[Report]) -> str:
+    """Many reports as one Markdown table, a row each."""
+    methods = [t.method for t in max(reports, key=lambda r: len(r.timings)).timings]
+    head = ["task", "multiplications", "executed", "error", *(f"{m}, ms" for m in methods), ""]
+    rows = [head, ["---"] * len(head)]
+    for r in reports:
+        times = {t.method: f"{1e3 * t.median:.2f}" for t in r.timings}
+        worst = max(r.errors.values(), default=0.0)
+        counts = [str(c.emitted) for c in r.counts.values()]
+        verdict = "pass" if r.passed else "FAIL"
+        rows.append(
+            [r.task, *counts, f"{worst:.0e}", *(times.get(m, "") for m in methods), verdict]
+        )
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def as_json(report: Report) -> dict[str, object]:
+    """A report as JSON; what is not finite as text."""
+    record = dataclasses.asdict(report)
+    record["passed"] = report.passed
+    return json.loads(json.dumps(record), parse_constant=str)
+
+
+def machine() -> str:
+    """The machine and the versions."""
+    kinds = ", ".join(sorted({d.device_kind for d in jax.devices()}))
+    return (
+        f"{os.cpu_count()} CPU cores ({platform.machine()}), JAX on {kinds}, "
+        f"Python {platform.python_version()}, jax {jax.__version__}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Config)))

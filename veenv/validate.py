@@ -1,0 +1,338 @@
+"""The proof of an order on the real engine: its counts, its values, its speed."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from veenv import edge, engine
+from veenv.env.core import VertexEnv
+from veenv.graph import COST_MODELS, CostModel, Graph
+from veenv.jacve import jacve
+from veenv.linearise import linearise, make_graph
+from veenv.orders import Order
+from veenv.tasks import Task
+from veenv.trace import trace
+
+SPREAD = 0.02
+"""Relative distance of the random points from the task's own."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """Multiplications of the order under one cost model, counted in four ways.
+
+    Attributes:
+      recorded: what the order's record says.
+      environment: minus the return of the environment's episode.
+      engine: what `jacve` reports.
+      emitted: multiplications in the jaxpr that the engine emits for the elimination.
+    """
+
+    recorded: int
+    environment: int
+    engine: int
+    emitted: int
+
+    @property
+    def agree(self) -> bool:
+        """Whether all are the same."""
+        return self.recorded == self.environment == self.engine == self.emitted
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One way to the Jacobian, over a vmapped batch in the default precision.
+
+    Attributes:
+      method: its name.
+      median: seconds of a call.
+      low: its 10 % quantile.
+      high: its 90 % quantile.
+      flops: what XLA's cost analysis says; None where it does not.
+      temporary: bytes of temporary memory that XLA allots; None where it does not say.
+    """
+
+    method: str
+    median: float
+    low: float
+    high: float
+    flops: float | None
+    temporary: int | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a validation found.
+
+    Attributes:
+      task: name of the task.
+      found_by: how the order was found.
+      counts: for each cost model the counts.
+      errors: largest error of the Jacobian against ``jax.jacrev`` and ``jax.jacfwd`` (where that
+        exists), in float64: relative to the largest entry of the block in question, or to 1e-6
+        of the largest entry of all if that is more.
+      noise: the same between ``jax.jacrev`` and ``jax.jacfwd``.
+      points: number of points.
+      batch: size of the batch that was timed.
+      timings: of each method; empty if not asked for.
+      problems: what is wrong, one sentence each; empty if the order is valid.
+    """
+
+    task: str
+    found_by: str
+    counts: Mapping[str, Count]
+    errors: Mapping[str, float]
+    noise: float | None
+    points: int
+    batch: int
+    timings: tuple[Timing, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """The verdict."""
+        return not self.problems
+
+
+def validate(
+    order: Order,
+    task: Task,
+    *,
+    points: int = 3,
+    tolerance: float = 1e-9,
+    batch: int = 4096,
+    rounds: int = 20,
+    seed: int = 0,
+) -> Report:
+    """Checks an order of a task on the environment and on the engine.
+
+    Args:
+      order: the order.
+      task: the task it is for.
+      points: number of points, the task's own first, then random ones near it.
+      tolerance: largest error allowed.
+      batch: number of points that are differentiated at once when timed.
+      rounds: number of timed calls of each method, in turn; 0 to leave the timing out.
+      seed: seed of the random points.
+
+    Returns:
+      The report.
+
+    Raises:
+      ValueError: if the order is for another graph, or an argument is out of range.
+    """
+    for name, value, least in (("points", points, 1), ("batch", batch, 1), ("rounds", rounds, 0)):
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, got {value}")
+    args = task.example_args()
+    graph = make_graph(task.fun, task.argnums)(*args)
+    ids = dataclasses.replace(order, counts={}).ids_for(graph)
+    counts = count(order.counts, task, graph, ids)
+    with jax.enable_x64(True):
+        errors, noise = compare(task, ids, points, seed)
+    timings = measure(task, ids, batch, rounds, seed) if rounds else ()
+    problems = [
+        f"{cost}: recorded {c.recorded}, environment {c.environment}, engine {c.engine}, "
+        f"emitted {c.emitted} do not agree"
+        for cost, c in counts.items()
+        if not c.agree
+    ]
+    problems += [
+        f"the Jacobian differs from {name}'s by {error:.1e}, more than {tolerance:.1e}"
+        for name, error in errors.items()
+        if not error <= tolerance
+    ]
+    return Report(
+        task.name,
+        order.found_by,
+        counts,
+        errors,
+        noise,
+        points,
+        batch,
+        timings,
+        tuple(problems),
+    )
+
+
+def count(
+    recorded: Mapping[str, int], task: Task, graph: Graph, ids: Sequence[int]
+) -> dict[str, Count]:
+    """Counts an order's multiplications in four ways under each cost model."""
+    args = task.example_args()
+    reported: list[Any] = []
+
+    def run(*args: Any) -> Any:
+        jacobian, counts = jacve(task.fun, ids, task.argnums, count_ops=True)(*args)
+        reported.append(counts)
+        return jacobian
+
+    jax.eval_shape(run, *args)
+    lin = linearise(trace(task.fun, args, argnums=task.argnums))
+    wanted = (task.argnums,) if isinstance(task.argnums, int) else task.argnums
+    values = engine.evaluate(
+        lin, [jnp.asarray(x) for a in wanted for x in jax.tree.leaves(args[a])]
+    )
+    result = {}
+    for cost in COST_MODELS:
+        structures = graph.structures(cost)
+        edges = {pair: edge.expand_to(e, structures[pair]) for pair, e in values.edges.items()}
+        emitted = multiplications_in(engine.elimination_jaxpr(lin, edges, ids))
+        played = episode_cost(graph, cost, ids)
+        result[cost] = Count(recorded[cost], played, getattr(reported[0], cost), emitted)
+    return result
+
+
+def episode_cost(graph: Graph, cost: CostModel, ids: Sequence[int]) -> int:
+    """Minus the return of the episode that eliminates the vertices in order."""
+    env = VertexEnv(graph, cost)
+    slot = {int(v): a for a, v in enumerate(np.asarray(env.default_params.vertex_ids))}
+
+    def step(state: Any, action: jax.Array) -> tuple[Any, jax.Array]:
+        state, reward, _ = env.transition(state, action)
+        return state, reward
+
+    actions = jnp.array([slot[v] for v in ids], jnp.int32)
+    rewards = jax.jit(lambda: lax.scan(step, env.init(), actions)[1])()
+    return -round(float(np.asarray(rewards, np.float64).sum()))
+
+
+def multiplications_in(jaxpr: Any) -> int:
+    """Scalar multiplications of a jaxpr: those of its products and contractions."""
+    total = 0
+    for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        size = prod(eqn.outvars[0].aval.shape) if eqn.outvars else 0
+        if eqn.primitive.name == "mul":
+            total += size
+        elif eqn.primitive.name == "dot_general":
+            contracted = eqn.params["dimension_numbers"][0][0]
+            total += size * prod(eqn.invars[0].aval.shape[axis] for axis in contracted)
+        for inner in jax.tree.leaves(eqn.params, is_leaf=_is_jaxpr):
+            if _is_jaxpr(inner):
+                total += multiplications_in(inner)
+    return total
+
+
+def _is_jaxpr(value: Any) -> bool:
+    return hasattr(getattr(value, "jaxpr", value), "eqns")
+
+
+def compare(
+    task: Task, ids: Sequence[int], points: int, seed: int
+) -> tuple[dict[str, float], float | None]:
+    """Largest errors of the Jacobian at several points, and that of JAX's modes among themselves.
+
+    To be called with 64-bit types enabled.
+    """
+    ours = jax.jit(jacve(task.fun, ids, task.argnums))
+    reverse = jax.jit(jax.jacrev(task.fun, task.argnums))
+    forward = jax.jit(jax.jacfwd(task.fun, task.argnums))
+    worst: dict[str, float] = {}
+
+    def note(name: str, found: Any, expected: Any) -> None:
+        worst[name] = max(worst.get(name, 0.0), error(found, expected))
+
+    for index in range(points):
+        args = near(task.example_args(), None if index == 0 else [seed, index])
+        found, by_reverse = ours(*args), reverse(*args)
+        note("jacrev", found, by_reverse)
+        try:
+            by_forward = forward(*args)
+        except TypeError:  # a function with a reverse rule of its own has no forward mode
+            continue
+        note("jacfwd", found, by_forward)
+        note("noise", by_forward, by_reverse)
+    noise = worst.pop("noise", None)
+    return worst, noise
+
+
+def error(found: Any, expected: Any) -> float:
+    """Largest difference of two Jacobians, as `Report.errors` puts it; NaN where only one is."""
+    blocks = [
+        (np.asarray(f, np.float64), np.asarray(e, np.float64))
+        for f, e in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
+    ]
+    largest = max((np.abs(e).max(initial=0.0, where=np.isfinite(e)) for _, e in blocks), default=0)
+    worst = 0.0
+    for f, e in blocks:
+        if not np.array_equal(np.isnan(f), np.isnan(e)):
+            return float("nan")
+        equal = (f == e) | np.isnan(e)
+        scale = max(np.abs(e).max(initial=0.0, where=np.isfinite(e)), 1e-6 * largest)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            relative = np.where(equal, 0.0, np.abs(f - e) / scale)
+        worst = max(worst, float(relative.max(initial=0.0)))
+    return worst
+
+
+def near(args: Any, seed: Sequence[int] | None, batch: int | None = None) -> Any:
+    """A random point near another, or a batch of them.
+
+    Args:
+      args: the point, a pytree.
+      seed: seed; None for the point itself.
+      batch: size of a new leading axis.
+    """
+    rng = np.random.default_rng(seed)
+
+    def move(x: Any) -> np.ndarray:
+        x = np.asarray(x)
+        shape = x.shape if batch is None else (batch, *x.shape)
+        if seed is None or not np.issubdtype(x.dtype, np.floating):
+            return np.broadcast_to(x, shape)
+        noise = SPREAD * rng.standard_normal(shape)
+        return np.where(x == 0, noise, x * (1 + noise))
+
+    return jax.tree.map(move, args)
+
+
+def measure(
+    task: Task, ids: Sequence[int], batch: int, rounds: int, seed: int
+) -> tuple[Timing, ...]:
+    """Times the order and the usual ways by turns, over a batch of points."""
+    methods: dict[str, Callable[..., Any]] = {
+        "order": jacve(task.fun, ids, task.argnums),
+        "jacfwd": jax.jacfwd(task.fun, task.argnums),
+        "jacrev": jax.jacrev(task.fun, task.argnums),
+        "forward": jacve(task.fun, "forward", task.argnums),
+        "reverse": jacve(task.fun, "reverse", task.argnums),
+        "markowitz": jacve(task.fun, "markowitz", task.argnums),
+    }
+    args = jax.tree.map(jnp.asarray, near(task.example_args(), [seed], batch))
+    compiled = {}
+    for name, method in methods.items():
+        try:
+            compiled[name] = jax.jit(jax.vmap(method)).lower(*args).compile()
+        except TypeError:
+            if name != "jacfwd":  # a function with a reverse rule of its own has no forward mode
+                raise
+    seconds: dict[str, list[float]] = {name: [] for name in compiled}
+    for turn in range(rounds + 1):
+        for name, run in compiled.items():
+            began = time.perf_counter()
+            jax.block_until_ready(run(*args))
+            if turn:  # the first call warms up
+                seconds[name].append(time.perf_counter() - began)
+    timings = []
+    for name, run in compiled.items():
+        low, median, high = np.quantile(seconds[name], [0.1, 0.5, 0.9])
+        flops, temporary = _analysis(run)
+        timings.append(Timing(name, float(median), float(low), float(high), flops, temporary))
+    return tuple(timings)
+
+
+def _analysis(compiled: Any) -> tuple[float | None, int | None]:
+    """Flops and bytes of temporary memory, where the backend tells."""
+    cost, memory = compiled.cost_analysis() or {}, compiled.memory_analysis()
+    cost = cost[0] if isinstance(cost, list) else cost
+    return cost.get("flops"), getattr(memory, "temp_size_in_bytes", None)
