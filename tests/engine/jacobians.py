@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
 import veenv
+
+quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+"""`jax.jit` that spends less time on machine code, which most tests run only once."""
 
 
 def assert_same(got: Any, expected: Any, tol: float = 1e-9) -> None:
@@ -34,12 +38,12 @@ def orders(graph: veenv.Graph, num_random: int, seed: int = 0) -> dict[tuple[int
 
 
 def jitted_jacobians(
-    fun: Any, args: Any, argnums: Any, oracle: Any, num_random: int
+    fun: Any, args: Any, argnums: Any, oracle: Any, num_random: int, seed: int = 0
 ) -> Iterator[tuple[str, Any, Any]]:
     """Compiles the oracle and every order as one program: (order's name, Jacobian, expected)."""
-    chosen = orders(veenv.make_graph(fun, argnums)(*args), num_random)
+    chosen = orders(veenv.make_graph(fun, argnums)(*args), num_random, seed)
 
-    @jax.jit
+    @quick_jit
     def run(*args: Any) -> Any:
         ours = [veenv.jacve(fun, ids, argnums)(*args) for ids in chosen]
         return oracle(fun, argnums)(*args), ours

@@ -10,16 +10,21 @@ import veenv
 from tests.engine.corpus import nn
 from tests.engine.corpus.case import Case
 from tests.engine.corpus.everything import FAMILIES
-from tests.engine.jacobians import assert_same, jitted_jacobians, orders
+from tests.engine.jacobians import assert_same, jitted_jacobians, orders, quick_jit
 
 pytestmark = pytest.mark.usefixtures("x64")
 
 
-def _parameters() -> list:
+def _parameters(*, sparing: bool = False) -> list:
+    """All cases; with `sparing` all but every tenth are left to the long suite."""
+    every = [(family, case) for family, cases in FAMILIES.items() for case in cases]
     return [
-        pytest.param(case, id=f"{family}-{case.name}", marks=[pytest.mark.slow] * case.slow)
-        for family, cases in FAMILIES.items()
-        for case in cases
+        pytest.param(
+            case,
+            id=f"{family}-{case.name}",
+            marks=[pytest.mark.slow] * (case.slow or (sparing and i % 10 > 0)),
+        )
+        for i, (family, case) in enumerate(every)
     ]
 
 
@@ -48,9 +53,42 @@ def test_jitted(case: Case):
             raise AssertionError(f"order {name}: {error}") from error
 
 
-@pytest.mark.parametrize("case", _parameters())
+@pytest.mark.parametrize("case", _parameters(sparing=True))
 def test_plain(case: Case):
     graph = veenv.make_graph(case.fun, case.argnums)(*case.args)
-    ids = list(orders(graph, 1, seed=1))[0]
+    ids = next(iter(orders(graph, 1, seed=1)))
     got = veenv.jacve(case.fun, ids, case.argnums)(*case.args)
-    assert_same(got, jax.jit(case.oracle(case.fun, case.argnums))(*case.args), case.tol)
+    assert_same(got, quick_jit(case.oracle(case.fun, case.argnums))(*case.args), case.tol)
+
+
+@pytest.mark.parametrize("case", _parameters(sparing=True))
+def test_sparse(case: Case):
+    """The sparse form of every block, made dense, in reverse and in a random order."""
+    graph = veenv.make_graph(case.fun, case.argnums)(*case.args)
+
+    @quick_jit
+    def run(*args):
+        ours = [
+            jax.tree.map(
+                lambda block: block.todense(),
+                veenv.jacve(case.fun, ids, case.argnums, sparse_representation=True)(*args),
+                is_leaf=lambda x: isinstance(x, veenv.SparseTensor),
+            )
+            for ids in (graph.reverse(), next(iter(orders(graph, 1, seed=2))))
+        ]
+        return case.oracle(case.fun, case.argnums)(*args), ours
+
+    expected, ours = run(*case.args)
+    for got in ours:
+        assert_same(got, expected, case.tol)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", _parameters())
+def test_more_random_orders(case: Case):
+    results = jitted_jacobians(case.fun, case.args, case.argnums, case.oracle, 8, seed=7)
+    for name, got, expected in results:
+        try:
+            assert_same(got, expected, case.tol)
+        except AssertionError as error:
+            raise AssertionError(f"order {name}: {error}") from error

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import veenv
-from tests.engine.jacobians import assert_same
+from tests.engine.jacobians import assert_same, quick_jit
 from veenv import jacve
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -40,7 +40,7 @@ POINT = {"data": X, "gain": np.asarray(1.5)}
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_jit(order):
-    assert_same(jax.jit(jacve(field, order))(X), jax.jacrev(field)(X))
+    assert_same(quick_jit(jacve(field, order))(X), jax.jacrev(field)(X))
     assert_same(jacve(jax.jit(field), order)(X), jax.jacrev(field)(X))
 
 
@@ -48,8 +48,8 @@ def test_jit(order):
 @pytest.mark.parametrize(("in_axes", "out_axes"), [(0, 0), (1, 0), (0, 1), (1, -1)])
 def test_vmap_of_jacve(order, in_axes, out_axes):
     points = XS if in_axes == 0 else XS.T
-    got = jax.vmap(jacve(field, order), in_axes, out_axes)(points)
-    assert_same(got, jax.vmap(jax.jacrev(field), in_axes, out_axes)(points))
+    got = quick_jit(jax.vmap(jacve(field, order), in_axes, out_axes))(points)
+    assert_same(got, quick_jit(jax.vmap(jax.jacrev(field), in_axes, out_axes))(points))
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -57,13 +57,13 @@ def test_vmap_of_jacve(order, in_axes, out_axes):
 def test_jacve_of_vmap(order, in_axes, out_axes):
     points = XS if in_axes == 0 else XS.T
     mapped = jax.vmap(field, in_axes, out_axes)
-    assert_same(jacve(mapped, order)(points), jax.jacrev(mapped)(points))
+    assert_same(quick_jit(jacve(mapped, order))(points), quick_jit(jax.jacrev(mapped))(points))
 
 
 def test_nested_vmap_of_jacve():
     grid = np.stack([XS, 2 * XS])
-    got = jax.vmap(jax.vmap(jacve(field, "markowitz")))(grid)
-    assert_same(got, jax.vmap(jax.vmap(jax.jacrev(field)))(grid))
+    got = quick_jit(jax.vmap(jax.vmap(jacve(field, "markowitz"))))(grid)
+    assert_same(got, quick_jit(jax.vmap(jax.vmap(jax.jacrev(field))))(grid))
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -79,7 +79,7 @@ def test_vmap_with_a_collective_inside_jacve(order):
         return field(x) / jax.lax.psum(1, "rows") + mean + jax.lax.psum(x[:2] * 0.5, "rows")
 
     got, forward, reverse = (
-        jax.vmap(jacobian(fun), axis_name="rows")(XS)
+        quick_jit(jax.vmap(jacobian(fun), axis_name="rows"))(XS)
         for jacobian in (lambda f: jacve(f, order), jax.jacfwd, jax.jacrev)
     )
     assert_same(forward, reverse)
@@ -91,8 +91,8 @@ def test_vmap_with_a_collective_inside_jacve(order):
 def test_derivative_of_jacve(order, transform):
     def through(jacobian):
         if transform is jax.grad:
-            return transform(lambda x: jnp.sum(jacobian(field)(x) ** 3))
-        return transform(jacobian(field))
+            return quick_jit(transform(lambda x: jnp.sum(jacobian(field)(x) ** 3)))
+        return quick_jit(transform(jacobian(field)))
 
     assert_same(through(lambda f: jacve(f, order))(X), through(jax.jacrev)(X))
 
@@ -113,19 +113,19 @@ def test_jacve_of_a_derivative(transform):
             return jax.jvp(field, (x,), (x * x,))[1]
         return transform(energy)(x) if transform is jax.grad else transform(field)(x)
 
-    assert_same(jacve(derivative, "markowitz")(X), jax.jacrev(derivative)(X))
+    assert_same(quick_jit(jacve(derivative, "markowitz"))(X), quick_jit(jax.jacrev(derivative))(X))
 
 
 @pytest.mark.parametrize(("outer", "inner"), list(itertools.product(ORDERS, ORDERS)))
 def test_hessian(outer, inner):
-    got = jax.jit(jacve(jacve(energy, inner), outer))(X)
-    assert_same(got, jax.hessian(energy)(X))
+    got = quick_jit(jacve(jacve(energy, inner), outer))(X)
+    assert_same(got, quick_jit(jax.hessian(energy))(X))
     np.testing.assert_allclose(got, got.T, rtol=1e-12, atol=1e-12)
 
 
 def test_third_order_by_three_eliminations():
-    got = jax.jit(jacve(jacve(jacve(energy, "reverse"), "forward"), "markowitz"))(X)
-    assert_same(got, jax.jacfwd(jax.jacfwd(jax.jacrev(energy)))(X))
+    got = quick_jit(jacve(jacve(jacve(energy, "reverse"), "forward"), "markowitz"))(X)
+    assert_same(got, quick_jit(jax.jacfwd(jax.jacfwd(jax.jacrev(energy))))(X))
 
 
 @pytest.mark.parametrize(
@@ -138,17 +138,17 @@ def test_third_order_by_three_eliminations():
     ids=["jacfwd-jacve-grad", "jacve-jacrev-jacve", "jacrev-jacve-jacve"],
 )
 def test_third_order_mixed_with_jax(nest):
-    assert_same(jax.jit(nest(energy))(X), jax.jacfwd(jax.hessian(energy))(X))
+    assert_same(quick_jit(nest(energy))(X), quick_jit(jax.jacfwd(jax.hessian(energy)))(X))
 
 
 def test_hessian_of_a_vmapped_function():
     mapped = jax.vmap(energy)
-    assert_same(jax.jit(jacve(jacve(mapped)))(XS), jax.jacrev(jax.jacrev(mapped))(XS))
+    assert_same(quick_jit(jacve(jacve(mapped)))(XS), quick_jit(jax.jacrev(jax.jacrev(mapped)))(XS))
 
 
 def test_second_order_over_pytrees():
-    got = jax.jit(jacve(jacve(network, "reverse", (0, 1)), "forward", (0, 1)))(PARAMS, POINT)
-    expected = jax.jacfwd(jax.jacrev(network, (0, 1)), (0, 1))(PARAMS, POINT)
+    got = quick_jit(jacve(jacve(network, "reverse", (0, 1)), "forward", (0, 1)))(PARAMS, POINT)
+    expected = quick_jit(jax.jacfwd(jax.jacrev(network, (0, 1)), (0, 1)))(PARAMS, POINT)
     assert_same(got, expected)
 
 
@@ -159,7 +159,7 @@ def test_jit_of_vmap_of_grad_of_jacve():
     def expected(x):
         return jnp.sum(jax.jacrev(field)(x) ** 2)
 
-    assert_same(jax.jit(jax.vmap(jax.grad(loss)))(XS), jax.vmap(jax.grad(expected))(XS))
+    assert_same(quick_jit(jax.vmap(jax.grad(loss)))(XS), jax.vmap(jax.grad(expected))(XS))
 
 
 def test_jacve_inside_scan_and_cond():
@@ -173,7 +173,8 @@ def test_jacve_inside_scan_and_cond():
 
         return jax.lax.scan(step, x, None, length=3)
 
-    assert_same(newton(X, lambda f: jacve(f, "forward")), newton(X, jax.jacrev))
+    ours = quick_jit(lambda x: newton(x, lambda f: jacve(f, "forward")))(X)
+    assert_same(ours, quick_jit(lambda x: newton(x, jax.jacrev))(X))
 
 
 def test_polynomial_with_known_derivatives():
@@ -229,7 +230,7 @@ def test_first_four_derivatives_on_a_grid(fun, derivatives):
             nested = fun
             for _ in range(n + 1):
                 nested = jacve(nested, order)
-            got = jax.jit(jax.vmap(nested))(grid)
+            got = quick_jit(jax.vmap(nested))(grid)
             np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)
 
 
@@ -239,4 +240,4 @@ def test_third_order_in_every_order(orders):
     nested = energy
     for order in orders:
         nested = jacve(nested, order)
-    assert_same(jax.jit(nested)(X), jax.jacfwd(jax.hessian(energy))(X))
+    assert_same(quick_jit(nested)(X), quick_jit(jax.jacfwd(jax.hessian(energy)))(X))
