@@ -17,10 +17,16 @@ import tyro
 
 import veenv
 from veenv.graph import COST_MODELS, CostModel, Graph
+from veenv.order_files import write_text
 from veenv.orders import Order, fingerprint
 from veenv.search import search
 
 FOLDER = Path(veenv.__file__).parent / "data" / "orders"
+
+BEGIN, END = "<!-- tasks: begin -->", "<!-- tasks: end -->"
+HEAD = """\
+| task | leaves | vertices | forward | reverse | Markowitz | best known |
+| --- | --- | --- | --- | --- | --- | --- |"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,11 +47,16 @@ class Config:
     """Seed of the search."""
     folder: Path = FOLDER
     """Where the order files lie."""
+    docs: Path | None = None
+    """Search nothing; write the table of tasks into this document, between its markers."""
 
 
 def main(config: Config) -> int:
     """Refreshes the files; returns the exit code."""
     try:
+        if config.docs is not None:
+            write_table(config.docs, config.folder)
+            return 0
         names = [veenv.tasks.get(name).name for name in config.tasks] or veenv.tasks.list()
         for name in names:
             began = time.perf_counter()
@@ -148,6 +159,39 @@ def _file_name(shipped: dict[Path, Order], graph: Graph, name: str, cost: CostMo
     if main is not None and main.fingerprint != fingerprint(graph):
         suffix += "" if main.jax_version.startswith(f"{minor}.") else f".jax-{minor}"
     return f"{name}{suffix}.json"
+
+
+def write_table(document: Path, folder: Path) -> None:
+    """Replaces the table of tasks in a document.
+
+    Raises:
+      ValueError: if the document has no markers, or an order file is broken.
+      OSError: if it cannot be read or written.
+    """
+    text = document.read_text(encoding="utf-8")
+    before, found, rest = text.partition(BEGIN)
+    _, ended, after = rest.partition(END)
+    if not (found and ended):
+        raise ValueError(f"{document} has no lines {BEGIN!r} and {END!r}")
+    rows = "\n".join(_row(name, folder) for name in veenv.tasks.list())
+    write_text(document, f"{before}{BEGIN}\n{HEAD}\n{rows}\n{END}{after}")
+
+
+def _row(name: str, folder: Path) -> str:
+    """A task's row: sizes, then each count as ``multiplications / executed``."""
+    task = veenv.tasks.get(name)
+    graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
+    classical = (
+        " / ".join(f"{graph.cost(order, cost):,}" for cost in COST_MODELS)
+        for order in (graph.forward(), graph.reverse(), graph.markowitz())
+    )
+    known = _recount([Order.load(path) for path in sorted(folder.glob(f"{name}.*json"))], graph)
+    best = []
+    for cost in COST_MODELS:
+        order = min(known, key=lambda order, cost=cost: _price(order, cost))
+        best.append(f"{order.counts[cost]:,}" + ("*" if order.is_optimal(cost) else ""))
+    sizes = f"{graph.num_inputs} → {graph.num_outputs}", str(len(graph.eliminable))
+    return f"| {' | '.join([name, *sizes, *classical, ' / '.join(best)])} |"
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ def expression(name: str, operands: Sequence[str], params: Mapping[str, Any]) ->
     Raises:
       CannotWriteError: naming the primitive, or the parameter.
     """
-    left = {k: v for k, v in params.items() if v is not None and k not in _NO_MATTER}
+    left = {k: v for k, v in params.items() if k not in _NO_MATTER and not _says_nothing(v)}
     if name in _SPECIAL:
         return _SPECIAL[name](operands, left)
     if name in _ELEMENTWISE or name in _RENAMED:
@@ -97,6 +97,12 @@ def expression(name: str, operands: Sequence[str], params: Mapping[str, Any]) ->
     _check_used(name, left, _KEYWORDS[name])
     named = [f"{key}={text(left[key])}" for key in _KEYWORDS[name] if key in left]
     return f"lax.{_CALLED.get(name, name)}({', '.join([*operands, *named])})"
+
+
+def _says_nothing(value: Any) -> bool:
+    """Whether a parameter is absent: None, or a sharding over a mesh without axes."""
+    mesh = getattr(value, "mesh", None)
+    return value is None or (mesh is not None and not mesh.axis_names)
 
 
 def _check_used(name: str, params: Mapping[str, Any], known: Any) -> None:
