@@ -16,6 +16,8 @@ from veenv.search.astar import solve_astar
 from veenv.search.bounds import disjoint_paths, vertex_bounds
 from veenv.search.budget import Budget, Tracker
 from veenv.search.core import Problem, prepare
+from veenv.search.frontier import array_digest_change
+from veenv.search.greedy import eliminate_now
 from veenv.search.subsets import solve_subsets
 
 seeds = st.integers(0, 2**32 - 1)
@@ -135,6 +137,22 @@ def test_astar_on_arrays_equals_all_permutations(cost):
     assert solve_astar(problem, tracker)
     least = min(problem.total(np.array(o)) for o in permutations(range(problem.n)))
     assert tracker.cost == least == graph.cost(problem.to_ids(tracker.order), cost)
+
+
+def test_the_digest_tells_array_states_apart_and_only_them(task_graph):
+    """Along random orders: equal digests exactly for equal (edge, structure) sets."""
+    problem = prepare(task_graph("MLP"))
+    core, seen = problem.core, {}
+    for seed in range(40):
+        order = np.random.default_rng(seed % 20).permutation(problem.n)
+        if seed >= 20:
+            order[:10] = np.random.default_rng(seed).permutation(order[:10])
+        bits, ids, digest = core.bits.copy(), core.ids.copy(), 0
+        for v in order:
+            digest = (digest + int(array_digest_change(core, bits, ids, v))) % 2**64
+            eliminate_now(core, bits, ids, v)
+            assert seen.setdefault(digest, ids.tobytes()) == ids.tobytes()
+    assert len(set(seen.values())) == len(seen)
 
 
 def test_an_unfinished_proof_gives_a_bound(task_graph):

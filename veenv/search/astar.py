@@ -39,7 +39,7 @@ from veenv.search._compile import compiled, lowest_bit
 from veenv.search.bounds import vertex_bounds
 from veenv.search.budget import Tracker
 from veenv.search.core import Problem
-from veenv.search.frontier import insert, make_frontier, pop, state_digest
+from veenv.search.frontier import digest_change, insert, make_frontier, pop
 from veenv.search.kernels import PRED, SUCC, copy_state, cost_of, degree, eliminate
 
 _ONE = np.uint64(1)
@@ -153,11 +153,7 @@ def _expand(core, plain, front, bounds, cutoff, count, bits, ids, next_bits, nex
                 continue
             members[:] = front.sets[state]
             members[v >> 6] |= _ONE << np.uint64(v & 63)
-            digest = _ZERO
-            if ids.shape[0] == bits.shape[1]:
-                copy_state(next_bits, next_ids, bits, ids)
-                eliminate(core, next_bits, next_ids, v)
-                digest = state_digest(next_bits, next_ids)
+            digest = front.digest[state] + digest_change(core, bits, ids, v)
             insert(front, members, digest, cost, rest, state, v, cutoff)
     return RUNNING, -1, count
 

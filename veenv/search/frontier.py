@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba.extending import overload
 
 from veenv.search._compile import compiled, lowest_bit
 from veenv.search.core import Problem
-from veenv.search.kernels import SUCC
+from veenv.search.kernels import PRED, SUCC, ScalarCore, lookup
 
 _ONE = np.uint64(1)
 _ZERO = np.uint64(0)
@@ -21,7 +22,7 @@ class Frontier(NamedTuple):
 
     Attributes:
       sets: uint64 [M, Ws]; eliminated vertices.
-      digest: uint64 [M]; hash of the structures (0 for scalars).
+      digest: uint64 [M]; hash of the structures less that of the initial state's (0 for scalars).
       cost: int64 [M]; least cost to come.
       rest: int64 [M]; bound on the cost to go.
       parent: int32 [M].
@@ -86,21 +87,57 @@ def _mix(z):
 
 
 @compiled
-def state_digest(bits, ids):
-    """Hash of an array state; zero for a scalar one, which its set determines."""
-    total = _ZERO
-    nodes = ids.shape[0]
-    if nodes != bits.shape[1]:
-        return total
-    for u in range(nodes):
-        for k in range(bits.shape[2]):
-            rest = bits[SUCC, u, k]
-            while rest != _ZERO:
-                w = (k << 6) + lowest_bit(rest)
-                rest &= rest - _ONE
-                edge = np.uint64(u * nodes + w)
-                total += _mix((edge << np.uint64(32) | np.uint64(ids[u, w])) * _MIX_A)
-    return total
+def _edge_digest(nodes, u, w, structure):
+    """Hash of one edge; a state's hash is the sum over its edges, modulo 2**64."""
+    edge = np.uint64(u * nodes + w)
+    return _mix((edge << np.uint64(32) | np.uint64(structure)) * _MIX_A)
+
+
+@compiled
+def array_digest_change(core, bits, ids, v):
+    """How the hash of an array state changes if v is eliminated; the state stays."""
+    keys, results, handle = core.keys, core.results, core.handle
+    nodes, words, kept = ids.shape[0], bits.shape[2], core.kept[v]
+    change = _ZERO
+    for k in range(words):
+        rest = bits[PRED, v, k]
+        while rest != _ZERO:
+            u = (k << 6) + lowest_bit(rest)
+            rest &= rest - _ONE
+            pre = ids[u, v]
+            if not kept:
+                change -= _edge_digest(nodes, u, v, pre)
+            for j in range(words):
+                others = bits[SUCC, v, j]
+                while others != _ZERO:
+                    w = (j << 6) + lowest_bit(others)
+                    others &= others - _ONE
+                    new = results[0, lookup(keys, handle, ids[v, w], pre, 0)]
+                    old = ids[u, w]
+                    if old != 0:
+                        low, high = min(old, new), max(old, new)
+                        new = results[1, lookup(keys, handle, low, high, 1)]
+                        change -= _edge_digest(nodes, u, w, old)
+                    change += _edge_digest(nodes, u, w, new)
+    for j in range(words):
+        others = bits[SUCC, v, j]
+        while others != _ZERO:
+            w = (j << 6) + lowest_bit(others)
+            others &= others - _ONE
+            change -= _edge_digest(nodes, v, w, ids[v, w])
+    return change
+
+
+def digest_change(core: Any, bits: Any, ids: Any, v: Any) -> Any:
+    """`array_digest_change`; zero for scalars, whose set determines the state; for kernels."""
+    raise TypeError("digest_change is called from compiled code only")
+
+
+@overload(digest_change, strict=False)
+def _digest_change(core: Any, bits: Any, ids: Any, v: Any) -> Any:
+    if core.instance_class is ScalarCore:
+        return lambda core, bits, ids, v: _ZERO
+    return lambda core, bits, ids, v: array_digest_change(core, bits, ids, v)
 
 
 @compiled
@@ -162,7 +199,6 @@ def make_frontier(problem: Problem, bounds: np.ndarray, max_states: int) -> Fron
         np.empty((3 * max_states, 2), np.int64),
         np.zeros(2, np.int64),
     )
-    digest = state_digest(problem.core.bits, problem.core.ids)
     start = np.zeros(words, np.uint64)
-    insert(front, start, np.uint64(digest), 0, int(bounds.sum()), 0, -1, np.int64(1) << 62)
+    insert(front, start, _ZERO, 0, int(bounds.sum()), 0, -1, np.int64(1) << 62)
     return front
