@@ -130,7 +130,8 @@ def trace(
 
     Args:
       fun: a JAX-traceable function of pytrees.
-      args: positional arguments: arrays, `jax.ShapeDtypeStruct`s or tracers.
+      args: positional arguments: arrays, `jax.ShapeDtypeStruct`s or tracers; those that are not
+        differentiated by may be anything.
       kwargs: keyword arguments; never differentiated by.
       argnums: which positional arguments to differentiate by.
       has_aux: whether `fun` returns ``(output, aux)``.
@@ -145,9 +146,14 @@ def trace(
     wanted = normalise_argnums(argnums, len(args))
     selected = tuple(args[a] for a in wanted)
     rest = tuple(None if i in wanted else a for i, a in enumerate(args))
+    # What is not differentiated by stays as it is, like in jax.jacrev; only shapes are traced.
+    others, others_tree = jax.tree.flatten((rest, kwargs))
+    shapes = {n: leaf for n, leaf in enumerate(others) if isinstance(leaf, jax.ShapeDtypeStruct)}
     out_trees: list[Any] = []
 
-    def flat(selected: Any, rest: Any, kwargs: Any) -> Any:
+    def flat(selected: Any, abstract: dict[int, Any]) -> Any:
+        leaves = [abstract.get(n, leaf) for n, leaf in enumerate(others)]
+        rest, kwargs = jax.tree.unflatten(others_tree, leaves)
         full = list(rest)
         for a, value in zip(wanted, selected, strict=True):
             full[a] = value
@@ -162,11 +168,10 @@ def trace(
         out_trees.append((tree, aux_tree, len(leaves)))
         return leaves, aux_leaves
 
-    closed = jax.make_jaxpr(flat)(selected, rest, kwargs)
+    closed = jax.make_jaxpr(flat)(selected, shapes)
     tree, aux_tree, num_out = out_trees[-1]
     num_inputs = len(jax.tree.leaves(selected))
-    others = jax.tree.leaves((rest, kwargs))
-    flattener = _Flattener(closed, num_inputs, others)
+    flattener = _Flattener(closed, num_inputs, jax.tree.leaves(shapes))
     outputs = flattener.outputs
     return Program(
         num_inputs=num_inputs,
