@@ -14,6 +14,7 @@ from veenv.auto import Auto
 from veenv.best import best_order
 from veenv.counts import Counts
 from veenv.env.make import make
+from veenv.env.registration import register_all
 from veenv.graph import Graph
 from veenv.interop import eqx_jacve, filter_jacve, tree_allclose, vertex_elimination_jaxpr
 from veenv.jacve import jacve, value_and_jacve
@@ -46,6 +47,8 @@ __all__ = [
     "value_and_jacve",
     "vertex_elimination_jaxpr",
 ]
+
+register_all()
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,89 @@
+"""The searches against each other: equal time and equal evaluations, several seeds."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+from benchmark_machine import machine
+
+import veenv
+from veenv.graph import CostModel, Graph
+from veenv.search import METHODS, SearchResult
+from veenv.search import search as run_search
+
+DEFAULT_TASKS = (
+    "RoeFlux_1d",
+    "RobotArm_6DOF",
+    "HumanHeartDipole",
+    "PropaneCombustion",
+    "RoeFlux_3d",
+    "mlp",
+    "Encoder",
+)
+
+
+def search(
+    task: tuple[str, ...] = DEFAULT_TASKS,
+    method: tuple[str, ...] = METHODS,
+    seconds: float = 5.0,
+    evaluations: int = 20_000,
+    seeds: int = 3,
+    cost: CostModel = "multiplications",
+    plot: Path | None = None,
+) -> None:
+    """Every method on every task, at equal wall-clock time and at equal evaluations.
+
+    Args:
+        task: tasks to search on.
+        method: methods of `veenv.search`.
+        seconds: time budget of each search.
+        evaluations: budget of each search in the second comparison.
+        seeds: number of seeds of each search.
+        cost: the cost model.
+        plot: folder for one picture a task of the best count over time; none by default.
+    """
+    print(machine())
+    print(
+        f"{'task':<20} {'method':<20} {'best in ' + format(seconds, 'g') + ' s':>14} {'median':>8} "
+        f"{'best in ' + format(evaluations, ',') + ' evaluations':>28} {'median':>8} {'bound':>7}"
+    )
+    for name in task:
+        found = veenv.tasks.get(name)
+        graph = veenv.make_graph(found.fun, found.argnums)(*found.example_args())
+        curves: dict[str, list[SearchResult]] = {}
+        for how in method:
+            timed = _runs(graph, how, f"{seconds}s", seeds, cost)
+            counted = _runs(graph, how, evaluations, seeds, cost)
+            curves[how] = timed
+            a, b = [r.cost for r in timed], [r.cost for r in counted]
+            bound = max(r.lower_bound for r in timed)
+            print(
+                f"{name:<20} {how:<20} {min(a):>14} {statistics.median(a):>8g} {min(b):>28} "
+                f"{statistics.median(b):>8g} {bound:>7}",
+                flush=True,
+            )
+        if plot is not None:
+            _plot(name, curves, seconds, plot)
+
+
+def _runs(
+    graph: Graph, method: str, budget: str | int, seeds: int, cost: CostModel
+) -> list[SearchResult]:
+    return [run_search(graph, method, cost=cost, budget=budget, seed=s) for s in range(seeds)]
+
+
+def _plot(name: str, curves: dict[str, list[SearchResult]], seconds: float, folder: Path) -> None:
+    """Best count over time, a line for each method (its seed that ended median)."""
+    figure, axes = plt.subplots(figsize=(8, 5))
+    for method, results in curves.items():
+        middle = sorted(results, key=lambda r: r.cost)[len(results) // 2]
+        times = [max(t, 1e-4) for t, _, _ in middle.trace] + [seconds]
+        costs = [c for _, _, c in middle.trace] + [middle.cost]
+        axes.step(times, costs, where="post", label=f"{method}: {middle.cost}")
+    axes.set(xscale="log", xlabel="seconds", ylabel="multiplications", title=name)
+    axes.legend(fontsize="small")
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / f"{name}.png", dpi=120, bbox_inches="tight")
+    plt.close(figure)
