@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 from jax.extend import core
 
 from veenv import _compat
@@ -200,7 +201,7 @@ class _Writer:
         return name if re.match(r"[xv]\d", name) else f"jnp.asarray({name})"
 
     def _constant(self, value: Any) -> str:
-        if isinstance(value, jax.core.Tracer):
+        if isinstance(value, Tracer):
             raise CannotWriteError(
                 "a constant of the function is traced; call to_code outside of jit"
             )
@@ -313,5 +314,5 @@ def _unpacking(
 
 
 def _selected(names: Sequence[str], argnums: int | Sequence[int]) -> str:
-    wanted = (argnums,) if not isinstance(argnums, (tuple, list)) else argnums
+    wanted = (argnums,) if isinstance(argnums, int) else argnums
     return ", ".join(names[a] for a in wanted)

@@ -153,7 +153,7 @@ def dtype(value: Any) -> str:
     Raises:
       CannotWriteError: for extended types such as keys, and float0.
     """
-    name = np.dtype(value).name if not jax.dtypes.issubdtype(value, jax.dtypes.extended) else ""
+    name = np.dtype(value).name if not jax.numpy.issubdtype(value, jax.dtypes.extended) else ""
     if name == "bool":
         return "jnp.bool_"
     if not name or not hasattr(jax.numpy, name):

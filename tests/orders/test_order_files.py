@@ -263,6 +263,21 @@ def mutated_fields(draw):
     return json.dumps(record).encode()
 
 
+@st.composite
+def mutated_orders(draw):
+    """A file that is well formed, with another order or other counts in it."""
+    ids = draw(st.permutations(ORDER.ids))
+    if draw(st.booleans()):
+        ids = [*ids, *draw(st.lists(st.integers(1, ORDER.num_vertices), max_size=2))]
+    counts = {cost: draw(st.integers(0, 2 * n)) for cost, n in ORDER.counts.items()}
+    right = Order.from_graph(GRAPH, draw(st.permutations(ORDER.ids)))
+    counts = draw(st.sampled_from([counts, ORDER.counts, right.counts]))
+    return json.dumps(record_with(ids=ids, counts=counts, lower_bounds={})).encode()
+
+
+MUTATED = st.one_of(mutated_bytes(), mutated_fields(), mutated_orders())
+
+
 def assert_refused_or_right(data, path):
     """An error that names the file, or an order of the graph that costs what it says."""
     path.write_bytes(data)
@@ -284,13 +299,13 @@ def assert_refused_or_right(data, path):
     assert GRAPH.cost(ids, "executed") == order.counts["executed"]
 
 
-@given(data=st.one_of(mutated_bytes(), mutated_fields()))
+@given(data=MUTATED)
 def test_mutated_files_are_refused_or_right(tmp_path_factory, data):
     assert_refused_or_right(data, tmp_path_factory.getbasetemp() / "mutated.json")
 
 
 @pytest.mark.slow
 @settings(max_examples=10_000)
-@given(data=st.one_of(mutated_bytes(), mutated_fields()))
+@given(data=MUTATED)
 def test_ten_thousand_mutated_files_are_refused_or_right(tmp_path_factory, data):
     assert_refused_or_right(data, tmp_path_factory.getbasetemp() / "mutated.json")
