@@ -49,17 +49,31 @@ def random_structure(rng: np.random.Generator, out_shape, in_shape) -> Structure
     unit = bool(rng.random() < 0.3)
     flag = lambda: not unit and bool(rng.random() < 0.5)  # noqa: E731
     out_values = tuple(k not in link_out and flag() for k in range(len(out_shape)))
-    in_values = tuple(
-        j not in link_in and j not in pairs and flag() for j in range(len(in_shape))
-    )
+    in_values = tuple(j not in link_in and j not in pairs and flag() for j in range(len(in_shape)))
     s = Structure(
-        tuple(out_shape), tuple(in_shape), tuple(pairs), out_values, in_values, unit,
-        link, link_out, link_in, False,
+        tuple(out_shape),
+        tuple(in_shape),
+        tuple(pairs),
+        out_values,
+        in_values,
+        unit,
+        link,
+        link_out,
+        link_in,
+        False,
     )
     valued = link is Link.SELECTION and s.link_size > 1 and flag()
     return Structure(
-        s.out_shape, s.in_shape, s.pairs, out_values, in_values, unit,
-        link, link_out, link_in, valued,
+        s.out_shape,
+        s.in_shape,
+        s.pairs,
+        out_values,
+        in_values,
+        unit,
+        link,
+        link_out,
+        link_in,
+        valued,
     )
 
 

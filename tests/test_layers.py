@@ -9,19 +9,21 @@ ROOT = Path(__file__).parent.parent
 
 STAGES = [
     {"_compat", "affine", "structure", "elimination", "counts"},
-    {"linear", "packed"},
+    {"product", "linear"},
+    {"packed"},
     {"trace"},
     {"rules"},
     {"graph"},
     {"nested", "edge"},
-    {"linearise", "terms"},
+    {"linearise", "edge_product"},
+    {"terms"},
     {"engine", "sparse"},
 ]
 """Stages of `veenv` that come before everything else, in order."""
 
 ALLOWED = {
-    "env": {"tasks", "graph", "linearise", "structure", "packed"},
-    "search": {"graph", "linearise", "structure", "packed", "elimination", "orders"},
+    "env": {"tasks", "graph", "linearise", "structure", "product", "packed"},
+    "search": {"graph", "linearise", "structure", "product", "packed", "elimination", "orders"},
     "tasks": {"jacve"},  # BlackScholes_Jacobian differentiates a Jacobian of the engine
 }
 """What the packages beside the stages may import (besides themselves)."""

@@ -13,11 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from veenv import _compat, edge, terms
+from veenv import _compat, edge, edge_product, terms
 from veenv import structure as algebra
 from veenv.edge import Edge
 from veenv.elimination import Tableau
 from veenv.linearise import Custom, Linearisation
+from veenv.product import multiply as multiply_structures
 from veenv.rules import Partial
 from veenv.trace import Literal
 
@@ -181,10 +182,10 @@ def eliminate(linearisation: Linearisation, edges: Edges, order: Iterable[int]) 
     counts: list[int] = []
 
     def multiply(post: Edge, pre: Edge) -> Edge:
-        product = algebra.multiply(post.structure, pre.structure)
-        counts[-1] += product.multiplications
-        result = edge.multiply(post, pre)
-        assert result.structure == product.structure, (post.structure, pre.structure)
+        predicted = multiply_structures(post.structure, pre.structure)
+        counts[-1] += predicted.multiplications
+        result = edge_product.multiply(post, pre)
+        assert result.structure == predicted.structure, (post.structure, pre.structure)
         return result
 
     for vertex in order:

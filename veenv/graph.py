@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from veenv import structure as algebra
 from veenv.elimination import Tableau
+from veenv.product import multiply as multiply_structures
 from veenv.structure import Structure
 
 CostModel = Literal["multiplications", "executed"]
@@ -226,7 +227,7 @@ def eliminate_counted(tableau: Tableau[Structure], node: int, *, keep: bool) -> 
 
     def multiply(post: Structure, pre: Structure) -> Structure:
         nonlocal multiplications, additions
-        product = algebra.multiply(post, pre)
+        product = multiply_structures(post, pre)
         multiplications += product.multiplications
         additions += product.additions
         return product.structure

@@ -90,7 +90,7 @@ def multiply(
     rank: int = MAX_RANK,
     links: bool = True,
 ) -> tuple[Any, Any]:
-    """Product post · pre: `veenv.structure.multiply` on integers.
+    """Product post · pre: `veenv.product.multiply` on integers.
 
     Args:
       post: code of the edge v → w.
@@ -137,7 +137,7 @@ def _contract(
     sizes_mid: Any,
     rank: int,
 ) -> tuple[Any, Any, Any, Any, Any]:
-    """The einsum rule with Kronecker deltas (`veenv.structure.contract`) on masks.
+    """The einsum rule with Kronecker deltas (`veenv.product.contract`) on masks.
 
     Returns:
       Pairs, valued out axes and valued in axes of the result; the product of the sizes of the
@@ -221,7 +221,7 @@ def _multiply_linked(
 
 
 def _composable(post: Any, pre: Any, rank: int) -> Any:
-    """1 where the links, if any, become one (`veenv.structure.absorbable`), else 0."""
+    """1 where the links, if any, become one (`veenv.product.absorbable`), else 0."""
     post_link, pre_link = post >> _LINK_IN & _ALL, pre >> _LINK_OUT & _ALL
     middle = post_link | pre_link
     covered_post, covered_pre, absorbed_out = post_link, pre_link, post & 0

@@ -16,6 +16,7 @@ from jax.experimental import sparse as jax_sparse
 from veenv import edge
 from veenv import structure as algebra
 from veenv.edge import Edge
+from veenv.edge_product import multiply
 from veenv.linear import LinearMap
 from veenv.structure import FREE, Link, Structure
 
@@ -170,7 +171,7 @@ class SparseTensor:
         dtype = jnp.promote_types(self.dtype, x.dtype)
         total = jnp.zeros((*self.out_shape, *rest), dtype)
         for t in self.terms:
-            product = edge.multiply(t.edge(), right)
+            product = multiply(t.edge(), right)
             total = total + edge.todense(product, self.out_shape, rest, dtype)
         return total
 

@@ -14,6 +14,7 @@ from math import prod
 
 from veenv import edge
 from veenv.edge import Edge
+from veenv.edge_product import multiply as multiply_edges
 from veenv.structure import Link
 
 Terms = tuple[Edge, ...]
@@ -21,7 +22,7 @@ Terms = tuple[Edge, ...]
 
 def multiply(post: Terms, pre: Terms) -> Terms:
     """Product of two sums, term by term."""
-    return collect([edge.multiply(p, q) for p in post for q in pre])
+    return collect([multiply_edges(p, q) for p in post for q in pre])
 
 
 def add(a: Terms, b: Terms) -> Terms:

@@ -7,6 +7,7 @@ import numpy as np
 from veenv import packed
 from veenv import structure as algebra
 from veenv.linearise import make_graph
+from veenv.product import multiply
 
 
 class ScalarGame:
@@ -70,7 +71,7 @@ class ArrayGame:
         outs = [(w, s) for (v, w), s in self.structures.items() if v == node]
         for u, pre in ins:
             for w, post in outs:
-                yield (u, w), algebra.multiply(post, pre)
+                yield (u, w), multiply(post, pre)
 
     def price(self, node):
         return sum(product.multiplications for _, product in self.products(node))

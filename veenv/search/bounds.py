@@ -13,7 +13,7 @@ in-edges) gives κ_out(v) valued out-edges in the same way.  A product of two va
 least one multiplication, and v is eliminated exactly once.  ∎
 
 **Arrays.** Call an edge *full* at v if its values vary along every axis of v.  Without links, sums
-and products keep an edge full at its end (`structure.contract`, `structure.add`), so with the
+and products keep an edge full at its end (`product.contract`, `structure.add`), so with the
 paths restricted to full edges at v, and no link among v's ancestors' and descendants' edges, each
 of those products carries all labels of v and takes at least size(v) multiplications: κ_in · κ_out
 · size(v) is a bound for v too, and the larger of the two is taken.

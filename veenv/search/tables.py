@@ -12,7 +12,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from veenv.structure import Structure, add, multiply
+from veenv.product import multiply
+from veenv.structure import Structure, add
 
 _MASK = (1 << 64) - 1
 _HASH = 0x9E3779B97F4A7C15
