@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -21,10 +20,8 @@ from veenv.jacve import jacve
 from veenv.linearise import linearise, make_graph
 from veenv.orders import Order
 from veenv.tasks import Task
+from veenv.timing import Timing, measure, near
 from veenv.trace import trace
-
-SPREAD = 0.02
-"""Relative distance of the random points from the task's own."""
 
 
 @dataclass(frozen=True)
@@ -47,27 +44,6 @@ class Count:
     def agree(self) -> bool:
         """Whether all are the same."""
         return self.recorded == self.environment == self.engine == self.emitted
-
-
-@dataclass(frozen=True)
-class Timing:
-    """One way to the Jacobian, over a vmapped batch in the default precision.
-
-    Attributes:
-      method: its name.
-      median: seconds of a call.
-      low: its 10 % quantile.
-      high: its 90 % quantile.
-      flops: what XLA's cost analysis says; None where it does not.
-      temporary: bytes of temporary memory that XLA allots; None where it does not say.
-    """
-
-    method: str
-    median: float
-    low: float
-    high: float
-    flops: float | None
-    temporary: int | None
 
 
 @dataclass(frozen=True)
@@ -273,66 +249,3 @@ def error(found: Any, expected: Any) -> float:
             relative = np.where(equal, 0.0, np.abs(f - e) / scale)
         worst = max(worst, float(relative.max(initial=0.0)))
     return worst
-
-
-def near(args: Any, seed: Sequence[int] | None, batch: int | None = None) -> Any:
-    """A random point near another, or a batch of them.
-
-    Args:
-      args: the point, a pytree.
-      seed: seed; None for the point itself.
-      batch: size of a new leading axis.
-    """
-    rng = np.random.default_rng(seed)
-
-    def move(x: Any) -> np.ndarray:
-        x = np.asarray(x)
-        shape = x.shape if batch is None else (batch, *x.shape)
-        if seed is None or not np.issubdtype(x.dtype, np.floating):
-            return np.broadcast_to(x, shape)
-        noise = SPREAD * rng.standard_normal(shape)
-        return np.where(x == 0, noise, x * (1 + noise))
-
-    return jax.tree.map(move, args)
-
-
-def measure(
-    task: Task, ids: Sequence[int], batch: int, rounds: int, seed: int
-) -> tuple[Timing, ...]:
-    """Times the order and the usual ways by turns, over a batch of points."""
-    methods: dict[str, Callable[..., Any]] = {
-        "order": jacve(task.fun, ids, task.argnums),
-        "jacfwd": jax.jacfwd(task.fun, task.argnums),
-        "jacrev": jax.jacrev(task.fun, task.argnums),
-        "forward": jacve(task.fun, "forward", task.argnums),
-        "reverse": jacve(task.fun, "reverse", task.argnums),
-        "markowitz": jacve(task.fun, "markowitz", task.argnums),
-    }
-    args = jax.tree.map(jnp.asarray, near(task.example_args(), [seed], batch))
-    compiled = {}
-    for name, method in methods.items():
-        try:
-            compiled[name] = jax.jit(jax.vmap(method)).lower(*args).compile()
-        except TypeError:
-            if name != "jacfwd":  # a function with a reverse rule of its own has no forward mode
-                raise
-    seconds: dict[str, list[float]] = {name: [] for name in compiled}
-    for turn in range(rounds + 1):
-        for name, run in compiled.items():
-            began = time.perf_counter()
-            jax.block_until_ready(run(*args))
-            if turn:  # the first call warms up
-                seconds[name].append(time.perf_counter() - began)
-    timings = []
-    for name, run in compiled.items():
-        low, median, high = np.quantile(seconds[name], [0.1, 0.5, 0.9])
-        flops, temporary = _analysis(run)
-        timings.append(Timing(name, float(median), float(low), float(high), flops, temporary))
-    return tuple(timings)
-
-
-def _analysis(compiled: Any) -> tuple[float | None, int | None]:
-    """Flops and bytes of temporary memory, where the backend tells."""
-    cost, memory = compiled.cost_analysis() or {}, compiled.memory_analysis()
-    cost = cost[0] if isinstance(cost, list) else cost
-    return cost.get("flops"), getattr(memory, "temp_size_in_bytes", None)

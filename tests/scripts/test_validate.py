@@ -18,7 +18,8 @@ from scripts.validate import Config, main
 from veenv import validate as validation
 from veenv.orders import Order
 from veenv.tasks import Task
-from veenv.validate import Count, error, multiplications_in, near, validate
+from veenv.timing import near
+from veenv.validate import Count, error, multiplications_in, validate
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "validate.py"
 ROBERTSON = veenv.tasks.get("Robertson")
