@@ -1,0 +1,109 @@
+"""−(return of the environment) = cost of the graph = count of the engine, for every order."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import veenv
+from tests.multiplications import count_multiplications
+from tests.test_invariant import orders_of, prepared
+from veenv import engine
+from veenv.env import VertexEnv
+from veenv.graph import COST_MODELS
+
+TASKS = ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion", "mlp"]
+
+
+def returns_of(env: VertexEnv, graph, orders) -> np.ndarray:
+    """The environment's return for each order, all played side by side."""
+    slot = {vertex: n for n, vertex in enumerate(graph.eliminable)}
+    actions = jnp.array([[slot[v] for v in order] for order in orders], jnp.int32)
+
+    @jax.jit
+    @jax.vmap
+    def play(actions):
+        _, state = env.reset(jax.random.key(0))
+
+        def step(state, action):
+            state, reward, *_ = env.transition(state, action)
+            return state, reward
+
+        state, rewards = jax.lax.scan(step, state, actions)
+        return rewards.sum(), state.cost, state.terminated
+
+    total, cost, terminated = play(actions)
+    assert bool(terminated.all())
+    np.testing.assert_array_equal(-total, cost)
+    return np.asarray(total)
+
+
+@pytest.mark.parametrize("cost", COST_MODELS)
+@pytest.mark.parametrize("name", TASKS)
+def test_tasks(name, cost):
+    task = veenv.tasks.get(name)
+    graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
+    orders = orders_of(graph, 50)
+    returns = returns_of(VertexEnv(graph, cost), graph, orders)
+    assert [-int(r) for r in returns] == [graph.cost(order, cost) for order in orders]
+    for order in (orders[0], orders[1], orders[-1]):
+        field = "executed" if cost == "executed" else "multiplications"
+        assert getattr(_engine_counts(task, order), field) == graph.cost(order, cost)
+
+
+def _engine_counts(task, order):
+    counts = []
+
+    def run(*args):
+        jacobian, found = veenv.jacve(task.fun, order, task.argnums, count_ops=True)(*args)
+        counts.append(found)
+        return jacobian
+
+    jax.eval_shape(run, *task.example_args())
+    return counts[0]
+
+
+@pytest.mark.parametrize("arrays", [False, True], ids=["scalar", "array"])
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=5)
+def test_random_functions(arrays, seed):
+    fun, args = veenv.tasks.random_function(seed, 3, 12, 2, arrays=arrays)
+    argnums = tuple(range(len(args)))
+    lin, edges = prepared(fun, args, argnums)
+    graph = lin.graph
+    if not graph.eliminable:
+        return
+    orders = orders_of(graph, 3, seed)
+    for cost in COST_MODELS:
+        returns = returns_of(VertexEnv(graph, cost), graph, orders)
+        emitted = [
+            count_multiplications(engine.elimination_jaxpr(lin, edges[cost], order))
+            for order in orders
+        ]
+        assert [-int(r) for r in returns] == emitted
+        assert emitted == [graph.cost(order, cost) for order in orders]
+
+
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=10)
+def test_random_functions_have_the_right_jacobian(seed):
+    with jax.enable_x64(True):
+        fun, args = veenv.tasks.random_function(seed, 3, 14, 2, arrays=bool(seed % 2))
+        args = [np.asarray(a, np.float64) for a in args]
+        argnums = tuple(range(len(args)))
+        graph = veenv.make_graph(fun, argnums)(*args)
+        shuffled = tuple(random.Random(seed).sample(graph.eliminable, len(graph.eliminable)))
+        jacobians = [partial(veenv.jacve, fun, order, argnums) for order in ("forward", shuffled)]
+        expected, *found = jax.jit(
+            lambda *a: [jax.jacrev(fun, argnums)(*a)] + [make()(*a) for make in jacobians]
+        )(*args)
+        scale = max(1.0, *(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(expected)))
+        for jacobian in found:
+            assert veenv.tree_allclose(jacobian, expected, rtol=1e-9, atol=1e-11 * scale)
