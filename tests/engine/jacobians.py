@@ -41,10 +41,12 @@ def jitted_jacobians(
     fun: Any, args: Any, argnums: Any, oracle: Any, num_random: int, seed: int = 0
 ) -> Iterator[tuple[str, Any, Any]]:
     """Compiles the oracle and every order as one program: (order's name, Jacobian, expected)."""
-    chosen = orders(veenv.make_graph(fun, argnums)(*args), num_random, seed)
+    chosen: dict[tuple[int, ...], str] = {}
 
     @quick_jit
     def run(*args: Any) -> Any:
+        # Inside, where arguments that are not differentiated by are traced, too.
+        chosen.update(orders(veenv.make_graph(fun, argnums)(*args), num_random, seed))
         ours = [veenv.jacve(fun, ids, argnums)(*args) for ids in chosen]
         return oracle(fun, argnums)(*args), ours
 

@@ -16,13 +16,13 @@ pytestmark = pytest.mark.usefixtures("x64")
 
 
 def _parameters(*, sparing: bool = False) -> list:
-    """All cases; with `sparing` all but every tenth are left to the long suite."""
+    """All cases; with `sparing` all but every twentieth are left to the long suite."""
     every = [(family, case) for family, cases in FAMILIES.items() for case in cases]
     return [
         pytest.param(
             case,
             id=f"{family}-{case.name}",
-            marks=[pytest.mark.slow] * (case.slow or (sparing and i % 10 > 0)),
+            marks=[pytest.mark.slow] * (case.slow or (sparing and i % 20 > 0)),
         )
         for i, (family, case) in enumerate(every)
     ]
@@ -64,10 +64,10 @@ def test_plain(case: Case):
 @pytest.mark.parametrize("case", _parameters(sparing=True))
 def test_sparse(case: Case):
     """The sparse form of every block, made dense, in reverse and in a random order."""
-    graph = veenv.make_graph(case.fun, case.argnums)(*case.args)
 
     @quick_jit
     def run(*args):
+        graph = veenv.make_graph(case.fun, case.argnums)(*args)
         ours = [
             jax.tree.map(
                 lambda block: block.todense(),

@@ -83,16 +83,20 @@ def _pad(x: Any, rng: np.random.Generator) -> Any:
 
 def _concatenate(x: Any, rng: np.random.Generator) -> Any:
     axis = _axis(x, rng)
-    return lax.slice_in_dim(jnp.concatenate([x, jnp.sin(x)], axis), 0, 3, axis=axis) if (
-        x.shape[axis] > 1
-    ) else jnp.concatenate([x, x * x], axis)
+    return (
+        lax.slice_in_dim(jnp.concatenate([x, jnp.sin(x)], axis), 0, 3, axis=axis)
+        if (x.shape[axis] > 1)
+        else jnp.concatenate([x, x * x], axis)
+    )
 
 
 def _broadcast(x: Any, rng: np.random.Generator) -> Any:
     if x.ndim == 3:
         return x[..., :1] * jnp.ones(2)
-    return jnp.broadcast_to(jnp.expand_dims(x, at := int(rng.integers(x.ndim + 1))),
-                            (*x.shape[:at], int(rng.choice(SIZES)), *x.shape[at:]))
+    return jnp.broadcast_to(
+        jnp.expand_dims(x, at := int(rng.integers(x.ndim + 1))),
+        (*x.shape[:at], int(rng.choice(SIZES)), *x.shape[at:]),
+    )
 
 
 def _scan(x: Any, rng: np.random.Generator) -> Any:

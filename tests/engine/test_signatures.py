@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -209,18 +208,17 @@ def test_any_sequence_is_an_order(kind):
         assert_same(jacobian(1.0), jax.jacrev(three_vertices)(1.0))
 
 
-def test_order_files_and_records(tmp_path):
-    graph = veenv.make_graph(three_vertices)(1.0)
-    path = tmp_path / "order.json"
-    assert not json.loads(json.dumps(list(graph.forward()))) == []
+def test_files_that_are_no_orders_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"\.json"):
-        jacve(three_vertices, str(path.with_suffix(".txt")))(1.0)
+        jacve(three_vertices, str(tmp_path / "order.txt"))(1.0)
     with pytest.raises(FileNotFoundError):
-        jacve(three_vertices, path)(1.0)
+        jacve(three_vertices, tmp_path / "order.json")(1.0)
 
 
 @pytest.mark.parametrize(
-    "arg", [np.arange(3), np.array([True, False]), 3, X + 1j], ids=["int", "bool", "python", "complex"]
+    "arg",
+    [np.arange(3), np.array([True, False]), 3, X + 1j],
+    ids=["int", "bool", "python", "complex"],
 )
 def test_inputs_that_are_not_real_floats_are_refused(arg):
     with pytest.raises(TypeError):
@@ -230,7 +228,9 @@ def test_inputs_that_are_not_real_floats_are_refused(arg):
 
 
 @pytest.mark.parametrize(
-    "fun", [lambda x: x > 0, lambda x: jnp.argmax(x), lambda x: x * 1j], ids=["bool", "int", "complex"]
+    "fun",
+    [lambda x: x > 0, lambda x: jnp.argmax(x), lambda x: x * 1j],
+    ids=["bool", "int", "complex"],
 )
 def test_outputs_that_are_not_real_floats_are_refused(fun):
     with pytest.raises(TypeError):

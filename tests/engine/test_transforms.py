@@ -167,8 +167,9 @@ def test_jacve_inside_scan_and_cond():
         def step(x, _):
             value = jnp.append(field(x), energy(x) - 1)
             matrix = jacobian(lambda u: jnp.append(field(u), energy(u) - 1))(x)
-            guarded = jax.lax.cond(jnp.abs(jnp.linalg.det(matrix)) > 1e-6, lambda m: m,
-                                   lambda m: jnp.eye(3), matrix)
+            guarded = jax.lax.cond(
+                jnp.abs(jnp.linalg.det(matrix)) > 1e-6, lambda m: m, lambda m: jnp.eye(3), matrix
+            )
             return x - 0.1 * jnp.linalg.solve(guarded, value), matrix
 
         return jax.lax.scan(step, x, None, length=3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -29,8 +28,13 @@ FFT = [
     case("fft_magnitude", lambda v: jnp.abs(jnp.fft.fft(v)), V),
     case("fft_parts", lambda v: (lambda z: (z.real * v, z.imag[1:2]))(jnp.fft.fft(v * v)), V),
     case("rfft_irfft", lambda v: jnp.fft.irfft(jnp.fft.rfft(v * v) * 2, 4), V),
-    case("fft_convolution",
-         lambda v, w: jnp.fft.irfft(jnp.fft.rfft(v) * jnp.fft.rfft(w), 4), V, W, argnums=(0, 1)),
+    case(
+        "fft_convolution",
+        lambda v, w: jnp.fft.irfft(jnp.fft.rfft(v) * jnp.fft.rfft(w), 4),
+        V,
+        W,
+        argnums=(0, 1),
+    ),
     case("fft2_power", lambda x: jnp.abs(jnp.fft.fft2(x)) ** 2, normal(2, 3)),
     case("fftn_ifftn", lambda x: jnp.fft.ifftn(jnp.fft.fftn(x) ** 2).real, normal(2, 2, 2)),
     case("fftshift", lambda v: jnp.fft.fftshift(jnp.fft.fft(v)).real * v, V),
@@ -39,31 +43,78 @@ FFT = [
 ]
 
 COMPLEX = [
-    case("magnitude_phase", lambda v, w: (lambda z: jnp.abs(z) * jnp.angle(z))(v + 1j * w), V, W,
-         argnums=(0, 1)),
+    case(
+        "magnitude_phase",
+        lambda v, w: (lambda z: jnp.abs(z) * jnp.angle(z))(v + 1j * w),
+        V,
+        W,
+        argnums=(0, 1),
+    ),
     case("exponential", lambda v: jnp.exp(1j * v).real * v + jnp.exp(2j * v).imag, V),
-    case("product_and_conjugate", lambda v, w: (
-        lax.complex(v, w) * lax.conj(lax.complex(w, v * v))).imag, V, W, argnums=(0, 1)),
-    case("division_power", lambda v, w: (lax.complex(v, w) ** 2 / (1j + v)).real, V, W,
-         argnums=(0, 1)),
-    case("elementary_functions", lambda v, w: (lambda z: (
-        jnp.sin(z) * jnp.log(z) + jnp.sqrt(z) * jnp.tanh(z)).real)(lax.complex(v, w)), V, W,
-         argnums=(0, 1)),
+    case(
+        "product_and_conjugate",
+        lambda v, w: (lax.complex(v, w) * lax.conj(lax.complex(w, v * v))).imag,
+        V,
+        W,
+        argnums=(0, 1),
+    ),
+    case(
+        "division_power",
+        lambda v, w: (lax.complex(v, w) ** 2 / (1j + v)).real,
+        V,
+        W,
+        argnums=(0, 1),
+    ),
+    case(
+        "elementary_functions",
+        lambda v, w: (lambda z: (jnp.sin(z) * jnp.log(z) + jnp.sqrt(z) * jnp.tanh(z)).real)(
+            lax.complex(v, w)
+        ),
+        V,
+        W,
+        argnums=(0, 1),
+        slow=True,
+    ),
     case("matmul", lambda a: jnp.abs((a + 1j * a.T) @ jnp.exp(1j * a)), M),
-    case("shapes", lambda v: (lambda z: (z.reshape(2, 2).T.ravel()[::-1] * z).imag)(
-        jnp.concatenate([v[:2] * 1j, v[2:] + 0j]) * jnp.exp(1j * v)), V),
-    case("reductions", lambda v: (lambda z: (z.sum() * z.mean() * jnp.prod(z)).real)(
-        jnp.exp(1j * v)), V),
-    case("where_gather", lambda v: (lambda z: jnp.where(v > 0, z, z * z)[np.array([3, 0, 0])].imag)(
-        jnp.exp(1j * v)), V),
-    case("scan", lambda v: jnp.abs(lax.scan(lambda c, x: (c * jnp.exp(1j * x) + x, c), 1 + 0j, v)[1]),
-         V, zero=True),
+    case(
+        "shapes",
+        lambda v: (lambda z: (z.reshape(2, 2).T.ravel()[::-1] * z).imag)(
+            jnp.concatenate([v[:2] * 1j, v[2:] + 0j]) * jnp.exp(1j * v)
+        ),
+        V,
+        slow=True,
+    ),
+    case(
+        "reductions",
+        lambda v: (lambda z: (z.sum() * z.mean() * jnp.prod(z)).real)(jnp.exp(1j * v)),
+        V,
+    ),
+    case(
+        "where_gather",
+        lambda v: (lambda z: jnp.where(v > 0, z, z * z)[np.array([3, 0, 0])].imag)(jnp.exp(1j * v)),
+        V,
+    ),
+    case(
+        "scan",
+        lambda v: jnp.abs(lax.scan(lambda c, x: (c * jnp.exp(1j * x) + x, c), 1 + 0j, v)[1]),
+        V,
+        zero=True,
+    ),
     case("solve", lambda a: jnp.abs(jnp.linalg.solve(a + 1j * a.T, jnp.ones(3) + 0j)), M),
-    case("hermitian_eigenvalues", lambda a: jnp.linalg.eigvalsh(
-        (lambda z: z + z.conj().T)(a + 1j * a * a)), M),
+    case(
+        "hermitian_eigenvalues",
+        lambda a: jnp.linalg.eigvalsh((lambda z: z + z.conj().T)(a + 1j * a * a)),
+        M,
+        slow=True,
+    ),
     case("polynomial_roots_free", lambda v: jnp.abs(jnp.polyval(v + 0j, 0.3 + 0.4j)) ** 2, V),
-    case("single_precision", lambda v: jnp.abs(jnp.exp(1j * v).astype(jnp.complex64)), uniform(3),
-         tol=1e-5, zero=True),
+    case(
+        "single_precision",
+        lambda v: jnp.abs(jnp.exp(1j * v).astype(jnp.complex64)),
+        uniform(3),
+        tol=1e-5,
+        zero=True,
+    ),
     case("quantum_step", _quantum_step, V),
     case("constant_operand", lambda v: jnp.real(C * v) ** 2 + jnp.imag(C.conj() * v), V),
 ]

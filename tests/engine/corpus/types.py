@@ -31,9 +31,13 @@ CASES = [
     case("weak_scalars", lambda x: 2 * x + jnp.float32(1.5) * x - x / 3, F32, tol=SINGLE),
     case("weak_input", lambda s: s * jnp.arange(3.0) + s**2, 1.25),
     case("narrow_output", lambda x: (jnp.sin(x).astype(jnp.float32), x * 2), X, tol=SINGLE),
-    case("reduce_in_wider_type", lambda x: jnp.sum(x * x, dtype=jnp.float64) * x[0], F32, tol=SINGLE),
+    case(
+        "reduce_in_wider_type", lambda x: jnp.sum(x * x, dtype=jnp.float64) * x[0], F32, tol=SINGLE
+    ),
     case("integer_side_values", lambda x: x * jnp.arange(4) + jnp.sum(jnp.arange(3) ** 2) * x, X),
-    case("integers_from_floats", lambda x: x * x.astype(jnp.int32) + (3 * x).astype(jnp.int64), 5 * X),
+    case(
+        "integers_from_floats", lambda x: x * x.astype(jnp.int32) + (3 * x).astype(jnp.int64), 5 * X
+    ),
     case("booleans", lambda x: x * (x > 0).astype(x.dtype) + (x < 0).astype(jnp.int8) * x**2, X),
     case("integer_argument", lambda x, n: x[n[0]] ** n[1] * x, X, np.array([1, 3])),
     case("boolean_argument", lambda x, m: jnp.where(m, x * x, jnp.cos(x)), X, X > 0.5),
@@ -43,11 +47,23 @@ CASES = [
     case("copies", lambda x: jnp.copy(x * x) * jnp.array(x, copy=True), X),
     case("optimization_barrier", lambda x: lax.optimization_barrier(x * x) * x, X),
     case("random_bits", lambda x: x * jax.random.normal(jax.random.key(3), (4,)), X),
-    case("random_key_argument", lambda x, k: x**2 * jax.random.uniform(jax.random.split(k)[0], (4,)),
-         X, jax.random.PRNGKey(1)),
+    case(
+        "random_key_argument",
+        lambda x, k: x**2 * jax.random.uniform(jax.random.split(k)[0], (4,)),
+        X,
+        jax.random.PRNGKey(1),
+    ),
     case("random_permutation", lambda x: jax.random.permutation(jax.random.key(0), x * x) * x, X),
-    case("dropout_mask", lambda x: jnp.where(jax.random.bernoulli(jax.random.key(1), 0.5, (4,)),
-                                             x * 2, x**3), X),
-    case("reparametrised_normal", lambda m, s: m + jnp.exp(s) * jax.random.normal(
-        jax.random.key(2), (4,)), X, normal(4), argnums=(0, 1)),
+    case(
+        "dropout_mask",
+        lambda x: jnp.where(jax.random.bernoulli(jax.random.key(1), 0.5, (4,)), x * 2, x**3),
+        X,
+    ),
+    case(
+        "reparametrised_normal",
+        lambda m, s: m + jnp.exp(s) * jax.random.normal(jax.random.key(2), (4,)),
+        X,
+        normal(4),
+        argnums=(0, 1),
+    ),
 ]
