@@ -39,3 +39,10 @@ def precision(request: pytest.FixtureRequest) -> Iterator[str]:
 def reference() -> Callable[[str], dict[str, Any]]:
     """Reads the published point, value, Jacobian (and graph) of a task: ``reference(name)``."""
     return lambda name: json.loads((DATA / f"{name}.json").read_text())
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forget_compiled_programs() -> Iterator[None]:
+    """Drops a module's compiled programs at its end, which otherwise add up to gigabytes."""
+    yield
+    jax.clear_caches()
