@@ -125,6 +125,24 @@ def test_repr_tells_sizes_and_primitives():
     assert "mul 40" in text
 
 
+def test_vertices_have_the_same_numbers_inside_jit():
+    def f(x, y):
+        scale = jnp.cos(y) + 1.0  # equations of an argument that is not differentiated by
+        return jnp.sin(x) * scale * x
+
+    x, y = jnp.float32(0.5), jnp.float32(1.5)
+    order = veenv.make_graph(f)(x, y).markowitz()
+    inside = jax.jit(veenv.jacve(f, order))(x, y)
+    np.testing.assert_allclose(inside, veenv.jacve(f, order)(x, y), rtol=1e-6)
+
+
+def test_arguments_whose_values_are_needed_stay_concrete():
+    def f(x, y, n):
+        return x * (2.0 if y > 1 else 3.0) * n[0]
+
+    np.testing.assert_allclose(veenv.jacve(f)(1.0, np.float32(1.5), [4]), 8.0)
+
+
 def test_tracing_needs_no_values():
     shape = jax.ShapeDtypeStruct((3, 4), jnp.float32)
     graph = veenv.make_graph(lambda x: jnp.sin(x) @ x.T)(shape)

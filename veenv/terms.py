@@ -65,6 +65,8 @@ def _entries(e: Edge) -> int:
     entries = prod(s.out_shape) * prod(n for j, n in enumerate(s.in_shape) if j not in s.pairs)
     if s.link is Link.SELECTION:
         out_size, in_size = s.linked_sizes
+        if not out_size * in_size:
+            return 0
         entries = entries // (out_size * in_size) * min(out_size, in_size)
     return entries
 

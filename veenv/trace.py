@@ -19,6 +19,14 @@ from jax.extend import core
 
 from veenv import _compat
 
+_TRACEABLE = (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)
+_NEEDS_VALUES = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
+
 Slot = int
 """Index of a variable of the flat program."""
 
@@ -146,9 +154,7 @@ def trace(
     wanted = normalise_argnums(argnums, len(args))
     selected = tuple(args[a] for a in wanted)
     rest = tuple(None if i in wanted else a for i, a in enumerate(args))
-    # What is not differentiated by stays as it is, like in jax.jacrev; only shapes are traced.
     others, others_tree = jax.tree.flatten((rest, kwargs))
-    shapes = {n: leaf for n, leaf in enumerate(others) if isinstance(leaf, jax.ShapeDtypeStruct)}
     out_trees: list[Any] = []
 
     def flat(selected: Any, abstract: dict[int, Any]) -> Any:
@@ -168,10 +174,17 @@ def trace(
         out_trees.append((tree, aux_tree, len(leaves)))
         return leaves, aux_leaves
 
-    closed = jax.make_jaxpr(flat)(selected, shapes)
+    # Arrays that are not differentiated by are traced too, so that vertices have the same numbers
+    # inside and outside of jit; where fun needs their values, NumPy arrays stay as they are.
+    traced = {n: leaf for n, leaf in enumerate(others) if isinstance(leaf, _TRACEABLE)}
+    try:
+        closed = jax.make_jaxpr(flat)(selected, traced)
+    except _NEEDS_VALUES:
+        traced = {n: leaf for n, leaf in traced.items() if isinstance(leaf, jax.ShapeDtypeStruct)}
+        closed = jax.make_jaxpr(flat)(selected, traced)
     tree, aux_tree, num_out = out_trees[-1]
     num_inputs = len(jax.tree.leaves(selected))
-    flattener = _Flattener(closed, num_inputs, jax.tree.leaves(shapes))
+    flattener = _Flattener(closed, num_inputs, jax.tree.leaves(traced))
     outputs = flattener.outputs
     return Program(
         num_inputs=num_inputs,
