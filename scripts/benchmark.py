@@ -10,7 +10,7 @@ import jax
 import tyro
 from benchmark_engine import engine, sparse, tracing
 from benchmark_machine import machine
-from benchmark_search import search
+from benchmark_search import evaluations, search
 
 from veenv.env import make
 from veenv.env.rollout import random_episodes
@@ -71,5 +71,12 @@ def fastest(run: Callable[[jax.Array], Any], repeats: int) -> float:
 
 if __name__ == "__main__":
     tyro.extras.subcommand_cli_from_dict(
-        {"env": env, "engine": engine, "search": search, "sparse": sparse, "tracing": tracing}
+        {
+            "env": env,
+            "engine": engine,
+            "search": search,
+            "evaluations": evaluations,
+            "sparse": sparse,
+            "tracing": tracing,
+        }
     )

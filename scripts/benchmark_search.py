@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import statistics
+import time
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 from benchmark_machine import machine
 
 import veenv
 from veenv.graph import CostModel, Graph
 from veenv.search import METHODS, SearchResult
 from veenv.search import search as run_search
+from veenv.search.core import prepare
 
 DEFAULT_TASKS = (
     "RoeFlux_1d",
@@ -66,6 +69,35 @@ def search(
             )
         if plot is not None:
             _plot(name, curves, seconds, plot)
+
+
+def evaluations(
+    task: tuple[str, ...] = ("RoeFlux_1d", "RobotArm_6DOF", "RoeFlux_3d", "Encoder"),
+    orders: int = 20_000,
+    repeats: int = 5,
+    cost: CostModel = "multiplications",
+) -> None:
+    """Full random orders that the searches' evaluator counts in a second, on one core.
+
+    Args:
+        task: tasks to count orders of.
+        orders: orders in each measurement.
+        repeats: measurements, of which the fastest counts.
+        cost: the cost model.
+    """
+    print(machine())
+    rng = np.random.default_rng(0)
+    for name in task:
+        found = veenv.tasks.get(name)
+        problem = prepare(veenv.make_graph(found.fun, found.argnums)(*found.example_args()), cost)
+        batch = np.stack([rng.permutation(problem.n) for _ in range(orders)]).astype(np.int64)
+        problem.totals(batch)  # compiles, and fills the tables of structures
+        times = []
+        for _ in range(repeats):
+            start = time.perf_counter()
+            problem.totals(batch)
+            times.append(time.perf_counter() - start)
+        print(f"{name:<20} {problem.n:>5} vertices {orders / min(times):>12,.0f} orders/s")
 
 
 def _runs(
