@@ -170,14 +170,16 @@ def _jacobian(fun: Callable[..., Any], order: OrderLike, options: _Options) -> C
         several = isinstance(argnums, (tuple, list))
         if options.sparse:
             left = engine.eliminate_sparse(lin, values.parallel, ids)
+            executed = lin.graph.costs(ids, "executed") if options.count_ops else ()
             blocks = _assemble(lin, _sparse(left), in_tree, several)
         else:
             done = engine.eliminate(lin, values.edges, ids)
+            executed = done.executed
             blocks = _assemble(lin, _dense(done.edges), in_tree, several)
         result = jax.tree.unflatten(program.out_tree, blocks)
         parts = [*_with_extras(result, program, values, options)]
         if options.count_ops:
-            parts.append(_counts(lin, ids))
+            parts.append(_counts(lin, ids, executed))
         return tuple(parts) if len(parts) > 1 else parts[0]
 
     return jacobian
@@ -194,9 +196,9 @@ def _with_extras(
     return (result, aux) if options.has_aux else (result,)
 
 
-def _counts(lin: Linearisation, ids: tuple[int, ...]) -> Counts:
+def _counts(lin: Linearisation, ids: tuple[int, ...], executed: tuple[int, ...]) -> Counts:
     graph = lin.graph
-    return Counts(ids, graph.costs(ids), graph.costs(ids, "executed"), graph.additions(ids))
+    return Counts(ids, graph.costs(ids), executed, graph.additions(ids))
 
 
 @dataclass(frozen=True)
