@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +12,16 @@ from jaxtyping import Array, Int, PRNGKeyArray
 
 from veenv.env.core import Observation, State, VertexEnv
 from veenv.env.make import task_graph
-from veenv.env.params import EnvParams, Spec
+from veenv.env.params import EnvParams, Spec, check_total
 from veenv.graph import CostModel, Graph
+from veenv.linearise import make_graph
+from veenv.tasks import RandomFunctions
+
+RANDOM_RANK = 3
+"""Most axes of a variable of a random function; functions with more are drawn again."""
+
+MAX_DRAWS = 100
+"""Draws for one function of a pool before giving up."""
 
 
 def stack_params(params: Sequence[EnvParams]) -> EnvParams:
@@ -37,12 +46,14 @@ class TaskDistribution:
       graphs: the graphs.
       names: a name for each.
       params: their params, every leaf with a first axis over tasks.
+      family: where random functions come from; None for a fixed list.
     """
 
     env: VertexEnv
     graphs: tuple[Graph, ...]
     names: tuple[str, ...]
     params: EnvParams
+    family: RandomFunctions | None = None
 
     @classmethod
     def of(
@@ -69,6 +80,61 @@ class TaskDistribution:
         names = (task if isinstance(task, str) else f"graph {k}" for k, task in enumerate(tasks))
         return cls(env, graphs, tuple(names), stack_params([env.encode(g) for g in graphs]))
 
+    @classmethod
+    def random(
+        cls,
+        seed: int,
+        num: int,
+        cost: CostModel = "multiplications",
+        *,
+        spec: Spec | None = None,
+        **ranges: Any,
+    ) -> TaskDistribution:
+        """A pool of random functions, drawn and traced here, on the host.
+
+        The sizes are those of the largest function that the ranges allow, whatever was drawn, so
+        that every pool of the same ranges shares its compiled programs with the others.
+
+        Args:
+          seed: seeds the draws.
+          num: number of functions.
+          cost: the cost model.
+          spec: sizes to pad to; those of the ranges by default.
+          **ranges: ``vertices``, ``inputs``, ``outputs``, ``fan_out``, ``windows`` and ``arrays``,
+            as `veenv.tasks.RandomFunctions` explains them.
+
+        Raises:
+          ValueError: if `num` is not positive, the ranges are impossible, or hardly a function of
+            them can be played.
+
+        Example:
+          >>> pool = TaskDistribution.random(0, 3, vertices=(5, 9), inputs=(1, 3), arrays=0.5)
+          >>> len(pool), pool.renewed(1).env is pool.env
+          (3, True)
+        """
+        family = RandomFunctions(**ranges)
+        spec = _spec_of_family(family, cost) if spec is None else spec
+        graphs, names = _draw(family, seed, num, cost, spec)
+        env = VertexEnv(graphs[0], cost, spec=spec)
+        return cls(env, graphs, names, stack_params([env.encode(g) for g in graphs]), family)
+
+    def renewed(self, seed: int) -> TaskDistribution:
+        """As many new random functions from the same ranges, for the same environment.
+
+        Programs that take the params as an argument (`sample`, `reset`) do not compile anew.
+
+        Args:
+          seed: seeds the draws.
+
+        Raises:
+          ValueError: if these are not random functions.
+        """
+        if self.family is None:
+            raise ValueError("only a pool of random functions can be renewed")
+        graphs, names = _draw(self.family, seed, len(self), self.env.cost, self.env.spec)
+        params = stack_params([self.env.encode(g) for g in graphs])
+        return replace(self, graphs=graphs, names=names, params=params)
+
     def __len__(self) -> int:
         """Number of tasks."""
         return len(self.graphs)
@@ -88,16 +154,69 @@ class TaskDistribution:
         """The params of one task."""
         return pick_params(self.params, index)
 
-    def sample(self, key: PRNGKeyArray) -> EnvParams:
-        """The params of a task drawn uniformly."""
-        return self.task(jax.random.randint(key, (), 0, len(self), jnp.int32))
+    def sample(self, key: PRNGKeyArray, params: EnvParams | None = None) -> EnvParams:
+        """The params of a task drawn uniformly.
 
-    def reset(self, key: PRNGKeyArray) -> tuple[Observation, State, EnvParams]:
+        Args:
+          key: a key.
+          params: stacked params to draw from, those of a renewed pool for example; the
+            distribution's own by default.
+        """
+        params = self.params if params is None else params
+        num = params.vertex_ids.shape[0]
+        return pick_params(params, jax.random.randint(key, (), 0, num, jnp.int32))
+
+    def reset(
+        self, key: PRNGKeyArray, params: EnvParams | None = None
+    ) -> tuple[Observation, State, EnvParams]:
         """Starts an episode of a task drawn uniformly.
+
+        Args:
+          key: a key.
+          params: stacked params to draw from, as for `sample`.
 
         Returns:
           The first observation, the state, and the params to hand to `VertexEnv.step`.
         """
-        params = self.sample(key)
-        obs, state = self.env.reset(None, params)
-        return obs, state, params
+        drawn = self.sample(key, params)
+        obs, state = self.env.reset(None, drawn)
+        return obs, state, drawn
+
+
+def _spec_of_family(family: RandomFunctions, cost: CostModel) -> Spec:
+    """Sizes that fit every function of a family."""
+    scalar = family.arrays == 0.0
+    return Spec(
+        num_inputs=family.inputs[1],
+        num_actions=max(1, family.vertices[1] - family.outputs[0]),
+        num_outputs=family.outputs[1],
+        scalar=scalar,
+        unit_edges=scalar and cost == "executed",
+        rank=0 if scalar else RANDOM_RANK,
+        links=not scalar,
+    )
+
+
+def _draw(
+    family: RandomFunctions, seed: int, num: int, cost: CostModel, spec: Spec
+) -> tuple[tuple[Graph, ...], tuple[str, ...]]:
+    """Functions that can be played, as graphs, and their names."""
+    if num < 1:
+        raise ValueError(f"a pool needs at least one function, got num={num}")
+    drawn = [_draw_one(family, seed, k, cost, spec) for k in range(num)]
+    return tuple(drawn), tuple(f"random {seed}/{k}" for k in range(num))
+
+
+def _draw_one(family: RandomFunctions, seed: int, k: int, cost: CostModel, spec: Spec) -> Graph:
+    reason: ValueError | None = None
+    for attempt in range(MAX_DRAWS):
+        fun, point = family.draw((seed, k, attempt))
+        graph = make_graph(fun, tuple(range(len(point))))(*point)
+        try:
+            spec.check_fits(graph, cost)
+            check_total(graph)
+        except ValueError as error:  # too many axes, or possibly more multiplications than int32
+            reason = error
+        else:
+            return graph
+    raise ValueError(f"none of {MAX_DRAWS} functions of {family} can be played: {reason}")
