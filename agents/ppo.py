@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from functools import partial
 from typing import Any
@@ -181,16 +182,36 @@ class Trainer:
           config: the settings.
           game: the graphs.
         """
-        self.config, self.game = config, game
+        self.config = config
+        self._optimizer = make_optimizer(config)
+        self._step = jax.jit(self._train_step)
+        self._lay_out(game)
+
+    def _lay_out(self, game: Game) -> None:
+        """Gives every graph as many environments."""
+        self.game = game
         num_graphs = len(game.graphs)
-        each = -(-config.num_envs // num_graphs)
+        each = -(-self.config.num_envs // num_graphs)
         self.num_envs = each * num_graphs
         self.steps_per_update = each * sum(len(g.eliminable) for g in game.graphs)
         graph_of_env = jnp.repeat(jnp.arange(num_graphs), each)
         self._params = jax.tree.map(lambda x: x[graph_of_env], game.params)
         self._scales = game.scales[graph_of_env]
-        self._optimizer = make_optimizer(config)
-        self._step = jax.jit(self._train_step)
+
+    def with_game(self, game: Game) -> Trainer:
+        """This trainer on as many other graphs, padded to the same sizes; compiles nothing anew.
+
+        Raises:
+          ValueError: the number of graphs or the sizes differ.
+        """
+        if len(game.graphs) != len(self.game.graphs) or game.env.spec != self.game.env.spec:
+            raise ValueError(
+                f"expected {len(self.game.graphs)} graphs padded to {self.game.env.spec}, "
+                f"got {len(game.graphs)} padded to {game.env.spec}"
+            )
+        other = copy.copy(self)
+        other._lay_out(game)
+        return other
 
     def init(self, network: GraphNetwork | None = None) -> TrainState:
         """The state before the first step: fresh parameters, a function of the seed.
