@@ -92,6 +92,9 @@ def jacve(
       the selected argument(s) with leaves of shape ``o + i``. With `has_aux` the result is
       ``(jacobian, aux)``; with `count_ops` the counts come last.
 
+    The graph is that of the argument's shapes: Python control flow may depend on the values of
+    other arguments and captured arrays, but not on what is differentiated by (use `jax.lax.cond`).
+
     A `jax.custom_vjp` rule must be linear in the cotangent, as the mathematics has it: a rule
     that clips its cotangent has no meaning for orders other than reverse, and the clipping is
     not seen.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,7 +140,7 @@ def trace(
     Args:
       fun: a JAX-traceable function of pytrees.
       args: positional arguments: arrays, `jax.ShapeDtypeStruct`s or tracers; those that are not
-        differentiated by may be anything.
+        differentiated by may be anything, and outside of jit their values may decide what fun does.
       kwargs: keyword arguments; never differentiated by.
       argnums: which positional arguments to differentiate by.
       has_aux: whether `fun` returns ``(output, aux)``.
@@ -149,6 +150,8 @@ def trace(
 
     Raises:
       TypeError: if `has_aux` is set and `fun` does not return a pair.
+      jax.errors.ConcretizationTypeError: if the control flow of `fun` depends on the value of an
+        argument that is differentiated by, or inside of jit of any.
     """
     kwargs = kwargs or {}
     wanted = normalise_argnums(argnums, len(args))
@@ -174,14 +177,8 @@ def trace(
         out_trees.append((tree, aux_tree, len(leaves)))
         return leaves, aux_leaves
 
-    # Arrays that are not differentiated by are traced too, so that vertices have the same numbers
-    # inside and outside of jit; where fun needs their values, NumPy arrays stay as they are.
     traced = {n: leaf for n, leaf in enumerate(others) if isinstance(leaf, _TRACEABLE)}
-    try:
-        closed = jax.make_jaxpr(flat)(selected, traced)
-    except _NEEDS_VALUES:
-        traced = {n: leaf for n, leaf in traced.items() if isinstance(leaf, jax.ShapeDtypeStruct)}
-        closed = jax.make_jaxpr(flat)(selected, traced)
+    closed, traced = _make_jaxpr(flat, selected, traced)
     tree, aux_tree, num_out = out_trees[-1]
     num_inputs = len(jax.tree.leaves(selected))
     flattener = _Flattener(closed, num_inputs, jax.tree.leaves(traced))
@@ -197,6 +194,33 @@ def trace(
         out_tree=tree,
         aux=(tuple(outputs[num_out:]), aux_tree) if has_aux else None,
     )
+
+
+def _make_jaxpr(
+    fun: Callable[..., Any], selected: Any, others: dict[int, Any]
+) -> tuple[Any, dict[int, Any]]:
+    """The closed jaxpr of ``fun(selected, others)``, and which of `others` became its inputs.
+
+    All do, so that vertices have the same numbers inside and outside of jit, unless fun needs
+    values: to decide its control flow, for a shape, for NumPy. Then first what only depends on
+    captured arrays is computed at once, and at last what depends on `others`, as `jax.jacrev`
+    does; inside of jit, where `others` have no values, such a function fails there too.
+    """
+    abstract = {n: leaf for n, leaf in others.items() if isinstance(leaf, jax.ShapeDtypeStruct)}
+    attempts = (
+        (nullcontext, others),
+        (jax.ensure_compile_time_eval, others),
+        (jax.ensure_compile_time_eval, abstract),
+    )
+    failure: Exception | None = None
+    for context, inputs in attempts:
+        try:
+            with context():
+                return jax.make_jaxpr(fun)(selected, inputs), inputs
+        except _NEEDS_VALUES as error:
+            failure = error
+    assert failure is not None
+    raise failure
 
 
 class _Flattener:

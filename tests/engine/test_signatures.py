@@ -103,6 +103,46 @@ def test_other_arguments_stay_concrete():
     assert_same(jacve(fun)(*args), jax.jacrev(fun)(*args))
 
 
+def _decided_by_value(x, n):
+    """Control flow, a shape and a NumPy call that need the value of an array."""
+    if jnp.sum(n) > 2:
+        x = jnp.sin(x) * jnp.arange(float(n[0]))[0] + x
+    for _ in range(int(n.max())):
+        x = x * x * 1.1
+    return x * np.asarray(n).sum() + x[: n[1]].sum()
+
+
+@pytest.mark.parametrize("kind", [jnp.asarray, np.asarray], ids=["jax", "numpy"])
+@pytest.mark.parametrize("n", [[2, 1], [1, 1]], ids=str)
+def test_arrays_that_are_not_differentiated_by_may_decide_control_flow(kind, n):
+    args = (X, kind(n))
+    expected = jax.jacrev(_decided_by_value)(*args)
+    assert_same(jacve(_decided_by_value, "markowitz")(*args), expected)
+    assert_same(jacve(lambda n, x: _decided_by_value(x, n), argnums=1)(*args[::-1]), expected)
+    assert_same(jacve(lambda x, *, n: _decided_by_value(x, n))(X, n=args[1]), expected)
+    captured = jacve(lambda x: _decided_by_value(x, args[1]))
+    assert_same(captured(X), expected)
+    with pytest.raises(jax.errors.ConcretizationTypeError):  # no value in jit: as in jax.jacrev
+        jax.jit(jacve(_decided_by_value))(*args)
+
+
+def test_numbers_of_vertices_do_not_depend_on_jit_where_values_decide():
+    """An order found outside of jit runs inside, for arguments and for captured arrays."""
+    weights = jnp.arange(3.0)
+    flags = jnp.asarray([1, 0])
+
+    def fun(x, y):
+        x = jnp.sin(y * weights) * x if flags.sum() > 0 else x
+        return jnp.exp(x * jnp.cos(y)) * x
+
+    ids = veenv.make_graph(fun)(X, Y).markowitz()
+    assert_same(jax.jit(jacve(fun, ids))(X, Y), jax.jacrev(fun)(X, Y))
+    n = jnp.asarray([2, 1])
+    ids = veenv.make_graph(_decided_by_value)(X, n).markowitz()
+    inside = jax.jit(lambda x: jacve(_decided_by_value, ids)(x, n))
+    assert_same(inside(X), jax.jacrev(_decided_by_value)(X, n))
+
+
 def test_auxiliary_output():
     def fun(x, y):
         hidden = x * y
