@@ -84,19 +84,38 @@ def register(*names: str) -> Callable[[Rule], Rule]:
 
 
 def defelemental(primitive: Any, rule: Rule) -> None:
-    """Adds or replaces the rule of a primitive.
+    """Adds or replaces the rule of a primitive, for all functions traced from now on.
 
     Args:
       primitive: a JAX primitive, or its name.
       rule: function of a `Site` returning, for each result, for each operand, a `Partial` or
-        None.
+        None where the derivative is zero. The structures must follow from shapes and dtypes
+        alone; the values (of shape ``executed.value_shape``, which leaves out axes of size one)
+        come from a thunk that runs when the site's `ins` and `outs` are there.
 
     Raises:
-      TypeError: if `rule` is not callable.
+      TypeError: if `primitive` is neither, or `rule` is not callable.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> from jax.extend.core import Primitive
+      >>> from veenv.rules import Partial
+      >>> from veenv.structure import diagonal
+      >>> cube = Primitive("cube")
+      >>> _ = cube.def_impl(lambda x: x**3), cube.def_abstract_eval(lambda x: x)
+      >>> def rule(site):
+      ...     s = diagonal(site.out_avals[0].shape, valued=True)
+      ...     return [[Partial(s, s, lambda: (3 * site.ins[0] ** 2).reshape(s.value_shape))]]
+      >>> defelemental(cube, rule)
+      >>> veenv.jacve(lambda x: cube.bind(2.0 * x))(jnp.array([1.0, 2.0])).tolist()
+      [[24.0, 0.0], [0.0, 96.0]]
     """
     if not callable(rule):
         raise TypeError(f"rule must be a function of a Site, got {rule!r}")
-    _RULES[getattr(primitive, "name", primitive)] = rule
+    name = getattr(primitive, "name", primitive)
+    if not isinstance(name, str):
+        raise TypeError(f"primitive must be a JAX primitive or its name, got {primitive!r}")
+    _RULES[name] = rule
 
 
 def find(name: str) -> Rule | None:
