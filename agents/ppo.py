@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,8 +12,9 @@ import chex
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from agents import losses
 from agents.config import PPOConfig
@@ -22,30 +24,32 @@ from agents.gae import generalized_advantages, normalize
 from agents.games import Game
 from agents.networks import GraphNetwork
 from agents.rollout import Episodes, Trajectory, rollout
+from agents.scale import place
+from agents.updates import anneal, fit, make_optimizer
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """Steps to learn from, N = T B.
+    """Steps to learn from: of whole episodes [T, B], or of a minibatch [M].
 
     Attributes:
-      inputs: GraphInputs [N, ...].
-      action: int32 [N].
-      log_prob: under the policy that acted, float32 [N].
-      value: by the critic that acted, float32 [N].
-      advantage: normalised, float32 [N].
-      target: of the value, float32 [N].
-      weight: 1 for steps that count, 0 for padding, float32 [N].
+      inputs: GraphInputs [T, B, ...].
+      action: int32 [T, B].
+      log_prob: under the policy that acted, float32 [T, B].
+      value: by the critic that acted, float32 [T, B].
+      advantage: normalised, float32 [T, B].
+      target: of the value, float32 [T, B].
+      weight: 1 for steps that count, 0 for padding, float32 [T, B].
     """
 
     inputs: GraphInputs
-    action: Int[Array, " N"]
-    log_prob: Float[Array, " N"]
-    value: Float[Array, " N"]
-    advantage: Float[Array, " N"]
-    target: Float[Array, " N"]
-    weight: Float[Array, " N"]
+    action: Int[Array, "*n"]
+    log_prob: Float[Array, "*n"]
+    value: Float[Array, "*n"]
+    advantage: Float[Array, "*n"]
+    target: Float[Array, "*n"]
+    weight: Float[Array, "*n"]
 
 
 @jax.tree_util.register_dataclass
@@ -84,22 +88,10 @@ class Update:
     stats: dict[str, Float[Array, ""]]
 
 
-def make_optimizer(config: PPOConfig) -> optax.GradientTransformation:
-    """Clips the global norm, then Adam; the learning rate is multiplied in by the train step."""
-    return optax.chain(
-        optax.clip_by_global_norm(config.max_grad_norm), optax.scale_by_adam(eps=1e-5)
-    )
-
-
-def anneal(start: float, end: float, progress: Float[Array, ""]) -> Float[Array, ""]:
-    """Linear from `start` to `end` as `progress` goes from 0 to 1."""
-    return start + (end - start) * jnp.clip(progress, 0.0, 1.0)
-
-
 def loss_fn(
     network: GraphNetwork, batch: Batch, config: PPOConfig, ent_coef: Float[Array, ""]
 ) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
-    """PPO's loss on a batch, and what is worth logging about it."""
+    """PPO's loss on a minibatch [M], and what is worth logging about it."""
     logits, value = jax.vmap(network)(batch.inputs)
     log_prob, entropies = log_prob_and_entropy(logits, batch.inputs.mask, batch.action)
     weight = batch.weight
@@ -121,7 +113,7 @@ def loss_fn(
 
 
 def make_batch(trajectory: Trajectory, scales: Float[Array, " B"], config: PPOConfig) -> Batch:
-    """Advantages and targets of whole episodes, flattened to N = T B steps.
+    """Advantages and targets of whole episodes.
 
     Args:
       trajectory: steps [T, B].
@@ -132,7 +124,7 @@ def make_batch(trajectory: Trajectory, scales: Float[Array, " B"], config: PPOCo
     advantage, target = generalized_advantages(
         trajectory.reward / scales, trajectory.value, 1.0, config.gae_lambda
     )
-    batch = Batch(
+    return Batch(
         trajectory.inputs,
         trajectory.action,
         trajectory.log_prob,
@@ -141,7 +133,6 @@ def make_batch(trajectory: Trajectory, scales: Float[Array, " B"], config: PPOCo
         target,
         trajectory.active,
     )
-    return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), batch)
 
 
 def cheapest(episodes: Episodes, num_graphs: int) -> tuple[Array, Array, Array]:
@@ -173,30 +164,36 @@ class Trainer:
       num_envs: environments played in every step: `config.num_envs`, rounded up to a multiple of
         the number of graphs.
       steps_per_update: environment steps that one train step plays, padding left out.
+      placement: the devices that share the environments.
     """
 
-    def __init__(self, config: PPOConfig, game: Game):
+    def __init__(self, config: PPOConfig, game: Game, devices: int | None = None):
         """Lays out the environments; nothing is compiled yet.
 
         Args:
           config: the settings.
           game: the graphs.
+          devices: number of devices; see `agents.scale.place`.
+
+        Raises:
+          ValueError: as `agents.scale.place`.
         """
         self.config = config
         self._optimizer = make_optimizer(config)
-        self._step = jax.jit(self._train_step)
+        self._each = -(-config.num_envs // len(game.graphs))
+        self.num_envs = self._each * len(game.graphs)
+        self.placement = place(self.num_envs, devices)
+        self._step = jax.jit(self._train_step, out_shardings=self.placement.everywhere)
         self._lay_out(game)
 
     def _lay_out(self, game: Game) -> None:
         """Gives every graph as many environments."""
         self.game = game
-        num_graphs = len(game.graphs)
-        each = -(-self.config.num_envs // num_graphs)
-        self.num_envs = each * num_graphs
-        self.steps_per_update = each * sum(len(g.eliminable) for g in game.graphs)
-        graph_of_env = jnp.repeat(jnp.arange(num_graphs), each)
-        self._params = jax.tree.map(lambda x: x[graph_of_env], game.params)
-        self._scales = game.scales[graph_of_env]
+        self.steps_per_update = self._each * sum(len(g.eliminable) for g in game.graphs)
+        graph_of_env = jnp.repeat(jnp.arange(len(game.graphs)), self._each)
+        self._params, self._scales = self.placement.split(
+            jax.tree.map(lambda x: x[graph_of_env], (game.params, game.scales))
+        )
 
     def with_game(self, game: Game) -> Trainer:
         """This trainer on as many other graphs, padded to the same sizes; compiles nothing anew.
@@ -229,7 +226,8 @@ class Trainer:
             key=net_key,
         )
         opt_state = self._optimizer.init(eqx.filter(network, eqx.is_array))
-        return TrainState(network, opt_state, key, jnp.zeros((), jnp.int32))
+        state = TrainState(network, opt_state, key, jnp.zeros((), jnp.int32))
+        return self.placement.copy(state)
 
     def step(self, state: TrainState, progress: float) -> tuple[TrainState, Update]:
         """Plays one episode in every environment and learns from them.
@@ -238,7 +236,8 @@ class Trainer:
           state: the state before.
           progress: share of the training that is over, from 0 to 1; drives the schedules.
         """
-        return self._step(state, jnp.asarray(progress, jnp.float32), self._params, self._scales)
+        state = self.placement.copy(state)
+        return self._step(state, np.float32(progress), self._params, self._scales)
 
     def _train_step(
         self, state: TrainState, progress: Array, params: Any, scales: Array
@@ -246,8 +245,15 @@ class Trainer:
         play_key, learn_key, key = jax.random.split(state.key, 3)
         trajectory, episodes = rollout(self.game.env, params, state.network, play_key)
         batch = make_batch(trajectory, scales, self.config)
+        batch = self.placement.constrain(batch, axis=1)
         network, opt_state, stats = learn(
-            state.network, state.opt_state, batch, self.config, learn_key, progress
+            state.network,
+            state.opt_state,
+            batch,
+            self.config,
+            learn_key,
+            progress,
+            self.placement.constrain,
         )
         mean, least, order = cheapest(episodes, len(self.game.graphs))
         stats["explained_variance"] = losses.explained_variance(
@@ -264,70 +270,9 @@ def learn(
     config: PPOConfig,
     key: PRNGKeyArray,
     progress: Float[Array, ""],
+    spread: Callable[[Any], Any] = lambda rows: rows,
 ) -> tuple[GraphNetwork, optax.OptState, dict[str, Float[Array, ""]]]:
-    """All epochs and minibatches of one update.
-
-    Stops early once a minibatch shows a KL divergence above `config.target_kl`; a minibatch whose
-    gradient is not finite is passed over.
-
-    Args:
-      network: the parameters.
-      opt_state: the optimiser's state.
-      batch: N steps.
-      config: the settings.
-      key: for the shuffles.
-      progress: share of the training that is over.
-
-    Returns:
-      Parameters, optimiser state and the means of the minibatches' statistics.
-    """
-    optimizer = make_optimizer(config)
-    rate = anneal(config.learning_rate, config.final_learning_rate, progress)
+    """All epochs and minibatches of one update with PPO's loss; see `agents.updates.fit`."""
     ent_coef = anneal(config.ent_coef, config.final_ent_coef, progress)
-    gradient = eqx.filter_value_and_grad(
-        partial(loss_fn, config=config, ent_coef=ent_coef), has_aux=True
-    )
-    carry = (network, opt_state, jnp.zeros((), bool))
-
-    def descend(carry: Any, index: Int[Array, " M"]) -> tuple[Any, dict[str, Array]]:
-        network, opt_state, _ = carry
-        (_, stats), grads = gradient(network, jax.tree.map(lambda x: x[index], batch))
-        finite = jnp.stack([jnp.isfinite(g).all() for g in jax.tree.leaves(grads)]).all()
-        deltas, new_opt_state = optimizer.update(grads, opt_state)
-        new_network = eqx.apply_updates(network, jax.tree.map(lambda d: -rate * d, deltas))
-        network, opt_state = _select(finite, (new_network, new_opt_state), (network, opt_state))
-        stop = stats["approx_kl"] > config.target_kl
-        counts = {"minibatches": jnp.ones(()), "not_finite": 1.0 - finite.astype(jnp.float32)}
-        return (network, opt_state, stop), stats | counts
-
-    def minibatch(carry: Any, index: Int[Array, " M"]) -> tuple[Any, dict[str, Array]]:
-        _, shapes = jax.eval_shape(descend, carry, index)
-        nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-        return jax.lax.cond(carry[2], lambda c, i: (c, nothing), descend, carry, index)
-
-    indices = minibatch_indices(key, batch.action.shape[0], config)
-    (network, opt_state, _), stats = jax.lax.scan(minibatch, carry, indices)
-    done = stats.pop("minibatches").sum()
-    not_finite = stats.pop("not_finite").sum()
-    means = {name: x.sum() / done for name, x in stats.items()}
-    return network, opt_state, means | {"minibatches": done, "not_finite": not_finite}
-
-
-def minibatch_indices(key: PRNGKeyArray, num_steps: int, config: PPOConfig) -> Int[Array, "U M"]:
-    """Which steps each minibatch holds: every epoch a new shuffle, a remainder left out.
-
-    Returns:
-      int32 [epochs · minibatches, steps in a minibatch].
-    """
-    parts = min(config.num_minibatches, num_steps)
-    size = num_steps // parts
-    shuffles = [
-        jax.random.permutation(k, num_steps)[: parts * size].reshape(parts, size)
-        for k in jax.random.split(key, config.update_epochs)
-    ]
-    return jnp.concatenate(shuffles)
-
-
-def _select(condition: Bool[Array, ""], yes: Any, no: Any) -> Any:
-    """`yes` where the condition holds, else `no`, leaf by leaf."""
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+    loss = partial(loss_fn, config=config, ent_coef=ent_coef)
+    return fit(loss, network, opt_state, batch, config, key, progress, spread)

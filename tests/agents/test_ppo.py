@@ -12,9 +12,10 @@ import pytest
 from agents.best import BestOrders
 from agents.config import PPOConfig
 from agents.games import make_game
-from agents.ppo import Trainer, anneal, cheapest, learn, loss_fn, make_batch, minibatch_indices
+from agents.ppo import Trainer, cheapest, learn, loss_fn, make_batch
 from agents.rollout import Episodes, rollout
 from agents.training import train
+from agents.updates import anneal, minibatch_indices
 from veenv import make_graph
 from veenv.env.rollout import random_episodes
 
@@ -49,6 +50,7 @@ def same(a, b):
 
 def test_loss_where_nothing_has_moved_yet(start):
     state, batch = start
+    batch = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), batch)
     _, stats = loss_fn(state.network, batch, CONFIG, jnp.float32(0.0))
     mean_advantage = float((batch.advantage * batch.weight).sum() / batch.weight.sum())
     np.testing.assert_allclose(stats["policy_loss"], -mean_advantage, atol=1e-5)

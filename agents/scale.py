@@ -1,0 +1,164 @@
+"""Many devices, many hosts: who plays which environments, and what all of them must agree on.
+
+Every array that a train step reads is global: parameters are copied to all devices, environments
+are shared out over them, and the compiler adds what has to be exchanged.  Randomness is a function
+of the seed and of an environment's global number, so the number of devices changes nothing but the
+order of sums.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+AXIS = "envs"
+
+
+@dataclasses.dataclass(frozen=True)
+class ScaleConfig:
+    """Devices and hosts of a run.
+
+    Raises:
+      ValueError: naming the first field that is out of range, or is missing.
+    """
+
+    devices: int | None = None
+    """Devices that share the environments; all by default (on one host as many as divide
+    --num-envs)."""
+
+    coordinator: str | None = None
+    """Address and port of process 0, such as 10.0.0.1:1234, for a run of several processes; each
+    is started with the same options and its own --process-id."""
+
+    num_processes: int | None = None
+    """Number of processes, with --coordinator."""
+
+    process_id: int | None = None
+    """This process, from 0 to --num-processes - 1, with --coordinator; process 0 writes the run
+    folder."""
+
+    distributed: bool = False
+    """Let JAX find out the processes by itself (TPU pods, Slurm, Open MPI, Kubernetes)."""
+
+    def __post_init__(self) -> None:
+        """Checks every field."""
+        if self.devices is not None and self.devices < 1:
+            raise ValueError(f"devices must be an integer of at least 1, got {self.devices}")
+        given = [self.coordinator, self.num_processes, self.process_id]
+        if given == [None, None, None]:
+            return
+        if None in given or self.distributed:
+            raise ValueError(
+                "coordinator, num_processes and process_id go together, and without distributed"
+            )
+        assert self.num_processes is not None and self.process_id is not None
+        if not 0 <= self.process_id < self.num_processes:
+            raise ValueError(
+                f"process_id must be from 0 to num_processes - 1 = {self.num_processes - 1}, got "
+                f"{self.process_id}"
+            )
+
+
+def connect(config: ScaleConfig) -> None:
+    """Joins the other processes of the run, if there are any; before anything else uses JAX.
+
+    Args:
+      config: the processes.
+
+    Raises:
+      ValueError: JAX found no processes by itself.
+      RuntimeError: the coordinator cannot be reached.
+    """
+    if config.coordinator is not None:
+        jax.distributed.initialize(config.coordinator, config.num_processes, config.process_id)
+    elif config.distributed:
+        jax.distributed.initialize()
+
+
+def is_main() -> bool:
+    """Whether this process writes files and reports: the first one does."""
+    return jax.process_index() == 0
+
+
+def agree(value: float) -> float:
+    """Process 0's value, on every process: clocks and signals differ, decisions may not."""
+    if jax.process_count() == 1:
+        return value
+    return float(multihost_utils.broadcast_one_to_all(np.float32(value)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """Where arrays live.
+
+    Attributes:
+      mesh: the devices, along one axis.
+    """
+
+    mesh: Mesh
+
+    @property
+    def everywhere(self) -> NamedSharding:
+        """A copy on every device."""
+        return NamedSharding(self.mesh, PartitionSpec())
+
+    def copy(self, tree: Any) -> Any:
+        """Copies arrays to every device; every process must hold the same ones."""
+        return jax.tree.map(lambda x: _put(x, self.everywhere), tree)
+
+    def split(self, tree: Any) -> Any:
+        """Shares out the first axis of arrays; every process must hold the same ones, whole."""
+        return jax.tree.map(lambda x: _put(x, self._along(0)), tree)
+
+    def constrain(self, tree: Any, axis: int = 0) -> Any:
+        """Tells the compiler that an axis of arrays is shared out over the devices."""
+        return jax.lax.with_sharding_constraint(tree, self._along(axis))
+
+    def _along(self, axis: int) -> NamedSharding:
+        return NamedSharding(self.mesh, PartitionSpec(*[None] * axis, AXIS))
+
+
+def place(num_envs: int, devices: int | None = None) -> Placement:
+    """Chooses the devices that share some environments.
+
+    Args:
+      num_envs: number of environments, over all processes.
+      devices: number of devices; all by default, or, on one host, as many as divide `num_envs`.
+
+    Raises:
+      ValueError: there are fewer devices, they cannot share the environments evenly, or several
+        processes would not all take part.
+    """
+    found = jax.devices()
+    if devices is None and jax.process_count() == 1:
+        devices = max(n for n in range(1, len(found) + 1) if num_envs % n == 0)
+    count = len(found) if devices is None else devices
+    if count > len(found):
+        raise ValueError(f"devices is {count}, but there are only {len(found)}")
+    if jax.process_count() > 1 and count < len(found):
+        raise ValueError(f"several processes use all their {len(found)} devices, got {count}")
+    if num_envs % count:
+        lower = num_envs - num_envs % count
+        near = f"{lower} or {lower + count}" if lower else f"{count}"
+        raise ValueError(
+            f"{num_envs} environments cannot be shared evenly by {count} devices; choose {near}"
+        )
+    mesh = jax.make_mesh((count,), (AXIS,), axis_types=(AxisType.Auto,), devices=found[:count])
+    return Placement(mesh)
+
+
+def _put(x: Any, sharding: NamedSharding) -> jax.Array:
+    """An array under a sharding, made without asking other processes."""
+    if isinstance(x, jax.Array) and x.sharding == sharding:
+        return x
+    if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+        data = _put(jax.random.key_data(x), sharding)
+        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(x))
+    host = np.asarray(x)
+    return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
