@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from veenv.env import EnvParams, Spec, VertexEnv
+from veenv.env.distribution import TaskDistribution
 from veenv.graph import CostModel, Graph
 
 
@@ -78,6 +79,13 @@ def make_game(
         params=jax.tree.map(lambda *xs: jnp.stack(xs), *encoded),
         classical=tuple(classical_costs(graph, cost) for _, graph in pairs),
     )
+
+
+def pool_game(pool: TaskDistribution) -> Game:
+    """The game of a task distribution, such as a pool of random functions."""
+    cost = pool.env.cost
+    classical = tuple(classical_costs(graph, cost) for graph in pool.graphs)
+    return Game(pool.names, pool.graphs, cost, pool.env, pool.params, classical)
 
 
 def classical_costs(graph: Graph, cost: CostModel = "multiplications") -> dict[str, int]:
