@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -67,6 +69,32 @@ class BestOrders:
             if record is None or cost < record.cost:
                 ids = self._game.vertex_ids(index, orders[index])
                 self._orders[name] = BestOrder(ids, self._checked(index, ids, cost), steps)
+                improved.append(name)
+        return tuple(improved)
+
+    def record(self) -> dict[str, Any]:
+        """The orders as JSON, for `merge`."""
+        return {name: dataclasses.asdict(order) for name, order in self._orders.items()}
+
+    def merge(self, record: Mapping[str, Any]) -> tuple[str, ...]:
+        """Takes over what another record has that is cheaper.
+
+        Args:
+          record: as `record` gives it; graphs that are not in the game are passed over.
+
+        Returns:
+          The names of the graphs whose best order was replaced.
+
+        Raises:
+          RuntimeError: an order does not cost what the record says, or is not one.
+        """
+        improved = []
+        for index, name in enumerate(self._game.names):
+            theirs, ours = record.get(name), self._orders.get(name)
+            if theirs is not None and (ours is None or theirs["cost"] < ours.cost):
+                ids = tuple(theirs["ids"])
+                cost = self._checked(index, ids, theirs["cost"])
+                self._orders[name] = BestOrder(ids, cost, theirs["steps"])
                 improved.append(name)
         return tuple(improved)
 

@@ -8,11 +8,12 @@ import io
 import re
 import sys
 from collections.abc import Sequence
-from typing import Annotated, NoReturn, TypeVar
+from typing import Annotated, Literal, NoReturn, TypeVar
 
 import tyro
 
 from agents.config import PPOConfig
+from agents.settings import expand
 from veenv.graph import CostModel
 
 Record = TypeVar("Record")
@@ -50,6 +51,32 @@ class TrainArgs:
     """File of weights to start from (`weights.eqx` of a run); its network replaces the options of
     the network, such as --hidden."""
 
+    config: str | None = None
+    """File of options (TOML, such as `config.toml` of a run), each under its name without dashes
+    in front; options on the command line override it."""
+
+    preset: Literal["cpu", "gpu", "tpu", "auto"] | None = None
+    """Options that suit a device (docs/training.md); `auto` is the one found. Others override."""
+
+    resume: str | None = None
+    """Run folder to go on in, from its last checkpoint and with its options; others override."""
+
+    checkpoint_seconds: float = 30.0
+    """Seconds between checkpoints."""
+
+    checkpoint_updates: int | None = None
+    """Train steps between checkpoints, instead of --checkpoint-seconds."""
+
+    keep_checkpoints: int = 3
+    """How many of the newest checkpoints to keep; the best one is kept besides."""
+
+    tensorboard: bool = False
+    """Write TensorBoard's event files to the run folder, too (needs `pip install tensorboardX`)."""
+
+    wandb: bool = False
+    """Log to Weights & Biases, too (needs `pip install wandb`; WANDB_MODE=offline without
+    network)."""
+
     ppo: Annotated[PPOConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=PPOConfig)
 
     def __post_init__(self) -> None:
@@ -57,6 +84,12 @@ class TrainArgs:
         task_names(self.task)
         if self.time_limit is not None:
             parse_duration(self.time_limit)
+        if not 0 < self.checkpoint_seconds < float("inf"):
+            got = self.checkpoint_seconds
+            raise ValueError(f"checkpoint_seconds must be a number above 0, got {got}")
+        for name in ("checkpoint_updates", "keep_checkpoints"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ValueError(f"{name} must be an integer of at least 1, got {value}")
 
     @property
     def seconds(self) -> float | None:
@@ -64,6 +97,19 @@ class TrainArgs:
         if self.time_limit is not None:
             return parse_duration(self.time_limit)
         return DEFAULT_TIME_LIMIT if self.ppo.steps is None else None
+
+
+def parse_training(args: Sequence[str] | None = None) -> TrainArgs:
+    """The settings of a training run; ``--help`` and errors end the program.
+
+    Args:
+      args: the arguments; `sys.argv`'s by default.
+    """
+    try:
+        expanded = expand(TrainArgs, sys.argv[1:] if args is None else args)
+    except (ValueError, OSError) as error:
+        fail(str(error))
+    return parse(TrainArgs, expanded)
 
 
 def task_names(task: str) -> tuple[str, ...]:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -22,3 +28,48 @@ def write_bytes(path: Path, content: bytes) -> None:
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
+
+
+def append_bytes(path: Path, content: bytes) -> int:
+    """Appends to a file, all or nothing.
+
+    Returns:
+      The size of the file before.
+
+    Raises:
+      OSError: it cannot be written; it is as long as before.
+    """
+    with path.open("ab", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        try:
+            written = file.write(content)
+            if written != len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        except OSError:
+            file.truncate(size)
+            raise
+    return size
+
+
+def lock_folder(path: Path) -> int | None:
+    """Keeps other processes from locking a folder until this one ends, however it ends.
+
+    Returns:
+      The descriptor that holds the lock; None where the system knows no such locks.
+
+    Raises:
+      BlockingIOError: another process holds it.
+      OSError: the folder cannot be opened.
+    """
+    if fcntl is None:
+        return None
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise BlockingIOError(f"{path} is in use by another process") from None
+    except OSError:  # a file system without locks
+        os.close(descriptor)
+        return None
+    return descriptor

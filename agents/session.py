@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, TextIO
 
+from tqdm import tqdm
+
 from agents.best import BestOrders
-from agents.cli import TrainArgs, task_names
-from agents.games import Game, make_game
-from agents.ppo import Trainer
+from agents.checkpoints import Schedule
+from agents.cli import TrainArgs
+from agents.games import Game
 from agents.progress import ProgressDisplay
 from agents.report import TOLERANCE, Validation, result_table, validate
 from agents.runs import RunFolder
-from agents.training import train
-from agents.weights import load_weights
+from agents.signals import until_signal
+from agents.start import open_run
+from agents.training import DivergedError, train
 from veenv import tasks
-from veenv.env.make import task_graph
-from veenv.graph import CostModel
-
-
-def make_task_game(task: str, cost: CostModel) -> Game:
-    """The game of some tasks.
-
-    Args:
-      task: names of the tasks, separated by commas.
-      cost: the cost model.
-
-    Raises:
-      ValueError: a task is unknown (the message names the nearest ones), named twice or has
-        nothing to learn.
-    """
-    names = [tasks.get(name).name for name in task_names(task)]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"task names {name} twice")
-    return make_game([(name, task_graph(name)) for name in names], cost)
 
 
 def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) -> int:
@@ -50,45 +29,57 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
       started: `time.monotonic()` from which the time limit counts; now by default.
 
     Returns:
-      0 if every order found is proved right, 1 if one is not or there is none.
+      0 if every order found is proved right and written, 1 otherwise.
 
     Raises:
-      ValueError: as `make_task_game` and `load_weights`; nothing has been written then.
-      OSError: the run folder cannot be written.
+      ValueError: as `make_task_game`, `load_weights`, `Checkpoints.restore` and
+        `trackers.need`; nothing has been written then.
+      OSError: the run folder cannot be made, or another process uses it.
     """
     started = time.monotonic() if started is None else started
 
     def say(text: str = "") -> None:
-        print(text, file=out, flush=True)
+        tqdm.write(text, file=out)
+        out.flush()
 
-    start = None if args.init_from is None else load_weights(args.init_from)
-    trainer = Trainer(args.ppo, make_task_game(args.task, args.cost))
-    state = trainer.init(start)
-    game = trainer.game
+    run = open_run(args, say)
+    game, best, folder = run.trainer.game, run.best, run.folder
     for line in header(game):
         say(line)
-    best = BestOrders(game)
-    folder = RunFolder(args.out, game)
-    folder.write_config(dataclasses.asdict(args))
-    with until_signal() as stop, ProgressDisplay(out, best) as display:
-        for progress in train(
-            trainer,
-            best,
-            state=state,
-            time_limit=args.seconds,
-            started=started,
-            should_stop=stop.is_set,
-        ):
-            folder.log(progress, best)
-            display.show(progress)
-            state = progress.state
+    state, progress, failed = run.state, None, False
+    schedule = Schedule(args.checkpoint_seconds, args.checkpoint_updates)
+    with until_signal() as stop, ProgressDisplay(out, best) as display, run.trackers:
+        try:
+            for progress in train(
+                run.trainer,
+                best,
+                state=state,
+                time_limit=args.seconds,
+                started=started - run.seconds,
+                should_stop=stop.is_set,
+            ):
+                row = folder.log(progress, best)
+                run.trackers.log(row)
+                display.show(progress)
+                state = progress.state
+                if schedule.is_due(progress.update):
+                    folder.save_checkpoint(run.checkpoints, progress, best)
+        except DivergedError as error:
+            say(f"training has ended: {error}")
+            failed = True
+    if progress is not None:
+        folder.save_checkpoint(run.checkpoints, progress, best)
     folder.write_weights(state.network)
     if stop.is_set():
         say(f"stopped by {stop.name}")
     right = [report(game, name, best, folder, say) for name in game.names]
     folder.draw()
+    saved = folder.save_orders(best)
+    if not saved:
+        for name in game.names:
+            say(f"order of {name}, not written: {list(best[name].ids)}")
     say(f"\nrun folder: {folder.path}  ({time.monotonic() - started:.0f} s)")
-    return 0 if all(right) else 1
+    return 0 if all(right) and saved and not failed else 1
 
 
 def header(game: Game) -> list[str]:
@@ -126,34 +117,3 @@ def verdict(checked: Validation) -> str:
         f"{checked.entries} entries: largest relative error {checked.error:.1e} "
         f"({'right' if checked.passed else f'WRONG: more than {TOLERANCE:.0e}'})"
     )
-
-
-class Stop:
-    """Whether a signal asked for the end, and which."""
-
-    name = ""
-
-    def is_set(self) -> bool:
-        """Whether one did."""
-        return bool(self.name)
-
-
-@contextmanager
-def until_signal() -> Iterator[Stop]:
-    """Turns the first SIGINT or SIGTERM into a request to stop; a second one acts as ever."""
-    stop = Stop()
-    previous: dict[signal.Signals, Any] = {}
-
-    def on_signal(number: int, frame: Any) -> None:
-        del frame
-        stop.name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
-        for known, handler in previous.items():
-            signal.signal(known, handler)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        previous[number] = signal.signal(number, on_signal)
-    try:
-        yield stop
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -11,6 +11,13 @@ import jax
 from agents.best import BestOrders
 from agents.ppo import Trainer, TrainState
 
+MAX_NOT_FINITE = 10
+"""Train steps in a row without any finite gradient after which training ends."""
+
+
+class DivergedError(RuntimeError):
+    """No gradient has been finite for a while; the parameters are the last good ones."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
@@ -63,6 +70,7 @@ def train(
 
     Raises:
       ValueError: there is neither a number of steps nor a time limit.
+      DivergedError: no gradient of the last `MAX_NOT_FINITE` steps was finite.
     """
     total = trainer.config.steps
     if total is None and time_limit is None:
@@ -76,7 +84,7 @@ def train(
         shares = (steps / total if total else 0.0, seconds / time_limit if time_limit else 0.0)
         return min(1.0, max(shares))
 
-    pace, before, first = 0.0, time.monotonic() - started, True
+    pace, before, first, not_finite = 0.0, time.monotonic() - started, True, 0
     while not should_stop():
         steps = update * trainer.steps_per_update
         late = time_limit is not None and not first and before + pace > time_limit
@@ -102,3 +110,10 @@ def train(
             stats={name: float(x) for name, x in seen.stats.items()},
             state=state,
         )
+        lost = seen.stats.get("not_finite", 0.0) >= seen.stats.get("minibatches", 1.0)
+        not_finite = not_finite + 1 if lost else 0
+        if not_finite == MAX_NOT_FINITE:
+            raise DivergedError(
+                f"no gradient of the last {not_finite} train steps was finite; the parameters "
+                "before them are kept (a lower --learning-rate may help)"
+            )

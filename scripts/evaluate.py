@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agents.cli import fail, parse
 from agents.evaluation import evaluate
-from agents.session import make_task_game
+from agents.start import make_task_game
 from agents.weights import load_weights
 from veenv.graph import CostModel
 

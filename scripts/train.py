@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 import time
 
-from agents.cli import TrainArgs, fail, parse
+from agents.cli import fail, parse_training
 from agents.session import run_training
 
 
 def main() -> int:
     """Parses the command line and trains; the exit code (0 right, 1 wrong, 2 bad input)."""
     started = time.monotonic()
-    args = parse(TrainArgs)
+    args = parse_training()
     try:
         return run_training(args, sys.stdout, started=started)
     except (ValueError, OSError) as error:

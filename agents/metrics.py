@@ -1,0 +1,117 @@
+"""What a run measures, one row an update: ``metrics.jsonl`` and the same as ``metrics.csv``."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agents.files import append_bytes, write_bytes
+
+
+class Metrics:
+    """The rows of a run, in memory and in two files that hold the same.
+
+    The columns of the CSV file are those of the first row; nested values have names such as
+    ``stats.entropy``.
+
+    Attributes:
+      rows: all rows so far.
+    """
+
+    def __init__(self, folder: Path):
+        """Starts without rows; nothing is read or written yet.
+
+        Args:
+          folder: of the run.
+        """
+        self._json, self._csv = folder / "metrics.jsonl", folder / "metrics.csv"
+        self.rows: list[dict[str, Any]] = []
+        self._written = 0
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Appends a row, and those that could not be written before.
+
+        Raises:
+          OSError: it cannot be written; it stays in memory and the files hold whole rows.
+        """
+        self.rows.append(_without_nan(row))
+        self.flush()
+
+    def flush(self) -> None:
+        """Writes the rows that are not written yet.
+
+        Raises:
+          OSError: as `add`.
+        """
+        new = self.rows[self._written :]
+        if not new:
+            return
+        size = append_bytes(self._json, b"".join(_json_line(row) for row in new))
+        try:
+            append_bytes(self._csv, self._csv_lines(new, header=self._written == 0))
+        except OSError:
+            with self._json.open("r+b") as file:
+                file.truncate(size)
+            raise
+        self._written = len(self.rows)
+
+    def take_up(self, num_rows: int) -> None:
+        """Goes on after the first rows of the files; later rows are dropped.
+
+        Args:
+          num_rows: how many to keep; fewer if fewer can be read.
+
+        Raises:
+          OSError: the files cannot be read or written.
+        """
+        self.rows = []
+        if self._json.exists():
+            lines = self._json.read_bytes().splitlines()[:num_rows]
+            try:
+                self.rows = [json.loads(line) for line in lines]
+            except ValueError:
+                self.rows = []
+        self._written = len(self.rows)
+        write_bytes(self._json, b"".join(_json_line(row) for row in self.rows))
+        write_bytes(self._csv, self._csv_lines(self.rows, header=True) if self.rows else b"")
+
+    def _csv_lines(self, rows: list[dict[str, Any]], *, header: bool) -> bytes:
+        text = io.StringIO()
+        writer = csv.DictWriter(
+            text, list(flat(self.rows[0])), extrasaction="ignore", lineterminator="\n"
+        )
+        if header:
+            writer.writeheader()
+        writer.writerows(flat(row) for row in rows)
+        return text.getvalue().encode()
+
+
+def flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A row without nesting.
+
+    >>> flat({"update": 1, "stats": {"entropy": 0.5}})
+    {'update': 1, 'stats.entropy': 0.5}
+    """
+    result = {}
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            result |= flat(value, f"{prefix}{name}.")
+        else:
+            result[prefix + name] = value
+    return result
+
+
+def _json_line(row: Mapping[str, Any]) -> bytes:
+    return (json.dumps(row, allow_nan=False) + "\n").encode()
+
+
+def _without_nan(value: Any) -> Any:
+    """None instead of numbers that JSON does not know."""
+    if isinstance(value, Mapping):
+        return {name: _without_nan(x) for name, x in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value

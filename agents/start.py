@@ -1,0 +1,127 @@
+"""How a training run starts: anew, or where an earlier one has left off."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+from agents.best import BestOrders
+from agents.checkpoints import Checkpoints
+from agents.cli import TrainArgs, task_names
+from agents.games import Game, make_game
+from agents.ppo import Trainer, TrainState
+from agents.runs import RunFolder, identity
+from agents.trackers import TensorBoard, Tracker, Trackers, WeightsAndBiases, need
+from agents.weights import architecture, load_weights
+from veenv import tasks
+from veenv.env.make import task_graph
+from veenv.graph import CostModel
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """Everything that a run works with.
+
+    Attributes:
+      trainer: the agent on its game.
+      state: where training starts.
+      seconds: that were spent before, in a run that is taken up.
+      best: the best orders so far.
+      folder: where results go.
+      checkpoints: those of this run.
+      trackers: TensorBoard and the like.
+    """
+
+    trainer: Trainer
+    state: TrainState
+    seconds: float
+    best: BestOrders
+    folder: RunFolder
+    checkpoints: Checkpoints
+    trackers: Trackers
+
+
+def make_task_game(task: str, cost: CostModel) -> Game:
+    """The game of some tasks.
+
+    Args:
+      task: names of the tasks, separated by commas.
+      cost: the cost model.
+
+    Raises:
+      ValueError: a task is unknown (the message names the nearest ones), named twice or has
+        nothing to learn.
+    """
+    names = [tasks.get(name).name for name in task_names(task)]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"task names {name} twice")
+    return make_game([(name, task_graph(name)) for name in names], cost)
+
+
+def open_run(args: TrainArgs, say: Callable[[str], None]) -> Run:
+    """Starts a run in a folder of its own, or goes on with one.
+
+    Args:
+      args: the settings.
+      say: told of what is worth a line.
+
+    Raises:
+      ValueError: as `make_task_game`, `load_weights`, `Checkpoints.restore` and `need`; nothing
+        has been written then.
+      OSError: the run folder cannot be made or read, or another process uses it.
+    """
+
+    def warn(text: str) -> None:
+        say(f"warning: {text}")
+
+    for wanted, module, extra in (
+        (args.tensorboard, "tensorboardX", "tensorboard"),
+        (args.wandb, "wandb", "wandb"),
+    ):
+        if wanted:
+            need(module, extra)
+    game = make_task_game(args.task, args.cost)
+    resumed = None if args.resume is None else Path(args.resume)
+    taken_up = resumed is not None and Checkpoints(resumed / "checkpoints", {}).numbers()
+    first = None if args.init_from is None or taken_up else load_weights(args.init_from)
+    trainer = Trainer(args.ppo, game)
+    state = trainer.init(first)
+    best = BestOrders(game)
+    if resumed is None:
+        folder = RunFolder.create(args.out, game, warn)
+    else:
+        folder = RunFolder(resumed, game, warn)
+    checkpoints = Checkpoints(
+        folder.path / "checkpoints",
+        identity(game, state.network),
+        keep=args.keep_checkpoints,
+        warn=warn,
+    )
+    seconds = 0.0
+    if resumed is not None:
+        restored = checkpoints.restore(state)
+        checkpoints.delete_after(-1 if restored is None else restored.number)
+        if restored is not None:
+            state, seconds = restored.state, float(restored.run["seconds"])
+            best.merge(restored.run["best"])
+        folder.take_up(0 if restored is None else restored.run["num_rows"], best)
+        at = "the beginning" if restored is None else f"train step {restored.number}"
+        say(f"going on in {folder.path} from {at}")
+    # What was read from --init-from has decided the network.
+    ppo = dataclasses.replace(args.ppo, **architecture(state.network))
+    folder.write_settings(dataclasses.replace(args, ppo=ppo))
+    steps = int(state.num_updates) * trainer.steps_per_update
+    trackers = Trackers(open_trackers(args, folder.path, steps), warn)
+    return Run(trainer, state, seconds, best, folder, checkpoints, trackers)
+
+
+def open_trackers(args: TrainArgs, folder: Path, steps: int) -> list[Tracker]:
+    """The trackers that the settings ask for, in a run that has played some steps."""
+    trackers: list[Tracker] = []
+    if args.tensorboard:
+        trackers.append(TensorBoard(folder, steps))
+    if args.wandb:
+        trackers.append(WeightsAndBiases(folder, dataclasses.asdict(args)))
+    return trackers
