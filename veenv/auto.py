@@ -30,6 +30,12 @@ class Auto:
       seconds: time the search may take at the first trace of a function.
       cost: the cost model to minimise.
       cache: remember found orders in the user's cache directory.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> graph = veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)
+      >>> Auto(seconds=0.1, cache=False).order(graph)
+      (2, 1)
     """
 
     seconds: float = 3.0
@@ -56,7 +62,14 @@ class Auto:
 
 
 def cache_dir() -> Path | None:
-    """The directory of remembered orders; None if the cache is switched off."""
+    """The directory of remembered orders; None if the cache is switched off.
+
+    Example:
+      >>> from unittest.mock import patch
+      >>> with patch.dict(os.environ, VEENV_CACHE_DIR="off"):
+      ...     print(cache_dir())
+      None
+    """
     chosen = os.environ.get(CACHE_VARIABLE)
     if chosen is not None:
         return None if chosen.strip().lower() in ("", "off", "0") else Path(chosen)

@@ -21,6 +21,10 @@ def shipped_orders() -> tuple[Order, ...]:
 
     A task has one for each cost model (one file where the same order is best under both) and
     graph (two JAX versions may trace a function differently).
+
+    Example:
+      >>> sorted({order.name for order in shipped_orders()})[:3]
+      ['ALIF', 'BlackScholes', 'BlackScholes_Jacobian']
     """
     folder = resources.files("veenv") / "data" / "orders"
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".json")), key=lambda f: f.name)
@@ -39,6 +43,13 @@ def best_for(graph: Graph, cost: CostModel = "multiplications") -> Order:
 
     Raises:
       ValueError: no shipped order is for this graph, or `cost` is not a cost model.
+
+    Example:
+      >>> from veenv import tasks
+      >>> from veenv.linearise import make_graph
+      >>> task = tasks.get("RobotArm_6DOF")
+      >>> best_for(make_graph(task.fun, task.argnums)(*task.example_args())).counts["multiplications"]
+      221
     """
     check_cost_model(cost)
     key = fingerprint(graph)

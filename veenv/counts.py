@@ -14,6 +14,13 @@ class Counts:
       multiplications_per_vertex: the literature's count of each elimination.
       executed_per_vertex: multiplications really executed in each elimination.
       additions_per_vertex: additions really executed in each elimination.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> f = lambda x: jnp.sum(jnp.sin(x) * x)
+      >>> _, counts = veenv.jacve(f, "reverse", count_ops=True)(jnp.ones(3))
+      >>> counts.order, counts.multiplications_per_vertex, counts.multiplications
+      ((2, 1), (6, 3), 9)
     """
 
     order: tuple[int, ...]

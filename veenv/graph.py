@@ -44,6 +44,12 @@ class Graph:
         Nodes may repeat and may be inputs.
       primitives: name of the primitive that makes each vertex, by id - 1.
       eliminable: ids of the vertices an order must name, ascending.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> graph = veenv.make_graph(lambda x, y: jnp.sin(x * y) * x, argnums=(0, 1))(1.0, 2.0)
+      >>> graph.eliminable, graph.cost((1, 2)), graph.cost((2, 1))
+      ((1, 2), 4, 3)
     """
 
     def __init__(

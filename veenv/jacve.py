@@ -44,6 +44,12 @@ def resolve_order(order: OrderLike, graph: Graph) -> tuple[int, ...]:
     Raises:
       ValueError: if the order does not fit the graph, the name is unknown, or no best order is
         shipped for the graph.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> graph = veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)
+      >>> resolve_order("fwd", graph), resolve_order([2, 1], graph)
+      ((1, 2), (2, 1))
     """
     if isinstance(order, str) and order.lower() in _NAMED:
         return _NAMED[order.lower()](graph)
@@ -128,9 +134,22 @@ def value_and_jacve(
 ) -> Callable[..., Any]:
     """As `jacve`, with fun's value in front of the Jacobian.
 
+    Args:
+      fun: as for `jacve`, and so are all others.
+      order: vertex ids or how to find them.
+      argnums: which positional arguments to differentiate by.
+      has_aux: whether `fun` returns ``(output, aux)``.
+      count_ops: also return the `Counts`.
+      sparse_representation: return each block as a `SparseTensor`.
+      holomorphic: `fun` is a holomorphic function of complex arguments.
+
     Returns:
       A function returning ``(value, jacobian)``; with `has_aux` ``((value, aux), jacobian)``.
       With `count_ops` the counts come last.
+
+    Raises:
+      ValueError: as `jacve`.
+      TypeError: as `jacve`.
 
     Example:
       >>> value, slope = value_and_jacve(lambda x: x * x)(3.0)

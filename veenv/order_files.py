@@ -39,6 +39,14 @@ def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises:
       ValueError: if it is not an order file, naming the file and the offending field.
       OSError: if it cannot be read.
+
+    Example:
+      >>> import tempfile, veenv
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     veenv.best_order("RobotArm_6DOF").save(f"{folder}/order.json")
+      ...     record = read_record(f"{folder}/order.json")
+      >>> record["name"], record["counts"]["multiplications"]
+      ('RobotArm_6DOF', 221)
     """
     shown = os.fspath(path)
     try:
@@ -50,8 +58,19 @@ def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
 def parse_record(data: bytes) -> dict[str, Any]:
     """Parses and checks the contents of an order file.
 
+    Args:
+      data: the contents, UTF-8.
+
+    Returns:
+      The record, with exactly the fields of the schema.
+
     Raises:
       ValueError: naming the offending field.
+
+    Example:
+      >>> parse_record(b"[1, 2, 3]")
+      Traceback (most recent call last):
+      ValueError: format: expected an object with "format": "veenv-order"
     """
     try:
         text = data.decode("utf-8")
@@ -71,8 +90,19 @@ def parse_record(data: bytes) -> dict[str, Any]:
 def check_record(record: Any) -> dict[str, Any]:
     """Checks the types, ranges and mutual agreement of the fields of a record.
 
+    Args:
+      record: what was read.
+
+    Returns:
+      The same record.
+
     Raises:
       ValueError: naming the offending field.
+
+    Example:
+      >>> check_record({"format": "veenv-order", "version": 1})
+      Traceback (most recent call last):
+      ValueError: ids: the field is missing
     """
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise ValueError(f'format: expected an object with "format": "{FORMAT}"')
@@ -113,6 +143,16 @@ def write_record(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> Non
     Raises:
       ValueError: if the record would not be read again.
       OSError: if it cannot be written.
+
+    Example:
+      >>> import tempfile, veenv
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     veenv.best_order("RobotArm_6DOF").save(f"{folder}/order.json")
+      ...     fields = read_record(f"{folder}/order.json")
+      ...     del fields["format"], fields["version"]
+      ...     write_record(f"{folder}/renamed.json", {**fields, "name": "flux"})
+      ...     read_record(f"{folder}/renamed.json")["name"]
+      'flux'
     """
     record = check_record({"format": FORMAT, "version": VERSION, **fields})
     lines = (f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in record.items())
@@ -122,8 +162,19 @@ def write_record(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> Non
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Writes a file so that readers see the old or the new content, never a part.
 
+    Args:
+      path: the file; its directory is made if need be.
+      text: the content, written as UTF-8.
+
     Raises:
       OSError: if the directory cannot be written.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     write_text(f"{folder}/notes/order.txt", "2 1")
+      ...     Path(folder, "notes", "order.txt").read_text()
+      '2 1'
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

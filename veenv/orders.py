@@ -21,6 +21,19 @@ def fingerprint(graph: Graph) -> str:
 
     Functions with the same fingerprint share orders and counts.  Neither values nor dtypes enter,
     nor do vertices that no derivative passes through, except that they shift the ids of others.
+
+    Args:
+      graph: the graph.
+
+    Returns:
+      64 hexadecimal digits (SHA-256).
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> sine = veenv.make_graph(lambda x: jnp.sin(x) * x)(1.0)
+      >>> cosine = veenv.make_graph(lambda x: jnp.cos(x) * x)(1.0)
+      >>> fingerprint(sine) == fingerprint(cosine)  # other values, the same edges
+      True
     """
     executed, literature = graph.structures("executed"), graph.structures("multiplications")
     text = json.dumps(
@@ -66,6 +79,16 @@ class Order:
       found_by: method, seed or other origin, as text.
       lower_bounds: under a cost model, a number of multiplications that a search proved no order
         goes below; where it equals the count, the order is optimal.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> f = lambda x, y: jnp.sin(x * y) * x
+      >>> graph = veenv.make_graph(f, argnums=(0, 1))(1.0, 2.0)
+      >>> order = Order.from_graph(graph, [2, 1], name="f")
+      >>> order.counts["multiplications"]
+      3
+      >>> [round(float(d), 3) for d in veenv.jacve(f, order, argnums=(0, 1))(1.0, 2.0)]
+      [0.077, -0.416]
     """
 
     ids: tuple[int, ...]

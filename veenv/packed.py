@@ -39,8 +39,19 @@ _ALL = (1 << MAX_RANK) - 1
 def pack(s: Structure) -> int:
     """The integer of a structure.
 
+    Args:
+      s: the structure.
+
+    Returns:
+      A positive integer below 2³¹.
+
     Raises:
       ValueError: if a variable has more than four axes (of size other than one).
+
+    Example:
+      >>> from veenv.structure import diagonal
+      >>> pack(diagonal((3,), valued=True)) == pack(diagonal((5,), valued=True))  # sizes do not enter
+      True
     """
     rank = max(len(s.out_shape), len(s.in_shape))
     if rank > MAX_RANK:
@@ -60,7 +71,18 @@ def pack(s: Structure) -> int:
 
 
 def unpack(code: int, out_shape: tuple[int, ...], in_shape: tuple[int, ...]) -> Structure:
-    """The structure of an integer (not 0) over shapes without axes of size one."""
+    """The structure of an integer (not 0) over shapes without axes of size one.
+
+    Args:
+      code: the integer.
+      out_shape: sizes of the out axes.
+      in_shape: sizes of the in axes.
+
+    Example:
+      >>> from veenv.structure import diagonal
+      >>> unpack(pack(diagonal((3,), valued=True)), (3,), (3,)).describe()
+      'i,i:i'
+    """
     outs, ins = range(len(out_shape)), range(len(in_shape))
     link_out = tuple(k for k in outs if code >> (_LINK_OUT + k) & 1)
     link_in = tuple(j for j in ins if code >> (_LINK_IN + j) & 1)
@@ -103,6 +125,13 @@ def multiply(
 
     Returns:
       The code of the edge u → w, and the number of multiplications. Meaningless if a code is 0.
+
+    Example:
+      >>> from veenv.structure import dense, diagonal
+      >>> matrix, scale = pack(dense((2,), (3,))), pack(diagonal((3,), valued=True))
+      >>> code, count = multiply(matrix, scale, (2, 1, 1, 1), (3, 1, 1, 1), (3, 1, 1, 1))
+      >>> unpack(int(code), (2,), (3,)).describe(), int(count)
+      ('i,j:ij', 6)
     """
     if links:
         return _multiply_linked(post, pre, sizes_out, sizes_mid, sizes_in, rank)
@@ -296,6 +325,12 @@ def add(a: Any, b: Any, rank: int = MAX_RANK, links: bool = True) -> Any:
 
     Returns:
       The code of the sum. Meaningless if a code is 0.
+
+    Example:
+      >>> from veenv.structure import dense, diagonal
+      >>> code = add(pack(dense((3,), (3,))), pack(diagonal((3,), valued=True)))
+      >>> unpack(int(code), (3,), (3,)).describe()
+      'i,j:ij'
     """
     if links:
         a, b = expand_link(a), expand_link(b)
@@ -312,19 +347,47 @@ def add(a: Any, b: Any, rank: int = MAX_RANK, links: bool = True) -> Any:
 
 
 def expand_link(code: Any) -> Any:
-    """Stores the zeros of the link, if any: its axes become free and valued."""
+    """Stores the zeros of the link, if any: its axes become free and valued.
+
+    Args:
+      code: the integer of an edge.
+
+    Returns:
+      The integer of the same edge without link.
+
+    Example:
+      >>> from veenv.structure import Link, make
+      >>> piece = make((2,), (3,), unit=True, link=Link.SELECTION, link_out=(0,), link_in=(0,))
+      >>> unpack(int(expand_link(pack(piece))), (2,), (3,)).describe()
+      'i,j:ij'
+    """
     link = code >> _LINK_OUT & 255
     return code & ((1 << _LINK_OUT) - 1) | link << _OUT | nonzero(link) << 1
 
 
 def nonzero(x: Any) -> Any:
-    """1 where x > 0, 0 where x = 0."""
+    """1 where x > 0, 0 where x = 0.
+
+    Args:
+      x: an integer (array) that is not negative.
+
+    Example:
+      >>> nonzero(0), nonzero(5)
+      (0, 1)
+    """
     return 1 - ((x - 1) >> 31 & 1)
 
 
 @cache
 def register_numba() -> None:
-    """Makes the functions of this module callable from functions that Numba compiles."""
+    """Makes the functions of this module callable from functions that Numba compiles.
+
+    Example:
+      >>> import numba
+      >>> register_numba()
+      >>> numba.njit(lambda x: nonzero(x) + 1)(7)
+      2
+    """
     from numba.extending import register_jitable
 
     for function in (

@@ -31,6 +31,12 @@ class Term:
       partners: int32 [T], for each index of the link's smaller side (the out side if equal) its
         flat index on the other side, -1 where it has none; None without link.
       structure: what the values mean.
+
+    Example:
+      >>> import veenv
+      >>> jacobian = veenv.jacve(jnp.sin, sparse_representation=True)(jnp.zeros(3))
+      >>> [(t.structure.describe(), t.values.tolist()) for t in jacobian.terms]
+      [('i,i:i', [1.0, 1.0, 1.0])]
     """
 
     values: Array
@@ -67,7 +73,16 @@ def _selection(s: Structure, partners: Array) -> LinearMap:
 
 
 def term(e: Edge) -> Term:
-    """An edge of the engine as a term that holds only arrays; an operator is made dense."""
+    """An edge of the engine as a term that holds only arrays; an operator is made dense.
+
+    Args:
+      e: the edge.
+
+    Example:
+      >>> minus = Edge(algebra.diagonal((3,), valued=False), None, jnp.dtype("float32"), sign=-1)
+      >>> float(term(minus).values)
+      -1.0
+    """
     if e.structure.link is Link.OPERATOR:
         e = edge.expand_link(e)
     s = e.structure

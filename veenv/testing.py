@@ -33,6 +33,10 @@ def check_env(
 
     Raises:
       AssertionError: saying what is wrong.
+
+    Example:
+      >>> import veenv
+      >>> check_env(veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0), episodes=1)  # no complaint
     """
     checked = env.default_params if params is None else params
     rng = np.random.default_rng(seed)

@@ -33,6 +33,10 @@ class Count:
       environment: minus the return of the environment's episode.
       engine: what `jacve` reports.
       emitted: multiplications in the jaxpr that the engine emits for the elimination.
+
+    Example:
+      >>> Count(recorded=3, environment=3, engine=3, emitted=4).agree
+      False
     """
 
     recorded: int
@@ -62,6 +66,14 @@ class Report:
       batch: size of the batch that was timed.
       timings: of each method; empty if not asked for.
       problems: what is wrong, one sentence each; empty if the order is valid.
+
+    Example:
+      >>> import veenv
+      >>> f = lambda x: jnp.sin(jnp.exp(x)) * x
+      >>> task = Task("f", f, lambda: (0.5,), 0, "", "")
+      >>> order = veenv.Order.from_graph(make_graph(f)(0.5), [2, 1])
+      >>> validate(order, task, points=1, rounds=0).problems
+      ()
     """
 
     task: str
@@ -106,6 +118,15 @@ def validate(
 
     Raises:
       ValueError: if the order is for another graph, or an argument is out of range.
+
+    Example:
+      >>> import veenv
+      >>> f = lambda x: jnp.sin(jnp.exp(x)) * x
+      >>> task = Task("f", f, lambda: (0.5,), 0, "", "")
+      >>> order = veenv.Order.from_graph(make_graph(f)(0.5), [2, 1])
+      >>> report = validate(order, task, points=1, rounds=0)
+      >>> report.counts["multiplications"].emitted, report.problems
+      (2, ())
     """
     for name, value, least in (("points", points, 1), ("batch", batch, 1), ("rounds", rounds, 0)):
         if value < least:
@@ -144,7 +165,24 @@ def validate(
 def count(
     recorded: Mapping[str, int], task: Task, graph: Graph, ids: Sequence[int]
 ) -> dict[str, Count]:
-    """Counts an order's multiplications in four ways under each cost model."""
+    """Counts an order's multiplications in four ways under each cost model.
+
+    Args:
+      recorded: what is claimed, by cost model.
+      task: the task.
+      graph: its graph.
+      ids: vertex ids in elimination order.
+
+    Returns:
+      For each cost model the counts.
+
+    Example:
+      >>> f = lambda x: jnp.sin(jnp.exp(x)) * x
+      >>> task = Task("f", f, lambda: (0.5,), 0, "", "")
+      >>> claimed = {"multiplications": 2, "executed": 2}
+      >>> count(claimed, task, make_graph(f)(0.5), (2, 1))["executed"]
+      Count(recorded=2, environment=2, engine=2, emitted=2)
+    """
     args = task.example_args()
     reported: list[Any] = []
 
@@ -170,7 +208,18 @@ def count(
 
 
 def episode_cost(graph: Graph, cost: CostModel, ids: Sequence[int]) -> int:
-    """Minus the return of the episode that eliminates the vertices in order."""
+    """Minus the return of the episode that eliminates the vertices in order.
+
+    Args:
+      graph: the graph.
+      cost: the cost model.
+      ids: vertex ids in elimination order.
+
+    Example:
+      >>> graph = make_graph(lambda x, y: jnp.sin(x * y) * x, (0, 1))(1.0, 2.0)
+      >>> episode_cost(graph, "multiplications", (1, 2)), graph.cost((1, 2))
+      (4, 4)
+    """
     env = VertexEnv(graph, cost)
     slot = {int(v): a for a, v in enumerate(np.asarray(env.default_params.vertex_ids))}
 
@@ -184,7 +233,15 @@ def episode_cost(graph: Graph, cost: CostModel, ids: Sequence[int]) -> int:
 
 
 def multiplications_in(jaxpr: Any) -> int:
-    """Scalar multiplications of a jaxpr: those of its products and contractions."""
+    """Scalar multiplications of a jaxpr: those of its products and contractions.
+
+    Args:
+      jaxpr: an open or closed jaxpr; those inside of its equations count too.
+
+    Example:
+      >>> multiplications_in(jax.make_jaxpr(lambda a, x: a @ x * 2)(np.ones((2, 3)), np.ones(3)))
+      8
+    """
     total = 0
     for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         size = prod(eqn.outvars[0].aval.shape) if eqn.outvars else 0
@@ -209,6 +266,24 @@ def compare(
     """Largest errors of the Jacobian at several points, and that of JAX's modes among themselves.
 
     To be called with 64-bit types enabled.
+
+    Args:
+      task: the task.
+      ids: vertex ids in elimination order.
+      points: number of points, the task's own first.
+      seed: seed of the others.
+
+    Returns:
+      The largest error against each of JAX's modes (as `Report.errors`), and that between the
+      two; None where there is no forward mode.
+
+    Example:
+      >>> f = lambda x: jnp.sin(jnp.exp(x)) * x
+      >>> task = Task("f", f, lambda: (0.5,), 0, "", "")
+      >>> with jax.enable_x64(True):
+      ...     errors, noise = compare(task, (2, 1), points=2, seed=0)
+      >>> max(errors.values()) < 1e-12
+      True
     """
     ours = jax.jit(jacve(task.fun, ids, task.argnums))
     reverse = jax.jit(jax.jacrev(task.fun, task.argnums))
@@ -233,7 +308,16 @@ def compare(
 
 
 def error(found: Any, expected: Any) -> float:
-    """Largest difference of two Jacobians, as `Report.errors` puts it; NaN where only one is."""
+    """Largest difference of two Jacobians, as `Report.errors` puts it; NaN where only one is.
+
+    Args:
+      found: a pytree of arrays.
+      expected: one of the same structure and shapes.
+
+    Example:
+      >>> error([np.array([1.0, 2.0])], [np.array([1.0, 2.5])])
+      0.2
+    """
     blocks = [
         (np.asarray(f, np.float64), np.asarray(e, np.float64))
         for f, e in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)

@@ -15,8 +15,19 @@ def partials(site: Site) -> list[list[Partial | None]]:
     Args:
       site: the equation.
 
+    Returns:
+      One row for each result, in it one partial for each operand.
+
     Raises:
       ValueError: if a rule returns the wrong number of rows or partials.
+
+    Example:
+      >>> import jax
+      >>> from jax import lax
+      >>> x = jax.ShapeDtypeStruct((3,), "float32")
+      >>> [[by_x, by_y]] = partials(Site(lax.mul_p, {}, (x, x), (x,), (True, False), ""))
+      >>> by_x.executed.describe(), by_y
+      ('i,i:i', None)
     """
     rule = find(site.primitive.name) or generic
     if site.realify and any(is_complex(a) for a in (*site.in_avals, *site.out_avals)):

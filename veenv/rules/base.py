@@ -119,5 +119,13 @@ def defelemental(primitive: Any, rule: Rule) -> None:
 
 
 def find(name: str) -> Rule | None:
-    """The rule of a primitive, None if it has none."""
+    """The rule of a primitive, None if it has none.
+
+    Args:
+      name: name of the primitive.
+
+    Example:
+      >>> find("mul").__name__, find("scan")  # a scan is linearised by JAX
+      ('mul', None)
+    """
     return _RULES.get(name)

@@ -22,6 +22,10 @@ class Budget:
     Attributes:
       seconds: wall-clock limit, or None.
       evaluations: limit on evaluated orders (or search states), or None.
+
+    Example:
+      >>> Budget.parse("2m"), Budget.parse(500)
+      (Budget(seconds=120.0, evaluations=None), Budget(seconds=None, evaluations=500))
     """
 
     seconds: float | None = None
