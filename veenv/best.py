@@ -48,7 +48,8 @@ def best_for(graph: Graph, cost: CostModel = "multiplications") -> Order:
       >>> from veenv import tasks
       >>> from veenv.linearise import make_graph
       >>> task = tasks.get("RobotArm_6DOF")
-      >>> best_for(make_graph(task.fun, task.argnums)(*task.example_args())).counts["multiplications"]
+      >>> graph = make_graph(task.fun, task.argnums)(*task.example_args())
+      >>> best_for(graph, "multiplications").counts["multiplications"]
       221
     """
     check_cost_model(cost)

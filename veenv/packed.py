@@ -37,7 +37,7 @@ _ALL = (1 << MAX_RANK) - 1
 
 
 def pack(s: Structure) -> int:
-    """The integer of a structure.
+    """The integer of a structure; sizes do not enter.
 
     Args:
       s: the structure.
@@ -50,7 +50,7 @@ def pack(s: Structure) -> int:
 
     Example:
       >>> from veenv.structure import diagonal
-      >>> pack(diagonal((3,), valued=True)) == pack(diagonal((5,), valued=True))  # sizes do not enter
+      >>> pack(diagonal((3,), valued=True)) == pack(diagonal((5,), valued=True))
       True
     """
     rank = max(len(s.out_shape), len(s.in_shape))
