@@ -23,9 +23,10 @@ from agents.encoding import GraphInputs
 from agents.gae import generalized_advantages, normalize
 from agents.games import Game
 from agents.networks import GraphNetwork
-from agents.rollout import Episodes, Trajectory, rollout
-from agents.scale import place
-from agents.updates import anneal, fit, make_optimizer
+from agents.rollout import Episodes, Trajectory, cheapest, rollout
+from agents.scale import Placement, place
+from agents.updates import Stats, anneal, fit, make_optimizer
+from veenv.env import EnvParams, VertexEnv
 
 
 @jax.tree_util.register_dataclass
@@ -85,12 +86,12 @@ class Update:
     mean_cost: Float[Array, " K"]
     min_cost: Int[Array, " K"]
     best_order: Int[Array, "K A"]
-    stats: dict[str, Float[Array, ""]]
+    stats: Stats
 
 
 def loss_fn(
     network: GraphNetwork, batch: Batch, config: PPOConfig, ent_coef: Float[Array, ""]
-) -> tuple[Float[Array, ""], dict[str, Float[Array, ""]]]:
+) -> tuple[Float[Array, ""], Stats]:
     """PPO's loss on a minibatch [M], and what is worth logging about it."""
     logits, value = jax.vmap(network)(batch.inputs)
     log_prob, entropies = log_prob_and_entropy(logits, batch.inputs.mask, batch.action)
@@ -135,28 +136,15 @@ def make_batch(trajectory: Trajectory, scales: Float[Array, " B"], config: PPOCo
     )
 
 
-def cheapest(episodes: Episodes, num_graphs: int) -> tuple[Array, Array, Array]:
-    """Mean cost, least cost and cheapest order of each graph's episodes.
-
-    Args:
-      episodes: of B environments, sorted by graph, as many for each.
-      num_graphs: K.
-
-    Returns:
-      float32 [K], int32 [K] and int32 [K, A].
-    """
-    # An episode that broke off has no order to offer; with masked actions there is none.
-    worst = jnp.iinfo(jnp.int32).max
-    cost = jnp.where(episodes.complete, episodes.cost, worst).reshape(num_graphs, -1)
-    orders = episodes.order.reshape(*cost.shape, -1)
-    index = cost.argmin(1)
-    mean = episodes.cost.reshape(num_graphs, -1).astype(jnp.float32).mean(1)
-    rows = jnp.arange(num_graphs)
-    return mean, cost[rows, index], orders[rows, index]
+Agent = Callable[
+    [VertexEnv, EnvParams, Array, TrainState, Array, PPOConfig, Placement],
+    tuple[TrainState, Episodes, Stats],
+]
+"""How to play and learn, for one train step; see `play_and_learn`."""
 
 
 class Trainer:
-    """PPO on a game: fresh parameters, and the compiled train step.
+    """An agent on a game: fresh parameters, and the compiled train step.
 
     Attributes:
       config: the settings.
@@ -167,18 +155,26 @@ class Trainer:
       placement: the devices that share the environments.
     """
 
-    def __init__(self, config: PPOConfig, game: Game, devices: int | None = None):
+    def __init__(
+        self,
+        config: PPOConfig,
+        game: Game,
+        devices: int | None = None,
+        agent: Agent | None = None,
+    ):
         """Lays out the environments; nothing is compiled yet.
 
         Args:
           config: the settings.
           game: the graphs.
           devices: number of devices; see `agents.scale.place`.
+          agent: how to play and to learn; PPO (`play_and_learn`) by default.
 
         Raises:
           ValueError: as `agents.scale.place`.
         """
         self.config = config
+        self._agent = agent or play_and_learn
         self._optimizer = make_optimizer(config)
         self._each = -(-config.num_envs // len(game.graphs))
         self.num_envs = self._each * len(game.graphs)
@@ -242,25 +238,44 @@ class Trainer:
     def _train_step(
         self, state: TrainState, progress: Array, params: Any, scales: Array
     ) -> tuple[TrainState, Update]:
-        play_key, learn_key, key = jax.random.split(state.key, 3)
-        trajectory, episodes = rollout(self.game.env, params, state.network, play_key)
-        batch = make_batch(trajectory, scales, self.config)
-        batch = self.placement.constrain(batch, axis=1)
-        network, opt_state, stats = learn(
-            state.network,
-            state.opt_state,
-            batch,
-            self.config,
-            learn_key,
-            progress,
-            self.placement.constrain,
+        state, episodes, stats = self._agent(
+            self.game.env, params, scales, state, progress, self.config, self.placement
         )
         mean, least, order = cheapest(episodes, len(self.game.graphs))
-        stats["explained_variance"] = losses.explained_variance(
-            batch.value, batch.target, batch.weight
-        )
-        new_state = TrainState(network, opt_state, key, state.num_updates + 1)
-        return new_state, Update(mean, least, order, stats)
+        return state, Update(mean, least, order, stats)
+
+
+def play_and_learn(
+    env: VertexEnv,
+    params: EnvParams,
+    scales: Float[Array, " B"],
+    state: TrainState,
+    progress: Float[Array, ""],
+    config: PPOConfig,
+    placement: Placement,
+) -> tuple[TrainState, Episodes, Stats]:
+    """One update of PPO: an episode in each of B environments, then the lessons from them.
+
+    Args:
+      env: the environment.
+      params: the graph of each environment, arrays with a leading axis [B].
+      scales: what each environment's rewards are divided by.
+      state: the state before.
+      progress: share of the training that is over.
+      config: the settings.
+      placement: the devices that share the environments.
+
+    Returns:
+      The state after, the episodes, and what is worth logging.
+    """
+    play_key, learn_key, key = jax.random.split(state.key, 3)
+    trajectory, episodes = rollout(env, params, state.network, play_key)
+    batch = placement.constrain(make_batch(trajectory, scales, config), axis=1)
+    network, opt_state, stats = learn(
+        state.network, state.opt_state, batch, config, learn_key, progress, placement.constrain
+    )
+    stats["explained_variance"] = losses.explained_variance(batch.value, batch.target, batch.weight)
+    return TrainState(network, opt_state, key, state.num_updates + 1), episodes, stats
 
 
 def learn(
@@ -271,7 +286,7 @@ def learn(
     key: PRNGKeyArray,
     progress: Float[Array, ""],
     spread: Callable[[Any], Any] = lambda rows: rows,
-) -> tuple[GraphNetwork, optax.OptState, dict[str, Float[Array, ""]]]:
+) -> tuple[GraphNetwork, optax.OptState, Stats]:
     """All epochs and minibatches of one update with PPO's loss; see `agents.updates.fit`."""
     ent_coef = anneal(config.ent_coef, config.final_ent_coef, progress)
     loss = partial(loss_fn, config=config, ent_coef=ent_coef)

@@ -54,12 +54,32 @@ class Episodes:
     complete: Bool[Array, " B"]
 
 
+def cheapest(episodes: Episodes, num_graphs: int) -> tuple[Array, Array, Array]:
+    """Mean cost, least cost and cheapest order of each graph's episodes.
+
+    Args:
+      episodes: of B environments, sorted by graph, as many for each.
+      num_graphs: K.
+
+    Returns:
+      float32 [K], int32 [K] and int32 [K, A].
+    """
+    # An episode that broke off has no order to offer; with masked actions there is none.
+    worst = jnp.iinfo(jnp.int32).max
+    cost = jnp.where(episodes.complete, episodes.cost, worst).reshape(num_graphs, -1)
+    orders = episodes.order.reshape(*cost.shape, -1)
+    index = cost.argmin(1)
+    mean = episodes.cost.reshape(num_graphs, -1).astype(jnp.float32).mean(1)
+    rows = jnp.arange(num_graphs)
+    return mean, cost[rows, index], orders[rows, index]
+
+
 def rollout(
     env: VertexEnv,
     params: EnvParams,
     network: GraphNetwork,
     key: PRNGKeyArray,
-    temperature: Float[Array, ""] | float = 1.0,
+    temperature: Float[Array, " B"] | float = 1.0,
 ) -> tuple[Trajectory, Episodes]:
     """Plays one whole episode in each of B environments.
 
@@ -68,16 +88,17 @@ def rollout(
       params: the graph of each environment, arrays with a leading axis [B].
       network: the policy and the critic.
       key: typed PRNG key.
-      temperature: the logits are divided by it before sampling; only 1 gives steps that PPO may
-        learn from.
+      temperature: the logits are divided by it before sampling, one for all or float32 [B]; only
+        1 gives steps that PPO may learn from.
     """
+    scale = jnp.broadcast_to(jnp.asarray(temperature, jnp.float32), params.vertex_ids.shape[:1])
     obs, state = jax.vmap(lambda p: env.reset(None, p))(params)
 
     def step(carry: tuple[Any, Any], key: PRNGKeyArray) -> tuple[Any, Trajectory]:
         obs, state = carry
         inputs = jax.vmap(network.encode)(obs)
         logits, value = jax.vmap(network)(inputs)
-        action, log_prob = sample(logits / temperature, inputs.mask, key)
+        action, log_prob = sample(logits / scale[:, None], inputs.mask, key)
         active = (~state.terminated).astype(jnp.float32)
         obs, state, reward, *_ = jax.vmap(lambda s, a, p: env.step(None, s, a, p))(
             state, action, params

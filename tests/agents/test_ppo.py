@@ -12,8 +12,8 @@ import pytest
 from agents.best import BestOrders
 from agents.config import PPOConfig
 from agents.games import make_game
-from agents.ppo import Trainer, cheapest, learn, loss_fn, make_batch
-from agents.rollout import Episodes, rollout
+from agents.ppo import Trainer, learn, loss_fn, make_batch
+from agents.rollout import Episodes, cheapest, rollout
 from agents.training import train
 from agents.updates import anneal, minibatch_indices
 from veenv import make_graph
