@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from agents.games import Game
 from agents.networks import GraphNetwork
 from agents.rollout import Episodes, rollout
+from veenv.env import EnvParams, VertexEnv
 from veenv.env.rollout import random_episodes
 
 # Low enough that only ties are decided by chance.
@@ -29,6 +30,7 @@ class Evaluation:
       best: least cost of the samples.
       mean: mean cost of the samples.
       random: least cost of as many episodes of uniformly random play.
+      untrained: least cost of as many samples of a network with fresh parameters.
       order: vertex ids of the cheapest order, greedy or sampled.
       samples: number of samples.
     """
@@ -38,8 +40,55 @@ class Evaluation:
     best: int
     mean: float
     random: int
+    untrained: int
     order: tuple[int, ...]
     samples: int
+
+
+class Player:
+    """Plays episodes on graphs of one size; compiled once.
+
+    Attributes:
+      env: the environment.
+    """
+
+    def __init__(self, env: VertexEnv):
+        """Nothing is compiled yet.
+
+        Args:
+          env: the environment.
+        """
+        self.env = env
+        self._play = jax.jit(self._rollout)
+        self._random = jax.jit(
+            lambda key, params, num: random_episodes(env, key, num, params), static_argnums=2
+        )
+
+    def play(
+        self,
+        network: GraphNetwork,
+        params: EnvParams,
+        key: PRNGKeyArray,
+        temperatures: Sequence[float],
+    ) -> Episodes:
+        """Plays one graph, one episode at each temperature; the results as numpy arrays."""
+        scale = jnp.asarray(temperatures, jnp.float32)
+        return jax.device_get(self._play(network, params, key, scale))
+
+    def play_at_random(self, params: EnvParams, key: PRNGKeyArray, episodes: int) -> np.ndarray:
+        """Costs of episodes of uniformly random play, int32 [episodes]."""
+        return np.asarray(self._random(key, params, episodes).cost)
+
+    def _rollout(
+        self,
+        network: GraphNetwork,
+        params: EnvParams,
+        key: PRNGKeyArray,
+        temperature: Float[Array, " B"],
+    ) -> Episodes:
+        size = len(temperature)
+        repeated = jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *x.shape)), params)
+        return rollout(self.env, repeated, network, key, temperature)[1]
 
 
 def evaluate(
@@ -62,42 +111,34 @@ def evaluate(
     Raises:
       RuntimeError: the environment and the graph disagree on a cost.
     """
+    player = Player(game.env)
+    untrained = network.renewed(jax.random.key(seed))
     results = []
     for index, name in enumerate(game.names):
         keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), index), 3)
-        greedy = play(network, game, index, keys[0], 1, GREEDY)
-        sampled = play(network, game, index, keys[1], samples, temperature)
-        final = random_episodes(game.env, keys[2], samples, game.params_of(index))
-        costs = np.concatenate([greedy.cost, sampled.cost])
-        orders = np.concatenate([greedy.order, sampled.order])
-        order = game.vertex_ids(index, orders[costs.argmin()])
+        params = game.params_of(index)
+        temperatures = [GREEDY] + [temperature] * samples
+        played = player.play(network, params, keys[0], temperatures)
+        fresh = player.play(untrained, params, keys[1], temperatures)
+        costs = played.cost
+        order = game.vertex_ids(index, played.order[costs.argmin()])
         if game.graphs[index].cost(order, game.cost) != costs.min():
             raise RuntimeError(f"{name}: environment and graph count the order differently")
         results.append(
             Evaluation(
-                name,
-                int(greedy.cost[0]),
-                int(sampled.cost.min()),
-                float(sampled.cost.mean()),
-                int(final.cost.min()),
-                order,
-                samples,
+                name=name,
+                greedy=int(costs[0]),
+                best=int(costs[1:].min()),
+                mean=float(costs[1:].mean()),
+                random=int(player.play_at_random(params, keys[2], samples).min()),
+                untrained=int(fresh.cost[1:].min()),
+                order=order,
+                samples=samples,
             )
         )
     return tuple(results)
 
 
-def play(
-    network: GraphNetwork,
-    game: Game,
-    index: int,
-    key: PRNGKeyArray,
-    episodes: int,
-    temperature: float,
-) -> Episodes:
-    """Plays episodes on one graph of a game; the results as numpy arrays."""
-    params = jax.tree.map(
-        lambda x: jnp.broadcast_to(x, (episodes, *x.shape)), game.params_of(index)
-    )
-    run = eqx.filter_jit(lambda n, p, k: rollout(game.env, p, n, k, temperature)[1])
-    return jax.device_get(run(network, params, key))
+def share_below(costs: Sequence[float], others: Sequence[float]) -> float:
+    """Share of the graphs on which one cost is strictly below another."""
+    return float(np.mean(np.asarray(costs) < np.asarray(others)))

@@ -117,6 +117,11 @@ class GraphNetwork(eqx.Module):
         self.num_hops = num_hops
         self.compute_dtype = "bfloat16" if bfloat16 else "float32"
 
+    def renewed(self, key: PRNGKeyArray) -> GraphNetwork:
+        """A network of the same shape with fresh parameters."""
+        hidden, bfloat16 = self.embed.bias.shape[0], self.compute_dtype == "bfloat16"
+        return GraphNetwork(hidden, self.num_hops, len(self.rounds), bfloat16=bfloat16, key=key)
+
     def encode(self, obs: Observation) -> GraphInputs:
         """What this network reads of one observation."""
         return encode(obs, self.num_hops, keep_edges=bool(self.rounds))
