@@ -2,5 +2,6 @@
 
 from veenv.search.budget import Budget, Progress
 from veenv.search.methods import METHODS, SearchResult, search
+from veenv.search.plugins import register_method
 
-__all__ = ["METHODS", "Budget", "Progress", "SearchResult", "search"]
+__all__ = ["METHODS", "Budget", "Progress", "SearchResult", "register_method", "search"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,8 @@ from veenv.search.bounds import vertex_bounds
 from veenv.search.budget import Budget, Progress, Tracker
 from veenv.search.core import Problem, prepare
 from veenv.search.greedy import RULES, greedy, lookahead
+from veenv.search.patterns import make_patterns, single_patterns
+from veenv.search.plugins import Proposer, consider, find_method, plugin_names, propose
 from veenv.search.subsets import MAX_VERTICES, solve_subsets
 
 METHODS = (
@@ -71,6 +73,7 @@ def search(
     cost: CostModel = "multiplications",
     budget: Budget | str | int = "10s",
     seed: int = 0,
+    start: Sequence[int] | None = None,
     callback: Callable[[Progress], None] | None = None,
 ) -> SearchResult:
     """Searches for an elimination order of few multiplications.
@@ -84,12 +87,16 @@ def search(
       graph: the graph.
       method: one of `METHODS`.  ``"exact"`` proves optimality where it can and otherwise
         reports a lower bound; ``"auto"`` proves small graphs optimal and shares the budget
-        between annealing and beam search on larger ones.
+        between annealing and beam search on larger ones.  ``"policy"`` plays the pretrained policy
+        of the package ``agents``, greedily and then by sampling until the budget is spent
+        (``"policy-32"``: at most 32 samples), and so does any method of `register_method`.
       cost: the cost model.
       budget: seconds (``"10s"``, ``"2m"``) or a number of evaluations; the greedy methods, which
         take milliseconds, do not look at it.  The clock starts when the kernels are compiled,
         which takes seconds once on a machine whose cache directory can be written.
       seed: seed of everything random, not negative.
+      start: vertex ids of an order to improve upon, with which annealing, beam or exact search
+        begins instead of the greedy ones.
       callback: called with a `Progress` on every improvement and about ten times a second.
 
     Returns:
@@ -106,18 +113,25 @@ def search(
       >>> result.cost, result.optimal
       (3, True)
     """
-    name, size = _parse_method(method)
+    name, size, proposer = _parse_method(method)
     limit = Budget.parse(budget)
+    if start is not None and name not in _METHODS:
+        raise ValueError(f"only {', '.join(_METHODS)} search from a start, not {method}")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ValueError(f"seed must be an int that is not negative, got {seed!r}")
     problem = prepare(graph, cost)
     _warm_up(problem, name)
+    given = None if start is None else problem.to_local(graph.check_order(start))
+    proposals = iter(())
+    if proposer is not None:
+        given, proposals = propose(problem, proposer, seed, size)
     began = time.perf_counter()
-    starts = _starts(problem, name, size)
+    starts = _starts(problem, name, size) if given is None else [given]
     tracker = Tracker(problem, starts[0], limit, callback, began)
     bounds = vertex_bounds(problem)
     tracker.raise_bound(int(bounds.sum()))
     try:
+        consider(problem, tracker, proposals)
         if not tracker.done():
             _METHODS.get(name, _nothing)(problem, tracker, starts, bounds, seed, size)
     except KeyboardInterrupt:
@@ -140,20 +154,24 @@ def search(
     )
 
 
-def _parse_method(method: str) -> tuple[str, int | None]:
-    """Name and size of a method such as ``"beam-256"``.
+def _parse_method(method: str) -> tuple[str, int | None, Proposer | None]:
+    """Name and size of a method such as ``"beam-256"``, and who proposes if it is a plugin.
 
     Raises:
       ValueError: if there is no such method.
     """
     if method in METHODS:
-        return method, None
-    name, _, number = str(method).partition("-")
-    if name in ("beam", "lookahead") and number.isdecimal() and int(number) > 0:
-        return name, int(number)
+        return method, None, None
+    name, hyphen, number = str(method).partition("-")
+    size = int(number) if number.isdecimal() else 0
+    if name in ("beam", "lookahead") and size > 0:
+        return name, size, None
+    proposer = find_method(name) if name not in METHODS and (size > 0 or not hyphen) else None
+    if proposer is not None:
+        return name, size or None, proposer
     raise ValueError(
-        f"method must be one of {', '.join(METHODS)}, or beam-WIDTH or lookahead-DEPTH, "
-        f"got {method!r}"
+        f"method must be one of {', '.join(dict.fromkeys((*METHODS, *plugin_names())))}, or "
+        f"beam-WIDTH or lookahead-DEPTH, got {method!r}"
     )
 
 
@@ -225,7 +243,7 @@ def _exact(
     size: int | None,
 ) -> None:
     """A good order first, which prunes the proof; then sets or A*; what is left anneals on."""
-    if problem.n <= _TINY and solve_astar(problem, tracker, bounds):
+    if problem.n <= _TINY and solve_astar(problem, tracker, single_patterns(bounds)):
         return
     with tracker.share(0.02 if problem.n <= MAX_VERTICES else 0.2):
         anneal(problem, tracker, starts, seed)
@@ -239,7 +257,7 @@ def _exact(
         and sets * _SECONDS_PER_SET <= tracker.seconds_left()
     )
     proven = solve_subsets(problem, tracker) if affordable else False
-    if not proven and not solve_astar(problem, tracker, bounds):
+    if not proven and not solve_astar(problem, tracker, make_patterns(problem, bounds)):
         anneal(problem, tracker, [tracker.order], seed + 1)
 
 

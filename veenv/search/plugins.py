@@ -1,0 +1,108 @@
+"""Methods from outside of veenv: anything that can name orders of a graph, such as a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.metadata import entry_points
+from itertools import islice
+from typing import TypeAlias
+
+import numpy as np
+
+from veenv.graph import CostModel, Graph
+from veenv.search.budget import Tracker
+from veenv.search.core import Problem
+
+GROUP = "veenv.search_methods"
+"""Entry-point group in which an installed package offers methods by name."""
+
+Proposer: TypeAlias = Callable[[Graph, CostModel, int], Iterator[Sequence[int]]]
+"""From a graph, a cost model and a seed to orders (vertex ids), best guess first."""
+
+_HINTS = {
+    "policy": "it plays the pretrained policy of the package agents, which comes with veenv but "
+    "is not installed here; `pip install -e .` in a checkout of veenv installs both"
+}
+
+# Filled by register_method only, never on import.
+_registered: dict[str, Proposer] = {}
+
+
+def register_method(name: str, proposer: Proposer) -> None:
+    """Adds a method, which `search` then finds by its name.
+
+    A package can offer the same without being imported, as an entry point of the group
+    ``veenv.search_methods``.
+
+    Args:
+      name: the name, without a hyphen (``"name-100"`` asks for 100 orders).
+      proposer: called with a graph, a cost model and a seed; gives orders, the best guess first.
+
+    Raises:
+      ValueError: if the name is not an identifier.
+
+    Example:
+      >>> from veenv import make_graph
+      >>> from veenv.search import search
+      >>> register_method("backwards", lambda graph, cost, seed: iter([graph.reverse()]))
+      >>> search(make_graph(lambda x: x * x * x)(1.0), "backwards").order
+      (1,)
+    """
+    if not name.isidentifier():
+        raise ValueError(f"a method's name must be an identifier, got {name!r}")
+    _registered[name] = proposer
+
+
+def plugin_names() -> tuple[str, ...]:
+    """Names of the methods that were registered or that installed packages offer."""
+    return tuple(sorted({*_registered, *(point.name for point in entry_points(group=GROUP))}))
+
+
+def find_method(name: str) -> Proposer | None:
+    """The method of a name; None if there is none.
+
+    Raises:
+      ValueError: the method is known, but its package is not installed or fails to import.
+    """
+    if name in _registered:
+        return _registered[name]
+    for point in entry_points(group=GROUP, name=name):
+        try:
+            return point.load()
+        except ImportError as error:
+            raise ValueError(f"method {name!r} cannot be loaded: {error}") from error
+    if name in _HINTS:
+        raise ValueError(f"method {name!r} is not to be had: {_HINTS[name]}")
+    return None
+
+
+def propose(
+    problem: Problem, proposer: Proposer, seed: int, size: int | None
+) -> tuple[np.ndarray, Iterator[np.ndarray]]:
+    """What a method proposes, as local orders: the best guess, and the others.
+
+    Args:
+      problem: the problem.
+      proposer: the method.
+      seed: its seed.
+      size: most orders to take besides the best guess; None for all.
+
+    Raises:
+      ValueError: if it proposes nothing, or something that is no order of the graph.
+    """
+    orders = proposer(problem.graph, problem.cost_model, seed)
+    checked = (problem.to_local(problem.graph.check_order(ids)) for ids in orders)
+    for first in checked:
+        return first, checked if size is None else islice(checked, size)
+    raise ValueError("the method proposes no order")
+
+
+def consider(problem: Problem, tracker: Tracker, orders: Iterable[np.ndarray]) -> None:
+    """Evaluates proposed local orders until there are no more or the search is done."""
+    for order in orders:
+        tracker.add(1)
+        cost = problem.total(order)
+        if cost < tracker.cost:
+            tracker.improve(order, cost)
+        if tracker.done():
+            return
