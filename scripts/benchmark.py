@@ -8,8 +8,9 @@ from typing import Any
 
 import jax
 import tyro
-from benchmark_engine import engine, sparse, tracing
+from benchmark_engine import engine
 from benchmark_machine import machine
+from benchmark_scaling import memory, tracing
 from benchmark_search import evaluations, search
 
 from veenv.env import make
@@ -76,7 +77,7 @@ if __name__ == "__main__":
             "engine": engine,
             "search": search,
             "evaluations": evaluations,
-            "sparse": sparse,
+            "memory": memory,
             "tracing": tracing,
         }
     )

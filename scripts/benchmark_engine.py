@@ -3,216 +3,216 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from benchmark_cases import DEFAULT, Case, banded_residual, find, orders_of, points
 from benchmark_machine import machine
 
 import veenv
-from veenv.tasks import Task
+from veenv import product, structure
 
-
-def lorenz_rollout(x: jax.Array) -> jax.Array:
-    """State after 50 Runge-Kutta steps of the Lorenz system; x: [3]."""
-
-    def slope(x: jax.Array) -> jax.Array:
-        a, b, c = x
-        return jnp.stack([10.0 * (b - a), a * (28.0 - c) - b, a * b - 8.0 / 3.0 * c])
-
-    def step(x: jax.Array, _: None) -> tuple[jax.Array, None]:
-        k1 = slope(x)
-        k2 = slope(x + 0.005 * k1)
-        k3 = slope(x + 0.005 * k2)
-        k4 = slope(x + 0.01 * k3)
-        return x + 0.01 / 6 * (k1 + 2 * k2 + 2 * k3 + k4), None
-
-    return jax.lax.scan(step, x, None, length=50)[0]
-
-
-def banded_residual(x: jax.Array) -> jax.Array:
-    """A residual in which each entry depends on three neighbours; x: [n]."""
-    left, middle, right = x[:-2], x[1:-1], x[2:]
-    inner = jnp.sin(left) * middle + middle * middle * right - jnp.exp(-right * right) * left
-    return jnp.concatenate([x[:1] ** 2, inner, x[-1:] * x[-2:-1]])
-
-
-EXTRA = {"lorenz_rollout": (lorenz_rollout, (np.array([1.0, 2.0, 20.0]),), (0,))}
-DEFAULT = (
-    "RoeFlux_1d",
-    "RoeFlux_3d",
-    "RobotArm_6DOF",
-    "HumanHeartDipole",
-    "PropaneCombustion",
-    "mlp",
-    "Encoder",
-    "lorenz_rollout",
+COLUMNS = (
+    "function",
+    "batch",
+    "order",
+    "ms",
+    "jacfwd",
+    "jacrev",
+    "ratio (10 … 90 %)",
+    "trace + compile",
+    "flops/point",
+    "jacfwd",
+    "jacrev",
+    "temporary MiB",
+    "jacfwd",
+    "jacrev",
 )
+Methods = Mapping[str, Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A compiled way to a Jacobian.
+
+    Attributes:
+      run: the compiled program.
+      seconds: what tracing and compiling it took.
+      flops: floating-point operations by XLA's count.
+      temporary: bytes of temporary memory.
+      total: bytes of arguments, results and temporary memory.
+    """
+
+    run: Callable[..., Any]
+    seconds: float
+    flops: float
+    temporary: int
+    total: int
 
 
 def engine(
     task: tuple[str, ...] = DEFAULT,
     batch: tuple[int, ...] = (1, 4096, 65536),
-    orders: tuple[str, ...] = ("forward", "reverse", "markowitz", "best"),
-    repeats: int = 15,
+    orders: tuple[str, ...] = ("best", "best-executed", "reverse"),
+    repeats: int = 25,
+    seconds: float = 10.0,
+    memory: float = 3.0,
+    sparse: bool = True,
 ) -> None:
-    """Time of vmap(jacve(f, order)) beside jax.jacfwd and jax.jacrev, float32, jitted.
+    """A Markdown table of vmap(jacve(f, order)) beside jax.jacfwd and jax.jacrev, float32, jitted.
 
-    Every repeat times all methods once, one after the other; the ratio shown is the median over
-    repeats of a method's time to the faster of jacfwd and jacrev in the same repeat.
+    Every repeat times all methods once, one after the other; the ratio is the median over repeats
+    of a method's time to the faster of jacfwd and jacrev in the same repeat.  Tracing and
+    compiling are timed with empty caches, and shown as a multiple of jacrev's.
 
     Args:
-        task: tasks, and `lorenz_rollout`.
+        task: tasks, `lorenz_rollout` and `banded_residual`.
         batch: batch sizes of the outer vmap; at 1 the time is mostly dispatch.
-        orders: orders for jacve; `best` is the shipped order.
-        repeats: measurements of each method.
+        orders: orders for jacve; `best` is the shipped order with fewest multiplications under
+            the literature's count, `best-executed` under the count of those that are run. Where
+            none is shipped, the classical one with the lowest count stands in, by its name.
+        repeats: measurements of each method, at most.
+        seconds: time after which the repeats for one function and batch end (at least five).
+        memory: GiB that one program may take; larger batches are halved until they fit.
+        sparse: also the sparse forms: the banded residual, and jacve(vmap(RoeFlux_1d)) at 512.
     """
-    print(machine())
-    print(
-        f"{'task':<20} {'batch':>6} {'method':<12} {'median':>10} {'ratio':>6} {'spread':>12} "
-        f"{'flops/point':>12} {'compile':>8}"
-    )
+    print(machine() + "\n\n| " + " | ".join(COLUMNS) + " |")
+    print("| --- | ---: | --- |" + " ---: |" * (len(COLUMNS) - 3))
+    worst: dict[str, float] = {}
     for name in task:
-        fun, args, argnums = EXTRA[name] if name in EXTRA else _task(veenv.tasks.get(name))
-        for size in batch:
-            _compare(name, fun, args, argnums, size, orders, repeats)
+        case, done = find(name), set()
+        methods = _methods(case, orders)
+        for wanted in batch:
+            size, programs = _fitting(methods, case, wanted, memory * 2**30)
+            if size in done:
+                continue
+            done.add(size)
+            times = interleaved(programs, points(case, size), repeats, seconds)
+            ratio = _rows(case.name, size, size, programs, times)
+            if size > 1:
+                worst[case.name] = max(ratio, worst.get(case.name, 0.0))
+    if sparse:
+        for name, methods, args, size in _sparse_forms():
+            programs = {method: _compile(f, args) for method, f in methods.items()}
+            _rows(name, size, 1, programs, interleaved(programs, args, repeats, seconds))
+    if worst:
+        _summary(worst)
 
 
-def _task(task: Task) -> tuple[Callable[..., Any], tuple[Any, ...], Any]:
-    return task.fun, tuple(task.example_args()), task.argnums
-
-
-def _compare(
-    name: str,
-    fun: Callable[..., Any],
-    args: tuple[Any, ...],
-    argnums: Any,
-    size: int,
-    orders: tuple[str, ...],
-    repeats: int,
-) -> None:
-    rng = np.random.default_rng(0)
-    inputs = jax.tree.map(
-        lambda a: jnp.asarray(
-            np.asarray(a, np.float32) * rng.uniform(0.99, 1.01, (size, *np.shape(a))),
-            jnp.float32,
-        ),
-        args,
-    )
-    methods: dict[str, Callable[..., Any]] = {
-        "jacfwd": jax.jacfwd(fun, argnums),
-        "jacrev": jax.jacrev(fun, argnums),
+def _methods(case: Case, orders: tuple[str, ...]) -> Methods:
+    methods = {
+        "jacfwd": jax.vmap(jax.jacfwd(case.fun, case.argnums)),
+        "jacrev": jax.vmap(jax.jacrev(case.fun, case.argnums)),
     }
-    for order in orders:
-        if order != "best" or name not in EXTRA:
-            methods[order] = veenv.jacve(fun, order, argnums)
-    compiled, seconds = {}, {}
-    for method, jacobian in methods.items():
-        start = time.perf_counter()
-        compiled[method] = jax.jit(jax.vmap(jacobian)).lower(*inputs).compile()
-        seconds[method] = time.perf_counter() - start
-    times = interleaved(compiled, inputs, repeats)
-    faster = np.minimum(times["jacfwd"], times["jacrev"])
-    for method, program in compiled.items():
-        ratios = times[method] / faster
-        flops = (program.cost_analysis() or {}).get("flops", 0.0) / size
-        low, high = np.quantile(ratios, [0.1, 0.9])
-        print(
-            f"{name:<20} {size:>6} {method:<12} {np.median(times[method]) * 1e3:>7.2f} ms "
-            f"{np.median(ratios):>6.2f} {low:>5.2f} …{high:>5.2f}"
-            f" {flops:>12.0f} {seconds[method]:>6.2f} s",
-            flush=True,
-        )
+    for name, ids in orders_of(case, orders).items():
+        methods[name] = jax.vmap(veenv.jacve(case.fun, ids, case.argnums))
+    return methods
+
+
+def _sparse_forms() -> list[tuple[str, Methods, tuple[Any, ...], int]]:
+    """Name, ways to the Jacobian, arguments and batch of each function with a sparse form."""
+    roe = find("RoeFlux_1d")
+    batched = jax.vmap(roe.fun)
+    x = jnp.linspace(0.1, 1.0, 1000)
+    forms = []
+    for name, fun, args, argnums, size in (
+        ("banded_residual, sparse", banded_residual, (x,), 0, 1),
+        ("jacve(vmap(RoeFlux_1d)), sparse", batched, points(roe, 512), roe.argnums, 512),
+    ):
+        methods = {
+            "jacfwd": jax.jacfwd(fun, argnums),
+            "jacrev": jax.jacrev(fun, argnums),
+            "reverse": veenv.jacve(fun, "reverse", argnums, sparse_representation=True),
+        }
+        forms.append((name, methods, args, size))
+    return forms
+
+
+def _fitting(
+    methods: Methods, case: Case, size: int, limit: float
+) -> tuple[int, dict[str, Program]]:
+    """The programs at the batch, which is halved until each fits into `limit` bytes."""
+    result = jax.eval_shape(methods["jacrev"], *points(case, 1))
+    need = 2 * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(result)) * size
+    while True:
+        while size > 1 and need > limit:
+            size, need = size // 2, need // 2
+        programs = {name: _compile(f, points(case, size)) for name, f in methods.items()}
+        need = max(p.total for p in programs.values())
+        if size == 1 or need <= limit:
+            return size, programs
+
+
+def _compile(method: Callable[..., Any], args: tuple[Any, ...]) -> Program:
+    """Traces and compiles as if for the first time."""
+    jax.clear_caches()
+    product.multiply.cache_clear()
+    structure.add.cache_clear()
+    start = time.perf_counter()
+    run = jax.jit(method).lower(*args).compile()
+    seconds = time.perf_counter() - start
+    memory, cost = run.memory_analysis(), run.cost_analysis() or {}
+    if memory is None:
+        raise SystemExit("this backend does not say how much memory a program takes")
+    temporary = memory.temp_size_in_bytes
+    total = temporary + memory.output_size_in_bytes + memory.argument_size_in_bytes
+    return Program(run, seconds, cost.get("flops", 0.0), temporary, total)
 
 
 def interleaved(
-    programs: dict[str, Callable[..., Any]], inputs: tuple[Any, ...], repeats: int
+    programs: Mapping[str, Program], args: tuple[Any, ...], repeats: int, budget: float
 ) -> dict[str, np.ndarray]:
     """Seconds of each program in each repeat; all programs run once in every repeat."""
     times: dict[str, list[float]] = {name: [] for name in programs}
     for program in programs.values():
-        jax.block_until_ready(program(*inputs))
-    for _ in range(repeats):
+        jax.block_until_ready(program.run(*args))
+    began = time.perf_counter()
+    for repeat in range(repeats):
+        if repeat >= 5 and time.perf_counter() - began > budget:
+            break
         for name, program in programs.items():
             start = time.perf_counter()
-            jax.block_until_ready(program(*inputs))
+            jax.block_until_ready(program.run(*args))
             times[name].append(time.perf_counter() - start)
     return {name: np.array(t) for name, t in times.items()}
 
 
-def sparse(n: int = 1000, large: int = 100_000, batch: int = 512, repeats: int = 15) -> None:
-    """Sparse Jacobians: a banded residual, and a vmapped function, against dense ones of JAX.
-
-    Args:
-        n: size of the banded residual that is compared.
-        large: size at which only the memory of the sparse one is shown.
-        batch: batch of the vmapped RoeFlux_1d.
-        repeats: measurements of each method.
-    """
-    print(machine())
-    x = jnp.linspace(0.1, 1.0, n)
-    _sparse_case("banded residual", banded_residual, (x,), 0, repeats)
-    roe = veenv.tasks.get("RoeFlux_1d")
-    args = tuple(jnp.full(batch, float(a), jnp.float32) for a in roe.example_args())
-    _sparse_case(f"vmap(RoeFlux_1d), {batch}", jax.vmap(roe.fun), args, roe.argnums, repeats)
-    for size in (large // 100, large // 10, large):
-        x = jnp.linspace(0.1, 1.0, size)
-        jacobian = veenv.jacve(banded_residual, sparse_representation=True)
-        memory = jax.jit(jacobian).lower(x).compile().memory_analysis()
-        if memory is None:
-            raise SystemExit("this backend does not say how much memory a program takes")
-        total = memory.temp_size_in_bytes + memory.output_size_in_bytes
-        print(f"banded residual, n = {size}: {total / size:.1f} bytes an entry of x")
-
-
-def _sparse_case(
-    name: str, fun: Callable[..., Any], args: tuple[Any, ...], argnums: Any, repeats: int
-) -> None:
-    programs = {
-        method: jax.jit(jacobian).lower(*args).compile()
-        for method, jacobian in {
-            "jacfwd": jax.jacfwd(fun, argnums),
-            "jacrev": jax.jacrev(fun, argnums),
-            "jacve, sparse": veenv.jacve(fun, "reverse", argnums, sparse_representation=True),
-        }.items()
-    }
-    times = interleaved(programs, args, repeats)
+def _rows(
+    name: str,
+    batch: int,
+    points: int,
+    programs: Mapping[str, Program],
+    times: Mapping[str, np.ndarray],
+) -> float:
+    """Prints a row for each order; returns the least ratio."""
     faster = np.minimum(times["jacfwd"], times["jacrev"])
-    for method, seconds in times.items():
-        ratio = np.median(seconds / faster)
-        against = np.median(seconds / times["jacrev"])
-        print(
-            f"{name:<26} {method:<14} {np.median(seconds) * 1e3:>8.3f} ms  "
-            f"{ratio:.4f} of the faster, {against:.4f} of jacrev"
-        )
+    forward, reverse = programs["jacfwd"], programs["jacrev"]
+    ratios = []
+    for order, program in programs.items():
+        if order in ("jacfwd", "jacrev"):
+            continue
+        low, ratio, high = np.quantile(times[order] / faster, [0.1, 0.5, 0.9])
+        ratios.append(float(ratio))
+        cells = [name, f"{batch:,}", order]
+        cells += [_milliseconds(times[m]) for m in (order, "jacfwd", "jacrev")]
+        cells += [f"**{ratio:.2g}** ({low:.2g} … {high:.2g})"]
+        cells += [f"{program.seconds / reverse.seconds:.2f}"]
+        cells += [f"{p.flops / points:,.0f}" for p in (program, forward, reverse)]
+        cells += [f"{p.temporary / 2**20:.1f}" for p in (program, forward, reverse)]
+        print("| " + " | ".join(cells) + " |", flush=True)
+    return min(ratios)
 
 
-def tracing(sizes: tuple[int, ...] = (1000, 10_000)) -> None:
-    """Seconds to trace a reverse elimination of a function of many scalar equations.
-
-    Args:
-        sizes: numbers of equations.
-    """
-    print(machine())
-    for size in sizes:
-        fun = _long_program(size)
-        start = time.perf_counter()
-        jax.make_jaxpr(veenv.jacve(fun, "reverse"))(jnp.full(4, 0.3))
-        ours = time.perf_counter() - start
-        start = time.perf_counter()
-        jax.make_jaxpr(jax.jacrev(fun))(jnp.full(4, 0.3))
-        print(f"{size} equations: jacve {ours:.2f} s, jacrev {time.perf_counter() - start:.2f} s")
+def _milliseconds(seconds: np.ndarray) -> str:
+    return f"{np.median(seconds) * 1e3:.3g}"
 
 
-def _long_program(size: int) -> Callable[[jax.Array], jax.Array]:
-    picks = np.random.default_rng(0).integers(0, 4, (size // 2, 2))
-
-    def fun(x: jax.Array) -> jax.Array:
-        values = list(x)
-        for i, j in picks:
-            values[i] = jnp.sin(values[i] * values[j])
-        return jnp.stack(values)
-
-    return fun
+def _summary(worst: Mapping[str, float]) -> None:
+    print("\nRatio of the better of the orders, at the batch > 1 where it is the largest:")
+    print("; ".join(f"{name} {ratio:.2f}" for name, ratio in worst.items()))
+    for limit in (1.0, 0.75, 0.35):
+        print(f"- at most {limit}: {sum(r <= limit for r in worst.values())} of {len(worst)}")
