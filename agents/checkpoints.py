@@ -8,9 +8,11 @@ over both tells a damaged checkpoint from a whole one.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
 import json
 import math
+import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -97,6 +99,7 @@ class Checkpoints:
         record["digest"] = _digest(record, arrays)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            _check_space(self.folder, sum(array.nbytes for array in arrays.values()))
             _write(path, arrays, record)
         except Exception as error:  # Orbax wraps some failures to write in errors of its own
             self._remove_unfinished()
@@ -249,6 +252,12 @@ def _digest(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
+
+
+def _check_space(folder: Path, num_bytes: int) -> None:
+    """Raises before Orbax does, whose threads complain of a full disk at length."""
+    if shutil.disk_usage(folder).free < 2 * num_bytes + 2**20:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
 def _checkpointer() -> Any:
