@@ -20,6 +20,13 @@ def masked_categorical(
     Args:
       logits: unnormalised log-probabilities, float32 [..., A].
       mask: True where an action is legal, bool [..., A].
+
+    Returns:
+      The distribution, of batch shape [...].
+
+    Example:
+      >>> masked_categorical(jnp.zeros(3), jnp.array([True, True, False])).probs.tolist()
+      [0.5, 0.5, 0.0]
     """
     return distrax.Categorical(logits=jnp.where(mask, logits, MASKED_LOGIT))
 
@@ -29,8 +36,19 @@ def sample(
 ) -> tuple[Int[Array, " *n"], Float[Array, " *n"]]:
     """Draws legal actions.
 
+    Args:
+      logits: unnormalised log-probabilities, float32 [..., A].
+      mask: True where an action is legal, bool [..., A].
+      key: typed PRNG key.
+
     Returns:
       The actions, int32 [...], and their log-probabilities, float32 [...].
+
+    Example:
+      >>> import jax
+      >>> action, log_prob = sample(jnp.zeros(3), jnp.array([False, True, False]), jax.random.key(0))
+      >>> int(action), float(log_prob)
+      (1, 0.0)
     """
     action, log_prob = masked_categorical(logits, mask).sample_and_log_prob(seed=key)
     return jnp.asarray(action), jnp.asarray(log_prob)
@@ -39,6 +57,18 @@ def sample(
 def log_prob_and_entropy(
     logits: Float[Array, "*n A"], mask: Bool[Array, "*n A"], action: Int[Array, " *n"]
 ) -> tuple[Float[Array, " *n"], Float[Array, " *n"]]:
-    """Log-probabilities of given actions, and the entropies, float32 [...] both."""
+    """Log-probabilities of given actions, and the entropies, float32 [...] both.
+
+    Args:
+      logits: unnormalised log-probabilities, float32 [..., A].
+      mask: True where an action is legal, bool [..., A].
+      action: legal actions, int32 [...].
+
+    Example:
+      >>> mask = jnp.array([True, True, False])
+      >>> log_prob, entropy = log_prob_and_entropy(jnp.zeros(3), mask, jnp.array(1))
+      >>> round(float(log_prob), 4), round(float(entropy), 4)  # -log 2 and log 2
+      (-0.6931, 0.6931)
+    """
     distribution = masked_categorical(logits, mask)
     return jnp.asarray(distribution.log_prob(action)), jnp.asarray(distribution.entropy())

@@ -50,6 +50,12 @@ class Player:
 
     Attributes:
       env: the environment.
+
+    Example:
+      >>> import veenv
+      >>> env = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0)
+      >>> Player(env).play_at_random(env.default_params, jax.random.key(0), 3).tolist()
+      [2, 2, 2]
     """
 
     def __init__(self, env: VertexEnv):
@@ -108,8 +114,20 @@ def evaluate(
       temperature: of the sampling; below 1 the policy is surer of itself.
       seed: of the sampling.
 
+    Returns:
+      One `Evaluation` for each graph.
+
     Raises:
       RuntimeError: the environment and the graph disagree on a cost.
+
+    Example:
+      >>> import veenv
+      >>> from agents.games import make_game
+      >>> graph = veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)
+      >>> network = GraphNetwork(hidden=4, key=jax.random.key(0))
+      >>> [played] = evaluate(network, make_game({"f": graph}), samples=2)
+      >>> played.greedy, played.best, played.samples
+      (2, 2, 2)
     """
     player = Player(game.env)
     untrained = network.renewed(jax.random.key(seed))
@@ -140,5 +158,14 @@ def evaluate(
 
 
 def share_below(costs: Sequence[float], others: Sequence[float]) -> float:
-    """Share of the graphs on which one cost is strictly below another."""
+    """Share of the graphs on which one cost is strictly below another.
+
+    Args:
+      costs: a cost for each graph.
+      others: another for each.
+
+    Example:
+      >>> share_below([295, 221, 148], [364, 221, 150])
+      0.6666666666666666
+    """
     return float(np.mean(np.asarray(costs) < np.asarray(others)))

@@ -28,6 +28,12 @@ def generalized_advantages(
 
     Returns:
       Advantages and value targets (advantages + values), both float32 [T, B].
+
+    Example:
+      >>> rewards = jnp.array([[-1.0], [-2.0]])
+      >>> advantages, targets = generalized_advantages(rewards, jnp.full((2, 1), -2.5))
+      >>> advantages.ravel().tolist(), targets.ravel().tolist()
+      ([-0.5, 0.5], [-3.0, -2.0])
     """
     following = jnp.concatenate([values[1:], jnp.zeros_like(values[:1])])
     deltas = rewards + gamma * following - values
@@ -49,6 +55,13 @@ def normalize(
       x: values, float32.
       weights: 1 for entries that count, 0 for the rest; the shape of `x`.
       eps: added to the standard deviation.
+
+    Returns:
+      float32, the shape of `x`; 0 where the weight is 0.
+
+    Example:
+      >>> normalize(jnp.array([1.0, 3.0, 100.0]), jnp.array([1.0, 1.0, 0.0])).tolist()
+      [-1.0, 1.0, 0.0]
     """
     total = jnp.maximum(weights.sum(), 1.0)
     mean = (x * weights).sum() / total

@@ -12,7 +12,16 @@ from jaxtyping import Array, Float
 
 
 def weighted_mean(x: Float[Array, " *n"], weights: Float[Array, " *n"]) -> Float[Array, ""]:
-    """Mean over the entries with weight 1; zero if there are none."""
+    """Mean over the entries with weight 1; zero if there are none.
+
+    Args:
+      x: values, float32.
+      weights: 1 for entries that count, 0 for the rest; the shape of `x`.
+
+    Example:
+      >>> float(weighted_mean(jnp.array([1.0, 3.0, 100.0]), jnp.array([1.0, 1.0, 0.0])))
+      2.0
+    """
     return (x * weights).sum() / jnp.maximum(weights.sum(), 1.0)
 
 
@@ -31,6 +40,12 @@ def clipped_policy_loss(
       advantage: float32 [N].
       weights: float32 [N].
       clip_eps: ε.
+
+    Example:
+      >>> one = jnp.ones(1)
+      >>> loss = clipped_policy_loss(jnp.log(2 * one), 0 * one, advantage=one, weights=one, clip_eps=0.25)
+      >>> float(loss)  # the ratio 2 counts as 1.25
+      -1.25
     """
     ratio = jnp.exp(log_prob - old_log_prob)
     clipped = jnp.clip(ratio, 1.0 - clip_eps, 1.0 + clip_eps)
@@ -52,6 +67,11 @@ def clipped_value_loss(
       target: float32 [N].
       weights: float32 [N].
       clip_eps: ε, in units of value.
+
+    Example:
+      >>> one = jnp.ones(1)
+      >>> float(clipped_value_loss(one, 0 * one, target=one, weights=one, clip_eps=0.5))
+      0.125
     """
     clipped = old_value + jnp.clip(value - old_value, -clip_eps, clip_eps)
     error = jnp.maximum(jnp.square(value - target), jnp.square(clipped - target))
@@ -64,6 +84,16 @@ def approximate_kl(
     """Estimate of KL(π_old ‖ π) that is never negative: mean of (r - 1) - log r.
 
     Schulman (2020), "Approximating KL divergence", estimator k3.
+
+    Args:
+      log_prob: of the action taken, under the policy being trained, float32 [N].
+      old_log_prob: the same under the policy that acted, float32 [N].
+      weights: float32 [N].
+
+    Example:
+      >>> one = jnp.ones(1)
+      >>> round(float(approximate_kl(jnp.log(2 * one), 0 * one, one)), 4)  # 2 - 1 - log 2
+      0.3069
     """
     log_ratio = log_prob - old_log_prob
     return weighted_mean(jnp.expm1(log_ratio) - log_ratio, weights)
@@ -75,7 +105,19 @@ def clip_fraction(
     weights: Float[Array, " N"],
     clip_eps: float,
 ) -> Float[Array, ""]:
-    """Share of the steps whose ratio lies outside 1 ± ε."""
+    """Share of the steps whose ratio lies outside 1 ± ε.
+
+    Args:
+      log_prob: of the action taken, under the policy being trained, float32 [N].
+      old_log_prob: the same under the policy that acted, float32 [N].
+      weights: float32 [N].
+      clip_eps: ε.
+
+    Example:
+      >>> log_prob = jnp.log(jnp.array([1.0, 1.1, 0.5, 2.0]))
+      >>> float(clip_fraction(log_prob, jnp.zeros(4), jnp.ones(4), clip_eps=0.25))
+      0.5
+    """
     outside = jnp.abs(jnp.exp(log_prob - old_log_prob) - 1.0) > clip_eps
     return weighted_mean(outside.astype(weights.dtype), weights)
 
@@ -83,7 +125,18 @@ def clip_fraction(
 def explained_variance(
     value: Float[Array, " N"], target: Float[Array, " N"], weights: Float[Array, " N"]
 ) -> Float[Array, ""]:
-    """1 - Var(target - value) / Var(target): 1 is a perfect critic, 0 a constant one."""
+    """1 - Var(target - value) / Var(target): 1 is a perfect critic, 0 a constant one.
+
+    Args:
+      value: the critic, float32 [N].
+      target: float32 [N].
+      weights: float32 [N].
+
+    Example:
+      >>> target = jnp.array([1.0, 2.0, 3.0])
+      >>> [float(explained_variance(value, target, jnp.ones(3))) for value in (target, jnp.ones(3))]
+      [1.0, 0.0]
+    """
 
     def variance(x: Array) -> Array:
         return weighted_mean(jnp.square(x - weighted_mean(x, weights)), weights)

@@ -69,6 +69,15 @@ def aggregate(matrix: Float[Array, "A A"], h: Float[Array, "A H"]) -> Float[Arra
     """Sums of `h` over the neighbours that each row marks, over the root of their number.
 
     The root keeps hubs from drowning the rest and, unlike a mean, leaves the degree readable.
+
+    Args:
+      matrix: row u is 1 at the neighbours of u, else 0, float32 [A, A].
+      h: hidden states, float32 [A, H].
+
+    Example:
+      >>> matrix = jnp.array([[0.0, 1, 1, 1, 1], *[[0.0] * 5] * 4])
+      >>> aggregate(matrix, jnp.ones((5, 1))).ravel().tolist()
+      [2.0, 0.0, 0.0, 0.0, 0.0]
     """
     degree = matrix.sum(1, keepdims=True)
     return (matrix @ h) * jax.lax.rsqrt(jnp.maximum(degree, 1))
@@ -81,6 +90,14 @@ class GraphNetwork(eqx.Module):
     reads a logit off every vertex and the value off sums over the vertices still to be eliminated
     (the cost to come is a sum over them).  No parameter's shape depends on the graph; renumbering
     the slots permutes the logits; slots that are not legal change nothing.
+
+    Example:
+      >>> import veenv
+      >>> network = GraphNetwork(hidden=4, key=jax.random.key(0))
+      >>> obs, state = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0).reset()
+      >>> logits, value = network(network.encode(obs))
+      >>> logits.shape, value.shape
+      ((2,), ())
     """
 
     embed: Linear

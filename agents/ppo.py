@@ -153,6 +153,16 @@ class Trainer:
         the number of graphs.
       steps_per_update: environment steps that one train step plays, padding left out.
       placement: the devices that share the environments.
+
+    Example:
+      >>> import veenv
+      >>> from agents import make_game
+      >>> game = make_game({"f": veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)})
+      >>> trainer = Trainer(PPOConfig(num_envs=4), game)
+      >>> trainer.steps_per_update  # four episodes of two eliminations
+      8
+      >>> int(trainer.init().num_updates)
+      0
     """
 
     def __init__(

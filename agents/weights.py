@@ -21,7 +21,15 @@ _ARCHITECTURE = {"hidden": int, "num_hops": int, "num_rounds": int, "bfloat16": 
 
 
 def architecture(network: GraphNetwork) -> dict[str, int | bool]:
-    """The arguments of `GraphNetwork` that make a network of this one's shape."""
+    """The arguments of `GraphNetwork` that make a network of this one's shape.
+
+    Args:
+      network: the network.
+
+    Example:
+      >>> architecture(GraphNetwork(hidden=4, key=jax.random.key(0)))
+      {'hidden': 4, 'num_hops': 1, 'num_rounds': 0, 'bfloat16': False}
+    """
     return {
         "hidden": int(network.embed.weight.shape[1]),
         "num_hops": network.num_hops,
@@ -33,8 +41,20 @@ def architecture(network: GraphNetwork) -> dict[str, int | bool]:
 def save_weights(path: str | os.PathLike[str], network: GraphNetwork) -> None:
     """Writes a network's weights, aside first and then renamed into place.
 
+    Args:
+      path: the file.
+      network: the network.
+
     Raises:
       OSError: the file cannot be written.
+
+    Example:
+      >>> import tempfile
+      >>> network = GraphNetwork(hidden=4, key=jax.random.key(0))
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     save_weights(f"{folder}/weights.eqx", network)
+      ...     bool(eqx.tree_equal(load_weights(f"{folder}/weights.eqx"), network))
+      True
     """
     header = {"format": FORMAT, "version": VERSION, **architecture(network)}
     content = io.BytesIO()
@@ -46,9 +66,22 @@ def save_weights(path: str | os.PathLike[str], network: GraphNetwork) -> None:
 def load_weights(path: str | os.PathLike[str]) -> GraphNetwork:
     """Reads a network.
 
+    Args:
+      path: the file.
+
+    Returns:
+      A network of the architecture that the file names.
+
     Raises:
       ValueError: the file holds no weights, or is damaged.
       OSError: it cannot be read.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     save_weights(f"{folder}/w.eqx", GraphNetwork(hidden=4, key=jax.random.key(0)))
+      ...     load_weights(f"{folder}/w.eqx").embed.weight.shape[1]
+      4
     """
     content = io.BytesIO(Path(path).read_bytes())
     try:

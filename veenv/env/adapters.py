@@ -26,6 +26,16 @@ class GymnaxEnv:
     ``reset(key, params) -> (obs, state)`` and ``step(key, state, action, params) -> (obs, state,
     reward, done, info)``, or with `split_done` the six-tuple with ``terminated, truncated``. After
     the end of an episode obs and state are those of the next one; ``info["discount"]`` is 0 then.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> env = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0)
+      >>> wrapped = GymnaxEnv(env, flat=True)
+      >>> obs, state = wrapped.reset()
+      >>> for action in (1, 0):
+      ...     obs, state, reward, done, info = wrapped.step(None, state, action)
+      >>> bool(done), int(info["total"]), int(state.num_steps)  # the state is the next episode's
+      (True, 2, 0)
     """
 
     def __init__(self, env: VertexEnv, *, flat: bool = False, split_done: bool = False):
@@ -122,6 +132,13 @@ class TimeStep:
       discount: float32 [], 0 at the end of an episode, else 1.
       observation: the observation.
       extras: what `VertexEnv.step` calls info.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> env = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0)
+      >>> state, timestep = TimeStepEnv(env).reset()
+      >>> bool(timestep.first()), bool(timestep.last()), float(timestep.discount)
+      (True, False, 1.0)
     """
 
     step_type: Int[Array, ""]
@@ -147,6 +164,16 @@ class TimeStepEnv:
     """`VertexEnv` called as ``reset(key) -> (state, timestep)``, ``step(state, action)``.
 
     Nothing resets by itself.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> env = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0)
+      >>> wrapped = TimeStepEnv(env)
+      >>> state, timestep = wrapped.reset()
+      >>> for action in (1, 0):
+      ...     state, timestep = wrapped.step(state, action)
+      >>> bool(timestep.last()), int(timestep.extras["total"])
+      (True, 2)
     """
 
     def __init__(self, env: VertexEnv):

@@ -85,6 +85,16 @@ class VertexEnv:
       cost: the cost model.
       spec: the padded sizes.
       default_params: the graph as data.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> env = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0)
+      >>> obs, state = env.reset()
+      >>> obs.action_mask.tolist(), obs.adjacency.shape
+      ([True, True], (3, 3))
+      >>> obs, state, reward, terminated, truncated, info = env.step(None, state, 1)
+      >>> float(reward), obs.action_mask.tolist(), bool(terminated)
+      (-1.0, [True, False], False)
     """
 
     def __init__(

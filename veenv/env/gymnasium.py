@@ -34,6 +34,15 @@ class GymVertexEnv(gymnasium.Env[Any, np.int64]):
       the vertex ids (int64).
     * **Options of reset**: ``{"task": name}`` picks one of the tasks; otherwise it is drawn with
       the environment's own generator (with one task there is nothing to draw).
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> env = GymVertexEnv(veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0))
+      >>> obs, info = env.reset(seed=0)
+      >>> for action in (1, 0):
+      ...     obs, reward, terminated, truncated, info = env.step(action)
+      >>> reward, terminated, info["order"].tolist()
+      (-1.0, True, [2, 1])
     """
 
     metadata: ClassVar[dict[str, Any]] = {  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -65,6 +65,13 @@ class Spec:
       unit_edges: some edges of a scalar graph are unit (free), so that two bits are needed.
       rank: most axes (of size other than one) of a variable; 0 if scalar.
       links: some edges have a link (`veenv.structure`).
+
+    Example:
+      >>> import veenv
+      >>> graphs = [veenv.make_graph(f)(1.0) for f in (lambda x: x * x * x * x, lambda x: x * x * x)]
+      >>> specs = [Spec.of(graph, "multiplications") for graph in graphs]
+      >>> [spec.num_actions for spec in specs], Spec.common(specs).num_actions
+      ([2, 1], 2)
     """
 
     num_inputs: int

@@ -20,6 +20,13 @@ def random_order(key: PRNGKeyArray, state: State) -> Int[Array, " A"]:
 
     Returns:
       int32 [A], the slots.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> env = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0)
+      >>> slots = random_order(jax.random.key(0), env.reset()[1])
+      >>> sorted(slots.tolist())
+      [0, 1]
     """
     bits = jax.random.bits(key, state.action_mask.shape, jnp.uint32) >> 1
     last = jnp.uint32(1 << 31)
@@ -38,6 +45,13 @@ def random_episode(env: VertexEnv, key: PRNGKeyArray, params: EnvParams | None =
 
     Returns:
       The final state.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> env = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0)
+      >>> state = random_episode(env, jax.random.key(0))
+      >>> env.graph.cost(env.final_order(state)) == int(state.cost)
+      True
     """
     state = env.init(params)
 
@@ -50,6 +64,22 @@ def random_episode(env: VertexEnv, key: PRNGKeyArray, params: EnvParams | None =
 def random_episodes(
     env: VertexEnv, key: PRNGKeyArray, num_envs: int, params: EnvParams | None = None
 ) -> State:
-    """Plays `num_envs` random episodes side by side; the final states, stacked."""
+    """Plays `num_envs` random episodes side by side; the final states, stacked.
+
+    Args:
+      env: the environment.
+      key: a key.
+      num_envs: number of episodes, B.
+      params: the graph; the environment's own by default.
+
+    Returns:
+      The final states, every leaf with a first axis [B].
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> env = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0)
+      >>> random_episodes(env, jax.random.key(0), 4).cost.tolist()
+      [2, 2, 2, 2]
+    """
     keys = jax.random.split(key, num_envs)
     return jax.vmap(lambda k: random_episode(env, k, params))(keys)

@@ -39,6 +39,15 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
     array ``order``) hold the old one's end; ``_final_obs`` and ``_final_info`` say where.  With
     several tasks environment i plays task i modulo their number, unless
     ``reset(options={"task": name})`` picks one for all.
+
+    Example:
+      >>> import veenv
+      >>> graph = veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)
+      >>> envs = GymVectorEnv(num_envs=3, task=graph)
+      >>> obs, infos = envs.reset()
+      >>> obs, rewards, terminated, truncated, infos = envs.step(np.array([0, 1, 0]))
+      >>> rewards.tolist(), envs.action_masks()[0].tolist()
+      ([-1.0, -1.0, -1.0], [False, True])
     """
 
     metadata: ClassVar[dict[str, Any]] = {  # pyright: ignore[reportIncompatibleVariableOverride]
