@@ -46,7 +46,8 @@ def sample(
 
     Example:
       >>> import jax
-      >>> action, log_prob = sample(jnp.zeros(3), jnp.array([False, True, False]), jax.random.key(0))
+      >>> mask = jnp.array([False, True, False])
+      >>> action, log_prob = sample(jnp.zeros(3), mask, jax.random.key(0))
       >>> int(action), float(log_prob)
       (1, 0.0)
     """

@@ -68,8 +68,8 @@ class Spec:
 
     Example:
       >>> import veenv
-      >>> graphs = [veenv.make_graph(f)(1.0) for f in (lambda x: x * x * x * x, lambda x: x * x * x)]
-      >>> specs = [Spec.of(graph, "multiplications") for graph in graphs]
+      >>> functions = (lambda x: x * x * x * x, lambda x: x * x * x)
+      >>> specs = [Spec.of(veenv.make_graph(f)(1.0), "multiplications") for f in functions]
       >>> [spec.num_actions for spec in specs], Spec.common(specs).num_actions
       ([2, 1], 2)
     """

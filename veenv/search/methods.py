@@ -103,6 +103,7 @@ def search(
       The result.
 
     Raises:
+      RuntimeError: if the search and the graph count the order found differently (a bug).
       ValueError: if the method, cost model, budget or seed is not valid, or the graph too large.
 
     Example:

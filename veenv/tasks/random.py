@@ -235,9 +235,10 @@ def random_function(
     Raises:
         ValueError: No such function exists.
 
-    >>> fun, point = random_function(0, num_inputs=2, num_vertices=5, num_outputs=1)
-    >>> len(jax.make_jaxpr(fun)(*point).eqns)
-    5
+    Example:
+      >>> fun, point = random_function(0, num_inputs=2, num_vertices=5, num_outputs=1)
+      >>> len(jax.make_jaxpr(fun)(*point).eqns)
+      5
     """
     if min(num_inputs, num_outputs) < 1 or num_outputs > num_vertices:
         raise ValueError(

@@ -25,10 +25,11 @@ class RandomFunctions:
             (``random_function``): small ones make long, narrow graphs.
         arrays: Share of functions of small arrays, from 0 to 1; the others are of scalars.
 
-    >>> family = RandomFunctions(vertices=(5, 9), inputs=(2, 3))
-    >>> fun, point = family.draw(0)
-    >>> 2 <= len(point) <= 3
-    True
+    Example:
+      >>> family = RandomFunctions(vertices=(5, 9), inputs=(2, 3))
+      >>> fun, point = family.draw(0)
+      >>> 2 <= len(point) <= 3
+      True
     """
 
     vertices: Range = (10, 60)

@@ -54,8 +54,9 @@ _registered: dict[str, Task] = {}
 def list_tasks() -> tuple[str, ...]:
     """Returns the names of all tasks: the built-in ones, then those registered by the user.
 
-    >>> list_tasks()[:2]
-    ('RoeFlux_1d', 'RoeFlux_3d')
+    Example:
+      >>> list_tasks()[:2]
+      ('RoeFlux_1d', 'RoeFlux_3d')
     """
     return tuple(task.name for task in (*_BUILT_IN.values(), *_registered.values()))
 
@@ -72,8 +73,9 @@ def get(name: str) -> Task:
     Raises:
         ValueError: No task has that name; the message suggests the nearest names.
 
-    >>> get("roeflux").name
-    'RoeFlux_1d'
+    Example:
+      >>> get("roeflux").name
+      'RoeFlux_1d'
     """
     key = name.casefold()
     key = _ALIASES.get(key, key)
@@ -113,9 +115,10 @@ def register_task(
         ValueError: The name is empty or taken, or ``argnums`` names no argument.
         TypeError: ``fun`` is not callable, or the point is not a tuple.
 
-    >>> import numpy as np
-    >>> register_task("square", lambda x: x**2, (np.array(3.0),), replace=True).argnums
-    0
+    Example:
+      >>> import numpy as np
+      >>> register_task("square", lambda x: x**2, (np.array(3.0),), replace=True).argnums
+      0
     """
     key = name.casefold()
     if not key.strip():
