@@ -1,0 +1,141 @@
+"""What users call explains itself: summary, arguments, errors, and an example that is run.
+
+Public are the names in the packages' ``__all__``, and the functions and classes of the modules
+that the documents name beside them.  `pytest --doctest-modules veenv agents` runs the examples.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+PACKAGES = ["veenv", "veenv.env", "veenv.rules", "veenv.search", "veenv.tasks", "agents"]
+"""What they export is public."""
+
+MODULES = [
+    "agents.distributions",
+    "agents.evaluation",
+    "agents.gae",
+    "agents.games",
+    "agents.losses",
+    "agents.networks",
+    "agents.weights",
+    "veenv.auto",
+    "veenv.best",
+    "veenv.env.adapters",
+    "veenv.env.distribution",
+    "veenv.env.rollout",
+    "veenv.env.vector",
+    "veenv.export",
+    "veenv.interop",
+    "veenv.jacve",
+    "veenv.order_files",
+    "veenv.orders",
+    "veenv.packed",
+    "veenv.sparse",
+    "veenv.testing",
+    "veenv.timing",
+    "veenv.tuning",
+    "veenv.validate",
+]
+"""What they define under a name without underscore is public."""
+
+OTHERS = ["veenv.env.gymnasium.GymVertexEnv"]
+
+
+def _is_described(value: Any) -> bool:
+    return inspect.isclass(value) or inspect.isfunction(inspect.unwrap(value))
+
+
+def _public() -> dict[str, Any]:
+    """Every public function and class, by the name of where it is defined."""
+    found = []
+    for name in PACKAGES:
+        package = importlib.import_module(name)
+        found += [getattr(package, exported) for exported in package.__all__]
+    for name in MODULES:
+        module = importlib.import_module(name)
+        defined = {k: v for k, v in vars(module).items() if not k.startswith("_")}
+        found += [v for v in defined.values() if getattr(v, "__module__", None) == name]
+    for name in OTHERS:
+        module, _, attribute = name.rpartition(".")
+        found.append(getattr(importlib.import_module(module), attribute))
+    described = [value for value in found if callable(value) and _is_described(value)]
+    return {f"{value.__module__}.{value.__qualname__}": value for value in described}
+
+
+def _methods(value: Any) -> Iterator[tuple[str, Any]]:
+    """Public methods and properties that a class defines itself."""
+    for name, member in vars(value).items():
+        if name.startswith("_") or dataclasses.is_dataclass(member):
+            continue
+        member = getattr(member, "__func__", getattr(member, "fget", member))
+        if inspect.isfunction(inspect.unwrap(member)):
+            yield name, member
+
+
+def _is_record(value: Any) -> bool:
+    """A dataclass without methods: its fields say everything."""
+    return dataclasses.is_dataclass(value) and not any(_methods(value))
+
+
+def _raised(fun: Any) -> set[str]:
+    """Exceptions that a function's own statements raise by name."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(fun))))
+    calls = (n.exc for n in ast.walk(tree) if isinstance(n, ast.Raise) and n.exc is not None)
+    names = (getattr(call, "func", call) for call in calls)
+    return {name.id for name in names if isinstance(name, ast.Name) and name.id[0].isupper()}
+
+
+PUBLIC = _public()
+FUNCTIONS = {name: value for name, value in PUBLIC.items() if not inspect.isclass(value)}
+CLASSES = {name: value for name, value in PUBLIC.items() if inspect.isclass(value)}
+METHODS = {
+    f"{name}.{method}": value
+    for name, owner in CLASSES.items()
+    for method, value in _methods(owner)
+}
+
+
+def test_the_walk_finds_the_interface():
+    assert {"veenv.jacve.jacve", "veenv.search.methods.search", "agents.gae.normalize"} <= set(
+        FUNCTIONS
+    )
+    assert {"veenv.graph.Graph", "veenv.env.core.VertexEnv", "agents.ppo.Trainer"} <= set(CLASSES)
+    assert {"veenv.graph.Graph.cost", "veenv.sparse.SparseTensor.todense"} <= set(METHODS)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_it_has_an_example(name):
+    if not _is_record(PUBLIC[name]):
+        assert re.search(r"^Example:\n +>>> ", inspect.getdoc(PUBLIC[name]) or "", re.M)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_it_describes_its_arguments(name):
+    text = inspect.getdoc(FUNCTIONS[name]) or ""
+    wanted = [p.lstrip("*") for p in inspect.signature(FUNCTIONS[name]).parameters]
+    section = text.partition("Args:\n")[2]
+    missing = [p for p in wanted if not re.search(rf"^ +\*{{0,2}}{p}: ", section, re.M)]
+    assert not missing
+
+
+@pytest.mark.parametrize("name", {**PUBLIC, **METHODS})
+def test_it_has_a_summary(name):
+    first = (inspect.getdoc({**PUBLIC, **METHODS}[name]) or "").partition("\n\n")[0]
+    assert first.endswith((".", ":"))
+
+
+@pytest.mark.parametrize("name", {**FUNCTIONS, **METHODS})
+def test_it_names_what_it_raises(name):
+    value = {**FUNCTIONS, **METHODS}[name]
+    section = (inspect.getdoc(value) or "").partition("Raises:\n")[2]
+    assert {e for e in _raised(value) if e not in section} == set()
