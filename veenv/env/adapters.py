@@ -66,18 +66,25 @@ class GymnaxEnv:
         """Number of action slots."""
         return self.env.num_actions
 
-    def action_space(self, params: EnvParams | None = None) -> gymnasium.spaces.Discrete:
-        """The slots."""
+    def action_space(self, params: EnvParams | None = None) -> Any:
+        """The slots: a `Discrete` of gymnax where it is installed, else of Gymnasium."""
         del params
-        return self.env.action_space
+        return _spaces().Discrete(self.num_actions)
 
-    def observation_space(self, params: EnvParams | None = None) -> gymnasium.spaces.Space[Any]:
-        """The space of what `reset` and `step` return."""
+    def observation_space(self, params: EnvParams | None = None) -> Any:
+        """The space of what `reset` and `step` return, of the same library as `action_space`."""
         del params
-        if not self.flat:
-            return self.env.observation_space
-        shape = (self.num_actions * NUM_FEATURES,)
-        return gymnasium.spaces.Box(0.0, LARGEST_FEATURE, shape, np.float32)
+        spaces = _spaces()
+        if self.flat:
+            shape = (self.num_actions * NUM_FEATURES,)
+            return spaces.Box(0.0, LARGEST_FEATURE, shape, np.float32)
+        whole = self.env.observation_space
+        if spaces is gymnasium.spaces:
+            return whole
+        arrays: Any = [(name, whole[name]) for name in ("adjacency", "features")]
+        boxes = {n: spaces.Box(box.low, box.high, box.shape, box.dtype) for n, box in arrays}
+        mask = spaces.Box(0, 1, (self.num_actions,), np.bool_)
+        return spaces.Dict({**boxes, "action_mask": mask})
 
     def reset(
         self, key: PRNGKeyArray | None = None, params: EnvParams | None = None
@@ -204,6 +211,15 @@ class TimeStepEnv:
         """Eliminates one vertex."""
         obs, state, reward, terminated, _, info = self.env.step(None, state, action, params)
         return state, _time_step(obs, reward, terminated, info, MID)
+
+
+def _spaces() -> Any:
+    """gymnax's module of spaces where it is installed, as its users test for its classes."""
+    try:
+        from gymnax.environments import spaces
+    except ImportError:
+        return gymnasium.spaces
+    return spaces
 
 
 def _time_step(
