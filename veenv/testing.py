@@ -55,6 +55,7 @@ def _check_episode(env: VertexEnv, params: EnvParams, step: Any, rng: np.random.
     obs, state = env.reset(jax.random.key(0), params)
     _check_observation(env, obs, state)
     legal = np.asarray(params.vertex_ids) >= 0
+    reference, scale = _reward_data(params)
     total = 0
     while not state.terminated:
         _require(np.array_equal(env.action_mask(state), legal), "the mask is what is left")
@@ -67,7 +68,11 @@ def _check_episode(env: VertexEnv, params: EnvParams, step: Any, rng: np.random.
         _check_observation(env, obs, after)
         legal[slot] = False
         total += int(info["cost"])
-        _require(float(reward) == -float(info["cost"]), "the reward is minus the cost of the step")
+        gain = int(reference[slot]) - int(info["cost"])
+        _require(
+            np.isclose(float(reward), gain / scale, rtol=1e-6, atol=0.0),
+            "the reward is minus the cost of the step (plus the reference's, over the scale)",
+        )
         _require(int(info["total"]) == int(after.cost) == total, "costs add up")
         _require(bool(terminated) == (not legal.any()), "the end comes with the last vertex")
         _require(not truncated and not info["illegal"], "a legal step is not truncated or illegal")
@@ -81,14 +86,23 @@ def _check_episode(env: VertexEnv, params: EnvParams, step: Any, rng: np.random.
 
 def _check_illegal(env: VertexEnv, params: EnvParams, step: Any, state: State) -> None:
     slots = [-1, env.num_actions, *np.flatnonzero(~np.asarray(state.action_mask))[:1]]
+    reference, scale = _reward_data(params)
     for slot in slots:
         _, after, reward, terminated, truncated, info = step(None, state, int(slot), params)
         _require(bool(terminated) and not truncated, f"illegal action {slot} ends the episode")
         _require(bool(info["illegal"]), f"illegal action {slot} is reported")
         _require(_same(after.core, state.core), f"illegal action {slot} changes no edge")
-        _require(
-            float(reward) <= -float(params.worst_total), f"illegal action {slot} pays too little"
-        )
+        owed = (float(params.worst_total) - reference[np.asarray(state.action_mask)].sum()) / scale
+        _require(float(reward) <= 1e-6 * abs(owed) - owed, f"illegal action {slot} pays too little")
+
+
+def _reward_data(params: EnvParams) -> tuple[np.ndarray, float]:
+    """The reference's cost of each vertex (0 without shaping) and the scale of rewards."""
+    if params.reference is None:
+        reference = np.zeros(params.vertex_ids.shape, np.int64)
+    else:
+        reference = np.asarray(params.reference, np.int64)
+    return reference, 1.0 if params.scale is None else float(params.scale)
 
 
 def _check_observation(env: VertexEnv, obs: Any, state: State) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import gymnasium
@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from veenv.env.array import ArrayRules
 from veenv.env.params import EnvParams, Spec
+from veenv.env.rewards import Shaping, check_shaping, classical_cost, reference_costs, reward_of
 from veenv.env.scalar import ScalarRules
 from veenv.graph import CostModel, Graph, check_cost_model
 
@@ -68,11 +69,13 @@ class VertexEnv:
     * **Action**: a slot in [0, A), standing for vertex id ``params.vertex_ids[action]``.
     * **Observation**: see `Observation`.
     * **Reward**: minus the number of multiplications of this elimination, so that an episode
-      returns ``-graph.cost(order)``.
+      returns ``-graph.cost(order)``; optionally shaped by a reference order and divided by the
+      cost of the best classical order (`veenv.env.rewards`).
     * **Ending**: `terminated` when every vertex is eliminated, after as many steps as there are
       eliminable vertices. Nothing is ever truncated, and nothing resets by itself.
     * **Illegal actions** (vertex eliminated before, padding, out of range): the graph stays as it
-      is, the episode ends, and the reward is minus a bound that no order of the graph exceeds.
+      is, the episode ends, and the reward is minus a bound that every order of the graph stays
+      below, so that no legal episode returns less.
       An action that is not an integer is a TypeError.
     * **Steps after the end** change nothing, and their reward is 0.
 
@@ -84,6 +87,8 @@ class VertexEnv:
       graph: the graph that `default_params` encodes.
       cost: the cost model.
       spec: the padded sizes.
+      shaping: the reference order of shaped rewards, or None.
+      normalise: rewards are divided by the cost of the best classical order.
       default_params: the graph as data.
 
     Example:
@@ -98,7 +103,13 @@ class VertexEnv:
     """
 
     def __init__(
-        self, graph: Graph, cost: CostModel = "multiplications", *, spec: Spec | None = None
+        self,
+        graph: Graph,
+        cost: CostModel = "multiplications",
+        *,
+        spec: Spec | None = None,
+        shaping: Shaping = None,
+        normalise: bool = False,
     ):
         """Creates the environment of a graph.
 
@@ -106,15 +117,21 @@ class VertexEnv:
           graph: the graph.
           cost: the cost model, ``"multiplications"`` or ``"executed"``.
           spec: sizes to pad to; the graph's own by default.
+          shaping: measures rewards against a reference order: ``"forward"``, ``"reverse"``,
+            ``"markowitz"``, ``"classical"`` (the cheapest of these) or vertex ids. An episode then
+            returns the cost of that order minus its own.
+          normalise: divides rewards by the cost of the cheapest classical order (by 1 if that is
+            free), so that -1 is the return of that order, whatever the task.
 
         Raises:
-          ValueError: if `cost` is not a cost model, the graph does not fit `spec`, or the
-            multiplications of some order could pass the range of int32 (see
-            `veenv.env.params.check_total`).
+          ValueError: if `cost` is not a cost model, `shaping` not a reference order, the graph
+            does not fit `spec`, or the multiplications of some order could pass the range of
+            int32 (see `veenv.env.params.check_total`).
         """
         self.graph = graph
         self.cost: CostModel = check_cost_model(cost)
         self.spec = Spec.of(graph, self.cost) if spec is None else spec
+        self.shaping, self.normalise = check_shaping(shaping), normalise
         self._rules = ScalarRules(self.spec) if self.spec.scalar else ArrayRules(self.spec)
         self.default_params = self.encode(graph)
 
@@ -151,9 +168,18 @@ class VertexEnv:
         """The params of another graph for this environment's program.
 
         Raises:
-          ValueError: if the graph does not fit the sizes, or could pass the range of int32.
+          ValueError: if the graph does not fit the sizes, or could pass the range of int32, or the
+            ids of `shaping` are no order of it.
         """
-        return self._rules.encode(graph, self.cost)
+        params = self._rules.encode(graph, self.cost)
+        if self.shaping is not None:
+            costs = reference_costs(graph, self.cost, self.shaping)
+            padded = np.pad(costs, (0, self.num_actions - len(costs)))
+            params = replace(params, reference=jnp.asarray(padded))
+        if self.normalise:
+            scale = max(1, classical_cost(graph, self.cost))
+            params = replace(params, scale=jnp.asarray(scale, jnp.float32))
+        return params
 
     def init(self, params: EnvParams | None = None) -> State:
         """The state before the first elimination."""
@@ -185,8 +211,7 @@ class VertexEnv:
         mask = state.action_mask & ~((slots == slot) & legal)
         order = jnp.where((slots == state.num_steps) & legal, slot, state.order)
         total = state.cost + cost
-        reward = -cost.astype(jnp.float32)
-        reward = jnp.where(illegal, -params.worst_total, reward)
+        reward = reward_of(params, state.action_mask, slot, legal, illegal, cost)
         done = state.terminated | illegal | ~mask.any()
         after = State(core, mask, order, state.num_steps + legal.astype(jnp.int32), total, done)
         return after, reward, {"cost": cost, "total": total, "illegal": illegal}

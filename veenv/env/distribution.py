@@ -13,6 +13,7 @@ from jaxtyping import Array, Int, PRNGKeyArray
 from veenv.env.core import Observation, State, VertexEnv
 from veenv.env.make import task_graph
 from veenv.env.params import EnvParams, Spec, check_total
+from veenv.env.rewards import Shaping
 from veenv.graph import CostModel, Graph
 from veenv.linearise import make_graph
 from veenv.tasks import RandomFunctions
@@ -89,6 +90,8 @@ class TaskDistribution:
         cost: CostModel = "multiplications",
         *,
         spec: Spec | None = None,
+        shaping: Shaping = None,
+        normalise: bool = False,
     ) -> TaskDistribution:
         """Pads tasks to one size.
 
@@ -96,6 +99,9 @@ class TaskDistribution:
           tasks: names of tasks, or graphs.
           cost: the cost model.
           spec: sizes to pad to; the smallest that fit by default.
+          shaping: name of the reference order that each task's rewards are measured against, as
+            `VertexEnv` takes it.
+          normalise: divide each task's rewards by the cost of its cheapest classical order.
 
         Raises:
           ValueError: if there are no tasks, a name is unknown, or a graph does not fit.
@@ -103,7 +109,7 @@ class TaskDistribution:
         graphs = tuple(task_graph(task) for task in tasks)
         if spec is None:
             spec = Spec.common([Spec.of(graph, cost) for graph in graphs])
-        env = VertexEnv(graphs[0], cost, spec=spec)
+        env = VertexEnv(graphs[0], cost, spec=spec, shaping=shaping, normalise=normalise)
         names = (task if isinstance(task, str) else f"graph {k}" for k, task in enumerate(tasks))
         return cls(env, graphs, tuple(names), stack_params([env.encode(g) for g in graphs]))
 
@@ -115,6 +121,8 @@ class TaskDistribution:
         cost: CostModel = "multiplications",
         *,
         spec: Spec | None = None,
+        shaping: Shaping = None,
+        normalise: bool = False,
         **ranges: Any,
     ) -> TaskDistribution:
         """A pool of random functions, drawn and traced here, on the host.
@@ -127,6 +135,8 @@ class TaskDistribution:
           num: number of functions.
           cost: the cost model.
           spec: sizes to pad to; those of the ranges by default.
+          shaping: as `of`.
+          normalise: as `of`.
           **ranges: ``vertices``, ``inputs``, ``outputs``, ``fan_out``, ``windows`` and ``arrays``,
             as `veenv.tasks.RandomFunctions` explains them.
 
@@ -142,7 +152,7 @@ class TaskDistribution:
         family = RandomFunctions(**ranges)
         spec = _spec_of_family(family, cost) if spec is None else spec
         graphs, names = _draw(family, seed, num, cost, spec)
-        env = VertexEnv(graphs[0], cost, spec=spec)
+        env = VertexEnv(graphs[0], cost, spec=spec, shaping=shaping, normalise=normalise)
         return cls(env, graphs, names, stack_params([env.encode(g) for g in graphs]), family)
 
     def renewed(self, seed: int) -> TaskDistribution:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import gymnasium
 import jax
@@ -15,10 +15,12 @@ from jaxtyping import Bool
 from veenv.env.core import Observation, State
 from veenv.env.distribution import TaskDistribution
 from veenv.env.render import Frame, ansi, rgb_array
+from veenv.env.rewards import Shaping
 from veenv.graph import CostModel, Graph
 
 RENDER_MODES = ("ansi", "rgb_array")
 ObsDict = dict[str, np.ndarray]
+Tasks: TypeAlias = str | Graph | Sequence[str | Graph] | TaskDistribution
 
 
 class GymVertexEnv(gymnasium.Env[Any, np.int64]):
@@ -52,22 +54,28 @@ class GymVertexEnv(gymnasium.Env[Any, np.int64]):
 
     def __init__(
         self,
-        task: str | Graph | Sequence[str | Graph] = "RoeFlux_1d",
+        task: Tasks = "RoeFlux_1d",
         cost: CostModel = "multiplications",
         render_mode: str | None = None,
+        *,
+        shaping: Shaping = None,
+        normalise: bool = False,
     ):
         """Creates the environment.
 
         Args:
-          task: a task's name, a graph, or several of them (padded to one size).
+          task: a task's name, a graph, several of them (padded to one size), or a task
+            distribution, whose own cost model and rewards then hold.
           cost: the cost model.
           render_mode: ``"ansi"``, ``"rgb_array"`` or None.
+          shaping: reference order that rewards are measured against, as `VertexEnv` takes it.
+          normalise: divide rewards by the cost of the task's cheapest classical order.
 
         Raises:
           ValueError: if the render mode or a name is unknown, or a graph cannot be played.
         """
         self.render_mode = check_render_mode(render_mode)
-        self.tasks = task_distribution(task, cost)
+        self.tasks = task_distribution(task, cost, shaping, normalise)
         self.env = self.tasks.env
         self.observation_space = self.env.observation_space
         self.action_space = self.env.action_space
@@ -170,11 +178,13 @@ class GymVertexEnv(gymnasium.Env[Any, np.int64]):
 
 
 def task_distribution(
-    task: str | Graph | Sequence[str | Graph], cost: CostModel
+    task: Tasks, cost: CostModel, shaping: Shaping, normalise: bool
 ) -> TaskDistribution:
     """The tasks an adapter was asked for."""
+    if isinstance(task, TaskDistribution):
+        return task
     tasks = [task] if isinstance(task, str | Graph) else list(task)
-    return TaskDistribution.of(tasks, cost)
+    return TaskDistribution.of(tasks, cost, shaping=shaping, normalise=normalise)
 
 
 def check_render_mode(mode: str | None) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any
 from veenv import tasks
 from veenv.env.core import VertexEnv
 from veenv.env.params import Spec
+from veenv.env.rewards import Shaping
 from veenv.graph import CostModel, Graph
 from veenv.linearise import make_graph
 
@@ -18,6 +19,8 @@ def make(
     argnums: int | Sequence[int] = 0,
     cost: CostModel = "multiplications",
     spec: Spec | None = None,
+    shaping: Shaping = None,
+    normalise: bool = False,
 ) -> VertexEnv:
     """Makes the environment of a task, a function or a graph.
 
@@ -27,6 +30,8 @@ def make(
       argnums: arguments of the function to differentiate by; a task has its own.
       cost: the cost model, ``"multiplications"`` or ``"executed"``.
       spec: sizes to pad to; the graph's own by default.
+      shaping: reference order that rewards are measured against, as `VertexEnv` takes it.
+      normalise: divide rewards by the cost of the cheapest classical order.
 
     Returns:
       The environment.
@@ -40,7 +45,8 @@ def make(
       >>> env.num_actions
       98
     """
-    return VertexEnv(task_graph(task, *args, argnums=argnums), cost, spec=spec)
+    graph = task_graph(task, *args, argnums=argnums)
+    return VertexEnv(graph, cost, spec=spec, shaping=shaping, normalise=normalise)
 
 
 def task_graph(

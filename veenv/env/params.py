@@ -39,10 +39,14 @@ class EnvParams:
       is_output: bool [A], the vertex is an output too and keeps its in-edges when eliminated.
       static_features: float32 [A, 3], of each vertex log1p(size), depth / largest depth, and
         slot / number of slots in use.
-      worst_total: float32 [], no order of this graph costs more than this.
+      worst_total: float32 [], every order of this graph costs less than this, by a margin above
+        the rounding of rewards.
       initial: the kernel's arrays before the first elimination.
       axes: int32 [R + O, rank], axis sizes of the rows' nodes, then of the terminal outputs; axes
         of size one are left out, and 1 stands where there is no axis. None for scalar graphs.
+      reference: int32 [A], of each vertex what it costs in the reference order of the shaped
+        rewards (`veenv.env.rewards`); None for rewards that are not shaped.
+      scale: float32 [], what rewards are divided by; None for 1.
     """
 
     vertex_ids: Int[Array, " A"]
@@ -51,6 +55,8 @@ class EnvParams:
     worst_total: Float[Array, ""]
     initial: Any
     axes: Int[Array, "nodes rank"] | None = None
+    reference: Int[Array, " A"] | None = None
+    scale: Float[Array, ""] | None = None
 
 
 @dataclass(frozen=True)
@@ -230,7 +236,7 @@ def encode_common(
         vertex_ids=jnp.asarray(ids),
         is_output=jnp.asarray(outputs),
         static_features=jnp.asarray(features),
-        worst_total=jnp.asarray(_round_up(check_total(graph))),
+        worst_total=jnp.asarray(_above(check_total(graph))),
         initial=initial,
         axes=None if axes is None else jnp.asarray(axes),
     )
@@ -270,10 +276,9 @@ def check_total(graph: Graph) -> int:
     return total
 
 
-def _round_up(total: int) -> np.float32:
-    """The smallest float32 that is not less than `total`."""
-    nearest = np.float32(total)
-    return nearest if int(nearest) >= total else np.nextafter(nearest, np.float32(np.inf))
+def _above(total: int) -> np.float32:
+    """More than `total`, by 0.1 % at least: summed rewards in float32 are exact to far less."""
+    return np.float32(total + total // 512 + 1)
 
 
 def _reachable_sizes(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Int, UInt8
@@ -11,6 +13,21 @@ from veenv.env.params import Layout, Spec, node_depths
 from veenv.graph import Graph
 
 Codes = Int[np.ndarray, "R C"]
+Edge: TypeAlias = tuple[int, int]
+Point: TypeAlias = tuple[float, float]
+Positions: TypeAlias = dict[int, Point]
+
+WIDTH, HEIGHT, DPI = 960, 600, 96
+SWEEPS = 12
+NEW, LAST = "tab:orange", "tab:red"
+KINDS = {
+    "input": ("tab:blue", "tab:blue"),
+    "to eliminate": ("white", "black"),
+    "output": ("tab:green", "black"),
+    "eliminated": ("0.93", "0.75"),
+    "just eliminated": (LAST, LAST),
+}
+"""Colours of the face and the edge of each kind of node."""
 
 
 @dataclass(frozen=True)
@@ -48,57 +65,147 @@ def ansi(frame: Frame) -> str:
     return "\n".join(lines)
 
 
-def rgb_array(frame: Frame) -> UInt8[np.ndarray, "height width 3"]:
-    """The graph laid out by depth: the last vertex and the edges it filled in highlighted."""
+def rgb_array(frame: Frame) -> UInt8[np.ndarray, "600 960 3"]:
+    """The graph laid out by depth, left to right; the last elimination is highlighted."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.collections import LineCollection
     from matplotlib.figure import Figure
 
-    where = _positions(frame.graph)
-    layout = Layout.of(frame.graph, frame.spec)
-    figure = Figure(figsize=(8, 5), dpi=80)
+    figure = Figure(figsize=(WIDTH / DPI, HEIGHT / DPI), dpi=DPI)
     canvas = FigureCanvasAgg(figure)
-    axes = figure.add_axes((0, 0, 1, 0.92))
+    axes = figure.add_axes((0.01, 0.06, 0.98, 0.84))
     axes.axis("off")
-    old, new = [], []
-    for source, row in layout.row.items():
-        for target, column in layout.column.items():
-            if frame.codes[row, column]:
-                edge = (where[source], where[target])
-                (old if frame.previous[row, column] else new).append(edge)
-    axes.add_collection(LineCollection(old, colors="0.75", linewidths=0.6, zorder=1))
-    axes.add_collection(LineCollection(new, colors="tab:orange", linewidths=1.6, zorder=2))
-    nodes = sorted({*layout.row, *layout.column})
-    points = np.array([where[n] for n in nodes])
-    colours = [_colour(frame, node) for node in nodes]
-    axes.scatter(points[:, 0], points[:, 1], s=22, c=colours, edgecolors="0.3", zorder=3)
-    num = len(frame.graph.eliminable)
-    figure.suptitle(
-        f"{frame.name}: {len(frame.order)} of {num} eliminated, {frame.total} multiplications"
-    )
+    where = _positions(frame.graph)
+    _draw_edges(axes, frame, where)
+    _draw_nodes(axes, frame, where)
+    handles = _legend_handles()
+    figure.legend(handles=handles, loc="lower center", ncol=len(handles), fontsize=8, frameon=False)
+    _draw_title(figure, frame)
     canvas.draw()
     return np.array(canvas.buffer_rgba())[:, :, :3]
 
 
-def _colour(frame: Frame, node: int) -> str:
+def _edges(frame: Frame) -> tuple[list[Edge], list[Edge], list[Edge]]:
+    """Pairs of nodes: edges there before and after the last step, filled in, and removed."""
+    layout = Layout.of(frame.graph, frame.spec)
+    kept, new, gone = [], [], []
+    for source, row in layout.row.items():
+        for target, column in layout.column.items():
+            now, before = frame.codes[row, column] != 0, frame.previous[row, column] != 0
+            if now or before:
+                (kept if now and before else new if now else gone).append((source, target))
+    return kept, new, gone
+
+
+def _draw_edges(axes: Any, frame: Frame, where: Positions) -> None:
+    from matplotlib.collections import LineCollection
+
+    styles = (("0.72", 0.6, "solid"), (NEW, 1.8, "solid"), (LAST, 1.2, "dotted"))
+    for edges, (colour, width, style) in zip(_edges(frame), styles, strict=True):
+        curves = [_curve(where[u], where[v], bend=(u + v) % 2 * 2 - 1) for u, v in edges]
+        axes.add_collection(
+            LineCollection(curves, colors=colour, linewidths=width, linestyles=style)
+        )
+
+
+def _curve(start: Point, end: Point, bend: int) -> list[Point]:
+    """From a node to another; bent where it passes others, so as not to hide behind them."""
+    (x0, y0), (x1, y1) = start, end
+    sag = 0.035 * bend * min(x1 - x0 - 1.0, 4.0)
+    steps = np.linspace(0.0, 1.0, 12)
+    return [(x0 + t * (x1 - x0), y0 + t * (y1 - y0) + 4 * t * (1 - t) * sag) for t in steps]
+
+
+def _draw_nodes(axes: Any, frame: Frame, where: Positions) -> None:
+    """Nodes as circles, as large as there is room for, with vertex ids if they can be read."""
     graph = frame.graph
-    vertex = node - graph.num_inputs + 1
-    if node < graph.num_inputs:
-        return "tab:blue"
+    layout = Layout.of(graph, frame.spec)
+    nodes = sorted({*layout.row, *layout.column})
+    columns = Counter(where[node][0] for node in nodes)
+    room = min(0.8 * HEIGHT / (max(columns.values()) + 1), 0.9 * WIDTH / (len(columns) + 1))
+    diameter = min(20.0, max(5.0, 0.7 * room))  # in pixels
+    for node in nodes:
+        vertex = node - graph.num_inputs + 1
+        kind = _kind(frame, node)
+        face, edge = KINDS[kind]
+        size = diameter * (1.3 if kind == "just eliminated" else 1.0)
+        axes.plot(
+            *where[node], "o", ms=size * 72 / DPI, mfc=face, mec=edge, mew=0.8, zorder=3
+        )  # fmt: skip
+        if vertex > 0 and (diameter >= 11 or kind == "just eliminated"):
+            ink = "white" if kind == "just eliminated" else edge
+            points = max(5.0, 0.38 * size)
+            axes.annotate(
+                vertex, where[node], ha="center", va="center_baseline", fontsize=points, color=ink,
+                zorder=4,
+            )  # fmt: skip
+
+
+def _kind(frame: Frame, node: int) -> str:
+    vertex = node - frame.graph.num_inputs + 1
+    if vertex < 1:
+        return "input"
     if frame.order and vertex == frame.order[-1]:
-        return "tab:red"
+        return "just eliminated"
     if vertex in frame.order:
-        return "white"
-    return "tab:green" if node in graph.output_nodes else "0.6"
+        return "eliminated"
+    return "output" if node in frame.graph.output_nodes else "to eliminate"
 
 
-def _positions(graph: Graph) -> dict[int, tuple[float, float]]:
+def _legend_handles() -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    dots = [
+        Line2D([], [], ls="", marker="o", ms=7, mfc=face, mec=edge, label=kind)
+        for kind, (face, edge) in KINDS.items()
+    ]
+    return dots + [
+        Line2D([], [], color=NEW, lw=1.8, label="edge filled in"),
+        Line2D([], [], color=LAST, lw=1.2, ls="dotted", label="edge removed"),
+    ]
+
+
+def _draw_title(figure: Any, frame: Frame) -> None:
+    num = len(frame.graph.eliminable)
+    figure.suptitle(
+        f"{frame.name}: {len(frame.order)} of {num} vertices eliminated, "
+        f"{frame.total:,} multiplications",
+        y=0.985, fontsize=13,
+    )  # fmt: skip
+    if frame.order:
+        _, new, gone = _edges(frame)
+        text = f"last: vertex {frame.order[-1]}, {len(new)} edges filled in, {len(gone)} removed"
+        figure.text(0.5, 0.915, text, ha="center", fontsize=10, color=LAST)
+
+
+def _positions(graph: Graph) -> Positions:
+    """A column for each depth, within it the nodes near those they are joined to.
+
+    Nodes are sorted by the mean height of their neighbours, forwards and backwards in turn: the
+    barycentre method of Sugiyama, Tagawa and Toda (1981).
+    """
     depths = node_depths(graph)
-    levels: dict[int, list[int]] = {}
-    for node, depth in enumerate(depths):
-        levels.setdefault(depth, []).append(node)
-    return {
-        node: (float(depth), (k + 1) / (len(nodes) + 1))
-        for depth, nodes in levels.items()
-        for k, node in enumerate(nodes)
-    }
+    columns: dict[int, list[int]] = {}
+    for node in sorted({*range(graph.num_inputs), *(n for edge in graph.edges for n in edge)}):
+        columns.setdefault(depths[node], []).append(node)
+    ins: dict[int, list[int]] = {}
+    outs: dict[int, list[int]] = {}
+    for source, target in graph.edges:
+        ins.setdefault(target, []).append(source)
+        outs.setdefault(source, []).append(target)
+    height: dict[int, float] = {}
+
+    def place(nodes: list[int]) -> None:
+        height.update({node: (k + 1) / (len(nodes) + 1) for k, node in enumerate(nodes)})
+
+    for nodes in columns.values():
+        place(nodes)
+    for sweep in range(SWEEPS):
+        near = ins if sweep % 2 == 0 else outs
+        for depth in sorted(columns, reverse=sweep % 2 == 1):
+            columns[depth].sort(
+                key=lambda n, near=near: (
+                    float(np.mean([height[m] for m in near.get(n, [n])])), n
+                )
+            )  # fmt: skip
+            place(columns[depth])
+    return {node: (float(depths[node]), height[node]) for node in height}

@@ -18,6 +18,7 @@ from veenv.env.distribution import pick_params
 from veenv.env.gymnasium import (
     RENDER_MODES,
     ObsDict,
+    Tasks,
     check_render_mode,
     chosen_task,
     copy_of,
@@ -26,7 +27,8 @@ from veenv.env.gymnasium import (
 )
 from veenv.env.params import EnvParams
 from veenv.env.render import Frame, ansi, rgb_array
-from veenv.graph import CostModel, Graph
+from veenv.env.rewards import Shaping
+from veenv.graph import CostModel
 
 
 class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
@@ -59,17 +61,23 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
     def __init__(
         self,
         num_envs: int = 1,
-        task: str | Graph | Sequence[str | Graph] = "RoeFlux_1d",
+        task: Tasks = "RoeFlux_1d",
         cost: CostModel = "multiplications",
         render_mode: str | None = None,
+        *,
+        shaping: Shaping = None,
+        normalise: bool = False,
     ):
         """Creates the environments.
 
         Args:
           num_envs: how many.
-          task: a task's name, a graph, or several of them (padded to one size).
+          task: a task's name, a graph, several of them (padded to one size), or a task
+            distribution, whose own cost model and rewards then hold.
           cost: the cost model.
           render_mode: ``"ansi"``, ``"rgb_array"`` or None.
+          shaping: reference order that rewards are measured against, as `VertexEnv` takes it.
+          normalise: divide rewards by the cost of the task's cheapest classical order.
 
         Raises:
           ValueError: if `num_envs` is not positive, the render mode or a name is unknown, or a
@@ -79,7 +87,7 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
             raise ValueError(f"num_envs must be at least 1, got {num_envs}")
         self.num_envs = num_envs
         self.render_mode = check_render_mode(render_mode)
-        self.tasks = task_distribution(task, cost)
+        self.tasks = task_distribution(task, cost, shaping, normalise)
         self.env = self.tasks.env
         self.single_observation_space = self.env.observation_space
         self.single_action_space = self.env.action_space

@@ -1,0 +1,184 @@
+"""Shaped and normalised rewards: what episodes return, against the host's counts."""
+
+import itertools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.env.games import kept_outputs, new_game, small_graph, with_units
+from veenv.env import VertexEnv, make
+from veenv.env.distribution import TaskDistribution
+from veenv.env.gymnasium import GymVertexEnv
+from veenv.env.params import check_total
+from veenv.env.vector import GymVectorEnv
+from veenv.testing import check_env
+
+BOTH = {"shaping": "classical", "normalise": True}
+
+
+def classical(graph, cost):
+    return min(graph.cost(o, cost) for o in (graph.forward(), graph.reverse(), graph.markowitz()))
+
+
+def constants(graph, cost, options):
+    """The reference order's cost and the scale."""
+    best = classical(graph, cost)
+    reference = {
+        None: 0,
+        "reverse": graph.cost(graph.reverse(), cost),
+        "classical": best,
+    }[options.get("shaping")]
+    return reference, max(1, best) if options.get("normalise") else 1
+
+
+@pytest.mark.parametrize(
+    ("name", "cost", "options"),
+    [
+        ("PropaneCombustion", "executed", {"shaping": "reverse"}),
+        ("PropaneCombustion", "multiplications", {"normalise": True}),
+        ("PropaneCombustion", "multiplications", BOTH),
+        ("LIF", "executed", BOTH),
+    ],
+)
+def test_every_episode_returns_the_unshaped_return_plus_a_constant(
+    name, cost, options, graph_of_task
+):
+    graph = graph_of_task(name)
+    env = VertexEnv(graph, cost, **options)
+    reference, scale = constants(graph, cost, options)
+    step, rng = jax.jit(env.transition), np.random.default_rng(0)
+    for illegal_at in (None, 0, 7, 9):
+        game, state, total, true = new_game(graph, cost), env.init(), 0.0, 0
+        for t, slot in enumerate(rng.permutation(env.max_steps)):
+            illegal = t == illegal_at
+            state, reward, info = step(state, -1 if illegal else slot, env.default_params)
+            total += float(reward)
+            if illegal:
+                assert int(info["cost"]) == 0
+                break
+            price = game.eliminate(graph.node(graph.eliminable[slot]))
+            true += price
+            assert int(info["cost"]) == price
+            assert int(info["total"]) == true
+        assert state.terminated
+        fine = 0.0 if illegal_at is None else float(env.default_params.worst_total)
+        assert total == pytest.approx((reference - true - fine) / scale, rel=1e-5, abs=1e-5)
+        again, reward, _ = step(state, 0, env.default_params)
+        assert float(reward) == 0.0
+        chex.assert_trees_all_equal(again, state)
+
+
+@pytest.mark.parametrize("shaping", ["forward", "reverse", "markowitz"])
+def test_the_reference_order_earns_nothing_at_any_step(shaping, graph_of_task):
+    graph = graph_of_task("PropaneCombustion")
+    env = VertexEnv(graph, shaping=shaping)
+    state, step = env.init(), jax.jit(env.transition)
+    order = getattr(graph, shaping)()
+    for vertex in order:
+        state, reward, info = step(state, graph.eliminable.index(vertex))
+        assert float(reward) == 0.0
+    assert int(info["total"]) == graph.cost(order)
+
+
+def test_the_best_order_stays_the_best_and_ids_can_be_the_reference():
+    graph = small_graph(kept_outputs)
+    reference = graph.eliminable[::-1]
+    envs = [VertexEnv(graph), VertexEnv(graph, shaping=reference, normalise=True)]
+    orders = jnp.asarray(list(itertools.permutations(range(len(graph.eliminable)))))
+
+    def returns(env):
+        def play(order):
+            def step(state, slot):
+                state, reward, _ = env.transition(state, slot)
+                return state, reward
+
+            return jax.lax.scan(step, env.init(), order)[1].sum()
+
+        return np.asarray(jax.jit(jax.vmap(play))(orders))
+
+    plain, shaped = map(returns, envs)
+    ids = np.asarray(graph.eliminable)[orders]
+    np.testing.assert_array_equal(plain, [-graph.cost(map(int, order)) for order in ids])
+    expected = (plain + graph.cost(reference)) / classical(graph, "multiplications")
+    np.testing.assert_allclose(shaped, expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="order misses"):
+        VertexEnv(graph, shaping=reference[1:])
+
+
+def tight(x):
+    """A chain, whose only order costs exactly the bound."""
+    return jnp.exp(jnp.sin(x))
+
+
+@pytest.mark.parametrize("options", [{}, BOTH], ids=str)
+@pytest.mark.parametrize(
+    ("fun", "cost"),
+    [(tight, "multiplications"), (tight, "executed"), (with_units, "executed")],
+)
+def test_no_episode_with_an_illegal_move_returns_more_than_the_worst_legal_one(fun, cost, options):
+    graph = small_graph(lambda x: fun(x) if fun is with_units else fun(x[0]) + x[1])
+    env = VertexEnv(graph, cost, **options)
+    step = jax.jit(env.transition)
+    legal, illegal = [], []
+    for order in itertools.islice(itertools.permutations(range(env.max_steps)), 0, 5040, 197):
+        state, earned = env.init(), 0.0
+        for slot in order:
+            for wrong in (-1, env.num_actions, 2**31 - 1):
+                illegal.append(earned + float(step(state, wrong)[1]))
+            state, reward, _ = step(state, slot)
+            earned += float(reward)
+        legal.append(earned)
+    assert max(illegal) < min(legal)
+    assert check_total(graph) < float(env.default_params.worst_total)
+
+
+def test_the_best_classical_order_returns_minus_one_on_every_task():
+    names = ["PropaneCombustion", "HumanHeartDipole", "LIF"]
+    tasks = TaskDistribution.of(names, normalise=True)
+    step = jax.jit(tasks.env.transition)
+    for index, graph in enumerate(tasks.graphs):
+        params = tasks.task(index)
+        orders = graph.forward(), graph.reverse(), graph.markowitz()
+        state, earned = tasks.env.init(params), 0.0
+        for vertex in min(orders, key=graph.cost):
+            state, reward, _ = step(state, graph.eliminable.index(vertex), params)
+            earned += float(reward)
+        assert earned == pytest.approx(-1.0, rel=1e-5)
+
+
+def test_random_pools_carry_their_own_rewards():
+    ranges = {"vertices": (6, 9), "inputs": (1, 3)}
+    pool = TaskDistribution.random(0, 3, shaping="markowitz", normalise=True, **ranges).renewed(1)
+    for index, graph in enumerate(pool.graphs):
+        params = pool.task(index)
+        assert float(params.scale) == max(1, classical(graph, "multiplications"))
+        assert int(params.reference.sum()) == graph.cost(graph.markowitz())
+    check_env(pool.env, params=pool.task(2), episodes=1)
+
+
+def test_a_free_graph_is_not_divided_by_zero():
+    env = make(lambda x: (x + 1.0) + 1.0, 0.5, cost="executed", shaping="reverse", normalise=True)
+    assert classical(env.graph, "executed") == 0
+    state, reward, _ = env.transition(env.init(), 0)
+    assert (bool(state.terminated), float(reward)) == (True, 0.0)
+
+
+def test_gymnasium_environments_take_the_options():
+    graph, options = small_graph(kept_outputs), {"shaping": "classical", "normalise": True}
+    env, single = VertexEnv(graph, **options), GymVertexEnv(graph, **options)
+    single.reset()
+    vector = GymVectorEnv(2, TaskDistribution.of([graph], **options))
+    vector.reset()
+    expected = [float(env.transition(env.init(), slot)[1]) for slot in (2, -1)]
+    np.testing.assert_array_equal(vector.step(np.array([2, -1]))[1], expected)
+    _, reward, _, _, info = single.step(2)
+    assert reward == expected[0]
+    assert info["cost"] == new_game(graph, "multiplications").price(graph.node(graph.eliminable[2]))
+
+
+def test_unknown_references_are_refused():
+    with pytest.raises(ValueError, match="shaping must be one of forward, reverse"):
+        make("PropaneCombustion", shaping="backward")

@@ -1,0 +1,107 @@
+"""Rewards from multiplications: shaping by a reference order, and one scale for all tasks.
+
+Both are data in the params, so that each task of a distribution has its own, and neither changes
+which orders are best.  With c_t multiplications in step t, the reward of a legal step is
+
+    r_t = (ref(v_t) - c_t) / scale,
+
+where ref(v) is what eliminating v costs in the reference order (0 without shaping).  That is
+potential-based shaping (Ng, Harada and Russell, 1999, undiscounted) with the potential
+
+    Φ(s) = -Σ ref(v) over the vertices v that s has left,   Φ = 0 after the end,
+
+so that every episode returns (C_ref - C) / scale: the unshaped return plus the constant C_ref, the
+cost of the reference order, over the scale.  An illegal action ends the episode, so its shaped
+reward takes the whole remaining potential, (Σ ref(v) over what is left - worst_total) / scale, and
+the episode's return is again the unshaped one plus C_ref, over the scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from veenv.env.params import EnvParams
+from veenv.graph import CostModel, Graph
+
+Shaping: TypeAlias = str | Sequence[int] | None
+"""The reference order: a name in `REFERENCES`, vertex ids, or None for no shaping."""
+
+REFERENCES = ("forward", "reverse", "markowitz", "classical")
+"""Names of reference orders; "classical" is the cheapest of the other three."""
+
+
+def check_shaping(shaping: Shaping) -> Shaping:
+    """Returns the shaping.
+
+    Raises:
+      ValueError: if no reference order has the name.
+    """
+    if isinstance(shaping, str) and shaping not in REFERENCES:
+        raise ValueError(
+            f"shaping must be one of {', '.join(REFERENCES)}, a sequence of vertex ids or None, "
+            f"got {shaping!r}"
+        )
+    return shaping
+
+
+def reference_costs(
+    graph: Graph, cost: CostModel, shaping: str | Sequence[int]
+) -> Int[np.ndarray, " V"]:
+    """What each eliminable vertex, ascending, costs in the reference order: int32 [V].
+
+    Raises:
+      ValueError: if the ids are no order of the graph.
+    """
+    if shaping == "classical":
+        order = min(classical_orders(graph), key=lambda order: graph.cost(order, cost))
+    elif isinstance(shaping, str):
+        order = getattr(graph, shaping)()
+    else:
+        order = graph.check_order(shaping)
+    costs = dict(zip(order, graph.costs(order, cost), strict=True))
+    return np.array([costs[v] for v in graph.eliminable], np.int32)
+
+
+def classical_cost(graph: Graph, cost: CostModel) -> int:
+    """The cost of the cheapest of the orders forward, reverse and Markowitz."""
+    return min(graph.cost(order, cost) for order in classical_orders(graph))
+
+
+def classical_orders(graph: Graph) -> tuple[tuple[int, ...], ...]:
+    """The orders forward, reverse and Markowitz."""
+    return graph.forward(), graph.reverse(), graph.markowitz()
+
+
+def reward_of(
+    params: EnvParams,
+    left: Bool[Array, " A"],
+    slot: Int[Array, ""],
+    legal: Bool[Array, ""],
+    illegal: Bool[Array, ""],
+    cost: Int[Array, ""],
+) -> Float[Array, ""]:
+    """The reward of a step.
+
+    Args:
+      params: the graph.
+      left: bool [A], the vertices left before the step.
+      slot: int32 [], in [0, A).
+      legal: bool [], the slot's vertex was eliminated.
+      illegal: bool [], the action ended the episode; neither is true after the end.
+      cost: int32 [], multiplications of the step, 0 unless it was legal.
+
+    Returns:
+      float32 [].
+    """
+    gain, penalty = -cost, -params.worst_total
+    if params.reference is not None:
+        gain += jnp.where(legal, params.reference[slot], 0)
+        potential = jnp.where(left, params.reference, 0).sum(dtype=jnp.int32)
+        penalty += potential.astype(jnp.float32)
+    reward = jnp.where(illegal, penalty, gain.astype(jnp.float32))
+    return reward if params.scale is None else reward / params.scale
