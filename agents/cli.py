@@ -13,6 +13,8 @@ from typing import Annotated, Literal, NoReturn, TypeVar
 import tyro
 
 from agents.config import PPOConfig
+from agents.scale import ScaleConfig
+from agents.search_config import SearchConfig
 from agents.settings import expand
 from veenv.graph import CostModel
 
@@ -23,7 +25,7 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 @dataclasses.dataclass(frozen=True)
 class TrainArgs:
-    """Trains PPO to find a cheap vertex-elimination order for a task, and proves the order right.
+    """Trains an agent to find a cheap elimination order for a task, and proves the order right.
 
     Ctrl-C (or SIGTERM) ends the training early; the best order so far is validated and written
     all the same.
@@ -35,6 +37,9 @@ class TrainArgs:
     task: str
     """Task to train on (`python -c "import veenv; print(*veenv.tasks.list())"` lists them), or
     several, separated by commas, for one agent that plays all of them."""
+
+    agent: Literal["ppo", "alphazero"] = "ppo"
+    """`ppo`, or Gumbel AlphaZero, which searches before every move (needs `pip install mctx`)."""
 
     cost: CostModel = "multiplications"
     """What an elimination costs: `multiplications` is the literature's count, `executed` what the
@@ -79,9 +84,19 @@ class TrainArgs:
 
     ppo: Annotated[PPOConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=PPOConfig)
 
+    search: Annotated[SearchConfig, tyro.conf.arg(name="")] = dataclasses.field(
+        default_factory=SearchConfig
+    )
+
+    scale: Annotated[ScaleConfig, tyro.conf.arg(name="")] = dataclasses.field(
+        default_factory=ScaleConfig
+    )
+
     def __post_init__(self) -> None:
-        """Checks what `PPOConfig` does not."""
+        """Checks what the records in it do not."""
         task_names(self.task)
+        if self.preset == "auto" and self.scale.several:
+            raise ValueError("preset auto is for one process; name cpu, gpu or tpu")
         if self.time_limit is not None:
             parse_duration(self.time_limit)
         if not 0 < self.checkpoint_seconds < float("inf"):
@@ -168,13 +183,15 @@ def fail(message: str) -> NoReturn:
 
 
 def _one_line(box: str) -> str:
-    """What a tyro error says, without its frame and its advice."""
+    """What a tyro error says, without its heading, its frame (of lines or of -) and its advice."""
     box = re.sub(r"\x1b\[[0-9;]*m", "", box)
-    lines = [line.strip(" │") for line in box.splitlines() if line.startswith("│")]
-    rules = [i for i, line in enumerate(lines) if line and set(line) == {"─"}]
-    text = " ".join(lines[: rules[0]] if rules else lines) or box
+    lines = [line.strip(" │") for line in box.splitlines() if not line.startswith(("╭", "╰"))]
+    rules = [i for i, line in enumerate(lines) if line and set(line) <= {"─", "-"}]
+    if "╭" not in box and rules:
+        lines, rules = lines[rules[0] + 1 :], [i - rules[0] - 1 for i in rules[1:]]
+    text = " ".join(lines[: rules[0]] if rules else lines).strip() or box
     text = re.sub(r"^Error parsing (?!-)[^:]*: ", "", text)
-    text = re.sub(r"^Missing from [^:]*: (--\S+).*", r"missing option \1", text)
+    text = re.sub(r"^Missing from [^:]*: +(--\S+).*", r"missing option \1", text)
     near = re.findall(r"(--[\w-]+) ", " ".join(lines[rules[0] + 1 :])) if rules else []
     if text.startswith("Unrecognized") and near:
         text += f"; did you mean {' or '.join(dict.fromkeys(near[:3]))}?"

@@ -64,6 +64,11 @@ class ScaleConfig:
                 f"{self.process_id}"
             )
 
+    @property
+    def several(self) -> bool:
+        """Whether the run has several processes."""
+        return self.distributed or self.coordinator is not None
+
 
 def connect(config: ScaleConfig) -> None:
     """Joins the other processes of the run, if there are any; before anything else uses JAX.
@@ -73,12 +78,14 @@ def connect(config: ScaleConfig) -> None:
 
     Raises:
       ValueError: JAX found no processes by itself.
-      RuntimeError: the coordinator cannot be reached.
+      ConnectionError: the coordinator cannot be reached.
     """
-    if config.coordinator is not None:
+    if not config.several:
+        return
+    try:
         jax.distributed.initialize(config.coordinator, config.num_processes, config.process_id)
-    elif config.distributed:
-        jax.distributed.initialize()
+    except RuntimeError as error:
+        raise ConnectionError(f"cannot join the other processes: {error}") from error
 
 
 def is_main() -> bool:
@@ -91,6 +98,26 @@ def agree(value: float) -> float:
     if jax.process_count() == 1:
         return value
     return float(multihost_utils.broadcast_one_to_all(np.float32(value)))
+
+
+def share(tree: Any) -> Any:
+    """Process 0's arrays on every process, which must hold some of the same shapes and types."""
+    if jax.process_count() == 1:
+        return tree
+    keys = [(jax.random.key_impl(x) if _is_key(x) else None) for x in jax.tree.leaves(tree)]
+    plain = jax.tree.map(lambda x: np.asarray(jax.random.key_data(x) if _is_key(x) else x), tree)
+    leaves, structure = jax.tree.flatten(multihost_utils.broadcast_one_to_all(plain))
+    return structure.unflatten(
+        x if impl is None else jax.random.wrap_key_data(x, impl=impl)
+        for x, impl in zip(leaves, keys, strict=True)
+    )
+
+
+def local(tree: Any) -> Any:
+    """What a process may use by itself: its own copy of arrays that are everywhere."""
+    if jax.process_count() == 1:
+        return tree
+    return jax.tree.map(lambda x: x.addressable_data(0), tree)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,8 +184,12 @@ def _put(x: Any, sharding: NamedSharding) -> jax.Array:
     """An array under a sharding, made without asking other processes."""
     if isinstance(x, jax.Array) and x.sharding == sharding:
         return x
-    if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+    if _is_key(x):
         data = _put(jax.random.key_data(x), sharding)
         return jax.random.wrap_key_data(data, impl=jax.random.key_impl(x))
     host = np.asarray(x)
     return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
+
+
+def _is_key(x: Any) -> bool:
+    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)

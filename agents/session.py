@@ -14,8 +14,9 @@ from agents.games import Game
 from agents.progress import ProgressDisplay
 from agents.report import TOLERANCE, Validation, result_table, validate
 from agents.runs import RunFolder
+from agents.scale import connect, is_main
 from agents.signals import until_signal
-from agents.start import open_run
+from agents.start import follow, open_run
 from agents.training import DivergedError, train
 from veenv import tasks
 
@@ -42,6 +43,10 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
         tqdm.write(text, file=out)
         out.flush()
 
+    connect(args.scale)
+    if not is_main():
+        follow(args)
+        return 0
     run = open_run(args, say)
     game, best, folder = run.trainer.game, run.best, run.folder
     for line in header(game):

@@ -20,8 +20,11 @@ import jax
 CONFIG_NAME = "config.toml"
 """The file of settings in a run folder."""
 
-NOT_SAVED = ("config", "preset", "resume")
+SOURCES = ("config", "preset", "resume")
 """Options that say where other options come from; they are no settings themselves."""
+
+NOT_SAVED = (*SOURCES, "coordinator", "num_processes", "process_id", "distributed")
+"""Options that a run folder does not keep: those, and which processes take part."""
 
 _ACCELERATOR = {"num_envs": 512, "num_minibatches": 8, "bfloat16": True}
 PRESETS: dict[str, dict[str, Any]] = {
@@ -46,7 +49,7 @@ def expand(record: type, args: Sequence[str]) -> list[str]:
       ValueError: a file is not what it should be, or an option in it is unknown.
       OSError: a file cannot be read.
     """
-    config, preset, resume = (_value_of(name, args) for name in NOT_SAVED)
+    config, preset, resume = (_value_of(name, args) for name in SOURCES)
     if config is not None and resume is not None:
         raise ValueError("--resume takes the settings of the run; give no --config with it")
     before: list[str] = []

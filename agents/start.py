@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,10 @@ from agents.cli import TrainArgs, task_names
 from agents.games import Game, make_game
 from agents.ppo import Trainer, TrainState
 from agents.runs import RunFolder, identity
+from agents.scale import share
+from agents.signals import until_signal
 from agents.trackers import TensorBoard, Tracker, Trackers, WeightsAndBiases, need
+from agents.training import DivergedError, train
 from agents.weights import architecture, load_weights
 from veenv import tasks
 from veenv.env.make import task_graph
@@ -60,6 +64,43 @@ def make_task_game(task: str, cost: CostModel) -> Game:
     return make_game([(name, task_graph(name)) for name in names], cost)
 
 
+def make_trainer(args: TrainArgs, game: Game) -> Trainer:
+    """The agent that the settings ask for, on a game.
+
+    Raises:
+      ValueError: as `Trainer` and `agents.alphazero.make_trainer`, or mctx is not installed.
+    """
+    if args.agent == "ppo":
+        return Trainer(args.ppo, game, args.scale.devices)
+    try:
+        from agents import alphazero
+    except ImportError as error:
+        raise ValueError(
+            f"--agent alphazero needs mctx ({error}); pip install 'veenv[mctx]'"
+        ) from None
+    return alphazero.make_trainer(args.ppo, args.search, game, args.scale.devices)
+
+
+def follow(args: TrainArgs) -> None:
+    """What every process but the first does: the same train steps, and nothing else.
+
+    Raises:
+      ValueError: as `open_run`.
+      OSError: the weights to start from cannot be read.
+    """
+    game = make_task_game(args.task, args.cost)
+    trainer = make_trainer(args, game)
+    first = None if args.init_from is None else load_weights(args.init_from)
+    with until_signal(), contextlib.suppress(DivergedError):
+        for _ in train(
+            trainer,
+            BestOrders(game),
+            state=share(trainer.init(first)),
+            time_limit=args.seconds,
+        ):
+            pass
+
+
 def open_run(args: TrainArgs, say: Callable[[str], None]) -> Run:
     """Starts a run in a folder of its own, or goes on with one.
 
@@ -86,7 +127,7 @@ def open_run(args: TrainArgs, say: Callable[[str], None]) -> Run:
     resumed = None if args.resume is None else Path(args.resume)
     taken_up = resumed is not None and Checkpoints(resumed / "checkpoints", {}).numbers()
     first = None if args.init_from is None or taken_up else load_weights(args.init_from)
-    trainer = Trainer(args.ppo, game)
+    trainer = make_trainer(args, game)
     state = trainer.init(first)
     best = BestOrders(game)
     if resumed is None:
@@ -114,7 +155,7 @@ def open_run(args: TrainArgs, say: Callable[[str], None]) -> Run:
     folder.write_settings(dataclasses.replace(args, ppo=ppo))
     steps = int(state.num_updates) * trainer.steps_per_update
     trackers = Trackers(open_trackers(args, folder.path, steps), warn)
-    return Run(trainer, state, seconds, best, folder, checkpoints, trackers)
+    return Run(trainer, share(state), seconds, best, folder, checkpoints, trackers)
 
 
 def open_trackers(args: TrainArgs, folder: Path, steps: int) -> list[Tracker]:

@@ -10,6 +10,7 @@ import jax
 
 from agents.best import BestOrders
 from agents.ppo import Trainer, TrainState
+from agents.scale import agree, local
 
 MAX_NOT_FINITE = 10
 """Train steps in a row without any finite gradient after which training ends."""
@@ -58,7 +59,8 @@ def train(
     """Trains, and yields after every train step.
 
     Ends when `config.steps` are played or the next step would pass the time limit; the learning
-    rate and the entropy bonus follow whichever budget is further spent.
+    rate and the entropy bonus follow whichever budget is further spent.  Where several processes
+    train together, the clock and the signals of the first one count.
 
     Args:
       trainer: the agent on its game.
@@ -84,8 +86,11 @@ def train(
         shares = (steps / total if total else 0.0, seconds / time_limit if time_limit else 0.0)
         return min(1.0, max(shares))
 
-    pace, before, first, not_finite = 0.0, time.monotonic() - started, True, 0
-    while not should_stop():
+    def elapsed() -> float:
+        return agree(time.monotonic() - started)
+
+    pace, before, first, not_finite = 0.0, elapsed(), True, 0
+    while not agree(should_stop()):
         steps = update * trainer.steps_per_update
         late = time_limit is not None and not first and before + pace > time_limit
         if late or (total is not None and steps >= total):
@@ -95,7 +100,7 @@ def train(
         update += 1
         steps += trainer.steps_per_update
         improved = best.offer(seen.min_cost, seen.best_order, steps)
-        now = time.monotonic() - started
+        now = elapsed()
         # The first step compiles, so it says nothing about the pace of the next.
         pace = 0.0 if first else now - before
         before, first = now, False
@@ -108,7 +113,7 @@ def train(
             min_cost=dict(zip(names, seen.min_cost.tolist(), strict=True)),
             improved=improved,
             stats={name: float(x) for name, x in seen.stats.items()},
-            state=state,
+            state=local(state),
         )
         lost = seen.stats.get("not_finite", 0.0) >= seen.stats.get("minibatches", 1.0)
         not_finite = not_finite + 1 if lost else 0
