@@ -61,6 +61,16 @@ class PPOConfig:
     target_kl: float = 0.03
     """Approximate KL divergence from the acting policy at which an update stops early."""
 
+    temperatures: float = 0.0
+    """Share of the environments that sample at temperatures from 1/2 to 2, to find cheap orders and
+    not to learn from."""
+
+    restarts: float = 0.0
+    """Share of the environments that start from a prefix of the best order so far."""
+
+    self_imitation: float = 0.0
+    """Weight of imitating the best order so far; one environment of each task then replays it."""
+
     hidden: int = 64
     """Width of the network's layers."""
 
@@ -114,6 +124,9 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "update_epochs": _int_from(1),
     "num_minibatches": _int_from(1),
     "target_kl": _positive(),
+    "temperatures": _number(0.0, 1.0),
+    "restarts": _number(0.0, 1.0),
+    "self_imitation": _number(0.0),
     "hidden": _int_from(1),
     "num_hops": (lambda x: type(x) is int and 0 <= x <= 3, "an integer from 0 to 3"),
     "num_rounds": _int_from(0),

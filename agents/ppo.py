@@ -20,10 +20,11 @@ from agents import losses
 from agents.config import PPOConfig
 from agents.distributions import log_prob_and_entropy
 from agents.encoding import GraphInputs
+from agents.finding import Found, Parts, is_finding, play
 from agents.gae import generalized_advantages, normalize
 from agents.games import Game
 from agents.networks import GraphNetwork
-from agents.rollout import Episodes, Trajectory, cheapest, rollout
+from agents.rollout import Episodes, Trajectory, cheapest
 from agents.scale import Placement, place
 from agents.updates import Stats, anneal, fit, make_optimizer
 from veenv.env import EnvParams, VertexEnv
@@ -41,7 +42,8 @@ class Batch:
       value: by the critic that acted, float32 [T, B].
       advantage: normalised, float32 [T, B].
       target: of the value, float32 [T, B].
-      weight: 1 for steps that count, 0 for padding, float32 [T, B].
+      weight: 1 for steps that PPO learns from, 0 for padding and for others, float32 [T, B].
+      imitate: 1 for steps to imitate, float32 [T, B]; None if there never are any.
     """
 
     inputs: GraphInputs
@@ -51,6 +53,7 @@ class Batch:
     advantage: Float[Array, "*n"]
     target: Float[Array, "*n"]
     weight: Float[Array, "*n"]
+    imitate: Float[Array, "*n"] | None = None
 
 
 @jax.tree_util.register_dataclass
@@ -63,12 +66,14 @@ class TrainState:
       opt_state: the optimiser's moments.
       key: typed PRNG key.
       num_updates: train steps done, int32 [].
+      found: the best orders so far, if they are used for learning.
     """
 
     network: GraphNetwork
     opt_state: optax.OptState
     key: PRNGKeyArray
     num_updates: Int[Array, ""]
+    found: Found | None = None
 
 
 @jax.tree_util.register_dataclass
@@ -77,7 +82,7 @@ class Update:
     """What one train step saw, for K graphs.
 
     Attributes:
-      mean_cost: over the episodes of each graph, float32 [K].
+      mean_cost: over the episodes of each graph that followed the policy, float32 [K].
       min_cost: the cheapest episode of each graph, int32 [K].
       best_order: its order as slots, -1 padded, int32 [K, A].
       stats: float32 [] each: losses, entropy, KL and so on.
@@ -104,6 +109,8 @@ def loss_fn(
         value, batch.value, batch.target, weight, config.value_clip_eps
     )
     loss = policy_loss + config.vf_coef * value_loss - ent_coef * entropy
+    if batch.imitate is not None:
+        loss -= config.self_imitation * losses.weighted_mean(log_prob, batch.imitate)
     return loss, {
         "policy_loss": policy_loss,
         "value_loss": value_loss,
@@ -130,9 +137,10 @@ def make_batch(trajectory: Trajectory, scales: Float[Array, " B"], config: PPOCo
         trajectory.action,
         trajectory.log_prob,
         trajectory.value,
-        normalize(advantage, trajectory.active),
+        normalize(advantage, trajectory.taught),
         target,
-        trajectory.active,
+        trajectory.taught,
+        trajectory.replayed,
     )
 
 
@@ -181,13 +189,14 @@ class Trainer:
           agent: how to play and to learn; PPO (`play_and_learn`) by default.
 
         Raises:
-          ValueError: as `agents.scale.place`.
+          ValueError: as `agents.scale.place` and `agents.finding.Parts.of`.
         """
         self.config = config
         self._agent = agent or play_and_learn
         self._optimizer = make_optimizer(config)
         self._each = -(-config.num_envs // len(game.graphs))
         self.num_envs = self._each * len(game.graphs)
+        Parts.of(config, self._each)
         self.placement = place(self.num_envs, devices)
         self._step = jax.jit(self._train_step, out_shardings=self.placement.everywhere)
         self._lay_out(game)
@@ -232,8 +241,10 @@ class Trainer:
             key=net_key,
         )
         opt_state = self._optimizer.init(eqx.filter(network, eqx.is_array))
-        state = TrainState(network, opt_state, key, jnp.zeros((), jnp.int32))
-        return self.placement.copy(state)
+        found = None
+        if is_finding(config):
+            found = Found.nothing(len(self.game.graphs), self.game.env.num_actions)
+        return TrainState(network, opt_state, key, jnp.zeros((), jnp.int32), found)
 
     def step(self, state: TrainState, progress: float) -> tuple[TrainState, Update]:
         """Plays one episode in every environment and learns from them.
@@ -251,7 +262,8 @@ class Trainer:
         state, episodes, stats = self._agent(
             self.game.env, params, scales, state, progress, self.config, self.placement
         )
-        mean, least, order = cheapest(episodes, len(self.game.graphs))
+        follows = Parts.of(self.config, self._each).follows
+        mean, least, order = cheapest(episodes, len(self.game.graphs), follows)
         return state, Update(mean, least, order, stats)
 
 
@@ -279,13 +291,14 @@ def play_and_learn(
       The state after, the episodes, and what is worth logging.
     """
     play_key, learn_key, key = jax.random.split(state.key, 3)
-    trajectory, episodes = rollout(env, params, state.network, play_key)
+    trajectory, episodes, found = play(env, params, state.network, play_key, state.found, config)
     batch = placement.constrain(make_batch(trajectory, scales, config), axis=1)
     network, opt_state, stats = learn(
         state.network, state.opt_state, batch, config, learn_key, progress, placement.constrain
     )
     stats["explained_variance"] = losses.explained_variance(batch.value, batch.target, batch.weight)
-    return TrainState(network, opt_state, key, state.num_updates + 1), episodes, stats
+    state = TrainState(network, opt_state, key, state.num_updates + 1, found)
+    return state, episodes, stats
 
 
 def learn(
