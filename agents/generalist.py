@@ -19,6 +19,9 @@ from veenv.tasks import RandomFunctions
 UPDATES_PER_POOL = 20
 """Train steps on the same functions, before others are drawn."""
 
+EVALUATION_SEEDS = 2**32
+"""Pools of random functions with seeds from here on are kept for evaluation."""
+
 
 @dataclasses.dataclass(frozen=True)
 class GeneralProgress:
@@ -153,8 +156,8 @@ class Generalist:
 
 
 def pool_seed(seed: int, number: int) -> int:
-    """Seed of a numbered pool of a run; below 2**32, where the seeds of evaluation begin."""
-    return int(np.random.default_rng((seed, number)).integers(2**32))
+    """Seed of a numbered pool of a run; below `EVALUATION_SEEDS`."""
+    return int(np.random.default_rng((seed, number)).integers(EVALUATION_SEEDS))
 
 
 def mean_ratio(costs: np.ndarray, game: Game) -> float:

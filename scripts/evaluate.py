@@ -4,45 +4,77 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from agents.cli import fail, parse
-from agents.evaluation import evaluate
+from agents.evaluation import Evaluation, evaluate
+from agents.games import Game, pool_game
+from agents.generalist import EVALUATION_SEEDS
+from agents.networks import GraphNetwork
+from agents.policy import pretrained
 from agents.start import make_task_game
 from agents.weights import load_weights
+from veenv.env.distribution import TaskDistribution
 from veenv.graph import CostModel
+from veenv.search import search
+from veenv.tasks import RandomFunctions
+
+COLUMNS = ("forward", "reverse", "Markowitz", "annealing", "random", "untrained", "greedy", "mean")
 
 
 @dataclasses.dataclass(frozen=True)
 class EvaluateArgs:
-    """Plays tasks with trained weights, without learning, beside the classical orders.
+    """Plays tasks with trained weights, without learning, beside other ways to find an order.
+
+    Columns: the classical orders, simulated annealing, and, each with the same number of episodes,
+    the best of uniformly random play, of a network with fresh parameters, and of the trained one,
+    whose greedy order and mean cost are there too.
 
     Raises:
       ValueError: naming the first field that is out of range.
     """
 
-    run: str
-    """Run folder of `scripts/train.py` (its `weights.eqx`), or a file of weights."""
+    run: str | None = None
+    """Run folder of `scripts/train.py` (its `weights.eqx`), or a file of weights; without it the
+    pretrained policy that comes with the package."""
 
     task: str | None = None
-    """Tasks to play, separated by commas; without it those the run was trained on."""
+    """Tasks to play, separated by commas, or `random` for random functions; without it those the
+    run was trained on."""
 
     cost: CostModel = "multiplications"
     """What an elimination costs."""
 
     samples: int = 32
-    """Episodes sampled on each task, by the policy and by uniformly random play."""
+    """Episodes sampled on each task, by the policy, by fresh parameters and by random play."""
 
     temperature: float = 1.0
     """Temperature of the sampling; below 1 the policy is surer of itself."""
 
+    anneal: str = "10s"
+    """Time, or number of evaluations, of simulated annealing on each task; `0` leaves it out."""
+
+    functions: int = 100
+    """Number of random functions."""
+
+    vertices: tuple[int, int] = (20, 60)
+    """Least and largest number of equations of a random function."""
+
+    arrays: float = 0.0
+    """Share of random functions of small arrays."""
+
     seed: int = 0
-    """Seed of the sampling."""
+    """Seed of the sampling, and of random functions, which no training sees."""
 
     def __post_init__(self) -> None:
         """Checks the numbers."""
-        if self.samples < 1:
-            raise ValueError(f"samples must be an integer of at least 1, got {self.samples}")
+        for name in ("samples", "functions"):
+            if getattr(self, name) < 1:
+                got = getattr(self, name)
+                raise ValueError(f"{name} must be an integer of at least 1, got {got}")
         if not 0 < self.temperature < float("inf"):
             raise ValueError(f"temperature must be a number above 0, got {self.temperature}")
         if not 0 <= self.seed < 2**32:
@@ -53,33 +85,103 @@ def main() -> None:
     """Parses the command line, plays and prints the table."""
     args = parse(EvaluateArgs)
     try:
-        path = Path(args.run)
-        network = load_weights(path / "weights.eqx" if path.is_dir() else path)
-        game = make_task_game(args.task or trained_on(path), args.cost)
+        network = read_network(args.run)
+        game = read_game(args)
+        annealed = [anneal(game, index, args) for index in range(len(game.graphs))]
         results = evaluate(
             network, game, samples=args.samples, temperature=args.temperature, seed=args.seed
         )
     except (ValueError, OSError) as error:
         fail(str(error))
-    best_of = f"best of {args.samples}"
-    columns = ("forward", "reverse", "Markowitz", "random", "greedy", "mean", best_of)
-    print(f"{'task':<22}" + "".join(f"{column:>13}" for column in columns))
-    for result, classical in zip(results, game.classical, strict=True):
-        costs = [*classical.values(), result.random, result.greedy, result.mean, result.best]
-        cells = [f"{cost:,.1f}" if isinstance(cost, float) else f"{cost:,}" for cost in costs]
-        print(f"{result.name:<22}" + "".join(f"{cell:>13}" for cell in cells))
+    rows = table(game, results, annealed)
+    print("\n".join(rows))
+    print(summary(game, results, annealed))
 
 
-def trained_on(path: Path) -> str:
+def read_network(run: str | None) -> GraphNetwork:
+    """The weights of a run folder or file; the pretrained ones if there is none.
+
+    Raises:
+      ValueError: the file holds no weights.
+      OSError: it cannot be read.
+    """
+    if run is None:
+        return pretrained()
+    path = Path(run)
+    return load_weights(path / "weights.eqx" if path.is_dir() else path)
+
+
+def read_game(args: EvaluateArgs) -> Game:
+    """What is played.
+
+    Raises:
+      ValueError: a task is unknown, or the run does not say which.
+      OSError: the run's settings cannot be read.
+    """
+    task = args.task or trained_on(args.run)
+    if task != "random":
+        return make_task_game(task, args.cost)
+    family = RandomFunctions(vertices=args.vertices, arrays=args.arrays)
+    pool = TaskDistribution.random(
+        EVALUATION_SEEDS + args.seed, args.functions, args.cost, **dataclasses.asdict(family)
+    )
+    return pool_game(pool)
+
+
+def trained_on(run: str | None) -> str:
     """The tasks of a run folder.
 
     Raises:
-      ValueError: the path is no run folder.
+      ValueError: it is no run folder.
       OSError: its settings cannot be read.
     """
-    if not path.is_dir():
-        raise ValueError("a file of weights does not say its tasks; name them with --task")
-    return ",".join(json.loads((path / "config.json").read_text())["graphs"])
+    if run is None or not Path(run).is_dir():
+        raise ValueError("weights alone do not say what to play; name it with --task")
+    return ",".join(json.loads((Path(run) / "config.json").read_text())["graphs"])
+
+
+def anneal(game: Game, index: int, args: EvaluateArgs) -> int | None:
+    """Cost of the order that annealing finds; None if it is left out."""
+    if args.anneal == "0":
+        return None
+    budget = int(args.anneal) if args.anneal.isdecimal() else args.anneal
+    return search(game.graphs[index], "anneal", cost=args.cost, budget=budget, seed=args.seed).cost
+
+
+def table(game: Game, results: Sequence[Evaluation], annealed: Sequence[int | None]) -> list[str]:
+    """The lines of the table."""
+    best_of = f"best of {results[0].samples}"
+    lines = [f"{'task':<22}" + "".join(f"{column:>12}" for column in (*COLUMNS, best_of))]
+    for result, classical, other in zip(results, game.classical, annealed, strict=True):
+        played = (result.random, result.untrained, result.greedy, result.mean, result.best)
+        cells = [
+            "-" if cost is None else f"{cost:,.1f}" if isinstance(cost, float) else f"{cost:,}"
+            for cost in (*classical.values(), other, *played)
+        ]
+        lines.append(f"{result.name:<22}" + "".join(f"{cell:>12}" for cell in cells))
+    return lines
+
+
+def summary(game: Game, results: Sequence[Evaluation], annealed: Sequence[int | None]) -> str:
+    """How often the best sample costs less than the others, and by how much."""
+    best = np.array([result.best for result in results])
+    others: dict[str, list[int]] = {
+        "Markowitz": [c["Markowitz"] for c in game.classical],
+        "reverse": [c["reverse"] for c in game.classical],
+        "the best classical order": [min(c.values()) for c in game.classical],
+        "random play": [result.random for result in results],
+        "an untrained network": [result.untrained for result in results],
+        "annealing": [cost for cost in annealed if cost is not None],
+    }
+    lines = [f"\nbest of {results[0].samples} samples against"]
+    for name, costs in others.items():
+        if costs:
+            ratio = np.exp(np.mean(np.log(np.maximum(best, 1)) - np.log(np.maximum(costs, 1))))
+            lines.append(
+                f"  {name + ':':<26} less on {np.sum(best < costs):>3} of {len(best)}, "
+                f"the same on {np.sum(best == costs):>3}, geometric mean of ratios {ratio:.3f}"
+            )
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
