@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,23 +103,40 @@ def measure(
         except TypeError:
             if name != "jacfwd":  # a function with a reverse rule of its own has no forward mode
                 raise
-    seconds: dict[str, list[float]] = {name: [] for name in compiled}
-    for turn in range(rounds + 1):
-        for name, run in compiled.items():
-            began = time.perf_counter()
-            jax.block_until_ready(run(*args))
-            if turn:  # the first call warms up
-                seconds[name].append(time.perf_counter() - began)
+    seconds = by_turns(compiled, args, rounds)
     timings = []
     for name, run in compiled.items():
         low, median, high = np.quantile(seconds[name], [0.1, 0.5, 0.9])
-        flops, temporary = _analysis(run)
+        flops, temporary = analysis(run)
         timings.append(Timing(name, float(median), float(low), float(high), flops, temporary))
     return tuple(timings)
 
 
-def _analysis(compiled: Any) -> tuple[float | None, int | None]:
-    """Flops and bytes of temporary memory, where the backend tells."""
+def by_turns(
+    runs: Mapping[str, Callable[..., Any]], args: Sequence[Any], rounds: int
+) -> dict[str, list[float]]:
+    """Times functions by turns, so that what slows the machine for a while slows all of them.
+
+    Args:
+      runs: the functions, by name.
+      args: what they are all called with.
+      rounds: how often each is timed, after one call that warms it up.
+
+    Returns:
+      The seconds of each round, by name.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for turn in range(rounds + 1):
+        for name, run in runs.items():
+            began = time.perf_counter()
+            jax.block_until_ready(run(*args))
+            if turn:  # the first call warms up
+                seconds[name].append(time.perf_counter() - began)
+    return seconds
+
+
+def analysis(compiled: Any) -> tuple[float | None, int | None]:
+    """Flops and bytes of temporary memory of a compiled function, where the backend tells."""
     cost, memory = compiled.cost_analysis() or {}, compiled.memory_analysis()
     cost = cost[0] if isinstance(cost, list) else cost
     return cost.get("flops"), getattr(memory, "temp_size_in_bytes", None)
