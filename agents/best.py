@@ -28,14 +28,20 @@ class BestOrder:
 
 
 class BestOrders:
-    """The cheapest order of every graph over all episodes."""
+    """The cheapest order of every graph over all episodes.
 
-    def __init__(self, game: Game):
+    Attributes:
+      agent: name of the agent that finds them.
+    """
+
+    def __init__(self, game: Game, agent: str = "PPO"):
         """Starts without any order.
 
         Args:
           game: the graphs.
+          agent: name of the agent that will find them.
         """
+        self.agent = agent
         self._game = game
         self._orders: dict[str, BestOrder] = {}
 

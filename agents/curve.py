@@ -49,11 +49,11 @@ def plot_curve(
     axes.set(
         xlabel="environment steps",
         ylabel="multiplications of the whole order",
-        title=f"{name}: PPO",
+        title=f"{name}: training",
         ylim=(low, high),
     )
     if rows:
-        axes.set_title(f"{name}: PPO's best order takes {rows[-1]['best_cost'][name]:,}")
+        axes.set_title(f"{name}: the best order found takes {rows[-1]['best_cost'][name]:,}")
     axes.grid(alpha=0.3)
     axes.legend()
     FigureCanvasAgg(figure)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
 import math
 import os
@@ -21,7 +20,7 @@ from agents.best import BestOrders
 from agents.checkpoints import Checkpoints
 from agents.cli import TrainArgs
 from agents.curve import plot_curve
-from agents.files import lock_folder, write_bytes
+from agents.files import lock_folder, new_folder, write_bytes
 from agents.games import Game
 from agents.metrics import Metrics
 from agents.networks import GraphNetwork
@@ -30,7 +29,7 @@ from agents.training import Progress
 from agents.weights import architecture, save_weights
 from veenv.orders import fingerprint
 
-_FOUND_BY = "PPO, after {} environment steps"
+_FOUND_BY = "{}, after {} environment steps"
 
 
 class RunFolder:
@@ -78,16 +77,7 @@ class RunFolder:
         Raises:
           OSError: the folder cannot be created.
         """
-        parent = Path(root) / "+".join(game.names)
-        stamp = datetime.datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
-        for number in range(1, 1000):
-            path = parent / (stamp if number == 1 else f"{stamp}-{number}")
-            try:
-                path.mkdir(parents=True)
-            except FileExistsError:
-                continue
-            return cls(path, game, warn)
-        raise FileExistsError(f"no free name for a run in {parent}")
+        return cls(new_folder(Path(root) / "+".join(game.names)), game, warn)
 
     def write_settings(self, args: TrainArgs) -> None:
         """Writes ``config.toml``, for --config, and ``config.json``: what ran besides.
@@ -191,6 +181,14 @@ class RunFolder:
         path = self.path / "weights.eqx"
         self._attempt(path.name, lambda: save_weights(path, network))
 
+    def write_polished(self, name: str, ids: Sequence[int], found_by: str) -> Path:
+        """Writes an order made from the best one, as ``order-polished.json``; its path."""
+        graph = self._game.graphs[self._game.names.index(name)]
+        path = self._path(name, "order-polished", "json")
+        order = veenv.Order.from_graph(graph, ids, name, found_by)
+        self._attempt(path.name, lambda: order.save(path))
+        return path
+
     def order_path(self, name: str) -> Path:
         """``order.json``, or ``order-<name>.json`` in a run of several graphs."""
         return self._path(name, "order", "json")
@@ -207,7 +205,7 @@ class RunFolder:
     def _write_order(self, name: str, best: BestOrders) -> None:
         graph = self._game.graphs[self._game.names.index(name)]
         record = best[name]
-        found_by = _FOUND_BY.format(record.steps)
+        found_by = _FOUND_BY.format(best.agent, record.steps)
         veenv.Order.from_graph(graph, record.ids, name, found_by).save(self.order_path(name))
 
     def _attempt(self, what: str, action: Callable[[], object]) -> bool:

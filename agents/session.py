@@ -11,6 +11,8 @@ from agents.best import BestOrders
 from agents.checkpoints import Schedule
 from agents.cli import TrainArgs
 from agents.games import Game
+from agents.polish import polish
+from agents.pretraining import run_pretraining
 from agents.progress import ProgressDisplay
 from agents.report import TOLERANCE, Validation, result_table, validate
 from agents.runs import RunFolder
@@ -43,6 +45,8 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
         tqdm.write(text, file=out)
         out.flush()
 
+    if args.task == "random":
+        return run_pretraining(args, out, started=started)
     connect(args.scale)
     if not is_main():
         follow(args)
@@ -77,7 +81,7 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
     folder.write_weights(state.network)
     if stop.is_set():
         say(f"stopped by {stop.name}")
-    right = [report(game, name, best, folder, say) for name in game.names]
+    right = [report(game, name, best, folder, say, args) for name in game.names]
     folder.draw()
     saved = folder.save_orders(best)
     if not saved:
@@ -100,19 +104,32 @@ def header(game: Game) -> list[str]:
     return lines
 
 
-def report(game: Game, name: str, best: BestOrders, folder: RunFolder, say: Any) -> bool:
+def report(
+    game: Game, name: str, best: BestOrders, folder: RunFolder, say: Any, args: TrainArgs
+) -> bool:
     """Shows the table of a graph and proves its best order; True if it is right."""
-    classical = game.classical[game.names.index(name)]
+    index = game.names.index(name)
     record = best.get(name)
     say(f"\n{name}")
-    say(result_table(classical, None if record is None else record.cost))
     if record is None:
+        say(result_table(game.classical[index], {}))
         say("no episode was played, so there is no order")
         return False
-    checked = validate(tasks.get(name), record.ids)
-    say(verdict(checked))
-    say(f"order: {folder.order_path(name)}")
-    return checked.passed
+    agent = {"ppo": "PPO", "alphazero": "AlphaZero"}[args.agent]
+    orders = {f"best found ({agent})": (record.ids, folder.order_path(name))}
+    if args.polish is not None:
+        ids = polish(game.graphs[index], record.ids, args.polish, game.cost, args.ppo.seed)
+        found_by = f"{agent} and a local search of {args.polish} from its best order"
+        orders[f"polished ({agent} + search)"] = ids, folder.write_polished(name, ids, found_by)
+    costs = {label: game.graphs[index].cost(ids, game.cost) for label, (ids, _) in orders.items()}
+    say(result_table(game.classical[index], costs))
+    right = True
+    for ids, path in orders.values():
+        checked = validate(tasks.get(name), ids)
+        say(verdict(checked))
+        say(f"order: {path}")
+        right &= checked.passed
+    return right
 
 
 def verdict(checked: Validation) -> str:

@@ -22,6 +22,9 @@ from veenv import tasks
 from veenv.env.make import task_graph
 from veenv.graph import CostModel
 
+AGENTS = {"ppo": "PPO", "alphazero": "AlphaZero"}
+"""Names of the agents, as they are written."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Run:
@@ -129,7 +132,7 @@ def open_run(args: TrainArgs, say: Callable[[str], None]) -> Run:
     first = None if args.init_from is None or taken_up else load_weights(args.init_from)
     trainer = make_trainer(args, game)
     state = trainer.init(first)
-    best = BestOrders(game)
+    best = BestOrders(game, AGENTS[args.agent])
     if resumed is None:
         folder = RunFolder.create(args.out, game, warn)
     else:
