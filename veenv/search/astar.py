@@ -2,18 +2,19 @@
 
 Two orders that eliminate the same set merge if they lead to the same graph: always for scalars
 (`subsets`), and for arrays if the structures agree, which a 64-bit hash of all (edge, structure)
-pairs decides together with the exact set.  The heuristic is Σ of `bounds.vertex_bounds` over the
-vertices left: consistent, because each vertex is paid for once and at least that much.
+pairs decides together with the exact set.  The heuristic is the sum over the tables of `patterns`,
+which is consistent.
 
 Rules that need no branching, for scalars whose edges are all valued (cost = in × out degree):
 
-**Safe vertices.** Let v (no output) cost exactly its bound now, so that no later time is cheaper.
-v may come first if (a) its elimination creates no edge; or (b) its only successor is never
-eliminated; or (c) its only predecessor is an input.  Proof: take any completion and move v to its
-front.  (a) The graph without v is the graph minus a vertex, so every later degree is at most what
-it was, and stays so.  (b) Let w be the successor.  While v stays in the graph, its successor is w,
-so having eliminated v means: wherever x → v was an edge, x → w is.  Out-degrees are at most what
-they were, in-degrees of all but w unchanged, and w is never eliminated.  (c) The mirror image.  ∎
+**Safe vertices.** Let v (no output) cost exactly `bounds.vertex_bounds` now, so that no later time
+is cheaper.  v may come first if (a) its elimination creates no edge; or (b) its only successor is
+never eliminated; or (c) its only predecessor is an input.  Proof: take any completion and move v to
+its front.  (a) The graph without v is the graph minus a vertex, so every later degree is at most
+what it was, and stays so.  (b) Let w be the successor.  While v stays in the graph, its successor
+is w, so having eliminated v means: wherever x → v was an edge, x → w is.  Out-degrees are at most
+what they were, in-degrees of all but w unchanged, and w is never eliminated.  (c) The mirror
+image.  ∎
 
 **False twins.** If v is eliminated and a, not an output, has the same predecessors and the same
 successors as v, then a comes right after v in some optimal completion.  Proof: let an optimal
@@ -41,6 +42,7 @@ from veenv.search.budget import Tracker
 from veenv.search.core import Problem
 from veenv.search.frontier import digest_change, insert, make_frontier, pop
 from veenv.search.kernels import PRED, SUCC, copy_state, cost_of, degree, eliminate
+from veenv.search.patterns import Patterns, least_change, single_patterns
 
 _ONE = np.uint64(1)
 _ZERO = np.uint64(0)
@@ -95,14 +97,14 @@ def _replay(core, front, state, path, bits, ids):
 
 
 @compiled
-def _expand(core, plain, front, bounds, cutoff, count, bits, ids, next_bits, next_ids):
+def _expand(core, plain, front, patterns, cutoff, count, bits, ids, next_bits, next_ids):
     """Expands up to `count` states.
 
     Args:
       core: the graph's constants.
       plain: the rules for plain scalars apply.
       front: the search, changed.
-      bounds: int64 [n]; `vertex_bounds`.
+      patterns: the bounds on the cost to go.
       cutoff: cost that a solution must beat.
       count: states to expand.
       bits: uint64 [3, N, W]; scratch, as are `ids`, `next_bits` and `next_ids`.
@@ -140,7 +142,7 @@ def _expand(core, plain, front, bounds, cutoff, count, bits, ids, next_bits, nex
                 forced = _twin_left(core, front, state, bits, next_bits, next_ids, path)
             for v in range(n):
                 left = not (front.sets[state, v >> 6] >> np.uint64(v & 63)) & _ONE
-                if forced < 0 and left and _is_safe(core, bits, v, bounds[v]):
+                if forced < 0 and left and _is_safe(core, bits, v, patterns.alone[v]):
                     forced = v
         for v in range(n):
             if front.sets[state, v >> 6] >> np.uint64(v & 63) & _ONE:
@@ -148,7 +150,7 @@ def _expand(core, plain, front, bounds, cutoff, count, bits, ids, next_bits, nex
             if forced >= 0 and v != forced:
                 continue
             cost = front.cost[state] + cost_of(core, bits, ids, v)
-            rest = front.rest[state] - bounds[v]
+            rest = front.rest[state] + least_change(patterns, front.sets[state], v)
             if cost + rest >= cutoff:
                 continue
             members[:] = front.sets[state]
@@ -175,7 +177,7 @@ def _twin_left(core, front, state, bits, old_bits, old_ids, path):
 def solve_astar(
     problem: Problem,
     tracker: Tracker,
-    bounds: np.ndarray | None = None,
+    patterns: Patterns | None = None,
     max_states: int = _MAX_STATES,
 ) -> bool:
     """Proves the tracker's order optimal or finds the optimum, within its budget.
@@ -183,24 +185,26 @@ def solve_astar(
     Args:
       problem: the problem.
       tracker: receives the optimal order, the best lower bound and one evaluation per expansion.
-      bounds: `vertex_bounds` of the problem, if known.
+      patterns: bounds of the problem; by default `vertex_bounds`, each vertex on its own.
       max_states: states kept in memory.
 
     Returns:
       Whether optimality was proven.
     """
-    bounds = vertex_bounds(problem) if bounds is None else bounds
-    tracker.raise_bound(int(bounds.sum()))
+    patterns = single_patterns(vertex_bounds(problem)) if patterns is None else patterns
+    tracker.raise_bound(patterns.total)
     if tracker.cost <= tracker.lower_bound:
         return True
     core = problem.core
     plain = bool(getattr(core, "plain", False))
-    front = make_frontier(problem, bounds, max_states)
+    front = make_frontier(problem, patterns.total, max_states)
     scratch = [a.copy() for a in (core.bits, core.ids, core.bits, core.ids)]
     status = RUNNING
     while status == RUNNING and not tracker.spent():
         count = min(_CHUNK, tracker.evaluations_left())
-        status, state, expanded = _expand(core, plain, front, bounds, tracker.cost, count, *scratch)
+        status, state, expanded = _expand(
+            core, plain, front, patterns, tracker.cost, count, *scratch
+        )
         tracker.add(int(expanded))
         if front.sizes[1] > 0 and status != SOLVED:
             tracker.raise_bound(int(front.queue[0, 0]))

@@ -23,12 +23,14 @@ By Menger's theorem κ is a maximum flow with vertex capacities one, found by au
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 
 import numpy as np
 
+from veenv.search.closure import rows
 from veenv.search.core import Problem
+from veenv.search.cuts import lightest_cut
 from veenv.structure import FREE, Link, Structure
 
 _MAX_WORK = 20_000_000
@@ -48,7 +50,7 @@ def vertex_bounds(problem: Problem) -> np.ndarray:
     if problem.n * len(edges) > _MAX_WORK or any(sizes[x] == 0 for e in edges for x in e):
         return bounds
     inputs = frozenset(range(graph.num_inputs))
-    backward, forward = _rows(edges, 1), _rows(edges, 0)
+    backward, forward = rows(edges, 1), rows(edges, 0)
     linked_below = _tainted(edges, backwards=False)
     linked_above = _tainted(edges, backwards=True)
     for i, vertex in enumerate(graph.eliminable):
@@ -77,14 +79,6 @@ def _is_full(s: Structure, at_out: bool) -> bool:
     return all(paired.get(j, valued) for j, valued in enumerate(s.in_values))
 
 
-def _rows(edges: _Edges, end: int) -> dict[int, list[int]]:
-    """Neighbours of each node: targets by source (end 0) or sources by target (end 1)."""
-    rows: dict[int, list[int]] = {}
-    for edge in edges:
-        rows.setdefault(edge[end], []).append(edge[1 - end])
-    return rows
-
-
 def _tainted(edges: _Edges, *, backwards: bool) -> set[int]:
     """Nodes with a linked edge on a path that leads to them (or, backwards, from them)."""
     found: set[int] = set()
@@ -96,53 +90,20 @@ def _tainted(edges: _Edges, *, backwards: bool) -> set[int]:
     return found
 
 
-def disjoint_paths(rows: Mapping[int, list[int]], first: list[int], ends: frozenset[int]) -> int:
+def disjoint_paths(
+    neighbours: Mapping[int, list[int]], first: list[int], ends: frozenset[int]
+) -> int:
     """Largest number of vertex-disjoint paths that begin in `first` and stop in `ends`.
 
-    Every node x is split into an arrival 2 x and a departure 2 x + 1 joined by an arc; all arcs
-    have capacity one, and `flow` is the set of arcs in use.
+    By Menger's theorem the least number of vertices that meet all such paths.
 
     Args:
-      rows: next nodes of each node.
+      neighbours: next nodes of each node.
       first: where paths may begin; different nodes.
       ends: where paths may stop.
 
     Returns:
-      The number, by Ford and Fulkerson's augmenting paths.
+      The number.
     """
-    source, sink = -1, -2
-    flow: set[tuple[int, int]] = set()
-    into: dict[int, list[int]] = {}
-
-    def steps(a: int) -> Iterator[int]:
-        if a == source:
-            ahead = [2 * x for x in first]
-        elif a % 2 == 0:
-            ahead = [a + 1]
-        else:
-            ahead = [2 * y for y in rows.get(a // 2, ())] + ([sink] if a // 2 in ends else [])
-        yield from (b for b in ahead if (a, b) not in flow)
-        yield from (b for b in into.get(a, ()) if b != source)
-
-    for count in range(len(first) + 1):
-        parent: dict[int, int] = {source: source}
-        stack = [source]
-        while stack and sink not in parent:
-            a = stack.pop()
-            for b in steps(a):
-                if b not in parent:
-                    parent[b] = a
-                    stack.append(b)
-        if sink not in parent:
-            return count
-        b = sink
-        while b != source:
-            a = parent[b]
-            if (b, a) in flow:
-                flow.remove((b, a))
-                into[a].remove(b)
-            else:
-                flow.add((a, b))
-                into.setdefault(b, []).append(a)
-            b = a
-    return len(first)
+    nodes = {*first, *ends, *neighbours, *(x for row in neighbours.values() for x in row)}
+    return lightest_cut(dict.fromkeys(nodes, 1), neighbours, first, ends)

@@ -184,8 +184,11 @@ def insert(front, members, digest, cost, rest, parent, move, cutoff):
     push(front.queue, front.sizes, cost + rest, entry)
 
 
-def make_frontier(problem: Problem, bounds: np.ndarray, max_states: int) -> Frontier:
-    """A frontier that holds the initial state; memory is touched only as it fills."""
+def make_frontier(problem: Problem, bound: int, max_states: int) -> Frontier:
+    """A frontier that holds the initial state, from which at least `bound` is to go.
+
+    Memory is touched only as it fills.
+    """
     words = max(1, (problem.n + 63) // 64)
     front = Frontier(
         np.empty((max_states, words), np.uint64),
@@ -200,5 +203,5 @@ def make_frontier(problem: Problem, bounds: np.ndarray, max_states: int) -> Fron
         np.zeros(2, np.int64),
     )
     start = np.zeros(words, np.uint64)
-    insert(front, start, _ZERO, 0, int(bounds.sum()), 0, -1, np.int64(1) << 62)
+    insert(front, start, _ZERO, 0, bound, 0, -1, np.int64(1) << 62)
     return front

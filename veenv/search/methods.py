@@ -258,7 +258,9 @@ def _exact(
         and sets * _SECONDS_PER_SET <= tracker.seconds_left()
     )
     proven = solve_subsets(problem, tracker) if affordable else False
-    if not proven and not solve_astar(problem, tracker, make_patterns(problem, bounds)):
+    if proven:
+        return
+    if not solve_astar(problem, tracker, make_patterns(problem, tracker, bounds)):
         anneal(problem, tracker, [tracker.order], seed + 1)
 
 
