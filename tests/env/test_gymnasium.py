@@ -1,5 +1,6 @@
 """The Gymnasium adapters: values, ends, masks after a reset, rendering, registration."""
 
+import functools
 import warnings
 
 import gymnasium
@@ -7,12 +8,15 @@ import jax
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from matplotlib.colors import to_rgb
 
 from tests.env.games import kept_outputs, new_game, small_graph
 from veenv.env import VertexEnv
+from veenv.env import gymnasium as gymnasium_adapter
 from veenv.env.gymnasium import GymVertexEnv
 from veenv.env.registration import register_all
+from veenv.env.render import changes
 from veenv.env.vector import GymVectorEnv
 from veenv.tasks import list_tasks
 
@@ -161,8 +165,6 @@ def test_vector_steps_equal_single_steps_and_reset_in_the_same_step(graph):
         for i, env in enumerate(singles):
             one, reward, done, _, extra = env.step(slots[i])
             assert (rewards[i], terminated[i]) == (reward, done)
-            for name in ("cost", "total", "illegal"):
-                assert info[name][i] == extra[name]
             if done:
                 ended += 1
                 check_final(info, i, one, extra)
@@ -172,7 +174,8 @@ def test_vector_steps_equal_single_steps_and_reset_in_the_same_step(graph):
                 assert info["final_obs"][i] is None
             for name in one:
                 np.testing.assert_array_equal(obs[name][i], one[name])
-            np.testing.assert_array_equal(info["action_mask"][i], extra["action_mask"])
+            for name in ("action_mask", "cost", "total", "illegal"):
+                np.testing.assert_array_equal(info[name][i], extra[name])
     assert ended >= 3 * num
 
 
@@ -189,8 +192,47 @@ def check_final(info, i, obs, extra):
         np.testing.assert_array_equal(final["order"][i], extra["order"])
 
 
+def test_vector_steps_equal_those_of_gymnasiums_own_vector_of_environments(graph):
+    num, rng = 3, np.random.default_rng(4)
+    ours = GymVectorEnv(num, graph)
+    single = functools.partial(GymVertexEnv, graph)
+    theirs = SyncVectorEnv([single] * num, autoreset_mode=AutoresetMode.SAME_STEP)
+    assert ours.observation_space == theirs.observation_space
+    assert ours.action_space == theirs.action_space
+    (obs, info), (expected_obs, expected_info) = ours.reset(seed=0), theirs.reset(seed=0)
+    ends = 0
+    for _ in range(2 * len(graph.eliminable)):
+        for name in obs:
+            np.testing.assert_array_equal(obs[name], expected_obs[name])
+        for name in ("action_mask", "cost", "total", "illegal"):
+            np.testing.assert_array_equal(info[name], expected_info[name])
+        slots = np.array([legal(mask, rng) for mask in info["action_mask"]])
+        slots[0] = slots[0] if rng.random() < 0.8 else -1
+        obs, *results, info = ours.step(slots)
+        expected_obs, *expected, expected_info = theirs.step(slots)
+        for result, wanted in zip(results, expected, strict=True):
+            np.testing.assert_array_equal(result, wanted)
+        assert ("final_obs" in info) == ("final_obs" in expected_info)
+        if "final_obs" in info:
+            check_final_like_gymnasiums(info, expected_info)
+            ends += 1
+    assert ends > 3
+
+
+def check_final_like_gymnasiums(info, expected):
+    where = expected["_final_obs"]
+    np.testing.assert_array_equal(info["_final_obs"], where)
+    np.testing.assert_array_equal(info["_final_info"], expected["_final_info"])
+    for ours, theirs in zip(info["final_obs"][where], expected["final_obs"][where], strict=True):
+        for name in ours:
+            np.testing.assert_array_equal(ours[name], theirs[name])
+    for name in ("cost", "total", "illegal", "action_mask"):
+        ours, theirs = info["final_info"][name], expected["final_info"][name]
+        np.testing.assert_array_equal(ours[where], theirs[where])
+
+
 def test_make_vec():
-    envs = gymnasium.make_vec("veenv/PropaneCombustion-v0", num_envs=3, cost="executed")
+    envs = gymnasium.make_vec("veenv:veenv/PropaneCombustion-v0", num_envs=3, cost="executed")
     obs, _ = envs.reset(seed=0)
     assert obs["features"].shape == (3, 51, 8)
     assert isinstance(envs.unwrapped, GymVectorEnv)
@@ -198,6 +240,48 @@ def test_make_vec():
     env = VertexEnv(envs.unwrapped.tasks.graphs[0], "executed")
     expected = [float(env.transition(env.init(), slot)[1]) for slot in range(3)]
     np.testing.assert_array_equal(rewards, expected)
+
+
+def test_frames_show_what_a_step_changed(graph, monkeypatch):
+    frames = []
+    monkeypatch.setattr(gymnasium_adapter, "ansi", frames.append)
+    env, game = GymVertexEnv(graph, render_mode="ansi"), new_game(graph, "multiplications")
+    _, info = env.reset()
+    rng = np.random.default_rng(2)
+    while info["action_mask"].any():
+        slot = legal(info["action_mask"], rng)
+        before = game.edges.copy()
+        game.eliminate(graph.node(graph.eliminable[slot]))
+        *_, info = env.step(slot)
+        env.render()
+        found = [set(edges) for edges in changes(frames[-1])]
+        after = game.edges
+        assert found == [before & after, after - before, before - after]
+        assert (frames[-1].order[-1], frames[-1].total) == (graph.eliminable[slot], info["total"])
+
+
+def test_picture_highlights_the_last_elimination():
+    env = GymVertexEnv("PropaneCombustion", render_mode="rgb_array")
+    env.reset()
+    assert not count_pixels(env.render(), "tab:red")
+    graph = env.tasks.graphs[0]
+    wide = max(range(env.env.num_actions), key=lambda slot: slot if has_fill_in(graph, slot) else 0)
+    env.step(wide)
+    assert count_pixels(env.render(), "tab:red") > 80
+    assert count_pixels(env.render(), "tab:orange") > 80
+
+
+def count_pixels(image, colour):
+    rgb = np.array([round(255 * part) for part in to_rgb(colour)])
+    height = image.shape[0] - 40  # without the legend
+    return (image[:height] == rgb).all(-1).sum()
+
+
+def has_fill_in(graph, slot):
+    game = new_game(graph, "multiplications")
+    before = game.edges.copy()
+    game.eliminate(graph.node(graph.eliminable[slot]))
+    return bool(game.edges - before)
 
 
 def test_render(graph):
@@ -208,7 +292,7 @@ def test_render(graph):
     env.step(3)
     second = env.render()
     assert first.dtype == np.uint8
-    assert first.shape == second.shape == (400, 640, 3)
+    assert first.shape == second.shape == (600, 960, 3)
     assert (first != second).any()
     text = GymVertexEnv(graph, render_mode="ansi")
     text.reset()

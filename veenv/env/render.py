@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from jaxtyping import Int, UInt8
+from jaxtyping import Bool, Int, UInt8
 
 from veenv.env.params import Layout, Spec, node_depths
 from veenv.graph import Graph
@@ -56,10 +56,10 @@ class Frame:
 def ansi(frame: Frame) -> str:
     """The episode so far as text."""
     num = len(frame.graph.eliminable)
-    new = int(((frame.codes != 0) & (frame.previous == 0)).sum())
+    _, new, _ = changes(frame)
     lines = [f"{frame.name}: {len(frame.order)} of {num} vertices eliminated"]
     if frame.order:
-        lines.append(f"last: vertex {frame.order[-1]}, {new} edges filled in")
+        lines.append(f"last: vertex {frame.order[-1]}, {len(new)} edges filled in")
     lines.append(f"edges: {int((frame.codes != 0).sum())}, multiplications: {frame.total}")
     lines.append("order: " + " ".join(map(str, frame.order)))
     return "\n".join(lines)
@@ -84,23 +84,24 @@ def rgb_array(frame: Frame) -> UInt8[np.ndarray, "600 960 3"]:
     return np.array(canvas.buffer_rgba())[:, :, :3]
 
 
-def _edges(frame: Frame) -> tuple[list[Edge], list[Edge], list[Edge]]:
-    """Pairs of nodes: edges there before and after the last step, filled in, and removed."""
+def changes(frame: Frame) -> tuple[list[Edge], list[Edge], list[Edge]]:
+    """Edges, as pairs of nodes, that the last step left as they were, filled in, and removed."""
     layout = Layout.of(frame.graph, frame.spec)
-    kept, new, gone = [], [], []
-    for source, row in layout.row.items():
-        for target, column in layout.column.items():
-            now, before = frame.codes[row, column] != 0, frame.previous[row, column] != 0
-            if now or before:
-                (kept if now and before else new if now else gone).append((source, target))
-    return kept, new, gone
+    source = {row: node for node, row in layout.row.items()}
+    target = {column: node for node, column in layout.column.items()}
+    now, before = frame.codes != 0, frame.previous != 0
+
+    def pairs(chosen: Bool[np.ndarray, "R C"]) -> list[Edge]:
+        return [(source[r], target[c]) for r, c in np.argwhere(chosen).tolist()]
+
+    return pairs(now & before), pairs(now & ~before), pairs(before & ~now)
 
 
 def _draw_edges(axes: Any, frame: Frame, where: Positions) -> None:
     from matplotlib.collections import LineCollection
 
     styles = (("0.72", 0.6, "solid"), (NEW, 1.8, "solid"), (LAST, 1.2, "dotted"))
-    for edges, (colour, width, style) in zip(_edges(frame), styles, strict=True):
+    for edges, (colour, width, style) in zip(changes(frame), styles, strict=True):
         curves = [_curve(where[u], where[v], bend=(u + v) % 2 * 2 - 1) for u, v in edges]
         axes.add_collection(
             LineCollection(curves, colors=colour, linewidths=width, linestyles=style)
@@ -123,20 +124,23 @@ def _draw_nodes(axes: Any, frame: Frame, where: Positions) -> None:
     columns = Counter(where[node][0] for node in nodes)
     room = min(0.8 * HEIGHT / (max(columns.values()) + 1), 0.9 * WIDTH / (len(columns) + 1))
     diameter = min(20.0, max(5.0, 0.7 * room))  # in pixels
-    for node in nodes:
-        vertex = node - graph.num_inputs + 1
-        kind = _kind(frame, node)
-        face, edge = KINDS[kind]
-        size = diameter * (1.3 if kind == "just eliminated" else 1.0)
-        axes.plot(
-            *where[node], "o", ms=size * 72 / DPI, mfc=face, mec=edge, mew=0.8, zorder=3
-        )  # fmt: skip
-        if vertex > 0 and (diameter >= 11 or kind == "just eliminated"):
-            ink = "white" if kind == "just eliminated" else edge
-            points = max(5.0, 0.38 * size)
+    kinds = {node: _kind(frame, node) for node in nodes}
+    sizes = {n: diameter * (1.3 if kinds[n] == "just eliminated" else 1.0) for n in nodes}
+    axes.scatter(
+        *np.array([where[n] for n in nodes]).T,
+        s=[(size * 72 / DPI) ** 2 for size in sizes.values()],
+        c=[KINDS[kind][0] for kind in kinds.values()],
+        edgecolors=[KINDS[kind][1] for kind in kinds.values()],
+        linewidths=0.8,
+        zorder=3,
+    )
+    for node in nodes[graph.num_inputs :]:
+        just = kinds[node] == "just eliminated"
+        if diameter >= 11 or just:
             axes.annotate(
-                vertex, where[node], ha="center", va="center_baseline", fontsize=points, color=ink,
-                zorder=4,
+                node - graph.num_inputs + 1, where[node], ha="center", va="center_baseline",
+                fontsize=max(5.0, 0.38 * sizes[node]), zorder=4,
+                color="white" if just else KINDS[kinds[node]][1],
             )  # fmt: skip
 
 
@@ -172,7 +176,7 @@ def _draw_title(figure: Any, frame: Frame) -> None:
         y=0.985, fontsize=13,
     )  # fmt: skip
     if frame.order:
-        _, new, gone = _edges(frame)
+        _, new, gone = changes(frame)
         text = f"last: vertex {frame.order[-1]}, {len(new)} edges filled in, {len(gone)} removed"
         figure.text(0.5, 0.915, text, ha="center", fontsize=10, color=LAST)
 

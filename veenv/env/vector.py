@@ -35,11 +35,11 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
     """`num_envs` environments side by side, each as `veenv.env.gymnasium.GymVertexEnv`.
 
     An environment whose episode ends is reset in the same step (``AutoresetMode.SAME_STEP``): the
-    observation and ``info["action_mask"]`` are those of the new episode, while
-    ``info["final_obs"]`` (an object array of dictionaries, None where nothing ended) and
-    ``info["final_info"]`` (arrays ``cost``, ``total``, ``illegal``, ``action_mask`` and an object
-    array ``order``) hold the old one's end; ``_final_obs`` and ``_final_info`` say where.  With
-    several tasks environment i plays task i modulo their number, unless
+    observation and the info (``action_mask``, ``cost``, ``total``, ``illegal``) are those of the
+    new episode, while ``info["final_obs"]`` (an object array of dictionaries, None where nothing
+    ended) and ``info["final_info"]`` (arrays ``cost``, ``total``, ``illegal``, ``action_mask`` and
+    an object array ``order``) hold the old one's end; ``_final_obs`` and ``_final_info`` say where.
+    With several tasks environment i plays task i modulo their number, unless
     ``reset(options={"task": name})`` picks one for all.
 
     Example:
@@ -187,7 +187,8 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         self._obs = to_numpy(obs)
         done = np.array(terminated)
         found = {name: np.array(value) for name, value in info.items()}
-        infos = _with_masks({**found, "action_mask": self._obs["action_mask"].copy()})
+        begun = {name: np.where(done, np.zeros_like(value), value) for name, value in found.items()}
+        infos = _with_masks({**begun, "action_mask": self._obs["action_mask"].copy()})
         if done.any():
             self._previous = np.where(done[:, None, None], self._obs["adjacency"], self._previous)
             infos |= self._final(to_numpy(end_obs), end, found, done)
