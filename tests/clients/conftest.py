@@ -1,0 +1,20 @@
+"""What every client has to beat: uniformly random play of HumanHeartDipole."""
+
+from collections.abc import Callable
+
+import jax
+import numpy as np
+import pytest
+
+import veenv
+from veenv.env.rollout import random_episodes
+
+TASK = "HumanHeartDipole"
+
+
+@pytest.fixture(scope="session")
+def random_best() -> Callable[[int], int]:
+    """The best count of so many random episodes: ``random_best(episodes)``."""
+    env = veenv.make(TASK)
+    costs = jax.jit(lambda key: random_episodes(env, key, 4096).cost)(jax.random.key(0))
+    return lambda episodes: int(np.asarray(costs)[:episodes].min())

@@ -1,0 +1,54 @@
+"""rejax's PPO learns to play through the gymnax-style adapter, trained as one program."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.clients
+pytest.importorskip("rejax")
+
+import distrax
+from rejax import PPO
+from rejax.evaluate import evaluate
+from rejax.networks import DiscretePolicy
+
+import veenv
+from veenv.env.adapters import GymnaxEnv
+
+EPISODES, EVALUATIONS, EVALUATED = 200, 5, 20
+
+
+class MaskedPolicy(DiscretePolicy):
+    """rejax's policy without the illegal actions: the last feature of a slot says legal."""
+
+    def _action_dist(self, obs):
+        legal = obs.reshape(*obs.shape[:-1], self.action_dim, -1)[..., -1] > 0
+        logits = super()._action_dist(obs).logits
+        return distrax.Categorical(logits=jnp.where(legal, logits, -1e9))
+
+
+def test_finds_a_better_order_than_random_play(random_best):
+    task = veenv.make("HumanHeartDipole", normalise=True)
+    env, length = GymnaxEnv(task, flat=True), task.max_steps
+    ppo = PPO.create(
+        env=env, num_envs=4, num_steps=length, num_minibatches=4, learning_rate=1e-3, gamma=1.0,
+        max_grad_norm=0.5, ent_coef=0.0, total_timesteps=EPISODES * length,
+        eval_freq=EPISODES * length // EVALUATIONS, skip_initial_evaluation=True,
+    )  # fmt: skip
+
+    def play(ppo, state, key):
+        return evaluate(ppo.make_act(state), key, env, ppo.env_params, EVALUATED, length)
+
+    actor = MaskedPolicy(task.num_actions, (64, 64), jax.nn.swish)
+    ppo = ppo.replace(actor=actor, eval_callback=play)
+    _, (lengths, returns) = jax.jit(ppo.train)(jax.random.key(0))
+    assert (lengths == length).all()
+    costs = -np.asarray(returns, np.float64) * float(task.default_params.scale)
+    episodes = EPISODES + EVALUATIONS * EVALUATED
+    best = round(costs.min())
+    np.testing.assert_allclose(costs.min(), best, rtol=1e-5)
+    print(f"rejax PPO {best}, random play {random_best(episodes)}")
+    assert best < random_best(episodes)
