@@ -13,6 +13,7 @@ from typing import Annotated, Literal, NoReturn, TypeVar
 import tyro
 
 from agents.config import PPOConfig
+from agents.random_config import RandomConfig
 from agents.scale import ScaleConfig
 from agents.search_config import SearchConfig
 from agents.settings import expand
@@ -36,7 +37,8 @@ class TrainArgs:
 
     task: str
     """Task to train on (`python -c "import veenv; print(*veenv.tasks.list())"` lists them), or
-    several, separated by commas, for one agent that plays all of them."""
+    several, separated by commas, for one agent that plays all of them; or `random`: random
+    functions, for an agent that plays any function."""
 
     agent: Literal["ppo", "alphazero"] = "ppo"
     """`ppo`, or Gumbel AlphaZero, which searches before every move (needs `pip install mctx`)."""
@@ -51,6 +53,10 @@ class TrainArgs:
 
     out: str = "runs"
     """Folder of all runs; this one writes to OUT/TASK/TIME."""
+
+    polish: str | None = None
+    """Time (`10s`) or number of evaluations of a local search that starts from the best order; what
+    it finds is reported and written beside it, as `order-polished.json`."""
 
     init_from: str | None = None
     """File of weights to start from (`weights.eqx` of a run); its network replaces the options of
@@ -88,6 +94,10 @@ class TrainArgs:
         default_factory=SearchConfig
     )
 
+    random: Annotated[RandomConfig, tyro.conf.arg(name="")] = dataclasses.field(
+        default_factory=RandomConfig
+    )
+
     scale: Annotated[ScaleConfig, tyro.conf.arg(name="")] = dataclasses.field(
         default_factory=ScaleConfig
     )
@@ -99,6 +109,10 @@ class TrainArgs:
             raise ValueError("preset auto is for one process; name cpu, gpu or tpu")
         if self.time_limit is not None:
             parse_duration(self.time_limit)
+        if self.polish is not None:
+            from veenv.search import Budget  # numba takes a second to import
+
+            Budget.parse(self.polish)
         if not 0 < self.checkpoint_seconds < float("inf"):
             got = self.checkpoint_seconds
             raise ValueError(f"checkpoint_seconds must be a number above 0, got {got}")

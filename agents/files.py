@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import errno
 import os
 from pathlib import Path
@@ -10,6 +11,23 @@ try:
     import fcntl
 except ImportError:  # not on Windows
     fcntl = None
+
+
+def new_folder(parent: Path) -> Path:
+    """Makes a folder named after the time, with a number added if that name is taken.
+
+    Raises:
+      OSError: it cannot be made.
+    """
+    stamp = datetime.datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
+    for number in range(1, 1000):
+        path = parent / (stamp if number == 1 else f"{stamp}-{number}")
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        return path
+    raise FileExistsError(f"no free name for a run in {parent}")
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -82,18 +82,26 @@ def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
     return float(error) if np.isfinite(error) else float("inf")
 
 
-def result_table(classical: Mapping[str, int], best: int | None, label: str = "PPO") -> str:
+def result_table(
+    classical: Mapping[str, int],
+    best: int | None,
+    label: str = "PPO",
+    polished: int | None = None,
+) -> str:
     """The counts of the classical orders and of the best one found, one line each.
 
     Args:
       classical: cost of each classical order, by name.
       best: cost of the best order found; None if no episode was played.
       label: name of the line of the best order.
+      polished: cost of what a local search made of that order, for a line of its own.
     """
     reference = min(classical.values())
     rows = [(name, cost) for name, cost in classical.items()]
     if best is not None:
         rows.append((f"best found ({label})", best))
+    if polished is not None:
+        rows.append((f"polished ({label} + search)", polished))
     width = max(len(name) for name, _ in rows)
     lines = [f"{'order':<{width}}  {'multiplications':>15}  {'ratio to best classical':>23}"]
     for name, cost in rows:

@@ -112,19 +112,20 @@ def report(
     record = best.get(name)
     say(f"\n{name}")
     if record is None:
-        say(result_table(game.classical[index], {}))
+        say(result_table(game.classical[index], None))
         say("no episode was played, so there is no order")
         return False
-    agent = {"ppo": "PPO", "alphazero": "AlphaZero"}[args.agent]
-    orders = {f"best found ({agent})": (record.ids, folder.order_path(name))}
+    agent = best.agent
+    orders = {folder.order_path(name): record.ids}
+    polished = None
     if args.polish is not None:
         ids = polish(game.graphs[index], record.ids, args.polish, game.cost, args.ppo.seed)
         found_by = f"{agent} and a local search of {args.polish} from its best order"
-        orders[f"polished ({agent} + search)"] = ids, folder.write_polished(name, ids, found_by)
-    costs = {label: game.graphs[index].cost(ids, game.cost) for label, (ids, _) in orders.items()}
-    say(result_table(game.classical[index], costs))
+        orders[folder.write_polished(name, ids, found_by)] = ids
+        polished = game.graphs[index].cost(ids, game.cost)
+    say(result_table(game.classical[index], record.cost, agent, polished))
     right = True
-    for ids, path in orders.values():
+    for path, ids in orders.items():
         checked = validate(tasks.get(name), ids)
         say(verdict(checked))
         say(f"order: {path}")
