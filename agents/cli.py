@@ -206,7 +206,8 @@ def _one_line(box: str) -> str:
     text = " ".join(lines[: rules[0]] if rules else lines).strip() or box
     text = re.sub(r"^Error parsing (?!-)[^:]*: ", "", text)
     text = re.sub(r"^Missing from [^:]*: +(--\S+).*", r"missing option \1", text)
-    near = re.findall(r"(--[\w-]+) ", " ".join(lines[rules[0] + 1 :])) if rules else []
+    advice = " ".join(lines[rules[0] + 1 : rules[1] if rules[1:] else None]) if rules else ""
+    near = re.findall(r"(--[a-z][\w-]*) ", advice)
     if text.startswith("Unrecognized") and near:
         text += f"; did you mean {' or '.join(dict.fromkeys(near[:3]))}?"
     return text + " (--help explains every option)"

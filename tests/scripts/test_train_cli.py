@@ -1,18 +1,27 @@
-"""The command line of training: errors, signals and what a run leaves behind."""
+"""The command line of training: errors, signals, kills and what a run leaves behind."""
 
+import csv
 import json
 import os
+import random
 import re
+import runpy
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 
-from agents.cli import TrainArgs, parse, parse_duration, task_names
+from agents.checkpoints import Checkpoints
+from agents.cli import TrainArgs, parse_duration, parse_training, task_names
 from agents.config import PPOConfig
+from agents.ppo import Trainer
+from agents.runs import identity
+from agents.start import make_task_game
 from veenv import Order, make_graph, tasks
 
 ROOT = Path(__file__).parents[2]
@@ -45,18 +54,27 @@ def start(*args: str, out: Path) -> subprocess.Popen[str]:
         (["--task", "mlp", "--cost", "time"], "invalid choice 'time'"),
         (["--task", "RoeFlux,roeflux_1d"], "task names RoeFlux_1d twice"),
         ([], "missing option --task"),
+        (["--task", "mlp", "--checkpoint-seconds", "0"], "checkpoint_seconds must be .* got 0"),
+        (["--task", "mlp", "--keep-checkpoints", "0"], "keep_checkpoints must be .* got 0"),
+        (["--task", "mlp", "--preset", "abacus"], "invalid choice 'abacus'"),
+        (["--task", "mlp", "--init-from", "nowhere"], "No such file .*nowhere"),
+        (["--config", "nowhere.toml"], "No such file .*nowhere.toml"),
+        (["--resume", "nowhere"], "nowhere is not a run folder: it has no config.toml"),
+        (["--resume", "runs", "--config", "x.toml"], "give no --config with it"),
     ],
 )
-def test_wrong_input_is_one_line_and_code_2(args, message, tmp_path):
-    out = tmp_path / "runs"
-    process = start(*args, out=out)
-    said, complaint = process.communicate(timeout=120)
-    assert process.returncode == 2
+def test_wrong_input_is_one_line_and_code_2(args, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["train.py", *args])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "scripts" / "train.py"), run_name="__main__")
+    said, complaint = capsys.readouterr()
+    assert ended.value.code == 2
     assert said == ""
     assert complaint.count("\n") == 1
     assert complaint.startswith("error: ")
     assert re.search(message, complaint)
-    assert not out.exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_help_explains_every_option():
@@ -72,32 +90,78 @@ def test_help_explains_every_option():
         assert re.search(rf"{option} .*?\s[A-Z][a-z]+", process.stdout, re.DOTALL), option
 
 
-def test_run_leaves_a_proved_order(tmp_path):
-    process = start(*SMALL, "--steps", "600", "--seed", "3", out=tmp_path / "runs")
-    said, complaint = process.communicate(timeout=300)
+STEPS = 6000
+BUDGET = (*SMALL, "--steps", str(STEPS), "--seed", "3", "--checkpoint-updates", "4")
+
+
+def run_folder(out: Path) -> Path | None:
+    """The folder of the only run, once its settings are written."""
+    found = list(out.glob("*/*/config.toml"))
+    return found[0].parent if found else None
+
+
+def rows(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def parameters(folder: Path) -> list[bytes]:
+    """The bytes of the train state in the last checkpoint."""
+    trainer = Trainer(
+        PPOConfig(num_envs=4, hidden=8), make_task_game("PropaneCombustion", "multiplications")
+    )
+    state = trainer.init()
+    store = Checkpoints(folder / "checkpoints", identity(trainer.game, state.network))
+    leaves = jax.tree.leaves(store.restore(state).state)
+    data = [
+        jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+        for x in leaves
+    ]
+    return [np.asarray(x).tobytes() for x in data]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory) -> tuple[Path, str]:
+    """A whole run: its folder and what it said."""
+    out = tmp_path_factory.mktemp("whole") / "runs"
+    process = start(*BUDGET, out=out)
+    said, complaint = process.communicate(timeout=600)
     assert process.returncode == 0, complaint
-    (folder,) = (tmp_path / "runs" / "PropaneCombustion").iterdir()
-    names = {path.name for path in folder.iterdir()}
-    assert names == {
+    folder = run_folder(out)
+    assert folder is not None
+    return folder, said
+
+
+def test_run_leaves_a_proved_order(uninterrupted):
+    folder, said = uninterrupted
+    assert {path.name for path in folder.iterdir()} == {
+        "best.eqx",
+        "checkpoints",
         "config.json",
+        "config.toml",
+        "learning_curve.png",
+        "metrics.csv",
         "metrics.jsonl",
         "order.json",
         "weights.eqx",
-        "learning_curve.png",
     }
-
     task = tasks.get("PropaneCombustion")
     graph = make_graph(task.fun, task.argnums)(*task.example_args())
     order = Order.load(folder / "order.json")
     cost = graph.cost(order.ids_for(graph))
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    assert len(rows) == 3
-    assert rows[-1]["steps"] == 612
-    assert rows[-1]["best_cost"] == {"PropaneCombustion": cost}
-    assert min(row["min_cost"]["PropaneCombustion"] for row in rows) == cost
+    found = rows(folder)
+    assert len(found) == 30
+    assert found[-1]["steps"] == 6120
+    assert found[-1]["best_cost"] == {"PropaneCombustion": cost}
+    assert min(row["min_cost"]["PropaneCombustion"] for row in found) == cost
+    with (folder / "metrics.csv").open() as file:
+        table = list(csv.DictReader(file))
+    assert [float(row["stats.entropy"]) for row in table] == [r["stats"]["entropy"] for r in found]
     config = json.loads((folder / "config.json").read_text())
-    assert config["ppo"] | {"seed": 3, "num_envs": 4, "steps": 600, "hidden": 8} == config["ppo"]
+    assert config["ppo"] | {"seed": 3, "num_envs": 4, "steps": STEPS, "hidden": 8} == config["ppo"]
     assert (folder / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    again = parse_training(["--config", str(folder / "config.toml"), "--seed", "4"])
+    assert again.task == "PropaneCombustion"
+    assert again.ppo == PPOConfig(seed=4, num_envs=4, steps=STEPS, hidden=8)
 
     assert "forward 151, reverse 90, Markowitz 111" in said
     assert re.search(rf"best found \(PPO\) +{cost} +{cost / 90:.3f}\n", said)
@@ -105,7 +169,43 @@ def test_run_leaves_a_proved_order(tmp_path):
     assert "\r" not in said  # plain lines, no progress bar
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("kills", [1, pytest.param(5, marks=pytest.mark.slow)])
+def test_a_killed_run_ends_as_if_it_had_not_been(kills, uninterrupted, tmp_path):
+    """kill -9 at random moments, then --resume: the same parameters, bit for bit."""
+    out, luck = tmp_path / "runs", random.Random(kills)
+    for number in range(kills):
+        folder = run_folder(out)
+        process = start(*(BUDGET if folder is None else ("--resume", str(folder))), out=out)
+        seen = 0 if folder is None else len(rows(folder))
+        wanted = luck.uniform(0.1, 0.9) * 30 * (number + 1) / kills
+        deadline = time.monotonic() + 300
+        while seen < wanted:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+            folder = run_folder(out)
+            seen = len(rows(folder)) if folder and (folder / "metrics.jsonl").exists() else 0
+        time.sleep(luck.uniform(0.0, 0.05))
+        process.kill()
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+    folder = run_folder(out)
+    process = start("--resume", str(folder), out=out)
+    said, complaint = process.communicate(timeout=600)
+    assert process.returncode == 0, complaint
+    assert re.search(r"going on in .* from (train step \d+|the beginning)", said)
+    assert run_folder(out) == folder
+    whole, _ = uninterrupted
+    assert parameters(folder) == parameters(whole)
+    for name in ("weights.eqx", "order.json"):
+        assert (folder / name).read_bytes() == (whole / name).read_bytes()
+    for mine, theirs in zip(rows(folder), rows(whole), strict=True):
+        assert mine | {"seconds": 0, "best_cost": 0} == theirs | {"seconds": 0, "best_cost": 0}
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_signals_end_a_run_cleanly(number, tmp_path):
     process = start(*SMALL, "--time-limit", "10m", out=tmp_path / "runs")
     deadline = time.monotonic() + 200
@@ -127,7 +227,7 @@ def test_signals_end_a_run_cleanly(number, tmp_path):
 
 
 def test_arguments_become_settings():
-    args = parse(TrainArgs, ["--task", "mlp, LSTM", "--learning-rate", "0.1", "--time-limit", "2m"])
+    args = parse_training(["--task", "mlp, LSTM", "--learning-rate", "0.1", "--time-limit", "2m"])
     assert task_names(args.task) == ("mlp", "LSTM")
     assert args.ppo == PPOConfig(learning_rate=0.1)
     assert args.seconds == 120.0
