@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from veenv import edge, engine
 from veenv.auto import Auto
@@ -76,6 +76,7 @@ def jacve(
     count_ops: bool = False,
     sparse_representation: bool = False,
     holomorphic: bool = False,
+    allow_int: bool = False,
 ) -> Callable[..., Any]:
     """Jacobian of `fun` by vertex elimination in the given order.
 
@@ -91,6 +92,8 @@ def jacve(
       sparse_representation: return each block as a `SparseTensor`, and never make a sum of
         different structures dense on the way.
       holomorphic: `fun` is a holomorphic function of complex arguments.
+      allow_int: let arguments to differentiate by hold integers and bools; their blocks are
+        zeros of dtype float0, as `jax.grad` gives them.
 
     Returns:
       A function of fun's arguments. Its result has the structure, shapes and dtypes of
@@ -109,7 +112,7 @@ def jacve(
       ValueError: (from the returned function) if the order misses, repeats or invents a vertex,
         or argnums is out of range.
       TypeError: (from the returned function) if an argument to differentiate by or an output is
-        not of real floating-point type (complex, with `holomorphic`).
+        not of real floating-point type (complex, with `holomorphic`; see `allow_int`).
 
     Example:
       >>> import jax.numpy as jnp
@@ -118,7 +121,13 @@ def jacve(
       (2,)
     """
     options = _Options(
-        argnums, has_aux, count_ops, sparse_representation, holomorphic, with_value=False
+        argnums,
+        has_aux,
+        count_ops,
+        sparse_representation,
+        holomorphic,
+        allow_int,
+        with_value=False,
     )
     return _jacobian(fun, order, options)
 
@@ -131,6 +140,7 @@ def value_and_jacve(
     count_ops: bool = False,
     sparse_representation: bool = False,
     holomorphic: bool = False,
+    allow_int: bool = False,
 ) -> Callable[..., Any]:
     """As `jacve`, with fun's value in front of the Jacobian.
 
@@ -142,6 +152,7 @@ def value_and_jacve(
       count_ops: also return the `Counts`.
       sparse_representation: return each block as a `SparseTensor`.
       holomorphic: `fun` is a holomorphic function of complex arguments.
+      allow_int: let arguments to differentiate by hold integers and bools.
 
     Returns:
       A function returning ``(value, jacobian)``; with `has_aux` ``((value, aux), jacobian)``.
@@ -157,7 +168,13 @@ def value_and_jacve(
       (9.0, 6.0)
     """
     options = _Options(
-        argnums, has_aux, count_ops, sparse_representation, holomorphic, with_value=True
+        argnums,
+        has_aux,
+        count_ops,
+        sparse_representation,
+        holomorphic,
+        allow_int,
+        with_value=True,
     )
     return _jacobian(fun, order, options)
 
@@ -171,6 +188,7 @@ class _Options:
     count_ops: bool
     sparse: bool
     holomorphic: bool
+    allow_int: bool
     with_value: bool
 
 
@@ -183,7 +201,7 @@ def _jacobian(fun: Callable[..., Any], order: OrderLike, options: _Options) -> C
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         argnums = options.argnums
         program = trace(fun, args, kwargs, argnums=argnums, has_aux=options.has_aux)
-        _check_types(program, options.holomorphic)
+        _check_types(program, options)
         lin = linearise(program, holomorphic=options.holomorphic)
         ids = resolve_order(order, lin.graph)
         wanted = normalise_argnums(argnums, len(args))
@@ -238,20 +256,24 @@ def _dense(edges: engine.Edges) -> _Form:
 
 
 def _sparse(edges: Mapping[tuple[int, int], Any]) -> _Form:
-    return _Form(
-        edges, SparseTensor.from_edges, partial(SparseTensor.from_edges, ()), lambda e: (e,)
-    )
+    return _Form(edges, SparseTensor.from_edges, _sparse_zero, lambda e: (e,))
 
 
-def _check_types(program: Program, holomorphic: bool) -> None:
+def _sparse_zero(out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any) -> Any:
+    if not jnp.issubdtype(dtype, jnp.inexact):
+        return engine.zero_block(out_shape, in_shape, dtype)  # float0
+    return SparseTensor.from_edges((), out_shape, in_shape, dtype)
+
+
+def _check_types(program: Program, options: _Options) -> None:
     """Refuses what `jax.jacrev` refuses: integers, and complex numbers where not holomorphic."""
-    wanted = "complex" if holomorphic else "real floating-point"
-    for kind, avals in (
-        ("argument", program.avals[: program.num_inputs]),
-        ("output", program.out_avals),
-    ):
+    wanted = "complex" if options.holomorphic else "real floating-point"
+    inputs = program.avals[: program.num_inputs]
+    if options.allow_int:
+        inputs = [aval for aval in inputs if is_differentiable(aval)]
+    for kind, avals in (("argument", inputs), ("output", program.out_avals)):
         for aval in avals:
-            if not is_differentiable(aval) or is_complex(aval) != holomorphic:
+            if not is_differentiable(aval) or is_complex(aval) != options.holomorphic:
                 raise TypeError(
                     f"jacve needs {wanted} {kind}s, got dtype {aval.dtype} of shape "
                     f"{tuple(aval.shape)}"

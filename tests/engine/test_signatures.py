@@ -267,6 +267,25 @@ def test_inputs_that_are_not_real_floats_are_refused(arg):
         jacve(lambda x: x * 1.5)(arg)
 
 
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_integers_among_the_arguments_have_float0_blocks(sparse):
+    def fun(d):
+        return jnp.where(d["flag"], d["x"] ** d["n"], d["n"] * 1.0).sum() * d["x"][1]
+
+    d = {"x": X, "n": np.array([2, 3, 1]), "flag": np.array([True, True, False])}
+    got = jacve(fun, "markowitz", sparse_representation=sparse, allow_int=True)(d)
+    expected = jax.grad(fun, allow_int=True)(d)
+    for name in ("n", "flag"):
+        assert (got[name].shape, got[name].dtype) == (expected[name].shape, jax.dtypes.float0)
+    assert_same(got["x"].todense() if sparse else got["x"], expected["x"])
+    value, _ = value_and_jacve(fun, allow_int=True)(d)
+    np.testing.assert_allclose(value, fun(d))
+    with pytest.raises(TypeError, match="dtype bool"):
+        jacve(fun)(d)
+    with pytest.raises(TypeError, match="dtype complex"):
+        jacve(lambda z: z.real, allow_int=True)(X + 1j)
+
+
 @pytest.mark.parametrize(
     "fun",
     [lambda x: x > 0, lambda x: jnp.argmax(x), lambda x: x * 1j],
