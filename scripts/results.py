@@ -1,0 +1,167 @@
+"""Trains on tasks with several seeds and prints the table of results: ``scripts/results.py``."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+
+import jax
+import numpy as np
+
+from agents.best import BestOrders
+from agents.cli import fail, parse, task_names
+from agents.config import PPOConfig
+from agents.games import Game
+from agents.ppo import Trainer
+from agents.start import make_task_game
+from agents.training import train
+from veenv.env.rollout import random_episodes
+from veenv.search import search
+
+STEPS = {
+    "RoeFlux_1d": 150_000,
+    "RobotArm_6DOF": 100_000,
+    "HumanHeartDipole": 60_000,
+    "PropaneCombustion": 40_000,
+    "mlp": 15_000,
+    "Encoder": 60_000,
+}
+"""Environment steps that suffice for the goals."""
+
+PUBLISHED = {
+    "RoeFlux_1d": 320,
+    "RobotArm_6DOF": 231,
+    "HumanHeartDipole": 148,
+    "PropaneCombustion": 88,
+}
+"""Best published counts of a learned order (AlphaZero; Lohoff & Neftci 2024)."""
+
+COLUMNS = (
+    "task",
+    "goal",
+    "best",
+    "median",
+    "worst",
+    "steps",
+    "steps to the goal",
+    "seconds",
+    "last quarter",
+    "random play",
+    "annealing",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class ResultsArgs:
+    """Trains PPO on tasks with several seeds, one after another, beside simulated annealing.
+
+    Prints a table in Markdown: the goal (the best published count of a learned order, or reverse
+    mode), the best order of each seed (best, median and worst), environment steps of a run and
+    those after which every seed had reached the goal, wall-clock seconds of a run without
+    compilation, the dearest mean cost of any update in the last quarter of any run beside the mean
+    cost of random play (a run that has collapsed comes near it), and annealing.
+
+    Raises:
+      ValueError: there are no seeds.
+    """
+
+    task: str = ",".join(STEPS)
+    """Tasks, separated by commas."""
+
+    seeds: int = 3
+    """Number of seeds, from 0 on."""
+
+    steps: int | None = None
+    """Environment steps of every run; by default as many as suffice."""
+
+    anneal: str = "20s"
+    """Most time for annealing, which otherwise gets as long as a run took."""
+
+    def __post_init__(self) -> None:
+        """Checks the number of seeds."""
+        if self.seeds < 1:
+            raise ValueError(f"seeds must be an integer of at least 1, got {self.seeds}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What a seed has shown.
+
+    Attributes:
+      best: cost of the best order.
+      reached: environment steps after which the goal was reached; None if it never was.
+      seconds: wall-clock time, without that of compiling.
+      last: the dearest mean cost of an update in the last quarter.
+    """
+
+    best: int
+    reached: int | None
+    seconds: float
+    last: float
+
+
+def main() -> None:
+    """Parses the command line, trains, and prints the table line by line."""
+    args = parse(ResultsArgs)
+    print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, jax {jax.__version__}\n")
+    print(f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}")
+    try:
+        for name in task_names(args.task):
+            print(line(name, args), flush=True)
+    except ValueError as error:
+        fail(str(error))
+
+
+def line(name: str, args: ResultsArgs) -> str:
+    """Trains on a task with every seed; its line of the table.
+
+    Raises:
+      ValueError: there is no such task.
+    """
+    game = make_task_game(name, "multiplications")
+    goal = PUBLISHED.get(game.names[0], game.classical[0]["reverse"])
+    config = PPOConfig(steps=args.steps or STEPS.get(game.names[0], 100_000))
+    trainer = Trainer(config, game)
+    trainer.step(trainer.init(), 0.0)  # compiles
+    runs = [run(trainer, dataclasses.replace(config, seed=k), goal) for k in range(args.seeds)]
+    costs = [r.best for r in runs]
+    seconds = float(np.mean([r.seconds for r in runs]))
+    reached = [r.reached for r in runs]
+    steps = max(filter(None, reached), default=0) if None not in reached else None
+    play = jax.jit(lambda key: random_episodes(game.env, key, 1000).cost.mean())
+    budget = max(1.0, min(seconds, float(args.anneal.removesuffix("s"))))
+    annealed = search(game.graphs[0], "anneal", budget=f"{budget:.0f}s")
+    cells = (
+        game.names[0],
+        f"{goal:,}",
+        f"{min(costs):,}",
+        f"{np.median(costs):,.0f}",
+        f"{max(costs):,}",
+        f"{config.steps:,}",
+        "not by all" if steps is None else f"{steps:,}",
+        f"{seconds:.0f}",
+        f"{max(r.last for r in runs):,.1f}",
+        f"{float(play(jax.random.key(0))):,.1f}",
+        f"{annealed.cost:,} ({budget:.0f} s)",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def run(trainer: Trainer, config: PPOConfig, goal: int) -> Run:
+    """Trains with the seed of a configuration, in a program that is compiled already."""
+    game: Game = trainer.game
+    best, means, reached = BestOrders(game), [], None
+    state = Trainer(config, game).init()
+    began = time.monotonic()
+    for progress in train(trainer, best, state=state):
+        means += progress.mean_cost.values()
+        if reached is None and best[game.names[0]].cost <= goal:
+            reached = progress.steps
+    seconds = time.monotonic() - began
+    last = max(means[-max(1, len(means) // 4) :])
+    return Run(best[game.names[0]].cost, reached, seconds, last)
+
+
+if __name__ == "__main__":
+    main()
