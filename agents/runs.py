@@ -79,6 +79,12 @@ class RunFolder:
         """
         return cls(new_folder(Path(root) / "+".join(game.names)), game, warn)
 
+    def close(self) -> None:
+        """Lets other processes use the folder; the end of this one does so, too."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
     def write_settings(self, args: TrainArgs) -> None:
         """Writes ``config.toml``, for --config, and ``config.json``: what ran besides.
 
