@@ -1,0 +1,240 @@
+"""Bounds of clusters: sound on every order tried, tight enough to prove four shipped counts."""
+
+from __future__ import annotations
+
+from itertools import combinations, permutations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import veenv
+from tests.search.edge_graph import EdgeGraph, cheapest, random_graph
+from veenv.graph import eliminate_structure
+from veenv.linearise import make_graph
+from veenv.search import search
+from veenv.search.astar import solve_astar
+from veenv.search.bounds import vertex_bounds
+from veenv.search.budget import Budget, Tracker
+from veenv.search.closure import Closure
+from veenv.search.core import Problem, prepare
+from veenv.search.cuts import lightest_cut
+from veenv.search.patterns import Patterns, least_change, make_patterns, single_patterns
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def tracker_of(problem: Problem, **limits) -> Tracker:
+    return Tracker(problem, np.arange(problem.n), Budget(**limits))
+
+
+def patterns_of(problem: Problem, **limits) -> Patterns:
+    return make_patterns(problem, tracker_of(problem, **limits), vertex_bounds(problem))
+
+
+@given(seeds, st.integers(2, 8))
+@settings(max_examples=60)
+def test_the_lightest_cut_is_the_lightest_of_all_sets_that_separate(seed, size):
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, size)
+    rows: dict[int, list[int]] = {}
+    for u, v in sorted(graph.edges):
+        rows.setdefault(u, []).append(v)
+    nodes = sorted({x for e in graph.edges for x in e})
+    weights = {x: int(w) for x, w in zip(nodes, rng.integers(0, 6, len(nodes)), strict=True)}
+    ends = {v for v in graph.outputs if v is not None}
+    first = rows.get(nodes[0], [])
+
+    def separates(cut):
+        stack = [x for x in first if x not in cut]
+        while stack:
+            x = stack.pop()
+            if x in ends:
+                return False
+            stack += [y for y in rows.get(x, ()) if y not in cut]
+        return True
+
+    cuts = (c for k in range(len(nodes) + 1) for c in combinations(nodes, k) if separates(c))
+    assert lightest_cut(weights, rows, first, ends) == min(sum(weights[x] for x in c) for c in cuts)
+
+
+@pytest.mark.parametrize("cost", ["multiplications", "executed"])
+@pytest.mark.parametrize("name", ["mlp", "LSTM", "Reprojection", "EulerResidual_32"])
+def test_edges_get_no_structure_that_the_closure_does_not_name(task_graph, name, cost):
+    graph = task_graph(name)
+    edges = graph.structures(cost)
+    closure = Closure(edges)
+    rng = np.random.default_rng(0)
+    known = several = 0
+    for _ in range(4):
+        tableau = graph.tableau(cost)
+        order = rng.permutation([graph.node(v) for v in graph.eliminable])
+        order = order[: rng.integers(2, min(len(order), 12))].tolist()
+        for node in order:
+            eliminate_structure(tableau, node, keep=node in graph.output_nodes)
+        gone = sum(1 << x for x in order)
+        certain = sum(1 << x for x in order[::2])
+        present = sum(1 << graph.node(v) for v in graph.eliminable[::3]) & ~gone
+        for w, row in enumerate(tableau.preds):
+            for u, structure in row.items():
+                assert structure in closure.after(u, w, gone)
+                possible = closure.possible(u, w, certain, present)
+                assert possible is None or structure in possible
+                known += possible is not None
+                several += len(closure.after(u, w, gone)) < len(possible or ())
+    assert known > 50
+    assert several > 0
+
+
+def test_the_closure_says_exactly_what_a_chain_and_a_detour_become():
+    def fun(x, w):
+        y = jnp.sin(x)
+        return w @ (y * jnp.sum(y))
+
+    graph = make_graph(fun)(jnp.ones(3), jnp.ones((2, 3)))
+    edges = graph.structures("executed")
+    (x, y, total, product, out) = (0, *(graph.node(v) for v in (1, 2, 3, 4)))
+    closure = Closure(edges)
+    bits = {v: 1 << v for v in (y, total, product)}
+    # y * sum(y): a δ by the product rule, to which the way through the sum adds a full matrix.
+    (direct,) = closure.possible(y, product, 0, bits[total])
+    assert direct == edges[y, product]
+    assert direct.pairs == (0,)
+    (both,) = closure.possible(y, product, bits[total], 0)
+    assert both.value_shape == (3, 3)
+    assert closure.possible(y, product, 0, 0) == {direct, both}
+    assert closure.after(x, product, bits[total]) == frozenset()
+    assert closure.possible(x, out, sum(bits.values()), 0) == closure.after(
+        x, out, sum(bits.values())
+    )
+
+
+def check_bounds(problem: Problem, patterns: Patterns, orders: int, rng) -> None:
+    """On random orders what is left of every cluster costs at least its table's entry."""
+    words = max(1, (problem.n + 63) // 64)
+    for _ in range(orders):
+        order = rng.permutation(problem.n)
+        costs = problem.costs(order)
+        done = np.zeros(words, np.uint64)
+        left = patterns.total
+        spent = 0
+        total = int(costs.sum())
+        assert left <= total
+        for v, cost in zip(order, costs, strict=True):
+            change = int(least_change(patterns, done, v))
+            assert change >= -cost  # consistent
+            done[v >> 6] |= np.uint64(1) << np.uint64(v & 63)
+            left += change
+            spent += int(cost)
+            assert left <= total - spent
+        assert left == 0
+
+
+@given(seeds, st.integers(2, 30), st.sampled_from([0.3, 0.7]), st.sampled_from([0.0, 0.3]))
+@settings(max_examples=60)
+def test_no_order_of_scalars_costs_less_than_the_tables(seed, size, unit, kept):
+    rng = np.random.default_rng(seed)
+    problem = prepare(random_graph(rng, size, unit=unit, kept=kept).graph())
+    patterns = patterns_of(problem)
+    assert patterns.total >= vertex_bounds(problem).sum()
+    check_bounds(problem, patterns, 10, rng)
+
+
+@pytest.mark.parametrize("cost", ["multiplications", "executed"])
+@pytest.mark.parametrize(
+    "name", ["mlp", "LSTM", "ALIF", "KerrMetric_Jacobian", "HydrogenOxygen", "Reprojection"]
+)
+def test_no_order_of_arrays_costs_less_than_the_tables(task_graph, name, cost):
+    problem = prepare(task_graph(name), cost)
+    assert problem.tables is not None
+    patterns = patterns_of(problem)
+    assert patterns.total > vertex_bounds(problem).sum()
+    check_bounds(problem, patterns, 25, np.random.default_rng(0))
+    best = veenv.best_order(name, cost).ids
+    order = problem.to_local(best)
+    assert patterns.total <= problem.total(order)
+
+
+@given(seeds, st.integers(1, 7), st.sampled_from([0.3, 0.7]), st.sampled_from([0.0, 0.3]))
+@settings(max_examples=60)
+def test_the_search_with_tables_equals_brute_force(seed, size, unit, kept):
+    graph = random_graph(np.random.default_rng(seed), size, unit=unit, kept=kept, reach=6)
+    problem, least = prepare(graph.graph()), cheapest(graph)
+    patterns = patterns_of(problem)
+    assert patterns.total <= least
+    tracker = tracker_of(problem)
+    assert solve_astar(problem, tracker, patterns)
+    assert tracker.cost == tracker.lower_bound == least
+
+
+@pytest.mark.parametrize("cost", ["multiplications", "executed"])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_search_with_tables_equals_all_permutations_of_arrays(seed, cost):
+    def fun(x, w):
+        y = w @ (jnp.sin(x) if seed % 2 else -x)
+        z = jnp.sum(y) * y if seed < 2 else y - y[0]
+        return jnp.sum(jnp.tanh(z) + z) * x[:3]
+
+    problem = prepare(make_graph(fun, (0, 1))(jnp.ones(4), jnp.ones((3, 4))), cost)
+    assert 7 <= problem.n <= 9
+    patterns = patterns_of(problem)
+    tracker = tracker_of(problem)
+    assert solve_astar(problem, tracker, patterns)
+    orders = np.array(list(permutations(range(problem.n))))
+    least = int(problem.totals(orders).min())
+    assert patterns.total <= least
+    assert tracker.cost == tracker.lower_bound == least
+
+
+@pytest.mark.parametrize(
+    ("name", "cost", "least"),
+    [
+        ("mlp", "multiplications", 289),
+        ("mlp", "executed", 188),
+        ("HumanHeartDipole", "executed", 48),
+        ("BlackScholes", "executed", 33),
+        ("KerrMetric", "multiplications", 53),
+        ("KerrMetric", "executed", 36),
+    ],
+)
+def test_the_tables_alone_prove_shipped_orders(task_graph, name, cost, least):
+    problem = prepare(task_graph(name), cost)
+    order = veenv.best_order(name, cost)
+    assert vertex_bounds(problem).sum() < least
+    assert patterns_of(problem).total == least == order.counts[cost]
+    assert order.is_optimal(cost)
+
+
+def test_a_sum_and_its_terms_share_the_price():
+    """x, y → a, b → a + b → out, the sum's edges free: whichever goes first, one pair of products.
+
+    Alone, the terms and the sum may each cost nothing.
+    """
+    units = frozenset({(2, 4), (3, 4)})
+    graph = EdgeGraph(2, frozenset({(0, 2), (1, 3), (2, 4), (3, 4), (4, 5)}), (5,), units)
+    problem = prepare(graph.graph())
+    assert vertex_bounds(problem).sum() == 0
+    assert patterns_of(problem).total == 2 == cheapest(graph)
+
+
+def test_tables_take_from_the_budget(task_graph):
+    problem = prepare(task_graph("mlp"), "executed")
+    bounds = vertex_bounds(problem)
+    tracker = tracker_of(problem, evaluations=20)
+    some = make_patterns(problem, tracker, bounds)
+    assert bounds.sum() <= some.total < 188
+    assert tracker.spent()
+    spent = make_patterns(problem, tracker, bounds)
+    assert spent.total == single_patterns(bounds).total == bounds.sum()
+    result = search(task_graph("mlp"), "exact", cost="executed", budget=20_000)
+    assert (result.cost, result.optimal) == (188, True)
+    assert result.evaluations < 20_000
+
+
+def test_large_graphs_and_empty_arrays_have_no_tables(task_graph):
+    problem = prepare(task_graph("BlackScholes_Jacobian"))
+    assert patterns_of(problem).total == vertex_bounds(problem).sum()
+    graph = make_graph(lambda x: jnp.sum(jnp.sin(x) * x) + jnp.sum(jnp.cos(x)))(jnp.ones(0))
+    assert patterns_of(prepare(graph)).total == 0
