@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from agents.cli import TrainArgs
 from agents.files import new_folder, write_bytes
+from agents.finding import is_finding
 from agents.generalist import Generalist, GeneralProgress
 from agents.metrics import Metrics
 from agents.settings import CONFIG_NAME, to_toml
@@ -87,6 +88,7 @@ def refuse(args: TrainArgs) -> None:
         (args.scale.several, "several processes"),
         (args.polish is not None, "--polish"),
         (args.tensorboard, "--tensorboard"),
+        (is_finding(args.ppo), "--self-imitation, --restarts or --temperatures"),
         (args.wandb, "--wandb"),
     ):
         if given:
