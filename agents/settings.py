@@ -149,7 +149,7 @@ def _values(record: Any) -> Iterable[tuple[str, Any]]:
 def _value_of(name: str, args: Sequence[str]) -> str | None:
     """The value of an option on the command line; None if it is not given."""
     value = None
-    for arg, following in zip(args, [*args[1:], None], strict=True):
+    for arg, following in zip(args, [*args, None][1:], strict=True):
         if arg == f"--{name}":
             value = following
         elif arg.startswith(f"--{name}="):

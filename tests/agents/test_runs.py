@@ -210,8 +210,7 @@ def test_training_ends_where_no_gradient_is_finite(trainer, both, monkeypatch):
     network = eqx.tree_at(lambda n: n.critic.outer.bias, state.network, jnp.array([jnp.nan]))
     state = dataclasses.replace(state, network=network)
     with pytest.raises(DivergedError, match="no gradient of the last 3 train steps was finite"):
-        for progress in train(trainer, best, state=state):
-            seen.append(progress)
+        seen.extend(train(trainer, best, state=state))
     assert len(seen) == 3
     assert bits(seen[-1].state)[:-1] == bits(state)[:-1]  # but for the key
     for name, graph in zip(both.names, both.graphs, strict=True):
