@@ -11,6 +11,7 @@ import numpy as np
 
 from agents.config import PPOConfig
 from agents.games import Game, pool_game
+from agents.networks import GraphNetwork
 from agents.ppo import Trainer, TrainState
 from veenv.env.distribution import TaskDistribution
 from veenv.graph import CostModel
@@ -92,9 +93,9 @@ class Generalist:
             name: Trainer(config, pool_game(pool)) for name, pool in self._pools.items()
         }
 
-    def init(self, state: TrainState | None = None) -> TrainState:
-        """The state before the first step; see `Trainer.init`."""
-        return next(iter(self.trainers.values())).init() if state is None else state
+    def init(self, network: GraphNetwork | None = None) -> TrainState:
+        """The state before the first step, with the parameters of a network; see `Trainer.init`."""
+        return next(iter(self.trainers.values())).init(network)
 
     def renew(self, number: int) -> None:
         """Plays the pools of another number from now on: other functions of the same ranges."""
