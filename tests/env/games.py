@@ -1,5 +1,7 @@
 """The game on the host, from sets and dictionaries: the oracle of the environment's tests."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,8 @@ from veenv import packed
 from veenv import structure as algebra
 from veenv.linearise import make_graph
 from veenv.product import multiply
+
+multiply, add, pack = cache(multiply), cache(algebra.add), cache(packed.pack)
 
 
 class ScalarGame:
@@ -82,7 +86,7 @@ class ArrayGame:
             price += product.multiplications
             old = self.structures.get(edge)
             new = product.structure
-            self.structures[edge] = new if old is None else algebra.add(old, new)
+            self.structures[edge] = new if old is None else add(old, new)
         for u, w in list(self.structures):
             if u == node or (w == node and node not in self.graph.outputs):
                 del self.structures[u, w]
@@ -90,7 +94,7 @@ class ArrayGame:
         return price
 
     def code(self, edge):
-        return packed.pack(self.structures[edge])
+        return pack(self.structures[edge])
 
 
 def new_game(graph, cost):
@@ -100,14 +104,13 @@ def new_game(graph, cost):
 def expected_adjacency(game, spec):
     """The adjacency an observation must show."""
     graph = game.graph
-    moves = [graph.node(v) for v in graph.eliminable]
-    ends = sorted({n for n in graph.outputs if n is not None and n >= graph.num_inputs})
-    ends = [n for n in ends if n not in moves]
+    slots = {graph.node(v): a for a, v in enumerate(graph.eliminable)}
+    ends = {n for n in graph.outputs if n is not None and n >= graph.num_inputs and n not in slots}
+    columns = slots | {n: spec.num_actions + k for k, n in enumerate(sorted(ends))}
     codes = np.zeros((spec.rows, spec.columns), np.int32)
     for u, w in game.edges:
-        row = u if u < graph.num_inputs else spec.num_inputs + moves.index(u)
-        column = moves.index(w) if w in moves else spec.num_actions + ends.index(w)
-        codes[row, column] = game.code((u, w))
+        row = u if u < graph.num_inputs else spec.num_inputs + slots[u]
+        codes[row, columns[w]] = game.code((u, w))
     return codes
 
 
