@@ -46,7 +46,9 @@ class WeightsAndBiases:
 
     def __init__(self, run: Path, settings: Mapping[str, Any]):
         """Starts the run, or goes on with it."""
-        self._run = need("wandb", "wandb").init(
+        wandb = need("wandb", "wandb")
+        self._run = wandb.init(
+            settings=wandb.Settings(console="off"),
             project="veenv",
             dir=str(run),
             id=f"{run.parent.name}-{run.name}".replace("+", "-"),
