@@ -157,15 +157,17 @@ def open_run(args: TrainArgs, say: Callable[[str], None]) -> Run:
     ppo = dataclasses.replace(args.ppo, **architecture(state.network))
     folder.write_settings(dataclasses.replace(args, ppo=ppo))
     steps = int(state.num_updates) * trainer.steps_per_update
-    trackers = Trackers(open_trackers(args, folder.path, steps), warn)
+    trackers = Trackers(open_trackers(args, folder.path, steps, warn), warn)
     return Run(trainer, share(state), seconds, best, folder, checkpoints, trackers)
 
 
-def open_trackers(args: TrainArgs, folder: Path, steps: int) -> list[Tracker]:
+def open_trackers(
+    args: TrainArgs, folder: Path, steps: int, warn: Callable[[str], None]
+) -> list[Tracker]:
     """The trackers that the settings ask for, in a run that has played some steps."""
     trackers: list[Tracker] = []
     if args.tensorboard:
         trackers.append(TensorBoard(folder, steps))
     if args.wandb:
-        trackers.append(WeightsAndBiases(folder, dataclasses.asdict(args)))
+        trackers.append(WeightsAndBiases(folder, dataclasses.asdict(args), warn))
     return trackers

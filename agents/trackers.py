@@ -44,18 +44,29 @@ class TensorBoard:
 class WeightsAndBiases:
     """A run of the project ``veenv``, its files in ``<run>/wandb``; resumed by its name."""
 
-    def __init__(self, run: Path, settings: Mapping[str, Any]):
-        """Starts the run, or goes on with it."""
+    def __init__(self, run: Path, settings: Mapping[str, Any], warn: Callable[[str], None]):
+        """Starts the run, or goes on with it; without an account or a network it stays offline.
+
+        Args:
+          run: the run folder.
+          settings: shown beside the metrics.
+          warn: told if it stays offline.
+        """
         wandb = need("wandb", "wandb")
-        self._run = wandb.init(
-            settings=wandb.Settings(console="off"),
-            project="veenv",
-            dir=str(run),
-            id=f"{run.parent.name}-{run.name}".replace("+", "-"),
-            name=f"{run.parent.name}/{run.name}",
-            config=dict(settings),
-            resume="allow",
-        )
+        options = {
+            "settings": wandb.Settings(console="off"),
+            "project": "veenv",
+            "dir": str(run),
+            "id": f"{run.parent.name}-{run.name}".replace("+", "-"),
+            "name": f"{run.parent.name}/{run.name}",
+            "config": dict(settings),
+            "resume": "allow",
+        }
+        try:
+            self._run = wandb.init(**options)
+        except wandb.errors.Error as error:
+            warn(f"wandb logs to {run / 'wandb'} only, for `wandb sync`: {error}")
+            self._run = wandb.init(**options, mode="offline")
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Takes one row."""

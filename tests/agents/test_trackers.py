@@ -57,7 +57,7 @@ def test_tensorboard_gets_every_number(tmp_path):
     from tensorboardX.proto.event_pb2 import Event
 
     args = TrainArgs("mlp", tensorboard=True)
-    with Trackers(open_trackers(args, tmp_path, 0), print) as trackers:
+    with Trackers(open_trackers(args, tmp_path, 0, print), print) as trackers:
         trackers.log(ROW)
     (path,) = (tmp_path / "tensorboard").iterdir()
     events = [Event.FromString(record) for record in records(path)]
@@ -72,15 +72,20 @@ def test_tensorboard_gets_every_number(tmp_path):
 
 @pytest.mark.clients
 @pytest.mark.filterwarnings("ignore")  # wandb's own
-def test_wandb_works_without_a_network(tmp_path, monkeypatch):
+def test_wandb_works_without_an_account(tmp_path, monkeypatch):
     pytest.importorskip("wandb")
-    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("WANDB_SILENT", "true")
-    args = TrainArgs("mlp", wandb=True)
-    with Trackers(open_trackers(args, tmp_path, 0), print) as trackers:
+    args, said = TrainArgs("mlp", wandb=True), []
+    run = tmp_path / "run"
+    run.mkdir()
+    with Trackers(open_trackers(args, run, 0, said.append), said.append) as trackers:
         trackers.log(ROW)
-    (path,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    (path,) = run.glob("wandb/offline-run-*/*.wandb")
     deadline = time.monotonic() + 30  # a process of its own writes the file
     while b"mean_cost/mlp" not in path.read_bytes():
         assert time.monotonic() < deadline
         time.sleep(0.1)
+    (line,) = said
+    assert "No API key" in line
