@@ -17,13 +17,12 @@ import tyro
 
 import veenv
 from veenv.graph import COST_MODELS, CostModel, Graph
-from veenv.order_files import write_text
+from veenv.order_files import write_section
 from veenv.orders import Order, fingerprint
 from veenv.search import search
 
 FOLDER = Path(veenv.__file__).parent / "data" / "orders"
 
-BEGIN, END = "<!-- tasks: begin -->", "<!-- tasks: end -->"
 HEAD = """\
 | task | leaves | vertices | forward | reverse | Markowitz | best known |
 | --- | --- | --- | --- | --- | --- | --- |"""
@@ -168,13 +167,8 @@ def write_table(document: Path, folder: Path) -> None:
       ValueError: if the document has no markers, or an order file is broken.
       OSError: if it cannot be read or written.
     """
-    text = document.read_text(encoding="utf-8")
-    before, found, rest = text.partition(BEGIN)
-    _, ended, after = rest.partition(END)
-    if not (found and ended):
-        raise ValueError(f"{document} has no lines {BEGIN!r} and {END!r}")
-    rows = "\n".join(_row(name, folder) for name in veenv.tasks.list())
-    write_text(document, f"{before}{BEGIN}\n{HEAD}\n{rows}\n{END}{after}")
+    rows = [_row(name, folder) for name in veenv.tasks.list()]
+    write_section(document, "tasks", "\n".join([HEAD, *rows]))
 
 
 def _row(name: str, folder: Path) -> str:

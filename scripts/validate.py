@@ -1,4 +1,8 @@
-"""Proves orders on the real engine: ``python scripts/validate.py --help``."""
+"""Proves orders on the real engine: ``python scripts/validate.py --help``.
+
+``python scripts/validate.py --docs docs/tasks.md`` checks and times every shipped order and writes
+the table of results into the documentation.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,9 @@ import tyro
 
 import veenv
 from veenv.best import shipped_orders
+from veenv.order_files import write_section
 from veenv.orders import Order, fingerprint
+from veenv.timing import USUAL
 from veenv.validate import Report, validate
 
 
@@ -27,7 +33,8 @@ class Config:
     """
 
     order: Path | None = None
-    """Order file; without it every shipped order is checked."""
+    """Order file; without it every shipped order is checked. Of several orders that are shipped
+    for one task the first is timed beside the usual ways, the others alone."""
     task: Annotated[str, tyro.conf.arg(metavar="NAME")] = ""
     """Task the order is for; by default the one its file names. Alone: its shipped orders."""
     points: int = 3
@@ -38,29 +45,38 @@ class Config:
     """Points that are differentiated at once when timed."""
     rounds: int = 20
     """Timed calls of each method, in turn; 0 leaves the timing out."""
+    longest: float = 4.0
+    """Seconds of calls after which a method is timed no more; three calls are made in any case."""
     seed: int = 0
     """Seed of the random points."""
+    docs: Path | None = None
+    """Document to write the table into as well, between ``<!-- proof: begin -->`` and end."""
     json: bool = False
     """Print JSON instead of text."""
 
 
 def main(config: Config) -> int:
     """Validates, prints, and returns the exit code."""
-    reports = []
+    reports: list[Report] = []
     try:
         for order in _orders(config):
+            task = veenv.tasks.get(config.task or order.name)
             report = validate(
                 order,
-                veenv.tasks.get(config.task or order.name),
+                task,
                 points=config.points,
                 tolerance=config.tolerance,
                 batch=config.batch,
                 rounds=config.rounds,
                 seed=config.seed,
+                beside=() if task.name in {r.task for r in reports} else USUAL,
+                longest=config.longest,
             )
             reports.append(report)
             if not config.json:
                 print(details(report), flush=True)
+        if config.docs is not None:
+            write_section(config.docs, "proof", document(reports))
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -85,7 +101,8 @@ def _orders(config: Config) -> list[Order]:
     for name in names:
         task = veenv.tasks.get(name)
         key = fingerprint(veenv.make_graph(task.fun, task.argnums)(*task.example_args()))
-        orders += [order for order in shipped_orders() if order.fingerprint == key]
+        found = [order for order in shipped_orders() if order.fingerprint == key]
+        orders += sorted(found, key=lambda order: order.counts["multiplications"])
     if not orders:
         raise ValueError(f"no order is shipped for the graph of {', '.join(names)}")
     return orders
@@ -120,17 +137,24 @@ def details(report: Report) -> str:
 def table(reports: list[Report]) -> str:
     """Many reports as one Markdown table, a row each."""
     methods = [t.method for t in max(reports, key=lambda r: len(r.timings)).timings]
-    head = ["task", "multiplications", "executed", "error", *(f"{m}, ms" for m in methods), ""]
+    head = ["task", "multiplications", "executed", "error", *methods, "verdict"]
     rows = [head, ["---"] * len(head)]
     for r in reports:
         times = {t.method: f"{1e3 * t.median:.2f}" for t in r.timings}
         worst = max(r.errors.values(), default=0.0)
-        counts = [str(c.emitted) for c in r.counts.values()]
+        counts = [f"{c.emitted:,}" for c in r.counts.values()]
         verdict = "pass" if r.passed else "FAIL"
         rows.append(
             [r.task, *counts, f"{worst:.0e}", *(times.get(m, "") for m in methods), verdict]
         )
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def document(reports: list[Report]) -> str:
+    """The table, and what it was measured on, as a section of a document."""
+    timed = [r for r in reports if r.timings]
+    how = f" Median milliseconds for a vmapped batch of {timed[0].batch}, float32." if timed else ""
+    return f"Machine: {machine()}.{how}\n\n{table(reports)}"
 
 
 def as_json(report: Report) -> dict[str, object]:

@@ -190,6 +190,36 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         raise
 
 
+def write_section(path: str | os.PathLike[str], name: str, text: str) -> None:
+    r"""Replaces the part of a document between ``<!-- name: begin -->`` and ``<!-- name: end -->``.
+
+    Args:
+      path: the document, UTF-8.
+      name: name of the part.
+      text: what it shall be, without the line ends around it.
+
+    Raises:
+      ValueError: if the document does not have both markers, each on a line of its own.
+      OSError: if it cannot be read or written.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     note = Path(folder, "note.md")
+      ...     write_text(note, "<!-- count: begin -->\n1\n<!-- count: end -->\n")
+      ...     write_section(note, "count", "2")
+      ...     note.read_text().splitlines()
+      ['<!-- count: begin -->', '2', '<!-- count: end -->']
+    """
+    begin, end = f"<!-- {name}: begin -->\n", f"\n<!-- {name}: end -->"
+    whole = Path(path).read_text(encoding="utf-8")
+    before, found, rest = whole.partition(begin)
+    _, ended, after = rest.partition(end)
+    if not (found and ended):
+        raise ValueError(f"{os.fspath(path)} has no lines {begin.strip()!r} and {end.strip()!r}")
+    write_text(path, f"{before}{begin}{text}{end}{after}")
+
+
 def _read(path: str | os.PathLike[str]) -> bytes:
     """The bytes of a regular file that is not too large.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,9 @@ from veenv.tasks import Task
 
 SPREAD = 0.02
 """Relative distance of the random points from the task's own."""
+USUAL = ("jacfwd", "jacrev", "forward", "reverse", "markowitz")
+"""The ways to a Jacobian that an order is timed beside."""
+_FEWEST = 3
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,14 @@ def near(args: Any, seed: Sequence[int] | None, batch: int | None = None) -> Any
 
 
 def measure(
-    task: Task, ids: Sequence[int], batch: int, rounds: int, seed: int
+    task: Task,
+    ids: Sequence[int],
+    batch: int,
+    rounds: int,
+    seed: int,
+    *,
+    beside: Collection[str] = USUAL,
+    longest: float | None = None,
 ) -> tuple[Timing, ...]:
     """Times the order and the usual ways by turns, over a batch of points.
 
@@ -78,6 +88,8 @@ def measure(
       batch: number of points that are differentiated at once.
       rounds: timed calls of each method.
       seed: seed of the points.
+      beside: which of the usual ways to time too.
+      longest: as `by_turns`.
 
     Returns:
       One `Timing` for each method; without "jacfwd" where the task has no forward mode.
@@ -87,14 +99,12 @@ def measure(
       >>> [t.method for t in measure(task, (1,), batch=2, rounds=1, seed=0)]
       ['order', 'jacfwd', 'jacrev', 'forward', 'reverse', 'markowitz']
     """
-    methods: dict[str, Callable[..., Any]] = {
-        "order": jacve(task.fun, ids, task.argnums),
-        "jacfwd": jax.jacfwd(task.fun, task.argnums),
-        "jacrev": jax.jacrev(task.fun, task.argnums),
-        "forward": jacve(task.fun, "forward", task.argnums),
-        "reverse": jacve(task.fun, "reverse", task.argnums),
-        "markowitz": jacve(task.fun, "markowitz", task.argnums),
-    }
+    methods: dict[str, Callable[..., Any]] = {"order": jacve(task.fun, ids, task.argnums)}
+    for name in (n for n in USUAL if n in beside):
+        if name in ("jacfwd", "jacrev"):
+            methods[name] = getattr(jax, name)(task.fun, task.argnums)
+        else:
+            methods[name] = jacve(task.fun, name, task.argnums)
     args = jax.tree.map(jnp.asarray, near(task.example_args(), [seed], batch))
     compiled = {}
     for name, method in methods.items():
@@ -103,7 +113,7 @@ def measure(
         except TypeError:
             if name != "jacfwd":  # a function with a reverse rule of its own has no forward mode
                 raise
-    seconds = by_turns(compiled, args, rounds)
+    seconds = by_turns(compiled, args, rounds, longest)
     timings = []
     for name, run in compiled.items():
         low, median, high = np.quantile(seconds[name], [0.1, 0.5, 0.9])
@@ -113,7 +123,10 @@ def measure(
 
 
 def by_turns(
-    runs: Mapping[str, Callable[..., Any]], args: Sequence[Any], rounds: int
+    runs: Mapping[str, Callable[..., Any]],
+    args: Sequence[Any],
+    rounds: int,
+    longest: float | None = None,
 ) -> dict[str, list[float]]:
     """Times functions by turns, so that what slows the machine for a while slows all of them.
 
@@ -121,6 +134,8 @@ def by_turns(
       runs: the functions, by name.
       args: what they are all called with.
       rounds: how often each is timed, after one call that warms it up.
+      longest: seconds after which a function is left out of further rounds, but not of the first
+        three.
 
     Returns:
       The seconds of each round, by name.
@@ -128,6 +143,8 @@ def by_turns(
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(rounds + 1):
         for name, run in runs.items():
+            if longest is not None and turn > _FEWEST and sum(seconds[name]) > longest:
+                continue
             began = time.perf_counter()
             jax.block_until_ready(run(*args))
             if turn:  # the first call warms up

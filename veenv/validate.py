@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -20,7 +20,7 @@ from veenv.jacve import jacve
 from veenv.linearise import linearise, make_graph
 from veenv.orders import Order
 from veenv.tasks import Task
-from veenv.timing import Timing, measure, near
+from veenv.timing import USUAL, Timing, measure, near
 from veenv.trace import trace
 
 
@@ -101,6 +101,8 @@ def validate(
     batch: int = 4096,
     rounds: int = 20,
     seed: int = 0,
+    beside: Collection[str] = USUAL,
+    longest: float | None = None,
 ) -> Report:
     """Checks an order of a task on the environment and on the engine.
 
@@ -112,6 +114,8 @@ def validate(
       batch: number of points that are differentiated at once when timed.
       rounds: number of timed calls of each method, in turn; 0 to leave the timing out.
       seed: seed of the random points.
+      beside: the usual ways to a Jacobian that are timed too.
+      longest: seconds of calls after which a method is timed no more (three calls at least).
 
     Returns:
       The report.
@@ -137,7 +141,9 @@ def validate(
     counts = count(order.counts, task, graph, ids)
     with jax.enable_x64(True):
         errors, noise = compare(task, ids, points, seed)
-    timings = measure(task, ids, batch, rounds, seed) if rounds else ()
+    timings = ()
+    if rounds:
+        timings = measure(task, ids, batch, rounds, seed, beside=beside, longest=longest)
     problems = [
         f"{cost}: recorded {c.recorded}, environment {c.environment}, engine {c.engine}, "
         f"emitted {c.emitted} do not agree"

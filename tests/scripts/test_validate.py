@@ -6,6 +6,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jax
@@ -18,7 +19,7 @@ from scripts.validate import Config, main
 from veenv import validate as validation
 from veenv.orders import Order
 from veenv.tasks import Task
-from veenv.timing import near
+from veenv.timing import by_turns, near
 from veenv.validate import Count, error, multiplications_in, validate
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "validate.py"
@@ -196,3 +197,45 @@ def test_a_function_without_forward_mode_is_compared_with_reverse_mode():
     assert set(report.errors) == {"jacrev"}
     assert report.noise is None
     assert "jacfwd" not in {t.method for t in report.timings}
+
+
+def test_the_document_gets_the_table_between_its_markers(tmp_path, monkeypatch):
+    path = tmp_path / "tasks.md"
+    path.write_text("before\n<!-- proof: begin -->\nold\n<!-- proof: end -->\nafter\n")
+    orders = [o for o in veenv.best.shipped_orders() if o.name == "KerrMetric"]
+    assert len(orders) == 2
+    monkeypatch.setattr("veenv.tasks.list", lambda: ["KerrMetric", "Robertson"])
+    assert main(Config(docs=path, batch=2, rounds=1, points=1)) == 0
+    lines = path.read_text().splitlines()
+    assert (lines[0], lines[-1]) == ("before", "after")
+    assert "old" not in lines
+    assert f"jax {jax.__version__}" in lines[2]
+    assert lines[2].endswith("for a vmapped batch of 2, float32.")
+    cells = [[c.strip() for c in line.strip("|").split("|")] for line in lines if line[:1] == "|"]
+    assert cells[0][:5] == ["task", "multiplications", "executed", "error", "order"]
+    rows = cells[2:]
+    assert [r[0] for r in rows] == ["KerrMetric", "KerrMetric", "Robertson"]
+    assert all(r[-1] == "pass" and float(r[4]) > 0 for r in rows)
+    # The usual ways are the same for both orders of a task.
+    assert [r[5] == "" for r in rows] == [False, True, False]
+    counts = {(int(r[1].replace(",", "")), int(r[2].replace(",", ""))) for r in rows[:2]}
+    assert counts == {(o.counts["multiplications"], o.counts["executed"]) for o in orders}
+    (tmp_path / "bare.md").write_text("no markers")
+    bare = Config(docs=tmp_path / "bare.md", task="robertson", rounds=0, points=1)
+    assert main(bare) == 2
+    assert (tmp_path / "bare.md").read_text() == "no markers"
+
+
+def test_slow_methods_are_timed_no_more_than_needed():
+    calls = {"fast": 0, "slow": 0}
+
+    def fast():
+        calls["fast"] += 1
+
+    def slow():
+        calls["slow"] += 1
+        time.sleep(0.02)
+
+    seconds = by_turns({"fast": fast, "slow": slow}, (), 10, longest=0.001)
+    assert calls == {"fast": 11, "slow": 4}  # the first call only warms up
+    assert {name: len(s) for name, s in seconds.items()} == {"fast": 10, "slow": 3}
