@@ -233,9 +233,10 @@ class RunFolder:
         return self.path / (f"{stem}-{name}.{suffix}" if several else f"{stem}.{suffix}")
 
 
-def identity(game: Game, network: GraphNetwork) -> dict[str, Any]:
+def identity(agent: str, game: Game, network: GraphNetwork) -> dict[str, Any]:
     """What a checkpoint must agree in with the run that goes on from it."""
     return {
+        "agent": agent,
         "task": list(game.names),
         "cost model": game.cost,
         "network": architecture(network),

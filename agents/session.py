@@ -87,6 +87,7 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
     if not saved:
         for name in game.names:
             say(f"order of {name}, not written: {list(best[name].ids)}")
+    folder.close()
     say(f"\nrun folder: {folder.path}  ({time.monotonic() - started:.0f} s)")
     return 0 if all(right) and saved and not failed else 1
 

@@ -132,33 +132,64 @@ def open_run(args: TrainArgs, say: Callable[[str], None]) -> Run:
     first = None if args.init_from is None or taken_up else load_weights(args.init_from)
     trainer = make_trainer(args, game)
     state = trainer.init(first)
-    best = BestOrders(game, AGENTS[args.agent])
+    best, seconds = BestOrders(game, AGENTS[args.agent]), 0.0
     if resumed is None:
         folder = RunFolder.create(args.out, game, warn)
     else:
         folder = RunFolder(resumed, game, warn)
     checkpoints = Checkpoints(
         folder.path / "checkpoints",
-        identity(game, state.network),
+        identity(args.agent, game, state.network),
         keep=args.keep_checkpoints,
         warn=warn,
     )
-    seconds = 0.0
-    if resumed is not None:
-        restored = checkpoints.restore(state)
-        checkpoints.delete_after(-1 if restored is None else restored.number)
-        if restored is not None:
-            state, seconds = restored.state, float(restored.run["seconds"])
-            best.merge(restored.run["best"])
-        folder.take_up(0 if restored is None else restored.run["num_rows"], best)
-        at = "the beginning" if restored is None else f"train step {restored.number}"
-        say(f"going on in {folder.path} from {at}")
-    # What was read from --init-from has decided the network.
-    ppo = dataclasses.replace(args.ppo, **architecture(state.network))
-    folder.write_settings(dataclasses.replace(args, ppo=ppo))
-    steps = int(state.num_updates) * trainer.steps_per_update
-    trackers = Trackers(open_trackers(args, folder.path, steps, warn), warn)
+    try:
+        if resumed is not None:
+            state, seconds = take_up(folder, checkpoints, state, best, say)
+        # What was read from --init-from has decided the network.
+        ppo = dataclasses.replace(args.ppo, **architecture(state.network))
+        folder.write_settings(dataclasses.replace(args, ppo=ppo))
+        steps = int(state.num_updates) * trainer.steps_per_update
+        trackers = Trackers(open_trackers(args, folder.path, steps, warn), warn)
+    except BaseException:
+        folder.close()
+        raise
     return Run(trainer, share(state), seconds, best, folder, checkpoints, trackers)
+
+
+def take_up(
+    folder: RunFolder,
+    checkpoints: Checkpoints,
+    state: TrainState,
+    best: BestOrders,
+    say: Callable[[str], None],
+) -> tuple[TrainState, float]:
+    """Goes on from the newest checkpoint that is whole; where there is none, from the beginning.
+
+    Args:
+      folder: of the run.
+      checkpoints: of the run.
+      state: the state at the beginning.
+      best: told of the orders in checkpoint and folder.
+      say: told where the run goes on.
+
+    Returns:
+      The state to go on from, and the seconds that led to it.
+
+    Raises:
+      ValueError: as `Checkpoints.restore`; nothing has been changed then.
+      OSError: the folder cannot be read or written.
+    """
+    restored = checkpoints.restore(state)
+    checkpoints.delete_after(-1 if restored is None else restored.number)
+    if restored is None:
+        folder.take_up(0, best)
+        say(f"going on in {folder.path} from the beginning: it has no checkpoint")
+        return state, 0.0
+    best.merge(restored.run["best"])
+    folder.take_up(restored.run["num_rows"], best)
+    say(f"going on in {folder.path} from train step {restored.number}")
+    return restored.state, float(restored.run["seconds"])
 
 
 def open_trackers(

@@ -45,7 +45,7 @@ def open_folder(both, tmp_path):
 
 
 def store(folder, trainer, state):
-    return Checkpoints(folder.path / "checkpoints", identity(trainer.game, state.network))
+    return Checkpoints(folder.path / "checkpoints", identity("ppo", trainer.game, state.network))
 
 
 def bits(state):

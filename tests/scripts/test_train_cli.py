@@ -110,7 +110,7 @@ def parameters(folder: Path) -> list[bytes]:
         PPOConfig(num_envs=4, hidden=8), make_task_game("PropaneCombustion", "multiplications")
     )
     state = trainer.init()
-    store = Checkpoints(folder / "checkpoints", identity(trainer.game, state.network))
+    store = Checkpoints(folder / "checkpoints", identity("ppo", trainer.game, state.network))
     leaves = jax.tree.leaves(store.restore(state).state)
     data = [
         jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x
@@ -167,6 +167,29 @@ def test_run_leaves_a_proved_order(uninterrupted):
     assert re.search(rf"best found \(PPO\) +{cost} +{cost / 90:.3f}\n", said)
     assert re.search(r"largest relative error \S+ \(right\)", said)
     assert "\r" not in said  # plain lines, no progress bar
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--task", "RoeFlux_1d"], "another task: it is PropaneCombustion, .* is RoeFlux_1d"),
+        (["--hidden", "16"], "another network: it is hidden 8, this run's is hidden 16"),
+        (["--cost", "executed"], "another cost model: it is multiplications, .* is executed"),
+    ],
+)
+def test_a_checkpoint_of_something_else_is_refused(
+    args, message, uninterrupted, monkeypatch, capsys
+):
+    folder, _ = uninterrupted
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    monkeypatch.setattr(sys, "argv", ["train.py", "--resume", str(folder), *args])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "scripts" / "train.py"), run_name="__main__")
+    said, complaint = capsys.readouterr()
+    assert (ended.value.code, said) == (2, "")
+    assert complaint.count("\n") == 1
+    assert re.search(message, complaint)
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(5, marks=pytest.mark.slow)])
