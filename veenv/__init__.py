@@ -22,6 +22,7 @@ from veenv.linearise import make_graph
 from veenv.orders import Order
 from veenv.rules import defelemental
 from veenv.sparse import SparseTensor
+from veenv.tasks import register_task
 from veenv.tuning import optimize
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ __all__ = [
     "make",
     "make_graph",
     "optimize",
+    "register_task",
     "search",
     "tasks",
     "tree_allclose",

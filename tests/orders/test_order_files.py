@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
@@ -278,8 +279,17 @@ def mutated_orders(draw):
 MUTATED = st.one_of(mutated_bytes(), mutated_fields(), mutated_orders())
 
 
+EXPECTED = jax.jacrev(function, (0, 1))(*ARGS)
+
+
+@lru_cache
+def right_jacobian(ids):
+    found = veenv.jacve(function, ids, (0, 1))(*ARGS)
+    return veenv.tree_allclose(found, EXPECTED, rtol=1e-5, atol=1e-6)
+
+
 def assert_refused_or_right(data, path):
-    """An error that names the file, or an order of the graph that costs what it says."""
+    """An error that names the file, or an order that costs what it says and does its work."""
     path.write_bytes(data)
     message = ""
     try:
@@ -297,6 +307,7 @@ def assert_refused_or_right(data, path):
     assert len(ids) == len(ELIMINABLE)
     assert GRAPH.cost(ids) == order.counts["multiplications"]
     assert GRAPH.cost(ids, "executed") == order.counts["executed"]
+    assert right_jacobian(ids)
 
 
 @given(data=MUTATED)

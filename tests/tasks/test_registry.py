@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+import veenv
 from veenv import tasks
 from veenv.tasks import registry
 
@@ -23,6 +24,7 @@ def test_names_ignore_case_and_roeflux_is_an_alias(name):
 def test_list_names_every_task_once():
     names = tasks.list()
     assert names == tasks.list_tasks()
+    assert veenv.register_task is tasks.register_task
     assert len({name.casefold() for name in names}) == len(names)
     assert all(tasks.get(name).name == name for name in names)
     assert {"RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "mlp"} <= set(names)
