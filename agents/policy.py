@@ -22,7 +22,12 @@ SAMPLES_AT_ONCE = 32
 
 @cache
 def pretrained() -> GraphNetwork:
-    """The network that the package ships; how it was trained is in ``data/generalist.json``."""
+    """The network that the package ships; how it was trained is in ``data/generalist.json``.
+
+    Example:
+      >>> pretrained() is pretrained()  # read once
+      True
+    """
     with resources.as_file(resources.files("agents") / "data" / "generalist.eqx") as path:
         return load_weights(path)
 
