@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Annotated, Literal, NoReturn, TypeVar
 
 import tyro
+from tyro.conf import OmitArgPrefixes, arg
 
 from agents.config import PPOConfig
 from agents.random_config import RandomConfig
@@ -88,18 +89,20 @@ class TrainArgs:
     """Log to Weights & Biases, too (needs `pip install wandb`; WANDB_MODE=offline without
     network)."""
 
-    ppo: Annotated[PPOConfig, tyro.conf.arg(name="")] = dataclasses.field(default_factory=PPOConfig)
+    ppo: Annotated[
+        OmitArgPrefixes[PPOConfig], arg(help="The agent, its network, its training.")
+    ] = dataclasses.field(default_factory=PPOConfig)
 
-    search: Annotated[SearchConfig, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=SearchConfig
+    search: Annotated[OmitArgPrefixes[SearchConfig], arg(help="With --agent alphazero.")] = (
+        dataclasses.field(default_factory=SearchConfig)
     )
 
-    random: Annotated[RandomConfig, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=RandomConfig
+    random: Annotated[OmitArgPrefixes[RandomConfig], arg(help="With --task random.")] = (
+        dataclasses.field(default_factory=RandomConfig)
     )
 
-    scale: Annotated[ScaleConfig, tyro.conf.arg(name="")] = dataclasses.field(
-        default_factory=ScaleConfig
+    scale: Annotated[OmitArgPrefixes[ScaleConfig], arg(help="Several devices or processes.")] = (
+        dataclasses.field(default_factory=ScaleConfig)
     )
 
     def __post_init__(self) -> None:
