@@ -98,17 +98,20 @@ def test_the_closure_says_exactly_what_a_chain_and_a_detour_become():
     (x, y, total, product, out) = (0, *(graph.node(v) for v in (1, 2, 3, 4)))
     closure = Closure(edges)
     bits = {v: 1 << v for v in (y, total, product)}
+    everything = sum(bits.values())
     # y * sum(y): a δ by the product rule, to which the way through the sum adds a full matrix.
-    (direct,) = closure.possible(y, product, 0, bits[total])
-    assert direct == edges[y, product]
-    assert direct.pairs == (0,)
-    (both,) = closure.possible(y, product, bits[total], 0)
-    assert both.value_shape == (3, 3)
-    assert closure.possible(y, product, 0, 0) == {direct, both}
+    direct = closure.possible(y, product, 0, bits[total])
+    assert direct == {edges[y, product]}
+    assert edges[y, product].pairs == (0,)
+    both = closure.possible(y, product, bits[total], 0)
+    assert both == closure.after(y, product, bits[total])
+    assert [s.value_shape for s in closure.after(y, product, bits[total])] == [(3, 3)]
+    assert closure.possible(y, product, 0, 0) == {
+        edges[y, product],
+        *closure.after(y, product, bits[total]),
+    }
     assert closure.after(x, product, bits[total]) == frozenset()
-    assert closure.possible(x, out, sum(bits.values()), 0) == closure.after(
-        x, out, sum(bits.values())
-    )
+    assert closure.possible(x, out, everything, 0) == closure.after(x, out, everything)
 
 
 def check_bounds(problem: Problem, patterns: Patterns, orders: int, rng) -> None:

@@ -53,8 +53,10 @@ class Closure:
         key = (u, w, gone & between, present & between)
         if key not in self._options:
             sets = self._sets(*key)
-            self._options[key] = sets and frozenset().union(
-                *(self.after(u, w, through) for through in sets)
+            self._options[key] = (
+                None
+                if sets is None
+                else frozenset(s for through in sets for s in self.after(u, w, through))
             )
         return self._options[key]
 
