@@ -107,10 +107,12 @@ def expected_adjacency(game, spec):
     slots = {graph.node(v): a for a, v in enumerate(graph.eliminable)}
     ends = {n for n in graph.outputs if n is not None and n >= graph.num_inputs and n not in slots}
     columns = slots | {n: spec.num_actions + k for k, n in enumerate(sorted(ends))}
+    rows = {n: n for n in range(graph.num_inputs)}
+    rows |= {n: spec.num_inputs + a for n, a in slots.items()}
     codes = np.zeros((spec.rows, spec.columns), np.int32)
-    for u, w in game.edges:
-        row = u if u < graph.num_inputs else spec.num_inputs + slots[u]
-        codes[row, columns[w]] = game.code((u, w))
+    edges = list(game.edges)
+    found = [game.code(edge) for edge in edges]
+    codes[[rows[u] for u, _ in edges], [columns[w] for _, w in edges]] = found
     return codes
 
 
