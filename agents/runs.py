@@ -8,7 +8,7 @@ import math
 import os
 import platform
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
