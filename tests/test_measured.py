@@ -50,7 +50,7 @@ def test_the_ratio_is_the_median_over_rounds_timed_by_turns(monkeypatch):
 
 def test_measurement_of_an_order(graph, monkeypatch):
     given = {"order": [3.0, 30.0, 4.0], "baseline": [2.0, 20.0, 2.0]}
-    monkeypatch.setattr("veenv.measured.by_turns", lambda runs, args, rounds: given)
+    monkeypatch.setattr("veenv.measured.by_turns", lambda *_: given)
     meter = Meter(fun, *POINT, argnums=(0, 1), batch=5)
     found = meter.measure(graph.reverse())
     assert (found.seconds, found.baseline_seconds) == (4.0, 2.0)

@@ -139,6 +139,11 @@ def by_turns(
 
     Returns:
       The seconds of each round, by name.
+
+    Example:
+      >>> seconds = by_turns({"sin": jnp.sin, "cos": jnp.cos}, (1.0,), rounds=2)
+      >>> [len(seconds[name]) for name in ("sin", "cos")]
+      [2, 2]
     """
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(rounds + 1):
@@ -153,7 +158,19 @@ def by_turns(
 
 
 def analysis(compiled: Any) -> tuple[float | None, int | None]:
-    """Flops and bytes of temporary memory of a compiled function, where the backend tells."""
+    """Flops and bytes of temporary memory of a compiled function, where the backend tells.
+
+    Args:
+      compiled: what ``jax.jit(f).lower(...).compile()`` gives.
+
+    Returns:
+      The flops and the bytes; None for what the backend does not tell.
+
+    Example:
+      >>> x = jnp.ones(8)
+      >>> analysis(jax.jit(jnp.sin).lower(x).compile())[1]
+      0
+    """
     cost, memory = compiled.cost_analysis() or {}, compiled.memory_analysis()
     cost = cost[0] if isinstance(cost, list) else cost
     return cost.get("flops"), getattr(memory, "temp_size_in_bytes", None)

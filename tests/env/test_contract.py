@@ -66,6 +66,11 @@ def test_action_that_is_no_integer_is_refused(env, action):
         env.step(None, env.init(), action)
 
 
+def test_several_actions_at_once_are_refused(env):
+    with pytest.raises(ValueError, match=r"one slot .* got \(1,\)"):
+        env.step(None, env.init(), jnp.array([3]))
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint32, np.int32])
 def test_integer_actions_of_every_dtype(env, dtype):
     state, _, _ = env.transition(env.init(), dtype(7))

@@ -76,7 +76,7 @@ class VertexEnv:
     * **Illegal actions** (vertex eliminated before, padding, out of range): the graph stays as it
       is, the episode ends, and the reward is minus a bound that every order of the graph stays
       below, so that no legal episode returns less.
-      An action that is not an integer is a TypeError.
+      An action that is not an integer (a float, NaN, a bool) is a TypeError.
     * **Steps after the end** change nothing, and their reward is 0.
 
     All methods are pure; `reset`, `step`, `transition`, `observe` and `action_mask` can be jitted
@@ -199,6 +199,7 @@ class VertexEnv:
 
         Raises:
           TypeError: if the action is not an integer.
+          ValueError: if it is an array with axes.
         """
         params = self.default_params if params is None else params
         action = _as_integer(action)
@@ -267,6 +268,7 @@ class VertexEnv:
 
         Raises:
           TypeError: if the action is not an integer.
+          ValueError: if it is an array with axes.
         """
         del key
         state, reward, info = self.transition(state, action, params)
@@ -298,4 +300,6 @@ def _as_integer(action: Any) -> Array:
     action = jnp.asarray(action)
     if not jnp.issubdtype(action.dtype, jnp.integer):
         raise TypeError(f"an action is an integer slot, got dtype {action.dtype}")
+    if action.ndim:
+        raise ValueError(f"an action is one slot (use jax.vmap for several), got {action.shape}")
     return action if action.dtype.itemsize >= 4 else action.astype(jnp.int32)
