@@ -27,6 +27,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from veenv.masks import break_in, break_out, contract, nonzero, smaller, volume
 from veenv.structure import FREE, Link, Structure
 
 MAX_RANK = 4
@@ -136,7 +137,7 @@ def multiply(
     if links:
         return _multiply_linked(post, pre, sizes_out, sizes_mid, sizes_in, rank)
     outs, mids = post >> _OUT & _ALL, post >> _IN & _ALL
-    pairs, result_out, result_in, summed, scale = _contract(
+    pairs, result_out, result_in, summed, scale = contract(
         post >> _PAIRS, outs, mids, pre >> _PAIRS, pre >> _OUT & _ALL, pre >> _IN & _ALL,
         (post & 0) | _ALL, sizes_mid, rank,
     )  # fmt: skip
@@ -146,48 +147,13 @@ def multiply(
         post_valued,
         pre_valued,
         scaled,
-        _volume(result_out, sizes_out, rank) * _volume(result_in, sizes_in, rank),
+        volume(result_out, sizes_out, rank) * volume(result_in, sizes_in, rank),
         summed,
-        _volume(outs, sizes_out, rank) * _volume(mids, sizes_mid, rank),
+        volume(outs, sizes_out, rank) * volume(mids, sizes_mid, rank),
     )
     valued = post_valued | pre_valued | scaled
     code = pairs << _PAIRS | result_out << _OUT | result_in << _IN | valued << 1 | PRESENT
     return code, count
-
-
-def _contract(
-    post_pairs: Any,
-    outs: Any,
-    post_mids: Any,
-    pre_pairs: Any,
-    pre_mids: Any,
-    ins: Any,
-    kept: Any,
-    sizes_mid: Any,
-    rank: int,
-) -> tuple[Any, Any, Any, Any, Any]:
-    """The einsum rule with Kronecker deltas (`veenv.product.contract`) on masks.
-
-    Returns:
-      Pairs, valued out axes and valued in axes of the result; the product of the sizes of the
-      middle axes that are summed, and of those that both factors are constant along.
-    """
-    pairs = diagonal = post_pairs & 0
-    for k in range(rank):
-        m = post_pairs >> 3 * k & 7
-        pairs |= ((pre_pairs << 3) >> 3 * m & 7) << 3 * k
-        outs |= ((pre_mids << 1) >> m & 1) << k
-        diagonal |= (1 << m) >> 1
-    summed = scale = 1 + (post_pairs & 0)
-    for m in range(rank):
-        here = (kept & ~diagonal) >> m & 1
-        j = pre_pairs >> 3 * m & 7
-        either = (post_mids | pre_mids) >> m & 1
-        ins |= ((1 << j) >> 1) * (here & either)
-        free = here & (1 - nonzero(j))
-        summed *= 1 + (sizes_mid[m] - 1) * (free & post_mids >> m & pre_mids >> m & 1)
-        scale *= 1 + (sizes_mid[m] - 1) * (free & (1 - either))
-    return pairs, outs, ins, summed, scale
 
 
 def _multiply_linked(
@@ -204,33 +170,33 @@ def _multiply_linked(
     outs, post_mids = post >> _OUT & _ALL, post >> _IN & _ALL
     pre_mids, ins = pre >> _OUT & _ALL, pre >> _IN & _ALL
     drop = (post >> _LINK_IN | pre >> _LINK_OUT) & _ALL
-    post_pairs, freed_out = _break_out(post >> _PAIRS, drop, rank)
-    pre_pairs, freed_in = _break_in(pre >> _PAIRS, drop, rank)
+    post_pairs, freed_out = break_out(post >> _PAIRS, drop, rank)
+    pre_pairs, freed_in = break_in(pre >> _PAIRS, drop, rank)
     # Axes at the ends of the product's link if it is composed, else dense.
     end_out = post >> _LINK_OUT & _ALL | freed_out
     end_in = pre >> _LINK_IN & _ALL | freed_in
     post_link_values = nonzero(outs & end_out | post_mids & drop) & compose
     pre_link_values = nonzero(pre_mids & drop | ins & end_in) & compose
-    pairs, result_out, result_in, summed, scale = _contract(
+    pairs, result_out, result_in, summed, scale = contract(
         post_pairs, outs & ~end_out | end_out * push, post_mids & ~drop,
         pre_pairs, pre_mids & ~drop, ins & ~end_in | end_in * push,
         _ALL & ~drop, sizes_mid, rank,
     )  # fmt: skip
     end_out, end_in = end_out * compose, end_in * compose
-    size = _smaller(_volume(end_out, sizes_out, rank), _volume(end_in, sizes_in, rank))
+    size = smaller(volume(end_out, sizes_out, rank), volume(end_in, sizes_in, rank))
     link_values = post_link_values | pre_link_values
     scaled = nonzero(scale ^ 1)
     post_valued = post >> 1 & 1 | push & nonzero(pre >> _LINK_OUT & 255)
     pre_valued = pre >> 1 & 1 | push & nonzero(post >> _LINK_OUT & 255)
     post_values = (
-        _volume(outs & ~end_out | freed_out * push, sizes_out, rank)
-        * _volume(post_mids & ~drop, sizes_mid, rank)
-        * _volume((pre >> _LINK_IN & _ALL) * push, sizes_in, rank)
+        volume(outs & ~end_out | freed_out * push, sizes_out, rank)
+        * volume(post_mids & ~drop, sizes_mid, rank)
+        * volume((pre >> _LINK_IN & _ALL) * push, sizes_in, rank)
         * (1 + (size - 1) * post_link_values)
     )
     result_values = (
-        _volume(result_out, sizes_out, rank)
-        * _volume(result_in, sizes_in, rank)
+        volume(result_out, sizes_out, rank)
+        * volume(result_in, sizes_in, rank)
         * (1 + (size - 1) * link_values)
     )
     count = _count(post_valued, pre_valued, scaled, result_values, summed, post_values)
@@ -272,46 +238,12 @@ def _composable(post: Any, pre: Any, rank: int) -> Any:
     return 1 - fails
 
 
-def _break_out(pairs: Any, drop: Any, rank: int) -> tuple[Any, Any]:
-    """Removes the pairs of a left factor with middle axes in `drop`; also the out axes freed."""
-    left = freed = pairs & 0
-    for k in range(rank):
-        m = pairs >> 3 * k & 7
-        hit = (drop << 1) >> m & 1
-        left |= (m * (1 - hit)) << 3 * k
-        freed |= hit << k
-    return left, freed
-
-
-def _break_in(pairs: Any, drop: Any, rank: int) -> tuple[Any, Any]:
-    """Removes the pairs of a right factor with middle axes in `drop`; also the in axes freed."""
-    left = freed = pairs & 0
-    for m in range(rank):
-        j = pairs >> 3 * m & 7
-        hit = drop >> m & 1
-        left |= (j * (1 - hit)) << 3 * m
-        freed |= ((1 << j) >> 1) * hit
-    return left, freed
-
-
-def _volume(mask: Any, sizes: Any, rank: int) -> Any:
-    """Product of the sizes of the axes in a mask."""
-    product = 1 + (mask & 0)
-    for k in range(rank):
-        product *= 1 + (sizes[k] - 1) * (mask >> k & 1)
-    return product
-
-
 def _count(
     post_valued: Any, pre_valued: Any, scaled: Any, values: Any, summed: Any, post_values: Any
 ) -> Any:
     """Multiplications of a product whose result has `values` values; none if both are unit."""
     both = values * summed + scaled * post_values
     return (post_valued & pre_valued) * both + ((post_valued ^ pre_valued) & scaled) * values
-
-
-def _smaller(a: Any, b: Any) -> Any:
-    return a + (b - a) * ((b - a) >> 31 & 1)
 
 
 def add(a: Any, b: Any, rank: int = MAX_RANK, links: bool = True) -> Any:
@@ -365,22 +297,9 @@ def expand_link(code: Any) -> Any:
     return code & ((1 << _LINK_OUT) - 1) | link << _OUT | nonzero(link) << 1
 
 
-def nonzero(x: Any) -> Any:
-    """1 where x > 0, 0 where x = 0.
-
-    Args:
-      x: an integer (array) that is not negative.
-
-    Example:
-      >>> nonzero(0), nonzero(5)
-      (0, 1)
-    """
-    return 1 - ((x - 1) >> 31 & 1)
-
-
 @cache
 def register_numba() -> None:
-    """Makes the functions of this module callable from functions that Numba compiles.
+    """Makes this algebra callable from functions that Numba compiles.
 
     Example:
       >>> import numba
@@ -391,7 +310,7 @@ def register_numba() -> None:
     from numba.extending import register_jitable
 
     for function in (
-        nonzero, expand_link, add, multiply, _contract, _multiply_linked, _composable,
-        _break_out, _break_in, _volume, _count, _smaller,
+        nonzero, smaller, volume, break_out, break_in, contract,
+        expand_link, add, multiply, _multiply_linked, _composable, _count,
     ):  # fmt: skip
         register_jitable(function)
