@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 STAGES = [
-    {"_compat", "affine", "structure", "elimination", "counts"},
+    {"_compat", "affine", "structure", "elimination", "counts", "masks"},
     {"product", "linear"},
     {"packed"},
     {"trace"},
