@@ -47,6 +47,12 @@ class EnvParams:
       reference: int32 [A], of each vertex what it costs in the reference order of the shaped
         rewards (`veenv.env.rewards`); None for rewards that are not shaped.
       scale: float32 [], what rewards are divided by; None for 1.
+
+    Example:
+      >>> import veenv
+      >>> params = veenv.make(lambda x: x * x * x * x, 1.0).default_params
+      >>> params.vertex_ids.tolist(), int(params.max_steps_in_episode)
+      ([1, 2], 2)
     """
 
     vertex_ids: Int[Array, " A"]
