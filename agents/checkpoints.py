@@ -1,30 +1,17 @@
-"""Checkpoints of a run: everything that training needs to go on as if it had never stopped.
-
-A checkpoint is a folder that Orbax writes aside and renames into place.  It holds the leaves of
-the train state as plain arrays and a record in JSON; nothing in it is ever executed.  A digest
-over both tells a damaged checkpoint from a whole one.
-"""
+"""Checkpoints of a run: everything that training needs to go on as if it had never stopped."""
 
 from __future__ import annotations
 
 import dataclasses
-import errno
-import hashlib
 import json
 import math
-import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-
-FORMAT = "veenv-checkpoint"
-VERSION = 1
+from agents.checkpoint_files import DamagedError, read_record, read_state, write_checkpoint
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,25 +74,17 @@ class Checkpoints:
         path = self.folder / str(number)
         if path.exists():
             return False
-        arrays = {name: _to_numpy(leaf) for name, leaf in _leaves(state).items()}
         record = {
-            "format": FORMAT,
-            "version": VERSION,
             "identity": self._identity,
             "run": dict(run),
             "score": score if math.isfinite(score) else None,
         }
-        record = json.loads(json.dumps(record))
-        record["digest"] = _digest(record, arrays)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            _check_space(self.folder, sum(array.nbytes for array in arrays.values()))
-            _write(path, arrays, record)
-        except Exception as error:  # Orbax wraps some failures to write in errors of its own
+            write_checkpoint(path, state, record)
+        except BaseException:
             self._remove_unfinished()
-            if isinstance(error, OSError):
-                raise
-            raise OSError(f"{path}: {error}") from error
+            raise
         return self._delete_old(number)
 
     def restore(self, like: Any) -> Restored | None:
@@ -124,15 +103,13 @@ class Checkpoints:
         for number in reversed(numbers):
             path = self.folder / str(number)
             try:
-                record = _read_record(path)
+                record = read_record(path)
                 self._check_identity(path, record)
-                arrays = _read_arrays(path, _leaves(like))
-                if record["digest"] != _digest(record, arrays):
-                    raise _DamagedError("its digest does not fit its contents")
-            except _DamagedError as error:
+                state = read_state(path, record, like)
+            except DamagedError as error:
                 self._warn(f"checkpoint {path} is damaged ({error}); trying the one before it")
                 continue
-            return Restored(number, _unflatten(like, arrays), record["run"])
+            return Restored(number, state, record["run"])
         if numbers:
             raise ValueError(f"every checkpoint in {self.folder} is damaged")
         return None
@@ -160,8 +137,8 @@ class Checkpoints:
 
     def _score(self, number: int) -> float:
         try:
-            score = _read_record(self.folder / str(number))["score"]
-        except _DamagedError:
+            score = read_record(self.folder / str(number))["score"]
+        except DamagedError:
             score = None
         return math.inf if score is None else score
 
@@ -205,124 +182,9 @@ class Schedule:
         return True
 
 
-class _DamagedError(Exception):
-    """A checkpoint cannot be read."""
-
-
 def _shown(value: Any, other: Any) -> str:
     """A value for an error message; of two mappings only what differs."""
     if isinstance(value, Mapping) and isinstance(other, Mapping):
         differing = {k: v for k, v in value.items() if k not in other or other[k] != v}
         return ", ".join(f"{k} {v}" for k, v in differing.items()) or "without the rest"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _leaves(tree: Any) -> dict[str, Any]:
-    """The leaves of a pytree by path."""
-    pairs, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {jax.tree_util.keystr(path): leaf for path, leaf in pairs}
-
-
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _to_numpy(leaf: Any) -> np.ndarray:
-    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
-
-
-def _unflatten(like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The tree of `like` with other leaves, on the devices where its own are."""
-
-    def place(name: str, leaf: Any) -> jax.Array:
-        array = arrays[name]
-        placed = jax.device_put(array, leaf.sharding) if leaf.committed else jnp.asarray(array)
-        impl = jax.random.key_impl(leaf) if _is_key(leaf) else None
-        return placed if impl is None else jax.random.wrap_key_data(placed, impl=impl)
-
-    leaves = [place(name, leaf) for name, leaf in _leaves(like).items()]
-    return jax.tree.unflatten(jax.tree.structure(like), leaves)
-
-
-def _digest(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 over a record (but its own digest) and arrays."""
-    text = {key: value for key, value in record.items() if key != "digest"}
-    digest = hashlib.sha256(json.dumps(text, sort_keys=True).encode())
-    for name, array in sorted(arrays.items()):
-        digest.update(f"{name} {array.dtype} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
-
-
-def _check_space(folder: Path, num_bytes: int) -> None:
-    """Raises before Orbax does, whose threads complain of a full disk at length."""
-    if shutil.disk_usage(folder).free < 2 * num_bytes + 2**20:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
-
-
-def _checkpointer() -> Any:
-    """Orbax's checkpointer, of this process alone: the others of a run do not take part."""
-    import orbax.checkpoint as ocp  # takes most of a second, and few commands need it
-
-    process = jax.process_index()
-    alone = ocp.options.MultiprocessingOptions(
-        primary_host=process, active_processes={process}, barrier_sync_key_prefix=f"p{process}"
-    )
-    return ocp.Checkpointer(
-        ocp.CompositeCheckpointHandler(
-            arrays=ocp.StandardCheckpointHandler(multiprocessing_options=alone),
-            record=ocp.JsonCheckpointHandler(multiprocessing_options=alone),
-            composite_options=ocp.CompositeOptions(multiprocessing_options=alone),
-        ),
-        multiprocessing_options=alone,
-    )
-
-
-def _write(path: Path, arrays: Mapping[str, np.ndarray], record: Mapping[str, Any]) -> None:
-    import orbax.checkpoint as ocp
-
-    save = ocp.args.Composite(
-        arrays=ocp.args.StandardSave(dict(arrays)), record=ocp.args.JsonSave(dict(record))
-    )
-    with _checkpointer() as checkpointer:
-        checkpointer.save(path.absolute(), args=save)
-
-
-def _read_record(path: Path) -> dict[str, Any]:
-    """The record of a checkpoint.
-
-    Raises:
-      _DamagedError: it cannot be read.
-    """
-    import orbax.checkpoint as ocp
-
-    try:
-        with _checkpointer() as checkpointer:
-            read = ocp.args.Composite(record=ocp.args.JsonRestore())
-            record = checkpointer.restore(path.absolute(), args=read).record
-    except Exception as error:  # whatever Orbax makes of garbage
-        raise _DamagedError(f"{type(error).__name__} while reading its record") from error
-    known = isinstance(record, dict) and record.get("format") == FORMAT
-    if not known or record.get("version") != VERSION:
-        raise _DamagedError(f"its record is not of format {FORMAT}, version {VERSION}")
-    if not {"identity", "run", "score", "digest"} <= set(record):
-        raise _DamagedError("its record is not complete")
-    return record
-
-
-def _read_arrays(path: Path, like: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The arrays of a checkpoint, of the names, shapes and types of `like`.
-
-    Raises:
-      _DamagedError: they cannot be read, or are others.
-    """
-    import orbax.checkpoint as ocp
-
-    expected = {name: np.zeros_like(_to_numpy(leaf)) for name, leaf in like.items()}
-    try:
-        with _checkpointer() as checkpointer:
-            read = ocp.args.Composite(arrays=ocp.args.StandardRestore(expected))
-            arrays = checkpointer.restore(path.absolute(), args=read).arrays
-    except Exception as error:  # whatever Orbax and TensorStore make of garbage
-        raise _DamagedError(f"{type(error).__name__} while reading its arrays") from error
-    return {name: np.asarray(array) for name, array in arrays.items()}

@@ -202,11 +202,11 @@ def test_a_write_that_breaks_off_leaves_earlier_ones(store, state, monkeypatch):
     store, _ = store
     store.save(1, state, {})
 
-    def full(path, arrays, record):
+    def full(path, state, record):
         path.with_name(f"{path.name}.orbax-checkpoint-tmp").mkdir()
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(module, "_write", full)
+    monkeypatch.setattr(module, "write_checkpoint", full)
     with pytest.raises(OSError, match="No space left"):
         store.save(2, state, {})
     assert [p.name for p in store.folder.iterdir()] == ["1"]

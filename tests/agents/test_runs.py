@@ -146,7 +146,7 @@ def test_training_goes_on_while_the_disk_is_full(trainer, both, open_folder, mon
         with monkeypatch.context() as patch:
             if progress.update in (2, 3):
                 patch.setattr("agents.metrics.append_bytes", full)
-                patch.setattr("agents.checkpoints._write", full)
+                patch.setattr("agents.checkpoints.write_checkpoint", full)
                 patch.setattr("veenv.order_files.write_record", full)
             if progress.update == 2:  # as if this step had improved both orders
                 progress = dataclasses.replace(progress, improved=both.names)

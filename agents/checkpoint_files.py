@@ -1,0 +1,163 @@
+"""One checkpoint on disk: a folder that Orbax writes aside and renames into place.
+
+It holds the leaves of the train state as plain arrays and a record in JSON; nothing in it is ever
+executed.  A digest over both tells a damaged checkpoint from a whole one.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+FORMAT = "veenv-checkpoint"
+VERSION = 1
+
+
+class DamagedError(Exception):
+    """A checkpoint cannot be read."""
+
+
+def write_checkpoint(path: Path, state: Any, record: Mapping[str, Any]) -> None:
+    """Writes a checkpoint; the folder is there once all of it is written.
+
+    Args:
+      path: the folder to be.
+      state: a pytree of arrays and typed keys.
+      record: as JSON, with at least ``identity``, ``run`` and ``score``.
+
+    Raises:
+      OSError: it cannot be written; what is half written has another name.
+    """
+    import orbax.checkpoint as ocp  # takes most of a second, and few commands need it
+
+    arrays = {name: _to_numpy(leaf) for name, leaf in _leaves(state).items()}
+    whole = json.loads(json.dumps({"format": FORMAT, "version": VERSION, **record}))
+    whole["digest"] = _digest(whole, arrays)
+    _check_space(path.parent, sum(array.nbytes for array in arrays.values()))
+    save = ocp.args.Composite(arrays=ocp.args.StandardSave(arrays), record=ocp.args.JsonSave(whole))
+    try:
+        with _checkpointer() as checkpointer:
+            checkpointer.save(path.absolute(), args=save)
+    except OSError:
+        raise
+    except Exception as error:  # TensorStore's failures to write are ValueErrors
+        raise OSError(f"{path}: {error}") from error
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """The record of a checkpoint.
+
+    Raises:
+      DamagedError: it cannot be read.
+    """
+    import orbax.checkpoint as ocp
+
+    try:
+        with _checkpointer() as checkpointer:
+            read = ocp.args.Composite(record=ocp.args.JsonRestore())
+            record = checkpointer.restore(path.absolute(), args=read).record
+    except Exception as error:  # whatever Orbax makes of garbage
+        raise DamagedError(f"{type(error).__name__} while reading its record") from error
+    known = isinstance(record, dict) and record.get("format") == FORMAT
+    if not known or record.get("version") != VERSION:
+        raise DamagedError(f"its record is not of format {FORMAT}, version {VERSION}")
+    if not {"identity", "run", "score", "digest"} <= set(record):
+        raise DamagedError("its record is not complete")
+    return record
+
+
+def read_state(path: Path, record: Mapping[str, Any], like: Any) -> Any:
+    """The state of a checkpoint.
+
+    Args:
+      path: the folder.
+      record: its record.
+      like: a state with leaves of the same names, shapes and types; theirs are the devices.
+
+    Raises:
+      DamagedError: it cannot be read, or is another.
+    """
+    import orbax.checkpoint as ocp
+
+    expected = {name: np.zeros_like(_to_numpy(leaf)) for name, leaf in _leaves(like).items()}
+    try:
+        with _checkpointer() as checkpointer:
+            read = ocp.args.Composite(arrays=ocp.args.StandardRestore(expected))
+            found = checkpointer.restore(path.absolute(), args=read).arrays
+    except Exception as error:  # whatever Orbax and TensorStore make of garbage
+        raise DamagedError(f"{type(error).__name__} while reading its arrays") from error
+    arrays = {name: np.asarray(array) for name, array in found.items()}
+    if record["digest"] != _digest(record, arrays):
+        raise DamagedError("its digest does not fit its contents")
+    return _rebuild(like, arrays)
+
+
+def _checkpointer() -> Any:
+    """Orbax's checkpointer, of this process alone: the others of a run do not take part."""
+    import orbax.checkpoint as ocp
+
+    process = jax.process_index()
+    alone = ocp.options.MultiprocessingOptions(
+        primary_host=process, active_processes={process}, barrier_sync_key_prefix=f"p{process}"
+    )
+    return ocp.Checkpointer(
+        ocp.CompositeCheckpointHandler(
+            arrays=ocp.StandardCheckpointHandler(multiprocessing_options=alone),
+            record=ocp.JsonCheckpointHandler(multiprocessing_options=alone),
+            composite_options=ocp.CompositeOptions(multiprocessing_options=alone),
+        ),
+        multiprocessing_options=alone,
+    )
+
+
+def _leaves(tree: Any) -> dict[str, Any]:
+    """The leaves of a pytree by path."""
+    pairs, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path): leaf for path, leaf in pairs}
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _to_numpy(leaf: Any) -> np.ndarray:
+    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+
+
+def _rebuild(like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """The tree of `like` with other leaves, on the devices where its own are."""
+
+    def place(name: str, leaf: Any) -> jax.Array:
+        array = arrays[name]
+        placed = jax.device_put(array, leaf.sharding) if leaf.committed else jnp.asarray(array)
+        impl = jax.random.key_impl(leaf) if _is_key(leaf) else None
+        return placed if impl is None else jax.random.wrap_key_data(placed, impl=impl)
+
+    leaves = [place(name, leaf) for name, leaf in _leaves(like).items()]
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def _digest(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 over a record (but its own digest) and arrays."""
+    text = {key: value for key, value in record.items() if key != "digest"}
+    digest = hashlib.sha256(json.dumps(text, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _check_space(folder: Path, num_bytes: int) -> None:
+    """Raises before Orbax does, whose threads complain of a full disk at length."""
+    if shutil.disk_usage(folder).free < 2 * num_bytes + 2**20:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
