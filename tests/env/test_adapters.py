@@ -10,7 +10,8 @@ import pytest
 from tests.env.games import kept_outputs, new_game, small_graph, with_units
 from veenv.env import VertexEnv
 from veenv.env.adapters import FIRST, LAST, MID, GymnaxEnv, TimeStepEnv
-from veenv.env.distribution import TaskDistribution
+from veenv.env.distribution import TaskDistribution, stack_params
+from veenv.env.params import Spec
 from veenv.env.rollout import random_episode, random_episodes
 from veenv.testing import check_env
 
@@ -37,6 +38,13 @@ def test_gymnax_episode_resets_itself(graph, split_done):
         np.testing.assert_array_equal(obs.features, first.features)
         assert int(state.num_steps) == 0
         assert not state.terminated
+
+
+def test_gymnax_params_know_the_length_of_episodes(graph):
+    env = VertexEnv(graph, spec=Spec.of(graph, "multiplications").padded(num_actions=9))
+    assert int(GymnaxEnv(env).default_params.max_steps_in_episode) == len(graph.eliminable) == 4
+    both = stack_params([env.default_params, env.default_params])
+    assert both.max_steps_in_episode.tolist() == [4, 4]
 
 
 def test_gymnax_flat_observation(graph):

@@ -64,6 +64,11 @@ class EnvParams:
     reference: Int[Array, " A"] | None = None
     scale: Float[Array, ""] | None = None
 
+    @property
+    def max_steps_in_episode(self) -> Int[Array, ""]:
+        """Length of every legal episode, int32 []; gymnax's name."""
+        return (self.vertex_ids >= 0).sum(-1, dtype=jnp.int32)
+
 
 @dataclass(frozen=True)
 class Spec:
