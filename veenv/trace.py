@@ -21,12 +21,9 @@ from jax.extend import core
 from veenv import _compat
 
 _TRACEABLE = (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)
-_NEEDS_VALUES = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError,
-    jax.errors.NonConcreteBooleanIndexError,
-)
+# What JAX raises where the value of a tracer is needed: most errors are TypeErrors; a slice or a
+# boolean index is an IndexError.
+_NEEDS_VALUES = (TypeError, IndexError)
 
 Slot = int
 """Index of a variable of the flat program."""

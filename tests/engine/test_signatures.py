@@ -126,6 +126,25 @@ def test_arrays_that_are_not_differentiated_by_may_decide_control_flow(kind, n):
         jax.jit(jacve(_decided_by_value))(*args)
 
 
+VALUE_NEEDED = {
+    "branch": lambda x, n: x * x if n[0] > 1 else x,
+    "slice": lambda x, n: x[: n[0]] * x[0],
+    "shape": lambda x, n: jnp.outer(x, x).reshape(n[1], -1),
+    "new array": lambda x, n: jnp.ones(n[0]) * x[1] ** 2,
+    "mask": lambda x, n: x[np.arange(3) < n[0]] ** 2,
+    "loop": lambda x, n: sum(x * x * i for i in range(n[1])),
+    "format": lambda x, n: {f"{int(n[0])}": x * x},
+    "numpy": lambda x, n: x * np.linalg.norm(n),
+    "tree": lambda x, n: {int(i): x[i] * x[0] for i in n - 1},
+}
+
+
+@pytest.mark.parametrize("name", VALUE_NEEDED)
+def test_every_way_to_need_a_value(name):
+    fun, n = VALUE_NEEDED[name], jnp.asarray([2, 3])
+    assert_same(jacve(fun, "forward")(X, n), jax.jacrev(fun)(X, n))
+
+
 def test_numbers_of_vertices_do_not_depend_on_jit_where_values_decide():
     """An order found outside of jit runs inside, for arguments and for captured arrays."""
     weights = jnp.arange(3.0)
