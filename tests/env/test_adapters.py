@@ -141,9 +141,16 @@ def test_check_env_finds_faults(kind, message, graph):
         check_env(kind(graph))
 
 
-@pytest.mark.parametrize("name", ["PropaneCombustion", "mlp", "LIF"])
-def test_lowers_for_tpu_cuda_and_cpu(name, graph_of_task):
-    env = VertexEnv(graph_of_task(name))
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("PropaneCombustion", {"shaping": "reverse", "normalise": True}),
+        ("mlp", {}),
+        ("LIF", {"shaping": "classical", "normalise": True}),
+    ],
+)
+def test_lowers_for_tpu_cuda_and_cpu(name, options, graph_of_task):
+    env = VertexEnv(graph_of_task(name), **options)
     _, state = env.reset()
     platforms = ["tpu", "cuda", "cpu"]
     step = jax.export.export(jax.jit(env.step), platforms=platforms)
@@ -153,3 +160,19 @@ def test_lowers_for_tpu_cuda_and_cpu(name, graph_of_task):
     rollout = jax.jit(lambda bits: random_episodes(env, jax.random.wrap_key_data(bits), 3).cost)
     program = jax.export.export(rollout, platforms=platforms)(bits)
     np.testing.assert_array_equal(program.call(bits), rollout(bits))
+
+
+def test_sampling_from_a_pool_lowers_for_tpu_cuda_and_cpu():
+    pool = TaskDistribution.random(0, 3, vertices=(5, 8), inputs=(1, 3), shaping="reverse")
+
+    @jax.jit
+    def play(bits, params):
+        keys = jax.random.split(jax.random.wrap_key_data(bits))
+        obs, _, drawn = pool.reset(keys[0], params)
+        return obs, random_episode(pool.env, keys[1], drawn).order
+
+    bits = jax.random.key_data(jax.random.key(0))
+    program = jax.export.export(play, platforms=["tpu", "cuda", "cpu"])(bits, pool.params)
+    for params in (pool.params, pool.renewed(1).params):
+        found, expected = program.call(bits, params), play(bits, params)
+        jax.tree.map(np.testing.assert_array_equal, found, expected)

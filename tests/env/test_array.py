@@ -12,8 +12,6 @@ from veenv.env.rollout import random_episodes
 from veenv.graph import COST_MODELS
 from veenv.linearise import make_graph
 
-TASKS = ["mlp", "Encoder", "RoeFlux_3d", "LIF", "LSTM", "HydrogenOxygen"]
-
 
 def four_axes(x, y):
     """Variables of up to four axes, contracted, transposed, sliced, summed and summed up."""
@@ -42,7 +40,7 @@ def graph_of_function(name):
 
 
 @pytest.mark.parametrize("cost", COST_MODELS)
-@pytest.mark.parametrize("name", ["mlp", "RoeFlux_3d", "LIF", "LSTM"])
+@pytest.mark.parametrize("name", ["mlp", "LIF"])
 def test_random_episodes_of_tasks(name, cost, graph_of_task):
     env = VertexEnv(graph_of_task(name), cost)
     play(env, env.graph, env.default_params, np.random.default_rng(0), observe_every=10)
@@ -82,7 +80,7 @@ def check_costs(env, graph, states, params=None):
 
 
 @pytest.mark.parametrize("cost", COST_MODELS)
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", ["Encoder"])
 def test_random_rollouts_under_vmap(name, cost, graph_of_task):
     env = VertexEnv(graph_of_task(name), cost)
     states = jax.jit(lambda key: random_episodes(env, key, 20))(jax.random.key(0))
