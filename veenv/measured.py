@@ -204,7 +204,8 @@ class MeasuredReward(gymnasium.Wrapper[Any, Any, Any, Any]):
         if not worst > 0:
             raise ValueError(f"worst must be positive, got {worst}")
         super().__init__(env)
-        self.meter, self.objective, self.worst = meter, objective, worst
+        self.objective: Objective = objective
+        self.meter, self.worst = meter, worst
         self._over = False
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
