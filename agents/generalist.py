@@ -108,6 +108,7 @@ class Generalist:
         self,
         *,
         state: TrainState,
+        steps: int = 0,
         time_limit: float | None = None,
         started: float | None = None,
         should_stop: Callable[[], bool] = lambda: False,
@@ -115,7 +116,8 @@ class Generalist:
         """Trains, and yields after every round.
 
         Args:
-          state: where to start.
+          state: where to start, between two rounds.
+          steps: environment steps that led to it.
           time_limit: seconds, or None.
           started: `time.monotonic()` from which the limit counts; now by default.
           should_stop: asked after every round; True ends the training.
@@ -127,7 +129,9 @@ class Generalist:
         if total is None and time_limit is None:
             raise ValueError("training needs a number of steps or a time limit")
         started = time.monotonic() if started is None else started
-        rounds = steps = 0
+        rounds = int(state.num_updates) // len(self.trainers)
+        if rounds:
+            self.renew(rounds // UPDATES_PER_POOL)
         while not should_stop():
             seconds = time.monotonic() - started
             shares = (steps / total if total else 0.0, seconds / time_limit if time_limit else 0.0)

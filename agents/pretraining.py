@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+import math
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from tqdm import tqdm
 
+from agents.checkpoints import Checkpoints, Schedule
 from agents.cli import TrainArgs
-from agents.files import new_folder, write_bytes
+from agents.files import new_folder
 from agents.finding import is_finding
+from agents.folder import Folder
 from agents.generalist import Generalist, GeneralProgress
-from agents.metrics import Metrics
-from agents.settings import CONFIG_NAME, to_toml
+from agents.ppo import TrainState
 from agents.signals import until_signal
-from agents.weights import architecture, load_weights, save_weights
-
-SECONDS_BETWEEN_SAVES = 30.0
+from agents.weights import architecture, load_weights
 
 
 def run_pretraining(args: TrainArgs, out: TextIO, *, started: float | None = None) -> int:
@@ -34,8 +34,9 @@ def run_pretraining(args: TrainArgs, out: TextIO, *, started: float | None = Non
       0.
 
     Raises:
-      ValueError: an option does not go with random functions; nothing has been written then.
-      OSError: the run folder cannot be written.
+      ValueError: an option does not go with random functions, or as `load_weights` and
+        `Checkpoints.restore`; nothing has been written then.
+      OSError: the run folder cannot be made or read, or another process uses it.
     """
     started = time.monotonic() if started is None else started
     refuse(args)
@@ -44,36 +45,97 @@ def run_pretraining(args: TrainArgs, out: TextIO, *, started: float | None = Non
         tqdm.write(text, file=out)
         out.flush()
 
-    first = None if args.init_from is None else load_weights(args.init_from)
-    agent = Generalist(args.ppo, args.random.family, args.random.functions, args.cost)
-    state = agent.init(first)
-    folder = new_folder(Path(args.out) / "random")
-    ppo = dataclasses.replace(args.ppo, **architecture(state.network))
-    args = dataclasses.replace(args, ppo=ppo)
-    write_bytes(folder / CONFIG_NAME, to_toml(args).encode())
-    settings = json.dumps(dataclasses.asdict(args), indent=1) + "\n"
-    write_bytes(folder / "config.json", settings.encode())
-    metrics = Metrics(folder)
+    agent, state, before, folder, checkpoints = open_pretraining(args, say)
     say(f"random functions: {args.random.family}")
-    said = saved = float("-inf")
+    said, schedule = float("-inf"), Schedule(args.checkpoint_seconds, args.checkpoint_updates)
+    progress = None
     with until_signal() as stop:
         for progress in agent.train(
-            state=state, time_limit=args.seconds, started=started, should_stop=stop.is_set
+            state=state,
+            steps=before["steps"],
+            time_limit=args.seconds,
+            started=started - before["seconds"],
+            should_stop=stop.is_set,
         ):
-            metrics.add(row_of(progress))
+            folder.add_row(row_of(progress))
             state = progress.state
             if progress.unseen or progress.seconds - said >= 5.0:
                 said = progress.seconds
                 say(line_of(progress))
-            if progress.seconds - saved >= SECONDS_BETWEEN_SAVES:
-                saved = progress.seconds
-                save_weights(folder / "weights.eqx", state.network)
-    save_weights(folder / "weights.eqx", state.network)
+            if schedule.is_due(progress.update):
+                save(folder, checkpoints, progress)
+    if progress is not None:
+        save(folder, checkpoints, progress)
+    folder.write_weights(state.network)
     if stop.is_set():
         say(f"stopped by {stop.name}")
-    say(f"\nrun folder: {folder}  ({time.monotonic() - started:.0f} s)")
-    say(f"play with it: python scripts/evaluate.py --run {folder} --task random")
+    folder.close()
+    say(f"\nrun folder: {folder.path}  ({time.monotonic() - started:.0f} s)")
+    say(f"play with it: python scripts/evaluate.py --run {folder.path} --task random")
     return 0
+
+
+def open_pretraining(
+    args: TrainArgs, say: Callable[[str], None]
+) -> tuple[Generalist, TrainState, dict[str, Any], Folder, Checkpoints]:
+    """Starts a run in a folder of its own, or goes on with one.
+
+    Args:
+      args: the settings.
+      say: told of what is worth a line.
+
+    Returns:
+      The agent, where it starts, the steps and seconds that led there, folder and checkpoints.
+
+    Raises:
+      ValueError: as `load_weights` and `Checkpoints.restore`; nothing has been written then.
+      OSError: the run folder cannot be made or read, or another process uses it.
+    """
+
+    def warn(text: str) -> None:
+        say(f"warning: {text}")
+
+    resumed = None if args.resume is None else Path(args.resume)
+    taken_up = resumed is not None and Checkpoints(resumed / "checkpoints", {}).numbers()
+    first = None if args.init_from is None or taken_up else load_weights(args.init_from)
+    agent = Generalist(args.ppo, args.random.family, args.random.functions, args.cost)
+    state, before = agent.init(first), {"seconds": 0.0, "steps": 0}
+    folder = Folder(resumed or new_folder(Path(args.out) / "random"), warn)
+    checkpoints = Checkpoints(
+        folder.path / "checkpoints", identity(args, state), keep=args.keep_checkpoints, warn=warn
+    )
+    try:
+        if resumed is not None:
+            restored = checkpoints.restore(state)
+            checkpoints.delete_after(-1 if restored is None else restored.number)
+            folder.drop_after(0 if restored is None else restored.run["num_rows"])
+            if restored is not None:
+                state, before = restored.state, restored.run
+            say(f"going on in {folder.path} from train step {int(state.num_updates)}")
+        ppo = dataclasses.replace(args.ppo, **architecture(state.network))
+        folder.write_config(dataclasses.replace(args, ppo=ppo), {})
+    except BaseException:
+        folder.close()
+        raise
+    return agent, state, before, folder, checkpoints
+
+
+def save(folder: Folder, checkpoints: Checkpoints, progress: GeneralProgress) -> None:
+    """Writes a checkpoint; the best one is that with the lowest mean of the ratios."""
+    run = {"seconds": progress.seconds, "steps": progress.steps}
+    score = math.fsum(progress.ratio.values()) / len(progress.ratio)
+    folder.write_checkpoint(checkpoints, progress.update, progress.state, run, score)
+
+
+def identity(args: TrainArgs, state: TrainState) -> dict[str, object]:
+    """What a checkpoint must agree in with the run that goes on from it."""
+    return {
+        "agent": args.agent,
+        "task": ["random"],
+        "cost model": args.cost,
+        "network": architecture(state.network),
+        "family": dataclasses.asdict(args.random),
+    }
 
 
 def refuse(args: TrainArgs) -> None:
@@ -83,7 +145,6 @@ def refuse(args: TrainArgs) -> None:
       ValueError: naming the option.
     """
     for given, option in (
-        (args.resume is not None, "--resume (go on with --init-from RUN/weights.eqx)"),
         (args.agent != "ppo", f"--agent {args.agent}"),
         (args.scale.several, "several processes"),
         (args.polish is not None, "--polish"),
