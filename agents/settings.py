@@ -117,8 +117,8 @@ def to_toml(record: Any) -> str:
     """The options of a dataclass as TOML that `read_toml` and `to_args` read again.
 
     >>> from agents.cli import TrainArgs
-    >>> to_toml(TrainArgs("mlp")).splitlines()[:2]
-    ['task = "mlp"', 'cost = "multiplications"']
+    >>> to_toml(TrainArgs("mlp")).splitlines()[0]
+    'task = "mlp"'
     """
     lines = []
     for name, value in _values(record):
