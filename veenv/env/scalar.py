@@ -124,4 +124,6 @@ class ScalarRules:
 
 
 def _count(flags: Bool[Array, " R"]) -> Int[Array, ""]:
-    return flags.sum(dtype=jnp.int32)
+    """How many are set; XLA writes out the numbers that it sums, so they are bytes at first."""
+    eighths = jnp.pad(flags, (0, -len(flags) % 8)).reshape(8, -1)
+    return eighths.sum(0, dtype=jnp.uint8).sum(dtype=jnp.int32)
