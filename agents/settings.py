@@ -92,7 +92,7 @@ def to_args(record: type, settings: Mapping[str, Any], source: str) -> list[str]
     >>> to_args(TrainArgs, {"task": ["mlp", "LSTM"], "num_envs": 8, "bfloat16": True}, "a file")
     ['--task=mlp,LSTM', '--num-envs=8', '--bfloat16']
     """
-    known = {name: kind for name, kind in options(record) if name not in NOT_SAVED}
+    known = {name: kind for name, kind in options(record) if name not in SOURCES}
     args = []
     for name, value in settings.items():
         if name not in known:

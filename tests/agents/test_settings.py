@@ -61,6 +61,14 @@ def test_every_setting_can_be_written_and_read_again(tmp_path):
         )
 
 
+def test_every_option_can_be_set_in_a_file(tmp_path):
+    """But for those that say where options come from; the process's place is not saved."""
+    path = write(tmp_path, 'task = "mlp"\ncoordinator = "a:1"\nnum_processes = 2\nprocess_id = 1\n')
+    args = parse_training(["--config", path])
+    assert args.scale.coordinator == "a:1"
+    assert "coordinator" not in to_toml(args)
+
+
 def test_presets_name_options_that_exist():
     names = dict(options(TrainArgs))
     for preset, values in PRESETS.items():
