@@ -210,7 +210,7 @@ def _one_line(box: str) -> str:
     text = re.sub(r"^Error parsing (?!-)[^:]*: ", "", text)
     text = re.sub(r"^Missing from [^:]*: +(--\S+).*", r"missing option \1", text)
     advice = " ".join(lines[rules[0] + 1 : rules[1] if rules[1:] else None]) if rules else ""
-    near = re.findall(r"(--[a-z][\w-]*) ", advice)
+    near = re.findall(r"(--(?!help)[a-z][\w-]*) ", advice)
     if text.startswith("Unrecognized") and near:
         text += f"; did you mean {' or '.join(dict.fromkeys(near[:3]))}?"
     return text + " (--help explains every option)"
