@@ -111,7 +111,7 @@ def test_an_illegal_move_is_paid_less_than_the_slowest_order(graph):
 
 
 def test_gymnasium_checker_has_nothing_to_say():
-    env = make_measured("PropaneCombustion", batch=2, rounds=1)
+    env = make_measured(fun, *POINT, argnums=(0, 1), batch=2, rounds=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", ".*different from the unwrapped version")

@@ -14,6 +14,7 @@ from matplotlib.colors import to_rgb
 from tests.env.games import kept_outputs, new_game, small_graph
 from veenv.env import VertexEnv
 from veenv.env import gymnasium as gymnasium_adapter
+from veenv.env.distribution import TaskDistribution
 from veenv.env.gymnasium import GymVertexEnv
 from veenv.env.registration import register_all
 from veenv.env.render import changes
@@ -144,6 +145,36 @@ def test_several_tasks_in_one_environment():
     assert info["action_mask"].sum(-1).tolist() == [51, 78, 51]
     _, info = vector.reset(options={"task": "HumanHeartDipole"})
     assert info["action_mask"].sum(-1).tolist() == [78, 78, 78]
+
+
+def test_vector_draws_the_task_of_each_later_episode():
+    pool = TaskDistribution.random(0, 5, vertices=(4, 8), inputs=(1, 3), shaping="reverse")
+    vector = GymVectorEnv(3, pool)
+
+    def run(seed, options=None):
+        """Plays forward orders, checked against the host; the tasks played, in order."""
+        _, info = vector.reset(seed=seed, options=options)
+        played = list(info["task"])
+        games = [new_game(pool.graphs[pool.index(name)], "multiplications") for name in played]
+        for _ in range(25):
+            names = info["task"]
+            slots = info["action_mask"].argmax(-1)
+            _, _, terminated, _, info = vector.step(slots)
+            for i, game in enumerate(games):
+                price = game.eliminate(game.graph.node(game.graph.eliminable[slots[i]]))
+                ended = info["final_info"] if terminated[i] else info
+                assert (ended["task"][i], ended["cost"][i]) == (names[i], price)
+                assert terminated[i] == (not game.left)
+                if terminated[i]:
+                    assert ended["order"][i].tolist() == list(game.graph.eliminable)
+                    played.append(info["task"][i])
+                    games[i] = new_game(pool.graphs[pool.index(played[-1])], "multiplications")
+        return played
+
+    assert run(0)[:3] == list(pool.names[:3])
+    assert set(run(0)) == set(pool.names)
+    assert run(0) == run(0) != run(1)
+    assert set(run(0, {"task": pool.names[4]})) == {pool.names[4]}
 
 
 def test_vector_steps_equal_single_steps_and_reset_in_the_same_step(graph):

@@ -35,12 +35,13 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
     """`num_envs` environments side by side, each as `veenv.env.gymnasium.GymVertexEnv`.
 
     An environment whose episode ends is reset in the same step (``AutoresetMode.SAME_STEP``): the
-    observation and the info (``action_mask``, ``cost``, ``total``, ``illegal``) are those of the
-    new episode, while ``info["final_obs"]`` (an object array of dictionaries, None where nothing
-    ended) and ``info["final_info"]`` (arrays ``cost``, ``total``, ``illegal``, ``action_mask`` and
-    an object array ``order``) hold the old one's end; ``_final_obs`` and ``_final_info`` say where.
-    With several tasks environment i plays task i modulo their number, unless
-    ``reset(options={"task": name})`` picks one for all.
+    observation and the info (``action_mask``, ``cost``, ``total``, ``illegal``, ``task``) are those
+    of the new episode, while ``info["final_obs"]`` (an object array of dictionaries, None where
+    nothing ended) and ``info["final_info"]`` (arrays ``cost``, ``total``, ``illegal``,
+    ``action_mask`` and object arrays ``task`` and ``order``) hold the old one's end; ``_final_obs``
+    and ``_final_info`` say where.  With several tasks environment i begins with task i modulo their
+    number and draws the task of each later episode with the generator that ``reset(seed=...)``
+    seeds, unless ``reset(options={"task": name})`` picks one for all.
 
     Example:
       >>> import veenv
@@ -99,29 +100,38 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
                 lambda p, _: self.env.reset(None, p), in_axes=(over, 0)
             )(params, jnp.arange(num_envs))
         )  # fmt: skip
-        self._step = jax.jit(jax.vmap(self._step_one, in_axes=(0, 0, over)))
+        self._step = jax.jit(jax.vmap(self._step_one, in_axes=(0, 0, over, 0)))
+        self._pick = jax.jit(pick_params)
         self._indices, self._params = np.zeros(num_envs, int), self.tasks.task(0)
+        self._draws = False
         self._state: State | None = None
         self._obs: ObsDict = {}
         self._previous = np.zeros(0)
 
     def _step_one(
-        self, state: State, action: Int[Array, ""], params: EnvParams
-    ) -> tuple[Observation, Observation, State, State, Any]:
+        self, state: State, action: Int[Array, ""], params: EnvParams, upcoming: EnvParams | None
+    ) -> tuple[Observation, Observation, State, State, EnvParams | None, Any]:
         """One step, and a reset where it ends the episode.
 
+        Args:
+          state: the state.
+          action: int32 [].
+          params: the graph that is played.
+          upcoming: the graph of the next episode; None for the same.
+
         Returns:
-          The observations and the states after and before the reset, then reward, terminated,
-          truncated and info.
+          The observations and the states after and before the reset, the graph that is played now
+          (None for the same), then reward, terminated, truncated and info.
         """
         end_obs, end, *rest = self.env.step(None, state, action, params)
-        first_obs, first = self.env.reset(None, params)
 
         def pick(new: Array, old: Array) -> Array:
             return jnp.where(end.terminated, new, old)
 
+        played = None if upcoming is None else jax.tree.map(pick, upcoming, params)
+        first_obs, first = self.env.reset(None, params if played is None else played)
         obs = jax.tree.map(pick, first_obs, end_obs)
-        return obs, end_obs, jax.tree.map(pick, first, end), end, rest
+        return obs, end_obs, jax.tree.map(pick, first, end), end, played, rest
 
     def reset(
         self,
@@ -132,7 +142,7 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         """Starts an episode in every environment.
 
         Args:
-          seed: accepted for the sake of the interface; episodes are deterministic.
+          seed: seeds the generator that draws the tasks of later episodes.
           options: ``{"task": name}`` or None.
 
         Raises:
@@ -140,12 +150,13 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         """
         super().reset(seed=seed if isinstance(seed, int) else None)
         index = chosen_task(self.tasks, options)
+        self._draws = index is None and len(self.tasks) > 1
         if index is None:
             self._indices = np.arange(self.num_envs) % len(self.tasks)
         else:
             self._indices = np.full(self.num_envs, index)
         if len(self.tasks) > 1:
-            self._params = pick_params(self.tasks.params, jnp.asarray(self._indices))
+            self._params = self._pick(self.tasks.params, self._indices)
         obs, self._state = self._start(self._params)
         self._obs = to_numpy(obs)
         self._previous = self._obs["adjacency"]
@@ -156,6 +167,7 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
                 "total": zeros.copy(),
                 "illegal": np.zeros(self.num_envs, bool),
                 "action_mask": self._obs["action_mask"].copy(),
+                "task": self._names(),
             }
         )
         return copy_of(self._obs), info
@@ -180,18 +192,26 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         if self._state is None:
             raise ResetNeeded("call reset before step")
         slots = self._as_slots(actions)
-        obs, end_obs, self._state, end, (reward, terminated, truncated, info) = self._step(
-            self._state, slots, self._params
+        following, upcoming = self._indices, None
+        if self._draws:
+            following = self.np_random.integers(len(self.tasks), size=self.num_envs)
+            upcoming = self._pick(self.tasks.params, following)
+        obs, end_obs, self._state, end, played, (reward, terminated, truncated, info) = self._step(
+            self._state, slots, self._params, upcoming
         )
+        self._params = self._params if played is None else played
         self._previous = self._obs["adjacency"]
         self._obs = to_numpy(obs)
         done = np.array(terminated)
         found = {name: np.array(value) for name, value in info.items()}
         begun = {name: np.where(done, np.zeros_like(value), value) for name, value in found.items()}
-        infos = _with_masks({**begun, "action_mask": self._obs["action_mask"].copy()})
+        ended: dict[str, Any] = {}
         if done.any():
             self._previous = np.where(done[:, None, None], self._obs["adjacency"], self._previous)
-            infos |= self._final(to_numpy(end_obs), end, found, done)
+            ended = self._final(to_numpy(end_obs), end, found, done)
+        self._indices = np.where(done, following, self._indices)
+        mask = self._obs["action_mask"].copy()
+        infos = {**_with_masks({**begun, "action_mask": mask, "task": self._names()}), **ended}
         rewards = np.array(reward, np.float64)
         return copy_of(self._obs), rewards, done, np.array(truncated), infos
 
@@ -212,13 +232,18 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         for name, value in {**found, "action_mask": obs["action_mask"]}.items():
             where = done.reshape(-1, *[1] * (value.ndim - 1))
             info |= {name: np.where(where, value, np.zeros_like(value)), f"_{name}": done.copy()}
-        info |= {"order": orders, "_order": legal}
+        names = np.where(done, self._names(), None)
+        info |= {"task": names, "_task": done.copy(), "order": orders, "_order": legal}
         return {
             "final_obs": observations,
             "_final_obs": done.copy(),
             "final_info": info,
             "_final_info": done.copy(),
         }
+
+    def _names(self) -> np.ndarray:
+        """The names of the tasks that are played, an object array."""
+        return np.array([self.tasks.names[i] for i in self._indices], dtype=object)
 
     def _as_slots(self, actions: Any) -> Int[np.ndarray, " B"]:
         slots = np.asarray(actions)
