@@ -219,12 +219,12 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         self, obs: ObsDict, end: State, found: dict[str, np.ndarray], done: Bool[np.ndarray, " B"]
     ) -> dict[str, Any]:
         """The infos about episodes that ended."""
-        observations = np.full(self.num_envs, None, dtype=object)
-        orders = np.full(self.num_envs, None, dtype=object)
+        observations, names, orders = (np.full(self.num_envs, None, object) for _ in range(3))
         legal = done & ~obs["action_mask"].any(-1)
         slots = np.asarray(end.order)
         for i in np.flatnonzero(done):
             observations[i] = {name: value[i].copy() for name, value in obs.items()}
+            names[i] = self.tasks.names[self._indices[i]]
             if legal[i]:
                 ids = np.array(self.tasks.graphs[self._indices[i]].eliminable, np.int64)
                 orders[i] = ids[slots[i, : len(ids)]]
@@ -232,7 +232,6 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         for name, value in {**found, "action_mask": obs["action_mask"]}.items():
             where = done.reshape(-1, *[1] * (value.ndim - 1))
             info |= {name: np.where(where, value, np.zeros_like(value)), f"_{name}": done.copy()}
-        names = np.where(done, self._names(), None)
         info |= {"task": names, "_task": done.copy(), "order": orders, "_order": legal}
         return {
             "final_obs": observations,
