@@ -68,7 +68,9 @@ def player(env):
 
 def check_episodes(graph, cost, specs, orders):
     """Compares every step of every order, played under each of the specs, with the host."""
-    players = [player(VertexEnv(graph, cost, spec=spec)) for spec in specs]
+    envs = [VertexEnv(graph, cost, spec=spec) for spec in specs]
+    players = [player(env) for env in envs]
+    worst = {float(env.default_params.worst_total) for env in envs}
     own, steps = specs[0], orders.shape[1]
     last = np.arange(steps) == steps - 1
     for some in np.split(orders, range(AT_ONCE, len(orders), AT_ONCE)):
@@ -77,6 +79,7 @@ def check_episodes(graph, cost, specs, orders):
             prices, codes, masks = (
                 np.array(x) for x in zip(*host_steps(graph, cost, order, own), strict=True)
             )
+            assert prices.sum() < min(worst)  # what an illegal move costs
             for spec, (adjacency, mask, reward, paid, total, ends) in zip(
                 specs, found, strict=True
             ):
