@@ -22,6 +22,13 @@ def chain(x):
     return x
 
 
+def tangle(*y):
+    """A function on which uniformly random orders cost far more than good ones."""
+    for _ in range(4):
+        y = [jnp.sin(y[0] * y[1]), y[1] * y[2], jnp.exp(y[2]) * y[3], y[3] * y[0]]
+    return y[0] * y[1] * y[2] * y[3]
+
+
 @pytest.fixture(scope="session")
 def wide_graph() -> Graph:
     return make_graph(wide, (0, 1))(1.0, 2.0)
@@ -40,3 +47,8 @@ def wide_game(wide_graph: Graph) -> Game:
 @pytest.fixture(scope="session")
 def both(wide_graph: Graph, chain_graph: Graph) -> Game:
     return make_game({"wide": wide_graph, "chain": chain_graph})
+
+
+@pytest.fixture(scope="session")
+def tangle_game() -> Game:
+    return make_game({"tangle": make_graph(tangle, (0, 1, 2, 3))(1.0, 2.0, 0.5, 0.3)})

@@ -11,12 +11,10 @@ import pytest
 
 from agents.best import BestOrders
 from agents.config import PPOConfig
-from agents.games import make_game
 from agents.ppo import Trainer, learn, loss_fn, make_batch
 from agents.rollout import Episodes, cheapest, rollout
 from agents.training import train
 from agents.updates import anneal, minibatch_indices
-from veenv import make_graph
 from veenv.env.rollout import random_episodes
 
 CONFIG = PPOConfig(num_envs=6, steps=100, num_minibatches=3, update_epochs=2, hidden=8)
@@ -135,16 +133,8 @@ def test_train_step_is_deterministic_and_compiles_once(both):
     assert trainer.steps_per_update == 3 * sum(len(g.eliminable) for g in both.graphs)
 
 
-def tangle(*y):
-    """A function on which uniformly random orders cost far more than good ones."""
-    for _ in range(4):
-        y = [jnp.sin(y[0] * y[1]), y[1] * y[2], jnp.exp(y[2]) * y[3], y[3] * y[0]]
-    return y[0] * y[1] * y[2] * y[3]
-
-
-def test_ppo_beats_best_of_n_random_play():
-    graph = make_graph(tangle, (0, 1, 2, 3))(1.0, 2.0, 0.5, 0.3)
-    game = make_game({"tangle": graph})
+def test_ppo_beats_best_of_n_random_play(tangle_game):
+    game, graph = tangle_game, tangle_game.graphs[0]
     best = BestOrders(game)
     config = PPOConfig(num_envs=16, steps=20_000, hidden=16)
     last = list(train(Trainer(config, game), best))[-1]

@@ -1,0 +1,53 @@
+"""Trains on one and on eight devices and writes what came out to a file; for `test_scale`."""
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+from conftest import chain, wide
+
+from agents.config import PPOConfig
+from agents.games import make_game
+from agents.ppo import Trainer, TrainState
+from agents.scale import place
+from veenv import make_graph
+
+CONFIG = PPOConfig(num_envs=16, hidden=8, learning_rate=1e-3, num_minibatches=3)
+
+
+def run(trainer: Trainer, state: TrainState) -> dict[str, np.ndarray]:
+    """Three train steps; parameters, costs and orders by name."""
+    names = {f"start{i}": x for i, x in enumerate(jax.tree.leaves(state.network))}
+    for step in range(3):
+        state, update = trainer.step(state, 0.3 * step)
+        names |= {f"order{step}": update.best_order, f"mean{step}": update.mean_cost}
+    names |= {f"end{i}": x for i, x in enumerate(jax.tree.leaves(state.network))}
+    names["shards"] = np.array(len({s.device for s in trainer._scales.addressable_shards}))
+    return {name: np.asarray(x) for name, x in names.items()}
+
+
+def main(out: Path) -> None:
+    """Writes ``one.npz``, ``eight.npz``, ``other.npz`` (another seed) and ``placements.npz``."""
+    graphs = {"wide": make_graph(wide, (0, 1))(1.0, 2.0), "chain": make_graph(chain)(1.0)}
+    game = make_game(graphs)
+    one, eight = Trainer(CONFIG, game, 1), Trainer(CONFIG, game, 8)
+    np.savez(out / "one.npz", **run(one, one.init()))
+    np.savez(out / "eight.npz", **run(eight, eight.init()))
+    other = Trainer(dataclasses.replace(CONFIG, seed=1), game, 8)
+    np.savez(out / "other.npz", **run(eight, other.init()))
+    inputs = (eight.init(), np.float32(0.0), eight._params, eight._scales)
+    lowered = jax.export.export(eight._step, platforms=["tpu"])(*inputs).nr_devices
+    found = [place(num_envs).mesh.size for num_envs in (16, 12, 7)]
+    errors = []
+    for num_envs, devices in ((12, 8), (16, 9), (4, 8)):
+        try:
+            place(num_envs, devices)
+        except ValueError as error:
+            errors.append(str(error))
+    np.savez(out / "placements.npz", found=found, errors=errors, lowered=lowered)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
