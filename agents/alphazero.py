@@ -13,6 +13,7 @@ from agents import losses
 from agents.config import PPOConfig
 from agents.distributions import MASKED_LOGIT
 from agents.encoding import GraphInputs
+from agents.finding import is_finding
 from agents.gae import generalized_advantages
 from agents.games import Game
 from agents.networks import GraphNetwork
@@ -144,6 +145,8 @@ def make_trainer(
       devices: number of devices; see `agents.scale.place`.
 
     Raises:
-      ValueError: as `agents.scale.place`.
+      ValueError: as `agents.scale.place`, or the settings ask for what only PPO does.
     """
+    if is_finding(config):
+        raise ValueError("self_imitation, restarts and temperatures are PPO's; AlphaZero has none")
     return Trainer(config, game, devices, partial(search_and_learn, search=search))

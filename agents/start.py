@@ -93,7 +93,9 @@ def follow(args: TrainArgs) -> None:
     """
     game = make_task_game(args.task, args.cost)
     trainer = make_trainer(args, game)
-    first = None if args.init_from is None else load_weights(args.init_from)
+    # Where a run is taken up, the first process has its parameters, and the options its network.
+    again = args.resume is not None
+    first = None if args.init_from is None or again else load_weights(args.init_from)
     with until_signal(), contextlib.suppress(DivergedError):
         for _ in train(
             trainer,

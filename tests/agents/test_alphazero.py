@@ -192,3 +192,8 @@ def test_alphazero_beats_best_of_n_random_play(tangle_game):
 def test_settings_are_checked(settings, text):
     with pytest.raises(ValueError, match=text):
         SearchConfig(**settings)
+
+
+def test_what_only_ppo_does_is_refused(both):
+    with pytest.raises(ValueError, match="are PPO's"):
+        make_trainer(dataclasses.replace(CONFIG, restarts=0.5), SEARCH, both)
