@@ -60,8 +60,8 @@ class TrainArgs:
     it finds is reported and written beside it, as `order-polished.json`."""
 
     init_from: str | None = None
-    """File of weights to start from (`weights.eqx` of a run); its network replaces the options of
-    the network, such as --hidden."""
+    """Run folder or file of weights (`best.eqx` of a run) to start from; its network replaces the
+    options of the network, such as --hidden."""
 
     config: str | None = None
     """File of options (TOML, such as `config.toml` of a run), each under its name without dashes

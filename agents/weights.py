@@ -67,7 +67,7 @@ def load_weights(path: str | os.PathLike[str]) -> GraphNetwork:
     """Reads a network.
 
     Args:
-      path: the file.
+      path: the file, or the folder of a run that has ended.
 
     Returns:
       A network of the architecture that the file names.
@@ -83,6 +83,8 @@ def load_weights(path: str | os.PathLike[str]) -> GraphNetwork:
       ...     load_weights(f"{folder}/w.eqx").embed.weight.shape[1]
       4
     """
+    if Path(path).is_dir():
+        path = Path(path) / "weights.eqx"
     content = io.BytesIO(Path(path).read_bytes())
     try:
         header = json.loads(content.readline())

@@ -19,6 +19,13 @@ def network():
     return GraphNetwork(6, 1, 1, key=jax.random.key(5))
 
 
+def test_the_folder_of_a_run_stands_for_its_weights(network, tmp_path):
+    with pytest.raises(OSError, match=r"weights\.eqx"):
+        load_weights(tmp_path)
+    save_weights(tmp_path / "weights.eqx", network)
+    assert architecture(load_weights(tmp_path)) == architecture(network)
+
+
 def test_weights_come_back(network, tmp_path):
     save_weights(tmp_path / "w", network)
     loaded = load_weights(tmp_path / "w")
