@@ -10,11 +10,12 @@ extra `mctx` (``pip install -e '.[mctx]'``).
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import time
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import mctx
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
@@ -23,6 +24,11 @@ from agents.cli import fail, parse
 from agents.report import result_table
 from veenv.env import State, VertexEnv, make
 from veenv.graph import CostModel
+
+try:
+    mctx: Any = importlib.import_module("mctx")
+except ImportError:
+    fail("mctx is not installed; pip install -e '.[mctx]'")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +84,7 @@ def prior(env: VertexEnv, state: State) -> Float[Array, " A"]:
 
 def model(
     env: VertexEnv, key: PRNGKeyArray, actions: Int[Array, " B"], states: State
-) -> tuple[mctx.RecurrentFnOutput, State]:
+) -> tuple[Any, State]:
     """One step of the environment, as `mctx` calls a learned model."""
     del key
     after, rewards, _ = jax.vmap(env.transition)(states, actions)
@@ -87,7 +93,7 @@ def model(
         discount=1.0 - after.terminated.astype(jnp.float32),
         prior_logits=jax.vmap(lambda s: prior(env, s))(after),
         value=jax.vmap(lambda s: value(env, s))(after),
-    )  # pyright: ignore[reportCallIssue]  # a chex dataclass
+    )
     return output, after
 
 
@@ -108,7 +114,7 @@ def play(env: VertexEnv, key: PRNGKeyArray, args: PlayArgs) -> State:
             prior_logits=jax.vmap(lambda s: prior(env, s))(states),
             value=jax.vmap(lambda s: value(env, s))(states),
             embedding=states,
-        )  # pyright: ignore[reportCallIssue]  # a chex dataclass
+        )
         found = mctx.gumbel_muzero_policy(
             None,
             key,

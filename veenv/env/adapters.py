@@ -5,6 +5,7 @@ Neither library is needed; what they expect is the shape of the calls.
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -216,10 +217,9 @@ class TimeStepEnv:
 def _spaces() -> Any:
     """gymnax's module of spaces where it is installed, as its users test for its classes."""
     try:
-        from gymnax.environments import spaces
+        return importlib.import_module("gymnax.environments.spaces")
     except ImportError:
         return gymnasium.spaces
-    return spaces
 
 
 def _time_step(
