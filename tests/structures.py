@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from math import prod
 
 import jax.numpy as jnp
 import numpy as np
 
+from veenv.affine import Affine, canonical
 from veenv.edge import Edge
 from veenv.linear import LinearMap
 from veenv.structure import FREE, Link, Structure
@@ -86,16 +88,33 @@ def random_edge(rng: np.random.Generator, s: Structure) -> tuple[Edge, np.ndarra
     matrix, link = None, None
     if s.link is not Link.NONE:
         rows, cols = prod(out_link), prod(in_link)
+        name = None
         if s.link is Link.OPERATOR:
             matrix = rng.normal(size=(rows, cols))
+        elif len(out_link) <= 1 and len(in_link) <= 1 and rng.random() < 0.5:
+            matrix, name = random_affine(rng, rows, cols)
         else:
             matrix = np.zeros((rows, cols))
             n = min(rows, cols)
             chosen = rng.permutation(n)[: rng.integers(1, n + 1)]
             matrix[rng.permutation(rows)[:n][chosen], rng.permutation(cols)[:n][chosen]] = 1
         link = matrix_map(matrix, out_link, in_link)
+        link = link if name is None else replace(link, name=name)
     edge = Edge(s, None if values is None else jnp.asarray(values), np.float64, sign, link)
     return edge, sign * dense_meaning(s, values, matrix)
+
+
+def random_affine(rng: np.random.Generator, rows: int, cols: int) -> tuple[np.ndarray, Affine]:
+    """The matrix and the name of a stretch of a diagonal or of an antidiagonal."""
+    size = int(rng.integers(1, min(rows, cols) + 1))
+    top, left = int(rng.integers(rows - size + 1)), int(rng.integers(cols - size + 1))
+    steps = np.arange(size)
+    matrix = np.zeros((rows, cols))
+    if rng.random() < 0.5:
+        matrix[top + steps, left + steps] = 1
+        return matrix, canonical(rows, cols, top, 1, left, 1, size)
+    matrix[top + steps, left + size - 1 - steps] = 1
+    return matrix, canonical(rows, cols, top, 1, left + size - 1, -1, size)
 
 
 def dense_meaning(s: Structure, values, matrix) -> np.ndarray:

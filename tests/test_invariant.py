@@ -39,13 +39,13 @@ def orders_of(graph, num_random, seed=0):
     return orders
 
 
-def assert_emitted_counts(fun, args, argnums, num_random):
+def assert_emitted_counts(fun, args, argnums, num_random, *, additions=True):
     lin, edges = prepared(fun, args, argnums)
     for order in orders_of(lin.graph, num_random):
         for cost in ("multiplications", "executed"):
             jaxpr = engine.elimination_jaxpr(lin, edges[cost], order)
             assert count_multiplications(jaxpr) == lin.graph.cost(order, cost), (cost, order)
-            if cost == "executed":
+            if cost == "executed" and additions:
                 assert count_additions(jaxpr) == sum(lin.graph.additions(order)), order
 
 

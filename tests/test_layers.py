@@ -9,7 +9,8 @@ ROOT = Path(__file__).parent.parent
 
 STAGES = [
     {"_compat", "affine", "structure", "elimination", "counts", "masks"},
-    {"product", "linear"},
+    {"product", "pin"},
+    {"linear"},
     {"packed"},
     {"trace"},
     {"rules"},
@@ -17,6 +18,7 @@ STAGES = [
     {"nested", "edge"},
     {"linearise", "edge_product"},
     {"terms"},
+    {"sums"},
     {"engine", "sparse"},
 ]
 """Stages of `veenv` that come before everything else, in order."""

@@ -11,6 +11,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from math import gcd
 
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Affine:
@@ -47,6 +49,23 @@ class Affine:
             self.size,
         )
 
+    @property
+    def line(self) -> tuple[int, int] | None:
+        """Which diagonal or antidiagonal the pairs lie on; None with longer steps."""
+        if self.out_step != 1 or abs(self.in_step) != 1:
+            return None
+        return self.in_step, self.in_start - self.in_step * self.out_start
+
+    def mask(self) -> np.ndarray:
+        """bool [out_size, in_size], true at the pairs."""
+        steps = np.arange(self.size)
+        mask = np.zeros((self.out_size, self.in_size), bool)
+        mask[
+            self.out_start + self.out_step * steps,
+            self.in_start + self.in_step * steps,
+        ] = True
+        return mask
+
 
 def canonical(
     out_size: int,
@@ -67,6 +86,13 @@ def canonical(
         in_start += in_step * (size - 1)
         out_step, in_step = -out_step, -in_step
     return Affine(out_size, in_size, out_start, out_step, in_start, in_step, size)
+
+
+def hull(a: Affine, b: Affine) -> Affine:
+    """The stretch of a line from the first pair of two selections on it to the last."""
+    first, last = min(a.out_start, b.out_start), max(a.out_start + a.size, b.out_start + b.size)
+    start = a.in_start + a.in_step * (first - a.out_start)
+    return canonical(a.out_size, a.in_size, first, 1, start, a.in_step, last - first)
 
 
 def compose(post: Hashable, pre: Hashable) -> Hashable:

@@ -16,7 +16,9 @@ import numpy as np
 from jax import Array, lax
 
 from veenv import structure as algebra
+from veenv.affine import Affine
 from veenv.linear import LinearMap, identity, widen
+from veenv.pin import pin
 from veenv.structure import FREE, Link, Structure
 
 Label = tuple[str, int]
@@ -39,6 +41,12 @@ class Edge:
     dtype: Any
     sign: int = 1
     link: LinearMap | None = None
+
+
+def is_known(e: Edge) -> bool:
+    """Whether the edge is a selection whose places are known when tracing."""
+    selects = e.structure.link is Link.SELECTION
+    return selects and e.link is not None and isinstance(e.link.name, Affine)
 
 
 def labels_of(s: Structure) -> list[Label]:
@@ -80,7 +88,7 @@ def expand_pairs(e: Edge, axes: Sequence[int]) -> Edge:
     target = algebra.expand_pairs(s, tuple(axes))
     labels, sizes = labels_of(target), sizes_of(target)
     # A valued pair's values are stored under its out axis.
-    x = spread(stored_values(e), labels_of(s), labels, sizes)
+    x = spread(pin(stored_values(e)), labels_of(s), labels, sizes)
     for k in axes:
         same = _equal(labels, sizes, ("out", k), ("in", s.pairs[k]))
         x = jnp.where(same, x, jnp.zeros((), x.dtype))
@@ -100,6 +108,10 @@ def expand_link(e: Edge) -> Edge:
     if s.link is Link.NONE:
         return e
     assert e.link is not None
+    if is_known(e):
+        target = algebra.expand_link(s)
+        mask, x = placed(e, target)
+        return Edge(target, jnp.where(mask, x, jnp.zeros((), x.dtype)), e.dtype)
     out_size, in_size = s.linked_sizes
     # Where both sides are as large, a forward pass is the cheaper one through an operator.
     from_out = out_size < in_size if s.link is Link.OPERATOR else out_size <= in_size
@@ -125,6 +137,29 @@ def expand_link(e: Edge) -> Edge:
     target = algebra.expand_link(s)
     y = y.transpose([have.index(a) for a in labels_of(target)])
     return Edge(target, y, e.dtype)
+
+
+def placed(e: Edge, target: Structure) -> tuple[np.ndarray, Array]:
+    """A selection whose places are known, stored as `target`: where it is, and its values there.
+
+    Args:
+      e: an edge whose link has an `Affine` name.
+      target: a structure without link, to which the edge's expands.
+
+    Returns:
+      A mask and values, both of the rank of target's values; the values are of its shape.
+    """
+    assert e.link is not None
+    e = expand_pairs(e, _broken(e.structure, target))
+    s = e.structure
+    outs, ins = [("out", k) for k in s.link_out], [("in", j) for j in s.link_in]
+    labels, sizes = labels_of(target), sizes_of(target)
+    have: list[Label] = []
+    for a in labels_of(s):
+        have += (outs if link_on_out(s) else ins) if a == ("link", 0) else [a]
+    values = stored_values(e) if e.values is None else pin(stored_values(e))
+    shape = [sizes[a] if a in (*outs, *ins) else 1 for a in labels]
+    return e.link.name.mask().reshape(shape), spread(values, have, labels, sizes)
 
 
 def absorb(e: Edge, axes: Sequence[int]) -> Edge:
@@ -177,13 +212,18 @@ def _store_link(
 def add(a: Edge, b: Edge) -> Edge:
     """Sum of two edges between the same nodes."""
     target = algebra.add(a.structure, b.structure)
-    x, y = expand_to(a, target), expand_to(b, target)
+    return add_values(expand_to(a, target), expand_to(b, target))
+
+
+def add_values(x: Edge, y: Edge) -> Edge:
+    """Sum of two edges of one valued structure and one link."""
     x_values, y_values = _common(x, y)
+    dtype = x_values.dtype
     if x.sign == y.sign:
-        return Edge(target, x_values + y_values, x_values.dtype, x.sign)
-    if x.sign > 0:
-        return Edge(target, x_values - y_values, x_values.dtype)
-    return Edge(target, y_values - x_values, x_values.dtype)
+        return Edge(x.structure, x_values + y_values, dtype, x.sign, x.link)
+    if x.sign < 0:
+        x_values, y_values = y_values, x_values
+    return Edge(x.structure, x_values - y_values, dtype, 1, x.link)
 
 
 def expand_to(e: Edge, target: Structure) -> Edge:
@@ -191,9 +231,12 @@ def expand_to(e: Edge, target: Structure) -> Edge:
     if e.structure == target:
         return e
     e = expand_link(e)
-    broken = [k for k, j in enumerate(e.structure.pairs) if j != FREE and target.pairs[k] == FREE]
-    e = expand_pairs(e, broken)
-    return respread(e, target)
+    return respread(expand_pairs(e, _broken(e.structure, target)), target)
+
+
+def _broken(s: Structure, target: Structure) -> list[int]:
+    """Out axes of the δs that the target has not."""
+    return [k for k, j in enumerate(s.pairs) if j != FREE and target.pairs[k] == FREE]
 
 
 def respread(e: Edge, target: Structure) -> Edge:

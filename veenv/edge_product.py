@@ -7,8 +7,8 @@ program.
 
 from __future__ import annotations
 
-import string
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 import jax.numpy as jnp
@@ -77,10 +77,10 @@ def _push_left(post: Edge, pre: Edge, source: Edge) -> tuple[Edge, Edge]:
     p = pre.structure
     linked: list[Label] = [("out", m) for m in s.link_in]
     rest = [a for a in labels_of(p) if a not in linked]
-    sizes = sizes_of(p)
-    x = spread(stored_values(pre), labels_of(p), [*rest, *linked], sizes)
+    full = labels_of(replace(p, out_values=_with(p.out_values, s.link_in)))
+    x = spread(stored_values(pre), labels_of(p), full, sizes_of(p))
     key = (Same(source), s.link_in, tuple(rest))
-    x = link.along(x, range(len(rest), x.ndim), key=key)
+    x = link.along(x, [full.index(a) for a in linked], key=key)
     keep = [m for m in range(len(p.out_shape)) if m not in s.link_in]
     where = {("out", m): ("out", i) for i, m in enumerate(keep)}
     have = [where.get(a, a) for a in rest]
@@ -100,6 +100,10 @@ def _push_left(post: Edge, pre: Edge, source: Edge) -> tuple[Edge, Edge]:
     have = [("in", kept_in[a[1]]) if a[0] == "in" else a for a in have]
     y = y.transpose([have.index(a) for a in labels_of(new_post)])
     return Edge(new_post, y, post.dtype, post.sign), pre
+
+
+def _with(flags: Sequence[bool], axes: Sequence[int]) -> tuple[bool, ...]:
+    return tuple(flag or k in axes for k, flag in enumerate(flags))
 
 
 def _on_side(x: Array, link: LinearMap, *, stored_on_out: bool, want_out: bool) -> Array:
@@ -253,9 +257,29 @@ def _combine(
             for v, names in ((_ordered(x, x_labels, target)), (_ordered(y, y_labels, target)))
         ]
         return lax.mul(*full)
-    letters = dict(zip(dict.fromkeys([*x_labels, *y_labels]), string.ascii_letters, strict=False))
-    spec = ["".join(letters[a] for a in names) for names in (x_labels, y_labels, target)]
-    return jnp.einsum(f"{spec[0]},{spec[1]}->{spec[2]}", x, y)
+    return _dot(x, x_labels, y, y_labels, target)
+
+
+def _dot(
+    x: Array, x_labels: list[Label], y: Array, y_labels: list[Label], target: list[Label]
+) -> Array:
+    """Sum over the labels that both have and the target has not; the larger operand on the left."""
+    if x.size < y.size:
+        x, x_labels, y, y_labels = y, y_labels, x, x_labels
+    summed = [a for a in x_labels if a not in target]
+    joint = [a for a in target if a in x_labels and a in y_labels]
+    own = [[a for a in target if a in labels and a not in joint] for labels in (x_labels, y_labels)]
+    x, x_labels = _ordered(x, x_labels, [*joint, *own[0], *summed])
+    y, y_labels = _ordered(y, y_labels, [*joint, *summed, *own[1]])
+    batch = tuple(range(len(joint)))
+    numbers = (
+        (
+            tuple(x_labels.index(a) for a in summed),
+            tuple(y_labels.index(a) for a in summed),
+        ),
+        (batch, batch),
+    )
+    return _ordered(lax.dot_general(x, y, numbers), [*joint, *own[0], *own[1]], target)[0]
 
 
 def _ordered(x: Array, labels: list[Label], target: list[Label]) -> tuple[Array, list[Label]]:

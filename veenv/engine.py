@@ -13,23 +13,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from veenv import _compat, edge, edge_product, terms
+from veenv import _compat, edge, sums, terms
 from veenv import structure as algebra
 from veenv.edge import Edge
 from veenv.elimination import Tableau
 from veenv.linearise import Custom, Linearisation
+from veenv.pin import DEAR, pin
 from veenv.product import multiply as multiply_structures
 from veenv.rules import Partial
+from veenv.sums import Sum
 from veenv.trace import Literal
 
 Edges = dict[tuple[int, int], Edge]
-
-DEAR = frozenset(
-    "acos acosh asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt cos cosh digamma div erf "
-    "erf_inv erfc exp exp2 expm1 igamma igammac lgamma log log1p logistic pow rsqrt sin sinh sqrt "
-    "tan tanh".split()
-)
-"""Primitives whose results and partials cost far more than moving them through memory."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +70,8 @@ def evaluate(
         site, elementals = linearisation.sites[index], linearisation.elementals[index]
         ins = [read(a) for a in equation.inputs]
         outs = _compat.bind(equation.primitive, equation.params, ins)
-        dear = equation.primitive.name in DEAR
-        if dear:
-            outs = [_pin(value) for value in outs]
+        if equation.primitive.name in DEAR:
+            outs = [pin(value) for value in outs]
         for slot, value in zip(equation.outputs, outs, strict=True):
             if slot is not None:
                 slots[slot] = value
@@ -90,8 +84,6 @@ def evaluate(
                     elemental = totals[e.inner]
                 else:
                     elemental = _edge(e.partial, _tangent_dtype(e.source, linearisation))
-                if dear and elemental.values is not None:
-                    elemental = replace(elemental, values=_pin(elemental.values))
                 parallel.setdefault((e.source, e.target), []).append(elemental)
         for slot in last_use.get(index, ()):
             del slots[slot]
@@ -109,17 +101,6 @@ def _custom_edges(custom: Custom, ins: Sequence[Any]) -> Edges:
             aval = inner.program.avals[k]
             left[(k, k)] = Edge(algebra.diagonal(aval.shape, valued=False), None, aval.dtype)
     return {pair: edge.transpose(e) for pair, e in left.items()} if inner.backward else left
-
-
-def _pin(value: Any) -> Any:
-    """Keeps the compiler from computing a value again in each place that uses it.
-
-    A Jacobian's many outputs become many fused loops, and the compiler would rather repeat a sine
-    in each of them than store it.  Outside a trace there is nothing to keep.
-    """
-    if _compat.is_traced(value) and jnp.issubdtype(value.dtype, jnp.inexact):
-        return jax.lax.optimization_barrier(value)
-    return value
 
 
 def _last_uses(linearisation: Linearisation) -> dict[int, list[int]]:
@@ -178,22 +159,24 @@ def eliminate(linearisation: Linearisation, edges: Edges, order: Iterable[int]) 
       The remaining edges, input → output, and the multiplications of each elimination.
     """
     graph = linearisation.graph
-    tableau = Tableau(graph.num_nodes, ((u, v, e) for (u, v), e in edges.items()))
+    tableau: Tableau[Edge | Sum] = Tableau(
+        graph.num_nodes, ((u, v, e) for (u, v), e in edges.items())
+    )
     counts: list[int] = []
 
-    def multiply(post: Edge, pre: Edge) -> Edge:
+    def multiply(post: Edge | Sum, pre: Edge | Sum) -> Edge | Sum:
         predicted = multiply_structures(post.structure, pre.structure)
         counts[-1] += predicted.multiplications
-        result = edge_product.multiply(post, pre)
+        result = sums.multiply(post, pre, predicted)
         assert result.structure == predicted.structure, (post.structure, pre.structure)
         return result
 
     for vertex in order:
         counts.append(0)
         node = graph.node(vertex)
-        tableau.eliminate(node, multiply, edge.add, keep=node in graph.output_nodes)
+        tableau.eliminate(node, multiply, sums.add, keep=node in graph.output_nodes)
     left = {
-        (source, target): e
+        (source, target): sums.formed(e, last=True)
         for target in graph.output_nodes
         for source, e in tableau.preds[target].items()
     }

@@ -9,9 +9,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from veenv.affine import Affine, canonical, compose
+from veenv.pin import pin
 
 Action = Callable[[Array], Array]
 
@@ -74,6 +75,8 @@ class LinearMap:
             if transposed != self.flipped:
                 return joint.pull(result, x, axes, key)[operand]
             return joint.push(operand, x, axes, key)[result]
+        if isinstance(self.name, Affine):
+            return _select_along(self.name.T if transposed else self.name, x, axes)
         shape = self.out_shape if transposed else self.in_shape
         return along(self.transpose if transposed else self.apply, x, axes, shape)
 
@@ -222,14 +225,58 @@ def identity(shape: Sequence[int]) -> LinearMap:
 
 def chain(post: LinearMap, pre: LinearMap) -> LinearMap:
     """The map post ∘ pre."""
+    name = compose(post.name, pre.name)
+    if isinstance(name, Affine):
+        return selection(name, post.out_shape, pre.in_shape)
     return LinearMap(
         post.out_shape,
         pre.in_shape,
         lambda x: post.apply(pre.apply(x)),
         lambda x: pre.transpose(post.transpose(x)),
         jnp.promote_types(post.dtype, pre.dtype),
-        name=compose(post.name, pre.name),
+        name=name,
     )
+
+
+def selection(name: Affine, out_shape: Sequence[int], in_shape: Sequence[int]) -> LinearMap:
+    """The selection of a name, between shapes of its sizes (axes of size one may be left out)."""
+    out_shape, in_shape = tuple(out_shape), tuple(in_shape)
+
+    def action(a: Affine, shape: tuple[int, ...]) -> Action:
+        return lambda x: _select(a, x.reshape(a.in_size), 0).reshape(shape)
+
+    return LinearMap(
+        out_shape, in_shape, action(name, out_shape), action(name.T, in_shape), name=name
+    )
+
+
+def _select(a: Affine, x: Array, axis: int) -> Array:
+    """Along one axis, cuts the selected entries out and puts them in their places among zeros."""
+    if not a.size:
+        return jnp.zeros([*x.shape[:axis], a.out_size, *x.shape[axis + 1 :]], x.dtype)
+    last = a.in_start + a.in_step * (a.size - 1)
+    low, high = min(a.in_start, last), max(a.in_start, last)
+    if (low, high) != (0, a.in_size - 1) or abs(a.in_step) != 1:
+        x = lax.slice_in_dim(x, low, high + 1, abs(a.in_step), axis)
+    if a.in_step < 0:
+        x = lax.rev(x, (axis,))
+    above = a.out_size - 1 - a.out_start - a.out_step * (a.size - 1)
+    if (a.out_start, above, a.out_step) == (0, 0, 1):
+        return x
+    config = [(0, 0, 0)] * x.ndim
+    config[axis] = (a.out_start, above, a.out_step - 1)
+    y = lax.pad(x, jnp.zeros((), x.dtype), config)
+    return pin(y) if y.ndim > 1 else y
+
+
+def _select_along(a: Affine, x: Array, axes: Sequence[int]) -> Array:
+    """As `along` for a selection along one axis, which is left out of `axes` if of size one."""
+    axis = axes[0] if axes else x.ndim
+    y = _select(a, x if axes else x[..., None], axis)
+    rest = [k for k in range(y.ndim) if k != axis]
+    if a.out_size == 1:
+        return y.reshape([y.shape[k] for k in rest])
+    return y.transpose([*rest, axis])
 
 
 def along(action: Action, x: Array, axes: Sequence[int], in_shape: Sequence[int]) -> Array:

@@ -34,9 +34,9 @@ def collect(terms: Sequence[Edge]) -> Terms:
     """Merges terms of one structure; all of them if together they store as much as a dense one."""
     merged: dict[object, Edge] = {}
     for term in terms:
-        if _empty(term):
+        if empty(term):
             continue
-        key = _kind(term)
+        key = kind(term)
         merged[key] = _merge(merged[key], term) if key in merged else term
     kept = tuple(merged.values())
     if not kept and terms:
@@ -47,12 +47,12 @@ def collect(terms: Sequence[Edge]) -> Terms:
     return kept
 
 
-def _empty(e: Edge) -> bool:
+def empty(e: Edge) -> bool:
     """Whether a selection is known to select nothing."""
     return e.link is not None and getattr(e.link.name, "size", 1) == 0
 
 
-def _kind(e: Edge) -> object:
+def kind(e: Edge) -> tuple[object, ...]:
     """What two terms must share to be merged: the places of their entries."""
     s = e.structure
     name = None if e.link is None else e.link.name
@@ -77,9 +77,9 @@ def _merge(a: Edge, b: Edge) -> Edge:
         return edge.add(a, b)
     if a.structure.link is Link.OPERATOR:
         if a.structure == b.structure and a.values is not None and b.values is not None:
-            return _add_values(a, b)
+            return edge.add_values(a, b)
         return edge.add(a, b)
-    return _add_values(_valued_link(a), _valued_link(b))
+    return edge.add_values(_valued_link(a), _valued_link(b))
 
 
 def _valued_link(e: Edge) -> Edge:
@@ -93,12 +93,3 @@ def _valued_link(e: Edge) -> Edge:
         unit=False,
     )
     return replace(edge.respread(e, target), link=e.link)
-
-
-def _add_values(a: Edge, b: Edge) -> Edge:
-    assert a.values is not None
-    assert b.values is not None
-    x, y = (a.values, b.values) if a.sign > 0 else (b.values, a.values)
-    if a.sign == b.sign:
-        return replace(a, values=a.values + b.values)
-    return replace(a, values=x - y, sign=1)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from veenv import _compat
+from veenv.pin import DEAR, pin
 from veenv.rules.base import Partial, Row, Site, register
 from veenv.structure import Structure, diagonal, make, scaled
 
@@ -30,6 +31,9 @@ _UNARY: dict[str, Derivative] = {
     "square": lambda s: 2 * s.ins[0],
     "integer_pow": lambda s: _power_derivative(s.ins[0], s.params["y"]),
 }
+
+_CHEAP_DERIVATIVE = frozenset(["div", "exp", "tanh", "logistic"])
+"""Dear functions whose derivative takes few cheap operations on what is there already."""
 
 _FROM_JAX = (
     "tan asin acos atan sinh cosh asinh acosh atanh log1p expm1 exp2 cbrt abs erf erfc erf_inv "
@@ -79,7 +83,13 @@ def _squeeze(x: Any, shape: Sequence[int]) -> Array:
 def _valued(site: Site, i: int, derivative: Callable[[], Any]) -> Partial:
     structure, _ = _align(site, i)
     shape = site.out_avals[0].shape
-    return Partial(structure, structure, lambda: _squeeze(derivative(), shape))
+    dear = site.primitive.name in DEAR - _CHEAP_DERIVATIVE
+
+    def values() -> Array:
+        value = _squeeze(derivative(), shape)
+        return pin(value) if dear else value
+
+    return Partial(structure, structure, values)
 
 
 def _unit(site: Site, i: int, sign: int = 1) -> Partial:
@@ -109,8 +119,16 @@ def mul(site: Site) -> Sequence[Row]:
 @register("div")
 def div(site: Site) -> Sequence[Row]:
     """x / y."""
-    by_y = _valued(site, 1, lambda: -site.outs[0] / site.ins[1])
-    return [[_by_factor(site, 0, lambda: 1 / site.ins[1]), by_y]]
+    made: list[Any] = [None, None]
+
+    def reciprocal() -> Any:
+        """1 / y, once for both operands; a site may be evaluated again at other values."""
+        if made[0] is not site.ins:
+            made[:] = site.ins, pin(1 / site.ins[1])
+        return made[1]
+
+    by_y = _valued(site, 1, lambda: -site.outs[0] * reciprocal())
+    return [[_by_factor(site, 0, reciprocal), by_y]]
 
 
 def _by_factor(site: Site, i: int, factor: Callable[[], Any]) -> Partial:
