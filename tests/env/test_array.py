@@ -102,6 +102,41 @@ def test_graphs_of_all_kinds_share_a_program(graph_of_task):
         check_costs(env, graph, one, env.encode(graph))
 
 
+def test_batches_of_graphs_and_of_moves_nest_in_any_way():
+    graphs = [
+        make_graph(lambda x: (jnp.sin(x) * x).sum() * jnp.cos(x))(jnp.ones(3)),
+        make_graph(lambda x: jnp.tanh(jnp.exp(jnp.cumsum(x))))(jnp.ones(4)),
+    ]
+    env = VertexEnv(graphs[0], spec=Spec.common([Spec.of(g, "multiplications") for g in graphs]))
+    params = [env.encode(graph) for graph in graphs]
+    slots = jnp.arange(2, dtype=jnp.int32)
+
+    def move(params, slot):
+        return env.transition(env.init(params), slot, params)[0]
+
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), *params)
+    square = jax.tree.map(lambda x: jnp.stack([x, x], 1), stacked)
+    moves = jnp.stack([slots, slots])
+    by_graph = jax.vmap(jax.vmap(move, (None, 0)), (0, None))(stacked, slots)
+    by_move = jax.vmap(jax.vmap(move, (0, None)), (None, 0))(stacked, slots)
+    by_both = jax.vmap(jax.vmap(move))(square, moves)
+    for k, of_graph in enumerate(params):
+        for slot in range(2):
+            one = move(of_graph, slot)
+            assert int(one.cost) == graphs[k].costs(_starting_with(graphs[k], slot))[0]
+            flags = np.unpackbits(np.asarray(one.core.sources).view(np.uint8), bitorder="little")
+            flags = flags.reshape(env.spec.columns, -1)[:, : env.spec.rows]
+            np.testing.assert_array_equal(flags, np.asarray(one.core.codes).T != 0)
+            for batch, at in ((by_graph, (k, slot)), (by_move, (slot, k)), (by_both, (k, slot))):
+                found = jax.tree.map(lambda x, at=at: x[at], batch)
+                jax.tree.map(np.testing.assert_array_equal, found, one)
+
+
+def _starting_with(graph, slot):
+    ids = list(graph.eliminable)
+    return [ids.pop(slot), *ids]
+
+
 def test_more_than_four_axes_are_refused():
     with pytest.raises(ValueError, match=r"at most 4 axes.*vertex \d has shape \(2, 2, 2, 2, 2\)"):
         make(lambda x: jnp.sin(jnp.cos(x[..., None] + jnp.zeros(2))), jnp.ones((2, 2, 2, 2)))
