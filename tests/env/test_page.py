@@ -26,8 +26,11 @@ def test_the_code_prints_what_its_comments_say(capsys):
 
 def state_bytes(spec):
     """The page's formula."""
-    words = -(-spec.columns // 32) * (1 + spec.unit_edges) if spec.scalar else spec.columns
-    return 4 * words * spec.rows + 5 * spec.num_actions + 9
+    if spec.scalar:
+        words = -(-spec.columns // 32) * spec.rows * (1 + spec.unit_edges)
+    else:
+        words = spec.columns * (spec.rows + -(-spec.rows // 32))
+    return 4 * words + 5 * spec.num_actions + 9
 
 
 def size_row(name, graph):
