@@ -13,7 +13,8 @@ class Counts:
       order: the eliminated vertex ids.
       multiplications_per_vertex: the literature's count of each elimination.
       executed_per_vertex: multiplications really executed in each elimination.
-      additions_per_vertex: additions really executed in each elimination.
+      additions_per_vertex: additions of each elimination with every sum formed at once; where
+        selections meet (`veenv.sums`) the engine executes others.
 
     Example:
       >>> import jax.numpy as jnp, veenv
@@ -40,5 +41,5 @@ class Counts:
 
     @property
     def additions(self) -> int:
-        """Total of the executed additions."""
+        """Total of the additions."""
         return sum(self.additions_per_vertex)
