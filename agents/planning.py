@@ -8,6 +8,7 @@ environment itself: nothing is learned about the rules, and every cost in the tr
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -21,6 +22,13 @@ from agents.networks import GraphNetwork
 from agents.rollout import Episodes
 from agents.search_config import SearchConfig
 from veenv.env import EnvParams, State, VertexEnv
+
+# Type checkers do not see the constructors of chex's dataclasses.
+_Root: Any = mctx.RootFnOutput
+_ModelOutput: Any = mctx.RecurrentFnOutput
+
+Model = Callable[..., tuple[Any, State]]
+"""Of the network, a key, actions [B] and states [B, ...]; as `mctx.RecurrentFn`."""
 
 
 @jax.tree_util.register_dataclass
@@ -56,7 +64,7 @@ def predict(
     return inputs, logits, jnp.where(state.terminated, 0.0, value)
 
 
-def make_model(env: VertexEnv, params: EnvParams, scales: Float[Array, " B"]) -> mctx.RecurrentFn:
+def make_model(env: VertexEnv, params: EnvParams, scales: Float[Array, " B"]) -> Model:
     """The model that `mctx` searches with: the environment, then the network.
 
     Args:
@@ -65,17 +73,17 @@ def make_model(env: VertexEnv, params: EnvParams, scales: Float[Array, " B"]) ->
       scales: what each environment's rewards are divided by, float32 [B].
 
     Returns:
-      A function of the network, a key, actions [B] and states [B, ...], as `mctx.RecurrentFn`.
+      What `mctx` calls its recurrent function.
     """
 
     def step(
         network: GraphNetwork, key: PRNGKeyArray, action: Array, state: State
-    ) -> tuple[mctx.RecurrentFnOutput, State]:
+    ) -> tuple[Any, State]:
         del key
         state, reward, _ = jax.vmap(env.transition)(state, action, params)
         _, logits, value = predict(env, params, network, state)
         discount = jnp.where(state.terminated, 0.0, 1.0)
-        output: Any = mctx.RecurrentFnOutput(
+        output = _ModelOutput(
             reward=reward / scales, discount=discount, prior_logits=logits, value=value
         )
         return output, state
@@ -101,13 +109,14 @@ def self_play(
       key: typed PRNG key.
       config: the search.
     """
-    model = make_model(env, params, scales)
+    model: Any = make_model(env, params, scales)
 
     def step(state: State, key: PRNGKeyArray) -> tuple[State, Searches]:
         inputs, logits, value = predict(env, params, network, state)
-        root: Any = mctx.RootFnOutput(prior_logits=logits, value=value, embedding=state)
-        found = mctx.gumbel_muzero_policy(
-            network,
+        root = _Root(prior_logits=logits, value=value, embedding=state)
+        searched: Any = network
+        found: Any = mctx.gumbel_muzero_policy(
+            searched,
             key,
             root,
             model,

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from agents.best import BestOrders
+from agents.cli import parse_training
 from agents.config import PPOConfig
 from agents.distributions import MASKED_LOGIT
 from agents.games import make_game
-from agents.ppo import Trainer
+from agents.ppo import Trainer, play_and_learn
 from agents.search_config import SearchConfig
+from agents.start import make_trainer as choose_trainer
 from agents.training import train
 from veenv.env.rollout import random_episodes
 
@@ -26,6 +28,7 @@ from agents.alphazero import (
     loss_fn,
     make_lessons,
     make_trainer,
+    search_and_learn,
 )
 from agents.planning import Searches, make_model, predict, self_play
 
@@ -192,6 +195,15 @@ def test_alphazero_beats_best_of_n_random_play(tangle_game):
 def test_settings_are_checked(settings, text):
     with pytest.raises(ValueError, match=text):
         SearchConfig(**settings)
+
+
+def test_the_command_line_chooses_the_agent(both):
+    args = parse_training(["--task=LIF", "--agent=alphazero", "--num-simulations=3", "--seed=7"])
+    trainer = choose_trainer(args, both)
+    assert trainer._agent.func is search_and_learn
+    assert trainer._agent.keywords == {"search": SearchConfig(num_simulations=3)}
+    assert trainer.config.seed == 7
+    assert choose_trainer(parse_training(["--task=LIF"]), both)._agent is play_and_learn
 
 
 def test_what_only_ppo_does_is_refused(both):
