@@ -12,7 +12,6 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from veenv.affine import Affine, canonical, compose
-from veenv.pin import pin
 
 Action = Callable[[Array], Array]
 
@@ -265,8 +264,7 @@ def _select(a: Affine, x: Array, axis: int) -> Array:
         return x
     config = [(0, 0, 0)] * x.ndim
     config[axis] = (a.out_start, above, a.out_step - 1)
-    y = lax.pad(x, jnp.zeros((), x.dtype), config)
-    return pin(y) if y.ndim > 1 else y
+    return lax.pad(x, jnp.zeros((), x.dtype), config)
 
 
 def _select_along(a: Affine, x: Array, axes: Sequence[int]) -> Array:
