@@ -92,6 +92,7 @@ def test_self_play(trainer, both, played):
     assert (np.asarray(searches.value)[~active] == 0).all()
 
 
+@pytest.mark.slow
 def test_long_searches_find_the_cheapest_order(wide_graph):
     """On a graph small enough to try every order, whatever the untrained network says."""
     game = make_game({"wide": wide_graph})
@@ -155,7 +156,8 @@ def test_padding_is_left_out(trainer, played):
     spoiled = dataclasses.replace(flat, target=jnp.where(flat.weight == 0, 7.0, flat.target))
     assert (flat.weight == 0).any()
     loss = jax.jit(loss_fn)
-    np.testing.assert_allclose(loss(network, flat, 0.5)[0], loss(network, spoiled, 0.5)[0])
+    losses = [loss(network, lessons, 0.5)[0] for lessons in (flat, spoiled)]
+    np.testing.assert_allclose(*losses, rtol=1e-6)
 
 
 def test_prediction_masks_what_is_illegal(trainer, both):
@@ -165,8 +167,8 @@ def test_prediction_masks_what_is_illegal(trainer, both):
     inputs, logits, value = ask(trainer._params, network, state)
     np.testing.assert_array_equal(np.asarray(logits) == np.float32(MASKED_LOGIT), ~inputs.mask)
     raw, expected = jax.jit(jax.vmap(network))(inputs)
-    np.testing.assert_allclose(logits[inputs.mask], raw[inputs.mask])
-    np.testing.assert_allclose(value, expected)
+    np.testing.assert_allclose(logits[inputs.mask], raw[inputs.mask], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
 
 
 def test_alphazero_beats_best_of_n_random_play(tangle_game):
