@@ -20,7 +20,7 @@ from veenv.env.rollout import random_episodes
 from veenv.search import search
 
 STEPS = {
-    "RoeFlux_1d": 100_000,
+    "RoeFlux_1d": 75_000,
     "RobotArm_6DOF": 100_000,
     "HumanHeartDipole": 60_000,
     "PropaneCombustion": 40_000,
