@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from math import gcd
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Int, UInt
 
@@ -98,7 +98,7 @@ class ArrayRules:
 
     def _eliminate_batch(self, axes: Array, *batch: Array) -> tuple[Array, Array, Array]:
         """`_eliminate` on a batch [B]; under `jax.vmap` the batches become one."""
-        run = custom_vmap(self._eliminate)
+        run = custom_vmap(self._eliminate_groups)
 
         @run.def_vmap
         def run_as_one(  # pyright: ignore[reportUnusedFunction]
@@ -120,6 +120,21 @@ class ArrayRules:
             return split, (True,) * len(split)
 
         return run(axes, *batch)
+
+    def _eliminate_groups(self, axes: Array, *batch: Array) -> tuple[Array, Array, Array]:
+        """`_eliminate` on a group for each device, which need nothing of each other."""
+        size = len(batch[0])
+        groups = gcd(size, jax.device_count())
+        if groups == 1:
+            return self._eliminate(axes, *batch)
+
+        def split(x: Array) -> Array:
+            return x.reshape(groups, size // groups, *x.shape[1:])
+
+        own = axes.ndim == 3
+        over = (0 if own else None, *[0] * len(batch))
+        grouped = jax.vmap(self._eliminate, over)(split(axes) if own else axes, *map(split, batch))
+        return jax.tree.map(lambda x: x.reshape(size, *x.shape[2:]), grouped)
 
     def _eliminate(
         self, axes: Array, codes: Array, sources: Array, keeps: Array, slot: Array, legal: Array
@@ -148,36 +163,35 @@ class ArrayRules:
         width = count_bits(targets)
         pairs = jnp.where(legal, count_bits(own_sources) * width, 0)
         ends = jnp.cumsum(pairs, dtype=jnp.int32)
-        chunk = max(CHUNK, PAIRS * len(slot))
-
-        def combine(state: tuple[Array, ...]) -> tuple[Array, ...]:
-            start, codes, sources, cost = state
-            pair = start + jnp.arange(chunk, dtype=jnp.int32)
-            b = jnp.searchsorted(ends, pair, side="right", method="scan_unrolled")
-            b = jnp.minimum(b, len(slot) - 1).astype(jnp.int32)
-            here = pair < ends[-1]
-            v = slot[b]
-            i, j = _divide(pair - ends[b] + pairs[b], width[b])
-            u, w = member(own_sources[b], i), member(targets[b], j)
-            own = axes if axes.ndim == 2 else axes[b]
-            code, count = self._multiply(own, outs[b, w], codes[b, u, v], w, v, u)
-            old = codes[b, u, w]
-            new = jnp.where(old == 0, code, packed.add(old, code, *self._algebra))
-            codes = codes.at[b, jnp.where(here, u, self.spec.rows), w].set(new, mode="drop")
-            last = here & (j == width[b] - 1) & ~keeps[b]  # the in-edge is not needed any more
-            codes = codes.at[b, jnp.where(last, u, self.spec.rows), v].set(0, mode="drop")
-            # A new edge adds a bit, and the vertex takes its own from each target.
-            sources = _add_bit(sources, here & (old == 0), b, w, u, 1)
-            sources = _add_bit(sources, here & (i == 0), b, w, row[b], -1)
-            return start + chunk, codes, sources, cost.at[b].add(jnp.where(here, count, 0))
-
-        none = jnp.zeros_like(slot)
-        state = (jnp.zeros((), jnp.int32), codes, sources, none)
-        state = lax.while_loop(lambda state: state[0] < ends[-1], combine, state)
-        _, codes, sources, cost = state
+        data = (axes, keeps, slot, row, outs, own_sources, targets, width, pairs, ends)
+        carry = (codes, sources, jnp.zeros_like(slot))
+        codes, sources, cost = for_chunks(self._combine, _chunk(slot), ends[-1], carry, data)
         codes = codes.at[graphs, jnp.where(legal, row, self.spec.rows)].set(0, mode="drop")
         dropped = jnp.where(legal & ~keeps, slot, self.spec.columns)
         return codes, sources.at[graphs, dropped].set(0, mode="drop"), cost
+
+    def _combine(self, start: Array, carry: tuple[Array, ...], data: Any) -> tuple[Array, ...]:
+        """Combines one chunk of the pairs of a batch."""
+        axes, keeps, slot, row, outs, own_sources, targets, width, pairs, ends = data
+        codes, sources, cost = carry
+        pair = start + jnp.arange(_chunk(slot), dtype=jnp.int32)
+        b = jnp.searchsorted(ends, pair, side="right", method="scan_unrolled")
+        b = jnp.minimum(b, len(slot) - 1).astype(jnp.int32)
+        here = pair < ends[-1]
+        v = slot[b]
+        i, j = _divide(pair - ends[b] + pairs[b], width[b])
+        u, w = member(own_sources[b], i), member(targets[b], j)
+        own = axes if axes.ndim == 2 else axes[b]
+        code, count = self._multiply(own, outs[b, w], codes[b, u, v], w, v, u)
+        old = codes[b, u, w]
+        new = jnp.where(old == 0, code, packed.add(old, code, *self._algebra))
+        codes = codes.at[b, jnp.where(here, u, self.spec.rows), w].set(new, mode="drop")
+        last = here & (j == width[b] - 1) & ~keeps[b]  # the in-edge is not needed any more
+        codes = codes.at[b, jnp.where(last, u, self.spec.rows), v].set(0, mode="drop")
+        # A new edge adds a bit, and the vertex takes its own from each target.
+        sources = _add_bit(sources, here & (old == 0), b, w, u, 1)
+        sources = _add_bit(sources, here & (i == 0), b, w, row[b], -1)
+        return codes, sources, cost.at[b].add(jnp.where(here, count, 0))
 
     @partial(jax.jit, static_argnums=0)
     def adjacency(self, core: ArrayCore) -> Int[Array, "R C"]:
@@ -235,6 +249,11 @@ class ArrayRules:
         return packed.multiply(
             post, pre, sizes(first_row + w), sizes(first_row + slot), sizes(u), *self._algebra
         )
+
+
+def _chunk(slot: Array) -> int:
+    """Pairs that a batch combines at once."""
+    return max(CHUNK, PAIRS * len(slot))
 
 
 def _add_bit(sources: Array, here: Array, b: Array, column: Array, row: Array, sign: int) -> Array:
