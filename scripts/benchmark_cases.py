@@ -13,6 +13,7 @@ import numpy as np
 import veenv
 from veenv import make_graph
 from veenv.best import best_for
+from veenv.graph import CostModel
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def orders_of(case: Case, wanted: tuple[str, ...]) -> dict[str, tuple[int, ...]]
     }
     found: dict[tuple[int, ...], list[str]] = {}
     for name in wanted:
-        cost = "executed" if name == "best-executed" else "multiplications"
+        cost: CostModel = "executed" if name == "best-executed" else "multiplications"
         if name in classical:
             ids = classical[name]
         else:

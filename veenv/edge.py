@@ -49,6 +49,13 @@ def is_known(e: Edge) -> bool:
     return selects and e.link is not None and isinstance(e.link.name, Affine)
 
 
+def places(e: Edge) -> Affine:
+    """The selection of an edge for which `is_known` holds."""
+    assert e.link is not None
+    assert isinstance(e.link.name, Affine)
+    return e.link.name
+
+
 def labels_of(s: Structure) -> list[Label]:
     """Labels of the axes of a structure's values, in storage order."""
     labels: list[Label] = [("out", k) for k, v in enumerate(s.out_values) if v]
@@ -149,7 +156,6 @@ def placed(e: Edge, target: Structure) -> tuple[np.ndarray, Array]:
     Returns:
       A mask and values, both of the rank of target's values; the values are of its shape.
     """
-    assert e.link is not None
     e = expand_pairs(e, _broken(e.structure, target))
     s = e.structure
     outs, ins = [("out", k) for k in s.link_out], [("in", j) for j in s.link_in]
@@ -159,7 +165,7 @@ def placed(e: Edge, target: Structure) -> tuple[np.ndarray, Array]:
         have += (outs if link_on_out(s) else ins) if a == ("link", 0) else [a]
     values = stored_values(e) if e.values is None else pin(stored_values(e))
     shape = [sizes[a] if a in (*outs, *ins) else 1 for a in labels]
-    return e.link.name.mask().reshape(shape), spread(values, have, labels, sizes)
+    return places(e).mask().reshape(shape), spread(values, have, labels, sizes)
 
 
 def absorb(e: Edge, axes: Sequence[int]) -> Edge:

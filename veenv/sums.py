@@ -112,7 +112,7 @@ def _merged(a: Edge, b: Edge) -> Edge:
     s, t = a.structure, b.structure
     link, same = a.link, a.link.name == b.link.name
     if not same:
-        link = selection(hull(link.name, b.link.name), link.out_shape, link.in_shape)
+        link = selection(hull(edge.places(a), edge.places(b)), link.out_shape, link.in_shape)
     target = replace(
         s,
         out_values=tuple(map(or_, s.out_values, t.out_values)),
@@ -129,7 +129,7 @@ def _stretched(e: Edge, target: Structure, link: LinearMap) -> Edge:
     x = edge.respread(e, target)
     if e.link.name != link.name:
         assert x.values is not None
-        own = e.link.name.mask().any(axis=1 if edge.link_on_out(target) else 0)
+        own = edge.places(e).mask().any(axis=1 if edge.link_on_out(target) else 0)
         shape = [
             n if a == ("link", 0) else 1
             for a, n in zip(edge.labels_of(target), x.values.shape, strict=True)
