@@ -50,6 +50,7 @@ def test_a_run_on_random_functions(tmp_path):
         np.testing.assert_allclose(a, b, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_going_on_with_random_functions_is_the_same_as_not_stopping(tmp_path, monkeypatch):
     """The functions that a run goes on with are those that it would have drawn."""
     monkeypatch.setattr("agents.generalist.UPDATES_PER_POOL", 2)

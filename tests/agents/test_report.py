@@ -71,7 +71,7 @@ def test_files_are_whole_or_not_there(tmp_path, monkeypatch):
 
 
 def test_runs_of_one_second_have_folders_of_their_own(tmp_path, both):
-    first, second = RunFolder(tmp_path, both), RunFolder(tmp_path, both)
+    first, second = RunFolder.create(tmp_path, both), RunFolder.create(tmp_path, both)
     assert first.path != second.path
     assert first.path.parent == second.path.parent == tmp_path / "wide+chain"
     assert first.order_path("wide").name == "order-wide.json"

@@ -95,7 +95,14 @@ def test_task_distribution_samples_every_task():
         TaskDistribution.of([])
 
 
-@pytest.mark.parametrize("name", ["PropaneCombustion", "mlp", "LIF"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mlp",
+        pytest.param("PropaneCombustion", marks=pytest.mark.slow),
+        pytest.param("LIF", marks=pytest.mark.slow),
+    ],
+)
 def test_check_env_accepts_the_environment(name, graph_of_task):
     env = VertexEnv(graph_of_task(name))
     check_env(env, episodes=1)

@@ -36,7 +36,10 @@ def legal(mask, rng):
     return int(rng.choice(np.flatnonzero(mask)))
 
 
-@pytest.mark.parametrize("env_id", ["veenv/HumanHeartDipole-v0", "veenv/mlp-v0"])
+@pytest.mark.parametrize(
+    "env_id",
+    ["veenv/HumanHeartDipole-v0", pytest.param("veenv/mlp-v0", marks=pytest.mark.slow)],
+)
 def test_gymnasium_checker_has_nothing_to_say(env_id):
     for mode in ("ansi", "rgb_array"):
         with warnings.catch_warnings():
