@@ -108,6 +108,7 @@ def test_wrong_sizes_of_random_functions(field, value):
         RandomConfig(**{field: value})
 
 
+@pytest.mark.slow
 def test_polish_is_a_line_and_an_order_of_its_own(tmp_path):
     out = io.StringIO()
     ppo = PPOConfig(num_envs=2, steps=60, hidden=8)

@@ -184,8 +184,8 @@ def test_the_refresh_script_writes_files_that_load(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("name", "cost"),
     [
-        ("PropaneCombustion", "multiplications"),
-        ("LSTM", "multiplications"),
+        pytest.param("PropaneCombustion", "multiplications", marks=pytest.mark.slow),
+        pytest.param("LSTM", "multiplications", marks=pytest.mark.slow),
         ("LIF", "multiplications"),
         ("Robertson", "multiplications"),
         ("HumanHeartDipole", "multiplications"),
