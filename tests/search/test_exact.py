@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.search.edge_graph import EdgeGraph, cheapest, from_reference, random_graph
+from tests.search.edge_graph import EdgeGraph, cheapest, from_reference, random_graph, separates
 from veenv.linearise import make_graph
 from veenv.search.astar import solve_astar
 from veenv.search.bounds import disjoint_paths, vertex_bounds
@@ -39,18 +39,10 @@ def test_disjoint_paths_equal_the_smallest_cut(seed, size):
     ends = frozenset(v for v in graph.outputs if v is not None)
     for start in nodes:
         first = rows.get(start, [])
-
-        def separates(cut, first=first):
-            stack = [x for x in first if x not in cut]
-            while stack:
-                x = stack.pop()
-                if x in ends:
-                    return False
-                stack += [y for y in rows.get(x, ()) if y not in cut]
-            return True
-
         smallest = next(
-            k for k in range(len(nodes) + 1) if any(map(separates, combinations(nodes, k)))
+            k
+            for k in range(len(nodes) + 1)
+            if any(separates(cut, rows, first, ends) for cut in combinations(nodes, k))
         )
         assert disjoint_paths(rows, first, ends) == smallest
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import veenv
-from tests.search.edge_graph import EdgeGraph, cheapest, random_graph
+from tests.search.edge_graph import EdgeGraph, cheapest, random_graph, separates
 from veenv.graph import eliminate_structure
 from veenv.linearise import make_graph
 from veenv.search import search
@@ -47,16 +47,8 @@ def test_the_lightest_cut_is_the_lightest_of_all_sets_that_separate(seed, size):
     ends = {v for v in graph.outputs if v is not None}
     first = rows.get(nodes[0], [])
 
-    def separates(cut):
-        stack = [x for x in first if x not in cut]
-        while stack:
-            x = stack.pop()
-            if x in ends:
-                return False
-            stack += [y for y in rows.get(x, ()) if y not in cut]
-        return True
-
-    cuts = (c for k in range(len(nodes) + 1) for c in combinations(nodes, k) if separates(c))
+    every = (c for k in range(len(nodes) + 1) for c in combinations(nodes, k))
+    cuts = (c for c in every if separates(c, rows, first, ends))
     assert lightest_cut(weights, rows, first, ends) == min(sum(weights[x] for x in c) for c in cuts)
 
 
