@@ -56,15 +56,12 @@ class Affine:
             return None
         return self.in_step, self.in_start - self.in_step * self.out_start
 
-    def mask(self) -> np.ndarray:
-        """bool [out_size, in_size], true at the pairs."""
+    def columns(self) -> np.ndarray:
+        """int32 [out_size]: the in index that each out index is joined to, -1 where none is."""
         steps = np.arange(self.size)
-        mask = np.zeros((self.out_size, self.in_size), bool)
-        mask[
-            self.out_start + self.out_step * steps,
-            self.in_start + self.in_step * steps,
-        ] = True
-        return mask
+        columns = np.full(self.out_size, -1, np.int32)
+        columns[self.out_start + self.out_step * steps] = self.in_start + self.in_step * steps
+        return columns
 
 
 def canonical(

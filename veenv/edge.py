@@ -98,15 +98,22 @@ def expand_pairs(e: Edge, axes: Sequence[int]) -> Edge:
     x = spread(pin(stored_values(e)), labels_of(s), labels, sizes)
     for k in axes:
         same = _equal(labels, sizes, ("out", k), ("in", s.pairs[k]))
-        x = jnp.where(same, x, jnp.zeros((), x.dtype))
+        x = where(same, x, 0)
     return Edge(target, x, e.dtype, 1, e.link)
 
 
-def _equal(labels: list[Label], sizes: dict[Label, int], a: Label, b: Label) -> np.ndarray:
+def _equal(labels: list[Label], sizes: dict[Label, int], a: Label, b: Label) -> Array:
     """Mask over the labels that is true where the indices of `a` and `b` agree."""
     shape = [sizes[x] if x in (a, b) else 1 for x in labels]
-    eye = np.eye(sizes[a], dtype=bool)
-    return (eye if labels.index(a) < labels.index(b) else eye.T).reshape(shape)
+    along = [lax.broadcasted_iota(jnp.int32, shape, labels.index(x)) for x in (a, b)]
+    return lax.eq(*along)
+
+
+def where(mask: Array, x: Array, other: Any) -> Array:
+    """As `jnp.where` for a mask of x's rank and an array or number; a plain select, no call."""
+    shape = np.broadcast_shapes(mask.shape, x.shape)
+    x, other = (jnp.broadcast_to(jnp.asarray(v, x.dtype), shape) for v in (x, other))
+    return lax.select(jnp.broadcast_to(mask, shape), x, other)
 
 
 def expand_link(e: Edge) -> Edge:
@@ -118,7 +125,7 @@ def expand_link(e: Edge) -> Edge:
     if is_known(e):
         target = algebra.expand_link(s)
         mask, x = placed(e, target)
-        return Edge(target, jnp.where(mask, x, jnp.zeros((), x.dtype)), e.dtype)
+        return Edge(target, where(mask, x, 0), e.dtype)
     out_size, in_size = s.linked_sizes
     # Where both sides are as large, a forward pass is the cheaper one through an operator.
     from_out = out_size < in_size if s.link is Link.OPERATOR else out_size <= in_size
@@ -128,7 +135,7 @@ def expand_link(e: Edge) -> Edge:
     labels = [*rest, ("link", 0), ("copy", 0)]
     sizes[("link", 0)] = sizes[("copy", 0)] = size
     x = spread(stored_values(e), labels_of(s), labels, sizes)
-    x = jnp.where(_equal(labels, sizes, ("link", 0), ("copy", 0)), x, jnp.zeros((), x.dtype))
+    x = where(_equal(labels, sizes, ("link", 0), ("copy", 0)), x, 0)
     n = len(rest)
     kept_shape = (
         [s.out_shape[k] for k in s.link_out] if from_out else [s.in_shape[j] for j in s.link_in]
@@ -146,7 +153,7 @@ def expand_link(e: Edge) -> Edge:
     return Edge(target, y, e.dtype)
 
 
-def placed(e: Edge, target: Structure) -> tuple[np.ndarray, Array]:
+def placed(e: Edge, target: Structure) -> tuple[Array, Array]:
     """A selection whose places are known, stored as `target`: where it is, and its values there.
 
     Args:
@@ -154,7 +161,8 @@ def placed(e: Edge, target: Structure) -> tuple[np.ndarray, Array]:
       target: a structure without link, to which the edge's expands.
 
     Returns:
-      A mask and values, both of the rank of target's values; the values are of its shape.
+      A mask and values, both of the rank of target's values; the values are of its shape.  The
+      mask is compared out of indices where it is used: kept, it could exceed the values.
     """
     e = expand_pairs(e, _broken(e.structure, target))
     s = e.structure
@@ -163,9 +171,14 @@ def placed(e: Edge, target: Structure) -> tuple[np.ndarray, Array]:
     have: list[Label] = []
     for a in labels_of(s):
         have += (outs if link_on_out(s) else ins) if a == ("link", 0) else [a]
-    values = stored_values(e) if e.values is None else pin(stored_values(e))
+    values = stored_values(e)
+    if values.ndim:
+        values = pin(values)
     shape = [sizes[a] if a in (*outs, *ins) else 1 for a in labels]
-    return places(e).mask().reshape(shape), spread(values, have, labels, sizes)
+    size = places(e).out_size, places(e).in_size
+    columns = lax.broadcast_in_dim(places(e).columns(), size, (0,))
+    mask = lax.eq(columns, lax.broadcasted_iota(jnp.int32, size, 1))
+    return mask.reshape(shape), spread(values, have, labels, sizes)
 
 
 def absorb(e: Edge, axes: Sequence[int]) -> Edge:

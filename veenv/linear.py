@@ -218,7 +218,8 @@ def squeezed(
 def identity(shape: Sequence[int]) -> LinearMap:
     """The identity on arrays of `shape`."""
     shape = tuple(shape)
-    name = canonical(*shape, *shape, 0, 1, 0, 1, *shape) if len(shape) == 1 else ("identity", shape)
+    n = prod(shape)
+    name = canonical(n, n, 0, 1, 0, 1, n) if len(shape) <= 1 else ("identity", shape)
     return LinearMap(shape, shape, lambda x: x, lambda x: x, name=name)
 
 

@@ -15,9 +15,10 @@ from jax.experimental import sparse as jax_sparse
 
 from veenv import edge
 from veenv import structure as algebra
+from veenv.affine import Affine
 from veenv.edge import Edge
 from veenv.edge_product import multiply
-from veenv.linear import LinearMap
+from veenv.linear import LinearMap, selection
 from veenv.structure import FREE, Link, Structure
 
 
@@ -29,8 +30,10 @@ class Term:
     Attributes:
       values: array of shape ``structure.value_shape``; one number, ±1, if it is unit.
       partners: int32 [T], for each index of the link's smaller side (the out side if equal) its
-        flat index on the other side, -1 where it has none; None without link.
+        flat index on the other side, -1 where it has none; None without link, and where `places`
+        says it.
       structure: what the values mean.
+      places: the link, if it is a stretch of one axis (a slice, say), which takes no memory.
 
     Example:
       >>> import veenv
@@ -42,21 +45,37 @@ class Term:
     values: Array
     partners: Array | None
     structure: Structure = field(metadata={"static": True})
+    places: Affine | None = field(default=None, metadata={"static": True})
 
     def edge(self) -> Edge:
         """The term as an edge of the engine."""
         s = self.structure
-        link = None if self.partners is None else _selection(s, self.partners)
+        link = None
+        if self.places is not None:
+            link = selection(self.places, *_linked_shapes(s))
+        elif self.partners is not None:
+            link = _selection(s, self.partners)
         if s.unit:  # the number is ±1, but which is data
             s = algebra.stored(s)
         return Edge(s, self.values, self.values.dtype, 1, link)
 
+    def partner_indices(self) -> Array | None:
+        """As `partners`, also where `places` says them."""
+        if self.places is None:
+            return self.partners
+        on_out = edge.link_on_out(self.structure)
+        return jnp.asarray((self.places if on_out else self.places.T).columns())
+
+
+def _linked_shapes(s: Structure) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shapes of the out and the in side of a link."""
+    return tuple(s.out_shape[k] for k in s.link_out), tuple(s.in_shape[j] for j in s.link_in)
+
 
 def _selection(s: Structure, partners: Array) -> LinearMap:
     """The linear map of a selection given by its partners."""
-    out_shape = tuple(s.out_shape[k] for k in s.link_out)
-    in_shape = tuple(s.in_shape[j] for j in s.link_in)
-    on_out = prod(out_shape) <= prod(in_shape)
+    out_shape, in_shape = _linked_shapes(s)
+    on_out = edge.link_on_out(s)
     small, large = (out_shape, in_shape) if on_out else (in_shape, out_shape)
 
     def gather(x: Array) -> Array:
@@ -87,14 +106,16 @@ def term(e: Edge) -> Term:
         e = edge.expand_link(e)
     s = e.structure
     values = jnp.ones((), e.dtype) if e.values is None else e.values
-    partners = None
-    if e.link is not None:
+    partners = places = None
+    if edge.is_known(e):
+        places = edge.places(e)
+    elif e.link is not None:
         on_out = prod(e.link.out_shape) <= prod(e.link.in_shape)
         large = e.link.in_shape if on_out else e.link.out_shape
         numbers = jnp.arange(1, prod(large) + 1, dtype=jnp.float64 if _wide(large) else jnp.float32)
         move = e.link.apply if on_out else e.link.transpose
         partners = move(numbers.reshape(large)).reshape(-1).astype(jnp.int32) - 1
-    return Term(-values if e.sign < 0 else values, partners, s)
+    return Term(-values if e.sign < 0 else values, partners, s, places)
 
 
 def _wide(shape: Sequence[int]) -> bool:
@@ -227,15 +248,14 @@ def _coordinates(t: Term, out_shape: Sequence[int], in_shape: Sequence[int]) -> 
     for n, j in enumerate(free_in):
         places["in", j] = grid[len(shape) - len(free_in) + n]
     data = edge.respread_entries(t.values, s).reshape(-1)
-    if t.partners is not None:
+    partners = t.partner_indices()
+    if partners is not None:
         here = grid[len(free_out)]
-        there = t.partners[here]
+        there = partners[here]
         data = jnp.where(there >= 0, data, 0)
         there = jnp.maximum(there, 0)
-        out_sizes = [s.out_shape[k] for k in s.link_out]
-        in_sizes = [s.in_shape[j] for j in s.link_in]
-        on_out = prod(out_sizes) <= prod(in_sizes)
-        flat_out, flat_in = (here, there) if on_out else (there, here)
+        out_sizes, in_sizes = _linked_shapes(s)
+        flat_out, flat_in = (here, there) if edge.link_on_out(s) else (there, here)
         places.update(_unravel("out", flat_out, s.link_out, out_sizes))
         places.update(_unravel("in", flat_in, s.link_in, in_sizes))
     columns = _full_axes("out", out_shape, places, count) + _full_axes(

@@ -12,17 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
-from operator import or_
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from veenv import edge, edge_product, terms
 from veenv import structure as algebra
-from veenv.affine import hull
 from veenv.edge import Edge
-from veenv.linear import LinearMap, selection
 from veenv.pin import pin
 from veenv.product import Product
 from veenv.product import multiply as multiply_structures
@@ -98,46 +94,10 @@ def _collected(several: Sequence[Edge]) -> list[Edge]:
     for e in several:
         if e.link is not None and not edge.is_known(e):
             e = edge.expand_link(e)
-        line = getattr(e.link.name, "line", None) if e.link is not None else None
-        key = terms.kind(e) if line is None else (*terms.kind(e)[:-1], line)
+        key = terms.line(e)
         if not terms.empty(e):
-            merged[key] = _merged(merged[key], e) if key in merged else e
+            merged[key] = terms.merge(merged[key], e) if key in merged else e
     return list(merged.values()) or list(several[:1])
-
-
-def _merged(a: Edge, b: Edge) -> Edge:
-    """Sum of two terms with entries on one line; valued only along what either is."""
-    if a.link is None or b.link is None:
-        return edge.add(a, b)
-    s, t = a.structure, b.structure
-    link, same = a.link, a.link.name == b.link.name
-    if not same:
-        link = selection(hull(edge.places(a), edge.places(b)), link.out_shape, link.in_shape)
-    target = replace(
-        s,
-        out_values=tuple(map(or_, s.out_values, t.out_values)),
-        in_values=tuple(map(or_, s.in_values, t.in_values)),
-        link_values=s.link_values or t.link_values or not same,
-        unit=False,
-    )
-    return edge.add_values(*(_stretched(e, target, link) for e in (a, b)))
-
-
-def _stretched(e: Edge, target: Structure, link: LinearMap) -> Edge:
-    """A term stored as `target` on a link whose line it has a part of; zero on the rest."""
-    assert e.link is not None
-    x = edge.respread(e, target)
-    if e.link.name != link.name:
-        assert x.values is not None
-        own = edge.places(e).mask().any(axis=1 if edge.link_on_out(target) else 0)
-        shape = [
-            n if a == ("link", 0) else 1
-            for a, n in zip(edge.labels_of(target), x.values.shape, strict=True)
-        ]
-        x = replace(
-            x, values=jnp.where(own.reshape(shape), x.values, jnp.zeros((), x.values.dtype))
-        )
-    return replace(x, link=link)
 
 
 def _formed(several: Sequence[Edge], target: Structure) -> Edge:
@@ -153,13 +113,14 @@ def _formed(several: Sequence[Edge], target: Structure) -> Edge:
         else:
             parts.append(edge.stored_values(edge.expand_to(e, target)).astype(dtype))
     for group in selections.values():
-        total, covered = jnp.zeros((), dtype), np.zeros((), bool)
+        total, covered = jnp.zeros((), dtype), []
         for e in group:
             mask, values = edge.placed(e, target)
-            if (mask & covered).any():
+            columns = edge.places(e).columns()
+            if any(((columns == other) & (columns >= 0)).any() for other in covered):
                 parts.append(total)
-                total, covered = jnp.zeros((), dtype), np.zeros((), bool)
-            total = jnp.where(mask, values.astype(dtype), total)
-            covered = mask | covered
+                total, covered = jnp.zeros((), dtype), []
+            total = edge.where(mask, values.astype(dtype), total)
+            covered.append(columns)
         parts.append(total)
     return Edge(target, reduce(jnp.add, parts), dtype)

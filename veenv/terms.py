@@ -11,11 +11,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from math import prod
+from operator import or_
+
+import jax.numpy as jnp
 
 from veenv import edge
+from veenv.affine import hull
 from veenv.edge import Edge
 from veenv.edge_product import multiply as multiply_edges
-from veenv.structure import Link
+from veenv.linear import LinearMap, selection
+from veenv.structure import Link, Structure
 
 Terms = tuple[Edge, ...]
 
@@ -31,14 +36,23 @@ def add(a: Terms, b: Terms) -> Terms:
 
 
 def collect(terms: Sequence[Edge]) -> Terms:
-    """Merges terms of one structure; all of them if together they store as much as a dense one."""
+    """Merges terms of one kind; all of them if together they store as much as a dense one.
+
+    Terms on one diagonal are merged where one of them has values all along it already.
+    """
     merged: dict[object, Edge] = {}
     for term in terms:
         if empty(term):
             continue
         key = kind(term)
-        merged[key] = _merge(merged[key], term) if key in merged else term
-    kept = tuple(merged.values())
+        merged[key] = merge(merged[key], term) if key in merged else term
+    lines: dict[object, list[Edge]] = {}
+    for term in merged.values():
+        lines.setdefault(line(term), []).append(term)
+    kept: Terms = ()
+    for several in lines.values():
+        valued = any(term.structure.link_values for term in several)
+        kept += (reduce(merge, several),) if valued else tuple(several)
     if not kept and terms:
         kept = (terms[0],)
     s = kept[0].structure
@@ -50,6 +64,12 @@ def collect(terms: Sequence[Edge]) -> Terms:
 def empty(e: Edge) -> bool:
     """Whether a selection is known to select nothing."""
     return e.link is not None and getattr(e.link.name, "size", 1) == 0
+
+
+def line(e: Edge) -> tuple[object, ...]:
+    """What two terms must share to be merged, where selections of one diagonal may be joined."""
+    found = getattr(e.link.name, "line", None) if e.link is not None else None
+    return kind(e) if found is None else (*kind(e)[:-1], found)
 
 
 def kind(e: Edge) -> tuple[object, ...]:
@@ -71,25 +91,39 @@ def _entries(e: Edge) -> int:
     return entries
 
 
-def _merge(a: Edge, b: Edge) -> Edge:
-    """Sum of two terms with entries in the same places."""
-    if a.link is None:
+def merge(a: Edge, b: Edge) -> Edge:
+    """Sum of two terms of one kind or on one line; valued only along what either is."""
+    if a.link is None or b.link is None:
         return edge.add(a, b)
-    if a.structure.link is Link.OPERATOR:
-        if a.structure == b.structure and a.values is not None and b.values is not None:
+    s, t = a.structure, b.structure
+    if s.link is Link.OPERATOR:
+        if s == t and a.values is not None and b.values is not None:
             return edge.add_values(a, b)
         return edge.add(a, b)
-    return edge.add_values(_valued_link(a), _valued_link(b))
-
-
-def _valued_link(e: Edge) -> Edge:
-    """The term with every free axis and the link valued, so that values line up."""
-    s = e.structure
+    link, same = a.link, a.link.name == b.link.name
+    if not same:
+        link = selection(hull(edge.places(a), edge.places(b)), link.out_shape, link.in_shape)
     target = replace(
         s,
-        out_values=tuple(k not in s.link_out for k in range(len(s.out_shape))),
-        in_values=tuple(j not in s.link_in and j not in s.pairs for j in range(len(s.in_shape))),
-        link_values=s.link_size > 1,
+        out_values=tuple(map(or_, s.out_values, t.out_values)),
+        in_values=tuple(map(or_, s.in_values, t.in_values)),
+        link_values=s.link_values or t.link_values or not same,
         unit=False,
     )
-    return replace(edge.respread(e, target), link=e.link)
+    return edge.add_values(*(_stretched(e, target, link) for e in (a, b)))
+
+
+def _stretched(e: Edge, target: Structure, link: LinearMap) -> Edge:
+    """A term stored as `target` on a link whose line it has a part of; zero on the rest."""
+    assert e.link is not None
+    x = edge.respread(e, target)
+    if e.link.name != link.name:
+        assert x.values is not None
+        places = edge.places(e)
+        own = (places if edge.link_on_out(target) else places.T).columns() >= 0
+        shape = [
+            n if a == ("link", 0) else 1
+            for a, n in zip(edge.labels_of(target), x.values.shape, strict=True)
+        ]
+        x = replace(x, values=edge.where(jnp.asarray(own).reshape(shape), x.values, 0))
+    return replace(x, link=link)
