@@ -15,7 +15,7 @@ STAGES = [
     {"trace"},
     {"rules"},
     {"graph"},
-    {"nested", "edge"},
+    {"nested", "edge", "parallel"},
     {"linearise", "edge_product"},
     {"terms"},
     {"sums"},

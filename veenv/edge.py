@@ -126,31 +126,47 @@ def expand_link(e: Edge) -> Edge:
         target = algebra.expand_link(s)
         mask, x = placed(e, target)
         return Edge(target, where(mask, x, 0), e.dtype)
+    e = keep_parallel(e)
+    return expand_pairs(e, _broken(e.structure, algebra.expand_link(s)))
+
+
+def parallel_pairs(e: Edge) -> list[tuple[int, int]]:
+    """(out axis, in axis) pairs along which the edge's link is diagonal."""
+    s = e.structure
+    return [] if e.link is None else [(s.link_out[a], s.link_in[b]) for a, b in e.link.parallel]
+
+
+def keep_parallel(e: Edge) -> Edge:
+    """As `expand_link`, but for the axes along which the link is diagonal: they become δs."""
+    s = e.structure
+    if e.link is None:
+        return e
+    pairs = parallel_pairs(e)
+    target = algebra.expand_link(s, pairs)
     out_size, in_size = s.linked_sizes
     # Where both sides are as large, a forward pass is the cheaper one through an operator.
     from_out = out_size < in_size if s.link is Link.OPERATOR else out_size <= in_size
-    size = min(out_size, in_size)
-    rest = [a for a in labels_of(s) if a[0] != "link"]
+    outs: list[Label] = [("out", k) for k in s.link_out]
+    ins: list[Label] = [("in", j) for j in s.link_in]
+    same: dict[Label, Label] = {("in", j): ("out", k) for k, j in pairs}
+    kept, moved = (outs, ins) if from_out else (ins, outs)
+    copied = [a for a in kept if a not in same and a not in same.values()]
     sizes = sizes_of(s)
-    labels = [*rest, ("link", 0), ("copy", 0)]
-    sizes[("link", 0)] = sizes[("copy", 0)] = size
-    x = spread(stored_values(e), labels_of(s), labels, sizes)
-    x = where(_equal(labels, sizes, ("link", 0), ("copy", 0)), x, 0)
-    n = len(rest)
-    kept_shape = (
-        [s.out_shape[k] for k in s.link_out] if from_out else [s.in_shape[j] for j in s.link_in]
-    )
-    x = x.reshape([*x.shape[: n + 1], *kept_shape])
-    key = ("basis", from_out, e.sign, x.dtype)
+    rest = [a for a in labels_of(s) if a[0] != "link"]
+    n, full = len(rest), [sizes[a] for a in kept]
+    valued = [("link", 0)] if s.link_values else []
+    values = spread(stored_values(e), labels_of(s), [*rest, *valued], sizes)
+    values = values.reshape([*values.shape[:n], 1, *(full if valued else [1] * len(full))])
+    # A copy for each index of the copied axes, zero at the others.
+    number = jnp.arange(prod(sizes[a] for a in copied), dtype=jnp.int32)
+    own = number.reshape([sizes[a] if a in copied else 1 for a in kept])
+    mask = jnp.broadcast_to(number.reshape(-1, *(1 for _ in kept)) == own, (number.size, *full))
+    x = where(mask.reshape((1,) * n + mask.shape), values, 0)
+    key = ("basis", from_out, e.sign, x.dtype, tuple(copied))
     y = e.link.along(x, range(n + 1, x.ndim), transposed=from_out, key=key)
-    # y: rest, kept side (flat), moved side (its axes)
-    y = y.reshape([*y.shape[:n], *kept_shape, *y.shape[n + 1 :]])
-    outs = [("out", k) for k in s.link_out]
-    ins = [("in", j) for j in s.link_in]
-    have = rest + (outs + ins if from_out else ins + outs)
-    target = algebra.expand_link(s)
-    y = y.transpose([have.index(a) for a in labels_of(target)])
-    return Edge(target, y, e.dtype)
+    y = y.reshape([*y.shape[:n], *(sizes[a] for a in copied), *y.shape[n + 1 :]])
+    have = [same.get(a, a) for a in (*rest, *copied, *moved)]
+    return Edge(target, y.transpose([have.index(a) for a in labels_of(target)]), e.dtype)
 
 
 def placed(e: Edge, target: Structure) -> tuple[Array, Array]:

@@ -22,8 +22,10 @@ from veenv.edge import (
     absorb,
     expand_link,
     expand_pairs,
+    keep_parallel,
     labels_of,
     link_on_out,
+    parallel_pairs,
     sizes_of,
     spread,
     stored_values,
@@ -33,8 +35,24 @@ from veenv.linear import LinearMap, chain, identity
 from veenv.structure import FREE, Link
 
 
-def multiply(post: Edge, pre: Edge) -> Edge:
-    """Product post · pre of two edges that meet in one node."""
+def multiply(post: Edge, pre: Edge, *, keep: bool = False) -> Edge:
+    """Product post · pre of two edges that meet in one node.
+
+    Args:
+      post: partial of w by v.
+      pre: partial of v by u.
+      keep: keep the δs along which an operator is diagonal, which `veenv.product.multiply`, that
+        knows no operator's inside, does not predict.
+    """
+    result = _multiply(post, pre)
+    if keep or Link.OPERATOR not in (post.structure.link, pre.structure.link):
+        return result
+    predicted = product.multiply(post.structure, pre.structure).structure
+    pairs = zip(result.structure.pairs, predicted.pairs, strict=True)
+    return expand_pairs(result, [k for k, (j, i) in enumerate(pairs) if j != FREE and i == FREE])
+
+
+def _multiply(post: Edge, pre: Edge) -> Edge:
     if post.link is None and pre.link is None:
         return _contract(post, pre)
     axes = product.absorbable(post.structure, pre.structure)
@@ -42,8 +60,8 @@ def multiply(post: Edge, pre: Edge) -> Edge:
         return _compose(absorb(post, axes[0]), absorb(pre, axes[1]))
     if post.link is not None and pre.link is not None:
         if post.structure.link is Link.OPERATOR:
-            return multiply(post, expand_link(pre))
-        return multiply(expand_link(post), pre)
+            return _multiply(post, keep_parallel(pre))
+        return _multiply(expand_link(post), pre)
     if post.link is not None:
         return _contract(*_push_left(post, pre, pre))
     left, right = _push_left(transpose(pre), transpose(post), post)
@@ -71,8 +89,11 @@ def _push_left(post: Edge, pre: Edge, source: Edge) -> tuple[Edge, Edge]:
     """
     s, link = post.structure, post.link
     assert link is not None
-    pre = expand_pairs(pre, [m for m in s.link_in if pre.structure.pairs[m] != FREE])
-    new_post, new_pre = product.push_left(s, pre.structure)
+    kept = [(k, m) for k, m in parallel_pairs(post) if pre.structure.pairs[m] != FREE]
+    stay = {m for _, m in kept}
+    broken = [m for m in s.link_in if pre.structure.pairs[m] != FREE and m not in stay]
+    pre = expand_pairs(pre, broken)
+    new_post, new_pre = product.push_left(s, pre.structure, kept)
     # pre: spread over the linked middle axes, then apply the map.
     p = pre.structure
     linked: list[Label] = [("out", m) for m in s.link_in]

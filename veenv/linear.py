@@ -29,6 +29,7 @@ class LinearMap:
       shared: (joint, result, operand) if other maps share the work of this one.
       flipped: whether the map is the transpose of the one `shared` names.
       name: equal names mean equal maps.
+      parallel: (out axis, in axis) pairs along which the map is diagonal.
     """
 
     out_shape: tuple[int, ...]
@@ -39,6 +40,7 @@ class LinearMap:
     shared: tuple[Joint, int, int] | None = None
     flipped: bool = False
     name: Hashable = field(default_factory=object)
+    parallel: tuple[tuple[int, int], ...] = ()
 
     @property
     def T(self) -> LinearMap:
@@ -52,6 +54,7 @@ class LinearMap:
             self.shared,
             not self.flipped,
             self.name.T if isinstance(self.name, Affine) else ("transpose", self.name),
+            tuple((j, k) for k, j in self.parallel),
         )
 
     def along(
@@ -104,7 +107,9 @@ class Joint:
         self.forward, self.backward = forward, backward
         self._last: dict[tuple[bool, int], tuple[object, tuple[Array, ...]]] = {}
 
-    def map(self, result: int, operand: int) -> LinearMap:
+    def map(
+        self, result: int, operand: int, parallel: tuple[tuple[int, int], ...] = ()
+    ) -> LinearMap:
         """The partial of one result by one operand, on axes that are not of size one."""
         outs, ins = self.out_shapes[result], self.in_shapes[operand]
         squeezed_out, squeezed_in = _drop_ones(outs), _drop_ones(ins)
@@ -115,6 +120,7 @@ class Joint:
             lambda g: self.backward(result, g.reshape(outs))[operand].reshape(squeezed_in),
             self.dtype,
             (self, result, operand),
+            parallel=parallel,
         )
 
     def push(self, operand: int, x: Array, axes: Sequence[int], key: object) -> tuple[Array, ...]:
@@ -220,7 +226,8 @@ def identity(shape: Sequence[int]) -> LinearMap:
     shape = tuple(shape)
     n = prod(shape)
     name = canonical(n, n, 0, 1, 0, 1, n) if len(shape) <= 1 else ("identity", shape)
-    return LinearMap(shape, shape, lambda x: x, lambda x: x, name=name)
+    every = tuple((k, k) for k in range(len(shape)))
+    return LinearMap(shape, shape, lambda x: x, lambda x: x, name=name, parallel=every)
 
 
 def chain(post: LinearMap, pre: LinearMap) -> LinearMap:
@@ -235,6 +242,7 @@ def chain(post: LinearMap, pre: LinearMap) -> LinearMap:
         lambda x: pre.transpose(post.transpose(x)),
         jnp.promote_types(post.dtype, pre.dtype),
         name=name,
+        parallel=tuple((k, j) for k, m in post.parallel for n, j in pre.parallel if m == n),
     )
 
 
@@ -360,6 +368,10 @@ def widen(
         one_way(base.transpose, outs, ins, out_axes, in_axes, base.out_shape, backward),
         base.dtype,
         name=_wide_name(base, out_axes, in_axes, extra, sizes),
+        parallel=tuple(
+            (outs.index(k), ins.index(j))
+            for k, j in [*extra, *((out_axes[a], in_axes[b]) for a, b in base.parallel)]
+        ),
     )
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from math import prod
 from typing import Any
+
+from jax.extend import core
 
 from veenv import rules
 from veenv import structure as algebra
 from veenv.graph import COST_MODELS, Graph, eliminate_structure
-from veenv.nested import Inner, inner_program
+from veenv.nested import Inner, inner_program, shape_of
+from veenv.parallel import Body, parallel_axes
 from veenv.rules import Partial, Site
 from veenv.rules.generic import real_shape
-from veenv.structure import Structure
+from veenv.structure import FREE, Structure
 from veenv.trace import Equation, Program, is_differentiable, trace
 
 
@@ -83,6 +86,8 @@ def linearise(program: Program, *, holomorphic: bool = False) -> Linearisation:
     customs: list[Custom | None] = []
     for equation in program.equations:
         site = _site(equation, active, realify=not holomorphic)
+        if site is not None:
+            site.parallel = parallel_axes(site, partial(_body, realify=site.realify))
         custom, rows = (None, []) if site is None else _rows(site)
         sites.append(site)
         customs.append(custom)
@@ -128,6 +133,19 @@ def _site(equation: Equation, active: set[int], *, realify: bool) -> Site | None
     )
 
 
+def _body(closed: Any, *, realify: bool) -> Body:
+    """The partials inside a closed jaxpr."""
+    args = [shape_of(a) for a in closed.in_avals]
+    program = trace(core.jaxpr_as_fun(closed), args, argnums=[*range(len(args))])
+    lin = linearise(program, holomorphic=not realify)
+    moves = []
+    for elemental in (e for used in lin.elementals for e in used):
+        p = elemental.partial
+        pairs = p.parallel() if p.parallel is not None else enumerate(p.executed.pairs)
+        moves.append((elemental.source, elemental.target, {j: k for k, j in pairs if j != FREE}))
+    return Body(moves, lin.graph.outputs, lin.graph.num_nodes)
+
+
 def _elementals(
     equation: Equation,
     rows: Sequence[Sequence[Partial | None]],
@@ -140,8 +158,8 @@ def _elementals(
     for k, (slot, row) in enumerate(zip(equation.outputs, rows, strict=False)):
         if slot is None:
             continue
-        for i, (operand, partial) in enumerate(zip(equation.inputs, row, strict=True)):
-            if partial is None:
+        for i, (operand, elemental) in enumerate(zip(equation.inputs, row, strict=True)):
+            if elemental is None:
                 continue
             assert isinstance(operand, int)
             inner = None
@@ -149,7 +167,7 @@ def _elementals(
                 source, target = custom.nodes(k, i)
                 assert target is not None
                 inner = (source, target)
-            elementals.append(Elemental(node_of[operand], node_of[slot], partial, inner))
+            elementals.append(Elemental(node_of[operand], node_of[slot], elemental, inner))
             active.add(slot)
     return elementals
 

@@ -74,12 +74,13 @@ def inner_program(site: Site) -> Inner | None:
     over = (
         [site.out_avals[k] for k in results] if backward else [site.in_avals[i] for i in operands]
     )
-    args = ([_shape(a) for a in over], [_shape(a) for a in site.in_avals])
+    args = ([shape_of(a) for a in over], [shape_of(a) for a in site.in_avals])
     program = trace(pulled if backward else pushed, args)
     return Inner(program, operands, results, backward)
 
 
-def _shape(aval: Any) -> Any:
+def shape_of(aval: Any) -> Any:
+    """An argument to trace with: of the shape and dtype of a variable."""
     if aval.dtype == jax.dtypes.float0:
         return np.zeros(aval.shape, aval.dtype)
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))

@@ -7,7 +7,7 @@ unit.  Links that meet on the same axes compose; a link that meets free axes is 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -101,9 +101,23 @@ def multiply(post: Structure, pre: Structure) -> Product:
     return contract(*push_right(post, pre))
 
 
-def push_left(post: Structure, pre: Structure) -> tuple[Structure, Structure]:
-    """Applies post's link to pre's out axes: post keeps a δ on the link's out axes instead."""
-    pre = expand_pairs(pre, [m for m in post.link_in if pre.pairs[m] != FREE])
+def push_left(
+    post: Structure, pre: Structure, kept: Sequence[tuple[int, int]] = ()
+) -> tuple[Structure, Structure]:
+    """Applies post's link to pre's out axes: post keeps a δ on the link's out axes instead.
+
+    Args:
+      post: a structure with a link.
+      pre: a structure without.
+      kept: (out axis, in axis) pairs along which post's link is diagonal: pre's δs there stay.
+
+    Returns:
+      The two factors, without link, of the same product.
+    """
+    through = {k: pre.pairs[m] for k, m in kept}
+    stay = {m for _, m in kept}
+    broken = [m for m in post.link_in if pre.pairs[m] != FREE and m not in stay]
+    pre = expand_pairs(pre, broken)
     keep = [m for m in range(len(pre.out_shape)) if m not in post.link_in]
     where = {m: i for i, m in enumerate(keep)}
     moved = {k: len(keep) + i for i, k in enumerate(post.link_out)}
@@ -111,7 +125,8 @@ def push_left(post: Structure, pre: Structure) -> tuple[Structure, Structure]:
     new_pre = replace(
         pre,
         out_shape=tuple(pre.out_shape[m] for m in keep) + sizes,
-        pairs=tuple(pre.pairs[m] for m in keep) + (FREE,) * len(sizes),
+        pairs=tuple(pre.pairs[m] for m in keep)
+        + tuple(through.get(k, FREE) for k in post.link_out),
         out_values=tuple(pre.out_values[m] for m in keep) + (True,) * len(sizes),
         unit=False,
     )

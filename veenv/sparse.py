@@ -20,6 +20,7 @@ from veenv.edge import Edge
 from veenv.edge_product import multiply
 from veenv.linear import LinearMap, selection
 from veenv.structure import FREE, Link, Structure
+from veenv.terms import collect, evaluated
 
 
 @jax.tree_util.register_dataclass
@@ -92,18 +93,16 @@ def _selection(s: Structure, partners: Array) -> LinearMap:
 
 
 def term(e: Edge) -> Term:
-    """An edge of the engine as a term that holds only arrays; an operator is made dense.
+    """An edge of the engine as a term that holds only arrays.
 
     Args:
-      e: the edge.
+      e: the edge, no operator.
 
     Example:
       >>> minus = Edge(algebra.diagonal((3,), valued=False), None, jnp.dtype("float32"), sign=-1)
       >>> float(term(minus).values)
       -1.0
     """
-    if e.structure.link is Link.OPERATOR:
-        e = edge.expand_link(e)
     s = e.structure
     values = jnp.ones((), e.dtype) if e.values is None else e.values
     partners = places = None
@@ -152,8 +151,12 @@ class SparseTensor:
     def from_edges(
         cls, edges: Sequence[Edge], out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any
     ) -> SparseTensor:
-        """The sum of edges of the engine between variables of the given shapes."""
-        return cls(tuple(map(term, edges)), tuple(out_shape), tuple(in_shape), jnp.dtype(dtype))
+        """The sum of edges of the engine between variables of the given shapes.
+
+        An operator is made dense but for the axes along which it is diagonal.
+        """
+        merged = collect(evaluated(edges)) if edges else ()
+        return cls(tuple(map(term, merged)), tuple(out_shape), tuple(in_shape), jnp.dtype(dtype))
 
     @property
     def shape(self) -> tuple[int, ...]:

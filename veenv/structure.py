@@ -223,14 +223,24 @@ def expand_pairs(s: Structure, axes: Sequence[int]) -> Structure:
     return replace(s, pairs=tuple(pairs), out_values=tuple(outs), in_values=tuple(ins), unit=False)
 
 
-def expand_link(s: Structure) -> Structure:
-    """Stores the zeros of the link: its axes become free and valued."""
+def expand_link(s: Structure, kept: Sequence[tuple[int, int]] = ()) -> Structure:
+    """Stores the zeros of the link: its axes become free and valued.
+
+    Args:
+      s: a structure.
+      kept: (out axis, in axis) pairs along which the link is diagonal, to keep as valued δs.
+    """
     if s.link is Link.NONE:
         return s
+    partner = dict(kept)
+    paired = {*partner.values()}
     return replace(
         s,
+        pairs=tuple(partner.get(k, j) for k, j in enumerate(s.pairs)),
         out_values=tuple(v or k in s.link_out for k, v in enumerate(s.out_values)),
-        in_values=tuple(v or j in s.link_in for j, v in enumerate(s.in_values)),
+        in_values=tuple(
+            v or (j in s.link_in and j not in paired) for j, v in enumerate(s.in_values)
+        ),
         unit=False,
         link=Link.NONE,
         link_out=(),

@@ -27,7 +27,7 @@ Terms = tuple[Edge, ...]
 
 def multiply(post: Terms, pre: Terms) -> Terms:
     """Product of two sums, term by term."""
-    return collect([multiply_edges(p, q) for p in post for q in pre])
+    return collect([multiply_edges(p, q, keep=True) for p in post for q in pre])
 
 
 def add(a: Terms, b: Terms) -> Terms:
@@ -57,8 +57,16 @@ def collect(terms: Sequence[Edge]) -> Terms:
         kept = (terms[0],)
     s = kept[0].structure
     if len(kept) > 1 and sum(map(_entries, kept)) >= prod(s.out_shape) * prod(s.in_shape):
+        if any(term.structure.link is Link.OPERATOR for term in kept):
+            return collect(evaluated(kept))
         return (reduce(edge.add, kept),)
     return kept
+
+
+def evaluated(terms: Sequence[Edge]) -> Sequence[Edge]:
+    """The terms with operators made dense but for the axes along which they are diagonal."""
+    operator = Link.OPERATOR
+    return [edge.keep_parallel(t) if t.structure.link is operator else t for t in terms]
 
 
 def empty(e: Edge) -> bool:
@@ -80,14 +88,16 @@ def kind(e: Edge) -> tuple[object, ...]:
 
 
 def _entries(e: Edge) -> int:
-    """Number of places at which a term has an entry (an operator may have one anywhere)."""
+    """Number of places at which a term may have an entry."""
     s = e.structure
     entries = prod(s.out_shape) * prod(n for j, n in enumerate(s.in_shape) if j not in s.pairs)
     if s.link is Link.SELECTION:
         out_size, in_size = s.linked_sizes
         if not out_size * in_size:
             return 0
-        entries = entries // (out_size * in_size) * min(out_size, in_size)
+        return entries // (out_size * in_size) * min(out_size, in_size)
+    for _, j in edge.parallel_pairs(e):
+        entries //= s.in_shape[j] or 1
     return entries
 
 
@@ -99,7 +109,7 @@ def merge(a: Edge, b: Edge) -> Edge:
     if s.link is Link.OPERATOR:
         if s == t and a.values is not None and b.values is not None:
             return edge.add_values(a, b)
-        return edge.add(a, b)
+        return edge.add(edge.keep_parallel(a), edge.keep_parallel(b))
     link, same = a.link, a.link.name == b.link.name
     if not same:
         link = selection(hull(edge.places(a), edge.places(b)), link.out_shape, link.in_shape)

@@ -17,6 +17,13 @@ from jax import Array
 from veenv.linear import LinearMap
 from veenv.structure import Structure
 
+Pairs = tuple[tuple[int, int], ...]
+"""(out axis, in axis) of each δ, numbered as in a structure."""
+
+
+def _not_parallel(result: int, operand: int) -> Pairs:
+    return ()
+
 
 @dataclass
 class Site:
@@ -31,6 +38,8 @@ class Site:
         other operands are not asked for.
       source: the user's line.
       realify: see complex variables as pairs of real numbers.
+      parallel: the axes along which the partial of a result by an operand, left as an operator, is
+        diagonal.
       ins: operand values; only there when thunks run.
       outs: result values; only there when thunks run.
     """
@@ -42,6 +51,7 @@ class Site:
     active: Sequence[bool]
     source: str
     realify: bool = True
+    parallel: Callable[[int, int], Pairs] = _not_parallel
     ins: Sequence[Any] = field(default_factory=tuple)
     outs: Sequence[Any] = field(default_factory=tuple)
 
@@ -57,6 +67,7 @@ class Partial:
       values: thunk of the stored values, of shape ``executed.value_shape``; None if unit.
       sign: +1 or -1, a factor of every entry.
       link: thunk of the linear map of the link, on axes without size one; None without link.
+      parallel: thunk of the axes along which an operator is diagonal.
     """
 
     executed: Structure
@@ -64,6 +75,7 @@ class Partial:
     values: Callable[[], Array] | None = None
     sign: int = 1
     link: Callable[[], LinearMap] | None = None
+    parallel: Callable[[], Pairs] | None = None
 
 
 Row = Sequence[Partial | None]

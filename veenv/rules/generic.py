@@ -9,6 +9,7 @@ derivatives need only be real-linear.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -18,7 +19,7 @@ from jax import Array
 
 from veenv import _compat
 from veenv.linear import Joint, LinearMap
-from veenv.rules.base import Partial, Row, Site
+from veenv.rules.base import Pairs, Partial, Row, Site
 from veenv.structure import Link, dense, make
 from veenv.trace import is_complex, is_differentiable
 
@@ -50,11 +51,22 @@ def generic(site: Site) -> Sequence[Row]:
     return operators(site, _joint)
 
 
+def _solver_only(site: Site, operand: int) -> bool:
+    """Whether an operand only helps to solve an equation, so that nothing is differentiated by it.
+
+    The derivative of a solution follows from the product with the matrix, not from how it is found.
+    """
+    if site.primitive.name != "custom_linear_solve":
+        return False
+    lengths = site.params["const_lengths"]
+    return lengths.matvec <= operand < sum(lengths)
+
+
 def operators(
     site: Site, linearised: Callable[[Site, Sequence[int], Sequence[int]], Joint]
 ) -> Sequence[Row]:
     """Operators on all axes from a linearisation by the active operands, made when needed."""
-    operands = [i for i, a in enumerate(site.active) if a]
+    operands = [i for i, a in enumerate(site.active) if a and not _solver_only(site, i)]
     results = [k for k, a in enumerate(site.out_avals) if is_differentiable(a)]
     joint: list[Joint] = []
 
@@ -68,12 +80,17 @@ def operators(
         for slot, i in enumerate(operands):
             out = real_shape(site.out_avals[k], realify=site.realify)
             shape = real_shape(site.in_avals[i], realify=site.realify)
-            rows[k][i] = _partial(out, shape, lambda at=at, slot=slot: shared().map(at, slot))
+            parallel = cache(lambda k=k, i=i: site.parallel(k, i))
+            link = lambda at=at, slot=slot, p=parallel: shared().map(at, slot, p())  # noqa: E731
+            rows[k][i] = _partial(out, shape, link, parallel)
     return rows
 
 
 def _partial(
-    out: Sequence[int], shape: Sequence[int], link: Callable[[], LinearMap]
+    out: Sequence[int],
+    shape: Sequence[int],
+    link: Callable[[], LinearMap],
+    parallel: Callable[[], Pairs],
 ) -> Partial | None:
     if not prod(out) or not prod(shape):
         return None
@@ -88,7 +105,7 @@ def _partial(
         link_out=range(len(out)),
         link_in=range(len(shape)),
     )
-    return Partial(unit, unit, link=link)
+    return Partial(unit, unit, link=link, parallel=parallel)
 
 
 def _row_or_column(link: LinearMap) -> Array:

@@ -1,0 +1,125 @@
+"""Batch axes of primitives that are left as operators, against dense Jacobians of JAX."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import veenv
+
+EYE = 2 * np.eye(3)
+
+
+def loop(x):
+    return lax.scan(lambda c, _: (c * jnp.sin(c[::-1]), c.sum()), x, None, length=4)
+
+
+def fed(x, y):
+    return lax.scan(lambda c, t: (jnp.sin(c) * x[0] + t, c.sum() + t), x[1], y)
+
+
+def until(x):
+    return lax.while_loop(lambda c: jnp.abs(c).sum() < 30, lambda c: c * (2 + c[::-1] ** 2), x)
+
+
+def fork(x):
+    return lax.cond(x.sum() > 0, jnp.sin, lambda v: v * v[::-1], x) * x
+
+
+def halves(a):
+    return lax.scan(lambda c, _: (jnp.linalg.cholesky(c @ c.T + EYE), c[0]), a, None, length=2)
+
+
+def filtered(x):
+    kernel = jnp.array([[[0.5]], [[-1.0]], [[2.0]]])
+    signal = jnp.sin(x)[None, :, None]
+    spec = ("NHC", "HIO", "NHC")
+    return lax.conv_general_dilated(signal, kernel, (1,), "SAME", dimension_numbers=spec)[0, :, 0]
+
+
+def pooled(x):
+    return lax.reduce_window(jnp.sin(x), -jnp.inf, lax.max, (2,), (1,), "VALID")
+
+
+CASES = {
+    "scan": (loop, [(3,)]),
+    "scan of inputs": (fed, [(3,), (4,)]),
+    "while": (until, [(3,)]),
+    "loop of known length": (lambda x: lax.fori_loop(0, 3, lambda i, c: c * jnp.sin(c), x), [(3,)]),
+    "cond": (fork, [(3,)]),
+    "solve": (lambda a, x: jnp.linalg.solve(a + 4 * EYE, x), [(3, 3), (3,)]),
+    "cholesky": (lambda a: jnp.linalg.cholesky(a @ a.T + EYE), [(3, 3)]),
+    "eigenvalues": (lambda a: jnp.linalg.eigvalsh(a + a.T), [(3, 3)]),
+    "singular values": (lambda a: jnp.linalg.svd(a, compute_uv=False), [(3, 3)]),
+    "inverse": (lambda a: jnp.linalg.inv(a + 4 * EYE), [(3, 3)]),
+    "loop over a decomposition": (halves, [(3, 3)]),
+    "gather": (lambda x: x[jnp.array([2, 0, 2])] * x, [(3,)]),
+    "gather by data": (lambda x: x[jnp.argsort(x)[:2]] ** 2, [(3,)]),
+    "scatter": (lambda x: jnp.sin(x).at[jnp.array([1, 1])].add(x[:2]), [(3,)]),
+    "sort": (lambda x: jnp.sort(jnp.sin(x)), [(3,)]),
+    "top_k": (lambda x: lax.top_k(x * x, 2)[0], [(3,)]),
+    "cumulative product": (lambda x: jnp.cumprod(x) * x, [(3,)]),
+    "fft": (lambda x: jnp.abs(jnp.fft.rfft(x)) ** 2, [(4,)]),
+    "convolution": (filtered, [(4,)]),
+    "pooling": (pooled, [(4,)]),
+}
+
+
+def points(shapes, batch):
+    rng = np.random.default_rng(batch)
+    return [rng.normal(size=(batch, *shape)) for shape in shapes]
+
+
+def sparse_and_dense(fun, args, order):
+    argnums = tuple(range(len(args)))
+    is_sparse = lambda leaf: isinstance(leaf, veenv.SparseTensor)  # noqa: E731
+
+    @jax.jit
+    def both(*args):
+        sparse = veenv.jacve(fun, order, argnums, sparse_representation=True)(*args)
+        dense = jax.tree.map(lambda j: j.todense(), sparse, is_leaf=is_sparse)
+        return sparse, dense, veenv.jacve(fun, order, argnums)(*args)
+
+    sparse, *dense = both(*args)
+    # A loop of unknown length has no reverse mode in JAX.
+    expected = jax.jit(jax.jacfwd(fun, argnums))(*args)
+    for got in dense:
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9), got, expected
+        )
+    leaves = jax.tree.leaves(sparse, is_leaf=is_sparse)
+    return sum(leaf.nse for leaf in leaves)
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_batch_takes_its_own_memory(name, order, x64):
+    fun, shapes = CASES[name]
+    entries = [sparse_and_dense(jax.vmap(fun), points(shapes, batch), order) for batch in (3, 6)]
+    assert entries[1] == 2 * entries[0]
+
+
+MIXING = {
+    "loop": lambda x: lax.scan(lambda c, _: (jnp.sin(c) + c.mean(0), c), x, None, length=3),
+    "turned": lambda x: lax.scan(lambda c, _: (jnp.sin(c).T + c, c), x, None, length=3),
+    "fed back": lambda x: lax.scan(lambda c, _: ((c[1], c[0].T), c[0]), (x, x), None, length=3),
+    "one branch": lambda x: lax.cond(x.sum() > 9, jnp.sin, lambda v: v * v.mean(0), x),
+    "rows": lambda x: lax.scan(lambda c, r: (c + r, c * r), x[0], x),
+    "sort": lambda x: jnp.sort(x * x, axis=0),
+    "gather": lambda x: x[jnp.array([2, 0, 2])] * x,
+    "solve": lambda x: jnp.linalg.solve(x @ x.T + EYE, x),
+}
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse"])
+@pytest.mark.parametrize("name", MIXING)
+def test_axes_that_mix_stay_dense(name, order, x64):
+    sparse_and_dense(MIXING[name], points([(3,)], 3), order)
+
+
+def test_no_steps_at_all(x64):
+    fun = lambda x: lax.scan(lambda c, r: (c * r, c), jnp.sin(x[0]), x[:0])  # noqa: E731
+    sparse_and_dense(fun, points([(3,)], 3), "reverse")
