@@ -55,10 +55,13 @@ class Body:
 
 BodyOf = Callable[[Any], Body]
 
+_SAME = {k: k for k in range(64)}  # every axis is paired with itself; arrays have no more than 64
+
 _MATRICES = frozenset(
     "cholesky cholesky_update eig eigh hessenberg householder_product lu qr geqrf geqp3 ormqr "
     "schur svd symmetric_product triangular_solve tridiagonal".split()
 )
+_SCATTERS = frozenset("scatter scatter-add scatter-sub scatter-mul scatter-min scatter-max".split())
 _CUMULATIVE = frozenset("cumlogsumexp cummax cummin cumprod".split())
 
 
@@ -75,7 +78,7 @@ def parallel_axes(site: Site, body: BodyOf) -> Callable[[int, int], Pairs]:
     """
     name = site.primitive.name
     if name in _FLOWS:
-        flow = cache(lambda: _FLOWS[name](site, body))
+        flow = cache(lambda: _flow(site, body))
         ends = cache(lambda operand: _ends(flow(), operand, _rank(site, operand)))
         return lambda result, operand: _followed(flow(), ends(operand), result)
     named = _NAMED.get(name)
@@ -88,6 +91,17 @@ def parallel_axes(site: Site, body: BodyOf) -> Callable[[int, int], Pairs]:
         )
 
     return pairs
+
+
+def _flow(site: Site, body: BodyOf) -> Flow:
+    """How derivatives flow through a body; nothing is known of one that has none by a constant.
+
+    A body does not say which of its operands are constant, so all count as variables here.
+    """
+    try:
+        return _FLOWS[site.primitive.name](site, body)
+    except NotImplementedError:
+        return Flow()
 
 
 def _rank(site: Site, operand: int) -> int:
@@ -185,7 +199,7 @@ _NAMED: dict[str, Callable[[Site, int, int], list[tuple[int, int]]]] = {
     **dict.fromkeys(_MATRICES, _matrices),
     **dict.fromkeys(_CUMULATIVE, _cumulative),
     **dict.fromkeys(("reduce_window_max", "reduce_window_min", "reduce_window_sum"), _window),
-    **dict.fromkeys(("scatter", "scatter-add", "scatter_add"), _scatter),
+    **dict.fromkeys(_SCATTERS, _scatter),
     "conv_general_dilated": _convolution,
     "fft": _fft,
     "gather": _gather,
@@ -248,16 +262,10 @@ def _loop(
     """Adds the body of a loop, whose result k comes back in as operand carried[k]."""
     outputs = _joined(flow, body, {i: i for i in range(num_operands)}, 0)
     for k, i in carried.items():
-        if outputs[k] is not None:
-            flow.moves.append((outputs[k], i, _Same()))
+        node = outputs[k]
+        if node is not None:
+            flow.moves.append((node, i, _SAME))
     return outputs
-
-
-class _Same(dict[int, int]):
-    """Every axis paired with itself."""
-
-    def get(self, axis: int, default: Any = None) -> int:
-        return axis
 
 
 def _scan(site: Site, body: BodyOf) -> Flow:
@@ -310,7 +318,7 @@ def _cond(site: Site, body: BodyOf) -> Flow:
         outputs = _joined(flow, inside, {i: i for i in range(num_operands)}, first)
         for k, node in enumerate(outputs):
             if node is not None:
-                flow.moves.append((node, num_operands + k, _Same()))
+                flow.moves.append((node, num_operands + k, _SAME))
         first += inside.num_nodes
     return flow
 

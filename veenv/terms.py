@@ -49,18 +49,17 @@ def collect(terms: Sequence[Edge]) -> Terms:
     lines: dict[object, list[Edge]] = {}
     for term in merged.values():
         lines.setdefault(line(term), []).append(term)
-    kept: Terms = ()
+    kept: list[Edge] = []
     for several in lines.values():
         valued = any(term.structure.link_values for term in several)
-        kept += (reduce(merge, several),) if valued else tuple(several)
-    if not kept and terms:
-        kept = (terms[0],)
+        kept += [reduce(merge, several)] if valued else several
+    kept = kept or [terms[0]]
     s = kept[0].structure
     if len(kept) > 1 and sum(map(_entries, kept)) >= prod(s.out_shape) * prod(s.in_shape):
         if any(term.structure.link is Link.OPERATOR for term in kept):
             return collect(evaluated(kept))
         return (reduce(edge.add, kept),)
-    return kept
+    return tuple(kept)
 
 
 def evaluated(terms: Sequence[Edge]) -> Sequence[Edge]:

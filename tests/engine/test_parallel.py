@@ -120,6 +120,17 @@ def test_axes_that_mix_stay_dense(name, order, x64):
     sparse_and_dense(MIXING[name], points([(3,)], 3), order)
 
 
+def test_a_call_in_a_loop_with_a_constant_that_has_no_derivative(x64):
+    def turn(c, a):
+        call = jax.custom_derivatives.linear_call
+        return call(lambda r, v: r * v, lambda r, v: r * v, a, c)
+
+    a = jnp.arange(1.0, 4.0)
+    step = lambda c, _: (turn(c, a) + c, None)  # noqa: E731
+    got = veenv.jacve(lambda x: lax.scan(step, x, None, length=2)[0].sum(), "reverse")(jnp.ones(3))
+    np.testing.assert_allclose(got, (1 + a) ** 2, rtol=1e-12)
+
+
 def test_no_steps_at_all(x64):
     fun = lambda x: lax.scan(lambda c, r: (c * r, c), jnp.sin(x[0]), x[:0])  # noqa: E731
     sparse_and_dense(fun, points([(3,)], 3), "reverse")

@@ -21,10 +21,6 @@ Pairs = tuple[tuple[int, int], ...]
 """(out axis, in axis) of each δ, numbered as in a structure."""
 
 
-def _not_parallel(result: int, operand: int) -> Pairs:
-    return ()
-
-
 @dataclass
 class Site:
     """One equation, as a rule sees it.
@@ -39,7 +35,7 @@ class Site:
       source: the user's line.
       realify: see complex variables as pairs of real numbers.
       parallel: the axes along which the partial of a result by an operand, left as an operator, is
-        diagonal.
+        diagonal; None if nothing is known of them.
       ins: operand values; only there when thunks run.
       outs: result values; only there when thunks run.
     """
@@ -51,7 +47,7 @@ class Site:
     active: Sequence[bool]
     source: str
     realify: bool = True
-    parallel: Callable[[int, int], Pairs] = _not_parallel
+    parallel: Callable[[int, int], Pairs] | None = None
     ins: Sequence[Any] = field(default_factory=tuple)
     outs: Sequence[Any] = field(default_factory=tuple)
 

@@ -80,7 +80,7 @@ def operators(
         for slot, i in enumerate(operands):
             out = real_shape(site.out_avals[k], realify=site.realify)
             shape = real_shape(site.in_avals[i], realify=site.realify)
-            parallel = cache(lambda k=k, i=i: site.parallel(k, i))
+            parallel = cache(lambda k=k, i=i: site.parallel(k, i) if site.parallel else ())
             link = lambda at=at, slot=slot, p=parallel: shared().map(at, slot, p())  # noqa: E731
             rows[k][i] = _partial(out, shape, link, parallel)
     return rows
