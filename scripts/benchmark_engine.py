@@ -34,6 +34,8 @@ COLUMNS = (
 )
 SHORTEST = 2e-3
 """Seconds that a program's turn lasts at least, about."""
+COMPILATIONS = 5
+"""How often each program is traced and compiled, in turn with the others."""
 
 Methods = Mapping[str, Callable[..., Any]]
 
@@ -44,14 +46,14 @@ class Program:
 
     Attributes:
       run: the compiled program.
-      seconds: what tracing and compiling it took.
+      seconds: what tracing and compiling it took, each time.
       flops: floating-point operations by XLA's count.
       temporary: bytes of temporary memory.
       total: bytes of arguments, results and temporary memory.
     """
 
     run: Callable[..., Any]
-    seconds: float
+    seconds: np.ndarray
     flops: float
     temporary: int
     total: int
@@ -70,8 +72,8 @@ def engine(
 
     Every repeat times all methods once, one after the other; the ratio is the median over repeats
     of a method's time to the faster of jacfwd and jacrev in the same repeat.  Tracing and
-    compiling are timed with empty caches, and shown as a multiple of jacrev's.  A program of less
-    than two milliseconds is called several times in its turn.
+    compiling are timed with empty caches, also in turn, and shown as a multiple of jacrev's, the
+    median of five.  A program of less than two milliseconds is called several times in its turn.
 
     Args:
         task: tasks, `lorenz_rollout` and `banded_residual`.
@@ -99,7 +101,7 @@ def engine(
                 found[wanted][case.name] = done[size]
     if sparse:
         for name, methods, args, size in _sparse_forms():
-            programs = {method: _compile(f, args) for method, f in methods.items()}
+            programs = _compiled(methods, args)
             _rows(name, size, 1, programs, interleaved(programs, args, repeats, seconds))
     for wanted, ratios in found.items():
         _summary(wanted, ratios)
@@ -143,20 +145,29 @@ def _fitting(
     while True:
         while size > 1 and need > limit:
             size, need = size // 2, need // 2
-        programs = {name: _compile(f, points(case, size)) for name, f in methods.items()}
+        programs = _compiled(methods, points(case, size))
         need = max(p.total for p in programs.values())
         if size == 1 or need <= limit:
             return size, programs
 
 
-def _compile(method: Callable[..., Any], args: tuple[Any, ...]) -> Program:
-    """Traces and compiles as if for the first time."""
-    jax.clear_caches()
-    product.multiply.cache_clear()
-    structure.add.cache_clear()
-    start = time.perf_counter()
-    run = jax.jit(method).lower(*args).compile()
-    seconds = time.perf_counter() - start
+def _compiled(methods: Methods, args: tuple[Any, ...]) -> dict[str, Program]:
+    """Traces and compiles each method several times, in turn, as if for the first time."""
+    seconds: dict[str, list[float]] = {name: [] for name in methods}
+    runs = {}
+    for _ in range(COMPILATIONS):
+        for name, method in methods.items():
+            jax.clear_caches()
+            product.multiply.cache_clear()
+            structure.add.cache_clear()
+            start = time.perf_counter()
+            runs[name] = jax.jit(method).lower(*args).compile()
+            seconds[name].append(time.perf_counter() - start)
+    return {name: _program(run, np.array(seconds[name])) for name, run in runs.items()}
+
+
+def _program(run: Any, seconds: np.ndarray) -> Program:
+    """A compiled program with what the compiler says of it."""
     memory, cost = run.memory_analysis(), run.cost_analysis() or {}
     if memory is None:
         raise SystemExit("this backend does not say how much memory a program takes")
@@ -209,7 +220,7 @@ def _rows(
         cells = [name, f"{batch:,}", order]
         cells += [_milliseconds(times[m]) for m in (order, "jacfwd", "jacrev")]
         cells += [f"**{ratio:.2g}** ({low:.2g} … {high:.2g})"]
-        cells += [f"{program.seconds / reverse.seconds:.2f}"]
+        cells += [f"{np.median(program.seconds / reverse.seconds):.2f}"]
         cells += [f"{p.flops / points:,.0f}" for p in (program, forward, reverse)]
         cells += [f"{p.temporary / 2**20:.1f}" for p in (program, forward, reverse)]
         print("| " + " | ".join(cells) + " |", flush=True)
