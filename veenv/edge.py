@@ -126,22 +126,22 @@ def expand_link(e: Edge) -> Edge:
         target = algebra.expand_link(s)
         mask, x = placed(e, target)
         return Edge(target, where(mask, x, 0), e.dtype)
-    e = keep_parallel(e)
+    e = keep_diagonal(e)
     return expand_pairs(e, _broken(e.structure, algebra.expand_link(s)))
 
 
-def parallel_pairs(e: Edge) -> list[tuple[int, int]]:
+def diagonal_pairs(e: Edge) -> list[tuple[int, int]]:
     """(out axis, in axis) pairs along which the edge's link is diagonal."""
     s = e.structure
-    return [] if e.link is None else [(s.link_out[a], s.link_in[b]) for a, b in e.link.parallel]
+    return [] if e.link is None else [(s.link_out[a], s.link_in[b]) for a, b in e.link.diagonal]
 
 
-def keep_parallel(e: Edge) -> Edge:
+def keep_diagonal(e: Edge) -> Edge:
     """As `expand_link`, but for the axes along which the link is diagonal: they become δs."""
     s = e.structure
     if e.link is None:
         return e
-    pairs = parallel_pairs(e)
+    pairs = diagonal_pairs(e)
     target = algebra.expand_link(s, pairs)
     out_size, in_size = s.linked_sizes
     # Where both sides are as large, a forward pass is the cheaper one through an operator.

@@ -20,12 +20,12 @@ from veenv.edge import (
     Edge,
     Label,
     absorb,
+    diagonal_pairs,
     expand_link,
     expand_pairs,
-    keep_parallel,
+    keep_diagonal,
     labels_of,
     link_on_out,
-    parallel_pairs,
     sizes_of,
     spread,
     stored_values,
@@ -60,7 +60,7 @@ def _multiply(post: Edge, pre: Edge) -> Edge:
         return _compose(absorb(post, axes[0]), absorb(pre, axes[1]))
     if post.link is not None and pre.link is not None:
         if post.structure.link is Link.OPERATOR:
-            return _multiply(post, keep_parallel(pre))
+            return _multiply(post, keep_diagonal(pre))
         return _multiply(expand_link(post), pre)
     if post.link is not None:
         return _contract(*_push_left(post, pre, pre))
@@ -89,7 +89,7 @@ def _push_left(post: Edge, pre: Edge, source: Edge) -> tuple[Edge, Edge]:
     """
     s, link = post.structure, post.link
     assert link is not None
-    kept = [(k, m) for k, m in parallel_pairs(post) if pre.structure.pairs[m] != FREE]
+    kept = [(k, m) for k, m in diagonal_pairs(post) if pre.structure.pairs[m] != FREE]
     stay = {m for _, m in kept}
     broken = [m for m in s.link_in if pre.structure.pairs[m] != FREE and m not in stay]
     pre = expand_pairs(pre, broken)

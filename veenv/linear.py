@@ -15,6 +15,8 @@ from veenv.affine import Affine, canonical, compose
 
 Action = Callable[[Array], Array]
 
+_REMEMBERED = 4  # passes of a joint linearisation that wait for another operand or result
+
 
 @dataclass(frozen=True)
 class LinearMap:
@@ -29,7 +31,7 @@ class LinearMap:
       shared: (joint, result, operand) if other maps share the work of this one.
       flipped: whether the map is the transpose of the one `shared` names.
       name: equal names mean equal maps.
-      parallel: (out axis, in axis) pairs along which the map is diagonal.
+      diagonal: (out axis, in axis) pairs along which the map is diagonal.
     """
 
     out_shape: tuple[int, ...]
@@ -40,7 +42,7 @@ class LinearMap:
     shared: tuple[Joint, int, int] | None = None
     flipped: bool = False
     name: Hashable = field(default_factory=object)
-    parallel: tuple[tuple[int, int], ...] = ()
+    diagonal: tuple[tuple[int, int], ...] = ()
 
     @property
     def T(self) -> LinearMap:
@@ -54,7 +56,7 @@ class LinearMap:
             self.shared,
             not self.flipped,
             self.name.T if isinstance(self.name, Affine) else ("transpose", self.name),
-            tuple((j, k) for k, j in self.parallel),
+            tuple((j, k) for k, j in self.diagonal),
         )
 
     def along(
@@ -105,10 +107,10 @@ class Joint:
         self.out_shapes, self.in_shapes = list(out_shapes), list(in_shapes)
         self.dtype = dtype
         self.forward, self.backward = forward, backward
-        self._last: dict[tuple[bool, int], tuple[object, tuple[Array, ...]]] = {}
+        self._last: dict[tuple[bool, int], dict[object, tuple[Array, ...]]] = {}
 
     def map(
-        self, result: int, operand: int, parallel: tuple[tuple[int, int], ...] = ()
+        self, result: int, operand: int, diagonal: tuple[tuple[int, int], ...] = ()
     ) -> LinearMap:
         """The partial of one result by one operand, on axes that are not of size one."""
         outs, ins = self.out_shapes[result], self.in_shapes[operand]
@@ -120,7 +122,7 @@ class Joint:
             lambda g: self.backward(result, g.reshape(outs))[operand].reshape(squeezed_in),
             self.dtype,
             (self, result, operand),
-            parallel=parallel,
+            diagonal=diagonal,
         )
 
     def push(self, operand: int, x: Array, axes: Sequence[int], key: object) -> tuple[Array, ...]:
@@ -150,11 +152,14 @@ class Joint:
         axes: Sequence[int],
         shape: Sequence[int],
     ) -> tuple[Array, ...]:
-        """Runs an action unless the last call in the same way had the same key."""
+        """Runs an action unless one of the last calls in the same way had the same key."""
         key = (key, tuple(axes), x.shape)
-        if way not in self._last or self._last[way][0] != key:
-            self._last[way] = (key, _along_several(action, x, axes, _drop_ones(shape)))
-        return self._last[way][1]
+        last = self._last.setdefault(way, {})
+        if key not in last:
+            if len(last) == _REMEMBERED:
+                del last[next(iter(last))]
+            last[key] = _along_several(action, x, axes, _drop_ones(shape))
+        return last[key]
 
     def without_forward(self) -> Joint:
         """The same with the forward direction taken from the backward one."""
@@ -167,14 +172,26 @@ class Joint:
 
         return Joint(self.out_shapes, self.in_shapes, self.dtype, forward, self.backward)
 
-    def without_backward(self) -> Joint:
-        """The same with the backward direction taken from the forward one."""
+    def without_backward(
+        self, diagonal: Callable[[int, int], tuple[tuple[int, int], ...] | None]
+    ) -> Joint:
+        """The same with the backward direction taken from the forward one.
+
+        Args:
+          diagonal: (result, operand) → the axes along which that partial is diagonal, without
+            those of size one; None if it is zero.
+        """
 
         def backward(result: int, g: Array) -> tuple[Array, ...]:
-            return tuple(
-                _by_columns(lambda t, i=i: self.forward(i, t)[result], shape, self.dtype, g)
-                for i, shape in enumerate(self.in_shapes)
-            )
+            pulled = []
+            for i, shape in enumerate(self.in_shapes):
+                pairs = diagonal(result, i)
+                if pairs is None:
+                    pulled.append(jnp.zeros(shape, self.dtype))
+                    continue
+                action = lambda t, i=i: self.forward(i, t)[result]  # noqa: E731
+                pulled.append(_by_columns(action, shape, self.dtype, g, pairs))
+            return tuple(pulled)
 
         return Joint(self.out_shapes, self.in_shapes, self.dtype, self.forward, backward)
 
@@ -183,11 +200,36 @@ def _squeeze(values: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> tupl
     return tuple(v.reshape(_drop_ones(s)) for v, s in zip(values, shapes, strict=True))
 
 
-def _by_columns(action: Action, shape: Sequence[int], dtype: Any, g: Array) -> Array:
-    """The transpose of a linear function of an array of `shape`, through its dense matrix."""
-    basis = jnp.eye(prod(shape), dtype=dtype).reshape((-1, *shape))
-    columns = jax.vmap(action)(basis)
-    return jnp.tensordot(columns, g.astype(columns.dtype), axes=g.ndim).reshape(shape)
+def _by_columns(
+    action: Action,
+    shape: Sequence[int],
+    dtype: Any,
+    g: Array,
+    diagonal: Sequence[tuple[int, int]] = (),
+) -> Array:
+    """The transpose of a linear function of an array of `shape`, through its dense matrix.
+
+    Args:
+      action: the function.
+      shape: shape of its argument.
+      dtype: dtype of its argument.
+      g: what to apply the transpose to.
+      diagonal: (out axis, in axis) pairs along which the function is diagonal; one column serves
+        all their indices.
+    """
+    ins, outs = _drop_ones(shape), _drop_ones(g.shape)
+    same = {j: k for k, j in diagonal}
+    copied = [j for j in range(len(ins)) if j not in same]
+    count = prod(ins[j] for j in copied)
+    own = jnp.arange(count).reshape([n if j in copied else 1 for j, n in enumerate(ins)])
+    basis = jnp.broadcast_to(own == jnp.arange(count).reshape(-1, *(1 for _ in ins)), (count, *ins))
+    columns = jax.vmap(action)(basis.astype(dtype).reshape((count, *shape)))
+    columns = columns.reshape((count, *outs))
+    gone = tuple(1 + k for k in range(len(outs)) if k not in same.values())
+    y = (columns * g.astype(columns.dtype).reshape(outs)).sum(gone)
+    y = y.reshape([*(ins[j] for j in copied), *y.shape[1:]])
+    have = [*copied, *sorted(same, key=lambda j: same[j])]
+    return y.transpose([have.index(j) for j in range(len(ins))]).reshape(shape)
 
 
 def _drop_ones(shape: Sequence[int]) -> tuple[int, ...]:
@@ -227,7 +269,7 @@ def identity(shape: Sequence[int]) -> LinearMap:
     n = prod(shape)
     name = canonical(n, n, 0, 1, 0, 1, n) if len(shape) <= 1 else ("identity", shape)
     every = tuple((k, k) for k in range(len(shape)))
-    return LinearMap(shape, shape, lambda x: x, lambda x: x, name=name, parallel=every)
+    return LinearMap(shape, shape, lambda x: x, lambda x: x, name=name, diagonal=every)
 
 
 def chain(post: LinearMap, pre: LinearMap) -> LinearMap:
@@ -242,7 +284,7 @@ def chain(post: LinearMap, pre: LinearMap) -> LinearMap:
         lambda x: pre.transpose(post.transpose(x)),
         jnp.promote_types(post.dtype, pre.dtype),
         name=name,
-        parallel=tuple((k, j) for k, m in post.parallel for n, j in pre.parallel if m == n),
+        diagonal=tuple((k, j) for k, m in post.diagonal for n, j in pre.diagonal if m == n),
     )
 
 
@@ -368,9 +410,9 @@ def widen(
         one_way(base.transpose, outs, ins, out_axes, in_axes, base.out_shape, backward),
         base.dtype,
         name=_wide_name(base, out_axes, in_axes, extra, sizes),
-        parallel=tuple(
+        diagonal=tuple(
             (outs.index(k), ins.index(j))
-            for k, j in [*extra, *((out_axes[a], in_axes[b]) for a, b in base.parallel)]
+            for k, j in [*extra, *((out_axes[a], in_axes[b]) for a, b in base.diagonal)]
         ),
     )
 

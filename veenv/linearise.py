@@ -14,7 +14,7 @@ from veenv import rules
 from veenv import structure as algebra
 from veenv.graph import COST_MODELS, Graph, eliminate_structure
 from veenv.nested import Inner, inner_program, shape_of
-from veenv.parallel import Body, parallel_axes
+from veenv.parallel import Body, diagonal_axes
 from veenv.rules import Partial, Site
 from veenv.rules.generic import real_shape
 from veenv.structure import FREE, Structure
@@ -86,8 +86,6 @@ def linearise(program: Program, *, holomorphic: bool = False) -> Linearisation:
     customs: list[Custom | None] = []
     for equation in program.equations:
         site = _site(equation, active, realify=not holomorphic)
-        if site is not None:
-            site.parallel = parallel_axes(site, partial(_body, realify=site.realify))
         custom, rows = (None, []) if site is None else _rows(site)
         sites.append(site)
         customs.append(custom)
@@ -122,7 +120,7 @@ def _site(equation: Equation, active: set[int], *, realify: bool) -> Site | None
     ]
     if not any(flags):
         return None
-    return Site(
+    site = Site(
         equation.primitive,
         equation.params,
         equation.in_avals,
@@ -131,6 +129,8 @@ def _site(equation: Equation, active: set[int], *, realify: bool) -> Site | None
         equation.source,
         realify,
     )
+    site.diagonal = diagonal_axes(site, partial(_body, realify=realify))
+    return site
 
 
 def _body(closed: Any, *, realify: bool) -> Body:
@@ -141,7 +141,7 @@ def _body(closed: Any, *, realify: bool) -> Body:
     moves = []
     for elemental in (e for used in lin.elementals for e in used):
         p = elemental.partial
-        pairs = p.parallel() if p.parallel is not None else enumerate(p.executed.pairs)
+        pairs = p.diagonal or enumerate(p.executed.pairs)
         moves.append((elemental.source, elemental.target, {j: k for k, j in pairs if j != FREE}))
     return Body(moves, lin.graph.outputs, lin.graph.num_nodes)
 

@@ -65,7 +65,7 @@ def collect(terms: Sequence[Edge]) -> Terms:
 def evaluated(terms: Sequence[Edge]) -> Sequence[Edge]:
     """The terms with operators made dense but for the axes along which they are diagonal."""
     operator = Link.OPERATOR
-    return [edge.keep_parallel(t) if t.structure.link is operator else t for t in terms]
+    return [edge.keep_diagonal(t) if t.structure.link is operator else t for t in terms]
 
 
 def empty(e: Edge) -> bool:
@@ -95,7 +95,7 @@ def _entries(e: Edge) -> int:
         if not out_size * in_size:
             return 0
         return entries // (out_size * in_size) * min(out_size, in_size)
-    for _, j in edge.parallel_pairs(e):
+    for _, j in edge.diagonal_pairs(e):
         entries //= s.in_shape[j] or 1
     return entries
 
@@ -108,7 +108,7 @@ def merge(a: Edge, b: Edge) -> Edge:
     if s.link is Link.OPERATOR:
         if s == t and a.values is not None and b.values is not None:
             return edge.add_values(a, b)
-        return edge.add(edge.keep_parallel(a), edge.keep_parallel(b))
+        return edge.add(edge.keep_diagonal(a), edge.keep_diagonal(b))
     link, same = a.link, a.link.name == b.link.name
     if not same:
         link = selection(hull(edge.places(a), edge.places(b)), link.out_shape, link.in_shape)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.scipy.sparse.linalg import cg
 
 import veenv
 
@@ -33,6 +34,28 @@ def halves(a):
     return lax.scan(lambda c, _: (jnp.linalg.cholesky(c @ c.T + EYE), c[0]), a, None, length=2)
 
 
+def newton(x):
+    stop = lambda c: jnp.abs(c * c - jnp.abs(x)).max() > 1e-8  # noqa: E731
+    return lax.while_loop(stop, lambda c: 0.5 * (c + jnp.abs(x) / c), jnp.abs(x) + 1)
+
+
+def two_carries(x, y):
+    step = lambda c, _: ((jnp.sin(c[0]) * c[0][::-1], c[1] * c[0].sum()), None)  # noqa: E731
+    return lax.scan(step, (x, y), None, length=3)[0]
+
+
+def conjugate_gradients(x):
+    return cg(lambda v: jnp.array([1.0, 4.0, 9.0]) * v, jnp.sin(x), maxiter=2)[0]
+
+
+def solved_with_aux(x):
+    scale = jnp.array([2.0, 3.0, 4.0])
+    solver = lambda mv, r: (r / scale, r.sum())  # noqa: E731
+    product = lambda v: scale * v  # noqa: E731
+    y, aux = lax.custom_linear_solve(product, x, solver, transpose_solve=solver, has_aux=True)
+    return y * y + aux
+
+
 def filtered(x):
     kernel = jnp.array([[[0.5]], [[-1.0]], [[2.0]]])
     signal = jnp.sin(x)[None, :, None]
@@ -47,10 +70,17 @@ def pooled(x):
 CASES = {
     "scan": (loop, [(3,)]),
     "scan of inputs": (fed, [(3,), (4,)]),
+    "two carries": (two_carries, [(3,), (2,)]),
     "while": (until, [(3,)]),
+    "while, then a sine": (lambda x: jnp.sin(until(x)), [(3,)]),
+    "while, then a sum": (lambda x: (until(x) ** 2).sum(), [(3,)]),
+    "while that tests against an input": (newton, [(3,)]),
+    "map": (lambda x: lax.map(lambda r: jnp.sin(r) * jnp.cos(r), x), [(3,)]),
     "loop of known length": (lambda x: lax.fori_loop(0, 3, lambda i, c: c * jnp.sin(c), x), [(3,)]),
     "cond": (fork, [(3,)]),
     "solve": (lambda a, x: jnp.linalg.solve(a + 4 * EYE, x), [(3, 3), (3,)]),
+    "solve with an auxiliary result": (solved_with_aux, [(3,)]),
+    "inexact solve": (conjugate_gradients, [(3,)]),
     "cholesky": (lambda a: jnp.linalg.cholesky(a @ a.T + EYE), [(3, 3)]),
     "eigenvalues": (lambda a: jnp.linalg.eigvalsh(a + a.T), [(3, 3)]),
     "singular values": (lambda a: jnp.linalg.svd(a, compute_uv=False), [(3, 3)]),
@@ -62,9 +92,12 @@ CASES = {
     "sort": (lambda x: jnp.sort(jnp.sin(x)), [(3,)]),
     "top_k": (lambda x: lax.top_k(x * x, 2)[0], [(3,)]),
     "cumulative product": (lambda x: jnp.cumprod(x) * x, [(3,)]),
-    "fft": (lambda x: jnp.abs(jnp.fft.rfft(x)) ** 2, [(4,)]),
+    "fft": (lambda x: jnp.abs(jnp.fft.fft(x)) ** 2, [(4,)]),
+    "fft of real arrays": (lambda x: jnp.abs(jnp.fft.rfft(x)) ** 2, [(4,)]),
+    "complex": (lambda x: (jnp.exp(1j * x)[::-1] * x).real, [(3,)]),
     "convolution": (filtered, [(4,)]),
     "pooling": (pooled, [(4,)]),
+    "gradient of pooling": (jax.grad(lambda x: (pooled(x) ** 2).sum()), [(4,)]),
 }
 
 
@@ -102,6 +135,77 @@ def test_a_batch_takes_its_own_memory(name, order, x64):
     assert entries[1] == 2 * entries[0]
 
 
+@pytest.mark.parametrize(
+    "name", ["scan", "while, then a sine", "while, then a sum", "solve", "fft"]
+)
+def test_memory_grows_with_the_batch(name, x64):
+    fun, shapes = CASES[name]
+    sparse = veenv.jacve(jax.vmap(fun), "reverse", 0, sparse_representation=True)
+
+    def size(batch):
+        args = [jax.ShapeDtypeStruct((batch, *shape), jnp.float64) for shape in shapes]
+        memory = jax.jit(sparse).lower(*args).compile().memory_analysis()
+        return memory.temp_size_in_bytes + memory.output_size_in_bytes
+
+    assert size(256) < 2.2 * size(128)
+
+
+def test_steps_of_a_map_are_apart(x64):
+    x = jnp.linspace(-1.0, 1.0, 12).reshape(4, 3)
+    weights = jnp.arange(9.0).reshape(3, 3)
+    fun = lambda x: lax.map(lambda r: jnp.sin(weights @ r), x)  # noqa: E731
+    got = veenv.jacve(fun, "reverse", sparse_representation=True)(x)
+    np.testing.assert_allclose(got.todense(), jax.jacrev(fun)(x), rtol=1e-12)
+    assert got.nse == 4 * 3 * 3
+
+
+@pytest.mark.parametrize("where", ["scan", "fori", "cond", "vmap"])
+def test_a_custom_vjp_inside(where, x64):
+    @jax.custom_vjp
+    def half(x):
+        return jnp.sin(x)
+
+    half.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (0.5 * jnp.cos(x) * g,))
+    fun = {
+        "scan": lambda x: lax.scan(lambda c, _: (half(c) * c, c), x, None, length=2),
+        "fori": lambda x: lax.fori_loop(0, 2, lambda i, c: half(c), x),
+        "cond": lambda x: lax.cond(x.sum() > 0, half, jnp.cos, x),
+        "vmap": jax.vmap(
+            lambda r: lax.scan(lambda c, _: (half(c) * r, None), r, None, length=2)[0]
+        ),
+    }[where]
+    x = jnp.linspace(0.1, 1.0, 3)
+    expected = jax.jacrev(fun)(x)
+    for order in ("forward", "reverse"):
+        got = veenv.jacve(fun, order)(x)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), got, expected)
+
+
+def test_a_rule_that_refuses_a_constant(x64):
+    @jax.custom_jvp
+    def scaled(p, x):
+        return p * x
+
+    def rule(primals, tangents):
+        if not isinstance(tangents[0], jax.custom_derivatives.SymbolicZero):
+            raise ValueError("no derivative by p")
+        return primals[0] * primals[1], primals[0] * tangents[1]
+
+    scaled.defjvp(rule, symbolic_zeros=True)
+    p = jnp.arange(1.0, 4.0)
+    step = lambda c, _: (scaled(p, c) * c, None)  # noqa: E731
+    fun = lambda x: lax.scan(step, x, None, length=2)[0]  # noqa: E731
+    x = jnp.ones(3)
+    np.testing.assert_allclose(veenv.jacve(fun)(x), jax.jacfwd(fun)(x), rtol=1e-12)
+
+
+def test_an_inexact_solve_is_as_exact_as_in_jax(x64):
+    scales = jnp.linspace(1.0, 50.0, 6)
+    fun = lambda b: cg(lambda v: scales * v, jnp.sin(b), maxiter=3)[0]  # noqa: E731
+    b = np.random.default_rng(0).normal(size=6)
+    np.testing.assert_allclose(veenv.jacve(fun)(b), jax.jacfwd(fun)(b), rtol=1e-6)
+
+
 MIXING = {
     "loop": lambda x: lax.scan(lambda c, _: (jnp.sin(c) + c.mean(0), c), x, None, length=3),
     "turned": lambda x: lax.scan(lambda c, _: (jnp.sin(c).T + c, c), x, None, length=3),
@@ -116,7 +220,7 @@ MIXING = {
 
 @pytest.mark.parametrize("order", ["forward", "reverse"])
 @pytest.mark.parametrize("name", MIXING)
-def test_axes_that_mix_stay_dense(name, order, x64):
+def test_axes_that_mix(name, order, x64):
     sparse_and_dense(MIXING[name], points([(3,)], 3), order)
 
 

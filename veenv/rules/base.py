@@ -34,8 +34,8 @@ class Site:
         other operands are not asked for.
       source: the user's line.
       realify: see complex variables as pairs of real numbers.
-      parallel: the axes along which the partial of a result by an operand, left as an operator, is
-        diagonal; None if nothing is known of them.
+      diagonal: the axes along which the partial of a result by an operand, left as an operator, is
+        diagonal (None where it is zero); None if nothing is known of them.
       ins: operand values; only there when thunks run.
       outs: result values; only there when thunks run.
     """
@@ -47,7 +47,7 @@ class Site:
     active: Sequence[bool]
     source: str
     realify: bool = True
-    parallel: Callable[[int, int], Pairs] | None = None
+    diagonal: Callable[[int, int], Pairs | None] | None = None
     ins: Sequence[Any] = field(default_factory=tuple)
     outs: Sequence[Any] = field(default_factory=tuple)
 
@@ -63,7 +63,7 @@ class Partial:
       values: thunk of the stored values, of shape ``executed.value_shape``; None if unit.
       sign: +1 or -1, a factor of every entry.
       link: thunk of the linear map of the link, on axes without size one; None without link.
-      parallel: thunk of the axes along which an operator is diagonal.
+      diagonal: the axes along which an operator is diagonal.
     """
 
     executed: Structure
@@ -71,7 +71,7 @@ class Partial:
     values: Callable[[], Array] | None = None
     sign: int = 1
     link: Callable[[], LinearMap] | None = None
-    parallel: Callable[[], Pairs] | None = None
+    diagonal: Pairs = ()
 
 
 Row = Sequence[Partial | None]

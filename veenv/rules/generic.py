@@ -9,7 +9,6 @@ derivatives need only be real-linear.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from math import prod
 from typing import Any
 
@@ -51,22 +50,16 @@ def generic(site: Site) -> Sequence[Row]:
     return operators(site, _joint)
 
 
-def _solver_only(site: Site, operand: int) -> bool:
-    """Whether an operand only helps to solve an equation, so that nothing is differentiated by it.
-
-    The derivative of a solution follows from the product with the matrix, not from how it is found.
-    """
-    if site.primitive.name != "custom_linear_solve":
-        return False
-    lengths = site.params["const_lengths"]
-    return lengths.matvec <= operand < sum(lengths)
+def diagonal_of(site: Site, result: int, operand: int) -> Pairs | None:
+    """Axes along which a partial is diagonal, as far as it is known; None if it is zero."""
+    return () if site.diagonal is None else site.diagonal(result, operand)
 
 
 def operators(
     site: Site, linearised: Callable[[Site, Sequence[int], Sequence[int]], Joint]
 ) -> Sequence[Row]:
     """Operators on all axes from a linearisation by the active operands, made when needed."""
-    operands = [i for i, a in enumerate(site.active) if a and not _solver_only(site, i)]
+    operands = [i for i, a in enumerate(site.active) if a]
     results = [k for k, a in enumerate(site.out_avals) if is_differentiable(a)]
     joint: list[Joint] = []
 
@@ -78,11 +71,16 @@ def operators(
     rows: list[list[Partial | None]] = [[None] * len(site.in_avals) for _ in site.out_avals]
     for at, k in enumerate(results):
         for slot, i in enumerate(operands):
+            diagonal = diagonal_of(site, k, i)
+            if diagonal is None:
+                continue
             out = real_shape(site.out_avals[k], realify=site.realify)
             shape = real_shape(site.in_avals[i], realify=site.realify)
-            parallel = cache(lambda k=k, i=i: site.parallel(k, i) if site.parallel else ())
-            link = lambda at=at, slot=slot, p=parallel: shared().map(at, slot, p())  # noqa: E731
-            rows[k][i] = _partial(out, shape, link, parallel)
+
+            def link(at: int = at, slot: int = slot, diagonal: Pairs = diagonal) -> LinearMap:
+                return shared().map(at, slot, diagonal)
+
+            rows[k][i] = _partial(out, shape, link, diagonal)
     return rows
 
 
@@ -90,7 +88,7 @@ def _partial(
     out: Sequence[int],
     shape: Sequence[int],
     link: Callable[[], LinearMap],
-    parallel: Callable[[], Pairs],
+    diagonal: Pairs,
 ) -> Partial | None:
     if not prod(out) or not prod(shape):
         return None
@@ -105,7 +103,7 @@ def _partial(
         link_out=range(len(out)),
         link_in=range(len(shape)),
     )
-    return Partial(unit, unit, link=link, parallel=parallel)
+    return Partial(unit, unit, link=link, diagonal=diagonal)
 
 
 def _row_or_column(link: LinearMap) -> Array:
@@ -150,6 +148,8 @@ def _joint(site: Site, operands: Sequence[int], results: Sequence[int]) -> Joint
         try:
             return forward(slot, t)
         except (ValueError, NotImplementedError, TypeError) as error:
+            if _has_vjp(results_of, primals):  # a custom vjp inside
+                return joint.without_forward().forward(slot, t)
             raise NotImplementedError(
                 f"primitive {site.primitive.name!r} has no derivative ({site.source}): {error}"
             ) from error
@@ -174,7 +174,9 @@ def _joint(site: Site, operands: Sequence[int], results: Sequence[int]) -> Joint
     joint = Joint(out_shapes, in_shapes, dtype, forward_or_error, backward)
     if site.primitive.name.startswith("custom_vjp_call"):
         return joint.without_forward()
-    return joint if _has_vjp(results_of, primals) else joint.without_backward()
+    if _has_vjp(results_of, primals):
+        return joint
+    return joint.without_backward(lambda at, slot: diagonal_of(site, results[at], operands[slot]))
 
 
 def _has_vjp(fun: Callable[..., Several], primals: Sequence[Array]) -> bool:
