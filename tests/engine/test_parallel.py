@@ -79,7 +79,6 @@ CASES = {
     "loop of known length": (lambda x: lax.fori_loop(0, 3, lambda i, c: c * jnp.sin(c), x), [(3,)]),
     "cond": (fork, [(3,)]),
     "solve": (lambda a, x: jnp.linalg.solve(a + 4 * EYE, x), [(3, 3), (3,)]),
-    "solve with an auxiliary result": (solved_with_aux, [(3,)]),
     "inexact solve": (conjugate_gradients, [(3,)]),
     "cholesky": (lambda a: jnp.linalg.cholesky(a @ a.T + EYE), [(3, 3)]),
     "eigenvalues": (lambda a: jnp.linalg.eigvalsh(a + a.T), [(3, 3)]),
@@ -197,6 +196,11 @@ def test_a_rule_that_refuses_a_constant(x64):
     fun = lambda x: lax.scan(step, x, None, length=2)[0]  # noqa: E731
     x = jnp.ones(3)
     np.testing.assert_allclose(veenv.jacve(fun)(x), jax.jacfwd(fun)(x), rtol=1e-12)
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse"])
+def test_a_solve_with_an_auxiliary_result(order, x64):
+    sparse_and_dense(solved_with_aux, [jnp.arange(1.0, 4.0)], order)
 
 
 def test_an_inexact_solve_is_as_exact_as_in_jax(x64):
