@@ -11,6 +11,7 @@ STAGES = [
     {"_compat", "affine", "structure", "elimination", "counts", "masks"},
     {"product", "pin"},
     {"linear"},
+    {"joint"},
     {"packed"},
     {"trace"},
     {"rules"},

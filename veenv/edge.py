@@ -98,7 +98,7 @@ def expand_pairs(e: Edge, axes: Sequence[int]) -> Edge:
     x = spread(pin(stored_values(e)), labels_of(s), labels, sizes)
     for k in axes:
         same = _equal(labels, sizes, ("out", k), ("in", s.pairs[k]))
-        x = where(same, x, 0)
+        x = select(same, x, 0)
     return Edge(target, x, e.dtype, 1, e.link)
 
 
@@ -109,7 +109,7 @@ def _equal(labels: list[Label], sizes: dict[Label, int], a: Label, b: Label) -> 
     return lax.eq(*along)
 
 
-def where(mask: Array, x: Array, other: Any) -> Array:
+def select(mask: Array, x: Array, other: Any) -> Array:
     """As `jnp.where` for a mask of x's rank and an array or number; a plain select, no call."""
     shape = np.broadcast_shapes(mask.shape, x.shape)
     x, other = (jnp.broadcast_to(jnp.asarray(v, x.dtype), shape) for v in (x, other))
@@ -125,7 +125,7 @@ def expand_link(e: Edge) -> Edge:
     if is_known(e):
         target = algebra.expand_link(s)
         mask, x = placed(e, target)
-        return Edge(target, where(mask, x, 0), e.dtype)
+        return Edge(target, select(mask, x, 0), e.dtype)
     e = keep_diagonal(e)
     return expand_pairs(e, _broken(e.structure, algebra.expand_link(s)))
 
@@ -137,7 +137,10 @@ def diagonal_pairs(e: Edge) -> list[tuple[int, int]]:
 
 
 def keep_diagonal(e: Edge) -> Edge:
-    """As `expand_link`, but for the axes along which the link is diagonal: they become δs."""
+    """Stores the zeros of the link but for the axes along which it is diagonal: they become δs.
+
+    The link is applied to a basis: along the diagonal axes one vector of it serves all indices.
+    """
     s = e.structure
     if e.link is None:
         return e
@@ -148,25 +151,43 @@ def keep_diagonal(e: Edge) -> Edge:
     from_out = out_size < in_size if s.link is Link.OPERATOR else out_size <= in_size
     outs: list[Label] = [("out", k) for k in s.link_out]
     ins: list[Label] = [("in", j) for j in s.link_in]
+    near, far = (outs, ins) if from_out else (ins, outs)
     same: dict[Label, Label] = {("in", j): ("out", k) for k, j in pairs}
-    kept, moved = (outs, ins) if from_out else (ins, outs)
-    copied = [a for a in kept if a not in same and a not in same.values()]
-    sizes = sizes_of(s)
+    counted = [a for a in near if a not in same and a not in same.values()]
+    x = _basis(e, near, counted)  # rest, basis vectors, near axes
     rest = [a for a in labels_of(s) if a[0] != "link"]
-    n, full = len(rest), [sizes[a] for a in kept]
-    valued = [("link", 0)] if s.link_values else []
-    values = spread(stored_values(e), labels_of(s), [*rest, *valued], sizes)
-    values = values.reshape([*values.shape[:n], 1, *(full if valued else [1] * len(full))])
-    # A copy for each index of the copied axes, zero at the others.
-    number = jnp.arange(prod(sizes[a] for a in copied), dtype=jnp.int32)
-    own = number.reshape([sizes[a] if a in copied else 1 for a in kept])
-    mask = jnp.broadcast_to(number.reshape(-1, *(1 for _ in kept)) == own, (number.size, *full))
-    x = where(mask.reshape((1,) * n + mask.shape), values, 0)
-    key = ("basis", from_out, e.sign, x.dtype, tuple(copied))
+    n = len(rest)
+    key = ("basis", from_out, e.sign, x.dtype, tuple(counted))
     y = e.link.along(x, range(n + 1, x.ndim), transposed=from_out, key=key)
-    y = y.reshape([*y.shape[:n], *(sizes[a] for a in copied), *y.shape[n + 1 :]])
-    have = [same.get(a, a) for a in (*rest, *copied, *moved)]
+    sizes = sizes_of(s)
+    y = y.reshape([*y.shape[:n], *(sizes[a] for a in counted), *y.shape[n + 1 :]])
+    have = [same.get(a, a) for a in (*rest, *counted, *far)]
     return Edge(target, y.transpose([have.index(a) for a in labels_of(target)]), e.dtype)
+
+
+def _basis(e: Edge, near: Sequence[Label], counted: Sequence[Label]) -> Array:
+    """The edge's values on one side of its link, as a basis of vectors.
+
+    Args:
+      e: an edge with a link.
+      near: the axes of that side, where the values of the link are stored.
+      counted: those of them that have a vector for each index; along the others the vectors are
+        not zero at any.
+
+    Returns:
+      Array of the valued axes outside of the link, then the vectors, then the near axes.
+    """
+    s, sizes = e.structure, sizes_of(e.structure)
+    rest = [a for a in labels_of(s) if a[0] != "link"]
+    full = [sizes[a] for a in near]
+    on_link = [("link", 0)] if s.link_values else []
+    values = spread(stored_values(e), labels_of(s), [*rest, *on_link], sizes)
+    n = len(rest)
+    values = values.reshape([*values.shape[:n], 1, *(full if on_link else [1] * len(full))])
+    number = jnp.arange(prod(sizes[a] for a in counted), dtype=jnp.int32)
+    own = number.reshape([sizes[a] if a in counted else 1 for a in near])
+    mask = jnp.broadcast_to(number.reshape(-1, *(1 for _ in near)) == own, (number.size, *full))
+    return select(mask.reshape((1,) * n + mask.shape), values, 0)
 
 
 def placed(e: Edge, target: Structure) -> tuple[Array, Array]:

@@ -12,7 +12,7 @@ Axes are numbered as in a structure, those of size one left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -99,7 +99,7 @@ def diagonal_axes(site: Site, body: BodyOf) -> Callable[[int, int], Pairs | None
     rule = find(name)
     if rule is None:
         return lambda result, operand: _named(site, result, operand)
-    rows = cache(lambda: rule(site))
+    rows = cache(lambda: rule(replace(site, diagonal=None)))
 
     def of_rule(result: int, operand: int) -> Pairs:
         """The δs of real arrays: complex ones have an axis more, behind all others."""

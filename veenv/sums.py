@@ -120,7 +120,7 @@ def _formed(several: Sequence[Edge], target: Structure) -> Edge:
             if any(((columns == other) & (columns >= 0)).any() for other in covered):
                 parts.append(total)
                 total, covered = jnp.zeros((), dtype), []
-            total = edge.where(mask, values.astype(dtype), total)
+            total = edge.select(mask, values.astype(dtype), total)
             covered.append(columns)
         parts.append(total)
     return Edge(target, reduce(jnp.add, parts), dtype)

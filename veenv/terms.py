@@ -134,5 +134,5 @@ def _stretched(e: Edge, target: Structure, link: LinearMap) -> Edge:
             n if a == ("link", 0) else 1
             for a, n in zip(edge.labels_of(target), x.values.shape, strict=True)
         ]
-        x = replace(x, values=edge.where(jnp.asarray(own).reshape(shape), x.values, 0))
+        x = replace(x, values=edge.select(jnp.asarray(own).reshape(shape), x.values, 0))
     return replace(x, link=link)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.extend import core
 
-from veenv.linear import Joint
+from veenv.joint import Joint
 from veenv.rules.base import Row, Site, register
 from veenv.rules.generic import operators
 

@@ -17,7 +17,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from veenv import _compat
-from veenv.linear import Joint, LinearMap
+from veenv.joint import Joint
+from veenv.linear import LinearMap
 from veenv.rules.base import Pairs, Partial, Row, Site
 from veenv.structure import Link, dense, make
 from veenv.trace import is_complex, is_differentiable
