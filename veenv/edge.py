@@ -112,8 +112,12 @@ def _equal(labels: list[Label], sizes: dict[Label, int], a: Label, b: Label) -> 
 def select(mask: Array, x: Array, other: Any) -> Array:
     """As `jnp.where` for a mask of x's rank and an array or number; a plain select, no call."""
     shape = np.broadcast_shapes(mask.shape, x.shape)
-    x, other = (jnp.broadcast_to(jnp.asarray(v, x.dtype), shape) for v in (x, other))
-    return lax.select(jnp.broadcast_to(mask, shape), x, other)
+    other = other if isinstance(other, Array) else np.asarray(other, x.dtype)
+    full = (
+        v if v.shape == shape else lax.broadcast_in_dim(v, shape, range(v.ndim))
+        for v in (mask, x, other)
+    )
+    return lax.select(*full)
 
 
 def expand_link(e: Edge) -> Edge:
