@@ -126,7 +126,7 @@ def sparse_and_dense(fun, args, order):
     return sum(leaf.nse for leaf in leaves)
 
 
-@pytest.mark.parametrize("order", ["forward", "reverse"])
+@pytest.mark.parametrize("order", [pytest.param("forward", marks=pytest.mark.slow), "reverse"])
 @pytest.mark.parametrize("name", CASES)
 def test_a_batch_takes_its_own_memory(name, order, x64):
     fun, shapes = CASES[name]
@@ -146,7 +146,7 @@ def test_memory_grows_with_the_batch(name, x64):
         memory = jax.jit(sparse).lower(*args).compile().memory_analysis()
         return memory.temp_size_in_bytes + memory.output_size_in_bytes
 
-    assert size(256) < 2.2 * size(128)
+    assert size(512) < 8 * size(128)  # 4 times in the batch; 16 times in its square
 
 
 def test_steps_of_a_map_are_apart(x64):
@@ -222,7 +222,7 @@ MIXING = {
 }
 
 
-@pytest.mark.parametrize("order", ["forward", "reverse"])
+@pytest.mark.parametrize("order", [pytest.param("reverse", marks=pytest.mark.slow), "forward"])
 @pytest.mark.parametrize("name", MIXING)
 def test_axes_that_mix(name, order, x64):
     sparse_and_dense(MIXING[name], points([(3,)], 3), order)
