@@ -57,17 +57,17 @@ class MachineCode:
 
     Args:
       text: LLVM IR of a module.
-      optimise: run LLVM's passes; scalar programs need none.
+      passes: how many of LLVM's passes run, 0 to 3; scalar programs need none.
       level: of the code generator, 0 to 3.
     """
 
-    def __init__(self, text: str, optimise: bool = False, level: int = 2):
+    def __init__(self, text: str, passes: int = 0, level: int = 2):
         machine = _machine(level)
         module = llvm.parse_assembly(text)
         module.triple = llvm.get_process_triple()
         module.verify()
-        if optimise:
-            options = llvm.create_pipeline_tuning_options(speed_level=2)
+        if passes:
+            options = llvm.create_pipeline_tuning_options(speed_level=passes)
             builder = llvm.create_pass_builder(machine, options)
             builder.getModulePassManager().run(module, builder)
         self._engine = llvm.create_mcjit_compiler(module, machine)

@@ -131,6 +131,7 @@ class Driver:
         self.message = self._text("veenv_message", _MESSAGE)
         self.malloc = self._extern("malloc", PTR, [I64])
         self.free = self._extern("free", VOID, [PTR])
+        self.memcpy = self._extern("memcpy", PTR, [PTR, PTR, I64])
         self.sched_yield = self._extern("sched_yield", I32, [])
         copies = {n: self._copies(n) for n in (1, 2, 4, 8)}
         self.stage = {n: c[0] for n, c in copies.items()}
@@ -190,6 +191,10 @@ class Driver:
         b.ret_void()
         unstage, b, args = self._function(f"veenv_unstage{size}", VOID, types[:6])
         data, buffer, entries, tile, first, count = args
+        with b.if_then(b.icmp_signed("==", entries, word(1))):
+            target = b.gep(data, [first], source_etype=kind)
+            b.call(self.memcpy, [target, buffer, b.mul(count, word(size))])
+            b.ret_void()
         with b.loop(word(0), count) as q:
             row = b.gep(data, [b.mul(b.add(first, q), entries)], source_etype=kind)
             column = b.gep(buffer, [q], source_etype=kind)

@@ -25,7 +25,11 @@ from veenv.kernel.program import Leaf, ScalarProgram
 
 TARGET = "veenv_fused_kernel"
 _MOST_DIRECT = 24
-"""Output streams that are written in place; more of them collide in the cache and are staged."""
+"""Output streams that are written in place where a vector is not a whole line of the cache.
+
+More of them would collide in the cache, at the equal distances they often have; they are staged.
+"""
+_LINE = 64
 _STAGING = 48 * 1024
 _MOST_TILE = 1024
 _CHUNK_OPERATIONS = 1_500_000
@@ -72,7 +76,7 @@ class _Registry:
         self.entries: dict[int, _Entry] = {}
         self.free: list[_Entry] = []
         self.kernels: weakref.WeakValueDictionary[int, Kernel] = weakref.WeakValueDictionary()
-        self.driver = MachineCode(str(driver.Driver().module), optimise=True)
+        self.driver = MachineCode(str(driver.Driver().module))
         retire = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
         self.retire = retire(self.driver.address("veenv_retire"))
         self.head = ctypes.c_uint64.from_address(self.driver.variable("veenv_entries"))
@@ -194,7 +198,8 @@ def _fill(entry: _Entry, program: ScalarProgram, lanes: int) -> None:
     bytes_ = sum(leaf.size * _itemsize(leaf) for leaf in (*program.inputs, *outputs))
     tile = max(1, min(_STAGING // max(1, bytes_), _MOST_TILE) // lanes) * lanes
     offset, tables = 0, []
-    direct = sum(leaf.size for leaf in outputs) <= _MOST_DIRECT
+    few = sum(leaf.size for leaf in outputs) <= _MOST_DIRECT
+    direct = few or all(lanes * _itemsize(leaf) >= _LINE for leaf in outputs)
     for leaves, in_place in ((program.inputs, True), (outputs, direct)):
         rows = []
         for leaf in leaves:
