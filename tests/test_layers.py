@@ -9,7 +9,7 @@ import pytest
 from scripts.architecture import imports
 
 PACKAGES = {
-    "veenv": "structure linear rules graph orders engine export tasks env measure search".split(),
+    "veenv": "structure linear rules graph orders kernel engine export tasks env measure search".split(),
     "agents": "files devices config nn games ppo alphazero evaluation policy train run cli".split(),
 }
 """The data flow; the lines of a top-level module are those of a package of one file."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,14 +22,18 @@ _CUSTOM = {
     "custom_vjp_call_jaxpr": "fun_jaxpr",
     "custom_lin": "call_jaxpr",
 }
+_HERE = str(Path(__file__).parent.parent)
 _MOVES = {**rules_shape.RULES, **rules_sum.RULES}
 
 
-def unroll(closed: Any, limit: int = MAX_OPERATIONS) -> ScalarProgram:
+def unroll(
+    closed: Any, lifted: Sequence[int] = (), limit: int = MAX_OPERATIONS
+) -> ScalarProgram:
     """The scalar program of a closed jaxpr.
 
     Args:
       closed: the jaxpr of a function of one point; its constants are folded.
+      lifted: numbers of constants that are inputs of the program instead, after the others.
       limit: the most operations the program may have.
 
     Returns:
@@ -40,7 +45,8 @@ def unroll(closed: Any, limit: int = MAX_OPERATIONS) -> ScalarProgram:
     """
     walker = _Unroller(limit)
     jaxpr = _compat.open_jaxpr(closed)
-    inputs = [_leaf(v.aval) for v in jaxpr.invars]
+    variables = [*jaxpr.invars, *(jaxpr.constvars[k] for k in lifted)]
+    inputs = [_leaf(v.aval) for v in variables]
     if sum(leaf.size for leaf in inputs) > limit:
         raise CannotFuseError(f"the arguments have more than {limit:,} entries")
     ins = [
@@ -49,8 +55,13 @@ def unroll(closed: Any, limit: int = MAX_OPERATIONS) -> ScalarProgram:
         ).reshape(leaf.shape)
         for k, leaf in enumerate(inputs)
     ]
-    consts = [walker.constant(c) for c in getattr(closed, "consts", ())]
-    outs = walker.jaxpr(jaxpr, consts, ins)
+    count = len(jaxpr.invars)
+    given = dict(zip(lifted, ins[count:], strict=True))
+    consts = [
+        given[k] if k in given else walker.constant(c)
+        for k, c in enumerate(getattr(closed, "consts", ()))
+    ]
+    outs = walker.jaxpr(jaxpr, consts, ins[:count])
     outputs = [_leaf(v.aval) for v in jaxpr.outvars]
     results = [tuple(int(i) for i in ids.flat) for ids in outs]
     return scheduled(walker.builder.ops, inputs, outputs, results)
@@ -101,11 +112,10 @@ class _Unroller:
         try:
             return self._apply(eqn, ins)
         except CannotFuseError as error:
-            if error.args[0] != error.reason:  # the line is there already
+            line = _compat.source_line(eqn)
+            if error.args[0] != error.reason or _HERE in line:  # said already, or not the user's
                 raise
-            raise CannotFuseError(
-                error.reason, error.primitive, _compat.source_line(eqn)
-            ) from None
+            raise CannotFuseError(error.reason, error.primitive, line) from None
 
     def _apply(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         name = eqn.primitive.name
