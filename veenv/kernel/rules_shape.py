@@ -53,7 +53,7 @@ def _broadcast(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
 
 
 def _reshape(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-    if eqn.params.get("dimensions") is not None:
+    if eqn.primitive.name == "reshape" and eqn.params.get("dimensions") is not None:
         ins = [ins[0].transpose(eqn.params["dimensions"])]
     return [ins[0].reshape(eqn.outvars[0].aval.shape)]
 
