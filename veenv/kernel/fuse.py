@@ -76,7 +76,11 @@ class Traced:
 
 
 def trace_point(
-    fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], argnums: Sequence[int]
+    fun: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    argnums: Sequence[int],
+    abstract: bool = False,
 ) -> Traced:
     """Traces `fun` at the shapes of its arguments.
 
@@ -86,6 +90,7 @@ def trace_point(
         where fun needs the values of others, they become constants.
       kwargs: keyword arguments.
       argnums: the arguments that are differentiated by, not negative.
+      abstract: `jax.ShapeDtypeStruct`s and Python numbers stand for arrays too.
     """
     leaves, tree = jax.tree.flatten((tuple(args), kwargs))
     owner = jax.tree.leaves(
@@ -93,7 +98,8 @@ def trace_point(
          jax.tree.map(lambda _: -1, kwargs))
     )  # fmt: skip
     selected = [k for k, o in enumerate(owner) if o in argnums]
-    arrays = [k for k, x in enumerate(leaves) if k in selected or isinstance(x, _ARRAYS)]
+    kinds = (*_ARRAYS, jax.ShapeDtypeStruct, int, float) if abstract else _ARRAYS
+    arrays = [k for k, x in enumerate(leaves) if k in selected or isinstance(x, kinds)]
     try:
         return _traced(fun, leaves, tree, arrays)
     except _NEEDS_VALUES:
