@@ -79,7 +79,7 @@ def _abs(b: Builder, of: str, to: str, params: Mapping[str, Any], x: int) -> int
 def _overflows(b: Builder, dtype: str, x: int, y: int) -> int:
     if dtype.startswith("u"):
         return b.const(np.bool_(False))
-    least = b.op("eq", "bool", x, b.const(np.iinfo(dtype).min))
+    least = b.op("eq", "bool", x, b.number(np.iinfo(dtype).min, dtype))
     return b.op("and", "bool", b.op("eq", "bool", y, b.number(-1, dtype)), least)
 
 
@@ -90,12 +90,8 @@ def _div(b: Builder, of: str, to: str, params: Mapping[str, Any], x: int, y: int
     zero, over = b.op("eq", "bool", y, b.number(0, of)), _overflows(b, of, x, y)
     safe = b.op("select", of, b.op("or", "bool", zero, over), b.number(1, of), y)
     result = b.op("div", of, x, safe)
-    ones = b.const(np.iinfo(of).max if of.startswith("u") else np.dtype(of).type(-1))
-    return b.op("select", of, zero, _cast(b, ones, of), result)
-
-
-def _cast(b: Builder, i: int, dtype: str) -> int:
-    return b.op("convert", dtype, i)
+    ones = b.number(np.iinfo(of).max if of.startswith("u") else -1, of)
+    return b.op("select", of, zero, ones, result)
 
 
 def _rem(b: Builder, of: str, to: str, params: Mapping[str, Any], x: int, y: int) -> int:
@@ -256,7 +252,7 @@ RULES: Mapping[str, Rule] = {
     **{name: _same(name) for name in _SAME.split()},
     **{name: _call(name) for name in _CALLS.split()},
     **{name: _compare(name) for name in "eq ne lt le gt ge".split()},
-    **{name: _identity for name in "copy copy_p stop_gradient".split()},
+    **{name: _identity for name in "copy copy_p pcast pvary stop_gradient".split()},
     "abs": _abs,
     "add_any": _same("add"),
     "bitcast_convert_type": _bitcast,

@@ -82,6 +82,18 @@ def _split(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     return list(np.split(ins[0], ends, eqn.params["axis"]))
 
 
+def _stack(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    return [np.stack(ins, eqn.params["axis"])]
+
+
+def _unstack(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    return list(np.moveaxis(ins[0], eqn.params["axis"], 0))
+
+
+def _tile(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    return [np.tile(ins[0], eqn.params["reps"])]
+
+
 def _pad(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     x, fill = ins
     result = np.full(eqn.outvars[0].aval.shape, fill[()], np.int64)
@@ -270,6 +282,9 @@ RULES: Mapping[str, Rule] = {
     "slice": _slice,
     "split": _split,
     "squeeze": _reshape,
+    "stack": _stack,
+    "tile": _tile,
+    "unstack": _unstack,
     "transpose": _transpose,
 }
 """For each primitive that moves entries what it does to the numbers of operations."""
