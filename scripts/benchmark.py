@@ -5,6 +5,7 @@ from __future__ import annotations
 import tyro
 from benchmark_engine import engine
 from benchmark_env import env, env_scaling
+from benchmark_kernel import kernel
 from benchmark_scaling import memory, tracing
 from benchmark_search import evaluations, search
 
@@ -14,6 +15,7 @@ if __name__ == "__main__":
             "env": env,
             "env-scaling": env_scaling,
             "engine": engine,
+            "kernel": kernel,
             "search": search,
             "evaluations": evaluations,
             "memory": memory,

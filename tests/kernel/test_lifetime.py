@@ -35,9 +35,11 @@ def test_code_goes_when_its_programs_go():
     jax.clear_caches()
     before = settled()
     x = np.linspace(0, 1, 20, dtype="f4")
-    for k in range(6):
-        kernel(k + 0.5)(x)
+    functions = [kernel(k + 0.5) for k in range(6)]
+    for function in functions:
+        function(x)
     assert settled() == before + 6
+    del functions, function
     primitive.forget()
     jax.clear_caches()
     assert settled() == before

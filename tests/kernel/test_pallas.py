@@ -46,6 +46,7 @@ def test_interpreted(platform):
         np.testing.assert_allclose(got, e, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:The Pallas Triton backend:DeprecationWarning")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["RoeFlux_1d", "RobotArm_6DOF"])
 def test_lowered(kind: str, name: str):

@@ -42,6 +42,10 @@ FREE = frozenset({"input", "const"})
 """Operations that compute nothing."""
 
 
+WEIGHTS = {"div": 8.0, "sqrt": 10.0, "rem": 40.0, "call": 25.0}
+"""What an operation takes, in multiplications; 1 for those not listed. Measured with AVX-512."""
+
+
 class CannotFuseError(ValueError):
     """A function that cannot be one kernel; the message names the primitive and the line.
 
@@ -104,6 +108,11 @@ class ScalarProgram:
     def size(self) -> int:
         """How many operations compute something."""
         return sum(op.name not in FREE for op in self.ops)
+
+    @property
+    def work(self) -> float:
+        """What computing a point takes, in multiplications."""
+        return sum(WEIGHTS.get(op.name, 1.0) for op in self.ops if op.name not in FREE)
 
     def count(self, *names: str) -> int:
         """How many operations have one of these names (of calls: the function's)."""
