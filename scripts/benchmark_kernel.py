@@ -172,13 +172,20 @@ def _orders(case: Case, count: int, batch: int, repeats: int) -> Row:
     runs = {name: _Run(_fused(case, ids), args) for name, ids in orders.items()}
     times = interleaved(runs, args, repeats, 60.0)  # type: ignore[arg-type]
     medians = {name: float(np.median(t)) for name, t in times.items()}
-    correlation = float(spearmanr([works[n] for n in orders], [medians[n] for n in orders])[0])
+    found: Any = spearmanr([works[n] for n in orders], [medians[n] for n in orders])
+    correlation = float(found.statistic)
     reverse = next(n for n in orders if "reverse" in n)
     cheapest = min(works, key=lambda n: works[n])
     ratio = float(np.median(times[cheapest] / times[reverse]))
     row = {"function": case.name, "orders": len(orders), "spearman": correlation, "time": ratio}
     row |= {"work": works[cheapest] / works[reverse], "works": works, "seconds": medians}
-    cells = [case.name, str(len(orders)), f"{correlation:.2f}", f"{row['work']:.2f}", f"**{ratio:.2f}**"]
+    cells = [
+        case.name,
+        str(len(orders)),
+        f"{correlation:.2f}",
+        f"{row['work']:.2f}",
+        f"**{ratio:.2f}**",
+    ]
     print("| " + " | ".join(cells) + " |", flush=True)
     return row
 

@@ -74,12 +74,9 @@ def same_variance(args: Any) -> list[Any]:
     together = frozenset().union(*varying)
     if all(v == together for v in varying):
         return list(args)
-    cast = getattr(jax.lax, "pcast", None)
-    if cast is None:
-        return [
-            jax.lax.pvary(x, tuple(together - v)) for x, v in zip(args, varying, strict=True)
-        ]
+    cast = getattr(jax.lax, "pcast", None) or getattr(jax.lax, "pvary")  # noqa: B009  # jax 0.10
+    options = {"to": "varying"} if hasattr(jax.lax, "pcast") else {}
     return [
-        cast(x, tuple(together - v), to="varying") if together - v else x
+        cast(x, tuple(together - v), **options) if together - v else x
         for x, v in zip(args, varying, strict=True)
     ]

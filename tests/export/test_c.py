@@ -34,7 +34,10 @@ def compiled(source: str, folder: Path) -> ctypes.CDLL:
 def compare(folder: Path, fun: Callable[..., Any], point: Any, argnums: Any, rtol: float) -> None:
     """One point and a batch, with the value, against `jax.jacrev`."""
     point = jax.tree.map(jnp.asarray, point)
-    library = compiled(to_c("best" if argnums else "reverse", fun, *point, argnums=argnums, with_value=True), folder)
+    library = compiled(
+        to_c("best" if argnums else "reverse", fun, *point, argnums=argnums, with_value=True),
+        folder,
+    )
     rng = np.random.default_rng(0)
     batch = jax.tree.map(
         lambda x: np.asarray(x * rng.uniform(0.95, 1.05, (5, *x.shape)), x.dtype), point

@@ -24,7 +24,9 @@ def random_function(seed: int, equations: int = 20, inputs: int = 3):
         kind = "binary" if rng.random() < 0.6 else "unary"
         name = str(rng.choice(FUNCTIONS[kind]))
         count = 2 if kind == "binary" else 1
-        plan.append((name, [int(rng.integers(max(0, inputs + k - 8), inputs + k)) for _ in range(count)]))
+        plan.append(
+            (name, [int(rng.integers(max(0, inputs + k - 8), inputs + k)) for _ in range(count)])
+        )
     outputs = [int(o) for o in rng.integers(inputs, inputs + equations, 3)]
 
     def fun(*xs: jax.Array) -> list[jax.Array]:
@@ -48,7 +50,9 @@ def check(seed: int, count: int) -> None:
         traced = trace_point(jac, [c[0] for c in columns], {}, argnums)
         program = traced.program()
         for got in (
-            jax.tree.leaves(jax.jit(jax.vmap(veenv.jacve(fun, ids, argnums, kernel="fused")))(*columns)),
+            jax.tree.leaves(
+                jax.jit(jax.vmap(veenv.jacve(fun, ids, argnums, kernel="fused")))(*columns)
+            ),
             program.evaluate(*columns),
         ):
             for a, b in zip(got, expected, strict=True):

@@ -90,7 +90,9 @@ def test_sparse_blocks_and_float0():
 
 def test_derivatives_take_the_other_path():
     def slope(jac):
-        return lambda x: jac(x, jnp.ones(3), 0.5)[0][0].sum() + jac(1.5, x * jnp.ones(3), x)[1][0].sum()
+        return lambda x: (
+            jac(x, jnp.ones(3), 0.5)[0][0].sum() + jac(1.5, x * jnp.ones(3), x)[1][0].sum()
+        )
 
     for transform in (jax.grad, jax.jacfwd, jax.hessian, lambda f: jax.jit(jax.grad(f))):
         assert_same(transform(slope(FUSED))(0.7), transform(slope(ORACLE))(0.7))

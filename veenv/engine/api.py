@@ -203,9 +203,7 @@ def _fused(
         lines = (e.source for e in program.equations if e.primitive.name == primitive)
         return next(lines, "")
 
-    return fuse(
-        jacobian, kernel, lambda args: normalise_argnums(options.argnums, len(args)), line
-    )
+    return fuse(jacobian, kernel, lambda args: normalise_argnums(options.argnums, len(args)), line)
 
 
 def _with_extras(

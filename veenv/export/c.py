@@ -152,8 +152,10 @@ void {self.name}_batch(size_t count, {", ".join(parameters)}) {{
         if op.name in ("shl", "shr_a", "shr_l"):
             unsigned = f"({_type(of)})((u{_type(of).removeprefix('u')}){args[0]}"
             shift = {"shl": "<<", "shr_l": ">>"}
-            return f"{unsigned} {shift[op.name]} {args[1]})" if op.name in shift else (
-                f"{args[0]} >> {args[1]}"
+            return (
+                f"{unsigned} {shift[op.name]} {args[1]})"
+                if op.name in shift
+                else (f"{args[0]} >> {args[1]}")
             )
         if of not in FLOATS and of != "bool" and op.name in _WRAPPING:
             wide = "uint64_t" if np.dtype(of).itemsize == 8 else "uint32_t"
@@ -171,9 +173,7 @@ void {self.name}_batch(size_t count, {", ".join(parameters)}) {{
             info = np.iinfo(to)
             low, high = (_literal(np.dtype(of).type(float(v))) for v in (info.min, info.max))
             least, most = (_literal(np.dtype(to).type(v)) for v in (info.min, info.max))
-            body = (
-                f"return x != x ? 0 : x <= {low} ? {least} : x >= {high} ? {most} : ({target})x;"
-            )
+            body = f"return x != x ? 0 : x <= {low} ? {least} : x >= {high} ? {most} : ({target})x;"
         self.helpers[name] = f"static inline {target} {name}({source} x) {{ {body} }}"
         return f"{name}({x})"
 
@@ -217,5 +217,3 @@ def _literal(value: Any) -> str:
         return "INFINITY" if value > 0 else "(-INFINITY)"
     text = f"{float(value).hex()}{suffix}"
     return f"({text})" if text.startswith("-") else text
-
-

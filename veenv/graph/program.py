@@ -253,9 +253,7 @@ class _Flattener:
             else:
                 self._append(eqn, env, source)
 
-    def _inline(
-        self, eqn: Any, inner: Any, env: dict[Any, Slot | Literal], source: str
-    ) -> None:
+    def _inline(self, eqn: Any, inner: Any, env: dict[Any, Slot | Literal], source: str) -> None:
         body = _compat.open_jaxpr(inner)
         scope: dict[Any, Slot | Literal] = {}
         for var, value in zip(body.constvars, getattr(inner, "consts", ()), strict=True):

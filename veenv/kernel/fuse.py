@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 
@@ -167,7 +168,9 @@ def fuse(
         except CannotFuseError as error:
             if mode == "fused":
                 line = source(error.primitive, args, kwargs) if error.primitive else ""
-                raise (CannotFuseError(error.reason, error.primitive, line) if line else error) from None
+                raise (
+                    CannotFuseError(error.reason, error.primitive, line) if line else error
+                ) from None
             return _run_xla(traced)
         if mode == "auto" and not _predicted_faster(program):
             return _run_xla(traced)

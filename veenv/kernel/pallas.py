@@ -175,8 +175,8 @@ def apply(op: Op, args: Sequence[Any]) -> jax.Array:
     if op.name == "call":
         function = getattr(lax, op.attr, None)
         if function is None:
-            raise CannotFuseError(f"function {op.attr!r} cannot be part of a Pallas kernel", op.attr)
+            raise CannotFuseError(
+                f"function {op.attr!r} cannot be part of a Pallas kernel", op.attr
+            )
         return function(*args)
     return _BINARY[op.name](*args)
-
-

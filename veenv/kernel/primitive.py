@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
@@ -152,9 +153,7 @@ def _jvp(
     outs, slopes = jax.jvp(
         of_active, tuple(primals[k] for k in active), tuple(tangents[k] for k in active)
     )
-    zeros = [
-        ad.Zero(jax.typeof(s)) if s.dtype == jax.dtypes.float0 else s for s in slopes
-    ]
+    zeros = [ad.Zero(jax.typeof(s)) if s.dtype == jax.dtypes.float0 else s for s in slopes]
     return list(outs), zeros
 
 

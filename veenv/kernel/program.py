@@ -122,9 +122,7 @@ class ScalarProgram:
         """A hash of everything that decides what the program computes."""
         digest = hashlib.sha256(repr((self.inputs, self.outputs, self.results)).encode())
         for op in self.ops:
-            attr = (
-                op.attr.tobytes() if isinstance(op.attr, (np.generic, np.ndarray)) else op.attr
-            )
+            attr = op.attr.tobytes() if isinstance(op.attr, (np.generic, np.ndarray)) else op.attr
             digest.update(repr((op.name, op.dtype, op.args, attr)).encode())
         return digest.hexdigest()
 

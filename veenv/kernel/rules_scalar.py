@@ -245,14 +245,14 @@ def _erf_inv(b: Builder, of: str, to: str, params: Mapping[str, Any], x: int) ->
 
 _SAME = "add sub mul neg sqrt and or xor not"
 _CALLS = (
-    "exp exp2 expm1 log log2 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh cbrt "
-    "erf erfc lgamma atan2 nextafter"
+    "exp exp2 expm1 log log2 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
+    "cbrt erf erfc lgamma atan2 nextafter"
 )
 RULES: Mapping[str, Rule] = {
     **{name: _same(name) for name in _SAME.split()},
     **{name: _call(name) for name in _CALLS.split()},
     **{name: _compare(name) for name in "eq ne lt le gt ge".split()},
-    **{name: _identity for name in "copy copy_p pcast pvary stop_gradient".split()},
+    **dict.fromkeys("copy copy_p pcast pvary stop_gradient".split(), _identity),
     "abs": _abs,
     "add_any": _same("add"),
     "bitcast_convert_type": _bitcast,

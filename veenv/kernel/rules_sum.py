@@ -40,10 +40,12 @@ def _neutral(b: Builder, name: str, dtype: str) -> int:
     if value is not None:
         return b.number(value, dtype)
     if name in ("max", "min"):
-        info = np.finfo(dtype) if dtype in FLOATS else np.iinfo(dtype)
-        limit = {"max": -np.inf, "min": np.inf}[name] if dtype in FLOATS else None
-        extreme = info.min if name == "max" else info.max
-        return b.number(extreme if limit is None else limit, dtype)
+        if dtype in FLOATS:
+            return b.number(-np.inf if name == "max" else np.inf, dtype)
+        if dtype == "bool":
+            return b.const(np.bool_(name == "min"))
+        info = np.iinfo(dtype)
+        return b.number(info.min if name == "max" else info.max, dtype)
     if dtype == "bool":
         return b.const(np.bool_(name == "and"))
     return b.number(-1 if name == "and" else 0, dtype)

@@ -91,9 +91,7 @@ def _late(ops: Sequence[Op], needed: Sequence[int]) -> list[int]:
     return order[::-1]
 
 
-def spilled(
-    ops: Sequence[Op], order: Sequence[int], registers: int = REGISTERS
-) -> int:
+def spilled(ops: Sequence[Op], order: Sequence[int], registers: int = REGISTERS) -> int:
     """How many values beyond the registers are alive, summed over the operations.
 
     A result that is an output is written when it is computed, and lives on only for other uses.

@@ -26,9 +26,7 @@ _HERE = str(Path(__file__).parent.parent)
 _MOVES = {**rules_shape.RULES, **rules_sum.RULES}
 
 
-def unroll(
-    closed: Any, lifted: Sequence[int] = (), limit: int = MAX_OPERATIONS
-) -> ScalarProgram:
+def unroll(closed: Any, lifted: Sequence[int] = (), limit: int = MAX_OPERATIONS) -> ScalarProgram:
     """The scalar program of a closed jaxpr.
 
     Args:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from veenv.kernel.cpu.functions import arity, scalar_symbol, vector_symbol
+from veenv.kernel.cpu.types import element, literal, memory_element, suffix
 from veenv.kernel.program import FLOATS, FREE, Op, ScalarProgram
 
-_TYPES = {"float32": "float", "float64": "double", "bool": "i1"}
 _PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 _FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
 _INTRINSICS = {
@@ -36,18 +35,8 @@ _BLOCK = 400
 _PURE = "nounwind willreturn memory(none)"
 
 
-def element(dtype: str) -> str:
-    """The LLVM type of one number in a register."""
-    return _TYPES.get(dtype) or f"i{dtype.lstrip('uint')}"
-
-
-def memory_element(dtype: str) -> str:
-    """The LLVM type of one number in memory."""
-    return "i8" if dtype == "bool" else element(dtype)
-
-
 def body(program: ScalarProgram, lanes: int, name: str = "body") -> str:
-    """LLVM IR of ``void body(ptr ins, ptr outs, i64 vectors)``.
+    """LLVM IR of a function of two tables of pointers and a number of vectors.
 
     `ins` and `outs` are tables of pointers, one for each entry of the input leaves and of the
     written output leaves, to that entry's values at successive points; the function computes
@@ -149,8 +138,10 @@ attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"
         kind = f"<{self.lanes} x {memory_element(op.dtype)}>"
         size = np.dtype(op.dtype).itemsize
         value = self._emit(f"load {kind}, ptr {address}, align {size}, !invariant.load !0")
-        return self._emit(f"icmp ne {kind} {value}, zeroinitializer") if op.dtype == "bool" else (
-            value
+        return (
+            self._emit(f"icmp ne {kind} {value}, zeroinitializer")
+            if op.dtype == "bool"
+            else (value)
         )
 
     def _address(self, table: str, stream: int, dtype: str) -> str:
@@ -226,15 +217,19 @@ attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"
         if of in FLOATS:
             nan = self._emit(f"fcmp uno {kind} {args[0]}, {args[0]}")
             better = self._emit(f"or {self._vector('bool')} {better}, {nan}")
-        return self._emit(f"select {self._vector('bool')} {better}, {kind} {args[0]}, {kind} {args[1]}")
+        return self._emit(
+            f"select {self._vector('bool')} {better}, {kind} {args[0]}, {kind} {args[1]}"
+        )
 
     def _convert(self, of: str, to: str, x: str) -> str:
         source, target = self._vector(of), self._vector(to)
         if of in FLOATS and to in FLOATS:
-            return self._emit(f"{'fpext' if to == 'float64' else 'fptrunc'} {source} {x} to {target}")
+            return self._emit(
+                f"{'fpext' if to == 'float64' else 'fptrunc'} {source} {x} to {target}"
+            )
         if of in FLOATS:
             kind = "fptoui" if to.startswith("u") else "fptosi"
-            symbol = f"llvm.{kind}.sat.{_suffix(target)}.{_suffix(source)}"
+            symbol = f"llvm.{kind}.sat.{suffix(target)}.{suffix(source)}"
             self._declare(symbol, f"declare {target} @{symbol}({source})")
             return self._emit(f"call {target} @{symbol}({source} {x})")
         signed = not (of.startswith("u") or of == "bool")
@@ -248,7 +243,7 @@ attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"
         return self._emit(f"{kind} {source} {x} to {target}")
 
     def _intrinsic(self, name: str, kind: str, args: Sequence[str], extra: str = "") -> str:
-        symbol = f"llvm.{name}.{_suffix(kind)}"
+        symbol = f"llvm.{name}.{suffix(kind)}"
         types = ", ".join([kind] * len(args)) + (", i1" if extra else "")
         self._declare(symbol, f"declare {kind} @{symbol}({types})")
         values = ", ".join(f"{kind} {a}" for a in args)
@@ -299,18 +294,3 @@ exit:
 
     def _declare(self, symbol: str, text: str) -> None:
         self.declared.setdefault(symbol, text)
-
-
-def _suffix(kind: str) -> str:
-    """An LLVM vector type as it stands in the name of an intrinsic."""
-    count, _, of = kind.strip("<>").split()
-    return f"v{count}{ {'float': 'f32', 'double': 'f64'}.get(of, of) }"
-
-
-def literal(value: Any) -> str:
-    """A NumPy scalar as an LLVM constant; floats by their bits in double precision."""
-    if value.dtype == np.bool_:
-        return "true" if value else "false"
-    if value.dtype.name in FLOATS:
-        return f"0x{np.float64(value).view(np.uint64):016X}"
-    return str(int(value))

@@ -47,9 +47,7 @@ def host() -> Host:
 def _machine(level: int) -> Any:
     known = host()
     target = llvm.Target.from_triple(llvm.get_process_triple())
-    return target.create_target_machine(
-        cpu=known.cpu, features=known.features, opt=level, jit=True
-    )
+    return target.create_target_machine(cpu=known.cpu, features=known.features, opt=level, jit=True)
 
 
 class MachineCode:

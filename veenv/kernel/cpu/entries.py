@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from veenv.kernel.cpu import driver
+from veenv.kernel.cpu import driver, tiles
 from veenv.kernel.cpu.body import body
 from veenv.kernel.cpu.compile import MachineCode, host
 from veenv.kernel.program import Leaf, ScalarProgram
@@ -130,14 +130,14 @@ class _Registry:
     def _add(self, key: int, program: ScalarProgram) -> None:
         lanes = host().lanes(program)
         code = MachineCode(body(program, lanes))
-        entry = self.free.pop() if self.free else _Entry(np.zeros(driver.ENTRY_WORDS, np.int64))
-        fresh = entry.words[driver.BODY] == 0
+        entry = self.free.pop() if self.free else _Entry(np.zeros(tiles.ENTRY_WORDS, np.int64))
+        fresh = entry.words[tiles.BODY] == 0
         entry.code = code
         _fill(entry, program, lanes)
-        entry.words[driver.KEY] = key
-        entry.words[driver.USERS] = 0  # from here on it can be found, if it is in the list
+        entry.words[tiles.KEY] = key
+        entry.words[tiles.USERS] = 0  # from here on it can be found, if it is in the list
         if fresh:
-            entry.words[driver.NEXT] = np.uint64(self.head.value).astype(np.int64)
+            entry.words[tiles.NEXT] = np.uint64(self.head.value).astype(np.int64)
             self.head.value = entry.address
         self.entries[key] = entry
 
@@ -206,17 +206,17 @@ def _fill(entry: _Entry, program: ScalarProgram, lanes: int) -> None:
             itemsize = _itemsize(leaf)
             rows.append((leaf.size, itemsize, len(leaf.shape), offset, int(in_place)))
             offset += -(-leaf.size * itemsize * tile // 64) * 64
-        tables.append(np.array(rows, np.int64).reshape(-1, driver.LEAF_WORDS))
+        tables.append(np.array(rows, np.int64).reshape(-1, tiles.LEAF_WORDS))
     entry.leaves = tuple(tables)
     words = entry.words
     assert entry.code is not None
-    words[driver.BODY] = entry.code.address("body")
-    words[driver.NUM_IN], words[driver.NUM_OUT] = len(program.inputs), len(outputs)
-    words[driver.TILE], words[driver.LANES] = tile, lanes
-    words[driver.STAGING], words[driver.STREAMS] = offset, streams
-    words[driver.INS], words[driver.OUTS] = (t.ctypes.data for t in entry.leaves)
+    words[tiles.BODY] = entry.code.address("body")
+    words[tiles.NUM_IN], words[tiles.NUM_OUT] = len(program.inputs), len(outputs)
+    words[tiles.TILE], words[tiles.LANES] = tile, lanes
+    words[tiles.STAGING], words[tiles.STREAMS] = offset, streams
+    words[tiles.INS], words[tiles.OUTS] = (t.ctypes.data for t in entry.leaves)
     work = _CHUNK_OPERATIONS // (program.size + 2 * streams + 1)
-    words[driver.CHUNK] = -(-max(work, 1) // tile) * tile
+    words[tiles.CHUNK] = -(-max(work, 1) // tile) * tile
 
 
 def _itemsize(leaf: Leaf) -> int:
