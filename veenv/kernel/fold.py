@@ -114,11 +114,11 @@ def run(program: ScalarProgram, *leaves: Any) -> list[np.ndarray]:
     """Runs a program with NumPy, for tests and for reading: slow.
 
     Args:
-    program: the program.
-        *leaves: an array for each input leaf, with any equal batch axes in front.
+      program: the program.
+      *leaves: an array for each input leaf, with any equal batch axes in front.
 
     Returns:
-        The output leaves.
+      The output leaves.
     """
     arrays = [np.asarray(x, leaf.dtype) for x, leaf in zip(leaves, program.inputs, strict=True)]
     batch = np.broadcast_shapes(
