@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from math import prod
 from typing import Any
@@ -40,7 +40,6 @@ class Linearisation:
 
     Attributes:
       program: the traced program.
-      sites: for each equation its rule's view; None for equations without needed partials.
       elementals: for each equation its needed partials.
       customs: for each equation the rule of its own that gives its partials, if any.
       graph: the graph of structures.
@@ -48,7 +47,6 @@ class Linearisation:
     """
 
     program: Program
-    sites: tuple[Site | None, ...]
     elementals: tuple[tuple[Elemental, ...], ...]
     customs: tuple[Custom | None, ...]
     graph: Graph
@@ -81,13 +79,11 @@ def linearise(program: Program, *, holomorphic: bool = False) -> Linearisation:
     node_of = {slot: slot for slot in range(program.num_inputs)}
     node_of.update({s: program.num_inputs + i for i, s in enumerate(program.vertex_slots)})
     active = {s for s in range(program.num_inputs) if is_differentiable(program.avals[s])}
-    sites: list[Site | None] = []
     found: list[list[Elemental]] = []
     customs: list[Custom | None] = []
     for equation in program.equations:
         site = _site(equation, active, realify=not holomorphic)
         custom, rows = (None, []) if site is None else _rows(site)
-        sites.append(site)
         customs.append(custom)
         found.append(_elementals(equation, rows, custom, active, node_of))
     outputs = tuple(
@@ -100,11 +96,9 @@ def linearise(program: Program, *, holomorphic: bool = False) -> Linearisation:
         needed.update(e.source for e in used)
         kept.append(used)
     kept.reverse()
-    sites = [site if used else None for site, used in zip(sites, kept, strict=True)]
     customs = [custom if used else None for custom, used in zip(customs, kept, strict=True)]
     return Linearisation(
         program,
-        tuple(sites),
         tuple(kept),
         tuple(customs),
         _graph(program, outputs, kept, not holomorphic),
@@ -129,8 +123,7 @@ def _site(equation: Equation, active: set[int], *, realify: bool) -> Site | None
         equation.source,
         realify,
     )
-    site.diagonal = diagonal_axes(site, partial(_body, realify=realify))
-    return site
+    return replace(site, diagonal=diagonal_axes(site, partial(_body, realify=realify)))
 
 
 def _body(closed: Any, *, realify: bool) -> Body:
