@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from jax import lax
 
-from veenv import engine
-from veenv.edge import todense
-from veenv.linearise import linearise
-from veenv.trace import trace
+from veenv.engine.edge import todense
+from veenv.engine.elimination import eliminate
+from veenv.engine.evaluation import evaluate
+from veenv.graph.linearise import linearise
+from veenv.graph.program import trace
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -54,8 +55,8 @@ def test_one_linearisation_at_two_points(name):
     fun = CASES[name]
     lin = linearise(trace(fun, [POINTS[0]]))
     for point in (*POINTS, POINTS[0]):
-        values = engine.evaluate(lin, [point])
-        left = engine.eliminate(lin, values.edges, lin.graph.reverse()).edges
+        values = evaluate(lin, [point])
+        left = eliminate(lin, values.edges, lin.graph.reverse()).edges
         # Column by column: a linear call has no batching rule.
         columns = [jax.jvp(fun, (point,), (e,))[1] for e in np.eye(3)]
         expected = jnp.stack(columns, axis=-1)

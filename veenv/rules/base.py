@@ -4,7 +4,7 @@ A rule is a function of a `Site` (one equation) that returns, for each result, f
 a `Partial` or None where the derivative is zero.  Structures must not depend on values; values
 come from pure functions of the values of the operands and of the results, which only the engine
 calls: the same rows serve at as many points as one likes.  Primitives without a rule fall back to
-JAX's own linearisation (`veenv.rules.generic`).
+JAX's own linearisation (`veenv.rules.operator`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 from jax import Array
 
-from veenv.linear import LinearMap
-from veenv.structure import Structure
+from veenv.linear.linear_map import LinearMap
+from veenv.structure.structure import Structure
 
 Pairs = tuple[tuple[int, int], ...]
 """(out axis, in axis) of each δ, numbered as in a structure."""
