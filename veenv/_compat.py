@@ -19,6 +19,15 @@ _CALLS = {
 """Call primitives whose body is inlined, and the parameter that holds it."""
 
 
+_RULED = {
+    "custom_jvp_call": ("call_jaxpr",),
+    "custom_vjp_call": ("call_jaxpr", "fun_jaxpr"),
+    "custom_vjp_call_jaxpr": ("call_jaxpr", "fun_jaxpr"),
+    "linear_call": ("callee",),
+}
+"""Calls with a derivative rule of their own, and the parameters that may hold their body."""
+
+
 def open_jaxpr(jaxpr: Any) -> Any:
     """The jaxpr inside a closed jaxpr (newer versions make no difference between the two)."""
     return getattr(jaxpr, "jaxpr", jaxpr)
@@ -28,6 +37,21 @@ def inlinable(eqn: Any) -> Any | None:
     """The body of an equation that is a plain call, None for every other equation."""
     key = _CALLS.get(eqn.primitive.name)
     return None if key is None else eqn.params.get(key)
+
+
+def inlinable_value(eqn: Any) -> Any | None:
+    """The body of a call, one with a derivative rule of its own too; None for other equations."""
+    found = inlinable(eqn)
+    if found is None:
+        keys = (eqn.params.get(key) for key in _RULED.get(eqn.primitive.name, ()))
+        return next((body for body in keys if body is not None), None)
+    return found
+
+
+def function_source(params: dict[str, Any]) -> str | None:
+    """Name, file and line of the function that a call with a derivative rule is of."""
+    body = params.get("call_jaxpr", params.get("fun_jaxpr"))
+    return getattr(getattr(open_jaxpr(body), "debug_info", None), "func_src_info", None)
 
 
 def is_dropped(var: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -16,7 +16,7 @@ from veenv.engine.elimination import eliminate
 from veenv.graph.linearise import Custom, Linearisation
 from veenv.graph.program import Literal
 from veenv.linear.barrier import DEAR, pin
-from veenv.rules import Partial
+from veenv.rules import Partial, Values
 from veenv.structure import structure as algebra
 
 
@@ -60,7 +60,6 @@ def evaluate(
         return atom.value if isinstance(atom, Literal) else slots[atom]
 
     for index, equation in enumerate(program.equations):
-        site, elementals = linearisation.sites[index], linearisation.elementals[index]
         ins = [read(a) for a in equation.inputs]
         outs = _compat.bind(equation.primitive, equation.params, ins)
         if equation.primitive.name in DEAR:
@@ -68,20 +67,29 @@ def evaluate(
         for slot, value in zip(equation.outputs, outs, strict=True):
             if slot is not None:
                 slots[slot] = value
-        if site is not None:
-            site.ins, site.outs = ins, outs
-            custom = linearisation.customs[index]
-            totals = {} if custom is None else _custom_edges(custom, ins)
-            for e in elementals:
-                if e.inner is not None:
-                    elemental = totals[e.inner]
-                else:
-                    elemental = _edge(e.partial, _tangent_dtype(e.source, linearisation))
+        if linearisation.elementals[index]:
+            edges = _equation_edges(linearisation, index, ins, outs)
+            for e, elemental in zip(linearisation.elementals[index], edges, strict=True):
                 parallel.setdefault((e.source, e.target), []).append(elemental)
         for slot in last_use.get(index, ()):
             del slots[slot]
     aux = [read(a) for a in program.aux[0]] if program.aux else []
     return Evaluation([read(o) for o in program.outputs], aux, parallel)
+
+
+def _equation_edges(
+    linearisation: Linearisation, index: int, ins: Values, outs: Values
+) -> Iterable[Edge]:
+    """The needed partials of one equation at the values of its operands and results."""
+    custom = linearisation.customs[index]
+    totals = {} if custom is None else _custom_edges(custom, ins)
+    shared: dict[Any, Any] = {}
+    for e in linearisation.elementals[index]:
+        if e.inner is not None:
+            yield totals[e.inner]
+        else:
+            dtype = _tangent_dtype(e.source, linearisation)
+            yield _edge(e.partial, dtype, ins, outs, shared)
 
 
 def _custom_edges(custom: Custom, ins: Sequence[Any]) -> Edges:
@@ -123,10 +131,23 @@ def _tangent_dtype(node: int, linearisation: Linearisation) -> Any:
     return jnp.finfo(dtype).dtype if real else dtype
 
 
-def _edge(partial: Partial, dtype: Any) -> Edge:
-    """An elemental partial with its values computed."""
-    link = None if partial.link is None else partial.link()
+def _edge(partial: Partial, dtype: Any, ins: Values, outs: Values, shared: dict[Any, Any]) -> Edge:
+    """An elemental partial with its values computed.
+
+    Args:
+      partial: the partial.
+      dtype: in which it would be stored if it is unit.
+      ins: the values of the equation's operands.
+      outs: the values of its results.
+      shared: what the equation's partials share, filled as they ask for it.
+    """
+    of: tuple[Any, ...] = (ins, outs)
+    if partial.shared is not None:
+        if partial.shared not in shared:
+            shared[partial.shared] = partial.shared(ins, outs)
+        of = (*of, shared[partial.shared])
+    link = None if partial.link is None else partial.link(*of)
     if partial.values is None:
         return Edge(partial.executed, None, dtype, partial.sign, link)
-    values = jnp.asarray(partial.values())
+    values = jnp.asarray(partial.values(*of))
     return Edge(partial.executed, values, values.dtype, partial.sign, link)

@@ -8,6 +8,7 @@ becomes dense.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +79,11 @@ def inner_program(site: Site) -> Inner | None:
     args = ([shape_of(a) for a in over], [shape_of(a) for a in site.in_avals])
     program = trace(pulled if backward else pushed, args)
     return Inner(program, operands, results, backward)
+
+
+def definition(site: Site) -> Hashable:
+    """Names the function an equation calls, so that its rule is known when met inside itself."""
+    return site.primitive.name, _compat.function_source(site.params)
 
 
 def shape_of(aval: Any) -> Any:

@@ -25,6 +25,10 @@ Move = tuple[int, int, Mapping[int, int]]
 """From one node to another: a partial, as the out axis that each of its in axes is paired with."""
 
 
+Forwards = Mapping[int, Sequence[tuple[int, Mapping[int, int]]]]
+"""For each node, where the moves from it go, and the axes that they pair."""
+
+
 @dataclass
 class Flow:
     """How derivatives flow through an equation with a body.
@@ -75,7 +79,8 @@ class Ways:
     labels: Sequence[Mapping[int, int | None]]
 
 
-BodyOf = Callable[[Any], Body]
+BodyOf = Callable[..., Body]
+"""(closed jaxpr, derivative=True) → its partials; without `derivative` as a linear function."""
 
 _SAME = {k: k for k in range(64)}  # every axis is paired with itself; arrays have no more than 64
 
@@ -133,12 +138,12 @@ def _rank(site: Site, operand: int) -> int:
 def _flow(site: Site, body: BodyOf) -> Flow | None:
     """How derivatives flow through a body; None if that cannot be found.
 
-    A body does not say which of its operands are constant, so all count as variables here, and the
-    derivative rule of a user may refuse those that nobody differentiates by, with any exception.
+    A body does not say which of its operands are constant, so all count as variables here, and a
+    primitive may have no derivative by those that nobody differentiates by.
     """
     try:
         return _FLOWS[site.primitive.name](site, body)
-    except Exception:
+    except NotImplementedError:
         return None
 
 
@@ -147,9 +152,7 @@ def _ways(flow: Flow | None, operand: int, rank: int) -> Ways:
     if flow is None or operand not in flow.operands:
         return Ways(set(), set(), [])
     source, more = flow.operands[operand]
-    ways: dict[int, list[tuple[int, Mapping[int, int]]]] = {}
-    for v, w, pairs in flow.moves:
-        ways.setdefault(v, []).append((w, pairs))
+    ways = _forwards(flow.moves)
     reached = _reachable(ways, [source])
     mixed = _reachable(ways, reached & flow.carried)
     labels: list[dict[int, int | None]] = [{}] * more
@@ -168,9 +171,15 @@ def _ways(flow: Flow | None, operand: int, rank: int) -> Ways:
     return Ways(reached, mixed, labels)
 
 
-def _reachable(
-    ways: Mapping[int, Sequence[tuple[int, Mapping[int, int]]]], start: Iterable[int]
-) -> set[int]:
+def _forwards(moves: Iterable[Move]) -> Forwards:
+    """For each node where the moves from it go, and how."""
+    ways: dict[int, list[tuple[int, Mapping[int, int]]]] = {}
+    for v, w, pairs in moves:
+        ways.setdefault(v, []).append((w, pairs))
+    return ways
+
+
+def _reachable(ways: Forwards, start: Iterable[int]) -> set[int]:
     """The nodes at the ends of all ways from some nodes, themselves included."""
     front = [*start]
     reached = {*front}
@@ -283,12 +292,15 @@ def _solve(site: Site, body: BodyOf) -> Flow:
     """A linear solve: diagonal where the matrix is and the solver, which may be inexact, is too.
 
     The unknowns go through the product with the matrix, which adds to the right side, and from
-    there through the solver.  What only the solver uses moves nothing.
+    there through the solver.  JAX applies the solver to tangents and does not differentiate it, so
+    here it is a linear function, gradients that it stops flow on, and no unknown is free of any
+    right side.  What only the solver uses moves nothing, nor does anything move what it returns
+    apart from the unknowns.
     """
     lengths, jaxprs = site.params["const_lengths"], site.params["jaxprs"]
     num_consts, first = lengths.matvec, sum(lengths)
     count = len(site.in_avals) - first
-    product, solver = body(jaxprs.matvec), body(jaxprs.solve)
+    product, solver = body(jaxprs.matvec), body(jaxprs.solve, derivative=False)
     flow = Flow()
     outputs = _joined(flow, product, {}, 0)
     sides = [product.num_nodes + k for k in range(count)]
@@ -297,6 +309,10 @@ def _solve(site: Site, body: BodyOf) -> Flow:
     solutions = _joined(flow, solver, names, product.num_nodes + count)[:count]
     unknowns = [num_consts + k for k in range(count)]
     flow.moves += [(v, w, _SAME) for v, w in zip(solutions, unknowns, strict=True) if v is not None]
+    ways = _forwards(flow.moves)
+    for side in sides:
+        missed = {*unknowns} - _reachable(ways, [side])
+        flow.moves += [(side, unknown, {}) for unknown in sorted(missed)]
     flow.operands = {i: (i, 0) for i in range(num_consts)}
     flow.operands |= {first + k: (node, 0) for k, node in enumerate(sides)}
     flow.results = {k: (node, 0) for k, node in enumerate(unknowns)}

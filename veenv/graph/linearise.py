@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from math import prod
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from jax.extend import core
 
 from veenv import rules
-from veenv.graph.custom_rules import Inner, inner_program, shape_of
+from veenv.graph.custom_rules import Inner, definition, inner_program, shape_of
 from veenv.graph.diagonal import Body, diagonal_axes
 from veenv.graph.graph import COST_MODELS, Graph, eliminate_structure
 from veenv.graph.program import Equation, Program, trace
@@ -36,12 +36,26 @@ class Elemental:
 
 
 @dataclass(frozen=True)
+class Within:
+    """What a program is a part of.
+
+    Attributes:
+      rules: the definitions of the functions whose own derivative rules it is a part of.
+      body: it is (a part of) the body of an equation, whose operands all count as variables.
+      plain: it is seen as a linear function, not through derivative rules.
+    """
+
+    rules: frozenset[Hashable] = frozenset()
+    body: bool = False
+    plain: bool = False
+
+
+@dataclass(frozen=True)
 class Linearisation:
     """A program with the elemental partials that lie on a path from an input to an output.
 
     Attributes:
       program: the traced program.
-      sites: for each equation its rule's view; None for equations without needed partials.
       elementals: for each equation its needed partials.
       customs: for each equation the rule of its own that gives its partials, if any.
       graph: the graph of structures.
@@ -49,7 +63,6 @@ class Linearisation:
     """
 
     program: Program
-    sites: tuple[Site | None, ...]
     elementals: tuple[tuple[Elemental, ...], ...]
     customs: tuple[Custom | None, ...]
     graph: Graph
@@ -71,24 +84,25 @@ class Custom:
         return source, graph.outputs[output]
 
 
-def linearise(program: Program, *, holomorphic: bool = False) -> Linearisation:
+def linearise(
+    program: Program, *, holomorphic: bool = False, within: Within = Within()
+) -> Linearisation:
     """Finds the elemental partials of a program and builds its graph, without numeric work.
 
     Args:
       program: the traced program.
       holomorphic: differentiate complex variables as complex numbers; otherwise they are pairs of
         real numbers.
+      within: what the program is a part of, if it is one.
     """
     node_of = {slot: slot for slot in range(program.num_inputs)}
     node_of.update({s: program.num_inputs + i for i, s in enumerate(program.vertex_slots)})
     active = {s for s in range(program.num_inputs) if is_differentiable(program.avals[s])}
-    sites: list[Site | None] = []
     found: list[list[Elemental]] = []
     customs: list[Custom | None] = []
     for equation in program.equations:
-        site = _site(equation, active, realify=not holomorphic)
-        custom, rows = (None, []) if site is None else _rows(site)
-        sites.append(site)
+        site = _site(equation, active, within, realify=not holomorphic)
+        custom, rows = (None, []) if site is None else _rows(site, within)
         customs.append(custom)
         found.append(_elementals(equation, rows, custom, active, node_of))
     outputs = tuple(
@@ -101,11 +115,9 @@ def linearise(program: Program, *, holomorphic: bool = False) -> Linearisation:
         needed.update(e.source for e in used)
         kept.append(used)
     kept.reverse()
-    sites = [site if used else None for site, used in zip(sites, kept, strict=True)]
     customs = [custom if used else None for custom, used in zip(customs, kept, strict=True)]
     return Linearisation(
         program,
-        tuple(sites),
         tuple(kept),
         tuple(customs),
         _graph(program, outputs, kept, not holomorphic),
@@ -113,7 +125,7 @@ def linearise(program: Program, *, holomorphic: bool = False) -> Linearisation:
     )
 
 
-def _site(equation: Equation, active: set[int], *, realify: bool) -> Site | None:
+def _site(equation: Equation, active: set[int], within: Within, *, realify: bool) -> Site | None:
     """A rule's view of an equation; None if no operand depends on an input."""
     flags = [
         isinstance(i, int) and i in active and is_differentiable(a)
@@ -130,15 +142,26 @@ def _site(equation: Equation, active: set[int], *, realify: bool) -> Site | None
         equation.source,
         realify,
     )
-    site.diagonal = diagonal_axes(site, partial(_body, realify=realify))
-    return site
+    body = partial(_body, within=within, realify=realify)
+    return replace(site, diagonal=diagonal_axes(site, body))
 
 
-def _body(closed: Any, *, realify: bool) -> Body:
-    """The partials inside a closed jaxpr."""
+def _body(closed: Any, *, within: Within, realify: bool, derivative: bool = True) -> Body:
+    """The partials inside a closed jaxpr.
+
+    Args:
+      closed: the jaxpr.
+      within: what it is a part of.
+      realify: see complex variables as pairs of real numbers.
+      derivative: what JAX's derivative rules make of it; otherwise what its values depend on,
+        taken for a linear function, whatever rules its parts have and where it stops gradients.
+    """
     args = [shape_of(a) for a in closed.in_avals]
-    program = trace(core.jaxpr_as_fun(closed), args, argnums=[*range(len(args))])
-    lin = linearise(program, holomorphic=not realify)
+    plain = within.plain or not derivative
+    program = trace(core.jaxpr_as_fun(closed), args, argnums=[*range(len(args))], plain=plain)
+    lin = linearise(
+        program, holomorphic=not realify, within=replace(within, body=True, plain=plain)
+    )
     moves = []
     for elemental in (e for used in lin.elementals for e in used):
         p = elemental.partial
@@ -173,15 +196,32 @@ def _elementals(
     return elementals
 
 
-def _rows(site: Site) -> tuple[Custom | None, Sequence[Sequence[Partial | None]]]:
+def _rows(site: Site, within: Within) -> tuple[Custom | None, Sequence[Sequence[Partial | None]]]:
     """The partials of an equation, through its own derivative rule where that has structure."""
-    inner = None if rules.find(site.primitive.name) else inner_program(site)
+    inner = _inner(site, within)
     if inner is not None:
-        custom = Custom(inner, linearise(inner.program))
+        inside = replace(within, rules=within.rules | {definition(site)})
+        custom = Custom(inner, linearise(inner.program, within=inside))
         rows = _custom_rows(site, custom)
         if rows is not None:
             return custom, rows
     return None, rules.partials(site)
+
+
+def _inner(site: Site, within: Within) -> Inner | None:
+    """The program of a rule that comes with the function; None for one met inside itself.
+
+    A body does not say which of its operands are constant, so all count as variables there, and a
+    user's rule may refuse those that nobody differentiates by, with any exception.
+    """
+    if rules.find(site.primitive.name) or definition(site) in within.rules:
+        return None
+    try:
+        return inner_program(site)
+    except Exception:
+        if not within.body:
+            raise
+        return None
 
 
 def _custom_rows(site: Site, custom: Custom) -> list[list[Partial | None]] | None:

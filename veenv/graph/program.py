@@ -120,6 +120,7 @@ def trace(
     *,
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
+    plain: bool = False,
 ) -> Program:
     """Traces `fun` at the shapes and dtypes of `args`.
 
@@ -130,6 +131,8 @@ def trace(
       kwargs: keyword arguments; never differentiated by.
       argnums: which positional arguments to differentiate by.
       has_aux: whether `fun` returns ``(output, aux)``.
+      plain: leave out what only derivatives see: rules that functions bring along, and where
+        gradients stop.
 
     Returns:
       The flat program.
@@ -167,7 +170,7 @@ def trace(
     closed, traced = _make_jaxpr(flat, selected, traced)
     tree, aux_tree, num_out = out_trees[-1]
     num_inputs = len(jax.tree.leaves(selected))
-    flattener = _Flattener(closed, num_inputs, jax.tree.leaves(traced))
+    flattener = _Flattener(closed, num_inputs, jax.tree.leaves(traced), plain=plain)
     outputs = flattener.outputs
     return Program(
         num_inputs=num_inputs,
@@ -212,7 +215,8 @@ def _make_jaxpr(
 class _Flattener:
     """Walks a closed jaxpr, inlining calls, into equations over slots."""
 
-    def __init__(self, closed: Any, num_inputs: int, others: Sequence[Any]):
+    def __init__(self, closed: Any, num_inputs: int, others: Sequence[Any], *, plain: bool):
+        self.plain = plain
         jaxpr = _compat.open_jaxpr(closed)
         self.constants: list[Any] = []
         self.equations: list[Equation] = []
@@ -245,8 +249,10 @@ class _Flattener:
 
     def _walk(self, jaxpr: Any, env: dict[Any, Slot | Literal]) -> None:
         for eqn in jaxpr.eqns:
-            inner = _compat.inlinable(eqn)
-            if inner is not None:
+            inner = (_compat.inlinable_value if self.plain else _compat.inlinable)(eqn)
+            if self.plain and eqn.primitive.name == "stop_gradient":
+                env[eqn.outvars[0]] = self._read(env, eqn.invars[0])
+            elif inner is not None:
                 self._inline(eqn, inner, env)
             else:
                 self._append(eqn, env)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from veenv import _compat
-from veenv.rules.base import Partial, Row, Rule, Site
+from veenv.rules.base import Partial, Row, Rule, Site, Values
 from veenv.rules.dtypes import is_complex
 from veenv.rules.elementwise import ELEMENTWISE, ZERO
 from veenv.rules.operator import generic, real_shape, to_real
@@ -44,16 +44,14 @@ def _elementwise(site: Site) -> Sequence[Row]:
     return [row]
 
 
-def _matrix(site: Site, i: int) -> Callable[[], Array]:
+def _matrix(site: Site, i: int) -> Callable[[Values, Values], Array]:
     """Values: entry axes, then (real, imaginary) of the result, then of the operand."""
 
-    def values() -> Array:
-        x = jnp.asarray(site.ins[i])
+    def values(ins: Values, _outs: Values) -> Array:
+        x = jnp.asarray(ins[i])
 
         def alone(v: Array) -> Array:
-            ins = list(site.ins)
-            ins[i] = v
-            return _compat.bind(site.primitive, site.params, ins)[0]
+            return _compat.bind(site.primitive, site.params, [*ins[:i], v, *ins[i + 1 :]])[0]
 
         directions = [1.0, 1.0j] if is_complex(site.in_avals[i]) else [1.0]
         columns = [to_real(jax.jvp(alone, (x,), (jnp.full_like(x, d),))[1]) for d in directions]

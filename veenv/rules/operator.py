@@ -19,11 +19,13 @@ from jax import Array
 from veenv import _compat
 from veenv.linear.joint import Joint
 from veenv.linear.linear_map import LinearMap
-from veenv.rules.base import Pairs, Partial, Row, Site
+from veenv.rules.base import Pairs, Partial, Row, Site, Values
 from veenv.rules.dtypes import is_complex, is_differentiable
 from veenv.structure.structure import Link, dense, make
 
 Several = tuple[Array, ...]
+Linearise = Callable[[Site, Sequence[int], Sequence[int], Values], Joint]
+"""(site, operands, results, ins) → the linearisation by those operands at these values."""
 
 
 def real_shape(aval: Any, *, realify: bool) -> tuple[int, ...]:
@@ -56,18 +58,13 @@ def diagonal_of(site: Site, result: int, operand: int) -> Pairs | None:
     return () if site.diagonal is None else site.diagonal(result, operand)
 
 
-def operators(
-    site: Site, linearised: Callable[[Site, Sequence[int], Sequence[int]], Joint]
-) -> Sequence[Row]:
-    """Operators on all axes from a linearisation by the active operands, made when needed."""
+def operators(site: Site, linearised: Linearise) -> Sequence[Row]:
+    """Operators on all axes, which share a linearisation by the active operands."""
     operands = [i for i, a in enumerate(site.active) if a]
     results = [k for k, a in enumerate(site.out_avals) if is_differentiable(a)]
-    joint: list[Joint] = []
 
-    def shared() -> Joint:
-        if not joint:
-            joint.append(linearised(site, operands, results))
-        return joint[0]
+    def shared(ins: Values, _outs: Values) -> Joint:
+        return linearised(site, operands, results, ins)
 
     rows: list[list[Partial | None]] = [[None] * len(site.in_avals) for _ in site.out_avals]
     for at, k in enumerate(results):
@@ -78,24 +75,32 @@ def operators(
             out = real_shape(site.out_avals[k], realify=site.realify)
             shape = real_shape(site.in_avals[i], realify=site.realify)
 
-            def link(at: int = at, slot: int = slot, diagonal: Pairs = diagonal) -> LinearMap:
-                return shared().map(at, slot, diagonal)
+            def link(
+                _ins: Values,
+                _outs: Values,
+                joint: Joint,
+                at: int = at,
+                slot: int = slot,
+                diagonal: Pairs = diagonal,
+            ) -> LinearMap:
+                return joint.map(at, slot, diagonal)
 
-            rows[k][i] = _partial(out, shape, link, diagonal)
+            rows[k][i] = _partial(out, shape, link, diagonal, shared)
     return rows
 
 
 def _partial(
     out: Sequence[int],
     shape: Sequence[int],
-    link: Callable[[], LinearMap],
+    link: Callable[[Values, Values, Joint], LinearMap],
     diagonal: Pairs,
+    shared: Callable[[Values, Values], Joint],
 ) -> Partial | None:
     if not prod(out) or not prod(shape):
         return None
     if prod(out) == 1 or prod(shape) == 1:
         structure = dense(out, shape)
-        return Partial(structure, structure, lambda: _row_or_column(link()))
+        return Partial(structure, structure, lambda *of: _row_or_column(link(*of)), shared=shared)
     unit = make(
         out,
         shape,
@@ -104,7 +109,7 @@ def _partial(
         link_out=range(len(out)),
         link_in=range(len(shape)),
     )
-    return Partial(unit, unit, link=link, diagonal=diagonal)
+    return Partial(unit, unit, link=link, diagonal=diagonal, shared=shared)
 
 
 def _row_or_column(link: LinearMap) -> Array:
@@ -116,7 +121,7 @@ def _row_or_column(link: LinearMap) -> Array:
     return values.reshape([n for n in values.shape if n != 1])
 
 
-def _joint(site: Site, operands: Sequence[int], results: Sequence[int]) -> Joint:
+def _joint(site: Site, operands: Sequence[int], results: Sequence[int], at: Values) -> Joint:
     """The linearisation of an equation at its operands' values, in both directions.
 
     A primitive with only one of the two modes (a loop of unknown length, a custom vjp) gets the
@@ -127,12 +132,12 @@ def _joint(site: Site, operands: Sequence[int], results: Sequence[int]) -> Joint
     moving = [
         n for n, a in enumerate(site.in_avals) if n in operands or (solve and is_differentiable(a))
     ]
-    primals = [jnp.asarray(site.ins[n]) for n in moving]
+    primals = [jnp.asarray(at[n]) for n in moving]
     outs = [site.out_avals[k] for k in results]
     ins = [site.in_avals[i] for i in operands]
 
     def results_of(*values: Array) -> Several:
-        full = list(site.ins)
+        full = list(at)
         for n, value in zip(moving, values, strict=True):
             full[n] = value
         every = _compat.bind(site.primitive, site.params, full)
@@ -140,8 +145,7 @@ def _joint(site: Site, operands: Sequence[int], results: Sequence[int]) -> Joint
 
     def forward(slot: int, t: Array) -> Several:
         tangents = [jnp.zeros_like(p) for p in primals]
-        at = moving.index(operands[slot])
-        tangents[at] = from_real(t, ins[slot])
+        tangents[moving.index(operands[slot])] = from_real(t, ins[slot])
         pushed = jax.jvp(results_of, tuple(primals), tuple(tangents))[1]
         return tuple(to_real(x) if site.realify else x for x in pushed)
 
@@ -155,12 +159,12 @@ def _joint(site: Site, operands: Sequence[int], results: Sequence[int]) -> Joint
                 f"primitive {site.primitive.name!r} has no derivative ({site.source}): {error}"
             ) from error
 
-    def backward(at: int, g: Array) -> Several:
+    def backward(result: int, g: Array) -> Several:
         cotangents = [jnp.zeros(a.shape, a.dtype) for a in outs]
-        g = from_real(g, outs[at])
+        g = from_real(g, outs[result])
         # JAX pulls back without conjugation; as a real map the transpose conjugates twice.
         conjugate = site.realify and jnp.iscomplexobj(g)
-        cotangents[at] = g.conj() if conjugate else g
+        cotangents[result] = g.conj() if conjugate else g
         pulled = jax.vjp(results_of, *primals)[1](tuple(cotangents))
         chosen = [pulled[moving.index(i)] for i in operands]
         if not site.realify:
