@@ -136,7 +136,8 @@ def _edge(partial: Partial, dtype: Any) -> Edge:
     if partial.values is None:
         return Edge(partial.executed, None, dtype, partial.sign, link)
     values = jnp.asarray(partial.values())
-    return Edge(partial.executed, values, values.dtype, partial.sign, link)
+    mask = None if partial.mask is None else partial.mask()
+    return Edge(partial.executed, values, values.dtype, partial.sign, link, mask)
 
 
 @dataclass(frozen=True)

@@ -145,12 +145,15 @@ def pad(site: Site) -> Sequence[Row]:
         hole = lax.pad(jnp.zeros(shape, dtype), jnp.ones((), dtype), config)
         return hole.reshape([n for n in out if n != 1])
 
+    def there() -> Array:
+        return mask().astype(bool)
+
     by_value = make(out, (), out_values=range(len(out)))
     affine = _pad_name(out, shape, config, touched[0]) if len(touched) == 1 else None
     return [
         [
             _selected(out, shape, _same_axes(out, touched), padded, affine=affine),
-            Partial(by_value, by_value, mask),
+            Partial(by_value, by_value, mask, mask=there),
         ]
     ]
 
@@ -208,13 +211,14 @@ def split(site: Site) -> Sequence[Row]:
 
 @register("dynamic_slice")
 def dynamic_slice(site: Site) -> Sequence[Row]:
-    """Slices at computed positions."""
+    """Slices at computed positions, which the primitive clamps; negative ones are clamped too."""
     out, shape = site.out_avals[0].shape, site.in_avals[0].shape
     touched = [k for k in range(len(shape)) if out[k] != shape[k]]
 
     def cut(x: Array) -> Array:
         starts = [site.ins[1 + k] for k in touched]
-        return lax.dynamic_slice(x, starts, [out[k] for k in touched])
+        sizes = [out[k] for k in touched]
+        return lax.dynamic_slice(x, starts, sizes, allow_negative_indices=False)
 
     row: list[Partial | None] = [_selected(out, shape, _same_axes(out, touched), cut)]
     return [row + [None] * (len(site.in_avals) - 1)]
@@ -228,14 +232,17 @@ def dynamic_update_slice(site: Site) -> Sequence[Row]:
     if not touched:
         return [[None, _relabel(out, piece, _same_axes(out, ()))] + [None] * len(out)]
     sizes = [out[k] for k in touched]
-    starts = lambda: [site.ins[2 + k] for k in touched]  # noqa: E731
+
+    def put_in(whole: Array, part: Array) -> Array:
+        starts = [site.ins[2 + k] for k in touched]
+        return lax.dynamic_update_slice(whole, part, starts, allow_negative_indices=False)
 
     def keep(x: Array) -> Array:
         hole = jnp.zeros([piece[k] for k in touched], x.dtype)
-        return lax.dynamic_update_slice(x, hole, starts())
+        return put_in(x, hole)
 
     def put(x: Array) -> Array:
-        return lax.dynamic_update_slice(jnp.zeros(sizes, x.dtype), x, starts())
+        return put_in(jnp.zeros(sizes, x.dtype), x)
 
     pairs = _same_axes(out, touched)
     row = [_selected(out, out, pairs, keep), _selected(out, piece, pairs, put)]
