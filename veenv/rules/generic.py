@@ -20,6 +20,7 @@ from veenv import _compat
 from veenv.joint import Joint
 from veenv.linear import LinearMap
 from veenv.rules.base import Pairs, Partial, Row, Site
+from veenv.rules.branches import taken
 from veenv.structure import Link, dense, make
 from veenv.trace import is_complex, is_differentiable
 
@@ -81,7 +82,7 @@ def operators(
             def link(at: int = at, slot: int = slot, diagonal: Pairs = diagonal) -> LinearMap:
                 return shared().map(at, slot, diagonal)
 
-            rows[k][i] = _partial(out, shape, link, diagonal)
+            rows[k][i] = _partial(out, shape, link, diagonal, taken(site, k, i))
     return rows
 
 
@@ -90,12 +91,15 @@ def _partial(
     shape: Sequence[int],
     link: Callable[[], LinearMap],
     diagonal: Pairs,
+    mask: Callable[[], Array] | None,
 ) -> Partial | None:
     if not prod(out) or not prod(shape):
         return None
     if prod(out) == 1 or prod(shape) == 1:
         structure = dense(out, shape)
-        return Partial(structure, structure, lambda: _row_or_column(link()))
+        rank = len(structure.value_shape)
+        there = None if mask is None else lambda: mask().reshape((1,) * rank)
+        return Partial(structure, structure, lambda: _row_or_column(link()), mask=there)
     unit = make(
         out,
         shape,
