@@ -44,12 +44,16 @@ def from_real(x: Array, aval: Any) -> Array:
     return x.astype(aval.dtype)
 
 
-def generic(site: Site) -> Sequence[Row]:
+def generic(site: Site, among: Sequence[int] | None = None) -> Sequence[Row]:
     """Partials of every result by every active operand, each an operator on all its axes.
 
     Where one side is a single number the operator is one row or column, stored densely.
+
+    Args:
+      site: the equation.
+      among: the operands to differentiate by; None: all.
     """
-    return operators(site, _joint)
+    return operators(site, _joint, among)
 
 
 def diagonal_of(site: Site, result: int, operand: int) -> Pairs | None:
@@ -58,10 +62,12 @@ def diagonal_of(site: Site, result: int, operand: int) -> Pairs | None:
 
 
 def operators(
-    site: Site, linearised: Callable[[Site, Sequence[int], Sequence[int]], Joint]
+    site: Site,
+    linearised: Callable[[Site, Sequence[int], Sequence[int]], Joint],
+    among: Sequence[int] | None = None,
 ) -> Sequence[Row]:
     """Operators on all axes from a linearisation by the active operands, made when needed."""
-    operands = [i for i, a in enumerate(site.active) if a]
+    operands = [i for i, a in enumerate(site.active) if a and (among is None or i in among)]
     results = [k for k, a in enumerate(site.out_avals) if is_differentiable(a)]
     joint: list[Joint] = []
 
