@@ -11,8 +11,8 @@ from jax import Array
 
 from veenv import _compat
 from veenv.rules.base import Partial, Row, Site, register
-from veenv.rules.generic import generic
-from veenv.structure import dense
+from veenv.rules.operator import generic
+from veenv.structure.structure import dense
 
 
 @register("reduce", "reduce_window")
