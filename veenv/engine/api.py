@@ -9,10 +9,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
-from veenv.engine import edge, elimination, evaluation
+from veenv.engine import edge, elimination, evaluation, terms
 from veenv.engine.counts import Counts
 from veenv.engine.edge import Edge
+from veenv.engine.product import multiply
 from veenv.engine.sparse import SparseTensor
 from veenv.graph.linearise import Linearisation, linearise
 from veenv.graph.program import Program, normalise_argnums, trace
@@ -20,6 +22,7 @@ from veenv.orders.cache import Auto
 from veenv.orders.order import Order
 from veenv.orders.resolve import OrderLike, resolve_order
 from veenv.rules.dtypes import is_complex, is_differentiable
+from veenv.structure import structure as algebra
 
 
 def jacve(
@@ -66,7 +69,8 @@ def jacve(
       ValueError: (from the returned function) if the order misses, repeats or invents a vertex,
         or argnums is out of range.
       TypeError: (from the returned function) if an argument to differentiate by or an output is
-        not of real floating-point type (complex, with `holomorphic`; see `allow_int`).
+        not of floating-point type (outputs real, or all complex with `holomorphic`; see
+        `allow_int`).
 
     Example:
       >>> import jax.numpy as jnp
@@ -165,11 +169,11 @@ def _jacobian(fun: Callable[..., Any], order: OrderLike, options: _Options) -> C
         if options.sparse:
             left = elimination.eliminate_sparse(lin, values.parallel, ids)
             executed = lin.graph.costs(ids, "executed") if options.count_ops else ()
-            blocks = _assemble(lin, _sparse(left), in_tree, several)
+            blocks = _assemble(lin, _sparse(left, lin), in_tree, several)
         else:
             done = elimination.eliminate(lin, values.edges, ids)
             executed = done.executed
-            blocks = _assemble(lin, _dense(done.edges), in_tree, several)
+            blocks = _assemble(lin, _dense(done.edges, lin), in_tree, several)
         result = jax.tree.unflatten(program.out_tree, blocks)
         parts = [*_with_extras(result, program, values, options)]
         if options.count_ops:
@@ -205,12 +209,32 @@ class _Form:
     single: Callable[[Edge], Any]
 
 
-def _dense(edges: evaluation.Edges) -> _Form:
-    return _Form(edges, edge.todense, elimination.zero_block, lambda e: e)
+def _dense(edges: evaluation.Edges, lin: Linearisation) -> _Form:
+    def build(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any) -> Array:
+        if lin.realify and jnp.issubdtype(dtype, jnp.complexfloating):
+            e = multiply(e, _parts(in_shape, dtype))
+        return edge.todense(e, out_shape, in_shape, dtype)
+
+    return _Form(edges, build, elimination.zero_block, lambda e: e)
 
 
-def _sparse(edges: Mapping[tuple[int, int], Any]) -> _Form:
-    return _Form(edges, SparseTensor.from_edges, _sparse_zero, lambda e: (e,))
+def _sparse(edges: Mapping[tuple[int, int], Any], lin: Linearisation) -> _Form:
+    def build(
+        some: terms.Terms, out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any
+    ) -> SparseTensor:
+        if lin.realify and jnp.issubdtype(dtype, jnp.complexfloating):
+            some = terms.multiply(some, (_parts(in_shape, dtype),))
+        return SparseTensor.from_edges(some, out_shape, in_shape, dtype)
+
+    return _Form(edges, build, _sparse_zero, lambda e: (e,))
+
+
+def _parts(shape: Sequence[int], dtype: Any) -> Edge:
+    """From partials by real and imaginary part, ∂x and ∂y, to ∂x - i ∂y, as `jax.grad` has it."""
+    rank = len(shape)
+    pairs = [(k, k) for k in range(rank)]
+    structure = algebra.make((*shape, 2), shape, pairs, out_values=[rank])
+    return Edge(structure, jnp.asarray([1, -1j], dtype), dtype)
 
 
 def _sparse_zero(out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any) -> Any:
@@ -220,14 +244,16 @@ def _sparse_zero(out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any) 
 
 
 def _check_types(program: Program, options: _Options) -> None:
-    """Refuses what `jax.jacrev` refuses: integers, and complex numbers where not holomorphic."""
-    wanted = "complex" if options.holomorphic else "real floating-point"
+    """Refuses what `jax.jacrev` refuses: integers, and complex outputs where not holomorphic."""
     inputs = program.avals[: program.num_inputs]
     if options.allow_int:
         inputs = [aval for aval in inputs if is_differentiable(aval)]
     for kind, avals in (("argument", inputs), ("output", program.out_avals)):
+        either = kind == "argument" and not options.holomorphic
+        wanted = "complex" if options.holomorphic else "floating-point" if either else "real"
         for aval in avals:
-            if not is_differentiable(aval) or is_complex(aval) != options.holomorphic:
+            fits = either or is_complex(aval) == options.holomorphic
+            if not (is_differentiable(aval) and fits):
                 raise TypeError(
                     f"jacve needs {wanted} {kind}s, got dtype {aval.dtype} of shape "
                     f"{tuple(aval.shape)}"

@@ -20,6 +20,7 @@ from veenv import _compat
 from veenv.linear.joint import Joint
 from veenv.linear.linear_map import LinearMap
 from veenv.rules.base import Pairs, Partial, Row, Site, Values
+from veenv.rules.branches import taken
 from veenv.rules.dtypes import is_complex, is_differentiable
 from veenv.structure.structure import Link, dense, make
 
@@ -45,12 +46,16 @@ def from_real(x: Array, aval: Any) -> Array:
     return x.astype(aval.dtype)
 
 
-def generic(site: Site) -> Sequence[Row]:
+def generic(site: Site, among: Sequence[int] | None = None) -> Sequence[Row]:
     """Partials of every result by every active operand, each an operator on all its axes.
 
     Where one side is a single number the operator is one row or column, stored densely.
+
+    Args:
+      site: the equation.
+      among: the operands to differentiate by; None: all.
     """
-    return operators(site, _joint)
+    return operators(site, _joint, among)
 
 
 def diagonal_of(site: Site, result: int, operand: int) -> Pairs | None:
@@ -58,9 +63,11 @@ def diagonal_of(site: Site, result: int, operand: int) -> Pairs | None:
     return () if site.diagonal is None else site.diagonal(result, operand)
 
 
-def operators(site: Site, linearised: Linearise) -> Sequence[Row]:
+def operators(
+    site: Site, linearised: Linearise, among: Sequence[int] | None = None
+) -> Sequence[Row]:
     """Operators on all axes, which share a linearisation by the active operands."""
-    operands = [i for i, a in enumerate(site.active) if a]
+    operands = [i for i, a in enumerate(site.active) if a and (among is None or i in among)]
     results = [k for k, a in enumerate(site.out_avals) if is_differentiable(a)]
 
     def shared(ins: Values, _outs: Values) -> Joint:
@@ -85,7 +92,7 @@ def operators(site: Site, linearised: Linearise) -> Sequence[Row]:
             ) -> LinearMap:
                 return joint.map(at, slot, diagonal)
 
-            rows[k][i] = _partial(out, shape, link, diagonal, shared)
+            rows[k][i] = _partial(out, shape, link, diagonal, shared, taken(site, k, i))
     return rows
 
 
@@ -95,12 +102,17 @@ def _partial(
     link: Callable[[Values, Values, Joint], LinearMap],
     diagonal: Pairs,
     shared: Callable[[Values, Values], Joint],
+    mask: Callable[[Values], Array] | None,
 ) -> Partial | None:
     if not prod(out) or not prod(shape):
         return None
     if prod(out) == 1 or prod(shape) == 1:
         structure = dense(out, shape)
-        return Partial(structure, structure, lambda *of: _row_or_column(link(*of)), shared=shared)
+        ones = (1,) * len(structure.value_shape)
+        there = None if mask is None else lambda ins, *_: mask(ins).reshape(ones)
+        return Partial(
+            structure, structure, lambda *of: _row_or_column(link(*of)), shared=shared, mask=there
+        )
     unit = make(
         out,
         shape,
