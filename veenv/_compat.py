@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax.core
+import jax.numpy as jnp
 from jax.extend import core, source_info_util
 
 _CALLS = {
@@ -47,6 +48,18 @@ def bind(primitive: Any, params: dict[str, Any], args: Any) -> list[Any]:
     """Applies a primitive with the parameters of a traced equation; always a list of results."""
     out = primitive.bind(*args, **primitive.get_bind_params(params))
     return list(out) if primitive.multiple_results else [out]
+
+
+def promoted(*dtypes: Any) -> Any:
+    """The dtype that JAX promotes several to by default, whatever the user allows in his own code.
+
+    Inside the engine values of several precisions meet where the user's program converts between
+    them; what is said here is followed by an explicit conversion.
+    """
+    if all(dtype == dtypes[0] for dtype in dtypes[1:]):
+        return jnp.dtype(dtypes[0])
+    with jax.numpy_dtype_promotion("standard"):
+        return jnp.result_type(*dtypes)
 
 
 def is_traced(value: Any) -> bool:

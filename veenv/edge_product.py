@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from veenv import product
+from veenv import _compat, product
 from veenv.edge import (
     Edge,
     Label,
@@ -203,7 +203,7 @@ def _contract(post: Edge, pre: Edge) -> Edge:
     """Product of two edges without links."""
     s, p = post.structure, pre.structure
     result, sign = product.contract(s, p).structure, post.sign * pre.sign
-    dtype = jnp.promote_types(post.dtype, pre.dtype)
+    dtype = _compat.promoted(post.dtype, pre.dtype)
     scale = prod(
         n
         for m, n in enumerate(s.in_shape)
@@ -263,7 +263,7 @@ def _combine(
     y, y_labels = _sum_out(y, y_labels, [*target, *x_labels])
     x, y = jnp.asarray(x), jnp.asarray(y)
     if x.dtype != y.dtype:
-        dtype = jnp.promote_types(x.dtype, y.dtype)
+        dtype = _compat.promoted(x.dtype, y.dtype)
         x, y = x.astype(dtype), y.astype(dtype)
     summed = [a for a in x_labels if a not in target]
     if not summed:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.experimental import sparse as jax_sparse
 
-from veenv import edge
+from veenv import _compat, edge
 from veenv import structure as algebra
 from veenv.affine import Affine
 from veenv.edge import Edge
@@ -207,7 +207,7 @@ class SparseTensor:
         rest = x.shape[n:]
         ones_dropped = [d for d in x.shape if d != 1]
         right = Edge(algebra.dense(self.in_shape, rest), x.reshape(ones_dropped), x.dtype)
-        dtype = jnp.promote_types(self.dtype, x.dtype)
+        dtype = _compat.promoted(self.dtype, x.dtype)
         total = jnp.zeros((*self.out_shape, *rest), dtype)
         for t in self.terms:
             product = multiply(t.edge(), right)

@@ -16,7 +16,7 @@ from functools import reduce
 import jax.numpy as jnp
 from jax import Array
 
-from veenv import edge, edge_product, terms
+from veenv import _compat, edge, edge_product, terms
 from veenv import structure as algebra
 from veenv.edge import Edge
 from veenv.pin import pin
@@ -103,7 +103,7 @@ def _collected(several: Sequence[Edge]) -> list[Edge]:
 def _formed(several: Sequence[Edge], target: Structure) -> Edge:
     """The sum of terms stored as `target`: selections that do not overlap share one pass."""
     dtypes = [e.dtype if e.values is None else e.values.dtype for e in several]
-    dtype = reduce(jnp.promote_types, dtypes)
+    dtype = _compat.promoted(*dtypes)
     parts: list[Array] = []
     selections: dict[object, list[Edge]] = {}
     for e in several:
