@@ -13,6 +13,8 @@ STAGES = [
     {"linear"},
     {"joint"},
     {"packed"},
+    {"equations"},
+    {"refs"},
     {"trace"},
     {"rules"},
     {"graph"},

@@ -6,6 +6,8 @@ from typing import Any
 
 import jax.core
 import jax.numpy as jnp
+import jax.ref
+from jax import lax
 from jax.extend import core, source_info_util
 
 _CALLS = {
@@ -29,6 +31,11 @@ def inlinable(eqn: Any) -> Any | None:
     """The body of an equation that is a plain call, None for every other equation."""
     key = _CALLS.get(eqn.primitive.name)
     return None if key is None else eqn.params.get(key)
+
+
+def is_ref(aval: Any) -> bool:
+    """Whether a variable is a ref (`jax.new_ref`), which has contents instead of a value."""
+    return isinstance(aval, jax.ref.AbstractRef)
 
 
 def is_dropped(var: Any) -> bool:
@@ -60,6 +67,13 @@ def promoted(*dtypes: Any) -> Any:
         return jnp.dtype(dtypes[0])
     with jax.numpy_dtype_promotion("standard"):
         return jnp.result_type(*dtypes)
+
+
+def as_weak_as(aval: Any, x: Any) -> Any:
+    """An array, weakly typed if a variable is: one that gives way to any dtype it meets."""
+    if not getattr(aval, "weak_type", False) or getattr(x, "weak_type", True):
+        return x
+    return lax.convert_element_type_p.bind(x, new_dtype=x.dtype, weak_type=True, sharding=None)
 
 
 def is_traced(value: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from veenv import edge, engine
+from veenv import _compat, edge, engine
 from veenv.auto import Auto
 from veenv.best import best_for
 from veenv.counts import Counts
@@ -19,7 +20,14 @@ from veenv.graph import Graph
 from veenv.linearise import Linearisation, linearise
 from veenv.orders import Order
 from veenv.sparse import SparseTensor
-from veenv.trace import Program, is_complex, is_differentiable, normalise_argnums, trace
+from veenv.trace import (
+    Program,
+    is_complex,
+    is_differentiable,
+    normalise_argnums,
+    plain_argnums,
+    trace,
+)
 
 OrderLike = str | os.PathLike[str] | Order | Auto | Iterable[int]
 _NAMED: dict[str, Callable[[Graph], tuple[int, ...]]] = {
@@ -71,7 +79,7 @@ def resolve_order(order: OrderLike, graph: Graph) -> tuple[int, ...]:
 def jacve(
     fun: Callable[..., Any],
     order: OrderLike = "reverse",
-    argnums: int | Sequence[int] = 0,
+    argnums: int | Iterable[int] = 0,
     has_aux: bool = False,
     count_ops: bool = False,
     sparse_representation: bool = False,
@@ -86,7 +94,8 @@ def jacve(
         "markowitz", "best"/"best-executed" (the cheapest order shipped for this graph, by either
         count), "auto" (that one, or one remembered or searched for a few seconds; `Auto` has its
         settings), an `Order`, or the path of an order file.
-      argnums: which positional arguments to differentiate by.
+      argnums: which positional arguments to differentiate by: an integer, or several (a tuple, a
+        list, a range).
       has_aux: whether `fun` returns ``(output, aux)``.
       count_ops: also return the `Counts` of the elimination.
       sparse_representation: return each block as a `SparseTensor`, and never make a sum of
@@ -96,7 +105,7 @@ def jacve(
         zeros of dtype float0, as `jax.grad` gives them.
 
     Returns:
-      A function of fun's arguments. Its result has the structure, shapes and dtypes of
+      A function of fun's arguments. Its result has the structure, shapes and (weak) dtypes of
       `jax.jacrev`'s: fun's output tree with, in place of each leaf of shape ``o``, the tree of
       the selected argument(s) with leaves of shape ``o + i``. With `has_aux` the result is
       ``(jacobian, aux)``; with `count_ops` the counts come last.
@@ -121,7 +130,7 @@ def jacve(
       (2,)
     """
     options = _Options(
-        argnums,
+        plain_argnums(argnums),
         has_aux,
         count_ops,
         sparse_representation,
@@ -135,7 +144,7 @@ def jacve(
 def value_and_jacve(
     fun: Callable[..., Any],
     order: OrderLike = "reverse",
-    argnums: int | Sequence[int] = 0,
+    argnums: int | Iterable[int] = 0,
     has_aux: bool = False,
     count_ops: bool = False,
     sparse_representation: bool = False,
@@ -168,7 +177,7 @@ def value_and_jacve(
       (9.0, 6.0)
     """
     options = _Options(
-        argnums,
+        plain_argnums(argnums),
         has_aux,
         count_ops,
         sparse_representation,
@@ -183,7 +192,7 @@ def value_and_jacve(
 class _Options:
     """What `jacve` and its kin were asked for."""
 
-    argnums: int | Sequence[int]
+    argnums: int | tuple[int, ...]
     has_aux: bool
     count_ops: bool
     sparse: bool
@@ -198,6 +207,7 @@ def _jacobian(fun: Callable[..., Any], order: OrderLike, options: _Options) -> C
     if not isinstance(order, (str, os.PathLike, Order, Auto)):
         order = tuple(order)  # an iterator would be empty at the second call
 
+    @functools.wraps(fun, updated=())  # its signature, by which jit knows static arguments
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         argnums = options.argnums
         program = trace(fun, args, kwargs, argnums=argnums, has_aux=options.has_aux)
@@ -207,7 +217,7 @@ def _jacobian(fun: Callable[..., Any], order: OrderLike, options: _Options) -> C
         wanted = normalise_argnums(argnums, len(args))
         inputs, in_tree = jax.tree.flatten(tuple(args[a] for a in wanted))
         values = engine.evaluate(lin, inputs)
-        several = isinstance(argnums, (tuple, list))
+        several = isinstance(argnums, tuple)
         if options.sparse:
             left = engine.eliminate_sparse(lin, values.parallel, ids)
             executed = lin.graph.costs(ids, "executed") if options.count_ops else ()
@@ -231,7 +241,8 @@ def _with_extras(
     """The parts of the result: Jacobian, with value and auxiliary output where asked for."""
     aux = jax.tree.unflatten(program.aux[1], values.aux) if program.aux else None
     if options.with_value:
-        value = jax.tree.unflatten(program.out_tree, values.outputs)
+        outputs = map(_compat.as_weak_as, program.out_avals, map(jnp.asarray, values.outputs))
+        value = jax.tree.unflatten(program.out_tree, outputs)
         return ((value, aux) if options.has_aux else value, result)
     return (result, aux) if options.has_aux else (result,)
 
@@ -285,7 +296,12 @@ def _assemble(lin: Linearisation, form: _Form, in_tree: Any, several: bool) -> l
     trees = []
     for output in range(lin.graph.num_outputs):
         leaves = [
-            engine.jacobian_leaf(lin, form.edges, output, i, form.build, form.zero, form.single)
+            _compat.as_weak_as(
+                lin.program.avals[i],
+                engine.jacobian_leaf(
+                    lin, form.edges, output, i, form.build, form.zero, form.single
+                ),
+            )
             for i in range(lin.graph.num_inputs)
         ]
         by_argument = jax.tree.unflatten(in_tree, leaves)

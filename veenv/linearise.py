@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from math import prod
@@ -18,7 +18,7 @@ from veenv.parallel import Body, diagonal_axes
 from veenv.rules import Partial, Site
 from veenv.rules.generic import real_shape
 from veenv.structure import FREE, Structure
-from veenv.trace import Equation, Program, is_differentiable, trace
+from veenv.trace import Equation, Program, is_differentiable, plain_argnums, trace
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def _graph(
     )
 
 
-def make_graph(fun: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Graph]:
+def make_graph(fun: Callable[..., Any], argnums: int | Iterable[int] = 0) -> Callable[..., Graph]:
     """Returns a function that traces `fun` to its computational graph.
 
     Args:
@@ -270,6 +270,7 @@ def make_graph(fun: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Cal
       >>> graph.eliminable, graph.cost(graph.reverse())
       ((1,), 1)
     """
+    argnums = plain_argnums(argnums)
 
     def traced(*args: Any, **kwargs: Any) -> Graph:
         return linearise(trace(fun, args, kwargs, argnums=argnums)).graph

@@ -13,6 +13,7 @@ from veenv import _compat
 from veenv.pin import DEAR, pin
 from veenv.rules.base import Partial, Row, Site, register
 from veenv.structure import Structure, diagonal, make, scaled
+from veenv.trace import is_complex
 
 ARITHMETIC = ("add", "add_any", "sub", "neg", "mul", "div")
 
@@ -43,7 +44,7 @@ _FROM_JAX = (
 ).split()
 
 ZERO = (
-    "floor ceil round sign stop_gradient eq ne lt le gt ge is_finite and or not xor "
+    "floor ceil round stop_gradient eq ne lt le gt ge is_finite and or not xor "
     "shift_left shift_right_logical shift_right_arithmetic population_count clz argmax argmin "
     "iota eq_to le_to lt_to random_bits random_seed random_wrap random_unwrap random_fold_in "
     "random_split threefry2x32 reduce_and reduce_or reduce_xor bitcast_convert_type "
@@ -51,7 +52,7 @@ ZERO = (
 ).split()
 
 
-ELEMENTWISE = frozenset([*ARITHMETIC, *_UNARY, *_FROM_JAX])
+ELEMENTWISE = frozenset([*ARITHMETIC, *_UNARY, *_FROM_JAX, "sign"])
 """Names of the primitives that act on each entry alone."""
 
 
@@ -190,6 +191,20 @@ def clamp(site: Site) -> Sequence[Row]:
 def zero(site: Site) -> Sequence[Row]:
     """Functions whose derivative is zero wherever it exists."""
     return [[None] * len(site.in_avals) for _ in site.out_avals]
+
+
+@register("sign")
+def sign(site: Site) -> Sequence[Row]:
+    """±1, flat; of complex numbers z / |z|, not holomorphic: `jax.jacrev`'s number stands."""
+    if not is_complex(site.in_avals[0]):
+        return zero(site)
+
+    def pulled() -> Any:
+        x = jnp.asarray(site.ins[0])
+        _, pull = jax.vjp(lambda v: _compat.bind(site.primitive, site.params, [v])[0], x)
+        return pull(jnp.ones_like(x))[0]
+
+    return [[_valued(site, 0, pulled)]]
 
 
 @register(

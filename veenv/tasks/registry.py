@@ -1,6 +1,7 @@
 """Look-up of tasks by name."""
 
 import difflib
+import operator
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -136,6 +137,7 @@ def register_task(
             f"example_args of task {name!r} must be (or return) a tuple with one entry for each "
             f"argument, got {type(point).__name__}"
         )
+    argnums = operator.index(argnums) if hasattr(argnums, "__index__") else tuple(argnums)
     for argnum in (argnums,) if isinstance(argnums, int) else argnums:
         if not -len(point) <= argnum < len(point):
             raise ValueError(
