@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from veenv import _compat
-from veenv.pin import DEAR, pin
+from veenv.linear.barrier import DEAR, pin
 from veenv.rules.base import Partial, Row, Site, register
-from veenv.structure import Structure, diagonal, make, scaled
-from veenv.trace import is_complex
+from veenv.rules.dtypes import is_complex
+from veenv.structure.structure import Structure, diagonal, make, scaled
 
 ARITHMETIC = ("add", "add_any", "sub", "neg", "mul", "div")
 
