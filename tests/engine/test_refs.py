@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from tests.oracles.jacobians import assert_same, orders, quick_jit
 
 import veenv
+from tests.oracles.jacobians import assert_same, orders, quick_jit
 from veenv import jacve
 
 pytestmark = pytest.mark.usefixtures("x64")

@@ -189,6 +189,11 @@ class SparseTensor:
         ]
         return reduce(jnp.add, dense)
 
+    def dense(self, iota: Any = None) -> Array:
+        """As `todense`, as graphax calls it; its unit matrix `iota` is not needed."""
+        del iota
+        return self.todense()
+
     def __matmul__(self, x: Any) -> Array:
         """Contracts the in axes with the first axes of a dense array, without densifying.
 

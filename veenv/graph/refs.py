@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax.numpy as jnp
-from jax.extend import core
 
 from veenv import _compat
 from veenv.graph.equations import Equation, Literal, Slot
@@ -104,8 +103,9 @@ def _bodies(params: dict[str, Any]) -> Iterator[Any]:
     """The jaxprs among an equation's parameters."""
     for value in params.values():
         for item in value if isinstance(value, (tuple, list)) else (value,):
-            if isinstance(item, (core.Jaxpr, core.ClosedJaxpr)):
-                yield _compat.open_jaxpr(item)
+            body = _compat.open_jaxpr(item)
+            if hasattr(body, "eqns"):
+                yield body
 
 
 def _spans(equations: Sequence[Equation], touching: Sequence[int]) -> list[tuple[int, int]]:
