@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import jax.core
+import jax.numpy as jnp
+import jax.ref
+from jax import lax
 from jax.extend import core, source_info_util
 
 _CALLS = {
@@ -54,6 +57,11 @@ def function_source(params: dict[str, Any]) -> str | None:
     return getattr(getattr(open_jaxpr(body), "debug_info", None), "func_src_info", None)
 
 
+def is_ref(aval: Any) -> bool:
+    """Whether a variable is a ref (`jax.new_ref`), which has contents instead of a value."""
+    return isinstance(aval, jax.ref.AbstractRef)
+
+
 def is_dropped(var: Any) -> bool:
     """Whether an equation's output variable is unused (printed as ``_``)."""
     return isinstance(var, core.DropVar)
@@ -71,6 +79,25 @@ def bind(primitive: Any, params: dict[str, Any], args: Any) -> list[Any]:
     """Applies a primitive with the parameters of a traced equation; always a list of results."""
     out = primitive.bind(*args, **primitive.get_bind_params(params))
     return list(out) if primitive.multiple_results else [out]
+
+
+def promoted(*dtypes: Any) -> Any:
+    """The dtype that JAX promotes several to by default, whatever the user allows in his own code.
+
+    Inside the engine values of several precisions meet where the user's program converts between
+    them; what is said here is followed by an explicit conversion.
+    """
+    if all(dtype == dtypes[0] for dtype in dtypes[1:]):
+        return jnp.dtype(dtypes[0])
+    with jax.numpy_dtype_promotion("standard"):
+        return jnp.result_type(*dtypes)
+
+
+def as_weak_as(aval: Any, x: Any) -> Any:
+    """An array, weakly typed if a variable is: one that gives way to any dtype it meets."""
+    if not getattr(aval, "weak_type", False) or getattr(x, "weak_type", True):
+        return x
+    return lax.convert_element_type_p.bind(x, new_dtype=x.dtype, weak_type=True, sharding=None)
 
 
 def is_traced(value: Any) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +12,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from veenv import _compat
 from veenv.engine import edge, elimination, evaluation, terms
 from veenv.engine.counts import Counts
 from veenv.engine.edge import Edge
 from veenv.engine.product import multiply
 from veenv.engine.sparse import SparseTensor
 from veenv.graph.linearise import Linearisation, linearise
-from veenv.graph.program import Program, normalise_argnums, trace
+from veenv.graph.program import Program, normalise_argnums, plain_argnums, trace
 from veenv.orders.cache import Auto
 from veenv.orders.order import Order
 from veenv.orders.resolve import OrderLike, resolve_order
@@ -28,7 +30,7 @@ from veenv.structure import structure as algebra
 def jacve(
     fun: Callable[..., Any],
     order: OrderLike = "reverse",
-    argnums: int | Sequence[int] = 0,
+    argnums: int | Iterable[int] = 0,
     has_aux: bool = False,
     count_ops: bool = False,
     sparse_representation: bool = False,
@@ -43,7 +45,8 @@ def jacve(
         "markowitz", "best"/"best-executed" (the cheapest order shipped for this graph, by either
         count), "auto" (that one, or one remembered or searched for a few seconds; `Auto` has its
         settings), an `Order`, or the path of an order file.
-      argnums: which positional arguments to differentiate by.
+      argnums: which positional arguments to differentiate by: an integer, or several (a tuple, a
+        list, a range).
       has_aux: whether `fun` returns ``(output, aux)``.
       count_ops: also return the `Counts` of the elimination.
       sparse_representation: return each block as a `SparseTensor`, and never make a sum of
@@ -53,7 +56,7 @@ def jacve(
         zeros of dtype float0, as `jax.grad` gives them.
 
     Returns:
-      A function of fun's arguments. Its result has the structure, shapes and dtypes of
+      A function of fun's arguments. Its result has the structure, shapes and (weak) dtypes of
       `jax.jacrev`'s: fun's output tree with, in place of each leaf of shape ``o``, the tree of
       the selected argument(s) with leaves of shape ``o + i``. With `has_aux` the result is
       ``(jacobian, aux)``; with `count_ops` the counts come last.
@@ -79,7 +82,7 @@ def jacve(
       (2,)
     """
     options = _Options(
-        argnums,
+        plain_argnums(argnums),
         has_aux,
         count_ops,
         sparse_representation,
@@ -93,7 +96,7 @@ def jacve(
 def value_and_jacve(
     fun: Callable[..., Any],
     order: OrderLike = "reverse",
-    argnums: int | Sequence[int] = 0,
+    argnums: int | Iterable[int] = 0,
     has_aux: bool = False,
     count_ops: bool = False,
     sparse_representation: bool = False,
@@ -126,7 +129,7 @@ def value_and_jacve(
       (9.0, 6.0)
     """
     options = _Options(
-        argnums,
+        plain_argnums(argnums),
         has_aux,
         count_ops,
         sparse_representation,
@@ -141,7 +144,7 @@ def value_and_jacve(
 class _Options:
     """What `jacve` and its kin were asked for."""
 
-    argnums: int | Sequence[int]
+    argnums: int | tuple[int, ...]
     has_aux: bool
     count_ops: bool
     sparse: bool
@@ -156,6 +159,7 @@ def _jacobian(fun: Callable[..., Any], order: OrderLike, options: _Options) -> C
     if not isinstance(order, (str, os.PathLike, Order, Auto)):
         order = tuple(order)  # an iterator would be empty at the second call
 
+    @functools.wraps(fun, updated=())  # its signature, by which jit knows static arguments
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         argnums = options.argnums
         program = trace(fun, args, kwargs, argnums=argnums, has_aux=options.has_aux)
@@ -165,7 +169,7 @@ def _jacobian(fun: Callable[..., Any], order: OrderLike, options: _Options) -> C
         wanted = normalise_argnums(argnums, len(args))
         inputs, in_tree = jax.tree.flatten(tuple(args[a] for a in wanted))
         values = evaluation.evaluate(lin, inputs)
-        several = isinstance(argnums, (tuple, list))
+        several = isinstance(argnums, tuple)
         if options.sparse:
             left = elimination.eliminate_sparse(lin, values.parallel, ids)
             executed = lin.graph.costs(ids, "executed") if options.count_ops else ()
@@ -189,7 +193,8 @@ def _with_extras(
     """The parts of the result: Jacobian, with value and auxiliary output where asked for."""
     aux = jax.tree.unflatten(program.aux[1], values.aux) if program.aux else None
     if options.with_value:
-        value = jax.tree.unflatten(program.out_tree, values.outputs)
+        outputs = map(_compat.as_weak_as, program.out_avals, map(jnp.asarray, values.outputs))
+        value = jax.tree.unflatten(program.out_tree, outputs)
         return ((value, aux) if options.has_aux else value, result)
     return (result, aux) if options.has_aux else (result,)
 
@@ -265,8 +270,11 @@ def _assemble(lin: Linearisation, form: _Form, in_tree: Any, several: bool) -> l
     trees = []
     for output in range(lin.graph.num_outputs):
         leaves = [
-            elimination.jacobian_leaf(
-                lin, form.edges, output, i, form.build, form.zero, form.single
+            _compat.as_weak_as(
+                lin.program.avals[i],
+                elimination.jacobian_leaf(
+                    lin, form.edges, output, i, form.build, form.zero, form.single
+                ),
             )
             for i in range(lin.graph.num_inputs)
         ]

@@ -14,6 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array, lax
 
+from veenv import _compat
 from veenv.engine.masking import align, either, select, trivial
 from veenv.linear.barrier import pin
 from veenv.linear.linear_map import LinearMap, identity, widen
@@ -216,7 +217,7 @@ def _basis(e: Edge, near: Sequence[Label], counted: Sequence[Label]) -> Array:
     n = len(rest)
     values = values.reshape([*values.shape[:n], 1, *(full if on_link else [1] * len(full))])
     number = jnp.arange(prod(sizes[a] for a in counted), dtype=jnp.int32)
-    own = number.reshape([sizes[a] if a in counted else 1 for a in near])
+    own = number.reshape([1, *(sizes[a] if a in counted else 1 for a in near)])
     mask = jnp.broadcast_to(number.reshape(-1, *(1 for _ in near)) == own, (number.size, *full))
     return select(mask.reshape((1,) * n + mask.shape), values, 0)
 
@@ -370,7 +371,7 @@ def _common(x: Edge, y: Edge) -> tuple[Array, Array]:
     assert y.values is not None
     if x.values.dtype == y.values.dtype:
         return x.values, y.values
-    dtype = jnp.promote_types(x.values.dtype, y.values.dtype)
+    dtype = _compat.promoted(x.values.dtype, y.values.dtype)
     return x.values.astype(dtype), y.values.astype(dtype)
 
 

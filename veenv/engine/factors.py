@@ -9,6 +9,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
+from veenv import _compat
 from veenv.engine import masking
 from veenv.engine.edge import Label
 
@@ -44,7 +45,7 @@ def combine(x: Factor, y: Factor, target: list[Label]) -> tuple[Array, Array | N
     """
     x = sum_out(x, [*target, *y.labels])
     y = sum_out(y, [*target, *x.labels])
-    dtype = jnp.promote_types(x.values.dtype, y.values.dtype)
+    dtype = _compat.promoted(x.values.dtype, y.values.dtype)
     x, y = (f._replace(values=jnp.asarray(f.values).astype(dtype)) for f in (x, y))
     summed = [a for a in x.labels if a not in target]
     if not summed:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from veenv import _compat
 from veenv.engine import masking
 from veenv.engine.edge import (
     Edge,
@@ -252,7 +253,7 @@ def _contract(post: Edge, pre: Edge) -> Edge:
     """Product of two edges without links."""
     s, p = post.structure, pre.structure
     result, sign = product.contract(s, p).structure, post.sign * pre.sign
-    dtype = jnp.promote_types(post.dtype, pre.dtype)
+    dtype = _compat.promoted(post.dtype, pre.dtype)
     scale = prod(
         n
         for m, n in enumerate(s.in_shape)

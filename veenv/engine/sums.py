@@ -16,6 +16,7 @@ from functools import reduce
 import jax.numpy as jnp
 from jax import Array
 
+from veenv import _compat
 from veenv.engine import edge, masking, terms
 from veenv.engine import product as edge_product
 from veenv.engine.edge import Edge
@@ -104,7 +105,7 @@ def _collected(several: Sequence[Edge]) -> list[Edge]:
 def _formed(several: Sequence[Edge], target: Structure) -> Edge:
     """The sum of terms stored as `target`: selections that do not overlap share one pass."""
     dtypes = [e.dtype if e.values is None else e.values.dtype for e in several]
-    dtype = reduce(jnp.promote_types, dtypes)
+    dtype = _compat.promoted(*dtypes)
     masked = any(e.mask is not None for e in several)
     several = [edge.with_mask(e) for e in several] if masked else several
     parts: list[Array] = []

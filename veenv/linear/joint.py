@@ -151,12 +151,12 @@ def _by_columns(
     same = {j: k for k, j in diagonal}
     copied = [j for j in range(len(ins)) if j not in same]
     count = prod(ins[j] for j in copied)
-    own = jnp.arange(count).reshape([n if j in copied else 1 for j, n in enumerate(ins)])
+    own = jnp.arange(count).reshape([1, *(n if j in copied else 1 for j, n in enumerate(ins))])
     basis = jnp.broadcast_to(own == jnp.arange(count).reshape(-1, *(1 for _ in ins)), (count, *ins))
     columns = jax.vmap(action)(basis.astype(dtype).reshape((count, *shape)))
     columns = columns.reshape((count, *outs))
     gone = tuple(1 + k for k in range(len(outs)) if k not in same.values())
-    y = (columns * g.astype(columns.dtype).reshape(outs)).sum(gone)
+    y = (columns * g.astype(columns.dtype).reshape((1, *outs))).sum(gone)
     y = y.reshape([*(ins[j] for j in copied), *y.shape[1:]])
     have = [*copied, *sorted(same, key=lambda j: same[j])]
     return y.transpose([have.index(j) for j in range(len(ins))]).reshape(shape)

@@ -12,6 +12,7 @@ from jax import Array, lax
 from veenv import _compat
 from veenv.linear.barrier import DEAR, pin
 from veenv.rules.base import Partial, Row, Site, Values, register
+from veenv.rules.dtypes import is_complex
 from veenv.structure.structure import Structure, diagonal, make, scaled
 
 ARITHMETIC = ("add", "add_any", "sub", "neg", "mul", "div")
@@ -40,7 +41,7 @@ _FROM_JAX = (
 ).split()
 
 ZERO = (
-    "floor ceil round sign stop_gradient eq ne lt le gt ge is_finite and or not xor "
+    "floor ceil round stop_gradient eq ne lt le gt ge is_finite and or not xor "
     "shift_left shift_right_logical shift_right_arithmetic population_count clz argmax argmin "
     "iota eq_to le_to lt_to random_bits random_seed random_wrap random_unwrap random_fold_in "
     "random_split threefry2x32 reduce_and reduce_or reduce_xor bitcast_convert_type "
@@ -48,7 +49,7 @@ ZERO = (
 ).split()
 
 
-ELEMENTWISE = frozenset([*ARITHMETIC, *_UNARY, "integer_pow", *_FROM_JAX, "select_n"])
+ELEMENTWISE = frozenset([*ARITHMETIC, *_UNARY, "integer_pow", *_FROM_JAX, "select_n", "sign"])
 """Names of the primitives that act on each entry alone."""
 
 
@@ -232,6 +233,20 @@ def clamp(site: Site) -> Sequence[Row]:
 def zero(site: Site) -> Sequence[Row]:
     """Functions whose derivative is zero wherever it exists."""
     return [[None] * len(site.in_avals) for _ in site.out_avals]
+
+
+@register("sign")
+def sign(site: Site) -> Sequence[Row]:
+    """±1, flat; of complex numbers z / |z|, not holomorphic: `jax.jacrev`'s number stands."""
+    if not is_complex(site.in_avals[0]):
+        return zero(site)
+
+    def pulled(ins: Values, _outs: Values) -> Any:
+        x = jnp.asarray(ins[0])
+        _, pull = jax.vjp(lambda v: _compat.bind(site.primitive, site.params, [v])[0], x)
+        return pull(jnp.ones_like(x))[0]
+
+    return [[_valued(site, 0, pulled)]]
 
 
 @register(

@@ -185,7 +185,7 @@ def _joint(site: Site, operands: Sequence[int], results: Sequence[int], at: Valu
 
     out_shapes = [real_shape(a, realify=site.realify) for a in outs]
     in_shapes = [real_shape(a, realify=site.realify) for a in ins]
-    dtype = jnp.result_type(*[a.dtype for a in (*ins, *outs)])
+    dtype = _compat.promoted(*[a.dtype for a in (*ins, *outs)])
     if site.realify:
         dtype = jnp.finfo(dtype).dtype
     joint = Joint(out_shapes, in_shapes, dtype, forward_or_error, backward)
