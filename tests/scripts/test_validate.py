@@ -19,7 +19,7 @@ from scripts.validate import Config, main
 from veenv import validate as validation
 from veenv.orders import Order
 from veenv.tasks import Task
-from veenv.timing import by_turns, near
+from veenv.timing import interleaved, near
 from veenv.validate import Count, error, multiplications_in, validate
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "validate.py"
@@ -236,6 +236,6 @@ def test_slow_methods_are_timed_no_more_than_needed():
         calls["slow"] += 1
         time.sleep(0.02)
 
-    seconds = by_turns({"fast": fast, "slow": slow}, (), 10, longest=0.001)
+    seconds = interleaved({"fast": fast, "slow": slow}, (), 10, longest=0.001)
     assert calls == {"fast": 11, "slow": 4}  # the first call only warms up
     assert {name: len(s) for name, s in seconds.items()} == {"fast": 10, "slow": 3}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import gymnasium
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -202,9 +204,8 @@ class VertexEnv:
           ValueError: if it is an array with axes.
         """
         params = self.default_params if params is None else params
-        action = _as_integer(action)
-        in_range = (action >= 0) & (action < self.num_actions)
-        slot = jnp.where(in_range, action, 0).astype(jnp.int32)
+        asked = _as_slot(action, self.num_actions)
+        in_range, slot = asked >= 0, jnp.maximum(asked, 0)
         legal = in_range & state.action_mask[slot] & ~state.terminated
         illegal = ~legal & ~state.terminated
         core, cost = self._rules.eliminate(state.core, params, slot, legal)
@@ -296,10 +297,31 @@ class VertexEnv:
         return f"VertexEnv({self.graph!r}, cost={self.cost!r}, spec={self.spec})"
 
 
-def _as_integer(action: Any) -> Array:
-    action = jnp.asarray(action)
+def _as_slot(action: Any, num_actions: int) -> Int[Array, ""]:
+    """An action as an int32 slot; -1 for an integer that is none, however large.
+
+    What is not on the device is compared here, on the host: handed to JAX first, an integer of 64
+    bits would lose half of them unless 64-bit types are enabled.
+    """
+    if isinstance(action, jax.Array):
+        narrowed = action.dtype.itemsize > 4 and not jax.config.jax_enable_x64
+        if narrowed and not isinstance(action, jax.core.Tracer):
+            action = np.asarray(action)
+    if not isinstance(action, jax.Array):
+        if not hasattr(action, "dtype") and hasattr(action, "__index__"):
+            index = None if isinstance(action, bool) else operator.index(action)
+        else:
+            action = np.asarray(action)
+            is_integer = np.issubdtype(action.dtype, np.integer) and not action.ndim
+            index = int(action) if is_integer else None
+        if index is not None:
+            return jnp.asarray(index if 0 <= index < num_actions else -1, jnp.int32)
+        action = np.asarray(action)
     if not jnp.issubdtype(action.dtype, jnp.integer):
         raise TypeError(f"an action is an integer slot, got dtype {action.dtype}")
     if action.ndim:
         raise ValueError(f"an action is one slot (use jax.vmap for several), got {action.shape}")
-    return action if action.dtype.itemsize >= 4 else action.astype(jnp.int32)
+    action = jnp.asarray(action)
+    action = action if action.dtype.itemsize >= 4 else action.astype(jnp.int32)
+    in_range = (action >= 0) & (action < num_actions)
+    return jnp.where(in_range, action, 0).astype(jnp.int32) - (~in_range).astype(jnp.int32)

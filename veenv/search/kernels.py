@@ -9,6 +9,7 @@ nodes that carry an edge; N nodes in all, W = ceil(N / 64) words a bitset row.  
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -171,7 +172,7 @@ def eliminate_two_words(bits, kept, v):
     return ins * outs
 
 
-@compiled
+@partial(compiled, nogil=False)
 def miss(handle, first, second, kind):
     """Has the structure algebra, in Python, compute and store an entry that is missing."""
     with objmode():
