@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from agents.distributions import sample
 from agents.games import Game
-from agents.networks import GraphNetwork
-from agents.rollout import Episodes, rollout
+from agents.nn.distributions import sample
+from agents.nn.networks import GraphNetwork
+from agents.ppo.rollout import Episodes, rollout
 from veenv.env import EnvParams, State, VertexEnv
-from veenv.env.rollout import random_episodes
+from veenv.env.random_play import random_episodes
 
 # Low enough that only ties are decided by chance.
 GREEDY = 1e-6

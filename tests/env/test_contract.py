@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from tests.env.games import POINT, kept_outputs
-from veenv.env import Spec, VertexEnv, make
-from veenv.env.adapters import GymnaxEnv, TimeStepEnv
-from veenv.env.params import INT32_MAX, check_total
-from veenv.linearise import make_graph
+from veenv.env import Spec, VertexEnv
+from veenv.env.adapters.dm_env import TimeStepEnv
+from veenv.env.adapters.gymnax import GymnaxEnv
+from veenv.env.encode import INT32_MAX, check_total
+from veenv.env.factory import make
+from veenv.graph.linearise import make_graph
 
 
 @pytest.fixture

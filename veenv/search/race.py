@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Sequence
 from threading import Event
 
-from veenv.background import Background
+from veenv.search.background import Background
 from veenv.search.budget import Budget, ClosedError, Progress, Tracker
-from veenv.search.core import Problem
+from veenv.search.problem import Problem
 from veenv.search.stand_in import StandIn
 
 _REPORT = 0.1

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from threading import Event
 
-from veenv.climb import climb
-from veenv.elimination import Tableau
-from veenv.graph import CostModel, Graph, eliminate_structure
-from veenv.product import multiply
-from veenv.structure import Structure
+from veenv.graph.graph import CostModel, Graph, eliminate_structure
+from veenv.graph.tableau import Tableau
+from veenv.orders.climb import climb
+from veenv.structure.product import multiply
+from veenv.structure.structure import Structure
 
 _PATIENCE = 0.5
 """Seconds that the compiled search may take to start before climbing begins: a cache is read."""
@@ -68,7 +68,7 @@ class StandIn:
 def greedy_order(
     graph: Graph, cost: CostModel, rule: str, wanted: Callable[[], bool] = lambda: True
 ) -> tuple[int, ...] | None:
-    """The order of one of `veenv.search.greedy.RULES`, without compiled code.
+    """The order of one of `veenv.search.heuristic.greedy.RULES`, without compiled code.
 
     Args:
       graph: the graph.

@@ -9,16 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from veenv.linearise import make_graph
-from veenv.search.anneal import anneal
-from veenv.search.astar import solve_astar
-from veenv.search.beam import beam
-from veenv.search.bounds import vertex_bounds
+from veenv.graph.linearise import make_graph
 from veenv.search.budget import Budget, Tracker
-from veenv.search.core import Problem, prepare
-from veenv.search.greedy import RULES, greedy, lookahead
-from veenv.search.patterns import make_patterns, single_patterns
-from veenv.search.subsets import solve_subsets
+from veenv.search.exact.astar import solve_astar
+from veenv.search.exact.bounds import vertex_bounds
+from veenv.search.exact.patterns import make_patterns, single_patterns
+from veenv.search.exact.subsets import solve_subsets
+from veenv.search.heuristic.anneal import anneal
+from veenv.search.heuristic.beam import beam
+from veenv.search.heuristic.greedy import RULES, greedy, lookahead
+from veenv.search.problem import Problem, prepare
 
 _warm: set[tuple[str, bool]] = set()
 """Kernels that this process has in memory: which, and whether for scalar graphs."""

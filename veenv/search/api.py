@@ -1,0 +1,329 @@
+"""The entry point of all searches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from veenv.graph.graph import CostModel, Graph
+from veenv.search.budget import Budget, Progress, Tracker
+from veenv.search.exact.astar import solve_astar
+from veenv.search.exact.bounds import vertex_bounds
+from veenv.search.exact.patterns import make_patterns, single_patterns
+from veenv.search.exact.subsets import MAX_VERTICES, solve_subsets
+from veenv.search.heuristic.anneal import anneal
+from veenv.search.heuristic.beam import beam
+from veenv.search.heuristic.greedy import RULES, greedy, lookahead
+from veenv.search.plugins import Proposer, consider, find_method, plugin_names, propose
+from veenv.search.problem import Problem, prepare
+from veenv.search.race import Race
+from veenv.search.stand_in import greedy_order
+from veenv.search.warm import is_warm, warm_up
+
+METHODS = (
+    "auto",
+    "anneal",
+    "beam",
+    "exact",
+    "forward",
+    "reverse",
+    *RULES,
+    "lookahead",
+)
+"""Names of the methods; ``"beam-256"`` fixes the width and ``"lookahead-3"`` the depth."""
+
+_SECONDS_PER_SET = 2.5e-6
+_TINY = 10
+_SMALL = 16
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What a search found.
+
+    Attributes:
+      order: vertex ids in elimination order.
+      cost: multiplications of that order under the cost model.
+      cost_model: ``"multiplications"`` or ``"executed"``.
+      lower_bound: proven: no order costs less.
+      optimal: the cost equals the lower bound.
+      evaluations: orders evaluated (annealing, beam), or states expanded (exact search).
+      seconds: wall-clock time, that of compiling kernels included.
+      trace: (seconds, evaluations, cost) of every improvement, the first order's included.
+      method: the method asked for.
+      seed: the seed.
+      ready: False where the method was not ready in time (its kernels or its policy were still
+        being compiled), so that the order is that of plain hill climbing from the classical ones.
+    """
+
+    order: tuple[int, ...]
+    cost: int
+    cost_model: CostModel
+    lower_bound: int
+    optimal: bool
+    evaluations: int
+    seconds: float
+    trace: tuple[tuple[float, int, int], ...]
+    method: str
+    seed: int
+    ready: bool = True
+
+
+def search(
+    graph: Graph,
+    method: str = "anneal",
+    *,
+    cost: CostModel = "multiplications",
+    budget: Budget | str | int = "10s",
+    seed: int = 0,
+    start: Sequence[int] | None = None,
+    callback: Callable[[Progress], None] | None = None,
+) -> SearchResult:
+    """Searches for an elimination order of few multiplications.
+
+    The same arguments give the same order if the budget counts evaluations; with a time budget
+    a faster machine gets further along the same path.  The search runs in a thread of its own; a
+    KeyboardInterrupt ends it early and the best order so far is returned.  Every improvement is
+    evaluated anew from the initial graph, and the final one by `Graph.cost`.
+
+    Args:
+      graph: the graph.
+      method: one of `METHODS`.  ``"exact"`` proves optimality where it can and otherwise
+        reports a lower bound; ``"auto"`` proves small graphs optimal and shares the budget
+        between annealing and beam search on larger ones.  ``"policy"`` plays the pretrained policy
+        of the package ``agents``, greedily and then by sampling until the budget is spent
+        (``"policy-32"``: at most 32 samples), and so does any method of `register_method`.
+      cost: the cost model.
+      budget: seconds (``"10s"``, ``"2m"``) from call to return, or a number of evaluations, which
+        the greedy methods do not look at.  What is compiled (once on a machine whose cache
+        directory can be written; a policy, in every process) is compiled in the background while
+        plain hill climbing stands in; what is not ready in time gives way to its order.
+      seed: seed of everything random, not negative.
+      start: vertex ids of an order to improve upon, with which annealing, beam or exact search
+        begins instead of the greedy ones.
+      callback: called with a `Progress` on every improvement and about ten times a second, in the
+        thread of the caller.
+
+    Returns:
+      The result.
+
+    Raises:
+      RuntimeError: if the search and the graph count the order found differently (a bug).
+      ValueError: if the method, cost model, budget or seed is not valid, or the graph too large.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from veenv import make_graph
+      >>> graph = make_graph(lambda x: jnp.sin(x) * jnp.cos(x) * x)(1.0)
+      >>> result = search(graph, "exact")
+      >>> result.cost, result.optimal
+      (3, True)
+    """
+    began = time.perf_counter()
+    name, size, proposer = _parse_method(method)
+    limit = Budget.parse(budget)
+    if start is not None and name not in _METHODS:
+        raise ValueError(f"only {', '.join(_METHODS)} search from a start, not {method}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ValueError(f"seed must be an int that is not negative, got {seed!r}")
+    problem = prepare(graph, cost)
+    given = None if start is None else graph.check_order(start)
+    race = Race(problem, limit, began, given, seed)
+    if proposer is not None:
+        proposing = proposer
+        race.run(lambda: _consider(race, proposing, seed, size), callback)
+    elif name in _METHODS:
+        race.run(lambda: _improve(race, name, seed, size), callback)
+    else:
+        race.run(lambda: _construct(race, name, size), callback)
+    return _result(race, method, seed)
+
+
+def _consider(race: Race, proposer: Proposer, seed: int, size: int | None) -> None:
+    """Evaluates what a plugin proposes."""
+    first, proposals = propose(race.problem, proposer, seed, size, race.wanted)
+    if not warm_up(("total",), race.problem.tables is None, race.wanted):
+        return
+    race.tracker = tracker = _tracker(race, first)
+    race.ready.set()
+    tracker.raise_bound(int(vertex_bounds(race.problem).sum()))
+    consider(race.problem, tracker, proposals)
+
+
+def _improve(race: Race, name: str, seed: int, size: int | None) -> None:
+    """Searches from the greedy orders, or from the given one."""
+    problem = race.problem
+    kinds = _USES[name] if name != "auto" else _USES["exact" if problem.n <= _SMALL else "beam"]
+    if not warm_up(kinds, problem.tables is None, race.wanted):
+        return
+    starts = _starts(problem) if race.given is None else [problem.to_local(race.given)]
+    if race.stand_in is not None and race.stand_in.climbed and race.stand_in.best is not None:
+        starts.insert(0, problem.to_local(race.stand_in.best[0]))
+    race.tracker = tracker = _tracker(race, starts[0])
+    race.ready.set()
+    bounds = vertex_bounds(problem)
+    tracker.raise_bound(int(bounds.sum()))
+    if not tracker.done():
+        _METHODS[name](problem, tracker, starts, bounds, seed, size)
+
+
+def _construct(race: Race, name: str, size: int | None) -> None:
+    """The one order of a greedy method, compiled only where nothing else can make it."""
+    problem, graph = race.problem, race.problem.graph
+    scalar = problem.tables is None
+    if name == "forward" or name == "reverse":
+        ids = graph.forward() if name == "forward" else graph.reverse()
+    elif name in RULES and not is_warm("greedy", scalar):
+        ids = greedy_order(graph, problem.cost_model, name, race.wanted)
+    elif name in RULES:
+        ids = problem.to_ids(greedy(problem, name))
+    else:
+        warm = warm_up(("lookahead",), scalar, race.wanted)
+        ids = problem.to_ids(lookahead(problem, 2 if size is None else size)) if warm else None
+    if ids is None:
+        return
+    race.found = ids, graph.cost(ids, problem.cost_model)
+    race.ready.set()
+    race.bound = min(int(vertex_bounds(problem).sum()), race.found[1])
+
+
+def _tracker(race: Race, order: np.ndarray) -> Tracker:
+    return Tracker(race.problem, order, race.limit, race.report, race.began)
+
+
+def _result(race: Race, method: str, seed: int) -> SearchResult:
+    """What a race that is over has found."""
+    graph, cost_model, tracker = race.problem.graph, race.problem.cost_model, race.tracker
+    ready = race.found is not None or tracker is not None
+    order, cost = race.best() or (graph.reverse(), graph.cost(graph.reverse(), cost_model))
+    bound, evaluations = race.bound, 0
+    trace: tuple[tuple[float, int, int], ...] = ((race.seconds(), 0, cost),)
+    if race.found is None and tracker is not None:
+        bound, evaluations, trace = tracker.lower_bound, tracker.evaluations, tuple(tracker.trace)
+        if (actual := graph.cost(order, cost_model)) != cost:
+            raise RuntimeError(f"the search counts {cost}, the graph {actual}: {order}")
+    elif not ready and race.stand_in is not None:
+        evaluations = race.stand_in.evaluations
+    return SearchResult(
+        order=order,
+        cost=cost,
+        cost_model=cost_model,
+        lower_bound=bound,
+        optimal=cost == bound,
+        evaluations=evaluations,
+        seconds=race.seconds(),
+        trace=trace,
+        method=method,
+        seed=seed,
+        ready=ready,
+    )
+
+
+def _parse_method(method: str) -> tuple[str, int | None, Proposer | None]:
+    """Name and size of a method such as ``"beam-256"``, and who proposes if it is a plugin.
+
+    Raises:
+      ValueError: if there is no such method.
+    """
+    if method in METHODS:
+        return method, None, None
+    name, hyphen, number = str(method).partition("-")
+    size = int(number) if number.isdecimal() else 0
+    if name in ("beam", "lookahead") and size > 0:
+        return name, size, None
+    proposer = find_method(name) if name not in METHODS and (size > 0 or not hyphen) else None
+    if proposer is not None:
+        return name, size or None, proposer
+    raise ValueError(
+        f"method must be one of {', '.join(dict.fromkeys((*METHODS, *plugin_names())))}, or "
+        f"beam-WIDTH or lookahead-DEPTH, got {method!r}"
+    )
+
+
+def _starts(problem: Problem) -> list[np.ndarray]:
+    """The greedy family from best to worst."""
+    forward = np.arange(problem.n)
+    orders = [forward, forward[::-1].copy(), *(greedy(problem, rule) for rule in RULES)]
+    return sorted(orders, key=problem.total)
+
+
+def _anneal(
+    problem: Problem,
+    tracker: Tracker,
+    starts: list[np.ndarray],
+    bounds: np.ndarray,
+    seed: int,
+    size: int | None,
+) -> None:
+    anneal(problem, tracker, starts, seed)
+
+
+def _beam(
+    problem: Problem,
+    tracker: Tracker,
+    starts: list[np.ndarray],
+    bounds: np.ndarray,
+    seed: int,
+    size: int | None,
+) -> None:
+    beam(problem, tracker, seed, size)
+
+
+def _exact(
+    problem: Problem,
+    tracker: Tracker,
+    starts: list[np.ndarray],
+    bounds: np.ndarray,
+    seed: int,
+    size: int | None,
+) -> None:
+    """A good order first, which prunes the proof; then sets or A*; what is left anneals on."""
+    if problem.n <= _TINY and solve_astar(problem, tracker, single_patterns(bounds)):
+        return
+    with tracker.share(0.02 if problem.n <= MAX_VERTICES else 0.2):
+        anneal(problem, tracker, starts, seed)
+    if tracker.done():
+        return
+    sets = 1 << problem.n
+    affordable = (
+        problem.tables is None
+        and problem.n <= MAX_VERTICES
+        and sets <= tracker.evaluations_left()
+        and sets * _SECONDS_PER_SET <= tracker.seconds_left()
+    )
+    proven = solve_subsets(problem, tracker) if affordable else False
+    if proven:
+        return
+    if not solve_astar(problem, tracker, make_patterns(problem, tracker, bounds)):
+        anneal(problem, tracker, [tracker.order], seed + 1)
+
+
+def _auto(
+    problem: Problem,
+    tracker: Tracker,
+    starts: list[np.ndarray],
+    bounds: np.ndarray,
+    seed: int,
+    size: int | None,
+) -> None:
+    """Exact for small graphs; annealing, beam search and annealing again for others."""
+    if problem.n <= _SMALL:
+        _exact(problem, tracker, starts, bounds, seed, size)
+        return
+    with tracker.share(0.5):
+        anneal(problem, tracker, starts, seed)
+    with tracker.share(0.5):
+        beam(problem, tracker, seed)
+    anneal(problem, tracker, [tracker.order], seed + 1)
+
+
+_USES = {
+    "anneal": ("total", "greedy", "anneal"),
+    "beam": ("total", "greedy", "anneal", "beam"),
+    "exact": ("total", "greedy", "anneal", "exact"),
+}
+"""Kernels (`veenv.search.warm`) that the methods need."""
+_METHODS = {"anneal": _anneal, "beam": _beam, "exact": _exact, "auto": _auto}
