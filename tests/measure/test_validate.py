@@ -17,7 +17,7 @@ import pytest
 import veenv
 from scripts.validate import Config, main
 from veenv.measure import validate as validation
-from veenv.measure.timing import by_turns, near
+from veenv.measure.timing import interleaved, near
 from veenv.measure.validate import Count, error, multiplications_in, validate
 from veenv.orders.order import Order
 from veenv.tasks import Task
@@ -236,6 +236,6 @@ def test_slow_methods_are_timed_no_more_than_needed():
         calls["slow"] += 1
         time.sleep(0.02)
 
-    seconds = by_turns({"fast": fast, "slow": slow}, (), 10, longest=0.001)
+    seconds = interleaved({"fast": fast, "slow": slow}, (), 10, longest=0.001)
     assert calls == {"fast": 11, "slow": 4}  # the first call only warms up
     assert {name: len(s) for name, s in seconds.items()} == {"fast": 10, "slow": 3}

@@ -1,0 +1,3 @@
+from . import measured, timing, validate
+
+__all__ = ["measured", "timing", "validate"]
