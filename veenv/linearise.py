@@ -12,7 +12,7 @@ from jax.extend import core
 
 from veenv import rules
 from veenv import structure as algebra
-from veenv.graph import COST_MODELS, Graph, eliminate_structure
+from veenv.graph import LABELLINGS, Graph, eliminate_structure
 from veenv.nested import Inner, inner_program, shape_of
 from veenv.parallel import Body, diagonal_axes
 from veenv.rules import Partial, Site
@@ -187,12 +187,12 @@ def _custom_rows(site: Site, custom: Custom) -> list[list[Partial | None]] | Non
     """The partials a custom rule's graph comes to; None if they are better left an operator."""
     graph = custom.linearisation.graph
     left = {}
-    for cost in COST_MODELS:
-        tableau = graph.tableau(cost)
+    for labelling in LABELLINGS:
+        tableau = graph.tableau(labelling)
         for vertex in graph.reverse():
             node = graph.node(vertex)
             eliminate_structure(tableau, node, keep=node in graph.output_nodes)
-        left[cost] = tableau.preds
+        left[labelling] = tableau.preds
     rows: list[list[Partial | None]] = [[None] * len(site.in_avals) for _ in site.out_avals]
     for k in custom.inner.results:
         for i in custom.inner.operands:
