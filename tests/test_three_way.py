@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import veenv
-from tests.multiplications import count_additions, count_multiplications
+from tests.oracles.multiplications import count_additions, count_multiplications
 from tests.test_invariant import orders_of, prepared
-from veenv import engine
+from veenv.engine import elimination
 from veenv.env import VertexEnv
-from veenv.graph import COST_MODELS
+from veenv.graph.graph import COST_MODELS
 
 TASKS = ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion", "mlp"]
 
@@ -76,8 +76,8 @@ def _engine_counts(task, order):
 def emitted_cost(lin, edges, order, cost):
     """What the emitted program executes, counted by code that knows nothing of structures."""
     if cost != "operations":
-        return count_multiplications(engine.elimination_jaxpr(lin, edges[cost], order))
-    jaxpr = engine.elimination_jaxpr(lin, edges["executed"], order, keep_sums=False)
+        return count_multiplications(elimination.elimination_jaxpr(lin, edges[cost], order))
+    jaxpr = elimination.elimination_jaxpr(lin, edges["executed"], order, keep_sums=False)
     return count_multiplications(jaxpr) + count_additions(jaxpr)
 
 

@@ -1,0 +1,56 @@
+"""docs/environment.md: its code prints what its comments say, and its sizes are the true ones."""
+
+import re
+from pathlib import Path
+
+import jax
+import pytest
+
+from veenv.env import Spec, VertexEnv
+from veenv.graph.graph import COST_MODELS
+from veenv.tasks import list_tasks
+
+PAGE = Path(__file__).parents[2] / "docs" / "environment.md"
+built_in = list_tasks()
+
+
+def test_the_code_prints_what_its_comments_say(capsys):
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    code = "\n".join(blocks)
+    with jax.numpy_dtype_promotion("standard"):
+        exec(compile(code, str(PAGE), "exec"), {})
+    expected = re.findall(r"^ *print\(.*\)  # (.*)$", code, re.MULTILINE)
+    assert len(expected) >= len(blocks)
+    assert capsys.readouterr().out.splitlines() == expected
+
+
+def state_bytes(spec):
+    """The page's formula."""
+    if spec.scalar:
+        words = -(-spec.columns // 32) * spec.rows * (1 + spec.unit_edges)
+    else:
+        words = spec.columns * (spec.rows + -(-spec.rows // 32))
+    return 4 * words + 5 * spec.num_actions + 9
+
+
+def size_row(name, graph):
+    specs = [Spec.of(graph, cost) for cost in COST_MODELS]
+    sizes = " | ".join(f"{state_bytes(spec):,}" for spec in specs)
+    return f"| {name} | {specs[0].num_actions} | {specs[0].rows} x {specs[0].columns} | {sizes} |"
+
+
+def test_the_sizes_are_the_true_ones(graph_of_task):
+    text = PAGE.read_text(encoding="utf-8")
+    table = text.partition("<!-- sizes: begin -->\n")[2].partition("<!-- sizes: end -->")[0]
+    rows = {line.split("|")[1].strip(): line for line in table.splitlines()[2:]}
+    assert set(rows) == set(built_in)
+    for name in built_in:
+        if not name.endswith("_Jacobian"):  # traced differently by different JAX versions
+            assert rows[name] == size_row(name, graph_of_task(name))
+
+
+@pytest.mark.parametrize("cost", COST_MODELS)
+@pytest.mark.parametrize("name", ["PropaneCombustion", "LIF"])
+def test_the_formula_gives_the_bytes_of_a_state(name, cost, graph_of_task):
+    env = VertexEnv(graph_of_task(name), cost)
+    assert sum(leaf.nbytes for leaf in jax.tree.leaves(env.init())) == state_bytes(env.spec)
