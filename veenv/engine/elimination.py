@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from veenv.engine import sums, terms
+from veenv.engine import edge, sums, terms
 from veenv.engine.edge import Edge, Edges
 from veenv.engine.sums import Sum
 from veenv.graph.linearise import Linearisation
@@ -39,8 +39,8 @@ def eliminate(
       linearisation: the program the edges belong to.
       edges: the elemental edges.
       order: eliminable vertex ids, each once.
-      keep_sums: sums of selections wait until they are multiplied (`veenv.sums`), which changes
-        how many additions are emitted; False forms each at once, as the count of additions has it.
+      keep_sums: sums of selections wait until they are multiplied (`veenv.engine.sums`), which
+        changes how many additions are emitted; False forms each at once, as they are counted.
 
     Returns:
       The remaining edges, input → output, and the multiplications and additions of each

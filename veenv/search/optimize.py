@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from veenv.engine.api import jacve
-from veenv.graph.graph import CostModel
+from veenv.graph.graph import COST_MODELS, CostModel
 from veenv.graph.linearise import make_graph
 from veenv.orders.order import Order
 
@@ -21,7 +21,7 @@ def optimize(
     argnums: int | Sequence[int] = 0,
     budget: str | int = "10s",
     method: str = "auto",
-    cost: Literal["multiplications", "executed", "runtime"] = "multiplications",
+    cost: CostModel | Literal["runtime"] = "multiplications",
     seed: int = 0,
     name: str = "",
 ) -> Order:
@@ -33,8 +33,8 @@ def optimize(
       argnums: which of them to differentiate by.
       budget: seconds (``"10s"``, ``"2m"``) or a number of evaluations.
       method: a method of `veenv.search.search`.
-      cost: the count to minimise, or ``"runtime"``: of the orders that are cheap under either
-        count and the classical ones, the one whose compiled Jacobian runs fastest.
+      cost: the count to minimise, or ``"runtime"``: of the orders that are cheap under one of the
+        counts and the classical ones, the one whose compiled Jacobian runs fastest.
       seed: seed of the search.
       name: name to give the order; the function's own by default.
 
@@ -54,13 +54,12 @@ def optimize(
 
     graph = make_graph(fun, argnums)(*args)
     name = name or getattr(fun, "__name__", "")
-    models: tuple[CostModel, ...] = ("multiplications", "executed")
-    if cost in models:
+    if cost in COST_MODELS:
         found = search(graph, method, cost=cost, budget=budget, seed=seed)
         return Order.from_graph(graph, found.order, name, f"{method}, budget {budget}, seed {seed}")
     if cost != "runtime":
-        raise ValueError(f"cost must be multiplications, executed or runtime, got {cost!r}")
-    cheap = {search(graph, method, cost=m, budget=budget, seed=seed).order for m in models}
+        raise ValueError(f"cost must be {', '.join(COST_MODELS)} or runtime, got {cost!r}")
+    cheap = {search(graph, method, cost=m, budget=budget, seed=seed).order for m in COST_MODELS}
     orders = [*sorted(cheap), graph.forward(), graph.reverse(), graph.markowitz()]
     ids = fastest(fun, args, argnums, list(dict.fromkeys(orders)))
     return Order.from_graph(graph, ids, name, f"runtime, {method}, budget {budget}, seed {seed}")

@@ -1,0 +1,69 @@
+"""The arithmetic in a program: multiplications and additions of a jaxpr.
+
+It knows nothing of structures, so that it checks what they predict.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def multiplications_in(jaxpr: Any) -> int:
+    """Scalar multiplications of a jaxpr: those of its products and contractions.
+
+    Args:
+      jaxpr: an open or closed jaxpr; those inside of its equations count too.
+
+    Example:
+      >>> multiplications_in(jax.make_jaxpr(lambda a, x: a @ x * 2)(jnp.ones((2, 3)), jnp.ones(3)))
+      8
+    """
+    total = 0
+    for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        size = prod(eqn.outvars[0].aval.shape) if eqn.outvars else 0
+        if eqn.primitive.name == "mul":
+            total += size
+        elif eqn.primitive.name == "dot_general":
+            contracted = eqn.params["dimension_numbers"][0][0]
+            total += size * prod(eqn.invars[0].aval.shape[axis] for axis in contracted)
+        total += sum(map(multiplications_in, _inner(eqn)))
+    return total
+
+
+def additions_in(jaxpr: Any) -> int:
+    """Scalar additions of a jaxpr: those of its sums and contractions; of integers none.
+
+    Args:
+      jaxpr: an open or closed jaxpr; those inside of its equations count too.
+
+    Example:
+      >>> additions_in(jax.make_jaxpr(lambda a, x: a @ x - 2)(jnp.ones((2, 3)), jnp.ones(3)))
+      6
+    """
+    total = 0
+    for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        total += sum(map(additions_in, _inner(eqn)))
+        if not eqn.outvars or not jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.inexact):
+            continue
+        size = prod(eqn.outvars[0].aval.shape)
+        if eqn.primitive.name in ("add", "sub", "add_any"):
+            total += size
+        elif eqn.primitive.name == "reduce_sum":
+            total += prod(eqn.invars[0].aval.shape) - size
+        elif eqn.primitive.name == "dot_general":
+            contracted = eqn.params["dimension_numbers"][0][0]
+            total += size * (prod(eqn.invars[0].aval.shape[axis] for axis in contracted) - 1)
+    return total
+
+
+def _inner(eqn: Any) -> list[Any]:
+    """The jaxprs inside of an equation."""
+    return [x for x in jax.tree.leaves(eqn.params, is_leaf=_is_jaxpr) if _is_jaxpr(x)]
+
+
+def _is_jaxpr(value: Any) -> bool:
+    return hasattr(getattr(value, "jaxpr", value), "eqns")
