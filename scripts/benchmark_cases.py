@@ -15,6 +15,8 @@ from veenv import make_graph
 from veenv.graph.graph import CostModel
 from veenv.orders.shipped import best_for
 
+_COST_OF: dict[str, CostModel] = {"best-executed": "executed", "best-operations": "operations"}
+
 
 @dataclass(frozen=True)
 class Case:
@@ -83,8 +85,8 @@ def find(name: str) -> Case:
 def orders_of(case: Case, wanted: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
     """Vertex ids of the wanted orders, the names of equal ones joined.
 
-    Where no order is shipped, `best` and `best-executed` are the classical order with the lowest
-    count, and are named so.
+    Where no order is shipped, `best`, `best-executed` and `best-operations` are the classical order
+    with the lowest count, and are named so.
     """
     graph = make_graph(case.fun, case.argnums)(*case.args)
     classical = {
@@ -94,7 +96,7 @@ def orders_of(case: Case, wanted: tuple[str, ...]) -> dict[str, tuple[int, ...]]
     }
     found: dict[tuple[int, ...], list[str]] = {}
     for name in wanted:
-        cost: CostModel = "executed" if name == "best-executed" else "multiplications"
+        cost = _COST_OF.get(name, "multiplications")
         if name in classical:
             ids = classical[name]
         else:

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from veenv.engine.api import jacve
+from veenv.graph.graph import CostModel, counts_additions
 from veenv.tasks import Task
 
 TOLERANCE = 1e-10
@@ -87,6 +88,7 @@ def result_table(
     best: int | None,
     label: str = "PPO",
     polished: int | None = None,
+    cost: CostModel = "multiplications",
 ) -> str:
     """The counts of the classical orders and of the best one found, one line each.
 
@@ -95,16 +97,18 @@ def result_table(
       best: cost of the best order found; None if no episode was played.
       label: name of the line of the best order.
       polished: cost of what a local search made of that order, for a line of its own.
+      cost: the cost model.
     """
     reference = min(classical.values())
-    rows = [(name, cost) for name, cost in classical.items()]
+    rows = [*classical.items()]
     if best is not None:
         rows.append((f"best found ({label})", best))
     if polished is not None:
         rows.append((f"polished ({label} + search)", polished))
     width = max(len(name) for name, _ in rows)
-    lines = [f"{'order':<{width}}  {'multiplications':>15}  {'ratio to best classical':>23}"]
-    for name, cost in rows:
-        ratio = f"{cost / reference:.3f}" if reference else "-"
-        lines.append(f"{name:<{width}}  {cost:>15,}  {ratio:>23}")
+    unit = "operations" if counts_additions(cost) else "multiplications"
+    lines = [f"{'order':<{width}}  {unit:>15}  {'ratio to best classical':>23}"]
+    for name, count in rows:
+        ratio = f"{count / reference:.3f}" if reference else "-"
+        lines.append(f"{name:<{width}}  {count:>15,}  {ratio:>23}")
     return "\n".join(lines)

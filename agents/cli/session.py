@@ -113,7 +113,7 @@ def report(
     record = best.get(name)
     say(f"\n{name}")
     if record is None:
-        say(result_table(game.classical[index], None))
+        say(result_table(game.classical[index], None, cost=game.cost))
         say("no episode was played, so there is no order")
         return False
     agent = best.agent
@@ -124,7 +124,7 @@ def report(
         found_by = f"{agent} and a local search of {args.polish} from its best order"
         orders[folder.write_polished(name, ids, found_by)] = ids
         polished = game.graphs[index].cost(ids, game.cost)
-    say(result_table(game.classical[index], record.cost, agent, polished))
+    say(result_table(game.classical[index], record.cost, agent, polished, game.cost))
     right = True
     for path, ids in orders.items():
         checked = validate(tasks.get(name), ids)

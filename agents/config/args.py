@@ -46,7 +46,7 @@ class TrainArgs:
 
     cost: CostModel = "multiplications"
     """What an elimination costs: `multiplications` is the literature's count, `executed` what the
-    Jacobian really executes (edges of ±1 are free)."""
+    Jacobian really multiplies (edges of ±1 are free), `operations` adds its additions."""
 
     time_limit: str | None = None
     """Wall-clock limit, compilation included: seconds, or a number with s, m or h such as `10m`;

@@ -17,8 +17,9 @@ import pytest
 import veenv
 from scripts.validate import Config, main
 from veenv.measure import validate as validation
+from veenv.measure.arithmetic import multiplications_in
 from veenv.measure.timing import interleaved, near
-from veenv.measure.validate import Count, error, multiplications_in, validate
+from veenv.measure.validate import Count, error, validate
 from veenv.orders.order import Order
 from veenv.tasks import Task
 

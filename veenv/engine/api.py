@@ -172,16 +172,15 @@ def _jacobian(fun: Callable[..., Any], order: OrderLike, options: _Options) -> C
         several = isinstance(argnums, tuple)
         if options.sparse:
             left = elimination.eliminate_sparse(lin, values.parallel, ids)
-            executed = lin.graph.costs(ids, "executed") if options.count_ops else ()
+            done = None
             blocks = _assemble(lin, _sparse(left, lin), in_tree, several)
         else:
             done = elimination.eliminate(lin, values.edges, ids)
-            executed = done.executed
             blocks = _assemble(lin, _dense(done.edges, lin), in_tree, several)
         result = jax.tree.unflatten(program.out_tree, blocks)
         parts = [*_with_extras(result, program, values, options)]
         if options.count_ops:
-            parts.append(_counts(lin, ids, executed))
+            parts.append(_counts(lin, ids, done))
         return tuple(parts) if len(parts) > 1 else parts[0]
 
     return jacobian
@@ -199,9 +198,15 @@ def _with_extras(
     return (result, aux) if options.has_aux else (result,)
 
 
-def _counts(lin: Linearisation, ids: tuple[int, ...], executed: tuple[int, ...]) -> Counts:
+def _counts(
+    lin: Linearisation, ids: tuple[int, ...], done: elimination.Elimination | None
+) -> Counts:
+    """What an elimination counted; by the graph where it kept sums as terms (`done` is None)."""
     graph = lin.graph
-    return Counts(ids, graph.costs(ids), executed, graph.additions(ids))
+    literature = graph.costs(ids)
+    if done is None:
+        return Counts(ids, literature, graph.costs(ids, "executed"), graph.additions(ids))
+    return Counts(ids, literature, done.executed, done.additions)
 
 
 @dataclass(frozen=True)

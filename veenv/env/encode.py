@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from veenv.graph.graph import CostModel, Graph
+from veenv.graph.graph import CostModel, Graph, counts_additions
 from veenv.structure.packed import MAX_RANK
 from veenv.structure.structure import Link
 
@@ -82,6 +82,7 @@ class Spec:
       unit_edges: some edges of a scalar graph are unit (free), so that two bits are needed.
       rank: most axes (of size other than one) of a variable; 0 if scalar.
       links: some edges have a link (`veenv.structure`).
+      additions: additions cost as multiplications do.
 
     Example:
       >>> import veenv
@@ -98,6 +99,7 @@ class Spec:
     unit_edges: bool = False
     rank: int = 0
     links: bool = False
+    additions: bool = False
 
     @property
     def rows(self) -> int:
@@ -125,6 +127,7 @@ class Spec:
             graph.is_scalar and any(s.unit for s in structures),
             _rank(graph),
             any(s.link is not Link.NONE for s in structures),
+            counts_additions(cost),
         )
 
     @classmethod
@@ -132,10 +135,12 @@ class Spec:
         """The smallest spec that fits all of `specs`.
 
         Raises:
-          ValueError: if there are none.
+          ValueError: if there are none, or additions cost in some of them only.
         """
         if not specs:
             raise ValueError("a common spec needs at least one graph")
+        if len({s.additions for s in specs}) > 1:
+            raise ValueError("a common spec needs one cost model: additions count in some only")
         scalar = all(s.scalar for s in specs)
         return cls(
             max(s.num_inputs for s in specs),
@@ -145,6 +150,7 @@ class Spec:
             scalar and any(s.unit_edges for s in specs),
             max(s.rank for s in specs),
             any(s.links for s in specs),
+            specs[0].additions,
         )
 
     def padded(
@@ -169,6 +175,11 @@ class Spec:
           ValueError: naming the size, or the kind of edge, that does not fit.
         """
         needed = Spec.of(graph, cost)
+        if needed.additions != self.additions:
+            raise ValueError(
+                f"the cost model {cost!r} {'counts' if needed.additions else 'does not count'} "
+                f"additions, the environment {'does' if self.additions else 'does not'}"
+            )
         if self.scalar and not needed.scalar:
             raise ValueError("a graph with array variables does not fit a scalar environment")
         for name in ("num_inputs", "num_actions", "num_outputs", "rank"):
@@ -230,7 +241,7 @@ def encode_common(
     """The parts of the params that every kernel shares, around the kernel's own arrays.
 
     Raises:
-      ValueError: if the multiplications of some order could pass the range of int32.
+      ValueError: if the cost of some order could pass the range of int32.
     """
     slots, num_used = spec.num_actions, len(graph.eliminable)
     nodes = [graph.node(v) for v in graph.eliminable]
@@ -247,7 +258,7 @@ def encode_common(
         vertex_ids=jnp.asarray(ids),
         is_output=jnp.asarray(outputs),
         static_features=jnp.asarray(features),
-        worst_total=jnp.asarray(_above(check_total(graph))),
+        worst_total=jnp.asarray(_above(check_total(graph, cost))),
         initial=initial,
         axes=None if axes is None else jnp.asarray(axes),
     )
@@ -261,26 +272,40 @@ def node_depths(graph: Graph) -> list[int]:
     return depths
 
 
-def check_total(graph: Graph) -> int:
-    """An upper bound on the multiplications of any order, which must fit int32.
+def check_total(graph: Graph, cost: CostModel = "multiplications") -> int:
+    """An upper bound on the cost of any order, which must fit int32.
 
     Whatever the order, the in-neighbours of v when it is eliminated are among its ancestors and
     the out-neighbours among its descendants, and the product of two edges u → v → w takes at most
     |u|·|v|·|w| multiplications.  So no order takes more than
     Σ_v |v| · (Σ_{u above v} |u|) · (Σ_{w below v} |w|).
 
+    With its additions, and those of the sum it may enter, a product takes at most twice as many
+    operations (where a variable is empty, as many as if it held one number).  For of the middle
+    axes, let s be the size of those that are summed jointly, p and q of those that are summed in
+    one factor before, and z of those along which neither varies, p·q·s·z ≤ |v|.  With n = |u|·|w|
+    there are at most n·s + [z > 1]·n·p·s multiplications, n·s·(p - 1) + n·s·(q - 1) additions in
+    the factors, n·(s - 1) in the contraction and n in the sum: n·s·(p + q + [z > 1]·p) in all,
+    which is at most 2·n·p·q·s·z.
+
+    Args:
+      graph: the graph.
+      cost: the cost model.
+
     Raises:
       ValueError: if the bound exceeds 2³¹ - 1.
     """
-    size = [prod(shape) for shape in graph.shapes]
+    additions = counts_additions(cost)
+    size = [max(prod(shape), 1 if additions else 0) for shape in graph.shapes]
     moves = {graph.node(v) for v in graph.eliminable}
     above = _reachable_sizes(graph.edges, size, {*range(graph.num_inputs), *moves})
     backwards = [(w, v) for v, w in sorted(graph.edges, reverse=True)]
     below = _reachable_sizes(backwards, size, moves | graph.output_nodes)
-    total = sum(size[v] * above[v] * below[v] for v in moves)
+    total = sum(size[v] * above[v] * below[v] for v in moves) * (2 if additions else 1)
     if total > INT32_MAX:
+        what, twice = ("operations", "twice the ") if additions else ("multiplications", "")
         raise ValueError(
-            f"an elimination order of this graph could take up to {total} multiplications (bound: "
+            f"an elimination order of this graph could take up to {total} {what} (bound: {twice}"
             f"size of each vertex × sizes of its ancestors × sizes of its descendants), which "
             f"passes the environment's exact range of 2**31 - 1 = {INT32_MAX}"
         )

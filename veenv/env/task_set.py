@@ -14,7 +14,7 @@ from veenv.env.encode import EnvParams, Spec, check_total
 from veenv.env.env import Observation, State, VertexEnv
 from veenv.env.factory import task_graph
 from veenv.env.rewards import Shaping
-from veenv.graph.graph import CostModel, Graph
+from veenv.graph.graph import CostModel, Graph, counts_additions, labelling_of
 from veenv.graph.linearise import make_graph
 from veenv.tasks import RandomFunctions
 
@@ -248,9 +248,10 @@ def _spec_of_family(family: RandomFunctions, cost: CostModel) -> Spec:
         num_actions=max(1, family.vertices[1] - family.outputs[0]),
         num_outputs=family.outputs[1],
         scalar=scalar,
-        unit_edges=scalar and cost == "executed",
+        unit_edges=scalar and labelling_of(cost) == "executed",
         rank=0 if scalar else RANDOM_RANK,
         links=not scalar,
+        additions=counts_additions(cost),
     )
 
 
@@ -271,7 +272,7 @@ def _draw_one(family: RandomFunctions, seed: int, k: int, cost: CostModel, spec:
         graph = make_graph(fun, tuple(range(len(point))))(*point)
         try:
             spec.check_fits(graph, cost)
-            check_total(graph)
+            check_total(graph, cost)
         except ValueError as error:  # too many axes, or possibly more multiplications than int32
             reason = error
         else:

@@ -13,7 +13,7 @@ from jax.extend import core
 from veenv import rules
 from veenv.graph.custom_rules import Inner, definition, inner_program, shape_of
 from veenv.graph.diagonal import Body, diagonal_axes
-from veenv.graph.graph import COST_MODELS, Graph, eliminate_structure
+from veenv.graph.graph import LABELLINGS, Graph, eliminate_structure
 from veenv.graph.program import Equation, Program, plain_argnums, trace
 from veenv.rules import Partial, Site
 from veenv.rules.dtypes import is_differentiable
@@ -228,12 +228,12 @@ def _custom_rows(site: Site, custom: Custom) -> list[list[Partial | None]] | Non
     """The partials a custom rule's graph comes to; None if they are better left an operator."""
     graph = custom.linearisation.graph
     left = {}
-    for cost in COST_MODELS:
-        tableau = graph.tableau(cost)
+    for labelling in LABELLINGS:
+        tableau = graph.tableau(labelling)
         for vertex in graph.reverse():
             node = graph.node(vertex)
             eliminate_structure(tableau, node, keep=node in graph.output_nodes)
-        left[cost] = tableau.preds
+        left[labelling] = tableau.preds
     rows: list[list[Partial | None]] = [[None] * len(site.in_avals) for _ in site.out_avals]
     for k in custom.inner.results:
         for i in custom.inner.operands:

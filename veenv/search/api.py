@@ -46,8 +46,8 @@ class SearchResult:
 
     Attributes:
       order: vertex ids in elimination order.
-      cost: multiplications of that order under the cost model.
-      cost_model: ``"multiplications"`` or ``"executed"``.
+      cost: what that order costs under the cost model.
+      cost_model: one of `veenv.graph.COST_MODELS`.
       lower_bound: proven: no order costs less.
       optimal: the cost equals the lower bound.
       evaluations: orders evaluated (annealing, beam), or states expanded (exact search).
@@ -82,7 +82,7 @@ def search(
     start: Sequence[int] | None = None,
     callback: Callable[[Progress], None] | None = None,
 ) -> SearchResult:
-    """Searches for an elimination order of few multiplications.
+    """Searches for an elimination order that costs little.
 
     The same arguments give the same order if the budget counts evaluations; with a time budget
     a faster machine gets further along the same path.  The search runs in a thread of its own; a
