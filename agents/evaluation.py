@@ -11,10 +11,10 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from agents.games import Game
-from agents.networks import GraphNetwork
-from agents.rollout import Episodes, rollout
+from agents.nn.networks import GraphNetwork
+from agents.ppo.rollout import Episodes, rollout
 from veenv.env import EnvParams, VertexEnv
-from veenv.env.rollout import random_episodes
+from veenv.env.random_play import random_episodes
 
 # Low enough that only ties are decided by chance.
 GREEDY = 1e-6

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from veenv.env import EnvParams, Spec, VertexEnv
-from veenv.env.distribution import TaskDistribution
-from veenv.graph import CostModel, Graph
+from veenv.env.task_set import TaskDistribution
+from veenv.graph.graph import CostModel, Graph
 
 
 @dataclasses.dataclass(frozen=True)

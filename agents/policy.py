@@ -13,9 +13,9 @@ import jax
 
 from agents.evaluation import GREEDY, Player
 from agents.games import make_game
-from agents.networks import GraphNetwork
-from agents.weights import load_weights
-from veenv.graph import CostModel, Graph
+from agents.nn.networks import GraphNetwork
+from agents.nn.weights import load_weights
+from veenv.graph.graph import CostModel, Graph
 
 SAMPLES_AT_ONCE = 32
 

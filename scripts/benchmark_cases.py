@@ -12,8 +12,8 @@ import numpy as np
 
 import veenv
 from veenv import make_graph
-from veenv.best import best_for
-from veenv.graph import CostModel
+from veenv.graph.graph import CostModel
+from veenv.orders.shipped import best_for
 
 
 @dataclass(frozen=True)

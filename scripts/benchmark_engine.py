@@ -14,7 +14,7 @@ from benchmark_cases import DEFAULT, Case, banded_residual, find, orders_of, poi
 from benchmark_machine import machine
 
 import veenv
-from veenv import product, structure
+from veenv.structure import product, structure
 
 COLUMNS = (
     "function",

@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from benchmark_machine import machine
 
-from veenv.env import VertexEnv, make
-from veenv.env.rollout import random_episodes
-from veenv.graph import CostModel
-from veenv.linearise import make_graph
+from veenv.env import VertexEnv
+from veenv.env.factory import make
+from veenv.env.random_play import random_episodes
+from veenv.graph.graph import CostModel
+from veenv.graph.linearise import make_graph
 from veenv.tasks import random_function
 
 Run = Callable[[jax.Array, int], Any]

@@ -11,10 +11,10 @@ import numpy as np
 from benchmark_machine import machine
 
 import veenv
-from veenv.graph import CostModel, Graph
+from veenv.graph.graph import CostModel, Graph
 from veenv.search import METHODS, SearchResult
 from veenv.search import search as run_search
-from veenv.search.core import prepare
+from veenv.search.problem import prepare
 
 DEFAULT_TASKS = (
     "RoeFlux_1d",

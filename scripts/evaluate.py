@@ -9,16 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.cli import fail, parse
+from agents.cli.start import make_task_game
+from agents.config.args import fail, parse
 from agents.evaluation import Evaluation, evaluate
 from agents.games import Game, pool_game
-from agents.generalist import EVALUATION_SEEDS
-from agents.networks import GraphNetwork
+from agents.nn.networks import GraphNetwork
+from agents.nn.weights import load_weights
 from agents.policy import pretrained
-from agents.start import make_task_game
-from agents.weights import load_weights
-from veenv.env.distribution import TaskDistribution
-from veenv.graph import CostModel
+from agents.train.generalist import EVALUATION_SEEDS
+from veenv.env.task_set import TaskDistribution
+from veenv.graph.graph import CostModel
 from veenv.search import search
 from veenv.tasks import RandomFunctions
 

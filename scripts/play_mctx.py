@@ -20,10 +20,11 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from agents.cli import fail, parse
-from agents.report import result_table
-from veenv.env import State, VertexEnv, make
-from veenv.graph import CostModel
+from agents.cli.report import result_table
+from agents.config.args import fail, parse
+from veenv.env import State, VertexEnv
+from veenv.env.factory import make
+from veenv.graph.graph import CostModel
 
 try:
     mctx: Any = importlib.import_module("mctx")

@@ -16,12 +16,12 @@ import jax
 import tyro
 
 import veenv
-from veenv.graph import COST_MODELS, CostModel, Graph
-from veenv.order_files import write_section
-from veenv.orders import Order, fingerprint
+from veenv.graph.graph import COST_MODELS, CostModel, Graph
+from veenv.orders.documents import write_section
+from veenv.orders.order import Order, fingerprint
 from veenv.search import search
 
-FOLDER = Path(veenv.__file__).parent / "data" / "orders"
+FOLDER = Path(veenv.__file__).parent / "orders" / "data"
 
 HEAD = """\
 | task | leaves | vertices | forward | reverse | Markowitz | best known |

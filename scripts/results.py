@@ -9,14 +9,14 @@ import time
 import jax
 import numpy as np
 
-from agents.best import BestOrders
-from agents.cli import fail, parse, task_names
-from agents.config import PPOConfig
+from agents.cli.start import make_task_game
+from agents.config.args import fail, parse, task_names
+from agents.config.ppo import PPOConfig
 from agents.games import Game
-from agents.ppo import Trainer
-from agents.start import make_task_game
-from agents.training import train
-from veenv.env.rollout import random_episodes
+from agents.ppo.ppo import Trainer
+from agents.train.best import BestOrders
+from agents.train.training import train
+from veenv.env.random_play import random_episodes
 from veenv.search import search
 
 STEPS = {

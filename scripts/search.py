@@ -15,10 +15,10 @@ import numpy as np
 import tyro
 from tqdm import tqdm
 
-from agents.cli import fail, parse
-from agents.report import result_table
+from agents.cli.report import result_table
+from agents.config.args import fail, parse
 from veenv import Order, make_graph, tasks
-from veenv.graph import CostModel, Graph
+from veenv.graph.graph import CostModel, Graph
 from veenv.search import Progress, SearchResult, search
 
 

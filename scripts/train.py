@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import time
 
-from agents.cli import fail, parse_training
-from agents.session import run_training
+from agents.cli.session import run_training
+from agents.config.args import fail, parse_training
 
 
 def main() -> int:

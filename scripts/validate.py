@@ -18,11 +18,11 @@ import jax
 import tyro
 
 import veenv
-from veenv.best import shipped_orders
-from veenv.order_files import write_section
-from veenv.orders import Order, fingerprint
-from veenv.timing import USUAL
-from veenv.validate import Report, validate
+from veenv.measure.timing import USUAL
+from veenv.measure.validate import Report, validate
+from veenv.orders.documents import write_section
+from veenv.orders.order import Order, fingerprint
+from veenv.orders.shipped import shipped_orders
 
 
 @dataclasses.dataclass(frozen=True)

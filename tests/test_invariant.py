@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import veenv
-from tests.multiplications import count_additions, count_multiplications
-from veenv import edge, engine
-from veenv.linearise import linearise
-from veenv.trace import trace
+from tests.oracles.multiplications import count_additions, count_multiplications
+from veenv.engine import edge, elimination, evaluation
+from veenv.graph.linearise import linearise
+from veenv.graph.program import trace
 
 TASKS = ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion", "mlp"]
 
@@ -25,7 +25,7 @@ def prepared(fun, args, argnums):
     """A function's linearisation and its edges under both cost models."""
     lin = linearise(trace(fun, args, argnums=argnums))
     selected = [args[a] for a in argnums] if isinstance(argnums, tuple) else [args[argnums]]
-    executed = engine.evaluate(lin, jax.tree.leaves(selected)).edges
+    executed = evaluation.evaluate(lin, jax.tree.leaves(selected)).edges
     structures = lin.graph.structures("multiplications")
     literature = {pair: edge.expand_to(e, structures[pair]) for pair, e in executed.items()}
     return lin, {"executed": executed, "multiplications": literature}
@@ -43,7 +43,7 @@ def assert_emitted_counts(fun, args, argnums, num_random, *, additions=True):
     lin, edges = prepared(fun, args, argnums)
     for order in orders_of(lin.graph, num_random):
         for cost in ("multiplications", "executed"):
-            jaxpr = engine.elimination_jaxpr(lin, edges[cost], order)
+            jaxpr = elimination.elimination_jaxpr(lin, edges[cost], order)
             assert count_multiplications(jaxpr) == lin.graph.cost(order, cost), (cost, order)
             if cost == "executed" and additions:
                 assert count_additions(jaxpr) == sum(lin.graph.additions(order)), order
@@ -88,12 +88,14 @@ def test_every_order_gives_the_jacobian(name, x64):
     args = [np.asarray(a, np.float64) for a in task.example_args()]
     expected = jax.jacrev(task.fun, task.argnums)(*args)
     lin = linearise(trace(task.fun, args, argnums=task.argnums))
-    edges = engine.evaluate(lin, args).edges
+    edges = evaluation.evaluate(lin, args).edges
     for order in orders_of(lin.graph, 3):
-        left = engine.eliminate(lin, edges, order).edges
+        left = elimination.eliminate(lin, edges, order).edges
         for o, by_argument in enumerate(jax.tree.leaves(expected, is_leaf=_is_row)):
             for i, block in enumerate(by_argument):
-                found = engine.jacobian_leaf(lin, left, o, i, edge.todense, engine.zero_block)
+                found = elimination.jacobian_leaf(
+                    lin, left, o, i, edge.todense, elimination.zero_block
+                )
                 np.testing.assert_allclose(found, block, rtol=1e-10, atol=1e-10)
 
 

@@ -1,89 +1,86 @@
-"""Data flows one way: a module imports only from stages before its own."""
+"""Data flows one way: a package imports only from packages listed before it; no circles."""
 
 from __future__ import annotations
 
 import ast
+from graphlib import TopologicalSorter
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+import pytest
 
-STAGES = [
-    {"_compat", "affine", "structure", "elimination", "counts", "masks"},
-    {"product", "pin"},
-    {"linear"},
-    {"joint"},
-    {"packed"},
-    {"trace"},
-    {"rules"},
-    {"graph"},
-    {"nested", "edge", "parallel"},
-    {"linearise", "edge_product"},
-    {"terms"},
-    {"sums"},
-    {"engine", "sparse"},
-]
-"""Stages of `veenv` that come before everything else, in order."""
+ROOT = Path(__file__).parents[1]
 
-ALLOWED = {
-    "env": {"tasks", "graph", "linearise", "structure", "product", "packed"},
-    "search": {"graph", "linearise", "structure", "product", "packed", "elimination", "orders"},
-    "tasks": {"jacve"},  # BlackScholes_Jacobian differentiates a Jacobian of the engine
+PACKAGES = {
+    "veenv": "structure linear rules graph orders engine export tasks env measure search".split(),
+    "agents": "files devices config nn games ppo alphazero evaluation policy train run cli".split(),
 }
-"""What the packages beside the stages may import (besides themselves)."""
+"""The data flow; the lines of a top-level module are those of a package of one file."""
+
+ANYWHERE = {"veenv": {"_compat"}, "agents": set[str]()}
+"""What every package may import."""
+
+ABOVE = {"veenv": {"__init__", "testing"}, "agents": {"__init__"}}
+"""What may import every package."""
+
+
+def modules() -> dict[str, Path]:
+    """Every module of both packages by its dotted name."""
+    paths = [*(ROOT / "veenv").rglob("*.py"), *(ROOT / "agents").rglob("*.py")]
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in paths
+    }
+
+
+MODULES = modules()
 
 
 def imported(path: Path) -> set[str]:
-    """Modules of this project that a file imports, as dotted names."""
-    found = set()
+    """The modules of this project that a file imports, wherever in the file."""
+    found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return {name for name in found if name.split(".")[0] in ("veenv", "agents")}
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in MODULES else node.module for name in names}
+    return found & MODULES.keys()
 
 
-def parts_of_veenv(path: Path) -> set[str]:
-    """Top-level parts of veenv that a file imports."""
-    names = (name.split(".") for name in imported(path))
-    parts = {name[1] for name in names if name[0] == "veenv" and len(name) > 1}
-    return {p for p in parts if (ROOT / "veenv" / p).is_dir() or (ROOT / f"veenv/{p}.py").is_file()}
+IMPORTS = {name: imported(path) for name, path in MODULES.items()}
 
 
-def files(folder: str) -> list[Path]:
-    return sorted((ROOT / folder).rglob("*.py"))
+def part(name: str) -> str:
+    """The package, or top-level module, that a module belongs to."""
+    return name.split(".")[1] if "." in name else "__init__"
 
 
 def test_veenv_never_imports_agents():
-    for path in files("veenv"):
-        assert not any(name.split(".")[0] == "agents" for name in imported(path)), path
+    for name, targets in IMPORTS.items():
+        if name.startswith("veenv"):
+            assert not any(target.startswith("agents") for target in targets), name
 
 
-def test_nothing_but_optimize_knows_the_searches():
-    for path in files("veenv"):
-        own = path.relative_to(ROOT / "veenv").parts[0].removesuffix(".py")
-        if own not in ("search", "tuning", "__init__"):
-            assert "search" not in parts_of_veenv(path), path
+@pytest.mark.parametrize("root", PACKAGES)
+def test_every_part_has_its_place(root: str):
+    known = {*PACKAGES[root], *ANYWHERE[root], *ABOVE[root]}
+    assert {part(name) for name in MODULES if name.split(".")[0] == root} == known
 
 
-def test_stages_import_only_from_earlier_ones():
-    stage_of = {name: number for number, names in enumerate(STAGES) for name in names}
-    for path in files("veenv"):
-        own = path.relative_to(ROOT / "veenv").parts[0].removesuffix(".py")
-        if own not in stage_of:
+@pytest.mark.parametrize("root", PACKAGES)
+def test_imports_go_left(root: str):
+    place = {name: i for i, name in enumerate(PACKAGES[root])}
+    for name, targets in IMPORTS.items():
+        own = part(name)
+        if name.split(".")[0] != root or own in ABOVE[root]:
             continue
-        for part in parts_of_veenv(path) - {own}:
-            assert part in stage_of, f"{path} imports {part}"
-            assert stage_of[part] < stage_of[own], f"{path} imports {part}"
+        for target in targets:
+            other = part(target)
+            if target.split(".")[0] != root or other in {own, *ANYWHERE[root]}:
+                continue
+            assert other in place, f"{name} imports {target}"
+            assert place[other] < place.get(own, -1), f"{name} imports {target}"
 
 
-def test_packages_beside_the_stages_import_only_what_they_may():
-    for package, allowed in ALLOWED.items():
-        for path in files(f"veenv/{package}"):
-            assert parts_of_veenv(path) <= allowed | {package}, path
-
-
-def test_the_engine_knows_neither_environment_nor_agents():
-    for path in (ROOT / "veenv" / f"{n}.py" for n in ("jacve", "engine", "sparse", "interop")):
-        assert "env" not in parts_of_veenv(path), path
+def test_no_circle_of_imports():
+    TopologicalSorter(IMPORTS).prepare()  # raises CycleError, which names the circle

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import veenv
-from tests.multiplications import count_multiplications
+from tests.oracles.multiplications import count_multiplications
 from tests.test_invariant import orders_of, prepared
-from veenv import engine
+from veenv.engine import elimination
 from veenv.env import VertexEnv
-from veenv.graph import COST_MODELS
+from veenv.graph.graph import COST_MODELS
 
 TASKS = ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion", "mlp"]
 
@@ -84,7 +84,7 @@ def test_random_functions(arrays, seed):
     for cost in COST_MODELS:
         returns = returns_of(VertexEnv(graph, cost), graph, orders)
         emitted = [
-            count_multiplications(engine.elimination_jaxpr(lin, edges[cost], order))
+            count_multiplications(elimination.elimination_jaxpr(lin, edges[cost], order))
             for order in orders
         ]
         assert [-int(r) for r in returns] == emitted

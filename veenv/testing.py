@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from veenv.env.core import State, VertexEnv
-from veenv.env.params import EnvParams
+from veenv.env.encode import EnvParams
+from veenv.env.env import State, VertexEnv
 
 ILLEGAL_EVERY = 8
 """Illegal actions are tried at every so many steps."""

@@ -1,4 +1,4 @@
-"""Trains on one and on eight devices and writes what came out to a file; for `test_scale`."""
+"""Trains on one and on eight devices and writes what came out to a file; for `test_devices`."""
 
 import dataclasses
 import sys
@@ -6,12 +6,12 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from conftest import chain, wide
 
-from agents.config import PPOConfig
+from agents.config.ppo import PPOConfig
+from agents.devices import place
 from agents.games import make_game
-from agents.ppo import Trainer, TrainState
-from agents.scale import place
+from agents.ppo.ppo import Trainer, TrainState
+from tests.agents.conftest import chain, wide
 from veenv import make_graph
 
 CONFIG = PPOConfig(num_envs=16, hidden=8, learning_rate=1e-3, num_minibatches=3)

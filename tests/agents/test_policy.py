@@ -11,11 +11,11 @@ import pytest
 
 from agents.evaluation import evaluate
 from agents.games import pool_game
-from agents.generalist import EVALUATION_SEEDS
+from agents.nn.weights import architecture
 from agents.policy import policy_orders, pretrained
-from agents.weights import architecture
+from agents.train.generalist import EVALUATION_SEEDS
 from veenv import make_graph
-from veenv.env.distribution import TaskDistribution
+from veenv.env.task_set import TaskDistribution
 from veenv.search import search
 
 DATA = resources.files("agents") / "data"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import veenv
-from veenv.env.rollout import random_episodes
+from veenv.env.random_play import random_episodes
 
 TASK = "HumanHeartDipole"
 

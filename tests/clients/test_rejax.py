@@ -16,7 +16,7 @@ from rejax.evaluate import evaluate
 from rejax.networks import DiscretePolicy
 
 import veenv
-from veenv.env.adapters import GymnaxEnv
+from veenv.env.adapters.gymnax import GymnaxEnv
 
 EPISODES, EVALUATIONS, EVALUATED = 200, 5, 20
 

@@ -10,7 +10,7 @@ import veenv
 from tests.engine.corpus import nn
 from tests.engine.corpus.case import Case
 from tests.engine.corpus.everything import FAMILIES
-from tests.engine.jacobians import assert_same, jitted_jacobians, orders, quick_jit
+from tests.oracles.jacobians import assert_same, jitted_jacobians, orders, quick_jit
 
 pytestmark = pytest.mark.usefixtures("x64")
 

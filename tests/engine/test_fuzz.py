@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jax import lax
 
-from tests.engine.jacobians import assert_same, jitted_jacobians
+from tests.oracles.jacobians import assert_same, jitted_jacobians
 
 SIZES = (1, 2, 3)
 

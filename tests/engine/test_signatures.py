@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import veenv
-from tests.engine.jacobians import assert_same
+from tests.oracles.jacobians import assert_same
 from veenv import jacve, value_and_jacve
 
 pytestmark = pytest.mark.usefixtures("x64")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import veenv
-from tests.engine.jacobians import assert_same, quick_jit
+from tests.oracles.jacobians import assert_same, quick_jit
 from veenv import jacve
 
 pytestmark = pytest.mark.usefixtures("x64")

@@ -6,7 +6,7 @@ from functools import cache
 import jax
 import pytest
 
-from veenv.env.make import task_graph
+from veenv.env.factory import task_graph
 
 graph_of = cache(task_graph)
 

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from veenv import packed
-from veenv import structure as algebra
-from veenv.linearise import make_graph
-from veenv.product import multiply
+from veenv.graph.linearise import make_graph
+from veenv.structure import packed
+from veenv.structure import structure as algebra
+from veenv.structure.product import multiply
 
 multiply, add, pack = cache(multiply), cache(algebra.add), cache(packed.pack)
 

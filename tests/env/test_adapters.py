@@ -9,10 +9,11 @@ import pytest
 
 from tests.env.games import kept_outputs, new_game, small_graph, with_units
 from veenv.env import VertexEnv
-from veenv.env.adapters import FIRST, LAST, MID, GymnaxEnv, TimeStepEnv
-from veenv.env.distribution import TaskDistribution, stack_params
-from veenv.env.params import Spec
-from veenv.env.rollout import random_episode, random_episodes
+from veenv.env.adapters.dm_env import FIRST, LAST, MID, TimeStepEnv
+from veenv.env.adapters.gymnax import GymnaxEnv
+from veenv.env.encode import Spec
+from veenv.env.random_play import random_episode, random_episodes
+from veenv.env.task_set import TaskDistribution, stack_params
 from veenv.testing import check_env
 
 

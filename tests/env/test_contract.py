@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from tests.env.games import POINT, kept_outputs
-from veenv.env import Spec, VertexEnv, make
-from veenv.env.params import INT32_MAX, check_total
-from veenv.linearise import make_graph
+from veenv.env import Spec, VertexEnv
+from veenv.env.encode import INT32_MAX, check_total
+from veenv.env.factory import make
+from veenv.graph.linearise import make_graph
 
 
 @pytest.fixture

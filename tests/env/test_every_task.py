@@ -9,7 +9,7 @@ import pytest
 
 from tests.env.games import expected_adjacency, new_game
 from veenv.env import Spec, VertexEnv
-from veenv.graph import COST_MODELS
+from veenv.graph.graph import COST_MODELS
 from veenv.tasks import list_tasks
 
 EPISODES = 100

@@ -13,18 +13,18 @@ from matplotlib.colors import to_rgb
 
 from tests.env.games import kept_outputs, new_game, small_graph
 from veenv.env import VertexEnv
-from veenv.env import gymnasium as gymnasium_adapter
-from veenv.env.distribution import TaskDistribution
-from veenv.env.gymnasium import GymVertexEnv
-from veenv.env.registration import register_all
+from veenv.env.adapters import gymnasium as gymnasium_adapter
+from veenv.env.adapters.gymnasium import GymVertexEnv
+from veenv.env.adapters.gymnasium_vector import GymVectorEnv
+from veenv.env.adapters.registration import register
 from veenv.env.render import changes
-from veenv.env.vector import GymVectorEnv
+from veenv.env.task_set import TaskDistribution
 from veenv.tasks import list_tasks
 
 
 @pytest.fixture(scope="module", autouse=True)
 def registered():
-    register_all()
+    register()
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_gymnasium_checker_has_nothing_to_say(env_id):
 
 
 def test_every_task_is_registered():
-    register_all()
+    register()
     for name in list_tasks():
         assert gymnasium.spec(f"veenv/{name}-v0").kwargs == {"task": name}
     env = gymnasium.make("veenv:veenv/PropaneCombustion-v0", cost="executed").unwrapped

@@ -7,7 +7,7 @@ import jax
 import pytest
 
 from veenv.env import Spec, VertexEnv
-from veenv.graph import COST_MODELS
+from veenv.graph.graph import COST_MODELS
 from veenv.tasks import list_tasks
 
 PAGE = Path(__file__).parents[2] / "docs" / "environment.md"

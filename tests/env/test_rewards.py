@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from tests.env.games import kept_outputs, new_game, small_graph, with_units
-from veenv.env import VertexEnv, make
-from veenv.env.distribution import TaskDistribution
-from veenv.env.gymnasium import GymVertexEnv
-from veenv.env.params import check_total
-from veenv.env.vector import GymVectorEnv
+from veenv.env import VertexEnv
+from veenv.env.adapters.gymnasium import GymVertexEnv
+from veenv.env.adapters.gymnasium_vector import GymVectorEnv
+from veenv.env.encode import check_total
+from veenv.env.factory import make
+from veenv.env.task_set import TaskDistribution
 from veenv.testing import check_env
 
 BOTH = {"shaping": "classical", "normalise": True}

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import veenv
-from veenv import order_files
-from veenv.orders import Order, fingerprint
+from veenv.orders import files as order_files
+from veenv.orders.order import Order, fingerprint
 
 
 def function(x, y):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from veenv.env.make import task_graph
+from veenv.env.factory import task_graph
 
 ROOT = Path(__file__).parents[2]
 

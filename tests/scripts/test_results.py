@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scripts.results import COLUMNS, ResultsArgs, line
-from veenv.env.make import task_graph
+from veenv.env.factory import task_graph
 
 
 @pytest.mark.slow

@@ -16,12 +16,12 @@ import jax
 import numpy as np
 import pytest
 
-from agents.checkpoints import Checkpoints
-from agents.cli import TrainArgs, parse_duration, parse_training, task_names
-from agents.config import PPOConfig
-from agents.ppo import Trainer
-from agents.runs import identity
-from agents.start import make_task_game
+from agents.cli.start import make_task_game
+from agents.config.args import TrainArgs, parse_duration, parse_training, task_names
+from agents.config.ppo import PPOConfig
+from agents.ppo.ppo import Trainer
+from agents.run.checkpoints import Checkpoints
+from agents.run.runs import identity
 from veenv import Order, make_graph, tasks
 
 ROOT = Path(__file__).parents[2]

@@ -8,8 +8,8 @@ from functools import lru_cache
 import pytest
 
 from veenv import tasks
-from veenv.graph import Graph
-from veenv.linearise import make_graph
+from veenv.graph.graph import Graph
+from veenv.graph.linearise import make_graph
 
 
 @lru_cache

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.search.edge_graph import EdgeGraph, from_reference, random_graph
-from veenv.search import windows
-from veenv.search._compile import compiled
-from veenv.search.core import Problem, prepare
-from veenv.search.windows import commit, discard, evaluate, load, make_tape
+from tests.oracles.edge_graph import EdgeGraph, from_reference, random_graph
+from veenv.search.heuristic import windows
+from veenv.search.heuristic.windows import commit, discard, evaluate, load, make_tape
+from veenv.search.kernels.compiled import compiled
+from veenv.search.problem import Problem, prepare
 
 ARRAY_TASKS = ("RoeFlux_3d", "MLP", "Encoder")
 seeds = st.integers(0, 2**32 - 1)
@@ -56,7 +56,7 @@ def test_array_costs_equal_the_graph(task_graph, name, cost):
 
 
 def test_tables_that_overflow_are_emptied(task_graph, monkeypatch):
-    monkeypatch.setattr("veenv.search.tables.StructureTables.__init__.__defaults__", (6,))
+    monkeypatch.setattr("veenv.search.kernels.tables.StructureTables.__init__.__defaults__", (6,))
     graph = task_graph("MLP")
     problem = prepare(graph)
     assert problem.tables is not None
@@ -124,7 +124,7 @@ def test_a_window_that_exceeds_the_limit_is_given_up(task_graph):
 
 
 def test_graph_that_is_too_large_is_refused(monkeypatch):
-    monkeypatch.setattr("veenv.search.core._MAX_STATE_BYTES", 50)
+    monkeypatch.setattr("veenv.search.problem._MAX_STATE_BYTES", 50)
     graph = EdgeGraph(1, frozenset({(0, 1), (1, 2)}), (2,)).graph()
     with pytest.raises(ValueError, match="3 nodes is too large"):
         prepare(graph)

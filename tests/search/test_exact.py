@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.search.edge_graph import EdgeGraph, cheapest, from_reference, random_graph, separates
-from veenv.linearise import make_graph
-from veenv.search.astar import solve_astar
-from veenv.search.bounds import disjoint_paths, vertex_bounds
+from tests.oracles.edge_graph import EdgeGraph, cheapest, from_reference, random_graph, separates
+from veenv.graph.linearise import make_graph
 from veenv.search.budget import Budget, Tracker
-from veenv.search.core import Problem, prepare
-from veenv.search.frontier import array_digest_change
-from veenv.search.greedy import eliminate_now
-from veenv.search.subsets import solve_subsets
+from veenv.search.exact.astar import solve_astar
+from veenv.search.exact.bounds import disjoint_paths, vertex_bounds
+from veenv.search.exact.frontier import array_digest_change
+from veenv.search.exact.subsets import solve_subsets
+from veenv.search.heuristic.greedy import eliminate_now
+from veenv.search.problem import Problem, prepare
 
 seeds = st.integers(0, 2**32 - 1)
 

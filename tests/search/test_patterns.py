@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import veenv
-from tests.search.edge_graph import EdgeGraph, cheapest, random_graph, separates
-from veenv.graph import eliminate_structure
-from veenv.linearise import make_graph
+from tests.oracles.edge_graph import EdgeGraph, cheapest, random_graph, separates
+from veenv.graph.graph import eliminate_structure
+from veenv.graph.linearise import make_graph
 from veenv.search import search
-from veenv.search.astar import solve_astar
-from veenv.search.bounds import vertex_bounds
 from veenv.search.budget import Budget, Tracker
-from veenv.search.closure import Closure
-from veenv.search.core import Problem, prepare
-from veenv.search.cuts import lightest_cut
-from veenv.search.patterns import Patterns, least_change, make_patterns, single_patterns
+from veenv.search.exact.astar import solve_astar
+from veenv.search.exact.bounds import vertex_bounds
+from veenv.search.exact.closure import Closure
+from veenv.search.exact.cuts import lightest_cut
+from veenv.search.exact.patterns import Patterns, least_change, make_patterns, single_patterns
+from veenv.search.problem import Problem, prepare
 
 seeds = st.integers(0, 2**32 - 1)
 

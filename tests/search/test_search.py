@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.search.edge_graph import EdgeGraph, cheapest, random_graph
+from tests.oracles.edge_graph import EdgeGraph, cheapest, random_graph
 from veenv.search import METHODS, Budget, search
 from veenv.search.budget import Tracker
-from veenv.search.core import prepare
-from veenv.search.greedy import greedy, lookahead, reach_products
-from veenv.search.subsets import solve_subsets
+from veenv.search.exact.subsets import solve_subsets
+from veenv.search.heuristic.greedy import greedy, lookahead, reach_products
+from veenv.search.problem import prepare
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.tasks.scalar_graph import Elimination, scalar_graph
+from tests.oracles.scalar_graph import Elimination, scalar_graph
 from veenv import tasks
 
 SCALAR = ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion"]

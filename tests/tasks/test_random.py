@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tasks.scalar_graph import scalar_graph
+from tests.oracles.scalar_graph import scalar_graph
 from veenv.tasks import random_function
 from veenv.tasks.random_ops import ARRAY, BINARY, UNARY
 

@@ -1,8 +1,5 @@
 """Vertex elimination as a reinforcement-learning environment."""
 
-from veenv.env.core import Observation, State, VertexEnv
-from veenv.env.distribution import TaskDistribution
-from veenv.env.make import make
-from veenv.env.params import EnvParams, Spec
+import lazy_loader
 
-__all__ = ["EnvParams", "Observation", "Spec", "State", "TaskDistribution", "VertexEnv", "make"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
-from veenv.env.params import Layout, Spec, node_depths
-from veenv.graph import Graph
+from veenv.env.encode import Layout, Spec, node_depths
+from veenv.graph.graph import Graph
 
 Codes = Int[np.ndarray, "R C"]
 Edge: TypeAlias = tuple[int, int]

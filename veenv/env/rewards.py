@@ -25,8 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from veenv.env.params import EnvParams
-from veenv.graph import CostModel, Graph
+from veenv.env.encode import EnvParams
+from veenv.graph.graph import CostModel, Graph
 
 Shaping: TypeAlias = str | Sequence[int] | None
 """The reference order: a name in `REFERENCES`, vertex ids, or None for no shaping."""

@@ -3,8 +3,8 @@
 from veenv.rules import calls, contraction, elementwise, shape  # noqa: F401  (fill the table)
 from veenv.rules.base import Pairs, Partial, Row, Rule, Site, defelemental, find
 from veenv.rules.complex import complex_rule
-from veenv.rules.generic import generic
-from veenv.trace import is_complex
+from veenv.rules.dtypes import is_complex
+from veenv.rules.operator import generic
 
 __all__ = ["Pairs", "Partial", "Row", "Rule", "Site", "defelemental", "find", "partials"]
 

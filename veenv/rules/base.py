@@ -3,7 +3,7 @@
 A rule is a function of a `Site` (one equation) that returns, for each result, for each operand,
 a `Partial` or None where the derivative is zero.  Structures must not depend on values; values
 come from a thunk that only the engine calls.  Primitives without a rule fall back to JAX's own
-linearisation (`veenv.rules.generic`).
+linearisation (`veenv.rules.operator`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 from jax import Array
 
-from veenv.linear import LinearMap
-from veenv.structure import Structure
+from veenv.linear.linear_map import LinearMap
+from veenv.structure.structure import Structure
 
 Pairs = tuple[tuple[int, int], ...]
 """(out axis, in axis) of each δ, numbered as in a structure."""

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.extend import core
 
-from veenv.joint import Joint
+from veenv.linear.joint import Joint
 from veenv.rules.base import Row, Site, register
-from veenv.rules.generic import operators
+from veenv.rules.operator import operators
 
 
 @register("linear_call")

@@ -10,10 +10,10 @@ from jax import Array
 
 from veenv import _compat
 from veenv.rules.base import Partial, Row, Rule, Site
+from veenv.rules.dtypes import is_complex
 from veenv.rules.elementwise import ELEMENTWISE, ZERO
-from veenv.rules.generic import generic, real_shape, to_real
-from veenv.structure import make
-from veenv.trace import is_complex
+from veenv.rules.operator import generic, real_shape, to_real
+from veenv.structure.structure import make
 
 
 def complex_rule(site: Site) -> Rule | None:

@@ -11,7 +11,7 @@ from jax import Array
 
 from veenv import _compat
 from veenv.rules.base import Partial, Row, Site, register
-from veenv.structure import make
+from veenv.structure.structure import make
 
 
 def _kept(site: Site) -> tuple[list[tuple[int, int]], list[int]]:

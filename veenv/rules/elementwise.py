@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from veenv import _compat
-from veenv.pin import DEAR, pin
+from veenv.linear.barrier import DEAR, pin
 from veenv.rules.base import Partial, Row, Site, register
-from veenv.structure import Structure, diagonal, make, scaled
+from veenv.structure.structure import Structure, diagonal, make, scaled
 
 ARITHMETIC = ("add", "add_any", "sub", "neg", "mul", "div")
 

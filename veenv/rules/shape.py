@@ -12,10 +12,10 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array, lax
 
-from veenv.affine import Affine, canonical
-from veenv.linear import Action, squeezed
+from veenv.linear.linear_map import Action, squeezed
+from veenv.linear.selection import Affine, canonical
 from veenv.rules.base import Partial, Row, Site, register
-from veenv.structure import Link, make
+from veenv.structure.structure import Link, make
 
 
 def _relabel(out_shape: Sequence[int], in_shape: Sequence[int], pairs: Any) -> Partial:

@@ -1,7 +1,5 @@
 """Searches for elimination orders that do not learn: greedy, annealing, beam and exact."""
 
-from veenv.search.budget import Budget, Progress
-from veenv.search.methods import METHODS, SearchResult, search
-from veenv.search.plugins import register_method
+import lazy_loader
 
-__all__ = ["METHODS", "Budget", "Progress", "SearchResult", "register_method", "search"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veenv.search.core import Problem
+from veenv.search.problem import Problem
 
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 

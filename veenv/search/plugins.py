@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from veenv.graph import CostModel, Graph
+from veenv.graph.graph import CostModel, Graph
 from veenv.search.budget import Tracker
-from veenv.search.core import Problem
+from veenv.search.problem import Problem
 
 GROUP = "veenv.search_methods"
 """Entry-point group in which an installed package offers methods by name."""

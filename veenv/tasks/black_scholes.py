@@ -52,7 +52,7 @@ def black_scholes_jacobian(
         The derivatives of the price by each of the five arguments.
     """
     # Imported late: this task alone among all needs the engine.
-    from veenv.jacve import jacve
+    from veenv.engine.api import jacve
 
     return jacve(black_scholes, "reverse", (0, 1, 2, 3, 4))(S, K, r, sigma, T)
 

@@ -1,0 +1,1 @@
+"""Gumbel AlphaZero with the environment as its model."""

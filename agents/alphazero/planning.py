@@ -1,0 +1,136 @@
+"""Self-play with a search before every move: Gumbel AlphaZero, with the environment as its model.
+
+Danihelka et al. (2022), "Policy improvement by planning with Gumbel".  A state of the environment
+is an immutable value, so the tree of the search holds states and a simulation steps the
+environment itself: nothing is learned about the rules, and every cost in the tree is exact.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import mctx
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from agents.config.search import SearchConfig
+from agents.nn.distributions import MASKED_LOGIT
+from agents.nn.encoding import GraphInputs
+from agents.nn.networks import GraphNetwork
+from agents.ppo.rollout import Episodes
+from veenv.env import EnvParams, State, VertexEnv
+
+# Type checkers do not see the constructors of chex's dataclasses.
+_Root: Any = mctx.RootFnOutput
+_ModelOutput: Any = mctx.RecurrentFnOutput
+
+Model = Callable[..., tuple[Any, State]]
+"""Of the network, a key, actions [B] and states [B, ...]; as `mctx.RecurrentFn`."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Searches:
+    """Steps of B episodes, every action chosen by a search; T = A, the number of action slots.
+
+    Attributes:
+      inputs: what the network saw, GraphInputs [T, B, ...].
+      action_weights: the policy that the search found, 0 for illegal slots, float32 [T, B, A].
+      value: the network's estimate before the step, 0 after the end, float32 [T, B].
+      search_value: the search's estimate before the step, 0 after the end, float32 [T, B].
+      reward: the environment's over the environment's scale, float32 [T, B].
+      active: 1 where the step was part of the episode, 0 after its end (padded graphs),
+        float32 [T, B].
+    """
+
+    inputs: GraphInputs
+    action_weights: Float[Array, "T B A"]
+    value: Float[Array, "T B"]
+    search_value: Float[Array, "T B"]
+    reward: Float[Array, "T B"]
+    active: Float[Array, "T B"]
+
+
+def predict(
+    env: VertexEnv, params: EnvParams, network: GraphNetwork, state: State
+) -> tuple[GraphInputs, Float[Array, "B A"], Float[Array, " B"]]:
+    """What the network reads of B states, its masked logits, and its values (0 after the end)."""
+    inputs = jax.vmap(network.encode)(jax.vmap(env.observe)(state, params))
+    logits, value = jax.vmap(network)(inputs)
+    logits = jnp.where(state.action_mask, logits, MASKED_LOGIT)
+    return inputs, logits, jnp.where(state.terminated, 0.0, value)
+
+
+def make_model(env: VertexEnv, params: EnvParams, scales: Float[Array, " B"]) -> Model:
+    """The model that `mctx` searches with: the environment, then the network.
+
+    Args:
+      env: the environment.
+      params: the graph of each environment, arrays with a leading axis [B].
+      scales: what each environment's rewards are divided by, float32 [B].
+
+    Returns:
+      What `mctx` calls its recurrent function.
+    """
+
+    def step(
+        network: GraphNetwork, key: PRNGKeyArray, action: Array, state: State
+    ) -> tuple[Any, State]:
+        del key
+        state, reward, _ = jax.vmap(env.transition)(state, action, params)
+        _, logits, value = predict(env, params, network, state)
+        discount = jnp.where(state.terminated, 0.0, 1.0)
+        output = _ModelOutput(
+            reward=reward / scales, discount=discount, prior_logits=logits, value=value
+        )
+        return output, state
+
+    return step
+
+
+def self_play(
+    env: VertexEnv,
+    params: EnvParams,
+    scales: Float[Array, " B"],
+    network: GraphNetwork,
+    key: PRNGKeyArray,
+    config: SearchConfig,
+) -> tuple[Searches, Episodes]:
+    """Plays one whole episode in each of B environments, searching before every move.
+
+    Args:
+      env: the environment.
+      params: the graph of each environment, arrays with a leading axis [B].
+      scales: what each environment's rewards are divided by, float32 [B].
+      network: the policy and the critic.
+      key: typed PRNG key.
+      config: the search.
+    """
+    model: Any = make_model(env, params, scales)
+
+    def step(state: State, key: PRNGKeyArray) -> tuple[State, Searches]:
+        inputs, logits, value = predict(env, params, network, state)
+        root = _Root(prior_logits=logits, value=value, embedding=state)
+        searched: Any = network
+        found: Any = mctx.gumbel_muzero_policy(
+            searched,
+            key,
+            root,
+            model,
+            config.num_simulations,
+            invalid_actions=~state.action_mask,
+            max_num_considered_actions=config.max_considered,
+            gumbel_scale=config.gumbel_scale,
+        )
+        active = (~state.terminated).astype(jnp.float32)
+        search_value = found.search_tree.summary().value * active
+        state, reward, _ = jax.vmap(env.transition)(state, found.action, params)
+        row = Searches(inputs, found.action_weights, value, search_value, reward / scales, active)
+        return state, row
+
+    keys = jax.random.split(key, env.num_actions)
+    state, searches = jax.lax.scan(step, jax.vmap(env.init)(params), keys)
+    return searches, Episodes(state.cost, state.order, ~state.action_mask.any(-1))

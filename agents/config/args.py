@@ -1,0 +1,216 @@
+"""The command line of training: its options, and errors that take one line."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import re
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Literal, NoReturn, TypeVar
+
+import tyro
+from tyro.conf import OmitArgPrefixes, arg
+
+from agents.config.ppo import PPOConfig
+from agents.config.random_functions import RandomConfig
+from agents.config.search import SearchConfig
+from agents.config.settings import expand
+from agents.devices import ScaleConfig
+from veenv.graph.graph import CostModel
+
+Record = TypeVar("Record")
+DEFAULT_TIME_LIMIT = 100.0
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainArgs:
+    """Trains an agent to find a cheap elimination order for a task, and proves the order right.
+
+    Ctrl-C (or SIGTERM) ends the training early; the best order so far is validated and written
+    all the same.
+
+    Raises:
+      ValueError: naming the first field that is out of range.
+    """
+
+    task: str
+    """Task to train on (`python -c "import veenv; print(*veenv.tasks.list())"` lists them), or
+    several, separated by commas, for one agent that plays all of them; or `random`: random
+    functions, for an agent that plays any function."""
+
+    agent: Literal["ppo", "alphazero"] = "ppo"
+    """`ppo`, or Gumbel AlphaZero, which searches before every move (needs `pip install mctx`)."""
+
+    cost: CostModel = "multiplications"
+    """What an elimination costs: `multiplications` is the literature's count, `executed` what the
+    Jacobian really executes (edges of ±1 are free)."""
+
+    time_limit: str | None = None
+    """Wall-clock limit, compilation included: seconds, or a number with s, m or h such as `10m`;
+    if it is left out, 100 seconds, or no limit where --steps is given."""
+
+    out: str = "runs"
+    """Folder of all runs; this one writes to OUT/TASK/TIME."""
+
+    polish: str | None = None
+    """Time (`10s`) or number of evaluations of a local search that starts from the best order; what
+    it finds is reported and written beside it, as `order-polished.json`."""
+
+    init_from: str | None = None
+    """Run folder or file of weights (`best.eqx` of a run) to start from; its network replaces the
+    options of the network, such as --hidden."""
+
+    config: str | None = None
+    """File of options (TOML, such as `config.toml` of a run), each under its name without dashes
+    in front; options on the command line override it."""
+
+    preset: Literal["cpu", "gpu", "tpu", "auto"] | None = None
+    """Options that suit a device (docs/training.md); `auto` is the one found. Others override."""
+
+    resume: str | None = None
+    """Run folder to go on in, from its last checkpoint and with its options; others override."""
+
+    checkpoint_seconds: float = 30.0
+    """Seconds between checkpoints."""
+
+    checkpoint_updates: int | None = None
+    """Train steps between checkpoints, instead of --checkpoint-seconds."""
+
+    keep_checkpoints: int = 3
+    """How many of the newest checkpoints to keep; the best one is kept besides."""
+
+    tensorboard: bool = False
+    """Write TensorBoard's event files to the run folder, too (needs `pip install tensorboardX`)."""
+
+    wandb: bool = False
+    """Log to Weights & Biases, too (needs `pip install wandb`; WANDB_MODE=offline without
+    network)."""
+
+    ppo: Annotated[
+        OmitArgPrefixes[PPOConfig], arg(help="The agent, its network, its training.")
+    ] = dataclasses.field(default_factory=PPOConfig)
+
+    search: Annotated[OmitArgPrefixes[SearchConfig], arg(help="With --agent alphazero.")] = (
+        dataclasses.field(default_factory=SearchConfig)
+    )
+
+    random: Annotated[OmitArgPrefixes[RandomConfig], arg(help="With --task random.")] = (
+        dataclasses.field(default_factory=RandomConfig)
+    )
+
+    scale: Annotated[OmitArgPrefixes[ScaleConfig], arg(help="Several devices or processes.")] = (
+        dataclasses.field(default_factory=ScaleConfig)
+    )
+
+    def __post_init__(self) -> None:
+        """Checks what the records in it do not."""
+        task_names(self.task)
+        if self.preset == "auto" and self.scale.several:
+            raise ValueError("preset auto is for one process; name cpu, gpu or tpu")
+        if self.time_limit is not None:
+            parse_duration(self.time_limit)
+        if self.polish is not None:
+            from veenv.search import Budget  # numba takes a second to import
+
+            Budget.parse(self.polish)
+        if not 0 < self.checkpoint_seconds < float("inf"):
+            got = self.checkpoint_seconds
+            raise ValueError(f"checkpoint_seconds must be a number above 0, got {got}")
+        for name in ("checkpoint_updates", "keep_checkpoints"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ValueError(f"{name} must be an integer of at least 1, got {value}")
+
+    @property
+    def seconds(self) -> float | None:
+        """The time limit in seconds; None if only the number of steps limits the run."""
+        if self.time_limit is not None:
+            return parse_duration(self.time_limit)
+        return DEFAULT_TIME_LIMIT if self.ppo.steps is None else None
+
+
+def parse_training(args: Sequence[str] | None = None) -> TrainArgs:
+    """The settings of a training run; ``--help`` and errors end the program.
+
+    Args:
+      args: the arguments; `sys.argv`'s by default.
+    """
+    try:
+        expanded = expand(TrainArgs, sys.argv[1:] if args is None else args)
+    except (ValueError, OSError) as error:
+        fail(str(error))
+    return parse(TrainArgs, expanded)
+
+
+def task_names(task: str) -> tuple[str, ...]:
+    """The names in a list separated by commas.
+
+    Raises:
+      ValueError: there are none.
+    """
+    names = tuple(name for part in task.split(",") if (name := part.strip()))
+    if not names:
+        raise ValueError(f"task must name at least one task, got {task!r}")
+    return names
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a duration such as ``90``, ``1.5m`` or ``2h``.
+
+    Raises:
+      ValueError: it is no positive duration.
+
+    >>> parse_duration("10m")
+    600.0
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
+    seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
+    if seconds <= 0:
+        raise ValueError(
+            f"time_limit must be a positive duration such as 90, 90s, 10m or 2h, got {text!r}"
+        )
+    return seconds
+
+
+def parse(record: type[Record], args: Sequence[str] | None = None) -> Record:
+    """Builds a record from command-line arguments; ``--help`` and errors end the program.
+
+    Args:
+      record: a dataclass.
+      args: the arguments; `sys.argv`'s by default.
+    """
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(record, args=args)
+    except ValueError as error:
+        fail(str(error))
+    except SystemExit as exit_:
+        if exit_.code:
+            fail(_one_line(said.getvalue()))
+        raise
+
+
+def fail(message: str) -> NoReturn:
+    """Ends the program with exit code 2 and one line on stderr."""
+    sys.stderr.write(f"error: {' '.join(message.split())}\n")
+    raise SystemExit(2)
+
+
+def _one_line(box: str) -> str:
+    """What a tyro error says, without its heading, its frame (of lines or of -) and its advice."""
+    box = re.sub(r"\x1b\[[0-9;]*m", "", box)
+    lines = [line.strip(" │") for line in box.splitlines() if not line.startswith(("╭", "╰"))]
+    rules = [i for i, line in enumerate(lines) if line and set(line) <= {"─", "-"}]
+    if "╭" not in box and rules:
+        lines, rules = lines[rules[0] + 1 :], [i - rules[0] - 1 for i in rules[1:]]
+    text = " ".join(lines[: rules[0]] if rules else lines).strip() or box
+    text = re.sub(r"^Error parsing (?!-)[^:]*: ", "", text)
+    text = re.sub(r"^Missing from [^:]*: +(--\S+).*", r"missing option \1", text)
+    advice = " ".join(lines[rules[0] + 1 : rules[1] if rules[1:] else None]) if rules else ""
+    near = re.findall(r"(--(?!help)[a-z][\w-]*) ", advice)
+    if text.startswith("Unrecognized") and near:
+        text += f"; did you mean {' or '.join(dict.fromkeys(near[:3]))}?"
+    return text + " (--help explains every option)"

@@ -1,0 +1,164 @@
+"""Settings from files and presets: ``--config file.toml``, ``--preset gpu``, ``--resume RUN``.
+
+All of them are turned into command-line options that come before the user's own, so that there is
+one set of names, one check and one rule: what is said later wins.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import tomllib
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+CONFIG_NAME = "config.toml"
+"""The file of settings in a run folder."""
+
+SOURCES = ("config", "preset", "resume")
+"""Options that say where other options come from; they are no settings themselves."""
+
+NOT_SAVED = (*SOURCES, "coordinator", "num_processes", "process_id", "distributed")
+"""Options that a run folder does not keep: those, and which processes take part."""
+
+_ACCELERATOR = {"num_envs": 512, "num_minibatches": 8, "bfloat16": True}
+PRESETS: dict[str, dict[str, Any]] = {
+    "cpu": {},
+    "gpu": _ACCELERATOR,
+    "tpu": _ACCELERATOR,
+}
+"""Options that suit a kind of device, where they differ from the defaults."""
+
+
+def expand(record: type, args: Sequence[str]) -> list[str]:
+    """Puts the options of presets, settings files and resumed runs before the others.
+
+    Args:
+      record: the dataclass of all options.
+      args: the command line.
+
+    Returns:
+      A longer command line.
+
+    Raises:
+      ValueError: a file is not what it should be, or an option in it is unknown.
+      OSError: a file cannot be read.
+    """
+    config, preset, resume = (_value_of(name, args) for name in SOURCES)
+    if config is not None and resume is not None:
+        raise ValueError("--resume takes the settings of the run; give no --config with it")
+    before: list[str] = []
+    if preset is not None:
+        before += to_args(record, PRESETS.get(_kind_of(preset), {}), f"preset {preset}")
+    if resume is not None:
+        if not Path(resume, CONFIG_NAME).is_file():
+            raise ValueError(f"{resume} is not a run folder: it has no {CONFIG_NAME}")
+        config = str(Path(resume, CONFIG_NAME))
+    if config is not None:
+        before += to_args(record, read_toml(config), config)
+    return before + list(args)
+
+
+def read_toml(path: str) -> dict[str, Any]:
+    """Reads a file of settings.
+
+    Raises:
+      ValueError: it is not TOML.
+      OSError: it cannot be read.
+    """
+    try:
+        return tomllib.loads(Path(path).read_bytes().decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not TOML: {error}") from None
+
+
+def to_args(record: type, settings: Mapping[str, Any], source: str) -> list[str]:
+    """Settings as command-line options.
+
+    Args:
+      record: the dataclass of all options.
+      settings: values by option, with underscores; a list stands for a text with commas.
+      source: where they are from, for error messages.
+
+    Raises:
+      ValueError: an option is unknown or its value of no use.
+
+    >>> from agents.config.args import TrainArgs
+    >>> to_args(TrainArgs, {"task": ["mlp", "LSTM"], "num_envs": 8, "bfloat16": True}, "a file")
+    ['--task=mlp,LSTM', '--num-envs=8', '--bfloat16']
+    """
+    known = {name: kind for name, kind in options(record) if name not in SOURCES}
+    args = []
+    for name, value in settings.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=2, cutoff=0.5)
+            hint = f"did you mean {' or '.join(near)}?" if near else "--help lists all of them"
+            raise ValueError(f"unknown option {name!r} in {source}; {hint}")
+        if known[name] is bool and not isinstance(value, bool):
+            raise ValueError(f"{name} in {source} must be true or false, got {value!r}")
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            args.append(f"--{flag}" if value else f"--no-{flag}")
+        elif isinstance(value, list) and all(isinstance(item, str) for item in value):
+            args.append(f"--{flag}={','.join(value)}")
+        elif isinstance(value, str | int | float):
+            args.append(f"--{flag}={value}")
+        else:
+            raise ValueError(f"{name} in {source} must be a number, text or list of texts")
+    return args
+
+
+def to_toml(record: Any) -> str:
+    """The options of a dataclass as TOML that `read_toml` and `to_args` read again.
+
+    >>> from agents.config.args import TrainArgs
+    >>> to_toml(TrainArgs("mlp")).splitlines()[0]
+    'task = "mlp"'
+    """
+    lines = []
+    for name, value in _values(record):
+        if name not in NOT_SAVED and value is not None:
+            lines.append(f"{name} = {json.dumps(value, ensure_ascii=False)}\n")
+    return "".join(lines)
+
+
+def options(record: type) -> Iterable[tuple[str, Any]]:
+    """Name and type of every option of a dataclass, those of nested ones included."""
+    hints = typing.get_type_hints(record)
+    for field in dataclasses.fields(record):
+        if dataclasses.is_dataclass(kind := hints[field.name]):
+            yield from options(typing.cast(type, kind))
+        else:
+            yield field.name, kind
+
+
+def _values(record: Any) -> Iterable[tuple[str, Any]]:
+    for field in dataclasses.fields(record):
+        value = getattr(record, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from _values(value)
+        else:
+            yield field.name, value
+
+
+def _value_of(name: str, args: Sequence[str]) -> str | None:
+    """The value of an option on the command line; None if it is not given."""
+    value = None
+    for arg, following in zip(args, [*args, None][1:], strict=True):
+        if arg == f"--{name}":
+            value = following
+        elif arg.startswith(f"--{name}="):
+            value = arg.partition("=")[2]
+    return value
+
+
+def _kind_of(preset: str) -> str:
+    """The preset itself, or for ``auto`` that of the device JAX finds."""
+    if preset != "auto":
+        return preset
+    return jax.default_backend()

@@ -1,0 +1,109 @@
+"""Weights of a network as a file: one line of JSON with its architecture, then its arrays."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from agents.files import write_bytes
+from agents.nn.networks import GraphNetwork
+
+FORMAT = "veenv-weights"
+VERSION = 1
+_ARCHITECTURE = {"hidden": int, "num_hops": int, "num_rounds": int, "bfloat16": bool}
+
+
+def architecture(network: GraphNetwork) -> dict[str, int | bool]:
+    """The arguments of `GraphNetwork` that make a network of this one's shape.
+
+    Args:
+      network: the network.
+
+    Example:
+      >>> architecture(GraphNetwork(hidden=4, key=jax.random.key(0)))
+      {'hidden': 4, 'num_hops': 1, 'num_rounds': 0, 'bfloat16': False}
+    """
+    return {
+        "hidden": int(network.embed.weight.shape[1]),
+        "num_hops": network.num_hops,
+        "num_rounds": len(network.rounds),
+        "bfloat16": network.compute_dtype == "bfloat16",
+    }
+
+
+def save_weights(path: str | os.PathLike[str], network: GraphNetwork) -> None:
+    """Writes a network's weights, aside first and then renamed into place.
+
+    Args:
+      path: the file.
+      network: the network.
+
+    Raises:
+      OSError: the file cannot be written.
+
+    Example:
+      >>> import tempfile
+      >>> network = GraphNetwork(hidden=4, key=jax.random.key(0))
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     save_weights(f"{folder}/weights.eqx", network)
+      ...     bool(eqx.tree_equal(load_weights(f"{folder}/weights.eqx"), network))
+      True
+    """
+    header = {"format": FORMAT, "version": VERSION, **architecture(network)}
+    content = io.BytesIO()
+    content.write((json.dumps(header) + "\n").encode())
+    eqx.tree_serialise_leaves(content, network)
+    write_bytes(Path(path), content.getvalue())
+
+
+def load_weights(path: str | os.PathLike[str]) -> GraphNetwork:
+    """Reads a network.
+
+    Args:
+      path: the file, or the folder of a run that has ended.
+
+    Returns:
+      A network of the architecture that the file names.
+
+    Raises:
+      ValueError: the file holds no weights, or is damaged.
+      OSError: it cannot be read.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     save_weights(f"{folder}/w.eqx", GraphNetwork(hidden=4, key=jax.random.key(0)))
+      ...     load_weights(f"{folder}/w.eqx").embed.weight.shape[1]
+      4
+    """
+    if Path(path).is_dir():
+        path = Path(path) / "weights.eqx"
+    content = io.BytesIO(Path(path).read_bytes())
+    try:
+        header = json.loads(content.readline())
+    except ValueError:
+        header = None
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise ValueError(f"{path} is not a file of weights")
+    if header.get("version") != VERSION:
+        raise ValueError(f"{path}: expected version {VERSION}, got {header.get('version')!r}")
+    options: dict[str, Any] = {name: header.get(name) for name in _ARCHITECTURE}
+    for name, kind in _ARCHITECTURE.items():
+        if type(options[name]) is not kind or not 0 <= options[name] <= 4096:
+            raise ValueError(f"{path}: {name} is {options[name]!r}")
+    shapes = eqx.filter_eval_shape(lambda: GraphNetwork(**options, key=jax.random.key(0)))
+    try:
+        network = eqx.tree_deserialise_leaves(content, shapes)
+    except (ValueError, RuntimeError, EOFError, OSError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    arrays = jax.tree.leaves(eqx.filter(network, eqx.is_array))
+    if content.read(1) or not all(np.isfinite(x).all() for x in arrays):
+        raise ValueError(f"{path} is damaged: it holds more than the weights, or not numbers")
+    return network

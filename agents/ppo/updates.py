@@ -1,0 +1,110 @@
+"""Steps of Adam on minibatches of whole episodes, whatever the loss: what both agents share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from agents.config.ppo import PPOConfig
+from agents.nn.networks import GraphNetwork
+
+Stats = dict[str, Float[Array, ""]]
+Loss = Callable[[GraphNetwork, Any], tuple[Float[Array, ""], Stats]]
+
+
+def make_optimizer(config: PPOConfig) -> optax.GradientTransformation:
+    """Clips the global norm, then Adam; the learning rate is multiplied in by `fit`."""
+    return optax.chain(
+        optax.clip_by_global_norm(config.max_grad_norm), optax.scale_by_adam(eps=1e-5)
+    )
+
+
+def anneal(start: float, end: float, progress: Float[Array, ""]) -> Float[Array, ""]:
+    """Linear from `start` to `end` as `progress` goes from 0 to 1."""
+    return start + (end - start) * jnp.clip(progress, 0.0, 1.0)
+
+
+def fit(
+    loss: Loss,
+    network: GraphNetwork,
+    opt_state: optax.OptState,
+    batch: Any,
+    config: PPOConfig,
+    key: PRNGKeyArray,
+    progress: Float[Array, ""],
+    spread: Callable[[Any], Any] = lambda rows: rows,
+) -> tuple[GraphNetwork, optax.OptState, Stats]:
+    """All epochs and minibatches of one update.
+
+    Stops early once a minibatch's statistics show an `approx_kl` above `config.target_kl`; a
+    minibatch whose gradient is not finite is passed over.
+
+    Args:
+      loss: of the network on a minibatch, arrays [M, ...], with what is worth logging about it.
+      network: the parameters.
+      opt_state: the optimiser's state.
+      batch: arrays [T, B, ...].
+      config: the settings.
+      key: for the shuffles.
+      progress: share of the training that is over.
+      spread: shares the rows of a minibatch out over devices.
+
+    Returns:
+      Parameters, optimiser state and the means of the minibatches' statistics.
+    """
+    optimizer = make_optimizer(config)
+    rate = anneal(config.learning_rate, config.final_learning_rate, progress)
+    gradient = eqx.filter_value_and_grad(loss, has_aux=True)
+    num_steps, num_envs = jax.tree.leaves(batch)[0].shape[:2]
+    carry = (network, opt_state, jnp.zeros((), bool))
+
+    def descend(carry: Any, index: Int[Array, " M"]) -> tuple[Any, Stats]:
+        network, opt_state, _ = carry
+        # Two indices: every device picks its own steps, and no array is reshaped across devices.
+        rows = jax.tree.map(lambda x: x[index // num_envs, index % num_envs], batch)
+        (_, stats), grads = gradient(network, spread(rows))
+        finite = jnp.stack([jnp.isfinite(g).all() for g in jax.tree.leaves(grads)]).all()
+        deltas, new_opt_state = optimizer.update(grads, opt_state)
+        new_network = eqx.apply_updates(network, jax.tree.map(lambda d: -rate * d, deltas))
+        network, opt_state = _select(finite, (new_network, new_opt_state), (network, opt_state))
+        stop = jnp.asarray(stats.get("approx_kl", 0.0) > config.target_kl)
+        counts = {"minibatches": jnp.ones(()), "not_finite": 1.0 - finite.astype(jnp.float32)}
+        return (network, opt_state, stop), stats | counts
+
+    def minibatch(carry: Any, index: Int[Array, " M"]) -> tuple[Any, Stats]:
+        _, shapes = jax.eval_shape(descend, carry, index)
+        nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+        return jax.lax.cond(carry[2], lambda c, i: (c, nothing), descend, carry, index)
+
+    indices = minibatch_indices(key, num_steps * num_envs, config)
+    (network, opt_state, _), stats = jax.lax.scan(minibatch, carry, indices)
+    done = stats.pop("minibatches").sum()
+    not_finite = stats.pop("not_finite").sum()
+    means = {name: x.sum() / done for name, x in stats.items()}
+    return network, opt_state, means | {"minibatches": done, "not_finite": not_finite}
+
+
+def minibatch_indices(key: PRNGKeyArray, num_steps: int, config: PPOConfig) -> Int[Array, "U M"]:
+    """Which steps each minibatch holds: every epoch a new shuffle, a remainder left out.
+
+    Returns:
+      int32 [epochs · minibatches, steps in a minibatch].
+    """
+    parts = min(config.num_minibatches, num_steps)
+    size = num_steps // parts
+    shuffles = [
+        jax.random.permutation(k, num_steps)[: parts * size].reshape(parts, size)
+        for k in jax.random.split(key, config.update_epochs)
+    ]
+    return jnp.concatenate(shuffles)
+
+
+def _select(condition: Bool[Array, ""], yes: Any, no: Any) -> Any:
+    """`yes` where the condition holds, else `no`, leaf by leaf."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)

@@ -1,0 +1,190 @@
+"""Checkpoints of a run: everything that training needs to go on as if it had never stopped."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from agents.run.checkpoint_files import DamagedError, read_record, read_state, write_checkpoint
+
+
+@dataclasses.dataclass(frozen=True)
+class Restored:
+    """What a checkpoint held.
+
+    Attributes:
+      number: of the train step.
+      state: the train state.
+      run: what else the run remembers, as JSON.
+    """
+
+    number: int
+    state: Any
+    run: dict[str, Any]
+
+
+class Checkpoints:
+    """The checkpoints of one run: the newest few, and the best one.
+
+    Attributes:
+      folder: where they are, one folder for each, named by the number of the train step.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        identity: Mapping[str, Any],
+        *,
+        keep: int = 3,
+        warn: Callable[[str], None] = lambda text: None,
+    ):
+        """Nothing is read or written yet.
+
+        Args:
+          folder: made by the first checkpoint.
+          identity: what must agree when a checkpoint is read, as JSON: the task, the network.
+          keep: how many of the newest to keep; the best one is kept besides.
+          warn: told of checkpoints that cannot be read.
+        """
+        self.folder = folder
+        self._identity = json.loads(json.dumps(identity))
+        self._keep, self._warn = keep, warn
+
+    def save(self, number: int, state: Any, run: Mapping[str, Any], score: float = 0.0) -> bool:
+        """Writes a checkpoint unless it is there, then deletes those that need not be kept.
+
+        Args:
+          number: of the train step.
+          state: a pytree of arrays and typed keys.
+          run: what else to remember, as JSON.
+          score: the checkpoint with the lowest one is the best.
+
+        Returns:
+          Whether it is the best one.
+
+        Raises:
+          OSError: it cannot be written; earlier ones stay as they are.
+        """
+        path = self.folder / str(number)
+        if path.exists():
+            return False
+        record = {
+            "identity": self._identity,
+            "run": dict(run),
+            "score": score if math.isfinite(score) else None,
+        }
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_checkpoint(path, state, record)
+        except BaseException:
+            self._remove_unfinished()
+            raise
+        return self._delete_old(number)
+
+    def restore(self, like: Any) -> Restored | None:
+        """Reads the newest checkpoint that is whole.
+
+        Args:
+          like: a state with the leaves that are expected.
+
+        Returns:
+          What it held; None if there never was a checkpoint.
+
+        Raises:
+          ValueError: all are damaged, or the newest one is of another task or network.
+        """
+        numbers = self.numbers()
+        for number in reversed(numbers):
+            path = self.folder / str(number)
+            try:
+                record = read_record(path)
+                self._check_identity(path, record)
+                state = read_state(path, record, like)
+            except DamagedError as error:
+                self._warn(f"checkpoint {path} is damaged ({error}); trying the one before it")
+                continue
+            return Restored(number, state, record["run"])
+        if numbers:
+            raise ValueError(f"every checkpoint in {self.folder} is damaged")
+        return None
+
+    def numbers(self) -> list[int]:
+        """The checkpoints there are, oldest first; those half written are left out."""
+        if not self.folder.is_dir():
+            return []
+        return sorted(int(p.name) for p in self.folder.iterdir() if p.name.isdecimal())
+
+    def delete_after(self, number: int) -> None:
+        """Deletes the checkpoints after a number (damaged ones), and what is half written."""
+        self._remove_unfinished()
+        for later in self.numbers():
+            if later > number:
+                shutil.rmtree(self.folder / str(later), ignore_errors=True)
+
+    def _delete_old(self, newest: int) -> bool:
+        scores = {number: self._score(number) for number in self.numbers()}
+        best = min(scores, key=lambda number: (scores[number], -number))
+        for number in sorted(scores)[: -self._keep]:
+            if number != best:
+                shutil.rmtree(self.folder / str(number), ignore_errors=True)
+        return best == newest
+
+    def _score(self, number: int) -> float:
+        try:
+            score = read_record(self.folder / str(number))["score"]
+        except DamagedError:
+            score = None
+        return math.inf if score is None else score
+
+    def _remove_unfinished(self) -> None:
+        if self.folder.is_dir():
+            for path in self.folder.iterdir():
+                if not path.name.isdecimal():
+                    shutil.rmtree(path, ignore_errors=True)
+
+    def _check_identity(self, path: Path, record: Mapping[str, Any]) -> None:
+        for what, expected in self._identity.items():
+            found = record["identity"].get(what)
+            if found != expected:
+                raise ValueError(
+                    f"checkpoint {path} is of another {what}: it is {_shown(found, expected)}, "
+                    f"this run's is {_shown(expected, found)}"
+                )
+
+
+class Schedule:
+    """When to write a checkpoint."""
+
+    def __init__(self, seconds: float, updates: int | None = None):
+        """The first is due an interval from now.
+
+        Args:
+          seconds: between checkpoints.
+          updates: train steps between checkpoints, instead.
+        """
+        self._seconds, self._updates = seconds, updates
+        self._last = time.monotonic()
+
+    def is_due(self, number: int) -> bool:
+        """Whether to write one now, after train step `number`; if so, the next interval begins."""
+        now = time.monotonic()
+        if self._updates is not None:
+            return number % self._updates == 0
+        if now - self._last < self._seconds:
+            return False
+        self._last = now
+        return True
+
+
+def _shown(value: Any, other: Any) -> str:
+    """A value for an error message; of two mappings only what differs."""
+    if isinstance(value, Mapping) and isinstance(other, Mapping):
+        differing = {k: v for k, v in value.items() if k not in other or other[k] != v}
+        return ", ".join(f"{k} {v}" for k, v in differing.items()) or "without the rest"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

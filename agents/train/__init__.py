@@ -1,0 +1,1 @@
+"""The training loop, the best orders it found and the devices it runs on."""

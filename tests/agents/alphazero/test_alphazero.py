@@ -1,0 +1,213 @@
+"""AlphaZero: the search's model, its lessons, and that it learns."""
+
+import dataclasses
+import itertools
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agents.cli.start import make_trainer as choose_trainer
+from agents.config.args import parse_training
+from agents.config.ppo import PPOConfig
+from agents.config.search import SearchConfig
+from agents.games import make_game
+from agents.nn.distributions import MASKED_LOGIT
+from agents.ppo.ppo import Trainer, play_and_learn
+from agents.train.best import BestOrders
+from agents.train.training import train
+from veenv.env.random_play import random_episodes
+
+pytest.importorskip("mctx")
+
+from agents.alphazero.alphazero import (
+    Lessons,
+    cross_entropy_excess,
+    loss_fn,
+    make_lessons,
+    make_trainer,
+    search_and_learn,
+)
+from agents.alphazero.planning import Searches, make_model, predict, self_play
+
+CONFIG = PPOConfig(num_envs=4, steps=100, hidden=8, gae_lambda=1.0)
+SEARCH = SearchConfig(num_simulations=6, max_considered=4)
+
+
+@pytest.fixture(scope="module")
+def trainer(both):
+    return make_trainer(CONFIG, SEARCH, both)
+
+
+@pytest.fixture(scope="module")
+def played(trainer):
+    """Searches and episodes of the untrained network, with the params and scales they had."""
+    params, scales = trainer._params, trainer._scales
+    play = jax.jit(partial(self_play, trainer.game.env, config=SEARCH))
+    return play(params, scales, trainer.init().network, jax.random.key(1))
+
+
+def test_model_is_the_environment(trainer, both):
+    """Through whole episodes: rewards add up to the graph's cost, and nothing follows the end."""
+    network = trainer.init().network
+    model = jax.jit(make_model(both.env, trainer._params, trainer._scales))
+    state = jax.vmap(both.env.init)(trainer._params)
+    orders = [graph.reverse() for graph in both.graphs for _ in range(2)]
+    returns, discounts = np.zeros(4), np.ones(4)
+    for step in range(both.env.num_actions):
+        slots = [
+            both.graphs[row // 2].eliminable.index(order[step]) if step < len(order) else 0
+            for row, order in enumerate(orders)
+        ]
+        output, state = model(network, jax.random.key(0), jnp.array(slots), state)
+        returns += discounts * output.reward * trainer._scales
+        discounts *= output.discount
+        over = [step + 1 >= len(order) for order in orders]
+        np.testing.assert_array_equal(output.discount, np.where(over, 0.0, 1.0))
+        np.testing.assert_array_equal(np.asarray(output.value) == 0.0, over)
+        illegal = np.asarray(output.prior_logits) == np.float32(MASKED_LOGIT)
+        np.testing.assert_array_equal(illegal, ~np.asarray(state.action_mask))
+    costs = [graph.cost(graph.reverse()) for graph in both.graphs for _ in range(2)]
+    np.testing.assert_allclose(returns, -np.array(costs), rtol=1e-6)
+
+
+def test_self_play(trainer, both, played):
+    searches, episodes = played
+    assert episodes.complete.all()
+    for row, graph in enumerate(graph for graph in both.graphs for _ in range(2)):
+        ids = both.vertex_ids(row // 2, np.asarray(episodes.order[row]))
+        assert graph.cost(ids) == episodes.cost[row]
+        np.testing.assert_array_equal(
+            searches.active[:, row], np.arange(both.env.num_actions) < len(graph.eliminable)
+        )
+    returns = searches.reward.sum(0) * trainer._scales
+    np.testing.assert_allclose(returns, -episodes.cost.astype(float), rtol=1e-6)
+    active = np.asarray(searches.active) == 1
+    weights = np.asarray(searches.action_weights)[active]
+    legal = np.asarray(searches.inputs.mask)[active]
+    np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=1e-5)
+    assert (weights[~legal] == 0).all()
+    assert (np.asarray(searches.value)[~active] == 0).all()
+
+
+@pytest.mark.slow
+def test_long_searches_find_the_cheapest_order(wide_graph):
+    """On a graph small enough to try every order, whatever the untrained network says."""
+    game = make_game({"wide": wide_graph})
+    orders = itertools.permutations(wide_graph.eliminable)
+    cheapest = min(wide_graph.cost(order) for order in orders)
+    trainer = make_trainer(dataclasses.replace(CONFIG, num_envs=4), SEARCH, game)
+    config = SearchConfig(num_simulations=200, max_considered=16)
+    play = jax.jit(partial(self_play, game.env, config=config))
+    network = trainer.init().network
+    _, episodes = play(trainer._params, trainer._scales, network, jax.random.key(0))
+    assert (episodes.cost == cheapest).all()
+    random = random_episodes(game.env, jax.random.key(0), 4)
+    assert (random.cost > cheapest).any()
+
+
+def test_cross_entropy_excess_is_the_kl_divergence():
+    target = np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]])
+    policy = np.array([[0.25, 0.25, 0.5], [0.2, 0.3, 0.5]])
+    excess = cross_entropy_excess(jnp.array(target), jnp.log(jnp.array(policy)))
+    np.testing.assert_allclose(excess, [np.log(2.0), 0.0], atol=1e-6)
+
+
+def test_loss(trainer, played):
+    network = trainer.init().network
+    lessons = make_lessons(played[0], CONFIG.gae_lambda)
+    flat = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), lessons)
+    loss, stats = jax.jit(loss_fn)(network, flat, 0.5)
+    logits, values = jax.jit(jax.vmap(network))(flat.inputs)
+    total_policy, total_value, total = 0.0, 0.0, 0
+    for row in range(flat.weight.shape[0]):
+        if flat.weight[row] == 0:
+            continue
+        legal = np.asarray(flat.inputs.mask[row])
+        policy = np.exp(np.asarray(logits[row], float)[legal])
+        policy /= policy.sum()
+        target = np.asarray(flat.action_weights[row], float)[legal]
+        terms = [t * np.log(t / p) for t, p in zip(target, policy, strict=True) if t > 0]
+        total_policy += sum(terms)
+        total_value += 0.5 * (float(values[row]) - float(flat.target[row])) ** 2
+        total += 1
+    np.testing.assert_allclose(stats["policy_loss"], total_policy / total, rtol=1e-4)
+    np.testing.assert_allclose(stats["value_loss"], total_value / total, rtol=1e-4)
+    np.testing.assert_allclose(loss, (total_policy + 0.5 * total_value) / total, rtol=1e-4)
+
+
+def test_targets_are_returns(played):
+    searches, _ = played
+    lessons = make_lessons(searches, 1.0)
+    rewards = np.asarray(searches.reward)
+    to_go = rewards[::-1].cumsum(0)[::-1]
+    np.testing.assert_allclose(lessons.target, to_go, atol=1e-5)
+    assert isinstance(lessons, Lessons)
+    assert isinstance(searches, Searches)
+
+
+def test_padding_is_left_out(trainer, played):
+    """What padded steps hold changes neither the loss nor its gradient."""
+    network = trainer.init().network
+    lessons = make_lessons(played[0])
+    flat = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), lessons)
+    spoiled = dataclasses.replace(flat, target=jnp.where(flat.weight == 0, 7.0, flat.target))
+    assert (flat.weight == 0).any()
+    loss = jax.jit(loss_fn)
+    losses = [loss(network, lessons, 0.5)[0] for lessons in (flat, spoiled)]
+    np.testing.assert_allclose(*losses, rtol=1e-6)
+
+
+def test_prediction_masks_what_is_illegal(trainer, both):
+    network = trainer.init().network
+    state = jax.vmap(both.env.init)(trainer._params)
+    ask = jax.jit(partial(predict, both.env))
+    inputs, logits, value = ask(trainer._params, network, state)
+    np.testing.assert_array_equal(np.asarray(logits) == np.float32(MASKED_LOGIT), ~inputs.mask)
+    raw, expected = jax.jit(jax.vmap(network))(inputs)
+    np.testing.assert_allclose(logits[inputs.mask], raw[inputs.mask], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+
+
+def test_alphazero_beats_best_of_n_random_play(tangle_game):
+    game, graph = tangle_game, tangle_game.graphs[0]
+    best = BestOrders(game)
+    config = PPOConfig(num_envs=8, steps=1_500, hidden=16)
+    trainer = make_trainer(config, SearchConfig(8, 8), game)
+    assert isinstance(trainer, Trainer)
+    last = list(train(trainer, best))[-1]
+    episodes = last.steps // len(graph.eliminable)
+    final = jax.jit(lambda key: random_episodes(game.env, key, episodes))(jax.random.key(0))
+    random_best, random_mean = int(final.cost.min()), float(final.cost.mean())
+    assert best["tangle"].cost < random_best
+    assert last.mean_cost["tangle"] < 0.5 * random_mean + 0.5 * random_best
+    assert graph.cost(best["tangle"].ids) == best["tangle"].cost
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"num_simulations": 0}, "num_simulations must be an integer of at least 1, got 0"),
+        ({"max_considered": 1.5}, "max_considered must be an integer of at least 1, got 1.5"),
+        ({"gumbel_scale": -1.0}, "gumbel_scale must be a number of at least 0, got -1.0"),
+    ],
+)
+def test_settings_are_checked(settings, text):
+    with pytest.raises(ValueError, match=text):
+        SearchConfig(**settings)
+
+
+def test_the_command_line_chooses_the_agent(both):
+    args = parse_training(["--task=LIF", "--agent=alphazero", "--num-simulations=3", "--seed=7"])
+    trainer = choose_trainer(args, both)
+    assert trainer._agent.func is search_and_learn
+    assert trainer._agent.keywords == {"search": SearchConfig(num_simulations=3)}
+    assert trainer.config.seed == 7
+    assert choose_trainer(parse_training(["--task=LIF"]), both)._agent is play_and_learn
+
+
+def test_what_only_ppo_does_is_refused(both):
+    with pytest.raises(ValueError, match="are PPO's"):
+        make_trainer(dataclasses.replace(CONFIG, restarts=0.5), SEARCH, both)

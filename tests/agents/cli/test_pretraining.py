@@ -1,0 +1,128 @@
+"""Runs on random functions, and the polish of a run's best order."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import re
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from agents.cli.session import run_training
+from agents.config.args import TrainArgs, parse_training
+from agents.config.ppo import PPOConfig
+from agents.config.random_functions import RandomConfig
+from agents.nn.weights import load_weights
+from veenv import Order
+from veenv.env.factory import task_graph
+
+RANDOM = RandomConfig(functions=2, min_vertices=5, max_vertices=8, max_inputs=2, max_outputs=2)
+
+
+def test_a_run_on_random_functions(tmp_path):
+    out = io.StringIO()
+    ppo = PPOConfig(num_envs=2, steps=150, hidden=8)
+    args = TrainArgs("random", out=str(tmp_path), ppo=ppo, random=RANDOM)
+    assert run_training(args, out) == 0
+    (folder,) = (tmp_path / "random").iterdir()
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert rows[-1]["steps"] >= 150 > rows[-2]["steps"]
+    assert [row["update"] for row in rows] == list(range(1, len(rows) + 1))
+    assert rows[0]["unseen"]
+    assert "mean cost / Markowitz: scalar" in out.getvalue()
+    weights = load_weights(folder / "weights.eqx")
+    again = parse_training(["--config", str(folder / "config.toml")])
+    assert dataclasses.replace(again, config=None) == args
+
+    more = parse_training(
+        ["--config", str(folder / "config.toml"), "--init-from", str(folder / "weights.eqx")]
+        + ["--steps", "1", "--learning-rate", "1e-12"]
+    )
+    assert run_training(more, io.StringIO()) == 0
+    (second,) = set((tmp_path / "random").iterdir()) - {folder}
+    for a, b in zip(
+        jax.tree.leaves(weights), jax.tree.leaves(load_weights(second / "weights.eqx")), strict=True
+    ):
+        np.testing.assert_allclose(a, b, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_going_on_with_random_functions_is_the_same_as_not_stopping(tmp_path, monkeypatch):
+    """The functions that a run goes on with are those that it would have drawn."""
+    monkeypatch.setattr("agents.train.generalist.UPDATES_PER_POOL", 2)
+    ppo = PPOConfig(num_envs=2, steps=120, hidden=8)
+    args = TrainArgs(
+        "random",
+        out=str(tmp_path),
+        ppo=ppo,
+        random=RANDOM,
+        checkpoint_updates=3,
+        keep_checkpoints=99,
+    )
+    assert run_training(args, io.StringIO()) == 0
+    (folder,) = (tmp_path / "random").iterdir()
+    stopped = tmp_path / "stopped"
+    shutil.copytree(folder, stopped)
+    names = sorted(int(path.name) for path in (stopped / "checkpoints").iterdir())
+    assert names[:2] == [3, 6]
+    assert len(names) > 2
+    for name in names[1:]:
+        shutil.rmtree(stopped / "checkpoints" / str(name))
+    (stopped / "weights.eqx").unlink()
+    out = io.StringIO()
+    assert run_training(parse_training(["--resume", str(stopped)]), out) == 0
+    assert "from train step 3" in out.getvalue()
+    assert (stopped / "weights.eqx").read_bytes() == (folder / "weights.eqx").read_bytes()
+    whole, again = (
+        [json.loads(line) | {"seconds": 0} for line in path.read_text().splitlines()]
+        for path in (folder / "metrics.jsonl", stopped / "metrics.jsonl")
+    )
+    assert again == whole
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--polish", "1s"], "--task random does not go with --polish"),
+        (["--agent", "alphazero"], "does not go with --agent alphazero"),
+        (["--tensorboard"], "does not go with --tensorboard"),
+        (["--self-imitation", "0.1"], "does not go with --self-imitation"),
+    ],
+)
+def test_what_does_not_go_with_random_functions(args, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        run_training(parse_training(["--task", "random", *args, "--out", str(tmp_path)]), None)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("functions", 0), ("max_vertices", 2.5), ("max_inputs", 0), ("arrays", 1.5)],
+)
+def test_wrong_sizes_of_random_functions(field, value):
+    with pytest.raises(ValueError, match=field):
+        RandomConfig(**{field: value})
+
+
+@pytest.mark.slow
+def test_polish_is_a_line_and_an_order_of_its_own(tmp_path):
+    out = io.StringIO()
+    ppo = PPOConfig(num_envs=2, steps=60, hidden=8)
+    args = TrainArgs("PropaneCombustion", out=str(tmp_path), polish="5000", ppo=ppo)
+    assert run_training(args, out) == 0
+    (folder,) = (tmp_path / "PropaneCombustion").iterdir()
+    graph = task_graph("PropaneCombustion")
+    agent, polished = (
+        graph.cost(Order.load(folder / f"{name}.json").ids_for(graph))
+        for name in ("order", "order-polished")
+    )
+    counts = dict(re.findall(r"^(.*\)) +(\d+) +[\d.]+$", out.getvalue(), re.MULTILINE))
+    assert counts == {
+        "best found (PPO)": str(agent),
+        "polished (PPO + search)": str(polished),
+    }
+    assert polished == 88 < agent

@@ -1,0 +1,100 @@
+"""The proof of an order, the table, the picture and the folder."""
+
+import io
+
+import numpy as np
+import pytest
+
+from agents.cli.progress import ProgressDisplay
+from agents.cli.report import nearby, relative_error, result_table, validate
+from agents.files import write_bytes
+from agents.run.curve import plot_curve
+from agents.run.runs import RunFolder
+from veenv import make_graph, tasks
+
+
+def test_validation_passes_for_any_order_and_fails_for_another_function():
+    task = tasks.get("HumanHeartDipole")
+    graph = make_graph(task.fun, task.argnums)(*task.example_args())
+    checked = validate(task, graph.markowitz())
+    assert checked.passed
+    assert 0 < checked.error < 1e-10
+    assert (checked.points, checked.entries) == (3, 64)
+
+
+def test_relative_error():
+    expected = np.array([1.0, -10.0, 0.0])
+    assert relative_error(expected, expected) == 0.0
+    np.testing.assert_allclose(relative_error(expected + [0, 0, 1e-3], expected), 1e-4)
+    assert relative_error(np.full(2, 1e-3), np.zeros(2)) == 1e-3
+    assert relative_error(np.array([np.nan]), np.array([1.0])) == np.inf
+    assert relative_error(np.array([1.0]), np.array([np.nan])) == np.inf
+    assert relative_error(np.zeros(3), np.zeros((3, 1))) == np.inf
+    assert relative_error(np.zeros(0), np.zeros(0)) == 0.0
+
+
+def test_points_are_near_and_integers_stay():
+    args = (np.array([1.0, 100.0]), np.array(3))
+    x, n = nearby(args, np.random.default_rng(0))
+    assert n == 3
+    assert np.all(x != args[0])
+    assert np.all(np.abs(x / args[0] - 1) < 0.3)
+
+
+def test_table():
+    lines = result_table({"forward": 1200, "reverse": 400}, 300).splitlines()
+    assert [line.split()[-2:] for line in lines[1:]] == [
+        ["1,200", "3.000"],
+        ["400", "1.000"],
+        ["300", "0.750"],
+    ]
+    assert len(result_table({"forward": 2, "reverse": 1}, None).splitlines()) == 3
+    assert "-" in result_table({"forward": 0}, 0)
+
+
+def test_curve_is_a_picture_even_of_nothing(tmp_path):
+    row = {"steps": 5, "mean_cost": {"f": 9.0}, "min_cost": {"f": 7}, "best_cost": {"f": 7}}
+    for name, rows in (("none", []), ("one", [row])):
+        plot_curve(tmp_path / name, "f", rows, {"forward": 10, "reverse": 9000})
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["none", "one"]
+
+
+def test_files_are_whole_or_not_there(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    write_bytes(path, b"old")
+    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        write_bytes(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_runs_of_one_second_have_folders_of_their_own(tmp_path, both):
+    first, second = RunFolder.create(tmp_path, both), RunFolder.create(tmp_path, both)
+    assert first.path != second.path
+    assert first.path.parent == second.path.parent == tmp_path / "wide+chain"
+    assert first.order_path("wide").name == "order-wide.json"
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()], ids=["file", "terminal"])
+def test_progress_shows_the_best_count(stream, both):
+    from agents.config.ppo import PPOConfig
+    from agents.ppo.ppo import Trainer
+    from agents.train.best import BestOrders
+    from agents.train.training import train
+
+    best = BestOrders(both)
+    with ProgressDisplay(stream, best, interval=0.0) as display:
+        for progress in train(Trainer(PPOConfig(num_envs=2, steps=20, hidden=4), both), best):
+            display.show(progress)
+    said = stream.getvalue()
+    assert f"best wide {best['wide'].cost}, chain {best['chain'].cost}" in said
+    assert ("\r" in said) == stream.isatty()

@@ -1,0 +1,114 @@
+"""Options from files, presets and runs: the same names and checks as on the command line."""
+
+import re
+
+import pytest
+
+from agents.config.args import TrainArgs, parse_training
+from agents.config.ppo import PPOConfig
+from agents.config.settings import CONFIG_NAME, PRESETS, options, to_toml
+
+
+def write(folder, text, name="c.toml"):
+    path = folder / name
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_file_sets_every_kind_of_option(tmp_path):
+    path = write(
+        tmp_path,
+        """
+        task = ["mlp", "LSTM"]   # or "mlp,LSTM"
+        time_limit = "2m"
+        num_envs = 8
+        learning_rate = 1e-4
+        bfloat16 = true
+        """,
+    )
+    args = parse_training(["--config", path])
+    assert args.task == "mlp,LSTM"
+    assert args.seconds == 120.0
+    assert args.ppo == PPOConfig(num_envs=8, learning_rate=1e-4, bfloat16=True)
+
+
+def test_the_command_line_wins_over_the_file_and_the_file_over_the_preset(tmp_path):
+    path = write(tmp_path, 'task = "mlp"\nnum_envs = 8\nbfloat16 = false\n')
+    args = parse_training(["--preset=gpu", f"--config={path}", "--seed", "5", "--task", "LSTM"])
+    assert args.task == "LSTM"
+    assert args.ppo.num_envs == 8
+    assert not args.ppo.bfloat16
+    assert args.ppo.seed == 5
+    assert args.ppo.num_minibatches == PRESETS["gpu"]["num_minibatches"] != 4
+
+
+def test_every_setting_can_be_written_and_read_again(tmp_path):
+    for args in (
+        TrainArgs("mlp"),
+        TrainArgs(
+            'a "b" ü\\',
+            cost="executed",
+            time_limit="7m",
+            init_from="w.eqx",
+            checkpoint_updates=3,
+            tensorboard=True,
+            ppo=PPOConfig(seed=9, steps=77, learning_rate=1e-5, bfloat16=True, target_kl=0.5),
+        ),
+    ):
+        path = write(tmp_path, to_toml(args))
+        assert parse_training(["--config", path]) == TrainArgs(
+            **{**vars(args), "config": path, "preset": None}
+        )
+
+
+def test_every_option_can_be_set_in_a_file(tmp_path):
+    """But for those that say where options come from; the process's place is not saved."""
+    path = write(tmp_path, 'task = "mlp"\ncoordinator = "a:1"\nnum_processes = 2\nprocess_id = 1\n')
+    args = parse_training(["--config", path])
+    assert args.scale.coordinator == "a:1"
+    assert "coordinator" not in to_toml(args)
+
+
+def test_presets_name_options_that_exist():
+    names = dict(options(TrainArgs))
+    for preset, values in PRESETS.items():
+        assert set(values) <= set(names)
+        assert parse_training(["--task", "mlp", "--preset", preset]).preset == preset
+    assert parse_training(["--task", "mlp", "--preset", "auto"]).ppo == PPOConfig()  # on the CPU
+
+
+def test_a_run_brings_its_options(tmp_path):
+    write(tmp_path, 'task = "mlp"\nsteps = 100\n', CONFIG_NAME)
+    args = parse_training(["--resume", str(tmp_path), "--steps", "200"])
+    assert args.task == "mlp"
+    assert args.ppo.steps == 200
+    assert args.resume == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("num_env = 3", r"unknown option 'num_env' in .*c\.toml; did you mean num_envs"),
+        ("resume = 'x'", "unknown option 'resume'"),
+        ("zzzzzz = 3", "--help lists all of them"),
+        ("[ppo]\nseed = 3", "unknown option 'ppo'"),
+        ("seed = [1, 2]", "seed in .* must be a number, text or list of texts"),
+        ("bfloat16 = 1", "bfloat16 in .* must be true or false, got 1"),
+        ("seed = 'many'", "--seed: invalid literal"),
+        ("seed = -1", "seed must be an integer from 0"),
+        ("seed = ", "is not TOML"),
+        ("cost = 'time'", "invalid choice 'time'"),
+    ],
+)
+def test_mistakes_in_a_file_take_one_line(text, message, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parse_training(["--task", "mlp", "--config", write(tmp_path, text)])
+    assert ended.value.code == 2
+    assert re.search(message, capsys.readouterr().err)
+
+
+def test_a_file_that_is_not_text(tmp_path, capsys):
+    (tmp_path / "c.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SystemExit):
+        parse_training(["--config", str(tmp_path / "c.toml")])
+    assert "is not TOML" in capsys.readouterr().err

@@ -1,0 +1,102 @@
+"""What the network reads, against counts by sets of edges."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agents.nn.encoding import NUM_BASE_FEATURES, encode, existing_pairs, num_features, pack_rows
+from veenv.env import Spec, VertexEnv
+
+
+def states(graph, count, env=None):
+    """Observations along a random episode, with the edges as sets of (row, column)."""
+    env = env or VertexEnv(graph)
+    obs, state = env.reset()
+    rng = np.random.default_rng(0)
+    for _ in range(count):
+        yield env, obs
+        action = rng.choice(np.flatnonzero(np.asarray(obs.action_mask)))
+        obs, state, *_ = env.step(None, state, jnp.int32(action))
+
+
+def neighbours(env, obs):
+    """Predecessor rows and successor columns of every slot; rows count slots from num_inputs."""
+    adjacency = np.asarray(obs.adjacency)
+    first = adjacency.shape[0] - env.num_actions
+    for slot in range(env.num_actions):
+        into = [int(r) for r in np.flatnonzero(adjacency[:, slot])]
+        out_of = [int(c) for c in np.flatnonzero(adjacency[first + slot])]
+        yield slot, first, into, out_of
+
+
+def test_extra_features(wide_graph):
+    for env, obs in states(wide_graph, 5):
+        nodes = np.asarray(jax.jit(encode)(obs).nodes)
+        for slot, first, into, out_of in neighbours(env, obs):
+            if not obs.action_mask[slot]:
+                assert np.all(nodes[slot] == 0.0)
+                continue
+            legal = np.asarray(obs.action_mask)
+            inputs = sum(r < first for r in into)
+            outputs = sum(c >= env.num_actions or not legal[c] for c in out_of)
+            fill = sum(obs.adjacency[r, c] == 0 for r in into for c in out_of)
+            expected = np.log1p([inputs, outputs, fill])
+            np.testing.assert_allclose(nodes[slot, 8:NUM_BASE_FEATURES], expected, rtol=1e-5)
+            np.testing.assert_allclose(nodes[slot, :8], obs.features[slot])
+
+
+@pytest.mark.parametrize("num_hops", [0, 1, 2])
+def test_hops(wide_graph, num_hops):
+    for env, obs in states(wide_graph, 4):
+        nodes = np.asarray(encode(obs, num_hops).nodes)
+        assert nodes.shape == (env.num_actions, num_features(num_hops))
+        level = nodes[:, :NUM_BASE_FEATURES]
+        legal, done = np.asarray(obs.action_mask), NUM_BASE_FEATURES
+        for _ in range(num_hops):
+            over_in, over_out = np.zeros_like(level), np.zeros_like(level)
+            for slot, first, into, out_of in neighbours(env, obs):
+                before = [r - first for r in into if r >= first]
+                after = [c for c in out_of if c < env.num_actions and legal[c]]
+                if legal[slot]:
+                    over_in[slot] = level[before].sum(0) / max(1, len(before)) ** 0.5
+                    over_out[slot] = level[after].sum(0) / max(1, len(after)) ** 0.5
+            level = np.concatenate([over_in, over_out], axis=1)
+            found = nodes[:, done : done + level.shape[1]]
+            np.testing.assert_allclose(found, level, rtol=1e-5, atol=1e-6)
+            done += level.shape[1]
+
+
+def test_edges_are_kept_on_request(wide_graph):
+    env, obs = next(iter(states(wide_graph, 1)))
+    kept = encode(obs, keep_edges=True).edges
+    np.testing.assert_array_equal(kept, obs.adjacency[-env.num_actions :, : env.num_actions] != 0)
+    assert encode(obs).edges.shape == (env.num_actions, 0)
+
+
+def test_padding_changes_nothing(wide_graph):
+    own = Spec.of(wide_graph, "multiplications")
+    wider = own.padded(num_inputs=9, num_actions=own.num_actions + 5, num_outputs=8)
+    padded = VertexEnv(wide_graph, spec=wider)
+    plain, other = VertexEnv(wide_graph).reset()[0], padded.reset()[0]
+    nodes, more = encode(plain, 2).nodes, encode(other, 2).nodes
+    np.testing.assert_allclose(more[: own.num_actions], nodes, rtol=1e-6)
+    assert np.all(np.asarray(more[own.num_actions :]) == 0.0)
+
+
+def test_existing_pairs_and_packing():
+    rng = np.random.default_rng(0)
+    adjacency = (rng.random((50, 70)) < 0.2).astype(np.int32) * rng.integers(1, 2**30, (50, 70))
+    adjacency |= adjacency != 0
+    adjacency = jnp.asarray(adjacency, jnp.int32)
+    present = np.asarray(adjacency) != 0
+    slots = 40
+    expected = [
+        sum(present[r, c] for r in np.flatnonzero(present[:, v]) for c in np.flatnonzero(row))
+        for v, row in enumerate(present[-slots:])
+    ]
+    np.testing.assert_array_equal(existing_pairs(adjacency, slots), expected)
+    words = np.asarray(pack_rows(adjacency))
+    assert words.shape == (50, 3)
+    unpacked = (words[:, :, None] >> np.arange(32)) & 1
+    np.testing.assert_array_equal(unpacked.reshape(50, -1)[:, :70], present)

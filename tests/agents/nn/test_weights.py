@@ -1,0 +1,84 @@
+"""Files of weights, and play with them."""
+
+from itertools import permutations
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+from agents.config.ppo import PPOConfig
+from agents.evaluation import evaluate
+from agents.nn.networks import GraphNetwork
+from agents.nn.weights import architecture, load_weights, save_weights
+from agents.ppo.ppo import Trainer
+
+
+@pytest.fixture
+def network():
+    return GraphNetwork(6, 1, 1, key=jax.random.key(5))
+
+
+def test_the_folder_of_a_run_stands_for_its_weights(network, tmp_path):
+    with pytest.raises(OSError, match=r"weights\.eqx"):
+        load_weights(tmp_path)
+    save_weights(tmp_path / "weights.eqx", network)
+    assert architecture(load_weights(tmp_path)) == architecture(network)
+
+
+def test_weights_come_back(network, tmp_path):
+    save_weights(tmp_path / "w", network)
+    loaded = load_weights(tmp_path / "w")
+    assert architecture(loaded) == architecture(network)
+    assert architecture(network) == {
+        "hidden": 6,
+        "num_hops": 1,
+        "num_rounds": 1,
+        "bfloat16": False,
+    }
+    for a, b in zip(jax.tree.leaves(network), jax.tree.leaves(loaded), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda c: c[: len(c) // 2], "is damaged"),
+        (lambda c: c + b"more", "is damaged"),
+        (lambda c: b"{}\n" + c, "is not a file of weights"),
+        (lambda c: b"\xff\xfe" + c, "is not a file of weights"),
+        (lambda c: c.replace(b'"version": 1', b'"version": 9'), "expected version 1, got 9"),
+        (lambda c: c.replace(b'"hidden": 6', b'"hidden": 7'), "is damaged"),
+        (lambda c: c.replace(b'"hidden": 6', b'"hidden": -6'), "hidden is -6"),
+        (lambda c: b"", "is not a file of weights"),
+    ],
+)
+def test_damaged_files_are_refused(network, tmp_path, damage, message):
+    path = tmp_path / "w"
+    save_weights(path, network)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ValueError, match=message):
+        load_weights(path)
+
+
+def test_numbers_that_are_not_finite_are_refused(network, tmp_path):
+    broken = eqx.tree_at(lambda n: n.embed.bias, network, network.embed.bias + np.nan)
+    save_weights(tmp_path / "w", broken)
+    with pytest.raises(ValueError, match="is damaged"):
+        load_weights(tmp_path / "w")
+
+
+def test_evaluation_counts_what_the_graphs_count(network, both):
+    results = evaluate(network, both, samples=5)
+    assert [r.name for r in results] == list(both.names)
+    for graph, result in zip(both.graphs, results, strict=True):
+        assert graph.cost(result.order) == min(result.greedy, result.best)
+        assert result.best <= result.mean
+        costs = {graph.cost(order) for order in permutations(graph.eliminable)}
+        assert {result.greedy, result.best, result.random, result.untrained} <= costs
+    assert evaluate(network, both, samples=5) == results
+
+
+def test_training_starts_from_given_weights(network, both):
+    trainer = Trainer(PPOConfig(num_envs=2, steps=1), both)
+    assert eqx.tree_equal(trainer.init(network).network, network)

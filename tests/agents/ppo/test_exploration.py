@@ -1,0 +1,95 @@
+"""What environments do besides following the policy: temperatures, restarts, replays."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agents.config.ppo import PPOConfig
+from agents.nn.networks import GraphNetwork
+from agents.ppo.exploration import NOTHING, Found, Parts, is_finding, play, prefixes
+from agents.ppo.ppo import Trainer, loss_fn, make_batch
+
+CONFIG = PPOConfig(num_envs=16, hidden=8, temperatures=0.25, restarts=0.25, self_imitation=1.0)
+
+
+def test_parts_of_the_environments():
+    parts = Parts.of(CONFIG, 8)
+    assert parts.follows.tolist() == [True] * 3 + [False] * 5
+    assert parts.replays.tolist() == [False] * 3 + [True] + [False] * 4
+    assert parts.restarts.tolist() == [False] * 4 + [True, True] + [False, False]
+    np.testing.assert_allclose(parts.temperature, [1] * 6 + [0.5, 2.0])
+    assert Parts.of(PPOConfig(), 4).follows.all()
+    four = Parts.of(PPOConfig(temperatures=0.4), 10).temperature
+    np.testing.assert_allclose(four, [1] * 6 + [0.5**0.5, 2**0.5, 0.5, 2.0], rtol=1e-6)
+    assert is_finding(CONFIG)
+    assert not is_finding(PPOConfig())
+
+
+def test_somebody_has_to_follow_the_policy(both):
+    with pytest.raises(ValueError, match=r"of 2 environments a graph, .* leave none"):
+        Trainer(dataclasses.replace(CONFIG, num_envs=4, restarts=0.5), both)
+
+
+def test_prefixes_are_those_of_the_best_orders():
+    order = jnp.array([[3, 1, 0, 2], [1, 0, -1, -1]], jnp.int32)
+    found = Found(jnp.array([7, 5], jnp.int32), order)
+    parts = Parts.of(CONFIG, 8)
+    lengths = set()
+    for seed in range(50):
+        moves = np.asarray(prefixes(found, parts, jax.random.key(seed))).reshape(2, 8, 4)
+        for k, full in enumerate((4, 2)):
+            taken = (moves[k] >= 0).sum(-1)
+            assert (taken[[0, 1, 2, 6, 7]] == 0).all()
+            assert taken[3] == full
+            assert (taken[4:6] < full).all()
+            lengths |= {(k, int(n)) for n in taken[4:6]}
+            for row, n in zip(moves[k], taken, strict=True):
+                assert row.tolist() == order[k, :n].tolist() + [-1] * (4 - n)
+    assert lengths == {(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)}
+
+
+def test_found_keeps_the_cheaper_order():
+    found = Found.nothing(2, 3)
+    first = jnp.array([[0, 1, 2], [2, 1, 0]], jnp.int32)
+    found = found.updated(jnp.array([5, 6], jnp.int32), first)
+    found = found.updated(jnp.array([6, 4], jnp.int32), first[::-1])
+    assert found.cost.tolist() == [5, 4]
+    assert found.order.tolist() == [[0, 1, 2], [0, 1, 2]]
+
+
+def test_replays_cost_what_the_best_order_costs_and_teach_only_by_imitation(both):
+    network = GraphNetwork(8, key=jax.random.key(0))
+    graph_of_env = jnp.repeat(jnp.arange(2), 8)
+    params = jax.tree.map(lambda x: x[graph_of_env], both.params)
+    run = jax.jit(lambda key, found: play(both.env, params, network, key, found, CONFIG))
+    nothing = Found.nothing(2, both.env.num_actions)
+    first, _, found = run(jax.random.key(1), nothing)
+    assert first.replayed.sum() == 0
+    assert nothing.cost.tolist() == [NOTHING] * 2
+    trajectory, episodes, _ = run(jax.random.key(2), found)
+    replaying = np.array([3, 11])
+    np.testing.assert_array_equal(episodes.order[replaying], found.order)
+    np.testing.assert_array_equal(episodes.cost[replaying], found.cost)
+    assert [both.graphs[k].cost(both.vertex_ids(k, found.order[k])) for k in (0, 1)] == list(
+        found.cost
+    )
+    lengths = np.array([len(graph.eliminable) for graph in both.graphs])
+    np.testing.assert_array_equal(trajectory.replayed.sum(0)[replaying], lengths)
+    assert trajectory.replayed.sum() == lengths.sum()
+    taught = np.asarray(trajectory.taught.sum(0)).reshape(2, 8)
+    np.testing.assert_array_equal(taught[:, :3], np.repeat(lengths[:, None], 3, 1))
+    assert (taught[:, [3, 6, 7]] == 0).all()
+    assert (taught[:, 4:6] >= 1).all()
+
+    def loss(network, weight):
+        config = dataclasses.replace(CONFIG, self_imitation=weight)
+        batch = make_batch(trajectory, both.scales[graph_of_env], config)
+        rows = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), batch)
+        return loss_fn(network, rows, config, jnp.float32(0.0))[0]
+
+    replayed = np.asarray(trajectory.replayed) == 1
+    expected = -np.asarray(trajectory.log_prob)[replayed].mean()
+    np.testing.assert_allclose(loss(network, 3.0) - loss(network, 0.0), 3 * expected, rtol=1e-4)

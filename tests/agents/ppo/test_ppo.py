@@ -1,0 +1,147 @@
+"""The train step's parts, and that the whole learns."""
+
+import dataclasses
+
+import chex
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agents.config.ppo import PPOConfig
+from agents.ppo.ppo import Trainer, learn, loss_fn, make_batch
+from agents.ppo.rollout import Episodes, cheapest, rollout
+from agents.ppo.updates import anneal, minibatch_indices
+from agents.train.best import BestOrders
+from agents.train.training import train
+from veenv.env.random_play import random_episodes
+
+CONFIG = PPOConfig(num_envs=6, steps=100, num_minibatches=3, update_epochs=2, hidden=8)
+
+
+@pytest.fixture(scope="module")
+def trainer(both):
+    return Trainer(CONFIG, both)
+
+
+@pytest.fixture(scope="module")
+def start(trainer):
+    """Fresh parameters and a batch that they played."""
+    state = trainer.init()
+    params = jax.tree.map(lambda x: jnp.repeat(x, 3, axis=0), trainer.game.params)
+    trajectory, _ = rollout(trainer.game.env, params, state.network, jax.random.key(1))
+    return state, make_batch(trajectory, jnp.repeat(trainer.game.scales, 3), CONFIG)
+
+
+def same(a, b):
+    """Whether two networks have equal parameters."""
+    return all(
+        np.array_equal(x, y)
+        for x, y in zip(
+            jax.tree.leaves(eqx.filter(a, eqx.is_array)),
+            jax.tree.leaves(eqx.filter(b, eqx.is_array)),
+            strict=True,
+        )
+    )
+
+
+def test_loss_where_nothing_has_moved_yet(start):
+    state, batch = start
+    batch = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), batch)
+    _, stats = loss_fn(state.network, batch, CONFIG, jnp.float32(0.0))
+    mean_advantage = float((batch.advantage * batch.weight).sum() / batch.weight.sum())
+    np.testing.assert_allclose(stats["policy_loss"], -mean_advantage, atol=1e-5)
+    np.testing.assert_allclose(stats["approx_kl"], 0.0, atol=1e-6)
+    np.testing.assert_allclose(stats["clip_fraction"], 0.0)
+    kept = np.asarray(batch.weight) == 1
+    error = np.asarray(batch.value - batch.target)[kept]
+    np.testing.assert_allclose(stats["value_loss"], 0.5 * np.mean(error**2), rtol=1e-4)
+
+
+def test_minibatches_hold_every_step_once_an_epoch():
+    config = dataclasses.replace(CONFIG, num_minibatches=4, update_epochs=3)
+    indices = np.asarray(minibatch_indices(jax.random.key(0), 20, config))
+    assert indices.shape == (12, 5)
+    epochs = indices.reshape(3, 20)
+    for epoch in epochs:
+        np.testing.assert_array_equal(np.sort(epoch), np.arange(20))
+    assert not np.array_equal(epochs[0], epochs[1])
+
+
+@pytest.mark.parametrize(("steps", "shape"), [(22, (8, 5)), (3, (6, 1))])
+def test_minibatches_of_awkward_sizes(steps, shape):
+    config = dataclasses.replace(CONFIG, num_minibatches=4, update_epochs=2)
+    indices = np.asarray(minibatch_indices(jax.random.key(0), steps, config))
+    assert indices.shape == shape
+    for epoch in indices.reshape(2, -1):
+        assert len(set(epoch.tolist())) == epoch.size
+
+
+def test_gradients_that_are_not_finite_are_passed_over(start):
+    state, batch = start
+    broken = dataclasses.replace(batch, advantage=batch.advantage.at[:].set(jnp.nan))
+    network, opt_state, stats = learn(
+        state.network, state.opt_state, broken, CONFIG, jax.random.key(0), jnp.float32(0.0)
+    )
+    assert same(network, state.network)
+    chex.assert_trees_all_equal(opt_state, state.opt_state)
+    assert stats["not_finite"] == stats["minibatches"] > 0
+
+
+def test_updates_stop_at_the_kl_limit(start):
+    state, batch = start
+    hasty = dataclasses.replace(CONFIG, learning_rate=0.3, target_kl=1e-3)
+    _, _, stats = learn(
+        state.network, state.opt_state, batch, hasty, jax.random.key(0), jnp.float32(0.0)
+    )
+    assert 2 <= stats["minibatches"] < 6
+    _, _, stats = learn(
+        state.network, state.opt_state, batch, CONFIG, jax.random.key(0), jnp.float32(0.0)
+    )
+    assert stats["minibatches"] == 6
+
+
+def test_anneal():
+    assert [float(anneal(4.0, 2.0, jnp.float32(p))) for p in (0.0, 0.5, 1.0, 2.0)] == [4, 3, 2, 2]
+
+
+def test_cheapest_leaves_out_incomplete_episodes():
+    orders = jnp.arange(12, dtype=jnp.int32).reshape(6, 2)
+    cost = jnp.array([5, 3, 4, 9, 7, 1], jnp.int32)
+    complete = jnp.array([True, True, True, True, True, False])
+    mean, least, order = cheapest(Episodes(cost, orders, complete), 2)
+    np.testing.assert_allclose(mean, [4.0, 17 / 3], rtol=1e-6)
+    np.testing.assert_array_equal(least, [3, 7])
+    np.testing.assert_array_equal(order, orders[jnp.array([1, 4])])
+
+
+def test_train_step_is_deterministic_and_compiles_once(both):
+    chex.clear_trace_counter()
+    results = []
+    for _ in range(2):
+        trainer = Trainer(CONFIG, both)
+        trainer._step = jax.jit(chex.assert_max_traces(trainer._train_step, n=1))
+        state = trainer.init()
+        for progress in (0.0, 0.3, 0.6):
+            state, update = trainer.step(state, progress)
+        results.append((state.network, update))
+        chex.clear_trace_counter()
+    assert same(results[0][0], results[1][0])
+    chex.assert_trees_all_equal(results[0][1], results[1][1])
+    assert trainer.num_envs == 6
+    assert trainer.steps_per_update == 3 * sum(len(g.eliminable) for g in both.graphs)
+
+
+def test_ppo_beats_best_of_n_random_play(tangle_game):
+    game, graph = tangle_game, tangle_game.graphs[0]
+    best = BestOrders(game)
+    config = PPOConfig(num_envs=16, steps=20_000, hidden=16)
+    last = list(train(Trainer(config, game), best))[-1]
+    episodes = last.steps // len(graph.eliminable)
+    final = jax.jit(lambda key: random_episodes(game.env, key, episodes))(jax.random.key(0))
+    random_best, random_mean = int(final.cost.min()), float(final.cost.mean())
+    assert best["tangle"].cost < random_best
+    # The policy itself has learned, not only its luckiest episode.
+    assert last.mean_cost["tangle"] < 0.6 * random_mean + 0.4 * random_best
+    assert graph.cost(best["tangle"].ids) == best["tangle"].cost

@@ -1,0 +1,227 @@
+"""Run folders: what is written, what survives a full disk, how a run goes on."""
+
+import csv
+import dataclasses
+import errno
+import json
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agents.config.ppo import PPOConfig
+from agents.ppo.ppo import Trainer
+from agents.run.checkpoints import Checkpoints
+from agents.run.metrics import Metrics
+from agents.run.runs import RunFolder, identity, mean_ratio
+from agents.train.best import BestOrders
+from agents.train.training import DivergedError, train
+from veenv import Order
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.fixture(scope="module")
+def trainer(both):
+    return Trainer(PPOConfig(num_envs=4, steps=200, hidden=8), both)
+
+
+@pytest.fixture
+def open_folder(both, tmp_path):
+    """Opens the run folder of these tests, and lists the warnings."""
+    said, folders = [], []
+
+    def opened():
+        for folder in folders:
+            folder.close()
+        folders.append(RunFolder(tmp_path, both, said.append))
+        return folders[-1]
+
+    yield opened, said
+    for folder in folders:
+        folder.close()
+
+
+def store(folder, trainer, state):
+    return Checkpoints(folder.path / "checkpoints", identity("ppo", trainer.game, state.network))
+
+
+def bits(state):
+    leaves = [*jax.tree.leaves((state.network, state.opt_state)), jax.random.key_data(state.key)]
+    return [np.asarray(x).tobytes() for x in leaves]
+
+
+def test_going_on_is_the_same_as_not_stopping(trainer, both, open_folder):
+    """The whole state goes through files after the third update; what came later is dropped."""
+    opened, said = open_folder
+    whole_best, whole_rows = BestOrders(both), []
+    for progress in train(trainer, whole_best):
+        row = dataclasses.asdict(dataclasses.replace(progress, state=None))
+        whole_rows.append(row | {"best": whole_best.record()})
+    whole = progress.state
+
+    folder, best, state = opened(), BestOrders(both), trainer.init()
+    checkpoints = store(folder, trainer, state)
+    for progress in train(trainer, best, state=state):
+        folder.log(progress, best)
+        if progress.update == 3:
+            folder.save_checkpoint(checkpoints, progress, best)
+        if progress.update == 5:
+            break
+    assert len(folder.metrics.rows) == 5
+
+    folder, best = opened(), BestOrders(both)
+    restored = store(folder, trainer, state).restore(trainer.init())
+    best.merge(restored.run["best"])
+    assert best.record() == whole_rows[2]["best"]
+    folder.take_up(restored.run["num_rows"], best)
+    assert len(folder.metrics.rows) == 3
+    for progress in train(trainer, best, state=restored.state):
+        folder.log(progress, best)
+    assert bits(progress.state) == bits(whole)
+    assert best.record() == whole_best.record()
+    lines = (folder.path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["update"] for line in lines] == [r["update"] for r in whole_rows]
+    for line, row in zip(lines, whole_rows, strict=True):
+        for name in ("mean_cost", "min_cost", "stats", "steps", "fraction"):
+            assert json.loads(line)[name] == row[name]
+    with (folder.path / "metrics.csv").open() as file:
+        table = list(csv.DictReader(file))
+    assert [int(row["update"]) for row in table] == [row["update"] for row in whole_rows]
+    for name, graph in zip(both.names, both.graphs, strict=True):
+        assert Order.load(folder.order_path(name)).ids_for(graph) == best[name].ids
+    assert said == []
+
+
+def test_orders_in_the_folder_are_never_lost(both, open_folder):
+    """The folder may know a cheaper order than the checkpoint, or a dearer one, or a broken one."""
+    opened, said = open_folder
+    (wide, chain), folder = both.graphs, opened()
+    reverse = {"ids": list(wide.reverse()), "cost": wide.cost(wide.reverse()), "steps": 70}
+    forward = {"ids": list(wide.forward()), "cost": wide.cost(wide.forward()), "steps": 30}
+    cheap, dear = sorted([reverse, forward], key=lambda r: r["cost"])
+    assert cheap["cost"] < dear["cost"]
+    chained = {"ids": list(chain.forward()), "cost": chain.cost(chain.forward()), "steps": 5}
+
+    best = BestOrders(both)
+    best.merge({"wide": cheap, "chain": chained})
+    folder.take_up(0, best)
+    assert Order.load(folder.order_path("wide")).ids == tuple(cheap["ids"])
+
+    best = BestOrders(both)  # as of an older checkpoint
+    best.merge({"wide": dear})
+    opened().take_up(0, best)
+    assert best.record()["wide"] == cheap | {"ids": tuple(cheap["ids"])}
+    assert best["chain"].cost == chained["cost"]
+    assert Order.load(folder.order_path("wide")).ids == tuple(cheap["ids"])
+
+    folder.order_path("wide").write_text("{}")
+    best = BestOrders(both)
+    best.merge({"wide": dear})
+    opened().take_up(0, best)
+    assert best["wide"].cost == dear["cost"]
+    assert Order.load(folder.order_path("wide")).ids == tuple(dear["ids"])
+    assert len(said) == 1
+    assert "order-wide.json" in said[0]
+
+
+def test_records_are_checked_by_the_graph(both):
+    best, graph = BestOrders(both), both.graphs[0]
+    with pytest.raises(RuntimeError, match="wide: the environment counted 1 multiplications"):
+        best.merge({"wide": {"ids": list(graph.reverse()), "cost": 1, "steps": 1}})
+    assert best.get("wide") is None
+
+
+def test_training_goes_on_while_the_disk_is_full(trainer, both, open_folder, monkeypatch):
+    opened, said = open_folder
+    folder, best, state = opened(), BestOrders(both), trainer.init()
+    checkpoints = store(folder, trainer, state)
+
+    def full(*args, **kwargs):
+        raise FULL
+
+    for progress in train(trainer, best, state=state):
+        with monkeypatch.context() as patch:
+            if progress.update in (2, 3):
+                patch.setattr("agents.run.metrics.append_bytes", full)
+                patch.setattr("agents.run.checkpoints.write_checkpoint", full)
+                patch.setattr("veenv.orders.files.write_record", full)
+            if progress.update == 2:  # as if this step had improved both orders
+                progress = dataclasses.replace(progress, improved=both.names)
+            folder.log(progress, best)
+            folder.save_checkpoint(checkpoints, progress, best)
+            if progress.update == 3:
+                assert not folder.save_orders(best)
+                assert checkpoints.numbers() == [1]
+                assert len((folder.path / "metrics.jsonl").read_text().splitlines()) == 1
+        if progress.update == 4:
+            break
+    assert folder.save_orders(best)
+    lines = (folder.path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["update"] for line in lines] == [1, 2, 3, 4]
+    assert checkpoints.numbers() == [1, 4]
+    for name in both.names:
+        assert Order.load(folder.order_path(name)).ids == best[name].ids
+    for what in ("the metrics", "a checkpoint", "order-wide.json"):
+        assert f"cannot write {what}: [Errno 28] No space left on device" in said
+        assert f"{what} can be written again" in said
+    assert len(said) == len(set(said))
+
+
+def test_rows_that_break_off_leave_no_trace(tmp_path, monkeypatch):
+    metrics = Metrics(tmp_path)
+    metrics.add({"update": 1, "stats": {"loss": float("nan")}})
+    before = (tmp_path / "metrics.jsonl").read_bytes()
+    assert json.loads(before) == {"update": 1, "stats": {"loss": None}}
+    real = metrics._csv_lines
+
+    def full(*args, **kwargs):
+        raise FULL
+
+    monkeypatch.setattr(metrics, "_csv_lines", full)
+    with pytest.raises(OSError, match="No space"):
+        metrics.add({"update": 2, "stats": {"loss": 1.0}})
+    assert (tmp_path / "metrics.jsonl").read_bytes() == before
+    monkeypatch.setattr(metrics, "_csv_lines", real)
+    metrics.flush()
+    assert (tmp_path / "metrics.csv").read_text() == "update,stats.loss\n1,\n2,1.0\n"
+    again = Metrics(tmp_path)
+    again.take_up(1)
+    assert again.rows == [{"update": 1, "stats": {"loss": None}}]
+    assert (tmp_path / "metrics.csv").read_text() == "update,stats.loss\n1,\n"
+    again.add({"update": 2, "stats": {"loss": 3.0}})
+    assert (tmp_path / "metrics.csv").read_text() == "update,stats.loss\n1,\n2,3.0\n"
+
+
+def test_one_process_at_a_time(both, tmp_path):
+    first = RunFolder(tmp_path, both)
+    with pytest.raises(BlockingIOError, match="is in use by another process"):
+        RunFolder(tmp_path, both)
+    first.close()
+    RunFolder(tmp_path, both).close()
+
+
+def test_training_ends_where_no_gradient_is_finite(trainer, both, monkeypatch):
+    """The parameters are those before."""
+    monkeypatch.setattr("agents.train.training.MAX_NOT_FINITE", 3)
+    state, seen, best = trainer.init(), [], BestOrders(both)
+    network = eqx.tree_at(lambda n: n.critic.outer.bias, state.network, jnp.array([jnp.nan]))
+    state = dataclasses.replace(state, network=network)
+    with pytest.raises(DivergedError, match="no gradient of the last 3 train steps was finite"):
+        seen.extend(train(trainer, best, state=state))
+    assert len(seen) == 3
+    assert bits(seen[-1].state)[:-1] == bits(state)[:-1]  # but for the key
+    for name, graph in zip(both.names, both.graphs, strict=True):
+        assert graph.cost(best[name].ids) == best[name].cost
+
+
+def test_score_of_a_checkpoint(trainer, both):
+    progress = next(train(trainer, BestOrders(both)))
+    progress = dataclasses.replace(progress, mean_cost={"wide": 30.0, "chain": 12.0})
+    wide, chain = (
+        min(graph.cost(order) for order in (graph.forward(), graph.reverse(), graph.markowitz()))
+        for graph in both.graphs
+    )
+    np.testing.assert_allclose(mean_ratio(progress, both), (30.0 / wide + 12.0 / chain) / 2)

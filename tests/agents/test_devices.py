@@ -1,0 +1,188 @@
+"""Many devices and many processes give what one gives."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from agents.cli.start import make_task_game
+from agents.config.ppo import PPOConfig
+from agents.devices import ScaleConfig, agree, connect, is_main, local, place, share
+from agents.nn.weights import load_weights
+from agents.ppo.ppo import Trainer
+from agents.train.best import BestOrders
+from agents.train.training import Progress, train
+
+ROOT = Path(__file__).parents[2]
+# Sums are added up in another order; Adam makes more of it where a gradient is nearly zero.
+TOLERANCE = 2e-4
+TASK = "--task=Robertson"
+
+
+def environment(num_devices: int) -> dict[str, str]:
+    flags = f"--xla_force_host_platform_device_count={num_devices}"
+    return {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "PYTHONPATH": str(ROOT)}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Results of `eight_devices.py`, by file name."""
+    out = tmp_path_factory.mktemp("runs")
+    script = Path(__file__).parent / "eight_devices.py"
+    subprocess.run([sys.executable, script, out], env=environment(8), check=True)
+    return {path.stem: dict(np.load(path)) for path in out.iterdir()}
+
+
+def test_eight_devices_train_as_one(runs):
+    one, eight, other = runs["one"], runs["eight"], runs["other"]
+    assert (one["shards"], eight["shards"]) == (1, 8)
+    for step in range(3):
+        np.testing.assert_array_equal(one[f"order{step}"], eight[f"order{step}"])
+        np.testing.assert_array_equal(one[f"mean{step}"], eight[f"mean{step}"])
+    ends = [name for name in one if name.startswith("end")]
+    for name in ends:
+        np.testing.assert_allclose(eight[name], one[name], atol=TOLERANCE)
+    # Training moves the parameters, and another seed leads elsewhere, by far more than that.
+    moved = max(abs(one[name] - one[name.replace("end", "start")]).max() for name in ends)
+    apart = max(abs(one[name] - other[name]).max() for name in ends)
+    assert min(moved, apart) > 20 * TOLERANCE
+
+
+def test_sharded_train_step_lowers_for_tpu(runs):
+    assert runs["placements"]["lowered"] == 8
+
+
+def test_placements(runs):
+    """All devices that divide the environments; what cannot be shared evenly is an error."""
+    np.testing.assert_array_equal(runs["placements"]["found"], [8, 6, 7])
+    assert list(runs["placements"]["errors"]) == [
+        "12 environments cannot be shared evenly by 8 devices; choose 8 or 16",
+        "devices is 9, but there are only 8",
+        "4 environments cannot be shared evenly by 8 devices; choose 8",
+    ]
+
+
+def test_one_device():
+    placement = place(7)
+    assert placement.mesh.size == 1
+    tree = {"key": jax.random.key(3), "x": np.arange(6).reshape(3, 2)}
+    copied = placement.copy(tree)
+    assert jax.random.key_data(copied["key"]).tolist() == [0, 3]
+    np.testing.assert_array_equal(copied["x"], tree["x"])
+    assert placement.copy(copied)["x"] is copied["x"]
+    np.testing.assert_array_equal(placement.split(tree["x"]), tree["x"])
+
+
+def test_one_process():
+    connect(ScaleConfig())
+    assert is_main()
+    assert agree(2.5) == 2.5
+    tree = {"x": 1}
+    assert share(tree) is tree
+    assert local(tree) is tree
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"devices": 0}, "devices must be an integer of at least 1, got 0"),
+        ({"coordinator": "127.0.0.1:1"}, "go together"),
+        ({"num_processes": 2, "process_id": 0}, "go together"),
+        (
+            {"coordinator": "a:1", "num_processes": 2, "process_id": 2},
+            "process_id must be from 0 to num_processes - 1 = 1, got 2",
+        ),
+        (
+            {"coordinator": "a:1", "num_processes": 2, "process_id": 0, "distributed": True},
+            "without distributed",
+        ),
+    ],
+)
+def test_settings_are_checked(settings, text):
+    with pytest.raises(ValueError, match=text):
+        ScaleConfig(**settings)
+
+
+CONFIG = PPOConfig(num_envs=4, hidden=8, learning_rate=1e-3, seed=5, steps=120)
+
+
+def command(out: Path, *options: str) -> list[str]:
+    """Trains with the settings of `CONFIG`."""
+    settings = ["--num-envs=4", "--hidden=8", "--learning-rate=1e-3", "--seed=5", "--steps=120"]
+    return [sys.executable, "scripts/train.py", TASK, f"--out={out}", *settings, *options]
+
+
+def train_together(*commands: list[str]) -> list[str]:
+    """Trains in processes of two devices each; what each of them says."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    group = [f"--num-processes={len(commands)}", f"--coordinator={address}"]
+    processes = [
+        subprocess.Popen(
+            [*command, *group, f"--process-id={i}"],
+            cwd=ROOT,
+            env=environment(2),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for i, command in enumerate(commands)
+    ]
+    try:
+        said = [process.communicate(timeout=300)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0, 0], said
+    return said
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """What one process of one device sees after every train step."""
+    game = make_task_game("Robertson", "multiplications")
+    return list(train(Trainer(CONFIG, game), BestOrders(game)))
+
+
+def assert_ends_alike(run: Path, alone: list[Progress]) -> None:
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [row["mean_cost"] for row in rows] == [seen.mean_cost for seen in alone]
+    ends = load_weights(run / "weights.eqx"), alone[-1].state.network
+    for a, b in zip(*map(jax.tree.leaves, ends), strict=True):
+        np.testing.assert_allclose(a, b, atol=TOLERANCE)
+
+
+def test_two_processes_train_as_one(tmp_path, alone):
+    said = train_together(*[command(tmp_path / str(i)) for i in range(2)])
+    # Only the first process reports and writes.
+    assert "run folder" in said[0]
+    assert "run folder" not in said[1]
+    assert [path.name for path in tmp_path.iterdir()] == ["0"]
+    (run,) = (tmp_path / "0" / "Robertson").iterdir()
+    assert_ends_alike(run, alone)
+    assert len(alone) == 5
+
+
+@pytest.mark.slow
+def test_two_processes_go_on_where_one_has_stopped(tmp_path, alone):
+    subprocess.run(
+        command(tmp_path, "--checkpoint-updates=1", "--keep-checkpoints=9"),
+        cwd=ROOT,
+        env=environment(1),
+        check=True,
+    )
+    (run,) = (tmp_path / "Robertson").iterdir()
+    for late in (3, 4, 5):
+        shutil.rmtree(run / "checkpoints" / str(late))
+    (run / "weights.eqx").unlink()
+    resume = [sys.executable, "scripts/train.py", f"--resume={run}"]
+    assert "from train step 2" in train_together(resume, resume)[0]
+    assert_ends_alike(run, alone)

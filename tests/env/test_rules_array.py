@@ -1,0 +1,160 @@
+"""Every step on graphs of arrays agrees with the host's structure algebra."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.env.games import play
+from veenv.env import Spec, VertexEnv
+from veenv.env.factory import make
+from veenv.env.random_play import random_episodes
+from veenv.env.rules_array import CHUNK, OBSERVED_CHUNK
+from veenv.graph.graph import COST_MODELS
+from veenv.graph.linearise import make_graph
+
+
+def four_axes(x, y):
+    """Variables of up to four axes, contracted, transposed, sliced, summed and summed up."""
+    z = jnp.einsum("ijkl,jlm->mikj", jnp.sin(x), y)
+    z = jnp.cumsum(z * jnp.transpose(z, (0, 2, 1, 3)), axis=1)
+    w = z[:, 1:, :, :] + y.sum()
+    return jnp.tanh(w.reshape(-1, 2)) * w.mean(), z.max(axis=(1, 2)), z
+
+
+def fan(x):
+    """Two vertices with many neighbours on both sides, more than one chunk of pairs."""
+    middle = sum(jnp.sin(k * x[k]) for k in range(len(x)))
+    return tuple(jnp.cos((k + 1.0) * middle) for k in range(24))
+
+
+FUNCTIONS = {
+    "four_axes": (four_axes, (jnp.ones((2, 2, 2, 3)), jnp.ones((2, 3, 2)))),
+    "fan": (lambda *x: fan(x), tuple(jnp.ones(2) for _ in range(12))),
+}
+
+
+def graph_of_function(name):
+    fun, point = FUNCTIONS[name]
+    with jax.numpy_dtype_promotion("standard"):
+        return make_graph(fun, tuple(range(len(point))))(*point)
+
+
+@pytest.mark.parametrize("cost", COST_MODELS)
+@pytest.mark.parametrize("name", ["mlp", "LIF"])
+def test_random_episodes_of_tasks(name, cost, graph_of_task):
+    env = VertexEnv(graph_of_task(name), cost)
+    play(env, env.graph, env.default_params, np.random.default_rng(0), observe_every=10)
+
+
+@pytest.mark.parametrize("cost", COST_MODELS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_random_episodes_of_functions(name, cost):
+    env = VertexEnv(graph_of_function(name), cost)
+    step, rng = jax.jit(env.step), np.random.default_rng(1)
+    for _ in range(2):
+        play(env, env.graph, env.default_params, rng, step=step, observe_every=3)
+
+
+def test_a_vertex_with_more_pairs_than_a_chunk():
+    graph = graph_of_function("fan")
+    env = VertexEnv(graph)
+    obs, state = env.reset()
+    step, pairs = jax.jit(env.step), []
+    order = graph.markowitz()
+    for vertex, cost in zip(order, graph.costs(order), strict=True):
+        slot = graph.eliminable.index(vertex)
+        pairs.append(np.expm1(np.asarray(obs.features)[:, :2]).round().prod(1))
+        obs, state, reward, *_ = step(None, state, slot)
+        assert float(reward) == -cost
+    assert max(p.max() for p in pairs) > 2 * CHUNK
+    assert max(p.sum() for p in pairs) > OBSERVED_CHUNK
+
+
+def check_costs(env, graph, states, params=None):
+    ids = np.asarray((params or env.default_params).vertex_ids)
+    orders = np.asarray(states.order)[:, : len(graph.eliminable)]
+    costs = [graph.cost(map(int, ids[order]), env.cost) for order in orders]
+    np.testing.assert_array_equal(states.cost, costs)
+    assert np.asarray(states.terminated).all()
+    assert max(costs) <= float((params or env.default_params).worst_total)
+
+
+@pytest.mark.parametrize("cost", COST_MODELS)
+@pytest.mark.parametrize("name", ["Encoder"])
+def test_random_rollouts_under_vmap(name, cost, graph_of_task):
+    env = VertexEnv(graph_of_task(name), cost)
+    states = jax.jit(lambda key: random_episodes(env, key, 20))(jax.random.key(0))
+    check_costs(env, env.graph, states)
+
+
+def test_graphs_of_all_kinds_share_a_program(graph_of_task):
+    graphs = [graph_of_task(name) for name in ("LIF", "mlp", "PropaneCombustion", "RoeFlux_3d")]
+    spec = Spec.common([Spec.of(g, "multiplications") for g in graphs])
+    env = VertexEnv(graphs[0], spec=spec)
+    step, rng = jax.jit(env.step), np.random.default_rng(3)
+    for graph in graphs:
+        play(env, graph, env.encode(graph), rng, step=step, observe_every=40)
+    params = jax.tree.map(lambda *x: jnp.stack(x), *map(env.encode, graphs))
+    rollouts = jax.vmap(lambda p, key: random_episodes(env, key, 5, p))
+    states = jax.jit(rollouts)(params, jax.random.split(jax.random.key(0), len(graphs)))
+    for k, graph in enumerate(graphs):
+        one = jax.tree.map(lambda x, k=k: x[k], states)
+        check_costs(env, graph, one, env.encode(graph))
+
+
+def test_batches_of_graphs_and_of_moves_nest_in_any_way():
+    graphs = [
+        make_graph(lambda x: (jnp.sin(x) * x).sum() * jnp.cos(x))(jnp.ones(3)),
+        make_graph(lambda x: jnp.tanh(jnp.exp(jnp.cumsum(x))))(jnp.ones(4)),
+    ]
+    env = VertexEnv(graphs[0], spec=Spec.common([Spec.of(g, "multiplications") for g in graphs]))
+    params = [env.encode(graph) for graph in graphs]
+    slots = jnp.arange(2, dtype=jnp.int32)
+
+    def move(params, slot):
+        return env.transition(env.init(params), slot, params)[0]
+
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), *params)
+    square = jax.tree.map(lambda x: jnp.stack([x, x], 1), stacked)
+    moves = jnp.stack([slots, slots])
+    by_graph = jax.vmap(jax.vmap(move, (None, 0)), (0, None))(stacked, slots)
+    by_move = jax.vmap(jax.vmap(move, (0, None)), (None, 0))(stacked, slots)
+    by_both = jax.vmap(jax.vmap(move))(square, moves)
+    for k, of_graph in enumerate(params):
+        for slot in range(2):
+            one = move(of_graph, slot)
+            assert int(one.cost) == graphs[k].costs(_starting_with(graphs[k], slot))[0]
+            flags = np.unpackbits(np.asarray(one.core.sources).view(np.uint8), bitorder="little")
+            flags = flags.reshape(env.spec.columns, -1)[:, : env.spec.rows]
+            np.testing.assert_array_equal(flags, np.asarray(one.core.codes).T != 0)
+            for batch, at in ((by_graph, (k, slot)), (by_move, (slot, k)), (by_both, (k, slot))):
+                found = jax.tree.map(lambda x, at=at: x[at], batch)
+                jax.tree.map(np.testing.assert_array_equal, found, one)
+
+
+def _starting_with(graph, slot):
+    ids = list(graph.eliminable)
+    return [ids.pop(slot), *ids]
+
+
+def test_more_than_four_axes_are_refused():
+    with pytest.raises(ValueError, match=r"at most 4 axes.*vertex \d has shape \(2, 2, 2, 2, 2\)"):
+        make(lambda x: jnp.sin(jnp.cos(x[..., None] + jnp.zeros(2))), jnp.ones((2, 2, 2, 2)))
+    assert make(lambda x: jnp.sin(jnp.cos(x)), jnp.ones((2, 1, 2, 1, 2, 2))).spec.rank == 4
+
+
+def test_spec_of_other_kinds_of_graphs(graph_of_task):
+    scalar, array, linked = (
+        Spec.of(graph_of_task(name), "multiplications")
+        for name in ("RoeFlux_1d", "Encoder", "RoeFlux_3d")
+    )
+    assert not Spec.common([scalar, array]).scalar
+    assert Spec.common([array, linked]).links
+    large = array.padded(num_inputs=200, num_actions=200, num_outputs=10)
+    with pytest.raises(ValueError, match="linked edges"):
+        VertexEnv(graph_of_task("RoeFlux_3d"), spec=large)
+    with pytest.raises(ValueError, match="array variables"):
+        VertexEnv(graph_of_task("mlp"), spec=scalar)
+    with pytest.raises(ValueError, match="rank of at least 2, got 1"):
+        VertexEnv(graph_of_task("mlp"), spec=linked.padded(num_inputs=20))

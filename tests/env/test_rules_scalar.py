@@ -1,0 +1,107 @@
+"""Every step on scalar graphs agrees with an eliminator made of sets."""
+
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+from tests.env.games import kept_outputs, play, small_graph, with_units
+from veenv.env import VertexEnv
+from veenv.env.encode import Spec, check_total
+from veenv.env.factory import make
+from veenv.env.random_play import random_episodes
+from veenv.graph.graph import COST_MODELS
+
+TASKS = ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion"]
+FUNCTIONS = {"kept_outputs": kept_outputs, "with_units": with_units}
+
+
+@pytest.mark.parametrize("cost", COST_MODELS)
+@pytest.mark.parametrize("name", TASKS)
+def test_random_episodes_of_tasks(name, cost, graph_of_task):
+    env = VertexEnv(graph_of_task(name), cost)
+    step, rng = jax.jit(env.step), np.random.default_rng(0)
+    for _ in range(2):
+        assert play(env, env.graph, env.default_params, rng, step=step) == env.max_steps
+
+
+@pytest.mark.parametrize("cost", COST_MODELS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_order_of_small_functions(name, cost):
+    graph = small_graph(FUNCTIONS[name])
+    env = VertexEnv(graph, cost)
+    step = jax.jit(env.step)
+    rng = np.random.default_rng(1)
+    for _ in range(10):
+        play(env, graph, env.default_params, rng, step=step)
+
+
+def test_kept_outputs_keep_their_in_edges():
+    graph = small_graph(kept_outputs)
+    env = VertexEnv(graph)
+    _, state = env.reset()
+    for slot in range(env.num_actions):
+        state, _, _ = env.transition(state, slot)
+    codes = np.asarray(env.observe(state).adjacency)
+    kept = [graph.node(v) in graph.outputs for v in graph.eliminable]
+    assert any(kept)
+    assert not codes[env.spec.num_inputs :].any()
+    np.testing.assert_array_equal(codes[:, : env.num_actions].any(0), kept)
+
+
+@pytest.mark.parametrize("cost", COST_MODELS)
+@pytest.mark.parametrize("name", ["HumanHeartDipole", "PropaneCombustion"])
+def test_padding_changes_nothing(name, cost, graph_of_task):
+    graph = graph_of_task(name)
+    small = Spec.of(graph, cost)
+    spec = small.padded(
+        num_inputs=small.num_inputs + 5,
+        num_actions=small.num_actions + 33,
+        num_outputs=small.num_outputs + 2,
+    )
+    env = VertexEnv(graph, cost, spec=spec)
+    play(env, graph, env.default_params, np.random.default_rng(2))
+
+
+def test_graphs_of_one_spec_share_a_program(graph_of_task):
+    graphs = [graph_of_task(name) for name in TASKS]
+    spec = Spec.common([Spec.of(g, "executed") for g in graphs])
+    env = VertexEnv(graphs[0], "executed", spec=spec)
+    step, rng = jax.jit(env.step), np.random.default_rng(3)
+    for graph in graphs:
+        play(env, graph, env.encode(graph), rng, step=step, observe_every=20)
+
+
+@pytest.mark.parametrize("cost", COST_MODELS)
+@pytest.mark.parametrize("name", TASKS)
+def test_random_rollouts_under_vmap(name, cost, graph_of_task):
+    graph = graph_of_task(name)
+    env = VertexEnv(graph, cost)
+    states = jax.jit(lambda key: random_episodes(env, key, 100))(jax.random.key(0))
+    orders = np.asarray(env.default_params.vertex_ids)[np.asarray(states.order)]
+    assert len({tuple(o) for o in orders}) == 100
+    costs = [graph.cost(map(int, order), cost) for order in orders]
+    np.testing.assert_array_equal(states.cost, costs)
+    assert np.asarray(states.terminated).all()
+    assert max(costs) <= float(env.default_params.worst_total)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_worst_total_bounds_every_order(name):
+    graph = small_graph(FUNCTIONS[name])
+    orders = itertools.islice(itertools.permutations(graph.eliminable), 5040)
+    worst = max(graph.cost(order) for order in orders)
+    assert worst <= check_total(graph)
+
+
+def test_a_graph_without_moves_ends_at_once():
+    env = make(lambda x: 2.0 * x, 1.0)
+    _, state = env.reset()
+    assert env.num_actions == 1
+    assert env.max_steps == 0
+    assert state.terminated
+    assert not state.action_mask.any()
+    state, reward, info = env.transition(state, 0)
+    assert float(reward) == 0.0
+    assert not info["illegal"]

@@ -1,0 +1,175 @@
+"""The exported source, executed without veenv, is the Jacobian; so is exported StableHLO."""
+
+from __future__ import annotations
+
+import ast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export as jax_export
+
+import veenv
+from veenv.export import to_code
+from veenv.orders.order import Order
+
+TASKS = "RoeFlux_1d RobotArm_6DOF PropaneCombustion mlp Encoder LIF KerrMetric Robertson".split()
+REST = sorted(set(veenv.tasks.list()) - set(TASKS))
+
+
+def executed(source, name="jacobian"):
+    """The function that the source defines, compiled; the source may import JAX and NumPy only."""
+    imported = {
+        alias.name if isinstance(node, ast.Import) else node.module
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for alias in node.names
+    }
+    assert imported <= {"jax", "jax.numpy", "numpy", "base64", "zlib"}
+    scope = {}
+    exec(compile(source, "<exported>", "exec"), scope)
+    return jax.jit(scope[name])
+
+
+def assert_close(found, expected, rtol=1e-9):
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    scale = 1e-2 * max(np.abs(e).max() for e in jax.tree.leaves(expected))
+    for f, e in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert f.shape == e.shape
+        assert f.dtype == e.dtype
+        np.testing.assert_allclose(f, e, rtol=rtol, atol=rtol * max(scale, np.abs(e).max()))
+
+
+def check_task(name):
+    task = veenv.tasks.get(name)
+    args = task.example_args()
+    source = to_code(veenv.best_order(name), task.fun, *args, argnums=task.argnums)
+    expected = jax.jit(jax.jacrev(task.fun, task.argnums))(*args)
+    assert_close(executed(source)(*args), expected)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_source_of_a_task_gives_its_jacobian(name, x64):
+    check_task(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REST)
+def test_source_of_another_task_gives_its_jacobian(name, x64):
+    check_task(name)
+
+
+def rich(x, tree, flag):
+    """Many kinds of equations, nested functions, constants and containers."""
+    table = jnp.asarray(np.linspace(0.0, 1.0, 70).reshape(7, 10))
+    a, (b,) = tree["a"], tree["b"]
+    y = jax.nn.relu(x) * a + jax.lax.cumsum(x)[::-1] @ jnp.eye(4)
+    y = jnp.where(flag, y, jnp.exp(-y)) + table[2, 3] * jnp.sort(x)
+    y = y.at[1].multiply(b).at[jnp.array([0, 2])].add(jnp.max(x))
+    z = jax.lax.cond(x[0] > 0, jnp.sin, lambda v: jnp.cos(v) * a, y)
+    w = jnp.concatenate([z, jax.lax.dynamic_slice(y, (1,), (2,)), jnp.round(x)])
+    return {"w": w[None], "rest": [jnp.linalg.norm(z), (a * b, None)]}
+
+
+RICH_ARGS = (
+    jnp.array([0.3, -1.2, 0.8, 2.5]),
+    {"a": jnp.array(1.5), "b": (jnp.array(0.7),)},
+    jnp.array(True),
+)
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse", "markowitz"])
+def test_source_of_many_kinds_of_equations(order, precision):
+    args = jax.tree.map(lambda a: a.astype(precision) if a.dtype != bool else a, RICH_ARGS)
+    source = to_code(order, rich, *args, argnums=(0, 1))
+    expected = jax.jacrev(rich, (0, 1))(*args)
+    assert_close(executed(source)(*args), expected, 1e-12 if precision == "float64" else 1e-5)
+
+
+def test_source_holds_loops():
+    def newton(x, a):
+        step = lambda c: (c[0] + 1, 0.5 * (c[1] + jax.lax.stop_gradient(a) / c[1]))  # noqa: E731
+        steps, root = jax.lax.while_loop(lambda c: c[0] < 5, step, (0, jax.lax.stop_gradient(x)))
+        return root * x + steps * a
+
+    source = to_code("reverse", newton, 1.0, 2.0, argnums=(0, 1))
+    assert "lax.while_loop" in source
+    np.testing.assert_allclose(executed(source)(1.0, 2.0), (2**0.5, 5.0), rtol=1e-6)
+
+
+def test_source_with_the_value_and_a_name():
+    def f(x, scale):
+        return scale * jnp.sin(x)
+
+    graph = veenv.make_graph(f)(1.0, 2.0)
+    order = Order.from_graph(graph, graph.reverse())
+    source = to_code(order, f, 1.0, 2.0, with_value=True, name="value_and_slope")
+    value, slope = executed(source, "value_and_slope")(jnp.array(0.5), scale=3.0)
+    np.testing.assert_allclose([value, slope], [3 * np.sin(0.5), 3 * np.cos(0.5)], rtol=1e-6)
+
+
+def test_source_is_the_elimination_that_was_ordered():
+    """Different orders give different sources; unused values are not computed."""
+    task = veenv.tasks.get("RobotArm_6DOF")
+    args = task.example_args()
+    lines = {
+        order: to_code(order, task.fun, *args, argnums=task.argnums).count("lax.mul")
+        for order in ("forward", "best-executed")
+    }
+    assert lines["best-executed"] < lines["forward"]
+    source = to_code("reverse", lambda x: jnp.exp(x) + 3.0 * x, 1.0)
+    assert source.count("lax.exp") == 1
+    assert "3.0" in source
+    assert "lax.mul" not in source
+
+
+def test_source_checks_shapes_and_dtypes():
+    source = to_code("reverse", lambda x: jnp.sin(x), jnp.ones(3))
+    run = executed(source)
+    with pytest.raises(ValueError, match=r"expected float32\(3,\), got float32\(4,\)"):
+        run(jnp.ones(4))
+    with jax.enable_x64(True):
+        wide = to_code("reverse", lambda x: jnp.sin(x), jnp.ones(3))
+    with pytest.raises(ValueError, match="float64"), pytest.warns(UserWarning, match="truncated"):
+        executed(wide)(np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("fun", "argument", "message"),
+    [
+        (lambda x: jnp.linalg.inv(x), jnp.eye(3) * 2, "primitive '[a-z_]+' cannot be written"),
+        (lambda x: x * np.arange(2e6), jnp.ones(()), "2000000 numbers is too large"),
+    ],
+    ids=["primitive", "constant"],
+)
+def test_what_cannot_be_written_is_refused(fun, argument, message):
+    with pytest.raises(ValueError, match=message):
+        to_code("reverse", fun, argument)
+
+
+def test_a_container_of_another_kind_is_refused():
+    import collections
+
+    point = collections.namedtuple("point", "x y")
+    with pytest.raises(ValueError, match="an output in a point cannot be written"):
+        to_code("reverse", lambda x: point(x, jnp.sin(x)), 1.0)
+    with pytest.raises(ValueError, match="name must be a free Python identifier"):
+        to_code("reverse", jnp.sin, 1.0, name="x1")
+
+
+def test_an_order_for_another_graph_is_refused():
+    task = veenv.tasks.get("Robertson")
+    with pytest.raises(ValueError, match="another graph"):
+        to_code(veenv.best_order("Robertson"), lambda *a: task.fun(*a)[0], *task.example_args())
+
+
+@pytest.mark.parametrize("name", ["RobotArm_6DOF", "mlp", "LIF"])
+def test_stablehlo_makes_the_round_trip(name):
+    task = veenv.tasks.get(name)
+    args = jax.tree.map(jnp.float32, task.example_args())
+    run = jax.jit(veenv.jacve(task.fun, "best", task.argnums))
+    exported = jax_export.export(run)(*args)
+    assert "stablehlo." in exported.mlir_module()
+    again = jax_export.deserialize(exported.serialize())
+    assert_close(again.call(*args), run(*args), 1e-6)

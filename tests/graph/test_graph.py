@@ -1,0 +1,194 @@
+"""Tracing and the graph: numbering, pruning, published graphs and counts, orders."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from veenv.structure.structure import Link
+
+SCALAR_TASKS = ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion"]
+
+
+def graph_of(name):
+    task = veenv.tasks.get(name)
+    return veenv.make_graph(task.fun, task.argnums)(*task.example_args())
+
+
+@pytest.mark.parametrize("name", SCALAR_TASKS)
+def test_published_graphs_and_counts(name, reference):
+    published, graph = reference(name), graph_of(name)
+    assert set(graph.edges) == set(map(tuple, published["edges"]))
+    assert list(graph.outputs) == published["outputs"]
+    assert graph.num_inputs == published["num_inputs"]
+    assert len(graph.eliminable) == published["num_intermediates"]
+    counts = published["counts"]
+    assert graph.cost(graph.forward()) == counts["forward"]
+    assert graph.cost(graph.reverse()) == counts["reverse"]
+    assert graph.cost(graph.markowitz()) == counts["markowitz"]
+    assert graph.is_scalar
+
+
+@pytest.mark.parametrize("name", SCALAR_TASKS)
+@pytest.mark.parametrize("order", ["forward", "reverse", "markowitz"])
+def test_published_jacobians(name, order, reference, x64):
+    published, task = reference(name), veenv.tasks.get(name)
+    jacobian = jax.jit(veenv.jacve(task.fun, order, task.argnums))(*published["point"])
+    np.testing.assert_allclose(jacobian, published["jacobian"], rtol=1e-10, atol=1e-10)
+
+
+def test_vertices_are_numbered_as_equations():
+    def f(x):
+        a = jnp.sin(x)  # 1
+        unused = jnp.cos(a)  # 2, on no path to an output
+        constant = jnp.floor(x)  # 3, no derivative
+        b = jax.jit(lambda y: y * y)(a)  # 4, inside a call
+        return b + constant, unused > 0  # 5, 6
+
+    graph = veenv.make_graph(lambda x: f(x)[0])(1.0)
+    assert graph.num_vertices == 6
+    assert graph.eliminable == (1, 4)
+    assert graph.edges == ((0, 1), (1, 4), (4, 5))
+    assert graph.outputs == (5,)
+
+
+def test_pruned_vertices_may_be_named_or_left_out():
+    graph = veenv.make_graph(lambda x: (jnp.cos(x), jnp.sin(x) * 2)[1])(1.0)
+    assert graph.check_order([1, 2]) == graph.check_order([2]) == (2,)
+
+
+def test_an_output_that_is_used_further_is_eliminable():
+    graph = veenv.make_graph(lambda x: ((y := jnp.sin(x)), jnp.exp(y)))(1.0)
+    assert graph.eliminable == (1,)
+    assert graph.cost([1]) == 1
+
+
+def test_outputs_may_repeat_be_inputs_or_constants():
+    graph = veenv.make_graph(lambda x: (x, jnp.sin(x), 1.0, x))(1.0)
+    assert graph.outputs == (0, 1, None, 0)
+    assert graph.eliminable == ()
+    assert graph.cost([]) == 0
+
+
+def test_several_outputs_of_one_equation_are_vertices_each():
+    graph = veenv.make_graph(lambda x: [jnp.sin(p) * 2 for p in jnp.split(x, [1, 3])])(jnp.ones(6))
+    assert graph.primitives[:3] == ("split", "split", "split")
+    assert {1, 2, 3} <= set(graph.eliminable)
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ([1], "misses 1 of 2 eliminable vertices: 2"),
+        ([1, 2, 2], "repeats vertex 2"),
+        ([1, 2, 9], "names vertex 9, but the graph's vertices are 1 .. 3"),
+        ([0, 1, 2], "names vertex 0"),
+        ([1.0, 2], "integer vertex ids, got 1.0"),
+        ([True, 2], "integer vertex ids, got True"),
+    ],
+)
+def test_wrong_orders_are_named(order, message):
+    def f(x):
+        return jnp.exp(jnp.sin(x) * 2)
+
+    with pytest.raises(ValueError, match=message):
+        veenv.make_graph(f)(1.0).cost(order)
+    with pytest.raises(ValueError, match=message):
+        veenv.jacve(f, order)(1.0)
+
+
+def test_unknown_cost_models_and_orders_are_named():
+    graph = veenv.make_graph(jnp.sin)(1.0)
+    with pytest.raises(ValueError, match="cost must be one of multiplications, executed"):
+        graph.cost([], "flops")
+    with pytest.raises(ValueError, match="order must be one of forward"):
+        veenv.jacve(jnp.sin, "sideways")(1.0)
+
+
+def test_argnums_are_checked():
+    f = veenv.make_graph(lambda x, y: x * y, argnums=(0, 2))
+    with pytest.raises(ValueError, match="out of range"):
+        f(1.0, 2.0)
+    with pytest.raises(ValueError, match="must not repeat"):
+        veenv.make_graph(lambda x, y: x * y, argnums=(1, -1))(1.0, 2.0)
+    with pytest.raises(TypeError, match="argnums must be an int"):
+        veenv.make_graph(lambda x, y: x * y, argnums="x")(1.0, 2.0)
+
+
+def test_repr_tells_sizes_and_primitives():
+    text = repr(graph_of("HumanHeartDipole"))
+    assert "8 inputs" in text
+    assert "78 eliminable vertices of 86" in text
+    assert "mul 40" in text
+
+
+def test_vertices_have_the_same_numbers_inside_jit():
+    def f(x, y):
+        scale = jnp.cos(y) + 1.0  # equations of an argument that is not differentiated by
+        return jnp.sin(x) * scale * x
+
+    x, y = jnp.float32(0.5), jnp.float32(1.5)
+    order = veenv.make_graph(f)(x, y).markowitz()
+    inside = jax.jit(veenv.jacve(f, order))(x, y)
+    np.testing.assert_allclose(inside, veenv.jacve(f, order)(x, y), rtol=1e-6)
+
+
+def test_arguments_whose_values_are_needed_stay_concrete():
+    def f(x, y, n):
+        return x * (2.0 if y > 1 else 3.0) * n[0]
+
+    np.testing.assert_allclose(veenv.jacve(f)(1.0, np.float32(1.5), [4]), 8.0)
+
+
+def test_tracing_needs_no_values():
+    shape = jax.ShapeDtypeStruct((3, 4), jnp.float32)
+    graph = veenv.make_graph(lambda x: jnp.sin(x) @ x.T)(shape)
+    assert graph.shapes == ((3, 4), (3, 4), (4, 3), (3, 3))
+
+
+@pytest.mark.parametrize(
+    ("fun", "shape", "link"),
+    [
+        (lambda x: x[1:], (4,), Link.SELECTION),
+        (lambda x: x[::-1], (4,), Link.SELECTION),
+        (lambda x: jnp.pad(x, 1), (4,), Link.SELECTION),
+        (lambda x: x.reshape(6), (2, 3), Link.SELECTION),
+        (lambda x: jnp.cumsum(x), (4,), Link.OPERATOR),
+        (lambda x: x.T, (2, 3), Link.NONE),
+        (lambda x: x[None], (4,), Link.NONE),
+        (lambda x: jnp.broadcast_to(x, (2, 4)), (4,), Link.NONE),
+    ],
+)
+def test_structure_of_shape_primitives(fun, shape, link):
+    graph = veenv.make_graph(fun)(jnp.ones(shape))
+    structure = graph.structures("multiplications")[graph.edges[0]]
+    assert structure.link is link
+    assert structure.unit
+
+
+def test_custom_rules_keep_their_structure():
+    graph = veenv.make_graph(jax.nn.relu)(jnp.ones((3, 4)))
+    assert graph.structures("executed")[0, 1].describe() == "ij,ij:ij"
+
+
+def test_a_primitive_without_derivative_is_named():
+    def f(x):
+        out = jax.ShapeDtypeStruct((), jnp.float32)
+        return jax.pure_callback(lambda v: v, out, jnp.sin(x)) * 2
+
+    with pytest.raises(NotImplementedError, match=r"'pure_callback' has no derivative.*test_graph"):
+        veenv.jacve(f)(1.0)
+
+
+def test_ten_thousand_equations():
+    def f(x):
+        for i in range(5000):
+            x = jnp.sin(x) * (1 + i % 3)
+        return x
+
+    graph = veenv.make_graph(f)(0.3)
+    assert len(graph.eliminable) == 9999
+    assert graph.cost(graph.reverse()) == graph.cost(graph.markowitz()) == 9999

@@ -1,0 +1,241 @@
+"""`scripts/validate.py`: right orders pass, wrong ones fail, bad input is one line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from scripts.validate import Config, main
+from veenv.measure import validate as validation
+from veenv.measure.timing import by_turns, near
+from veenv.measure.validate import Count, error, multiplications_in, validate
+from veenv.orders.order import Order
+from veenv.tasks import Task
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "validate.py"
+ROBERTSON = veenv.tasks.get("Robertson")
+
+
+@pytest.fixture
+def written(tmp_path):
+    path = tmp_path / "order.json"
+    veenv.best_order("Robertson").save(path)
+    return path
+
+
+def test_a_right_order_passes_on_every_count():
+    order = veenv.best_order("Robertson")
+    report = validate(order, ROBERTSON, rounds=0, points=2)
+    assert report.passed
+    assert report.timings == ()
+    assert report.counts["multiplications"] == Count(17, 17, 17, 17)
+    assert report.counts["executed"] == Count(3, 3, 3, 3)
+    assert set(report.errors) == {"jacrev", "jacfwd"}
+    assert max(report.errors.values()) < 1e-13
+
+
+def test_arrays_are_counted_alike(x64):
+    report = validate(veenv.best_order("mlp"), veenv.tasks.get("mlp"), rounds=0, points=1)
+    assert report.passed
+    assert len({*dataclasses.astuple(report.counts["multiplications"])}) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", veenv.tasks.list())
+def test_every_shipped_order_passes(name):
+    for cost in ("multiplications", "executed"):
+        report = validate(veenv.best_order(name, cost), veenv.tasks.get(name), rounds=0)
+        assert report.passed, report.problems
+
+
+def test_a_wrong_record_fails(written, capsys):
+    record = json.loads(written.read_text())
+    record["counts"]["multiplications"] += 1
+    record["lower_bounds"] = {}
+    written.write_text(json.dumps(record))
+    assert main(Config(order=written, rounds=0, points=1)) == 1
+    out = capsys.readouterr().out
+    assert "multiplications: recorded 18, environment 17, engine 17, emitted 17 do not agree" in out
+    assert out.rstrip().endswith("FAIL")
+
+
+def test_a_wrong_jacobian_fails(monkeypatch):
+    true = validation.jacve
+
+    def wrong(fun, *args, **options):
+        def jacobian(*point):
+            found = true(fun, *args, **options)(*point)
+            return found if options else jax.tree.map(lambda x: x * (1 + 1e-6), found)
+
+        return jacobian
+
+    monkeypatch.setattr(validation, "jacve", wrong)
+    report = validate(veenv.best_order("Robertson"), ROBERTSON, rounds=0, points=1)
+    assert not report.passed
+    assert report.errors["jacrev"] == pytest.approx(1e-6, rel=1e-3)
+    assert "differs from jacrev's by 1.0e-06, more than 1.0e-09" in report.problems[0]
+
+
+def test_json_holds_the_machine_and_the_timings(written, capsys):
+    assert main(Config(order=written, json=True, batch=4, rounds=2, points=1)) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert f"jax {jax.__version__}" in record["machine"]
+    (report,) = record["reports"]
+    assert report["passed"] is True
+    assert report["batch"] == 4
+    methods = [t["method"] for t in report["timings"]]
+    assert methods == ["order", "jacfwd", "jacrev", "forward", "reverse", "markowitz"]
+    for timing in report["timings"]:
+        assert 0 < timing["low"] <= timing["median"] <= timing["high"]
+        assert timing["flops"] > 0
+        assert timing["temporary"] >= 0
+
+
+def test_the_text_has_a_row_for_each_method_and_a_verdict(written, capsys):
+    assert main(Config(order=written, batch=4, rounds=1, points=1)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Robertson (")
+    assert [line.split()[0] for line in lines[-7:]] == [
+        *("order", "jacfwd", "jacrev", "forward", "reverse", "markowitz"),
+        "PASS",
+    ]
+
+
+def test_a_tasks_shipped_orders_are_found_without_a_file(capsys):
+    assert main(Config(task="robertson", rounds=0, points=1)) == 0
+    assert "PASS" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"order": Path("absent.json")}, "No such file"),
+        ({"task": "Robertsn"}, "did you mean Robertson"),
+        ({"task": "mlp"}, "is for another graph"),
+        ({"points": 0}, "points must be at least 1, got 0"),
+        ({"batch": 0}, "batch must be at least 1, got 0"),
+        ({"rounds": -1}, "rounds must be at least 0, got -1"),
+    ],
+)
+def test_bad_input_is_one_line(written, capsys, changes, message):
+    config = dataclasses.replace(Config(order=written, rounds=0, points=1), **changes)
+    assert main(config) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_the_command_line_has_help():
+    run = subprocess.run(
+        [sys.executable, str(SCRIPT), "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=SCRIPT.parents[1],
+        env={"PYTHONPATH": str(SCRIPT.parents[1]), "PATH": ""},
+    )
+    for option in ("--order", "--task", "--json", "--batch", "--points"):
+        assert option in run.stdout
+
+
+def test_multiplications_are_those_of_products_and_contractions():
+    def f(x, a):
+        y = jax.jit(lambda v: v * v)(x)
+        return jax.lax.cond(y.sum() > 0, lambda: a @ y * 2.0, lambda: y[:2])
+
+    jaxpr = jax.make_jaxpr(f)(jnp.ones(3), jnp.ones((2, 3)))
+    assert multiplications_in(jaxpr) == 3 + 6 + 2
+
+
+def test_errors_are_relative_to_their_block():
+    expected = (np.array([1e6, 2e6]), np.array([0.0, 1.0]), np.array([1e-30]))
+    found = (np.array([1e6, 2e6 + 2.0]), np.array([0.0, 1.0]), np.array([0.0]))
+    assert error(expected, expected) == 0.0
+    assert error(found, expected) == pytest.approx(1e-6)
+    assert error((np.array([1.0, 1.1]),), (np.array([1.0, 1.0]),)) == pytest.approx(0.1)
+    assert np.isnan(error((np.array([np.nan]),), (np.array([1.0]),)))
+    assert error((np.array([np.nan, np.inf]),), (np.array([np.nan, np.inf]),)) == 0.0
+    assert error((np.array([1.0]),), (np.array([np.inf]),)) > 1
+
+
+def test_random_points_are_near_and_never_at_zero():
+    args = (np.array([0.0, 5.0]), {"n": np.array([1, 2])})
+    moved = near(args, [0, 1])
+    assert moved[0][0] != 0
+    assert 0 < abs(moved[0][1] / 5 - 1) < 0.2
+    assert moved[1]["n"].tolist() == [1, 2]
+    assert near(args, [0], batch=3)[0].shape == (3, 2)
+    assert near(args, None)[0].tolist() == [0.0, 5.0]
+
+
+def test_a_function_without_forward_mode_is_compared_with_reverse_mode():
+    @jax.custom_vjp
+    def sine(x):
+        return jnp.sin(x)
+
+    sine.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (g * jnp.cos(x),))
+
+    def fun(x):
+        return sine(x) * x
+
+    task = Task("own rule", fun, lambda: (np.array(0.7),), 0, "", "")
+    graph = veenv.make_graph(fun)(0.7)
+    report = validate(Order.from_graph(graph, graph.reverse()), task, points=2, rounds=1, batch=2)
+    assert report.passed
+    assert set(report.errors) == {"jacrev"}
+    assert report.noise is None
+    assert "jacfwd" not in {t.method for t in report.timings}
+
+
+def test_the_document_gets_the_table_between_its_markers(tmp_path, monkeypatch):
+    path = tmp_path / "tasks.md"
+    path.write_text("before\n<!-- proof: begin -->\nold\n<!-- proof: end -->\nafter\n")
+    orders = [o for o in veenv.best.shipped_orders() if o.name == "KerrMetric"]
+    assert len(orders) == 2
+    monkeypatch.setattr("veenv.tasks.list", lambda: ["KerrMetric", "Robertson"])
+    assert main(Config(docs=path, batch=2, rounds=1, points=1)) == 0
+    lines = path.read_text().splitlines()
+    assert (lines[0], lines[-1]) == ("before", "after")
+    assert "old" not in lines
+    assert f"jax {jax.__version__}" in lines[2]
+    assert lines[2].endswith("for a vmapped batch of 2, float32.")
+    cells = [[c.strip() for c in line.strip("|").split("|")] for line in lines if line[:1] == "|"]
+    assert cells[0][:5] == ["task", "multiplications", "executed", "error", "order"]
+    rows = cells[2:]
+    assert [r[0] for r in rows] == ["KerrMetric", "KerrMetric", "Robertson"]
+    assert all(r[-1] == "pass" and float(r[4]) > 0 for r in rows)
+    # The usual ways are the same for both orders of a task.
+    assert [r[5] == "" for r in rows] == [False, True, False]
+    counts = {(int(r[1].replace(",", "")), int(r[2].replace(",", ""))) for r in rows[:2]}
+    assert counts == {(o.counts["multiplications"], o.counts["executed"]) for o in orders}
+    (tmp_path / "bare.md").write_text("no markers")
+    bare = Config(docs=tmp_path / "bare.md", task="robertson", rounds=0, points=1)
+    assert main(bare) == 2
+    assert (tmp_path / "bare.md").read_text() == "no markers"
+
+
+def test_slow_methods_are_timed_no_more_than_needed():
+    calls = {"fast": 0, "slow": 0}
+
+    def fast():
+        calls["fast"] += 1
+
+    def slow():
+        calls["slow"] += 1
+        time.sleep(0.02)
+
+    seconds = by_turns({"fast": fast, "slow": slow}, (), 10, longest=0.001)
+    assert calls == {"fast": 11, "slow": 4}  # the first call only warms up
+    assert {name: len(s) for name, s in seconds.items()} == {"fast": 10, "slow": 3}

@@ -1,0 +1,136 @@
+"""A scalar graph given by its edges, and an eliminator that shares no code with the library."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from veenv.graph.graph import Graph
+from veenv.structure.structure import make
+
+VALUED = make((), ())
+UNIT = make((), (), unit=True)
+
+
+@dataclass(frozen=True)
+class EdgeGraph:
+    """Scalar graph: nodes 0..num_inputs-1 are inputs; edge (u, v) with u < v, valued or unit."""
+
+    num_inputs: int
+    edges: frozenset[tuple[int, int]]
+    outputs: tuple[int | None, ...]
+    units: frozenset[tuple[int, int]] = frozenset()
+    eliminable: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Prunes what lies on no path from an input to an output."""
+        below = set(range(self.num_inputs))
+        for u, v in sorted(self.edges, key=lambda e: e[1]):
+            if u in below:
+                below.add(v)
+        above = {v for v in self.outputs if v is not None}
+        for u, v in sorted(self.edges, key=lambda e: -e[0]):
+            if v in above:
+                above.add(u)
+        edges = {(u, v) for u, v in self.edges if u in below and v in above}
+        object.__setattr__(self, "edges", frozenset(edges))
+        sources = {u for u, _ in edges if u >= self.num_inputs}
+        ids = tuple(sorted(u - self.num_inputs + 1 for u in sources))
+        object.__setattr__(self, "eliminable", ids)
+
+    def graph(self) -> Graph:
+        """The library's graph of these edges."""
+        structures = {e: UNIT if e in self.units else VALUED for e in self.edges}
+        nodes = max((v for e in self.edges for v in e), default=self.num_inputs - 1) + 1
+        nodes = max(nodes, *(v + 1 for v in self.outputs if v is not None), self.num_inputs)
+        return Graph(
+            self.num_inputs,
+            [()] * nodes,
+            self.outputs,
+            ["mul"] * (nodes - self.num_inputs),
+            {"multiplications": structures, "executed": structures},
+        )
+
+    def cost(self, order: Sequence[int]) -> int:
+        return sum(self.costs(order))
+
+    def costs(self, order: Sequence[int]) -> list[int]:
+        """Plain sets and dicts: the oracle."""
+        valued = {e: e not in self.units for e in self.edges}
+        result = []
+        for vertex in order:
+            v = self.num_inputs + vertex - 1
+            ins = [(u, x) for (u, t), x in valued.items() if t == v]
+            outs = [(w, x) for (s, w), x in valued.items() if s == v]
+            result.append(sum(x and y for _, x in ins for _, y in outs))
+            for w, _ in outs:
+                del valued[v, w]
+            if v not in self.outputs:
+                for u, _ in ins:
+                    del valued[u, v]
+            for u, x in ins:
+                for w, y in outs:
+                    valued[u, w] = True if (u, w) in valued else (x or y)
+        return result
+
+
+def from_reference(data: dict[str, Any]) -> EdgeGraph:
+    """The published graph of a scalar task."""
+    edges: Iterable[Sequence[int]] = data["edges"]
+    return EdgeGraph(
+        data["num_inputs"], frozenset((u, v) for u, v in edges), tuple(data["outputs"])
+    )
+
+
+def random_graph(
+    rng: np.random.Generator, size: int, *, unit: float = 0.0, kept: float = 0.0, reach: int = 8
+) -> EdgeGraph:
+    """A random graph of `size` intermediates, some edges unit, some intermediates outputs too."""
+    inputs, outs = int(rng.integers(1, 5)), int(rng.integers(1, 5))
+    first_out = inputs + size
+    edges: set[tuple[int, int]] = set()
+    for v in range(inputs, first_out):
+        for u in rng.integers(max(0, v - reach), v, int(rng.integers(1, 4))):
+            edges.add((int(u), v))
+    for v in range(first_out, first_out + outs):
+        for u in rng.integers(inputs, first_out, int(rng.integers(1, 4))):
+            edges.add((int(u), v))
+    middle = [v for v in range(inputs, first_out) if rng.random() < kept]
+    units = frozenset(e for e in sorted(edges) if rng.random() < unit)
+    return EdgeGraph(
+        inputs, frozenset(edges), (*middle, *range(first_out, first_out + outs)), units
+    )
+
+
+def cheapest(graph: EdgeGraph) -> int:
+    """Least cost of any order: every set of vertices once, each replayed by the oracle."""
+    best = {frozenset[int](): 0}
+    for _ in graph.eliminable:
+        layer: dict[frozenset[int], int] = {}
+        for done, cost in best.items():
+            for v in graph.eliminable:
+                if v not in done:
+                    after = done | {v}
+                    total = cost + graph.costs([*sorted(done), v])[-1]
+                    layer[after] = min(total, layer.get(after, total))
+        best = layer
+    return min(best.values())
+
+
+def separates(
+    cut: Collection[int],
+    rows: Mapping[int, Sequence[int]],
+    first: Iterable[int],
+    ends: Collection[int],
+) -> bool:
+    """Whether no path from `first` through `rows` reaches an end without meeting the cut."""
+    stack = [x for x in first if x not in cut]
+    while stack:
+        x = stack.pop()
+        if x in ends:
+            return False
+        stack += [y for y in rows.get(x, ()) if y not in cut]
+    return True

@@ -1,0 +1,135 @@
+"""``order="auto"``, its cache, and `optimize`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import veenv
+from veenv.orders import cache as auto
+
+
+def f(x):
+    a = jnp.sin(x[0]) * x[1]
+    b = jnp.exp(a) + x[2] * a
+    return b * a, jnp.cos(b) * x[0], a / x[2]
+
+
+X = jnp.array([0.4, 1.2, 0.7])
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv(auto.CACHE_VARIABLE, str(tmp_path))
+    return tmp_path
+
+
+def no_search(*_):
+    raise AssertionError("searched although the order was remembered")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_auto_is_never_dearer_than_the_classical_orders(seed, cache):
+    fun, args = veenv.tasks.random_function(seed, 4, 25, 3)
+    argnums = tuple(range(len(args)))
+    graph = veenv.make_graph(fun, argnums)(*args)
+    ids = auto.Auto(seconds=0.3).order(graph)
+    classical = [graph.forward(), graph.reverse(), graph.markowitz()]
+    best = min(graph.cost(order, "executed") for order in classical)
+    assert graph.cost(ids, "executed") <= best
+
+
+def test_auto_is_remembered(cache, monkeypatch):
+    settings = auto.Auto(seconds=0.2)
+    first = veenv.jacve(f, settings)(X)
+    (file,) = cache.rglob("*.json")
+    assert json.loads(file.read_text())["format"] == "veenv-order"
+    monkeypatch.setattr(auto, "_search", no_search)
+    assert veenv.tree_allclose(veenv.jacve(f, settings)(X), first)
+    assert veenv.tree_allclose(first, jax.jacrev(f)(X))
+
+
+def test_a_second_process_reads_the_cache(cache):
+    graph = veenv.make_graph(f)(X)
+    ids = auto.Auto(seconds=0.2).order(graph)
+    code = (
+        "import jax.numpy as jnp, veenv\n"
+        "from veenv.orders import cache as auto\n"
+        "from tests.orders.test_cache import X, f, no_search\n"
+        "auto._search = no_search\n"
+        "print(list(auto.Auto().order(veenv.make_graph(f)(X))))\n"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert json.loads(out.stdout) == list(ids)
+
+
+def test_concurrent_writers_leave_a_whole_file(cache):
+    graph = veenv.make_graph(f)(X)
+    path = cache / "order.json"
+    orders = [graph.forward(), graph.reverse()] * 20
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda ids: auto._store(path, graph, ids), orders))
+    assert auto._load(path, graph) in orders
+    assert [p.name for p in cache.iterdir()] == ["order.json"]
+
+
+def test_a_broken_or_foreign_file_only_costs_the_cache(cache):
+    graph = veenv.make_graph(f)(X)
+    settings = auto.Auto(seconds=0.1)
+    ids = settings.order(graph)
+    (file,) = cache.rglob("*.json")
+    for text in ("", "{", file.read_text().replace('"ids": [', '"ids": [99999, ')):
+        file.write_text(text)
+        assert sorted(settings.order(graph)) == sorted(ids)
+
+
+def test_a_cache_that_cannot_be_written_only_costs_the_cache(tmp_path, monkeypatch):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a directory")
+    monkeypatch.setenv(auto.CACHE_VARIABLE, str(blocked))
+    graph = veenv.make_graph(f)(X)
+    assert sorted(auto.Auto(seconds=0.1).order(graph)) == list(graph.eliminable)
+    assert blocked.read_text() == "not a directory"
+
+
+def test_the_cache_can_be_switched_off(monkeypatch):
+    monkeypatch.setenv(auto.CACHE_VARIABLE, "off")
+    assert auto.cache_dir() is None
+    monkeypatch.delenv(auto.CACHE_VARIABLE)
+    assert auto.cache_dir() is not None
+    assert os.environ.get("HOME") is None or "veenv" in str(auto.cache_dir())
+
+
+def test_auto_takes_the_shipped_order(cache, monkeypatch):
+    monkeypatch.setattr(auto, "_search", no_search)
+    task = veenv.tasks.get("HumanHeartDipole")
+    graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
+    ids = auto.Auto(cost="multiplications").order(graph)
+    assert graph.cost(ids) <= 148
+
+
+def test_optimize_counts_what_it_found():
+    order = veenv.optimize(f, X, budget=200, name="mine")
+    graph = veenv.make_graph(f)(X)
+    assert order.name == "mine"
+    assert order.counts["multiplications"] == graph.cost(order.ids)
+    assert veenv.tree_allclose(veenv.jacve(f, order)(X), jax.jacrev(f)(X))
+
+
+def test_optimize_for_run_time_gives_a_valid_order():
+    order = veenv.optimize(f, X, budget=100, cost="runtime")
+    assert sorted(order.ids) == list(veenv.make_graph(f)(X).eliminable)
+
+
+def test_optimize_refuses_other_objectives():
+    with pytest.raises(ValueError, match="cost must be"):
+        veenv.optimize(f, X, budget=10, cost="beauty")

@@ -1,0 +1,204 @@
+"""The shipped orders: counted anew, better than the classical ones, found by their graph."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import veenv
+from scripts import refresh_orders as refresh
+from tests.oracles.scalar_graph import Elimination, scalar_graph
+from veenv.graph.graph import COST_MODELS
+from veenv.orders.order import Order, fingerprint
+from veenv.orders.shipped import best_for, shipped_orders
+from veenv.search import search
+
+TASKS = veenv.tasks.list()
+PUBLISHED = {
+    "RoeFlux_1d": 320,
+    "RobotArm_6DOF": 231,
+    "HumanHeartDipole": 148,
+    "PropaneCombustion": 88,
+    "BlackScholes_Jacobian": 307,
+    "RoeFlux_3d": 784,
+    "mlp": 389,
+    "Encoder": 4656,
+}
+
+
+@lru_cache
+def graph_of(name):
+    task = veenv.tasks.get(name)
+    return veenv.make_graph(task.fun, task.argnums)(*task.example_args())
+
+
+def test_every_order_is_for_a_task_and_counts_what_it_says():
+    fitting = set()
+    for order in shipped_orders():
+        graph = graph_of(order.name)
+        if order.fingerprint == fingerprint(graph):
+            assert order.ids_for(graph) == order.ids
+            fitting.add(order.name)
+        else:  # the graph that another version of JAX traces
+            assert order.jax_version.split(".")[:2] != jax.__version__.split(".")[:2]
+    assert fitting == set(TASKS)
+
+
+@pytest.mark.parametrize("cost", COST_MODELS)
+@pytest.mark.parametrize("name", TASKS)
+def test_better_than_every_classical_order_or_proved_optimal(name, cost):
+    graph = graph_of(name)
+    best = veenv.best_order(name, cost)
+    classical = min(
+        graph.cost(ids, cost) for ids in (graph.forward(), graph.reverse(), graph.markowitz())
+    )
+    assert best.counts[cost] <= classical
+    assert best.counts[cost] < classical or best.is_optimal(cost)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_at_most_the_best_published(name):
+    assert veenv.best_order(name).counts["multiplications"] <= PUBLISHED[name]
+
+
+@pytest.mark.parametrize(
+    "name", ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion"]
+)
+def test_counted_by_other_code_with_equation_numbers(name):
+    """`to_graphax` numbers equations from 1, as an eliminator that only sees the jaxpr does."""
+    task = veenv.tasks.get(name)
+    args = task.example_args()
+    edges, outputs, _ = scalar_graph(task.fun, args)
+    order = veenv.best_order(name)
+    numbers = order.to_graphax()
+    assert numbers == list(order.ids)
+    assert all(type(n) is int for n in numbers)
+    nodes = [len(args) + n - 1 for n in numbers]
+    elimination = Elimination(edges, nodes)
+    assert not set(nodes) & set(outputs)
+    assert sum(elimination.eliminate(node) for node in nodes) == order.counts["multiplications"]
+    assert not elimination.left
+    # No nested call shifts the numbers against those of the traced equations.
+    jaxpr = jax.make_jaxpr(task.fun)(*args).jaxpr
+    assert len(jaxpr.eqns) == order.num_vertices
+    assert all(len(eqn.outvars) == 1 for eqn in jaxpr.eqns)
+
+
+def test_graphax_wants_every_equation_that_is_no_output():
+    def fun(x, y):
+        return jnp.cos(y) * jnp.sin(x) * x  # cos(y) does not depend on x
+
+    graph = veenv.make_graph(fun)(1.0, 2.0)
+    order = Order.from_graph(graph, graph.reverse())
+    assert order.to_graphax() == [3, 2]
+    assert order.to_graphax(graph) == [3, 2, 1]
+    with pytest.raises(ValueError, match="another graph"):
+        order.to_graphax(graph_of("Robertson"))
+
+
+@pytest.mark.parametrize("name", ["RoeFlux_1d", "mlp", "Robertson"])
+def test_jacve_finds_the_best_order_by_its_graph(name, x64):
+    task = veenv.tasks.get(name)
+    args = task.example_args()
+    expected = jax.jacrev(task.fun, task.argnums)(*args)
+    for order, cost in (("best", "multiplications"), ("best-executed", "executed")):
+        found, counts = veenv.jacve(task.fun, order, task.argnums, count_ops=True)(*args)
+        assert veenv.tree_allclose(found, expected, rtol=1e-10, atol=1e-10)
+        assert getattr(counts, cost) == veenv.best_order(name, cost).counts[cost]
+        assert counts.order == veenv.best_order(name, cost).ids
+
+
+def test_a_function_without_shipped_order_is_refused():
+    with pytest.raises(ValueError, match=r"no order is shipped for this graph \(1 eliminable.*sea"):
+        veenv.jacve(lambda x: jnp.sin(x) * x, "best")(1.0)
+    task = veenv.tasks.get("RoeFlux_1d")
+
+    def nearly(*args):
+        return task.fun(*args[:5], jnp.sin(args[5]))
+
+    with pytest.raises(
+        ValueError, match=r"of about that size are .*RoeFlux_1d under jax .*: 98 and"
+    ):
+        veenv.jacve(nearly, "best", task.argnums)(*task.example_args())
+    with pytest.raises(ValueError, match="cost must be one of"):
+        best_for(graph_of("Robertson"), "flops")
+    with pytest.raises(ValueError, match="did you mean RoeFlux"):
+        veenv.best_order("RoeFlx_1d")
+
+
+def test_the_refresh_replaces_only_by_cheaper_orders(tmp_path):
+    name = "PropaneCombustion"
+    graph = graph_of(name)
+
+    def offered(ids):
+        return [Order.from_graph(graph, ids, name, "test")]
+
+    def kept():
+        return Order.load(tmp_path / f"{name}.json")
+
+    refresh.update(tmp_path, graph, name, offered(graph.forward()))
+    assert kept().ids == graph.forward()
+    refresh.update(tmp_path, graph, name, offered(graph.reverse()))
+    assert kept().ids == graph.reverse()
+    assert kept().counts["multiplications"] == 90
+    # Forward was better under the other count: it is kept there.
+    executed = [Order.load(p).counts["executed"] for p in tmp_path.iterdir()]
+    assert min(executed) == graph.cost(graph.forward(), "executed")
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    refresh.update(tmp_path, graph, name, offered(graph.forward()))
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_the_refresh_keeps_graphs_of_other_versions_apart(tmp_path, monkeypatch):
+    name = "KerrMetric"
+    graph = graph_of(name)
+    refresh.update(tmp_path, graph, name, [Order.from_graph(graph, graph.forward(), name)])
+    first = (tmp_path / f"{name}.json").read_bytes()
+    # Under another version of JAX, another graph:
+    monkeypatch.setattr(jax, "__version__", "9.8.7")
+    other = graph_of("BlackScholes")
+    refresh.update(tmp_path, other, name, [Order.from_graph(other, other.forward(), name)])
+    assert (tmp_path / f"{name}.json").read_bytes() == first
+    assert Order.load(tmp_path / f"{name}.jax-9.8.json").fingerprint == fingerprint(other)
+
+
+def test_the_refresh_stops_at_a_broken_file(tmp_path, capsys):
+    (tmp_path / "Robertson.json").write_text("{")
+    config = refresh.Config(tasks=("Robertson",), budget="1s", method="reverse", folder=tmp_path)
+    assert refresh.main(config) == 2
+    assert "Robertson.json: not valid JSON" in capsys.readouterr().err
+    assert (tmp_path / "Robertson.json").read_text() == "{"
+
+
+def test_the_refresh_script_writes_files_that_load(tmp_path, capsys):
+    config = refresh.Config(tasks=("robertson",), budget="1s", method="markowitz", folder=tmp_path)
+    assert refresh.main(config) == 0
+    assert capsys.readouterr().out.startswith("Robertson: multiplications ")
+    order = Order.load(tmp_path / "Robertson.json")
+    assert order.ids_for(graph_of("Robertson"))
+
+
+@pytest.mark.parametrize(
+    ("name", "cost"),
+    [
+        pytest.param("PropaneCombustion", "multiplications", marks=pytest.mark.slow),
+        pytest.param("LSTM", "multiplications", marks=pytest.mark.slow),
+        ("LIF", "multiplications"),
+        ("Robertson", "multiplications"),
+        ("HumanHeartDipole", "multiplications"),
+        ("RobotArm_6DOF", "multiplications"),
+        # Those that only equal the best classical order:
+        ("mlp", "multiplications"),
+        ("mlp", "executed"),
+        ("HumanHeartDipole", "executed"),
+        ("BlackScholes", "executed"),
+    ],
+)
+def test_recorded_proofs_are_found_again(name, cost):
+    order = veenv.best_order(name, cost)
+    assert order.is_optimal(cost)
+    result = search(graph_of(name), "exact", cost=cost, budget=2_000_000)
+    assert result.lower_bound == order.counts[cost]

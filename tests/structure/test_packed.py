@@ -1,0 +1,124 @@
+"""The algebra on integers equals the algebra of structures."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.oracles.structures import random_structure
+from veenv.structure import packed
+from veenv.structure import structure as algebra
+from veenv.structure.product import multiply as multiply_structures
+
+SIZES = (2, 3, 3, 5)
+
+
+def random_shape(rng, rank):
+    return tuple(int(n) for n in rng.choice(SIZES, rng.integers(0, rank + 1)))
+
+
+def random_product(seed, rank=4):
+    rng = np.random.default_rng(seed)
+    shapes = [random_shape(rng, rank) for _ in range(3)]
+    post = random_structure(rng, shapes[0], shapes[1])
+    pre = random_structure(rng, shapes[1], shapes[2])
+    return post, pre
+
+
+def random_sum(seed, rank=4):
+    rng = np.random.default_rng(seed)
+    shapes = random_shape(rng, rank), random_shape(rng, rank)
+    return random_structure(rng, *shapes), random_structure(rng, *shapes)
+
+
+def padded(shape):
+    return (*shape, 1, 1, 1, 1)[:4]
+
+
+@pytest.mark.parametrize("rank", [1, 2, 4])
+@settings(max_examples=1000)
+@given(seed=st.integers(0, 2**32))
+def test_pack_and_back(rank, seed):
+    for s in random_product(seed, rank):
+        code = packed.pack(s)
+        assert 0 < code < 2**31
+        assert packed.unpack(code, s.out_shape, s.in_shape) == s
+
+
+@pytest.mark.parametrize("rank", [1, 2, 4])
+@settings(max_examples=2000)
+@given(seed=st.integers(0, 2**32))
+def test_multiply(rank, seed):
+    post, pre = random_product(seed, rank)
+    product = multiply_structures(post, pre)
+    sizes = [padded(s) for s in (post.out_shape, pre.out_shape, pre.in_shape)]
+    code, count = packed.multiply(packed.pack(post), packed.pack(pre), *sizes, rank)
+    assert packed.unpack(code, post.out_shape, pre.in_shape) == product.structure
+    assert code == packed.pack(product.structure)
+    assert count == product.multiplications
+
+
+@pytest.mark.parametrize("rank", [1, 2, 4])
+@settings(max_examples=1000)
+@given(seed=st.integers(0, 2**32))
+def test_add(rank, seed):
+    a, b = random_sum(seed, rank)
+    code = packed.add(packed.pack(a), packed.pack(b), rank)
+    assert code == packed.pack(algebra.add(a, b))
+
+
+def unlinked(pairs):
+    return [p for p in pairs if all(s.link is algebra.Link.NONE for s in p)]
+
+
+def columns(pairs):
+    """Codes and sizes of many products as arrays."""
+    post, pre = (np.array([packed.pack(p[i]) for p in pairs], np.int32) for i in (0, 1))
+    shapes = [(p[0].out_shape, p[1].out_shape, p[1].in_shape) for p in pairs]
+    sizes = [np.array([padded(s[i]) for s in shapes], np.int32).T for i in range(3)]
+    return post, pre, *sizes
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_jax_arrays_agree(links):
+    pairs = [random_product(seed) for seed in range(3000)]
+    pairs = pairs if links else unlinked(pairs)
+    products = [multiply_structures(*p) for p in pairs]
+    with jax.numpy_dtype_promotion("strict"):
+        arrays = [jnp.asarray(x) for x in columns(pairs)]
+        code, count = jax.jit(lambda *x: packed.multiply(*x, links=links))(*arrays)
+    assert code.dtype == count.dtype == jnp.int32
+    np.testing.assert_array_equal(code, [packed.pack(p.structure) for p in products])
+    np.testing.assert_array_equal(count, [p.multiplications for p in products])
+    sums = [random_sum(seed) for seed in range(3000)]
+    sums = sums if links else unlinked(sums)
+    a, b = (jnp.array([packed.pack(s[i]) for s in sums], jnp.int32) for i in (0, 1))
+    with jax.numpy_dtype_promotion("strict"):
+        added = jax.jit(lambda a, b: packed.add(a, b, links=links))(a, b)
+    np.testing.assert_array_equal(added, [packed.pack(algebra.add(*s)) for s in sums])
+
+
+@pytest.mark.slow
+def test_numba_agrees():
+    numba = pytest.importorskip("numba")
+    packed.register_numba()
+    multiply, add = packed.multiply, packed.add
+
+    @numba.njit
+    def run(post, pre, out, mid, ins, rank):
+        return multiply(post, pre, out, mid, ins, rank, True), add(post, post, rank, True)
+
+    for seed in range(500):
+        post, pre = random_product(seed)
+        product = multiply_structures(post, pre)
+        sizes = [np.array(padded(s)) for s in (post.out_shape, pre.out_shape, pre.in_shape)]
+        (code, count), total = run(packed.pack(post), packed.pack(pre), *sizes, 4)
+        assert (code, count) == (packed.pack(product.structure), product.multiplications)
+        assert total == packed.pack(algebra.add(post, post))
+
+
+def test_more_than_four_axes_are_refused():
+    with pytest.raises(ValueError, match="at most 4 axes"):
+        packed.pack(algebra.diagonal((2,) * 5, valued=True))

@@ -1,0 +1,59 @@
+from . import (
+    engine,
+    env,
+    export,
+    graph,
+    linear,
+    measure,
+    orders,
+    rules,
+    search,
+    structure,
+    tasks,
+    testing,
+)
+from .engine.api import jacve, value_and_jacve
+from .engine.counts import Counts
+from .engine.interop import eqx_jacve, filter_jacve, tree_allclose, vertex_elimination_jaxpr
+from .engine.sparse import SparseTensor
+from .env.factory import make
+from .graph.graph import Graph
+from .graph.linearise import make_graph
+from .orders.cache import Auto
+from .orders.order import Order
+from .rules.base import defelemental
+from .search.optimize import optimize
+from .tasks.best import best_order
+from .tasks.registry import register_task
+
+__all__ = [
+    "Auto",
+    "Counts",
+    "Graph",
+    "Order",
+    "SparseTensor",
+    "best_order",
+    "defelemental",
+    "engine",
+    "env",
+    "eqx_jacve",
+    "export",
+    "filter_jacve",
+    "graph",
+    "jacve",
+    "linear",
+    "make",
+    "make_graph",
+    "measure",
+    "optimize",
+    "orders",
+    "register_task",
+    "rules",
+    "search",
+    "structure",
+    "tasks",
+    "testing",
+    "tree_allclose",
+    "value_and_jacve",
+    "vertex_elimination_jaxpr",
+]

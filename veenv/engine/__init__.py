@@ -1,0 +1,1 @@
+"""The Jacobian engine: partials with values, eliminated in a given order."""

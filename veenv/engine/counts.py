@@ -1,0 +1,45 @@
+"""What a Jacobian cost: multiplications under both counts and additions, each per elimination."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Operations of an elimination order, as the engine ran it.
+
+    Attributes:
+      order: the eliminated vertex ids.
+      multiplications_per_vertex: the literature's count of each elimination.
+      executed_per_vertex: multiplications really executed in each elimination.
+      additions_per_vertex: additions of each elimination with every sum formed at once; where
+        selections meet (`veenv.engine.sums`) the engine executes others.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> f = lambda x: jnp.sum(jnp.sin(x) * x)
+      >>> _, counts = veenv.jacve(f, "reverse", count_ops=True)(jnp.ones(3))
+      >>> counts.order, counts.multiplications_per_vertex, counts.multiplications
+      ((2, 1), (6, 3), 9)
+    """
+
+    order: tuple[int, ...]
+    multiplications_per_vertex: tuple[int, ...]
+    executed_per_vertex: tuple[int, ...]
+    additions_per_vertex: tuple[int, ...]
+
+    @property
+    def multiplications(self) -> int:
+        """Total under the literature's count."""
+        return sum(self.multiplications_per_vertex)
+
+    @property
+    def executed(self) -> int:
+        """Total of the executed multiplications."""
+        return sum(self.executed_per_vertex)
+
+    @property
+    def additions(self) -> int:
+        """Total of the additions."""
+        return sum(self.additions_per_vertex)

@@ -1,0 +1,132 @@
+"""Runs a program and computes the elemental partials that its graph needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import jax.numpy as jnp
+
+from veenv import _compat
+from veenv.engine import edge
+from veenv.engine.edge import Edge, Edges
+from veenv.engine.elimination import eliminate
+from veenv.graph.linearise import Custom, Linearisation
+from veenv.graph.program import Literal
+from veenv.linear.barrier import DEAR, pin
+from veenv.rules import Partial
+from veenv.structure import structure as algebra
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Values of a program: its outputs, auxiliary output and elemental partials.
+
+    A variable that occurs several times in one equation has several partials there.
+    """
+
+    outputs: list[Any]
+    aux: list[Any]
+    parallel: Mapping[tuple[int, int], Sequence[Edge]]
+
+    @property
+    def edges(self) -> Edges:
+        """The elemental edges, parallel partials added up."""
+        return {pair: reduce(edge.add, several) for pair, several in self.parallel.items()}
+
+
+def evaluate(
+    linearisation: Linearisation, inputs: Sequence[Any], others: Sequence[Any] = ()
+) -> Evaluation:
+    """Runs a program and computes the elemental partials its graph needs.
+
+    Args:
+      linearisation: the program with its partials.
+      inputs: value of each input leaf.
+      others: values in place of the program's first constants, the arguments that are not
+        differentiated by, where it was traced without them.
+
+    Returns:
+      Outputs and elemental edges; a value is dropped after its last use.
+    """
+    program = linearisation.program
+    slots: dict[int, Any] = dict(enumerate([*inputs, *others, *program.constants[len(others) :]]))
+    last_use = _last_uses(linearisation)
+    parallel: dict[tuple[int, int], list[Edge]] = {}
+
+    def read(atom: Any) -> Any:
+        return atom.value if isinstance(atom, Literal) else slots[atom]
+
+    for index, equation in enumerate(program.equations):
+        site, elementals = linearisation.sites[index], linearisation.elementals[index]
+        ins = [read(a) for a in equation.inputs]
+        outs = _compat.bind(equation.primitive, equation.params, ins)
+        if equation.primitive.name in DEAR:
+            outs = [pin(value) for value in outs]
+        for slot, value in zip(equation.outputs, outs, strict=True):
+            if slot is not None:
+                slots[slot] = value
+        if site is not None:
+            site.ins, site.outs = ins, outs
+            custom = linearisation.customs[index]
+            totals = {} if custom is None else _custom_edges(custom, ins)
+            for e in elementals:
+                if e.inner is not None:
+                    elemental = totals[e.inner]
+                else:
+                    elemental = _edge(e.partial, _tangent_dtype(e.source, linearisation))
+                parallel.setdefault((e.source, e.target), []).append(elemental)
+        for slot in last_use.get(index, ()):
+            del slots[slot]
+    aux = [read(a) for a in program.aux[0]] if program.aux else []
+    return Evaluation([read(o) for o in program.outputs], aux, parallel)
+
+
+def _custom_edges(custom: Custom, ins: Sequence[Any]) -> Edges:
+    """The total partials of a custom rule's linear program at the equation's operand values."""
+    lin, inner = custom.linearisation, custom.inner
+    values = evaluate(lin, inner.zeros(), ins)
+    left = eliminate(lin, values.edges, lin.graph.reverse()).edges
+    for k in lin.graph.output_nodes:
+        if k < lin.graph.num_inputs:
+            aval = inner.program.avals[k]
+            left[(k, k)] = Edge(algebra.diagonal(aval.shape, valued=False), None, aval.dtype)
+    return {pair: edge.transpose(e) for pair, e in left.items()} if inner.backward else left
+
+
+def _last_uses(linearisation: Linearisation) -> dict[int, list[int]]:
+    """For each equation the slots that are read for the last time there."""
+    program = linearisation.program
+    kept = {o for o in program.outputs if isinstance(o, int)}
+    if program.aux:
+        kept |= {a for a in program.aux[0] if isinstance(a, int)}
+    last: dict[int, int] = {}
+    for index, equation in enumerate(program.equations):
+        for slot in (*equation.inputs, *equation.outputs):
+            if isinstance(slot, int) and slot not in kept:
+                last[slot] = index
+    uses: dict[int, list[int]] = {}
+    for slot, index in last.items():
+        uses.setdefault(index, []).append(slot)
+    return uses
+
+
+def _tangent_dtype(node: int, linearisation: Linearisation) -> Any:
+    """Dtype in which a unit partial by this node would be stored."""
+    program = linearisation.program
+    inside = node < program.num_inputs
+    slot = node if inside else program.vertex_slots[node - program.num_inputs]
+    dtype = program.avals[slot].dtype
+    real = linearisation.realify and jnp.issubdtype(dtype, jnp.complexfloating)
+    return jnp.finfo(dtype).dtype if real else dtype
+
+
+def _edge(partial: Partial, dtype: Any) -> Edge:
+    """An elemental partial with its values computed."""
+    link = None if partial.link is None else partial.link()
+    if partial.values is None:
+        return Edge(partial.executed, None, dtype, partial.sign, link)
+    values = jnp.asarray(partial.values())
+    return Edge(partial.executed, values, values.dtype, partial.sign, link)

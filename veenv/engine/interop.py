@@ -1,0 +1,128 @@
+"""Entry points for users of Equinox and of graphax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core
+
+from veenv import _compat
+from veenv.engine.api import jacve
+from veenv.orders.resolve import OrderLike
+
+
+def filter_jacve(
+    fun: Callable[..., Any],
+    order: OrderLike = "reverse",
+    has_aux: bool = False,
+    count_ops: bool = False,
+    sparse_representation: bool = False,
+) -> Callable[..., Any]:
+    """As `jacve` by the first argument, which may hold anything: only its float arrays count.
+
+    Args:
+      fun: function whose first argument is a pytree such as an `equinox.Module`.
+      order: as for `jacve`.
+      has_aux: as for `jacve`.
+      count_ops: as for `jacve`.
+      sparse_representation: as for `jacve`.
+
+    Returns:
+      A function of fun's arguments; in its result the first argument's tree has None in place
+      of what is not a floating-point array, as `equinox.filter_jacrev` gives it.
+
+    Example:
+      >>> import equinox as eqx, jax, jax.numpy as jnp
+      >>> layer = eqx.nn.Linear(3, 2, key=jax.random.key(0))
+      >>> filter_jacve(lambda layer, x: layer(x))(layer, jnp.ones(3)).weight.shape
+      (2, 2, 3)
+    """
+    import equinox as eqx
+
+    def jacobian(x: Any, *args: Any, **kwargs: Any) -> Any:
+        arrays, static = eqx.partition(x, eqx.is_inexact_array)
+
+        def of_arrays(arrays: Any, *args: Any, **kwargs: Any) -> Any:
+            return fun(eqx.combine(arrays, static), *args, **kwargs)
+
+        inner = jacve(
+            of_arrays,
+            order,
+            has_aux=has_aux,
+            count_ops=count_ops,
+            sparse_representation=sparse_representation,
+        )
+        return inner(arrays, *args, **kwargs)
+
+    return jacobian
+
+
+eqx_jacve = filter_jacve
+"""The name graphax gives to `filter_jacve`."""
+
+
+def vertex_elimination_jaxpr(
+    jaxpr: Any,
+    order: OrderLike,
+    consts: Sequence[Any],
+    *args: Any,
+    argnums: Sequence[int] | None = None,
+    count_ops: bool = False,
+    sparse_representation: bool = False,
+) -> Any:
+    """The Jacobian of a jaxpr.
+
+    Args:
+      jaxpr: an open or closed jaxpr.
+      order: as for `jacve`.
+      consts: values of the jaxpr's constants; ignored for a closed jaxpr that holds its own.
+      *args: its arguments, arrays.
+      argnums: which of them to differentiate by; all by default.
+      count_ops: also return the `Counts`.
+      sparse_representation: as for `jacve`.
+
+    Returns:
+      For each output, for each selected argument, the block of the Jacobian (lists of tuples);
+      with `count_ops` a pair with the counts.
+
+    Example:
+      >>> closed = jax.make_jaxpr(lambda x, y: x * y)(2.0, 3.0)
+      >>> [[float(b) for b in row] for row in vertex_elimination_jaxpr(
+      ...     closed.jaxpr, "reverse", closed.consts, 2.0, 3.0)]
+      [[3.0, 2.0]]
+    """
+    consts = getattr(jaxpr, "consts", None) or consts
+    closed = core.ClosedJaxpr(_compat.open_jaxpr(jaxpr), list(consts))
+    selected = tuple(range(len(args))) if argnums is None else tuple(argnums)
+    return jacve(
+        lambda *values: core.jaxpr_as_fun(closed)(*values),
+        order,
+        argnums=selected,
+        count_ops=count_ops,
+        sparse_representation=sparse_representation,
+    )(*args)
+
+
+def tree_allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
+    """Whether two pytrees have one structure, and leaves of one shape that are close.
+
+    Args:
+      a: a pytree of arrays.
+      b: another.
+      rtol: relative tolerance.
+      atol: absolute tolerance.
+
+    Example:
+      >>> tree_allclose({"x": jnp.ones(2)}, {"x": jnp.ones(2)})
+      True
+    """
+    if jax.tree.structure(a) != jax.tree.structure(b):
+        return False
+    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    return all(
+        jnp.shape(x) == jnp.shape(y) and bool(jnp.allclose(x, y, rtol=rtol, atol=atol))
+        for x, y in pairs
+    )

@@ -1,0 +1,6 @@
+from .encode import EnvParams, Spec
+from .env import Observation, State, VertexEnv
+from .factory import make
+from .task_set import TaskDistribution
+
+__all__ = ["EnvParams", "Observation", "Spec", "State", "TaskDistribution", "VertexEnv", "make"]

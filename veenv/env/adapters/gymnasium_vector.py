@@ -1,0 +1,297 @@
+"""Many environments in one compiled step, as a `gymnasium.vector.VectorEnv`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium.error import ResetNeeded
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from jaxtyping import Array, Bool, Int
+
+from veenv.env.adapters.gymnasium import (
+    RENDER_MODES,
+    ObsDict,
+    Tasks,
+    check_render_mode,
+    chosen_task,
+    copy_of,
+    task_distribution,
+    to_numpy,
+)
+from veenv.env.encode import EnvParams
+from veenv.env.env import Observation, State
+from veenv.env.render import Frame, ansi, rgb_array
+from veenv.env.rewards import Shaping
+from veenv.env.task_set import pick_params
+from veenv.graph.graph import CostModel
+
+
+class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
+    """`num_envs` environments side by side, each as `veenv.env.adapters.gymnasium.GymVertexEnv`.
+
+    An environment whose episode ends is reset in the same step (``AutoresetMode.SAME_STEP``): the
+    observation and the info (``action_mask``, ``cost``, ``total``, ``illegal``, ``task``) are those
+    of the new episode, while ``info["final_obs"]`` (an object array of dictionaries, None where
+    nothing ended) and ``info["final_info"]`` (arrays ``cost``, ``total``, ``illegal``,
+    ``action_mask`` and object arrays ``task`` and ``order``) hold the old one's end; ``_final_obs``
+    and ``_final_info`` say where.  With several tasks environment i begins with task i modulo their
+    number and draws the task of each later episode with the generator that ``reset(seed=...)``
+    seeds, unless ``reset(options={"task": name})`` picks one for all.
+
+    Example:
+      >>> import veenv
+      >>> graph = veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)
+      >>> envs = GymVectorEnv(num_envs=3, task=graph)
+      >>> obs, infos = envs.reset()
+      >>> obs, rewards, terminated, truncated, infos = envs.step(np.array([0, 1, 0]))
+      >>> rewards.tolist(), envs.action_masks()[0].tolist()
+      ([-1.0, -1.0, -1.0], [False, True])
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {  # pyright: ignore[reportIncompatibleVariableOverride]
+        "render_modes": list(RENDER_MODES),
+        "render_fps": 4,
+        "autoreset_mode": AutoresetMode.SAME_STEP,
+    }
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        task: Tasks = "RoeFlux_1d",
+        cost: CostModel = "multiplications",
+        render_mode: str | None = None,
+        *,
+        shaping: Shaping = None,
+        normalise: bool = False,
+    ):
+        """Creates the environments.
+
+        Args:
+          num_envs: how many.
+          task: a task's name, a graph, several of them (padded to one size), or a task
+            distribution, whose own cost model and rewards then hold.
+          cost: the cost model.
+          render_mode: ``"ansi"``, ``"rgb_array"`` or None.
+          shaping: reference order that rewards are measured against, as `VertexEnv` takes it.
+          normalise: divide rewards by the cost of the task's cheapest classical order.
+
+        Raises:
+          ValueError: if `num_envs` is not positive, the render mode or a name is unknown, or a
+            graph cannot be played.
+        """
+        if num_envs < 1:
+            raise ValueError(f"num_envs must be at least 1, got {num_envs}")
+        self.num_envs = num_envs
+        self.render_mode = check_render_mode(render_mode)
+        self.tasks = task_distribution(task, cost, shaping, normalise)
+        self.env = self.tasks.env
+        self.single_observation_space = self.env.observation_space
+        self.single_action_space = self.env.action_space
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        over = None if len(self.tasks) == 1 else 0
+        self._start = jax.jit(
+            lambda params: jax.vmap(
+                lambda p, _: self.env.reset(None, p), in_axes=(over, 0)
+            )(params, jnp.arange(num_envs))
+        )  # fmt: skip
+        self._step = jax.jit(jax.vmap(self._step_one, in_axes=(0, 0, over, 0)))
+        self._pick = jax.jit(pick_params)
+        self._indices, self._params = np.zeros(num_envs, int), self.tasks.task(0)
+        self._draws = False
+        self._state: State | None = None
+        self._obs: ObsDict = {}
+        self._previous = np.zeros(0)
+
+    def _step_one(
+        self, state: State, action: Int[Array, ""], params: EnvParams, upcoming: EnvParams | None
+    ) -> tuple[Observation, Observation, State, State, EnvParams | None, Any]:
+        """One step, and a reset where it ends the episode.
+
+        Args:
+          state: the state.
+          action: int32 [].
+          params: the graph that is played.
+          upcoming: the graph of the next episode; None for the same.
+
+        Returns:
+          The observations and the states after and before the reset, the graph that is played now
+          (None for the same), then reward, terminated, truncated and info.
+        """
+        end_obs, end, *rest = self.env.step(None, state, action, params)
+
+        def pick(new: Array, old: Array) -> Array:
+            return jnp.where(end.terminated, new, old)
+
+        played = None if upcoming is None else jax.tree.map(pick, upcoming, params)
+        first_obs, first = self.env.reset(None, params if played is None else played)
+        obs = jax.tree.map(pick, first_obs, end_obs)
+        return obs, end_obs, jax.tree.map(pick, first, end), end, played, rest
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[ObsDict, dict[str, Any]]:
+        """Starts an episode in every environment.
+
+        Args:
+          seed: seeds the generator that draws the tasks of later episodes.
+          options: ``{"task": name}`` or None.
+
+        Raises:
+          ValueError: if an option or the task is unknown.
+        """
+        super().reset(seed=seed if isinstance(seed, int) else None)
+        index = chosen_task(self.tasks, options)
+        self._draws = index is None and len(self.tasks) > 1
+        if index is None:
+            self._indices = np.arange(self.num_envs) % len(self.tasks)
+        else:
+            self._indices = np.full(self.num_envs, index)
+        if len(self.tasks) > 1:
+            self._params = self._pick(self.tasks.params, self._indices)
+        obs, self._state = self._start(self._params)
+        self._obs = to_numpy(obs)
+        self._previous = self._obs["adjacency"]
+        zeros = np.zeros(self.num_envs, np.int32)
+        info = _with_masks(
+            {
+                "cost": zeros,
+                "total": zeros.copy(),
+                "illegal": np.zeros(self.num_envs, bool),
+                "action_mask": self._obs["action_mask"].copy(),
+                "task": self._names(),
+            }
+        )
+        return copy_of(self._obs), info
+
+    def step(
+        self, actions: Any
+    ) -> tuple[ObsDict, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Eliminates one vertex in every environment.
+
+        Args:
+          actions: integers [num_envs], the slots.
+
+        Returns:
+          Observations, rewards float64 [num_envs], terminated and truncated bool [num_envs], and
+          the info described above.
+
+        Raises:
+          TypeError: if the actions are not integers.
+          ValueError: if their number is not `num_envs`.
+          gymnasium.error.ResetNeeded: before the first reset.
+        """
+        if self._state is None:
+            raise ResetNeeded("call reset before step")
+        slots = self._as_slots(actions)
+        following, upcoming = self._indices, None
+        if self._draws:
+            following = self.np_random.integers(len(self.tasks), size=self.num_envs)
+            upcoming = self._pick(self.tasks.params, following)
+        obs, end_obs, self._state, end, played, (reward, terminated, truncated, info) = self._step(
+            self._state, slots, self._params, upcoming
+        )
+        self._params = self._params if played is None else played
+        self._previous = self._obs["adjacency"]
+        self._obs = to_numpy(obs)
+        done = np.array(terminated)
+        found = {name: np.array(value) for name, value in info.items()}
+        begun = {name: np.where(done, np.zeros_like(value), value) for name, value in found.items()}
+        ended: dict[str, Any] = {}
+        if done.any():
+            self._previous = np.where(done[:, None, None], self._obs["adjacency"], self._previous)
+            ended = self._final(to_numpy(end_obs), end, found, done)
+        self._indices = np.where(done, following, self._indices)
+        mask = self._obs["action_mask"].copy()
+        infos = {**_with_masks({**begun, "action_mask": mask, "task": self._names()}), **ended}
+        rewards = np.array(reward, np.float64)
+        return copy_of(self._obs), rewards, done, np.array(truncated), infos
+
+    def _final(
+        self, obs: ObsDict, end: State, found: dict[str, np.ndarray], done: Bool[np.ndarray, " B"]
+    ) -> dict[str, Any]:
+        """The infos about episodes that ended."""
+        observations, names, orders = (np.full(self.num_envs, None, object) for _ in range(3))
+        legal = done & ~obs["action_mask"].any(-1)
+        slots = np.asarray(end.order)
+        for i in np.flatnonzero(done):
+            observations[i] = {name: value[i].copy() for name, value in obs.items()}
+            names[i] = self.tasks.names[self._indices[i]]
+            if legal[i]:
+                ids = np.array(self.tasks.graphs[self._indices[i]].eliminable, np.int64)
+                orders[i] = ids[slots[i, : len(ids)]]
+        info: dict[str, Any] = {}
+        for name, value in {**found, "action_mask": obs["action_mask"]}.items():
+            where = done.reshape(-1, *[1] * (value.ndim - 1))
+            info |= {name: np.where(where, value, np.zeros_like(value)), f"_{name}": done.copy()}
+        info |= {"task": names, "_task": done.copy(), "order": orders, "_order": legal}
+        return {
+            "final_obs": observations,
+            "_final_obs": done.copy(),
+            "final_info": info,
+            "_final_info": done.copy(),
+        }
+
+    def _names(self) -> np.ndarray:
+        """The names of the tasks that are played, an object array."""
+        return np.array([self.tasks.names[i] for i in self._indices], dtype=object)
+
+    def _as_slots(self, actions: Any) -> Int[np.ndarray, " B"]:
+        slots = np.asarray(actions)
+        if not np.issubdtype(slots.dtype, np.integer):
+            raise TypeError(f"actions are integer slots, got dtype {slots.dtype}")
+        if slots.shape != (self.num_envs,):
+            raise ValueError(f"expected actions of shape ({self.num_envs},), got {slots.shape}")
+        return np.where((slots >= 0) & (slots < self.env.num_actions), slots, -1).astype(np.int32)
+
+    def action_masks(self) -> Bool[np.ndarray, "B A"]:
+        """Legal actions of every environment.
+
+        Raises:
+          gymnasium.error.ResetNeeded: before the first reset.
+        """
+        if self._state is None:
+            raise ResetNeeded("call reset before action_masks")
+        return self._obs["action_mask"].astype(bool)
+
+    def render(self) -> tuple[Any, ...] | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """A picture of every environment, as the render mode says; None without one.
+
+        Raises:
+          gymnasium.error.ResetNeeded: before the first reset.
+        """
+        if self._state is None:
+            raise ResetNeeded("call reset before render")
+        if self.render_mode is None:
+            return None
+        draw = ansi if self.render_mode == "ansi" else rgb_array
+        slots, steps = np.asarray(self._state.order), np.asarray(self._state.num_steps)
+        frames = []
+        for i, index in enumerate(self._indices):
+            graph = self.tasks.graphs[index]
+            frames.append(
+                Frame(
+                    self.tasks.names[index],
+                    graph,
+                    self.env.spec,
+                    self._obs["adjacency"][i],
+                    self._previous[i],
+                    tuple(graph.eliminable[s] for s in slots[i, : steps[i]]),
+                    int(np.asarray(self._state.cost)[i]),
+                )
+            )
+        return tuple(draw(frame) for frame in frames)
+
+
+def _with_masks(info: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Adds Gymnasium's ``_name`` flags: every environment has every entry."""
+    flags = {f"_{name}": np.ones(len(value), bool) for name, value in info.items()}
+    return {**info, **flags}

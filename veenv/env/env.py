@@ -1,0 +1,311 @@
+"""Vertex elimination as a game: the environment around the rules of `scalar` and `array`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from veenv.env.encode import EnvParams, Spec
+from veenv.env.rewards import Shaping, check_shaping, classical_cost, reference_costs, reward_of
+from veenv.env.rules_array import ArrayRules
+from veenv.env.rules_scalar import ScalarRules
+from veenv.graph.graph import CostModel, Graph, check_cost_model
+
+if TYPE_CHECKING:
+    import gymnasium
+
+NUM_FEATURES = 8
+LARGEST_FEATURE = 22.0  # more than log1p(2**31)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class State:
+    """State of an episode: an immutable pytree of arrays.
+
+    Attributes:
+      core: the edges, as the rules keep them.
+      action_mask: bool [A], True where the slot's vertex can still be eliminated.
+      order: int32 [A], slots in the order of elimination; -1 where not yet.
+      num_steps: int32 [], number of eliminations.
+      cost: int32 [], multiplications so far, exact.
+      terminated: bool [], the episode is over.
+    """
+
+    core: Any
+    action_mask: Bool[Array, " A"]
+    order: Int[Array, " A"]
+    num_steps: Int[Array, ""]
+    cost: Int[Array, ""]
+    terminated: Bool[Array, ""]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Observation:
+    """What an agent sees.
+
+    Attributes:
+      adjacency: int32 [R, C], edge from row (inputs, then slots) to column (slots, then terminal
+        outputs): 0 for none, else bit 0 is set, bit 1 says that the edge carries values (products
+        with it cost multiplications), the higher bits are its axes (`veenv.structure.packed`).
+      features: float32 [A, 8] for each slot log1p(in-degree), log1p(out-degree), log1p(cost of
+        eliminating it now), log1p(size), depth / largest depth, slot / number of slots, is an
+        output, is legal. Zero where the slot is padding.
+      action_mask: bool [A], True where the action is legal.
+    """
+
+    adjacency: Int[Array, "R C"]
+    features: Float[Array, "A F"]
+    action_mask: Bool[Array, " A"]
+
+
+class VertexEnv:
+    """The environment: every step eliminates one vertex of a graph.
+
+    * **Action**: a slot in [0, A), standing for vertex id ``params.vertex_ids[action]``.
+    * **Observation**: see `Observation`.
+    * **Reward**: minus the number of multiplications of this elimination, so that an episode
+      returns ``-graph.cost(order)``; optionally shaped by a reference order and divided by the
+      cost of the best classical order (`veenv.env.rewards`).
+    * **Ending**: `terminated` when every vertex is eliminated, after as many steps as there are
+      eliminable vertices. Nothing is ever truncated, and nothing resets by itself.
+    * **Illegal actions** (vertex eliminated before, padding, out of range): the graph stays as it
+      is, the episode ends, and the reward is minus a bound that every order of the graph stays
+      below, so that no legal episode returns less.
+      An action that is not an integer (a float, NaN, a bool) is a TypeError.
+    * **Steps after the end** change nothing, and their reward is 0.
+
+    All methods are pure; `reset`, `step`, `transition`, `observe` and `action_mask` can be jitted
+    and vmapped over states, actions and params.  The graph is data: one compiled program plays
+    every graph that was encoded to the same `Spec` (`encode`).
+
+    Attributes:
+      graph: the graph that `default_params` encodes.
+      cost: the cost model.
+      spec: the padded sizes.
+      shaping: the reference order of shaped rewards, or None.
+      normalise: rewards are divided by the cost of the best classical order.
+      default_params: the graph as data.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> env = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0)
+      >>> obs, state = env.reset()
+      >>> obs.action_mask.tolist(), obs.adjacency.shape
+      ([True, True], (3, 3))
+      >>> obs, state, reward, terminated, truncated, info = env.step(None, state, 1)
+      >>> float(reward), obs.action_mask.tolist(), bool(terminated)
+      (-1.0, [True, False], False)
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        cost: CostModel = "multiplications",
+        *,
+        spec: Spec | None = None,
+        shaping: Shaping = None,
+        normalise: bool = False,
+    ):
+        """Creates the environment of a graph.
+
+        Args:
+          graph: the graph.
+          cost: the cost model, ``"multiplications"`` or ``"executed"``.
+          spec: sizes to pad to; the graph's own by default.
+          shaping: measures rewards against a reference order: ``"forward"``, ``"reverse"``,
+            ``"markowitz"``, ``"classical"`` (the cheapest of these) or vertex ids. An episode then
+            returns the cost of that order minus its own.
+          normalise: divides rewards by the cost of the cheapest classical order (by 1 if that is
+            free), so that -1 is the return of that order, whatever the task.
+
+        Raises:
+          ValueError: if `cost` is not a cost model, `shaping` not a reference order, the graph
+            does not fit `spec`, or the multiplications of some order could pass the range of
+            int32 (see `veenv.env.encode.check_total`).
+        """
+        self.graph = graph
+        self.cost: CostModel = check_cost_model(cost)
+        self.spec = Spec.of(graph, self.cost) if spec is None else spec
+        self.shaping, self.normalise = check_shaping(shaping), normalise
+        self._rules = ScalarRules(self.spec) if self.spec.scalar else ArrayRules(self.spec)
+        self.default_params = self.encode(graph)
+
+    @property
+    def num_actions(self) -> int:
+        """A, the number of action slots, padding included."""
+        return self.spec.num_actions
+
+    @property
+    def max_steps(self) -> int:
+        """Length of every legal episode of the default graph."""
+        return len(self.graph.eliminable)
+
+    @property
+    def action_space(self) -> gymnasium.spaces.Discrete:
+        """The slots."""
+        import gymnasium
+
+        return gymnasium.spaces.Discrete(self.num_actions)
+
+    @property
+    def observation_space(self) -> gymnasium.spaces.Dict:
+        """Bounds, shapes and dtypes of the fields of an `Observation`."""
+        import gymnasium
+
+        edges = (self.spec.rows, self.spec.columns)
+        most = np.iinfo(np.int32).max if not self.spec.scalar else 3
+        box = gymnasium.spaces.Box
+        return gymnasium.spaces.Dict(
+            {
+                "adjacency": box(0, most, edges, np.int32),
+                "features": box(0.0, LARGEST_FEATURE, (self.num_actions, NUM_FEATURES), np.float32),
+                "action_mask": gymnasium.spaces.MultiBinary(self.num_actions),
+            }
+        )
+
+    def encode(self, graph: Graph) -> EnvParams:
+        """The params of another graph for this environment's program.
+
+        Raises:
+          ValueError: if the graph does not fit the sizes, or could pass the range of int32, or the
+            ids of `shaping` are no order of it.
+        """
+        params = self._rules.encode(graph, self.cost)
+        if self.shaping is not None:
+            costs = reference_costs(graph, self.cost, self.shaping)
+            padded = np.pad(costs, (0, self.num_actions - len(costs)))
+            params = replace(params, reference=jnp.asarray(padded))
+        if self.normalise:
+            scale = max(1, classical_cost(graph, self.cost))
+            params = replace(params, scale=jnp.asarray(scale, jnp.float32))
+        return params
+
+    def init(self, params: EnvParams | None = None) -> State:
+        """The state before the first elimination."""
+        params = self.default_params if params is None else params
+        mask = params.vertex_ids >= 0
+        zero = jnp.zeros((), jnp.int32)
+        order = jnp.full(mask.shape, -1, jnp.int32)
+        return State(params.initial, mask, order, zero, zero, ~mask.any())
+
+    def transition(
+        self, state: State, action: Int[Array, ""], params: EnvParams | None = None
+    ) -> tuple[State, Float[Array, ""], dict[str, Array]]:
+        """`step` without its observation, for rollouts that look at the state only.
+
+        Returns:
+          The next state, the reward and the info, as `step` gives them.
+
+        Raises:
+          TypeError: if the action is not an integer.
+          ValueError: if it is an array with axes.
+        """
+        params = self.default_params if params is None else params
+        action = _as_integer(action)
+        in_range = (action >= 0) & (action < self.num_actions)
+        slot = jnp.where(in_range, action, 0).astype(jnp.int32)
+        legal = in_range & state.action_mask[slot] & ~state.terminated
+        illegal = ~legal & ~state.terminated
+        core, cost = self._rules.eliminate(state.core, params, slot, legal)
+        slots = jnp.arange(self.num_actions, dtype=jnp.int32)
+        mask = state.action_mask & ~((slots == slot) & legal)
+        order = jnp.where((slots == state.num_steps) & legal, slot, state.order)
+        total = state.cost + cost
+        reward = reward_of(params, state.action_mask, slot, legal, illegal, cost)
+        done = state.terminated | illegal | ~mask.any()
+        after = State(core, mask, order, state.num_steps + legal.astype(jnp.int32), total, done)
+        return after, reward, {"cost": cost, "total": total, "illegal": illegal}
+
+    def observe(self, state: State, params: EnvParams | None = None) -> Observation:
+        """The observation of a state."""
+        params = self.default_params if params is None else params
+        codes = self._rules.adjacency(state.core)
+        in_degree, out_degree, cost = self._rules.degrees(state.core, params)
+        dynamic = jnp.log1p(jnp.stack([in_degree, out_degree, cost], -1).astype(jnp.float32))
+        flags = jnp.stack([params.is_output, state.action_mask], -1).astype(jnp.float32)
+        features = jnp.concatenate([dynamic, params.static_features, flags], -1)
+        return Observation(codes, features, state.action_mask)
+
+    def reset(
+        self, key: Array | None = None, params: EnvParams | None = None
+    ) -> tuple[Observation, State]:
+        """Starts an episode; deterministic, the key is there for the sake of convention.
+
+        Args:
+          key: ignored.
+          params: the graph; `default_params` by default.
+
+        Returns:
+          The first observation and state.
+        """
+        del key
+        state = self.init(params)
+        return self.observe(state, params), state
+
+    def step(
+        self,
+        key: Array | None,
+        state: State,
+        action: Int[Array, ""],
+        params: EnvParams | None = None,
+    ) -> tuple[
+        Observation, State, Float[Array, ""], Bool[Array, ""], Bool[Array, ""], dict[str, Array]
+    ]:
+        """Eliminates one vertex.
+
+        Args:
+          key: ignored; a step is deterministic.
+          state: the state.
+          action: integer [], the slot to eliminate.
+          params: the graph; `default_params` by default.
+
+        Returns:
+          ``(obs, state, reward, terminated, truncated, info)``: reward float32 [], terminated and
+          truncated bool [] (truncated is always False), info with ``cost`` (int32 [],
+          multiplications of this step), ``total`` (int32 [], of the episode so far) and
+          ``illegal`` (bool []).
+
+        Raises:
+          TypeError: if the action is not an integer.
+          ValueError: if it is an array with axes.
+        """
+        del key
+        state, reward, info = self.transition(state, action, params)
+        truncated = jnp.zeros_like(state.terminated)
+        return self.observe(state, params), state, reward, state.terminated, truncated, info
+
+    def action_mask(self, state: State) -> Bool[Array, " A"]:
+        """Legal slots of a state: True where the vertex can be eliminated."""
+        return state.action_mask
+
+    def order(self, state: State, params: EnvParams | None = None) -> tuple[int, ...]:
+        """Vertex ids eliminated so far, on the host; not for use under a transformation."""
+        params = self.default_params if params is None else params
+        slots = np.asarray(state.order)[: int(state.num_steps)]
+        return tuple(int(v) for v in np.asarray(params.vertex_ids)[slots])
+
+    def final_order(self, state: State, params: EnvParams | None = None) -> tuple[int, ...] | None:
+        """The order of a finished episode, None if it is not finished or ended illegally."""
+        if bool(np.asarray(state.action_mask).any()):
+            return None
+        return self.order(state, params)
+
+    def __repr__(self) -> str:
+        """Sizes and cost model."""
+        return f"VertexEnv({self.graph!r}, cost={self.cost!r}, spec={self.spec})"
+
+
+def _as_integer(action: Any) -> Array:
+    action = jnp.asarray(action)
+    if not jnp.issubdtype(action.dtype, jnp.integer):
+        raise TypeError(f"an action is an integer slot, got dtype {action.dtype}")
+    if action.ndim:
+        raise ValueError(f"an action is one slot (use jax.vmap for several), got {action.shape}")
+    return action if action.dtype.itemsize >= 4 else action.astype(jnp.int32)

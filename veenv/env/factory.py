@@ -1,0 +1,74 @@
+"""From a task's name, or any function, to its environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from veenv import tasks
+from veenv.env.encode import Spec
+from veenv.env.env import VertexEnv
+from veenv.env.rewards import Shaping
+from veenv.graph.graph import CostModel, Graph
+from veenv.graph.linearise import make_graph
+
+
+def make(
+    task: str | Callable[..., Any] | Graph,
+    *args: Any,
+    argnums: int | Sequence[int] = 0,
+    cost: CostModel = "multiplications",
+    spec: Spec | None = None,
+    shaping: Shaping = None,
+    normalise: bool = False,
+) -> VertexEnv:
+    """Makes the environment of a task, a function or a graph.
+
+    Args:
+      task: name of a task (``"RoeFlux"``), a JAX-traceable function, or a graph.
+      *args: arguments of the function (arrays or `jax.ShapeDtypeStruct`s); none for a task.
+      argnums: arguments of the function to differentiate by; a task has its own.
+      cost: the cost model, ``"multiplications"`` or ``"executed"``.
+      spec: sizes to pad to; the graph's own by default.
+      shaping: reference order that rewards are measured against, as `VertexEnv` takes it.
+      normalise: divide rewards by the cost of the cheapest classical order.
+
+    Returns:
+      The environment.
+
+    Raises:
+      ValueError: no task has the name (the message suggests near ones); a task or a graph is
+        given arguments; or as `VertexEnv`.
+
+    Example:
+      >>> env = make("RoeFlux")
+      >>> env.num_actions
+      98
+    """
+    graph = task_graph(task, *args, argnums=argnums)
+    return VertexEnv(graph, cost, spec=spec, shaping=shaping, normalise=normalise)
+
+
+def task_graph(
+    task: str | Callable[..., Any] | Graph, *args: Any, argnums: int | Sequence[int] = 0
+) -> Graph:
+    """The graph of a task's name, of a function at `args`, or the graph itself.
+
+    Raises:
+      ValueError: as `make`.
+    """
+    if isinstance(task, Graph):
+        found, point, by = None, (), argnums
+        graph = task
+    elif isinstance(task, str):
+        found = tasks.get(task)
+        point, by = found.example_args(), found.argnums
+        graph = None
+    else:
+        return make_graph(task, argnums)(*args)
+    if args or argnums != 0:
+        raise ValueError(f"{task!r} takes neither arguments nor argnums of its own")
+    if graph is not None:
+        return graph
+    assert found is not None
+    return make_graph(found.fun, by)(*point)

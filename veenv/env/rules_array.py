@@ -1,0 +1,270 @@
+"""The rules for graphs of arrays: an edge is its packed structure (`veenv.structure.packed`).
+
+Eliminating a vertex combines each in-edge with each out-edge.  Most vertices have few, some have
+many, and no fixed number bounds them in every order; so the pairs are numbered and taken in chunks
+until none is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from math import gcd
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.custom_batching import custom_vmap
+from jaxtyping import Array, Bool, Int, UInt
+
+from veenv.env.bits import WORD, count_bits, member, pack_flags
+from veenv.env.chunks import for_chunks
+from veenv.env.encode import EnvParams, Layout, Spec, encode_common
+from veenv.graph.graph import CostModel, Graph
+from veenv.structure import packed
+
+CHUNK = 16
+"""Pairs of an elimination that are combined at once, at least …"""
+
+PAIRS = 4
+"""… and so many for each graph of a batch."""
+
+OBSERVED_CHUNK = 256
+"""Pairs that are counted at once for the features."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class ArrayCore:
+    """Edges of a graph of arrays.
+
+    Attributes:
+      codes: int32 [R, C], the integer of each edge's structure, 0 where there is none.
+      sources: uint32 [C, ⌈R / 32⌉], for each column the rows that have an edge to it, as bits, so
+        that a step need not read a whole column of the codes.
+    """
+
+    codes: Int[Array, "R C"]
+    sources: UInt[Array, "C words"]
+
+
+@dataclass(frozen=True)
+class ArrayRules:
+    """The rules for a spec of array graphs."""
+
+    spec: Spec
+
+    def encode(self, graph: Graph, cost: CostModel) -> EnvParams:
+        """The params of a graph.
+
+        Raises:
+          ValueError: if the graph does not fit the spec, or its total could pass int32.
+        """
+        spec = self.spec
+        spec.check_fits(graph, cost)
+        layout = Layout.of(graph, spec)
+        codes = np.zeros((spec.rows, spec.columns), np.int32)
+        for (source, target), structure in graph.structures(cost).items():
+            codes[layout.row[source], layout.column[target]] = packed.pack(structure)
+        axes = np.ones((spec.num_inputs + spec.columns, spec.rank), np.int32)
+        positions = {n: spec.num_inputs + c for n, c in layout.column.items()} | layout.row
+        for node, position in positions.items():
+            sizes = [n for n in graph.shapes[node] if n != 1]
+            axes[position, : len(sizes)] = sizes
+        core = ArrayCore(jnp.asarray(codes), pack_flags(jnp.asarray(codes.T != 0)))
+        return encode_common(graph, cost, spec, core, axes)
+
+    @partial(jax.jit, static_argnums=0)
+    def eliminate(
+        self, core: ArrayCore, params: EnvParams, slot: Int[Array, ""], legal: Bool[Array, ""]
+    ) -> tuple[ArrayCore, Int[Array, ""]]:
+        """Eliminates the vertex of a slot.
+
+        Args:
+          core: the edges.
+          params: the graph.
+          slot: int32 [], in [0, A).
+          legal: bool [], if False nothing changes and nothing is paid.
+
+        Returns:
+          The edges afterwards, and the number of multiplications, int32 [].
+        """
+        assert params.axes is not None
+        args = (core.codes, core.sources, params.is_output[slot], slot, legal)
+        batch = jax.tree.map(lambda x: x[None], args)
+        codes, sources, cost = self._eliminate_batch(params.axes, *batch)
+        return ArrayCore(codes[0], sources[0]), cost[0]
+
+    def _eliminate_batch(self, axes: Array, *batch: Array) -> tuple[Array, Array, Array]:
+        """`_eliminate` on a batch [B]; under `jax.vmap` the batches become one."""
+        run = custom_vmap(self._eliminate_groups)
+
+        @run.def_vmap
+        def run_as_one(  # pyright: ignore[reportUnusedFunction]
+            axis_size: int, in_batched: list[bool], axes: Array, *batch: Array
+        ) -> tuple[tuple[Array, ...], tuple[bool, ...]]:
+            size = batch[0].shape[1 if in_batched[1] else 0]
+
+            def flat(x: Array, batched: bool) -> Array:
+                x = x if batched else jnp.broadcast_to(x, (axis_size, *x.shape))
+                return x.reshape(axis_size * size, *x.shape[2:])
+
+            if in_batched[0] and axes.ndim == 3:  # shared by the batch that is there already
+                axes = jnp.repeat(axes, size, axis=0)
+            elif in_batched[0] or axes.ndim == 3:
+                axes = flat(axes, in_batched[0])
+            flattened = (flat(x, b) for x, b in zip(batch, in_batched[1:], strict=True))
+            results = self._eliminate_batch(axes, *flattened)
+            split = tuple(x.reshape(axis_size, size, *x.shape[1:]) for x in results)
+            return split, (True,) * len(split)
+
+        return run(axes, *batch)
+
+    def _eliminate_groups(self, axes: Array, *batch: Array) -> tuple[Array, Array, Array]:
+        """`_eliminate` on a group for each device, which need nothing of each other."""
+        size = len(batch[0])
+        groups = gcd(size, jax.device_count())
+        if groups == 1:
+            return self._eliminate(axes, *batch)
+
+        def split(x: Array) -> Array:
+            return x.reshape(groups, size // groups, *x.shape[1:])
+
+        own = axes.ndim == 3
+        over = (0 if own else None, *[0] * len(batch))
+        grouped = jax.vmap(self._eliminate, over)(split(axes) if own else axes, *map(split, batch))
+        return jax.tree.map(lambda x: x.reshape(size, *x.shape[2:]), grouped)
+
+    def _eliminate(
+        self, axes: Array, codes: Array, sources: Array, keeps: Array, slot: Array, legal: Array
+    ) -> tuple[Array, Array, Array]:
+        """Eliminates one vertex in each of a batch of graphs.
+
+        The pairs of all graphs are numbered and taken in chunks, so that a graph with many of them
+        does not keep the others waiting.  Only what a pair touches is read or written: the codes
+        of a large batch are far larger than any cache.
+
+        Args:
+          axes: int32 [R + O, rank], or one for each graph.
+          codes: int32 [B, R, C].
+          sources: uint32 [B, C, words].
+          keeps: bool [B], the vertex keeps its in-edges.
+          slot: int32 [B].
+          legal: bool [B].
+
+        Returns:
+          Codes and sources afterwards, and the numbers of multiplications, int32 [B].
+        """
+        graphs = jnp.arange(len(slot), dtype=jnp.int32)
+        row = self.spec.num_inputs + slot
+        outs, own_sources = codes[graphs, row], sources[graphs, slot]
+        targets = pack_flags(outs != 0)
+        width = count_bits(targets)
+        pairs = jnp.where(legal, count_bits(own_sources) * width, 0)
+        ends = jnp.cumsum(pairs, dtype=jnp.int32)
+        data = (axes, keeps, slot, row, outs, own_sources, targets, width, pairs, ends)
+        carry = (codes, sources, jnp.zeros_like(slot))
+        codes, sources, cost = for_chunks(self._combine, _chunk(slot), ends[-1], carry, data)
+        codes = codes.at[graphs, jnp.where(legal, row, self.spec.rows)].set(0, mode="drop")
+        dropped = jnp.where(legal & ~keeps, slot, self.spec.columns)
+        return codes, sources.at[graphs, dropped].set(0, mode="drop"), cost
+
+    def _combine(self, start: Array, carry: tuple[Array, ...], data: Any) -> tuple[Array, ...]:
+        """Combines one chunk of the pairs of a batch."""
+        axes, keeps, slot, row, outs, own_sources, targets, width, pairs, ends = data
+        codes, sources, cost = carry
+        pair = start + jnp.arange(_chunk(slot), dtype=jnp.int32)
+        b = jnp.searchsorted(ends, pair, side="right", method="scan_unrolled")
+        b = jnp.minimum(b, len(slot) - 1).astype(jnp.int32)
+        here = pair < ends[-1]
+        v = slot[b]
+        i, j = _divide(pair - ends[b] + pairs[b], width[b])
+        u, w = member(own_sources[b], i), member(targets[b], j)
+        own = axes if axes.ndim == 2 else axes[b]
+        code, count = self._multiply(own, outs[b, w], codes[b, u, v], w, v, u)
+        old = codes[b, u, w]
+        new = jnp.where(old == 0, code, packed.add(old, code, *self._algebra))
+        codes = codes.at[b, jnp.where(here, u, self.spec.rows), w].set(new, mode="drop")
+        last = here & (j == width[b] - 1) & ~keeps[b]  # the in-edge is not needed any more
+        codes = codes.at[b, jnp.where(last, u, self.spec.rows), v].set(0, mode="drop")
+        # A new edge adds a bit, and the vertex takes its own from each target.
+        sources = _add_bit(sources, here & (old == 0), b, w, u, 1)
+        sources = _add_bit(sources, here & (i == 0), b, w, row[b], -1)
+        return codes, sources, cost.at[b].add(jnp.where(here, count, 0))
+
+    @partial(jax.jit, static_argnums=0)
+    def adjacency(self, core: ArrayCore) -> Int[Array, "R C"]:
+        """The edges as integers."""
+        return core.codes
+
+    @partial(jax.jit, static_argnums=0)
+    def degrees(
+        self, core: ArrayCore, params: EnvParams
+    ) -> tuple[Int[Array, " A"], Int[Array, " A"], Int[Array, " A"]]:
+        """In-degree, out-degree and cost of eliminating now, for every slot."""
+        codes = core.codes
+        slots, first_row = self.spec.num_actions, self.spec.num_inputs
+        sources = pack_flags(codes[:, :slots].T != 0)
+        targets = pack_flags(codes[first_row:] != 0)
+        in_degree, out_degree = count_bits(sources), count_bits(targets)
+        pairs = in_degree * out_degree
+        ends = jnp.cumsum(pairs, dtype=jnp.int32)
+
+        data = (params, codes, sources, targets, out_degree, pairs, ends)
+        none = jnp.zeros(slots, jnp.int32)
+        costs = for_chunks(self._price, OBSERVED_CHUNK, ends[-1], none, data)
+        return in_degree, out_degree, costs
+
+    def _price(self, start: Array, costs: Array, data: Any) -> Array:
+        """Counts one chunk of the pairs of all slots."""
+        params, codes, sources, targets, out_degree, pairs, ends = data
+        first_row = self.spec.num_inputs
+        pair = start + jnp.arange(OBSERVED_CHUNK, dtype=jnp.int32)
+        slot = (ends <= pair[:, None]).sum(-1, dtype=jnp.int32).clip(max=len(ends) - 1)
+        i, j = _divide(pair - ends[slot] + pairs[slot], out_degree[slot])
+        u, w = member(sources[slot], i), member(targets[slot], j)
+        pre, post = codes[u, slot], codes[first_row + slot, w]
+        _, count = self._multiply(params.axes, post, pre, w, slot, u)
+        return costs.at[slot].add(jnp.where(pair < ends[-1], count, 0))
+
+    @property
+    def _algebra(self) -> tuple[int, bool]:
+        return self.spec.rank, self.spec.links
+
+    def _multiply(
+        self, axes: Array | None, post: Array, pre: Array, w: Array, slot: Array, u: Array
+    ) -> tuple[Array, Array]:
+        """Codes and counts of products over the axes of column w, of a slot, and of row u.
+
+        `axes` is int32 [R + O, rank], or has one such array for each product.
+        """
+        assert axes is not None
+        first_row = self.spec.num_inputs
+
+        def sizes(at: Array) -> Array:
+            found = axes[at] if axes.ndim == 2 else axes[jnp.arange(len(at)), at]
+            return jnp.moveaxis(found, -1, 0)
+
+        return packed.multiply(
+            post, pre, sizes(first_row + w), sizes(first_row + slot), sizes(u), *self._algebra
+        )
+
+
+def _chunk(slot: Array) -> int:
+    """Pairs that a batch combines at once."""
+    return max(CHUNK, PAIRS * len(slot))
+
+
+def _add_bit(sources: Array, here: Array, b: Array, column: Array, row: Array, sign: int) -> Array:
+    """Adds (or with sign -1 takes) the row's bit in the sets of the columns, where `here`."""
+    bit = jnp.uint32(1) << (row % WORD).astype(jnp.uint32)
+    at = (b, jnp.where(here, column, sources.shape[1]), row // WORD)
+    return sources.at[at].add(bit if sign > 0 else -bit, mode="drop")
+
+
+def _divide(pair: Array, width: Array) -> tuple[Array, Array]:
+    """Quotient and remainder; a width of 0 counts as 1."""
+    width = jnp.maximum(width, 1)
+    i = pair // width
+    return i, pair - i * width

@@ -1,0 +1,259 @@
+"""Several tasks in one environment: params padded to one size and stacked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, PRNGKeyArray
+
+from veenv.env.encode import EnvParams, Spec, check_total
+from veenv.env.env import Observation, State, VertexEnv
+from veenv.env.factory import task_graph
+from veenv.env.rewards import Shaping
+from veenv.graph.graph import CostModel, Graph
+from veenv.graph.linearise import make_graph
+from veenv.tasks import RandomFunctions
+
+RANDOM_RANK = 3
+"""Most axes of a variable of a random function; functions with more are drawn again."""
+
+MAX_DRAWS = 100
+"""Draws for one function of a pool before giving up."""
+
+
+def stack_params(params: Sequence[EnvParams]) -> EnvParams:
+    """Stacks params of one spec along a new first axis.
+
+    Args:
+      params: at least one; of one spec.
+
+    Example:
+      >>> env = VertexEnv(task_graph(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0))
+      >>> stack_params([env.default_params, env.default_params]).vertex_ids.shape
+      (2, 2)
+    """
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *params)
+
+
+def pick_params(stacked: EnvParams, index: Int[Array, ""] | int) -> EnvParams:
+    """The params at an index of stacked params.
+
+    Args:
+      stacked: params with a first axis over tasks.
+      index: int32 [], or several of them, [...].
+
+    Example:
+      >>> env = VertexEnv(task_graph(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0))
+      >>> pick_params(stack_params([env.default_params]), 0).vertex_ids.tolist()
+      [1, 2]
+    """
+    return jax.tree.map(lambda leaf: leaf[index], stacked)
+
+
+@dataclass(frozen=True)
+class TaskDistribution:
+    """A list of tasks, of which each episode plays one.
+
+    `reset` and `sample` can be jitted and vmapped over keys; the params they return go into
+    `VertexEnv.step`, as those of any graph.
+
+    Attributes:
+      env: the environment, of a spec that fits every task; its default is the first.
+      graphs: the graphs.
+      names: a name for each.
+      params: their params, every leaf with a first axis over tasks.
+      family: where random functions come from; None for a fixed list.
+
+    Example:
+      >>> import jax
+      >>> tasks = TaskDistribution.of(["RoeFlux_1d", "RobotArm_6DOF"])
+      >>> len(tasks), tasks.env.num_actions
+      (2, 108)
+      >>> tasks.sample(jax.random.key(0)).vertex_ids.shape
+      (108,)
+    """
+
+    env: VertexEnv
+    graphs: tuple[Graph, ...]
+    names: tuple[str, ...]
+    params: EnvParams
+    family: RandomFunctions | None = None
+
+    @classmethod
+    def of(
+        cls,
+        tasks: Sequence[str | Graph],
+        cost: CostModel = "multiplications",
+        *,
+        spec: Spec | None = None,
+        shaping: Shaping = None,
+        normalise: bool = False,
+    ) -> TaskDistribution:
+        """Pads tasks to one size.
+
+        Args:
+          tasks: names of tasks, or graphs.
+          cost: the cost model.
+          spec: sizes to pad to; the smallest that fit by default.
+          shaping: name of the reference order that each task's rewards are measured against, as
+            `VertexEnv` takes it.
+          normalise: divide each task's rewards by the cost of its cheapest classical order.
+
+        Raises:
+          ValueError: if there are no tasks, a name is unknown, or a graph does not fit.
+        """
+        graphs = tuple(task_graph(task) for task in tasks)
+        if spec is None:
+            spec = Spec.common([Spec.of(graph, cost) for graph in graphs])
+        env = VertexEnv(graphs[0], cost, spec=spec, shaping=shaping, normalise=normalise)
+        names = (task if isinstance(task, str) else f"graph {k}" for k, task in enumerate(tasks))
+        return cls(env, graphs, tuple(names), stack_params([env.encode(g) for g in graphs]))
+
+    @classmethod
+    def random(
+        cls,
+        seed: int,
+        num: int,
+        cost: CostModel = "multiplications",
+        *,
+        spec: Spec | None = None,
+        shaping: Shaping = None,
+        normalise: bool = False,
+        **ranges: Any,
+    ) -> TaskDistribution:
+        """A pool of random functions, drawn and traced here, on the host.
+
+        The sizes are those of the largest function that the ranges allow, whatever was drawn, so
+        that every pool of the same ranges shares its compiled programs with the others.
+
+        Args:
+          seed: seeds the draws.
+          num: number of functions.
+          cost: the cost model.
+          spec: sizes to pad to; those of the ranges by default.
+          shaping: as `of`.
+          normalise: as `of`.
+          **ranges: ``vertices``, ``inputs``, ``outputs``, ``fan_out``, ``windows`` and ``arrays``,
+            as `veenv.tasks.RandomFunctions` explains them.
+
+        Raises:
+          ValueError: if `num` is not positive, the ranges are impossible, or hardly a function of
+            them can be played.
+
+        Example:
+          >>> pool = TaskDistribution.random(0, 3, vertices=(5, 9), inputs=(1, 3), arrays=0.5)
+          >>> len(pool), pool.renewed(1).env is pool.env
+          (3, True)
+        """
+        family = RandomFunctions(**ranges)
+        spec = _spec_of_family(family, cost) if spec is None else spec
+        graphs, names = _draw(family, seed, num, cost, spec)
+        env = VertexEnv(graphs[0], cost, spec=spec, shaping=shaping, normalise=normalise)
+        return cls(env, graphs, names, stack_params([env.encode(g) for g in graphs]), family)
+
+    def renewed(self, seed: int) -> TaskDistribution:
+        """As many new random functions from the same ranges, for the same environment.
+
+        Programs that take the params as an argument (`sample`, `reset`) do not compile anew.
+
+        Args:
+          seed: seeds the draws.
+
+        Raises:
+          ValueError: if these are not random functions.
+        """
+        if self.family is None:
+            raise ValueError("only a pool of random functions can be renewed")
+        graphs, names = _draw(self.family, seed, len(self), self.env.cost, self.env.spec)
+        params = stack_params([self.env.encode(g) for g in graphs])
+        return replace(self, graphs=graphs, names=names, params=params)
+
+    def __len__(self) -> int:
+        """Number of tasks."""
+        return len(self.graphs)
+
+    def index(self, name: str) -> int:
+        """The position of a task, whatever the case of its name.
+
+        Raises:
+          ValueError: if it is not in the list.
+        """
+        known = [n.casefold() for n in self.names]
+        if name.casefold() not in known:
+            raise ValueError(f"task {name!r} is not among those played: {', '.join(self.names)}")
+        return known.index(name.casefold())
+
+    def task(self, index: Int[Array, ""] | int) -> EnvParams:
+        """The params of one task."""
+        return pick_params(self.params, index)
+
+    def sample(self, key: PRNGKeyArray, params: EnvParams | None = None) -> EnvParams:
+        """The params of a task drawn uniformly.
+
+        Args:
+          key: a key.
+          params: stacked params to draw from, those of a renewed pool for example; the
+            distribution's own by default.
+        """
+        params = self.params if params is None else params
+        num = params.vertex_ids.shape[0]
+        return pick_params(params, jax.random.randint(key, (), 0, num, jnp.int32))
+
+    def reset(
+        self, key: PRNGKeyArray, params: EnvParams | None = None
+    ) -> tuple[Observation, State, EnvParams]:
+        """Starts an episode of a task drawn uniformly.
+
+        Args:
+          key: a key.
+          params: stacked params to draw from, as for `sample`.
+
+        Returns:
+          The first observation, the state, and the params to hand to `VertexEnv.step`.
+        """
+        drawn = self.sample(key, params)
+        obs, state = self.env.reset(None, drawn)
+        return obs, state, drawn
+
+
+def _spec_of_family(family: RandomFunctions, cost: CostModel) -> Spec:
+    """Sizes that fit every function of a family."""
+    scalar = family.arrays == 0.0
+    return Spec(
+        num_inputs=family.inputs[1],
+        num_actions=max(1, family.vertices[1] - family.outputs[0]),
+        num_outputs=family.outputs[1],
+        scalar=scalar,
+        unit_edges=scalar and cost == "executed",
+        rank=0 if scalar else RANDOM_RANK,
+        links=not scalar,
+    )
+
+
+def _draw(
+    family: RandomFunctions, seed: int, num: int, cost: CostModel, spec: Spec
+) -> tuple[tuple[Graph, ...], tuple[str, ...]]:
+    """Functions that can be played, as graphs, and their names."""
+    if num < 1:
+        raise ValueError(f"a pool needs at least one function, got num={num}")
+    drawn = [_draw_one(family, seed, k, cost, spec) for k in range(num)]
+    return tuple(drawn), tuple(f"random {seed}/{k}" for k in range(num))
+
+
+def _draw_one(family: RandomFunctions, seed: int, k: int, cost: CostModel, spec: Spec) -> Graph:
+    reason: ValueError | None = None
+    for attempt in range(MAX_DRAWS):
+        fun, point = family.draw((seed, k, attempt))
+        graph = make_graph(fun, tuple(range(len(point))))(*point)
+        try:
+            spec.check_fits(graph, cost)
+            check_total(graph)
+        except ValueError as error:  # too many axes, or possibly more multiplications than int32
+            reason = error
+        else:
+            return graph
+    raise ValueError(f"none of {MAX_DRAWS} functions of {family} can be played: {reason}")

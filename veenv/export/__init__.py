@@ -1,0 +1,5 @@
+"""A Jacobian as source code that does not need veenv."""
+
+from veenv.export.code import to_code
+
+__all__ = ["to_code"]

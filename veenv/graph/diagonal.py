@@ -1,0 +1,311 @@
+"""Axes along which an operator is diagonal: batch axes, mostly.
+
+A primitive without a rule is one operator over all axes.  Along some of them it may still be a
+separate map for every index: a decomposition of a batch of matrices, a loop over a batch of states.
+Primitives with batch axes of their own have them by name (`veenv.rules.batch_axes`).  Loops,
+branches and solves have them if their bodies do: an axis is followed from an operand through the
+partials of the body, around the loop, to a result, and must stay one axis on every way.
+
+Axes are numbered as in a structure, those of size one left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+from veenv.rules.base import Pairs, Site, find
+from veenv.rules.batch_axes import NAMED
+from veenv.rules.dtypes import is_complex
+from veenv.structure.structure import FREE
+
+Move = tuple[int, int, Mapping[int, int]]
+"""From one node to another: a partial, as the out axis that each of its in axes is paired with."""
+
+
+@dataclass
+class Flow:
+    """How derivatives flow through an equation with a body.
+
+    Attributes:
+      moves: the partials between nodes, which are numbers.
+      operands: for each operand that moves something, the node it enters at, and how many axes it
+        has more in front.
+      results: for each result that is moved, the node it leaves from, and how many axes it has
+        more in front.
+      carried: the nodes that go from one step of a loop to the next.
+    """
+
+    moves: list[Move] = field(default_factory=list)
+    operands: dict[int, tuple[int, int]] = field(default_factory=dict)
+    results: dict[int, tuple[int, int]] = field(default_factory=dict)
+    carried: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Body:
+    """The partials inside a closed jaxpr.
+
+    Attributes:
+      moves: the elemental partials; operand i is node i.
+      outputs: the node of each result, None for one that depends on no operand.
+      num_nodes: number of nodes.
+    """
+
+    moves: Sequence[Move]
+    outputs: Sequence[int | None]
+    num_nodes: int
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Where the axes of one operand come to.
+
+    Attributes:
+      reached: the nodes that depend on the operand.
+      mixed: those that do so through a step before their own.
+      labels: for each axis of the operand, the one axis of every node that it is paired with, or
+        None.
+    """
+
+    reached: set[int]
+    mixed: set[int]
+    labels: Sequence[Mapping[int, int | None]]
+
+
+BodyOf = Callable[[Any], Body]
+
+_SAME = {k: k for k in range(64)}  # every axis is paired with itself; arrays have no more than 64
+
+
+def diagonal_axes(site: Site, body: BodyOf) -> Callable[[int, int], Pairs | None]:
+    """Finds the axes along which the partials of an equation, left as operators, are diagonal.
+
+    Args:
+      site: the equation.
+      body: gives the partials inside a closed jaxpr.
+
+    Returns:
+      A function of the numbers of a result and of an operand. It gives (out axis, in axis) pairs:
+      the partial is zero wherever the indices of a pair differ; None if it is zero everywhere.
+    """
+    name = site.primitive.name
+    if name in _FLOWS:
+        flow = cache(lambda: _flow(site, body))
+        ways = cache(lambda operand: _ways(flow(), operand, _rank(site, operand)))
+        return lambda result, operand: _followed(flow(), operand, result, ways)
+    rule = find(name)
+    if rule is None:
+        return lambda result, operand: _named(site, result, operand)
+    rows = cache(lambda: rule(replace(site, diagonal=None)))
+
+    def of_rule(result: int, operand: int) -> Pairs:
+        """The δs of real arrays: complex ones have an axis more, behind all others."""
+        p = rows()[result][operand]
+        pairs = () if p is None else enumerate(p.executed.pairs)
+        return tuple((k, j) for k, j in pairs if j != FREE)
+
+    return of_rule
+
+
+def _named(site: Site, result: int, operand: int) -> Pairs:
+    named = NAMED.get(site.primitive.name)
+    out, shape = site.out_avals[result].shape, site.in_avals[operand].shape
+    found = [] if named is None else named(site, result, operand)
+    return tuple(
+        (_squeezed(out, k), _squeezed(shape, j)) for k, j in found if out[k] == shape[j] != 1
+    )
+
+
+def _squeezed(shape: Sequence[int], axis: int) -> int:
+    """Number of an axis when those of size one are left out."""
+    return sum(n != 1 for n in shape[:axis])
+
+
+def _rank(site: Site, operand: int) -> int:
+    """Number of axes of an operand that are not of size one, the parts of complex ones included."""
+    aval = site.in_avals[operand]
+    return sum(n != 1 for n in aval.shape) + (site.realify and is_complex(aval))
+
+
+def _flow(site: Site, body: BodyOf) -> Flow | None:
+    """How derivatives flow through a body; None if that cannot be found.
+
+    A body does not say which of its operands are constant, so all count as variables here, and the
+    derivative rule of a user may refuse those that nobody differentiates by, with any exception.
+    """
+    try:
+        return _FLOWS[site.primitive.name](site, body)
+    except Exception:
+        return None
+
+
+def _ways(flow: Flow | None, operand: int, rank: int) -> Ways:
+    """Follows each axis of an operand."""
+    if flow is None or operand not in flow.operands:
+        return Ways(set(), set(), [])
+    source, more = flow.operands[operand]
+    ways: dict[int, list[tuple[int, Mapping[int, int]]]] = {}
+    for v, w, pairs in flow.moves:
+        ways.setdefault(v, []).append((w, pairs))
+    reached = _reachable(ways, [source])
+    mixed = _reachable(ways, reached & flow.carried)
+    labels: list[dict[int, int | None]] = [{}] * more
+    for axis in range(rank - more):
+        at: dict[int, int | None] = {source: axis}
+        front = [source]
+        while front:
+            here = front.pop()
+            for w, pairs in ways.get(here, ()):
+                label = at[here]
+                paired = None if label is None else pairs.get(label)
+                if w not in at or (at[w] is not None and at[w] != paired):
+                    at[w] = None if w in at else paired
+                    front.append(w)
+        labels.append(at)
+    return Ways(reached, mixed, labels)
+
+
+def _reachable(
+    ways: Mapping[int, Sequence[tuple[int, Mapping[int, int]]]], start: Iterable[int]
+) -> set[int]:
+    """The nodes at the ends of all ways from some nodes, themselves included."""
+    front = [*start]
+    reached = {*front}
+    while front:
+        for w, _ in ways.get(front.pop(), ()):
+            if w not in reached:
+                reached.add(w)
+                front.append(w)
+    return reached
+
+
+def _followed(
+    flow: Flow | None, operand: int, result: int, ways_of: Callable[[int], Ways]
+) -> Pairs | None:
+    """The pairs of a result's axes with an operand's; None if nothing goes from here to there."""
+    if flow is None:
+        return ()
+    ways = ways_of(operand)
+    target, more = flow.results.get(result, (None, 0))
+    if target is None or target not in ways.reached:
+        return None
+    labels = ((axis, at.get(target)) for axis, at in enumerate(ways.labels))
+    found = [(label + more, axis) for axis, label in labels if label is not None]
+    if more and flow.operands[operand][1] and target not in ways.mixed:
+        found.insert(0, (0, 0))  # each step has its own entry of both
+    return tuple(found)
+
+
+def _joined(flow: Flow, body: Body, names: Mapping[int, int], first: int) -> list[int | None]:
+    """Adds a body's moves; its operands have the given nodes, its other nodes start at `first`.
+
+    Returns:
+      The node of each of its results.
+    """
+
+    def node(n: int) -> int:
+        return names[n] if n in names else first + n
+
+    flow.moves += [(node(v), node(w), pairs) for v, w, pairs in body.moves]
+    return [None if n is None else node(n) for n in body.outputs]
+
+
+def _loop(
+    flow: Flow, body: Body, num_operands: int, carried: Mapping[int, int]
+) -> list[int | None]:
+    """Adds the body of a loop, whose result k comes back in as operand carried[k]."""
+    outputs = _joined(flow, body, {i: i for i in range(num_operands)}, 0)
+    for k, i in carried.items():
+        node = outputs[k]
+        if node is not None:
+            flow.moves.append((node, i, _SAME))
+    return outputs
+
+
+def _scan(site: Site, body: BodyOf) -> Flow:
+    """A loop: what is carried is one node, before and after."""
+    closed, more = site.params["jaxpr"], int(site.params["length"] != 1)
+    num_carry = _num_alike(closed.out_avals, site.out_avals)
+    first_x = _num_alike(closed.in_avals, site.in_avals)
+    carried = {k: first_x - num_carry + k for k in range(num_carry)}
+    flow = Flow(carried=frozenset(carried.values()))
+    outputs = _loop(flow, body(closed), len(site.in_avals), carried)
+    for i in range(len(site.in_avals)):
+        flow.operands[i] = i, more * (i >= first_x)
+    for k, node in enumerate(outputs):
+        if k < num_carry:
+            flow.results[k] = carried[k], 0
+        elif node is not None:
+            flow.results[k] = node, more
+    return flow
+
+
+def _num_alike(inside: Sequence[Any], outside: Sequence[Any]) -> int:
+    """How many variables of a loop are not stacked, with an axis more outside than inside."""
+    pairs = zip(inside, outside, strict=True)
+    return sum(len(a.shape) == len(b.shape) for a, b in pairs)
+
+
+def _while(site: Site, body: BodyOf) -> Flow:
+    """A loop of unknown length; the test moves nothing."""
+    p = site.params
+    skipped, num_consts = p["cond_nconsts"], p["body_nconsts"]
+    flow = Flow()
+    carried = {k: num_consts + k for k in range(len(site.out_avals))}
+    _loop(flow, body(p["body_jaxpr"]), len(site.in_avals) - skipped, carried)
+    flow.operands = {skipped + i: (i, 0) for i in range(len(site.in_avals) - skipped)}
+    flow.results = {k: (i, 0) for k, i in carried.items()}
+    return flow
+
+
+def _cond(site: Site, body: BodyOf) -> Flow:
+    """Branches: any of them may be taken."""
+    num_operands, num_results = len(site.in_avals) - 1, len(site.out_avals)
+    flow = Flow(
+        operands={1 + i: (i, 0) for i in range(num_operands)},
+        results={k: (num_operands + k, 0) for k in range(num_results)},
+    )
+    first = num_operands + num_results
+    for branch in site.params["branches"]:
+        inside = body(branch)
+        outputs = _joined(flow, inside, {i: i for i in range(num_operands)}, first)
+        for k, node in enumerate(outputs):
+            if node is not None:
+                flow.moves.append((node, num_operands + k, _SAME))
+        first += inside.num_nodes
+    return flow
+
+
+def _solve(site: Site, body: BodyOf) -> Flow:
+    """A linear solve: diagonal where the matrix is and the solver, which may be inexact, is too.
+
+    The unknowns go through the product with the matrix, which adds to the right side, and from
+    there through the solver.  What only the solver uses moves nothing.
+    """
+    lengths, jaxprs = site.params["const_lengths"], site.params["jaxprs"]
+    num_consts, first = lengths.matvec, sum(lengths)
+    count = len(site.in_avals) - first
+    product, solver = body(jaxprs.matvec), body(jaxprs.solve)
+    flow = Flow()
+    outputs = _joined(flow, product, {}, 0)
+    sides = [product.num_nodes + k for k in range(count)]
+    flow.moves += [(v, w, _SAME) for v, w in zip(outputs, sides, strict=True) if v is not None]
+    names = {lengths.solve + k: node for k, node in enumerate(sides)}
+    solutions = _joined(flow, solver, names, product.num_nodes + count)[:count]
+    unknowns = [num_consts + k for k in range(count)]
+    flow.moves += [(v, w, _SAME) for v, w in zip(solutions, unknowns, strict=True) if v is not None]
+    flow.operands = {i: (i, 0) for i in range(num_consts)}
+    flow.operands |= {first + k: (node, 0) for k, node in enumerate(sides)}
+    flow.results = {k: (node, 0) for k, node in enumerate(unknowns)}
+    return flow
+
+
+_FLOWS: dict[str, Callable[[Site, BodyOf], Flow]] = {
+    "scan": _scan,
+    "while": _while,
+    "cond": _cond,
+    "custom_linear_solve": _solve,
+}

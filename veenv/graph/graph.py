@@ -1,0 +1,289 @@
+"""The computational graph of a function: vertices, edges with structure, costs of orders."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from math import prod
+from typing import Any, Literal
+
+from veenv.graph.tableau import Tableau
+from veenv.structure import structure as algebra
+from veenv.structure.product import multiply as multiply_structures
+from veenv.structure.structure import Structure
+
+CostModel = Literal["multiplications", "executed"]
+COST_MODELS: tuple[CostModel, ...] = ("multiplications", "executed")
+
+
+def check_cost_model(cost: str) -> CostModel:
+    """Returns `cost` if it names a cost model.
+
+    Raises:
+      ValueError: if it does not.
+    """
+    if cost not in COST_MODELS:
+        raise ValueError(f"cost must be one of {', '.join(COST_MODELS)}, got {cost!r}")
+    return cost
+
+
+class Graph:
+    """An immutable computational graph with the structure of every elemental partial.
+
+    Nodes are ints: the inputs ``0 .. num_inputs - 1`` (leaves of the selected arguments), then
+    every equation output in order.  Vertex id i (1-based) is node ``num_inputs + i - 1``.  Edges
+    that lie on no path from an input to an output are pruned.
+
+    Attributes:
+      num_inputs: number of input nodes.
+      num_vertices: number of numbered equation outputs, pruned ones included.
+      shapes: shape of every node.
+      outputs: node of each output leaf; None where the output does not depend on any input.
+        Nodes may repeat and may be inputs.
+      primitives: name of the primitive that makes each vertex, by id - 1.
+      eliminable: ids of the vertices an order must name, ascending.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> graph = veenv.make_graph(lambda x, y: jnp.sin(x * y) * x, argnums=(0, 1))(1.0, 2.0)
+      >>> graph.eliminable, graph.cost((1, 2)), graph.cost((2, 1))
+      ((1, 2), 4, 3)
+    """
+
+    def __init__(
+        self,
+        num_inputs: int,
+        shapes: Sequence[tuple[int, ...]],
+        outputs: Sequence[int | None],
+        primitives: Sequence[str],
+        structures: Mapping[CostModel, Mapping[tuple[int, int], Structure]],
+    ):
+        self.num_inputs = num_inputs
+        self.num_vertices = len(shapes) - num_inputs
+        self.shapes = tuple(tuple(s) for s in shapes)
+        self.outputs = tuple(outputs)
+        self.primitives = tuple(primitives)
+        self._structures = {cost: dict(edges) for cost, edges in structures.items()}
+        sources = {u for u, _ in self.edges}
+        self.eliminable = tuple(
+            n - num_inputs + 1 for n in range(num_inputs, len(shapes)) if n in sources
+        )
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of output leaves."""
+        return len(self.outputs)
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes: inputs and numbered vertices."""
+        return len(self.shapes)
+
+    @cached_property
+    def edges(self) -> tuple[tuple[int, int], ...]:
+        """The (source, target) node pairs, sorted by target, then source."""
+        return tuple(sorted(self._structures["executed"], key=lambda e: (e[1], e[0])))
+
+    @cached_property
+    def output_nodes(self) -> frozenset[int]:
+        """Nodes that are outputs; when eliminated they keep their in-edges."""
+        return frozenset(n for n in self.outputs if n is not None)
+
+    @cached_property
+    def is_scalar(self) -> bool:
+        """Whether every node on an edge holds one number."""
+        return all(prod(self.shapes[n]) == 1 for edge in self.edges for n in edge)
+
+    def node(self, vertex: int) -> int:
+        """Node of a vertex id."""
+        return self.num_inputs + vertex - 1
+
+    def structures(self, cost: CostModel = "multiplications") -> dict[tuple[int, int], Structure]:
+        """Structure of every edge under a cost model, by (source, target).
+
+        Raises:
+          ValueError: if `cost` is not a cost model.
+        """
+        return dict(self._structures[check_cost_model(cost)])
+
+    def check_order(self, order: Iterable[int]) -> tuple[int, ...]:
+        """The order as a tuple of eliminable ids; ids of pruned vertices are dropped.
+
+        Raises:
+          ValueError: if an id is not an int, is unknown, repeated or missing.
+        """
+        return check_order(order, self.eliminable, self.num_vertices)
+
+    def costs(self, order: Iterable[int], cost: CostModel = "multiplications") -> tuple[int, ...]:
+        """Multiplications of each elimination of an order, in the order given (pruned ids out).
+
+        Raises:
+          ValueError: as `check_order`, or if `cost` is not a cost model.
+        """
+        tableau = self.tableau(cost)
+        return tuple(
+            eliminate_structure(tableau, self.node(v), keep=self.node(v) in self.output_nodes)
+            for v in self.check_order(order)
+        )
+
+    def cost(self, order: Iterable[int], cost: CostModel = "multiplications") -> int:
+        """Number of multiplications of an elimination order.
+
+        Args:
+          order: vertex ids; every eliminable one once.
+          cost: the cost model.
+
+        Raises:
+          ValueError: as `check_order`, or if `cost` is not a cost model.
+        """
+        return sum(self.costs(order, cost))
+
+    def additions(self, order: Iterable[int]) -> tuple[int, ...]:
+        """Additions that the engine executes for each elimination of an order.
+
+        Raises:
+          ValueError: as `check_order`.
+        """
+        tableau = self.tableau("executed")
+        return tuple(
+            eliminate_counted(tableau, self.node(v), keep=self.node(v) in self.output_nodes)[1]
+            for v in self.check_order(order)
+        )
+
+    def tableau(self, cost: CostModel = "multiplications") -> Tableau[Structure]:
+        """A fresh mutable copy of the graph for eliminating vertices in."""
+        edges = self.structures(cost)
+        return Tableau(self.num_nodes, ((u, v, s) for (u, v), s in edges.items()))
+
+    def forward(self) -> tuple[int, ...]:
+        """The forward-mode order: ascending ids."""
+        return self.eliminable
+
+    def reverse(self) -> tuple[int, ...]:
+        """The reverse-mode order: descending ids."""
+        return self.eliminable[::-1]
+
+    def markowitz(self) -> tuple[int, ...]:
+        """Greedy order: always a vertex of least in-degree × out-degree, ties to the lowest id.
+
+        Griewank & Reese (1991), "On the calculation of Jacobian matrices by the Markowitz rule".
+        """
+        edges = [(u, v, True) for u, v in self.edges]
+        tableau: Tableau[bool] = Tableau(self.num_nodes, edges)
+
+        def degree(vertex: int) -> int:
+            node = self.node(vertex)
+            return len(tableau.preds[node]) * len(tableau.succs[node])
+
+        current = {v: degree(v) for v in self.eliminable}
+        heap = [(d, v) for v, d in current.items()]
+        heapq.heapify(heap)
+        order = []
+        while heap:
+            d, vertex = heapq.heappop(heap)
+            if current.get(vertex) != d:
+                continue  # eliminated, or its degree has changed since
+            del current[vertex]
+            order.append(vertex)
+            node = self.node(vertex)
+            touched = [*tableau.preds[node], *tableau.succs[node]]
+            tableau.eliminate(node, _true, _true, keep=node in self.output_nodes)
+            for other in (n - self.num_inputs + 1 for n in touched):
+                if other in current:
+                    new = degree(other)
+                    if new != current[other]:
+                        current[other] = new
+                        heapq.heappush(heap, (new, other))
+        return tuple(order)
+
+    def __repr__(self) -> str:
+        """Counts per kind and per primitive, and the sizes involved."""
+        used = Counter(self.primitives[v - 1] for v in self.eliminable)
+        parts = ", ".join(f"{name} {n}" for name, n in used.most_common())
+        largest = max((prod(self.shapes[n]) for e in self.edges for n in e), default=0)
+        return (
+            f"Graph({self.num_inputs} inputs, {len(self.eliminable)} eliminable vertices of "
+            f"{self.num_vertices}, {self.num_outputs} outputs, {len(self.edges)} edges; "
+            f"largest variable {largest}; eliminable: {parts or 'none'})"
+        )
+
+
+def _true(*_: Any) -> bool:
+    return True
+
+
+def eliminate_structure(tableau: Tableau[Structure], node: int, *, keep: bool) -> int:
+    """Eliminates a node of a tableau of structures.
+
+    Returns:
+      The number of multiplications.
+    """
+    return eliminate_counted(tableau, node, keep=keep)[0]
+
+
+def eliminate_counted(tableau: Tableau[Structure], node: int, *, keep: bool) -> tuple[int, int]:
+    """Eliminates a node of a tableau of structures.
+
+    Returns:
+      The numbers of multiplications and of additions.
+    """
+    multiplications, additions = 0, 0
+
+    def multiply(post: Structure, pre: Structure) -> Structure:
+        nonlocal multiplications, additions
+        product = multiply_structures(post, pre)
+        multiplications += product.multiplications
+        additions += product.additions
+        return product.structure
+
+    def add(a: Structure, b: Structure) -> Structure:
+        nonlocal additions
+        total = algebra.add(a, b)
+        additions += total.num_values
+        return total
+
+    tableau.eliminate(node, multiply, add, keep=keep)
+    return multiplications, additions
+
+
+def check_order(
+    order: Iterable[int], eliminable: Sequence[int], num_vertices: int
+) -> tuple[int, ...]:
+    """Checks that an order names every eliminable vertex once, and drops pruned ids.
+
+    Raises:
+      ValueError: if an id is not an int, is unknown, repeated or missing.
+    """
+    wanted, seen, kept = set(eliminable), set(), []
+    for item in order:
+        vertex = as_vertex_id(item)
+        if not 1 <= vertex <= num_vertices:
+            raise ValueError(
+                f"order names vertex {vertex}, but the graph's vertices are 1 .. {num_vertices}"
+            )
+        if vertex in seen:
+            raise ValueError(f"order repeats vertex {vertex}")
+        seen.add(vertex)
+        if vertex in wanted:
+            kept.append(vertex)
+    missing = sorted(wanted - seen)
+    if missing:
+        shown = ", ".join(map(str, missing[:10])) + (" …" if len(missing) > 10 else "")
+        raise ValueError(
+            f"order misses {len(missing)} of {len(wanted)} eliminable vertices: {shown}"
+        )
+    return tuple(kept)
+
+
+def as_vertex_id(item: Any) -> int:
+    """A vertex id as a Python int.
+
+    Raises:
+      ValueError: if it is not an integer (bool and float are not).
+    """
+    index: Callable[[], int] | None = getattr(item, "__index__", None)
+    if index is None or isinstance(item, bool):
+        raise ValueError(f"order must hold integer vertex ids, got {item!r}")
+    return index()

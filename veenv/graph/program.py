@@ -1,0 +1,286 @@
+"""From a Python function to a flat list of equations with numbered vertices.
+
+`trace` runs `jax.make_jaxpr`, inlines nested `jit` and closed calls, and numbers every equation
+output: vertex ids are 1-based and follow equation order, so a function whose equations all have
+one output numbers its vertices as its equations.  No numeric work is done.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core
+
+from veenv import _compat
+
+_TRACEABLE = (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)
+# What JAX raises where the value of a tracer is needed: most errors are TypeErrors; a slice or a
+# boolean index is an IndexError.
+_NEEDS_VALUES = (TypeError, IndexError)
+
+Slot = int
+"""Index of a variable of the flat program."""
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A constant that stands in an equation instead of a variable."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """One primitive application of the flat program.
+
+    Attributes:
+      primitive: the JAX primitive.
+      params: its parameters.
+      inputs: a slot or a `Literal` for each operand.
+      outputs: a slot for each result; None for results that are dropped.
+      in_avals: shape and dtype of each operand.
+      out_avals: shape and dtype of each result.
+      source: the user's line, for error messages.
+    """
+
+    primitive: Any
+    params: dict[str, Any]
+    inputs: tuple[Slot | Literal, ...]
+    outputs: tuple[Slot | None, ...]
+    in_avals: tuple[Any, ...]
+    out_avals: tuple[Any, ...]
+    source: str
+
+
+@dataclass(frozen=True)
+class Program:
+    """A traced function: inputs, constants and equations in evaluation order.
+
+    Slots ``0 .. num_inputs - 1`` are the leaves of the selected arguments; then come the other
+    arguments and captured constants (values in `constants`); then the equation outputs.
+
+    Attributes:
+      num_inputs: number of leaves that are differentiated by.
+      constants: value of each slot from `num_inputs` on that is not an equation's.
+      equations: the equations.
+      outputs: a slot or `Literal` for each output leaf.
+      vertex_slots: slot of vertex id i at index i - 1.
+      avals: shape and dtype of every slot.
+      out_avals: shape and dtype of every output leaf.
+      out_tree: pytree structure of the output (the auxiliary part excluded).
+      aux: slots or literals of the auxiliary output, and its pytree structure; None without.
+    """
+
+    num_inputs: int
+    constants: tuple[Any, ...]
+    equations: tuple[Equation, ...]
+    outputs: tuple[Slot | Literal, ...]
+    vertex_slots: tuple[Slot, ...]
+    avals: tuple[Any, ...]
+    out_avals: tuple[Any, ...]
+    out_tree: Any
+    aux: tuple[tuple[Slot | Literal, ...], Any] | None
+
+
+def normalise_argnums(argnums: int | Sequence[int], num_args: int) -> tuple[int, ...]:
+    """Argnums as a tuple of non-negative ints.
+
+    Raises:
+      TypeError: if an argnum is not an int.
+      ValueError: if one is out of range or occurs twice.
+    """
+    wanted: tuple[Any, ...] = tuple(argnums) if isinstance(argnums, (tuple, list)) else (argnums,)
+    result = []
+    for a in wanted:
+        try:
+            index = operator.index(a)
+        except TypeError:
+            raise TypeError(f"argnums must be an int or a sequence of ints, got {a!r}") from None
+        if not -num_args <= index < num_args:
+            raise ValueError(
+                f"argnums {argnums!r} is out of range for a function called with {num_args} "
+                "positional arguments"
+            )
+        result.append(index % num_args)
+    if len(set(result)) != len(result):
+        raise ValueError(f"argnums must not repeat an argument, got {argnums!r}")
+    return tuple(result)
+
+
+def trace(
+    fun: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any] | None = None,
+    *,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+) -> Program:
+    """Traces `fun` at the shapes and dtypes of `args`.
+
+    Args:
+      fun: a JAX-traceable function of pytrees.
+      args: positional arguments: arrays, `jax.ShapeDtypeStruct`s or tracers; those that are not
+        differentiated by may be anything, and outside of jit their values may decide what fun does.
+      kwargs: keyword arguments; never differentiated by.
+      argnums: which positional arguments to differentiate by.
+      has_aux: whether `fun` returns ``(output, aux)``.
+
+    Returns:
+      The flat program.
+
+    Raises:
+      TypeError: if `has_aux` is set and `fun` does not return a pair.
+      jax.errors.ConcretizationTypeError: if the control flow of `fun` depends on the value of an
+        argument that is differentiated by, or inside of jit of any.
+    """
+    kwargs = kwargs or {}
+    wanted = normalise_argnums(argnums, len(args))
+    selected = tuple(args[a] for a in wanted)
+    rest = tuple(None if i in wanted else a for i, a in enumerate(args))
+    others, others_tree = jax.tree.flatten((rest, kwargs))
+    out_trees: list[Any] = []
+
+    def flat(selected: Any, abstract: dict[int, Any]) -> Any:
+        leaves = [abstract.get(n, leaf) for n, leaf in enumerate(others)]
+        rest, kwargs = jax.tree.unflatten(others_tree, leaves)
+        full = list(rest)
+        for a, value in zip(wanted, selected, strict=True):
+            full[a] = value
+        out = fun(*full, **kwargs)
+        aux: Any = ()
+        if has_aux:
+            if not (isinstance(out, (tuple, list)) and len(out) == 2):
+                raise TypeError(f"with has_aux=True fun must return (output, aux), got {out!r}")
+            out, aux = out
+        leaves, tree = jax.tree.flatten(out)
+        aux_leaves, aux_tree = jax.tree.flatten(aux)
+        out_trees.append((tree, aux_tree, len(leaves)))
+        return leaves, aux_leaves
+
+    traced = {n: leaf for n, leaf in enumerate(others) if isinstance(leaf, _TRACEABLE)}
+    closed, traced = _make_jaxpr(flat, selected, traced)
+    tree, aux_tree, num_out = out_trees[-1]
+    num_inputs = len(jax.tree.leaves(selected))
+    flattener = _Flattener(closed, num_inputs, jax.tree.leaves(traced))
+    outputs = flattener.outputs
+    return Program(
+        num_inputs=num_inputs,
+        constants=tuple(flattener.constants),
+        equations=tuple(flattener.equations),
+        outputs=tuple(outputs[:num_out]),
+        vertex_slots=tuple(flattener.vertex_slots),
+        avals=tuple(flattener.avals),
+        out_avals=tuple(closed.out_avals[:num_out]),
+        out_tree=tree,
+        aux=(tuple(outputs[num_out:]), aux_tree) if has_aux else None,
+    )
+
+
+def _make_jaxpr(
+    fun: Callable[..., Any], selected: Any, others: dict[int, Any]
+) -> tuple[Any, dict[int, Any]]:
+    """The closed jaxpr of ``fun(selected, others)``, and which of `others` became its inputs.
+
+    All do, so that vertices have the same numbers inside and outside of jit, unless fun needs
+    values: to decide its control flow, for a shape, for NumPy. Then first what only depends on
+    captured arrays is computed at once, and at last what depends on `others`, as `jax.jacrev`
+    does; inside of jit, where `others` have no values, such a function fails there too.
+    """
+    abstract = {n: leaf for n, leaf in others.items() if isinstance(leaf, jax.ShapeDtypeStruct)}
+    attempts = (
+        (nullcontext, others),
+        (jax.ensure_compile_time_eval, others),
+        (jax.ensure_compile_time_eval, abstract),
+    )
+    failure: Exception | None = None
+    for context, inputs in attempts:
+        try:
+            with context():
+                return jax.make_jaxpr(fun)(selected, inputs), inputs
+        except _NEEDS_VALUES as error:
+            failure = error
+    assert failure is not None
+    raise failure
+
+
+class _Flattener:
+    """Walks a closed jaxpr, inlining calls, into equations over slots."""
+
+    def __init__(self, closed: Any, num_inputs: int, others: Sequence[Any]):
+        jaxpr = _compat.open_jaxpr(closed)
+        self.constants: list[Any] = []
+        self.equations: list[Equation] = []
+        self.vertex_slots: list[Slot] = []
+        self.avals: list[Any] = []
+        for var in jaxpr.invars[:num_inputs]:
+            self._new(var.aval)
+        env: dict[Any, Slot | Literal] = dict(zip(jaxpr.invars, range(num_inputs), strict=False))
+        for var, value in zip(jaxpr.invars[num_inputs:], others, strict=True):
+            env[var] = self._constant(var.aval, value)
+        for var, value in zip(jaxpr.constvars, closed.consts, strict=True):
+            env[var] = self._constant(var.aval, value)
+        self._walk(jaxpr, env)
+        self.outputs = [self._read(env, v) for v in jaxpr.outvars]
+
+    def _new(self, aval: Any) -> Slot:
+        self.avals.append(aval)
+        return len(self.avals) - 1
+
+    def _constant(self, aval: Any, value: Any) -> Slot:
+        self.constants.append(value)
+        return self._new(aval)
+
+    @staticmethod
+    def _read(env: dict[Any, Slot | Literal], atom: Any) -> Slot | Literal:
+        if isinstance(atom, core.Literal):
+            aval: Any = atom.aval
+            return Literal(np.asarray(atom.val, dtype=aval.dtype))
+        return env[atom]
+
+    def _walk(self, jaxpr: Any, env: dict[Any, Slot | Literal]) -> None:
+        for eqn in jaxpr.eqns:
+            inner = _compat.inlinable(eqn)
+            if inner is not None:
+                self._inline(eqn, inner, env)
+            else:
+                self._append(eqn, env)
+
+    def _inline(self, eqn: Any, inner: Any, env: dict[Any, Slot | Literal]) -> None:
+        body = _compat.open_jaxpr(inner)
+        scope: dict[Any, Slot | Literal] = {}
+        for var, value in zip(body.constvars, getattr(inner, "consts", ()), strict=True):
+            scope[var] = Literal(value)
+        for var, atom in zip(body.invars, eqn.invars, strict=True):
+            scope[var] = self._read(env, atom)
+        self._walk(body, scope)
+        for var, atom in zip(eqn.outvars, body.outvars, strict=True):
+            env[var] = self._read(scope, atom)
+
+    def _append(self, eqn: Any, env: dict[Any, Slot | Literal]) -> None:
+        inputs = tuple(self._read(env, a) for a in eqn.invars)
+        outputs: list[Slot | None] = []
+        for var in eqn.outvars:
+            if _compat.is_dropped(var):
+                outputs.append(None)
+                continue
+            slot = self._new(var.aval)
+            env[var] = slot
+            self.vertex_slots.append(slot)
+            outputs.append(slot)
+        self.equations.append(
+            Equation(
+                eqn.primitive,
+                eqn.params,
+                inputs,
+                tuple(outputs),
+                tuple(a.aval for a in eqn.invars),
+                tuple(v.aval for v in eqn.outvars),
+                _compat.source_line(eqn),
+            )
+        )

@@ -1,0 +1,1 @@
+"""Linear maps known by their action: selections, operators and their shared passes."""

@@ -1,0 +1,162 @@
+"""The linearisation of an equation with several results and operands, whose passes are shared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from veenv.linear.linear_map import Action, LinearMap, along_several, drop_ones
+
+_REMEMBERED = 4  # passes of a joint linearisation that wait for another operand or result
+
+
+class Joint:
+    """The linearisation of an equation with several results and operands.
+
+    Attributes:
+      out_shapes: shape of each result.
+      in_shapes: shape of each operand.
+      dtype: dtype of the entries.
+      forward: (operand, tangent) → the tangent of every result.
+      backward: (result, cotangent) → the cotangent of every operand.
+    """
+
+    def __init__(
+        self,
+        out_shapes: Sequence[tuple[int, ...]],
+        in_shapes: Sequence[tuple[int, ...]],
+        dtype: Any,
+        forward: Callable[[int, Array], tuple[Array, ...]],
+        backward: Callable[[int, Array], tuple[Array, ...]],
+    ):
+        self.out_shapes, self.in_shapes = list(out_shapes), list(in_shapes)
+        self.dtype = dtype
+        self.forward, self.backward = forward, backward
+        self._last: dict[tuple[bool, int], dict[object, tuple[Array, ...]]] = {}
+
+    def map(
+        self, result: int, operand: int, diagonal: tuple[tuple[int, int], ...] = ()
+    ) -> LinearMap:
+        """The partial of one result by one operand, on axes that are not of size one."""
+        outs, ins = self.out_shapes[result], self.in_shapes[operand]
+        squeezed_out, squeezed_in = drop_ones(outs), drop_ones(ins)
+        return LinearMap(
+            squeezed_out,
+            squeezed_in,
+            lambda t: self.forward(operand, t.reshape(ins))[result].reshape(squeezed_out),
+            lambda g: self.backward(result, g.reshape(outs))[operand].reshape(squeezed_in),
+            self.dtype,
+            (self, result, operand),
+            diagonal=diagonal,
+        )
+
+    def push(self, operand: int, x: Array, axes: Sequence[int], key: object) -> tuple[Array, ...]:
+        """Tangents of all results for tangents of one operand along `axes` of x."""
+        shape = self.in_shapes[operand]
+
+        def action(t: Array) -> tuple[Array, ...]:
+            return _squeeze(self.forward(operand, t.reshape(shape)), self.out_shapes)
+
+        return self._once((True, operand), key, action, x, axes, shape)
+
+    def pull(self, result: int, x: Array, axes: Sequence[int], key: object) -> tuple[Array, ...]:
+        """Cotangents of all operands for cotangents of one result along `axes` of x."""
+        shape = self.out_shapes[result]
+
+        def action(g: Array) -> tuple[Array, ...]:
+            return _squeeze(self.backward(result, g.reshape(shape)), self.in_shapes)
+
+        return self._once((False, result), key, action, x, axes, shape)
+
+    def _once(
+        self,
+        way: tuple[bool, int],
+        key: object,
+        action: Callable[[Array], tuple[Array, ...]],
+        x: Array,
+        axes: Sequence[int],
+        shape: Sequence[int],
+    ) -> tuple[Array, ...]:
+        """Runs an action unless one of the last calls in the same way had the same key."""
+        key = (key, tuple(axes), x.shape)
+        last = self._last.setdefault(way, {})
+        if key not in last:
+            if len(last) == _REMEMBERED:
+                del last[next(iter(last))]
+            last[key] = along_several(action, x, axes, drop_ones(shape))
+        return last[key]
+
+    def without_forward(self) -> Joint:
+        """The same with the forward direction taken from the backward one."""
+
+        def forward(operand: int, t: Array) -> tuple[Array, ...]:
+            return tuple(
+                _by_columns(lambda g, k=k: self.backward(k, g)[operand], shape, self.dtype, t)
+                for k, shape in enumerate(self.out_shapes)
+            )
+
+        return Joint(self.out_shapes, self.in_shapes, self.dtype, forward, self.backward)
+
+    def without_backward(
+        self, diagonal: Callable[[int, int], tuple[tuple[int, int], ...] | None]
+    ) -> Joint:
+        """The same with the backward direction taken from the forward one.
+
+        Args:
+          diagonal: (result, operand) → the axes along which that partial is diagonal, without
+            those of size one; None if it is zero.
+        """
+
+        def backward(result: int, g: Array) -> tuple[Array, ...]:
+            pulled = []
+            for i, shape in enumerate(self.in_shapes):
+                pairs = diagonal(result, i)
+                if pairs is None:
+                    pulled.append(jnp.zeros(shape, self.dtype))
+                    continue
+                action = lambda t, i=i: self.forward(i, t)[result]  # noqa: E731
+                pulled.append(_by_columns(action, shape, self.dtype, g, pairs))
+            return tuple(pulled)
+
+        return Joint(self.out_shapes, self.in_shapes, self.dtype, self.forward, backward)
+
+
+def _squeeze(values: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> tuple[Array, ...]:
+    return tuple(v.reshape(drop_ones(s)) for v, s in zip(values, shapes, strict=True))
+
+
+def _by_columns(
+    action: Action,
+    shape: Sequence[int],
+    dtype: Any,
+    g: Array,
+    diagonal: Sequence[tuple[int, int]] = (),
+) -> Array:
+    """The transpose of a linear function of an array of `shape`, through its dense matrix.
+
+    Args:
+      action: the function.
+      shape: shape of its argument.
+      dtype: dtype of its argument.
+      g: what to apply the transpose to.
+      diagonal: (out axis, in axis) pairs along which the function is diagonal; one column serves
+        all their indices.
+    """
+    ins, outs = drop_ones(shape), drop_ones(g.shape)
+    same = {j: k for k, j in diagonal}
+    copied = [j for j in range(len(ins)) if j not in same]
+    count = prod(ins[j] for j in copied)
+    own = jnp.arange(count).reshape([n if j in copied else 1 for j, n in enumerate(ins)])
+    basis = jnp.broadcast_to(own == jnp.arange(count).reshape(-1, *(1 for _ in ins)), (count, *ins))
+    columns = jax.vmap(action)(basis.astype(dtype).reshape((count, *shape)))
+    columns = columns.reshape((count, *outs))
+    gone = tuple(1 + k for k in range(len(outs)) if k not in same.values())
+    y = (columns * g.astype(columns.dtype).reshape(outs)).sum(gone)
+    y = y.reshape([*(ins[j] for j in copied), *y.shape[1:]])
+    have = [*copied, *sorted(same, key=lambda j: same[j])]
+    return y.transpose([have.index(j) for j in range(len(ins))]).reshape(shape)

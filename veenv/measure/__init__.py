@@ -1,0 +1,1 @@
+"""Seconds and bytes of Jacobians, and the proof of an order."""

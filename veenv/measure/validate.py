@@ -1,0 +1,341 @@
+"""The proof of an order on the real engine: its counts, its values, its speed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from veenv.engine import edge, elimination, evaluation
+from veenv.engine.api import jacve
+from veenv.env.env import VertexEnv
+from veenv.graph.graph import COST_MODELS, CostModel, Graph
+from veenv.graph.linearise import linearise, make_graph
+from veenv.graph.program import trace
+from veenv.measure.timing import USUAL, Timing, measure, near
+from veenv.orders.order import Order
+from veenv.tasks import Task
+
+
+@dataclass(frozen=True)
+class Count:
+    """Multiplications of the order under one cost model, counted in four ways.
+
+    Attributes:
+      recorded: what the order's record says.
+      environment: minus the return of the environment's episode.
+      engine: what `jacve` reports.
+      emitted: multiplications in the jaxpr that the engine emits for the elimination.
+
+    Example:
+      >>> Count(recorded=3, environment=3, engine=3, emitted=4).agree
+      False
+    """
+
+    recorded: int
+    environment: int
+    engine: int
+    emitted: int
+
+    @property
+    def agree(self) -> bool:
+        """Whether all are the same."""
+        return self.recorded == self.environment == self.engine == self.emitted
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a validation found.
+
+    Attributes:
+      task: name of the task.
+      found_by: how the order was found.
+      counts: for each cost model the counts.
+      errors: largest error of the Jacobian against ``jax.jacrev`` and ``jax.jacfwd`` (where that
+        exists), in float64: relative to the largest entry of the block in question, or to 1e-6
+        of the largest entry of all if that is more.
+      noise: the same between ``jax.jacrev`` and ``jax.jacfwd``.
+      points: number of points.
+      batch: size of the batch that was timed.
+      timings: of each method; empty if not asked for.
+      problems: what is wrong, one sentence each; empty if the order is valid.
+
+    Example:
+      >>> import veenv
+      >>> f = lambda x: jnp.sin(jnp.exp(x)) * x
+      >>> task = Task("f", f, lambda: (0.5,), 0, "", "")
+      >>> order = veenv.Order.from_graph(make_graph(f)(0.5), [2, 1])
+      >>> validate(order, task, points=1, rounds=0).problems
+      ()
+    """
+
+    task: str
+    found_by: str
+    counts: Mapping[str, Count]
+    errors: Mapping[str, float]
+    noise: float | None
+    points: int
+    batch: int
+    timings: tuple[Timing, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """The verdict."""
+        return not self.problems
+
+
+def validate(
+    order: Order,
+    task: Task,
+    *,
+    points: int = 3,
+    tolerance: float = 1e-9,
+    batch: int = 4096,
+    rounds: int = 20,
+    seed: int = 0,
+    beside: Collection[str] = USUAL,
+    longest: float | None = None,
+) -> Report:
+    """Checks an order of a task on the environment and on the engine.
+
+    Args:
+      order: the order.
+      task: the task it is for.
+      points: number of points, the task's own first, then random ones near it.
+      tolerance: largest error allowed.
+      batch: number of points that are differentiated at once when timed.
+      rounds: number of timed calls of each method, in turn; 0 to leave the timing out.
+      seed: seed of the random points.
+      beside: the usual ways to a Jacobian that are timed too.
+      longest: seconds of calls after which a method is timed no more (three calls at least).
+
+    Returns:
+      The report.
+
+    Raises:
+      ValueError: if the order is for another graph, or an argument is out of range.
+
+    Example:
+      >>> import veenv
+      >>> f = lambda x: jnp.sin(jnp.exp(x)) * x
+      >>> task = Task("f", f, lambda: (0.5,), 0, "", "")
+      >>> order = veenv.Order.from_graph(make_graph(f)(0.5), [2, 1])
+      >>> report = validate(order, task, points=1, rounds=0)
+      >>> report.counts["multiplications"].emitted, report.problems
+      (2, ())
+    """
+    for name, value, least in (("points", points, 1), ("batch", batch, 1), ("rounds", rounds, 0)):
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, got {value}")
+    args = task.example_args()
+    graph = make_graph(task.fun, task.argnums)(*args)
+    ids = dataclasses.replace(order, counts={}).ids_for(graph)
+    counts = count(order.counts, task, graph, ids)
+    with jax.enable_x64(True):
+        errors, noise = compare(task, ids, points, seed)
+    timings = ()
+    if rounds:
+        timings = measure(task, ids, batch, rounds, seed, beside=beside, longest=longest)
+    problems = [
+        f"{cost}: recorded {c.recorded}, environment {c.environment}, engine {c.engine}, "
+        f"emitted {c.emitted} do not agree"
+        for cost, c in counts.items()
+        if not c.agree
+    ]
+    problems += [
+        f"the Jacobian differs from {name}'s by {error:.1e}, more than {tolerance:.1e}"
+        for name, error in errors.items()
+        if not error <= tolerance
+    ]
+    return Report(
+        task.name,
+        order.found_by,
+        counts,
+        errors,
+        noise,
+        points,
+        batch,
+        timings,
+        tuple(problems),
+    )
+
+
+def count(
+    recorded: Mapping[str, int], task: Task, graph: Graph, ids: Sequence[int]
+) -> dict[str, Count]:
+    """Counts an order's multiplications in four ways under each cost model.
+
+    Args:
+      recorded: what is claimed, by cost model.
+      task: the task.
+      graph: its graph.
+      ids: vertex ids in elimination order.
+
+    Returns:
+      For each cost model the counts.
+
+    Example:
+      >>> f = lambda x: jnp.sin(jnp.exp(x)) * x
+      >>> task = Task("f", f, lambda: (0.5,), 0, "", "")
+      >>> claimed = {"multiplications": 2, "executed": 2}
+      >>> count(claimed, task, make_graph(f)(0.5), (2, 1))["executed"]
+      Count(recorded=2, environment=2, engine=2, emitted=2)
+    """
+    args = task.example_args()
+    reported: list[Any] = []
+
+    def run(*args: Any) -> Any:
+        jacobian, counts = jacve(task.fun, ids, task.argnums, count_ops=True)(*args)
+        reported.append(counts)
+        return jacobian
+
+    jax.eval_shape(run, *args)
+    lin = linearise(trace(task.fun, args, argnums=task.argnums))
+    wanted = (task.argnums,) if isinstance(task.argnums, int) else task.argnums
+    values = evaluation.evaluate(
+        lin, [jnp.asarray(x) for a in wanted for x in jax.tree.leaves(args[a])]
+    )
+    result = {}
+    for cost in COST_MODELS:
+        structures = graph.structures(cost)
+        edges = {pair: edge.expand_to(e, structures[pair]) for pair, e in values.edges.items()}
+        emitted = multiplications_in(elimination.elimination_jaxpr(lin, edges, ids))
+        played = episode_cost(graph, cost, ids)
+        result[cost] = Count(recorded[cost], played, getattr(reported[0], cost), emitted)
+    return result
+
+
+def episode_cost(graph: Graph, cost: CostModel, ids: Sequence[int]) -> int:
+    """Minus the return of the episode that eliminates the vertices in order.
+
+    Args:
+      graph: the graph.
+      cost: the cost model.
+      ids: vertex ids in elimination order.
+
+    Example:
+      >>> graph = make_graph(lambda x, y: jnp.sin(x * y) * x, (0, 1))(1.0, 2.0)
+      >>> episode_cost(graph, "multiplications", (1, 2)), graph.cost((1, 2))
+      (4, 4)
+    """
+    env = VertexEnv(graph, cost)
+    slot = {int(v): a for a, v in enumerate(np.asarray(env.default_params.vertex_ids))}
+
+    def step(state: Any, action: jax.Array) -> tuple[Any, jax.Array]:
+        state, reward, _ = env.transition(state, action)
+        return state, reward
+
+    actions = jnp.array([slot[v] for v in ids], jnp.int32)
+    rewards = jax.jit(lambda: lax.scan(step, env.init(), actions)[1])()
+    return -round(float(np.asarray(rewards, np.float64).sum()))
+
+
+def multiplications_in(jaxpr: Any) -> int:
+    """Scalar multiplications of a jaxpr: those of its products and contractions.
+
+    Args:
+      jaxpr: an open or closed jaxpr; those inside of its equations count too.
+
+    Example:
+      >>> multiplications_in(jax.make_jaxpr(lambda a, x: a @ x * 2)(np.ones((2, 3)), np.ones(3)))
+      8
+    """
+    total = 0
+    for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        size = prod(eqn.outvars[0].aval.shape) if eqn.outvars else 0
+        if eqn.primitive.name == "mul":
+            total += size
+        elif eqn.primitive.name == "dot_general":
+            contracted = eqn.params["dimension_numbers"][0][0]
+            total += size * prod(eqn.invars[0].aval.shape[axis] for axis in contracted)
+        for inner in jax.tree.leaves(eqn.params, is_leaf=_is_jaxpr):
+            if _is_jaxpr(inner):
+                total += multiplications_in(inner)
+    return total
+
+
+def _is_jaxpr(value: Any) -> bool:
+    return hasattr(getattr(value, "jaxpr", value), "eqns")
+
+
+def compare(
+    task: Task, ids: Sequence[int], points: int, seed: int
+) -> tuple[dict[str, float], float | None]:
+    """Largest errors of the Jacobian at several points, and that of JAX's modes among themselves.
+
+    To be called with 64-bit types enabled.
+
+    Args:
+      task: the task.
+      ids: vertex ids in elimination order.
+      points: number of points, the task's own first.
+      seed: seed of the others.
+
+    Returns:
+      The largest error against each of JAX's modes (as `Report.errors`), and that between the
+      two; None where there is no forward mode.
+
+    Example:
+      >>> f = lambda x: jnp.sin(jnp.exp(x)) * x
+      >>> task = Task("f", f, lambda: (0.5,), 0, "", "")
+      >>> with jax.enable_x64(True):
+      ...     errors, noise = compare(task, (2, 1), points=2, seed=0)
+      >>> max(errors.values()) < 1e-12
+      True
+    """
+    ours = jax.jit(jacve(task.fun, ids, task.argnums))
+    reverse = jax.jit(jax.jacrev(task.fun, task.argnums))
+    forward = jax.jit(jax.jacfwd(task.fun, task.argnums))
+    worst: dict[str, float] = {}
+
+    def note(name: str, found: Any, expected: Any) -> None:
+        worst[name] = max(worst.get(name, 0.0), error(found, expected))
+
+    for index in range(points):
+        args = near(task.example_args(), None if index == 0 else [seed, index])
+        found, by_reverse = ours(*args), reverse(*args)
+        note("jacrev", found, by_reverse)
+        try:
+            by_forward = forward(*args)
+        except TypeError:  # a function with a reverse rule of its own has no forward mode
+            continue
+        note("jacfwd", found, by_forward)
+        note("noise", by_forward, by_reverse)
+    noise = worst.pop("noise", None)
+    return worst, noise
+
+
+def error(found: Any, expected: Any) -> float:
+    """Largest difference of two Jacobians, as `Report.errors` puts it; NaN where only one is.
+
+    Args:
+      found: a pytree of arrays.
+      expected: one of the same structure and shapes.
+
+    Example:
+      >>> error([np.array([1.0, 2.0])], [np.array([1.0, 2.5])])
+      0.2
+    """
+    blocks = [
+        (np.asarray(f, np.float64), np.asarray(e, np.float64))
+        for f, e in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
+    ]
+    largest = max((np.abs(e).max(initial=0.0, where=np.isfinite(e)) for _, e in blocks), default=0)
+    worst = 0.0
+    for f, e in blocks:
+        if not np.array_equal(np.isnan(f), np.isnan(e)):
+            return float("nan")
+        equal = (f == e) | np.isnan(e)
+        scale = max(np.abs(e).max(initial=0.0, where=np.isfinite(e)), 1e-6 * largest)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            relative = np.where(equal, 0.0, np.abs(f - e) / scale)
+        worst = max(worst, float(relative.max(initial=0.0)))
+    return worst

@@ -1,0 +1,141 @@
+"""``order="auto"``: an order without asking for one.
+
+``order="auto"`` takes the shipped order of the graph if there is one, else one from the user's
+cache, else it searches for a few seconds and remembers the result.  Setting the environment
+variable ``VEENV_CACHE_DIR`` moves the cache; setting it to ``off`` switches it off.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from veenv.graph.graph import CostModel, Graph
+from veenv.orders.order import Order, fingerprint
+from veenv.orders.shipped import best_for
+
+CACHE_VARIABLE = "VEENV_CACHE_DIR"
+
+
+@dataclass(frozen=True)
+class Auto:
+    """How ``order="auto"`` finds an order; pass it as `order` to change a setting.
+
+    Attributes:
+      seconds: time the search may take at the first trace of a function.
+      cost: the cost model to minimise.
+      cache: remember found orders in the user's cache directory.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> graph = veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)
+      >>> Auto(seconds=0.1, cache=False).order(graph)
+      (2, 1)
+    """
+
+    seconds: float = 3.0
+    cost: CostModel = "executed"
+    cache: bool = True
+
+    def order(self, graph: Graph) -> tuple[int, ...]:
+        """The ids of an order: shipped, remembered or found now."""
+        try:
+            return best_for(graph, self.cost).ids_for(graph)
+        except ValueError:
+            pass  # none is shipped
+        path = self._path(graph)
+        known = _load(path, graph)
+        if known is not None:
+            return known
+        ids = _search(graph, self.cost, self.seconds)
+        _store(path, graph, ids)
+        return ids
+
+    def _path(self, graph: Graph) -> Path | None:
+        folder = cache_dir() if self.cache else None
+        return folder and folder / "orders" / f"{fingerprint(graph)}-{self.cost}.json"
+
+
+def cache_dir() -> Path | None:
+    """The directory of remembered orders; None if the cache is switched off.
+
+    Example:
+      >>> from unittest.mock import patch
+      >>> with patch.dict(os.environ, VEENV_CACHE_DIR="off"):
+      ...     print(cache_dir())
+      None
+    """
+    chosen = os.environ.get(CACHE_VARIABLE)
+    if chosen is not None:
+        return None if chosen.strip().lower() in ("", "off", "0") else Path(chosen)
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return None
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local")) / "veenv" / "Cache"
+    if sys.platform == "darwin":
+        return home / "Library" / "Caches" / "veenv"
+    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "veenv"
+
+
+def _load(path: Path | None, graph: Graph) -> tuple[int, ...] | None:
+    """A remembered order; None if there is none, or what is there is of no use."""
+    if path is None:
+        return None
+    try:
+        return Order.load(path).ids_for(graph)
+    except (OSError, ValueError):
+        return None
+
+
+def _store(path: Path | None, graph: Graph, ids: Sequence[int]) -> None:
+    """Remembers an order; a cache that cannot be written costs only the cache."""
+    if path is None:
+        return
+    try:
+        Order.from_graph(graph, ids, found_by='order="auto"').save(path)
+    except OSError:
+        return
+
+
+def _search(graph: Graph, cost: CostModel, seconds: float) -> tuple[int, ...]:
+    """The best order that a limited time finds, never worse than the classical ones."""
+    deadline = time.monotonic() + seconds
+    candidates: list[Callable[[], tuple[int, ...]]] = [
+        graph.reverse,
+        graph.markowitz,
+        graph.forward,
+    ]
+    best = min((make() for make in candidates), key=lambda ids: graph.cost(ids, cost))
+    if len(best) < 2:
+        return best
+    return _climb(graph, best, cost, deadline)
+
+
+def _climb(graph: Graph, ids: tuple[int, ...], cost: CostModel, deadline: float) -> tuple[int, ...]:
+    """Moves single vertices to other places while that makes the order no dearer.
+
+    Written in Python on purpose: it starts at once, where the compiled searches would first have
+    to be compiled on a machine that has never run them.
+    """
+    rng = random.Random(0)
+    current, price = list(ids), graph.cost(ids, cost)
+    best, best_price = tuple(ids), price
+    stale = 0
+    while time.monotonic() < deadline and best_price and stale < 40 * len(ids):
+        moved = current.copy()
+        vertex = moved.pop(rng.randrange(len(moved)))
+        moved.insert(rng.randrange(len(moved) + 1), vertex)
+        new = graph.cost(moved, cost)
+        stale += 1
+        if new <= price:
+            current, price = moved, new
+        if new < best_price:
+            best, best_price, stale = tuple(moved), new, 0
+    return best

@@ -1,0 +1,244 @@
+"""Order files on disk: JSON that is checked field by field before anything uses it.
+
+The schema is documented in docs/orders.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Mapping
+from typing import Any
+
+from veenv.orders.documents import write_text
+
+FORMAT = "veenv-order"
+VERSION = 1
+MAX_BYTES = 16 * 2**20
+MAX_ID = 2**31 - 1
+MAX_COUNT = 2**63 - 1
+MAX_TEXT = 10_000
+
+_COSTS = ("multiplications", "executed")
+_TEXTS = ("name", "fingerprint", "jax_version", "found_by")
+_REQUIRED = ("format", "version", "ids", "counts", "num_edges", "num_vertices", *_TEXTS)
+_OPTIONAL = ("lower_bounds",)
+
+
+def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Reads an order file and checks every field.
+
+    Args:
+      path: the file; at most `MAX_BYTES` of UTF-8.
+
+    Returns:
+      The record, with exactly the fields of the schema.
+
+    Raises:
+      ValueError: if it is not an order file, naming the file and the offending field.
+      OSError: if it cannot be read.
+
+    Example:
+      >>> import tempfile, veenv
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     veenv.best_order("RobotArm_6DOF").save(f"{folder}/order.json")
+      ...     record = read_record(f"{folder}/order.json")
+      >>> record["name"], record["counts"]["multiplications"]
+      ('RobotArm_6DOF', 221)
+    """
+    shown = os.fspath(path)
+    try:
+        return parse_record(_read(path))
+    except ValueError as error:
+        raise ValueError(f"order file {shown}: {error}") from None
+
+
+def parse_record(data: bytes) -> dict[str, Any]:
+    """Parses and checks the contents of an order file.
+
+    Args:
+      data: the contents, UTF-8.
+
+    Returns:
+      The record, with exactly the fields of the schema.
+
+    Raises:
+      ValueError: naming the offending field.
+
+    Example:
+      >>> parse_record(b"[1, 2, 3]")
+      Traceback (most recent call last):
+      ValueError: format: expected an object with "format": "veenv-order"
+    """
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 at byte {error.start}") from None
+    try:
+        record = json.loads(
+            text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_int=_int
+        )
+    except RecursionError:
+        raise ValueError("not valid JSON: nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not valid JSON: {error}") from None
+    return check_record(record)
+
+
+def check_record(record: Any) -> dict[str, Any]:
+    """Checks the types, ranges and mutual agreement of the fields of a record.
+
+    Args:
+      record: what was read.
+
+    Returns:
+      The same record.
+
+    Raises:
+      ValueError: naming the offending field.
+
+    Example:
+      >>> check_record({"format": "veenv-order", "version": 1})
+      Traceback (most recent call last):
+      ValueError: ids: the field is missing
+    """
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise ValueError(f'format: expected an object with "format": "{FORMAT}"')
+    if type(record.get("version")) is not int or record["version"] != VERSION:
+        raise ValueError(f"version: expected {VERSION}, got {_shown(record.get('version'))}")
+    for key in _REQUIRED:
+        if key not in record:
+            raise ValueError(f"{key}: the field is missing")
+    for key in record:
+        if key not in _REQUIRED and key not in _OPTIONAL:
+            raise ValueError(f"{_shown(key)}: unknown field")
+    for key in _TEXTS:
+        _check_text(key, record[key])
+    if not re.fullmatch("[0-9a-f]{64}", record["fingerprint"]):
+        raise ValueError(
+            f"fingerprint: expected 64 hexadecimal digits, got {_shown(record['fingerprint'])}"
+        )
+    for key in ("num_edges", "num_vertices"):
+        _check_integer(key, record[key], 0, MAX_ID)
+    _check_ids(record["ids"], record["num_vertices"])
+    _check_counts("counts", record["counts"], _COSTS)
+    _check_counts("lower_bounds", record.get("lower_bounds", {}), ())
+    for cost, bound in record.get("lower_bounds", {}).items():
+        if bound > record["counts"][cost]:
+            raise ValueError(
+                f"lower_bounds[{cost!r}]: {bound} is more than the count {record['counts'][cost]}"
+            )
+    return record
+
+
+def write_record(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> None:
+    """Writes an order file, aside first and then renamed into place.
+
+    Args:
+      path: the file; its directory is made if need be.
+      fields: the record without ``format`` and ``version``.
+
+    Raises:
+      ValueError: if the record would not be read again.
+      OSError: if it cannot be written.
+
+    Example:
+      >>> import tempfile, veenv
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     veenv.best_order("RobotArm_6DOF").save(f"{folder}/order.json")
+      ...     fields = read_record(f"{folder}/order.json")
+      ...     del fields["format"], fields["version"]
+      ...     write_record(f"{folder}/renamed.json", {**fields, "name": "flux"})
+      ...     read_record(f"{folder}/renamed.json")["name"]
+      'flux'
+    """
+    record = check_record({"format": FORMAT, "version": VERSION, **fields})
+    lines = (f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in record.items())
+    write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def _read(path: str | os.PathLike[str]) -> bytes:
+    """The bytes of a regular file that is not too large.
+
+    Raises:
+      ValueError: if it is no regular file or too large.
+      OSError: if it cannot be read.
+    """
+    status = os.stat(path)
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(f"order file {os.fspath(path)} is a directory")
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError("not a regular file")
+    with open(path, "rb") as file:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        size = max(status.st_size, len(data))
+        raise ValueError(f"size: {size} bytes, expected at most {MAX_BYTES}")
+    return data
+
+
+def _check_ids(ids: Any, num_vertices: int) -> None:
+    if not isinstance(ids, list):
+        raise ValueError(f"ids: expected a list of vertex ids, got {type(ids).__name__}")
+    for i, vertex in enumerate(ids):
+        _check_integer(f"ids[{i}]", vertex, 1, num_vertices)
+    if len(set(ids)) != len(ids):
+        seen: set[int] = set()
+        repeated = next(v for v in ids if v in seen or seen.add(v))
+        raise ValueError(f"ids: vertex {repeated} is repeated")
+
+
+def _check_counts(name: str, counts: Any, needed: tuple[str, ...]) -> None:
+    if not isinstance(counts, dict):
+        raise ValueError(f"{name}: expected an object, got {type(counts).__name__}")
+    for cost in needed:
+        if cost not in counts:
+            raise ValueError(f"{name}[{cost!r}]: the field is missing")
+    for cost, value in counts.items():
+        if cost not in _COSTS:
+            raise ValueError(f"{name}[{_shown(cost)}]: expected one of {', '.join(_COSTS)}")
+        _check_integer(f"{name}[{cost!r}]", value, 0, MAX_COUNT)
+
+
+def _check_integer(name: str, value: Any, low: int, high: int) -> None:
+    if type(value) is not int or not low <= value <= high:
+        raise ValueError(f"{name}: expected an integer in {low} .. {high}, got {_shown(value)}")
+
+
+def _check_text(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise ValueError(f"{name}: expected text, got {_shown(value)}")
+    if len(value) > MAX_TEXT:
+        raise ValueError(f"{name}: {len(value)} characters, expected at most {MAX_TEXT}")
+    if any("\ud800" <= c <= "\udfff" for c in value):
+        raise ValueError(f"{name}: a surrogate stands alone")
+
+
+def _shown(value: Any) -> str:
+    """A value for an error message: printable ASCII, and short."""
+    if isinstance(value, (list, dict)):
+        return f"{type(value).__name__} of {len(value)}"
+    text = ascii(value)
+    return text if len(text) <= 60 else text[:60] + "…"
+
+
+def _int(digits: str) -> int:
+    """An integer of a sane number of digits."""
+    if len(digits) > 20:
+        raise ValueError(f"an integer of {len(digits)} digits: {digits[:20]}…")
+    return int(digits)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) != len(pairs):
+        seen: set[str] = set()
+        repeated = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise ValueError(f"{_shown(repeated)}: the field stands twice in one object")
+    return record

@@ -1,0 +1,240 @@
+"""Elimination orders as records: for which graph, at what price, found how."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+
+from veenv.graph.graph import COST_MODELS, CostModel, Graph
+from veenv.orders import files as order_files
+from veenv.structure.structure import Structure
+
+
+def fingerprint(graph: Graph) -> str:
+    """Hash of a graph's structure: edges with their structures, inputs and outputs.
+
+    Functions with the same fingerprint share orders and counts.  Neither values nor dtypes enter,
+    nor do vertices that no derivative passes through, except that they shift the ids of others.
+
+    Args:
+      graph: the graph.
+
+    Returns:
+      64 hexadecimal digits (SHA-256).
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> sine = veenv.make_graph(lambda x: jnp.sin(x) * x)(1.0)
+      >>> cosine = veenv.make_graph(lambda x: jnp.cos(x) * x)(1.0)
+      >>> fingerprint(sine) == fingerprint(cosine)  # other values, the same edges
+      True
+    """
+    executed, literature = graph.structures("executed"), graph.structures("multiplications")
+    text = json.dumps(
+        [
+            "veenv graph 1",
+            graph.num_inputs,
+            graph.outputs,
+            [[u, v, _key(executed[u, v]), _key(literature[u, v])] for u, v in graph.edges],
+        ],
+        separators=(",", ":"),
+    )
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _key(s: Structure) -> list[Any]:
+    """All that a structure says, as numbers and text of JSON."""
+    return [
+        s.out_shape,
+        s.in_shape,
+        s.pairs,
+        [int(v) for v in s.out_values],
+        [int(v) for v in s.in_values],
+        int(s.unit),
+        s.link.value,
+        s.link_out,
+        s.link_in,
+        int(s.link_values),
+    ]
+
+
+@dataclass(frozen=True)
+class Order:
+    """An elimination order and where it comes from.
+
+    Attributes:
+      ids: eliminable vertex ids in elimination order.
+      name: task or function it is for.
+      counts: multiplications under each cost model.
+      fingerprint: of the graph it is for (`fingerprint`).
+      num_edges: number of edges of that graph, for error messages.
+      num_vertices: number of its numbered vertices, for error messages.
+      jax_version: the version that traced it.
+      found_by: method, seed or other origin, as text.
+      lower_bounds: under a cost model, a number of multiplications that a search proved no order
+        goes below; where it equals the count, the order is optimal.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> f = lambda x, y: jnp.sin(x * y) * x
+      >>> graph = veenv.make_graph(f, argnums=(0, 1))(1.0, 2.0)
+      >>> order = Order.from_graph(graph, [2, 1], name="f")
+      >>> order.counts["multiplications"]
+      3
+      >>> [round(float(d), 3) for d in veenv.jacve(f, order, argnums=(0, 1))(1.0, 2.0)]
+      [0.077, -0.416]
+    """
+
+    ids: tuple[int, ...]
+    name: str
+    counts: Mapping[str, int] = field(hash=False)
+    fingerprint: str
+    num_edges: int
+    num_vertices: int
+    jax_version: str = field(default_factory=lambda: jax.__version__)
+    found_by: str = ""
+    lower_bounds: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+    @classmethod
+    def from_graph(
+        cls,
+        graph: Graph,
+        ids: Iterable[int],
+        name: str = "",
+        found_by: str = "",
+        lower_bounds: Mapping[str, int] | None = None,
+    ) -> Order:
+        """The record of an order of a graph, counted under every cost model.
+
+        Raises:
+          ValueError: if the order misses, repeats or invents a vertex.
+        """
+        checked = graph.check_order(ids)
+        return cls(
+            checked,
+            name,
+            {cost: graph.cost(checked, cost) for cost in COST_MODELS},
+            fingerprint(graph),
+            len(graph.edges),
+            graph.num_vertices,
+            found_by=found_by,
+            lower_bounds=dict(lower_bounds or {}),
+        )
+
+    def ids_for(self, graph: Graph) -> tuple[int, ...]:
+        """The ids, after checking that the order is for this graph and costs what it says.
+
+        Raises:
+          ValueError: naming what differs: vertices, edges, only structure and JAX version, or a
+            count.
+        """
+        if self.fingerprint != fingerprint(graph):
+            raise ValueError(self._difference(graph))
+        ids = graph.check_order(self.ids)
+        for cost in COST_MODELS:
+            claimed = self.counts.get(cost)
+            actual = graph.cost(ids, cost)
+            if claimed is not None and claimed != actual:
+                raise ValueError(
+                    f"order {self.name!r} says it takes {claimed} multiplications "
+                    f"(counts[{cost!r}]), but this graph counts {actual}; the record has been "
+                    "changed since it was written"
+                )
+        return ids
+
+    def is_optimal(self, cost: CostModel = "multiplications") -> bool:
+        """Whether the search that found it proved that no order costs less."""
+        return self.lower_bounds.get(cost) == self.counts[cost]
+
+    def to_graphax(self, graph: Graph | None = None) -> list[int]:
+        """The order for graphax's `jacve`: equation numbers, the first equation being 1.
+
+        Vertex ids are equation numbers for a function whose traced equations have one result
+        each and hold no nested ``jit`` (graphax supports no others).
+
+        Args:
+          graph: where given, vertices that no derivative passes through are appended: graphax
+            wants every equation named whose result is not an output.
+
+        Returns:
+          The list of equation numbers.
+
+        Raises:
+          ValueError: if the order is for another graph.
+        """
+        ids = list(self.ids)
+        if graph is not None:
+            self.ids_for(graph)
+            pruned = set(range(1, graph.num_vertices + 1)) - set(ids)
+            ids += [v for v in sorted(pruned) if graph.node(v) not in graph.output_nodes]
+        return ids
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the order as JSON, aside first and then renamed into place.
+
+        Raises:
+          ValueError: if a field is not what the schema asks for (docs/orders.md).
+          OSError: if it cannot be written.
+        """
+        order_files.write_record(
+            path,
+            {
+                "name": self.name,
+                "counts": dict(self.counts),
+                "lower_bounds": dict(self.lower_bounds),
+                "found_by": self.found_by,
+                "jax_version": self.jax_version,
+                "num_vertices": self.num_vertices,
+                "num_edges": self.num_edges,
+                "fingerprint": self.fingerprint,
+                "ids": list(self.ids),
+            },
+        )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Order:
+        """Reads an order file.
+
+        Raises:
+          ValueError: if the file is not an order file, naming the file and the offending field.
+          OSError: if it cannot be read.
+        """
+        return cls.from_record(order_files.read_record(path))
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Order:
+        """The order of a checked record (`order_files.read_record`)."""
+        return cls(
+            tuple(record["ids"]),
+            record["name"],
+            record["counts"],
+            record["fingerprint"],
+            record["num_edges"],
+            record["num_vertices"],
+            record["jax_version"],
+            record["found_by"],
+            record.get("lower_bounds", {}),
+        )
+
+    def _difference(self, graph: Graph) -> str:
+        differences = [
+            f"{what} {mine} against {theirs}"
+            for what, mine, theirs in (
+                ("vertices", self.num_vertices, graph.num_vertices),
+                ("eliminable vertices", len(self.ids), len(graph.eliminable)),
+                ("edges", self.num_edges, len(graph.edges)),
+                ("jax", self.jax_version, jax.__version__),
+            )
+            if mine != theirs
+        ]
+        return (
+            f"order {self.name!r} is for another graph: "
+            + (", ".join(differences) or "same sizes, but other edges, shapes or structures")
+            + "; search anew, for example with scripts/search.py"
+        )

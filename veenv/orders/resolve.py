@@ -1,0 +1,59 @@
+"""From any form of an order to the vertex ids of a graph."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+
+from veenv.graph.graph import Graph
+from veenv.orders.cache import Auto
+from veenv.orders.order import Order
+from veenv.orders.shipped import best_for
+
+OrderLike = str | os.PathLike[str] | Order | Auto | Iterable[int]
+
+
+_NAMED: dict[str, Callable[[Graph], tuple[int, ...]]] = {
+    "forward": Graph.forward,
+    "fwd": Graph.forward,
+    "reverse": Graph.reverse,
+    "rev": Graph.reverse,
+    "markowitz": Graph.markowitz,
+    "best": lambda graph: best_for(graph).ids_for(graph),
+    "best-executed": lambda graph: best_for(graph, "executed").ids_for(graph),
+    "auto": lambda graph: Auto().order(graph),
+}
+
+
+def resolve_order(order: OrderLike, graph: Graph) -> tuple[int, ...]:
+    """The eliminable vertex ids of an order given in any of the accepted forms.
+
+    Args:
+      order: ids, the name of an order, an `Order`, or the path of an order file.
+      graph: the graph it is for.
+
+    Raises:
+      ValueError: if the order does not fit the graph, the name is unknown, or no best order is
+        shipped for the graph.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> graph = veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)
+      >>> resolve_order("fwd", graph), resolve_order([2, 1], graph)
+      ((1, 2), (2, 1))
+    """
+    if isinstance(order, str) and order.lower() in _NAMED:
+        return _NAMED[order.lower()](graph)
+    if isinstance(order, (str, os.PathLike)):
+        path = os.fspath(order)
+        if not path.endswith(".json"):
+            raise ValueError(
+                f"order must be one of {', '.join(_NAMED)}, a .json order file, an Order or a "
+                f"sequence of vertex ids, got {path!r}"
+            )
+        order = Order.load(path)
+    if isinstance(order, Order):
+        return order.ids_for(graph)
+    if isinstance(order, Auto):
+        return order.order(graph)
+    return graph.check_order(order)

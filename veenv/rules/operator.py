@@ -1,0 +1,194 @@
+"""Any other differentiable primitive: JAX's own linearisation of that one equation.
+
+Every partial is an operator on all axes.  The partials of one equation share a `Joint`, so that
+one transposed pass serves all operands and one forward pass all results.  Complex variables that
+occur between real inputs and outputs are seen as real arrays with a last axis (real, imaginary):
+derivatives need only be real-linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from veenv import _compat
+from veenv.linear.joint import Joint
+from veenv.linear.linear_map import LinearMap
+from veenv.rules.base import Pairs, Partial, Row, Site
+from veenv.rules.dtypes import is_complex, is_differentiable
+from veenv.structure.structure import Link, dense, make
+
+Several = tuple[Array, ...]
+
+
+def real_shape(aval: Any, *, realify: bool) -> tuple[int, ...]:
+    """Shape of a variable seen as real numbers."""
+    return (*aval.shape, 2) if realify and is_complex(aval) else tuple(aval.shape)
+
+
+def to_real(x: Array) -> Array:
+    """A complex array as real numbers with a last axis of two; real arrays pass."""
+    return jnp.stack([x.real, x.imag], axis=-1) if jnp.iscomplexobj(x) else x
+
+
+def from_real(x: Array, aval: Any) -> Array:
+    """The inverse of `to_real`, in the dtype of a variable."""
+    if is_complex(aval) and not jnp.iscomplexobj(x):
+        x = jax.lax.complex(x[..., 0], x[..., 1])
+    return x.astype(aval.dtype)
+
+
+def generic(site: Site) -> Sequence[Row]:
+    """Partials of every result by every active operand, each an operator on all its axes.
+
+    Where one side is a single number the operator is one row or column, stored densely.
+    """
+    return operators(site, _joint)
+
+
+def diagonal_of(site: Site, result: int, operand: int) -> Pairs | None:
+    """Axes along which a partial is diagonal, as far as it is known; None if it is zero."""
+    return () if site.diagonal is None else site.diagonal(result, operand)
+
+
+def operators(
+    site: Site, linearised: Callable[[Site, Sequence[int], Sequence[int]], Joint]
+) -> Sequence[Row]:
+    """Operators on all axes from a linearisation by the active operands, made when needed."""
+    operands = [i for i, a in enumerate(site.active) if a]
+    results = [k for k, a in enumerate(site.out_avals) if is_differentiable(a)]
+    joint: list[Joint] = []
+
+    def shared() -> Joint:
+        if not joint:
+            joint.append(linearised(site, operands, results))
+        return joint[0]
+
+    rows: list[list[Partial | None]] = [[None] * len(site.in_avals) for _ in site.out_avals]
+    for at, k in enumerate(results):
+        for slot, i in enumerate(operands):
+            diagonal = diagonal_of(site, k, i)
+            if diagonal is None:
+                continue
+            out = real_shape(site.out_avals[k], realify=site.realify)
+            shape = real_shape(site.in_avals[i], realify=site.realify)
+
+            def link(at: int = at, slot: int = slot, diagonal: Pairs = diagonal) -> LinearMap:
+                return shared().map(at, slot, diagonal)
+
+            rows[k][i] = _partial(out, shape, link, diagonal)
+    return rows
+
+
+def _partial(
+    out: Sequence[int],
+    shape: Sequence[int],
+    link: Callable[[], LinearMap],
+    diagonal: Pairs,
+) -> Partial | None:
+    if not prod(out) or not prod(shape):
+        return None
+    if prod(out) == 1 or prod(shape) == 1:
+        structure = dense(out, shape)
+        return Partial(structure, structure, lambda: _row_or_column(link()))
+    unit = make(
+        out,
+        shape,
+        unit=True,
+        link=Link.OPERATOR,
+        link_out=range(len(out)),
+        link_in=range(len(shape)),
+    )
+    return Partial(unit, unit, link=link, diagonal=diagonal)
+
+
+def _row_or_column(link: LinearMap) -> Array:
+    """The dense entries of a map with a single number on one side."""
+    wide = prod(link.out_shape) == 1
+    shape = link.out_shape if wide else link.in_shape
+    x = jnp.ones(shape, link.dtype)
+    values = link.along(x, range(len(shape)), transposed=wide, key=("ones", wide))
+    return values.reshape([n for n in values.shape if n != 1])
+
+
+def _joint(site: Site, operands: Sequence[int], results: Sequence[int]) -> Joint:
+    """The linearisation of an equation at its operands' values, in both directions.
+
+    A primitive with only one of the two modes (a loop of unknown length, a custom vjp) gets the
+    other one from its dense Jacobian.
+    """
+    # Some rules (custom_linear_solve) need a tangent for every operand, zero or not.
+    solve = site.primitive.name == "custom_linear_solve"
+    moving = [
+        n for n, a in enumerate(site.in_avals) if n in operands or (solve and is_differentiable(a))
+    ]
+    primals = [jnp.asarray(site.ins[n]) for n in moving]
+    outs = [site.out_avals[k] for k in results]
+    ins = [site.in_avals[i] for i in operands]
+
+    def results_of(*values: Array) -> Several:
+        full = list(site.ins)
+        for n, value in zip(moving, values, strict=True):
+            full[n] = value
+        every = _compat.bind(site.primitive, site.params, full)
+        return tuple(every[k] for k in results)
+
+    def forward(slot: int, t: Array) -> Several:
+        tangents = [jnp.zeros_like(p) for p in primals]
+        at = moving.index(operands[slot])
+        tangents[at] = from_real(t, ins[slot])
+        pushed = jax.jvp(results_of, tuple(primals), tuple(tangents))[1]
+        return tuple(to_real(x) if site.realify else x for x in pushed)
+
+    def forward_or_error(slot: int, t: Array) -> Several:
+        try:
+            return forward(slot, t)
+        except (ValueError, NotImplementedError, TypeError) as error:
+            if _has_vjp(results_of, primals):  # a custom vjp inside
+                return joint.without_forward().forward(slot, t)
+            raise NotImplementedError(
+                f"primitive {site.primitive.name!r} has no derivative ({site.source}): {error}"
+            ) from error
+
+    def backward(at: int, g: Array) -> Several:
+        cotangents = [jnp.zeros(a.shape, a.dtype) for a in outs]
+        g = from_real(g, outs[at])
+        # JAX pulls back without conjugation; as a real map the transpose conjugates twice.
+        conjugate = site.realify and jnp.iscomplexobj(g)
+        cotangents[at] = g.conj() if conjugate else g
+        pulled = jax.vjp(results_of, *primals)[1](tuple(cotangents))
+        chosen = [pulled[moving.index(i)] for i in operands]
+        if not site.realify:
+            return tuple(chosen)
+        return tuple(to_real(x.conj() if jnp.iscomplexobj(x) else x) for x in chosen)
+
+    out_shapes = [real_shape(a, realify=site.realify) for a in outs]
+    in_shapes = [real_shape(a, realify=site.realify) for a in ins]
+    dtype = jnp.result_type(*[a.dtype for a in (*ins, *outs)])
+    if site.realify:
+        dtype = jnp.finfo(dtype).dtype
+    joint = Joint(out_shapes, in_shapes, dtype, forward_or_error, backward)
+    if site.primitive.name.startswith("custom_vjp_call"):
+        return joint.without_forward()
+    if _has_vjp(results_of, primals):
+        return joint
+    return joint.without_backward(lambda at, slot: diagonal_of(site, results[at], operands[slot]))
+
+
+def _has_vjp(fun: Callable[..., Several], primals: Sequence[Array]) -> bool:
+    """Whether JAX can transpose a function's derivative (it cannot for a `while`, say)."""
+
+    def pull(*values: Array) -> Several:
+        outs, back = jax.vjp(fun, *values)
+        return back(outs)
+
+    try:
+        jax.eval_shape(pull, *primals)
+    except (ValueError, NotImplementedError, TypeError):
+        return False
+    return True

@@ -1,0 +1,207 @@
+"""The open and closed states of an A* search, as arrays for compiled code."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.extending import overload
+
+from veenv.search.kernels.compiled import compiled, lowest_bit
+from veenv.search.kernels.kernels import PRED, SUCC, ScalarCore, lookup
+from veenv.search.problem import Problem
+
+_ONE = np.uint64(1)
+_ZERO = np.uint64(0)
+_MIX_A = np.uint64(0x9E3779B97F4A7C15)
+_MIX_B = np.uint64(0xBF58476D1CE4E5B9)
+
+
+class Frontier(NamedTuple):
+    """States of an A* search; M is their largest number, Q that of queue entries.
+
+    Attributes:
+      sets: uint64 [M, Ws]; eliminated vertices.
+      digest: uint64 [M]; hash of the structures less that of the initial state's (0 for scalars).
+      cost: int64 [M]; least cost to come.
+      rest: int64 [M]; bound on the cost to go.
+      parent: int32 [M].
+      move: int32 [M]; vertex eliminated last.
+      closed: bool [M]; already expanded.
+      table: int32 [2 M]; open-addressing hash table of state numbers + 1.
+      queue: int64 [Q, 2]; binary heap of (priority, state).
+      sizes: int64 [2]; number of states and of queue entries.
+    """
+
+    sets: np.ndarray
+    digest: np.ndarray
+    cost: np.ndarray
+    rest: np.ndarray
+    parent: np.ndarray
+    move: np.ndarray
+    closed: np.ndarray
+    table: np.ndarray
+    queue: np.ndarray
+    sizes: np.ndarray
+
+
+@compiled
+def push(queue, sizes, priority, state):
+    """Adds a state to the queue."""
+    i = sizes[1]
+    sizes[1] += 1
+    while i > 0:
+        up = (i - 1) >> 1
+        if queue[up, 0] <= priority:
+            break
+        queue[i, 0], queue[i, 1] = queue[up, 0], queue[up, 1]
+        i = up
+    queue[i, 0], queue[i, 1] = priority, state
+
+
+@compiled
+def pop(queue, sizes):
+    """Removes and returns the state of least priority."""
+    state = queue[0, 1]
+    sizes[1] -= 1
+    last, priority, moved = sizes[1], queue[sizes[1], 0], queue[sizes[1], 1]
+    i = 0
+    while True:
+        child = 2 * i + 1
+        if child >= last:
+            break
+        if child + 1 < last and queue[child + 1, 0] < queue[child, 0]:
+            child += 1
+        if queue[child, 0] >= priority:
+            break
+        queue[i, 0], queue[i, 1] = queue[child, 0], queue[child, 1]
+        i = child
+    queue[i, 0], queue[i, 1] = priority, moved
+    return state
+
+
+@compiled
+def _mix(z):
+    z = (z ^ (z >> np.uint64(31))) * _MIX_B
+    return z ^ (z >> np.uint64(29))
+
+
+@compiled
+def _edge_digest(nodes, u, w, structure):
+    """Hash of one edge; a state's hash is the sum over its edges, modulo 2**64."""
+    edge = np.uint64(u * nodes + w)
+    return _mix((edge << np.uint64(32) | np.uint64(structure)) * _MIX_A)
+
+
+@compiled
+def array_digest_change(core, bits, ids, v):
+    """How the hash of an array state changes if v is eliminated; the state stays."""
+    keys, results, handle = core.keys, core.results, core.handle
+    nodes, words, kept = ids.shape[0], bits.shape[2], core.kept[v]
+    change = _ZERO
+    for k in range(words):
+        rest = bits[PRED, v, k]
+        while rest != _ZERO:
+            u = (k << 6) + lowest_bit(rest)
+            rest &= rest - _ONE
+            pre = ids[u, v]
+            if not kept:
+                change -= _edge_digest(nodes, u, v, pre)
+            for j in range(words):
+                others = bits[SUCC, v, j]
+                while others != _ZERO:
+                    w = (j << 6) + lowest_bit(others)
+                    others &= others - _ONE
+                    new = results[0, lookup(keys, handle, ids[v, w], pre, 0)]
+                    old = ids[u, w]
+                    if old != 0:
+                        low, high = min(old, new), max(old, new)
+                        new = results[1, lookup(keys, handle, low, high, 1)]
+                        change -= _edge_digest(nodes, u, w, old)
+                    change += _edge_digest(nodes, u, w, new)
+    for j in range(words):
+        others = bits[SUCC, v, j]
+        while others != _ZERO:
+            w = (j << 6) + lowest_bit(others)
+            others &= others - _ONE
+            change -= _edge_digest(nodes, v, w, ids[v, w])
+    return change
+
+
+def digest_change(core: Any, bits: Any, ids: Any, v: Any) -> Any:
+    """`array_digest_change`; zero for scalars, whose set determines the state; for kernels."""
+    raise TypeError("digest_change is called from compiled code only")
+
+
+@overload(digest_change, strict=False)
+def _digest_change(core: Any, bits: Any, ids: Any, v: Any) -> Any:
+    if core.instance_class is ScalarCore:
+        return lambda core, bits, ids, v: _ZERO
+    return lambda core, bits, ids, v: array_digest_change(core, bits, ids, v)
+
+
+@compiled
+def _find(front, members, digest):
+    """Table slot of a state, or of the empty place where it belongs."""
+    z = digest
+    for k in range(members.shape[0]):
+        z = _mix((z ^ members[k]) * _MIX_A)
+    mask = np.uint64(front.table.shape[0] - 1)
+    slot = z & mask
+    while True:
+        entry = front.table[slot] - 1
+        if entry < 0:
+            return slot
+        same = front.digest[entry] == digest
+        for k in range(members.shape[0]):
+            same = same and front.sets[entry, k] == members[k]
+        if same:
+            return slot
+        slot = (slot + _ONE) & mask
+
+
+@compiled
+def insert(front, members, digest, cost, rest, parent, move, cutoff):
+    """Adds a state or improves it; states that cannot beat `cutoff` are left out."""
+    if cost + rest >= cutoff:
+        return
+    slot = _find(front, members, digest)
+    entry = front.table[slot] - 1
+    if entry < 0:
+        entry = front.sizes[0]
+        front.sizes[0] += 1
+        front.table[slot] = entry + 1
+        front.sets[entry] = members
+        front.digest[entry] = digest
+        front.rest[entry] = rest
+        front.closed[entry] = False
+    elif front.cost[entry] <= cost:
+        return
+    front.cost[entry] = cost
+    front.parent[entry] = parent
+    front.move[entry] = move
+    front.closed[entry] = False
+    push(front.queue, front.sizes, cost + rest, entry)
+
+
+def make_frontier(problem: Problem, bound: int, max_states: int) -> Frontier:
+    """A frontier that holds the initial state, from which at least `bound` is to go.
+
+    Memory is touched only as it fills.
+    """
+    words = max(1, (problem.n + 63) // 64)
+    front = Frontier(
+        np.empty((max_states, words), np.uint64),
+        np.empty(max_states, np.uint64),
+        np.empty(max_states, np.int64),
+        np.empty(max_states, np.int64),
+        np.empty(max_states, np.int32),
+        np.empty(max_states, np.int32),
+        np.empty(max_states, np.bool_),
+        np.zeros(1 << (2 * max_states - 1).bit_length(), np.int32),
+        np.empty((3 * max_states, 2), np.int64),
+        np.zeros(2, np.int64),
+    )
+    start = np.zeros(words, np.uint64)
+    insert(front, start, _ZERO, 0, bound, 0, -1, np.int64(1) << 62)
+    return front

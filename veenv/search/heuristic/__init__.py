@@ -1,0 +1,1 @@
+"""Searches for a good order: greedy, annealing, beam, windows."""

@@ -1,0 +1,1 @@
+"""Compiled inner loops of the searches, and the tables they read."""

@@ -1,0 +1,324 @@
+"""Compiled vertex elimination on a `Core`: bitset rows for scalars, structure ids for arrays.
+
+Node numbers are local (`veenv.search.problem`): the n eliminable vertices come first, then the
+other nodes that carry an edge; N nodes in all, W = ceil(N / 64) words a bitset row.  A graph's
+state is
+
+    bits  uint64 [3, N, W]   0: successors, 1: predecessors, 2: successors by a valued edge
+    ids   int32 [N, N]       structure id of edge (source, target), 0 for none ([1, 1] for scalars)
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import objmode
+from numba.extending import overload
+
+from veenv.search.kernels import tables
+from veenv.search.kernels.compiled import compiled, lowest_bit, popcount
+
+_ONE = np.uint64(1)
+_ZERO = np.uint64(0)
+_SHIFT = np.uint64(32)
+_HASH = np.uint64(0x9E3779B97F4A7C15)
+SUCC, PRED, VALUED = 0, 1, 2
+
+
+class ScalarCore(NamedTuple):
+    """Constants of a scalar graph under one cost model.
+
+    Attributes:
+      n: number of eliminable vertices.
+      bits: uint64 [3, N, W]; the initial state.
+      ids: int32 [1, 1]; not used.
+      kept: bool [N]; outputs, which keep their in-edges.
+      plain: every edge carries a value, so an elimination costs in-degree times out-degree.
+    """
+
+    n: int
+    bits: np.ndarray
+    ids: np.ndarray
+    kept: np.ndarray
+    plain: bool
+
+
+class ArrayCore(NamedTuple):
+    """Constants of an array graph under one cost model.
+
+    Attributes:
+      n: number of eliminable vertices.
+      bits: uint64 [3, N, W]; the initial state (row 2 is not used).
+      ids: int32 [N, N]; the initial state.
+      kept: bool [N]; outputs, which keep their in-edges.
+      keys: uint64 [2, size]; see `tables.StructureTables`.
+      results: int32 [2, size].
+      counts: int64 [size].
+      handle: number of the tables.
+    """
+
+    n: int
+    bits: np.ndarray
+    ids: np.ndarray
+    kept: np.ndarray
+    keys: np.ndarray
+    results: np.ndarray
+    counts: np.ndarray
+    handle: int
+
+
+Core = ScalarCore | ArrayCore
+
+
+@compiled
+def degree(bits, side, v):
+    """Number of predecessors (side `PRED`) or successors (`SUCC`) of node v."""
+    total = 0
+    for k in range(bits.shape[2]):
+        total += popcount(bits[side, v, k])
+    return total
+
+
+@compiled
+def scalar_cost(bits, v):
+    """Multiplications to eliminate v: pairs of a valued in-edge and a valued out-edge."""
+    total = 0
+    for k in range(bits.shape[2]):
+        total += popcount(bits[VALUED, v, k])
+    count = 0
+    word, bit = v >> 6, _ONE << np.uint64(v & 63)
+    for k in range(bits.shape[2]):
+        rest = bits[PRED, v, k]
+        while rest != _ZERO:
+            u = (k << 6) + lowest_bit(rest)
+            rest &= rest - _ONE
+            if bits[VALUED, u, word] & bit:
+                count += 1
+    return count * total
+
+
+@compiled
+def connect(bits, kept, v, valued):
+    """Joins every predecessor of v to every successor and drops v's edges (in-edges if kept)."""
+    words = bits.shape[2]
+    word, bit = v >> 6, _ONE << np.uint64(v & 63)
+    for k in range(words):
+        rest = bits[PRED, v, k]
+        while rest != _ZERO:
+            u = (k << 6) + lowest_bit(rest)
+            rest &= rest - _ONE
+            if valued:
+                full = (bits[VALUED, u, word] & bit) != _ZERO
+                for j in range(words):
+                    out = bits[SUCC, v, j]
+                    new = out if full else bits[VALUED, v, j]
+                    bits[VALUED, u, j] |= new | (out & bits[SUCC, u, j])
+                    bits[SUCC, u, j] |= out
+                if not kept:
+                    bits[VALUED, u, word] &= ~bit
+            else:
+                for j in range(words):
+                    bits[SUCC, u, j] |= bits[SUCC, v, j]
+            if not kept:
+                bits[SUCC, u, word] &= ~bit
+    for k in range(words):
+        rest = bits[SUCC, v, k]
+        while rest != _ZERO:
+            w = (k << 6) + lowest_bit(rest)
+            rest &= rest - _ONE
+            for j in range(words):
+                bits[PRED, w, j] |= bits[PRED, v, j]
+            bits[PRED, w, word] &= ~bit
+    for k in range(words):
+        bits[SUCC, v, k] = _ZERO
+        bits[VALUED, v, k] = _ZERO
+        if not kept:
+            bits[PRED, v, k] = _ZERO
+
+
+@compiled
+def eliminate_two_words(bits, kept, v):
+    """`eliminate` for plain scalars of at most 128 nodes: v's rows stay in registers."""
+    last = bits.shape[2] - 1
+    word, bit = v >> 6, _ONE << np.uint64(v & 63)
+    out_low, out_high = bits[SUCC, v, 0], bits[SUCC, v, last]
+    in_low, in_high = bits[PRED, v, 0], bits[PRED, v, last]
+    ins, outs = popcount(in_low), popcount(out_low)
+    if last == 1:
+        ins += popcount(in_high)
+        outs += popcount(out_high)
+    clear = _ZERO if kept else bit
+    for k in range(last + 1):
+        rest = in_high if k == 1 else in_low
+        while rest != _ZERO:
+            u = (k << 6) + lowest_bit(rest)
+            rest &= rest - _ONE
+            bits[SUCC, u, 0] |= out_low
+            bits[SUCC, u, last] |= out_high
+            bits[SUCC, u, word] &= ~clear
+        rest = out_high if k == 1 else out_low
+        while rest != _ZERO:
+            w = (k << 6) + lowest_bit(rest)
+            rest &= rest - _ONE
+            bits[PRED, w, 0] |= in_low
+            bits[PRED, w, last] |= in_high
+            bits[PRED, w, word] &= ~bit
+    bits[SUCC, v, 0] = _ZERO
+    bits[SUCC, v, last] = _ZERO
+    if not kept:
+        bits[PRED, v, 0] = _ZERO
+        bits[PRED, v, last] = _ZERO
+    return ins * outs
+
+
+@compiled
+def miss(handle, first, second, kind):
+    """Has the structure algebra, in Python, compute and store an entry that is missing."""
+    with objmode():
+        tables.fill(handle, first, second, kind)
+
+
+@compiled
+def lookup(keys, handle, first, second, kind):
+    """Slot of the entry (first, second) in the product (kind 0) or sum (kind 1) table."""
+    key = (np.uint64(first) << _SHIFT) | np.uint64(second)
+    mask = np.uint64(keys.shape[1] - 1)
+    slot = ((key * _HASH) >> _SHIFT) & mask
+    while keys[kind, slot] != key:
+        if keys[kind, slot] == _ZERO:
+            miss(handle, first, second, kind)
+            slot = ((key * _HASH) >> _SHIFT) & mask
+        else:
+            slot = (slot + _ONE) & mask
+    return slot
+
+
+@compiled
+def array_eliminate(core, bits, ids, v, commit):
+    """Multiplications to eliminate v from an array graph; does so if `commit`."""
+    words = bits.shape[2]
+    keys, results, counts, handle = core.keys, core.results, core.counts, core.handle
+    kept = core.kept[v]
+    total = np.int64(0)
+    for k in range(words):
+        rest = bits[PRED, v, k]
+        while rest != _ZERO:
+            u = (k << 6) + lowest_bit(rest)
+            rest &= rest - _ONE
+            pre = ids[u, v]
+            for j in range(words):
+                others = bits[SUCC, v, j]
+                while others != _ZERO:
+                    w = (j << 6) + lowest_bit(others)
+                    others &= others - _ONE
+                    slot = lookup(keys, handle, ids[v, w], pre, 0)
+                    total += counts[slot]
+                    if commit:
+                        new = results[0, slot]
+                        old = ids[u, w]
+                        if old != 0:
+                            low, high = min(old, new), max(old, new)
+                            new = results[1, lookup(keys, handle, low, high, 1)]
+                        ids[u, w] = new
+            if commit and not kept:
+                ids[u, v] = 0
+    if commit:
+        for j in range(words):
+            others = bits[SUCC, v, j]
+            while others != _ZERO:
+                ids[v, (j << 6) + lowest_bit(others)] = 0
+                others &= others - _ONE
+        connect(bits, kept, v, False)
+    return total
+
+
+@compiled
+def scalar_eliminate(bits, kept, plain, v):
+    """Multiplications to eliminate v from a scalar graph; does so."""
+    if not plain:
+        count = scalar_cost(bits, v)
+        connect(bits, kept, v, True)
+    elif bits.shape[2] <= 2:
+        count = eliminate_two_words(bits, kept, v)
+    else:
+        count = degree(bits, PRED, v) * degree(bits, SUCC, v)
+        connect(bits, kept, v, False)
+    return count
+
+
+def eliminate(core: Any, bits: Any, ids: Any, v: Any) -> Any:
+    """Eliminates v in place; for compiled callers, specialised on the kind of core.
+
+    A scalar graph's code must not mention the tables: passing them along would cost more, in
+    reference counts, than the elimination itself.
+
+    Args:
+      core: `ScalarCore` or `ArrayCore`.
+      bits: uint64 [3, N, W], changed.
+      ids: int32 [N, N], changed (arrays only).
+      v: local vertex, int.
+
+    Returns:
+      Multiplications, int64.
+    """
+    raise TypeError("eliminate is called from compiled code only")
+
+
+@overload(eliminate, strict=False)
+def _eliminate(core: Any, bits: Any, ids: Any, v: Any) -> Any:
+    if core.instance_class is ScalarCore:
+        return lambda core, bits, ids, v: scalar_eliminate(bits, core.kept[v], core.plain, v)
+    return lambda core, bits, ids, v: array_eliminate(core, bits, ids, v, True)
+
+
+def cost_of(core: Any, bits: Any, ids: Any, v: Any) -> Any:
+    """Multiplications to eliminate v now, the state unchanged; for compiled callers."""
+    raise TypeError("cost_of is called from compiled code only")
+
+
+@overload(cost_of, strict=False)
+def _cost_of(core: Any, bits: Any, ids: Any, v: Any) -> Any:
+    if core.instance_class is ScalarCore:
+        return lambda core, bits, ids, v: (
+            degree(bits, PRED, v) * degree(bits, SUCC, v) if core.plain else scalar_cost(bits, v)
+        )
+    return lambda core, bits, ids, v: array_eliminate(core, bits, ids, v, False)
+
+
+@compiled
+def copy_flat(target, source):
+    """Copies a contiguous array; one loop over all elements, which becomes a memcpy."""
+    flat, values = target.reshape(target.size), source.reshape(source.size)
+    for i in range(flat.shape[0]):
+        flat[i] = values[i]
+
+
+@compiled
+def copy_state(target, target_ids, source, source_ids):
+    """Copies a state."""
+    copy_flat(target, source)
+    copy_flat(target_ids, source_ids)
+
+
+@compiled
+def order_costs(core, order, costs):
+    """Cost of each elimination of `order` (int64 [n], local), into `costs`; returns the sum."""
+    bits, ids = core.bits.copy(), core.ids.copy()
+    total = np.int64(0)
+    for i in range(order.shape[0]):
+        costs[i] = eliminate(core, bits, ids, order[i])
+        total += costs[i]
+    return total
+
+
+@compiled
+def order_totals(core, orders, totals):
+    """Total cost of many orders (int64 [B, n]) into `totals` (int64 [B])."""
+    bits, ids = core.bits.copy(), core.ids.copy()
+    for b in range(orders.shape[0]):
+        copy_state(bits, ids, core.bits, core.ids)
+        total = np.int64(0)
+        for i in range(orders.shape[1]):
+            total += eliminate(core, bits, ids, orders[b, i])
+        totals[b] = total

@@ -1,0 +1,87 @@
+"""Structure algebra as integer tables: every `Structure` a small id, every result remembered.
+
+The compiled loops work on ids.  The first time they meet a pair of structures they call `fill`,
+which asks `veenv.structure` and stores the answer; from then on the pair is a hash lookup.  The
+tables are caches of fixed size: when one is nearly full it is emptied.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+
+import numpy as np
+
+from veenv.structure.product import multiply
+from veenv.structure.structure import Structure, add
+
+_MASK = (1 << 64) - 1
+_HASH = 0x9E3779B97F4A7C15
+_LOG_SIZE = 16
+
+_live: weakref.WeakValueDictionary[int, StructureTables] = weakref.WeakValueDictionary()
+_next_handle = 1
+
+
+class StructureTables:
+    """Interned structures and the hash tables of their products and sums.
+
+    Attributes:
+      handle: number by which compiled code names this object.
+      keys: uint64 [2, size]; (first << 32 | second) of products and of sums, 0 for empty.
+      results: int32 [2, size]; id of the result.
+      counts: int64 [size]; multiplications of the product.
+    """
+
+    def __init__(self, log_size: int = _LOG_SIZE):
+        """Makes empty tables of ``2**log_size`` slots."""
+        global _next_handle
+        size = 1 << log_size
+        self.keys = np.zeros((2, size), np.uint64)
+        self.results = np.zeros((2, size), np.int32)
+        self.counts = np.zeros(size, np.int64)
+        self.handle = _next_handle
+        self._ids: dict[Structure, int] = {}
+        self._structures: list[Structure | None] = [None]
+        self._used = [0, 0]
+        _next_handle += 1
+        _live[self.handle] = self
+
+    def intern(self, structure: Structure) -> int:
+        """The id (from 1) of a structure."""
+        found = self._ids.get(structure)
+        if found is None:
+            found = self._ids[structure] = len(self._structures)
+            self._structures.append(structure)
+        return found
+
+    def structures(self) -> Iterable[Structure | None]:
+        """The structures by id; id 0 is no structure."""
+        return iter(self._structures)
+
+    def fill(self, first: int, second: int, kind: int) -> None:
+        """Stores first · second (kind 0: post, pre) or first + second (kind 1)."""
+        a, b = self._structures[first], self._structures[second]
+        assert a is not None
+        assert b is not None
+        size = self.keys.shape[1]
+        if 2 * self._used[kind] > size:
+            self.keys[kind] = 0
+            self._used[kind] = 0
+        key = (first << 32) | second
+        slot = (((key * _HASH) & _MASK) >> 32) & (size - 1)
+        while self.keys[kind, slot] not in (0, key):
+            slot = (slot + 1) & (size - 1)
+        if kind == 0:
+            product = multiply(a, b)
+            self.results[0, slot] = self.intern(product.structure)
+            self.counts[slot] = product.multiplications
+        else:
+            self.results[1, slot] = self.intern(add(a, b))
+        self.keys[kind, slot] = key
+        self._used[kind] += 1
+
+
+def fill(handle: int, first: int, second: int, kind: int) -> None:
+    """Adds one entry to the tables with this handle (called by compiled code on a miss)."""
+    _live[int(handle)].fill(int(first), int(second), int(kind))

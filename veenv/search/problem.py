@@ -1,0 +1,121 @@
+"""A graph as the flat arrays that the compiled searches work on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from veenv.graph.graph import CostModel, Graph, check_cost_model
+from veenv.search.kernels import kernels
+from veenv.search.kernels.tables import StructureTables
+
+_MAX_STATE_BYTES = 1 << 28
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A graph prepared for searching.
+
+    Attributes:
+      graph: the graph.
+      cost_model: the cost model.
+      vertex_ids: int64 [n]; id of each local vertex, ascending.
+      core: arrays for the compiled kernels.
+      tables: owner of the core's tables (None for scalars).
+      edges: local (source, target) pairs.
+    """
+
+    graph: Graph
+    cost_model: CostModel
+    vertex_ids: np.ndarray
+    core: kernels.Core
+    tables: StructureTables | None
+    edges: tuple[tuple[int, int], ...]
+
+    @property
+    def n(self) -> int:
+        """Number of eliminable vertices."""
+        return self.core.n
+
+    def to_ids(self, order: np.ndarray | Sequence[int]) -> tuple[int, ...]:
+        """Vertex ids of a local order."""
+        return tuple(int(self.vertex_ids[v]) for v in order)
+
+    def to_local(self, order: Sequence[int]) -> np.ndarray:
+        """Local order, int64 [n], of vertex ids."""
+        return np.searchsorted(self.vertex_ids, np.asarray(order, np.int64)).astype(np.int64)
+
+    def costs(self, order: np.ndarray) -> np.ndarray:
+        """Cost of each elimination of a local order, int64 [n]."""
+        costs = np.zeros(self.n, np.int64)
+        kernels.order_costs(self.core, np.asarray(order, np.int64), costs)
+        return costs
+
+    def total(self, order: np.ndarray) -> int:
+        """Cost of a local order."""
+        return int(self.costs(order).sum())
+
+    def totals(self, orders: np.ndarray) -> np.ndarray:
+        """Costs, int64 [B], of local orders, int64 [B, n]."""
+        totals = np.zeros(len(orders), np.int64)
+        kernels.order_totals(self.core, np.ascontiguousarray(orders, np.int64), totals)
+        return totals
+
+
+def prepare(graph: Graph, cost_model: CostModel = "multiplications") -> Problem:
+    """Prepares a graph for the compiled searches.
+
+    Args:
+      graph: the graph.
+      cost_model: ``"multiplications"`` or ``"executed"``.
+
+    Returns:
+      The problem.
+
+    Raises:
+      ValueError: if the cost model is unknown or the graph is too large for dense states.
+    """
+    structures = graph.structures(check_cost_model(cost_model))
+    vertex_nodes = [graph.num_inputs + i - 1 for i in graph.eliminable]
+    others = sorted({node for edge in structures for node in edge} - set(vertex_nodes))
+    local = {node: i for i, node in enumerate([*vertex_nodes, *others])}
+    num_nodes = max(len(local), 1)
+    words = (num_nodes + 63) // 64
+    scalar = graph.is_scalar
+    size = 3 * num_nodes * words * 8 + (0 if scalar else num_nodes * num_nodes * 4)
+    if size > _MAX_STATE_BYTES:
+        raise ValueError(
+            f"a graph of {num_nodes} nodes is too large to search: one state takes {size >> 20} "
+            f"MiB, the limit is {_MAX_STATE_BYTES >> 20} MiB"
+        )
+    bits = np.zeros((3, num_nodes, words), np.uint64)
+    ids = np.zeros((1, 1) if scalar else (num_nodes, num_nodes), np.int32)
+    tables = None if scalar else StructureTables()
+    for (source, target), structure in structures.items():
+        u, v = local[source], local[target]
+        _set(bits[kernels.SUCC, u], v)
+        _set(bits[kernels.PRED, v], u)
+        if not structure.unit:
+            _set(bits[kernels.VALUED, u], v)
+        if tables is not None:
+            ids[u, v] = tables.intern(structure)
+    plain = scalar and bool((bits[kernels.SUCC] == bits[kernels.VALUED]).all())
+    kept = np.zeros(num_nodes, np.bool_)
+    for node in graph.outputs:
+        if node is not None and node in local:
+            kept[local[node]] = True
+    n = len(vertex_nodes)
+    core: kernels.Core
+    if tables is None:
+        core = kernels.ScalarCore(n, bits, ids, kept, plain)
+    else:
+        store = (tables.keys, tables.results, tables.counts, tables.handle)
+        core = kernels.ArrayCore(n, bits, ids, kept, *store)
+    edges = tuple((local[a], local[b]) for a, b in structures)
+    return Problem(graph, cost_model, np.asarray(graph.eliminable, np.int64), core, tables, edges)
+
+
+def _set(row: np.ndarray, bit: int) -> None:
+    row[bit >> 6] |= np.uint64(1) << np.uint64(bit & 63)

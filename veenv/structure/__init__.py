@@ -1,0 +1,30 @@
+"""The structure of a partial derivative: what it stores, what products and sums of it cost."""
+
+from veenv.structure.product import Product, multiply
+from veenv.structure.structure import (
+    FREE,
+    Link,
+    Structure,
+    add,
+    dense,
+    diagonal,
+    make,
+    scaled,
+    stored,
+    transpose,
+)
+
+__all__ = [
+    "FREE",
+    "Link",
+    "Product",
+    "Structure",
+    "add",
+    "dense",
+    "diagonal",
+    "make",
+    "multiply",
+    "scaled",
+    "stored",
+    "transpose",
+]

@@ -1,0 +1,268 @@
+"""Products of structures: the chain rule along u → v → w, and what it costs.
+
+The product post · pre of two edges has a structure, and takes a number of scalar multiplications:
+the product of the sizes of all labels that the two value arrays carry, zero if one of them is
+unit.  Links that meet on the same axes compose; a link that meets free axes is applied to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+
+from veenv.structure.structure import (
+    FREE,
+    Link,
+    Structure,
+    absorb,
+    expand_link,
+    expand_pairs,
+    transpose,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Result of `multiply`: the structure of post · pre and its price.
+
+    Attributes:
+      structure: structure of the product.
+      multiplications: scalar multiplications it takes.
+      additions: scalar additions it takes, the linear maps of links not counted.
+    """
+
+    structure: Structure
+    multiplications: int
+    additions: int
+
+
+def absorbable(post: Structure, pre: Structure) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The δs to absorb so that the links of post and pre meet on the same middle axes.
+
+    Returns:
+      (out axes of post, out axes of pre) for `absorb`, after which the two links compose into
+      one; None if they cannot: a linked axis of one side is free on the other, an operator
+      would have to carry values, or no linked axis would remain (an entry picked out of a piece
+      put in elsewhere may be zero, so it is a value).
+    """
+    middle = {*post.link_in, *pre.link_out}
+    post_axes = [k for k, m in enumerate(post.pairs) if m in middle]
+    pre_axes = [m for m in sorted(middle - {*pre.link_out}) if pre.pairs[m] != FREE]
+    if len(post_axes) + len(post.link_in) != len(middle):
+        return None
+    if len(pre_axes) + len(pre.link_out) != len(middle):
+        return None
+    if Link.OPERATOR in (post.link, pre.link) and (
+        post.link_values
+        or pre.link_values
+        or any(post.out_values[k] for k in post_axes)
+        or any(pre.out_values[m] for m in pre_axes)
+    ):
+        return None
+    if not (post.link_out or post_axes or pre.link_in or pre_axes):
+        return None
+    return tuple(post_axes), tuple(pre_axes)
+
+
+@lru_cache(maxsize=1 << 16)
+def multiply(post: Structure, pre: Structure) -> Product:
+    """Structure of post · pre and the number of multiplications it takes.
+
+    With `labels(s)` the sizes along which s's values vary, the count is the product of the sizes
+    in labels(result) and of the summed middle axes along which both vary; zero if either is unit.
+    A middle axis constant in both contributes its size as a factor, which is one multiplication
+    of every value it scales.
+
+    Args:
+      post: partial of w by v.
+      pre: partial of v by u.
+
+    Returns:
+      The structure of the partial of w by u, and the count.
+
+    Raises:
+      ValueError: if post's in shape is not pre's out shape.
+    """
+    if post.in_shape != pre.out_shape:
+        raise ValueError(f"in shape {post.in_shape} of post is not out shape {pre.out_shape}")
+    if post.link is Link.NONE and pre.link is Link.NONE:
+        return contract(post, pre)
+    axes = absorbable(post, pre)
+    if axes is not None:
+        return compose(absorb(post, axes[0]), absorb(pre, axes[1]))
+    if post.link is not Link.NONE and pre.link is not Link.NONE:
+        if post.link is Link.OPERATOR:
+            return multiply(post, expand_link(pre))
+        return multiply(expand_link(post), pre)
+    if post.link is not Link.NONE:
+        return contract(*push_left(post, pre))
+    return contract(*push_right(post, pre))
+
+
+def push_left(
+    post: Structure, pre: Structure, kept: Sequence[tuple[int, int]] = ()
+) -> tuple[Structure, Structure]:
+    """Applies post's link to pre's out axes: post keeps a δ on the link's out axes instead.
+
+    Args:
+      post: a structure with a link.
+      pre: a structure without.
+      kept: (out axis, in axis) pairs along which post's link is diagonal: pre's δs there stay.
+
+    Returns:
+      The two factors, without link, of the same product.
+    """
+    through = {k: pre.pairs[m] for k, m in kept}
+    stay = {m for _, m in kept}
+    broken = [m for m in post.link_in if pre.pairs[m] != FREE and m not in stay]
+    pre = expand_pairs(pre, broken)
+    keep = [m for m in range(len(pre.out_shape)) if m not in post.link_in]
+    where = {m: i for i, m in enumerate(keep)}
+    moved = {k: len(keep) + i for i, k in enumerate(post.link_out)}
+    sizes = tuple(post.out_shape[k] for k in post.link_out)
+    new_pre = replace(
+        pre,
+        out_shape=tuple(pre.out_shape[m] for m in keep) + sizes,
+        pairs=tuple(pre.pairs[m] for m in keep)
+        + tuple(through.get(k, FREE) for k in post.link_out),
+        out_values=tuple(pre.out_values[m] for m in keep) + (True,) * len(sizes),
+        unit=False,
+    )
+    new_post = replace(
+        post,
+        in_shape=new_pre.out_shape,
+        pairs=tuple(
+            moved[k] if k in moved else where.get(m, FREE) for k, m in enumerate(post.pairs)
+        ),
+        out_values=tuple(
+            v or (k in moved and post.link_values) for k, v in enumerate(post.out_values)
+        ),
+        in_values=tuple(post.in_values[m] for m in keep) + (False,) * len(sizes),
+        link=Link.NONE,
+        link_out=(),
+        link_in=(),
+        link_values=False,
+    )
+    return new_post, new_pre
+
+
+def push_right(post: Structure, pre: Structure) -> tuple[Structure, Structure]:
+    """Applies the transpose of pre's link to post's in axes: pre keeps a δ on its in axes."""
+    right, left = push_left(transpose(pre), transpose(post))
+    return transpose(left), transpose(right)
+
+
+def compose(post: Structure, pre: Structure) -> Product:
+    """Product of two structures whose links meet on the same middle axes.
+
+    The two links become one, whose values lie on its smaller side; in the count that side is one
+    more paired axis.
+    """
+    size = min(post.linked_sizes[0], pre.linked_sizes[1])
+    drop = set(post.link_in)
+    left = link_as_axis(post, post.link_out, drop, size)
+    right = link_as_axis(pre, drop, set(pre.link_in), size)
+    inner = contract(left, right)
+    plain = inner.structure
+    outs = [k for k in range(len(post.out_shape)) if k not in post.link_out]
+    ins = [j for j in range(len(pre.in_shape)) if j not in pre.link_in]
+    pairs, out_values = [FREE] * len(post.out_shape), [False] * len(post.out_shape)
+    in_values = [False] * len(pre.in_shape)
+    for i, k in enumerate(outs):
+        pairs[k] = FREE if plain.pairs[i] == FREE else ins[plain.pairs[i]]
+        out_values[k] = plain.out_values[i]
+    for i, j in enumerate(ins):
+        in_values[j] = plain.in_values[i]
+    operator = Link.OPERATOR in (post.link, pre.link)
+    result = Structure(
+        post.out_shape,
+        pre.in_shape,
+        tuple(pairs),
+        tuple(out_values),
+        tuple(in_values),
+        plain.unit,
+        Link.OPERATOR if operator else Link.SELECTION,
+        post.link_out,
+        pre.link_in,
+        plain.out_values[-1] and size != 1,
+    )
+    return Product(result, inner.multiplications, inner.additions)
+
+
+def link_as_axis(s: Structure, outs: Collection[int], ins: Collection[int], size: int) -> Structure:
+    """Replaces the linked axes by one last paired axis of `size`."""
+    keep_out = [k for k in range(len(s.out_shape)) if k not in outs]
+    keep_in = [j for j in range(len(s.in_shape)) if j not in ins]
+    where = {j: i for i, j in enumerate(keep_in)}
+    return Structure(
+        tuple(s.out_shape[k] for k in keep_out) + (size,),
+        tuple(s.in_shape[j] for j in keep_in) + (size,),
+        tuple(where.get(s.pairs[k], FREE) for k in keep_out) + (len(keep_in),),
+        tuple(s.out_values[k] for k in keep_out) + (s.link_values,),
+        tuple(s.in_values[j] for j in keep_in) + (False,),
+        s.unit,
+    )
+
+
+def contract(post: Structure, pre: Structure) -> Product:
+    """Product of two structures without links: the einsum rule with Kronecker deltas."""
+    pairs, outs = [], []
+    ins = [v and j not in pre.pairs for j, v in enumerate(pre.in_values)]
+    for k, m in enumerate(post.pairs):
+        value = post.out_values[k]
+        if m == FREE:
+            pairs.append(FREE)
+        else:
+            pairs.append(pre.pairs[m])
+            value |= pre.out_values[m]
+        outs.append(value)
+    summed, scale = 1, 1
+    diagonal_post = set(post.pairs)
+    for m, n in enumerate(post.in_shape):
+        if m in diagonal_post:
+            continue
+        if pre.pairs[m] != FREE:
+            ins[pre.pairs[m]] = pre.out_values[m] or post.in_values[m]
+        elif post.in_values[m] and pre.out_values[m]:
+            summed *= n
+        elif not post.in_values[m] and not pre.out_values[m]:
+            scale *= n
+    result = Structure(
+        post.out_shape,
+        pre.in_shape,
+        tuple(pairs),
+        tuple(outs),
+        tuple(ins),
+        post.unit and pre.unit and scale == 1,
+    )
+    count = 0
+    if not (post.unit or pre.unit):
+        count = result.num_values * summed + (post.num_values if scale != 1 else 0)
+    elif scale != 1 and not (post.unit and pre.unit):
+        count = result.num_values
+    return Product(result, count, _additions(post, pre, result, summed))
+
+
+def _additions(post: Structure, pre: Structure, result: Structure, summed: int) -> int:
+    """Additions of a contraction: axes valued in one factor are summed there, the rest jointly."""
+    total = 0
+    flipped = transpose(pre)
+    for factor, other in ((post, pre.out_values), (flipped, transpose(post).out_values)):
+        if factor.unit:
+            continue
+        alone = [
+            n
+            for m, n in enumerate(factor.in_shape)
+            if factor.in_values[m] and not other[m] and not _paired(post, pre, m)
+        ]
+        total += factor.num_values - factor.num_values // max(prod(alone), 1)
+    if not (post.unit or pre.unit):
+        total += result.num_values * (summed - 1) if summed else 0
+    return total
+
+
+def _paired(post: Structure, pre: Structure, m: int) -> bool:
+    """Whether middle axis m is a δ on either side."""
+    return m in post.pairs or pre.pairs[m] != FREE

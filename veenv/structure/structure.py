@@ -1,0 +1,315 @@
+"""The structure of a partial derivative: which axes are diagonal, which carry values.
+
+A partial ∂v/∂u of arrays has v's axes (*out* axes) followed by u's axes (*in* axes) and is
+almost never dense.  A `Structure` says, without holding any array:
+
+* **paired** axes: out axis k and in axis j vary together (a Kronecker δ);
+* **free** axes: everything else, each either *valued* (the stored values vary along it) or
+  constant along it;
+* one optional **link** between a group of out axes and a group of in axes.  A *selection* joins
+  each index of one side to at most one index of the other (slice, pad, reshape, reverse, sort, a
+  piece of a concatenation) and may carry one value for each index of its smaller side.  An
+  *operator* is any other linear map, known only by its action (cumulative sum, gather, the
+  linearised step of a scan); it never carries values;
+* **unit**: there are no stored values at all, every entry the structure admits is +1 or -1 (or,
+  through an operator, the entry of that fixed map).
+
+Axes of size one carry no information and are left out.  Sums are here (`add`), products in
+`veenv.structure.product`.
+
+Reference: Griewank & Walther, *Evaluating Derivatives* (2008), chapters 9 and 10, for the
+elimination rule; the labels are those of an einsum with Kronecker deltas.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+
+FREE = -1
+
+
+class Link(enum.Enum):
+    """How a group of out axes hangs together with a group of in axes."""
+
+    NONE = "none"
+    SELECTION = "selection"
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """Structure of one partial derivative; axes of size one are not represented.
+
+    Attributes:
+      out_shape: sizes of the out axes (those of the differentiated variable).
+      in_shape: sizes of the in axes.
+      pairs: for each out axis the in axis it is paired with, or `FREE`.
+      out_values: for each out axis, whether values vary along it (for a paired axis: along the
+        pair). False on linked axes.
+      in_values: for each in axis, whether values vary along it. False on paired and linked axes.
+      unit: no values are stored.
+      link: kind of the link, if any.
+      link_out: out axes of the link, ascending.
+      link_in: in axes of the link, ascending.
+      link_values: a selection carries one value per index of its smaller side.
+    """
+
+    out_shape: tuple[int, ...]
+    in_shape: tuple[int, ...]
+    pairs: tuple[int, ...]
+    out_values: tuple[bool, ...]
+    in_values: tuple[bool, ...]
+    unit: bool
+    link: Link = Link.NONE
+    link_out: tuple[int, ...] = ()
+    link_in: tuple[int, ...] = ()
+    link_values: bool = False
+
+    @property
+    def linked_sizes(self) -> tuple[int, int]:
+        """Number of indices on the out side and on the in side of the link."""
+        return (
+            prod(self.out_shape[k] for k in self.link_out),
+            prod(self.in_shape[j] for j in self.link_in),
+        )
+
+    @property
+    def link_size(self) -> int:
+        """Number of values a valued selection stores: one per index of its smaller side."""
+        return min(self.linked_sizes)
+
+    @property
+    def value_shape(self) -> tuple[int, ...]:
+        """Shape of the stored values: valued out axes, then the link, then valued in axes."""
+        return (
+            tuple(n for n, v in zip(self.out_shape, self.out_values, strict=True) if v)
+            + ((self.link_size,) if self.link_values else ())
+            + tuple(n for n, v in zip(self.in_shape, self.in_values, strict=True) if v)
+        )
+
+    @property
+    def num_values(self) -> int:
+        """Number of stored values; zero for a unit structure."""
+        return 0 if self.unit else prod(self.value_shape)
+
+    def describe(self) -> str:
+        """The structure as einsum-like text, for people.
+
+        Returns:
+          ``out,in:values``; a repeated letter is a δ, ``[..]`` is a linked axis.
+        """
+        letters = iter("ijklmnopqrstuvwxyzabcdefgh")
+        ins = [""] * len(self.in_shape)
+        outs, values = "", ""
+        for k, j in enumerate(self.pairs):
+            name = f"[{next(letters)}]" if k in self.link_out else next(letters)
+            outs += name
+            values += name if self.out_values[k] else ""
+            if j != FREE:
+                ins[j] = name
+        values += "t" if self.link_values else ""
+        for j in range(len(self.in_shape)):
+            if not ins[j]:
+                ins[j] = f"[{next(letters)}]" if j in self.link_in else next(letters)
+                values += ins[j] if self.in_values[j] else ""
+        return f"{outs},{''.join(ins)}:{'unit' if self.unit else values or '()'}"
+
+
+def make(
+    out_shape: Sequence[int],
+    in_shape: Sequence[int],
+    pairs: Sequence[tuple[int, int]] = (),
+    *,
+    out_values: Sequence[int] = (),
+    in_values: Sequence[int] = (),
+    unit: bool = False,
+    link: Link = Link.NONE,
+    link_out: Sequence[int] = (),
+    link_in: Sequence[int] = (),
+) -> Structure:
+    """Builds a structure over full shapes; axes of size one are dropped.
+
+    Args:
+      out_shape: shape of the differentiated variable.
+      in_shape: shape of the variable it is differentiated by.
+      pairs: (out axis, in axis) pairs of equal size that are diagonal.
+      out_values: out axes (paired or free) along which values vary.
+      in_values: free in axes along which values vary.
+      unit: no stored values (then no axis is valued).
+      link: kind of the link between `link_out` and `link_in`.
+      link_out: linked out axes.
+      link_in: linked in axes.
+
+    Returns:
+      The structure.
+
+    Raises:
+      ValueError: if a pair joins axes of different sizes, or a unit structure has valued axes.
+    """
+    outs = {k: i for i, k in enumerate(k for k, n in enumerate(out_shape) if n != 1)}
+    ins = {j: i for i, j in enumerate(j for j, n in enumerate(in_shape) if n != 1)}
+    paired = [FREE] * len(outs)
+    for k, j in pairs:
+        if out_shape[k] != in_shape[j]:
+            raise ValueError(
+                f"paired axes must have one size, got out axis {k} of {tuple(out_shape)} and in "
+                f"axis {j} of {tuple(in_shape)}"
+            )
+        if k in outs:
+            paired[outs[k]] = ins[j]
+    out_flags = [False] * len(outs)
+    in_flags = [False] * len(ins)
+    for k in out_values:
+        if k in outs:
+            out_flags[outs[k]] = True
+    for j in in_values:
+        if j in ins:
+            in_flags[ins[j]] = True
+    if unit and (any(out_flags) or any(in_flags)):
+        raise ValueError("a unit structure has no valued axes")
+    linked_out = tuple(sorted(outs[k] for k in link_out if k in outs))
+    linked_in = tuple(sorted(ins[j] for j in link_in if j in ins))
+    return Structure(
+        tuple(out_shape[k] for k in outs),
+        tuple(in_shape[j] for j in ins),
+        tuple(paired),
+        tuple(out_flags),
+        tuple(in_flags),
+        unit,
+        link if linked_out or linked_in else Link.NONE,
+        linked_out,
+        linked_in,
+    )
+
+
+def diagonal(shape: Sequence[int], *, valued: bool) -> Structure:
+    """Structure of an elementwise map on `shape`: all axes paired; valued or unit."""
+    axes = range(len(shape))
+    return make(
+        shape, shape, [(k, k) for k in axes], out_values=axes if valued else (), unit=not valued
+    )
+
+
+def scaled(shape: Sequence[int]) -> Structure:
+    """Structure of a multiplication by one number: all axes paired, one value."""
+    return make(shape, shape, [(k, k) for k in range(len(shape))])
+
+
+def dense(out_shape: Sequence[int], in_shape: Sequence[int]) -> Structure:
+    """Structure without structure: every axis free and valued."""
+    return make(
+        out_shape, in_shape, out_values=range(len(out_shape)), in_values=range(len(in_shape))
+    )
+
+
+def stored(s: Structure) -> Structure:
+    """The structure with one stored value if it is unit."""
+    return replace(s, unit=False)
+
+
+def expand_pairs(s: Structure, axes: Sequence[int]) -> Structure:
+    """Stores the zeros of the δs at out axes `axes`: both axes of each become free and valued."""
+    if not axes:
+        return s
+    pairs, outs, ins = list(s.pairs), list(s.out_values), list(s.in_values)
+    for k in axes:
+        ins[pairs[k]] = True
+        outs[k] = True
+        pairs[k] = FREE
+    return replace(s, pairs=tuple(pairs), out_values=tuple(outs), in_values=tuple(ins), unit=False)
+
+
+def expand_link(s: Structure, kept: Sequence[tuple[int, int]] = ()) -> Structure:
+    """Stores the zeros of the link: its axes become free and valued.
+
+    Args:
+      s: a structure.
+      kept: (out axis, in axis) pairs along which the link is diagonal, to keep as valued δs.
+    """
+    if s.link is Link.NONE:
+        return s
+    partner = dict(kept)
+    paired = {*partner.values()}
+    return replace(
+        s,
+        pairs=tuple(partner.get(k, j) for k, j in enumerate(s.pairs)),
+        out_values=tuple(v or k in s.link_out for k, v in enumerate(s.out_values)),
+        in_values=tuple(
+            v or (j in s.link_in and j not in paired) for j, v in enumerate(s.in_values)
+        ),
+        unit=False,
+        link=Link.NONE,
+        link_out=(),
+        link_in=(),
+        link_values=False,
+    )
+
+
+def absorb(s: Structure, axes: Sequence[int]) -> Structure:
+    """Moves the δs at out axes `axes` into the link, as part of its selection."""
+    if not axes:
+        return s
+    pairs, outs = list(s.pairs), list(s.out_values)
+    link_in, valued = set(s.link_in), s.link_values
+    for k in axes:
+        link_in.add(pairs[k])
+        valued |= outs[k]
+        pairs[k], outs[k] = FREE, False
+    return replace(
+        s,
+        pairs=tuple(pairs),
+        out_values=tuple(outs),
+        link=Link.SELECTION if s.link is Link.NONE else s.link,
+        link_out=tuple(sorted({*s.link_out, *axes})),
+        link_in=tuple(sorted(link_in)),
+        link_values=valued,
+    )
+
+
+@lru_cache(maxsize=1 << 16)
+def add(a: Structure, b: Structure) -> Structure:
+    """Structure of the sum of two partials between the same two variables.
+
+    The δs that both terms have stay; the other δs and every link become dense; an axis is valued
+    if it is in either term.  A sum is never unit.
+
+    Raises:
+      ValueError: if the shapes differ.
+    """
+    if (a.out_shape, a.in_shape) != (b.out_shape, b.in_shape):
+        raise ValueError(f"cannot add partials of different shapes: {a} and {b}")
+    a, b = expand_link(a), expand_link(b)
+    differ = [k for k, (x, y) in enumerate(zip(a.pairs, b.pairs, strict=True)) if x != y]
+    a = expand_pairs(a, [k for k in differ if a.pairs[k] != FREE])
+    b = expand_pairs(b, [k for k in differ if b.pairs[k] != FREE])
+    return replace(
+        a,
+        out_values=tuple(x or y for x, y in zip(a.out_values, b.out_values, strict=True)),
+        in_values=tuple(x or y for x, y in zip(a.in_values, b.in_values, strict=True)),
+        unit=False,
+    )
+
+
+def transpose(s: Structure) -> Structure:
+    """The structure with out and in exchanged."""
+    pairs = [FREE] * len(s.in_shape)
+    outs, ins = list(s.in_values), list(s.out_values)
+    for k, j in enumerate(s.pairs):
+        if j != FREE:
+            pairs[j], outs[j], ins[k] = k, s.out_values[k], False
+    return Structure(
+        s.in_shape,
+        s.out_shape,
+        tuple(pairs),
+        tuple(outs),
+        tuple(ins),
+        s.unit,
+        s.link,
+        s.link_in,
+        s.link_out,
+        s.link_values,
+    )

@@ -1,0 +1,34 @@
+"""The cheapest known order of a built-in task."""
+
+from __future__ import annotations
+
+from veenv import tasks
+from veenv.graph.graph import CostModel
+from veenv.graph.linearise import make_graph
+from veenv.orders.order import Order
+from veenv.orders.shipped import best_for
+
+
+def best_order(name: str, cost: CostModel = "multiplications") -> Order:
+    """The cheapest known order of a built-in task.
+
+    Args:
+      name: name of the task, as `veenv.tasks.get` takes it.
+      cost: the cost model under which it is to be cheap.
+
+    Returns:
+      The order.
+
+    Raises:
+      ValueError: there is no such task, or no order of it is shipped.
+
+    Example:
+      >>> best_order("RoeFlux_1d").counts["multiplications"] <= 320
+      True
+    """
+    task = tasks.get(name)
+    graph = make_graph(task.fun, task.argnums)(*task.example_args())
+    try:
+        return best_for(graph, cost)
+    except ValueError as error:
+        raise ValueError(f"task {task.name!r}: {error}") from None
