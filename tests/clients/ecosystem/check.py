@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.engine.corpus.case import Case, normal
-from tests.engine.jacobians import assert_same, jitted_jacobians
+from tests.oracles.jacobians import assert_same, jitted_jacobians
 
 
 def library(name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from tests.clients.ecosystem.check import check, library, parameters
@@ -80,7 +81,7 @@ def _steady(rates):
     return solution.ys[0]
 
 
-AT = dfx.SaveAt(ts=jnp.array([0.1, 0.3, 0.5]))
+AT = dfx.SaveAt(ts=np.array([0.1, 0.3, 0.5]))
 NEWTON = dfx.VeryChord(rtol=1e-8, atol=1e-8)
 BOTH = {"argnums": (0, 1)}
 DIRECT, BACKSOLVE = dfx.DirectAdjoint(), dfx.BacksolveAdjoint()

@@ -64,7 +64,9 @@ def _loop(kind):
             n, y = carry
             return n + 1, jnp.cos(y) * x + 0.1 * y
 
-        more = lambda carry: (carry[0] < 5) & (carry[1].sum() < 10.0)
+        def more(carry):
+            return (carry[0] < 5) & (carry[1].sum() < 10.0)
+
         options = {"max_steps": 8, "kind": kind}
         if kind == "checkpointed":
             options["checkpoints"] = 3

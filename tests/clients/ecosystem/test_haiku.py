@@ -31,7 +31,7 @@ def _normalised(x):
 
 def _convolution(x):
     x = jax.nn.elu(hk.Conv2D(2, 3)(x))
-    return hk.Linear(2)(hk.Flatten()(hk.MaxPool(2, 2, "VALID")(x)))
+    return hk.Linear(2)(hk.Flatten()(hk.MaxPool((1, 2, 2, 1), (1, 2, 2, 1), "VALID")(x)))
 
 
 def _recurrent(core):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from tests.clients.ecosystem.check import check, library, parameters
@@ -15,7 +16,7 @@ from jax_md import energy, quantity, simulate, space
 
 BOX = 4.0
 DISPLACEMENT, SHIFT = space.periodic(BOX)
-GRID = jnp.array([[0.5, 0.6], [1.7, 0.7], [2.9, 0.5], [0.6, 1.8], [1.8, 1.9], [3.0, 1.7]])
+GRID = np.array([[0.5, 0.6], [1.7, 0.7], [2.9, 0.5], [0.6, 1.8], [1.8, 1.9], [3.0, 1.7]])
 R = GRID + 0.1 * normal(6, 2)
 
 
@@ -66,8 +67,8 @@ CASES = [
     case("lennard_jones", _pair(energy.lennard_jones_pair), R),
     case("morse", _pair(energy.morse_pair, epsilon=0.5, per_particle=True), R),
     case("soft_sphere", _pair(energy.soft_sphere_pair, sigma=1.6), R),
-    case("parameters", _by_parameters, jnp.asarray(1.1), jnp.asarray(0.7), argnums=(0, 1)),
-    case("bonds", _bonds, R, jnp.asarray(0.9), argnums=(0, 1)),
+    case("parameters", _by_parameters, np.asarray(1.1), np.asarray(0.7), argnums=(0, 1)),
+    case("bonds", _bonds, R, np.asarray(0.9), argnums=(0, 1)),
     case("forces", _forces, R),
     case("neighbour_list", _neighbours, R),
     case("constant_energy_steps", _steps, R),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from tests.clients.ecosystem.check import check, library, parameters
@@ -98,7 +99,7 @@ def _losses(x):
     )
 
 
-STRENGTH = jnp.asarray(0.4)
+STRENGTH = np.asarray(0.4)
 BOTH = {"argnums": (0, 1), "tol": 1e-7}
 UNROLLED = {"implicit_diff": False, "maxiter": 20, "tol": 0.0}
 CASES = [
@@ -109,7 +110,7 @@ CASES = [
     case("bfgs", _minimum(jaxopt.BFGS), STRENGTH, B, **BOTH),
     case("nonlinear_cg", _minimum(jaxopt.NonlinearCG), STRENGTH, B, **BOTH),
     case("custom_root", lambda s, t: _ridge(None, s, t), STRENGTH, B, **BOTH),
-    case("lasso", _lasso, jnp.asarray(0.05), B, **BOTH),
+    case("lasso", _lasso, np.asarray(0.05), B, **BOTH),
     case("projected_gradient", _projected, distinct(3), tol=1e-7),
     case("anderson_fixed_point", _anderson, uniform(3), tol=1e-7),
     case("equality_constrained", _quadratic, definite(3), normal(3), **BOTH),

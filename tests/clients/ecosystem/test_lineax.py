@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from tests.clients.ecosystem.check import check, library, parameters
@@ -12,7 +13,7 @@ from tests.engine.corpus.case import case, definite, inside, normal
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
 lx = library("lineax")
 
-A, S, B = normal(4, 4) + 3.0 * jnp.eye(4), definite(4), normal(4)
+A, S, B = normal(4, 4) + 3.0 * np.eye(4), definite(4), normal(4)
 TALL, LONG = normal(6, 3), normal(6)
 TIGHT = {"rtol": 1e-13, "atol": 1e-13}
 POSITIVE = lx.positive_semidefinite_tag
@@ -67,7 +68,9 @@ def _newton_step(x):
 def _composed(matrix, vector):
     first = lx.MatrixLinearOperator(matrix)
     second = lx.DiagonalLinearOperator(1.0 + vector**2)
-    return lx.linear_solve(first @ second + first, vector, lx.AutoLinearSolver(well_posed=True)).value
+    return lx.linear_solve(
+        first @ second + first, vector, lx.AutoLinearSolver(well_posed=True)
+    ).value
 
 
 def _log_likelihood(matrix, vector):
@@ -91,7 +94,7 @@ CASES = [
     case("gmres", _solve(lx.GMRES(**TIGHT)), A, B, tol=1e-7, **BOTH),
     case("bicgstab", _solve(lx.BiCGStab(**TIGHT)), A, B, tol=1e-7, **BOTH),
     case("cg_matrix_free", _matrix_free, normal(4), B, tol=1e-7, **BOTH),
-    case("tridiagonal", _tridiagonal, normal(4), normal(3), normal(3, seed=1), B, argnums=(0, 1, 3)),
+    case("tridiagonal", _tridiagonal, B, B[:3], B[1:], B, argnums=(0, 1, 3)),
     case("diagonal", inside(_diagonal), B),
     case("triangular", _triangular, A, B, **BOTH),
     case("auto_in_vmap", jax.vmap(_solve(lx.AutoLinearSolver(well_posed=None)), (None, 0)),

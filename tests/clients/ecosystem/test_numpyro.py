@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from tests.clients.ecosystem.check import check, library, parameters
@@ -17,8 +18,8 @@ from numpyro.infer import SVI, Trace_ELBO
 from numpyro.infer.autoguide import AutoNormal
 from numpyro.infer.util import log_density
 
-COUNTS = jnp.array([1.0, 4.0, 2.0])
-GROUPS = jnp.array([0, 1, 1, 2])
+COUNTS = np.array([1.0, 4.0, 2.0])
+GROUPS = np.array([0, 1, 1, 2])
 
 
 def _continuous(x, scale):
@@ -102,8 +103,11 @@ def _model_density(offset, spread):
 def _potential(offset):
     """What HMC differentiates: the potential energy in unconstrained space."""
     data = jnp.array([0.3, -0.2, 0.4, 1.0])
+    values = {"centre": 0.1, "spread": offset[0], "offset": offset}
     energy = numpyro.infer.util.potential_energy
-    return energy(_hierarchical, (data,), {}, {"centre": 0.1, "spread": offset[0], "offset": offset})
+    return energy(
+        _hierarchical, (data,), {}, {"centre": 0.1, "spread": offset[0], "offset": offset}
+    )
 
 
 def _elbo(data):
@@ -136,7 +140,7 @@ def _spline(x, y):
     )
 
 
-X, SCALE = uniform(3), jnp.asarray(1.3)
+X, SCALE = uniform(3), np.asarray(1.3)
 CASES = [
     case("continuous_densities", _continuous, X, SCALE, argnums=(0, 1)),
     case("discrete_densities", _discrete, X, SCALE, argnums=(0, 1)),

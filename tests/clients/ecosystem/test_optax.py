@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 
@@ -95,7 +96,7 @@ def _perturbed(x):
     return smooth(jax.random.key(0), x)
 
 
-RATE = jnp.asarray(0.1)
+RATE = np.asarray(0.1)
 BOTH = {"argnums": (0, 1)}
 CASES = [
     case("sgd_clipped", _trained(_clipped), normal(3), RATE, **BOTH),

@@ -16,7 +16,11 @@ X = uniform(3)
 
 def _equations(y, x):
     return jnp.stack(
-        [y[0] ** 3 + y[1] - x[0], jnp.tanh(y[1]) + 2.0 * y[1] - x[1] * y[2], y[2] + 0.1 * y[0] - x[2]]
+        [
+            y[0] ** 3 + y[1] - x[0],
+            jnp.tanh(y[1]) + 2.0 * y[1] - x[1] * y[2],
+            y[2] + 0.1 * y[0] - x[2],
+        ]
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from tests.clients.ecosystem.check import check, library, parameters
@@ -12,7 +13,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
 tinygp = library("tinygp")
 from tinygp import GaussianProcess, kernels, transforms
 
-T = jnp.array([0.1, 0.5, 0.9, 1.6, 2.2])
+T = np.array([0.1, 0.5, 0.9, 1.6, 2.2])
 
 
 def _smooth(scale, width):
@@ -20,7 +21,9 @@ def _smooth(scale, width):
 
 
 def _periodic(scale, width):
-    return kernels.ExpSineSquared(scale=1.3, gamma=width) * kernels.RationalQuadratic(scale, alpha=1.5)
+    return kernels.ExpSineSquared(scale=1.3, gamma=width) * kernels.RationalQuadratic(
+        scale, alpha=1.5
+    )
 
 
 def _celerite(scale, width):
