@@ -68,9 +68,8 @@ def _newton_step(x):
 def _composed(matrix, vector):
     first = lx.MatrixLinearOperator(matrix)
     second = lx.DiagonalLinearOperator(1.0 + vector**2)
-    return lx.linear_solve(
-        first @ second + first, vector, lx.AutoLinearSolver(well_posed=True)
-    ).value
+    solver = lx.AutoLinearSolver(well_posed=True)
+    return lx.linear_solve(first @ second + first, vector, solver).value
 
 
 def _log_likelihood(matrix, vector):

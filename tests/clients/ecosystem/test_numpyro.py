@@ -105,9 +105,7 @@ def _potential(offset):
     data = jnp.array([0.3, -0.2, 0.4, 1.0])
     values = {"centre": 0.1, "spread": offset[0], "offset": offset}
     energy = numpyro.infer.util.potential_energy
-    return energy(
-        _hierarchical, (data,), {}, {"centre": 0.1, "spread": offset[0], "offset": offset}
-    )
+    return energy(_hierarchical, (data,), {}, values)
 
 
 def _elbo(data):
