@@ -130,5 +130,5 @@ def pack_rows(adjacency: Int[Array, "R C"]) -> UInt[Array, "R W"]:
     """Packs which entries are not 0 into 32-bit words, row by row; uint32 [R, ceil(C / 32)]."""
     rows, columns = adjacency.shape
     bits = jnp.pad((adjacency != 0).astype(jnp.uint32), ((0, 0), (0, -columns % 32)))
-    shifts = jnp.arange(32, dtype=jnp.uint32)
+    shifts = jnp.arange(32, dtype=jnp.uint32)[None, None]
     return (bits.reshape(rows, -1, 32) << shifts).sum(-1, dtype=jnp.uint32)
