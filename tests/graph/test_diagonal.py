@@ -93,7 +93,7 @@ CASES = {
     "cumulative product": (lambda x: jnp.cumprod(x) * x, [(3,)]),
     "fft": (lambda x: jnp.abs(jnp.fft.fft(x)) ** 2, [(4,)]),
     "fft of real arrays": (lambda x: jnp.abs(jnp.fft.rfft(x)) ** 2, [(4,)]),
-    "complex": (lambda x: (jnp.exp(lax.complex(0 * x, x))[::-1].real * x), [(3,)]),
+    "complex": (lambda x: jnp.exp(lax.complex(0 * x, x))[::-1].real * x, [(3,)]),
     "convolution": (filtered, [(4,)]),
     "pooling": (pooled, [(4,)]),
     "gradient of pooling": (jax.grad(lambda x: (pooled(x) ** 2).sum()), [(4,)]),
