@@ -103,7 +103,8 @@ def _extra_features(obs: Observation, degrees: Float[Array, "A 2"]) -> Float[Arr
     """
     num_slots = obs.action_mask.shape[0]
     total = jnp.round(jnp.expm1(obs.features[:, :2]))
-    fill_in = total[:, 0] * total[:, 1] - existing_pairs(obs.adjacency, num_slots)
+    existing = existing_pairs(obs.adjacency, num_slots).astype(total.dtype)
+    fill_in = total[:, 0] * total[:, 1] - existing
     counts = jnp.concatenate([total - degrees, fill_in[:, None]], axis=-1)
     return jnp.log1p(jnp.maximum(counts, 0.0))
 

@@ -140,8 +140,10 @@ def play(
     )
     trajectory = dataclasses.replace(
         trajectory,
-        taught=trajectory.taught * (temperature == 1),
-        replayed=trajectory.active * replays if config.self_imitation > 0 else None,
+        taught=jnp.where((temperature == 1)[None], trajectory.taught, 0.0),
+        replayed=jnp.where(replays[None], trajectory.active, 0.0)
+        if config.self_imitation > 0
+        else None,
     )
     return trajectory, episodes, found.updated(*cheapest(episodes, num_graphs)[1:])
 
