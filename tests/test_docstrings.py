@@ -39,6 +39,7 @@ MODULES = [
     "veenv.env.random_play",
     "veenv.env.adapters.gymnasium_vector",
     "veenv.export.code",
+    "veenv.engine.graphax",
     "veenv.engine.interop",
     "veenv.engine.api",
     "veenv.orders.resolve",

@@ -131,7 +131,7 @@ def make_batch(trajectory: Trajectory, scales: Float[Array, " B"], config: PPOCo
     """
     chex.assert_rank([trajectory.reward, trajectory.value, scales], [2, 2, 1])
     advantage, target = generalized_advantages(
-        trajectory.reward / scales, trajectory.value, 1.0, config.gae_lambda
+        trajectory.reward / scales[None], trajectory.value, 1.0, config.gae_lambda
     )
     return Batch(
         trajectory.inputs,

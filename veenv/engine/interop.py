@@ -72,6 +72,14 @@ def function_of(jaxpr: Any, consts: Sequence[Any]) -> Callable[..., list[Any]]:
     Args:
       jaxpr: an open or closed jaxpr.
       consts: values of its constants; ignored for a closed jaxpr that holds its own.
+
+    Returns:
+      A function of the jaxpr's arguments, with the list of its outputs.
+
+    Example:
+      >>> closed = jax.make_jaxpr(lambda x: (x, 2 * x))(1.0)
+      >>> [float(x) for x in function_of(closed.jaxpr, closed.consts)(3.0)]
+      [3.0, 6.0]
     """
     consts = getattr(jaxpr, "consts", None) or consts
     return core.jaxpr_as_fun(core.ClosedJaxpr(_compat.open_jaxpr(jaxpr), list(consts)))

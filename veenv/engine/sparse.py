@@ -229,7 +229,7 @@ class SparseTensor:
         if not parts:
             empty = jnp.zeros((0, self.ndim), jnp.int32)
             return jax_sparse.BCOO((jnp.zeros(0, self.dtype), empty), shape=self.shape)
-        data = jnp.concatenate([d for d, _ in parts]).astype(self.dtype)
+        data = jnp.concatenate([d.astype(self.dtype) for d, _ in parts])
         indices = jnp.concatenate([i for _, i in parts])
         return jax_sparse.BCOO((data, indices), shape=self.shape)
 

@@ -220,7 +220,7 @@ class ArrayRules:
         params, codes, sources, targets, out_degree, pairs, ends = data
         first_row = self.spec.num_inputs
         pair = start + jnp.arange(OBSERVED_CHUNK, dtype=jnp.int32)
-        slot = (ends <= pair[:, None]).sum(-1, dtype=jnp.int32).clip(max=len(ends) - 1)
+        slot = (ends[None] <= pair[:, None]).sum(-1, dtype=jnp.int32).clip(max=len(ends) - 1)
         i, j = _divide(pair - ends[slot] + pairs[slot], out_degree[slot])
         u, w = member(sources[slot], i), member(targets[slot], j)
         pre, post = codes[u, slot], codes[first_row + slot, w]

@@ -86,8 +86,8 @@ class ScalarRules:
 
         def fill(old: Array, new: Array) -> Array:
             """Rows that reach the vertex gain `new`; the vertex loses its edges."""
-            new = jnp.where(sources, (old | new) & ~dropped[:, None], old)
-            return jnp.where(own_row, jnp.uint32(0), new)
+            new = jnp.where(sources[None], (old | new) & ~dropped[:, None], old)
+            return jnp.where(own_row[None], jnp.uint32(0), new)
 
         filled = fill(present, targets[:, None])
         additions = jnp.zeros((), jnp.int32)
@@ -99,7 +99,7 @@ class ScalarRules:
         valued_sources = ((core.valued[word] & bit) != 0) & legal
         valued_targets = core.valued[:, row]
         # A product is valued if a factor is, and a sum always is.
-        gained = jnp.where(valued_sources, targets[:, None], valued_targets[:, None])
+        gained = jnp.where(valued_sources[None], targets[:, None], valued_targets[:, None])
         gained |= present & targets[:, None]
         cost = _count(valued_sources) * count_bits(valued_targets)
         return ScalarCore(filled, fill(core.valued, gained)), cost + additions

@@ -5,8 +5,9 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.scipy.special import logsumexp
 
-from tests.engine.corpus.case import case, normal, uniform
+from tests.engine.corpus.case import case, normal, promoted, uniform
 
 V = normal(4)
 W = normal(4, seed=3)
@@ -27,6 +28,12 @@ def _quantum_step(v):
     """Split-step Schrödinger equation: |ψ|² after one step in the potential v."""
     psi = jnp.exp(-1j * Z(v)) * C
     return jnp.abs(jnp.fft.ifft(jnp.exp(-1j * Z(jnp.arange(4.0))) * jnp.fft.fft(psi))) ** 2
+
+
+def _sign_of_logsumexp(v):
+    # logsumexp promotes its own operands.
+    size, sign = logsumexp(v, b=C, return_sign=True)
+    return {"size": size, "real": sign.real, "imag": sign.imag}
 
 
 FFT = [
@@ -123,5 +130,8 @@ COMPLEX = [
         zero=True,
     ),
     case("quantum_step", _quantum_step, V),
+    # Older versions of JAX give no derivative to the sign of a complex number.
+    case("sign", lambda v: jnp.sign(lax.complex(v, v * v)).imag, V, zero=True),
+    case("sign_of_logsumexp", promoted(_sign_of_logsumexp), V, zero=True),
     case("constant_operand", lambda v: jnp.real(C * Z(v)) ** 2 + jnp.imag(C.conj() * Z(v)), V),
 ]
