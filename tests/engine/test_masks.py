@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from jax import lax
 
 import veenv
+from tests.oracles.jacobians import orders
+from tests.oracles.masked_programs import random_masked_program
 from tests.test_invariant import assert_emitted_counts
 from veenv import export
 from veenv.engine import factors
-from tests.oracles.jacobians import orders
-from tests.oracles.masked_programs import random_masked_program
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -40,7 +40,11 @@ def assert_equal_where_jax_is_finite(fun: Callable, x: np.ndarray, num_random: i
         sparse = veenv.jacve(fun, order, sparse_representation=True)(x).todense()
         for kind, got in (("dense", dense), ("sparse", sparse)):
             np.testing.assert_allclose(
-                np.asarray(got)[sure], expected[sure], rtol=1e-9, atol=1e-11, err_msg=f"{name} {kind}"
+                np.asarray(got)[sure],
+                expected[sure],
+                rtol=1e-9,
+                atol=1e-11,
+                err_msg=f"{name} {kind}",
             )
     return float(sure.mean()) if sure.size else 1.0
 
@@ -157,7 +161,7 @@ def test_a_large_sum_is_masked_where_a_mask_shuts_out_all():
         return weights @ safe(jnp.sqrt, (x > 0) * (weights @ safe(jnp.sqrt, x, x > 0)) ** 2, x > 0)
 
     x = np.linspace(-1, 1, 40)
-    assert 40**3 > factors._SMALL
+    assert factors._SMALL < 40**3
     assert assert_equal_where_jax_is_finite(fun, x) == 1.0
 
 

@@ -1,8 +1,8 @@
 """Products of edges that hold values.
 
 `multiply` does what `veenv.structure.product.multiply` predicts.  Values of two edges are
-multiplied in `veenv.engine.factors.combine` and nowhere else, so the algebra's count is the number of multiplications
-in the emitted program.
+multiplied in `veenv.engine.factors.combine` and nowhere else, so the algebra's count is the number
+of multiplications in the emitted program.
 """
 
 from __future__ import annotations

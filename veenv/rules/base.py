@@ -64,8 +64,9 @@ class Partial:
       sign: +1 or -1, a factor of every entry.
       link: thunk of the linear map of the link, on axes without size one; None without link.
       diagonal: the axes along which an operator is diagonal.
-      mask: thunk of the mask of the values (`veenv.engine.masking`), boolean, of their rank, of size one
-        along axes it does not depend on; values are zero where it is False. None: no mask.
+      mask: thunk of the mask of the values (`veenv.engine.masking`): boolean, of their rank, of
+        size one along axes it does not depend on; values are zero where it is False. None: no
+        mask.
     """
 
     executed: Structure

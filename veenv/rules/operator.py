@@ -152,7 +152,7 @@ def _joint(site: Site, operands: Sequence[int], results: Sequence[int]) -> Joint
         at = moving.index(operands[slot])
         tangents = [jnp.zeros_like(p) for p in primals]
         tangents[at] = from_real(t, ins[slot])
-        # Where it can, JAX sees that the other operands do not move: their zeros could meet 0 · inf.
+        # JAX sees that the other operands do not move; their zeros could meet infinity.
         some = range(len(moving)) if solve else [at]
 
         def moved(*values: Array) -> Several:
@@ -179,7 +179,7 @@ def _joint(site: Site, operands: Sequence[int], results: Sequence[int]) -> Joint
         # JAX pulls back without conjugation; as a real map the transpose conjugates twice.
         conjugate = site.realify and jnp.iscomplexobj(g)
         g = g.conj() if conjugate else g
-        # JAX sees that the other results are not used: their zeros could meet 0 · inf.
+        # JAX sees that the other results are not used; their zeros could meet infinity.
         pulled = jax.vjp(lambda *values: results_of(*values)[at], *primals)[1](g)
         chosen = [pulled[moving.index(i)] for i in operands]
         if not site.realify:
