@@ -156,9 +156,19 @@ def _joint(site: Site, operands: Sequence[int], results: Sequence[int], at: Valu
         return tuple(every[k] for k in results)
 
     def forward(slot: int, t: Array) -> Several:
+        own = moving.index(operands[slot])
         tangents = [jnp.zeros_like(p) for p in primals]
-        tangents[moving.index(operands[slot])] = from_real(t, ins[slot])
-        pushed = jax.jvp(results_of, tuple(primals), tuple(tangents))[1]
+        tangents[own] = from_real(t, ins[slot])
+        # JAX sees that the other operands do not move; their zeros could meet infinity.
+        some = range(len(moving)) if solve else [own]
+
+        def moved(*values: Array) -> Several:
+            full = list(primals)
+            for n, value in zip(some, values, strict=True):
+                full[n] = value
+            return results_of(*full)
+
+        pushed = jax.jvp(moved, *(tuple(x[n] for n in some) for x in (primals, tangents)))[1]
         return tuple(to_real(x) if site.realify else x for x in pushed)
 
     def forward_or_error(slot: int, t: Array) -> Several:
@@ -172,12 +182,12 @@ def _joint(site: Site, operands: Sequence[int], results: Sequence[int], at: Valu
             ) from error
 
     def backward(result: int, g: Array) -> Several:
-        cotangents = [jnp.zeros(a.shape, a.dtype) for a in outs]
         g = from_real(g, outs[result])
         # JAX pulls back without conjugation; as a real map the transpose conjugates twice.
         conjugate = site.realify and jnp.iscomplexobj(g)
-        cotangents[result] = g.conj() if conjugate else g
-        pulled = jax.vjp(results_of, *primals)[1](tuple(cotangents))
+        g = g.conj() if conjugate else g
+        # JAX sees that the other results are not used; their zeros could meet infinity.
+        pulled = jax.vjp(lambda *values: results_of(*values)[result], *primals)[1](g)
         chosen = [pulled[moving.index(i)] for i in operands]
         if not site.realify:
             return tuple(chosen)
