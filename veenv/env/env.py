@@ -129,7 +129,7 @@ class VertexEnv:
         Raises:
           ValueError: if `cost` is not a cost model, `shaping` not a reference order, the graph
             does not fit `spec`, or the cost of some order could pass the range of int32 (see
-            `veenv.env.encode.check_total`).
+            `veenv.env.exact_range.check_total`).
         """
         self.graph = graph
         self.cost: CostModel = check_cost_model(cost)

@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from veenv.env.encode import EnvParams, Spec, check_total
+from veenv.env.encode import EnvParams, Spec
 from veenv.env.env import Observation, State, VertexEnv
+from veenv.env.exact_range import check_total
 from veenv.env.factory import task_graph
 from veenv.env.rewards import Shaping
 from veenv.graph.graph import CostModel, Graph, counts_additions, labelling_of

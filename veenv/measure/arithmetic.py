@@ -157,7 +157,7 @@ def _weight(eqn: Any) -> int:
         return max(inner)
     if inner:
         return sum(inner) * eqn.params.get("length", 1)
-    size, operand = (prod(getattr(v[0].aval, "shape", ())) for v in (eqn.outvars, eqn.invars))
+    size = prod(getattr(eqn.outvars[0].aval, "shape", ()))
     if not jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.inexact):
         return 0
     if name == "dot_general":
@@ -168,5 +168,5 @@ def _weight(eqn: Any) -> int:
         products = max(power.bit_length() - 1, 0) + max(power.bit_count() - 1, 0)
         return size * (products + (WEIGHTS["div"] if eqn.params["y"] < 0 else 0))
     if name.startswith("reduce_"):
-        return (operand - size) * WEIGHTS.get(name, 0)
+        return (prod(eqn.invars[0].aval.shape) - size) * WEIGHTS.get(name, 0)
     return size * WEIGHTS.get(name, 0)
