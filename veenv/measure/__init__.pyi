@@ -1,3 +1,3 @@
-from . import measured, timing, validate
+from . import measured, proof, timing, validate
 
-__all__ = ["measured", "timing", "validate"]
+__all__ = ["measured", "proof", "timing", "validate"]

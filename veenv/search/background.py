@@ -97,5 +97,6 @@ class _Settings:
 def _wait_for_the_last() -> None:
     """Lets compilations end: an interpreter must not be taken down under a running compiler."""
     deadline = time.monotonic() + _LAST_WAIT
-    for thread in list(_running):
-        thread.join(max(0.0, deadline - time.monotonic()))
+    with contextlib.suppress(KeyboardInterrupt):
+        for thread in list(_running):
+            thread.join(max(0.0, deadline - time.monotonic()))

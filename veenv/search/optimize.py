@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from threading import Event
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import numpy as np
@@ -15,9 +15,11 @@ from veenv.graph.graph import COST_MODELS, CostModel, Graph
 from veenv.graph.linearise import make_graph
 from veenv.measure.timing import rounds_interleaved
 from veenv.orders.order import Order
-from veenv.search.api import SearchResult, search
 from veenv.search.background import Background
 from veenv.search.budget import Budget
+
+if TYPE_CHECKING:
+    from veenv.search.api import SearchResult
 
 _COMPILING = 0.7
 """Share of the time for the candidates after which no more of them are compiled."""
@@ -64,6 +66,8 @@ def optimize(
     if cost not in (*COST_MODELS, "runtime"):
         raise ValueError(f"cost must be {', '.join(COST_MODELS)} or runtime, got {cost!r}")
     limit = Budget.parse(budget)
+    from veenv.search.api import search  # numba takes a while to import, which the budget pays
+
     graph = make_graph(fun, argnums)(*args)
     name = name or getattr(fun, "__name__", "")
     end = None if limit.seconds is None else began + limit.seconds - _seconds_to_finish(graph)
