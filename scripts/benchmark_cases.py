@@ -96,7 +96,7 @@ def orders_of(case: Case, wanted: tuple[str, ...]) -> dict[str, tuple[int, ...]]
     }
     found: dict[tuple[int, ...], list[str]] = {}
     for name in wanted:
-        cost = _COST_OF.get(name, "multiplications")
+        cost: CostModel = _COST_OF.get(name, "multiplications")
         if name in classical:
             ids = classical[name]
         else:
