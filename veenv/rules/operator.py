@@ -168,7 +168,8 @@ def _joint(site: Site, operands: Sequence[int], results: Sequence[int], at: Valu
                 full[n] = value
             return results_of(*full)
 
-        pushed = jax.jvp(moved, *(tuple(x[n] for n in some) for x in (primals, tangents)))[1]
+        here, towards = (tuple(x[n] for n in some) for x in (primals, tangents))
+        pushed = jax.jvp(moved, here, towards)[1]
         return tuple(to_real(x) if site.realify else x for x in pushed)
 
     def forward_or_error(slot: int, t: Array) -> Several:
