@@ -58,9 +58,9 @@ def jacve(
     The graph is that of the argument's shapes: Python control flow may depend on the values of
     other arguments and captured arrays, but not on what is differentiated by (use `jax.lax.cond`).
 
-    A `jax.custom_vjp` rule must be linear in the cotangent, as the mathematics has it: a rule
-    that clips its cotangent has no meaning for orders other than reverse, and the clipping is
-    not seen.
+    A `jax.custom_vjp` rule that is not provably linear in its cotangent (gradient clipping) is
+    applied to the rows of the Jacobian, as reverse mode does; orders that would need it elsewhere
+    are refused.
 
     Raises:
       ValueError: (from the returned function) if the order misses, repeats or invents a vertex,
@@ -163,11 +163,11 @@ def _jacobian(fun: Callable[..., Any], order: OrderLike, options: _Options) -> C
         values = evaluation.evaluate(lin, inputs)
         several = isinstance(argnums, (tuple, list))
         if options.sparse:
-            left = elimination.eliminate_sparse(lin, values.parallel, ids)
+            left = elimination.eliminate_sparse(lin, values.parallel, ids, values.calls)
             executed = lin.graph.costs(ids, "executed") if options.count_ops else ()
             blocks = _assemble(lin, _sparse(left), in_tree, several)
         else:
-            done = elimination.eliminate(lin, values.edges, ids)
+            done = elimination.eliminate(lin, values.edges, ids, values.calls)
             executed = done.executed
             blocks = _assemble(lin, _dense(done.edges), in_tree, several)
         result = jax.tree.unflatten(program.out_tree, blocks)

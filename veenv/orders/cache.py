@@ -112,7 +112,7 @@ def _search(graph: Graph, cost: CostModel, seconds: float) -> tuple[int, ...]:
         graph.markowitz,
         graph.forward,
     ]
-    best = min((make() for make in candidates), key=lambda ids: graph.cost(ids, cost))
+    best = min((graph.legal(make()) for make in candidates), key=lambda ids: graph.cost(ids, cost))
     if len(best) < 2:
         return best
     return _climb(graph, best, cost, deadline)
@@ -132,6 +132,8 @@ def _climb(graph: Graph, ids: tuple[int, ...], cost: CostModel, deadline: float)
         moved = current.copy()
         vertex = moved.pop(rng.randrange(len(moved)))
         moved.insert(rng.randrange(len(moved) + 1), vertex)
+        if graph.reverse_only:
+            moved = list(graph.legal(moved))
         new = graph.cost(moved, cost)
         stale += 1
         if new <= price:

@@ -61,7 +61,8 @@ def optimize(
     if cost != "runtime":
         raise ValueError(f"cost must be multiplications, executed or runtime, got {cost!r}")
     cheap = {search(graph, method, cost=m, budget=budget, seed=seed).order for m in models}
-    orders = [*sorted(cheap), graph.forward(), graph.reverse(), graph.markowitz()]
+    classical = [graph.forward(), graph.reverse(), graph.markowitz()]
+    orders = [*sorted(cheap), *map(graph.legal, classical)]
     ids = fastest(fun, args, argnums, list(dict.fromkeys(orders)))
     return Order.from_graph(graph, ids, name, f"runtime, {method}, budget {budget}, seed {seed}")
 
