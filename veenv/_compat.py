@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax.core
@@ -38,17 +39,45 @@ def open_jaxpr(jaxpr: Any) -> Any:
 
 def inlinable(eqn: Any) -> Any | None:
     """The body of an equation that is a plain call, None for every other equation."""
-    key = _CALLS.get(eqn.primitive.name)
-    return None if key is None else eqn.params.get(key)
+    return inlinable_body(eqn.primitive.name, eqn.params)
 
 
-def inlinable_value(eqn: Any) -> Any | None:
+def inlinable_body(name: str, params: Mapping[str, Any]) -> Any | None:
+    """As `inlinable`, by an equation's primitive and parameters."""
+    key = _CALLS.get(name)
+    return None if key is None else params.get(key)
+
+
+def call_body(name: str, params: Mapping[str, Any]) -> Any | None:
     """The body of a call, one with a derivative rule of its own too; None for other equations."""
-    found = inlinable(eqn)
-    if found is None:
-        keys = (eqn.params.get(key) for key in _RULED.get(eqn.primitive.name, ()))
-        return next((body for body in keys if body is not None), None)
-    return found
+    keys = _RULED.get(name, (_CALLS[name],) if name in _CALLS else ())
+    found = (params.get(key) for key in keys)
+    return next((body for body in found if body is not None), None)
+
+
+def num_alike(inside: Sequence[Any], outside: Sequence[Any]) -> int:
+    """How many variables of a loop are not stacked, with an axis more outside than inside."""
+    pairs = zip(inside, outside, strict=True)
+    return sum(len(a.shape) == len(b.shape) for a, b in pairs)
+
+
+def bodies(params: Mapping[str, Any]) -> Iterator[Any]:
+    """The jaxprs among the parameters of an equation, branches and the like included."""
+    values = list(params.values())
+    while values:
+        value = values.pop()
+        if isinstance(value, (tuple, list)):
+            values += value
+        elif hasattr(open_jaxpr(value), "eqns"):
+            yield open_jaxpr(value)
+
+
+def holds(jaxpr: Any, names: Container[str]) -> bool:
+    """Whether a jaxpr has equations of primitives of some names, in any depth."""
+    return any(
+        eqn.primitive.name in names or any(holds(body, names) for body in bodies(eqn.params))
+        for eqn in open_jaxpr(jaxpr).eqns
+    )
 
 
 def function_source(params: dict[str, Any]) -> str | None:

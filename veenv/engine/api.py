@@ -64,9 +64,9 @@ def jacve(
     The graph is that of the argument's shapes: Python control flow may depend on the values of
     other arguments and captured arrays, but not on what is differentiated by (use `jax.lax.cond`).
 
-    A `jax.custom_vjp` rule must be linear in the cotangent, as the mathematics has it: a rule
-    that clips its cotangent has no meaning for orders other than reverse, and the clipping is
-    not seen.
+    A `jax.custom_vjp` rule that is not provably linear in its cotangent (gradient clipping) is
+    applied to the rows of the Jacobian, as reverse mode does; orders that would need it elsewhere
+    are refused.
 
     Raises:
       ValueError: (from the returned function) if the order misses, repeats or invents a vertex,
@@ -171,16 +171,16 @@ def _jacobian(fun: Callable[..., Any], order: OrderLike, options: _Options) -> C
         values = evaluation.evaluate(lin, inputs)
         several = isinstance(argnums, tuple)
         if options.sparse:
-            left = elimination.eliminate_sparse(lin, values.parallel, ids)
+            left = elimination.eliminate_sparse(lin, values.parallel, ids, values.calls)
             done = None
             blocks = _assemble(lin, _sparse(left, lin), in_tree, several)
         else:
-            done = elimination.eliminate(lin, values.edges, ids)
+            done = elimination.eliminate(lin, values.edges, ids, values.calls)
             blocks = _assemble(lin, _dense(done.edges, lin), in_tree, several)
         result = jax.tree.unflatten(program.out_tree, blocks)
         parts = [*_with_extras(result, program, values, options)]
         if options.count_ops:
-            parts.append(_counts(lin, ids, done))
+            parts.append(_counts(lin, ids, None if values.calls else done))
         return tuple(parts) if len(parts) > 1 else parts[0]
 
     return jacobian
@@ -201,7 +201,7 @@ def _with_extras(
 def _counts(
     lin: Linearisation, ids: tuple[int, ...], done: elimination.Elimination | None
 ) -> Counts:
-    """What an elimination counted; by the graph where it kept sums as terms (`done` is None)."""
+    """What an elimination counted; by the graph where it could not (`done` is None)."""
     graph = lin.graph
     literature = graph.costs(ids)
     if done is None:

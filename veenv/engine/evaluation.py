@@ -13,10 +13,13 @@ from veenv import _compat
 from veenv.engine import edge
 from veenv.engine.edge import Edge, Edges
 from veenv.engine.elimination import eliminate
-from veenv.graph.linearise import Custom, Linearisation
+from veenv.engine.pulled import Call, elemental_edges
+from veenv.graph.linearise import Linearisation, Pulled
+from veenv.graph.partials import Custom
 from veenv.graph.program import Literal
 from veenv.linear.barrier import DEAR, pin
 from veenv.rules import Partial, Values
+from veenv.rules.operator import pullback, real_shape
 from veenv.structure import structure as algebra
 
 
@@ -24,12 +27,14 @@ from veenv.structure import structure as algebra
 class Evaluation:
     """Values of a program: its outputs, auxiliary output and elemental partials.
 
-    A variable that occurs several times in one equation has several partials there.
+    A variable that occurs several times in one equation has several partials there.  Rules that
+    are not linear are among `calls`, and an elimination needs them as well as the partials.
     """
 
     outputs: list[Any]
     aux: list[Any]
     parallel: Mapping[tuple[int, int], Sequence[Edge]]
+    calls: Sequence[Call] = ()
 
     @property
     def edges(self) -> Edges:
@@ -55,6 +60,7 @@ def evaluate(
     slots: dict[int, Any] = dict(enumerate([*inputs, *others, *program.constants[len(others) :]]))
     last_use = _last_uses(linearisation)
     parallel: dict[tuple[int, int], list[Edge]] = {}
+    calls: list[Call] = []
 
     def read(atom: Any) -> Any:
         return atom.value if isinstance(atom, Literal) else slots[atom]
@@ -68,13 +74,19 @@ def evaluate(
             if slot is not None:
                 slots[slot] = value
         if linearisation.elementals[index]:
-            edges = _equation_edges(linearisation, index, ins, outs)
+            pulled = linearisation.reverse_only[index]
+            if pulled is None:
+                edges = _equation_edges(linearisation, index, ins, outs)
+            else:
+                calls.append(_call(pulled, linearisation.realify, ins))
+                outputs = linearisation.graph.output_nodes
+                edges = elemental_edges(calls[-1], linearisation.elementals[index], outputs)
             for e, elemental in zip(linearisation.elementals[index], edges, strict=True):
                 parallel.setdefault((e.source, e.target), []).append(elemental)
         for slot in last_use.get(index, ()):
             del slots[slot]
     aux = [read(a) for a in program.aux[0]] if program.aux else []
-    return Evaluation([read(o) for o in program.outputs], aux, parallel)
+    return Evaluation([read(o) for o in program.outputs], aux, parallel, calls)
 
 
 def _equation_edges(
@@ -90,6 +102,21 @@ def _equation_edges(
         else:
             dtype = _tangent_dtype(e.source, linearisation)
             yield _edge(e.partial, dtype, ins, outs, shared)
+
+
+def _call(pulled: Pulled, realify: bool, ins: Values) -> Call:
+    """A rule that is not linear at the values of its equation's operands."""
+    site = pulled.site
+    outs = [site.out_avals[k] for k in site.results]
+    operands = [site.in_avals[i] for i in site.operands]
+    dtypes = [jnp.finfo(a.dtype).dtype if realify else a.dtype for a in outs]
+    return Call(
+        pulled.rule,
+        [real_shape(a, realify=realify) for a in outs],
+        [real_shape(a, realify=realify) for a in operands],
+        dtypes,
+        pullback(site, ins),
+    )
 
 
 def _custom_edges(custom: Custom, ins: Sequence[Any]) -> Edges:

@@ -240,8 +240,15 @@ def encode_common(
     """The parts of the params that every kernel shares, around the kernel's own arrays.
 
     Raises:
-      ValueError: if the cost of some order could pass the range of int32.
+      ValueError: if the cost of some order could pass the range of int32, or the graph has a rule
+        that not every order can apply.
     """
+    if graph.reverse_only:
+        rule = graph.reverse_only[0]
+        raise ValueError(
+            f"the derivative rule of {rule.name} ({rule.source}) is not provably linear in its "
+            "cotangent, so not every order is legal; the environment has no such functions"
+        )
     slots, num_used = spec.num_actions, len(graph.eliminable)
     nodes = [graph.node(v) for v in graph.eliminable]
     ids = np.full(slots, -1, np.int32)

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
 
+from veenv import _compat
 from veenv.rules.base import Pairs, Site, find
 from veenv.rules.batch_axes import NAMED
 from veenv.rules.dtypes import is_complex
@@ -237,8 +237,8 @@ def _loop(
 def _scan(site: Site, body: BodyOf) -> Flow:
     """A loop: what is carried is one node, before and after."""
     closed, more = site.params["jaxpr"], int(site.params["length"] != 1)
-    num_carry = _num_alike(closed.out_avals, site.out_avals)
-    first_x = _num_alike(closed.in_avals, site.in_avals)
+    num_carry = _compat.num_alike(closed.out_avals, site.out_avals)
+    first_x = _compat.num_alike(closed.in_avals, site.in_avals)
     carried = {k: first_x - num_carry + k for k in range(num_carry)}
     flow = Flow(carried=frozenset(carried.values()))
     outputs = _loop(flow, body(closed), len(site.in_avals), carried)
@@ -250,12 +250,6 @@ def _scan(site: Site, body: BodyOf) -> Flow:
         elif node is not None:
             flow.results[k] = node, more
     return flow
-
-
-def _num_alike(inside: Sequence[Any], outside: Sequence[Any]) -> int:
-    """How many variables of a loop are not stacked, with an axis more outside than inside."""
-    pairs = zip(inside, outside, strict=True)
-    return sum(len(a.shape) == len(b.shape) for a, b in pairs)
 
 
 def _while(site: Site, body: BodyOf) -> Flow:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any, Literal
 
+from veenv.graph.precedence import check_precedence, legal_order, prerequisites
 from veenv.graph.tableau import Tableau
 from veenv.structure import structure as algebra
 from veenv.structure.product import multiply as multiply_structures
@@ -44,6 +46,25 @@ def counts_additions(cost: CostModel) -> bool:
     return cost == "operations"
 
 
+@dataclass(frozen=True)
+class ReverseOnly:
+    """A derivative rule that only means something for the cotangents of outputs.
+
+    Attributes:
+      name: the function it is of.
+      source: the line that calls it.
+      results: the nodes of its results.
+      operands: the nodes of its operands.
+      zero: it provably gives nothing for no cotangent, and so for outputs it does not lead to.
+    """
+
+    name: str
+    source: str
+    results: tuple[int, ...]
+    operands: tuple[int, ...]
+    zero: bool = True
+
+
 class Graph:
     """An immutable computational graph with the structure of every elemental partial.
 
@@ -59,6 +80,7 @@ class Graph:
         Nodes may repeat and may be inputs.
       primitives: name of the primitive that makes each vertex, by id - 1.
       eliminable: ids of the vertices an order must name, ascending.
+      reverse_only: the rules that not every order can apply.
 
     Example:
       >>> import jax.numpy as jnp, veenv
@@ -74,6 +96,7 @@ class Graph:
         outputs: Sequence[int | None],
         primitives: Sequence[str],
         structures: Mapping[Labelling, Mapping[tuple[int, int], Structure]],
+        reverse_only: Sequence[ReverseOnly] = (),
     ):
         self.num_inputs = num_inputs
         self.num_vertices = len(shapes) - num_inputs
@@ -81,6 +104,7 @@ class Graph:
         self.outputs = tuple(outputs)
         self.primitives = tuple(primitives)
         self._structures = {name: dict(edges) for name, edges in structures.items()}
+        self.reverse_only = tuple(reverse_only)
         sources = {u for u, _ in self.edges}
         self.eliminable = tuple(
             n - num_inputs + 1 for n in range(num_inputs, len(shapes)) if n in sources
@@ -127,9 +151,32 @@ class Graph:
         """The order as a tuple of eliminable ids; ids of pruned vertices are dropped.
 
         Raises:
-          ValueError: if an id is not an int, is unknown, repeated or missing.
+          ValueError: if an id is not an int, is unknown, repeated or missing, or the order does
+            not allow for a rule that is not linear in its cotangent.
         """
-        return check_order(order, self.eliminable, self.num_vertices)
+        checked = check_order(order, self.eliminable, self.num_vertices)
+        if self.reverse_only:
+            check_precedence(self, checked)
+        return checked
+
+    @cached_property
+    def prerequisites(self) -> dict[int, dict[int, ReverseOnly]]:
+        """For each vertex those that an order must eliminate before, and the rule that says so.
+
+        A rule that is not linear in its cotangent is applied to the rows of the Jacobian by its
+        results: all that is behind them comes first, and its operands come last.
+        """
+        return prerequisites(self)
+
+    def legal(self, order: Iterable[int]) -> tuple[int, ...]:
+        """The order itself, or else the nearest one that the graph's rules allow.
+
+        Vertices that come too early wait until what must be before them is gone.
+
+        Raises:
+          ValueError: as `check_order`, but for the rules.
+        """
+        return legal_order(self, check_order(order, self.eliminable, self.num_vertices))
 
     def costs(self, order: Iterable[int], cost: CostModel = "multiplications") -> tuple[int, ...]:
         """What each elimination of an order costs, in the order given (pruned ids out).

@@ -112,8 +112,8 @@ def trace(
       kwargs: keyword arguments; never differentiated by.
       argnums: which positional arguments to differentiate by.
       has_aux: whether `fun` returns ``(output, aux)``.
-      plain: leave out what only derivatives see: rules that functions bring along, and where
-        gradients stop.
+      plain: see what depends on the inputs as a function, not through its derivative: rules that
+        functions bring along are left out, and gradients do not stop.
 
     Returns:
       The flat program.
@@ -199,6 +199,7 @@ class _Flattener:
 
     def __init__(self, closed: Any, num_inputs: int, others: Sequence[Any], *, plain: bool):
         self.plain = plain
+        self.moved: set[Slot] = set(range(num_inputs))
         jaxpr = _compat.open_jaxpr(closed)
         self.constants: list[Any] = []
         self.equations: list[Equation] = []
@@ -228,10 +229,18 @@ class _Flattener:
             return Literal(np.asarray(atom.val, dtype=aval.dtype))
         return env[atom]
 
+    def _is_moved(self, env: dict[Any, Slot | Literal], atom: Any) -> bool:
+        """Whether a variable depends on the inputs."""
+        read = self._read(env, atom)
+        return isinstance(read, int) and read in self.moved
+
     def _walk(self, jaxpr: Any, env: dict[Any, Slot | Literal]) -> None:
         for eqn in jaxpr.eqns:
-            inner = (_compat.inlinable_value if self.plain else _compat.inlinable)(eqn)
-            if self.plain and eqn.primitive.name == "stop_gradient":
+            plain = self.plain and any(self._is_moved(env, a) for a in eqn.invars)
+            inner = _compat.inlinable(eqn)
+            if plain:
+                inner = _compat.call_body(eqn.primitive.name, eqn.params)
+            if plain and eqn.primitive.name == "stop_gradient":
                 env[eqn.outvars[0]] = self._read(env, eqn.invars[0])
             elif inner is not None:
                 self._inline(eqn, inner, env)
@@ -259,6 +268,8 @@ class _Flattener:
             slot = self._new(var.aval)
             env[var] = slot
             outputs.append(slot)
+        if any(isinstance(a, int) and a in self.moved for a in inputs):
+            self.moved.update(o for o in outputs if o is not None)
         self.equations.append(
             Equation(
                 eqn.primitive,

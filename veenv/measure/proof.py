@@ -65,7 +65,7 @@ class Proof:
         ]
         if self.missing and not self.entries:
             found.append(
-                f"nothing could be compared: the derivative is finite at none of {self.tried} points"
+                f"nothing could be compared: no derivative at {self.tried} points is finite"
             )
         return tuple(found)
 

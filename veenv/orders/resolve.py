@@ -44,7 +44,7 @@ def resolve_order(order: OrderLike, graph: Graph) -> tuple[int, ...]:
       ((1, 2), (2, 1))
     """
     if isinstance(order, str) and order.lower() in _NAMED:
-        return _NAMED[order.lower()](graph)
+        return graph.check_order(_NAMED[order.lower()](graph))
     if isinstance(order, (str, os.PathLike)):
         path = os.fspath(order)
         if not path.endswith(".json"):

@@ -16,6 +16,7 @@ from typing import Any
 from jax import Array
 
 from veenv.linear.linear_map import LinearMap
+from veenv.rules.dtypes import is_differentiable
 from veenv.structure.structure import Structure
 
 Pairs = tuple[tuple[int, int], ...]
@@ -40,6 +41,7 @@ class Site:
       realify: see complex variables as pairs of real numbers.
       diagonal: the axes along which the partial of a result by an operand, left as an operator, is
         diagonal (None where it is zero); None if nothing is known of them.
+      wanted: for each result, whether its partials are asked for; None if all are.
     """
 
     primitive: Any
@@ -50,6 +52,19 @@ class Site:
     source: str
     realify: bool = True
     diagonal: Callable[[int, int], Pairs | None] | None = None
+    wanted: Sequence[bool] | None = None
+
+    @property
+    def operands(self) -> tuple[int, ...]:
+        """The active operands."""
+        return tuple(i for i, a in enumerate(self.active) if a)
+
+    @property
+    def results(self) -> tuple[int, ...]:
+        """The results whose partials are asked for and that have derivatives."""
+        wanted = self.wanted or [True] * len(self.out_avals)
+        pairs = enumerate(zip(wanted, self.out_avals, strict=True))
+        return tuple(k for k, (asked, aval) in pairs if asked and is_differentiable(aval))
 
 
 @dataclass(frozen=True)

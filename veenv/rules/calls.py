@@ -36,7 +36,9 @@ def _num_fixed(site: Site) -> int:
     return site.params["num_callee_consts"] + site.params["num_res"]
 
 
-def _stated(site: Site, operands: Sequence[int], results: Sequence[int], ins: Values) -> Joint:
+def _stated(site: Site, ins: Values) -> Joint:
+    """The two functions of the call at their residuals."""
+    operands, results = site.operands, site.results
     num_fixed = _num_fixed(site)
     residuals = ins[site.params["num_callee_consts"] : num_fixed]
     call = core.jaxpr_as_fun(site.params["callee"])

@@ -9,6 +9,7 @@ derivatives need only be real-linear.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -25,8 +26,8 @@ from veenv.rules.dtypes import is_complex, is_differentiable
 from veenv.structure.structure import Link, dense, make
 
 Several = tuple[Array, ...]
-Linearise = Callable[[Site, Sequence[int], Sequence[int], Values], Joint]
-"""(site, operands, results, ins) → the linearisation by those operands at these values."""
+Linearise = Callable[[Site, Values], Joint]
+"""(site, ins) → the linearisation by the active operands at these values."""
 
 
 def real_shape(aval: Any, *, realify: bool) -> tuple[int, ...]:
@@ -55,7 +56,9 @@ def generic(site: Site, among: Sequence[int] | None = None) -> Sequence[Row]:
       site: the equation.
       among: the operands to differentiate by; None: all.
     """
-    return operators(site, _joint, among)
+    if among is not None:
+        site = replace(site, active=tuple(a and i in among for i, a in enumerate(site.active)))
+    return operators(site, _joint)
 
 
 def diagonal_of(site: Site, result: int, operand: int) -> Pairs | None:
@@ -63,15 +66,12 @@ def diagonal_of(site: Site, result: int, operand: int) -> Pairs | None:
     return () if site.diagonal is None else site.diagonal(result, operand)
 
 
-def operators(
-    site: Site, linearised: Linearise, among: Sequence[int] | None = None
-) -> Sequence[Row]:
+def operators(site: Site, linearised: Linearise) -> Sequence[Row]:
     """Operators on all axes, which share a linearisation by the active operands."""
-    operands = [i for i, a in enumerate(site.active) if a and (among is None or i in among)]
-    results = [k for k, a in enumerate(site.out_avals) if is_differentiable(a)]
+    operands, results = site.operands, site.results
 
     def shared(ins: Values, _outs: Values) -> Joint:
-        return linearised(site, operands, results, ins)
+        return linearised(site, ins)
 
     rows: list[list[Partial | None]] = [[None] * len(site.in_avals) for _ in site.out_avals]
     for at, k in enumerate(results):
@@ -133,27 +133,75 @@ def _row_or_column(link: LinearMap) -> Array:
     return values.reshape([n for n in values.shape if n != 1])
 
 
-def _joint(site: Site, operands: Sequence[int], results: Sequence[int], at: Values) -> Joint:
-    """The linearisation of an equation at its operands' values, in both directions.
+def _moving(site: Site, at: Values) -> tuple[list[int], list[Array], Callable[..., Several]]:
+    """The operands of an equation that move, their values, and its results as a function of them.
 
-    A primitive with only one of the two modes (a loop of unknown length, a custom vjp) gets the
-    other one from its dense Jacobian.
+    Only the results that are asked for are among them.
     """
     # Some rules (custom_linear_solve) need a tangent for every operand, zero or not.
     solve = site.primitive.name == "custom_linear_solve"
     moving = [
-        n for n, a in enumerate(site.in_avals) if n in operands or (solve and is_differentiable(a))
+        n
+        for n, a in enumerate(site.in_avals)
+        if n in site.operands or (solve and is_differentiable(a))
     ]
-    primals = [jnp.asarray(at[n]) for n in moving]
-    outs = [site.out_avals[k] for k in results]
-    ins = [site.in_avals[i] for i in operands]
 
     def results_of(*values: Array) -> Several:
         full = list(at)
         for n, value in zip(moving, values, strict=True):
             full[n] = value
         every = _compat.bind(site.primitive, site.params, full)
-        return tuple(every[k] for k in results)
+        return tuple(every[k] for k in site.results)
+
+    return moving, [jnp.asarray(at[n]) for n in moving], results_of
+
+
+def pullback(site: Site, at: Values) -> Callable[..., Several]:
+    """JAX's reverse mode of one equation, on real numbers if it is seen so.
+
+    Args:
+      site: the equation.
+      at: the values of its operands.
+
+    Returns:
+      A function from cotangents of `site.results` (or of those of them that its second argument
+      numbers) to cotangents of `site.operands`.
+    """
+    moving, primals, results_of = _moving(site, at)
+    outs = [site.out_avals[k] for k in site.results]
+
+    def pull(cotangents: Sequence[Array], of: Sequence[int] | None = None) -> Several:
+        of = range(len(outs)) if of is None else of
+        given = [from_real(g, outs[k]) for g, k in zip(cotangents, of, strict=True)]
+        # JAX pulls back without conjugation; as a real map the transpose conjugates twice.
+        if site.realify:
+            given = [g.conj() if jnp.iscomplexobj(g) else g for g in given]
+
+        def asked(*values: Array) -> Several:
+            every = results_of(*values)
+            return tuple(every[k] for k in of)
+
+        pulled = jax.vjp(asked, *primals)[1](tuple(given))
+        chosen = [pulled[moving.index(i)] for i in site.operands]
+        if not site.realify:
+            return tuple(chosen)
+        return tuple(to_real(x.conj() if jnp.iscomplexobj(x) else x) for x in chosen)
+
+    return pull
+
+
+def _joint(site: Site, at: Values) -> Joint:
+    """The linearisation of an equation at its operands' values, in both directions.
+
+    A primitive with only one of the two modes (a loop of unknown length, a custom vjp) gets the
+    other one from its dense Jacobian.
+    """
+    operands, results = site.operands, site.results
+    moving, primals, results_of = _moving(site, at)
+    pull = pullback(site, at)
+    solve = site.primitive.name == "custom_linear_solve"
+    outs = [site.out_avals[k] for k in results]
+    ins = [site.in_avals[i] for i in operands]
 
     def forward(slot: int, t: Array) -> Several:
         own = moving.index(operands[slot])
@@ -183,16 +231,8 @@ def _joint(site: Site, operands: Sequence[int], results: Sequence[int], at: Valu
             ) from error
 
     def backward(result: int, g: Array) -> Several:
-        g = from_real(g, outs[result])
-        # JAX pulls back without conjugation; as a real map the transpose conjugates twice.
-        conjugate = site.realify and jnp.iscomplexobj(g)
-        g = g.conj() if conjugate else g
         # JAX sees that the other results are not used; their zeros could meet infinity.
-        pulled = jax.vjp(lambda *values: results_of(*values)[result], *primals)[1](g)
-        chosen = [pulled[moving.index(i)] for i in operands]
-        if not site.realify:
-            return tuple(chosen)
-        return tuple(to_real(x.conj() if jnp.iscomplexobj(x) else x) for x in chosen)
+        return pull([g], [result])
 
     out_shapes = [real_shape(a, realify=site.realify) for a in outs]
     in_shapes = [real_shape(a, realify=site.realify) for a in ins]
@@ -200,11 +240,27 @@ def _joint(site: Site, operands: Sequence[int], results: Sequence[int], at: Valu
     if site.realify:
         dtype = jnp.finfo(dtype).dtype
     joint = Joint(out_shapes, in_shapes, dtype, forward_or_error, backward)
-    if site.primitive.name.startswith("custom_vjp_call"):
+    if site.primitive.name.startswith("custom_vjp_call") or _only_backward(
+        site, results_of, primals
+    ):
         return joint.without_forward()
     if _has_vjp(results_of, primals):
         return joint
     return joint.without_backward(lambda at, slot: diagonal_of(site, results[at], operands[slot]))
+
+
+def _only_backward(site: Site, fun: Callable[..., Several], primals: Sequence[Array]) -> bool:
+    """Whether a custom vjp inside of an equation leaves it without a forward mode.
+
+    JAX raises where the tangent of such a function is computed, which under jit is after this.
+    """
+    if not any(True for _ in _compat.bodies(site.params)):
+        return False
+    try:
+        pushed = jax.make_jaxpr(lambda p: jax.jvp(fun, p, p))(tuple(primals))
+    except (ValueError, NotImplementedError, TypeError):
+        return False  # said where it is pushed forward
+    return _compat.holds(pushed, ("custom_lin",))
 
 
 def _has_vjp(fun: Callable[..., Several], primals: Sequence[Array]) -> bool:

@@ -159,8 +159,8 @@ def pad(site: Site) -> Sequence[Row]:
         hole = lax.pad(jnp.zeros(shape, dtype), jnp.ones((), dtype), config)
         return hole.reshape([n for n in out if n != 1])
 
-    def there() -> Array:
-        return mask().astype(bool)
+    def there(ins: Values, outs: Values) -> Array:
+        return mask(ins, outs).astype(bool)
 
     by_value = make(out, (), out_values=range(len(out)))
     affine = _pad_name(out, shape, config, touched[0]) if len(touched) == 1 else None

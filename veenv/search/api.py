@@ -185,6 +185,7 @@ def _construct(race: Race, name: str, size: int | None) -> None:
         ids = problem.to_ids(lookahead(problem, 2 if size is None else size)) if warm else None
     if ids is None:
         return
+    ids = graph.legal(ids)
     race.found = ids, graph.cost(ids, problem.cost_model)
     race.ready.set()
     race.bound = min(int(vertex_bounds(problem).sum()), race.found[1])
@@ -203,7 +204,11 @@ def _result(race: Race, method: str, seed: int) -> SearchResult:
     trace: tuple[tuple[float, int, int], ...] = ((race.seconds(), 0, cost),)
     if race.found is None and tracker is not None:
         bound, evaluations, trace = tracker.lower_bound, tracker.evaluations, tuple(tracker.trace)
-        if (actual := graph.cost(order, cost_model)) != cost:
+        if graph.reverse_only:  # the compiled searches know no such rules
+            either = map(graph.legal, (order, graph.reverse()))
+            order = min(either, key=lambda ids: graph.cost(ids, cost_model))
+            cost = graph.cost(order, cost_model)
+        elif (actual := graph.cost(order, cost_model)) != cost:
             raise RuntimeError(f"the search counts {cost}, the graph {actual}: {order}")
     elif not ready and race.stand_in is not None:
         evaluations = race.stand_in.evaluations

@@ -83,7 +83,7 @@ def optimize(
         for model, share in zip(COST_MODELS, (0.15, 0.18, 0.22), strict=True)
     ]
     orders = [found.order for found in searched]
-    orders += [graph.reverse(), graph.markowitz(), graph.forward()]
+    orders += map(graph.legal, (graph.reverse(), graph.markowitz(), graph.forward()))
     ids = fastest(fun, args, argnums, list(dict.fromkeys(orders)), seconds=part(1.0).seconds)
     return Order.from_graph(graph, ids, name, f"runtime, {_found_by(searched[0], budget)}")
 
