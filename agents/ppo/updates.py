@@ -24,10 +24,10 @@ def make_optimizer(config: PPOConfig) -> optax.GradientTransformation:
         optax.clip_by_global_norm(config.max_grad_norm), optax.scale_by_adam(eps=1e-5)
     )
 
-    def update(grads: Any, state: Any, parameters: Any = None) -> tuple[Any, Any]:
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         # Adam's bias correction takes a float to the power of an integer count.
         with jax.numpy_dtype_promotion("standard"):
-            return inner.update(grads, state, parameters)
+            return inner.update(updates, state, params)
 
     return optax.GradientTransformation(inner.init, update)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from veenv import _compat
@@ -42,6 +43,10 @@ class RefProgram:
 
     def bind(self, *args: Any) -> list[Any]:
         """Runs the equations on operand values."""
+        # In jit no ref is ever made for real: JAX's rules bind the zero tangents of integers.
+        return jax.jit(self._run)(*args)
+
+    def _run(self, *args: Any) -> list[Any]:
         slots: dict[Slot, Any] = dict(zip(self.inputs, map(jnp.asarray, args), strict=True))
         for equation in self.equations:
             ins = [
@@ -70,9 +75,16 @@ def fold_refs(
       where there are no refs.
 
     Raises:
-      NotImplementedError: naming the line, for a ref that the program did not make.
+      NotImplementedError: naming the line, for a ref that the program did not make, and for one
+        in the branches of a cond.
     """
     touching = [n for n, e in enumerate(equations) if _touches(e)]
+    for equation in (equations[n] for n in touching):
+        if equation.primitive.name == "cond" and any(map(_compat.is_ref, equation.in_avals)):
+            raise NotImplementedError(
+                "a ref that the branches of a cond read or write cannot be differentiated: JAX "
+                f"cannot batch it; return the value from the branches ({equation.source})"
+            )
     if not touching:
         return list(equations)
     folded: list[Equation] = []
