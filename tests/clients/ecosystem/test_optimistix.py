@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from tests.clients.ecosystem.check import check, library, parameters
@@ -42,7 +43,7 @@ def _interval(x):
 
 def _fit(solver, **options):
     """A curve through noisy points; by the points."""
-    t = jnp.linspace(0.1, 1.0, 6)
+    t = np.linspace(0.1, 1.0, 6)
 
     def residual(y, data):
         return y[0] * jnp.exp(-y[1] * t) + 0.1 * y[1] - data
