@@ -13,6 +13,7 @@ import numpy as np
 import veenv
 from veenv import make_graph
 from veenv.graph.graph import CostModel
+from veenv.measure.timing import near
 from veenv.orders.shipped import best_for
 
 _COST_OF: dict[str, CostModel] = {"best-executed": "executed", "best-operations": "operations"}
@@ -112,11 +113,6 @@ def orders_of(case: Case, wanted: tuple[str, ...]) -> dict[str, tuple[int, ...]]
 
 
 def points(case: Case, batch: int) -> tuple[Any, ...]:
-    """Float32 arguments: `batch` points within one percent of the case's own."""
-    rng = np.random.default_rng(0)
-
-    def near(x: Any) -> jax.Array:
-        x = np.asarray(x, np.float32)
-        return jnp.asarray(x * rng.uniform(0.99, 1.01, (batch, *x.shape)), jnp.float32)
-
-    return jax.tree.map(near, case.args)
+    """Float32 arguments: `batch` random points near the case's own."""
+    args = jax.tree.map(lambda x: np.asarray(x, np.float32), case.args)
+    return jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), near(args, [0], batch))

@@ -30,7 +30,7 @@ class TrainArgs:
     """Trains an agent to find a cheap elimination order for a task, and proves the order right.
 
     Ctrl-C (or SIGTERM) ends the training early; the best order so far is validated and written
-    all the same.
+    all the same. Before the first train step is done Ctrl-C ends the program with exit code 130.
 
     Raises:
       ValueError: naming the first field that is out of range.

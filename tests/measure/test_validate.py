@@ -266,30 +266,34 @@ def test_points_without_a_derivative_are_passed_by():
 
 def test_what_has_no_finite_derivative_anywhere_is_named_and_the_rest_compared():
     def fun(x, y):
-        return {"a": jnp.sin(x) * y, "b": jnp.sqrt(0.0 * y[:2]) + x[0]}
+        return {"a": jnp.sin(x), "b": jnp.sqrt(0.0 * y)}
 
     task = task_of(fun, np.array([1.0, 2.0]), np.array([3.0, 4.0]), argnums=(0, 1))
     proof = prove(task, reverse_of(task))
     assert proof.passed
-    assert 0 < proof.error < 1e-12 or proof.error == 0
-    assert proof.missing == ("2 of 4 entries of the Jacobian['b'][1]",)
-    assert proof.entries == 14
+    assert proof.error < 1e-12
+    # JAX multiplies 0 by inf in the blocks that only pass by the square root, too.
+    assert proof.missing == tuple(
+        f"4 of 4 entries of the Jacobian{block}" for block in ("['a'][1]", "['b'][0]", "['b'][1]")
+    )
+    assert proof.entries == 4
     assert proof.points == 3
 
 
 def test_nothing_to_compare_is_no_proof():
-    task = task_of(lambda x: jnp.log(x * 0.0 - 1.0), np.ones(2))
+    task = task_of(lambda x: jnp.sqrt(x * 0.0), np.ones(2))
     proof = prove(task, reverse_of(task), points=1)
     assert not proof.passed
     assert proof.entries == 0
-    assert "nothing could be compared: at none of 20 points" in proof.problems[0]
+    assert (
+        "nothing could be compared: JAX's derivative is not finite at 10 points"
+        in proof.problems[0]
+    )
     assert "nothing could be compared" in verdict(proof)[0]
 
 
 def test_an_order_whose_jacobian_alone_is_not_finite_is_wrong(monkeypatch):
-    monkeypatch.setattr(
-        proofs, "jacve", lambda *_: lambda *point: jax.tree.map(jnp.log, (-1.0,))[0]
-    )
+    monkeypatch.setattr(proofs, "jacve", lambda *_: lambda *point: jnp.log(-1.0))
     proof = prove(task_of(lambda x: x * x * x, np.array(2.0)), (1,))
     assert proof.error == np.inf
     assert not proof.passed
@@ -297,12 +301,12 @@ def test_an_order_whose_jacobian_alone_is_not_finite_is_wrong(monkeypatch):
 
 
 def test_the_report_names_what_it_could_not_compare(capsys, monkeypatch, tmp_path):
-    task = task_of(lambda x: (jnp.sqrt(0.0 * x) + x, x * x), np.ones(2))
-    graph = veenv.make_graph(task.fun)(np.ones(2))
+    task = task_of(lambda x, y: (jnp.sqrt(0.0 * x), y * y), 1.0, 2.0, argnums=(0, 1))
+    graph = veenv.make_graph(task.fun, (0, 1))(1.0, 2.0)
     monkeypatch.setattr("veenv.tasks.get", lambda name: task)
     Order.from_graph(graph, graph.reverse(), "f").save(tmp_path / "order.json")
     assert main(Config(order=tmp_path / "order.json", rounds=0)) == 0
     out = capsys.readouterr().out
-    assert "not compared, as JAX gives nothing finite: 2 of 4 entries of the Jacobian[0]" in out
-    assert "3 points (of 60 tried)" in out
+    assert "not compared, as JAX gives nothing finite: 1 of 1 entries of the Jacobian[0][0]" in out
+    assert "3 points (of 30 tried)" in out
     assert "inf" not in out.replace("finite", "")

@@ -19,7 +19,7 @@ from veenv.search.background import Background
 from veenv.search.budget import Budget
 
 if TYPE_CHECKING:
-    from veenv.search.api import SearchResult
+    from veenv.search.result import SearchResult
 
 _COMPILING = 0.7
 """Share of the time for the candidates after which no more of them are compiled."""

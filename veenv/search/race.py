@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from threading import Event
 
+import numpy as np
+
 from veenv.search.background import Background
 from veenv.search.budget import Budget, ClosedError, Progress, Tracker
 from veenv.search.problem import Problem
@@ -70,6 +72,19 @@ class Race:
     def wanted(self) -> bool:
         """Whether anybody waits for the search."""
         return not self.left
+
+    def start(self, order: np.ndarray) -> Tracker:
+        """The tracker of the search, which has its first local order (int64 [n]).
+
+        Raises:
+          ClosedError: if nobody waits any more.
+        """
+        self.tracker = Tracker(self.problem, order, self.limit, self.report, self.began)
+        self.ready.set()
+        if self.left:  # while the order was evaluated: `run` has closed no tracker then
+            self.tracker.close()
+            raise ClosedError
+        return self.tracker
 
     def report(self, progress: Progress) -> None:
         """Hands progress to the caller's thread; the tracker's callback."""
