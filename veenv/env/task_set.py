@@ -109,7 +109,7 @@ class TaskDistribution:
           ValueError: if there are no tasks, a name is unknown, or a graph does not fit.
         """
         for task in tasks:
-            check_task(task)
+            _check_task(task)
         graphs = tuple(task_graph(task) for task in tasks)
         if spec is None:
             spec = Spec.common([Spec.of(graph, cost) for graph in graphs])
@@ -224,7 +224,7 @@ class TaskDistribution:
         return obs, state, drawn
 
 
-def check_task(task: Any) -> None:
+def _check_task(task: Any) -> None:
     """Checks that a task is a name or a graph.
 
     Raises:

@@ -92,7 +92,7 @@ def _seconds_to_finish(graph: Graph) -> float:
     """Seconds that making an `Order` of a graph takes, by a part of it."""
     began = time.perf_counter()
     graph.cost(graph.reverse())
-    return 3.0 * (time.perf_counter() - began)
+    return 5.0 * (time.perf_counter() - began)
 
 
 def _found_by(found: SearchResult, budget: str | int) -> str:

@@ -159,7 +159,7 @@ class Race:
         if limit is None:
             return float("inf")
         check = 0.0 if self.stand_in is None else self.stand_in.slowest
-        return max(limit - 1.5 * check, 0.5 * limit) + _GRACE - self.seconds()
+        return max(limit - 2.5 * check, 0.5 * limit) + _GRACE - self.seconds()
 
     def _tell(self, callback: Callable[[Progress], None] | None, seconds: float) -> bool:
         """Waits for news and hands them to the callback; whether there were any."""

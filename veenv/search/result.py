@@ -25,6 +25,12 @@ class SearchResult:
       seed: the seed.
       ready: False where the method was not ready in time (its kernels or its policy were still
         being compiled), so that the order is that of plain hill climbing from the classical ones.
+
+    Example:
+      >>> import veenv
+      >>> found = veenv.search.search(veenv.make_graph(lambda x: x * x * x)(1.0), "reverse")
+      >>> found.order, found.cost, found.optimal, found.ready
+      ((1,), 1, True, True)
     """
 
     order: tuple[int, ...]
