@@ -17,9 +17,8 @@ from veenv.engine import edge, sums, terms
 from veenv.engine.edge import Edge, Edges
 from veenv.engine.pulled import Call, Form, pull_back
 from veenv.engine.sums import Sum
-from veenv.graph.graph import ReverseOnly
 from veenv.graph.linearise import Linearisation
-from veenv.graph.precedence import unreached
+from veenv.graph.precedence import ReverseOnly, unreached
 from veenv.graph.tableau import Tableau
 from veenv.structure import structure as algebra
 from veenv.structure.product import multiply as multiply_structures
@@ -108,8 +107,9 @@ def _by_result(linearisation: Linearisation, calls: Sequence[Call]) -> dict[int,
       ValueError: if the program has others, or one of them could give something for an output
         that it does not lead to.
     """
+    graph = linearisation.graph
     for call in calls:
-        leaf = None if call.rule.zero else unreached(linearisation.graph, call.rule)
+        leaf = None if call.rule.zero else unreached(call.rule, graph.edges, graph.outputs)
         if leaf is not None:
             raise ValueError(
                 f"the derivative rule of {call.rule.name} ({call.rule.source}) is not provably "

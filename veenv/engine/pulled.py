@@ -17,8 +17,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from veenv.engine.edge import Edge
-from veenv.graph.graph import ReverseOnly
 from veenv.graph.linearise import Elemental
+from veenv.graph.precedence import ReverseOnly
 from veenv.graph.tableau import Tableau
 from veenv.structure import structure as algebra
 from veenv.structure.structure import Link, Structure

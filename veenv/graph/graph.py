@@ -5,12 +5,11 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any, Literal
 
-from veenv.graph.precedence import check_precedence, legal_order, prerequisites
+from veenv.graph.precedence import ReverseOnly, check_precedence, legal_order, prerequisites
 from veenv.graph.tableau import Tableau
 from veenv.structure import structure as algebra
 from veenv.structure.product import multiply as multiply_structures
@@ -44,25 +43,6 @@ def labelling_of(cost: CostModel) -> Labelling:
 def counts_additions(cost: CostModel) -> bool:
     """Whether additions count under a cost model as multiplications do."""
     return cost == "operations"
-
-
-@dataclass(frozen=True)
-class ReverseOnly:
-    """A derivative rule that only means something for the cotangents of outputs.
-
-    Attributes:
-      name: the function it is of.
-      source: the line that calls it.
-      results: the nodes of its results.
-      operands: the nodes of its operands.
-      zero: it provably gives nothing for no cotangent, and so for outputs it does not lead to.
-    """
-
-    name: str
-    source: str
-    results: tuple[int, ...]
-    operands: tuple[int, ...]
-    zero: bool = True
 
 
 class Graph:
@@ -156,7 +136,7 @@ class Graph:
         """
         checked = check_order(order, self.eliminable, self.num_vertices)
         if self.reverse_only:
-            check_precedence(self, checked)
+            check_precedence(self.prerequisites, checked)
         return checked
 
     @cached_property
@@ -166,7 +146,8 @@ class Graph:
         A rule that is not linear in its cotangent is applied to the rows of the Jacobian by its
         results: all that is behind them comes first, and its operands come last.
         """
-        return prerequisites(self)
+        moves = {self.node(v): v for v in self.eliminable}
+        return prerequisites(self.reverse_only, self.edges, moves)
 
     def legal(self, order: Iterable[int]) -> tuple[int, ...]:
         """The order itself, or else the nearest one that the graph's rules allow.
@@ -176,7 +157,8 @@ class Graph:
         Raises:
           ValueError: as `check_order`, but for the rules.
         """
-        return legal_order(self, check_order(order, self.eliminable, self.num_vertices))
+        checked = check_order(order, self.eliminable, self.num_vertices)
+        return legal_order(self.prerequisites, checked)
 
     def costs(self, order: Iterable[int], cost: CostModel = "multiplications") -> tuple[int, ...]:
         """What each elimination of an order costs, in the order given (pruned ids out).

@@ -12,8 +12,9 @@ from jax.extend import core
 from veenv import _compat
 from veenv.graph.custom_rules import shape_of
 from veenv.graph.diagonal import Body, diagonal_axes
-from veenv.graph.graph import Graph, ReverseOnly
+from veenv.graph.graph import Graph
 from veenv.graph.partials import ALONE, Custom, Found, Within, find_partials, narrowed
+from veenv.graph.precedence import ReverseOnly
 from veenv.graph.program import Equation, Program, plain_argnums, trace
 from veenv.rules import Partial, Site
 from veenv.rules.dtypes import is_differentiable

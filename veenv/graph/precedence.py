@@ -3,28 +3,50 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from veenv.graph.graph import Graph, ReverseOnly
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 
-def prerequisites(graph: Graph) -> dict[int, dict[int, ReverseOnly]]:
+@dataclass(frozen=True)
+class ReverseOnly:
+    """A derivative rule that only means something for the cotangents of outputs.
+
+    Attributes:
+      name: the function it is of.
+      source: the line that calls it.
+      results: the nodes of its results.
+      operands: the nodes of its operands.
+      zero: it provably gives nothing for no cotangent, and so for outputs it does not lead to.
+    """
+
+    name: str
+    source: str
+    results: tuple[int, ...]
+    operands: tuple[int, ...]
+    zero: bool = True
+
+
+Edges = Iterable[tuple[int, int]]
+Prerequisites = dict[int, dict[int, ReverseOnly]]
+"""For each vertex those that must be eliminated before it, with the rule that asks for it."""
+
+
+def prerequisites(
+    rules: Sequence[ReverseOnly], edges: Edges, moves: Mapping[int, int]
+) -> Prerequisites:
     """For each vertex those that must be eliminated before it, with the rule that asks for it.
 
     Args:
-      graph: the graph.
+      rules: the rules that are not linear.
+      edges: the (source, target) node pairs of the graph.
+      moves: the vertex id of each node that is to be eliminated.
 
     Returns:
       Vertex ids by vertex id; vertices that may go first are left out.
     """
-    successors: dict[int, list[int]] = {}
-    for u, v in graph.edges:
-        successors.setdefault(u, []).append(v)
-    moves = {graph.node(v): v for v in graph.eliminable}
-    before: dict[int, dict[int, ReverseOnly]] = {}
-    for rule in graph.reverse_only:
+    successors = _successors(edges)
+    before: Prerequisites = {}
+    for rule in rules:
         behind = _behind(successors, rule.results)
         first = [moves[n] for n in sorted(behind) if n in moves]
         results = [moves[n] for n in rule.results if n in moves]
@@ -34,6 +56,14 @@ def prerequisites(graph: Graph) -> dict[int, dict[int, ReverseOnly]]:
         for vertex in operands:
             before.setdefault(vertex, {}).update(dict.fromkeys([*first, *results], rule))
     return before
+
+
+def _successors(edges: Edges) -> dict[int, list[int]]:
+    """For each node those that edges from it lead to."""
+    successors: dict[int, list[int]] = {}
+    for u, v in edges:
+        successors.setdefault(u, []).append(v)
+    return successors
 
 
 def _behind(successors: dict[int, list[int]], nodes: Sequence[int]) -> set[int]:
@@ -48,16 +78,14 @@ def _behind(successors: dict[int, list[int]], nodes: Sequence[int]) -> set[int]:
     return reached
 
 
-def unreached(graph: Graph, rule: ReverseOnly) -> int | None:
+def unreached(rule: ReverseOnly, edges: Edges, outputs: Sequence[int | None]) -> int | None:
     """The first output leaf that does not depend on a rule's results; None if all do."""
-    successors: dict[int, list[int]] = {}
-    for u, v in graph.edges:
-        successors.setdefault(u, []).append(v)
+    successors = _successors(edges)
     behind = {*rule.results, *_behind(successors, rule.results)}
-    return next((k for k, n in enumerate(graph.outputs) if n not in behind), None)
+    return next((k for k, n in enumerate(outputs) if n not in behind), None)
 
 
-def check_precedence(graph: Graph, order: Sequence[int]) -> None:
+def check_precedence(before: Prerequisites, order: Sequence[int]) -> None:
     """Refuses an order that eliminates a vertex before one that must come first.
 
     Raises:
@@ -65,7 +93,7 @@ def check_precedence(graph: Graph, order: Sequence[int]) -> None:
     """
     gone: set[int] = set()
     for vertex in order:
-        for other, rule in graph.prerequisites.get(vertex, {}).items():
+        for other, rule in before.get(vertex, {}).items():
             if other not in gone:
                 raise ValueError(
                     f"the order eliminates vertex {vertex} before vertex {other}, but the "
@@ -77,20 +105,20 @@ def check_precedence(graph: Graph, order: Sequence[int]) -> None:
         gone.add(vertex)
 
 
-def legal_order(graph: Graph, order: Sequence[int]) -> tuple[int, ...]:
+def legal_order(before: Prerequisites, order: Sequence[int]) -> tuple[int, ...]:
     """The nearest allowed order: always the first vertex of `order` that may go.
 
     Args:
-      graph: the graph.
+      before: what must come before each vertex.
       order: all eliminable vertices.
     """
-    if not graph.reverse_only:
+    if not before:
         return tuple(order)
     rank = {v: n for n, v in enumerate(order)}
-    waiting = {v: len(graph.prerequisites.get(v, ())) for v in order}
+    waiting = {v: len(before.get(v, ())) for v in order}
     followers: dict[int, list[int]] = {}
-    for vertex, before in graph.prerequisites.items():
-        for other in before:
+    for vertex, others in before.items():
+        for other in others:
             followers.setdefault(other, []).append(vertex)
     ready = [rank[v] for v in order if not waiting[v]]
     heapq.heapify(ready)

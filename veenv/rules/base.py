@@ -42,6 +42,13 @@ class Site:
       diagonal: the axes along which the partial of a result by an operand, left as an operator, is
         diagonal (None where it is zero); None if nothing is known of them.
       wanted: for each result, whether its partials are asked for; None if all are.
+
+    Example:
+      >>> import jax
+      >>> x = jax.ShapeDtypeStruct((3,), "float32")
+      >>> site = Site(jax.lax.mul_p, {}, (x, x), (x,), (True, False), "")
+      >>> site.operands, site.results
+      ((0,), (0,))
     """
 
     primitive: Any
