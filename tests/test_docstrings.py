@@ -40,6 +40,7 @@ MODULES = [
     "veenv.env.adapters.gymnasium_vector",
     "veenv.export.c",
     "veenv.export.code",
+    "veenv.engine.graphax",
     "veenv.engine.interop",
     "veenv.engine.api",
     "veenv.orders.resolve",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -161,6 +162,7 @@ def fuse(
       CannotFuseError: (from the returned function) in mode "fused", for what cannot be a kernel.
     """
 
+    @functools.wraps(fun)
     def fused(*args: Any, **kwargs: Any) -> Any:
         traced = trace_point(fun, args, kwargs, argnums(args))
         try:
@@ -209,4 +211,5 @@ def _run(traced: Traced, program: ScalarProgram) -> Any:
         else:
             value = program.constant_leaf(k)
             leaves[k] = jnp.asarray(np.zeros(leaf.shape, leaf.dtype) if value is None else value)
-    return traced.result([leaves[k] for k in range(len(program.outputs))])
+    avals = traced.closed.out_avals
+    return traced.result([_compat.as_weak_as(aval, leaves[k]) for k, aval in enumerate(avals)])
