@@ -22,6 +22,8 @@ _CUSTOM = {
     "custom_vjp_call_jaxpr": "fun_jaxpr",
     "custom_lin": "call_jaxpr",
 }
+_ENTRIES_PER_OPERATION = 40
+"""Entries of arrays that are gone through for each operation that a kernel may have, at most."""
 _HERE = str(Path(__file__).parent.parent)
 _MOVES = {**rules_shape.RULES, **rules_sum.RULES}
 
@@ -81,6 +83,7 @@ class _Unroller:
     def __init__(self, limit: int):
         self.builder = Builder(limit)
         self._limit = limit
+        self._entries = 0
 
     def constant(self, value: Any) -> Ids:
         """The numbers of a constant's entries."""
@@ -127,7 +130,7 @@ class _Unroller:
         if name == "scan":
             return self._scan(eqn, ins)
         for var in eqn.outvars:
-            _leaf(var.aval)
+            self._account(_leaf(var.aval).size, name)
         if name in _MOVES:
             return _MOVES[name](self.builder, eqn, ins)
         if name == "clamp":
@@ -135,6 +138,16 @@ class _Unroller:
         if name in rules_scalar.RULES:
             return [self._elementwise(eqn, ins)]
         raise CannotFuseError(f"primitive {name!r} cannot be fused", name)
+
+    def _account(self, size: int, name: str) -> None:
+        """Refuses what would take long to unroll, however few operations it comes to."""
+        self._entries += size
+        if size > self._limit or self._entries > _ENTRIES_PER_OPERATION * self._limit:
+            raise CannotFuseError(
+                f"primitive {name!r} makes an array of {size:,} entries; a kernel takes more than "
+                f"{self._limit:,} scalar operations with it, the most that it may have",
+                name,
+            )
 
     def closed(self, inner: Any, ins: Sequence[Ids]) -> list[Ids]:
         """The outputs of a closed jaxpr (or of one that closes over nothing)."""
