@@ -11,12 +11,13 @@ from typing import Any
 import jax
 import numpy as np
 from benchmark_cases import Case, find, orders_of, points
-from benchmark_engine import interleaved
+from benchmark_engine import SHORTEST
 from benchmark_machine import machine
 
 import veenv
 from veenv.kernel.fuse import trace_point
 from veenv.kernel.program import ScalarProgram
+from veenv.measure.timing import rounds_interleaved
 from veenv.tasks.random import random_function
 
 TASKS = (
@@ -100,11 +101,21 @@ def _fused(case: Case, order: Any) -> Callable[..., Any]:
     return jax.vmap(veenv.jacve(case.fun, order, case.argnums, kernel="fused"))
 
 
-class _Run:
-    """What `interleaved` times."""
+def _compiled(method: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
+    return jax.jit(method).lower(*args).compile()
 
-    def __init__(self, method: Callable[..., Any], args: Sequence[Any]):
-        self.run = jax.jit(method).lower(*args).compile()
+
+def _times(
+    runs: Mapping[str, Callable[..., Any]], args: Sequence[Any], repeats: int, seconds: float
+) -> dict[str, np.ndarray]:
+    """Seconds of a call in each round, interleaved; five rounds at least."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    began = time.perf_counter()
+    for found in rounds_interleaved(runs, args, repeats, shortest=SHORTEST):
+        times = {name: list(t) for name, t in found.items()}
+        if min(map(len, times.values())) >= 5 and time.perf_counter() - began > seconds:
+            break
+    return {name: np.array(t) for name, t in times.items()}
 
 
 def _speed(case: Case, batch: int, repeats: int, seconds: float) -> list[Row]:
@@ -125,7 +136,7 @@ def _speed(case: Case, batch: int, repeats: int, seconds: float) -> list[Row]:
         (first * float(k)).reshape(batch, *(1 for _ in s)) + np.zeros(s, np.float32)
         for k, s in enumerate(shapes)
     ]
-    times = interleaved({n: _Run(m, args) for n, m in methods.items()}, args, repeats, seconds)  # type: ignore[arg-type]
+    times = _times({n: _compiled(m, args) for n, m in methods.items()}, args, repeats, seconds)
     faster = np.minimum(times["jacfwd"], times["jacrev"])
     rows = []
     for method in methods:
@@ -169,8 +180,8 @@ def _orders(case: Case, count: int, batch: int, repeats: int) -> Row:
     args = points(case, batch)
     orders = some_orders(case, count)
     works = {name: program_of(case, ids).work for name, ids in orders.items()}
-    runs = {name: _Run(_fused(case, ids), args) for name, ids in orders.items()}
-    times = interleaved(runs, args, repeats, 60.0)  # type: ignore[arg-type]
+    runs = {name: _compiled(_fused(case, ids), args) for name, ids in orders.items()}
+    times = _times(runs, args, repeats, 60.0)
     medians = {name: float(np.median(t)) for name, t in times.items()}
     found: Any = spearmanr([works[n] for n in orders], [medians[n] for n in orders])
     correlation = float(found.statistic)
@@ -200,9 +211,9 @@ def _compilation(equations: int, with_jacrev: bool) -> Row:
     cells = [f"{equations:,}"]
     for name, make in methods.items():
         start = time.perf_counter()
-        run = _Run(make(), args)
+        run = _compiled(make(), args)
         row[f"{name}_seconds"] = time.perf_counter() - start
-        times = interleaved({name: run}, args, 10, 20.0)  # type: ignore[dict-item]
+        times = _times({name: run}, args, 10, 20.0)
         row[f"{name}_ns"] = float(np.median(times[name])) * 1e9 / 65536
         cells += [f"{row[f'{name}_seconds']:.2f}", f"{row[f'{name}_ns']:.1f}"]
     print("| " + " | ".join([*cells, *[""] * (5 - len(cells))]) + " |", flush=True)

@@ -40,7 +40,7 @@ def compare(folder: Path, fun: Callable[..., Any], point: Any, argnums: Any, rto
     )
     rng = np.random.default_rng(0)
     batch = jax.tree.map(
-        lambda x: np.asarray(x * rng.uniform(0.95, 1.05, (5, *x.shape)), x.dtype), point
+        lambda x: np.asarray(np.asarray(x) * rng.uniform(0.95, 1.05, (5, *x.shape)), x.dtype), point
     )
     expected = jax.vmap(lambda *p: (fun(*p), jax.jacrev(fun, argnums)(*p)))(*batch)
     expected = [np.asarray(e) for e in jax.tree.leaves(expected)]
@@ -68,10 +68,11 @@ def everything(x: jax.Array, n: jax.Array) -> tuple[jax.Array, ...]:
     mask = (x > 1) & (n > 1) | ~(x < 2)
     bits = jax.lax.bitcast_convert_type(x, jnp.int32) & 0x7FFFFFFF
     return (
-        jnp.where(mask, jnp.max(x), jnp.clip(x, 0.5, 1.5)) * small,
+        jnp.where(mask, jnp.max(x), jnp.clip(x, 0.5, 1.5)) * small.astype(x.dtype),
         jnp.round(x * 3) + jnp.floor(x) + jax.lax.rem(x, jnp.float32(0.3)),
-        x * (x.astype(jnp.int32) // 2) + jax.lax.bitcast_convert_type(bits, jnp.float32),
-        jnp.sign(x) * jnp.inf + jax.lax.shift_right_logical(n, n) * x,
+        x * (x.astype(jnp.int32) // 2).astype(x.dtype)
+        + jax.lax.bitcast_convert_type(bits, jnp.float32),
+        jnp.sign(x) * jnp.inf + jax.lax.shift_right_logical(n, n).astype(x.dtype) * x,
     )
 
 

@@ -34,13 +34,18 @@ def test_interpreted(platform):
 
     def fun(x, s, n):
         positive = x > s
-        return jnp.where(positive, x * s, jnp.sin(x) / n), positive, x.sum() * n, jnp.floor(x)
+        return (
+            jnp.where(positive, x * s, jnp.sin(x) / n.astype(x.dtype)),
+            positive,
+            x.sum() * n.astype(x.dtype),
+            jnp.floor(x),
+        )
 
     rng = np.random.default_rng(0)
     x, n = rng.normal(size=(1100, 2)).astype("f4"), rng.integers(1, 5, 1100).astype("i4")
     traced = trace_point(fun, (x[0], np.float32(0.3), n[0]), {}, (0, 1, 2))
     kernel = PallasKernel(traced.program(), platform, interpret=True)
-    expected = jax.vmap(fun, (0, None, 0))(x, 0.3, n)
+    expected = jax.vmap(fun, (0, None, 0))(x, np.float32(0.3), n)
     for got, e in zip(jax.jit(kernel)(x, np.float32(0.3), n), expected, strict=True):
         assert got.dtype == e.dtype
         np.testing.assert_allclose(got, e, rtol=1e-5, atol=1e-6)

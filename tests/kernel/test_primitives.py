@@ -151,7 +151,9 @@ ARRAYS: dict[str, Callable[[Any], Any]] = {
         lax.dynamic_update_slice(x, x[:1, :1, :2], (1, 0, (x[0, 0, 1] * 5).astype(int))),
         x[(x[0, 0, 0] > 0.2).astype(int)],
     ),
-    "counting": lambda x: (jnp.arange(4.0) * x, lax.broadcasted_iota(jnp.int32, (2, 3), 1)),
+    "counting": lambda x: (
+        x * jnp.arange(4.0, dtype=x.dtype).reshape(1, 1, 4), lax.broadcasted_iota(jnp.int32, (2, 3), 1),
+    ),
     "branches": lambda x: (
         lax.cond(x[0, 0, 0] > 0.5, jnp.sin, jnp.cos, x),
         lax.switch((x[0, 0, 0] * 4).astype(int), [lambda v: v, lambda v: v * v, jnp.exp], x[0]),

@@ -109,6 +109,7 @@ class PallasKernel:
             in_specs=[spec] * len(columns),
             out_specs=[spec] * len(dtypes),
             interpret=self.interpret,
+            compiler_params=_compiler_params(self.platform),
         )(*columns)
         flat = iter(r.reshape(-1)[:batch] for r in results)
         return [
@@ -140,6 +141,15 @@ class PallasKernel:
                     stream += 1
 
         return body
+
+
+def _compiler_params(platform: Platform) -> Any:
+    """Chooses Triton on a GPU, where older versions of JAX would take Mosaic."""
+    if platform == "tpu":
+        return None
+    from jax.experimental.pallas import triton  # not in every build of JAX
+
+    return triton.CompilerParams()
 
 
 def _blocks(column: jax.Array, rows: int, block: Sequence[int]) -> jax.Array:
