@@ -152,7 +152,8 @@ ARRAYS: dict[str, Callable[[Any], Any]] = {
         x[(x[0, 0, 0] > 0.2).astype(int)],
     ),
     "counting": lambda x: (
-        x * jnp.arange(4.0, dtype=x.dtype).reshape(1, 1, 4), lax.broadcasted_iota(jnp.int32, (2, 3), 1),
+        x * jnp.arange(4.0, dtype=x.dtype).reshape(1, 1, 4),
+        lax.broadcasted_iota(jnp.int32, (2, 3), 1),
     ),
     "branches": lambda x: (
         lax.cond(x[0, 0, 0] > 0.5, jnp.sin, jnp.cos, x),
