@@ -19,6 +19,7 @@ from jax.extend import core
 
 from veenv import _compat
 from veenv.graph.program import Equation, Literal, Program
+from veenv.rules.base import find
 from veenv.rules.dtypes import is_differentiable
 from veenv.rules.elementwise import ELEMENTWISE
 
@@ -163,6 +164,8 @@ def _results(primitive: Any, params: Any, kinds: Kinds, ins: Any, outs: Any) -> 
     if name in _BILINEAR:
         return [_product(kinds)] * count
     linear = _positions(name, params, len(kinds))
+    if linear is None and Kind.ZERO in kinds and find(name) is None:
+        linear = _by_own_derivative(primitive, params, kinds, ins)
     if max(kinds, default=Kind.ZERO) < Kind.LINEAR:
         every = linear and all(kinds[n] is Kind.ZERO for n in linear)
         return [Kind.ZERO if every else Kind.CONSTANT] * count
@@ -196,11 +199,20 @@ def _product(kinds: Kinds) -> Kind:
 def _by_own_derivative(primitive: Any, params: Any, kinds: Kinds, ins: Any) -> list[int] | None:
     """The linear operands of any other primitive whose derivative is the primitive itself.
 
-    If the tangent of p(x, c) by x is p(t, c), by JAX's rule, then p is linear in x.
+    If the tangent of p(x, c) by x is p(t, c), by JAX's rule, then p is linear in x.  Operands that
+    are zero may be part of x or of c.
     """
-    moving = [n for n, k in enumerate(kinds) if k is Kind.LINEAR]
-    if Kind.UNKNOWN in kinds or not all(is_differentiable(ins[n]) for n in moving):
+    if Kind.UNKNOWN in kinds:
         return None
+    for moved in ((Kind.ZERO, Kind.LINEAR), (Kind.LINEAR,)):
+        moving = [n for n, k in enumerate(kinds) if k in moved and is_differentiable(ins[n])]
+        if _is_own_derivative(primitive, params, moving, ins):
+            return moving
+    return None
+
+
+def _is_own_derivative(primitive: Any, params: Any, moving: Sequence[int], ins: Any) -> bool:
+    """Whether the tangent of a primitive by some operands is the primitive at their tangents."""
     shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in ins]
 
     def pushed(full: list[Any], tangents: list[Any]) -> Any:
@@ -215,16 +227,24 @@ def _by_own_derivative(primitive: Any, params: Any, kinds: Kinds, ins: Any) -> l
     try:
         closed = jax.make_jaxpr(pushed)(shapes, [shapes[n] for n in moving])
     except Exception:  # the rule of a primitive of somebody else's
-        return None
+        return False
     jaxpr = _compat.open_jaxpr(closed)
     expected: list[Any] = list(jaxpr.invars[: len(ins)])
     for n, var in zip(moving, jaxpr.invars[len(ins) :], strict=True):
         expected[n] = var
+    same_as: dict[Any, Any] = {}
     for eqn in jaxpr.eqns:
+        if eqn.primitive.name in ("copy", "copy_p"):
+            same_as[eqn.outvars[0]] = same_as.get(eqn.invars[0], eqn.invars[0])
         if eqn.primitive is primitive and list(eqn.outvars) == list(jaxpr.outvars):
             same = all(_equal(eqn.params.get(k), v) for k, v in params.items())
-            return moving if same and list(eqn.invars) == expected else None
-    return None
+            return same and [_original(same_as, v) for v in eqn.invars] == expected
+    return False
+
+
+def _original(same_as: Mapping[Any, Any], atom: Any) -> Any:
+    """What a variable is a copy of; literals are nobody's."""
+    return None if isinstance(atom, core.Literal) else same_as.get(atom, atom)
 
 
 def _equal(a: Any, b: Any) -> bool:
