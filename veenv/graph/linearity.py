@@ -18,6 +18,7 @@ import numpy as np
 from jax.extend import core
 
 from veenv import _compat
+from veenv.graph.own_derivative import is_own_derivative
 from veenv.graph.program import Equation, Literal, Program
 from veenv.rules.base import find
 from veenv.rules.dtypes import is_differentiable
@@ -206,52 +207,9 @@ def _by_own_derivative(primitive: Any, params: Any, kinds: Kinds, ins: Any) -> l
         return None
     for moved in ((Kind.ZERO, Kind.LINEAR), (Kind.LINEAR,)):
         moving = [n for n, k in enumerate(kinds) if k in moved and is_differentiable(ins[n])]
-        if _is_own_derivative(primitive, params, moving, ins):
+        if is_own_derivative(primitive, params, moving, ins):
             return moving
     return None
-
-
-def _is_own_derivative(primitive: Any, params: Any, moving: Sequence[int], ins: Any) -> bool:
-    """Whether the tangent of a primitive by some operands is the primitive at their tangents."""
-    shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in ins]
-
-    def pushed(full: list[Any], tangents: list[Any]) -> Any:
-        def call(*values: Any) -> Any:
-            own = list(full)
-            for n, value in zip(moving, values, strict=True):
-                own[n] = value
-            return _compat.bind(primitive, params, own)
-
-        return jax.jvp(call, [full[n] for n in moving], tangents)[1]
-
-    try:
-        closed = jax.make_jaxpr(pushed)(shapes, [shapes[n] for n in moving])
-    except Exception:  # the rule of a primitive of somebody else's
-        return False
-    jaxpr = _compat.open_jaxpr(closed)
-    expected: list[Any] = list(jaxpr.invars[: len(ins)])
-    for n, var in zip(moving, jaxpr.invars[len(ins) :], strict=True):
-        expected[n] = var
-    same_as: dict[Any, Any] = {}
-    for eqn in jaxpr.eqns:
-        if eqn.primitive.name in ("copy", "copy_p"):
-            same_as[eqn.outvars[0]] = same_as.get(eqn.invars[0], eqn.invars[0])
-        if eqn.primitive is primitive and list(eqn.outvars) == list(jaxpr.outvars):
-            same = all(_equal(eqn.params.get(k), v) for k, v in params.items())
-            return same and [_original(same_as, v) for v in eqn.invars] == expected
-    return False
-
-
-def _original(same_as: Mapping[Any, Any], atom: Any) -> Any:
-    """What a variable is a copy of; literals are nobody's."""
-    return None if isinstance(atom, core.Literal) else same_as.get(atom, atom)
-
-
-def _equal(a: Any, b: Any) -> bool:
-    try:
-        return bool(a == b)
-    except Exception:  # parameters need not be comparable
-        return False
 
 
 def _walked(closed: Any, kinds: Kinds) -> list[Kind]:
