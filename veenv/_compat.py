@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
+import jax
 import jax.core
+import jax.numpy as jnp
+import jax.ref
+from jax import lax
 from jax.extend import core, source_info_util
 
 _CALLS = {
@@ -83,6 +87,11 @@ def function_source(params: dict[str, Any]) -> str | None:
     return getattr(getattr(open_jaxpr(body), "debug_info", None), "func_src_info", None)
 
 
+def is_ref(aval: Any) -> bool:
+    """Whether a variable is a ref (`jax.new_ref`), which has contents instead of a value."""
+    return isinstance(aval, jax.ref.AbstractRef)
+
+
 def is_dropped(var: Any) -> bool:
     """Whether an equation's output variable is unused (printed as ``_``)."""
     return isinstance(var, core.DropVar)
@@ -102,6 +111,52 @@ def bind(primitive: Any, params: dict[str, Any], args: Any) -> list[Any]:
     return list(out) if primitive.multiple_results else [out]
 
 
+def promoted(*dtypes: Any) -> Any:
+    """The dtype that JAX promotes several to by default, whatever the user allows in his own code.
+
+    Inside the engine values of several precisions meet where the user's program converts between
+    them; what is said here is followed by an explicit conversion.
+    """
+    if all(dtype == dtypes[0] for dtype in dtypes[1:]):
+        return jnp.dtype(dtypes[0])
+    with jax.numpy_dtype_promotion("standard"):
+        return jnp.result_type(*dtypes)
+
+
+def as_weak_as(aval: Any, x: Any) -> Any:
+    """An array, weakly typed if a variable is: one that gives way to any dtype it meets."""
+    if not getattr(aval, "weak_type", False) or getattr(x, "weak_type", True):
+        return x
+    return lax.convert_element_type_p.bind(x, new_dtype=x.dtype, weak_type=True, sharding=None)
+
+
 def is_traced(value: Any) -> bool:
     """Whether a value stands for one that a compiled program will compute."""
     return isinstance(value, jax.core.Tracer)
+
+
+def is_export(ctx: Any) -> bool:
+    """Whether a lowering is for `jax.export`."""
+    parameters = getattr(ctx.module_context, "lowering_parameters", None)
+    return bool(getattr(parameters, "for_export", False))
+
+
+def keep_alive(ctx: Any, value: Any) -> None:
+    """Keeps an object as long as the program that is being lowered, or what is compiled of it."""
+    add = getattr(ctx.module_context, "add_keepalive", None)
+    if add is not None:
+        add(value)
+
+
+def same_variance(args: Any) -> list[Any]:
+    """Arguments of one primitive inside `jax.shard_map`: all vary along the same mesh axes."""
+    varying = [getattr(jax.typeof(x), "vma", frozenset()) for x in args]
+    together = frozenset().union(*varying)
+    if all(v == together for v in varying):
+        return list(args)
+    cast = getattr(jax.lax, "pcast", None) or getattr(jax.lax, "pvary")  # noqa: B009  # jax 0.10
+    options = {"to": "varying"} if hasattr(jax.lax, "pcast") else {}
+    return [
+        cast(x, tuple(together - v), **options) if together - v else x
+        for x, v in zip(args, varying, strict=True)
+    ]

@@ -140,8 +140,10 @@ def play(
     )
     trajectory = dataclasses.replace(
         trajectory,
-        taught=trajectory.taught * (temperature == 1),
-        replayed=trajectory.active * replays if config.self_imitation > 0 else None,
+        taught=jnp.where((temperature == 1)[None], trajectory.taught, 0.0),
+        replayed=jnp.where(replays[None], trajectory.active, 0.0)
+        if config.self_imitation > 0
+        else None,
     )
     return trajectory, episodes, found.updated(*cheapest(episodes, num_graphs)[1:])
 
@@ -158,8 +160,9 @@ def prefixes(found: Found, parts: Parts, key: PRNGKeyArray) -> Int[Array, "B A"]
     shape = (num_graphs, len(parts.restarts))
     lengths = (found.order >= 0).sum(-1)[:, None]
     share = jax.random.uniform(key, shape)
-    restart = jnp.floor(share * lengths).astype(jnp.int32)
-    forced = jnp.where(parts.replays, lengths, jnp.where(parts.restarts, restart, 0))
-    within = jnp.arange(num_actions) < forced[..., None]
+    restart = jnp.floor(share * lengths.astype(share.dtype)).astype(jnp.int32)
+    rest = jnp.where(parts.restarts[None], restart, 0)
+    forced = jnp.where(parts.replays[None], lengths, rest)
+    within = jnp.arange(num_actions)[None, None] < forced[..., None]
     moves = jnp.where(within, found.order[:, None, :], -1)
     return moves.reshape(-1, num_actions)

@@ -31,10 +31,16 @@ class Elimination:
 
     edges: Edges
     executed: tuple[int, ...]
+    additions: tuple[int, ...]
 
 
 def eliminate(
-    linearisation: Linearisation, edges: Edges, order: Iterable[int], calls: Sequence[Call] = ()
+    linearisation: Linearisation,
+    edges: Edges,
+    order: Iterable[int],
+    calls: Sequence[Call] = (),
+    *,
+    keep_sums: bool = True,
 ) -> Elimination:
     """Eliminates the vertices of a checked order.
 
@@ -43,22 +49,32 @@ def eliminate(
       edges: the elemental edges.
       order: eliminable vertex ids, each once.
       calls: the rules of the program that are not linear.
+      keep_sums: sums of selections wait until they are multiplied (`veenv.engine.sums`), which
+        changes how many additions are emitted; False forms each at once, as they are counted.
 
     Returns:
-      The remaining edges, input → output, and the multiplications of each elimination.
+      The remaining edges, input → output, and the multiplications and additions of each
+      elimination.
     """
     graph = linearisation.graph
     tableau: Tableau[Edge | Sum] = Tableau(
         graph.num_nodes, ((u, v, e) for (u, v), e in edges.items())
     )
-    counts: list[int] = []
+    multiplications: list[int] = []
+    additions: list[int] = []
 
     def multiply(post: Edge | Sum, pre: Edge | Sum) -> Edge | Sum:
         predicted = multiply_structures(post.structure, pre.structure)
-        counts[-1] += predicted.multiplications
+        multiplications[-1] += predicted.multiplications
+        additions[-1] += predicted.additions
         result = sums.multiply(post, pre, predicted)
         assert result.structure == predicted.structure, (post.structure, pre.structure)
         return result
+
+    def add(a: Edge | Sum, b: Edge | Sum) -> Edge | Sum:
+        total = sums.add(a, b) if keep_sums else edge.add(sums.formed(a), sums.formed(b))
+        additions[-1] += total.structure.num_values
+        return total
 
     form = Form(
         _dense_sum,
@@ -73,14 +89,15 @@ def eliminate(
         if node in waiting:
             owed |= _as_stored(tableau, waiting[node].rule)
             _pull_once(tableau, waiting, node, graph.shapes, form)
-        counts.append(owed.get(node, 0))
-        tableau.eliminate(node, multiply, sums.add, keep=node in graph.output_nodes)
+        multiplications.append(owed.get(node, 0))
+        additions.append(0)
+        tableau.eliminate(node, multiply, add, keep=node in graph.output_nodes)
     left = {
         (source, target): sums.formed(e, last=True)
         for target in graph.output_nodes
         for source, e in tableau.preds[target].items()
     }
-    return Elimination(left, tuple(counts))
+    return Elimination(left, tuple(multiplications), tuple(additions))
 
 
 def _by_result(linearisation: Linearisation, calls: Sequence[Call]) -> dict[int, Call]:
@@ -209,7 +226,7 @@ def zero_block(out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any) ->
 
 
 def elimination_jaxpr(
-    linearisation: Linearisation, edges: Edges, order: Iterable[int]
+    linearisation: Linearisation, edges: Edges, order: Iterable[int], *, keep_sums: bool = True
 ) -> jax.extend.core.ClosedJaxpr:
     """The program that an elimination emits: elemental values in, remaining edges' values out.
 
@@ -217,6 +234,7 @@ def elimination_jaxpr(
       linearisation: the program the edges belong to.
       edges: the elemental edges, with concrete values.
       order: eliminable vertex ids, each once.
+      keep_sums: as in `eliminate`.
 
     Returns:
       The jaxpr of the elimination alone, without the computation of the elemental partials and
@@ -228,7 +246,7 @@ def elimination_jaxpr(
         filled = dict(edges)
         for pair, x in zip(pairs, values, strict=True):
             filled[pair] = replace(edges[pair], values=x)
-        left = eliminate(linearisation, filled, order).edges
+        left = eliminate(linearisation, filled, order, keep_sums=keep_sums).edges
         return [e.values for e in left.values() if e.values is not None]
 
     return jax.make_jaxpr(run)([edges[pair].values for pair in pairs])

@@ -177,4 +177,5 @@ def _edge(partial: Partial, dtype: Any, ins: Values, outs: Values, shared: dict[
     if partial.values is None:
         return Edge(partial.executed, None, dtype, partial.sign, link)
     values = jnp.asarray(partial.values(*of))
-    return Edge(partial.executed, values, values.dtype, partial.sign, link)
+    mask = None if partial.mask is None else partial.mask(*of)
+    return Edge(partial.executed, values, values.dtype, partial.sign, link, mask)

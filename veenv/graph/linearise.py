@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
@@ -15,7 +15,7 @@ from veenv.graph.diagonal import Body, diagonal_axes
 from veenv.graph.graph import Graph
 from veenv.graph.partials import ALONE, Custom, Found, Within, find_partials, narrowed
 from veenv.graph.precedence import ReverseOnly
-from veenv.graph.program import Equation, Program, trace
+from veenv.graph.program import Equation, Program, plain_argnums, trace
 from veenv.rules import Partial, Site
 from veenv.rules.dtypes import is_differentiable
 from veenv.rules.operator import real_shape
@@ -226,7 +226,7 @@ def _graph(
     )
 
 
-def make_graph(fun: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Graph]:
+def make_graph(fun: Callable[..., Any], argnums: int | Iterable[int] = 0) -> Callable[..., Graph]:
     """Returns a function that traces `fun` to its computational graph.
 
     Args:
@@ -246,6 +246,7 @@ def make_graph(fun: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Cal
       >>> graph.eliminable, graph.cost(graph.reverse())
       ((1,), 1)
     """
+    argnums = plain_argnums(argnums)
 
     def traced(*args: Any, **kwargs: Any) -> Graph:
         return linearise(trace(fun, args, kwargs, argnums=argnums)).graph

@@ -17,7 +17,7 @@ from veenv.graph.custom_rules import (
     inner_program,
     proven,
 )
-from veenv.graph.graph import COST_MODELS, eliminate_structure
+from veenv.graph.graph import LABELLINGS, eliminate_structure
 from veenv.rules import Partial, Row, Site
 from veenv.rules.dtypes import is_complex
 from veenv.rules.operator import real_shape
@@ -171,7 +171,7 @@ def _custom_rows(site: Site, custom: Custom) -> list[list[Partial | None]] | Non
     """The partials a custom rule's graph comes to; None if they are better left an operator."""
     graph = custom.linearisation.graph
     left = {}
-    for cost in COST_MODELS:
+    for cost in LABELLINGS:
         tableau = graph.tableau(cost)
         for vertex in graph.reverse():
             node = graph.node(vertex)

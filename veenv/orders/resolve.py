@@ -21,6 +21,7 @@ _NAMED: dict[str, Callable[[Graph], tuple[int, ...]]] = {
     "markowitz": Graph.markowitz,
     "best": lambda graph: best_for(graph).ids_for(graph),
     "best-executed": lambda graph: best_for(graph, "executed").ids_for(graph),
+    "best-operations": lambda graph: best_for(graph, "operations").ids_for(graph),
     "auto": lambda graph: Auto().order(graph),
 }
 

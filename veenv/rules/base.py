@@ -88,7 +88,10 @@ class Partial:
       diagonal: the axes along which an operator is diagonal.
       shared: (ins, outs) → what several partials of the equation take their values or links from.
         It is computed once an evaluation for all partials that name the same function, and is
-        then the third argument of their `values` and `link`.
+        then the third argument of their `values`, `link` and `mask`.
+      mask: (ins, outs) → the mask of the values (`veenv.engine.masking`), boolean, of their rank,
+        of size one along axes it does not depend on; values are zero where it is False. None: no
+        mask.
     """
 
     executed: Structure
@@ -98,6 +101,7 @@ class Partial:
     link: Callable[..., LinearMap] | None = None
     diagonal: Pairs = ()
     shared: Callable[[Values, Values], Any] | None = None
+    mask: Callable[..., Array] | None = None
 
 
 Row = Sequence[Partial | None]

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.extend import core
 
+from veenv import _compat
 from veenv.linear.joint import Joint
 from veenv.rules.base import Row, Site, Values, register
 from veenv.rules.operator import operators
@@ -60,7 +61,7 @@ def _stated(site: Site, ins: Values) -> Joint:
     return Joint(
         [tuple(site.out_avals[k].shape) for k in results],
         [tuple(site.in_avals[i].shape) for i in operands],
-        jnp.result_type(*(site.in_avals[i].dtype for i in operands)),
+        _compat.promoted(*(site.in_avals[i].dtype for i in operands)),
         forward,
         backward,
     )

@@ -12,6 +12,7 @@ from jax import Array, lax
 from veenv import _compat
 from veenv.linear.barrier import DEAR, pin
 from veenv.rules.base import Partial, Row, Site, Values, register
+from veenv.rules.dtypes import is_complex
 from veenv.structure.structure import Structure, diagonal, make, scaled
 
 ARITHMETIC = ("add", "add_any", "sub", "neg", "mul", "div")
@@ -36,11 +37,11 @@ _FROM_JAX = (
     "tan asin acos atan sinh cosh asinh acosh atanh log1p expm1 exp2 cbrt abs erf erfc erf_inv "
     "lgamma digamma polygamma igamma igammac igamma_grad_a random_gamma_grad bessel_i0e "
     "bessel_i1e regularized_incomplete_beta zeta logistic reduce_precision atan2 pow max min rem "
-    "nextafter log2 one_minus_square polynomial real imag conj complex select_n"
+    "nextafter log2 one_minus_square polynomial real imag conj complex"
 ).split()
 
 ZERO = (
-    "floor ceil round sign stop_gradient eq ne lt le gt ge is_finite and or not xor "
+    "floor ceil round stop_gradient eq ne lt le gt ge is_finite and or not xor "
     "shift_left shift_right_logical shift_right_arithmetic population_count clz argmax argmin "
     "iota eq_to le_to lt_to random_bits random_seed random_wrap random_unwrap random_fold_in "
     "random_split threefry2x32 reduce_and reduce_or reduce_xor bitcast_convert_type "
@@ -48,7 +49,7 @@ ZERO = (
 ).split()
 
 
-ELEMENTWISE = frozenset([*ARITHMETIC, *_UNARY, "integer_pow", *_FROM_JAX])
+ELEMENTWISE = frozenset([*ARITHMETIC, *_UNARY, "integer_pow", *_FROM_JAX, "select_n", "sign"])
 """Names of the primitives that act on each entry alone."""
 
 
@@ -183,22 +184,69 @@ def elementwise(site: Site) -> Sequence[Row]:
     ]
 
 
+@register("select_n")
+def select_n(site: Site) -> Sequence[Row]:
+    """One of several cases: each passes where it is selected and is shut out elsewhere."""
+    return [[None, *(_masked(site, i, lambda ins, i=i: case(ins, i)) for i in cases(site))]]
+
+
+def cases(site: Site) -> range:
+    """Operands of a select that are cases; the first one says which."""
+    return range(1, len(site.in_avals))
+
+
+def case(ins: Values, i: int) -> Array:
+    """Where operand i of a select is selected, of the values of its operands."""
+    which = jnp.asarray(ins[0])
+    if which.dtype == bool:
+        return which if i == 2 else ~which
+    return lax.eq(which, jnp.full_like(which, i - 1))
+
+
+def _masked(site: Site, i: int, chosen: Callable[[Values], Array]) -> Partial:
+    """One where an entry of operand i is chosen (by an array or by one boolean), else masked."""
+    structure, _ = _align(site, i)
+    shape = site.out_avals[0].shape
+
+    def values(ins: Values, _outs: Values) -> Array:
+        return _squeeze(chosen(ins), shape).astype(site.out_avals[0].dtype)
+
+    def mask(ins: Values, _outs: Values) -> Array:
+        on = chosen(ins)
+        return _squeeze(on, shape) if on.shape else on.reshape([1 for n in shape if n != 1])
+
+    return Partial(structure, structure, values, mask=mask)
+
+
 @register("clamp")
 def clamp(site: Site) -> Sequence[Row]:
-    """max(low, min(x, high)) with array or scalar bounds; JAX's own rule wants arrays."""
+    """max(low, min(x, high)) with array or scalar bounds: a select, as in JAX."""
 
     def reaches(i: int, ins: Values) -> Array:
         low, x, high = map(jnp.asarray, ins)
-        chosen = [(low > x) & (low < high), (x > low) & (x < high), high < x][i]
-        return chosen.astype(site.out_avals[0].dtype)
+        return [(low > x) & (low < high), (x > low) & (x < high), high < x][i]
 
-    return [[_valued(site, i, lambda ins, _, i=i: reaches(i, ins)) for i in range(3)]]
+    return [[_masked(site, i, lambda ins, i=i: reaches(i, ins)) for i in range(3)]]
 
 
 @register(*ZERO)
 def zero(site: Site) -> Sequence[Row]:
     """Functions whose derivative is zero wherever it exists."""
     return [[None] * len(site.in_avals) for _ in site.out_avals]
+
+
+@register("sign")
+def sign(site: Site) -> Sequence[Row]:
+    """±1, flat; of complex numbers z / |z|, not holomorphic: `jax.jacrev`'s number stands."""
+    if not is_complex(site.in_avals[0]):
+        return zero(site)
+
+    def pulled(ins: Values, _outs: Values) -> Any:
+        x = jnp.asarray(ins[0])
+        _, pull = jax.vjp(lambda v: _compat.bind(site.primitive, site.params, [v])[0], x)
+        return pull(jnp.ones_like(x))[0]
+
+    return [[_valued(site, 0, pulled)]]
 
 
 @register(

@@ -9,6 +9,7 @@ derivatives need only be real-linear.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -20,6 +21,7 @@ from veenv import _compat
 from veenv.linear.joint import Joint
 from veenv.linear.linear_map import LinearMap
 from veenv.rules.base import Pairs, Partial, Row, Site, Values
+from veenv.rules.branches import taken
 from veenv.rules.dtypes import is_complex, is_differentiable
 from veenv.structure.structure import Link, dense, make
 
@@ -45,11 +47,17 @@ def from_real(x: Array, aval: Any) -> Array:
     return x.astype(aval.dtype)
 
 
-def generic(site: Site) -> Sequence[Row]:
+def generic(site: Site, among: Sequence[int] | None = None) -> Sequence[Row]:
     """Partials of every result by every active operand, each an operator on all its axes.
 
     Where one side is a single number the operator is one row or column, stored densely.
+
+    Args:
+      site: the equation.
+      among: the operands to differentiate by; None: all.
     """
+    if among is not None:
+        site = replace(site, active=tuple(a and i in among for i, a in enumerate(site.active)))
     return operators(site, _joint)
 
 
@@ -84,7 +92,7 @@ def operators(site: Site, linearised: Linearise) -> Sequence[Row]:
             ) -> LinearMap:
                 return joint.map(at, slot, diagonal)
 
-            rows[k][i] = _partial(out, shape, link, diagonal, shared)
+            rows[k][i] = _partial(out, shape, link, diagonal, shared, taken(site, k, i))
     return rows
 
 
@@ -94,12 +102,17 @@ def _partial(
     link: Callable[[Values, Values, Joint], LinearMap],
     diagonal: Pairs,
     shared: Callable[[Values, Values], Joint],
+    mask: Callable[[Values], Array] | None,
 ) -> Partial | None:
     if not prod(out) or not prod(shape):
         return None
     if prod(out) == 1 or prod(shape) == 1:
         structure = dense(out, shape)
-        return Partial(structure, structure, lambda *of: _row_or_column(link(*of)), shared=shared)
+        ones = (1,) * len(structure.value_shape)
+        there = None if mask is None else lambda ins, *_: mask(ins).reshape(ones)
+        return Partial(
+            structure, structure, lambda *of: _row_or_column(link(*of)), shared=shared, mask=there
+        )
     unit = make(
         out,
         shape,
@@ -143,7 +156,7 @@ def _moving(site: Site, at: Values) -> tuple[list[int], list[Array], Callable[..
     return moving, [jnp.asarray(at[n]) for n in moving], results_of
 
 
-def pullback(site: Site, at: Values) -> Callable[[Sequence[Array]], Several]:
+def pullback(site: Site, at: Values) -> Callable[..., Several]:
     """JAX's reverse mode of one equation, on real numbers if it is seen so.
 
     Args:
@@ -151,17 +164,24 @@ def pullback(site: Site, at: Values) -> Callable[[Sequence[Array]], Several]:
       at: the values of its operands.
 
     Returns:
-      A function from cotangents of `site.results` to cotangents of `site.operands`.
+      A function from cotangents of `site.results` (or of those of them that its second argument
+      numbers) to cotangents of `site.operands`.
     """
     moving, primals, results_of = _moving(site, at)
     outs = [site.out_avals[k] for k in site.results]
 
-    def pull(cotangents: Sequence[Array]) -> Several:
-        given = [from_real(g, a) for g, a in zip(cotangents, outs, strict=True)]
+    def pull(cotangents: Sequence[Array], of: Sequence[int] | None = None) -> Several:
+        of = range(len(outs)) if of is None else of
+        given = [from_real(g, outs[k]) for g, k in zip(cotangents, of, strict=True)]
         # JAX pulls back without conjugation; as a real map the transpose conjugates twice.
         if site.realify:
             given = [g.conj() if jnp.iscomplexobj(g) else g for g in given]
-        pulled = jax.vjp(results_of, *primals)[1](tuple(given))
+
+        def asked(*values: Array) -> Several:
+            every = results_of(*values)
+            return tuple(every[k] for k in of)
+
+        pulled = jax.vjp(asked, *primals)[1](tuple(given))
         chosen = [pulled[moving.index(i)] for i in site.operands]
         if not site.realify:
             return tuple(chosen)
@@ -179,13 +199,25 @@ def _joint(site: Site, at: Values) -> Joint:
     operands, results = site.operands, site.results
     moving, primals, results_of = _moving(site, at)
     pull = pullback(site, at)
+    solve = site.primitive.name == "custom_linear_solve"
     outs = [site.out_avals[k] for k in results]
     ins = [site.in_avals[i] for i in operands]
 
     def forward(slot: int, t: Array) -> Several:
+        own = moving.index(operands[slot])
         tangents = [jnp.zeros_like(p) for p in primals]
-        tangents[moving.index(operands[slot])] = from_real(t, ins[slot])
-        pushed = jax.jvp(results_of, tuple(primals), tuple(tangents))[1]
+        tangents[own] = from_real(t, ins[slot])
+        # JAX sees that the other operands do not move; their zeros could meet infinity.
+        some = range(len(moving)) if solve else [own]
+
+        def moved(*values: Array) -> Several:
+            full = list(primals)
+            for n, value in zip(some, values, strict=True):
+                full[n] = value
+            return results_of(*full)
+
+        here, towards = (tuple(x[n] for n in some) for x in (primals, tangents))
+        pushed = jax.jvp(moved, here, towards)[1]
         return tuple(to_real(x) if site.realify else x for x in pushed)
 
     def forward_or_error(slot: int, t: Array) -> Several:
@@ -199,13 +231,12 @@ def _joint(site: Site, at: Values) -> Joint:
             ) from error
 
     def backward(result: int, g: Array) -> Several:
-        cotangents = [jnp.zeros(s, g.dtype) for s in out_shapes]
-        cotangents[result] = g
-        return pull(cotangents)
+        # JAX sees that the other results are not used; their zeros could meet infinity.
+        return pull([g], [result])
 
     out_shapes = [real_shape(a, realify=site.realify) for a in outs]
     in_shapes = [real_shape(a, realify=site.realify) for a in ins]
-    dtype = jnp.result_type(*[a.dtype for a in (*ins, *outs)])
+    dtype = _compat.promoted(*[a.dtype for a in (*ins, *outs)])
     if site.realify:
         dtype = jnp.finfo(dtype).dtype
     joint = Joint(out_shapes, in_shapes, dtype, forward_or_error, backward)

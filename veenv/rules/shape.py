@@ -159,12 +159,15 @@ def pad(site: Site) -> Sequence[Row]:
         hole = lax.pad(jnp.zeros(shape, dtype), jnp.ones((), dtype), config)
         return hole.reshape([n for n in out if n != 1])
 
+    def there(ins: Values, outs: Values) -> Array:
+        return mask(ins, outs).astype(bool)
+
     by_value = make(out, (), out_values=range(len(out)))
     affine = _pad_name(out, shape, config, touched[0]) if len(touched) == 1 else None
     return [
         [
             _selected(out, shape, _same_axes(out, touched), padded, affine=affine),
-            Partial(by_value, by_value, mask),
+            Partial(by_value, by_value, mask, mask=there),
         ]
     ]
 
@@ -222,13 +225,13 @@ def split(site: Site) -> Sequence[Row]:
 
 @register("dynamic_slice")
 def dynamic_slice(site: Site) -> Sequence[Row]:
-    """Slices at computed positions."""
+    """Slices at computed positions, which the primitive clamps; negative ones are clamped too."""
     out, shape = site.out_avals[0].shape, site.in_avals[0].shape
     touched = [k for k in range(len(shape)) if out[k] != shape[k]]
 
     def cut_at(ins: Values) -> Action:
-        starts = [ins[1 + k] for k in touched]
-        return lambda x: lax.dynamic_slice(x, starts, [out[k] for k in touched])
+        starts, sizes = [ins[1 + k] for k in touched], [out[k] for k in touched]
+        return lambda x: lax.dynamic_slice(x, starts, sizes, allow_negative_indices=False)
 
     row: list[Partial | None] = [_linked(out, shape, _same_axes(out, touched), cut_at)]
     return [row + [None] * (len(site.in_avals) - 1)]
@@ -244,13 +247,15 @@ def dynamic_update_slice(site: Site) -> Sequence[Row]:
     sizes = [out[k] for k in touched]
     hole = [piece[k] for k in touched]
 
-    def keep_at(ins: Values) -> Action:
+    def put_in(ins: Values, whole: Array, part: Array) -> Array:
         starts = [ins[2 + k] for k in touched]
-        return lambda x: lax.dynamic_update_slice(x, jnp.zeros(hole, x.dtype), starts)
+        return lax.dynamic_update_slice(whole, part, starts, allow_negative_indices=False)
+
+    def keep_at(ins: Values) -> Action:
+        return lambda x: put_in(ins, x, jnp.zeros(hole, x.dtype))
 
     def put_at(ins: Values) -> Action:
-        starts = [ins[2 + k] for k in touched]
-        return lambda x: lax.dynamic_update_slice(jnp.zeros(sizes, x.dtype), x, starts)
+        return lambda x: put_in(ins, jnp.zeros(sizes, x.dtype), x)
 
     pairs = _same_axes(out, touched)
     row = [_linked(out, out, pairs, keep_at), _linked(out, piece, pairs, put_at)]
