@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from agents.cli.signals import exit_on_interrupt, run_script
+
+exit_on_interrupt(__name__)
+
 import dataclasses
 import json
 from collections.abc import Sequence
@@ -185,4 +189,4 @@ def summary(game: Game, results: Sequence[Evaluation], annealed: Sequence[int | 
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

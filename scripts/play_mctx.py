@@ -9,6 +9,10 @@ extra `mctx` (``pip install -e '.[mctx]'``).
 
 from __future__ import annotations
 
+from agents.cli.signals import exit_on_interrupt, run_script
+
+exit_on_interrupt(__name__)
+
 import dataclasses
 import importlib
 import time
@@ -150,10 +154,10 @@ def main() -> None:
     known = {name: graph.cost(ids, args.cost) for name, ids in classical.items()}
     print(f"{args.task}: {env.max_steps} moves, {args.num_simulations} simulations each, "
           f"{args.games} games, {seconds:.1f} s")  # fmt: skip
-    print("multiplications of the games:", *sorted(costs.tolist()))
-    print(result_table(known, graph.cost(order, args.cost), "mctx"))
+    print("costs of the games:", *sorted(costs.tolist()))
+    print(result_table(known, graph.cost(order, args.cost), "mctx", cost=args.cost))
     print("order:", *order)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from agents.cli.signals import exit_on_interrupt, raising_interrupts, run_script
+
+exit_on_interrupt(__name__)
+
 import ast
 import dataclasses
 import importlib
@@ -24,7 +28,7 @@ from veenv.search import Progress, SearchResult, search
 
 @dataclasses.dataclass(frozen=True)
 class SearchArgs:
-    """Searches, without learning, for a vertex-elimination order of few multiplications.
+    """Searches, without learning, for a vertex-elimination order that costs little.
 
     Ctrl-C ends the search early; the best order so far is reported and written all the same.
 
@@ -54,7 +58,8 @@ class SearchArgs:
     """Time, such as `10s` or `2m`, or a number of evaluations, such as `100000`."""
 
     cost: CostModel = "multiplications"
-    """`multiplications` is the literature's count, `executed` what the Jacobian really executes."""
+    """`multiplications` is the literature's count, `executed` what the Jacobian really multiplies,
+    `operations` adds its additions."""
 
     seed: int = 0
     """Seed of everything random."""
@@ -79,7 +84,8 @@ def main() -> int:
         name, graph = read_graph(args)
         if args.out is not None and not os.path.isdir(os.path.dirname(args.out) or "."):
             raise ValueError(f"folder of --out {args.out} does not exist")
-        result = run(args, graph)
+        with raising_interrupts():
+            result = find(args, graph)
         print(report(graph, result))
         if args.out is not None:
             found_by = f"search {result.method}, seed {result.seed}, budget {args.budget}"
@@ -157,7 +163,7 @@ def _as_array(leaf: Any) -> np.ndarray:
     return array
 
 
-def run(args: SearchArgs, graph: Graph) -> SearchResult:
+def find(args: SearchArgs, graph: Graph) -> SearchResult:
     """Searches with a progress line on stderr."""
     with tqdm(desc=args.method, unit=" evaluations", disable=None, leave=False) as bar:
 
@@ -187,11 +193,11 @@ def report(graph: Graph, result: SearchResult) -> str:
     else:
         proof = f"no order costs less than {result.lower_bound:,}"
     return (
-        f"{result_table(classical, result.cost, result.method)}\n"
+        f"{result_table(classical, result.cost, result.method, cost=result.cost_model)}\n"
         f"{proof}; {result.evaluations:,} evaluations in {result.seconds:.1f} s "
         f"(count: {result.cost_model})"
     )
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    run_script(main)

@@ -38,6 +38,7 @@ MODULES = [
     "veenv.env.task_set",
     "veenv.env.random_play",
     "veenv.env.adapters.gymnasium_vector",
+    "veenv.export.c",
     "veenv.export.code",
     "veenv.engine.graphax",
     "veenv.engine.interop",

@@ -57,6 +57,7 @@ def run_pretraining(args: TrainArgs, out: TextIO, *, started: float | None = Non
             started=started - before["seconds"],
             should_stop=stop.is_set,
         ):
+            stop.arm()
             folder.add_row(row_of(progress))
             state = progress.state
             if progress.unseen or progress.seconds - said >= 5.0:

@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 from agents.cli.pretraining import run_pretraining
 from agents.cli.progress import ProgressDisplay
-from agents.cli.report import TOLERANCE, Validation, result_table, validate
+from agents.cli.report import result_table, verdict
 from agents.cli.signals import until_signal
 from agents.cli.start import follow, open_run
 from agents.config.args import TrainArgs
@@ -21,6 +21,7 @@ from agents.train.best import BestOrders
 from agents.train.polish import polish
 from agents.train.training import DivergedError, train
 from veenv import tasks
+from veenv.measure.proof import prove
 
 
 def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) -> int:
@@ -67,6 +68,7 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
                 started=started - run.seconds,
                 should_stop=stop.is_set,
             ):
+                stop.arm()
                 row = folder.log(progress, best)
                 run.trackers.log(row)
                 display.show(progress)
@@ -113,7 +115,7 @@ def report(
     record = best.get(name)
     say(f"\n{name}")
     if record is None:
-        say(result_table(game.classical[index], None))
+        say(result_table(game.classical[index], None, cost=game.cost))
         say("no episode was played, so there is no order")
         return False
     agent = best.agent
@@ -124,20 +126,12 @@ def report(
         found_by = f"{agent} and a local search of {args.polish} from its best order"
         orders[folder.write_polished(name, ids, found_by)] = ids
         polished = game.graphs[index].cost(ids, game.cost)
-    say(result_table(game.classical[index], record.cost, agent, polished))
+    say(result_table(game.classical[index], record.cost, agent, polished, game.cost))
     right = True
     for path, ids in orders.items():
-        checked = validate(tasks.get(name), ids)
-        say(verdict(checked))
+        proof = prove(tasks.get(name), ids)
+        for line in verdict(proof):
+            say(line)
         say(f"order: {path}")
-        right &= checked.passed
+        right &= proof.passed
     return right
-
-
-def verdict(checked: Validation) -> str:
-    """One line on how the order's Jacobian compares."""
-    return (
-        f"veenv.jacve against jax.jacrev, float64, {checked.points} random points, "
-        f"{checked.entries} entries: largest relative error {checked.error:.1e} "
-        f"({'right' if checked.passed else f'WRONG: more than {TOLERANCE:.0e}'})"
-    )

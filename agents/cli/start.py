@@ -96,14 +96,14 @@ def follow(args: TrainArgs) -> None:
     # Where a run is taken up, the first process has its parameters, and the options its network.
     again = args.resume is not None
     first = None if args.init_from is None or again else load_weights(args.init_from)
-    with until_signal(), contextlib.suppress(DivergedError):
+    with until_signal() as stop, contextlib.suppress(DivergedError):
         for _ in train(
             trainer,
             BestOrders(game),
             state=share(trainer.init(first)),
             time_limit=args.seconds,
         ):
-            pass
+            stop.arm()
 
 
 def open_run(args: TrainArgs, say: Callable[[str], None]) -> Run:

@@ -25,6 +25,7 @@ from agents.nn.networks import GraphNetwork
 from agents.ppo import losses
 from agents.ppo.exploration import Found, Parts, is_finding, play
 from agents.ppo.gae import generalized_advantages, normalize
+from agents.ppo.memory import check_memory
 from agents.ppo.rollout import Episodes, Trajectory, cheapest
 from agents.ppo.updates import Stats, anneal, fit, make_optimizer
 from veenv.env import EnvParams, VertexEnv
@@ -189,7 +190,8 @@ class Trainer:
           agent: how to play and to learn; PPO (`play_and_learn`) by default.
 
         Raises:
-          ValueError: as `agents.devices.place` and `agents.ppo.exploration.Parts.of`.
+          ValueError: as `agents.devices.place`, `agents.ppo.exploration.Parts.of` and
+            `agents.ppo.memory.check_memory`.
         """
         self.config = config
         self._agent = agent or play_and_learn
@@ -198,6 +200,7 @@ class Trainer:
         self.num_envs = self._each * len(game.graphs)
         Parts.of(config, self._each)
         self.placement = place(self.num_envs, devices)
+        check_memory(game, config, self.num_envs, self.placement.mesh.size)
         self._step = jax.jit(self._train_step, out_shardings=self.placement.everywhere)
         self._lay_out(game)
 

@@ -50,7 +50,7 @@ class Episodes:
     """Results of B episodes.
 
     Attributes:
-      cost: multiplications of the whole order, int32 [B].
+      cost: of the whole order, int32 [B].
       order: slots in the order of elimination, -1 padded, int32 [B, A].
       complete: every vertex of the graph was eliminated, bool [B].
     """

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agents.files import write_bytes
+from veenv.orders.documents import write_bytes
 
 
 def plot_curve(
@@ -48,7 +48,7 @@ def plot_curve(
         axes.axhline(cost, color=color, linestyle="--", label=f"{order}: {cost:,}{beyond}")
     axes.set(
         xlabel="environment steps",
-        ylabel="multiplications of the whole order",
+        ylabel="cost of the whole order",
         title=f"{name}: training",
         ylim=(low, high),
     )

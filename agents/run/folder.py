@@ -15,12 +15,13 @@ import jax
 
 from agents.config.args import TrainArgs
 from agents.config.settings import CONFIG_NAME, to_toml
-from agents.files import lock_folder, write_bytes
+from agents.files import lock_folder
 from agents.nn.networks import GraphNetwork
 from agents.nn.weights import save_weights
 from agents.ppo.ppo import TrainState
 from agents.run.checkpoints import Checkpoints
 from agents.run.metrics import Metrics
+from veenv.orders.documents import write_bytes
 
 
 class Folder:

@@ -18,7 +18,7 @@ class BestOrder:
 
     Attributes:
       ids: vertex ids in elimination order.
-      cost: its multiplications.
+      cost: what it costs.
       steps: environment steps that had been played when it was found.
     """
 
@@ -112,7 +112,7 @@ class BestOrders:
             raise RuntimeError(f"{name}: an episode is no order: {error}") from error
         if cost != claimed:
             raise RuntimeError(
-                f"{self._game.names[index]}: the environment counted {claimed} multiplications "
+                f"{self._game.names[index]}: the environment counted a cost of {claimed} "
                 f"for an order that the graph counts at {cost}"
             )
         return cost

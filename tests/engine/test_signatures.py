@@ -365,8 +365,6 @@ def test_integers_among_the_arguments_have_float0_blocks(sparse):
     np.testing.assert_allclose(value, fun(d))
     with pytest.raises(TypeError, match="dtype bool"):
         jacve(fun)(d)
-    with pytest.raises(TypeError, match="dtype complex"):
-        jacve(lambda z: z.real, allow_int=True)(X + 1j)
 
 
 @pytest.mark.parametrize(
@@ -379,6 +377,34 @@ def test_outputs_that_are_not_real_floats_are_refused(fun):
         jax.jacrev(fun)(X)
     with pytest.raises(TypeError, match="dtype"):
         jacve(fun)(X)
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("order", ["forward", "reverse"])
+@pytest.mark.parametrize(
+    "fun",
+    [
+        lambda z: abs(z) ** 2,
+        lambda z: jnp.cumsum(z.imag * z.real),
+        lambda z: (z * z.conj()).real.sum(),
+        lambda z: jnp.abs(jnp.fft.fft(z)),
+        lambda z: jnp.ones(3),
+    ],
+    ids=["norm", "parts", "sum", "fft", "constant"],
+)
+def test_real_functions_of_complex_arguments(fun, order, sparse):
+    z = X + 1j * jnp.flip(X) + 0.3j
+    got = jacve(fun, order, sparse_representation=sparse)(z)
+    assert_same(got.todense() if sparse else got, jax.jacrev(fun)(z))
+    assert complex(jacve(lambda z: abs(z) ** 2)(1 + 2j)) == pytest.approx(2 - 4j)
+
+
+def test_real_functions_of_complex_and_real_arguments():
+    def fun(d):
+        return {"a": jnp.abs(d["z"]) * d["x"], "b": d["x"].sum()}
+
+    d = {"z": X + 2j, "x": X}
+    assert_same(jacve(fun, "markowitz", allow_int=True)(d), jax.jacrev(fun)(d))
 
 
 def test_holomorphic_wants_complex_arguments():

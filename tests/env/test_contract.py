@@ -1,5 +1,7 @@
 """What the environment promises beyond the rules: ends, illegal actions, dtypes, compilations."""
 
+from math import prod
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -7,10 +9,15 @@ import numpy as np
 import pytest
 
 from tests.env.games import POINT, kept_outputs
+from tests.oracles.structures import random_structure
 from veenv.env import Spec, VertexEnv
-from veenv.env.encode import INT32_MAX, check_total
+from veenv.env.adapters.dm_env import TimeStepEnv
+from veenv.env.adapters.gymnax import GymnaxEnv
+from veenv.env.exact_range import INT32_MAX, check_total
 from veenv.env.factory import make
 from veenv.graph.linearise import make_graph
+from veenv.structure.product import multiply
+from veenv.structure.structure import add
 
 
 @pytest.fixture
@@ -72,6 +79,46 @@ def test_several_actions_at_once_are_refused(env):
         env.step(None, env.init(), jnp.array([3]))
 
 
+FAR = [2**31, 2**32, 2**32 + 3, 2**40, 2**63 - 1, 2**63, 2**64 - 1, -1, -(2**32), -(2**63), 10**30]
+TYPES = [int, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64]
+
+
+def far_actions():
+    """Integers of every type that are no slot, but would be one modulo a power of two."""
+    yield from FAR
+    for kind in TYPES[1:]:
+        bounds = np.iinfo(kind)
+        ends = {*FAR, int(bounds.min), int(bounds.max)} - {0}
+        yield from (kind(x) for x in sorted(ends) if bounds.min <= x <= bounds.max)
+    yield from (np.array(2**40), np.array(2**63, np.uint64), np.array([2**40])[0])
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_every_integer_out_of_range_is_illegal(env, x64):
+    with jax.enable_x64(x64):
+        state = env.init()
+        adapters = (GymnaxEnv(env), TimeStepEnv(env))
+        for action in far_actions():
+            if 0 <= int(action) < env.num_actions:
+                continue
+            end, _, info = env.transition(state, action)
+            assert info["illegal"] and end.terminated, repr(action)  # noqa: PT018
+        for action in (2**40, np.int64(2**40), np.uint64(2**63), np.int64(-(2**40))):
+            assert adapters[0].step(None, state, action)[-1]["illegal"]
+            assert adapters[1].step(state, action)[1].extras["illegal"]
+
+
+def test_wide_arrays_of_jax_are_not_cut(env):
+    state = env.init()
+    with jax.enable_x64(True):
+        actions = [jnp.asarray(x) for x in (2**40, -(2**33), 2**32 + 3, 7)]
+        actions.append(jnp.asarray(2**63, jnp.uint64))
+        step = jax.jit(lambda state, action: env.transition(state, action)[2]["illegal"])
+        assert [bool(step(state, action)) for action in actions] == [True, True, True, False, True]
+    found = [bool(env.transition(state, action)[2]["illegal"]) for action in actions]
+    assert found == [True, True, True, False, True]
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint32, np.int32])
 def test_integer_actions_of_every_dtype(env, dtype):
     state, _, _ = env.transition(env.init(), dtype(7))
@@ -120,6 +167,35 @@ def test_graph_beyond_int32_is_refused():
     graph = make_graph(lambda x: jnp.sin(jnp.cos(x @ x) @ x))(shape)
     with pytest.raises(ValueError, match=str(INT32_MAX)):
         check_total(graph)
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 3, 5), (0, 1, 2)], ids=["full", "empty"])
+def test_no_product_takes_more_operations_than_its_bound(sizes):
+    """With the additions of the sum it enters: twice the sizes of its three variables."""
+    rng = np.random.default_rng(0)
+    for _ in range(3000):
+        shapes = [tuple(rng.choice(sizes, rng.integers(0, 4))) for _ in range(3)]
+        out, mid, inn = (tuple(int(n) for n in shape if n != 1) for shape in shapes)
+        product = multiply(random_structure(rng, out, mid), random_structure(rng, mid, inn))
+        total = add(product.structure, random_structure(rng, out, inn))
+        operations = product.operations + total.num_values
+        assert operations <= 2 * prod(n or 2 for n in (*out, *mid, *inn))
+
+
+def test_bound_of_operations_is_twice_that_of_multiplications(env):
+    total = check_total(env.graph)
+    assert check_total(env.graph, "executed") == total
+    assert check_total(env.graph, "operations") == 2 * total
+
+
+def test_an_environment_is_of_one_cost_model(env):
+    spec = Spec.of(env.graph, "operations")
+    with pytest.raises(ValueError, match="'executed' does not count additions"):
+        VertexEnv(env.graph, "executed", spec=spec)
+    with pytest.raises(ValueError, match="'operations' counts additions"):
+        VertexEnv(env.graph, "operations", spec=Spec.of(env.graph, "executed"))
+    with pytest.raises(ValueError, match="one cost model"):
+        Spec.common([spec, env.spec])
 
 
 def test_graph_that_does_not_fit_is_refused(env):

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Int, UInt
 WORD = 32
 
 
-def _positions(rank: int) -> UInt[Array, ...]:
+def _positions(rank: int) -> UInt[Array, "... 32"]:
     """0 to 31 along the last of `rank` axes."""
     return jnp.arange(WORD, dtype=jnp.uint32).reshape((1,) * (rank - 1) + (WORD,))
 

@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from veenv.env.encode import EnvParams, Spec, check_total
+from veenv.env.encode import EnvParams, Spec
 from veenv.env.env import Observation, State, VertexEnv
+from veenv.env.exact_range import check_total
 from veenv.env.factory import task_graph
 from veenv.env.rewards import Shaping
-from veenv.graph.graph import CostModel, Graph
+from veenv.graph.graph import CostModel, Graph, counts_additions, labelling_of
 from veenv.graph.linearise import make_graph
 from veenv.tasks import RandomFunctions
 
@@ -104,8 +105,11 @@ class TaskDistribution:
           normalise: divide each task's rewards by the cost of its cheapest classical order.
 
         Raises:
+          TypeError: if one is neither a name nor a graph, a function for example.
           ValueError: if there are no tasks, a name is unknown, or a graph does not fit.
         """
+        for task in tasks:
+            _check_task(task)
         graphs = tuple(task_graph(task) for task in tasks)
         if spec is None:
             spec = Spec.common([Spec.of(graph, cost) for graph in graphs])
@@ -220,6 +224,23 @@ class TaskDistribution:
         return obs, state, drawn
 
 
+def _check_task(task: Any) -> None:
+    """Checks that a task is a name or a graph.
+
+    Raises:
+      TypeError: if it is not, saying what to pass instead.
+    """
+    if isinstance(task, str | Graph):
+        return
+    what = getattr(task, "__name__", None) if callable(task) else None
+    if what is not None:
+        raise TypeError(
+            f"expected a task's name or a graph, got the function {what}; pass its graph at a "
+            f"point, veenv.make_graph({what if what.isidentifier() else 'fun'})(*args)"
+        )
+    raise TypeError(f"expected a task's name or a graph, got {type(task).__name__}: {task!r:.60}")
+
+
 def _spec_of_family(family: RandomFunctions, cost: CostModel) -> Spec:
     """Sizes that fit every function of a family."""
     scalar = family.arrays == 0.0
@@ -228,9 +249,10 @@ def _spec_of_family(family: RandomFunctions, cost: CostModel) -> Spec:
         num_actions=max(1, family.vertices[1] - family.outputs[0]),
         num_outputs=family.outputs[1],
         scalar=scalar,
-        unit_edges=scalar and cost == "executed",
+        unit_edges=scalar and labelling_of(cost) == "executed",
         rank=0 if scalar else RANDOM_RANK,
         links=not scalar,
+        additions=counts_additions(cost),
     )
 
 
@@ -251,7 +273,7 @@ def _draw_one(family: RandomFunctions, seed: int, k: int, cost: CostModel, spec:
         graph = make_graph(fun, tuple(range(len(point))))(*point)
         try:
             spec.check_fits(graph, cost)
-            check_total(graph)
+            check_total(graph, cost)
         except ValueError as error:  # too many axes, or possibly more multiplications than int32
             reason = error
         else:

@@ -101,6 +101,7 @@ def trace(
     *,
     argnums: int | Iterable[int] = 0,
     has_aux: bool = False,
+    plain: bool = False,
 ) -> Program:
     """Traces `fun` at the shapes and dtypes of `args`.
 
@@ -111,6 +112,8 @@ def trace(
       kwargs: keyword arguments; never differentiated by.
       argnums: which positional arguments to differentiate by.
       has_aux: whether `fun` returns ``(output, aux)``.
+      plain: see what depends on the inputs as a function, not through its derivative: rules that
+        functions bring along are left out, and gradients do not stop.
 
     Returns:
       The flat program.
@@ -148,7 +151,7 @@ def trace(
     closed, traced = _make_jaxpr(flat, selected, traced)
     tree, aux_tree, num_out = out_trees[-1]
     num_inputs = len(jax.tree.leaves(selected))
-    flattener = _Flattener(closed, num_inputs, jax.tree.leaves(traced))
+    flattener = _Flattener(closed, num_inputs, jax.tree.leaves(traced), plain=plain)
     outputs = flattener.outputs
     equations = fold_refs(flattener.equations, flattener.avals, outputs)
     return Program(
@@ -194,7 +197,9 @@ def _make_jaxpr(
 class _Flattener:
     """Walks a closed jaxpr, inlining calls, into equations over slots."""
 
-    def __init__(self, closed: Any, num_inputs: int, others: Sequence[Any]):
+    def __init__(self, closed: Any, num_inputs: int, others: Sequence[Any], *, plain: bool):
+        self.plain = plain
+        self.moved: set[Slot] = set(range(num_inputs))
         jaxpr = _compat.open_jaxpr(closed)
         self.constants: list[Any] = []
         self.equations: list[Equation] = []
@@ -224,26 +229,38 @@ class _Flattener:
             return Literal(np.asarray(atom.val, dtype=aval.dtype))
         return env[atom]
 
-    def _walk(self, jaxpr: Any, env: dict[Any, Slot | Literal]) -> None:
-        for eqn in jaxpr.eqns:
-            inner = _compat.inlinable(eqn)
-            if inner is not None:
-                self._inline(eqn, inner, env)
-            else:
-                self._append(eqn, env)
+    def _is_moved(self, env: dict[Any, Slot | Literal], atom: Any) -> bool:
+        """Whether a variable depends on the inputs."""
+        read = self._read(env, atom)
+        return isinstance(read, int) and read in self.moved
 
-    def _inline(self, eqn: Any, inner: Any, env: dict[Any, Slot | Literal]) -> None:
+    def _walk(self, jaxpr: Any, env: dict[Any, Slot | Literal], call: str = "") -> None:
+        """Appends a jaxpr's equations; `call` is the line where the jaxpr was called."""
+        for eqn in jaxpr.eqns:
+            plain = self.plain and any(self._is_moved(env, a) for a in eqn.invars)
+            inner = _compat.inlinable(eqn)
+            source = _compat.source_line(eqn) or call  # a function that JAX had traced has no line
+            if plain:
+                inner = _compat.call_body(eqn.primitive.name, eqn.params)
+            if plain and eqn.primitive.name == "stop_gradient":
+                env[eqn.outvars[0]] = self._read(env, eqn.invars[0])
+            elif inner is not None:
+                self._inline(eqn, inner, env, source)
+            else:
+                self._append(eqn, env, source)
+
+    def _inline(self, eqn: Any, inner: Any, env: dict[Any, Slot | Literal], source: str) -> None:
         body = _compat.open_jaxpr(inner)
         scope: dict[Any, Slot | Literal] = {}
         for var, value in zip(body.constvars, getattr(inner, "consts", ()), strict=True):
             scope[var] = Literal(value)
         for var, atom in zip(body.invars, eqn.invars, strict=True):
             scope[var] = self._read(env, atom)
-        self._walk(body, scope)
+        self._walk(body, scope, source)
         for var, atom in zip(eqn.outvars, body.outvars, strict=True):
             env[var] = self._read(scope, atom)
 
-    def _append(self, eqn: Any, env: dict[Any, Slot | Literal]) -> None:
+    def _append(self, eqn: Any, env: dict[Any, Slot | Literal], source: str) -> None:
         inputs = tuple(self._read(env, a) for a in eqn.invars)
         outputs: list[Slot | None] = []
         for var in eqn.outvars:
@@ -253,6 +270,8 @@ class _Flattener:
             slot = self._new(var.aval)
             env[var] = slot
             outputs.append(slot)
+        if any(isinstance(a, int) and a in self.moved for a in inputs):
+            self.moved.update(o for o in outputs if o is not None)
         self.equations.append(
             Equation(
                 eqn.primitive,
@@ -261,6 +280,6 @@ class _Flattener:
                 tuple(outputs),
                 tuple(a.aval for a in eqn.invars),
                 tuple(v.aval for v in eqn.outvars),
-                _compat.source_line(eqn),
+                source,
             )
         )

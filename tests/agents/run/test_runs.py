@@ -129,7 +129,7 @@ def test_orders_in_the_folder_are_never_lost(both, open_folder):
 
 def test_records_are_checked_by_the_graph(both):
     best, graph = BestOrders(both), both.graphs[0]
-    with pytest.raises(RuntimeError, match="wide: the environment counted 1 multiplications"):
+    with pytest.raises(RuntimeError, match="wide: the environment counted a cost of 1"):
         best.merge({"wide": {"ids": list(graph.reverse()), "cost": 1, "steps": 1}})
     assert best.get("wide") is None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import gymnasium
@@ -31,8 +31,8 @@ class GymVertexEnv(gymnasium.Env[Any, np.int64]):
     * **Action**: an integer slot.  One that is not legal ends the episode (``info["illegal"]``)
       with a reward no legal episode falls to; one that is not an integer (a float, NaN, a bool)
       is a TypeError.  A step after the end changes nothing and gives reward 0.
-    * **Info**: ``action_mask`` (int8 [A], 1 = legal), ``cost`` and ``total`` (multiplications of
-      this step and so far), ``illegal``, ``task``; at the end of a legal episode also ``order``,
+    * **Info**: ``action_mask`` (int8 [A], 1 = legal), ``cost`` and ``total`` (of this step
+      and so far), ``illegal``, ``task``; at the end of a legal episode also ``order``,
       the vertex ids (int64).
     * **Options of reset**: ``{"task": name}`` picks one of the tasks; otherwise it is drawn with
       the environment's own generator (with one task there is nothing to draw).
@@ -180,10 +180,17 @@ class GymVertexEnv(gymnasium.Env[Any, np.int64]):
 def task_distribution(
     task: Tasks, cost: CostModel, shaping: Shaping, normalise: bool
 ) -> TaskDistribution:
-    """The tasks an adapter was asked for."""
+    """The tasks an adapter was asked for.
+
+    Raises:
+      TypeError: as `TaskDistribution.of`.
+      ValueError: as `TaskDistribution.of`.
+    """
     if isinstance(task, TaskDistribution):
         return task
-    tasks = [task] if isinstance(task, str | Graph) else list(task)
+    if isinstance(task, str | Graph) or not isinstance(task, Iterable):
+        task = [task]
+    tasks = list(task)
     return TaskDistribution.of(tasks, cost, shaping=shaping, normalise=normalise)
 
 
