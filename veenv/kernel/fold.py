@@ -111,7 +111,7 @@ def _convert(x: Any, dtype: str) -> Any:
 
 
 def run(program: ScalarProgram, *leaves: Any) -> list[np.ndarray]:
-    """Runs the program with NumPy, for tests and for reading: slow.
+    """Runs a program with NumPy, for tests and for reading: slow.
 
     Args:
       program: the program.
