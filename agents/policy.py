@@ -12,9 +12,9 @@ from importlib import resources
 import jax
 
 from agents.evaluation import GREEDY, Player
-from agents.games import make_game
 from agents.nn.networks import GraphNetwork
 from agents.nn.weights import load_weights
+from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel, Graph
 
 SAMPLES_AT_ONCE = 32
@@ -56,14 +56,14 @@ def policy_orders(graph: Graph, cost: CostModel, seed: int) -> Iterator[tuple[in
     if not graph.eliminable:
         yield ()
         return
-    game = make_game({"graph": graph}, cost)
-    player, network, key = Player(game.env), pretrained(), jax.random.key(seed)
+    tasks = TaskDistribution.of([graph], cost)
+    player, network, key = Player(tasks.env), pretrained(), jax.random.key(seed)
     # The first batch also holds the greedy episode, and so do all others: one program.
     temperatures = [GREEDY] + [1.0] * SAMPLES_AT_ONCE
     batch = 0
     while True:
         batch_key = jax.random.fold_in(key, batch)
-        played = player.play(network, game.params_of(0), batch_key, temperatures)
+        played = player.play(network, tasks.task(0), batch_key, temperatures)
         for slots in played.order if batch == 0 else played.order[1:]:
-            yield game.vertex_ids(0, slots)
+            yield tasks.vertex_ids(0, slots)
         batch += 1

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 PACKAGES = {
     "veenv": "structure linear rules graph orders engine export tasks env measure search".split(),
-    "agents": "files devices config nn games ppo alphazero evaluation policy train run cli".split(),
+    "agents": "files devices config nn ppo alphazero evaluation policy train run cli".split(),
 }
 """The data flow; the lines of a top-level module are those of a package of one file."""
 

@@ -49,8 +49,8 @@ class Checkpoints:
         Args:
           folder: made by the first checkpoint.
           identity: what must agree when a checkpoint is read, as JSON: the task, the network.
-          keep: how many of the newest to keep; the best one is kept besides.
-          warn: told of checkpoints that cannot be read.
+          keep: how many of the newest to keep; the best one is kept, too.
+          warn: callback for checkpoints that cannot be read.
         """
         self.folder = folder
         self._identity = json.loads(json.dumps(identity))
@@ -89,9 +89,6 @@ class Checkpoints:
 
     def restore(self, like: Any) -> Restored | None:
         """Reads the newest checkpoint that is whole.
-
-        Args:
-          like: a state with the leaves that are expected.
 
         Returns:
           What it held; None if there never was a checkpoint.
@@ -162,12 +159,7 @@ class Schedule:
     """When to write a checkpoint."""
 
     def __init__(self, seconds: float, updates: int | None = None):
-        """The first is due an interval from now.
-
-        Args:
-          seconds: between checkpoints.
-          updates: train steps between checkpoints, instead.
-        """
+        """The first is due an interval from now, of seconds or, if given, of train steps."""
         self._seconds, self._updates = seconds, updates
         self._last = time.monotonic()
 
