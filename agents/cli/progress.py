@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Self, TextIO
 
 from tqdm import tqdm
@@ -28,12 +27,7 @@ class ProgressDisplay:
             self._bar.set_postfix_str("compiling")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Closes the bar."""
         if self._bar is not None:
             self._bar.close()

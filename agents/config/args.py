@@ -155,15 +155,15 @@ def parse_duration(text: str) -> float:
 
 def parse(record: type[Record], args: Sequence[str] | None = None) -> Record:
     """Builds a record from command-line arguments; ``--help`` and errors end the program."""
-    said = io.StringIO()
+    stderr = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(stderr):
             return tyro.cli(record, args=args)
     except ValueError as error:
         fail(str(error))
     except SystemExit as exit_:
         if exit_.code:
-            fail(_one_line(said.getvalue()))
+            fail(_one_line(stderr.getvalue()))
         raise
 
 

@@ -148,8 +148,8 @@ def prefixes(found: BestSoFar, roles: Roles, key: PRNGKeyArray) -> Int[Array, "B
     num_graphs, num_actions = found.order.shape
     shape = (num_graphs, len(roles.restarts))
     lengths = (found.order >= 0).sum(-1)[:, None]
-    share = jax.random.uniform(key, shape)
-    restart = jnp.floor(share * lengths).astype(jnp.int32)
+    fraction = jax.random.uniform(key, shape)
+    restart = jnp.floor(fraction * lengths).astype(jnp.int32)
     forced = jnp.where(roles.replays, lengths, jnp.where(roles.restarts, restart, 0))
     within = jnp.arange(num_actions) < forced[..., None]
     moves = jnp.where(within, found.order[:, None, :], -1)

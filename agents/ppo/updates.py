@@ -109,10 +109,10 @@ def minibatch_indices(key: PRNGKeyArray, num_steps: int, config: PPOConfig) -> I
     Returns:
       int32 [epochs · minibatches, steps in a minibatch].
     """
-    parts = min(config.num_minibatches, num_steps)
-    size = num_steps // parts
+    count = min(config.num_minibatches, num_steps)
+    size = num_steps // count
     shuffles = [
-        jax.random.permutation(k, num_steps)[: parts * size].reshape(parts, size)
+        jax.random.permutation(k, num_steps)[: count * size].reshape(count, size)
         for k in jax.random.split(key, config.update_epochs)
     ]
     return jnp.concatenate(shuffles)

@@ -59,11 +59,8 @@ class Checkpoints:
     def save(self, number: int, state: Any, run: Mapping[str, Any], score: float = 0.0) -> bool:
         """Writes a checkpoint unless it is there, then deletes those that need not be kept.
 
-        Args:
-          number: of the train step.
-          state: a pytree of arrays and typed keys.
-          run: what else to remember, as JSON.
-          score: the checkpoint with the lowest one is the best.
+        It holds the state after a train step, arrays and typed keys, and what else the run
+        remembers, as JSON.  That with the lowest score is the best.
 
         Returns:
           Whether it is the best one.

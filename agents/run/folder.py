@@ -7,6 +7,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,7 @@ class RunFolder:
         self.path, self.best, self.metrics, self._warn = path, best, Metrics(path), warn
         self.checkpoints = Checkpoints(path / "checkpoints", identity, keep=keep, warn=warn)
         self._names = () if best is None else best.tasks.names
+        self._classical = () if best is None else best.tasks.classical
         self._written: dict[str, Order] = {}
         self._failing: set[str] = set()
         self._lock = lock_folder(path)
@@ -111,9 +113,10 @@ class RunFolder:
         for name in self._names:
             order = self.best and self.best.get(name)
             if order and self._written.get(name) is not order:
-                written = self._write_order(order, self.order_path(name))
-                saved &= written
-                self._written |= {name: order} if written else {}
+                if self._write_order(order, self.order_path(name)):
+                    self._written[name] = order
+                else:
+                    saved = False
         return saved
 
     def write_polished(self, name: str, order: Order) -> Path:
@@ -179,14 +182,10 @@ class RunFolder:
 
     def draw(self) -> None:
         """Draws ``learning_curve.png`` (``learning_curve-<name>.png`` for several tasks)."""
-        for index, name in enumerate(self._names):
+        for name, classical in zip(self._names, self._classical, strict=True):
             path = self._path(name, "learning_curve", "png")
-            self._attempt(path.name, lambda i=index, p=path: self._draw_one(i, p))
-
-    def _draw_one(self, index: int, path: Path) -> None:
-        assert self.best is not None
-        classical = self.best.tasks.classical[index]
-        plot_curve(path, self._names[index], self.metrics.rows, classical)
+            draw = partial(plot_curve, path, name, self.metrics.rows, classical)
+            self._attempt(path.name, draw)
 
     def _write_order(self, order: Order, path: Path) -> bool:
         return self._attempt(path.name, lambda: order.save(path))

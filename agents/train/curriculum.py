@@ -52,21 +52,11 @@ class Curriculum(abc.ABC):
 
     @abc.abstractmethod
     def renew(self, rounds: int) -> bool:
-        """Draws other tasks if it is time; whether the policy has not learned from them before.
-
-        Args:
-          rounds: number of rounds so far.
-        """
+        """Draws other tasks if it is time; whether no round before has played these."""
 
     @abc.abstractmethod
     def measure(self, updates: Mapping[str, Update], steps: int, *, unseen: bool) -> dict[str, Any]:
-        """What a round says for the metrics, as JSON; the best orders are kept.
-
-        Args:
-          updates: of each trainer, on the host.
-          steps: environment steps so far.
-          unseen: as `renew` says.
-        """
+        """What a round says for the metrics, as JSON; the best orders are kept."""
 
     @abc.abstractmethod
     def score(self, measured: Mapping[str, Any]) -> float:
@@ -130,13 +120,7 @@ class RandomPools(Curriculum):
         num_functions: int,
         cost: CostModel = "multiplications",
     ):
-        """Draws the first pools.
-
-        Args:
-          config: the settings of PPO; `num_envs` environments for each pool.
-          family: ranges of the functions; its `arrays` is the share of array functions.
-          num_functions: functions drawn at a time, of both kinds together.
-          cost: the cost model.
+        """Draws the first pools: so many functions in all, `family.arrays` of them of arrays.
 
         Raises:
           ValueError: as `TaskDistribution.random`.

@@ -115,9 +115,9 @@ def train(
         # The first round is played however late it is, and says nothing of the pace: it compiles.
         if budget.is_spent(steps, 0.0 if pace is None else before + pace):
             return
-        unseen, share, seen = curriculum.renew(rounds), budget.fraction(steps, before), {}
+        unseen, spent, seen = curriculum.renew(rounds), budget.fraction(steps, before), {}
         for name, trainer in curriculum.trainers.items():
-            state, result = trainer.step(state, share)
+            state, result = trainer.step(state, spent)
             seen[name] = jax.device_get(result)
             steps += trainer.steps_per_update
         rounds, update = rounds + 1, update + len(seen)
