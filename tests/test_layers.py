@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 from graphlib import TopologicalSorter
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from scripts.architecture import imports
 
 PACKAGES = {
     "veenv": "structure linear rules graph orders engine export tasks env measure search".split(),
@@ -23,31 +21,7 @@ ABOVE = {"veenv": {"__init__", "testing"}, "agents": {"__init__"}}
 """What may import every package."""
 
 
-def modules() -> dict[str, Path]:
-    """Every module of both packages by its dotted name."""
-    paths = [*(ROOT / "veenv").rglob("*.py"), *(ROOT / "agents").rglob("*.py")]
-    return {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-        for path in paths
-    }
-
-
-MODULES = modules()
-
-
-def imported(path: Path) -> set[str]:
-    """The modules of this project that a file imports, wherever in the file."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {name if name in MODULES else node.module for name in names}
-    return found & MODULES.keys()
-
-
-IMPORTS = {name: imported(path) for name, path in MODULES.items()}
+IMPORTS = imports()
 
 
 def part(name: str) -> str:
@@ -64,7 +38,7 @@ def test_veenv_never_imports_agents():
 @pytest.mark.parametrize("root", PACKAGES)
 def test_every_part_has_its_place(root: str):
     known = {*PACKAGES[root], *ANYWHERE[root], *ABOVE[root]}
-    assert {part(name) for name in MODULES if name.split(".")[0] == root} == known
+    assert {part(name) for name in IMPORTS if name.split(".")[0] == root} == known
 
 
 @pytest.mark.parametrize("root", PACKAGES)

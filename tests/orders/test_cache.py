@@ -61,7 +61,7 @@ def test_a_second_process_reads_the_cache(cache):
     ids = auto.Auto(seconds=0.2).order(graph)
     code = (
         "import jax.numpy as jnp, veenv\n"
-        "from veenv import auto\n"
+        "from veenv.orders import cache as auto\n"
         "from tests.orders.test_cache import X, f, no_search\n"
         "auto._search = no_search\n"
         "print(list(auto.Auto().order(veenv.make_graph(f)(X))))\n"

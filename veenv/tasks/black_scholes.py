@@ -21,14 +21,14 @@ def black_scholes(S: Scalar, K: Scalar, r: Scalar, sigma: Scalar, T: Scalar) -> 
     """Price of a European call.
 
     Args:
-        S: Price of the asset.
-        K: Strike price.
-        r: Interest rate, per year.
-        sigma: Volatility, per square root of a year.
-        T: Time to maturity in years.
+      S: price of the asset.
+      K: strike price.
+      r: interest rate, per year.
+      sigma: volatility, per square root of a year.
+      T: time to maturity in years.
 
     Returns:
-        The price of the option.
+      The price of the option.
     """
     F = jnp.exp(r * T) * S
     d1 = (jnp.log(F / K) + sigma**2 / 2.0 * T) / (sigma * jnp.sqrt(T))
@@ -42,14 +42,14 @@ def black_scholes_jacobian(
     """First-order greeks: the Jacobian of the price as ``veenv.jacve`` computes it in reverse.
 
     Args:
-        S: Price of the asset.
-        K: Strike price.
-        r: Interest rate, per year.
-        sigma: Volatility, per square root of a year.
-        T: Time to maturity in years.
+      S: price of the asset.
+      K: strike price.
+      r: interest rate, per year.
+      sigma: volatility, per square root of a year.
+      T: time to maturity in years.
 
     Returns:
-        The derivatives of the price by each of the five arguments.
+      The derivatives of the price by each of the five arguments.
     """
     # Imported late: this task alone among all needs the engine.
     from veenv.engine.api import jacve

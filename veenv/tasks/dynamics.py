@@ -41,12 +41,12 @@ def lorenz96_step(x: Float[Array, "n"], forcing: Scalar, h: Scalar) -> Float[Arr
     """One step of the Lorenz-96 model of waves round a circle of latitude.
 
     Args:
-        x: State at each of ``n`` sites.
-        forcing: External forcing F.
-        h: Step in time.
+      x: state at each of ``n`` sites.
+      forcing: external forcing F.
+      h: step in time.
 
     Returns:
-        The state after the step.
+      The state after the step.
     """
 
     def derivative(x: Array) -> Array:
@@ -59,13 +59,13 @@ def van_der_pol_step(x: Scalar, v: Scalar, mu: Scalar, h: Scalar) -> tuple[Scala
     """One step of the van der Pol oscillator.
 
     Args:
-        x: Position.
-        v: Velocity.
-        mu: Strength of the nonlinear damping.
-        h: Step in time.
+      x: position.
+      v: velocity.
+      mu: strength of the nonlinear damping.
+      h: step in time.
 
     Returns:
-        Position and velocity after the step.
+      Position and velocity after the step.
     """
 
     def derivative(state: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
@@ -88,17 +88,17 @@ def double_pendulum_step(
     """One step of 0.02 s of a double pendulum.
 
     Args:
-        theta1: Angle of the upper rod from the vertical, radians.
-        theta2: Angle of the lower rod from the vertical, radians.
-        omega1: Angular velocity of the upper rod, radians per second.
-        omega2: Angular velocity of the lower rod.
-        m1: Upper mass, kilograms.
-        m2: Lower mass.
-        l1: Length of the upper rod, metres.
-        l2: Length of the lower rod.
+      theta1: angle of the upper rod from the vertical, radians.
+      theta2: angle of the lower rod from the vertical, radians.
+      omega1: angular velocity of the upper rod, radians per second.
+      omega2: angular velocity of the lower rod.
+      m1: upper mass, kilograms.
+      m2: lower mass.
+      l1: length of the upper rod, metres.
+      l2: length of the lower rod.
 
     Returns:
-        Both angles and both angular velocities after the step.
+      Both angles and both angular velocities after the step.
     """
 
     def derivative(state: Four) -> Four:

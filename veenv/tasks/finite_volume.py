@@ -28,16 +28,16 @@ def euler_residual(
     """Residual of a backward Euler step with Rusanov's flux.
 
     Args:
-        density: Density of each cell after the step.
-        momentum: Momentum of each cell after the step.
-        energy: Energy of each cell after the step.
-        density0: Density before the step.
-        momentum0: Momentum before the step.
-        energy0: Energy before the step.
-        ratio: Time step over cell width.
+      density: density of each cell after the step.
+      momentum: momentum of each cell after the step.
+      energy: energy of each cell after the step.
+      density0: density before the step.
+      momentum0: momentum before the step.
+      energy0: energy before the step.
+      ratio: time step over cell width.
 
     Returns:
-        The residuals of density, momentum and energy; a step solves for residuals 0.
+      The residuals of density, momentum and energy; a step solves for residuals 0.
     """
     velocity = momentum / density
     pressure = (GAMMA - 1.0) * (energy - 0.5 * momentum * velocity)

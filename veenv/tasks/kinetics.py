@@ -94,11 +94,11 @@ def hydrogen_oxygen(c: Float[Array, "9"], T: Scalar) -> Float[Array, "8"]:
     """Production rates in hydrogen and oxygen, nine species, the 21 forward reactions.
 
     Args:
-        c: Concentrations of ``SPECIES`` in mol / cm^3, positive.
-        T: Temperature in kelvin.
+      c: concentrations of ``SPECIES`` in mol / cm^3, positive.
+      T: temperature in kelvin.
 
     Returns:
-        Rates of change in mol / (cm^3 s) of the eight reactive species; nitrogen is inert.
+      Rates of change in mol / (cm^3 s) of the eight reactive species; nitrogen is inert.
     """
     k = _arrhenius(tuple(r[2:] for r in _REACTIONS), T)
     num_elementary, num_plain = len(_ELEMENTARY), len(_ELEMENTARY) + len(_THIRD_BODY)
@@ -123,15 +123,15 @@ def robertson(
     """Source term of Robertson's stiff autocatalytic reaction.
 
     Args:
-        y1: Concentration of the first species.
-        y2: Concentration of the second species.
-        y3: Concentration of the third species.
-        k1: Rate of 1 to 2.
-        k2: Rate of 2 + 2 to 3 + 2.
-        k3: Rate of 2 + 3 to 1 + 3.
+      y1: concentration of the first species.
+      y2: concentration of the second species.
+      y3: concentration of the third species.
+      k1: rate of 1 to 2.
+      k2: rate of 2 + 2 to 3 + 2.
+      k3: rate of 2 + 3 to 1 + 3.
 
     Returns:
-        Rates of change of the three concentrations.
+      Rates of change of the three concentrations.
     """
     forward, fast, back = k1 * y1, k2 * y2**2, k3 * y2 * y3
     return back - forward, forward - back - fast, fast

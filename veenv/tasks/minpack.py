@@ -26,17 +26,17 @@ def human_heart_dipole(
     """Residuals of the human heart dipole problem, every measured sum being 1.
 
     Args:
-        x1: First component of the first dipole moment (a in MINPACK-2).
-        x2: First component of the second dipole moment (b).
-        x3: Second component of the first dipole moment (c).
-        x4: Second component of the second dipole moment (d).
-        x5: First coordinate of the first dipole (t).
-        x6: First coordinate of the second dipole (u).
-        x7: Second coordinate of the first dipole (v).
-        x8: Second coordinate of the second dipole (w).
+      x1: first component of the first dipole moment (a in MINPACK-2).
+      x2: first component of the second dipole moment (b).
+      x3: second component of the first dipole moment (c).
+      x4: second component of the second dipole moment (d).
+      x5: first coordinate of the first dipole (t).
+      x6: first coordinate of the second dipole (u).
+      x7: second coordinate of the first dipole (v).
+      x8: second coordinate of the second dipole (w).
 
     Returns:
-        The eight residuals.
+      The eight residuals.
     """
     f1 = x1 + x2 - 1.0
     f2 = x3 + x4 - 1.0
@@ -73,20 +73,20 @@ def propane_combustion(
     """Residuals of the full formulation of the combustion of propane.
 
     Args:
-        x1: Moles of the first product per mole of propane; ``x2`` to ``x10`` likewise.
-        x2: Second product.
-        x3: Third product.
-        x4: Fourth product.
-        x5: Fifth product.
-        x6: Sixth product.
-        x7: Seventh product.
-        x8: Eighth product.
-        x9: Ninth product.
-        x10: Tenth product.
-        x11: Sum of the moles of all products.
+      x1: moles of the first product per mole of propane; ``x2`` to ``x10`` likewise.
+      x2: second product.
+      x3: third product.
+      x4: fourth product.
+      x5: fifth product.
+      x6: sixth product.
+      x7: seventh product.
+      x8: eighth product.
+      x9: ninth product.
+      x10: tenth product.
+      x11: sum of the moles of all products.
 
     Returns:
-        The eleven residuals.
+      The eleven residuals.
     """
     p, r = 40.0, 10.0
     s = jnp.sqrt(p / x11)

@@ -20,15 +20,15 @@ def layer_norm(
     """Normalises by mean and variance over the last axis, then scales and shifts.
 
     Args:
-        x: Activations, float.
-        gamma: Scale.
-        beta: Shift.
-        keepdims: Normalise each row by its own statistics. The published tasks drop the reduced
-            axis instead: the statistics of row ``i`` then act on column ``i``, also inside the
-            variance. For vectors there is no difference.
+      x: activations, float.
+      gamma: scale.
+      beta: shift.
+      keepdims: normalise each row by its own statistics. The published tasks drop the reduced
+        axis instead: the statistics of row ``i`` then act on column ``i``, also inside the
+        variance. For vectors there is no difference.
 
     Returns:
-        An array like ``x``.
+      An array like ``x``.
     """
     centred = x - jnp.mean(x, axis=-1, keepdims=keepdims)
     variance = jnp.mean(centred**2, axis=-1, keepdims=keepdims)
@@ -41,11 +41,11 @@ def softmax_cross_entropy(
     """Cross entropy of a softmax over the last axis.
 
     Args:
-        logits: Unnormalised log probabilities, float.
-        labels: Target weights, float, of the same shape.
+      logits: unnormalised log probabilities, float.
+      labels: target weights, float, of the same shape.
 
     Returns:
-        The loss, without the last axis.
+      The loss, without the last axis.
     """
     shift = lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
     shifted = logits - shift
@@ -66,17 +66,17 @@ def mlp(
     """Loss of a perceptron with two layers, a layer norm between them.
 
     Args:
-        x: Input.
-        y: Target weights of the cross entropy.
-        W1: Weights of the first layer.
-        b1: Bias of the first layer.
-        W2: Weights of the second layer.
-        b2: Bias of the second layer.
-        gamma: Scale of the layer norm.
-        beta: Shift of the layer norm.
+      x: input.
+      y: target weights of the cross entropy.
+      W1: weights of the first layer.
+      b1: bias of the first layer.
+      W2: weights of the second layer.
+      b2: bias of the second layer.
+      gamma: scale of the layer norm.
+      beta: shift of the layer norm.
 
     Returns:
-        The loss, a scalar.
+      The loss, a scalar.
     """
     hidden = layer_norm(jnp.tanh(W1 @ x + b1), gamma, beta)
     logits = jnp.tanh(W2 @ hidden + b2)

@@ -217,23 +217,23 @@ def random_function(
     equations, each on a path from an input to an output; every input is used.
 
     Args:
-        seed: Seed.
-        num_inputs: Number of arguments.
-        num_vertices: Number of equations, those of the outputs included.
-        num_outputs: Number of outputs.
-        fan_in: Mean number of operands of an equation, from 1 to 2. The mean number of uses of a
-            variable follows: about ``fan_in * num_vertices / (num_vertices + num_inputs)``.
-        window: Operands that are used again come from the last ``window`` used ones: small windows
-            make long, narrow graphs. None: any.
-        arrays: Inputs and intermediates are small arrays of any rank, with contractions, sums,
-            broadcasts, transpositions, reshapes, slices and concatenations; otherwise scalars.
+      seed: seed.
+      num_inputs: number of arguments.
+      num_vertices: number of equations, those of the outputs included.
+      num_outputs: number of outputs.
+      fan_in: mean number of operands of an equation, from 1 to 2. The mean number of uses of a
+        variable follows: about ``fan_in * num_vertices / (num_vertices + num_inputs)``.
+      window: operands that are used again come from the last ``window`` used ones: small windows
+        make long, narrow graphs. None: any.
+      arrays: inputs and intermediates are small arrays of any rank, with contractions, sums,
+        broadcasts, transpositions, reshapes, slices and concatenations; otherwise scalars.
 
     Returns:
-        The function, which returns a tuple, and a point: a tuple of float64 arrays. At the point
-        values and partials have moderate size.
+      The function, which returns a tuple, and a point: a tuple of float64 arrays. At the point
+      values and partials have moderate size.
 
     Raises:
-        ValueError: No such function exists.
+      ValueError: no such function exists.
 
     Example:
       >>> fun, point = random_function(0, num_inputs=2, num_vertices=5, num_outputs=1)

@@ -16,14 +16,14 @@ class RandomFunctions:
     """Ranges of the sizes and shapes of random functions; both ends belong to a range.
 
     Attributes:
-        vertices: Numbers of equations, those of the outputs included.
-        inputs: Numbers of arguments.
-        outputs: Numbers of results.
-        fan_out: Mean numbers of uses of an argument or intermediate, from 1 up. Met to about 0.15,
-            as far as equations of one or two operands allow.
-        windows: Windows from which an equation takes operands that were used before
-            (``random_function``): small ones make long, narrow graphs.
-        arrays: Share of functions of small arrays, from 0 to 1; the others are of scalars.
+      vertices: numbers of equations, those of the outputs included.
+      inputs: numbers of arguments.
+      outputs: numbers of results.
+      fan_out: mean numbers of uses of an argument or intermediate, from 1 up. Met to about 0.15,
+        as far as equations of one or two operands allow.
+      windows: windows from which an equation takes operands that were used before
+        (``random_function``): small ones make long, narrow graphs.
+      arrays: share of functions of small arrays, from 0 to 1; the others are of scalars.
 
     Example:
       >>> family = RandomFunctions(vertices=(5, 9), inputs=(2, 3))
@@ -43,7 +43,7 @@ class RandomFunctions:
         """Checks the ranges.
 
         Raises:
-            ValueError: A range is empty, reaches below 1 or asks for an impossible function.
+          ValueError: a range is empty, reaches below 1 or asks for an impossible function.
         """
         for name in ("vertices", "inputs", "outputs", "fan_out", "windows"):
             low, high = getattr(self, name)
@@ -64,10 +64,10 @@ class RandomFunctions:
         """Draws a function, every size uniformly from its range.
 
         Args:
-            seed: Seed, or several that make one.
+          seed: seed, or several that make one.
 
         Returns:
-            The function and its point, as ``random_function`` gives them.
+          The function and its point, as ``random_function`` gives them.
         """
         rng = np.random.default_rng(seed)
         vertices, inputs, outputs, window = (

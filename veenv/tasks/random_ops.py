@@ -22,10 +22,10 @@ class Operation:
     """One kind of equation.
 
     Attributes:
-        run: The JAX function of the operands and the instruction's constant.
-        value: The same in NumPy.
-        partials: Partial derivatives as an array for each operand; None for structural operations
-            and products, whose partials are values that are checked anyway.
+      run: the JAX function of the operands and the instruction's constant.
+      value: the same in NumPy.
+      partials: partial derivatives as an array for each operand; None for structural operations
+        and products, whose partials are values that are checked anyway.
     """
 
     run: Callable[..., Any]

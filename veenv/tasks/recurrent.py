@@ -24,15 +24,15 @@ def lstm_cell(
     """Next hidden and cell state.
 
     Args:
-        x: Input.
-        h: Hidden state.
-        c: Cell state.
-        W: Input weights of the input gate, forget gate, cell and output gate, stacked.
-        U: Recurrent weights, stacked likewise.
-        b: Biases, stacked likewise.
+      x: input.
+      h: hidden state.
+      c: cell state.
+      W: input weights of the input gate, forget gate, cell and output gate, stacked.
+      U: recurrent weights, stacked likewise.
+      b: biases, stacked likewise.
 
     Returns:
-        The new hidden state and the new cell state.
+      The new hidden state and the new cell state.
     """
     i, f, g, o = jnp.split(W @ x + U @ h + b, 4)
     c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)

@@ -65,13 +65,13 @@ def get(name: str) -> Task:
     """Finds a task.
 
     Args:
-        name: Name of a task; case does not matter, and ``RoeFlux`` means ``RoeFlux_1d``.
+      name: name of a task; case does not matter, and ``RoeFlux`` means ``RoeFlux_1d``.
 
     Returns:
-        The task.
+      The task.
 
     Raises:
-        ValueError: No task has that name; the message suggests the nearest names.
+      ValueError: no task has that name; the message suggests the nearest names.
 
     Example:
       >>> get("roeflux").name
@@ -100,20 +100,20 @@ def register_task(
     """Adds a task of your own, which ``get`` then finds by its name.
 
     Args:
-        name: Name, unique when case is ignored.
-        fun: Pure JAX function.
-        example_args: The point as a tuple of arguments of ``fun``, or a function that returns it.
-        argnums: Arguments to differentiate, as in ``jax.jacrev``.
-        description: One sentence.
-        source: Where the equations come from.
-        replace: Replace an earlier task of the user with this name. Built-in tasks stay.
+      name: name, unique when case is ignored.
+      fun: pure JAX function.
+      example_args: the point as a tuple of arguments of ``fun``, or a function that returns it.
+      argnums: arguments to differentiate, as in ``jax.jacrev``.
+      description: one sentence.
+      source: where the equations come from.
+      replace: replace an earlier task of the user with this name. Built-in tasks stay.
 
     Returns:
-        The task.
+      The task.
 
     Raises:
-        ValueError: The name is empty or taken, or ``argnums`` names no argument.
-        TypeError: ``fun`` is not callable, or the point is not a tuple.
+      ValueError: the name is empty or taken, or ``argnums`` names no argument.
+      TypeError: ``fun`` is not callable, or the point is not a tuple.
 
     Example:
       >>> import numpy as np

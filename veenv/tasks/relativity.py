@@ -17,13 +17,13 @@ def kerr_metric(
     """Components of the metric that do not vanish.
 
     Args:
-        r: Radial coordinate.
-        theta: Polar angle, radians.
-        mass: Mass M of the black hole.
-        a: Angular momentum divided by the mass.
+      r: radial coordinate.
+      theta: polar angle, radians.
+      mass: mass M of the black hole.
+      a: angular momentum divided by the mass.
 
     Returns:
-        The components (tt), (t phi), (rr), (theta theta), (phi phi).
+      The components (tt), (t phi), (rr), (theta theta), (phi phi).
     """
     sin2 = jnp.sin(theta) ** 2
     sigma = r**2 + a**2 * jnp.cos(theta) ** 2
@@ -41,13 +41,13 @@ def kerr_metric_jacobian(
     """Derivatives of the metric by the coordinates, as the Christoffel symbols need them.
 
     Args:
-        r: Radial coordinate.
-        theta: Polar angle, radians.
-        mass: Mass M of the black hole.
-        a: Angular momentum divided by the mass.
+      r: radial coordinate.
+      theta: polar angle, radians.
+      mass: mass M of the black hole.
+      a: angular momentum divided by the mass.
 
     Returns:
-        For each component of ``kerr_metric`` its derivatives by ``r`` and ``theta``.
+      For each component of ``kerr_metric`` its derivatives by ``r`` and ``theta``.
     """
     return jax.jacfwd(kerr_metric, (0, 1))(r, theta, mass, a)
 

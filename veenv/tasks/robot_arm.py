@@ -28,15 +28,15 @@ def robot_arm_6dof(
     """Pose of the tool as a function of the joint angles.
 
     Args:
-        t1: Angle of the first joint, radians; ``t2`` to ``t6`` likewise.
-        t2: Second joint.
-        t3: Third joint.
-        t4: Fourth joint.
-        t5: Fifth joint.
-        t6: Sixth joint.
+      t1: angle of the first joint, radians; ``t2`` to ``t6`` likewise.
+      t2: second joint.
+      t3: third joint.
+      t4: fourth joint.
+      t5: fifth joint.
+      t6: sixth joint.
 
     Returns:
-        Position (px, py, pz) in millimetres and Tait-Bryan angles (z, y, z') in radians.
+      Position (px, py, pz) in millimetres and Tait-Bryan angles (z, y, z') in radians.
     """
     c1, c2, c4, c5, c6 = (jnp.cos(t) for t in (t1, t2, t4, t5, t6))
     c23 = _cos_sum(t2, t3)

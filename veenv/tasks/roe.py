@@ -50,15 +50,15 @@ def roe_flux_1d(
     """Numerical flux between two cells of the one-dimensional Euler equations.
 
     Args:
-        ul0: Density of the left cell.
-        ul1: Momentum of the left cell.
-        ul2: Energy of the left cell.
-        ur0: Density of the right cell.
-        ur1: Momentum of the right cell.
-        ur2: Energy of the right cell.
+      ul0: density of the left cell.
+      ul1: momentum of the left cell.
+      ul2: energy of the left cell.
+      ur0: density of the right cell.
+      ur1: momentum of the right cell.
+      ur2: energy of the right cell.
 
     Returns:
-        The fluxes of density, momentum and energy.
+      The fluxes of density, momentum and energy.
     """
     du0 = ur0 - ul0
     s = jnp.sqrt(ul0 * ur0)
@@ -142,15 +142,15 @@ def roe_flux_3d(
     """Numerical flux between two cells of the three-dimensional Euler equations.
 
     Args:
-        ul0: Density of the left cell.
-        ul: Momentum of the left cell.
-        ul4: Energy of the left cell.
-        ur0: Density of the right cell.
-        ur: Momentum of the right cell.
-        ur4: Energy of the right cell.
+      ul0: density of the left cell.
+      ul: momentum of the left cell.
+      ul4: energy of the left cell.
+      ur0: density of the right cell.
+      ur: momentum of the right cell.
+      ur4: energy of the right cell.
 
     Returns:
-        The fluxes of density, momentum and energy.
+      The fluxes of density, momentum and energy.
     """
     du0, du, du4 = ur0 - ul0, ur - ul, ur4 - ul4
     w = jnp.sqrt(ul0) + jnp.sqrt(ur0)

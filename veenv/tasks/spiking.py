@@ -22,10 +22,10 @@ def spike(u: Float[Array, "n"]) -> Float[Array, "n"]:
     """Heaviside step whose derivative is taken to be 1 / (1 + 5 |u|)^2.
 
     Args:
-        u: Membrane potential above threshold.
+      u: membrane potential above threshold.
 
     Returns:
-        1 where ``u > 0``, else 0, in the type of ``u``.
+      1 where ``u > 0``, else 0, in the type of ``u``.
     """
     return (u > 0).astype(u.dtype)
 
@@ -50,18 +50,18 @@ def lif_step(
     """A layer of leaky integrate-and-fire neurons with synaptic currents.
 
     Args:
-        s_in: Incoming spikes or rates.
-        s: Spikes of the layer in the last step.
-        i: Synaptic currents.
-        u: Membrane potentials.
-        W: Input weights.
-        V: Recurrent weights.
-        alpha: Decay of the current in one step.
-        beta: Decay of the membrane potential in one step.
-        threshold: Firing threshold, also what a spike subtracts.
+      s_in: incoming spikes or rates.
+      s: spikes of the layer in the last step.
+      i: synaptic currents.
+      u: membrane potentials.
+      W: input weights.
+      V: recurrent weights.
+      alpha: decay of the current in one step.
+      beta: decay of the membrane potential in one step.
+      threshold: firing threshold, also what a spike subtracts.
 
     Returns:
-        New spikes, currents and membrane potentials.
+      New spikes, currents and membrane potentials.
     """
     i = alpha * i + W @ s_in + V @ s
     u = beta * u + i - threshold * s
@@ -83,19 +83,19 @@ def alif_step(
     """A layer of adaptive leaky integrate-and-fire neurons.
 
     Args:
-        x: Input.
-        z: Spikes of the layer in the last step.
-        v: Membrane potentials.
-        a: Threshold adaptation.
-        W: Input weights.
-        V: Recurrent weights.
-        alpha: Decay of the membrane potential in one step.
-        rho: Decay of the adaptation in one step.
-        beta: Strength of the adaptation.
-        threshold: Firing threshold at rest.
+      x: input.
+      z: spikes of the layer in the last step.
+      v: membrane potentials.
+      a: threshold adaptation.
+      W: input weights.
+      V: recurrent weights.
+      alpha: decay of the membrane potential in one step.
+      rho: decay of the adaptation in one step.
+      beta: strength of the adaptation.
+      threshold: firing threshold at rest.
 
     Returns:
-        New spikes, membrane potentials and adaptation.
+      New spikes, membrane potentials and adaptation.
     """
     a = rho * a + (1.0 - rho) * z
     level = threshold + beta * a

@@ -14,14 +14,14 @@ class Task:
     """A function to differentiate, with a point at which no derivative vanishes by chance.
 
     Attributes:
-        name: Unique name; look-up ignores case.
-        fun: Pure JAX function of the arguments that ``example_args`` returns. It works in float32
-            and in float64 alike.
-        example_args: Returns the point: a tuple with one pytree of float64 NumPy arrays for each
-            argument of ``fun``. Called anew each time, so that nobody can change another's point.
-        argnums: Arguments to differentiate, as in ``jax.jacrev``.
-        description: One sentence.
-        source: Where the equations come from.
+      name: unique name; look-up ignores case.
+      fun: pure JAX function of the arguments that ``example_args`` returns. It works in float32
+        and in float64 alike.
+      example_args: returns the point: a tuple with one pytree of float64 NumPy arrays for each
+        argument of ``fun``. Called anew each time, so that nobody can change another's point.
+      argnums: arguments to differentiate, as in ``jax.jacrev``.
+      description: one sentence.
+      source: where the equations come from.
     """
 
     name: str

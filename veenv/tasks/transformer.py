@@ -62,25 +62,25 @@ def encoder(
     """Loss of two transformer blocks: attention, residual, layer norm, SiLU layer.
 
     Args:
-        x: Input.
-        y: Target weights of the cross entropy over the last axis.
-        WQ1: Query weights of the first block.
-        WQ2: Query weights of the second block.
-        WK1: Key weights of the first block.
-        WK2: Key weights of the second block.
-        WV1: Value weights of the first block.
-        WV2: Value weights of the second block.
-        W1: Weights of the layer of the first block.
-        W2: Weights of the layer of the second block.
-        b1: Bias of the first block.
-        b2: Bias of the second block.
-        gamma0: Scale of the first layer norm.
-        beta0: Shift of the first layer norm.
-        gamma1: Scale of the second layer norm.
-        beta1: Shift of the second layer norm.
+      x: input.
+      y: target weights of the cross entropy over the last axis.
+      WQ1: query weights of the first block.
+      WQ2: query weights of the second block.
+      WK1: key weights of the first block.
+      WK2: key weights of the second block.
+      WV1: value weights of the first block.
+      WV2: value weights of the second block.
+      W1: weights of the layer of the first block.
+      W2: weights of the layer of the second block.
+      b1: bias of the first block.
+      b2: bias of the second block.
+      gamma0: scale of the first layer norm.
+      beta0: shift of the first layer norm.
+      gamma1: scale of the second layer norm.
+      beta1: shift of the second layer norm.
 
     Returns:
-        The loss for each of two rows of logits.
+      The loss for each of two rows of logits.
     """
     z = _block(x, WQ1, WK1, WV1, W1, b1, gamma0, beta0)
     z = _block(z, WQ2, WK2, WV2, W2, b2, gamma1, beta1)
@@ -116,16 +116,16 @@ def encoder_decoder(
     """Loss of a transformer with one encoder and one decoder layer; rows are positions.
 
     Args:
-        source: Embedded source positions.
-        target: Embedded target positions.
-        labels: Target weights of the cross entropy.
-        encoder: ``WQ WK WV`` of the self-attention, ``W1 b1 W2 b2`` of the feed-forward layer,
-            ``gamma0 beta0 gamma1 beta1`` of the two layer norms.
-        decoder: The same, with ``CQ CK CV`` of the attention to the encoder and ``gamma2 beta2``.
-        head: Weights of the logits.
+      source: embedded source positions.
+      target: embedded target positions.
+      labels: target weights of the cross entropy.
+      encoder: ``WQ WK WV`` of the self-attention, ``W1 b1 W2 b2`` of the feed-forward layer,
+        ``gamma0 beta0 gamma1 beta1`` of the two layer norms.
+      decoder: the same, with ``CQ CK CV`` of the attention to the encoder and ``gamma2 beta2``.
+      head: weights of the logits.
 
     Returns:
-        The loss of each target position.
+      The loss of each target position.
     """
 
     def norm(layer: dict[str, Array], i: int, x: Array) -> Array:

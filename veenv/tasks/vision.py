@@ -38,16 +38,16 @@ def reprojection_residual(
     """Residual of one observation of one point.
 
     Args:
-        omega: Rotation vector (axis times angle) of the camera, not 0.
-        translation: Translation of the camera.
-        focal: Focal length in pixels.
-        k1: First coefficient of radial distortion.
-        k2: Second coefficient of radial distortion.
-        point: Position of the point in the world.
-        observed: Where the point was seen, in pixels.
+      omega: rotation vector (axis times angle) of the camera, not 0.
+      translation: translation of the camera.
+      focal: focal length in pixels.
+      k1: first coefficient of radial distortion.
+      k2: second coefficient of radial distortion.
+      point: position of the point in the world.
+      observed: where the point was seen, in pixels.
 
     Returns:
-        Predicted less observed position, in pixels.
+      Predicted less observed position, in pixels.
     """
     seen = _rotate(omega, point) + translation
     image = -seen[:2] / seen[2:]

@@ -1,0 +1,32 @@
+"""The architecture page names what exists, and its picture is that of the code."""
+
+import re
+
+import pytest
+
+from scripts.architecture import PICTURE, ROOT, svg
+
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+
+
+def test_the_picture_is_that_of_the_code():
+    assert PICTURE.read_text(encoding="utf-8") == svg(), "run python scripts/architecture.py"
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name)
+def test_every_path_named_exists(page):
+    text = page.read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:veenv|agents|tests|scripts|docs)/[\w/.-]*)`", text)
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_the_page_walks_through_the_house():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert len(re.findall(r"`veenv/\w+/\w+\.py`", text)) > 20
+
+
+def test_every_word_stands_once_in_the_glossary():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    words = [w for row in re.findall(r"^\| ([^|]+) \|", text, re.M) for w in row.split(", ")]
+    assert len(words) > 20
+    assert len(words) == len(set(words))
