@@ -128,6 +128,26 @@ def test_orders_in_the_folder_are_never_lost(trainer, both, open_folder):
     assert "order-wide.json" in said[0]
 
 
+def test_an_order_of_an_earlier_version_stays_as_it_is(trainer, both, open_folder):
+    """Its file had no field for the steps; the text that named them is kept."""
+    opened, said = open_folder
+    wide, best = both.graphs[0], BestOrders(both)
+    cheap, expensive = sorted((wide.reverse(), wide.forward()), key=wide.cost)
+    best.merge({"wide": {"ids": list(expensive), "cost": wide.cost(expensive), "steps": 30}})
+    folder = opened(best)
+    path = folder.order_path("wide")
+    Order.from_graph(wide, cheap, "wide", "PPO, after 70 environment steps").save(path)
+    before = path.read_bytes()
+    folder.resume(trainer.init())
+    assert best["wide"].found_by == "PPO, after 70 environment steps"
+    assert best.record()["wide"] == {"ids": list(cheap), "cost": wide.cost(cheap), "steps": None}
+    assert path.read_bytes() == before
+    again = BestOrders(both)
+    again.merge(best.record())
+    assert again["wide"].ids == tuple(cheap)
+    assert said == []
+
+
 def test_records_are_checked_by_the_graph(both):
     best, graph = BestOrders(both), both.graphs[0]
     with pytest.raises(RuntimeError, match="wide: the environment counted 1 multiplications"):
