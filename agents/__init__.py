@@ -1,7 +1,8 @@
-"""The reference agent of `veenv`: PPO with a graph network whose size no graph decides."""
+"""The reference agent of `veenv`: PPO with a graph network whose size no graph decides.
 
-from agents.config.ppo import PPOConfig
-from agents.nn.networks import GraphNetwork
-from agents.ppo.trainer import Trainer, Update
+Names are listed in `__init__.pyi` and load their modules when they are first used.
+"""
 
-__all__ = ["GraphNetwork", "PPOConfig", "Trainer", "Update"]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from agents.nn.distributions import sample
 from agents.nn.networks import GraphNetwork
 from agents.ppo.rollout import Episodes, rollout
-from veenv.env import EnvParams, TaskDistribution, VertexEnv
+from veenv.env import EnvParams, State, TaskDistribution, VertexEnv
 from veenv.env.random_play import random_episodes
 
 # Low enough that only ties are decided by chance.
 GREEDY = 1e-6
+
+PART = 16
+"""Steps that `Player.play_in_parts` plays at a time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +70,8 @@ class Player:
         """
         self.env = env
         self._play = jax.jit(self._rollout)
+        self._begin = jax.jit(self._first_states, static_argnums=1)
+        self._go_on = jax.jit(self._some_steps)
         self._random = jax.jit(
             lambda key, params, num: random_episodes(env, key, num, params), static_argnums=2
         )
@@ -80,6 +87,29 @@ class Player:
         scale = jnp.asarray(temperatures, jnp.float32)
         return jax.device_get(self._play(network, params, key, scale))
 
+    def play_in_parts(
+        self,
+        network: GraphNetwork,
+        params: EnvParams,
+        key: PRNGKeyArray,
+        temperatures: Sequence[float],
+    ) -> Iterator[Episodes | None]:
+        """`play` for a caller who may lose patience: the same episodes, a few steps at a time.
+
+        Yields:
+          None after every `PART` steps, then the episodes.
+        """
+        scale = jnp.asarray(temperatures, jnp.float32)
+        keys = jax.random.split(key, self.env.num_actions)
+        index = np.arange(-(-len(keys) // PART) * PART)
+        keys = keys[np.minimum(index, len(keys) - 1)]  # steps after the end have no effect
+        state = self._begin(params, len(temperatures))
+        for part in keys.reshape(-1, PART):
+            state = jax.block_until_ready(self._go_on(network, params, state, part, scale))
+            yield None
+        state = jax.device_get(state)
+        yield Episodes(state.cost, state.order, ~state.action_mask.any(-1))
+
     def play_at_random(self, params: EnvParams, key: PRNGKeyArray, episodes: int) -> np.ndarray:
         """Costs of episodes of uniformly random play, int32 [episodes]."""
         return np.asarray(self._random(key, params, episodes).cost)
@@ -91,9 +121,34 @@ class Player:
         key: PRNGKeyArray,
         temperature: Float[Array, " B"],
     ) -> Episodes:
-        size = len(temperature)
-        repeated = jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *x.shape)), params)
-        return rollout(self.env, repeated, network, key, temperature)[1]
+        return rollout(self.env, _repeat(params, len(temperature)), network, key, temperature)[1]
+
+    def _first_states(self, params: EnvParams, size: int) -> State:
+        return _repeat(self.env.init(params), size)
+
+    def _some_steps(
+        self,
+        network: GraphNetwork,
+        params: EnvParams,
+        state: State,
+        keys: PRNGKeyArray,
+        temperature: Float[Array, " B"],
+    ) -> State:
+        """As many steps of `rollout` as there are keys."""
+        params = _repeat(params, len(temperature))
+
+        def step(state: State, key: PRNGKeyArray) -> tuple[State, None]:
+            inputs = jax.vmap(network.encode)(jax.vmap(self.env.observe)(state, params))
+            logits = jax.vmap(network)(inputs)[0] / temperature[:, None]
+            action = sample(logits, inputs.mask, key)[0]
+            return jax.vmap(self.env.transition)(state, action, params)[0], None
+
+        return jax.lax.scan(step, state, keys)[0]
+
+
+def _repeat(tree: Any, size: int) -> Any:
+    """Arrays with a new first axis along which they repeat."""
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *x.shape)), tree)
 
 
 def evaluate(

@@ -5,6 +5,7 @@ Found by veenv through the entry point ``policy`` of the group ``veenv.search_me
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from functools import cache
 from importlib import resources
@@ -18,6 +19,9 @@ from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel, Graph
 
 SAMPLES_AT_ONCE = 32
+"""Episodes that are sampled together, of graphs of up to `LARGE` vertices."""
+LARGE = 128
+"""Vertices above which fewer episodes are sampled together, so that a step takes no longer."""
 
 
 @cache
@@ -32,7 +36,7 @@ def pretrained() -> GraphNetwork:
         return load_weights(path)
 
 
-def policy_orders(graph: Graph, cost: CostModel, seed: int) -> Iterator[tuple[int, ...]]:
+def policy_orders(graph: Graph, cost: CostModel, seed: int) -> Iterator[tuple[int, ...] | None]:
     """Orders of a graph that the pretrained policy plays.
 
     Args:
@@ -41,7 +45,7 @@ def policy_orders(graph: Graph, cost: CostModel, seed: int) -> Iterator[tuple[in
       seed: seed of the sampling.
 
     Yields:
-      The greedy order, then samples without end.
+      The greedy order, then samples without end; None every few steps of the episodes.
 
     Raises:
       ValueError: as `veenv.env.VertexEnv`.
@@ -50,7 +54,8 @@ def policy_orders(graph: Graph, cost: CostModel, seed: int) -> Iterator[tuple[in
       >>> import jax.numpy as jnp
       >>> from veenv import make_graph
       >>> graph = make_graph(lambda x: jnp.sin(x) * jnp.cos(x) * x)(1.0)
-      >>> graph.cost(next(policy_orders(graph, "multiplications", 0)))
+      >>> orders = policy_orders(graph, "multiplications", 0)
+      >>> graph.cost(next(order for order in orders if order is not None))
       3
     """
     if not graph.eliminable:
@@ -58,12 +63,16 @@ def policy_orders(graph: Graph, cost: CostModel, seed: int) -> Iterator[tuple[in
         return
     tasks = TaskDistribution.of([graph], cost)
     player, network, key = Player(tasks.env), pretrained(), jax.random.key(seed)
+    num_samples = max(
+        1, min(SAMPLES_AT_ONCE, SAMPLES_AT_ONCE * LARGE**2 // tasks.env.num_actions**2)
+    )
     # The first batch also holds the greedy episode, and so do all others: one program.
-    temperatures = [GREEDY] + [1.0] * SAMPLES_AT_ONCE
-    batch = 0
-    while True:
+    temperatures = [GREEDY] + [1.0] * num_samples
+    for batch in itertools.count():
         batch_key = jax.random.fold_in(key, batch)
-        played = player.play(network, tasks.task(0), batch_key, temperatures)
-        for slots in played.order if batch == 0 else played.order[1:]:
-            yield tasks.vertex_ids(0, slots)
-        batch += 1
+        for played in player.play_in_parts(network, tasks.task(0), batch_key, temperatures):
+            if played is None:
+                yield None
+                continue
+            for slots in played.order if batch == 0 else played.order[1:]:
+                yield tasks.vertex_ids(0, slots)

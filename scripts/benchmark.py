@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from agents.cli.signals import exit_on_interrupt, run_script
+
+exit_on_interrupt(__name__)
+
 import tyro
+from benchmark_budgets import budgets
 from benchmark_engine import engine
 from benchmark_env import env, env_scaling
 from benchmark_scaling import memory, tracing
 from benchmark_search import evaluations, search
 
+COMMANDS = {
+    "budgets": budgets,
+    "env": env,
+    "env-scaling": env_scaling,
+    "engine": engine,
+    "search": search,
+    "evaluations": evaluations,
+    "memory": memory,
+    "tracing": tracing,
+}
+
 if __name__ == "__main__":
-    tyro.extras.subcommand_cli_from_dict(
-        {
-            "env": env,
-            "env-scaling": env_scaling,
-            "engine": engine,
-            "search": search,
-            "evaluations": evaluations,
-            "memory": memory,
-            "tracing": tracing,
-        }
-    )
+    run_script(lambda: tyro.extras.subcommand_cli_from_dict(COMMANDS))

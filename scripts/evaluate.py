@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from agents.cli.signals import exit_on_interrupt, run_script
+
+exit_on_interrupt(__name__)
+
 import dataclasses
 import json
 from collections.abc import Sequence
@@ -189,4 +193,4 @@ def summary(
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -9,6 +9,10 @@ extra `mctx` (``pip install -e '.[mctx]'``).
 
 from __future__ import annotations
 
+from agents.cli.signals import exit_on_interrupt, run_script
+
+exit_on_interrupt(__name__)
+
 import dataclasses
 import importlib
 import time
@@ -156,4 +160,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

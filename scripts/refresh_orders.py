@@ -5,6 +5,10 @@ An order file is replaced only by a cheaper order, or by one for the graph that 
 
 from __future__ import annotations
 
+from agents.cli.signals import exit_on_interrupt, run_script
+
+exit_on_interrupt(__name__)
+
 import dataclasses
 import sys
 import time
@@ -189,4 +193,4 @@ def _row(name: str, folder: Path) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(tyro.cli(Config)))
+    run_script(lambda: main(tyro.cli(Config)))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from agents.cli.signals import exit_on_interrupt, run_script
+
+exit_on_interrupt(__name__)
+
 import dataclasses
 import os
 import time
@@ -163,4 +167,4 @@ def run(trainer: Trainer, config: PPOConfig, goal: int) -> Run:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

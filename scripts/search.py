@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from agents.cli.signals import exit_on_interrupt, raising_interrupts, run_script
+
+exit_on_interrupt(__name__)
+
 import ast
 import dataclasses
 import importlib
@@ -79,7 +83,8 @@ def main() -> int:
         name, graph = read_graph(args)
         if args.out is not None and not os.path.isdir(os.path.dirname(args.out) or "."):
             raise ValueError(f"folder of --out {args.out} does not exist")
-        result = run(args, graph)
+        with raising_interrupts():
+            result = find(args, graph)
         print(report(graph, result))
         if args.out is not None:
             found_by = f"search {result.method}, seed {result.seed}, budget {args.budget}"
@@ -157,7 +162,7 @@ def _as_array(leaf: Any) -> np.ndarray:
     return array
 
 
-def run(args: SearchArgs, graph: Graph) -> SearchResult:
+def find(args: SearchArgs, graph: Graph) -> SearchResult:
     """Searches with a progress line on stderr."""
     with tqdm(desc=args.method, unit=" evaluations", disable=None, leave=False) as bar:
 
@@ -194,4 +199,4 @@ def report(graph: Graph, result: SearchResult) -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    run_script(main)

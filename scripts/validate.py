@@ -6,6 +6,10 @@ the table of results into the documentation.
 
 from __future__ import annotations
 
+from agents.cli.signals import exit_on_interrupt, run_script
+
+exit_on_interrupt(__name__)
+
 import dataclasses
 import json
 import os
@@ -18,6 +22,8 @@ import jax
 import tyro
 
 import veenv
+from agents.cli.report import points_of
+from veenv.measure.proof import TOLERANCE
 from veenv.measure.timing import USUAL
 from veenv.measure.validate import Report, validate
 from veenv.orders.documents import write_section
@@ -39,7 +45,7 @@ class Config:
     """Task the order is for; by default the one its file names. Alone: its shipped orders."""
     points: int = 3
     """Points at which values are compared: the task's own, then random ones near it."""
-    tolerance: float = 1e-9
+    tolerance: float = TOLERANCE
     """Largest relative error allowed."""
     batch: int = 4096
     """Points that are differentiated at once when timed."""
@@ -116,9 +122,11 @@ def details(report: Report) -> str:
             f"  {cost}: recorded {c.recorded}, environment {c.environment}, engine {c.engine}, "
             f"emitted {c.emitted}"
         )
-    errors = ", ".join(f"{e:.1e} against {name}" for name, e in report.errors.items())
-    noise = "" if report.noise is None else f" (jacrev against jacfwd: {report.noise:.1e})"
-    lines.append(f"  largest error at {report.points} points, float64: {errors}{noise}")
+    proof = report.proof
+    errors = ", ".join(f"{e:.1e} against {name}" for name, e in proof.errors.items())
+    noise = "" if proof.noise is None else f" (jacrev against jacfwd: {proof.noise:.1e})"
+    lines.append(f"  largest error at {points_of(proof)}, float64: {errors}{noise}")
+    lines += [f"  not compared, as JAX gives nothing finite: {block}" for block in proof.missing]
     if report.timings:
         lines.append(f"  batch of {report.batch}, float32, {machine()}")
         lines.append(f"  {'':<10} {'ms':>9} {'10 %':>9} {'90 %':>9} {'Mflop':>9} {'MB temp':>9}")
@@ -141,7 +149,7 @@ def table(reports: list[Report]) -> str:
     rows = [head, ["---"] * len(head)]
     for r in reports:
         times = {t.method: f"{1e3 * t.median:.2f}" for t in r.timings}
-        worst = max(r.errors.values(), default=0.0)
+        worst = r.proof.error
         counts = [f"{c.emitted:,}" for c in r.counts.values()]
         verdict = "pass" if r.passed else "FAIL"
         rows.append(
@@ -174,4 +182,4 @@ def machine() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(tyro.cli(Config)))
+    run_script(lambda: main(tyro.cli(Config)))

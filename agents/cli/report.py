@@ -2,84 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
-import jax
-import numpy as np
-
-from veenv.engine.api import jacve
-from veenv.tasks import Task
-
-TOLERANCE = 1e-10
+from veenv.measure.proof import Proof
 
 
-@dataclasses.dataclass(frozen=True)
-class Validation:
-    """How far an order's Jacobian lies from `jax.jacrev`'s.
-
-    Attributes:
-      error: largest error of any entry, relative to the largest entry of its block (absolute
-        where a block is zero); infinite where one of the two is not finite.
-      points: number of points compared.
-      entries: number of Jacobian entries compared at each point.
-    """
-
-    error: float
-    points: int
-    entries: int
-
-    @property
-    def passed(self) -> bool:
-        """Whether the error is within `TOLERANCE`."""
-        return self.error <= TOLERANCE
+def verdict(proof: Proof) -> list[str]:
+    """How an order's Jacobian compares with those of JAX: a line, and one for each gap."""
+    modes = " and ".join(f"jax.{name}" for name in proof.errors) or "jax.jacrev"
+    judgement = "right" if proof.passed else f"WRONG: more than {proof.tolerance:.0e}"
+    if not proof.entries and proof.missing:
+        return [f"veenv.jacve against {modes}: {proof.problems[-1]}"]
+    return [
+        f"veenv.jacve against {modes}, float64, {points_of(proof)}, {proof.entries} entries: "
+        f"largest relative error {proof.error:.1e} ({judgement})",
+        *(f"not compared, as JAX gives nothing finite: {block}" for block in proof.missing),
+    ]
 
 
-def validate(task: Task, order: Sequence[int], *, points: int = 3, seed: int = 0) -> Validation:
-    """Compares the order's Jacobian in `jacve` with `jax.jacrev`, in float64.
-
-    Args:
-      task: the function and its example point.
-      order: vertex ids.
-      points: number of random points near the example.
-      seed: of the points.
-    """
-    rng = np.random.default_rng(seed)
-    worst, entries = 0.0, 0
-    with jax.enable_x64(True):
-        found = jax.jit(jacve(task.fun, tuple(order), argnums=task.argnums))
-        expected = jax.jit(jax.jacrev(task.fun, argnums=task.argnums))
-        for _ in range(points):
-            args = nearby(task.example_args(), rng)
-            ours, theirs = jax.tree.leaves(found(*args)), jax.tree.leaves(expected(*args))
-            pairs = list(zip(map(np.asarray, ours), map(np.asarray, theirs), strict=True))
-            worst = max([worst, *(relative_error(a, b) for a, b in pairs)])
-            entries = sum(b.size for _, b in pairs)
-    return Validation(worst, points, entries)
-
-
-def nearby(args: Any, rng: np.random.Generator, spread: float = 0.05) -> Any:
-    """The arguments with every floating-point number multiplied by 1 + `spread`·normal noise."""
-
-    def move(leaf: Any) -> np.ndarray:
-        x = np.asarray(leaf)
-        if not np.issubdtype(x.dtype, np.floating):
-            return x
-        return x * (1.0 + spread * rng.standard_normal(x.shape))
-
-    return jax.tree.map(move, args)
-
-
-def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
-    """Largest difference over the largest magnitude expected; infinite where not comparable."""
-    if found.shape != expected.shape or not np.isfinite(found).all():
-        return float("inf")
-    if not expected.size:
-        return 0.0
-    scale = np.abs(expected).max()
-    error = np.abs(found - expected).max() / (scale if scale > 0 else 1.0)
-    return float(error) if np.isfinite(error) else float("inf")
+def points_of(proof: Proof) -> str:
+    """How many points were compared, and tried where those are more."""
+    tried = "" if proof.tried == proof.points else f" (of {proof.tried} tried)"
+    return f"{proof.points} points{tried}"
 
 
 def result_table(

@@ -9,7 +9,7 @@ from typing import TextIO
 from tqdm import tqdm
 
 from agents.cli.progress import ProgressDisplay
-from agents.cli.report import TOLERANCE, Validation, result_table, validate
+from agents.cli.report import result_table, verdict
 from agents.cli.signals import until_signal
 from agents.cli.start import AGENTS, Run, follow, open_run
 from agents.config.args import TrainArgs
@@ -21,6 +21,7 @@ from agents.train.curriculum import FixedTasks
 from agents.train.training import DivergedError, train
 from veenv import Graph, Order, tasks
 from veenv.env import TaskDistribution
+from veenv.measure.proof import prove
 
 
 def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) -> int:
@@ -91,6 +92,7 @@ def play(
                 started=started - run.seconds,
                 should_stop=stop.is_set,
             ):
+                stop.arm()
                 folder.log(progress.row)
                 run.trackers.log(progress.row)
                 display.show(progress)
@@ -144,10 +146,11 @@ def report(
     write_line(result_table(classical, best.cost(name), agent, polished))
     right = True
     for path, order in orders.items():
-        checked = validate(tasks.get(name), order.ids)
-        write_line(verdict(checked))
+        proof = prove(tasks.get(name), order.ids)
+        for line in verdict(proof):
+            write_line(line)
         write_line(f"order: {path}")
-        right &= checked.passed
+        right &= proof.passed
     return right
 
 
@@ -160,12 +163,3 @@ def polish(order: Order, graph: Graph, args: TrainArgs) -> Order:
     found = search(graph, "anneal", cost=args.cost, budget=budget, seed=seed, start=order.ids)
     found_by = f"{AGENTS[args.agent]} and a local search of {budget} from its best order"
     return Order.from_graph(graph, found.order, order.name, found_by)
-
-
-def verdict(checked: Validation) -> str:
-    """One line on how the order's Jacobian compares."""
-    return (
-        f"veenv.jacve against jax.jacrev, float64, {checked.points} random points, "
-        f"{checked.entries} entries: largest relative error {checked.error:.1e} "
-        f"({'right' if checked.passed else f'WRONG: more than {TOLERANCE:.0e}'})"
-    )

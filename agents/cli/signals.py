@@ -1,39 +1,151 @@
-"""Signals that ask a training run to end."""
+"""Ctrl-C: one line and exit code 130 until there is a result to keep, a clean end from then on.
+
+An exception is not enough for that: raised in a callback of a compiler it is printed and lost, and
+while a compiler runs in C++ it is not raised at all.  So scripts have a thread of their own that
+waits for the signal.  This module imports nothing that takes time, for a script to call
+`exit_on_interrupt` before it imports the rest.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
-from collections.abc import Iterator
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
+
+INTERRUPTED = 130
+"""Exit code of a program that SIGINT has ended, as shells have it."""
+
+_held = False
+"""Whether Ctrl-C is not to end the program now."""
+_undo: list[Callable[[], object]] = []
+"""What takes `exit_on_interrupt` back."""
+
+
+def exit_on_interrupt(name: str = "__main__") -> None:
+    """From here on Ctrl-C ends the program at once, whatever it is doing.
+
+    Args:
+      name: the caller's ``__name__``; nothing happens where it is not that of a script.
+    """
+    if name != "__main__" or _undo or threading.current_thread() is not threading.main_thread():
+        return
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    previous = signal.signal(signal.SIGINT, _leave_unless_held)
+    descriptor = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    _undo.append(lambda: signal.signal(signal.SIGINT, previous))
+    _undo.append(lambda: signal.set_wakeup_fd(descriptor))
+    _undo.append(writer.close)  # ends the thread
+    threading.Thread(target=_watch, args=(reader,), name="interrupts", daemon=True).start()
+
+
+def run_script(main: Callable[[], int | None]) -> NoReturn:
+    """Runs a script's main function and ends the program with its exit code.
+
+    Args:
+      main: the function.
+
+    Raises:
+      SystemExit: with the exit code.
+    """
+    try:
+        raise SystemExit(main())
+    except KeyboardInterrupt:
+        _leave()
+    finally:
+        while _undo:
+            _undo.pop(0)()
+
+
+@contextmanager
+def raising_interrupts() -> Iterator[None]:
+    """Within the context Ctrl-C raises KeyboardInterrupt, as it does outside of scripts."""
+    with _holding({signal.SIGINT: signal.default_int_handler}):
+        yield
 
 
 class Stop:
-    """Whether a signal asked for the end, and which."""
+    """Whether a signal asked for the end, and which.
 
-    name = ""
+    Attributes:
+      name: of the signal; empty before it.
+    """
+
+    def __init__(self) -> None:
+        """No signal is heeded yet."""
+        self.name = ""
+        self._stack = contextlib.ExitStack()
+        self._armed = False
 
     def is_set(self) -> bool:
         """Whether one did."""
         return bool(self.name)
 
+    def arm(self) -> None:
+        """There is something to keep now: the first SIGINT or SIGTERM only asks for the end."""
+        if not self._armed:
+            self._armed = True
+            handlers = dict.fromkeys((signal.SIGINT, signal.SIGTERM), self._on_signal)
+            self._stack.enter_context(_holding(handlers))
+
+    def disarm(self) -> None:
+        """Signals act as ever."""
+        self._stack.close()
+
+    def _on_signal(self, number: int, frame: Any) -> None:
+        del frame
+        self.name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+        self.disarm()  # a second one acts as ever
+
 
 @contextmanager
 def until_signal() -> Iterator[Stop]:
-    """Turns the first SIGINT or SIGTERM into a request to stop; a second one acts as ever."""
+    """From its `Stop.arm` on turns the first SIGINT or SIGTERM into a request to stop."""
     stop = Stop()
-    previous: dict[signal.Signals, Any] = {}
-
-    def on_signal(number: int, frame: Any) -> None:
-        del frame
-        stop.name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
-        for known, handler in previous.items():
-            signal.signal(known, handler)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        previous[number] = signal.signal(number, on_signal)
     try:
         yield stop
     finally:
+        stop.disarm()
+
+
+@contextmanager
+def _holding(handlers: dict[signal.Signals, Any]) -> Iterator[None]:
+    """Other handlers, and no end of the program by itself."""
+    global _held
+    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    _held = True
+    try:
+        yield
+    finally:
+        _held = False
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _watch(reader: socket.socket) -> None:
+    """Ends the program when the number of the signal arrives; the main thread may be busy in C."""
+    with reader:
+        while numbers := reader.recv(64):
+            if signal.SIGINT in numbers and not _held:
+                _leave()
+
+
+def _leave_unless_held(number: int, frame: Any) -> None:
+    del number, frame
+    if not _held:
+        _leave()
+
+
+def _leave() -> NoReturn:
+    """Ends the program with one line: no cleaning up, which could be what hangs."""
+    flushing = threading.Thread(target=sys.stdout.flush, daemon=True)
+    flushing.start()
+    flushing.join(1.0)
+    os.write(2, b"interrupted\n")
+    os._exit(INTERRUPTED)

@@ -113,10 +113,10 @@ def follow(args: TrainArgs) -> None:
     curriculum = make_curriculum(args)
     # Where a run is resumed, the first process has its parameters, and the options its network.
     first = _first_weights(args, resumed=args.resume is not None)
-    with until_signal(), contextlib.suppress(DivergedError):
+    with until_signal() as stop, contextlib.suppress(DivergedError):
         state = broadcast(curriculum.init(first))
         for _ in train(curriculum, state=state, time_limit=args.seconds):
-            pass
+            stop.arm()
 
 
 def open_run(args: TrainArgs, write_line: Callable[[str], None]) -> Run:

@@ -70,6 +70,8 @@ def read_toml(path: str) -> dict[str, Any]:
     """
     try:
         return tomllib.loads(Path(path).read_bytes().decode())
+    except OSError as error:
+        raise type(error)(f"cannot read the settings file {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from None
 

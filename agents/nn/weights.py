@@ -12,8 +12,8 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from agents.files import write_bytes
 from agents.nn.networks import GraphNetwork
+from veenv.orders.documents import write_bytes
 
 FORMAT = "veenv-weights"
 VERSION = 1

@@ -18,6 +18,7 @@ from agents.devices import place
 from agents.nn.networks import GraphNetwork
 from agents.ppo.exploration import BestSoFar, Roles, explores
 from agents.ppo.losses import explained_variance
+from agents.ppo.memory import check_memory
 from agents.ppo.ppo import make_loss, play_batch
 from agents.ppo.rollout import Episodes, cheapest
 from agents.ppo.updates import Loss, Stats, TrainState, fit, make_optimizer
@@ -96,7 +97,8 @@ class Trainer:
 
         Raises:
           ValueError: rewards are not normalised, a graph has nothing to eliminate, or as
-            `agents.devices.place` and `agents.ppo.exploration.Roles.of`.
+            `agents.devices.place`, `agents.ppo.exploration.Roles.of` and
+            `agents.ppo.memory.check_memory`.
         """
         if not tasks.env.normalise:
             raise ValueError("expected tasks with normalise=True: losses are on that scale")
@@ -106,6 +108,7 @@ class Trainer:
         self.num_envs = self._envs_per_graph * len(tasks)
         self._follows = Roles.of(config, self._envs_per_graph).follows
         self.placement = place(self.num_envs, devices)
+        check_memory(tasks, config, self.num_envs, self.placement.mesh.size)
         self._step = jax.jit(self._train_step, out_shardings=self.placement.everywhere)
         self._lay_out(tasks)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agents.files import write_bytes
+from veenv.orders.documents import write_bytes
 
 
 def plot_curve(

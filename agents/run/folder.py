@@ -17,7 +17,7 @@ import jax
 from agents.config.args import TrainArgs
 from agents.config.random_functions import RandomConfig
 from agents.config.settings import CONFIG_NAME, to_toml
-from agents.files import lock_folder, write_bytes
+from agents.files import lock_folder
 from agents.nn.networks import GraphNetwork
 from agents.nn.weights import architecture, save_weights
 from agents.ppo.updates import TrainState
@@ -28,6 +28,7 @@ from agents.train.best import BestOrders
 from agents.train.training import Progress
 from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel
+from veenv.orders.documents import write_bytes
 from veenv.orders.order import Order, fingerprint
 
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agents.files import append_bytes, write_bytes
+from agents.files import append_bytes
+from veenv.orders.documents import write_bytes
 
 
 class Metrics:

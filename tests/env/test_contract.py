@@ -8,6 +8,8 @@ import pytest
 
 from tests.env.games import POINT, kept_outputs
 from veenv.env import Spec, VertexEnv
+from veenv.env.adapters.dm_env import TimeStepEnv
+from veenv.env.adapters.gymnax import GymnaxEnv
 from veenv.env.encode import INT32_MAX, check_total
 from veenv.env.factory import make
 from veenv.graph.linearise import make_graph
@@ -70,6 +72,46 @@ def test_action_that_is_no_integer_is_refused(env, action):
 def test_several_actions_at_once_are_refused(env):
     with pytest.raises(ValueError, match=r"one slot .* got \(1,\)"):
         env.step(None, env.init(), jnp.array([3]))
+
+
+FAR = [2**31, 2**32, 2**32 + 3, 2**40, 2**63 - 1, 2**63, 2**64 - 1, -1, -(2**32), -(2**63), 10**30]
+TYPES = [int, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64]
+
+
+def far_actions():
+    """Integers of every type that are no slot, but would be one modulo a power of two."""
+    yield from FAR
+    for kind in TYPES[1:]:
+        bounds = np.iinfo(kind)
+        ends = {*FAR, int(bounds.min), int(bounds.max)} - {0}
+        yield from (kind(x) for x in sorted(ends) if bounds.min <= x <= bounds.max)
+    yield from (np.array(2**40), np.array(2**63, np.uint64), np.array([2**40])[0])
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_every_integer_out_of_range_is_illegal(env, x64):
+    with jax.enable_x64(x64):
+        state = env.init()
+        adapters = (GymnaxEnv(env), TimeStepEnv(env))
+        for action in far_actions():
+            if 0 <= int(action) < env.num_actions:
+                continue
+            end, _, info = env.transition(state, action)
+            assert info["illegal"] and end.terminated, repr(action)  # noqa: PT018
+        for action in (2**40, np.int64(2**40), np.uint64(2**63), np.int64(-(2**40))):
+            assert adapters[0].step(None, state, action)[-1]["illegal"]
+            assert adapters[1].step(state, action)[1].extras["illegal"]
+
+
+def test_wide_arrays_of_jax_are_not_cut(env):
+    state = env.init()
+    with jax.enable_x64(True):
+        actions = [jnp.asarray(x) for x in (2**40, -(2**33), 2**32 + 3, 7)]
+        actions.append(jnp.asarray(2**63, jnp.uint64))
+        step = jax.jit(lambda state, action: env.transition(state, action)[2]["illegal"])
+        assert [bool(step(state, action)) for action in actions] == [True, True, True, False, True]
+    found = [bool(env.transition(state, action)[2]["illegal"]) for action in actions]
+    assert found == [True, True, True, False, True]
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint32, np.int32])

@@ -338,3 +338,20 @@ def test_render(graph):
     vector.reset()
     vector.step([3, 4])
     assert vector.render()[0] == text.render()
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [
+        [2**40, 2**63, 10**30],
+        (-(2**33), 2**64 - 1, -1),
+        np.array([2**32, 2**40, -(2**40)]),
+        np.array([2**32, 2**63, 2**64 - 1], np.uint64),
+        np.array([10**30, -(10**30), 2**32], object),
+    ],
+)
+def test_vector_actions_out_of_range_are_illegal(graph, actions):
+    envs = GymVectorEnv(3, graph)
+    envs.reset()
+    *_, infos = envs.step(actions)
+    assert infos["final_info"]["illegal"].tolist() == [True] * 3

@@ -26,7 +26,7 @@ def graph():
     return veenv.make_graph(fun, (0, 1))(*POINT)
 
 
-def test_the_ratio_is_the_median_over_rounds_timed_by_turns(monkeypatch):
+def test_the_ratio_is_the_median_over_rounds_timed_interleaved(monkeypatch):
     clock, calls = [0.0], []
 
     def method(name, durations):
@@ -43,14 +43,14 @@ def test_the_ratio_is_the_median_over_rounds_timed_by_turns(monkeypatch):
         "order": method("order", [50.0, 3.0, 30.0, 4.0]),  # the first call warms up
         "baseline": method("baseline", [70.0, 2.0, 20.0, 2.0]),  # a machine ten times slower
     }
-    seconds = timing.by_turns(runs, (7,), 3)
+    seconds = timing.interleaved(runs, (7,), 3)
     assert seconds == {"order": [3.0, 30.0, 4.0], "baseline": [2.0, 20.0, 2.0]}
     assert calls == [("order", 7), ("baseline", 7)] * 4
 
 
 def test_measurement_of_an_order(graph, monkeypatch):
     given = {"order": [3.0, 30.0, 4.0], "baseline": [2.0, 20.0, 2.0]}
-    monkeypatch.setattr("veenv.measure.measured.by_turns", lambda *_: given)
+    monkeypatch.setattr("veenv.measure.measured.interleaved", lambda *_: given)
     meter = Meter(fun, *POINT, argnums=(0, 1), batch=5)
     found = meter.measure(graph.reverse())
     assert (found.seconds, found.baseline_seconds) == (4.0, 2.0)

@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 
 import veenv
+from agents.cli.report import verdict
 from scripts.validate import Config, main
-from veenv.measure import validate as validation
-from veenv.measure.timing import by_turns, near
-from veenv.measure.validate import Count, error, multiplications_in, validate
+from veenv.measure import proof as proofs
+from veenv.measure.proof import error, prove
+from veenv.measure.timing import interleaved, near
+from veenv.measure.validate import Count, multiplications_in, validate
 from veenv.orders.order import Order
 from veenv.tasks import Task
 
@@ -40,8 +42,8 @@ def test_a_right_order_passes_on_every_count():
     assert report.timings == ()
     assert report.counts["multiplications"] == Count(17, 17, 17, 17)
     assert report.counts["executed"] == Count(3, 3, 3, 3)
-    assert set(report.errors) == {"jacrev", "jacfwd"}
-    assert max(report.errors.values()) < 1e-13
+    assert set(report.proof.errors) == {"jacrev", "jacfwd"}
+    assert max(report.proof.errors.values()) < 1e-13
 
 
 def test_arrays_are_counted_alike(x64):
@@ -70,7 +72,7 @@ def test_a_wrong_record_fails(written, capsys):
 
 
 def test_a_wrong_jacobian_fails(monkeypatch):
-    true = validation.jacve
+    true = proofs.jacve
 
     def wrong(fun, *args, **options):
         def jacobian(*point):
@@ -79,10 +81,10 @@ def test_a_wrong_jacobian_fails(monkeypatch):
 
         return jacobian
 
-    monkeypatch.setattr(validation, "jacve", wrong)
+    monkeypatch.setattr(proofs, "jacve", wrong)
     report = validate(veenv.best_order("Robertson"), ROBERTSON, rounds=0, points=1)
     assert not report.passed
-    assert report.errors["jacrev"] == pytest.approx(1e-6, rel=1e-3)
+    assert report.proof.errors["jacrev"] == pytest.approx(1e-6, rel=1e-3)
     assert "differs from jacrev's by 1.0e-06, more than 1.0e-09" in report.problems[0]
 
 
@@ -165,7 +167,7 @@ def test_errors_are_relative_to_their_block():
     assert error(expected, expected) == 0.0
     assert error(found, expected) == pytest.approx(1e-6)
     assert error((np.array([1.0, 1.1]),), (np.array([1.0, 1.0]),)) == pytest.approx(0.1)
-    assert np.isnan(error((np.array([np.nan]),), (np.array([1.0]),)))
+    assert error((np.array([np.nan]),), (np.array([1.0]),)) == np.inf
     assert error((np.array([np.nan, np.inf]),), (np.array([np.nan, np.inf]),)) == 0.0
     assert error((np.array([1.0]),), (np.array([np.inf]),)) > 1
 
@@ -194,8 +196,8 @@ def test_a_function_without_forward_mode_is_compared_with_reverse_mode():
     graph = veenv.make_graph(fun)(0.7)
     report = validate(Order.from_graph(graph, graph.reverse()), task, points=2, rounds=1, batch=2)
     assert report.passed
-    assert set(report.errors) == {"jacrev"}
-    assert report.noise is None
+    assert set(report.proof.errors) == {"jacrev"}
+    assert report.proof.noise is None
     assert "jacfwd" not in {t.method for t in report.timings}
 
 
@@ -236,6 +238,73 @@ def test_slow_methods_are_timed_no_more_than_needed():
         calls["slow"] += 1
         time.sleep(0.02)
 
-    seconds = by_turns({"fast": fast, "slow": slow}, (), 10, longest=0.001)
+    seconds = interleaved({"fast": fast, "slow": slow}, (), 10, longest=0.001)
     assert calls == {"fast": 11, "slow": 4}  # the first call only warms up
     assert {name: len(s) for name, s in seconds.items()} == {"fast": 10, "slow": 3}
+
+
+def task_of(fun, *args, argnums=0):
+    return Task("f", fun, lambda: args, argnums, "", "")
+
+
+def reverse_of(task):
+    return veenv.make_graph(task.fun, task.argnums)(*task.example_args()).reverse()
+
+
+def test_points_without_a_derivative_are_passed_by():
+    """At the task's own point the derivative is infinite, and half of the others lie outside."""
+    task = task_of(lambda x: jnp.sqrt(x - 1.0) * x, np.ones(2))
+    proof = prove(task, reverse_of(task), points=4)
+    assert proof.passed
+    assert (proof.points, proof.missing) == (4, ())
+    assert proof.tried > 8
+    assert proof.entries == 4
+    assert set(proof.errors) == {"jacrev", "jacfwd"}
+
+
+def test_what_has_no_finite_derivative_anywhere_is_named_and_the_rest_compared():
+    def fun(x, y):
+        return {"a": jnp.sin(x), "b": jnp.sqrt(0.0 * y)}
+
+    task = task_of(fun, np.array([1.0, 2.0]), np.array([3.0, 4.0]), argnums=(0, 1))
+    proof = prove(task, reverse_of(task))
+    assert proof.passed
+    assert proof.error < 1e-12
+    # JAX multiplies 0 by inf in the blocks that only pass by the square root, too.
+    assert proof.missing == tuple(
+        f"4 of 4 entries of the Jacobian{block}" for block in ("['a'][1]", "['b'][0]", "['b'][1]")
+    )
+    assert proof.entries == 4
+    assert proof.points == 3
+
+
+def test_nothing_to_compare_is_no_proof():
+    task = task_of(lambda x: jnp.sqrt(x * 0.0), np.ones(2))
+    proof = prove(task, reverse_of(task), points=1)
+    assert not proof.passed
+    assert proof.entries == 0
+    assert (
+        "nothing could be compared: JAX's derivative is not finite at 10 points"
+        in proof.problems[0]
+    )
+    assert "nothing could be compared" in verdict(proof)[0]
+
+
+def test_an_order_whose_jacobian_alone_is_not_finite_is_wrong(monkeypatch):
+    monkeypatch.setattr(proofs, "jacve", lambda *_: lambda *point: jnp.log(-1.0))
+    proof = prove(task_of(lambda x: x * x * x, np.array(2.0)), (1,))
+    assert proof.error == np.inf
+    assert not proof.passed
+    assert "WRONG: more than 1e-09" in verdict(proof)[0]
+
+
+def test_the_report_names_what_it_could_not_compare(capsys, monkeypatch, tmp_path):
+    task = task_of(lambda x, y: (jnp.sqrt(0.0 * x), y * y), 1.0, 2.0, argnums=(0, 1))
+    graph = veenv.make_graph(task.fun, (0, 1))(1.0, 2.0)
+    monkeypatch.setattr("veenv.tasks.get", lambda name: task)
+    Order.from_graph(graph, graph.reverse(), "f").save(tmp_path / "order.json")
+    assert main(Config(order=tmp_path / "order.json", rounds=0)) == 0
+    out = capsys.readouterr().out
+    assert "not compared, as JAX gives nothing finite: 1 of 1 entries of the Jacobian[0][0]" in out
+    assert "3 points (of 30 tried)" in out
+    assert "inf" not in out.replace("finite", "")

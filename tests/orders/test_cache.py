@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
@@ -133,3 +136,46 @@ def test_optimize_for_run_time_gives_a_valid_order():
 def test_optimize_refuses_other_objectives():
     with pytest.raises(ValueError, match="cost must be"):
         veenv.optimize(f, X, budget=10, cost="beauty")
+
+
+@pytest.mark.parametrize("remember", [True, False])
+def test_threads_that_ask_for_one_order_search_once(monkeypatch, tmp_path, remember):
+    monkeypatch.setenv(auto.CACHE_VARIABLE, str(tmp_path) if remember else "off")
+    searches, together = [], threading.Barrier(8)
+
+    def search(graph, cost, seconds):
+        searches.append(graph)
+        time.sleep(0.5)
+        return graph.reverse()
+
+    monkeypatch.setattr(auto, "_search", search)
+
+    graph = veenv.make_graph(lambda x: jnp.sin(x) * jnp.cos(x) * x)(1.0)
+
+    def order(_):
+        together.wait()
+        return auto.Auto().order(graph)
+
+    with ThreadPoolExecutor(8) as pool:
+        orders = set(pool.map(order, range(8)))
+    assert len(searches) == 1
+    assert len(orders) == 1
+    assert not auto._running
+
+
+def test_a_search_that_fails_leaves_the_order_to_the_threads_that_wait(monkeypatch):
+    monkeypatch.setenv(auto.CACHE_VARIABLE, "off")
+    turn = itertools.count()
+
+    def search(graph, cost, seconds):
+        time.sleep(0.2)
+        if next(turn) == 0:
+            raise MemoryError
+        return graph.reverse()
+
+    monkeypatch.setattr(auto, "_search", search)
+    graph = veenv.make_graph(lambda x: jnp.sin(x) * jnp.cos(x) * x)(1.0)
+    with ThreadPoolExecutor(4) as pool:
+        found = [pool.submit(auto.Auto().order, graph) for _ in range(4)]
+    assert sorted(type(f.exception()) is MemoryError for f in found) == [False] * 3 + [True]
+    assert next(turn) == 2

@@ -58,7 +58,16 @@ def start(*args: str, out: Path) -> subprocess.Popen[str]:
         (["--task", "mlp", "--keep-checkpoints", "0"], "keep_checkpoints must be .* got 0"),
         (["--task", "mlp", "--preset", "abacus"], "invalid choice 'abacus'"),
         (["--task", "mlp", "--init-from", "nowhere"], "No such file .*nowhere"),
-        (["--config", "nowhere.toml"], "No such file .*nowhere.toml"),
+        (["--config", "nowhere.toml"], "settings file nowhere.toml: No such file"),
+        (["--task", "mlp", "--config", "."], r"cannot read the settings file \.: "),
+        (
+            ["--task", "mlp", "--num-envs", "10000000"],
+            r"num_envs=10000000: .* take at least [\d,]{15,} bytes \([\d,]+ GiB\), more than the",
+        ),
+        (
+            ["--task", "mlp", "--num-envs", "10000000", "--agent", "alphazero"],
+            r"take at least [\d,]{15,} bytes",
+        ),
         (["--resume", "nowhere"], "nowhere is not a run folder: it has no config.toml"),
         (["--resume", "runs", "--config", "x.toml"], "give no --config with it"),
     ],

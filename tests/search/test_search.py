@@ -105,7 +105,7 @@ def test_an_interrupt_gives_the_best_so_far(task_graph, method):
             raise KeyboardInterrupt
 
     result = search(graph, method, budget="20s", callback=interrupt)
-    assert result.cost == min(seen) == graph.cost(result.order)
+    assert result.cost == graph.cost(result.order) <= min(seen)  # the search runs in a thread
     assert result.seconds < 10
 
 

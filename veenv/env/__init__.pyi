@@ -1,6 +1,19 @@
+from . import adapters, random_play, rewards, task_set
 from .encode import EnvParams, Spec
 from .env import Observation, State, VertexEnv
 from .factory import make
 from .task_set import TaskDistribution
 
-__all__ = ["EnvParams", "Observation", "Spec", "State", "TaskDistribution", "VertexEnv", "make"]
+__all__ = [
+    "EnvParams",
+    "Observation",
+    "Spec",
+    "State",
+    "TaskDistribution",
+    "VertexEnv",
+    "adapters",
+    "make",
+    "random_play",
+    "rewards",
+    "task_set",
+]

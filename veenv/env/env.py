@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from veenv.env.arguments import chosen_params, to_slot
 from veenv.env.encode import EnvParams, Spec
 from veenv.env.rewards import Shaping, check_shaping, classical_cost, reference_costs, reward_of
 from veenv.env.rules_array import ArrayRules
@@ -189,7 +190,7 @@ class VertexEnv:
 
     def init(self, params: EnvParams | None = None) -> State:
         """The state before the first elimination."""
-        params = self.default_params if params is None else params
+        params = chosen_params(params, self.default_params)
         mask = params.vertex_ids >= 0
         zero = jnp.zeros((), jnp.int32)
         order = jnp.full(mask.shape, -1, jnp.int32)
@@ -207,10 +208,9 @@ class VertexEnv:
           TypeError: if the action is not an integer.
           ValueError: if it is an array with axes.
         """
-        params = self.default_params if params is None else params
-        action = _as_integer(action)
-        in_range = (action >= 0) & (action < self.num_actions)
-        slot = jnp.where(in_range, action, 0).astype(jnp.int32)
+        params = chosen_params(params, self.default_params)
+        asked = to_slot(action, self.num_actions)
+        in_range, slot = asked >= 0, jnp.maximum(asked, 0)
         legal = in_range & state.action_mask[slot] & ~state.terminated
         illegal = ~legal & ~state.terminated
         core, cost = self._rules.eliminate(state.core, params, slot, legal)
@@ -225,7 +225,7 @@ class VertexEnv:
 
     def observe(self, state: State, params: EnvParams | None = None) -> Observation:
         """The observation of a state."""
-        params = self.default_params if params is None else params
+        params = chosen_params(params, self.default_params)
         codes = self._rules.adjacency(state.core)
         in_degree, out_degree, cost = self._rules.degrees(state.core, params)
         dynamic = jnp.log1p(jnp.stack([in_degree, out_degree, cost], -1).astype(jnp.float32))
@@ -287,7 +287,7 @@ class VertexEnv:
 
     def order(self, state: State, params: EnvParams | None = None) -> tuple[int, ...]:
         """Vertex ids eliminated so far, on the host; not for use under a transformation."""
-        params = self.default_params if params is None else params
+        params = chosen_params(params, self.default_params)
         slots = np.asarray(state.order)[: int(state.num_steps)]
         return tuple(int(v) for v in np.asarray(params.vertex_ids)[slots])
 
@@ -300,12 +300,3 @@ class VertexEnv:
     def __repr__(self) -> str:
         """Sizes and cost model."""
         return f"VertexEnv({self.graph!r}, cost={self.cost!r}, spec={self.spec})"
-
-
-def _as_integer(action: Any) -> Array:
-    action = jnp.asarray(action)
-    if not jnp.issubdtype(action.dtype, jnp.integer):
-        raise TypeError(f"an action is an integer slot, got dtype {action.dtype}")
-    if action.ndim:
-        raise ValueError(f"an action is one slot (use jax.vmap for several), got {action.shape}")
-    return action if action.dtype.itemsize >= 4 else action.astype(jnp.int32)

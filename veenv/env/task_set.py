@@ -105,12 +105,15 @@ class TaskDistribution:
           normalise: divide each task's rewards by the cost of its cheapest classical order.
 
         Raises:
+          TypeError: if one is neither a name nor a graph, a function for example.
           ValueError: if there are no tasks, a name is unknown, or a graph does not fit.
         """
         if isinstance(tasks, Mapping):
             names, tasks = tuple(tasks), tuple(tasks.values())
         else:
             names = tuple(t if isinstance(t, str) else f"graph {k}" for k, t in enumerate(tasks))
+        for task in tasks:
+            check_task(task)
         graphs = tuple(task_graph(task) for task in tasks)
         if spec is None:
             spec = Spec.common([Spec.of(graph, cost) for graph in graphs])
@@ -232,6 +235,23 @@ class TaskDistribution:
         drawn = self.sample(key, params)
         obs, state = self.env.reset(None, drawn)
         return obs, state, drawn
+
+
+def check_task(task: Any) -> None:
+    """Checks that a task is a name or a graph.
+
+    Raises:
+      TypeError: if it is not, saying what to pass instead.
+    """
+    if isinstance(task, str | Graph):
+        return
+    what = getattr(task, "__name__", None) if callable(task) else None
+    if what is not None:
+        raise TypeError(
+            f"expected a task's name or a graph, got the function {what}; pass its graph at a "
+            f"point, veenv.make_graph({what if what.isidentifier() else 'fun'})(*args)"
+        )
+    raise TypeError(f"expected a task's name or a graph, got {type(task).__name__}: {task!r:.60}")
 
 
 def _spec_of_family(family: RandomFunctions, cost: CostModel) -> Spec:

@@ -1,1 +1,5 @@
 """Seconds and bytes of Jacobians, and the proof of an order."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -3,7 +3,7 @@
 Counts are exact and pure, so the environment pays them.  Seconds and bytes are neither: they are
 measured here, on the host, when an episode has ended, and nothing of this can be jitted.
 
-Seconds are noisy. Each order is timed by turns with a baseline (`jax.jacrev`) and the reward is
+Seconds are noisy. Each order is timed interleaved with a baseline (`jax.jacrev`) and the reward is
 minus the median ratio of the rounds, so that a machine that slows down slows both; `Measurement`
 says how far the rounds spread. Differences below that spread mean nothing. An order is measured
 once per `Meter`, so equal orders get equal rewards. Small functions must be batched: a single call
@@ -27,7 +27,7 @@ from veenv.engine.api import jacve
 from veenv.env.adapters.gymnasium import GymVertexEnv
 from veenv.env.factory import task_graph
 from veenv.graph.graph import CostModel
-from veenv.measure.timing import analysis, by_turns, near
+from veenv.measure.timing import analysis, interleaved, near
 
 Objective = Literal["runtime", "memory"]
 OBJECTIVES: tuple[Objective, ...] = ("runtime", "memory")
@@ -40,7 +40,7 @@ class Measurement:
 
     Attributes:
       seconds: median of a call.
-      baseline_seconds: median of a call of the baseline, timed by turns with it.
+      baseline_seconds: median of a call of the baseline, timed interleaved with it.
       ratio: median over the rounds of seconds / baseline's seconds.
       low: 10 % quantile of that ratio.
       high: its 90 % quantile.
@@ -102,7 +102,7 @@ class Meter:
           argnums: arguments to differentiate by; a task has its own.
           batch: differentiates at so many points near the given one at once, by `jax.vmap`; None
             for the given one alone.
-          rounds: how often an order and the baseline are timed by turns.
+          rounds: how often an order and the baseline are timed interleaved.
           baseline: ``"jacrev"``, or ``"jacfwd"`` for functions without a reverse mode.
           seed: seeds the points.
 
@@ -139,7 +139,7 @@ class Meter:
         if ids not in self._found:
             run = self._compile(jacve(self._fun, ids, self._argnums))
             runs = {"order": run, "baseline": self._baseline}
-            seconds = by_turns(runs, self._points, self._rounds)
+            seconds = interleaved(runs, self._points, self._rounds)
             ratios = np.divide(seconds["order"], seconds["baseline"])
             low, ratio, high = (float(q) for q in np.quantile(ratios, [0.1, 0.5, 0.9]))
             self._found[ids] = Measurement(

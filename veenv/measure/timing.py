@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ import numpy as np
 from veenv.engine.api import jacve
 from veenv.tasks import Task
 
+K = TypeVar("K")
 SPREAD = 0.02
 """Relative distance of the random points from the task's own."""
 USUAL = ("jacfwd", "jacrev", "forward", "reverse", "markowitz")
@@ -80,7 +81,7 @@ def measure(
     beside: Collection[str] = USUAL,
     longest: float | None = None,
 ) -> tuple[Timing, ...]:
-    """Times the order and the usual ways by turns, over a batch of points.
+    """Times the order and the usual ways interleaved, over a batch of points.
 
     Args:
       task: the task.
@@ -89,7 +90,7 @@ def measure(
       rounds: timed calls of each method.
       seed: seed of the points.
       beside: which of the usual ways to time too.
-      longest: as `by_turns`.
+      longest: as `interleaved`.
 
     Returns:
       One `Timing` for each method; without "jacfwd" where the task has no forward mode.
@@ -113,7 +114,7 @@ def measure(
         except TypeError:
             if name != "jacfwd":  # a function with a reverse rule of its own has no forward mode
                 raise
-    seconds = by_turns(compiled, args, rounds, longest)
+    seconds = interleaved(compiled, args, rounds, longest)
     timings = []
     for name, run in compiled.items():
         low, median, high = np.quantile(seconds[name], [0.1, 0.5, 0.9])
@@ -122,13 +123,13 @@ def measure(
     return tuple(timings)
 
 
-def by_turns(
-    runs: Mapping[str, Callable[..., Any]],
+def interleaved(
+    runs: Mapping[K, Callable[..., Any]],
     args: Sequence[Any],
     rounds: int,
     longest: float | None = None,
-) -> dict[str, list[float]]:
-    """Times functions by turns, so that what slows the machine for a while slows all of them.
+) -> dict[K, list[float]]:
+    """Times functions interleaved, so that what slows the machine for a while slows all of them.
 
     Args:
       runs: the functions, by name.
@@ -141,11 +142,37 @@ def by_turns(
       The seconds of each round, by name.
 
     Example:
-      >>> seconds = by_turns({"sin": jnp.sin, "cos": jnp.cos}, (1.0,), rounds=2)
+      >>> seconds = interleaved({"sin": jnp.sin, "cos": jnp.cos}, (1.0,), rounds=2)
       >>> [len(seconds[name]) for name in ("sin", "cos")]
       [2, 2]
     """
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    *_, seconds = rounds_interleaved(runs, args, rounds, longest)
+    return seconds
+
+
+def rounds_interleaved(
+    runs: Mapping[K, Callable[..., Any]],
+    args: Sequence[Any],
+    rounds: int,
+    longest: float | None = None,
+) -> Iterator[dict[K, list[float]]]:
+    """The rounds of `interleaved` one by one, for a caller who may have enough of them.
+
+    Args:
+      runs: as there.
+      args: as there.
+      rounds: as there.
+      longest: as there.
+
+    Yields:
+      The seconds of the rounds so far, by name: after the calls that warm up and after each round.
+
+    Example:
+      >>> rounds = rounds_interleaved({"sin": jnp.sin}, (1.0,), rounds=2)
+      >>> [len(seconds["sin"]) for seconds in rounds]
+      [0, 1, 2]
+    """
+    seconds: dict[K, list[float]] = {name: [] for name in runs}
     for turn in range(rounds + 1):
         for name, run in runs.items():
             if longest is not None and turn > _FEWEST and sum(seconds[name]) > longest:
@@ -154,7 +181,7 @@ def by_turns(
             jax.block_until_ready(run(*args))
             if turn:  # the first call warms up
                 seconds[name].append(time.perf_counter() - began)
-    return seconds
+        yield seconds
 
 
 def analysis(compiled: Any) -> tuple[float | None, int | None]:

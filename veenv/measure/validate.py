@@ -19,7 +19,8 @@ from veenv.env.env import VertexEnv
 from veenv.graph.graph import COST_MODELS, CostModel, Graph
 from veenv.graph.linearise import linearise, make_graph
 from veenv.graph.program import trace
-from veenv.measure.timing import USUAL, Timing, measure, near
+from veenv.measure.proof import TOLERANCE, Proof, prove
+from veenv.measure.timing import USUAL, Timing, measure
 from veenv.orders.order import Order
 from veenv.tasks import Task
 
@@ -58,11 +59,7 @@ class Report:
       task: name of the task.
       found_by: how the order was found.
       counts: for each cost model the counts.
-      errors: largest error of the Jacobian against ``jax.jacrev`` and ``jax.jacfwd`` (where that
-        exists), in float64: relative to the largest entry of the block in question, or to 1e-6
-        of the largest entry of all if that is more.
-      noise: the same between ``jax.jacrev`` and ``jax.jacfwd``.
-      points: number of points.
+      proof: how the Jacobian compares with those of JAX.
       batch: size of the batch that was timed.
       timings: of each method; empty if not asked for.
       problems: what is wrong, one sentence each; empty if the order is valid.
@@ -79,9 +76,7 @@ class Report:
     task: str
     found_by: str
     counts: Mapping[str, Count]
-    errors: Mapping[str, float]
-    noise: float | None
-    points: int
+    proof: Proof
     batch: int
     timings: tuple[Timing, ...]
     problems: tuple[str, ...]
@@ -97,7 +92,7 @@ def validate(
     task: Task,
     *,
     points: int = 3,
-    tolerance: float = 1e-9,
+    tolerance: float = TOLERANCE,
     batch: int = 4096,
     rounds: int = 20,
     seed: int = 0,
@@ -139,8 +134,7 @@ def validate(
     graph = make_graph(task.fun, task.argnums)(*args)
     ids = dataclasses.replace(order, counts={}).ids_for(graph)
     counts = count(order.counts, task, graph, ids)
-    with jax.enable_x64(True):
-        errors, noise = compare(task, ids, points, seed)
+    proof = prove(task, ids, points, seed, tolerance)
     timings = ()
     if rounds:
         timings = measure(task, ids, batch, rounds, seed, beside=beside, longest=longest)
@@ -150,22 +144,8 @@ def validate(
         for cost, c in counts.items()
         if not c.agree
     ]
-    problems += [
-        f"the Jacobian differs from {name}'s by {error:.1e}, more than {tolerance:.1e}"
-        for name, error in errors.items()
-        if not error <= tolerance
-    ]
-    return Report(
-        task.name,
-        order.found_by,
-        counts,
-        errors,
-        noise,
-        points,
-        batch,
-        timings,
-        tuple(problems),
-    )
+    problems += proof.problems
+    return Report(task.name, order.found_by, counts, proof, batch, timings, tuple(problems))
 
 
 def count(
@@ -264,78 +244,3 @@ def multiplications_in(jaxpr: Any) -> int:
 
 def _is_jaxpr(value: Any) -> bool:
     return hasattr(getattr(value, "jaxpr", value), "eqns")
-
-
-def compare(
-    task: Task, ids: Sequence[int], points: int, seed: int
-) -> tuple[dict[str, float], float | None]:
-    """Largest errors of the Jacobian at several points, and that of JAX's modes among themselves.
-
-    To be called with 64-bit types enabled.
-
-    Args:
-      task: the task.
-      ids: vertex ids in elimination order.
-      points: number of points, the task's own first.
-      seed: seed of the others.
-
-    Returns:
-      The largest error against each of JAX's modes (as `Report.errors`), and that between the
-      two; None where there is no forward mode.
-
-    Example:
-      >>> f = lambda x: jnp.sin(jnp.exp(x)) * x
-      >>> task = Task("f", f, lambda: (0.5,), 0, "", "")
-      >>> with jax.enable_x64(True):
-      ...     errors, noise = compare(task, (2, 1), points=2, seed=0)
-      >>> max(errors.values()) < 1e-12
-      True
-    """
-    ours = jax.jit(jacve(task.fun, ids, task.argnums))
-    reverse = jax.jit(jax.jacrev(task.fun, task.argnums))
-    forward = jax.jit(jax.jacfwd(task.fun, task.argnums))
-    worst: dict[str, float] = {}
-
-    def note(name: str, found: Any, expected: Any) -> None:
-        worst[name] = max(worst.get(name, 0.0), error(found, expected))
-
-    for index in range(points):
-        args = near(task.example_args(), None if index == 0 else [seed, index])
-        found, by_reverse = ours(*args), reverse(*args)
-        note("jacrev", found, by_reverse)
-        try:
-            by_forward = forward(*args)
-        except TypeError:  # a function with a reverse rule of its own has no forward mode
-            continue
-        note("jacfwd", found, by_forward)
-        note("noise", by_forward, by_reverse)
-    noise = worst.pop("noise", None)
-    return worst, noise
-
-
-def error(found: Any, expected: Any) -> float:
-    """Largest difference of two Jacobians, as `Report.errors` puts it; NaN where only one is.
-
-    Args:
-      found: a pytree of arrays.
-      expected: one of the same structure and shapes.
-
-    Example:
-      >>> error([np.array([1.0, 2.0])], [np.array([1.0, 2.5])])
-      0.2
-    """
-    blocks = [
-        (np.asarray(f, np.float64), np.asarray(e, np.float64))
-        for f, e in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
-    ]
-    largest = max((np.abs(e).max(initial=0.0, where=np.isfinite(e)) for _, e in blocks), default=0)
-    worst = 0.0
-    for f, e in blocks:
-        if not np.array_equal(np.isnan(f), np.isnan(e)):
-            return float("nan")
-        equal = (f == e) | np.isnan(e)
-        scale = max(np.abs(e).max(initial=0.0, where=np.isfinite(e)), 1e-6 * largest)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            relative = np.where(equal, 0.0, np.abs(f - e) / scale)
-        worst = max(worst, float(relative.max(initial=0.0)))
-    return worst

@@ -8,14 +8,16 @@ variable ``VEENV_CACHE_DIR`` moves the cache; setting it to ``off`` switches it 
 from __future__ import annotations
 
 import os
-import random
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
 from veenv.graph.graph import CostModel, Graph
+from veenv.orders.climb import climb
 from veenv.orders.order import Order, fingerprint
 from veenv.orders.shipped import best_for
 
@@ -48,7 +50,13 @@ class Auto:
             return best_for(graph, self.cost).ids_for(graph)
         except ValueError:
             pass  # none is shipped
-        path = self._path(graph)
+        name = f"{fingerprint(graph)}-{self.cost}"
+        return _once(name, lambda: self._find(graph, name))
+
+    def _find(self, graph: Graph, name: str) -> tuple[int, ...]:
+        """An order that is remembered under a name, or found now."""
+        folder = cache_dir() if self.cache else None
+        path = folder and folder / "orders" / f"{name}.json"
         known = _load(path, graph)
         if known is not None:
             return known
@@ -56,9 +64,31 @@ class Auto:
         _store(path, graph, ids)
         return ids
 
-    def _path(self, graph: Graph) -> Path | None:
-        folder = cache_dir() if self.cache else None
-        return folder and folder / "orders" / f"{fingerprint(graph)}-{self.cost}.json"
+
+_running: dict[str, Future[tuple[int, ...] | None]] = {}
+"""Searches under way, by what they are for; guarded by `_lock`."""
+_lock = threading.Lock()
+
+
+def _once(name: str, find: Callable[[], tuple[int, ...]]) -> tuple[int, ...]:
+    """Finds an order; threads that ask for the same one meanwhile wait, and get it too."""
+    while True:
+        with _lock:
+            running = _running.get(name)
+            if running is None:
+                mine = _running[name] = Future()
+                break
+        ids = running.result()
+        if ids is not None:  # else the other thread has failed, for reasons of its own
+            return ids
+    ids = None
+    try:
+        ids = find()
+        return ids
+    finally:
+        with _lock:
+            del _running[name]
+        mine.set_result(ids)
 
 
 def cache_dir() -> Path | None:
@@ -113,29 +143,8 @@ def _search(graph: Graph, cost: CostModel, seconds: float) -> tuple[int, ...]:
         graph.forward,
     ]
     best = min((make() for make in candidates), key=lambda ids: graph.cost(ids, cost))
-    if len(best) < 2:
-        return best
-    return _climb(graph, best, cost, deadline)
-
-
-def _climb(graph: Graph, ids: tuple[int, ...], cost: CostModel, deadline: float) -> tuple[int, ...]:
-    """Moves single vertices to other places while that makes the order no dearer.
-
-    Written in Python on purpose: it starts at once, where the compiled searches would first have
-    to be compiled on a machine that has never run them.
-    """
-    rng = random.Random(0)
-    current, price = list(ids), graph.cost(ids, cost)
-    best, best_price = tuple(ids), price
-    stale = 0
-    while time.monotonic() < deadline and best_price and stale < 40 * len(ids):
-        moved = current.copy()
-        vertex = moved.pop(rng.randrange(len(moved)))
-        moved.insert(rng.randrange(len(moved) + 1), vertex)
-        new = graph.cost(moved, cost)
-        stale += 1
-        if new <= price:
-            current, price = moved, new
-        if new < best_price:
-            best, best_price, stale = tuple(moved), new, 0
+    for found, _ in climb(graph, best, cost):
+        best = found
+        if time.monotonic() >= deadline:
+            break
     return best

@@ -26,10 +26,31 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.parent / f".{path.name}.{secrets.token_hex(8)}"
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """Writes a file so that readers see the old or the new content, never a part.
+
+    Args:
+      path: the file, in a directory that exists; a file ``.NAME….part`` is next to it meanwhile.
+      content: the content.
+
+    Raises:
+      OSError: if the directory cannot be written; an older file stays as it is.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     write_bytes(f"{folder}/order", b"2 1")
+      ...     Path(folder, "order").read_bytes()
+      b'2 1'
+    """
+    path = Path(path)
+    aside = path.parent / f".{path.name}.{secrets.token_hex(8)}.part"
     try:
-        with open(aside, "x", encoding="utf-8") as file:
-            file.write(text)
+        with open(aside, "xb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, path)

@@ -19,6 +19,9 @@ from veenv.search.heuristic.beam import beam
 from veenv.search.heuristic.greedy import RULES, greedy, lookahead
 from veenv.search.plugins import Proposer, consider, find_method, plugin_names, propose
 from veenv.search.problem import Problem, prepare
+from veenv.search.race import Race
+from veenv.search.stand_in import greedy_order
+from veenv.search.warm import is_warm, warm_up
 
 METHODS = (
     "auto",
@@ -48,10 +51,12 @@ class SearchResult:
       lower_bound: proven: no order costs less.
       optimal: the cost equals the lower bound.
       evaluations: orders evaluated (annealing, beam), or states expanded (exact search).
-      seconds: wall-clock time, without that of compiling the kernels.
+      seconds: wall-clock time, that of compiling kernels included.
       trace: (seconds, evaluations, cost) of every improvement, the first order's included.
       method: the method asked for.
       seed: the seed.
+      ready: False where the method was not ready in time (its kernels or its policy were still
+        being compiled), so that the order is that of plain hill climbing from the classical ones.
     """
 
     order: tuple[int, ...]
@@ -64,6 +69,7 @@ class SearchResult:
     trace: tuple[tuple[float, int, int], ...]
     method: str
     seed: int
+    ready: bool = True
 
 
 def search(
@@ -79,9 +85,9 @@ def search(
     """Searches for an elimination order of few multiplications.
 
     The same arguments give the same order if the budget counts evaluations; with a time budget
-    a faster machine gets further along the same path.  A KeyboardInterrupt ends the search early
-    and the best order so far is returned.  Every improvement is evaluated anew from the initial
-    graph, and the final one by `Graph.cost`.
+    a faster machine gets further along the same path.  The search runs in a thread of its own; a
+    KeyboardInterrupt ends it early and the best order so far is returned.  Every improvement is
+    evaluated anew from the initial graph, and the final one by `Graph.cost`.
 
     Args:
       graph: the graph.
@@ -91,13 +97,15 @@ def search(
         of the package ``agents``, greedily and then by sampling until the budget is spent
         (``"policy-32"``: at most 32 samples), and so does any method of `register_method`.
       cost: the cost model.
-      budget: seconds (``"10s"``, ``"2m"``) or a number of evaluations; the greedy methods, which
-        take milliseconds, do not look at it.  The clock starts when the kernels are compiled,
-        which takes seconds once on a machine whose cache directory can be written.
+      budget: seconds (``"10s"``, ``"2m"``) from call to return, or a number of evaluations, which
+        the greedy methods do not look at.  What is compiled (once on a machine whose cache
+        directory can be written; a policy, in every process) is compiled in the background while
+        plain hill climbing stands in; what is not ready in time gives way to its order.
       seed: seed of everything random, not negative.
       start: vertex ids of an order to improve upon, with which annealing, beam or exact search
         begins instead of the greedy ones.
-      callback: called with a `Progress` on every improvement and about ten times a second.
+      callback: called with a `Progress` on every improvement and about ten times a second, in the
+        thread of the caller.
 
     Returns:
       The result.
@@ -114,6 +122,7 @@ def search(
       >>> result.cost, result.optimal
       (3, True)
     """
+    began = time.perf_counter()
     name, size, proposer = _parse_method(method)
     limit = Budget.parse(budget)
     if start is not None and name not in _METHODS:
@@ -121,37 +130,95 @@ def search(
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ValueError(f"seed must be an int that is not negative, got {seed!r}")
     problem = prepare(graph, cost)
-    _warm_up(problem, name)
-    given = None if start is None else problem.to_local(graph.check_order(start))
-    proposals = iter(())
+    given = None if start is None else graph.check_order(start)
+    race = Race(problem, limit, began, given, seed)
     if proposer is not None:
-        given, proposals = propose(problem, proposer, seed, size)
-    began = time.perf_counter()
-    starts = _starts(problem, name, size) if given is None else [given]
-    tracker = Tracker(problem, starts[0], limit, callback, began)
+        proposing = proposer
+        race.run(lambda: _consider(race, proposing, seed, size), callback)
+    elif name in _METHODS:
+        race.run(lambda: _improve(race, name, seed, size), callback)
+    else:
+        race.run(lambda: _construct(race, name, size), callback)
+    return _result(race, method, seed)
+
+
+def _consider(race: Race, proposer: Proposer, seed: int, size: int | None) -> None:
+    """Evaluates what a plugin proposes."""
+    first, proposals = propose(race.problem, proposer, seed, size, race.wanted)
+    if not warm_up(("total",), race.problem.tables is None, race.wanted):
+        return
+    race.tracker = tracker = _tracker(race, first)
+    race.ready.set()
+    tracker.raise_bound(int(vertex_bounds(race.problem).sum()))
+    consider(race.problem, tracker, proposals)
+
+
+def _improve(race: Race, name: str, seed: int, size: int | None) -> None:
+    """Searches from the greedy orders, or from the given one."""
+    problem = race.problem
+    kinds = _USES[name] if name != "auto" else _USES["exact" if problem.n <= _SMALL else "beam"]
+    if not warm_up(kinds, problem.tables is None, race.wanted):
+        return
+    starts = _starts(problem) if race.given is None else [problem.to_local(race.given)]
+    if race.stand_in is not None and race.stand_in.climbed and race.stand_in.best is not None:
+        starts.insert(0, problem.to_local(race.stand_in.best[0]))
+    race.tracker = tracker = _tracker(race, starts[0])
+    race.ready.set()
     bounds = vertex_bounds(problem)
     tracker.raise_bound(int(bounds.sum()))
-    try:
-        consider(problem, tracker, proposals)
-        if not tracker.done():
-            _METHODS.get(name, _nothing)(problem, tracker, starts, bounds, seed, size)
-    except KeyboardInterrupt:
-        pass
-    order = problem.to_ids(tracker.order)
-    actual = graph.cost(order, cost)
-    if actual != tracker.cost:
-        raise RuntimeError(f"the search counts {tracker.cost}, the graph {actual}: {order}")
+    if not tracker.done():
+        _METHODS[name](problem, tracker, starts, bounds, seed, size)
+
+
+def _construct(race: Race, name: str, size: int | None) -> None:
+    """The one order of a greedy method, compiled only where nothing else can make it."""
+    problem, graph = race.problem, race.problem.graph
+    scalar = problem.tables is None
+    if name == "forward" or name == "reverse":
+        ids = graph.forward() if name == "forward" else graph.reverse()
+    elif name in RULES and not is_warm("greedy", scalar):
+        ids = greedy_order(graph, problem.cost_model, name, race.wanted)
+    elif name in RULES:
+        ids = problem.to_ids(greedy(problem, name))
+    else:
+        warm = warm_up(("lookahead",), scalar, race.wanted)
+        ids = problem.to_ids(lookahead(problem, 2 if size is None else size)) if warm else None
+    if ids is None:
+        return
+    race.found = ids, graph.cost(ids, problem.cost_model)
+    race.ready.set()
+    race.bound = min(int(vertex_bounds(problem).sum()), race.found[1])
+
+
+def _tracker(race: Race, order: np.ndarray) -> Tracker:
+    return Tracker(race.problem, order, race.limit, race.report, race.began)
+
+
+def _result(race: Race, method: str, seed: int) -> SearchResult:
+    """What a race that is over has found."""
+    graph, cost_model, tracker = race.problem.graph, race.problem.cost_model, race.tracker
+    ready = race.found is not None or tracker is not None
+    order, cost = race.best() or (graph.reverse(), graph.cost(graph.reverse(), cost_model))
+    bound, evaluations = race.bound, 0
+    trace: tuple[tuple[float, int, int], ...] = ((race.seconds(), 0, cost),)
+    if race.found is None and tracker is not None:
+        bound, evaluations, trace = tracker.lower_bound, tracker.evaluations, tuple(tracker.trace)
+        if (actual := graph.cost(order, cost_model)) != cost:
+            raise RuntimeError(f"the search counts {cost}, the graph {actual}: {order}")
+    elif not ready and race.stand_in is not None:
+        evaluations = race.stand_in.evaluations
     return SearchResult(
-        order,
-        tracker.cost,
-        cost,
-        tracker.lower_bound,
-        tracker.cost == tracker.lower_bound,
-        tracker.evaluations,
-        tracker.seconds,
-        tuple(tracker.trace),
-        method,
-        seed,
+        order=order,
+        cost=cost,
+        cost_model=cost_model,
+        lower_bound=bound,
+        optimal=cost == bound,
+        evaluations=evaluations,
+        seconds=race.seconds(),
+        trace=trace,
+        method=method,
+        seed=seed,
+        ready=ready,
     )
 
 
@@ -176,41 +243,11 @@ def _parse_method(method: str) -> tuple[str, int | None, Proposer | None]:
     )
 
 
-def _warm_up(problem: Problem, name: str) -> None:
-    """Has the kernels of a method compiled, or loaded from the cache, by using them once."""
-    kinds = _USES.get(name, ())
-    order = np.arange(problem.n)
-    for rule in RULES if kinds else ():
-        greedy(problem, rule)
-    for kind in kinds:
-        tracker = Tracker(problem, order, Budget(evaluations=1))
-        if kind == "anneal":
-            anneal(problem, tracker, [order], 0)
-        elif kind == "beam":
-            beam(problem, tracker, 0)
-        elif problem.tables is None and problem.n <= MAX_VERTICES:
-            solve_subsets(problem, tracker)
-        if kind == "exact":
-            solve_astar(problem, Tracker(problem, order, Budget(evaluations=1)))
-
-
-def _starts(problem: Problem, name: str, size: int | None) -> list[np.ndarray]:
-    """The order a direct method asks for, or the greedy family from best to worst."""
+def _starts(problem: Problem) -> list[np.ndarray]:
+    """The greedy family from best to worst."""
     forward = np.arange(problem.n)
-    if name == "forward":
-        return [forward]
-    if name == "reverse":
-        return [forward[::-1].copy()]
-    if name in RULES:
-        return [greedy(problem, name)]
-    if name == "lookahead":
-        return [lookahead(problem, 2 if size is None else size)]
     orders = [forward, forward[::-1].copy(), *(greedy(problem, rule) for rule in RULES)]
     return sorted(orders, key=problem.total)
-
-
-def _nothing(*_: object) -> None:
-    """The direct methods are done when they start."""
 
 
 def _anneal(
@@ -272,7 +309,7 @@ def _auto(
     seed: int,
     size: int | None,
 ) -> None:
-    """Exact for small graphs; annealing and beam search by turns for others."""
+    """Exact for small graphs; annealing, beam search and annealing again for others."""
     if problem.n <= _SMALL:
         _exact(problem, tracker, starts, bounds, seed, size)
         return
@@ -284,9 +321,9 @@ def _auto(
 
 
 _USES = {
-    "anneal": ("anneal",),
-    "beam": ("beam",),
-    "exact": ("anneal", "exact"),
-    "auto": ("anneal", "beam", "exact"),
+    "anneal": ("total", "greedy", "anneal"),
+    "beam": ("total", "greedy", "anneal", "beam"),
+    "exact": ("total", "greedy", "anneal", "exact"),
 }
+"""Kernels (`veenv.search.warm`) that the methods need."""
 _METHODS = {"anneal": _anneal, "beam": _beam, "exact": _exact, "auto": _auto}

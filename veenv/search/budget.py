@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from veenv.search.problem import Problem
+if TYPE_CHECKING:
+    from veenv.search.problem import Problem
 
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
@@ -71,12 +74,17 @@ class Progress:
     improved: bool
 
 
+class ClosedError(Exception):
+    """A search goes on though nobody waits for it any more."""
+
+
 class Tracker:
     """The best order so far, the budget spent, and who wants to hear about it.
 
+    A tracker may be read and closed from another thread than the search's.
+
     Attributes:
-      order: int64 [n]; best local order.
-      cost: its cost.
+      best: best local order, int64 [n], and its cost; replaced as one.
       evaluations: evaluations so far.
       lower_bound: best proven lower bound.
       trace: (seconds, evaluations, cost) of every improvement.
@@ -107,7 +115,18 @@ class Tracker:
         self._callback = callback
         self._began = time.perf_counter() if began is None else began
         self._last_report = self._began
+        self._lock, self._closed = threading.Lock(), False
         self.improve(order, problem.total(order))
+
+    @property
+    def order(self) -> np.ndarray:
+        """The best local order, int64 [n]."""
+        return self.best[0]
+
+    @property
+    def cost(self) -> int:
+        """Its cost."""
+        return self.best[1]
 
     @property
     def seconds(self) -> float:
@@ -119,16 +138,24 @@ class Tracker:
 
         Raises:
           RuntimeError: if it does not cost what the search believes (a bug in the search).
+          ClosedError: if the tracker is closed.
         """
         actual = self._problem.total(order)
         if actual != cost:
             raise RuntimeError(f"an order believed to cost {cost} costs {actual}")
-        self.order, self.cost = order, cost
-        self.trace.append((self.seconds, self.evaluations, cost))
+        with self._lock:
+            self._check_open()
+            self.best = order, cost
+            self.trace.append((self.seconds, self.evaluations, cost))
         self._report(improved=True)
 
     def add(self, evaluations: int) -> None:
-        """Counts evaluations; reports progress about ten times a second."""
+        """Counts evaluations; reports progress about ten times a second.
+
+        Raises:
+          ClosedError: if the tracker is closed.
+        """
+        self._check_open()
         self.evaluations += evaluations
         if time.perf_counter() - self._last_report > 0.1:
             self._report(improved=False)
@@ -145,7 +172,7 @@ class Tracker:
 
     def spent(self) -> bool:
         """Whether the budget is spent."""
-        return self.evaluations_left() <= 0 or self.seconds_left() <= 0
+        return self._closed or self.evaluations_left() <= 0 or self.seconds_left() <= 0
 
     def done(self) -> bool:
         """Whether the budget is spent or the best order is proven optimal."""
@@ -170,6 +197,15 @@ class Tracker:
     def raise_bound(self, bound: int) -> None:
         """Takes a proven lower bound; it never falls."""
         self.lower_bound = max(self.lower_bound, min(bound, self.cost))
+
+    def close(self) -> None:
+        """Takes no improvements any more; the search ends when it next has one or counts."""
+        with self._lock:
+            self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError
 
     def _report(self, *, improved: bool) -> None:
         self._last_report = time.perf_counter()

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from threading import Event
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import numpy as np
 
 from veenv.engine.api import jacve
-from veenv.graph.graph import CostModel
+from veenv.graph.graph import CostModel, Graph
 from veenv.graph.linearise import make_graph
+from veenv.measure.timing import rounds_interleaved
 from veenv.orders.order import Order
+from veenv.search.background import Background
+from veenv.search.budget import Budget
+
+if TYPE_CHECKING:
+    from veenv.search.api import SearchResult
+
+_COMPILING = 0.7
+"""Share of the time for the candidates after which no more of them are compiled."""
+_LEAST = 0.01
+"""Seconds of a search whose time is over before it begins."""
 
 
 def optimize(
@@ -31,7 +43,7 @@ def optimize(
       fun: a JAX-traceable function.
       *args: arguments to trace it at: arrays; for ``cost="runtime"`` with values to run it on.
       argnums: which of them to differentiate by.
-      budget: seconds (``"10s"``, ``"2m"``) or a number of evaluations.
+      budget: seconds (``"10s"``, ``"2m"``) from call to return, or a number of evaluations.
       method: a method of `veenv.search.search`.
       cost: the count to minimise, or ``"runtime"``: of the orders that are cheap under either
         count and the classical ones, the one whose compiled Jacobian runs fastest.
@@ -50,20 +62,43 @@ def optimize(
       >>> order.counts["multiplications"]
       3
     """
-    from veenv.search import search
+    began = time.perf_counter()
+    models: tuple[CostModel, ...] = ("multiplications", "executed")
+    if cost not in (*models, "runtime"):
+        raise ValueError(f"cost must be multiplications, executed or runtime, got {cost!r}")
+    limit = Budget.parse(budget)
+    from veenv.search.api import search  # numba takes a while to import, which the budget pays
 
     graph = make_graph(fun, argnums)(*args)
     name = name or getattr(fun, "__name__", "")
-    models: tuple[CostModel, ...] = ("multiplications", "executed")
+    end = None if limit.seconds is None else began + limit.seconds - _seconds_to_finish(graph)
+
+    def part(share: float) -> Budget:
+        return limit if end is None else Budget(max(share * (end - time.perf_counter()), _LEAST))
+
     if cost in models:
-        found = search(graph, method, cost=cost, budget=budget, seed=seed)
-        return Order.from_graph(graph, found.order, name, f"{method}, budget {budget}, seed {seed}")
-    if cost != "runtime":
-        raise ValueError(f"cost must be multiplications, executed or runtime, got {cost!r}")
-    cheap = {search(graph, method, cost=m, budget=budget, seed=seed).order for m in models}
-    orders = [*sorted(cheap), graph.forward(), graph.reverse(), graph.markowitz()]
-    ids = fastest(fun, args, argnums, list(dict.fromkeys(orders)))
-    return Order.from_graph(graph, ids, name, f"runtime, {method}, budget {budget}, seed {seed}")
+        found = search(graph, method, cost=cost, budget=part(1.0), seed=seed)
+        return Order.from_graph(graph, found.order, name, _found_by(found, budget))
+    searched = [search(graph, method, cost=models[0], budget=part(0.2), seed=seed)]
+    searched.append(search(graph, method, cost=models[1], budget=part(0.25), seed=seed))
+    orders = [found.order for found in searched]
+    orders += [graph.reverse(), graph.markowitz(), graph.forward()]
+    ids = fastest(fun, args, argnums, list(dict.fromkeys(orders)), seconds=part(1.0).seconds)
+    return Order.from_graph(graph, ids, name, f"runtime, {_found_by(searched[0], budget)}")
+
+
+def _seconds_to_finish(graph: Graph) -> float:
+    """Seconds that making an `Order` of a graph takes, by a part of it."""
+    began = time.perf_counter()
+    graph.cost(graph.reverse())
+    return 3.0 * (time.perf_counter() - began)
+
+
+def _found_by(found: SearchResult, budget: str | int) -> str:
+    """What an order's record says of how it was found."""
+    if found.ready:
+        return f"{found.method}, budget {budget}, seed {found.seed}"
+    return f"hill climbing, as {found.method} was not ready within {budget}, seed {found.seed}"
 
 
 def fastest(
@@ -72,6 +107,7 @@ def fastest(
     argnums: int | Sequence[int],
     orders: Sequence[tuple[int, ...]],
     repeats: int = 20,
+    seconds: float | None = None,
 ) -> tuple[int, ...]:
     """The order whose compiled Jacobian runs fastest at `args` (median of interleaved runs).
 
@@ -79,8 +115,10 @@ def fastest(
       fun: a JAX-traceable function.
       args: its arguments, arrays with values.
       argnums: which of them to differentiate by.
-      orders: the candidates, vertex ids each; at least one.
+      orders: the candidates, vertex ids each, best guess first; at least one.
       repeats: timed runs of each.
+      seconds: when to return: of the candidates that are compiled and timed by then the fastest,
+        the best guess if there is none.
 
     Returns:
       One of `orders`.
@@ -91,11 +129,31 @@ def fastest(
       >>> fastest(f, (1.0,), 0, [(1, 2), (2, 1)], repeats=3) in [(1, 2), (2, 1)]
       True
     """
-    programs = [jax.jit(jacve(fun, ids, argnums)).lower(*args).compile() for ids in orders]
-    times: list[list[float]] = [[] for _ in orders]
-    for _ in range(repeats):
-        for program, seconds in zip(programs, times, strict=True):
-            start = time.perf_counter()
-            jax.block_until_ready(program(*args))
-            seconds.append(time.perf_counter() - start)
-    return orders[int(np.argmin([np.median(t) for t in times]))]
+    began, left = time.perf_counter(), Event()
+    timed: dict[tuple[int, ...], list[float]] = {}
+
+    def is_late(share: float) -> bool:
+        spent = time.perf_counter() - began
+        return left.is_set() or (seconds is not None and spent > share * seconds)
+
+    def contest() -> None:
+        programs = {}
+        for ids in orders:
+            if is_late(_COMPILING):
+                break
+            programs[ids] = jax.jit(jacve(fun, ids, argnums)).lower(*args).compile()
+        for found in rounds_interleaved(programs, args, repeats):
+            if is_late(1.0):
+                return
+            timed.update({ids: list(times) for ids, times in found.items() if times})
+
+    work = Background(contest)
+    try:
+        while not work.wait(0.1 if seconds is None else min(0.1, seconds)) and not is_late(1.0):
+            pass
+    finally:
+        left.set()
+    if work.wait(0.0):
+        work.result()
+    medians = {ids: float(np.median(times)) for ids, times in list(timed.items())}
+    return min(medians, key=medians.__getitem__) if medians else orders[0]

@@ -10,14 +10,17 @@ from typing import TypeAlias
 import numpy as np
 
 from veenv.graph.graph import CostModel, Graph
-from veenv.search.budget import Tracker
+from veenv.search.budget import ClosedError, Tracker
 from veenv.search.problem import Problem
 
 GROUP = "veenv.search_methods"
 """Entry-point group in which an installed package offers methods by name."""
 
-Proposer: TypeAlias = Callable[[Graph, CostModel, int], Iterator[Sequence[int]]]
-"""From a graph, a cost model and a seed to orders (vertex ids), best guess first."""
+Proposer: TypeAlias = Callable[[Graph, CostModel, int], Iterator[Sequence[int] | None]]
+"""From a graph, a cost model and a seed to orders (vertex ids), best guess first.
+
+One that takes long over an order may give None in between: a search whose time is up ends there.
+"""
 
 _HINTS = {
     "policy": "it plays the pretrained policy of the package agents, which comes with veenv but "
@@ -77,7 +80,11 @@ def find_method(name: str) -> Proposer | None:
 
 
 def propose(
-    problem: Problem, proposer: Proposer, seed: int, size: int | None
+    problem: Problem,
+    proposer: Proposer,
+    seed: int,
+    size: int | None,
+    wanted: Callable[[], bool] = lambda: True,
 ) -> tuple[np.ndarray, Iterator[np.ndarray]]:
     """What a method proposes, as local orders: the best guess, and the others.
 
@@ -86,15 +93,32 @@ def propose(
       proposer: the method.
       seed: its seed.
       size: most orders to take besides the best guess; None for all.
+      wanted: asked while the method works; False ends it.
 
     Raises:
+      ClosedError: if the orders are not wanted any more.
       ValueError: if it proposes nothing, or something that is no order of the graph.
     """
-    orders = proposer(problem.graph, problem.cost_model, seed)
-    checked = (problem.to_local(problem.graph.check_order(ids)) for ids in orders)
-    for first in checked:
-        return first, checked if size is None else islice(checked, size)
+    orders = _orders(problem, proposer(problem.graph, problem.cost_model, seed), wanted)
+    for first in orders:
+        return first, orders if size is None else islice(orders, size)
     raise ValueError("the method proposes no order")
+
+
+def _orders(
+    problem: Problem, given: Iterator[Sequence[int] | None], wanted: Callable[[], bool]
+) -> Iterator[np.ndarray]:
+    """Checked local orders.
+
+    Raises:
+      ClosedError: if they are not wanted any more.
+      ValueError: if one is no order of the graph.
+    """
+    for ids in given:
+        if not wanted():
+            raise ClosedError
+        if ids is not None:
+            yield problem.to_local(problem.graph.check_order(ids))
 
 
 def consider(problem: Problem, tracker: Tracker, orders: Iterable[np.ndarray]) -> None:

@@ -2,44 +2,29 @@
 
 import io
 
-import numpy as np
 import pytest
 
 from agents.cli.progress import ProgressDisplay
-from agents.cli.report import nearby, relative_error, result_table, validate
-from agents.files import new_folder, write_bytes
+from agents.cli.report import result_table, verdict
+from agents.files import new_folder
 from agents.run.curve import plot_curve
 from agents.run.folder import RunFolder
 from agents.train.best import BestOrders
 from veenv import make_graph, tasks
+from veenv.measure.proof import prove
+from veenv.orders.documents import write_bytes
 
 
-def test_validation_passes_for_any_order_and_fails_for_another_function():
+def test_the_proof_passes_for_any_order_and_takes_one_line():
     task = tasks.get("HumanHeartDipole")
     graph = make_graph(task.fun, task.argnums)(*task.example_args())
-    checked = validate(task, graph.markowitz())
-    assert checked.passed
-    assert 0 < checked.error < 1e-10
-    assert (checked.points, checked.entries) == (3, 64)
-
-
-def test_relative_error():
-    expected = np.array([1.0, -10.0, 0.0])
-    assert relative_error(expected, expected) == 0.0
-    np.testing.assert_allclose(relative_error(expected + [0, 0, 1e-3], expected), 1e-4)
-    assert relative_error(np.full(2, 1e-3), np.zeros(2)) == 1e-3
-    assert relative_error(np.array([np.nan]), np.array([1.0])) == np.inf
-    assert relative_error(np.array([1.0]), np.array([np.nan])) == np.inf
-    assert relative_error(np.zeros(3), np.zeros((3, 1))) == np.inf
-    assert relative_error(np.zeros(0), np.zeros(0)) == 0.0
-
-
-def test_points_are_near_and_integers_stay():
-    args = (np.array([1.0, 100.0]), np.array(3))
-    x, n = nearby(args, np.random.default_rng(0))
-    assert n == 3
-    assert np.all(x != args[0])
-    assert np.all(np.abs(x / args[0] - 1) < 0.3)
+    proof = prove(task, graph.markowitz())
+    assert proof.passed
+    assert 0 < proof.error < 1e-10
+    assert (proof.points, proof.entries) == (3, 64)
+    [line] = verdict(proof)
+    assert "against jax.jacrev and jax.jacfwd, float64, 3 points, 64 entries" in line
+    assert line.endswith("(right)")
 
 
 def test_table():

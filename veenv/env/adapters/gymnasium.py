@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import gymnasium
@@ -180,10 +180,17 @@ class GymVertexEnv(gymnasium.Env[Any, np.int64]):
 def task_distribution(
     task: Tasks, cost: CostModel, shaping: Shaping, normalise: bool
 ) -> TaskDistribution:
-    """The tasks an adapter was asked for."""
+    """The tasks an adapter was asked for.
+
+    Raises:
+      TypeError: as `TaskDistribution.of`.
+      ValueError: as `TaskDistribution.of`.
+    """
     if isinstance(task, TaskDistribution):
         return task
-    tasks = [task] if isinstance(task, str | Graph) else list(task)
+    if isinstance(task, str | Graph) or not isinstance(task, Iterable):
+        task = [task]
+    tasks = list(task)
     return TaskDistribution.of(tasks, cost, shaping=shaping, normalise=normalise)
 
 

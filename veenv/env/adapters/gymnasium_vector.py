@@ -17,6 +17,7 @@ from veenv.env.adapters.gymnasium import (
     RENDER_MODES,
     ObsDict,
     Tasks,
+    as_slot,
     check_render_mode,
     chosen_task,
     copy_of,
@@ -245,6 +246,8 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         return np.array([self.tasks.names[i] for i in self._indices], dtype=object)
 
     def _as_slots(self, actions: Any) -> Int[np.ndarray, " B"]:
+        if isinstance(actions, list | tuple) or getattr(actions, "dtype", None) == np.dtype(object):
+            actions = [as_slot(action, self.env.num_actions) for action in actions]
         slots = np.asarray(actions)
         if not np.issubdtype(slots.dtype, np.integer):
             raise TypeError(f"actions are integer slots, got dtype {slots.dtype}")

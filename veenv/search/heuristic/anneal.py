@@ -24,6 +24,7 @@ import numpy as np
 from veenv.search.budget import Tracker
 from veenv.search.heuristic.windows import Tape, commit, discard, evaluate, load, make_tape
 from veenv.search.kernels.compiled import compiled, make_rng, next_random, random_below, random_unit
+from veenv.search.kernels.kernels import copy_flat
 from veenv.search.problem import Problem
 
 _CHUNK = 4096
@@ -122,7 +123,7 @@ def _run(core, tape, where, starts, neighbours, rng, moves, first, last, total, 
         total += change
         if total < best:
             best = total
-            best_order[:] = tape.order
+            copy_flat(best_order, tape.order)  # a slice would compile its error message, too
     return total, best
 
 

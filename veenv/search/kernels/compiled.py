@@ -32,19 +32,22 @@ def _source_stamp() -> str:
 _STAMP = _source_stamp()
 
 
-def compiled(fun: F) -> F:
+def compiled(fun: F, *, nogil: bool = True) -> F:
     """`numba.njit` with an on-disk cache where one can be written, without one elsewhere.
+
+    Compiled code lets other Python threads run, so that a caller can wait for it with a deadline.
 
     Args:
       fun: a function numba can compile.
+      nogil: False for one that calls Python itself.
 
     Returns:
       The compiled function; typed as the function, which it is called like.
     """
     try:
-        dispatcher = numba.njit(cache=True)(fun)
+        dispatcher = numba.njit(cache=True, nogil=nogil)(fun)
     except RuntimeError:  # neither the package's nor the user's cache directory is writable
-        return numba.njit(fun)  # pyright: ignore[reportReturnType]
+        return numba.njit(nogil=nogil)(fun)  # pyright: ignore[reportReturnType]
     cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if hasattr(cache_file, "_source_stamp"):
         cache_file._source_stamp = _STAMP  # pyright: ignore[reportOptionalMemberAccess]

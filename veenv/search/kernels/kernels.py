@@ -10,6 +10,7 @@ state is
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -172,7 +173,7 @@ def eliminate_two_words(bits, kept, v):
     return ins * outs
 
 
-@compiled
+@partial(compiled, nogil=False)
 def miss(handle, first, second, kind):
     """Has the structure algebra, in Python, compute and store an entry that is missing."""
     with objmode():

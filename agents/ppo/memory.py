@@ -1,0 +1,80 @@
+"""How much memory a train step takes, before it is tried."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import jax
+import numpy as np
+
+from agents.config.ppo import PPOConfig
+from agents.nn.encoding import encode
+from veenv.env import TaskDistribution
+
+
+def bytes_of_episodes(tasks: TaskDistribution, config: PPOConfig, num_envs: int) -> int:
+    """Bytes that one train step's episodes take at least: states, and what the network saw.
+
+    Args:
+      tasks: the graphs.
+      config: the settings of the network.
+      num_envs: environments that play.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> graph = veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)
+      >>> tasks = TaskDistribution.of({"f": graph})
+      >>> one, two = (bytes_of_episodes(tasks, PPOConfig(), n) for n in (1, 2))
+      >>> two == 2 * one > 0
+      True
+    """
+    env, params = tasks.env, tasks.task(0)
+
+    def play() -> tuple[Any, Any]:
+        state = env.init(params)
+        observed = env.observe(state, params)
+        return state, encode(observed, config.num_hops, keep_edges=config.num_rounds > 0)
+
+    state, inputs = jax.eval_shape(play)
+    once = _size(params) + _size(state) + env.num_actions * _size(inputs)
+    return num_envs * once
+
+
+def check_memory(
+    tasks: TaskDistribution, config: PPOConfig, num_envs: int, num_devices: int
+) -> None:
+    """Checks that the episodes of a train step fit into memory.
+
+    Args:
+      tasks: the graphs.
+      config: the settings.
+      num_envs: environments that play.
+      num_devices: devices that share them.
+
+    Raises:
+      ValueError: if they do not, with the bytes that they would take.
+    """
+    needed, have = bytes_of_episodes(tasks, config, num_envs), _memory(num_devices)
+    if have is not None and needed > have:
+        raise ValueError(
+            f"num_envs={config.num_envs}: the episodes of one train step would take at least "
+            f"{needed:,} bytes ({needed / 2**30:,.0f} GiB), more than the {have:,} bytes of memory "
+            f"here; the largest num_envs that could fit is {have * num_envs // needed:,}"
+        )
+
+
+def _memory(num_devices: int) -> int | None:
+    """Bytes of memory of the devices, or of the machine; None if the system does not say."""
+    stats = jax.local_devices()[0].memory_stats() or {}
+    if "bytes_limit" in stats:
+        return int(stats["bytes_limit"]) * num_devices
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _size(tree: Any) -> int:
+    """Bytes of arrays."""
+    return sum(int(np.prod(x.shape)) * x.dtype.itemsize for x in jax.tree.leaves(tree))

@@ -1,0 +1,30 @@
+"""The names that the documentation writes are there after `import veenv` alone."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+NOT_ATTRIBUTES = {"veenv.search_methods"}
+"""Dotted names that are no Python names: a group of entry points."""
+
+
+def test_names_in_the_documentation_are_reachable():
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    names = {*re.findall(r"\bveenv(?:\.[A-Za-z_]\w*)+", text)} - NOT_ATTRIBUTES
+    names |= {"veenv.testing.check_env", "veenv.measure.validate.validate", "veenv.measure.timing"}
+    assert len(names) > 20
+    program = (
+        "import functools, sys, veenv\n"
+        "heavy = {'numba', 'matplotlib', 'optax', 'equinox'} & sys.modules.keys()\n"
+        "assert not heavy, heavy\n"
+        f"for name in {sorted(names)}:\n"
+        "    functools.reduce(getattr, name.split('.')[1:], veenv)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr.splitlines()[-1]

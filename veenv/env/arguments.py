@@ -1,0 +1,85 @@
+"""What callers hand to the environment: actions of any integer type, params of the right sizes."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from veenv.env.encode import EnvParams
+
+
+def chosen_params(params: EnvParams | None, own: EnvParams) -> EnvParams:
+    """The params to play with.
+
+    Args:
+      params: the caller's; None for the environment's own.
+      own: the environment's own; shaped rewards and their scale may differ.
+
+    Raises:
+      ValueError: if they were encoded for another `Spec`, saying what differs.
+    """
+    if params is None or params is own:
+        return own
+    found, expected = (_shapes(replace(p, reference=None, scale=None)) for p in (params, own))
+    if params.reference is not None:
+        found["reference"], expected["reference"] = params.reference.shape, own.vertex_ids.shape
+    for name in (*expected, *(found.keys() - expected.keys())):
+        if found.get(name) != expected.get(name):
+            raise ValueError(
+                f"these params are of another Spec: {name} has shape {found.get(name)}, expected "
+                f"{expected.get(name)}; encode a graph with this environment's encode, and of "
+                "stacked params pick those of one task (veenv.env.task_set.pick_params)"
+            )
+    return params
+
+
+def _shapes(params: EnvParams) -> dict[str, tuple[int, ...]]:
+    """The shape of every array, by its name."""
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    return {jax.tree_util.keystr(path).lstrip("."): jnp.shape(leaf) for path, leaf in leaves}
+
+
+def to_slot(action: Any, num_actions: int) -> Int[Array, ""]:
+    """An action as an int32 slot; -1 for an integer that is none, however large.
+
+    What is not on the device is compared on the host: handed to JAX first, an integer of 64
+    bits would lose half of them unless 64-bit types are enabled. (A caller's own `jax.jit` or
+    `jax.vmap` does just that to NumPy's int64 before this function sees it.)
+
+    Args:
+      action: the action.
+      num_actions: number of slots.
+
+    Raises:
+      TypeError: if it is not an integer.
+      ValueError: if it is an array with axes.
+    """
+    if isinstance(action, jax.Array):
+        narrowed = action.dtype.itemsize > 4 and not jax.config.jax_enable_x64
+        if narrowed and not isinstance(action, jax.core.Tracer):
+            action = np.asarray(action)
+    if not isinstance(action, jax.Array):
+        if not hasattr(action, "dtype") and hasattr(action, "__index__"):
+            index = None if isinstance(action, bool) else operator.index(action)
+        else:
+            action = np.asarray(action)
+            is_integer = np.issubdtype(action.dtype, np.integer) and not action.ndim
+            index = int(action) if is_integer else None
+        if index is not None:
+            return jnp.asarray(index if 0 <= index < num_actions else -1, jnp.int32)
+        action = np.asarray(action)
+    if not jnp.issubdtype(action.dtype, jnp.integer):
+        raise TypeError(f"an action is an integer slot, got dtype {action.dtype}")
+    if action.ndim:
+        raise ValueError(f"an action is one slot (use jax.vmap for several), got {action.shape}")
+    action = jnp.asarray(action)
+    action = action if action.dtype.itemsize >= 4 else action.astype(jnp.int32)
+    in_range = (action >= 0) & (action < num_actions)
+    return jnp.where(in_range, action, 0).astype(jnp.int32) - (~in_range).astype(jnp.int32)

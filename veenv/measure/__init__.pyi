@@ -1,0 +1,3 @@
+from . import measured, proof, timing, validate
+
+__all__ = ["measured", "proof", "timing", "validate"]

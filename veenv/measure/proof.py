@@ -1,0 +1,235 @@
+"""The proof that an order's Jacobian is right: `jacve` against both of JAX's modes, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from veenv.engine.api import jacve
+from veenv.measure.timing import near
+from veenv.tasks import Task
+
+TOLERANCE = 1e-9
+"""Largest error of a right Jacobian, in float64; two modes of JAX differ by less."""
+ATTEMPTS = 10
+"""Points that are tried for each one asked for."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a comparison of Jacobians found.
+
+    Attributes:
+      errors: largest error against ``jax.jacrev`` and ``jax.jacfwd`` (where that exists): relative
+        to the largest entry of the block in question, or to 1e-6 of the largest entry of all if
+        that is more; infinite where the order's Jacobian alone is not finite.
+      noise: the same between ``jax.jacrev`` and ``jax.jacfwd``; None without a forward mode.
+      points: number of points compared.
+      tried: number of points tried, those included where the function, or its derivative by one
+        of JAX's modes, is not finite.
+      entries: number of entries of the Jacobian that were compared.
+      missing: what could not be compared, as it is finite at no point that was tried: blocks of
+        the Jacobian, with how many of their entries.
+      tolerance: largest error allowed.
+    """
+
+    errors: Mapping[str, float]
+    noise: float | None
+    points: int
+    tried: int
+    entries: int
+    missing: tuple[str, ...]
+    tolerance: float = TOLERANCE
+
+    @property
+    def error(self) -> float:
+        """The largest error of all."""
+        return max(self.errors.values(), default=0.0)
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything that was compared is right, and something was."""
+        return not self.problems
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong, one sentence each."""
+        found = [
+            f"the Jacobian differs from {name}'s by {error:.1e}, more than {self.tolerance:.1e}"
+            for name, error in self.errors.items()
+            if not error <= self.tolerance
+        ]
+        if self.missing and not self.entries:
+            found.append(
+                f"nothing could be compared: JAX's derivative is not finite at {self.tried} points"
+            )
+        return tuple(found)
+
+
+def prove(
+    task: Task,
+    ids: Sequence[int],
+    points: int = 3,
+    seed: int = 0,
+    tolerance: float = TOLERANCE,
+) -> Proof:
+    """Compares the Jacobian under an order with both of JAX's modes, in float64.
+
+    Points are tried, the task's own first and then random ones near it, until there are enough at
+    which the function and both modes are finite everywhere.  Where there are too few of them the
+    others are compared entry by entry, where both modes are finite, those with most entries first.
+
+    Args:
+      task: the function, where it is differentiated, and by what.
+      ids: vertex ids in elimination order.
+      points: number of points.
+      seed: seed of the random points.
+      tolerance: largest error allowed.
+
+    Returns:
+      The proof.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> task = Task("f", lambda x: jnp.sqrt(x - 1) * x, lambda: (1.0,), 0, "", "")
+      >>> proof = prove(task, (2, 1))  # no derivative at 1, no function below
+      >>> proof.passed, proof.points, proof.tried > 3, proof.missing
+      (True, 3, True, ())
+    """
+    with jax.enable_x64(True):
+        compared = _Comparison(task, ids)
+        partial = []
+        for index in range(points * ATTEMPTS):
+            args = near(task.example_args(), None if index == 0 else [seed, index])
+            expected, whole, entries = compared.expected(args)
+            if whole:
+                compared.compare(args, expected)
+            elif entries:
+                partial.append((entries, index, args, expected))
+            if compared.points == points:
+                break
+        partial.sort(key=lambda found: (-found[0], found[1]))
+        for *_, args, expected in partial[: points - compared.points]:
+            compared.compare(args, expected)
+        return Proof(
+            errors=compared.errors,
+            noise=compared.noise,
+            points=compared.points,
+            tried=index + 1,
+            entries=sum(int(seen.sum()) for seen in compared.seen.values()),
+            missing=tuple(compared.missing()),
+            tolerance=tolerance,
+        )
+
+
+class _Comparison:
+    """Jacobians at one point after another, and the largest errors so far.
+
+    Attributes:
+      errors: as `Proof.errors`.
+      noise: as `Proof.noise`.
+      points: number of points compared.
+      seen: for each block which entries have been compared, bool of its shape.
+    """
+
+    def __init__(self, task: Task, ids: Sequence[int]):
+        """Compiles nothing yet."""
+        self.errors: dict[str, float] = {}
+        self.noise: float | None = None
+        self.points = 0
+        self.seen: dict[str, np.ndarray] = {}
+        self._fun = jax.jit(task.fun)
+        self._ours = jax.jit(jacve(task.fun, tuple(ids), task.argnums))
+        self._modes: dict[str, Callable[..., Any]] = {
+            "jacrev": jax.jit(jax.jacrev(task.fun, task.argnums)),
+            "jacfwd": jax.jit(jax.jacfwd(task.fun, task.argnums)),
+        }
+
+    def expected(self, args: Any) -> tuple[dict[str, Any], bool, int]:
+        """JAX's Jacobians by mode, and under "finite" where all are.
+
+        Returns:
+          Those; whether the function is finite, too, and everything is; the finite entries.
+        """
+        found = {}
+        for name, mode in list(self._modes.items()):
+            try:
+                found[name] = jax.tree.map(np.asarray, mode(*args))
+            except TypeError:  # a function with a reverse rule of its own has no forward mode
+                if name != "jacfwd":
+                    raise
+                del self._modes[name]
+        finite = jax.tree.map(lambda *blocks: np.all(np.isfinite(blocks), 0), *found.values())
+        for block, where in jax.tree_util.tree_leaves_with_path(finite):
+            self.seen.setdefault(jax.tree_util.keystr(block), np.zeros(np.shape(where), bool))
+        values = jax.tree.leaves(jax.tree.map(np.asarray, self._fun(*args)))
+        entries = sum(int(where.sum()) for where in jax.tree.leaves(finite))
+        whole = all(where.all() for where in jax.tree.leaves(finite)) and all(
+            np.isfinite(value).all() for value in values if value.dtype.kind in "fc"
+        )
+        return {**found, "finite": finite}, whole, entries
+
+    def compare(self, args: Any, expected: dict[str, Any]) -> None:
+        """Compares at a point, where JAX's modes are finite."""
+        finite = expected["finite"]
+        found = self._ours(*args)
+        for name in self._modes:
+            worst = error(found, expected[name], finite)
+            self.errors[name] = max(self.errors.get(name, 0.0), worst)
+        if len(self._modes) == 2:
+            between = error(expected["jacfwd"], expected["jacrev"], finite)
+            self.noise = max(self.noise or 0.0, between)
+        for block, where in jax.tree_util.tree_leaves_with_path(finite):
+            self.seen[jax.tree_util.keystr(block)] |= where
+        self.points += 1
+
+    def missing(self) -> list[str]:
+        """Blocks of which entries have not been compared."""
+        return [
+            f"{(~seen).sum()} of {seen.size} entries of the Jacobian{block}"
+            for block, seen in self.seen.items()
+            if not seen.all()
+        ]
+
+
+def error(found: Any, expected: Any, where: Any = None) -> float:
+    """Largest difference of two Jacobians, as `Proof.errors` puts it.
+
+    Args:
+      found: a pytree of arrays.
+      expected: one of the same structure and shapes.
+      where: one of bools, the entries to compare; all by default.
+
+    Returns:
+      The error; infinite where one of the two alone is not finite.
+
+    Example:
+      >>> error([np.array([1.0, 2.0])], [np.array([1.0, 2.5])])
+      0.2
+    """
+    if where is None:
+        where = jax.tree.map(lambda x: np.ones(np.shape(x), bool), expected)
+    blocks = [
+        tuple(map(np.asarray, block))
+        for block in zip(*map(jax.tree.leaves, (found, expected, where)), strict=True)
+    ]
+    largest = max((_largest(e[w]) for _, e, w in blocks), default=0.0)
+    worst = 0.0
+    for f, e, w in blocks:
+        if f.shape != e.shape:
+            return float("inf")
+        scale = max(_largest(e[w]), 1e-6 * largest)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            same = (f == e) | (np.isnan(f) & np.isnan(e)) | ~w
+            relative = np.where(same, 0.0, np.abs(f - e) / scale)
+        worst = max(worst, float(np.nan_to_num(relative, nan=np.inf).max(initial=0.0)))
+    return worst
+
+
+def _largest(entries: np.ndarray) -> float:
+    """The largest finite magnitude, 0 without any."""
+    return float(np.abs(entries).max(initial=0.0, where=np.isfinite(entries)))

@@ -1,0 +1,56 @@
+"""Hill climbing on elimination orders in plain Python, which starts at once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+from veenv.graph.graph import CostModel, Graph
+
+_PATIENCE = 40
+"""Moves for each vertex without a better order after which climbing ends."""
+
+
+def climb(
+    graph: Graph, order: Sequence[int], cost: CostModel = "multiplications", seed: int = 0
+) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Moves single vertices to other places while that makes the order no more expensive.
+
+    The compiled searches get much further in a minute, but have to be compiled on a machine that
+    has never run them.
+
+    Args:
+      graph: the graph.
+      order: vertex ids; where to begin.
+      cost: the cost model.
+      seed: seed of the moves.
+
+    Yields:
+      The best order so far and its cost: the given one, then after every move that was evaluated.
+
+    Raises:
+      ValueError: if it is no order of the graph.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> graph = veenv.make_graph(lambda x: jnp.sin(x) * jnp.cos(x) * x)(1.0)
+      >>> *_, (order, cost) = climb(graph, graph.forward())
+      >>> cost, graph.cost(order), graph.cost(graph.forward())
+      (3, 3, 4)
+    """
+    rng = random.Random(seed)
+    current = list(graph.check_order(order))
+    price = graph.cost(current, cost)
+    best, best_price, stale = tuple(current), price, 0
+    yield best, best_price
+    while len(best) > 1 and best_price and stale < _PATIENCE * len(best):
+        moved = current.copy()
+        vertex = moved.pop(rng.randrange(len(moved)))
+        moved.insert(rng.randrange(len(moved) + 1), vertex)
+        new = graph.cost(moved, cost)
+        stale += 1
+        if new <= price:
+            current, price = moved, new
+        if new < best_price:
+            best, best_price, stale = tuple(moved), new, 0
+        yield best, best_price
