@@ -11,7 +11,7 @@ from tqdm import tqdm
 from agents.cli.progress import ProgressDisplay
 from agents.cli.report import result_table, verdict
 from agents.cli.signals import until_signal
-from agents.cli.start import AGENTS, Run, follow, open_run
+from agents.cli.start import AGENTS, Run, check_options, follow, open_run
 from agents.config.args import TrainArgs
 from agents.devices import connect, is_main
 from agents.run.checkpoints import Schedule
@@ -36,7 +36,7 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
       0 if every order found is proved right and written, 1 otherwise.
 
     Raises:
-      ValueError: as `open_run`; nothing has been written then.
+      ValueError: as `check_options` and `open_run`; nothing has been written then.
       OSError: the run folder cannot be made, or another process uses it.
     """
     started = time.monotonic() if started is None else started
@@ -45,6 +45,7 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
         tqdm.write(text, file=out)
         out.flush()
 
+    check_options(args)
     connect(args.scale)
     if not is_main():
         follow(args)

@@ -67,12 +67,20 @@ def make_curriculum(args: TrainArgs) -> Curriculum:
     """The agent that the settings ask for, and what it plays.
 
     Raises:
-      ValueError: as `make_tasks` and `make_trainer`, or an option does not go with random
-        functions.
+      ValueError: as `make_tasks` and `make_trainer`.
     """
-    if args.task != "random":
-        trainer = make_trainer(args, make_tasks(args.task, args.cost))
-        return FixedTasks(trainer, AGENTS[args.agent])
+    if args.task == "random":
+        return RandomPools(args.ppo, args.random.family, args.random.functions, args.cost)
+    trainer = make_trainer(args, make_tasks(args.task, args.cost))
+    return FixedTasks(trainer, AGENTS[args.agent])
+
+
+def check_options(args: TrainArgs) -> None:
+    """Checks that no option asks for what training on random functions does not do.
+
+    Raises:
+      ValueError: naming the option.
+    """
     for given, option in (
         (args.agent != "ppo", f"--agent {args.agent}"),
         (args.scale.several, "several processes"),
@@ -81,9 +89,8 @@ def make_curriculum(args: TrainArgs) -> Curriculum:
         (explores(args.ppo), "--self-imitation, --restarts or --temperatures"),
         (args.wandb, "--wandb"),
     ):
-        if given:
+        if given and args.task == "random":
             raise ValueError(f"--task random does not go with {option}")
-    return RandomPools(args.ppo, args.random.family, args.random.functions, args.cost)
 
 
 def make_trainer(args: TrainArgs, played: TaskDistribution) -> Trainer:

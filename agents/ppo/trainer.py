@@ -167,9 +167,10 @@ class Trainer:
         batch, episodes, found = self.agent.play(self.tasks.env, params, state, play_key, config)
         batch = constrain(batch, axis=1)
         loss = self.agent.loss(config, progress)
-        before = state.network, state.opt_state
-        *after, stats = fit(loss, *before, batch, config, learn_key, progress, constrain)
+        network, opt_state, stats = fit(
+            loss, state.network, state.opt_state, batch, config, learn_key, progress, constrain
+        )
         stats["explained_variance"] = explained_variance(batch.value, batch.target, batch.weight)
-        state = TrainState(*after, key, state.num_updates + 1, found)
+        state = TrainState(network, opt_state, key, state.num_updates + 1, found)
         mean, least, order = cheapest(episodes, len(self.tasks), self._follows)
         return state, Update(mean, least, order, stats)
