@@ -46,11 +46,8 @@ class Checkpoints:
     ):
         """Nothing is read or written yet.
 
-        Args:
-          folder: made by the first checkpoint.
-          identity: what must agree when a checkpoint is read, as JSON: the task, the network.
-          keep: how many of the newest to keep; the best one is kept, too.
-          warn: callback for checkpoints that cannot be read.
+        What is read must agree in `identity`, JSON; `keep` of the newest are kept, and the best
+        one; `warn` is a callback for what cannot be read.
         """
         self.folder = folder
         self._identity = json.loads(json.dumps(identity))

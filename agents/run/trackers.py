@@ -33,13 +33,7 @@ class WeightsAndBiases:
     """A run of the project ``veenv``, its files in ``<run>/wandb``; resumed by its name."""
 
     def __init__(self, run: Path, settings: Mapping[str, Any], warn: Callable[[str], None]):
-        """Starts the run, or goes on with it; without an account or a network it stays offline.
-
-        Args:
-          run: the run folder.
-          settings: shown with the metrics.
-          warn: callback for a line if it stays offline.
-        """
+        """Starts the run, or goes on with it; without an account or a network it stays offline."""
         wandb = need("wandb", "wandb")
         options = {
             "settings": wandb.Settings(console="off"),

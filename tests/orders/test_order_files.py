@@ -37,6 +37,7 @@ def written(tmp_path):
 
 def record_with(**changes):
     record = {**vars(ORDER), "format": "veenv-order", "version": 1, "ids": list(ORDER.ids)}
+    del record["steps"]  # a search has none
     record.update(changes)
     return {key: value for key, value in record.items() if value is not ...}
 
