@@ -13,7 +13,10 @@ import numpy as np
 import veenv
 from veenv import make_graph
 from veenv.graph.graph import CostModel
+from veenv.measure.timing import near
 from veenv.orders.shipped import best_for
+
+_COST_OF: dict[str, CostModel] = {"best-executed": "executed", "best-operations": "operations"}
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,8 @@ def find(name: str) -> Case:
 def orders_of(case: Case, wanted: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
     """Vertex ids of the wanted orders, the names of equal ones joined.
 
-    Where no order is shipped, `best` and `best-executed` are the classical order with the lowest
-    count, and are named so.
+    Where no order is shipped, `best`, `best-executed` and `best-operations` are the classical order
+    with the lowest count, and are named so.
     """
     graph = make_graph(case.fun, case.argnums)(*case.args)
     classical = {
@@ -94,7 +97,7 @@ def orders_of(case: Case, wanted: tuple[str, ...]) -> dict[str, tuple[int, ...]]
     }
     found: dict[tuple[int, ...], list[str]] = {}
     for name in wanted:
-        cost: CostModel = "executed" if name == "best-executed" else "multiplications"
+        cost: CostModel = _COST_OF.get(name, "multiplications")
         if name in classical:
             ids = classical[name]
         else:
@@ -110,11 +113,6 @@ def orders_of(case: Case, wanted: tuple[str, ...]) -> dict[str, tuple[int, ...]]
 
 
 def points(case: Case, batch: int) -> tuple[Any, ...]:
-    """Float32 arguments: `batch` points within one percent of the case's own."""
-    rng = np.random.default_rng(0)
-
-    def near(x: Any) -> jax.Array:
-        x = np.asarray(x, np.float32)
-        return jnp.asarray(x * rng.uniform(0.99, 1.01, (batch, *x.shape)), jnp.float32)
-
-    return jax.tree.map(near, case.args)
+    """Float32 arguments: `batch` random points near the case's own."""
+    args = jax.tree.map(lambda x: np.asarray(x, np.float32), case.args)
+    return jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), near(args, [0], batch))

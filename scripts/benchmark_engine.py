@@ -14,6 +14,7 @@ from benchmark_cases import DEFAULT, Case, banded_residual, find, orders_of, poi
 from benchmark_machine import machine
 
 import veenv
+from veenv.measure.timing import rounds_interleaved
 from veenv.structure import product, structure
 
 COLUMNS = (
@@ -95,14 +96,14 @@ def engine(
         for wanted in batch:
             size, programs = _fitting(methods, case, wanted, memory * 2**30)
             if size not in done:
-                times = interleaved(programs, points(case, size), repeats, seconds)
+                times = timed(programs, points(case, size), repeats, seconds)
                 done[size] = _rows(case.name, size, size, programs, times)
             if wanted > 1:
                 found[wanted][case.name] = done[size]
     if sparse:
         for name, methods, args, size in _sparse_forms():
             programs = _compiled(methods, args)
-            _rows(name, size, 1, programs, interleaved(programs, args, repeats, seconds))
+            _rows(name, size, 1, programs, timed(programs, args, repeats, seconds))
     for wanted, ratios in found.items():
         _summary(wanted, ratios)
 
@@ -176,29 +177,16 @@ def _program(run: Any, seconds: np.ndarray) -> Program:
     return Program(run, seconds, cost.get("flops", 0.0), temporary, total)
 
 
-def interleaved(
+def timed(
     programs: Mapping[str, Program], args: tuple[Any, ...], repeats: int, budget: float
 ) -> dict[str, np.ndarray]:
     """Seconds of a call of each program in each repeat; all take their turn in every repeat."""
-    times: dict[str, list[float]] = {name: [] for name in programs}
-
-    def call(program: Program) -> float:
-        start = time.perf_counter()
-        jax.block_until_ready(program.run(*args))
-        return time.perf_counter() - start
-
-    calls = {}
-    for name, program in programs.items():
-        call(program)  # warms up
-        calls[name] = max(1, int(SHORTEST / call(program)))
-    began = time.perf_counter()
-    for repeat in range(repeats):
-        if repeat >= 5 and time.perf_counter() - began > budget:
+    runs = {name: program.run for name, program in programs.items()}
+    began, found = time.perf_counter(), dict[str, list[float]]()
+    for found in rounds_interleaved(runs, args, repeats, shortest=SHORTEST):
+        if len(found["jacrev"]) >= 5 and time.perf_counter() - began > budget:
             break
-        for name, program in programs.items():
-            several = [call(program) for _ in range(calls[name])]
-            times[name].append(sum(several) / len(several))
-    return {name: np.array(t) for name, t in times.items()}
+    return {name: np.array(seconds) for name, seconds in found.items()}
 
 
 def _rows(

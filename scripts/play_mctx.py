@@ -154,8 +154,8 @@ def main() -> None:
     known = {name: graph.cost(ids, args.cost) for name, ids in classical.items()}
     print(f"{args.task}: {env.max_steps} moves, {args.num_simulations} simulations each, "
           f"{args.games} games, {seconds:.1f} s")  # fmt: skip
-    print("multiplications of the games:", *sorted(costs.tolist()))
-    print(result_table(known, graph.cost(order, args.cost), "mctx"))
+    print("costs of the games:", *sorted(costs.tolist()))
+    print(result_table(known, graph.cost(order, args.cost), "mctx", cost=args.cost))
     print("order:", *order)
 
 

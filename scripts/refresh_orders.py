@@ -20,7 +20,7 @@ import jax
 import tyro
 
 import veenv
-from veenv.graph.graph import COST_MODELS, CostModel, Graph
+from veenv.graph.graph import LABELLINGS, Graph, Labelling
 from veenv.orders.documents import write_section
 from veenv.orders.order import Order, fingerprint
 from veenv.search import search
@@ -88,7 +88,7 @@ def found(graph: Graph, name: str, config: Config) -> list[Order]:
             ("markowitz", graph.markowitz()),
         )
     ]
-    for cost in COST_MODELS:
+    for cost in LABELLINGS:
         result = search(graph, config.method, cost=cost, budget=config.budget, seed=config.seed)
         by = f"search {config.method!r} under {cost!r}, seed {config.seed}, {config.budget}"
         orders.append(Order.from_graph(graph, result.order, name, by, {cost: result.lower_bound}))
@@ -113,10 +113,10 @@ def update(folder: Path, graph: Graph, name: str, candidates: Iterable[Order]) -
     """
     shipped = {path: Order.load(path) for path in sorted(folder.glob(f"{name}.*json"))}
     pool = [*_recount(shipped.values(), graph), *candidates]
-    bounds = {cost: max(order.lower_bounds.get(cost, 0) for order in pool) for cost in COST_MODELS}
-    best = {cost: min(pool, key=lambda o, cost=cost: _price(o, cost)) for cost in COST_MODELS}
+    bounds = {cost: max(order.lower_bounds.get(cost, 0) for order in pool) for cost in LABELLINGS}
+    best = {cost: min(pool, key=lambda o, cost=cost: _price(o, cost)) for cost in LABELLINGS}
     messages = []
-    for cost in COST_MODELS:
+    for cost in LABELLINGS:
         path = folder / _file_name(shipped, graph, name, cost)
         order = dataclasses.replace(best[cost], lower_bounds=bounds)
         order.ids_for(graph)
@@ -134,9 +134,9 @@ def update(folder: Path, graph: Graph, name: str, candidates: Iterable[Order]) -
     return messages
 
 
-def _price(order: Order, cost: CostModel) -> tuple[int, int]:
+def _price(order: Order, cost: Labelling) -> tuple[int, int]:
     """The count that matters, then the other one."""
-    (other,) = (c for c in COST_MODELS if c != cost)
+    (other,) = (c for c in LABELLINGS if c != cost)
     return order.counts[cost], order.counts[other]
 
 
@@ -154,7 +154,7 @@ def _recount(orders: Iterable[Order], graph: Graph) -> list[Order]:
     return kept
 
 
-def _file_name(shipped: dict[Path, Order], graph: Graph, name: str, cost: CostModel) -> str:
+def _file_name(shipped: dict[Path, Order], graph: Graph, name: str, cost: Labelling) -> str:
     """The file of a task's order; a graph that only another JAX version traces has its own."""
     suffix = "" if cost == "multiplications" else f".{cost}"
     main = next((o for p, o in shipped.items() if p.name == f"{name}.json"), None)
@@ -180,12 +180,12 @@ def _row(name: str, folder: Path) -> str:
     task = veenv.tasks.get(name)
     graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
     classical = (
-        " / ".join(f"{graph.cost(order, cost):,}" for cost in COST_MODELS)
+        " / ".join(f"{graph.cost(order, cost):,}" for cost in LABELLINGS)
         for order in (graph.forward(), graph.reverse(), graph.markowitz())
     )
     known = _recount([Order.load(path) for path in sorted(folder.glob(f"{name}.*json"))], graph)
     best = []
-    for cost in COST_MODELS:
+    for cost in LABELLINGS:
         order = min(known, key=lambda order, cost=cost: _price(order, cost))
         best.append(f"{order.counts[cost]:,}" + ("*" if order.is_optimal(cost) else ""))
     sizes = f"{graph.num_inputs} → {graph.num_outputs}", str(len(graph.eliminable))

@@ -28,7 +28,7 @@ from veenv.search import Progress, SearchResult, search
 
 @dataclasses.dataclass(frozen=True)
 class SearchArgs:
-    """Searches, without learning, for a vertex-elimination order of few multiplications.
+    """Searches, without learning, for a vertex-elimination order that costs little.
 
     Ctrl-C ends the search early; the best order so far is reported and written all the same.
 
@@ -58,7 +58,8 @@ class SearchArgs:
     """Time, such as `10s` or `2m`, or a number of evaluations, such as `100000`."""
 
     cost: CostModel = "multiplications"
-    """`multiplications` is the literature's count, `executed` what the Jacobian really executes."""
+    """`multiplications` is the literature's count, `executed` what the Jacobian really multiplies,
+    `operations` adds its additions."""
 
     seed: int = 0
     """Seed of everything random."""
@@ -192,7 +193,7 @@ def report(graph: Graph, result: SearchResult) -> str:
     else:
         proof = f"no order costs less than {result.lower_bound:,}"
     return (
-        f"{result_table(classical, result.cost, result.method)}\n"
+        f"{result_table(classical, result.cost, result.method, cost=result.cost_model)}\n"
         f"{proof}; {result.evaluations:,} evaluations in {result.seconds:.1f} s "
         f"(count: {result.cost_model})"
     )

@@ -23,6 +23,7 @@ import tyro
 
 import veenv
 from agents.cli.report import points_of
+from veenv.graph.graph import COST_MODELS
 from veenv.measure.proof import TOLERANCE
 from veenv.measure.timing import USUAL
 from veenv.measure.validate import Report, validate
@@ -145,7 +146,7 @@ def details(report: Report) -> str:
 def table(reports: list[Report]) -> str:
     """Many reports as one Markdown table, a row each."""
     methods = [t.method for t in max(reports, key=lambda r: len(r.timings)).timings]
-    head = ["task", "multiplications", "executed", "error", *methods, "verdict"]
+    head = ["task", *COST_MODELS, "error", *methods, "verdict"]
     rows = [head, ["---"] * len(head)]
     for r in reports:
         times = {t.method: f"{1e3 * t.median:.2f}" for t in r.timings}

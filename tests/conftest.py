@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# The strictest arithmetic: no array is silently widened in rank or dtype, here and in the
+# processes that tests start. A test of promotion itself uses `jax.numpy_dtype_promotion` or
+# `jax.numpy_rank_promotion` where it does.
+os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"
+os.environ["JAX_NUMPY_DTYPE_PROMOTION"] = "strict"
 
 import jax
 import pytest

@@ -1,6 +1,6 @@
-"""The count of the graph = the count of the engine = the multiplications in the emitted program.
+"""The count of the graph = the count of the engine = the arithmetic of the emitted program.
 
-The environment's side of the invariant is in tests/env; here both cost models are held against
+The environment's side of the invariant is in tests/env; here the cost models are held against
 the jaxpr that the engine emits, which is counted by code that knows nothing of structures.
 """
 
@@ -17,6 +17,7 @@ from tests.oracles.multiplications import count_additions, count_multiplications
 from veenv.engine import edge, elimination, evaluation
 from veenv.graph.linearise import linearise
 from veenv.graph.program import trace
+from veenv.structure.structure import Link
 
 TASKS = ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion", "mlp"]
 
@@ -39,14 +40,24 @@ def orders_of(graph, num_random, seed=0):
     return orders
 
 
-def assert_emitted_counts(fun, args, argnums, num_random, *, additions=True):
+def assert_emitted_counts(fun, args, argnums, num_random):
     lin, edges = prepared(fun, args, argnums)
     for order in orders_of(lin.graph, num_random):
         for cost in ("multiplications", "executed"):
             jaxpr = elimination.elimination_jaxpr(lin, edges[cost], order)
             assert count_multiplications(jaxpr) == lin.graph.cost(order, cost), (cost, order)
-            if cost == "executed" and additions:
-                assert count_additions(jaxpr) == sum(lin.graph.additions(order)), order
+        assert_emitted_operations(lin, edges["executed"], order)
+
+
+def assert_emitted_operations(lin, edges, order):
+    """Operations, exactly where every sum is formed at once, and so without selections."""
+    expected = lin.graph.cost(order, "operations")
+    assert expected == lin.graph.cost(order, "executed") + sum(lin.graph.additions(order))
+    structures = lin.graph.structures("operations").values()
+    linked = any(s.link is Link.SELECTION for s in structures)
+    for keep_sums in (False,) if linked else (False, True):
+        jaxpr = elimination.elimination_jaxpr(lin, edges, order, keep_sums=keep_sums)
+        assert count_multiplications(jaxpr) + count_additions(jaxpr) == expected, order
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -80,6 +91,8 @@ def test_engine_reports_the_graphs_counts(name):
         assert counts.order == order
         assert counts.multiplications_per_vertex == graph.costs(order)
         assert counts.executed_per_vertex == graph.costs(order, "executed")
+        assert counts.operations_per_vertex == graph.costs(order, "operations")
+        assert counts.operations == graph.cost(order, "operations")
 
 
 @pytest.mark.parametrize("name", TASKS)

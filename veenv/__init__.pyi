@@ -12,6 +12,7 @@ from . import (
     tasks,
     testing,
 )
+from .engine import graphax
 from .engine.api import jacve, value_and_jacve
 from .engine.counts import Counts
 from .engine.interop import eqx_jacve, filter_jacve, tree_allclose, vertex_elimination_jaxpr
@@ -40,6 +41,7 @@ __all__ = [
     "export",
     "filter_jacve",
     "graph",
+    "graphax",
     "jacve",
     "linear",
     "make",

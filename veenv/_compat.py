@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
+import jax
 import jax.core
+import jax.numpy as jnp
+import jax.ref
+from jax import lax
 from jax.extend import core, source_info_util
 
 _CALLS = {
@@ -19,6 +24,15 @@ _CALLS = {
 """Call primitives whose body is inlined, and the parameter that holds it."""
 
 
+_RULED = {
+    "custom_jvp_call": ("call_jaxpr",),
+    "custom_vjp_call": ("call_jaxpr", "fun_jaxpr"),
+    "custom_vjp_call_jaxpr": ("call_jaxpr", "fun_jaxpr"),
+    "linear_call": ("callee",),
+}
+"""Calls with a derivative rule of their own, and the parameters that may hold their body."""
+
+
 def open_jaxpr(jaxpr: Any) -> Any:
     """The jaxpr inside a closed jaxpr (newer versions make no difference between the two)."""
     return getattr(jaxpr, "jaxpr", jaxpr)
@@ -26,8 +40,56 @@ def open_jaxpr(jaxpr: Any) -> Any:
 
 def inlinable(eqn: Any) -> Any | None:
     """The body of an equation that is a plain call, None for every other equation."""
-    key = _CALLS.get(eqn.primitive.name)
-    return None if key is None else eqn.params.get(key)
+    return inlinable_body(eqn.primitive.name, eqn.params)
+
+
+def inlinable_body(name: str, params: Mapping[str, Any]) -> Any | None:
+    """As `inlinable`, by an equation's primitive and parameters."""
+    key = _CALLS.get(name)
+    return None if key is None else params.get(key)
+
+
+def call_body(name: str, params: Mapping[str, Any]) -> Any | None:
+    """The body of a call, one with a derivative rule of its own too; None for other equations."""
+    keys = _RULED.get(name, (_CALLS[name],) if name in _CALLS else ())
+    found = (params.get(key) for key in keys)
+    return next((body for body in found if body is not None), None)
+
+
+def num_alike(inside: Sequence[Any], outside: Sequence[Any]) -> int:
+    """How many variables of a loop are not stacked, with an axis more outside than inside."""
+    pairs = zip(inside, outside, strict=True)
+    return sum(len(a.shape) == len(b.shape) for a, b in pairs)
+
+
+def bodies(params: Mapping[str, Any]) -> Iterator[Any]:
+    """The jaxprs among the parameters of an equation, branches and the like included."""
+    values = list(params.values())
+    while values:
+        value = values.pop()
+        if isinstance(value, (tuple, list)):
+            values += value
+        elif hasattr(open_jaxpr(value), "eqns"):
+            yield open_jaxpr(value)
+
+
+def holds(jaxpr: Any, names: Container[str]) -> bool:
+    """Whether a jaxpr has equations of primitives of some names, in any depth."""
+    return any(
+        eqn.primitive.name in names or any(holds(body, names) for body in bodies(eqn.params))
+        for eqn in open_jaxpr(jaxpr).eqns
+    )
+
+
+def function_source(params: dict[str, Any]) -> str | None:
+    """Name, file and line of the function that a call with a derivative rule is of."""
+    body = params.get("call_jaxpr", params.get("fun_jaxpr"))
+    return getattr(getattr(open_jaxpr(body), "debug_info", None), "func_src_info", None)
+
+
+def is_ref(aval: Any) -> bool:
+    """Whether a variable is a ref (`jax.new_ref`), which has contents instead of a value."""
+    return isinstance(aval, jax.ref.AbstractRef)
 
 
 def is_dropped(var: Any) -> bool:
@@ -49,6 +111,52 @@ def bind(primitive: Any, params: dict[str, Any], args: Any) -> list[Any]:
     return list(out) if primitive.multiple_results else [out]
 
 
+def promoted(*dtypes: Any) -> Any:
+    """The dtype that JAX promotes several to by default, whatever the user allows in his own code.
+
+    Inside the engine values of several precisions meet where the user's program converts between
+    them; what is said here is followed by an explicit conversion.
+    """
+    if all(dtype == dtypes[0] for dtype in dtypes[1:]):
+        return jnp.dtype(dtypes[0])
+    with jax.numpy_dtype_promotion("standard"):
+        return jnp.result_type(*dtypes)
+
+
+def as_weak_as(aval: Any, x: Any) -> Any:
+    """An array, weakly typed if a variable is: one that gives way to any dtype it meets."""
+    if not getattr(aval, "weak_type", False) or getattr(x, "weak_type", True):
+        return x
+    return lax.convert_element_type_p.bind(x, new_dtype=x.dtype, weak_type=True, sharding=None)
+
+
 def is_traced(value: Any) -> bool:
     """Whether a value stands for one that a compiled program will compute."""
     return isinstance(value, jax.core.Tracer)
+
+
+def is_export(ctx: Any) -> bool:
+    """Whether a lowering is for `jax.export`."""
+    parameters = getattr(ctx.module_context, "lowering_parameters", None)
+    return bool(getattr(parameters, "for_export", False))
+
+
+def keep_alive(ctx: Any, value: Any) -> None:
+    """Keeps an object as long as the program that is being lowered, or what is compiled of it."""
+    add = getattr(ctx.module_context, "add_keepalive", None)
+    if add is not None:
+        add(value)
+
+
+def same_variance(args: Any) -> list[Any]:
+    """Arguments of one primitive inside `jax.shard_map`: all vary along the same mesh axes."""
+    varying = [getattr(jax.typeof(x), "vma", frozenset()) for x in args]
+    together = frozenset().union(*varying)
+    if all(v == together for v in varying):
+        return list(args)
+    cast = getattr(jax.lax, "pcast", None) or getattr(jax.lax, "pvary")  # noqa: B009  # jax 0.10
+    options = {"to": "varying"} if hasattr(jax.lax, "pcast") else {}
+    return [
+        cast(x, tuple(together - v), **options) if together - v else x
+        for x, v in zip(args, varying, strict=True)
+    ]

@@ -98,16 +98,18 @@ def self_play(
         inputs, logits, value = predict(env, params, network, state)
         root = _Root(prior_logits=logits, value=value, embedding=state)
         searched: Any = network
-        found: Any = mctx.gumbel_muzero_policy(
-            searched,
-            key,
-            root,
-            model,
-            config.num_simulations,
-            invalid_actions=~state.action_mask,
-            max_num_considered_actions=config.max_considered,
-            gumbel_scale=config.gumbel_scale,
-        )
+        # mctx adds visit counts to values and compares arrays of several ranks.
+        with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+            found: Any = mctx.gumbel_muzero_policy(
+                searched,
+                key,
+                root,
+                model,
+                config.num_simulations,
+                invalid_actions=~state.action_mask,
+                max_num_considered_actions=config.max_considered,
+                gumbel_scale=config.gumbel_scale,
+            )
         active = (~state.terminated).astype(jnp.float32)
         search_value = found.search_tree.summary().value * active
         state, reward, _ = jax.vmap(env.transition)(state, found.action, params)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from veenv.graph.graph import CostModel, counts_additions
 from veenv.measure.proof import Proof
 
 
@@ -31,20 +32,22 @@ def result_table(
     best: int | None,
     label: str = "PPO",
     polished: int | None = None,
+    cost: CostModel = "multiplications",
 ) -> str:
     """The costs of the classical orders and of the best one found, one line each.
 
     There is none where no episode was played; what a local search made of it has its own line.
     """
     reference = min(classical.values())
-    rows = [(name, cost) for name, cost in classical.items()]
+    rows = [*classical.items()]
     if best is not None:
         rows.append((f"best found ({label})", best))
     if polished is not None:
         rows.append((f"polished ({label} + search)", polished))
     width = max(len(name) for name, _ in rows)
-    lines = [f"{'order':<{width}}  {'multiplications':>15}  {'ratio to best classical':>23}"]
-    for name, cost in rows:
-        ratio = f"{cost / reference:.3f}" if reference else "-"
-        lines.append(f"{name:<{width}}  {cost:>15,}  {ratio:>23}")
+    unit = "operations" if counts_additions(cost) else "multiplications"
+    lines = [f"{'order':<{width}}  {unit:>15}  {'ratio to best classical':>23}"]
+    for name, count in rows:
+        ratio = f"{count / reference:.3f}" if reference else "-"
+        lines.append(f"{name:<{width}}  {count:>15,}  {ratio:>23}")
     return "\n".join(lines)

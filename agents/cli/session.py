@@ -136,7 +136,7 @@ def report(
     classical = best.tasks.classical[index]
     write_line(f"\n{name}")
     if best.get(name) is None:
-        write_line(result_table(classical, None))
+        write_line(result_table(classical, None, cost=args.cost))
         write_line("no episode was played, so there is no order")
         return False
     orders, polished = {folder.order_path(name): best[name]}, None
@@ -144,7 +144,7 @@ def report(
         order = polish(best[name], best.tasks.graphs[index], args)
         orders[folder.write_polished(name, order)] = order
         polished = order.counts[args.cost]
-    write_line(result_table(classical, best.cost(name), agent, polished))
+    write_line(result_table(classical, best.cost(name), agent, polished, args.cost))
     right = True
     for path, order in orders.items():
         proof = prove(tasks.get(name), order.ids)

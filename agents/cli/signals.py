@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -115,7 +115,7 @@ def until_signal() -> Iterator[Stop]:
 
 
 @contextmanager
-def _holding(handlers: dict[signal.Signals, Any]) -> Iterator[None]:
+def _holding(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
     """Other handlers, and no end of the program by itself."""
     global _held
     previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}

@@ -31,7 +31,7 @@ class TrainArgs:
     """Trains an agent to find a cheap elimination order for a task, and proves the order right.
 
     Ctrl-C (or SIGTERM) ends the training early; the best order so far is validated and written
-    all the same.
+    all the same. Before the first train step is done Ctrl-C ends the program with exit code 130.
 
     Raises:
       ValueError: naming the first field that is out of range.
@@ -45,7 +45,7 @@ class TrainArgs:
     """`ppo`, or Gumbel AlphaZero, which searches before every move (needs `pip install mctx`)."""
     cost: CostModel = "multiplications"
     """What an elimination costs: `multiplications` is the literature's count, `executed` what the
-    Jacobian really executes (edges of ±1 are free)."""
+    Jacobian really multiplies (edges of ±1 are free), `operations` adds its additions."""
     time_limit: str | None = None
     """Wall-clock limit, compilation included: seconds, or a number with s, m or h such as `10m`;
     if it is left out, 100 seconds, or no limit where --steps is given."""

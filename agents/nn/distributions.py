@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import distrax
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
@@ -51,7 +52,9 @@ def sample(
       >>> int(action), float(log_prob)
       (1, 0.0)
     """
-    action, log_prob = masked_categorical(logits, mask).sample_and_log_prob(seed=key)
+    # distrax adds an axis for one sample and takes products with it before it drops it again.
+    with jax.numpy_rank_promotion("allow"):
+        action, log_prob = masked_categorical(logits, mask).sample_and_log_prob(seed=key)
     return jnp.asarray(action), jnp.asarray(log_prob)
 
 

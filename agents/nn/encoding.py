@@ -80,7 +80,8 @@ def _extra_features(obs: Observation, degrees: Float[Array, "A 2"]) -> Float[Arr
     """What the environment's features leave out, log1p of the counts."""
     num_slots = obs.action_mask.shape[0]
     total = jnp.round(jnp.expm1(obs.features[:, :2]))
-    fill_in = total[:, 0] * total[:, 1] - existing_pairs(obs.adjacency, num_slots)
+    existing = existing_pairs(obs.adjacency, num_slots).astype(total.dtype)
+    fill_in = total[:, 0] * total[:, 1] - existing
     counts = jnp.concatenate([total - degrees, fill_in[:, None]], axis=-1)
     return jnp.log1p(jnp.maximum(counts, 0.0))
 
@@ -103,5 +104,5 @@ def pack_rows(adjacency: Int[Array, "R C"]) -> UInt[Array, "R W"]:
     """Packs which entries are not 0 into 32-bit words, row by row; uint32 [R, ceil(C / 32)]."""
     rows, columns = adjacency.shape
     bits = jnp.pad((adjacency != 0).astype(jnp.uint32), ((0, 0), (0, -columns % 32)))
-    shifts = jnp.arange(32, dtype=jnp.uint32)
+    shifts = jnp.arange(32, dtype=jnp.uint32)[None, None]
     return (bits.reshape(rows, -1, 32) << shifts).sum(-1, dtype=jnp.uint32)

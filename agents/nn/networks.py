@@ -33,7 +33,8 @@ class Linear(eqx.Module):
 
     def __call__(self, x: Float[Array, "... n"]) -> Float[Array, "... m"]:
         """Applies the map, in the type of `x`."""
-        return x @ self.weight.astype(x.dtype) + self.bias.astype(x.dtype)
+        bias = jnp.expand_dims(self.bias.astype(x.dtype), range(x.ndim - 1))
+        return x @ self.weight.astype(x.dtype) + bias
 
 
 class Head(eqx.Module):

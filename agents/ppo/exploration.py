@@ -134,8 +134,10 @@ def play(
     )
     trajectory = dataclasses.replace(
         trajectory,
-        on_policy=trajectory.on_policy * (temperature == 1),
-        replayed=trajectory.active * replays if config.self_imitation > 0 else None,
+        on_policy=jnp.where((temperature == 1)[None], trajectory.on_policy, 0.0),
+        replayed=jnp.where(replays[None], trajectory.active, 0.0)
+        if config.self_imitation > 0
+        else None,
     )
     return trajectory, episodes, found.updated(*cheapest(episodes, num_graphs)[1:])
 
@@ -149,8 +151,9 @@ def prefixes(found: BestSoFar, roles: Roles, key: PRNGKeyArray) -> Int[Array, "B
     shape = (num_graphs, len(roles.restarts))
     lengths = (found.order >= 0).sum(-1)[:, None]
     fraction = jax.random.uniform(key, shape)
-    restart = jnp.floor(fraction * lengths).astype(jnp.int32)
-    forced = jnp.where(roles.replays, lengths, jnp.where(roles.restarts, restart, 0))
-    within = jnp.arange(num_actions) < forced[..., None]
+    restart = jnp.floor(fraction * lengths.astype(fraction.dtype)).astype(jnp.int32)
+    rest = jnp.where(roles.restarts[None], restart, 0)
+    forced = jnp.where(roles.replays[None], lengths, rest)
+    within = jnp.arange(num_actions)[None, None] < forced[..., None]
     moves = jnp.where(within, found.order[:, None, :], -1)
     return moves.reshape(-1, num_actions)

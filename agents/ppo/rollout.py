@@ -50,7 +50,7 @@ class Episodes:
     """Results of B episodes.
 
     Attributes:
-      cost: multiplications of the whole order, int32 [B].
+      cost: of the whole order, int32 [B].
       order: slots in the order of elimination, -1 padded, int32 [B, A].
       complete: every vertex of the graph was eliminated, bool [B].
     """
@@ -78,7 +78,8 @@ def cheapest(
     cost = jnp.where(episodes.complete, episodes.cost, worst).reshape(num_graphs, -1)
     orders = episodes.order.reshape(*cost.shape, -1)
     index = cost.argmin(1)
-    mean = episodes.cost.reshape(num_graphs, -1).astype(jnp.float32).mean(1, where=counted)
+    where = None if counted is None else counted[None]
+    mean = episodes.cost.reshape(num_graphs, -1).astype(jnp.float32).mean(1, where=where)
     rows = jnp.arange(num_graphs)
     return mean, cost[rows, index], orders[rows, index]
 
@@ -111,7 +112,7 @@ def rollout(
         if prescribed is not None:
             action = jnp.where(prescribed >= 0, prescribed, action)
             log_prob, _ = log_prob_and_entropy(logits, inputs.mask, action)
-            on_policy = active * (prescribed < 0)
+            on_policy = active * (prescribed < 0).astype(active.dtype)
         obs, state, reward, *_ = jax.vmap(lambda s, a, p: env.step(None, s, a, p))(
             state, action, params
         )

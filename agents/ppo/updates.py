@@ -42,9 +42,16 @@ class TrainState:
 
 def make_optimizer(config: PPOConfig) -> optax.GradientTransformation:
     """Clips the global norm, then Adam; the learning rate is multiplied in by `fit`."""
-    return optax.chain(
+    inner = optax.chain(
         optax.clip_by_global_norm(config.max_grad_norm), optax.scale_by_adam(eps=1e-5)
     )
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        # Adam's bias correction takes a float to the power of an integer count.
+        with jax.numpy_dtype_promotion("standard"):
+            return inner.update(updates, state, params)
+
+    return optax.GradientTransformation(inner.init, update)
 
 
 def anneal(start: float, end: float, progress: Float[Array, ""]) -> Float[Array, ""]:

@@ -41,7 +41,7 @@ def plot_curve(
         axes.axhline(cost, color=color, linestyle="--", label=f"{order}: {cost:,}{beyond}")
     axes.set(
         xlabel="environment steps",
-        ylabel="multiplications of the whole order",
+        ylabel="cost of the whole order",
         title=f"{name}: training",
         ylim=(low, high),
     )

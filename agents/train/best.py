@@ -96,7 +96,7 @@ class BestOrders:
         counted = order.counts[self.tasks.env.cost]
         if counted != cost:
             raise RuntimeError(
-                f"{name}: the environment counted {cost} multiplications for an order that "
-                f"the graph counts at {counted}"
+                f"{name}: the environment counted a cost of {cost} for an order that the graph "
+                f"counts at {counted}"
             )
         return order

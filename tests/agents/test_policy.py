@@ -6,14 +6,16 @@ import json
 from importlib import resources
 from itertools import islice
 
+import jax
 import numpy as np
 import pytest
 
-from agents.evaluation import evaluate
+from agents.evaluation import GREEDY, PART, Player, evaluate
 from agents.nn.weights import architecture
 from agents.policy import policy_orders, pretrained
 from agents.train.curriculum import EVALUATION_SEEDS
 from veenv import make_graph
+from veenv.env.factory import task_graph
 from veenv.env.task_set import TaskDistribution
 from veenv.search import search
 
@@ -56,8 +58,9 @@ def test_it_beats_markowitz_on_most_unseen_functions():
 
 
 def test_it_is_a_search_method(wide_graph):
-    found = search(wide_graph, "policy-32", seed=5)
-    orders = list(islice(policy_orders(wide_graph, "multiplications", 5), 33))
+    found = search(wide_graph, "policy-32", budget=100, seed=5)
+    played = policy_orders(wide_graph, "multiplications", 5)
+    orders = list(islice((order for order in played if order is not None), 33))
     assert found.cost == min(wide_graph.cost(order) for order in orders)
     assert found.evaluations <= 32
     assert found.trace[0][2] == wide_graph.cost(orders[0])
@@ -67,3 +70,16 @@ def test_functions_without_moves():
     graph = make_graph(lambda x: x)(1.0)
     assert list(policy_orders(graph, "multiplications", 0)) == [()]
     assert search(graph, "policy").order == ()
+
+
+def test_episodes_in_parts_are_those_of_one_program():
+    graph = task_graph("PropaneCombustion")
+    tasks = TaskDistribution.of([graph])
+    player, params, key = Player(tasks.env), tasks.task(0), jax.random.key(3)
+    temperatures = [GREEDY, 1.0, 1.0]
+    whole = player.play(pretrained(), params, key, temperatures)
+    *parts, last = player.play_in_parts(pretrained(), params, key, temperatures)
+    assert parts == [None] * -(-tasks.env.num_actions // PART)
+    np.testing.assert_array_equal(last.order, whole.order)
+    np.testing.assert_array_equal(last.cost, whole.cost)
+    assert last.complete.all()

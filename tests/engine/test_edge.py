@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 import jax
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.oracles.multiplications import count_multiplications
 from tests.oracles.structures import random_edge, random_structure
-from veenv.engine import edge
+from veenv.engine import edge, masking
 from veenv.engine import product as edge_product
 from veenv.structure import product, structure
 from veenv.structure.structure import Link
@@ -157,3 +158,61 @@ def test_counts_by_hand(post, pre, count, described):
     found = product.multiply(post, pre)
     assert found.multiplications == count
     assert found.structure.describe() == described
+
+
+def shut_out(rng: np.random.Generator, e: edge.Edge) -> edge.Edge:
+    """The edge with a random mask, which depends on some of the axes of its values."""
+    if e.values is None:
+        return e
+    shape = [n if rng.random() < 0.7 else 1 for n in e.values.shape]
+    mask = jnp.asarray(rng.random(shape) < 0.5)
+    return dataclasses.replace(e, values=masking.select(mask, e.values, 0), mask=mask)
+
+
+def there(e: edge.Edge) -> np.ndarray:
+    """Where the dense tensor of an edge is neither shut out nor a structural zero."""
+    ones = jnp.ones(()) if e.values is None else jnp.ones(e.values.shape)
+    if e.mask is not None:
+        ones = masking.select(e.mask, ones, 0)
+    return dense(edge.Edge(e.structure, ones, e.dtype, 1, e.link)) != 0
+
+
+def spoilt(e: edge.Edge, rows: np.ndarray) -> edge.Edge:
+    """The edge, infinite at its stored values that no out entry but those of `rows` comes from."""
+    if e.values is None:
+        return e
+    size = e.values.size
+    units = jnp.eye(size).reshape(size, *e.values.shape)
+    touched = np.stack([dense(dataclasses.replace(e, values=unit)) != 0 for unit in units])
+    touched = touched.reshape(size, *rows.shape, -1).any(-1)
+    alone = jnp.asarray((touched <= rows).reshape(size, -1).all(1).reshape(e.values.shape))
+    infinite = jnp.full_like(e.values, jnp.inf)
+    return dataclasses.replace(e, values=masking.select(alone, infinite, e.values))
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=60, deadline=None)
+@in_float64
+def test_what_a_mask_shuts_out_may_be_infinite(seed):
+    rng = np.random.default_rng(seed)
+    out, mid, inn = (random_shape(rng, int(rng.integers(0, 3))) for _ in range(3))
+    post = random_edge(rng, random_structure(rng, out, mid))[0]
+    pre = random_edge(rng, random_structure(rng, mid, inn))[0]
+    if Link.OPERATOR in (post.structure.link, pre.structure.link):
+        return
+    # A selection never multiplies, as the matrices of random ones do.
+    post, pre = (e if edge.is_known(e) else _moving_link(e) for e in (post, pre))
+    post = shut_out(rng, post)
+    if post.mask is None:
+        return
+    closed = ~there(post).reshape(-1, *mid).any(0)
+    expected = np.tensordot(dense(post), dense(pre), axes=len(mid))
+    result = edge_product.multiply(post, spoilt(pre, closed))
+    np.testing.assert_allclose(dense(result), expected, atol=1e-12)
+    flipped = edge_product.multiply(edge.transpose(spoilt(pre, closed)), edge.transpose(post))
+    assert_transposed(flipped, expected, len(out))
+
+
+def assert_transposed(e: edge.Edge, expected: np.ndarray, num_out: int) -> None:
+    axes = [*range(num_out, expected.ndim), *range(num_out)]
+    np.testing.assert_allclose(dense(e), expected.transpose(axes), atol=1e-12)

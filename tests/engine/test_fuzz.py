@@ -92,7 +92,7 @@ def _concatenate(x: Any, rng: np.random.Generator) -> Any:
 
 def _broadcast(x: Any, rng: np.random.Generator) -> Any:
     if x.ndim == 3:
-        return x[..., :1] * jnp.ones(2)
+        return x[..., :1] * jnp.ones((1, 1, 2))
     return jnp.broadcast_to(
         jnp.expand_dims(x, at := int(rng.integers(x.ndim + 1))),
         (*x.shape[:at], int(rng.choice(SIZES)), *x.shape[at:]),
@@ -138,6 +138,13 @@ def _broadcastable(x: Any, y: Any) -> bool:
         return False
 
 
+def _of_one_rank(x: Any, y: Any) -> tuple[Any, Any]:
+    """Two arrays with leading axes of size one, as broadcasting adds them; numbers stay."""
+    rank = max(x.ndim, y.ndim)
+    full = [jnp.expand_dims(v, range(rank - v.ndim)) if v.ndim else v for v in (x, y)]
+    return full[0], full[1]
+
+
 def program(seed: int, num_steps: int) -> Any:
     """A random function of two arrays; the same seed gives the same function."""
 
@@ -153,7 +160,7 @@ def program(seed: int, num_steps: int) -> Any:
             elif kind < 0.65:
                 mates = [v for v in values if _broadcastable(x, v)]
                 y = mates[int(rng.integers(len(mates)))]
-                new = BINARY[rng.integers(len(BINARY))](x, y)
+                new = BINARY[rng.integers(len(BINARY))](*_of_one_rank(x, y))
             elif x.ndim:
                 new = MOVES[rng.integers(len(MOVES))](x, rng)
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -43,10 +44,72 @@ ARGS = (X, Y, np.asarray(1.7))
 
 
 @pytest.mark.parametrize(
-    "argnums", [0, 1, 2, -1, -3, (0,), (0, 1), (2, 0), (-1, 0), [1, 2]], ids=str
+    "argnums",
+    [0, 1, 2, -1, -3, (0,), (0, 1), (2, 0), (-1, 0), [1, 2], range(2), range(1, 3)]
+    + [np.int64(1), np.array([0, 2]), (np.int32(1), 0)],
+    ids=repr,
 )
 def test_argnums(argnums):
-    assert_same(jacve(product, "markowitz", argnums)(*ARGS), jax.jacrev(product, argnums)(*ARGS))
+    got = jacve(product, "markowitz", argnums)(*ARGS)
+    if isinstance(argnums, np.integer):  # an integer, as jax.jacfwd and jax.grad see it
+        argnums = int(argnums)
+    assert_same(got, jax.jacrev(product, argnums)(*ARGS))
+
+
+def test_argnums_of_any_kind_in_graphs_code_and_tasks():
+    assert veenv.make_graph(product, range(2))(*ARGS).num_inputs == 2
+    source = veenv.export.to_code("reverse", product, *ARGS, argnums=range(2))
+    assert source == veenv.export.to_code("reverse", product, *ARGS, argnums=(0, 1))
+    for given, kept in ((range(2), (0, 1)), (np.int64(1), 1)):
+        task = veenv.register_task("argnums_kinds", product, ARGS, given, replace=True)
+        assert task.argnums == kept
+        assert type(task.argnums) is type(kept)
+
+
+@pytest.mark.parametrize("transform", [jacve, value_and_jacve, veenv.filter_jacve])
+def test_a_jacobian_has_the_signature_of_its_function(transform):
+    """So `jax.jit` finds static arguments by their names."""
+
+    def power(x, n, *, scale=2.0):
+        """x to the n."""
+        return scale * x**n
+
+    jacobian = transform(power)
+    assert jacobian.__name__ == "power"
+    assert inspect.signature(jacobian) == inspect.signature(power)
+    static = jax.jit(jacobian, static_argnames=("n", "scale"))
+    assert_same(jax.tree.map(jnp.asarray, static(X, n=3)), jacobian(X, 3))
+
+
+WEAK = {
+    "scalar": lambda x: x * 2,
+    "array": lambda x: x * jnp.arange(3.0),
+    "several": lambda x: {"a": jnp.sin(x), "b": x * jnp.ones(2, jnp.float32), "c": x},
+    "constant": lambda x: jax.lax.stop_gradient(x),
+    "strong": lambda x: jnp.asarray(x, jnp.float32) * 2,
+}
+
+
+@pytest.mark.parametrize("name", WEAK)
+@pytest.mark.parametrize("arg", [1.5, np.float32(1.5)], ids=["weak", "strong"])
+def test_weak_types_are_those_of_jacrev(name, arg):
+    def weak(tree):
+        return jax.tree.map(lambda x: (x.dtype, x.weak_type), tree)
+
+    fun = WEAK[name]
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        expected = weak(jax.jacrev(fun)(arg))
+        for order in ("forward", "reverse"):
+            assert weak(jacve(fun, order)(arg)) == expected
+            assert weak(jax.jit(jacve(fun, order))(arg)) == expected
+        value, jacobian = value_and_jacve(fun)(arg)
+        assert weak(jacobian) == expected
+        assert weak(value) == weak(jax.jit(fun)(arg))
+
+
+def test_a_weak_jacobian_gives_way_to_bfloat16():
+    product = jacve(lambda x: x * 2)(1.0) * jnp.ones(2, jnp.bfloat16)
+    assert product.dtype == jnp.bfloat16
 
 
 CONTAINERS = {
@@ -109,7 +172,7 @@ def _decided_by_value(x, n):
         x = jnp.sin(x) * jnp.arange(float(n[0]))[0] + x
     for _ in range(int(n.max())):
         x = x * x * 1.1
-    return x * np.asarray(n).sum() + x[: n[1]].sum()
+    return x * float(np.asarray(n).sum()) + x[: n[1]].sum()
 
 
 @pytest.mark.parametrize("kind", [jnp.asarray, np.asarray], ids=["jax", "numpy"])
@@ -281,15 +344,16 @@ def test_files_that_are_no_orders_are_refused(tmp_path):
 )
 def test_inputs_that_are_not_real_floats_are_refused(arg):
     with pytest.raises(TypeError):
-        jax.jacrev(lambda x: x * 1.5)(arg)
+        jax.jacrev(lambda x: x)(arg)
     with pytest.raises(TypeError, match="dtype"):
-        jacve(lambda x: x * 1.5)(arg)
+        jacve(lambda x: x)(arg)
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 def test_integers_among_the_arguments_have_float0_blocks(sparse):
     def fun(d):
-        return jnp.where(d["flag"], d["x"] ** d["n"], d["n"] * 1.0).sum() * d["x"][1]
+        powers = d["x"] ** d["n"].astype(d["x"].dtype)
+        return jnp.where(d["flag"], powers, d["n"].astype(powers.dtype)).sum() * d["x"][1]
 
     d = {"x": X, "n": np.array([2, 3, 1]), "flag": np.array([True, True, False])}
     got = jacve(fun, "markowitz", sparse_representation=sparse, allow_int=True)(d)
@@ -301,13 +365,11 @@ def test_integers_among_the_arguments_have_float0_blocks(sparse):
     np.testing.assert_allclose(value, fun(d))
     with pytest.raises(TypeError, match="dtype bool"):
         jacve(fun)(d)
-    with pytest.raises(TypeError, match="dtype complex"):
-        jacve(lambda z: z.real, allow_int=True)(X + 1j)
 
 
 @pytest.mark.parametrize(
     "fun",
-    [lambda x: x > 0, lambda x: jnp.argmax(x), lambda x: x * 1j],
+    [lambda x: x > 0, lambda x: jnp.argmax(x), lambda x: jax.lax.complex(x, x)],
     ids=["bool", "int", "complex"],
 )
 def test_outputs_that_are_not_real_floats_are_refused(fun):
@@ -315,6 +377,34 @@ def test_outputs_that_are_not_real_floats_are_refused(fun):
         jax.jacrev(fun)(X)
     with pytest.raises(TypeError, match="dtype"):
         jacve(fun)(X)
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("order", ["forward", "reverse"])
+@pytest.mark.parametrize(
+    "fun",
+    [
+        lambda z: abs(z) ** 2,
+        lambda z: jnp.cumsum(z.imag * z.real),
+        lambda z: (z * z.conj()).real.sum(),
+        lambda z: jnp.abs(jnp.fft.fft(z)),
+        lambda z: jnp.ones(3),
+    ],
+    ids=["norm", "parts", "sum", "fft", "constant"],
+)
+def test_real_functions_of_complex_arguments(fun, order, sparse):
+    z = X + 1j * jnp.flip(X) + 0.3j
+    got = jacve(fun, order, sparse_representation=sparse)(z)
+    assert_same(got.todense() if sparse else got, jax.jacrev(fun)(z))
+    assert complex(jacve(lambda z: abs(z) ** 2)(1 + 2j)) == pytest.approx(2 - 4j)
+
+
+def test_real_functions_of_complex_and_real_arguments():
+    def fun(d):
+        return {"a": jnp.abs(d["z"]) * d["x"], "b": d["x"].sum()}
+
+    d = {"z": X + 2j, "x": X}
+    assert_same(jacve(fun, "markowitz", allow_int=True)(d), jax.jacrev(fun)(d))
 
 
 def test_holomorphic_wants_complex_arguments():

@@ -28,13 +28,14 @@ class ScalarGame:
         self.edges = set(structures)
         self.valued = {e for e, s in structures.items() if not s.unit}
         self.left = {graph.node(v) for v in graph.eliminable}
+        self.additions = cost == "operations"
 
     def price(self, node):
         sources = {u for u, v in self.edges if v == node}
         targets = {w for v, w in self.edges if v == node}
-        return sum(
-            (u, node) in self.valued and (node, w) in self.valued for u in sources for w in targets
-        )
+        pairs = {(u, w) for u in sources for w in targets}
+        products = sum((u, node) in self.valued and (node, w) in self.valued for u, w in pairs)
+        return products + (len(pairs & self.edges) if self.additions else 0)
 
     def eliminate(self, node):
         price = self.price(node)
@@ -65,6 +66,7 @@ class ArrayGame:
         self.graph = graph
         self.structures = graph.structures(cost)
         self.left = {graph.node(v) for v in graph.eliminable}
+        self.additions = cost == "operations"
 
     @property
     def edges(self):
@@ -78,12 +80,18 @@ class ArrayGame:
                 yield (u, w), multiply(post, pre)
 
     def price(self, node):
-        return sum(product.multiplications for _, product in self.products(node))
+        price = 0
+        for edge, product in self.products(node):
+            price += product.multiplications
+            if self.additions:
+                price += product.additions
+                old = self.structures.get(edge)
+                price += 0 if old is None else add(old, product.structure).num_values
+        return price
 
     def eliminate(self, node):
-        price = 0
+        price = self.price(node)
         for edge, product in list(self.products(node)):
-            price += product.multiplications
             old = self.structures.get(edge)
             new = product.structure
             self.structures[edge] = new if old is None else add(old, new)

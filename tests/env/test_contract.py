@@ -1,5 +1,7 @@
 """What the environment promises beyond the rules: ends, illegal actions, dtypes, compilations."""
 
+from math import prod
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -7,12 +9,15 @@ import numpy as np
 import pytest
 
 from tests.env.games import POINT, kept_outputs
+from tests.oracles.structures import random_structure
 from veenv.env import Spec, VertexEnv
 from veenv.env.adapters.dm_env import TimeStepEnv
 from veenv.env.adapters.gymnax import GymnaxEnv
-from veenv.env.encode import INT32_MAX, check_total
+from veenv.env.exact_range import INT32_MAX, check_total
 from veenv.env.factory import make
 from veenv.graph.linearise import make_graph
+from veenv.structure.product import multiply
+from veenv.structure.structure import add
 
 
 @pytest.fixture
@@ -162,6 +167,35 @@ def test_graph_beyond_int32_is_refused():
     graph = make_graph(lambda x: jnp.sin(jnp.cos(x @ x) @ x))(shape)
     with pytest.raises(ValueError, match=str(INT32_MAX)):
         check_total(graph)
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 3, 5), (0, 1, 2)], ids=["full", "empty"])
+def test_no_product_takes_more_operations_than_its_bound(sizes):
+    """With the additions of the sum it enters: twice the sizes of its three variables."""
+    rng = np.random.default_rng(0)
+    for _ in range(3000):
+        shapes = [tuple(rng.choice(sizes, rng.integers(0, 4))) for _ in range(3)]
+        out, mid, inn = (tuple(int(n) for n in shape if n != 1) for shape in shapes)
+        product = multiply(random_structure(rng, out, mid), random_structure(rng, mid, inn))
+        total = add(product.structure, random_structure(rng, out, inn))
+        operations = product.operations + total.num_values
+        assert operations <= 2 * prod(n or 2 for n in (*out, *mid, *inn))
+
+
+def test_bound_of_operations_is_twice_that_of_multiplications(env):
+    total = check_total(env.graph)
+    assert check_total(env.graph, "executed") == total
+    assert check_total(env.graph, "operations") == 2 * total
+
+
+def test_an_environment_is_of_one_cost_model(env):
+    spec = Spec.of(env.graph, "operations")
+    with pytest.raises(ValueError, match="'executed' does not count additions"):
+        VertexEnv(env.graph, "executed", spec=spec)
+    with pytest.raises(ValueError, match="'operations' counts additions"):
+        VertexEnv(env.graph, "operations", spec=Spec.of(env.graph, "executed"))
+    with pytest.raises(ValueError, match="one cost model"):
+        Spec.common([spec, env.spec])
 
 
 def test_graph_that_does_not_fit_is_refused(env):

@@ -12,7 +12,7 @@ from tests.env.games import kept_outputs, new_game, small_graph, with_units
 from veenv.env import VertexEnv
 from veenv.env.adapters.gymnasium import GymVertexEnv
 from veenv.env.adapters.gymnasium_vector import GymVectorEnv
-from veenv.env.encode import check_total
+from veenv.env.exact_range import check_total
 from veenv.env.factory import make
 from veenv.env.task_set import TaskDistribution
 from veenv.testing import check_env

@@ -8,7 +8,8 @@ import pytest
 
 from tests.env.games import kept_outputs, play, small_graph, with_units
 from veenv.env import VertexEnv
-from veenv.env.encode import Spec, check_total
+from veenv.env.encode import Spec
+from veenv.env.exact_range import check_total
 from veenv.env.factory import make
 from veenv.env.random_play import random_episodes
 from veenv.graph.graph import COST_MODELS
@@ -87,12 +88,13 @@ def test_random_rollouts_under_vmap(name, cost, graph_of_task):
     assert max(costs) <= float(env.default_params.worst_total)
 
 
+@pytest.mark.parametrize("cost", COST_MODELS)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_worst_total_bounds_every_order(name):
+def test_worst_total_bounds_every_order(name, cost):
     graph = small_graph(FUNCTIONS[name])
     orders = itertools.islice(itertools.permutations(graph.eliminable), 5040)
-    worst = max(graph.cost(order) for order in orders)
-    assert worst <= check_total(graph)
+    worst = max(graph.cost(order, cost) for order in orders)
+    assert worst <= check_total(graph, cost)
 
 
 def test_a_graph_without_moves_ends_at_once():

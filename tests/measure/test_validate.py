@@ -18,10 +18,12 @@ import veenv
 from agents.cli.report import verdict
 from scripts.validate import Config, main
 from veenv.measure import proof as proofs
+from veenv.measure.arithmetic import multiplications_in
 from veenv.measure.proof import error, prove
 from veenv.measure.timing import interleaved, near
-from veenv.measure.validate import Count, multiplications_in, validate
+from veenv.measure.validate import Count, validate
 from veenv.orders.order import Order
+from veenv.orders.shipped import shipped_orders
 from veenv.tasks import Task
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "validate.py"
@@ -204,7 +206,7 @@ def test_a_function_without_forward_mode_is_compared_with_reverse_mode():
 def test_the_document_gets_the_table_between_its_markers(tmp_path, monkeypatch):
     path = tmp_path / "tasks.md"
     path.write_text("before\n<!-- proof: begin -->\nold\n<!-- proof: end -->\nafter\n")
-    orders = [o for o in veenv.best.shipped_orders() if o.name == "KerrMetric"]
+    orders = [o for o in shipped_orders() if o.name == "KerrMetric"]
     assert len(orders) == 2
     monkeypatch.setattr("veenv.tasks.list", lambda: ["KerrMetric", "Robertson"])
     assert main(Config(docs=path, batch=2, rounds=1, points=1)) == 0

@@ -54,11 +54,11 @@ class EdgeGraph:
             {"multiplications": structures, "executed": structures},
         )
 
-    def cost(self, order: Sequence[int]) -> int:
-        return sum(self.costs(order))
+    def cost(self, order: Sequence[int], cost: str = "executed") -> int:
+        return sum(self.costs(order, cost))
 
-    def costs(self, order: Sequence[int]) -> list[int]:
-        """Plain sets and dicts: the oracle."""
+    def costs(self, order: Sequence[int], cost: str = "executed") -> list[int]:
+        """Plain sets and dicts: the oracle; both labellings are the same."""
         valued = {e: e not in self.units for e in self.edges}
         result = []
         for vertex in order:
@@ -66,6 +66,8 @@ class EdgeGraph:
             ins = [(u, x) for (u, t), x in valued.items() if t == v]
             outs = [(w, x) for (s, w), x in valued.items() if s == v]
             result.append(sum(x and y for _, x in ins for _, y in outs))
+            if cost == "operations":
+                result[-1] += sum((u, w) in valued for u, _ in ins for w, _ in outs)
             for w, _ in outs:
                 del valued[v, w]
             if v not in self.outputs:
@@ -105,16 +107,16 @@ def random_graph(
     )
 
 
-def cheapest(graph: EdgeGraph) -> int:
+def cheapest(graph: EdgeGraph, cost: str = "executed") -> int:
     """Least cost of any order: every set of vertices once, each replayed by the oracle."""
     best = {frozenset[int](): 0}
     for _ in graph.eliminable:
         layer: dict[frozenset[int], int] = {}
-        for done, cost in best.items():
+        for done, come in best.items():
             for v in graph.eliminable:
                 if v not in done:
                     after = done | {v}
-                    total = cost + graph.costs([*sorted(done), v])[-1]
+                    total = come + graph.costs([*sorted(done), v], cost)[-1]
                     layer[after] = min(total, layer.get(after, total))
         best = layer
     return min(best.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 import jax
+import jax.numpy as jnp
 
 
 def count_multiplications(jaxpr) -> int:
@@ -26,14 +27,18 @@ def count_multiplications(jaxpr) -> int:
 
 
 def count_additions(jaxpr) -> int:
-    """Scalar additions of all `add`, `sub`, `reduce_sum` and `dot_general` equations."""
+    """Scalar additions of all `add`, `sub`, `reduce_sum` and `dot_general` equations.
+
+    Those of integers, which compute places in arrays, are not counted.
+    """
     total = 0
     for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
-        size = prod(eqn.outvars[0].aval.shape)
+        inexact = jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.inexact)
+        size = prod(eqn.outvars[0].aval.shape) if inexact else 0
         if eqn.primitive.name in ("add", "sub", "add_any"):
             total += size
         elif eqn.primitive.name == "reduce_sum":
-            total += prod(eqn.invars[0].aval.shape) - size
+            total += (prod(eqn.invars[0].aval.shape) - size) * inexact
         elif eqn.primitive.name == "dot_general":
             (contracted, _), _ = eqn.params["dimension_numbers"]
             total += size * (prod(eqn.invars[0].aval.shape[a] for a in contracted) - 1)

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import veenv
+from veenv.graph.graph import COST_MODELS
 from veenv.orders import files as order_files
 from veenv.orders.order import Order, fingerprint
 
@@ -46,8 +47,24 @@ def test_saved_orders_are_loaded_again(written):
     assert Order.load(written) == ORDER
     assert Order.load(written).ids_for(GRAPH) == ORDER.ids
     assert json.loads(written.read_text())["counts"] == {
-        cost: GRAPH.cost(ORDER.ids, cost) for cost in ("multiplications", "executed")
+        cost: GRAPH.cost(ORDER.ids, cost) for cost in COST_MODELS
     }
+
+
+def test_files_without_a_count_of_operations_are_read(tmp_path):
+    counts = {cost: ORDER.counts[cost] for cost in ("multiplications", "executed")}
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(record_with(counts=counts)))
+    old = Order.load(path)
+    assert old.counts == counts
+    assert old.ids_for(GRAPH) == ORDER.ids
+    assert not old.is_optimal("operations")
+    path.write_text(json.dumps(record_with(counts=counts, lower_bounds={"operations": 1})))
+    with pytest.raises(ValueError, match=r"lower_bounds\['operations'\]: there is no count"):
+        Order.load(path)
+    path.write_text(json.dumps(record_with(counts={**counts, "operations": 1})))
+    with pytest.raises(ValueError, match="says it takes 1 operations"):
+        Order.load(path).ids_for(GRAPH)
 
 
 def test_files_get_the_usual_permissions(written, tmp_path):

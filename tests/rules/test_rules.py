@@ -40,7 +40,7 @@ def diagonal_rule(derivative):
 
     def rule(site: Site):
         s = diagonal(site.out_avals[0].shape, valued=True)
-        return [[Partial(s, s, lambda: derivative(site.ins[0]).reshape(s.value_shape))]]
+        return [[Partial(s, s, lambda ins, _: derivative(ins[0]).reshape(s.value_shape))]]
 
     return rule
 

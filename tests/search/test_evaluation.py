@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracles.edge_graph import EdgeGraph, from_reference, random_graph
+from veenv.graph.graph import COST_MODELS
 from veenv.search.heuristic import windows
 from veenv.search.heuristic.windows import commit, discard, evaluate, load, make_tape
 from veenv.search.kernels.compiled import compiled
@@ -29,25 +30,27 @@ def check_orders(problem: Problem, costs, rng: np.random.Generator, times: int) 
         assert problem.costs(order).tolist() == list(costs(problem.to_ids(order)))
 
 
+@pytest.mark.parametrize("cost", ["executed", "operations"])
 @given(seeds, st.integers(1, 30), st.sampled_from([0.0, 0.4]), st.sampled_from([0.0, 0.3]))
 @settings(max_examples=150)
-def test_scalar_costs_equal_the_oracle(seed, size, unit, kept):
+def test_scalar_costs_equal_the_oracle(cost, seed, size, unit, kept):
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, size, unit=unit, kept=kept)
-    check_orders(prepare(graph.graph()), graph.costs, rng, 3)
+    check_orders(prepare(graph.graph(), cost), lambda ids: graph.costs(ids, cost), rng, 3)
 
 
+@pytest.mark.parametrize("cost", ["executed", "operations"])
 @pytest.mark.parametrize("unit", [0.0, 0.3])
 @pytest.mark.parametrize(("size", "words"), [(100, 2), (160, 3)])
-def test_graphs_of_several_words_equal_the_oracle(size, words, unit):
+def test_graphs_of_several_words_equal_the_oracle(size, words, unit, cost):
     rng = np.random.default_rng(size)
     graph = random_graph(rng, size, unit=unit, kept=0.5, reach=4)
-    problem = prepare(graph.graph())
+    problem = prepare(graph.graph(), cost)
     assert problem.core.bits.shape[2] == words
-    check_orders(problem, graph.costs, rng, 3)
+    check_orders(problem, lambda ids: graph.costs(ids, cost), rng, 3)
 
 
-@pytest.mark.parametrize("cost", ["multiplications", "executed"])
+@pytest.mark.parametrize("cost", COST_MODELS)
 @pytest.mark.parametrize("name", ARRAY_TASKS)
 def test_array_costs_equal_the_graph(task_graph, name, cost):
     graph = task_graph(name)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import veenv
 from tests.oracles.edge_graph import EdgeGraph, cheapest, random_graph, separates
-from veenv.graph.graph import eliminate_structure
+from veenv.graph.graph import COST_MODELS, eliminate_structure
 from veenv.graph.linearise import make_graph
 from veenv.search import search
 from veenv.search.budget import Budget, Tracker
@@ -137,7 +137,7 @@ def test_no_order_of_scalars_costs_less_than_the_tables(seed, size, unit, kept):
     check_bounds(problem, patterns, 10, rng)
 
 
-@pytest.mark.parametrize("cost", ["multiplications", "executed"])
+@pytest.mark.parametrize("cost", COST_MODELS)
 @pytest.mark.parametrize(
     "name", ["mlp", "LSTM", "ALIF", "KerrMetric_Jacobian", "HydrogenOxygen", "Reprojection"]
 )
@@ -152,11 +152,12 @@ def test_no_order_of_arrays_costs_less_than_the_tables(task_graph, name, cost):
     assert patterns.total <= problem.total(order)
 
 
+@pytest.mark.parametrize("cost", ["executed", "operations"])
 @given(seeds, st.integers(1, 7), st.sampled_from([0.3, 0.7]), st.sampled_from([0.0, 0.3]))
 @settings(max_examples=60)
-def test_the_search_with_tables_equals_brute_force(seed, size, unit, kept):
+def test_the_search_with_tables_equals_brute_force(cost, seed, size, unit, kept):
     graph = random_graph(np.random.default_rng(seed), size, unit=unit, kept=kept, reach=6)
-    problem, least = prepare(graph.graph()), cheapest(graph)
+    problem, least = prepare(graph.graph(), cost), cheapest(graph, cost)
     patterns = patterns_of(problem)
     assert patterns.total <= least
     tracker = tracker_of(problem)
@@ -164,7 +165,7 @@ def test_the_search_with_tables_equals_brute_force(seed, size, unit, kept):
     assert tracker.cost == tracker.lower_bound == least
 
 
-@pytest.mark.parametrize("cost", ["multiplications", "executed"])
+@pytest.mark.parametrize("cost", COST_MODELS)
 @pytest.mark.parametrize("normalised", [False, True])
 def test_the_search_with_tables_equals_all_permutations_of_arrays(normalised, cost):
     def fun(x, w):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.oracles.edge_graph import EdgeGraph, cheapest, random_graph
+from veenv.graph.graph import COST_MODELS
 from veenv.search import METHODS, Budget, search
 from veenv.search.budget import Tracker
 from veenv.search.exact.subsets import solve_subsets
@@ -44,7 +45,7 @@ def test_searches_find_the_optimum_of_small_graphs(method):
     assert missed <= 1
 
 
-@pytest.mark.parametrize("cost", ["multiplications", "executed"])
+@pytest.mark.parametrize("cost", COST_MODELS)
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_on_every_kind_of_graph(task_graph, method, cost):
     for name in ("PropaneCombustion", "MLP"):
@@ -140,16 +141,17 @@ def fill_in(graph: EdgeGraph, edges: set[tuple[int, int]], v: int) -> int:
     return sum((u, w) not in edges for u in ins for w in outs)
 
 
+@pytest.mark.parametrize("cost", ["executed", "operations"])
 @pytest.mark.parametrize("seed", range(5))
-def test_greedy_orders_follow_their_rules(seed):
+def test_greedy_orders_follow_their_rules(seed, cost):
     graph = random_graph(np.random.default_rng(seed), 25, unit=0.2, kept=0.1)
-    problem = prepare(graph.graph())
+    problem = prepare(graph.graph(), cost)
     assert problem.to_ids(greedy(problem, "markowitz")) == graph.graph().markowitz()
     assert (greedy(problem, "cost") == lookahead(problem, 1)).all()
     cost_order, edges, fill_order = [], set(graph.edges), []
     left = list(graph.eliminable)
     while left:
-        cost_order.append(min(left, key=lambda v: (graph.costs([*cost_order, v])[-1], v)))
+        cost_order.append(min(left, key=lambda v: (graph.costs([*cost_order, v], cost)[-1], v)))
         left.remove(cost_order[-1])
     left = list(graph.eliminable)
     while left:

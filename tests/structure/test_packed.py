@@ -54,10 +54,11 @@ def test_multiply(rank, seed):
     post, pre = random_product(seed, rank)
     product = multiply_structures(post, pre)
     sizes = [padded(s) for s in (post.out_shape, pre.out_shape, pre.in_shape)]
-    code, count = packed.multiply(packed.pack(post), packed.pack(pre), *sizes, rank)
+    code, count, additions = packed.multiply(packed.pack(post), packed.pack(pre), *sizes, rank)
     assert packed.unpack(code, post.out_shape, pre.in_shape) == product.structure
     assert code == packed.pack(product.structure)
     assert count == product.multiplications
+    assert additions == product.additions
 
 
 @pytest.mark.parametrize("rank", [1, 2, 4])
@@ -65,8 +66,10 @@ def test_multiply(rank, seed):
 @given(seed=st.integers(0, 2**32))
 def test_add(rank, seed):
     a, b = random_sum(seed, rank)
-    code = packed.add(packed.pack(a), packed.pack(b), rank)
-    assert code == packed.pack(algebra.add(a, b))
+    code, total = packed.add(packed.pack(a), packed.pack(b), rank), algebra.add(a, b)
+    assert code == packed.pack(total)
+    sizes = padded(total.out_shape), padded(total.in_shape)
+    assert packed.num_values(code, *sizes, rank) == total.num_values
 
 
 def unlinked(pairs):
@@ -88,10 +91,11 @@ def test_jax_arrays_agree(links):
     products = [multiply_structures(*p) for p in pairs]
     with jax.numpy_dtype_promotion("strict"):
         arrays = [jnp.asarray(x) for x in columns(pairs)]
-        code, count = jax.jit(lambda *x: packed.multiply(*x, links=links))(*arrays)
-    assert code.dtype == count.dtype == jnp.int32
+        code, count, additions = jax.jit(lambda *x: packed.multiply(*x, links=links))(*arrays)
+    assert code.dtype == count.dtype == additions.dtype == jnp.int32
     np.testing.assert_array_equal(code, [packed.pack(p.structure) for p in products])
     np.testing.assert_array_equal(count, [p.multiplications for p in products])
+    np.testing.assert_array_equal(additions, [p.additions for p in products])
     sums = [random_sum(seed) for seed in range(3000)]
     sums = sums if links else unlinked(sums)
     a, b = (jnp.array([packed.pack(s[i]) for s in sums], jnp.int32) for i in (0, 1))
@@ -114,8 +118,9 @@ def test_numba_agrees():
         post, pre = random_product(seed)
         product = multiply_structures(post, pre)
         sizes = [np.array(padded(s)) for s in (post.out_shape, pre.out_shape, pre.in_shape)]
-        (code, count), total = run(packed.pack(post), packed.pack(pre), *sizes, 4)
-        assert (code, count) == (packed.pack(product.structure), product.multiplications)
+        (code, *counts), total = run(packed.pack(post), packed.pack(pre), *sizes, 4)
+        assert code == packed.pack(product.structure)
+        assert counts == [product.multiplications, product.additions]
         assert total == packed.pack(algebra.add(post, post))
 
 

@@ -101,7 +101,7 @@ def test_encoder_decoder_against_scipy_softmax():
         return jax.nn.standardize(x, axis=-1, epsilon=1e-6) * layer[f"gamma{i}"] + layer[f"beta{i}"]
 
     def feed(layer, x):
-        return jax.nn.silu(x @ layer["W1"] + layer["b1"]) @ layer["W2"] + layer["b2"]
+        return jax.nn.silu(x @ layer["W1"] + layer["b1"][None]) @ layer["W2"] + layer["b2"][None]
 
     memory = norm(enc, 0, source + attend(source, source, enc["WQ"], enc["WK"], enc["WV"]))
     memory = norm(enc, 1, memory + feed(enc, memory))

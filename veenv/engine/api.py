@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
-from veenv.engine import edge, elimination, evaluation
+from veenv import _compat
+from veenv.engine import edge, elimination, evaluation, terms
 from veenv.engine.counts import Counts
 from veenv.engine.edge import Edge
+from veenv.engine.product import multiply
 from veenv.engine.sparse import SparseTensor
 from veenv.graph.linearise import Linearisation, linearise
-from veenv.graph.program import Program, normalise_argnums, trace
+from veenv.graph.program import Program, normalise_argnums, plain_argnums, trace
+from veenv.kernel.fuse import KERNEL_MODES, KernelMode, fuse
 from veenv.orders.cache import Auto
 from veenv.orders.order import Order
 from veenv.orders.resolve import OrderLike, resolve_order
 from veenv.rules.dtypes import is_complex, is_differentiable
+from veenv.structure import structure as algebra
 
 
 def jacve(
     fun: Callable[..., Any],
     order: OrderLike = "reverse",
-    argnums: int | Sequence[int] = 0,
+    argnums: int | Iterable[int] = 0,
     has_aux: bool = False,
     count_ops: bool = False,
     sparse_representation: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
+    kernel: KernelMode = "xla",
 ) -> Callable[..., Any]:
     """Jacobian of `fun` by vertex elimination in the given order.
 
@@ -40,7 +47,8 @@ def jacve(
         "markowitz", "best"/"best-executed" (the cheapest order shipped for this graph, by either
         count), "auto" (that one, or one remembered or searched for a few seconds; `Auto` has its
         settings), an `Order`, or the path of an order file.
-      argnums: which positional arguments to differentiate by.
+      argnums: which positional arguments to differentiate by: an integer, or several (a tuple, a
+        list, a range).
       has_aux: whether `fun` returns ``(output, aux)``.
       count_ops: also return the `Counts` of the elimination.
       sparse_representation: return each block as a `SparseTensor`, and never make a sum of
@@ -48,9 +56,13 @@ def jacve(
       holomorphic: `fun` is a holomorphic function of complex arguments.
       allow_int: let arguments to differentiate by hold integers and bools; their blocks are
         zeros of dtype float0, as `jax.grad` gives them.
+      kernel: "xla" emits operations that XLA compiles. "fused" makes the whole Jacobian one loop
+        over the points of a batch, with every number in a register (CPU; see docs/kernel.md), and
+        raises where it cannot. "auto" takes the kernel where it can and where compiling it takes
+        a few seconds at most, else XLA. Derivatives of the result take XLA in any case.
 
     Returns:
-      A function of fun's arguments. Its result has the structure, shapes and dtypes of
+      A function of fun's arguments. Its result has the structure, shapes and (weak) dtypes of
       `jax.jacrev`'s: fun's output tree with, in place of each leaf of shape ``o``, the tree of
       the selected argument(s) with leaves of shape ``o + i``. With `has_aux` the result is
       ``(jacobian, aux)``; with `count_ops` the counts come last.
@@ -58,15 +70,18 @@ def jacve(
     The graph is that of the argument's shapes: Python control flow may depend on the values of
     other arguments and captured arrays, but not on what is differentiated by (use `jax.lax.cond`).
 
-    A `jax.custom_vjp` rule must be linear in the cotangent, as the mathematics has it: a rule
-    that clips its cotangent has no meaning for orders other than reverse, and the clipping is
-    not seen.
+    A `jax.custom_vjp` rule that is not provably linear in its cotangent (gradient clipping) is
+    applied to the rows of the Jacobian, as reverse mode does; orders that would need it elsewhere
+    are refused.
 
     Raises:
       ValueError: (from the returned function) if the order misses, repeats or invents a vertex,
         or argnums is out of range.
       TypeError: (from the returned function) if an argument to differentiate by or an output is
-        not of real floating-point type (complex, with `holomorphic`; see `allow_int`).
+        not of floating-point type (outputs real, or all complex with `holomorphic`; see
+        `allow_int`).
+      CannotFuseError: (a ValueError, from the returned function) with ``kernel="fused"``, naming
+        the primitive and the line that cannot be part of a kernel.
 
     Example:
       >>> import jax.numpy as jnp
@@ -75,7 +90,7 @@ def jacve(
       (2,)
     """
     options = _Options(
-        argnums,
+        plain_argnums(argnums),
         has_aux,
         count_ops,
         sparse_representation,
@@ -83,18 +98,19 @@ def jacve(
         allow_int,
         with_value=False,
     )
-    return _jacobian(fun, order, options)
+    return _jacobian(fun, order, options, kernel)
 
 
 def value_and_jacve(
     fun: Callable[..., Any],
     order: OrderLike = "reverse",
-    argnums: int | Sequence[int] = 0,
+    argnums: int | Iterable[int] = 0,
     has_aux: bool = False,
     count_ops: bool = False,
     sparse_representation: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
+    kernel: KernelMode = "xla",
 ) -> Callable[..., Any]:
     """As `jacve`, with fun's value in front of the Jacobian.
 
@@ -107,6 +123,7 @@ def value_and_jacve(
       sparse_representation: return each block as a `SparseTensor`.
       holomorphic: `fun` is a holomorphic function of complex arguments.
       allow_int: let arguments to differentiate by hold integers and bools.
+      kernel: "xla", "fused" or "auto".
 
     Returns:
       A function returning ``(value, jacobian)``; with `has_aux` ``((value, aux), jacobian)``.
@@ -122,7 +139,7 @@ def value_and_jacve(
       (9.0, 6.0)
     """
     options = _Options(
-        argnums,
+        plain_argnums(argnums),
         has_aux,
         count_ops,
         sparse_representation,
@@ -130,14 +147,14 @@ def value_and_jacve(
         allow_int,
         with_value=True,
     )
-    return _jacobian(fun, order, options)
+    return _jacobian(fun, order, options, kernel)
 
 
 @dataclass(frozen=True)
 class _Options:
     """What `jacve` and its kin were asked for."""
 
-    argnums: int | Sequence[int]
+    argnums: int | tuple[int, ...]
     has_aux: bool
     count_ops: bool
     sparse: bool
@@ -146,12 +163,17 @@ class _Options:
     with_value: bool
 
 
-def _jacobian(fun: Callable[..., Any], order: OrderLike, options: _Options) -> Callable[..., Any]:
+def _jacobian(
+    fun: Callable[..., Any], order: OrderLike, options: _Options, kernel: KernelMode
+) -> Callable[..., Any]:
     if not callable(fun):
         raise TypeError(f"fun must be callable, got {fun!r}")
+    if kernel not in KERNEL_MODES:
+        raise ValueError(f"kernel must be one of {', '.join(KERNEL_MODES)}, got {kernel!r}")
     if not isinstance(order, (str, os.PathLike, Order, Auto)):
         order = tuple(order)  # an iterator would be empty at the second call
 
+    @functools.wraps(fun, updated=())  # its signature, by which jit knows static arguments
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         argnums = options.argnums
         program = trace(fun, args, kwargs, argnums=argnums, has_aux=options.has_aux)
@@ -161,22 +183,34 @@ def _jacobian(fun: Callable[..., Any], order: OrderLike, options: _Options) -> C
         wanted = normalise_argnums(argnums, len(args))
         inputs, in_tree = jax.tree.flatten(tuple(args[a] for a in wanted))
         values = evaluation.evaluate(lin, inputs)
-        several = isinstance(argnums, (tuple, list))
+        several = isinstance(argnums, tuple)
         if options.sparse:
-            left = elimination.eliminate_sparse(lin, values.parallel, ids)
-            executed = lin.graph.costs(ids, "executed") if options.count_ops else ()
-            blocks = _assemble(lin, _sparse(left), in_tree, several)
+            left = elimination.eliminate_sparse(lin, values.parallel, ids, values.calls)
+            done = None
+            blocks = _assemble(lin, _sparse(left, lin), in_tree, several)
         else:
-            done = elimination.eliminate(lin, values.edges, ids)
-            executed = done.executed
-            blocks = _assemble(lin, _dense(done.edges), in_tree, several)
+            done = elimination.eliminate(lin, values.edges, ids, values.calls)
+            blocks = _assemble(lin, _dense(done.edges, lin), in_tree, several)
         result = jax.tree.unflatten(program.out_tree, blocks)
         parts = [*_with_extras(result, program, values, options)]
         if options.count_ops:
-            parts.append(_counts(lin, ids, executed))
+            parts.append(_counts(lin, ids, None if values.calls else done))
         return tuple(parts) if len(parts) > 1 else parts[0]
 
-    return jacobian
+    return jacobian if kernel == "xla" else _fused(fun, jacobian, options, kernel)
+
+
+def _fused(
+    fun: Callable[..., Any], jacobian: Callable[..., Any], options: _Options, kernel: KernelMode
+) -> Callable[..., Any]:
+    """The Jacobian as one kernel."""
+
+    def line(primitive: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+        program = trace(fun, args, kwargs, argnums=options.argnums, has_aux=options.has_aux)
+        lines = (e.source for e in program.equations if e.primitive.name == primitive)
+        return next(lines, "")
+
+    return fuse(jacobian, kernel, lambda args: normalise_argnums(options.argnums, len(args)), line)
 
 
 def _with_extras(
@@ -185,14 +219,21 @@ def _with_extras(
     """The parts of the result: Jacobian, with value and auxiliary output where asked for."""
     aux = jax.tree.unflatten(program.aux[1], values.aux) if program.aux else None
     if options.with_value:
-        value = jax.tree.unflatten(program.out_tree, values.outputs)
+        outputs = map(_compat.as_weak_as, program.out_avals, map(jnp.asarray, values.outputs))
+        value = jax.tree.unflatten(program.out_tree, outputs)
         return ((value, aux) if options.has_aux else value, result)
     return (result, aux) if options.has_aux else (result,)
 
 
-def _counts(lin: Linearisation, ids: tuple[int, ...], executed: tuple[int, ...]) -> Counts:
+def _counts(
+    lin: Linearisation, ids: tuple[int, ...], done: elimination.Elimination | None
+) -> Counts:
+    """What an elimination counted; by the graph where it could not (`done` is None)."""
     graph = lin.graph
-    return Counts(ids, graph.costs(ids), executed, graph.additions(ids))
+    literature = graph.costs(ids)
+    if done is None:
+        return Counts(ids, literature, graph.costs(ids, "executed"), graph.additions(ids))
+    return Counts(ids, literature, done.executed, done.additions)
 
 
 @dataclass(frozen=True)
@@ -205,12 +246,32 @@ class _Form:
     single: Callable[[Edge], Any]
 
 
-def _dense(edges: evaluation.Edges) -> _Form:
-    return _Form(edges, edge.todense, elimination.zero_block, lambda e: e)
+def _dense(edges: evaluation.Edges, lin: Linearisation) -> _Form:
+    def build(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any) -> Array:
+        if lin.realify and jnp.issubdtype(dtype, jnp.complexfloating):
+            e = multiply(e, _parts(in_shape, dtype))
+        return edge.todense(e, out_shape, in_shape, dtype)
+
+    return _Form(edges, build, elimination.zero_block, lambda e: e)
 
 
-def _sparse(edges: Mapping[tuple[int, int], Any]) -> _Form:
-    return _Form(edges, SparseTensor.from_edges, _sparse_zero, lambda e: (e,))
+def _sparse(edges: Mapping[tuple[int, int], Any], lin: Linearisation) -> _Form:
+    def build(
+        some: terms.Terms, out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any
+    ) -> SparseTensor:
+        if lin.realify and jnp.issubdtype(dtype, jnp.complexfloating):
+            some = terms.multiply(some, (_parts(in_shape, dtype),))
+        return SparseTensor.from_edges(some, out_shape, in_shape, dtype)
+
+    return _Form(edges, build, _sparse_zero, lambda e: (e,))
+
+
+def _parts(shape: Sequence[int], dtype: Any) -> Edge:
+    """From partials by real and imaginary part, ∂x and ∂y, to ∂x - i ∂y, as `jax.grad` has it."""
+    rank = len(shape)
+    pairs = [(k, k) for k in range(rank)]
+    structure = algebra.make((*shape, 2), shape, pairs, out_values=[rank])
+    return Edge(structure, jnp.asarray([1, -1j], dtype), dtype)
 
 
 def _sparse_zero(out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any) -> Any:
@@ -220,14 +281,16 @@ def _sparse_zero(out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any) 
 
 
 def _check_types(program: Program, options: _Options) -> None:
-    """Refuses what `jax.jacrev` refuses: integers, and complex numbers where not holomorphic."""
-    wanted = "complex" if options.holomorphic else "real floating-point"
+    """Refuses what `jax.jacrev` refuses: integers, and complex outputs where not holomorphic."""
     inputs = program.avals[: program.num_inputs]
     if options.allow_int:
         inputs = [aval for aval in inputs if is_differentiable(aval)]
     for kind, avals in (("argument", inputs), ("output", program.out_avals)):
+        either = kind == "argument" and not options.holomorphic
+        wanted = "complex" if options.holomorphic else "floating-point" if either else "real"
         for aval in avals:
-            if not is_differentiable(aval) or is_complex(aval) != options.holomorphic:
+            fits = either or is_complex(aval) == options.holomorphic
+            if not (is_differentiable(aval) and fits):
                 raise TypeError(
                     f"jacve needs {wanted} {kind}s, got dtype {aval.dtype} of shape "
                     f"{tuple(aval.shape)}"
@@ -239,8 +302,11 @@ def _assemble(lin: Linearisation, form: _Form, in_tree: Any, several: bool) -> l
     trees = []
     for output in range(lin.graph.num_outputs):
         leaves = [
-            elimination.jacobian_leaf(
-                lin, form.edges, output, i, form.build, form.zero, form.single
+            _compat.as_weak_as(
+                lin.program.avals[i],
+                elimination.jacobian_leaf(
+                    lin, form.edges, output, i, form.build, form.zero, form.single
+                ),
             )
             for i in range(lin.graph.num_inputs)
         ]

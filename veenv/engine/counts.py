@@ -1,4 +1,4 @@
-"""What a Jacobian cost: multiplications under both counts and additions, each per elimination."""
+"""What a Jacobian cost: multiplications, additions and operations, each per elimination."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ class Counts:
       >>> _, counts = veenv.jacve(f, "reverse", count_ops=True)(jnp.ones(3))
       >>> counts.order, counts.multiplications_per_vertex, counts.multiplications
       ((2, 1), (6, 3), 9)
+      >>> counts.executed, counts.additions, counts.operations
+      (3, 3, 6)
     """
 
     order: tuple[int, ...]
@@ -43,3 +45,14 @@ class Counts:
     def additions(self) -> int:
         """Total of the additions."""
         return sum(self.additions_per_vertex)
+
+    @property
+    def operations_per_vertex(self) -> tuple[int, ...]:
+        """Executed multiplications and additions of each elimination."""
+        pairs = zip(self.executed_per_vertex, self.additions_per_vertex, strict=True)
+        return tuple(m + a for m, a in pairs)
+
+    @property
+    def operations(self) -> int:
+        """Total of the executed multiplications and the additions."""
+        return self.executed + self.additions

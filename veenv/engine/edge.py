@@ -6,15 +6,16 @@ structure that the algebra predicts.  Products are in `veenv.engine.product`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
+from veenv import _compat
+from veenv.engine.masking import align, either, select, trivial
 from veenv.linear.barrier import pin
 from veenv.linear.linear_map import LinearMap, identity, widen
 from veenv.linear.selection import Affine
@@ -34,6 +35,7 @@ class Edge:
       dtype: dtype of the values, or what a unit edge becomes when stored.
       sign: +1 or -1, a factor of every entry (kept aside: a sign is no multiplication).
       link: the linear map of the link, on the linked axes; None without link.
+      mask: which values are not shut out by a select (`veenv.engine.masking`); None: all.
     """
 
     structure: Structure
@@ -41,6 +43,27 @@ class Edge:
     dtype: Any
     sign: int = 1
     link: LinearMap | None = None
+    mask: Array | None = None
+
+
+def with_mask(e: Edge) -> Edge:
+    """The edge with a mask, which shuts nothing out if it had none.
+
+    The zeros that are stored of it from then on, of its δs and its link, are masked.
+    """
+    return replace(e, mask=trivial(len(labels_of(e.structure)))) if e.mask is None else e
+
+
+def moved(e: Edge, move: Callable[[Edge], Edge]) -> Edge:
+    """`move` of an edge, which may only put its values into other places; its mask goes along."""
+    result = move(replace(e, mask=None))
+    if e.mask is None:
+        return result
+    shape = () if e.values is None else e.values.shape
+    there = lax.broadcast_in_dim(e.mask, shape, range(len(shape))).astype(e.dtype)
+    shadow = move(Edge(e.structure, there, e.dtype, 1, e.link))
+    assert shadow.values is not None
+    return replace(result, mask=lax.ne(shadow.values, jnp.zeros_like(shadow.values)))
 
 
 Edges = dict[tuple[int, int], Edge]
@@ -100,10 +123,12 @@ def expand_pairs(e: Edge, axes: Sequence[int]) -> Edge:
     labels, sizes = labels_of(target), sizes_of(target)
     # A valued pair's values are stored under its out axis.
     x = spread(pin(stored_values(e)), labels_of(s), labels, sizes)
+    mask = None if e.mask is None else align(e.mask, labels_of(s), labels)
     for k in axes:
         same = _equal(labels, sizes, ("out", k), ("in", s.pairs[k]))
         x = select(same, x, 0)
-    return Edge(target, x, e.dtype, 1, e.link)
+        mask = None if mask is None else mask & same
+    return Edge(target, x, e.dtype, 1, e.link, mask)
 
 
 def _equal(labels: list[Label], sizes: dict[Label, int], a: Label, b: Label) -> Array:
@@ -111,17 +136,6 @@ def _equal(labels: list[Label], sizes: dict[Label, int], a: Label, b: Label) -> 
     shape = [sizes[x] if x in (a, b) else 1 for x in labels]
     along = [lax.broadcasted_iota(jnp.int32, shape, labels.index(x)) for x in (a, b)]
     return lax.eq(*along)
-
-
-def select(mask: Array, x: Array, other: Any) -> Array:
-    """As `jnp.where` for a mask of x's rank and an array or number; a plain select, no call."""
-    shape = np.broadcast_shapes(mask.shape, x.shape)
-    other = other if isinstance(other, Array) else np.asarray(other, x.dtype)
-    full = (
-        v if v.shape == shape else lax.broadcast_in_dim(v, shape, range(v.ndim))
-        for v in (mask, x, other)
-    )
-    return lax.select(*full)
 
 
 def expand_link(e: Edge) -> Edge:
@@ -133,7 +147,7 @@ def expand_link(e: Edge) -> Edge:
     if is_known(e):
         target = algebra.expand_link(s)
         mask, x = placed(e, target)
-        return Edge(target, select(mask, x, 0), e.dtype)
+        return Edge(target, select(mask, x, 0), e.dtype, mask=None if e.mask is None else mask)
     e = keep_diagonal(e)
     return expand_pairs(e, _broken(e.structure, algebra.expand_link(s)))
 
@@ -149,9 +163,19 @@ def keep_diagonal(e: Edge) -> Edge:
 
     The link is applied to a basis: along the diagonal axes one vector of it serves all indices.
     """
-    s = e.structure
     if e.link is None:
         return e
+    if e.structure.link is not Link.OPERATOR:
+        return moved(e, _keep_diagonal)
+    result = _keep_diagonal(e)
+    if e.mask is None:
+        return result
+    return replace(result, mask=align(e.mask, labels_of(e.structure), labels_of(result.structure)))
+
+
+def _keep_diagonal(e: Edge) -> Edge:
+    s = e.structure
+    assert e.link is not None
     pairs = diagonal_pairs(e)
     target = algebra.expand_link(s, pairs)
     out_size, in_size = s.linked_sizes
@@ -193,7 +217,7 @@ def _basis(e: Edge, near: Sequence[Label], counted: Sequence[Label]) -> Array:
     n = len(rest)
     values = values.reshape([*values.shape[:n], 1, *(full if on_link else [1] * len(full))])
     number = jnp.arange(prod(sizes[a] for a in counted), dtype=jnp.int32)
-    own = number.reshape([sizes[a] if a in counted else 1 for a in near])
+    own = number.reshape([1, *(sizes[a] if a in counted else 1 for a in near)])
     mask = jnp.broadcast_to(number.reshape(-1, *(1 for _ in near)) == own, (number.size, *full))
     return select(mask.reshape((1,) * n + mask.shape), values, 0)
 
@@ -206,8 +230,9 @@ def placed(e: Edge, target: Structure) -> tuple[Array, Array]:
       target: a structure without link, to which the edge's expands.
 
     Returns:
-      A mask and values, both of the rank of target's values; the values are of its shape.  The
-      mask is compared out of indices where it is used: kept, it could exceed the values.
+      A mask, in which that of the edge is part, and values, both of the rank of target's values;
+      the values are of its shape.  The mask is compared out of indices where it is used: kept, it
+      could exceed the values.
     """
     e = expand_pairs(e, _broken(e.structure, target))
     s = e.structure
@@ -223,14 +248,19 @@ def placed(e: Edge, target: Structure) -> tuple[Array, Array]:
     size = places(e).out_size, places(e).in_size
     columns = lax.broadcast_in_dim(places(e).columns(), size, (0,))
     mask = lax.eq(columns, lax.broadcasted_iota(jnp.int32, size, 1))
-    return mask.reshape(shape), spread(values, have, labels, sizes)
+    mask = mask.reshape(shape)
+    if e.mask is not None:
+        mask = mask & align(e.mask, have, labels)
+    return mask, spread(values, have, labels, sizes)
 
 
 def absorb(e: Edge, axes: Sequence[int]) -> Edge:
     """Moves the δs at out axes `axes` into the link."""
+    return moved(e, lambda e: _absorb(e, axes)) if axes else e
+
+
+def _absorb(e: Edge, axes: Sequence[int]) -> Edge:
     s = e.structure
-    if not axes:
-        return e
     target = algebra.absorb(s, tuple(axes))
     base = identity(()) if e.link is None else e.link
     extra = [(k, s.pairs[k]) for k in axes]
@@ -276,18 +306,27 @@ def _store_link(
 def add(a: Edge, b: Edge) -> Edge:
     """Sum of two edges between the same nodes."""
     target = algebra.add(a.structure, b.structure)
+    if a.mask is not None or b.mask is not None:
+        # Zeros that are stored for this sum only are masked, too.
+        a, b = (with_mask(e) if _has_zeros(e, target) else e for e in (a, b))
     return add_values(expand_to(a, target), expand_to(b, target))
+
+
+def _has_zeros(e: Edge, target: Structure) -> bool:
+    """Whether the edge, stored as `target`, stores zeros of a δ or a link."""
+    return e.link is not None or bool(_broken(e.structure, target))
 
 
 def add_values(x: Edge, y: Edge) -> Edge:
     """Sum of two edges of one valued structure and one link."""
     x_values, y_values = _common(x, y)
     dtype = x_values.dtype
+    mask = either(x.mask, y.mask)
     if x.sign == y.sign:
-        return Edge(x.structure, x_values + y_values, dtype, x.sign, x.link)
+        return Edge(x.structure, x_values + y_values, dtype, x.sign, x.link, mask)
     if x.sign < 0:
         x_values, y_values = y_values, x_values
-    return Edge(x.structure, x_values - y_values, dtype, 1, x.link)
+    return Edge(x.structure, x_values - y_values, dtype, 1, x.link, mask)
 
 
 def expand_to(e: Edge, target: Structure) -> Edge:
@@ -309,8 +348,10 @@ def respread(e: Edge, target: Structure) -> Edge:
     The link, if any, is left out; a target with link values stores them on the same side.
     """
     values = jnp.ones((), e.dtype) if e.values is None else e.values
-    x = spread(values, labels_of(e.structure), labels_of(target), sizes_of(target))
-    return Edge(target, x, e.dtype, e.sign)
+    labels, have = labels_of(target), labels_of(e.structure)
+    x = spread(values, have, labels, sizes_of(target))
+    mask = None if e.mask is None else align(e.mask, have, labels)
+    return Edge(target, x, e.dtype, e.sign, mask=mask)
 
 
 def respread_entries(values: Array, s: Structure) -> Array:
@@ -330,26 +371,34 @@ def _common(x: Edge, y: Edge) -> tuple[Array, Array]:
     assert y.values is not None
     if x.values.dtype == y.values.dtype:
         return x.values, y.values
-    dtype = jnp.promote_types(x.values.dtype, y.values.dtype)
+    dtype = _compat.promoted(x.values.dtype, y.values.dtype)
     return x.values.astype(dtype), y.values.astype(dtype)
 
 
 def transpose(e: Edge) -> Edge:
     """The edge with out and in exchanged."""
     s = e.structure
+    # Equal sides: both orientations store on their out side, so the values change sides.
+    across = s.link_values and link_on_out(s) == link_on_out(algebra.transpose(s))
+    return moved(e, _transpose) if across else _transpose(e)
+
+
+def _transpose(e: Edge) -> Edge:
+    s = e.structure
     target = algebra.transpose(s)
     flipped = e.link.T if e.link is not None else None
     if e.values is None:
-        return Edge(target, None, e.dtype, e.sign, flipped)
+        return Edge(target, None, e.dtype, e.sign, flipped, e.mask)
     names: dict[Label, Label] = {("link", 0): ("link", 0)}
     for k, j in enumerate(s.pairs):
         names[("out", k)] = ("in", k) if j == FREE else ("out", j)
     for j in range(len(s.in_shape)):
         names[("in", j)] = ("out", j)
     labels = [names[a] for a in labels_of(s)]
-    x = e.values.transpose([labels.index(a) for a in labels_of(target)])
+    order = [labels.index(a) for a in labels_of(target)]
+    x = e.values.transpose(order)
+    mask = None if e.mask is None else e.mask.transpose(order)
     if s.link_values and link_on_out(s) == link_on_out(target):
-        # Equal sides: both orientations store on their out side, so the values change sides.
         at = labels_of(target).index(("link", 0))
         assert e.link is not None
         y = x.reshape([*x.shape[:at], *e.link.out_shape, *x.shape[at + 1 :]])
@@ -359,12 +408,12 @@ def transpose(e: Edge) -> Edge:
         order = list(range(x.ndim - 1))
         order.insert(at, x.ndim - 1)
         x = moved.transpose(order)
-    return Edge(target, x, e.dtype, e.sign, flipped)
+    return Edge(target, x, e.dtype, e.sign, flipped, mask)
 
 
 def todense(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any) -> Array:
     """The partial as a dense array of shape ``out_shape + in_shape``."""
-    e = expand_link(e)
+    e = expand_link(replace(e, mask=None))
     e = expand_pairs(e, [k for k, j in enumerate(e.structure.pairs) if j != FREE])
     s = e.structure
     full = replace(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -13,10 +13,13 @@ from veenv import _compat
 from veenv.engine import edge
 from veenv.engine.edge import Edge, Edges
 from veenv.engine.elimination import eliminate
-from veenv.graph.linearise import Custom, Linearisation
+from veenv.engine.pulled import Call, elemental_edges
+from veenv.graph.linearise import Linearisation, Pulled
+from veenv.graph.partials import Custom
 from veenv.graph.program import Literal
 from veenv.linear.barrier import DEAR, pin
-from veenv.rules import Partial
+from veenv.rules import Partial, Values
+from veenv.rules.operator import pullback, real_shape
 from veenv.structure import structure as algebra
 
 
@@ -24,12 +27,14 @@ from veenv.structure import structure as algebra
 class Evaluation:
     """Values of a program: its outputs, auxiliary output and elemental partials.
 
-    A variable that occurs several times in one equation has several partials there.
+    A variable that occurs several times in one equation has several partials there.  Rules that
+    are not linear are among `calls`, and an elimination needs them as well as the partials.
     """
 
     outputs: list[Any]
     aux: list[Any]
     parallel: Mapping[tuple[int, int], Sequence[Edge]]
+    calls: Sequence[Call] = ()
 
     @property
     def edges(self) -> Edges:
@@ -55,12 +60,12 @@ def evaluate(
     slots: dict[int, Any] = dict(enumerate([*inputs, *others, *program.constants[len(others) :]]))
     last_use = _last_uses(linearisation)
     parallel: dict[tuple[int, int], list[Edge]] = {}
+    calls: list[Call] = []
 
     def read(atom: Any) -> Any:
         return atom.value if isinstance(atom, Literal) else slots[atom]
 
     for index, equation in enumerate(program.equations):
-        site, elementals = linearisation.sites[index], linearisation.elementals[index]
         ins = [read(a) for a in equation.inputs]
         outs = _compat.bind(equation.primitive, equation.params, ins)
         if equation.primitive.name in DEAR:
@@ -68,20 +73,50 @@ def evaluate(
         for slot, value in zip(equation.outputs, outs, strict=True):
             if slot is not None:
                 slots[slot] = value
-        if site is not None:
-            site.ins, site.outs = ins, outs
-            custom = linearisation.customs[index]
-            totals = {} if custom is None else _custom_edges(custom, ins)
-            for e in elementals:
-                if e.inner is not None:
-                    elemental = totals[e.inner]
-                else:
-                    elemental = _edge(e.partial, _tangent_dtype(e.source, linearisation))
+        if linearisation.elementals[index]:
+            pulled = linearisation.reverse_only[index]
+            if pulled is None:
+                edges = _equation_edges(linearisation, index, ins, outs)
+            else:
+                calls.append(_call(pulled, linearisation.realify, ins))
+                outputs = linearisation.graph.output_nodes
+                edges = elemental_edges(calls[-1], linearisation.elementals[index], outputs)
+            for e, elemental in zip(linearisation.elementals[index], edges, strict=True):
                 parallel.setdefault((e.source, e.target), []).append(elemental)
         for slot in last_use.get(index, ()):
             del slots[slot]
     aux = [read(a) for a in program.aux[0]] if program.aux else []
-    return Evaluation([read(o) for o in program.outputs], aux, parallel)
+    return Evaluation([read(o) for o in program.outputs], aux, parallel, calls)
+
+
+def _equation_edges(
+    linearisation: Linearisation, index: int, ins: Values, outs: Values
+) -> Iterable[Edge]:
+    """The needed partials of one equation at the values of its operands and results."""
+    custom = linearisation.customs[index]
+    totals = {} if custom is None else _custom_edges(custom, ins)
+    shared: dict[Any, Any] = {}
+    for e in linearisation.elementals[index]:
+        if e.inner is not None:
+            yield totals[e.inner]
+        else:
+            dtype = _tangent_dtype(e.source, linearisation)
+            yield _edge(e.partial, dtype, ins, outs, shared)
+
+
+def _call(pulled: Pulled, realify: bool, ins: Values) -> Call:
+    """A rule that is not linear at the values of its equation's operands."""
+    site = pulled.site
+    outs = [site.out_avals[k] for k in site.results]
+    operands = [site.in_avals[i] for i in site.operands]
+    dtypes = [jnp.finfo(a.dtype).dtype if realify else a.dtype for a in outs]
+    return Call(
+        pulled.rule,
+        [real_shape(a, realify=realify) for a in outs],
+        [real_shape(a, realify=realify) for a in operands],
+        dtypes,
+        pullback(site, ins),
+    )
 
 
 def _custom_edges(custom: Custom, ins: Sequence[Any]) -> Edges:
@@ -123,10 +158,24 @@ def _tangent_dtype(node: int, linearisation: Linearisation) -> Any:
     return jnp.finfo(dtype).dtype if real else dtype
 
 
-def _edge(partial: Partial, dtype: Any) -> Edge:
-    """An elemental partial with its values computed."""
-    link = None if partial.link is None else partial.link()
+def _edge(partial: Partial, dtype: Any, ins: Values, outs: Values, shared: dict[Any, Any]) -> Edge:
+    """An elemental partial with its values computed.
+
+    Args:
+      partial: the partial.
+      dtype: in which it would be stored if it is unit.
+      ins: the values of the equation's operands.
+      outs: the values of its results.
+      shared: what the equation's partials share, filled as they ask for it.
+    """
+    of: tuple[Any, ...] = (ins, outs)
+    if partial.shared is not None:
+        if partial.shared not in shared:
+            shared[partial.shared] = partial.shared(ins, outs)
+        of = (*of, shared[partial.shared])
+    link = None if partial.link is None else partial.link(*of)
     if partial.values is None:
         return Edge(partial.executed, None, dtype, partial.sign, link)
-    values = jnp.asarray(partial.values())
-    return Edge(partial.executed, values, values.dtype, partial.sign, link)
+    values = jnp.asarray(partial.values(*of))
+    mask = None if partial.mask is None else partial.mask(*of)
+    return Edge(partial.executed, values, values.dtype, partial.sign, link, mask)

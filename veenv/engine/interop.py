@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -42,6 +43,7 @@ def filter_jacve(
     """
     import equinox as eqx
 
+    @functools.wraps(fun, updated=())
     def jacobian(x: Any, *args: Any, **kwargs: Any) -> Any:
         arrays, static = eqx.partition(x, eqx.is_inexact_array)
 
@@ -62,6 +64,25 @@ def filter_jacve(
 
 eqx_jacve = filter_jacve
 """The name graphax gives to `filter_jacve`."""
+
+
+def function_of(jaxpr: Any, consts: Sequence[Any]) -> Callable[..., list[Any]]:
+    """The function that runs a jaxpr.
+
+    Args:
+      jaxpr: an open or closed jaxpr.
+      consts: values of its constants; ignored for a closed jaxpr that holds its own.
+
+    Returns:
+      A function of the jaxpr's arguments, with the list of its outputs.
+
+    Example:
+      >>> closed = jax.make_jaxpr(lambda x: (x, 2 * x))(1.0)
+      >>> [float(x) for x in function_of(closed.jaxpr, closed.consts)(3.0)]
+      [3.0, 6.0]
+    """
+    consts = getattr(jaxpr, "consts", None) or consts
+    return core.jaxpr_as_fun(core.ClosedJaxpr(_compat.open_jaxpr(jaxpr), list(consts)))
 
 
 def vertex_elimination_jaxpr(
@@ -94,11 +115,9 @@ def vertex_elimination_jaxpr(
       ...     closed.jaxpr, "reverse", closed.consts, 2.0, 3.0)]
       [[3.0, 2.0]]
     """
-    consts = getattr(jaxpr, "consts", None) or consts
-    closed = core.ClosedJaxpr(_compat.open_jaxpr(jaxpr), list(consts))
     selected = tuple(range(len(args))) if argnums is None else tuple(argnums)
     return jacve(
-        lambda *values: core.jaxpr_as_fun(closed)(*values),
+        function_of(jaxpr, consts),
         order,
         argnums=selected,
         count_ops=count_ops,

@@ -1,8 +1,8 @@
 """Products of edges that hold values.
 
 `multiply` does what `veenv.structure.product.multiply` predicts.  Values of two edges are
-multiplied in `_combine` and nowhere else, so the algebra's count is the number of multiplications
-in the emitted program.
+multiplied in `veenv.engine.factors.combine` and nowhere else, so the algebra's count is the number
+of multiplications in the emitted program.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from veenv import _compat
+from veenv.engine import masking
 from veenv.engine.edge import (
     Edge,
     Label,
@@ -25,14 +27,16 @@ from veenv.engine.edge import (
     keep_diagonal,
     labels_of,
     link_on_out,
+    moved,
     sizes_of,
     spread,
     stored_values,
     transpose,
 )
+from veenv.engine.factors import Factor, combine, sum_out
 from veenv.linear.linear_map import LinearMap, chain, identity
 from veenv.structure import product
-from veenv.structure.structure import FREE, Link
+from veenv.structure.structure import FREE, Link, Structure
 
 
 def multiply(post: Edge, pre: Edge, *, keep: bool = False) -> Edge:
@@ -101,16 +105,56 @@ def _push_left(post: Edge, pre: Edge, source: Edge) -> tuple[Edge, Edge]:
     full = labels_of(replace(p, out_values=_with(p.out_values, s.link_in)))
     x = spread(stored_values(pre), labels_of(p), full, sizes_of(p))
     key = (Same(source), s.link_in, tuple(rest))
-    x = link.along(x, [full.index(a) for a in linked], key=key)
+    at = [full.index(a) for a in linked]
+    mask = None
+    if pre.mask is not None:
+        mask = masking.align(pre.mask, labels_of(p), full)
+        mask = _mask_through(link, mask, at, x.shape, fixed=s.link is Link.SELECTION)
+    x = link.along(x, at, key=key)
+    x = x if mask is None else masking.select(mask, x, 0)
     keep = [m for m in range(len(p.out_shape)) if m not in s.link_in]
     where = {("out", m): ("out", i) for i, m in enumerate(keep)}
     have = [where.get(a, a) for a in rest]
     have += [("out", len(keep) + i) for i in range(len(s.link_out))]
-    x = x.transpose([have.index(a) for a in labels_of(new_pre)])
-    pre = Edge(new_pre, x, pre.dtype, 1, pre.link)
+    order = [have.index(a) for a in labels_of(new_pre)]
+    mask = None if mask is None else mask.transpose(order)
+    pre = Edge(new_pre, x.transpose(order), pre.dtype, 1, pre.link, mask)
     if not s.link_values:
-        return Edge(new_post, post.values, post.dtype, post.sign), pre
+        return Edge(new_post, post.values, post.dtype, post.sign, mask=post.mask), pre
+    return moved(post, lambda e: _unlinked(e, new_post)), pre
+
+
+def _mask_through(
+    link: LinearMap, mask: Array, axes: Sequence[int], shape: Sequence[int], *, fixed: bool
+) -> Array:
+    """The mask of what a link makes of masked values.
+
+    Args:
+      link: the linear map.
+      mask: mask of values of `shape`.
+      axes: the axes that the map is applied along.
+      shape: shape of the values.
+      fixed: whether the map is a selection; of an operator only its diagonal axes are known.
+
+    Returns:
+      The mask of ``link.along(values, axes)``.
+    """
+    if fixed:
+        there = lax.broadcast_in_dim(mask, shape, range(len(shape))).astype(jnp.float32)
+        passed = link.along(there, axes)
+        return lax.ne(passed, jnp.zeros_like(passed))
+    labels = list(range(len(shape)))
+    rest = [a for a in labels if a not in axes]
+    through = {k: axes[j] for k, j in link.diagonal}
+    kept = [*rest, *(through.get(k, -1 - k) for k in range(len(link.out_shape)))]
+    return masking.align(masking.reduce(mask, labels, kept), labels, kept)
+
+
+def _unlinked(post: Edge, target: Structure) -> Edge:
+    """A left factor without its link, which has been applied to the right factor instead."""
+    s, link = post.structure, post.link
     assert post.values is not None
+    assert link is not None
     labels = labels_of(s)
     others = [a for a in labels if a != ("link", 0)]
     y = post.values.transpose([*(labels.index(a) for a in others), labels.index(("link", 0))])
@@ -119,8 +163,8 @@ def _push_left(post: Edge, pre: Edge, source: Edge) -> tuple[Edge, Edge]:
     # Middle axes were renumbered; linked ones are gone.
     kept_in = {m: i for i, m in enumerate(m for m in range(len(s.in_shape)) if m not in s.link_in)}
     have = [("in", kept_in[a[1]]) if a[0] == "in" else a for a in have]
-    y = y.transpose([have.index(a) for a in labels_of(new_post)])
-    return Edge(new_post, y, post.dtype, post.sign), pre
+    y = y.transpose([have.index(a) for a in labels_of(target)])
+    return Edge(target, y, post.dtype, post.sign)
 
 
 def _with(flags: Sequence[bool], axes: Sequence[int]) -> tuple[bool, ...]:
@@ -147,31 +191,37 @@ def _compose(post: Edge, pre: Edge) -> Edge:
     out_size, in_size = s.linked_sizes[0], p.linked_sizes[1]
     want_out = out_size <= in_size
     size = min(out_size, in_size)
-    left = _values_at_end(post, out_map)
-    if left is not None:
-        left = _on_side(left, out_map, stored_on_out=link_on_out(s), want_out=want_out)
-        if not want_out:
-            n = left.ndim - len(in_map.out_shape)
-            left = in_map.along(left, range(n, left.ndim), transposed=True)
-    right = _values_at_end(pre, in_map)
-    if right is not None:
-        right = _on_side(right, in_map, stored_on_out=link_on_out(p), want_out=want_out)
-        if want_out:
-            n = right.ndim - len(out_map.in_shape)
-            right = out_map.along(right, range(n, right.ndim))
-    a = _link_as_axis(post, left, s.link_out, s.link_in, size)
-    b = _link_as_axis(pre, right, p.link_out, p.link_in, size)
-    inner = _contract(a, b)
+
+    def left(e: Edge) -> Edge:
+        x = _values_at_end(e, out_map)
+        if x is not None:
+            x = _on_side(x, out_map, stored_on_out=link_on_out(s), want_out=want_out)
+            if not want_out:
+                n = x.ndim - len(in_map.out_shape)
+                x = in_map.along(x, range(n, x.ndim), transposed=True)
+        return _link_as_axis(e, x, s.link_out, s.link_in, size)
+
+    def right(e: Edge) -> Edge:
+        x = _values_at_end(e, in_map)
+        if x is not None:
+            x = _on_side(x, in_map, stored_on_out=link_on_out(p), want_out=want_out)
+            if want_out:
+                n = x.ndim - len(out_map.in_shape)
+                x = out_map.along(x, range(n, x.ndim))
+        return _link_as_axis(e, x, p.link_out, p.link_in, size)
+
+    inner = _contract(moved(post, left), moved(pre, right))
     if inner.values is None:
         return Edge(result, None, inner.dtype, inner.sign, link)
-    x = inner.values
+    x, mask = inner.values, inner.mask
     if inner.structure.out_values[-1] and size == 1:
         at = [a for a in labels_of(inner.structure) if a[0] == "out"].index(
             ("out", len(inner.structure.out_shape) - 1)
         )
         x = x.reshape([*x.shape[:at], *x.shape[at + 1 :]])
+        mask = None if mask is None else lax.squeeze(mask, (at,))
     # The link's label already follows the out axes in storage order.
-    return Edge(result, x, inner.dtype, inner.sign, link)
+    return Edge(result, x, inner.dtype, inner.sign, link, mask)
 
 
 def _values_at_end(e: Edge, link: LinearMap) -> Array | None:
@@ -203,7 +253,7 @@ def _contract(post: Edge, pre: Edge) -> Edge:
     """Product of two edges without links."""
     s, p = post.structure, pre.structure
     result, sign = product.contract(s, p).structure, post.sign * pre.sign
-    dtype = jnp.promote_types(post.dtype, pre.dtype)
+    dtype = _compat.promoted(post.dtype, pre.dtype)
     scale = prod(
         n
         for m, n in enumerate(s.in_shape)
@@ -238,72 +288,12 @@ def _contract(post: Edge, pre: Edge) -> Edge:
             x = jnp.asarray(factor)
         else:
             y = jnp.asarray(factor)
-    if x is None or y is None:
-        one, labels = (y, pre_labels) if x is None else (x, post_labels)
+    left = None if x is None else Factor(x, post_labels, post.mask)
+    right = None if y is None else Factor(y, pre_labels, pre.mask)
+    if left is not None and right is not None:
+        values, mask = combine(left, right, target)
+    else:
+        one = left or right
         assert one is not None
-        return Edge(result, _sum_out(one, labels, target)[0], dtype, sign)
-    return Edge(result, _combine(x, post_labels, y, pre_labels, target), dtype, sign)
-
-
-def _sum_out(x: Array, labels: list[Label], keep: Sequence[Label]) -> tuple[Array, list[Label]]:
-    """Sums the labels not in `keep`; what remains is in keep's order."""
-    gone = [i for i, a in enumerate(labels) if a not in keep]
-    if gone:
-        x = x.sum(axis=tuple(gone))
-        labels = [a for a in labels if a in keep]
-    order = [labels.index(a) for a in dict.fromkeys(keep) if a in labels]
-    return (x if order == sorted(order) else x.transpose(order)), [labels[i] for i in order]
-
-
-def _combine(
-    x: Array, x_labels: list[Label], y: Array, y_labels: list[Label], target: list[Label]
-) -> Array:
-    """The one place where two edges' values are multiplied."""
-    x, x_labels = _sum_out(x, x_labels, [*target, *y_labels])
-    y, y_labels = _sum_out(y, y_labels, [*target, *x_labels])
-    x, y = jnp.asarray(x), jnp.asarray(y)
-    if x.dtype != y.dtype:
-        dtype = jnp.promote_types(x.dtype, y.dtype)
-        x, y = x.astype(dtype), y.astype(dtype)
-    summed = [a for a in x_labels if a not in target]
-    if not summed:
-        sizes = dict(zip(x_labels, x.shape, strict=True)) | dict(
-            zip(y_labels, y.shape, strict=True)
-        )
-        shape = [sizes[a] for a in target]
-        full = [
-            lax.broadcast_in_dim(v, shape, [target.index(a) for a in names])
-            if list(v.shape) != shape
-            else v
-            for v, names in ((_ordered(x, x_labels, target)), (_ordered(y, y_labels, target)))
-        ]
-        return lax.mul(*full)
-    return _dot(x, x_labels, y, y_labels, target)
-
-
-def _dot(
-    x: Array, x_labels: list[Label], y: Array, y_labels: list[Label], target: list[Label]
-) -> Array:
-    """Sum over the labels that both have and the target has not; the larger operand on the left."""
-    if x.size < y.size:
-        x, x_labels, y, y_labels = y, y_labels, x, x_labels
-    summed = [a for a in x_labels if a not in target]
-    joint = [a for a in target if a in x_labels and a in y_labels]
-    own = [[a for a in target if a in labels and a not in joint] for labels in (x_labels, y_labels)]
-    x, x_labels = _ordered(x, x_labels, [*joint, *own[0], *summed])
-    y, y_labels = _ordered(y, y_labels, [*joint, *summed, *own[1]])
-    batch = tuple(range(len(joint)))
-    numbers = (
-        (
-            tuple(x_labels.index(a) for a in summed),
-            tuple(y_labels.index(a) for a in summed),
-        ),
-        (batch, batch),
-    )
-    return _ordered(lax.dot_general(x, y, numbers), [*joint, *own[0], *own[1]], target)[0]
-
-
-def _ordered(x: Array, labels: list[Label], target: list[Label]) -> tuple[Array, list[Label]]:
-    kept = [a for a in target if a in labels]
-    order = [labels.index(a) for a in kept]
-    return (x if order == sorted(order) else x.transpose(order)), kept
+        values, _, mask = sum_out(one, target)
+    return Edge(result, values, dtype, sign, mask=mask)

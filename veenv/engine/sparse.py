@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.experimental import sparse as jax_sparse
 
+from veenv import _compat
 from veenv.engine import edge
 from veenv.engine.edge import Edge
 from veenv.engine.product import multiply
@@ -188,6 +189,11 @@ class SparseTensor:
         ]
         return reduce(jnp.add, dense)
 
+    def dense(self, iota: Any = None) -> Array:
+        """As `todense`, as graphax calls it; its unit matrix `iota` is not needed."""
+        del iota
+        return self.todense()
+
     def __matmul__(self, x: Any) -> Array:
         """Contracts the in axes with the first axes of a dense array, without densifying.
 
@@ -207,7 +213,7 @@ class SparseTensor:
         rest = x.shape[n:]
         ones_dropped = [d for d in x.shape if d != 1]
         right = Edge(algebra.dense(self.in_shape, rest), x.reshape(ones_dropped), x.dtype)
-        dtype = jnp.promote_types(self.dtype, x.dtype)
+        dtype = _compat.promoted(self.dtype, x.dtype)
         total = jnp.zeros((*self.out_shape, *rest), dtype)
         for t in self.terms:
             product = multiply(t.edge(), right)
@@ -223,7 +229,7 @@ class SparseTensor:
         if not parts:
             empty = jnp.zeros((0, self.ndim), jnp.int32)
             return jax_sparse.BCOO((jnp.zeros(0, self.dtype), empty), shape=self.shape)
-        data = jnp.concatenate([d for d, _ in parts]).astype(self.dtype)
+        data = jnp.concatenate([d.astype(self.dtype) for d, _ in parts])
         indices = jnp.concatenate([i for _, i in parts])
         return jax_sparse.BCOO((data, indices), shape=self.shape)
 

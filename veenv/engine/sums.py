@@ -16,7 +16,8 @@ from functools import reduce
 import jax.numpy as jnp
 from jax import Array
 
-from veenv.engine import edge, terms
+from veenv import _compat
+from veenv.engine import edge, masking, terms
 from veenv.engine import product as edge_product
 from veenv.engine.edge import Edge
 from veenv.linear.barrier import pin
@@ -104,15 +105,20 @@ def _collected(several: Sequence[Edge]) -> list[Edge]:
 def _formed(several: Sequence[Edge], target: Structure) -> Edge:
     """The sum of terms stored as `target`: selections that do not overlap share one pass."""
     dtypes = [e.dtype if e.values is None else e.values.dtype for e in several]
-    dtype = reduce(jnp.promote_types, dtypes)
+    dtype = _compat.promoted(*dtypes)
+    masked = any(e.mask is not None for e in several)
+    several = [edge.with_mask(e) for e in several] if masked else several
     parts: list[Array] = []
+    masks: list[Array | None] = []
     selections: dict[object, list[Edge]] = {}
     for e in several:
         if edge.is_known(e):
             axes = e.structure.link_out, e.structure.link_in
             selections.setdefault(axes, []).append(e)
         else:
-            parts.append(edge.stored_values(edge.expand_to(e, target)).astype(dtype))
+            whole = edge.expand_to(e, target)
+            parts.append(edge.stored_values(whole).astype(dtype))
+            masks.append(whole.mask)
     for group in selections.values():
         total, covered = jnp.zeros((), dtype), []
         for e in group:
@@ -123,5 +129,7 @@ def _formed(several: Sequence[Edge], target: Structure) -> Edge:
                 total, covered = jnp.zeros((), dtype), []
             total = edge.select(mask, values.astype(dtype), total)
             covered.append(columns)
+            masks.append(mask)
         parts.append(total)
-    return Edge(target, reduce(jnp.add, parts), dtype)
+    mask = reduce(masking.either, masks) if masked else None
+    return Edge(target, reduce(jnp.add, parts), dtype, mask=mask)

@@ -105,6 +105,8 @@ def merge(a: Edge, b: Edge) -> Edge:
     if a.link is None or b.link is None:
         return edge.add(a, b)
     s, t = a.structure, b.structure
+    if a.mask is not None or b.mask is not None:
+        a, b = edge.with_mask(a), edge.with_mask(b)
     if s.link is Link.OPERATOR:
         if s == t and a.values is not None and b.values is not None:
             return edge.add_values(a, b)
@@ -134,5 +136,7 @@ def _stretched(e: Edge, target: Structure, link: LinearMap) -> Edge:
             n if a == ("link", 0) else 1
             for a, n in zip(edge.labels_of(target), x.values.shape, strict=True)
         ]
-        x = replace(x, values=edge.select(jnp.asarray(own).reshape(shape), x.values, 0))
+        own = jnp.asarray(own).reshape(shape)
+        mask = None if x.mask is None else x.mask & own
+        x = replace(x, values=edge.select(own, x.values, 0), mask=mask)
     return replace(x, link=link)

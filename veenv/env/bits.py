@@ -9,6 +9,11 @@ from jaxtyping import Array, Bool, Int, UInt
 WORD = 32
 
 
+def _positions(rank: int) -> UInt[Array, "... 32"]:
+    """0 to 31 along the last of `rank` axes."""
+    return jnp.arange(WORD, dtype=jnp.uint32).reshape((1,) * (rank - 1) + (WORD,))
+
+
 def num_words(n: int) -> int:
     """Words needed for n bits."""
     return -(-n // WORD)
@@ -19,7 +24,7 @@ def pack_flags(flags: Bool[Array, "*batch n"]) -> UInt[Array, "*batch W"]:
     words = num_words(flags.shape[-1])
     pad = [(0, 0)] * (flags.ndim - 1) + [(0, words * WORD - flags.shape[-1])]
     bits = jnp.pad(flags, pad).reshape(*flags.shape[:-1], words, WORD).astype(jnp.uint32)
-    return (bits << jnp.arange(WORD, dtype=jnp.uint32)).sum(-1, dtype=jnp.uint32)
+    return (bits << _positions(bits.ndim)).sum(-1, dtype=jnp.uint32)
 
 
 def count_bits(words: UInt[Array, "*batch W"]) -> Int[Array, "*batch"]:
@@ -57,7 +62,7 @@ def member(words: UInt[Array, "*batch W"], rank: Int[Array, "*batch"]) -> Int[Ar
 
 def spread(words: UInt[Array, "*batch W"], n: int) -> Int[Array, "*batch n"]:
     """The first n bits as int32 zeros and ones."""
-    bits = (words[..., None] >> jnp.arange(WORD, dtype=jnp.uint32)) & 1
+    bits = (words[..., None] >> _positions(words.ndim + 1)) & 1
     return bits.reshape(*words.shape[:-1], -1)[..., :n].astype(jnp.int32)
 
 

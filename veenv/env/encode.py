@@ -22,11 +22,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from veenv.graph.graph import CostModel, Graph
+from veenv.env.exact_range import check_total
+from veenv.graph.graph import CostModel, Graph, counts_additions
 from veenv.structure.packed import MAX_RANK
 from veenv.structure.structure import Link
-
-INT32_MAX = 2**31 - 1
 
 
 @jax.tree_util.register_dataclass
@@ -82,6 +81,7 @@ class Spec:
       unit_edges: some edges of a scalar graph are unit (free), so that two bits are needed.
       rank: most axes (of size other than one) of a variable; 0 if scalar.
       links: some edges have a link (`veenv.structure`).
+      additions: additions cost as multiplications do.
 
     Example:
       >>> import veenv
@@ -98,6 +98,7 @@ class Spec:
     unit_edges: bool = False
     rank: int = 0
     links: bool = False
+    additions: bool = False
 
     @property
     def rows(self) -> int:
@@ -125,6 +126,7 @@ class Spec:
             graph.is_scalar and any(s.unit for s in structures),
             _rank(graph),
             any(s.link is not Link.NONE for s in structures),
+            counts_additions(cost),
         )
 
     @classmethod
@@ -132,10 +134,12 @@ class Spec:
         """The smallest spec that fits all of `specs`.
 
         Raises:
-          ValueError: if there are none.
+          ValueError: if there are none, or additions cost in some of them only.
         """
         if not specs:
             raise ValueError("a common spec needs at least one graph")
+        if len({s.additions for s in specs}) > 1:
+            raise ValueError("a common spec needs one cost model: additions count in some only")
         scalar = all(s.scalar for s in specs)
         return cls(
             max(s.num_inputs for s in specs),
@@ -145,6 +149,7 @@ class Spec:
             scalar and any(s.unit_edges for s in specs),
             max(s.rank for s in specs),
             any(s.links for s in specs),
+            specs[0].additions,
         )
 
     def padded(
@@ -169,6 +174,11 @@ class Spec:
           ValueError: naming the size, or the kind of edge, that does not fit.
         """
         needed = Spec.of(graph, cost)
+        if needed.additions != self.additions:
+            raise ValueError(
+                f"the cost model {cost!r} {'counts' if needed.additions else 'does not count'} "
+                f"additions, the environment {'does' if self.additions else 'does not'}"
+            )
         if self.scalar and not needed.scalar:
             raise ValueError("a graph with array variables does not fit a scalar environment")
         for name in ("num_inputs", "num_actions", "num_outputs", "rank"):
@@ -230,8 +240,15 @@ def encode_common(
     """The parts of the params that every kernel shares, around the kernel's own arrays.
 
     Raises:
-      ValueError: if the multiplications of some order could pass the range of int32.
+      ValueError: if the cost of some order could pass the range of int32, or the graph has a rule
+        that not every order can apply.
     """
+    if graph.reverse_only:
+        rule = graph.reverse_only[0]
+        raise ValueError(
+            f"the derivative rule of {rule.name} ({rule.source}) is not provably linear in its "
+            "cotangent, so not every order is legal; the environment has no such functions"
+        )
     slots, num_used = spec.num_actions, len(graph.eliminable)
     nodes = [graph.node(v) for v in graph.eliminable]
     ids = np.full(slots, -1, np.int32)
@@ -247,7 +264,7 @@ def encode_common(
         vertex_ids=jnp.asarray(ids),
         is_output=jnp.asarray(outputs),
         static_features=jnp.asarray(features),
-        worst_total=jnp.asarray(_above(check_total(graph))),
+        worst_total=jnp.asarray(_above(check_total(graph, cost))),
         initial=initial,
         axes=None if axes is None else jnp.asarray(axes),
     )
@@ -261,47 +278,6 @@ def node_depths(graph: Graph) -> list[int]:
     return depths
 
 
-def check_total(graph: Graph) -> int:
-    """An upper bound on the multiplications of any order, which must fit int32.
-
-    Whatever the order, the in-neighbours of v when it is eliminated are among its ancestors and
-    the out-neighbours among its descendants, and the product of two edges u → v → w takes at most
-    |u|·|v|·|w| multiplications.  So no order takes more than
-    Σ_v |v| · (Σ_{u above v} |u|) · (Σ_{w below v} |w|).
-
-    Raises:
-      ValueError: if the bound exceeds 2³¹ - 1.
-    """
-    size = [prod(shape) for shape in graph.shapes]
-    moves = {graph.node(v) for v in graph.eliminable}
-    above = _reachable_sizes(graph.edges, size, {*range(graph.num_inputs), *moves})
-    backwards = [(w, v) for v, w in sorted(graph.edges, reverse=True)]
-    below = _reachable_sizes(backwards, size, moves | graph.output_nodes)
-    total = sum(size[v] * above[v] * below[v] for v in moves)
-    if total > INT32_MAX:
-        raise ValueError(
-            f"an elimination order of this graph could take up to {total} multiplications (bound: "
-            f"size of each vertex × sizes of its ancestors × sizes of its descendants), which "
-            f"passes the environment's exact range of 2**31 - 1 = {INT32_MAX}"
-        )
-    return total
-
-
 def _above(total: int) -> np.float32:
     """More than `total`, by 0.1 % at least: summed rewards in float32 are exact to far less."""
     return np.float32(total + total // 512 + 1)
-
-
-def _reachable_sizes(
-    edges: Sequence[tuple[int, int]], size: Sequence[int], counted: set[int]
-) -> list[int]:
-    """For each node the summed sizes of counted nodes from which it is reached.
-
-    `edges` must be ordered so that a node's in-edges come before its out-edges.
-    """
-    reached = np.zeros((len(size), len(size)), bool)
-    for source, target in edges:
-        reached[target] |= reached[source]
-        reached[target, source] = source in counted
-    weights = np.array([float(n) for n in size])
-    return [int(x) for x in reached @ weights]

@@ -118,7 +118,7 @@ class VertexEnv:
 
         Args:
           graph: the graph.
-          cost: the cost model, ``"multiplications"`` or ``"executed"``.
+          cost: the cost model, one of `veenv.graph.COST_MODELS`.
           spec: sizes to pad to; the graph's own by default.
           shaping: measures rewards against a reference order: ``"forward"``, ``"reverse"``,
             ``"markowitz"``, ``"classical"`` (the cheapest of these) or vertex ids. An episode then
@@ -128,8 +128,8 @@ class VertexEnv:
 
         Raises:
           ValueError: if `cost` is not a cost model, `shaping` not a reference order, the graph
-            does not fit `spec`, or the multiplications of some order could pass the range of
-            int32 (see `veenv.env.encode.check_total`).
+            does not fit `spec`, or the cost of some order could pass the range of int32 (see
+            `veenv.env.exact_range.check_total`).
         """
         self.graph = graph
         self.cost: CostModel = check_cost_model(cost)
@@ -268,8 +268,8 @@ class VertexEnv:
 
         Returns:
           ``(obs, state, reward, terminated, truncated, info)``: reward float32 [], terminated and
-          truncated bool [] (truncated is always False), info with ``cost`` (int32 [],
-          multiplications of this step), ``total`` (int32 [], of the episode so far) and
+          truncated bool [] (truncated is always False), info with ``cost`` (int32 [], of this
+          step), ``total`` (int32 [], of the episode so far) and
           ``illegal`` (bool []).
 
         Raises:

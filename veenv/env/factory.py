@@ -28,7 +28,7 @@ def make(
       task: name of a task (``"RoeFlux"``), a JAX-traceable function, or a graph.
       *args: arguments of the function (arrays or `jax.ShapeDtypeStruct`s); none for a task.
       argnums: arguments of the function to differentiate by; a task has its own.
-      cost: the cost model, ``"multiplications"`` or ``"executed"``.
+      cost: the cost model, one of `veenv.graph.COST_MODELS`.
       spec: sizes to pad to; the graph's own by default.
       shaping: reference order that rewards are measured against, as `VertexEnv` takes it.
       normalise: divide rewards by the cost of the cheapest classical order.

@@ -41,7 +41,7 @@ class Frame:
       codes: int32 [R, C], the adjacency now.
       previous: int32 [R, C], the adjacency before the last step.
       order: vertex ids eliminated so far.
-      total: multiplications so far.
+      total: cost so far.
     """
 
     name: str
@@ -60,7 +60,7 @@ def ansi(frame: Frame) -> str:
     lines = [f"{frame.name}: {len(frame.order)} of {num} vertices eliminated"]
     if frame.order:
         lines.append(f"last: vertex {frame.order[-1]}, {len(new)} edges filled in")
-    lines.append(f"edges: {int((frame.codes != 0).sum())}, multiplications: {frame.total}")
+    lines.append(f"edges: {int((frame.codes != 0).sum())}, cost: {frame.total}")
     lines.append("order: " + " ".join(map(str, frame.order)))
     return "\n".join(lines)
 
@@ -172,7 +172,7 @@ def _draw_title(figure: Any, frame: Frame) -> None:
     num = len(frame.graph.eliminable)
     figure.suptitle(
         f"{frame.name}: {len(frame.order)} of {num} vertices eliminated, "
-        f"{frame.total:,} multiplications",
+        f"cost {frame.total:,}",
         y=0.985, fontsize=13,
     )  # fmt: skip
     if frame.order:

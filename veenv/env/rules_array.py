@@ -88,7 +88,7 @@ class ArrayRules:
           legal: bool [], if False nothing changes and nothing is paid.
 
         Returns:
-          The edges afterwards, and the number of multiplications, int32 [].
+          The edges afterwards, and what it costs, int32 [].
         """
         assert params.axes is not None
         args = (core.codes, core.sources, params.is_output[slot], slot, legal)
@@ -154,7 +154,7 @@ class ArrayRules:
           legal: bool [B].
 
         Returns:
-          Codes and sources afterwards, and the numbers of multiplications, int32 [B].
+          Codes and sources afterwards, and what it costs in each, int32 [B].
         """
         graphs = jnp.arange(len(slot), dtype=jnp.int32)
         row = self.spec.num_inputs + slot
@@ -182,9 +182,8 @@ class ArrayRules:
         i, j = _divide(pair - ends[b] + pairs[b], width[b])
         u, w = member(own_sources[b], i), member(targets[b], j)
         own = axes if axes.ndim == 2 else axes[b]
-        code, count = self._multiply(own, outs[b, w], codes[b, u, v], w, v, u)
         old = codes[b, u, w]
-        new = jnp.where(old == 0, code, packed.add(old, code, *self._algebra))
+        new, count = self._join(own, old, outs[b, w], codes[b, u, v], w, v, u)
         codes = codes.at[b, jnp.where(here, u, self.spec.rows), w].set(new, mode="drop")
         last = here & (j == width[b] - 1) & ~keeps[b]  # the in-edge is not needed any more
         codes = codes.at[b, jnp.where(last, u, self.spec.rows), v].set(0, mode="drop")
@@ -217,27 +216,41 @@ class ArrayRules:
         return in_degree, out_degree, costs
 
     def _price(self, start: Array, costs: Array, data: Any) -> Array:
-        """Counts one chunk of the pairs of all slots."""
+        """What one chunk of the pairs of all slots costs."""
         params, codes, sources, targets, out_degree, pairs, ends = data
         first_row = self.spec.num_inputs
         pair = start + jnp.arange(OBSERVED_CHUNK, dtype=jnp.int32)
-        slot = (ends <= pair[:, None]).sum(-1, dtype=jnp.int32).clip(max=len(ends) - 1)
+        slot = (ends[None] <= pair[:, None]).sum(-1, dtype=jnp.int32).clip(max=len(ends) - 1)
         i, j = _divide(pair - ends[slot] + pairs[slot], out_degree[slot])
         u, w = member(sources[slot], i), member(targets[slot], j)
         pre, post = codes[u, slot], codes[first_row + slot, w]
-        _, count = self._multiply(params.axes, post, pre, w, slot, u)
+        _, count = self._join(params.axes, codes[u, w], post, pre, w, slot, u)
         return costs.at[slot].add(jnp.where(pair < ends[-1], count, 0))
 
     @property
     def _algebra(self) -> tuple[int, bool]:
         return self.spec.rank, self.spec.links
 
-    def _multiply(
-        self, axes: Array | None, post: Array, pre: Array, w: Array, slot: Array, u: Array
+    def _join(
+        self,
+        axes: Array | None,
+        old: Array,
+        post: Array,
+        pre: Array,
+        w: Array,
+        slot: Array,
+        u: Array,
     ) -> tuple[Array, Array]:
-        """Codes and counts of products over the axes of column w, of a slot, and of row u.
+        """Codes of old edges with products added to them, and what that costs.
 
-        `axes` is int32 [R + O, rank], or has one such array for each product.
+        Args:
+          axes: int32 [R + O, rank], or one such array for each product.
+          old: codes of the edges u → w, 0 where there is none.
+          post: codes of the edges slot → w.
+          pre: codes of the edges u → slot.
+          w: columns.
+          slot: slots.
+          u: rows.
         """
         assert axes is not None
         first_row = self.spec.num_inputs
@@ -246,9 +259,15 @@ class ArrayRules:
             found = axes[at] if axes.ndim == 2 else axes[jnp.arange(len(at)), at]
             return jnp.moveaxis(found, -1, 0)
 
-        return packed.multiply(
-            post, pre, sizes(first_row + w), sizes(first_row + slot), sizes(u), *self._algebra
+        sizes_out, sizes_in = sizes(first_row + w), sizes(u)
+        code, cost, additions = packed.multiply(
+            post, pre, sizes_out, sizes(first_row + slot), sizes_in, *self._algebra
         )
+        total = packed.add(old, code, *self._algebra)
+        if self.spec.additions:
+            merged = packed.num_values(total, sizes_out, sizes_in, self.spec.rank)
+            cost += additions + jnp.where(old == 0, 0, merged)
+        return jnp.where(old == 0, code, total), cost
 
 
 def _chunk(slot: Array) -> int:

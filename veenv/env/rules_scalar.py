@@ -12,6 +12,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Bool, Int, UInt
 
 from veenv.env.bits import WORD, count_bits, count_in_sets, num_words, spread
@@ -72,7 +73,7 @@ class ScalarRules:
           legal: bool [], if False nothing changes and nothing is paid.
 
         Returns:
-          The edges afterwards, and the number of multiplications, int32 [].
+          The edges afterwards, and what it costs, int32 [].
         """
         present = core.present
         row = self.spec.num_inputs + slot
@@ -85,19 +86,23 @@ class ScalarRules:
 
         def fill(old: Array, new: Array) -> Array:
             """Rows that reach the vertex gain `new`; the vertex loses its edges."""
-            new = jnp.where(sources, (old | new) & ~dropped[:, None], old)
-            return jnp.where(own_row, jnp.uint32(0), new)
+            new = jnp.where(sources[None], (old | new) & ~dropped[:, None], old)
+            return jnp.where(own_row[None], jnp.uint32(0), new)
 
         filled = fill(present, targets[:, None])
+        additions = jnp.zeros((), jnp.int32)
+        if self.spec.additions:  # the edges that are there already
+            there = count_bits((present & targets[:, None]).T)
+            additions = jnp.where(sources, there, 0).sum(dtype=jnp.int32)
         if core.valued is None:
-            return ScalarCore(filled, None), _count(sources) * count_bits(targets)
+            return ScalarCore(filled, None), _count(sources) * count_bits(targets) + additions
         valued_sources = ((core.valued[word] & bit) != 0) & legal
         valued_targets = core.valued[:, row]
         # A product is valued if a factor is, and a sum always is.
-        gained = jnp.where(valued_sources, targets[:, None], valued_targets[:, None])
+        gained = jnp.where(valued_sources[None], targets[:, None], valued_targets[:, None])
         gained |= present & targets[:, None]
         cost = _count(valued_sources) * count_bits(valued_targets)
-        return ScalarCore(filled, fill(core.valued, gained)), cost
+        return ScalarCore(filled, fill(core.valued, gained)), cost + additions
 
     @partial(jax.jit, static_argnums=0)
     def adjacency(self, core: ScalarCore) -> Int[Array, "R C"]:
@@ -114,9 +119,21 @@ class ScalarRules:
         del params
         in_degree, out_degree = self._degrees(core.present)
         if core.valued is None:
-            return in_degree, out_degree, in_degree * out_degree
-        valued_in, valued_out = self._degrees(core.valued)
-        return in_degree, out_degree, valued_in * valued_out
+            cost = in_degree * out_degree
+        else:
+            valued_in, valued_out = self._degrees(core.valued)
+            cost = valued_in * valued_out
+        if self.spec.additions:
+            cost += self._additions(core.present)
+        return in_degree, out_degree, cost
+
+    def _additions(self, edges: UInt[Array, "W R"]) -> Int[Array, " A"]:
+        """For every slot the edges that lead from a predecessor to a successor."""
+        own = edges[:, self.spec.num_inputs :]
+        common = jnp.zeros((self.spec.rows, self.spec.num_actions), jnp.int32)
+        for word in range(edges.shape[0]):
+            common += lax.population_count(edges[word, :, None] & own[word]).astype(jnp.int32)
+        return (spread(edges.T, self.spec.num_actions) * common).sum(0, dtype=jnp.int32)
 
     def _degrees(self, edges: UInt[Array, "W R"]) -> tuple[Array, Array]:
         in_degree = count_in_sets(edges, self.spec.num_actions)

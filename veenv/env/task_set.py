@@ -11,11 +11,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from veenv.env.encode import EnvParams, Spec, check_total
+from veenv.env.encode import EnvParams, Spec
 from veenv.env.env import Observation, State, VertexEnv
+from veenv.env.exact_range import check_total
 from veenv.env.factory import task_graph
 from veenv.env.rewards import Shaping, classical_costs
-from veenv.graph.graph import CostModel, Graph
+from veenv.graph.graph import CostModel, Graph, counts_additions, labelling_of
 from veenv.graph.linearise import make_graph
 from veenv.tasks import RandomFunctions
 
@@ -113,7 +114,7 @@ class TaskDistribution:
         else:
             names = tuple(t if isinstance(t, str) else f"graph {k}" for k, t in enumerate(tasks))
         for task in tasks:
-            check_task(task)
+            _check_task(task)
         graphs = tuple(task_graph(task) for task in tasks)
         if spec is None:
             spec = Spec.common([Spec.of(graph, cost) for graph in graphs])
@@ -237,7 +238,7 @@ class TaskDistribution:
         return obs, state, drawn
 
 
-def check_task(task: Any) -> None:
+def _check_task(task: Any) -> None:
     """Checks that a task is a name or a graph.
 
     Raises:
@@ -262,9 +263,10 @@ def _spec_of_family(family: RandomFunctions, cost: CostModel) -> Spec:
         num_actions=max(1, family.vertices[1] - family.outputs[0]),
         num_outputs=family.outputs[1],
         scalar=scalar,
-        unit_edges=scalar and cost == "executed",
+        unit_edges=scalar and labelling_of(cost) == "executed",
         rank=0 if scalar else RANDOM_RANK,
         links=not scalar,
+        additions=counts_additions(cost),
     )
 
 
@@ -285,7 +287,7 @@ def _draw_one(family: RandomFunctions, seed: int, k: int, cost: CostModel, spec:
         graph = make_graph(fun, tuple(range(len(point))))(*point)
         try:
             spec.check_fits(graph, cost)
-            check_total(graph)
+            check_total(graph, cost)
         except ValueError as error:  # too many axes, or possibly more multiplications than int32
             reason = error
         else:

@@ -7,7 +7,7 @@ import inspect
 import keyword
 import re
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -18,7 +18,7 @@ from jax.extend import core
 from veenv import _compat
 from veenv.engine.api import jacve, value_and_jacve
 from veenv.export.primitives import CannotWriteError, dtype, expression, number, text
-from veenv.graph.program import Equation, Literal, Program, trace
+from veenv.graph.program import Equation, Literal, Program, plain_argnums, trace
 
 if TYPE_CHECKING:
     from veenv.orders.resolve import OrderLike
@@ -33,7 +33,7 @@ def to_code(
     order: OrderLike,
     fun: Callable[..., Any],
     *args: Any,
-    argnums: int | Sequence[int] = 0,
+    argnums: int | Iterable[int] = 0,
     with_value: bool = False,
     name: str = "jacobian",
 ) -> str:
@@ -71,6 +71,7 @@ def to_code(
     """
     if not name.isidentifier() or keyword.iskeyword(name) or _RESERVED.fullmatch(name):
         raise ValueError(f"name must be a free Python identifier, got {name!r}")
+    argnums = plain_argnums(argnums)
     transformed = (value_and_jacve if with_value else jacve)(fun, order, argnums)
     program = trace(transformed, args, argnums=tuple(range(len(args))))
     writer = _Writer()
@@ -313,6 +314,6 @@ def _unpacking(
     return lines
 
 
-def _selected(names: Sequence[str], argnums: int | Sequence[int]) -> str:
+def _selected(names: Sequence[str], argnums: int | tuple[int, ...]) -> str:
     wanted = (argnums,) if isinstance(argnums, int) else argnums
     return ", ".join(names[a] for a in wanted)

@@ -190,14 +190,18 @@ def _copy(operands: Sequence[str], params: Mapping[str, Any]) -> str:
 
 def _dynamic_slice(operands: Sequence[str], params: Mapping[str, Any]) -> str:
     _check_used("dynamic_slice", params, ("slice_sizes",))
-    starts = ", ".join(operands[1:])
-    return f"lax.dynamic_slice({operands[0]}, ({starts},), {text(params['slice_sizes'])})"
+    starts, sizes = ", ".join(operands[1:]), text(params["slice_sizes"])
+    return f"lax.dynamic_slice({operands[0]}, ({starts},), {sizes}, {_CLAMPED})"
 
 
 def _dynamic_update_slice(operands: Sequence[str], params: Mapping[str, Any]) -> str:
     _check_used("dynamic_update_slice", params, ())
     starts = ", ".join(operands[2:])
-    return f"lax.dynamic_update_slice({operands[0]}, {operands[1]}, ({starts},))"
+    return f"lax.dynamic_update_slice({operands[0]}, {operands[1]}, ({starts},), {_CLAMPED})"
+
+
+_CLAMPED = "allow_negative_indices=False"
+"""The primitives' starts: what is negative was counted from the end before them already."""
 
 
 def _arg(name: str) -> Writer:

@@ -8,7 +8,10 @@ becomes dense.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import Any
 
 import jax
@@ -16,9 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv import _compat
+from veenv.graph.linearity import is_linear, is_zero_at_zero
 from veenv.graph.program import Program, trace
 from veenv.rules import Site
-from veenv.rules.dtypes import is_complex, is_differentiable
+from veenv.rules.dtypes import is_differentiable
 
 JVP = ("custom_jvp_call",)
 VJP = ("custom_vjp_call", "custom_vjp_call_jaxpr")
@@ -47,13 +51,12 @@ class Inner:
 
 
 def inner_program(site: Site) -> Inner | None:
-    """The linear program of an equation with a custom rule; None for any other equation."""
-    name = site.primitive.name
-    if name not in (*JVP, *VJP) or any(is_complex(a) for a in (*site.in_avals, *site.out_avals)):
-        return None
-    operands = tuple(i for i, a in enumerate(site.active) if a)
-    results = tuple(k for k, a in enumerate(site.out_avals) if is_differentiable(a))
-    if not results:
+    """The program of an equation with a custom rule; None for any other equation.
+
+    That of a cotangent rule need not be linear (`cotangent_rules`).
+    """
+    name, operands, results = site.primitive.name, site.operands, site.results
+    if name not in (*JVP, *VJP) or not results:
         return None
 
     def call(primals: list[Any], *moving: Any) -> tuple[Any, ...]:
@@ -76,8 +79,70 @@ def inner_program(site: Site) -> Inner | None:
         [site.out_avals[k] for k in results] if backward else [site.in_avals[i] for i in operands]
     )
     args = ([shape_of(a) for a in over], [shape_of(a) for a in site.in_avals])
-    program = trace(pulled if backward else pushed, args)
+    # JAX applies the rule to tangents and cotangents and does not differentiate it by them.
+    program = trace(pulled if backward else pushed, args, plain=True)
     return Inner(program, operands, results, backward)
+
+
+@dataclass(frozen=True)
+class Cotangents:
+    """What is proven of the cotangent rules of an equation and in its bodies.
+
+    Attributes:
+      linear: they are linear.
+      zero: they give nothing for no cotangent.
+    """
+
+    linear: bool = True
+    zero: bool = True
+
+    def __and__(self, other: Cotangents) -> Cotangents:
+        """What holds of both."""
+        return Cotangents(self.linear and other.linear, self.zero and other.zero)
+
+
+LINEAR = Cotangents()
+"""Nothing but linear rules, if any."""
+
+
+def cotangent_rules(site: Site) -> Cotangents:
+    """What is proven of the cotangent rules of an equation and in its bodies."""
+    if site.primitive.name in VJP:
+        inner = inner_program(site)
+        return LINEAR if inner is None else proven(inner)
+    if site.primitive.name in JVP:  # JAX differentiates its rule, not its body
+        return LINEAR
+    bodies = _compat.bodies(site.params)
+    return reduce(and_, (_inside(body, site.realify) for body in bodies), LINEAR)
+
+
+def proven(inner: Inner) -> Cotangents:
+    """What is proven of one cotangent rule."""
+    linear = is_linear(inner.program)
+    return Cotangents(linear, linear or is_zero_at_zero(inner.program))
+
+
+def _inside(jaxpr: Any, realify: bool) -> Cotangents:
+    """What is proven of the rules in a jaxpr; all that may move counts as moving."""
+    found = LINEAR
+    for eqn in jaxpr.eqns:
+        ins, outs = [a.aval for a in eqn.invars], [v.aval for v in eqn.outvars]
+        moving = [is_differentiable(a) for a in ins]
+        source = _compat.source_line(eqn)
+        try:
+            found &= cotangent_rules(
+                Site(eqn.primitive, eqn.params, ins, outs, moving, source, realify)
+            )
+        except Exception:
+            # A user's rule may refuse, with any exception, to be differentiated by an operand
+            # that is constant where it stands; then nothing is known of it.
+            found = Cotangents(linear=False, zero=False)
+    return found
+
+
+def definition(site: Site) -> Hashable:
+    """Names the function an equation calls, so that its rule is known when met inside itself."""
+    return site.primitive.name, _compat.function_source(site.params)
 
 
 def shape_of(aval: Any) -> Any:

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
 
+from veenv import _compat
 from veenv.rules.base import Pairs, Site, find
 from veenv.rules.batch_axes import NAMED
 from veenv.rules.dtypes import is_complex
@@ -23,6 +23,10 @@ from veenv.structure.structure import FREE
 
 Move = tuple[int, int, Mapping[int, int]]
 """From one node to another: a partial, as the out axis that each of its in axes is paired with."""
+
+
+Forwards = Mapping[int, Sequence[tuple[int, Mapping[int, int]]]]
+"""For each node, where the moves from it go, and the axes that they pair."""
 
 
 @dataclass
@@ -75,7 +79,8 @@ class Ways:
     labels: Sequence[Mapping[int, int | None]]
 
 
-BodyOf = Callable[[Any], Body]
+BodyOf = Callable[..., Body]
+"""(closed jaxpr, derivative=True) → its partials; without `derivative` as a linear function."""
 
 _SAME = {k: k for k in range(64)}  # every axis is paired with itself; arrays have no more than 64
 
@@ -133,12 +138,12 @@ def _rank(site: Site, operand: int) -> int:
 def _flow(site: Site, body: BodyOf) -> Flow | None:
     """How derivatives flow through a body; None if that cannot be found.
 
-    A body does not say which of its operands are constant, so all count as variables here, and the
-    derivative rule of a user may refuse those that nobody differentiates by, with any exception.
+    A body does not say which of its operands are constant, so all count as variables here, and a
+    primitive may have no derivative by those that nobody differentiates by.
     """
     try:
         return _FLOWS[site.primitive.name](site, body)
-    except Exception:
+    except NotImplementedError:
         return None
 
 
@@ -147,9 +152,7 @@ def _ways(flow: Flow | None, operand: int, rank: int) -> Ways:
     if flow is None or operand not in flow.operands:
         return Ways(set(), set(), [])
     source, more = flow.operands[operand]
-    ways: dict[int, list[tuple[int, Mapping[int, int]]]] = {}
-    for v, w, pairs in flow.moves:
-        ways.setdefault(v, []).append((w, pairs))
+    ways = _forwards(flow.moves)
     reached = _reachable(ways, [source])
     mixed = _reachable(ways, reached & flow.carried)
     labels: list[dict[int, int | None]] = [{}] * more
@@ -168,9 +171,15 @@ def _ways(flow: Flow | None, operand: int, rank: int) -> Ways:
     return Ways(reached, mixed, labels)
 
 
-def _reachable(
-    ways: Mapping[int, Sequence[tuple[int, Mapping[int, int]]]], start: Iterable[int]
-) -> set[int]:
+def _forwards(moves: Iterable[Move]) -> Forwards:
+    """For each node where the moves from it go, and how."""
+    ways: dict[int, list[tuple[int, Mapping[int, int]]]] = {}
+    for v, w, pairs in moves:
+        ways.setdefault(v, []).append((w, pairs))
+    return ways
+
+
+def _reachable(ways: Forwards, start: Iterable[int]) -> set[int]:
     """The nodes at the ends of all ways from some nodes, themselves included."""
     front = [*start]
     reached = {*front}
@@ -228,8 +237,8 @@ def _loop(
 def _scan(site: Site, body: BodyOf) -> Flow:
     """A loop: what is carried is one node, before and after."""
     closed, more = site.params["jaxpr"], int(site.params["length"] != 1)
-    num_carry = _num_alike(closed.out_avals, site.out_avals)
-    first_x = _num_alike(closed.in_avals, site.in_avals)
+    num_carry = _compat.num_alike(closed.out_avals, site.out_avals)
+    first_x = _compat.num_alike(closed.in_avals, site.in_avals)
     carried = {k: first_x - num_carry + k for k in range(num_carry)}
     flow = Flow(carried=frozenset(carried.values()))
     outputs = _loop(flow, body(closed), len(site.in_avals), carried)
@@ -241,12 +250,6 @@ def _scan(site: Site, body: BodyOf) -> Flow:
         elif node is not None:
             flow.results[k] = node, more
     return flow
-
-
-def _num_alike(inside: Sequence[Any], outside: Sequence[Any]) -> int:
-    """How many variables of a loop are not stacked, with an axis more outside than inside."""
-    pairs = zip(inside, outside, strict=True)
-    return sum(len(a.shape) == len(b.shape) for a, b in pairs)
 
 
 def _while(site: Site, body: BodyOf) -> Flow:
@@ -283,12 +286,15 @@ def _solve(site: Site, body: BodyOf) -> Flow:
     """A linear solve: diagonal where the matrix is and the solver, which may be inexact, is too.
 
     The unknowns go through the product with the matrix, which adds to the right side, and from
-    there through the solver.  What only the solver uses moves nothing.
+    there through the solver.  JAX applies the solver to tangents and does not differentiate it, so
+    here it is a linear function, gradients that it stops flow on, and no unknown is free of any
+    right side.  What only the solver uses moves nothing, nor does anything move what it returns
+    apart from the unknowns.
     """
     lengths, jaxprs = site.params["const_lengths"], site.params["jaxprs"]
     num_consts, first = lengths.matvec, sum(lengths)
     count = len(site.in_avals) - first
-    product, solver = body(jaxprs.matvec), body(jaxprs.solve)
+    product, solver = body(jaxprs.matvec), body(jaxprs.solve, derivative=False)
     flow = Flow()
     outputs = _joined(flow, product, {}, 0)
     sides = [product.num_nodes + k for k in range(count)]
@@ -297,6 +303,10 @@ def _solve(site: Site, body: BodyOf) -> Flow:
     solutions = _joined(flow, solver, names, product.num_nodes + count)[:count]
     unknowns = [num_consts + k for k in range(count)]
     flow.moves += [(v, w, _SAME) for v, w in zip(solutions, unknowns, strict=True) if v is not None]
+    ways = _forwards(flow.moves)
+    for side in sides:
+        missed = {*unknowns} - _reachable(ways, [side])
+        flow.moves += [(side, unknown, {}) for unknown in sorted(missed)]
     flow.operands = {i: (i, 0) for i in range(num_consts)}
     flow.operands |= {first + k: (node, 0) for k, node in enumerate(sides)}
     flow.results = {k: (node, 0) for k, node in enumerate(unknowns)}

@@ -9,13 +9,19 @@ from functools import cached_property
 from math import prod
 from typing import Any, Literal
 
+from veenv.graph.precedence import ReverseOnly, check_precedence, legal_order, prerequisites
 from veenv.graph.tableau import Tableau
 from veenv.structure import structure as algebra
 from veenv.structure.product import multiply as multiply_structures
 from veenv.structure.structure import Structure
 
-CostModel = Literal["multiplications", "executed"]
-COST_MODELS: tuple[CostModel, ...] = ("multiplications", "executed")
+Labelling = Literal["multiplications", "executed"]
+LABELLINGS: tuple[Labelling, ...] = ("multiplications", "executed")
+"""What the edges of a graph hold at first: the literature's values, or those really stored."""
+
+CostModel = Literal["multiplications", "executed", "operations"]
+COST_MODELS: tuple[CostModel, ...] = ("multiplications", "executed", "operations")
+"""``"operations"`` is the labelling ``"executed"``, and counts additions as well."""
 
 
 def check_cost_model(cost: str) -> CostModel:
@@ -27,6 +33,16 @@ def check_cost_model(cost: str) -> CostModel:
     if cost not in COST_MODELS:
         raise ValueError(f"cost must be one of {', '.join(COST_MODELS)}, got {cost!r}")
     return cost
+
+
+def labelling_of(cost: CostModel) -> Labelling:
+    """What the edges hold at first under a cost model."""
+    return "multiplications" if cost == "multiplications" else "executed"
+
+
+def counts_additions(cost: CostModel) -> bool:
+    """Whether additions count under a cost model as multiplications do."""
+    return cost == "operations"
 
 
 class Graph:
@@ -44,6 +60,7 @@ class Graph:
         Nodes may repeat and may be inputs.
       primitives: name of the primitive that makes each vertex, by id - 1.
       eliminable: ids of the vertices an order must name, ascending.
+      reverse_only: the rules that not every order can apply.
 
     Example:
       >>> import jax.numpy as jnp, veenv
@@ -58,14 +75,16 @@ class Graph:
         shapes: Sequence[tuple[int, ...]],
         outputs: Sequence[int | None],
         primitives: Sequence[str],
-        structures: Mapping[CostModel, Mapping[tuple[int, int], Structure]],
+        structures: Mapping[Labelling, Mapping[tuple[int, int], Structure]],
+        reverse_only: Sequence[ReverseOnly] = (),
     ):
         self.num_inputs = num_inputs
         self.num_vertices = len(shapes) - num_inputs
         self.shapes = tuple(tuple(s) for s in shapes)
         self.outputs = tuple(outputs)
         self.primitives = tuple(primitives)
-        self._structures = {cost: dict(edges) for cost, edges in structures.items()}
+        self._structures = {name: dict(edges) for name, edges in structures.items()}
+        self.reverse_only = tuple(reverse_only)
         sources = {u for u, _ in self.edges}
         self.eliminable = tuple(
             n - num_inputs + 1 for n in range(num_inputs, len(shapes)) if n in sources
@@ -106,30 +125,59 @@ class Graph:
         Raises:
           ValueError: if `cost` is not a cost model.
         """
-        return dict(self._structures[check_cost_model(cost)])
+        return dict(self._structures[labelling_of(check_cost_model(cost))])
 
     def check_order(self, order: Iterable[int]) -> tuple[int, ...]:
         """The order as a tuple of eliminable ids; ids of pruned vertices are dropped.
 
         Raises:
-          ValueError: if an id is not an int, is unknown, repeated or missing.
+          ValueError: if an id is not an int, is unknown, repeated or missing, or the order does
+            not allow for a rule that is not linear in its cotangent.
         """
-        return check_order(order, self.eliminable, self.num_vertices)
+        checked = check_order(order, self.eliminable, self.num_vertices)
+        if self.reverse_only:
+            check_precedence(self.prerequisites, checked)
+        return checked
+
+    @cached_property
+    def prerequisites(self) -> dict[int, dict[int, ReverseOnly]]:
+        """For each vertex those that an order must eliminate before, and the rule that says so.
+
+        A rule that is not linear in its cotangent is applied to the rows of the Jacobian by its
+        results: all that is behind them comes first, and its operands come last.
+        """
+        moves = {self.node(v): v for v in self.eliminable}
+        return prerequisites(self.reverse_only, self.edges, moves)
+
+    def legal(self, order: Iterable[int]) -> tuple[int, ...]:
+        """The order itself, or else the nearest one that the graph's rules allow.
+
+        Vertices that come too early wait until what must be before them is gone.
+
+        Raises:
+          ValueError: as `check_order`, but for the rules.
+        """
+        checked = check_order(order, self.eliminable, self.num_vertices)
+        return legal_order(self.prerequisites, checked)
 
     def costs(self, order: Iterable[int], cost: CostModel = "multiplications") -> tuple[int, ...]:
-        """Multiplications of each elimination of an order, in the order given (pruned ids out).
+        """What each elimination of an order costs, in the order given (pruned ids out).
+
+        Returns:
+          Its multiplications; under ``"operations"`` with its additions.
 
         Raises:
           ValueError: as `check_order`, or if `cost` is not a cost model.
         """
         tableau = self.tableau(cost)
-        return tuple(
-            eliminate_structure(tableau, self.node(v), keep=self.node(v) in self.output_nodes)
+        counts = [
+            eliminate_counted(tableau, self.node(v), keep=self.node(v) in self.output_nodes)
             for v in self.check_order(order)
-        )
+        ]
+        return tuple(m + a if counts_additions(cost) else m for m, a in counts)
 
     def cost(self, order: Iterable[int], cost: CostModel = "multiplications") -> int:
-        """Number of multiplications of an elimination order.
+        """What an elimination order costs: its multiplications or, with additions, operations.
 
         Args:
           order: vertex ids; every eliminable one once.
@@ -141,7 +189,7 @@ class Graph:
         return sum(self.costs(order, cost))
 
     def additions(self, order: Iterable[int]) -> tuple[int, ...]:
-        """Additions that the engine executes for each elimination of an order.
+        """Additions of each elimination of an order, every sum formed at once.
 
         Raises:
           ValueError: as `check_order`.

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial, reduce
-from math import prod
 from typing import Any
 
 from jax.extend import core
 
-from veenv import rules
-from veenv.graph.custom_rules import Inner, inner_program, shape_of
+from veenv import _compat
+from veenv.graph.custom_rules import shape_of
 from veenv.graph.diagonal import Body, diagonal_axes
-from veenv.graph.graph import COST_MODELS, Graph, eliminate_structure
-from veenv.graph.program import Equation, Program, trace
+from veenv.graph.graph import Graph
+from veenv.graph.partials import ALONE, Custom, Found, Within, find_partials, narrowed
+from veenv.graph.precedence import ReverseOnly
+from veenv.graph.program import Equation, Program, plain_argnums, trace
 from veenv.rules import Partial, Site
 from veenv.rules.dtypes import is_differentiable
 from veenv.rules.operator import real_shape
@@ -41,79 +42,80 @@ class Linearisation:
 
     Attributes:
       program: the traced program.
-      sites: for each equation its rule's view; None for equations without needed partials.
       elementals: for each equation its needed partials.
       customs: for each equation the rule of its own that gives its partials, if any.
+      reverse_only: for each equation where its rule stands in the graph, if it is not linear.
       graph: the graph of structures.
       realify: complex variables are seen as pairs of real numbers.
     """
 
     program: Program
-    sites: tuple[Site | None, ...]
     elementals: tuple[tuple[Elemental, ...], ...]
     customs: tuple[Custom | None, ...]
+    reverse_only: tuple[Pulled | None, ...]
     graph: Graph
     realify: bool
 
 
 @dataclass(frozen=True)
-class Custom:
-    """A custom rule's linear program, linearised."""
+class Pulled:
+    """An equation whose cotangent rule is not linear, and where it stands in the graph.
 
-    inner: Inner
-    linearisation: Linearisation
+    The rule's results and operands are those of the site, in order.
+    """
 
-    def nodes(self, result: int, operand: int) -> tuple[int, int | None]:
-        """The (source, target) nodes of its graph that stand for a partial; None: it is zero."""
-        graph = self.linearisation.graph
-        at, slot = self.inner.results.index(result), self.inner.operands.index(operand)
-        source, output = (at, slot) if self.inner.backward else (slot, at)
-        return source, graph.outputs[output]
+    site: Site
+    rule: ReverseOnly
 
 
-def linearise(program: Program, *, holomorphic: bool = False) -> Linearisation:
+def linearise(
+    program: Program, *, holomorphic: bool = False, within: Within = ALONE
+) -> Linearisation:
     """Finds the elemental partials of a program and builds its graph, without numeric work.
 
     Args:
       program: the traced program.
       holomorphic: differentiate complex variables as complex numbers; otherwise they are pairs of
         real numbers.
+      within: what the program is a part of, if it is one.
     """
     node_of = {slot: slot for slot in range(program.num_inputs)}
     node_of.update({s: program.num_inputs + i for i, s in enumerate(program.vertex_slots)})
     active = {s for s in range(program.num_inputs) if is_differentiable(program.avals[s])}
-    sites: list[Site | None] = []
-    found: list[list[Elemental]] = []
-    customs: list[Custom | None] = []
+    same = partial(linearise, holomorphic=False)
+    found: list[Found] = []
     for equation in program.equations:
-        site = _site(equation, active, realify=not holomorphic)
-        custom, rows = (None, []) if site is None else _rows(site)
-        sites.append(site)
-        customs.append(custom)
-        found.append(_elementals(equation, rows, custom, active, node_of))
+        site = _site(equation, active, within, realify=not holomorphic)
+        found.append(Found() if site is None else find_partials(site, within, same))
+        moved = (equation.outputs[k] for k, _, _ in found[-1].pairs())
+        active.update(slot for slot in moved if slot is not None)
     outputs = tuple(
         node_of[o] if isinstance(o, int) and o in active else None for o in program.outputs
     )
     needed = {n for n in outputs if n is not None}
     kept: list[tuple[Elemental, ...]] = []
-    for elementals in reversed(found):
-        used = tuple(e for e in elementals if e.target in needed)
-        needed.update(e.source for e in used)
-        kept.append(used)
+    for index in reversed(range(len(found))):
+        equation = program.equations[index]
+        wanted = [s is not None and node_of[s] in needed for s in equation.outputs]
+        found[index] = narrowed(found[index], wanted, within, same)
+        kept.append(tuple(_elementals(equation, found[index], wanted, node_of)))
+        needed.update(e.source for e in kept[-1])
     kept.reverse()
-    sites = [site if used else None for site, used in zip(sites, kept, strict=True)]
-    customs = [custom if used else None for custom, used in zip(customs, kept, strict=True)]
+    reverse_only = tuple(
+        _reverse_only(equation, f, node_of) if f.reverse_only and used else None
+        for equation, f, used in zip(program.equations, found, kept, strict=True)
+    )
     return Linearisation(
         program,
-        tuple(sites),
         tuple(kept),
-        tuple(customs),
-        _graph(program, outputs, kept, not holomorphic),
+        tuple(f.custom if used else None for f, used in zip(found, kept, strict=True)),
+        reverse_only,
+        _graph(program, outputs, kept, reverse_only, not holomorphic),
         not holomorphic,
     )
 
 
-def _site(equation: Equation, active: set[int], *, realify: bool) -> Site | None:
+def _site(equation: Equation, active: set[int], within: Within, *, realify: bool) -> Site | None:
     """A rule's view of an equation; None if no operand depends on an input."""
     flags = [
         isinstance(i, int) and i in active and is_differentiable(a)
@@ -130,15 +132,26 @@ def _site(equation: Equation, active: set[int], *, realify: bool) -> Site | None
         equation.source,
         realify,
     )
-    site.diagonal = diagonal_axes(site, partial(_body, realify=realify))
-    return site
+    body = partial(_body, within=within, realify=realify)
+    return replace(site, diagonal=diagonal_axes(site, body))
 
 
-def _body(closed: Any, *, realify: bool) -> Body:
-    """The partials inside a closed jaxpr."""
+def _body(closed: Any, *, within: Within, realify: bool, derivative: bool = True) -> Body:
+    """The partials inside a closed jaxpr.
+
+    Args:
+      closed: the jaxpr.
+      within: what it is a part of.
+      realify: see complex variables as pairs of real numbers.
+      derivative: what JAX's derivative rules make of it; otherwise what its values depend on,
+        taken for a linear function, whatever rules its parts have and where it stops gradients.
+    """
     args = [shape_of(a) for a in closed.in_avals]
-    program = trace(core.jaxpr_as_fun(closed), args, argnums=[*range(len(args))])
-    lin = linearise(program, holomorphic=not realify)
+    plain = within.plain or not derivative
+    program = trace(core.jaxpr_as_fun(closed), args, argnums=[*range(len(args))], plain=plain)
+    lin = linearise(
+        program, holomorphic=not realify, within=replace(within, body=True, plain=plain)
+    )
     moves = []
     for elemental in (e for used in lin.elementals for e in used):
         p = elemental.partial
@@ -148,83 +161,44 @@ def _body(closed: Any, *, realify: bool) -> Body:
 
 
 def _elementals(
-    equation: Equation,
-    rows: Sequence[Sequence[Partial | None]],
-    custom: Custom | None,
-    active: set[int],
-    node_of: dict[int, int],
-) -> list[Elemental]:
-    """The partials of one equation by node; marks its results that depend on inputs as active."""
-    elementals = []
-    for k, (slot, row) in enumerate(zip(equation.outputs, rows, strict=False)):
-        if slot is None:
-            continue
-        for i, (operand, elemental) in enumerate(zip(equation.inputs, row, strict=True)):
-            if elemental is None:
-                continue
-            assert isinstance(operand, int)
-            inner = None
-            if custom is not None:
-                source, target = custom.nodes(k, i)
-                assert target is not None
-                inner = (source, target)
-            elementals.append(Elemental(node_of[operand], node_of[slot], elemental, inner))
-            active.add(slot)
-    return elementals
+    equation: Equation, found: Found, wanted: Sequence[bool], node_of: dict[int, int]
+) -> Iterator[Elemental]:
+    """The partials of an equation's wanted results, by node.
+
+    A rule that is not linear has one for an operand that occurs several times.
+    """
+    seen: set[Any] = set()
+    for k, i, p in found.pairs():
+        source, target = equation.inputs[i], equation.outputs[k]
+        again = found.reverse_only and (source, target) in seen
+        seen.add((source, target))
+        if wanted[k] and not again:
+            assert isinstance(source, int)
+            assert target is not None
+            yield Elemental(node_of[source], node_of[target], p, found.inner(k, i))
 
 
-def _rows(site: Site) -> tuple[Custom | None, Sequence[Sequence[Partial | None]]]:
-    """The partials of an equation, through its own derivative rule where that has structure."""
-    inner = None if rules.find(site.primitive.name) else inner_program(site)
-    if inner is not None:
-        custom = Custom(inner, linearise(inner.program))
-        rows = _custom_rows(site, custom)
-        if rows is not None:
-            return custom, rows
-    return None, rules.partials(site)
-
-
-def _custom_rows(site: Site, custom: Custom) -> list[list[Partial | None]] | None:
-    """The partials a custom rule's graph comes to; None if they are better left an operator."""
-    graph = custom.linearisation.graph
-    left = {}
-    for cost in COST_MODELS:
-        tableau = graph.tableau(cost)
-        for vertex in graph.reverse():
-            node = graph.node(vertex)
-            eliminate_structure(tableau, node, keep=node in graph.output_nodes)
-        left[cost] = tableau.preds
-    rows: list[list[Partial | None]] = [[None] * len(site.in_avals) for _ in site.out_avals]
-    for k in custom.inner.results:
-        for i in custom.inner.operands:
-            source, target = custom.nodes(k, i)
-            if target is None:
-                continue
-            if source == target:  # the rule passes a tangent on
-                unit = algebra.diagonal(site.in_avals[i].shape, valued=False)
-                executed = literature = unit
-            elif source in left["executed"][target]:
-                executed = left["executed"][target][source]
-                literature = left["multiplications"][target][source]
-            else:
-                continue
-            if custom.inner.backward:
-                executed, literature = map(algebra.transpose, (executed, literature))
-            if not _worthwhile(executed):
-                return None
-            rows[k][i] = Partial(executed, literature)
-    return rows
-
-
-def _worthwhile(s: Structure) -> bool:
-    """Whether storing this structure is no more than a few numbers for each entry."""
-    return s.num_values <= 4 * max(prod(s.out_shape), prod(s.in_shape))
+def _reverse_only(equation: Equation, found: Found, node_of: dict[int, int]) -> Pulled:
+    """Where a rule that is not linear stands in the graph."""
+    site = found.site
+    assert site is not None
+    results = [equation.outputs[k] for k in site.results]
+    operands = [equation.inputs[i] for i in site.operands]
+    rule = ReverseOnly(
+        _compat.function_source(site.params) or site.primitive.name,
+        site.source,
+        tuple(node_of[slot] for slot in results if slot is not None),
+        tuple(node_of[slot] for slot in operands if isinstance(slot, int)),
+        found.cotangents.zero,
+    )
+    return Pulled(site, rule)
 
 
 def _graph(
     program: Program,
     outputs: Sequence[int | None],
     kept: Sequence[Sequence[Elemental]],
+    reverse_only: Sequence[Pulled | None],
     realify: bool,
 ) -> Graph:
     avals = [*program.avals[: program.num_inputs]]
@@ -248,10 +222,11 @@ def _graph(
             "multiplications": total(lambda p: p.literature),
             "executed": total(lambda p: p.executed),
         },
+        [pulled.rule for pulled in reverse_only if pulled is not None],
     )
 
 
-def make_graph(fun: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Graph]:
+def make_graph(fun: Callable[..., Any], argnums: int | Iterable[int] = 0) -> Callable[..., Graph]:
     """Returns a function that traces `fun` to its computational graph.
 
     Args:
@@ -271,6 +246,7 @@ def make_graph(fun: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Cal
       >>> graph.eliminable, graph.cost(graph.reverse())
       ((1,), 1)
     """
+    argnums = plain_argnums(argnums)
 
     def traced(*args: Any, **kwargs: Any) -> Graph:
         return linearise(trace(fun, args, kwargs, argnums=argnums)).graph

@@ -8,7 +8,7 @@ one output numbers its vertices as its equations.  No numeric work is done.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -18,44 +18,13 @@ import numpy as np
 from jax.extend import core
 
 from veenv import _compat
+from veenv.graph.equations import Equation, Literal, Slot
+from veenv.graph.refs import fold_refs
 
 _TRACEABLE = (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)
 # What JAX raises where the value of a tracer is needed: most errors are TypeErrors; a slice or a
 # boolean index is an IndexError.
 _NEEDS_VALUES = (TypeError, IndexError)
-
-Slot = int
-"""Index of a variable of the flat program."""
-
-
-@dataclass(frozen=True)
-class Literal:
-    """A constant that stands in an equation instead of a variable."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Equation:
-    """One primitive application of the flat program.
-
-    Attributes:
-      primitive: the JAX primitive.
-      params: its parameters.
-      inputs: a slot or a `Literal` for each operand.
-      outputs: a slot for each result; None for results that are dropped.
-      in_avals: shape and dtype of each operand.
-      out_avals: shape and dtype of each result.
-      source: the user's line, for error messages.
-    """
-
-    primitive: Any
-    params: dict[str, Any]
-    inputs: tuple[Slot | Literal, ...]
-    outputs: tuple[Slot | None, ...]
-    in_avals: tuple[Any, ...]
-    out_avals: tuple[Any, ...]
-    source: str
 
 
 @dataclass(frozen=True)
@@ -88,20 +57,32 @@ class Program:
     aux: tuple[tuple[Slot | Literal, ...], Any] | None
 
 
-def normalise_argnums(argnums: int | Sequence[int], num_args: int) -> tuple[int, ...]:
+def plain_argnums(argnums: int | Iterable[int]) -> int | tuple[int, ...]:
+    """Argnums as an int or a tuple of ints, whatever says them: a range, NumPy integers.
+
+    Raises:
+      TypeError: if an argnum is not an integer.
+    """
+    try:
+        return operator.index(argnums)  # type: ignore[arg-type]
+    except TypeError:
+        pass
+    try:
+        return tuple(operator.index(a) for a in argnums)  # type: ignore[union-attr]
+    except TypeError:
+        raise TypeError(f"argnums must be an int or a sequence of ints, got {argnums!r}") from None
+
+
+def normalise_argnums(argnums: int | Iterable[int], num_args: int) -> tuple[int, ...]:
     """Argnums as a tuple of non-negative ints.
 
     Raises:
       TypeError: if an argnum is not an int.
       ValueError: if one is out of range or occurs twice.
     """
-    wanted: tuple[Any, ...] = tuple(argnums) if isinstance(argnums, (tuple, list)) else (argnums,)
+    plain = plain_argnums(argnums)
     result = []
-    for a in wanted:
-        try:
-            index = operator.index(a)
-        except TypeError:
-            raise TypeError(f"argnums must be an int or a sequence of ints, got {a!r}") from None
+    for index in (plain,) if isinstance(plain, int) else plain:
         if not -num_args <= index < num_args:
             raise ValueError(
                 f"argnums {argnums!r} is out of range for a function called with {num_args} "
@@ -118,8 +99,9 @@ def trace(
     args: Sequence[Any],
     kwargs: dict[str, Any] | None = None,
     *,
-    argnums: int | Sequence[int] = 0,
+    argnums: int | Iterable[int] = 0,
     has_aux: bool = False,
+    plain: bool = False,
 ) -> Program:
     """Traces `fun` at the shapes and dtypes of `args`.
 
@@ -130,6 +112,8 @@ def trace(
       kwargs: keyword arguments; never differentiated by.
       argnums: which positional arguments to differentiate by.
       has_aux: whether `fun` returns ``(output, aux)``.
+      plain: see what depends on the inputs as a function, not through its derivative: rules that
+        functions bring along are left out, and gradients do not stop.
 
     Returns:
       The flat program.
@@ -167,14 +151,15 @@ def trace(
     closed, traced = _make_jaxpr(flat, selected, traced)
     tree, aux_tree, num_out = out_trees[-1]
     num_inputs = len(jax.tree.leaves(selected))
-    flattener = _Flattener(closed, num_inputs, jax.tree.leaves(traced))
+    flattener = _Flattener(closed, num_inputs, jax.tree.leaves(traced), plain=plain)
     outputs = flattener.outputs
+    equations = fold_refs(flattener.equations, flattener.avals, outputs)
     return Program(
         num_inputs=num_inputs,
         constants=tuple(flattener.constants),
-        equations=tuple(flattener.equations),
+        equations=tuple(equations),
         outputs=tuple(outputs[:num_out]),
-        vertex_slots=tuple(flattener.vertex_slots),
+        vertex_slots=tuple(o for e in equations for o in e.outputs if o is not None),
         avals=tuple(flattener.avals),
         out_avals=tuple(closed.out_avals[:num_out]),
         out_tree=tree,
@@ -212,11 +197,12 @@ def _make_jaxpr(
 class _Flattener:
     """Walks a closed jaxpr, inlining calls, into equations over slots."""
 
-    def __init__(self, closed: Any, num_inputs: int, others: Sequence[Any]):
+    def __init__(self, closed: Any, num_inputs: int, others: Sequence[Any], *, plain: bool):
+        self.plain = plain
+        self.moved: set[Slot] = set(range(num_inputs))
         jaxpr = _compat.open_jaxpr(closed)
         self.constants: list[Any] = []
         self.equations: list[Equation] = []
-        self.vertex_slots: list[Slot] = []
         self.avals: list[Any] = []
         for var in jaxpr.invars[:num_inputs]:
             self._new(var.aval)
@@ -243,26 +229,38 @@ class _Flattener:
             return Literal(np.asarray(atom.val, dtype=aval.dtype))
         return env[atom]
 
-    def _walk(self, jaxpr: Any, env: dict[Any, Slot | Literal]) -> None:
-        for eqn in jaxpr.eqns:
-            inner = _compat.inlinable(eqn)
-            if inner is not None:
-                self._inline(eqn, inner, env)
-            else:
-                self._append(eqn, env)
+    def _is_moved(self, env: dict[Any, Slot | Literal], atom: Any) -> bool:
+        """Whether a variable depends on the inputs."""
+        read = self._read(env, atom)
+        return isinstance(read, int) and read in self.moved
 
-    def _inline(self, eqn: Any, inner: Any, env: dict[Any, Slot | Literal]) -> None:
+    def _walk(self, jaxpr: Any, env: dict[Any, Slot | Literal], call: str = "") -> None:
+        """Appends a jaxpr's equations; `call` is the line where the jaxpr was called."""
+        for eqn in jaxpr.eqns:
+            plain = self.plain and any(self._is_moved(env, a) for a in eqn.invars)
+            inner = _compat.inlinable(eqn)
+            source = _compat.source_line(eqn) or call  # a function that JAX had traced has no line
+            if plain:
+                inner = _compat.call_body(eqn.primitive.name, eqn.params)
+            if plain and eqn.primitive.name == "stop_gradient":
+                env[eqn.outvars[0]] = self._read(env, eqn.invars[0])
+            elif inner is not None:
+                self._inline(eqn, inner, env, source)
+            else:
+                self._append(eqn, env, source)
+
+    def _inline(self, eqn: Any, inner: Any, env: dict[Any, Slot | Literal], source: str) -> None:
         body = _compat.open_jaxpr(inner)
         scope: dict[Any, Slot | Literal] = {}
         for var, value in zip(body.constvars, getattr(inner, "consts", ()), strict=True):
             scope[var] = Literal(value)
         for var, atom in zip(body.invars, eqn.invars, strict=True):
             scope[var] = self._read(env, atom)
-        self._walk(body, scope)
+        self._walk(body, scope, source)
         for var, atom in zip(eqn.outvars, body.outvars, strict=True):
             env[var] = self._read(scope, atom)
 
-    def _append(self, eqn: Any, env: dict[Any, Slot | Literal]) -> None:
+    def _append(self, eqn: Any, env: dict[Any, Slot | Literal], source: str) -> None:
         inputs = tuple(self._read(env, a) for a in eqn.invars)
         outputs: list[Slot | None] = []
         for var in eqn.outvars:
@@ -271,8 +269,9 @@ class _Flattener:
                 continue
             slot = self._new(var.aval)
             env[var] = slot
-            self.vertex_slots.append(slot)
             outputs.append(slot)
+        if any(isinstance(a, int) and a in self.moved for a in inputs):
+            self.moved.update(o for o in outputs if o is not None)
         self.equations.append(
             Equation(
                 eqn.primitive,
@@ -281,6 +280,6 @@ class _Flattener:
                 tuple(outputs),
                 tuple(a.aval for a in eqn.invars),
                 tuple(v.aval for v in eqn.outvars),
-                _compat.source_line(eqn),
+                source,
             )
         )

@@ -12,6 +12,7 @@ from jax import Array
 
 from veenv.linear.linear_map import Action, LinearMap, along_several, drop_ones
 
+Pairs = Sequence[tuple[int, int]]
 _REMEMBERED = 4  # passes of a joint linearisation that wait for another operand or result
 
 
@@ -37,6 +38,7 @@ class Joint:
         self.out_shapes, self.in_shapes = list(out_shapes), list(in_shapes)
         self.dtype = dtype
         self.forward, self.backward = forward, backward
+        self._before_pull: Callable[[int], None] | None = None
         self._last: dict[tuple[bool, int], dict[object, tuple[Array, ...]]] = {}
 
     def map(
@@ -71,6 +73,8 @@ class Joint:
         def action(g: Array) -> tuple[Array, ...]:
             return _squeeze(self.backward(result, g.reshape(shape)), self.in_shapes)
 
+        if self._before_pull is not None:
+            self._before_pull(result)
         return self._once((False, result), key, action, x, axes, shape)
 
     def _once(
@@ -110,20 +114,41 @@ class Joint:
         Args:
           diagonal: (result, operand) → the axes along which that partial is diagonal, without
             those of size one; None if it is zero.
+
+        The columns of an operand are computed once for all results, before (and outside of) the
+        pass that a result's cotangents are pulled back in.
         """
+        columns: dict[tuple[int, tuple[int, ...]], tuple[Array, ...]] = {}
+
+        def columns_of(result: int, operand: int, *, keep: bool) -> Array | None:
+            pairs, shape = diagonal(result, operand), self.in_shapes[operand]
+            if pairs is None:
+                return None
+            key = operand, _copied(drop_ones(shape), pairs)
+            found = columns.get(key)
+            if found is None:
+                found = _columns(lambda t: self.forward(operand, t), shape, self.dtype, key[1])
+                if keep:
+                    columns[key] = found
+            return found[result]
+
+        def prepare(result: int) -> None:
+            for operand in range(len(self.in_shapes)):
+                columns_of(result, operand, keep=True)
 
         def backward(result: int, g: Array) -> tuple[Array, ...]:
             pulled = []
-            for i, shape in enumerate(self.in_shapes):
-                pairs = diagonal(result, i)
-                if pairs is None:
+            for operand, shape in enumerate(self.in_shapes):
+                found = columns_of(result, operand, keep=False)
+                if found is None:
                     pulled.append(jnp.zeros(shape, self.dtype))
-                    continue
-                action = lambda t, i=i: self.forward(i, t)[result]  # noqa: E731
-                pulled.append(_by_columns(action, shape, self.dtype, g, pairs))
+                else:
+                    pulled.append(_combined(found, shape, g, diagonal(result, operand) or ()))
             return tuple(pulled)
 
-        return Joint(self.out_shapes, self.in_shapes, self.dtype, self.forward, backward)
+        made = Joint(self.out_shapes, self.in_shapes, self.dtype, self.forward, backward)
+        made._before_pull = prepare
+        return made
 
 
 def _squeeze(values: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> tuple[Array, ...]:
@@ -131,32 +156,49 @@ def _squeeze(values: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> tupl
 
 
 def _by_columns(
-    action: Action,
+    action: Action, shape: Sequence[int], dtype: Any, g: Array, diagonal: Pairs = ()
+) -> Array:
+    """The transpose of a linear function of an array of `shape`, through its dense matrix."""
+    copied = _copied(drop_ones(shape), diagonal)
+    found = _columns(lambda t: (action(t),), shape, dtype, copied)[0]
+    return _combined(found, shape, g, diagonal)
+
+
+def _copied(ins: Sequence[int], diagonal: Pairs) -> tuple[int, ...]:
+    """The axes whose every index needs a column; one serves all indices of the diagonal ones."""
+    same = {j for _, j in diagonal}
+    return tuple(j for j in range(len(ins)) if j not in same)
+
+
+def _columns(
+    action: Callable[[Array], tuple[Array, ...]],
     shape: Sequence[int],
     dtype: Any,
-    g: Array,
-    diagonal: Sequence[tuple[int, int]] = (),
-) -> Array:
-    """The transpose of a linear function of an array of `shape`, through its dense matrix.
+    copied: Sequence[int],
+) -> tuple[Array, ...]:
+    """What a linear function with several results makes of the basis along the copied axes."""
+    ins = drop_ones(shape)
+    count = prod(ins[j] for j in copied)
+    own = jnp.arange(count).reshape([1, *(n if j in copied else 1 for j, n in enumerate(ins))])
+    basis = jnp.broadcast_to(own == jnp.arange(count).reshape(-1, *(1 for _ in ins)), (count, *ins))
+    return tuple(jax.vmap(action)(basis.astype(dtype).reshape((count, *shape))))
+
+
+def _combined(columns: Array, shape: Sequence[int], g: Array, diagonal: Pairs) -> Array:
+    """The transpose applied to `g`, by the columns.
 
     Args:
-      action: the function.
-      shape: shape of its argument.
-      dtype: dtype of its argument.
+      columns: one result's columns, an axis of columns first.
+      shape: shape of the function's argument.
       g: what to apply the transpose to.
-      diagonal: (out axis, in axis) pairs along which the function is diagonal; one column serves
-        all their indices.
+      diagonal: (out axis, in axis) pairs along which the function is diagonal.
     """
     ins, outs = drop_ones(shape), drop_ones(g.shape)
     same = {j: k for k, j in diagonal}
-    copied = [j for j in range(len(ins)) if j not in same]
-    count = prod(ins[j] for j in copied)
-    own = jnp.arange(count).reshape([n if j in copied else 1 for j, n in enumerate(ins)])
-    basis = jnp.broadcast_to(own == jnp.arange(count).reshape(-1, *(1 for _ in ins)), (count, *ins))
-    columns = jax.vmap(action)(basis.astype(dtype).reshape((count, *shape)))
-    columns = columns.reshape((count, *outs))
+    copied = _copied(ins, diagonal)
+    columns = columns.reshape((columns.shape[0], *outs))
     gone = tuple(1 + k for k in range(len(outs)) if k not in same.values())
-    y = (columns * g.astype(columns.dtype).reshape(outs)).sum(gone)
+    y = (columns * g.astype(columns.dtype).reshape((1, *outs))).sum(gone)
     y = y.reshape([*(ins[j] for j in copied), *y.shape[1:]])
     have = [*copied, *sorted(same, key=lambda j: same[j])]
     return y.transpose([have.index(j) for j in range(len(ins))]).reshape(shape)

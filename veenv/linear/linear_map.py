@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from veenv import _compat
 from veenv.linear.selection import Affine, canonical, compose
 
 Action = Callable[[Array], Array]
@@ -146,7 +147,7 @@ def chain(post: LinearMap, pre: LinearMap) -> LinearMap:
         pre.in_shape,
         lambda x: post.apply(pre.apply(x)),
         lambda x: pre.transpose(post.transpose(x)),
-        jnp.promote_types(post.dtype, pre.dtype),
+        _compat.promoted(post.dtype, pre.dtype),
         name=name,
         diagonal=tuple((k, j) for k, m in post.diagonal for n, j in pre.diagonal if m == n),
     )

@@ -102,9 +102,10 @@ def prove(
     """
     with jax.enable_x64(True):
         compared = _Comparison(task, ids)
-        partial = []
+        partial, tried = [], 0
         for index in range(points * ATTEMPTS):
             args = near(task.example_args(), None if index == 0 else [seed, index])
+            tried += 1
             expected, whole, entries = compared.expected(args)
             if whole:
                 compared.compare(args, expected)
@@ -119,7 +120,7 @@ def prove(
             errors=compared.errors,
             noise=compared.noise,
             points=compared.points,
-            tried=index + 1,
+            tried=tried,
             entries=sum(int(seen.sum()) for seen in compared.seen.values()),
             missing=tuple(compared.missing()),
             tolerance=tolerance,

@@ -155,6 +155,7 @@ def rounds_interleaved(
     args: Sequence[Any],
     rounds: int,
     longest: float | None = None,
+    shortest: float = 0.0,
 ) -> Iterator[dict[K, list[float]]]:
     """The rounds of `interleaved` one by one, for a caller who may have enough of them.
 
@@ -163,6 +164,8 @@ def rounds_interleaved(
       args: as there.
       rounds: as there.
       longest: as there.
+      shortest: seconds that a function's turn lasts at least, about: one that is faster is called
+        several times, and their mean counts.
 
     Yields:
       The seconds of the rounds so far, by name: after the calls that warm up and after each round.
@@ -173,15 +176,25 @@ def rounds_interleaved(
       [0, 1, 2]
     """
     seconds: dict[K, list[float]] = {name: [] for name in runs}
+    calls = dict.fromkeys(runs, 1)
     for turn in range(rounds + 1):
         for name, run in runs.items():
             if longest is not None and turn > _FEWEST and sum(seconds[name]) > longest:
                 continue
-            began = time.perf_counter()
-            jax.block_until_ready(run(*args))
-            if turn:  # the first call warms up
-                seconds[name].append(time.perf_counter() - began)
+            once = _seconds(run, args, calls[name])
+            if turn:
+                seconds[name].append(once)
+            elif shortest:  # the first call warms up, so that the second one tells
+                calls[name] = max(1, int(shortest / _seconds(run, args, 1)))
         yield seconds
+
+
+def _seconds(run: Callable[..., Any], args: Sequence[Any], calls: int) -> float:
+    """Mean seconds of some calls, each of which is waited for."""
+    began = time.perf_counter()
+    for _ in range(calls):
+        jax.block_until_ready(run(*args))
+    return (time.perf_counter() - began) / calls
 
 
 def analysis(compiled: Any) -> tuple[float | None, int | None]:

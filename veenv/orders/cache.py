@@ -142,7 +142,7 @@ def _search(graph: Graph, cost: CostModel, seconds: float) -> tuple[int, ...]:
         graph.markowitz,
         graph.forward,
     ]
-    best = min((make() for make in candidates), key=lambda ids: graph.cost(ids, cost))
+    best = min((graph.legal(make()) for make in candidates), key=lambda ids: graph.cost(ids, cost))
     for found, _ in climb(graph, best, cost):
         best = found
         if time.monotonic() >= deadline:

@@ -47,6 +47,8 @@ def climb(
         moved = current.copy()
         vertex = moved.pop(rng.randrange(len(moved)))
         moved.insert(rng.randrange(len(moved) + 1), vertex)
+        if graph.reverse_only:
+            moved = list(graph.legal(moved))
         new = graph.cost(moved, cost)
         stale += 1
         if new <= price:

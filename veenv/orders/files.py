@@ -21,7 +21,8 @@ MAX_ID = 2**31 - 1
 MAX_COUNT = 2**63 - 1
 MAX_TEXT = 10_000
 
-_COSTS = ("multiplications", "executed")
+_COSTS = ("multiplications", "executed", "operations")
+_REQUIRED_COSTS = ("multiplications", "executed")
 _TEXTS = ("name", "fingerprint", "jax_version", "found_by")
 _REQUIRED = ("format", "version", "ids", "counts", "num_edges", "num_vertices", *_TEXTS)
 _OPTIONAL = ("lower_bounds", "steps")
@@ -125,9 +126,11 @@ def check_record(record: Any) -> dict[str, Any]:
     if "steps" in record:
         _check_integer("steps", record["steps"], 0, MAX_COUNT)
     _check_ids(record["ids"], record["num_vertices"])
-    _check_counts("counts", record["counts"], _COSTS)
+    _check_counts("counts", record["counts"], _REQUIRED_COSTS)
     _check_counts("lower_bounds", record.get("lower_bounds", {}), ())
     for cost, bound in record.get("lower_bounds", {}).items():
+        if cost not in record["counts"]:
+            raise ValueError(f"lower_bounds[{cost!r}]: there is no count of that cost model")
         if bound > record["counts"][cost]:
             raise ValueError(
                 f"lower_bounds[{cost!r}]: {bound} is more than the count {record['counts'][cost]}"

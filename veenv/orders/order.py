@@ -71,14 +71,14 @@ class Order:
     Attributes:
       ids: eliminable vertex ids in elimination order.
       name: task or function it is for.
-      counts: multiplications under each cost model.
+      counts: the cost under each cost model; files from before ``"operations"`` lack that one.
       fingerprint: of the graph it is for (`fingerprint`).
       num_edges: number of edges of that graph, for error messages.
       num_vertices: number of its numbered vertices, for error messages.
       jax_version: the version that traced it.
       found_by: method, seed or other origin, as text.
-      lower_bounds: under a cost model, a number of multiplications that a search proved no order
-        goes below; where it equals the count, the order is optimal.
+      lower_bounds: under a cost model, a cost that a search proved no order goes below; where it
+        equals the count, the order is optimal.
       steps: environment steps of the training run after which it was found; None if it was found
         otherwise.
 
@@ -144,10 +144,11 @@ class Order:
         ids = graph.check_order(self.ids)
         for cost in COST_MODELS:
             claimed = self.counts.get(cost)
-            actual = graph.cost(ids, cost)
-            if claimed is not None and claimed != actual:
+            actual = None if claimed is None else graph.cost(ids, cost)
+            if claimed != actual:
+                what = "operations" if cost == "operations" else "multiplications"
                 raise ValueError(
-                    f"order {self.name!r} says it takes {claimed} multiplications "
+                    f"order {self.name!r} says it takes {claimed} {what} "
                     f"(counts[{cost!r}]), but this graph counts {actual}; the record has been "
                     "changed since it was written"
                 )
@@ -155,7 +156,7 @@ class Order:
 
     def is_optimal(self, cost: CostModel = "multiplications") -> bool:
         """Whether the search that found it proved that no order costs less."""
-        return self.lower_bounds.get(cost) == self.counts[cost]
+        return cost in self.counts and self.lower_bounds.get(cost) == self.counts[cost]
 
     def to_graphax(self, graph: Graph | None = None) -> list[int]:
         """The order for graphax's `jacve`: equation numbers, the first equation being 1.

@@ -21,6 +21,7 @@ _NAMED: dict[str, Callable[[Graph], tuple[int, ...]]] = {
     "markowitz": Graph.markowitz,
     "best": lambda graph: best_for(graph).ids_for(graph),
     "best-executed": lambda graph: best_for(graph, "executed").ids_for(graph),
+    "best-operations": lambda graph: best_for(graph, "operations").ids_for(graph),
     "auto": lambda graph: Auto().order(graph),
 }
 
@@ -43,7 +44,7 @@ def resolve_order(order: OrderLike, graph: Graph) -> tuple[int, ...]:
       ((1, 2), (2, 1))
     """
     if isinstance(order, str) and order.lower() in _NAMED:
-        return _NAMED[order.lower()](graph)
+        return graph.check_order(_NAMED[order.lower()](graph))
     if isinstance(order, (str, os.PathLike)):
         path = os.fspath(order)
         if not path.endswith(".json"):

@@ -6,6 +6,7 @@ by the fingerprint of the graph, so that any function with a task's graph gets i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from importlib import resources
 
@@ -60,7 +61,14 @@ def best_for(graph: Graph, cost: CostModel = "multiplications") -> Order:
             f"{len(graph.edges)} edges); {_nearest(graph)}search one, for example with "
             "scripts/search.py"
         )
-    return min(fitting, key=lambda order: order.counts[cost])
+    return min((_counted(order, graph, cost) for order in fitting), key=lambda o: o.counts[cost])
+
+
+def _counted(order: Order, graph: Graph, cost: CostModel) -> Order:
+    """The order with its count under a cost model, which old files may lack."""
+    if cost in order.counts:
+        return order
+    return replace(order, counts={**order.counts, cost: graph.cost(order.ids, cost)})
 
 
 def _nearest(graph: Graph) -> str:

@@ -1,12 +1,12 @@
 """Elemental partials of JAX's primitives: structure and values, as data."""
 
-from veenv.rules import calls, contraction, elementwise, shape  # noqa: F401  (fill the table)
-from veenv.rules.base import Pairs, Partial, Row, Rule, Site, defelemental, find
+from veenv.rules import calls, contraction, elementwise, monoid, shape  # noqa: F401  (fill the table)
+from veenv.rules.base import Pairs, Partial, Row, Rule, Site, Values, defelemental, find
 from veenv.rules.complex import complex_rule
 from veenv.rules.dtypes import is_complex
 from veenv.rules.operator import generic
 
-__all__ = ["Pairs", "Partial", "Row", "Rule", "Site", "defelemental", "find", "partials"]
+__all__ = ["Pairs", "Partial", "Row", "Rule", "Site", "Values", "defelemental", "find", "partials"]
 
 
 def partials(site: Site) -> list[list[Partial | None]]:

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.extend import core
 
+from veenv import _compat
 from veenv.linear.joint import Joint
-from veenv.rules.base import Row, Site, register
+from veenv.rules.base import Row, Site, Values, register
 from veenv.rules.operator import operators
 
 
@@ -35,9 +36,11 @@ def _num_fixed(site: Site) -> int:
     return site.params["num_callee_consts"] + site.params["num_res"]
 
 
-def _stated(site: Site, operands: Sequence[int], results: Sequence[int]) -> Joint:
+def _stated(site: Site, ins: Values) -> Joint:
+    """The two functions of the call at their residuals."""
+    operands, results = site.operands, site.results
     num_fixed = _num_fixed(site)
-    residuals = site.ins[site.params["num_callee_consts"] : num_fixed]
+    residuals = ins[site.params["num_callee_consts"] : num_fixed]
     call = core.jaxpr_as_fun(site.params["callee"])
     linear = site.in_avals[num_fixed:]
 
@@ -45,7 +48,7 @@ def _stated(site: Site, operands: Sequence[int], results: Sequence[int]) -> Join
         tangents = [jnp.zeros(a.shape, a.dtype) for a in linear]
         at = operands[slot] - num_fixed
         tangents[at] = t.astype(linear[at].dtype)
-        outs = call(*site.ins[:num_fixed], *tangents)
+        outs = call(*ins[:num_fixed], *tangents)
         return tuple(outs[k] for k in results)
 
     def backward(at: int, g: Array) -> tuple[Array, ...]:
@@ -58,7 +61,7 @@ def _stated(site: Site, operands: Sequence[int], results: Sequence[int]) -> Join
     return Joint(
         [tuple(site.out_avals[k].shape) for k in results],
         [tuple(site.in_avals[i].shape) for i in operands],
-        jnp.result_type(*(site.in_avals[i].dtype for i in operands)),
+        _compat.promoted(*(site.in_avals[i].dtype for i in operands)),
         forward,
         backward,
     )

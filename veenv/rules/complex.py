@@ -9,11 +9,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from veenv import _compat
-from veenv.rules.base import Partial, Row, Rule, Site
+from veenv.rules.base import Partial, Row, Rule, Site, Values
 from veenv.rules.dtypes import is_complex
-from veenv.rules.elementwise import ELEMENTWISE, ZERO
+from veenv.rules.elementwise import ELEMENTWISE, ZERO, case
 from veenv.rules.operator import generic, real_shape, to_real
-from veenv.structure.structure import make
+from veenv.structure.structure import Structure, make
 
 
 def complex_rule(site: Site) -> Rule | None:
@@ -40,20 +40,31 @@ def _elementwise(site: Site) -> Sequence[Row]:
             out_values=range(len(out)),
             in_values=range(rank, len(shape)),
         )
-        row[i] = Partial(structure, structure, _matrix(site, i))
+        row[i] = Partial(structure, structure, _matrix(site, i), mask=_mask(site, i, structure))
     return [row]
 
 
-def _matrix(site: Site, i: int) -> Callable[[], Array]:
+def _mask(site: Site, i: int, structure: Structure) -> Callable[[Values, Values], Array] | None:
+    """Where a select takes its operand i: for both parts alike."""
+    if site.primitive.name != "select_n":
+        return None
+
+    def mask(ins: Values, _outs: Values) -> Array:
+        on, rank = case(ins, i), len(structure.value_shape)
+        kept = [n for n in on.shape if n != 1]
+        return on.reshape([*kept, *[1] * (rank - len(kept))])
+
+    return mask
+
+
+def _matrix(site: Site, i: int) -> Callable[[Values, Values], Array]:
     """Values: entry axes, then (real, imaginary) of the result, then of the operand."""
 
-    def values() -> Array:
-        x = jnp.asarray(site.ins[i])
+    def values(ins: Values, _outs: Values) -> Array:
+        x = jnp.asarray(ins[i])
 
         def alone(v: Array) -> Array:
-            ins = list(site.ins)
-            ins[i] = v
-            return _compat.bind(site.primitive, site.params, ins)[0]
+            return _compat.bind(site.primitive, site.params, [*ins[:i], v, *ins[i + 1 :]])[0]
 
         directions = [1.0, 1.0j] if is_complex(site.in_avals[i]) else [1.0]
         columns = [to_real(jax.jvp(alone, (x,), (jnp.full_like(x, d),))[1]) for d in directions]

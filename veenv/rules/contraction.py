@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from veenv import _compat
-from veenv.rules.base import Partial, Row, Site, register
+from veenv.rules.base import Partial, Row, Site, Values, register
 from veenv.structure.structure import make
 
 
@@ -39,11 +39,11 @@ def reduce_other(site: Site) -> Sequence[Row]:
     out, shape = site.out_avals[0].shape, site.in_avals[0].shape
     structure = make(out, shape, pairs, out_values=range(len(out)), in_values=axes)
 
-    def values() -> Array:
+    def values(ins: Values, _outs: Values) -> Array:
         def run(x: Array) -> Array:
             return _compat.bind(site.primitive, site.params, [x])[0]
 
-        x = jnp.asarray(site.ins[0])
+        x = jnp.asarray(ins[0])
         y, pull = jax.vjp(run, x)
         by_x = pull(jnp.ones_like(y))[0]
         order = [j for _, j in pairs] + axes
@@ -80,10 +80,10 @@ def _by_operand(site: Site, i: int) -> Partial:
         in_values=list(contracting[i]),
     )
 
-    def values() -> Array:
+    def values(ins: Values, _outs: Values) -> Array:
         by_in_axis = sorted(range(len(contracting[i])), key=lambda n: contracting[i][n])
         order = [*batch[other], *own[other], *(contracting[other][n] for n in by_in_axis)]
-        return _drop_ones(jnp.asarray(site.ins[other]).transpose(order))
+        return _drop_ones(jnp.asarray(ins[other]).transpose(order))
 
     return Partial(structure, structure, values)
 

@@ -11,25 +11,23 @@ from jax import Array, lax
 
 from veenv import _compat
 from veenv.linear.barrier import DEAR, pin
-from veenv.rules.base import Partial, Row, Site, register
+from veenv.rules.base import Partial, Row, Site, Values, register
+from veenv.rules.dtypes import is_complex
 from veenv.structure.structure import Structure, diagonal, make, scaled
 
 ARITHMETIC = ("add", "add_any", "sub", "neg", "mul", "div")
 
-Derivative = Callable[[Site], Array]
-
-# Derivatives by the first operand that share work with the result; the others come from JAX.
-_UNARY: dict[str, Derivative] = {
-    "sin": lambda s: lax.cos(s.ins[0]),
-    "cos": lambda s: -lax.sin(s.ins[0]),
-    "exp": lambda s: s.outs[0],
-    "tanh": lambda s: 1 - s.outs[0] * s.outs[0],
-    "logistic": lambda s: s.outs[0] * (1 - s.outs[0]),
-    "log": lambda s: 1 / s.ins[0],
-    "sqrt": lambda s: 0.5 / s.outs[0],
-    "rsqrt": lambda s: -0.5 * s.outs[0] / s.ins[0],
-    "square": lambda s: 2 * s.ins[0],
-    "integer_pow": lambda s: _power_derivative(s.ins[0], s.params["y"]),
+# Derivatives that share work with the result y = f(x); the others come from JAX.
+_UNARY: dict[str, Callable[[Any, Any], Array]] = {
+    "sin": lambda x, y: lax.cos(x),
+    "cos": lambda x, y: -lax.sin(x),
+    "exp": lambda x, y: y,
+    "tanh": lambda x, y: 1 - y * y,
+    "logistic": lambda x, y: y * (1 - y),
+    "log": lambda x, y: 1 / x,
+    "sqrt": lambda x, y: 0.5 / y,
+    "rsqrt": lambda x, y: -0.5 * y / x,
+    "square": lambda x, y: 2 * x,
 }
 
 _CHEAP_DERIVATIVE = frozenset(["div", "exp", "tanh", "logistic"])
@@ -39,11 +37,11 @@ _FROM_JAX = (
     "tan asin acos atan sinh cosh asinh acosh atanh log1p expm1 exp2 cbrt abs erf erfc erf_inv "
     "lgamma digamma polygamma igamma igammac igamma_grad_a random_gamma_grad bessel_i0e "
     "bessel_i1e regularized_incomplete_beta zeta logistic reduce_precision atan2 pow max min rem "
-    "nextafter log2 one_minus_square polynomial real imag conj complex select_n"
+    "nextafter log2 one_minus_square polynomial real imag conj complex"
 ).split()
 
 ZERO = (
-    "floor ceil round sign stop_gradient eq ne lt le gt ge is_finite and or not xor "
+    "floor ceil round stop_gradient eq ne lt le gt ge is_finite and or not xor "
     "shift_left shift_right_logical shift_right_arithmetic population_count clz argmax argmin "
     "iota eq_to le_to lt_to random_bits random_seed random_wrap random_unwrap random_fold_in "
     "random_split threefry2x32 reduce_and reduce_or reduce_xor bitcast_convert_type "
@@ -51,7 +49,7 @@ ZERO = (
 ).split()
 
 
-ELEMENTWISE = frozenset([*ARITHMETIC, *_UNARY, *_FROM_JAX])
+ELEMENTWISE = frozenset([*ARITHMETIC, *_UNARY, "integer_pow", *_FROM_JAX, "select_n", "sign"])
 """Names of the primitives that act on each entry alone."""
 
 
@@ -80,16 +78,21 @@ def _squeeze(x: Any, shape: Sequence[int]) -> Array:
     return x.reshape([n for n in shape if n != 1])
 
 
-def _valued(site: Site, i: int, derivative: Callable[[], Any]) -> Partial:
+def _valued(
+    site: Site,
+    i: int,
+    derivative: Callable[..., Any],
+    shared: Callable[[Values, Values], Any] | None = None,
+) -> Partial:
     structure, _ = _align(site, i)
     shape = site.out_avals[0].shape
     dear = site.primitive.name in DEAR - _CHEAP_DERIVATIVE
 
-    def values() -> Array:
-        value = _squeeze(derivative(), shape)
+    def values(*of: Any) -> Array:
+        value = _squeeze(derivative(*of), shape)
         return pin(value) if dear else value
 
-    return Partial(structure, structure, values)
+    return Partial(structure, structure, values, shared=shared)
 
 
 def _unit(site: Site, i: int, sign: int = 1) -> Partial:
@@ -113,45 +116,45 @@ def neg(site: Site) -> Sequence[Row]:
 @register("mul")
 def mul(site: Site) -> Sequence[Row]:
     """x · y: each factor's partial is the other factor."""
-    return [[_by_factor(site, i, lambda i=i: site.ins[1 - i]) for i in range(2)]]
+    return [[_by_factor(site, i, lambda ins, _, i=i: ins[1 - i]) for i in range(2)]]
 
 
 @register("div")
 def div(site: Site) -> Sequence[Row]:
     """x / y."""
-    made: list[Any] = [None, None]
 
-    def reciprocal() -> Any:
-        """1 / y, once for both operands; a site may be evaluated again at other values."""
-        if made[0] is not site.ins:
-            made[:] = site.ins, pin(1 / site.ins[1])
-        return made[1]
+    def reciprocal(ins: Values, _outs: Values) -> Any:
+        return pin(1 / ins[1])
 
-    by_y = _valued(site, 1, lambda: -site.outs[0] * reciprocal())
-    return [[_by_factor(site, 0, reciprocal), by_y]]
+    by_y = _valued(site, 1, lambda _, outs, inverse: -outs[0] * inverse, reciprocal)
+    return [[_by_factor(site, 0, lambda *of: of[2], reciprocal), by_y]]
 
 
-def _by_factor(site: Site, i: int, factor: Callable[[], Any]) -> Partial:
+def _by_factor(
+    site: Site,
+    i: int,
+    factor: Callable[..., Any],
+    shared: Callable[[Values, Values], Any] | None = None,
+) -> Partial:
     """Partial of a product by operand i; one number if the other is a constant scalar."""
-    partial = _valued(site, i, factor)
+    partial = _valued(site, i, factor, shared)
     other = 1 - i
     shape = site.out_avals[0].shape
     one_number = all(n == 1 for n in site.in_avals[other].shape)
     if site.active[other] or not one_number or site.in_avals[i].shape != shape:
         return partial
-    return Partial(scaled(shape), partial.literature, lambda: jnp.asarray(factor()).reshape(()))
+    number = lambda *of: jnp.asarray(factor(*of)).reshape(())  # noqa: E731
+    return Partial(scaled(shape), partial.literature, number, shared=shared)
 
 
-def _from_jax(site: Site, i: int) -> Callable[[], Any]:
+def _from_jax(site: Site, i: int) -> Callable[[Values, Values], Any]:
     """The derivative by operand i through JAX's own rule: the tangent of a tangent of ones."""
 
-    def derivative() -> Any:
+    def derivative(ins: Values, _outs: Values) -> Any:
         def alone(x: Array) -> Array:
-            ins = list(site.ins)
-            ins[i] = x
-            return _compat.bind(site.primitive, site.params, ins)[0]
+            return _compat.bind(site.primitive, site.params, [*ins[:i], x, *ins[i + 1 :]])[0]
 
-        x = jnp.asarray(site.ins[i])
+        x = jnp.asarray(ins[i])
         return jax.jvp(alone, (x,), (jnp.ones_like(x),))[1]
 
     return derivative
@@ -160,7 +163,14 @@ def _from_jax(site: Site, i: int) -> Callable[[], Any]:
 @register(*_UNARY)
 def unary(site: Site) -> Sequence[Row]:
     """Functions of one operand whose derivative shares work with the value."""
-    return [[_valued(site, 0, lambda: _UNARY[site.primitive.name](site))]]
+    derivative = _UNARY[site.primitive.name]
+    return [[_valued(site, 0, lambda ins, outs: derivative(ins[0], outs[0]))]]
+
+
+@register("integer_pow")
+def integer_pow(site: Site) -> Sequence[Row]:
+    """x ** y with y an int."""
+    return [[_valued(site, 0, lambda ins, _: _power_derivative(ins[0], site.params["y"]))]]
 
 
 @register(*_FROM_JAX)
@@ -174,22 +184,69 @@ def elementwise(site: Site) -> Sequence[Row]:
     ]
 
 
+@register("select_n")
+def select_n(site: Site) -> Sequence[Row]:
+    """One of several cases: each passes where it is selected and is shut out elsewhere."""
+    return [[None, *(_masked(site, i, lambda ins, i=i: case(ins, i)) for i in cases(site))]]
+
+
+def cases(site: Site) -> range:
+    """Operands of a select that are cases; the first one says which."""
+    return range(1, len(site.in_avals))
+
+
+def case(ins: Values, i: int) -> Array:
+    """Where operand i of a select is selected, of the values of its operands."""
+    which = jnp.asarray(ins[0])
+    if which.dtype == bool:
+        return which if i == 2 else ~which
+    return lax.eq(which, jnp.full_like(which, i - 1))
+
+
+def _masked(site: Site, i: int, chosen: Callable[[Values], Array]) -> Partial:
+    """One where an entry of operand i is chosen (by an array or by one boolean), else masked."""
+    structure, _ = _align(site, i)
+    shape = site.out_avals[0].shape
+
+    def values(ins: Values, _outs: Values) -> Array:
+        return _squeeze(chosen(ins), shape).astype(site.out_avals[0].dtype)
+
+    def mask(ins: Values, _outs: Values) -> Array:
+        on = chosen(ins)
+        return _squeeze(on, shape) if on.shape else on.reshape([1 for n in shape if n != 1])
+
+    return Partial(structure, structure, values, mask=mask)
+
+
 @register("clamp")
 def clamp(site: Site) -> Sequence[Row]:
-    """max(low, min(x, high)) with array or scalar bounds; JAX's own rule wants arrays."""
+    """max(low, min(x, high)) with array or scalar bounds: a select, as in JAX."""
 
-    def reaches(i: int) -> Array:
-        low, x, high = map(jnp.asarray, site.ins)
-        chosen = [(low > x) & (low < high), (x > low) & (x < high), high < x][i]
-        return chosen.astype(site.out_avals[0].dtype)
+    def reaches(i: int, ins: Values) -> Array:
+        low, x, high = map(jnp.asarray, ins)
+        return [(low > x) & (low < high), (x > low) & (x < high), high < x][i]
 
-    return [[_valued(site, i, lambda i=i: reaches(i)) for i in range(3)]]
+    return [[_masked(site, i, lambda ins, i=i: reaches(i, ins)) for i in range(3)]]
 
 
 @register(*ZERO)
 def zero(site: Site) -> Sequence[Row]:
     """Functions whose derivative is zero wherever it exists."""
     return [[None] * len(site.in_avals) for _ in site.out_avals]
+
+
+@register("sign")
+def sign(site: Site) -> Sequence[Row]:
+    """±1, flat; of complex numbers z / |z|, not holomorphic: `jax.jacrev`'s number stands."""
+    if not is_complex(site.in_avals[0]):
+        return zero(site)
+
+    def pulled(ins: Values, _outs: Values) -> Any:
+        x = jnp.asarray(ins[0])
+        _, pull = jax.vjp(lambda v: _compat.bind(site.primitive, site.params, [v])[0], x)
+        return pull(jnp.ones_like(x))[0]
+
+    return [[_valued(site, 0, pulled)]]
 
 
 @register(

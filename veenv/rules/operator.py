@@ -9,6 +9,7 @@ derivatives need only be real-linear.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -19,11 +20,14 @@ from jax import Array
 from veenv import _compat
 from veenv.linear.joint import Joint
 from veenv.linear.linear_map import LinearMap
-from veenv.rules.base import Pairs, Partial, Row, Site
+from veenv.rules.base import Pairs, Partial, Row, Site, Values
+from veenv.rules.branches import taken
 from veenv.rules.dtypes import is_complex, is_differentiable
 from veenv.structure.structure import Link, dense, make
 
 Several = tuple[Array, ...]
+Linearise = Callable[[Site, Values], Joint]
+"""(site, ins) → the linearisation by the active operands at these values."""
 
 
 def real_shape(aval: Any, *, realify: bool) -> tuple[int, ...]:
@@ -43,11 +47,17 @@ def from_real(x: Array, aval: Any) -> Array:
     return x.astype(aval.dtype)
 
 
-def generic(site: Site) -> Sequence[Row]:
+def generic(site: Site, among: Sequence[int] | None = None) -> Sequence[Row]:
     """Partials of every result by every active operand, each an operator on all its axes.
 
     Where one side is a single number the operator is one row or column, stored densely.
+
+    Args:
+      site: the equation.
+      among: the operands to differentiate by; None: all.
     """
+    if among is not None:
+        site = replace(site, active=tuple(a and i in among for i, a in enumerate(site.active)))
     return operators(site, _joint)
 
 
@@ -56,18 +66,12 @@ def diagonal_of(site: Site, result: int, operand: int) -> Pairs | None:
     return () if site.diagonal is None else site.diagonal(result, operand)
 
 
-def operators(
-    site: Site, linearised: Callable[[Site, Sequence[int], Sequence[int]], Joint]
-) -> Sequence[Row]:
-    """Operators on all axes from a linearisation by the active operands, made when needed."""
-    operands = [i for i, a in enumerate(site.active) if a]
-    results = [k for k, a in enumerate(site.out_avals) if is_differentiable(a)]
-    joint: list[Joint] = []
+def operators(site: Site, linearised: Linearise) -> Sequence[Row]:
+    """Operators on all axes, which share a linearisation by the active operands."""
+    operands, results = site.operands, site.results
 
-    def shared() -> Joint:
-        if not joint:
-            joint.append(linearised(site, operands, results))
-        return joint[0]
+    def shared(ins: Values, _outs: Values) -> Joint:
+        return linearised(site, ins)
 
     rows: list[list[Partial | None]] = [[None] * len(site.in_avals) for _ in site.out_avals]
     for at, k in enumerate(results):
@@ -78,24 +82,37 @@ def operators(
             out = real_shape(site.out_avals[k], realify=site.realify)
             shape = real_shape(site.in_avals[i], realify=site.realify)
 
-            def link(at: int = at, slot: int = slot, diagonal: Pairs = diagonal) -> LinearMap:
-                return shared().map(at, slot, diagonal)
+            def link(
+                _ins: Values,
+                _outs: Values,
+                joint: Joint,
+                at: int = at,
+                slot: int = slot,
+                diagonal: Pairs = diagonal,
+            ) -> LinearMap:
+                return joint.map(at, slot, diagonal)
 
-            rows[k][i] = _partial(out, shape, link, diagonal)
+            rows[k][i] = _partial(out, shape, link, diagonal, shared, taken(site, k, i))
     return rows
 
 
 def _partial(
     out: Sequence[int],
     shape: Sequence[int],
-    link: Callable[[], LinearMap],
+    link: Callable[[Values, Values, Joint], LinearMap],
     diagonal: Pairs,
+    shared: Callable[[Values, Values], Joint],
+    mask: Callable[[Values], Array] | None,
 ) -> Partial | None:
     if not prod(out) or not prod(shape):
         return None
     if prod(out) == 1 or prod(shape) == 1:
         structure = dense(out, shape)
-        return Partial(structure, structure, lambda: _row_or_column(link()))
+        ones = (1,) * len(structure.value_shape)
+        there = None if mask is None else lambda ins, *_: mask(ins).reshape(ones)
+        return Partial(
+            structure, structure, lambda *of: _row_or_column(link(*of)), shared=shared, mask=there
+        )
     unit = make(
         out,
         shape,
@@ -104,7 +121,7 @@ def _partial(
         link_out=range(len(out)),
         link_in=range(len(shape)),
     )
-    return Partial(unit, unit, link=link, diagonal=diagonal)
+    return Partial(unit, unit, link=link, diagonal=diagonal, shared=shared)
 
 
 def _row_or_column(link: LinearMap) -> Array:
@@ -116,33 +133,91 @@ def _row_or_column(link: LinearMap) -> Array:
     return values.reshape([n for n in values.shape if n != 1])
 
 
-def _joint(site: Site, operands: Sequence[int], results: Sequence[int]) -> Joint:
+def _moving(site: Site, at: Values) -> tuple[list[int], list[Array], Callable[..., Several]]:
+    """The operands of an equation that move, their values, and its results as a function of them.
+
+    Only the results that are asked for are among them.
+    """
+    # Some rules (custom_linear_solve) need a tangent for every operand, zero or not.
+    solve = site.primitive.name == "custom_linear_solve"
+    moving = [
+        n
+        for n, a in enumerate(site.in_avals)
+        if n in site.operands or (solve and is_differentiable(a))
+    ]
+
+    def results_of(*values: Array) -> Several:
+        full = list(at)
+        for n, value in zip(moving, values, strict=True):
+            full[n] = value
+        every = _compat.bind(site.primitive, site.params, full)
+        return tuple(every[k] for k in site.results)
+
+    return moving, [jnp.asarray(at[n]) for n in moving], results_of
+
+
+def pullback(site: Site, at: Values) -> Callable[..., Several]:
+    """JAX's reverse mode of one equation, on real numbers if it is seen so.
+
+    Args:
+      site: the equation.
+      at: the values of its operands.
+
+    Returns:
+      A function from cotangents of `site.results` (or of those of them that its second argument
+      numbers) to cotangents of `site.operands`.
+    """
+    moving, primals, results_of = _moving(site, at)
+    outs = [site.out_avals[k] for k in site.results]
+
+    def pull(cotangents: Sequence[Array], of: Sequence[int] | None = None) -> Several:
+        of = range(len(outs)) if of is None else of
+        given = [from_real(g, outs[k]) for g, k in zip(cotangents, of, strict=True)]
+        # JAX pulls back without conjugation; as a real map the transpose conjugates twice.
+        if site.realify:
+            given = [g.conj() if jnp.iscomplexobj(g) else g for g in given]
+
+        def asked(*values: Array) -> Several:
+            every = results_of(*values)
+            return tuple(every[k] for k in of)
+
+        pulled = jax.vjp(asked, *primals)[1](tuple(given))
+        chosen = [pulled[moving.index(i)] for i in site.operands]
+        if not site.realify:
+            return tuple(chosen)
+        return tuple(to_real(x.conj() if jnp.iscomplexobj(x) else x) for x in chosen)
+
+    return pull
+
+
+def _joint(site: Site, at: Values) -> Joint:
     """The linearisation of an equation at its operands' values, in both directions.
 
     A primitive with only one of the two modes (a loop of unknown length, a custom vjp) gets the
     other one from its dense Jacobian.
     """
-    # Some rules (custom_linear_solve) need a tangent for every operand, zero or not.
+    operands, results = site.operands, site.results
+    moving, primals, results_of = _moving(site, at)
+    pull = pullback(site, at)
     solve = site.primitive.name == "custom_linear_solve"
-    moving = [
-        n for n, a in enumerate(site.in_avals) if n in operands or (solve and is_differentiable(a))
-    ]
-    primals = [jnp.asarray(site.ins[n]) for n in moving]
     outs = [site.out_avals[k] for k in results]
     ins = [site.in_avals[i] for i in operands]
 
-    def results_of(*values: Array) -> Several:
-        full = list(site.ins)
-        for n, value in zip(moving, values, strict=True):
-            full[n] = value
-        every = _compat.bind(site.primitive, site.params, full)
-        return tuple(every[k] for k in results)
-
     def forward(slot: int, t: Array) -> Several:
+        own = moving.index(operands[slot])
         tangents = [jnp.zeros_like(p) for p in primals]
-        at = moving.index(operands[slot])
-        tangents[at] = from_real(t, ins[slot])
-        pushed = jax.jvp(results_of, tuple(primals), tuple(tangents))[1]
+        tangents[own] = from_real(t, ins[slot])
+        # JAX sees that the other operands do not move; their zeros could meet infinity.
+        some = range(len(moving)) if solve else [own]
+
+        def moved(*values: Array) -> Several:
+            full = list(primals)
+            for n, value in zip(some, values, strict=True):
+                full[n] = value
+            return results_of(*full)
+
+        here, towards = (tuple(x[n] for n in some) for x in (primals, tangents))
+        pushed = jax.jvp(moved, here, towards)[1]
         return tuple(to_real(x) if site.realify else x for x in pushed)
 
     def forward_or_error(slot: int, t: Array) -> Several:
@@ -155,29 +230,37 @@ def _joint(site: Site, operands: Sequence[int], results: Sequence[int]) -> Joint
                 f"primitive {site.primitive.name!r} has no derivative ({site.source}): {error}"
             ) from error
 
-    def backward(at: int, g: Array) -> Several:
-        cotangents = [jnp.zeros(a.shape, a.dtype) for a in outs]
-        g = from_real(g, outs[at])
-        # JAX pulls back without conjugation; as a real map the transpose conjugates twice.
-        conjugate = site.realify and jnp.iscomplexobj(g)
-        cotangents[at] = g.conj() if conjugate else g
-        pulled = jax.vjp(results_of, *primals)[1](tuple(cotangents))
-        chosen = [pulled[moving.index(i)] for i in operands]
-        if not site.realify:
-            return tuple(chosen)
-        return tuple(to_real(x.conj() if jnp.iscomplexobj(x) else x) for x in chosen)
+    def backward(result: int, g: Array) -> Several:
+        # JAX sees that the other results are not used; their zeros could meet infinity.
+        return pull([g], [result])
 
     out_shapes = [real_shape(a, realify=site.realify) for a in outs]
     in_shapes = [real_shape(a, realify=site.realify) for a in ins]
-    dtype = jnp.result_type(*[a.dtype for a in (*ins, *outs)])
+    dtype = _compat.promoted(*[a.dtype for a in (*ins, *outs)])
     if site.realify:
         dtype = jnp.finfo(dtype).dtype
     joint = Joint(out_shapes, in_shapes, dtype, forward_or_error, backward)
-    if site.primitive.name.startswith("custom_vjp_call"):
+    if site.primitive.name.startswith("custom_vjp_call") or _only_backward(
+        site, results_of, primals
+    ):
         return joint.without_forward()
     if _has_vjp(results_of, primals):
         return joint
     return joint.without_backward(lambda at, slot: diagonal_of(site, results[at], operands[slot]))
+
+
+def _only_backward(site: Site, fun: Callable[..., Several], primals: Sequence[Array]) -> bool:
+    """Whether a custom vjp inside of an equation leaves it without a forward mode.
+
+    JAX raises where the tangent of such a function is computed, which under jit is after this.
+    """
+    if not any(True for _ in _compat.bodies(site.params)):
+        return False
+    try:
+        pushed = jax.make_jaxpr(lambda p: jax.jvp(fun, p, p))(tuple(primals))
+    except (ValueError, NotImplementedError, TypeError):
+        return False  # said where it is pushed forward
+    return _compat.holds(pushed, ("custom_lin",))
 
 
 def _has_vjp(fun: Callable[..., Several], primals: Sequence[Array]) -> bool:

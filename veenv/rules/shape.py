@@ -6,7 +6,7 @@ form a selection link, whose linear map is the primitive itself on just those ax
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from jax import Array, lax
 
 from veenv.linear.linear_map import Action, squeezed
 from veenv.linear.selection import Affine, canonical
-from veenv.rules.base import Partial, Row, Site, register
+from veenv.rules.base import Partial, Row, Site, Values, register
 from veenv.structure.structure import Link, make
 
 
@@ -35,13 +35,27 @@ def _selected(
 
     `affine` names the selection if it is along one axis.
     """
+    return _linked(out_shape, in_shape, pairs, lambda _: action, kind, affine)
+
+
+def _linked(
+    out_shape: Sequence[int],
+    in_shape: Sequence[int],
+    pairs: Sequence[tuple[int, int]],
+    action_at: Callable[[Values], Action],
+    kind: Link = Link.SELECTION,
+    affine: Affine | None = None,
+) -> Partial:
+    """As `_selected`, with an action that depends on the values of the operands."""
     outs = [k for k in range(len(out_shape)) if k not in {p[0] for p in pairs}]
     ins = [j for j in range(len(in_shape)) if j not in {p[1] for p in pairs}]
     unit = make(out_shape, in_shape, pairs, unit=True, link=kind, link_out=outs, link_in=ins)
     if unit.link is Link.NONE:
         return Partial(unit, unit)
     in_sizes, out_sizes = [in_shape[j] for j in ins], [out_shape[k] for k in outs]
-    return Partial(unit, unit, link=lambda: squeezed(action, in_sizes, out_sizes, affine))
+    return Partial(
+        unit, unit, link=lambda ins, _: squeezed(action_at(ins), in_sizes, out_sizes, affine)
+    )
 
 
 @register("broadcast_in_dim")
@@ -140,17 +154,20 @@ def pad(site: Site) -> Sequence[Row]:
     def padded(x: Array) -> Array:
         return lax.pad(x, jnp.zeros((), x.dtype), inner)
 
-    def mask() -> Array:
+    def mask(_ins: Values, _outs: Values) -> Array:
         dtype = site.out_avals[0].dtype
         hole = lax.pad(jnp.zeros(shape, dtype), jnp.ones((), dtype), config)
         return hole.reshape([n for n in out if n != 1])
+
+    def there(ins: Values, outs: Values) -> Array:
+        return mask(ins, outs).astype(bool)
 
     by_value = make(out, (), out_values=range(len(out)))
     affine = _pad_name(out, shape, config, touched[0]) if len(touched) == 1 else None
     return [
         [
             _selected(out, shape, _same_axes(out, touched), padded, affine=affine),
-            Partial(by_value, by_value, mask),
+            Partial(by_value, by_value, mask, mask=there),
         ]
     ]
 
@@ -208,15 +225,15 @@ def split(site: Site) -> Sequence[Row]:
 
 @register("dynamic_slice")
 def dynamic_slice(site: Site) -> Sequence[Row]:
-    """Slices at computed positions."""
+    """Slices at computed positions, which the primitive clamps; negative ones are clamped too."""
     out, shape = site.out_avals[0].shape, site.in_avals[0].shape
     touched = [k for k in range(len(shape)) if out[k] != shape[k]]
 
-    def cut(x: Array) -> Array:
-        starts = [site.ins[1 + k] for k in touched]
-        return lax.dynamic_slice(x, starts, [out[k] for k in touched])
+    def cut_at(ins: Values) -> Action:
+        starts, sizes = [ins[1 + k] for k in touched], [out[k] for k in touched]
+        return lambda x: lax.dynamic_slice(x, starts, sizes, allow_negative_indices=False)
 
-    row: list[Partial | None] = [_selected(out, shape, _same_axes(out, touched), cut)]
+    row: list[Partial | None] = [_linked(out, shape, _same_axes(out, touched), cut_at)]
     return [row + [None] * (len(site.in_avals) - 1)]
 
 
@@ -228,17 +245,20 @@ def dynamic_update_slice(site: Site) -> Sequence[Row]:
     if not touched:
         return [[None, _relabel(out, piece, _same_axes(out, ()))] + [None] * len(out)]
     sizes = [out[k] for k in touched]
-    starts = lambda: [site.ins[2 + k] for k in touched]  # noqa: E731
+    hole = [piece[k] for k in touched]
 
-    def keep(x: Array) -> Array:
-        hole = jnp.zeros([piece[k] for k in touched], x.dtype)
-        return lax.dynamic_update_slice(x, hole, starts())
+    def put_in(ins: Values, whole: Array, part: Array) -> Array:
+        starts = [ins[2 + k] for k in touched]
+        return lax.dynamic_update_slice(whole, part, starts, allow_negative_indices=False)
 
-    def put(x: Array) -> Array:
-        return lax.dynamic_update_slice(jnp.zeros(sizes, x.dtype), x, starts())
+    def keep_at(ins: Values) -> Action:
+        return lambda x: put_in(ins, x, jnp.zeros(hole, x.dtype))
+
+    def put_at(ins: Values) -> Action:
+        return lambda x: put_in(ins, jnp.zeros(sizes, x.dtype), x)
 
     pairs = _same_axes(out, touched)
-    row = [_selected(out, out, pairs, keep), _selected(out, piece, pairs, put)]
+    row = [_linked(out, out, pairs, keep_at), _linked(out, piece, pairs, put_at)]
     return [row + [None] * (len(site.in_avals) - 2)]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from veenv.search.heuristic.greedy import RULES, greedy, lookahead
 from veenv.search.plugins import Proposer, consider, find_method, plugin_names, propose
 from veenv.search.problem import Problem, prepare
 from veenv.search.race import Race
+from veenv.search.result import SearchResult
 from veenv.search.stand_in import greedy_order
 from veenv.search.warm import is_warm, warm_up
 
@@ -40,38 +40,6 @@ _TINY = 10
 _SMALL = 16
 
 
-@dataclass(frozen=True)
-class SearchResult:
-    """What a search found.
-
-    Attributes:
-      order: vertex ids in elimination order.
-      cost: multiplications of that order under the cost model.
-      cost_model: ``"multiplications"`` or ``"executed"``.
-      lower_bound: proven: no order costs less.
-      optimal: the cost equals the lower bound.
-      evaluations: orders evaluated (annealing, beam), or states expanded (exact search).
-      seconds: wall-clock time, that of compiling kernels included.
-      trace: (seconds, evaluations, cost) of every improvement, the first order's included.
-      method: the method asked for.
-      seed: the seed.
-      ready: False where the method was not ready in time (its kernels or its policy were still
-        being compiled), so that the order is that of plain hill climbing from the classical ones.
-    """
-
-    order: tuple[int, ...]
-    cost: int
-    cost_model: CostModel
-    lower_bound: int
-    optimal: bool
-    evaluations: int
-    seconds: float
-    trace: tuple[tuple[float, int, int], ...]
-    method: str
-    seed: int
-    ready: bool = True
-
-
 def search(
     graph: Graph,
     method: str = "anneal",
@@ -82,7 +50,7 @@ def search(
     start: Sequence[int] | None = None,
     callback: Callable[[Progress], None] | None = None,
 ) -> SearchResult:
-    """Searches for an elimination order of few multiplications.
+    """Searches for an elimination order that costs little.
 
     The same arguments give the same order if the budget counts evaluations; with a time budget
     a faster machine gets further along the same path.  The search runs in a thread of its own; a
@@ -139,7 +107,7 @@ def search(
         race.run(lambda: _improve(race, name, seed, size), callback)
     else:
         race.run(lambda: _construct(race, name, size), callback)
-    return _result(race, method, seed)
+    return SearchResult.of(race, method, seed)
 
 
 def _consider(race: Race, proposer: Proposer, seed: int, size: int | None) -> None:
@@ -147,8 +115,7 @@ def _consider(race: Race, proposer: Proposer, seed: int, size: int | None) -> No
     first, proposals = propose(race.problem, proposer, seed, size, race.wanted)
     if not warm_up(("total",), race.problem.tables is None, race.wanted):
         return
-    race.tracker = tracker = _tracker(race, first)
-    race.ready.set()
+    tracker = race.start(first)
     tracker.raise_bound(int(vertex_bounds(race.problem).sum()))
     consider(race.problem, tracker, proposals)
 
@@ -162,8 +129,7 @@ def _improve(race: Race, name: str, seed: int, size: int | None) -> None:
     starts = _starts(problem) if race.given is None else [problem.to_local(race.given)]
     if race.stand_in is not None and race.stand_in.climbed and race.stand_in.best is not None:
         starts.insert(0, problem.to_local(race.stand_in.best[0]))
-    race.tracker = tracker = _tracker(race, starts[0])
-    race.ready.set()
+    tracker = race.start(starts[0])
     bounds = vertex_bounds(problem)
     tracker.raise_bound(int(bounds.sum()))
     if not tracker.done():
@@ -185,41 +151,10 @@ def _construct(race: Race, name: str, size: int | None) -> None:
         ids = problem.to_ids(lookahead(problem, 2 if size is None else size)) if warm else None
     if ids is None:
         return
+    ids = graph.legal(ids)
     race.found = ids, graph.cost(ids, problem.cost_model)
     race.ready.set()
     race.bound = min(int(vertex_bounds(problem).sum()), race.found[1])
-
-
-def _tracker(race: Race, order: np.ndarray) -> Tracker:
-    return Tracker(race.problem, order, race.limit, race.report, race.began)
-
-
-def _result(race: Race, method: str, seed: int) -> SearchResult:
-    """What a race that is over has found."""
-    graph, cost_model, tracker = race.problem.graph, race.problem.cost_model, race.tracker
-    ready = race.found is not None or tracker is not None
-    order, cost = race.best() or (graph.reverse(), graph.cost(graph.reverse(), cost_model))
-    bound, evaluations = race.bound, 0
-    trace: tuple[tuple[float, int, int], ...] = ((race.seconds(), 0, cost),)
-    if race.found is None and tracker is not None:
-        bound, evaluations, trace = tracker.lower_bound, tracker.evaluations, tuple(tracker.trace)
-        if (actual := graph.cost(order, cost_model)) != cost:
-            raise RuntimeError(f"the search counts {cost}, the graph {actual}: {order}")
-    elif not ready and race.stand_in is not None:
-        evaluations = race.stand_in.evaluations
-    return SearchResult(
-        order=order,
-        cost=cost,
-        cost_model=cost_model,
-        lower_bound=bound,
-        optimal=cost == bound,
-        evaluations=evaluations,
-        seconds=race.seconds(),
-        trace=trace,
-        method=method,
-        seed=seed,
-        ready=ready,
-    )
 
 
 def _parse_method(method: str) -> tuple[str, int | None, Proposer | None]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veenv.graph.graph import CostModel, Graph, check_cost_model
+from veenv.graph.graph import CostModel, Graph, check_cost_model, counts_additions
 from veenv.search.kernels import kernels
 from veenv.search.kernels.tables import StructureTables
 
@@ -69,7 +69,7 @@ def prepare(graph: Graph, cost_model: CostModel = "multiplications") -> Problem:
 
     Args:
       graph: the graph.
-      cost_model: ``"multiplications"`` or ``"executed"``.
+      cost_model: one of `veenv.graph.COST_MODELS`.
 
     Returns:
       The problem.
@@ -92,7 +92,8 @@ def prepare(graph: Graph, cost_model: CostModel = "multiplications") -> Problem:
         )
     bits = np.zeros((3, num_nodes, words), np.uint64)
     ids = np.zeros((1, 1) if scalar else (num_nodes, num_nodes), np.int32)
-    tables = None if scalar else StructureTables()
+    additions = counts_additions(cost_model)
+    tables = None if scalar else StructureTables(additions=additions)
     for (source, target), structure in structures.items():
         u, v = local[source], local[target]
         _set(bits[kernels.SUCC, u], v)
@@ -109,10 +110,10 @@ def prepare(graph: Graph, cost_model: CostModel = "multiplications") -> Problem:
     n = len(vertex_nodes)
     core: kernels.Core
     if tables is None:
-        core = kernels.ScalarCore(n, bits, ids, kept, plain)
+        core = kernels.ScalarCore(n, bits, ids, kept, plain, additions)
     else:
         store = (tables.keys, tables.results, tables.counts, tables.handle)
-        core = kernels.ArrayCore(n, bits, ids, kept, *store)
+        core = kernels.ArrayCore(n, bits, ids, kept, *store, additions)
     edges = tuple((local[a], local[b]) for a, b in structures)
     return Problem(graph, cost_model, np.asarray(graph.eliminable, np.int64), core, tables, edges)
 

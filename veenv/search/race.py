@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from threading import Event
 
+import numpy as np
+
 from veenv.search.background import Background
 from veenv.search.budget import Budget, ClosedError, Progress, Tracker
 from veenv.search.problem import Problem
@@ -70,6 +72,19 @@ class Race:
     def wanted(self) -> bool:
         """Whether anybody waits for the search."""
         return not self.left
+
+    def start(self, order: np.ndarray) -> Tracker:
+        """The tracker of the search, which has its first local order (int64 [n]).
+
+        Raises:
+          ClosedError: if nobody waits any more.
+        """
+        self.tracker = Tracker(self.problem, order, self.limit, self.report, self.began)
+        self.ready.set()
+        if self.left:  # while the order was evaluated: `run` has closed no tracker then
+            self.tracker.close()
+            raise ClosedError
+        return self.tracker
 
     def report(self, progress: Progress) -> None:
         """Hands progress to the caller's thread; the tracker's callback."""
@@ -144,7 +159,7 @@ class Race:
         if limit is None:
             return float("inf")
         check = 0.0 if self.stand_in is None else self.stand_in.slowest
-        return max(limit - 1.5 * check, 0.5 * limit) + _GRACE - self.seconds()
+        return max(limit - 2.5 * check, 0.5 * limit) + _GRACE - self.seconds()
 
     def _tell(self, callback: Callable[[Progress], None] | None, seconds: float) -> bool:
         """Waits for news and hands them to the callback; whether there were any."""

@@ -37,7 +37,8 @@ class StandIn:
         """
         self.best: tuple[tuple[int, ...], int] | None = None
         self.evaluations, self.climbed, self.slowest = 0, False, 0.0
-        self._graph, self._cost, self._start, self._seed = graph, cost, start, seed
+        self._graph, self._start, self._seed = graph, start, seed
+        self._cost: CostModel = cost
 
     def run(self, ready: Event) -> None:
         """Searches until an event is set, or there is nothing left to try."""

@@ -69,12 +69,13 @@ def contract(
     kept: Any,
     sizes_mid: Any,
     rank: int,
-) -> tuple[Any, Any, Any, Any, Any]:
+) -> tuple[Any, Any, Any, Any, Any, Any]:
     """The einsum rule with Kronecker deltas (`veenv.structure.product.contract`) on masks.
 
     Returns:
       Pairs, valued out axes and valued in axes of the result; the product of the sizes of the
-      middle axes that are summed, and of those that both factors are constant along.
+      middle axes that are summed, and of those that both factors are constant along; and the
+      middle axes that are paired in neither factor.
     """
     pairs = diagonal = post_pairs & 0
     for k in range(rank):
@@ -83,12 +84,14 @@ def contract(
         outs |= ((pre_mids << 1) >> m & 1) << k
         diagonal |= (1 << m) >> 1
     summed = scale = 1 + (post_pairs & 0)
+    unpaired = post_pairs & 0
     for m in range(rank):
         here = (kept & ~diagonal) >> m & 1
         j = pre_pairs >> 3 * m & 7
         either = (post_mids | pre_mids) >> m & 1
         ins |= ((1 << j) >> 1) * (here & either)
         free = here & (1 - nonzero(j))
+        unpaired |= free << m
         summed *= 1 + (sizes_mid[m] - 1) * (free & post_mids >> m & pre_mids >> m & 1)
         scale *= 1 + (sizes_mid[m] - 1) * (free & (1 - either))
-    return pairs, outs, ins, summed, scale
+    return pairs, outs, ins, summed, scale, unpaired

@@ -112,7 +112,7 @@ def multiply(
     sizes_in: Any,
     rank: int = MAX_RANK,
     links: bool = True,
-) -> tuple[Any, Any]:
+) -> tuple[Any, Any, Any]:
     """Product post · pre: `veenv.structure.product.multiply` on integers.
 
     Args:
@@ -125,40 +125,43 @@ def multiply(
       links: False if no edge of the graph is linked (then no product is).
 
     Returns:
-      The code of the edge u → w, and the number of multiplications. Meaningless if a code is 0.
+      The code of the edge u → w, and the numbers of multiplications and of additions.
+      Meaningless if a code is 0.
 
     Example:
       >>> from veenv.structure import dense, diagonal
       >>> matrix, scale = pack(dense((2,), (3,))), pack(diagonal((3,), valued=True))
-      >>> code, count = multiply(matrix, scale, (2, 1, 1, 1), (3, 1, 1, 1), (3, 1, 1, 1))
-      >>> unpack(int(code), (2,), (3,)).describe(), int(count)
-      ('i,j:ij', 6)
+      >>> code, count, additions = multiply(matrix, scale, *((n, 1, 1, 1) for n in (2, 3, 3)))
+      >>> unpack(int(code), (2,), (3,)).describe(), int(count), int(additions)
+      ('i,j:ij', 6, 0)
     """
     if links:
         return _multiply_linked(post, pre, sizes_out, sizes_mid, sizes_in, rank)
     outs, mids = post >> _OUT & _ALL, post >> _IN & _ALL
-    pairs, result_out, result_in, summed, scale = contract(
-        post >> _PAIRS, outs, mids, pre >> _PAIRS, pre >> _OUT & _ALL, pre >> _IN & _ALL,
+    pre_mids, ins = pre >> _OUT & _ALL, pre >> _IN & _ALL
+    pairs, result_out, result_in, summed, scale, unpaired = contract(
+        post >> _PAIRS, outs, mids, pre >> _PAIRS, pre_mids, ins,
         (post & 0) | _ALL, sizes_mid, rank,
     )  # fmt: skip
     scaled = nonzero(scale ^ 1)
     post_valued, pre_valued = post >> 1 & 1, pre >> 1 & 1
-    count = _count(
-        post_valued,
-        pre_valued,
-        scaled,
-        volume(result_out, sizes_out, rank) * volume(result_in, sizes_in, rank),
-        summed,
-        volume(outs, sizes_out, rank) * volume(mids, sizes_mid, rank),
+    values = volume(result_out, sizes_out, rank) * volume(result_in, sizes_in, rank)
+    post_outer, pre_outer = volume(outs, sizes_out, rank), volume(ins, sizes_in, rank)
+    post_values = post_outer * volume(mids, sizes_mid, rank)
+    count = _count(post_valued, pre_valued, scaled, values, summed, post_values)
+    additions = (
+        post_valued * _summed_alone(post_outer, mids, pre_mids, unpaired, sizes_mid, rank)
+        + pre_valued * _summed_alone(pre_outer, pre_mids, mids, unpaired, sizes_mid, rank)
+        + (post_valued & pre_valued) * values * (summed - nonzero(summed))
     )
     valued = post_valued | pre_valued | scaled
     code = pairs << _PAIRS | result_out << _OUT | result_in << _IN | valued << 1 | PRESENT
-    return code, count
+    return code, count, additions
 
 
 def _multiply_linked(
     post: Any, pre: Any, sizes_out: Any, sizes_mid: Any, sizes_in: Any, rank: int
-) -> tuple[Any, Any]:
+) -> tuple[Any, Any, Any]:
     """`multiply` where there may be links: composed where they meet, else pushed through."""
     both = nonzero(post >> _LINK_OUT & 255) & nonzero(pre >> _LINK_OUT & 255)
     conflict = both & (1 - _composable(post, pre, rank))
@@ -177,9 +180,10 @@ def _multiply_linked(
     end_in = pre >> _LINK_IN & _ALL | freed_in
     post_link_values = nonzero(outs & end_out | post_mids & drop) & compose
     pre_link_values = nonzero(pre_mids & drop | ins & end_in) & compose
-    pairs, result_out, result_in, summed, scale = contract(
-        post_pairs, outs & ~end_out | end_out * push, post_mids & ~drop,
-        pre_pairs, pre_mids & ~drop, ins & ~end_in | end_in * push,
+    post_mids, pre_mids = post_mids & ~drop, pre_mids & ~drop
+    pairs, result_out, result_in, summed, scale, unpaired = contract(
+        post_pairs, outs & ~end_out | end_out * push, post_mids,
+        pre_pairs, pre_mids, ins & ~end_in | end_in * push,
         _ALL & ~drop, sizes_mid, rank,
     )  # fmt: skip
     end_out, end_in = end_out * compose, end_in * compose
@@ -188,18 +192,29 @@ def _multiply_linked(
     scaled = nonzero(scale ^ 1)
     post_valued = post >> 1 & 1 | push & nonzero(pre >> _LINK_OUT & 255)
     pre_valued = pre >> 1 & 1 | push & nonzero(post >> _LINK_OUT & 255)
-    post_values = (
+    # A link that is pushed leaves its values where they are; the other factor varies along its end.
+    post_outer = (
         volume(outs & ~end_out | freed_out * push, sizes_out, rank)
-        * volume(post_mids & ~drop, sizes_mid, rank)
         * volume((pre >> _LINK_IN & _ALL) * push, sizes_in, rank)
         * (1 + (size - 1) * post_link_values)
     )
+    pre_outer = (
+        volume(ins & ~end_in | freed_in * push, sizes_in, rank)
+        * volume((post >> _LINK_OUT & _ALL) * push, sizes_out, rank)
+        * (1 + (size - 1) * pre_link_values)
+    )
+    post_values = post_outer * volume(post_mids, sizes_mid, rank)
     result_values = (
         volume(result_out, sizes_out, rank)
         * volume(result_in, sizes_in, rank)
         * (1 + (size - 1) * link_values)
     )
     count = _count(post_valued, pre_valued, scaled, result_values, summed, post_values)
+    additions = (
+        post_valued * _summed_alone(post_outer, post_mids, pre_mids, unpaired, sizes_mid, rank)
+        + pre_valued * _summed_alone(pre_outer, pre_mids, post_mids, unpaired, sizes_mid, rank)
+        + (post_valued & pre_valued) * result_values * (summed - nonzero(summed))
+    )
     link_values &= nonzero(size ^ 1)
     linked = nonzero(end_out | end_in)
     code = (
@@ -212,7 +227,7 @@ def _multiply_linked(
         | end_in << _LINK_IN
         | ((post | pre) >> _OPERATOR & linked) << _OPERATOR
     )
-    return code, count
+    return code, count, additions
 
 
 def _composable(post: Any, pre: Any, rank: int) -> Any:
@@ -244,6 +259,33 @@ def _count(
     """Multiplications of a product whose result has `values` values; none if both are unit."""
     both = values * summed + scaled * post_values
     return (post_valued & pre_valued) * both + ((post_valued ^ pre_valued) & scaled) * values
+
+
+def _summed_alone(
+    outer: Any, mids: Any, other_mids: Any, unpaired: Any, sizes_mid: Any, rank: int
+) -> Any:
+    """Additions that sum a factor over the middle axes along which the other is constant."""
+    before = outer * volume(mids, sizes_mid, rank)
+    after = outer * volume(mids & ~(unpaired & ~other_mids), sizes_mid, rank)
+    return (before - after) * nonzero(before)
+
+
+def num_values(code: Any, sizes_out: Any, sizes_in: Any, rank: int = MAX_RANK) -> Any:
+    """Number of values of a valued edge without link, such as a sum.
+
+    Args:
+      code: the integer of the edge u → w.
+      sizes_out: sizes of w's axes, as for `multiply`.
+      sizes_in: the same of u.
+      rank: no variable has more axes.
+
+    Example:
+      >>> from veenv.structure import dense
+      >>> int(num_values(pack(dense((2,), (3,))), (2, 1, 1, 1), (3, 1, 1, 1)))
+      6
+    """
+    outs, ins = code >> _OUT & _ALL, code >> _IN & _ALL
+    return volume(outs, sizes_out, rank) * volume(ins, sizes_in, rank)
 
 
 def add(a: Any, b: Any, rank: int = MAX_RANK, links: bool = True) -> Any:
@@ -311,6 +353,7 @@ def register_numba() -> None:
 
     for function in (
         nonzero, smaller, volume, break_out, break_in, contract,
-        expand_link, add, multiply, _multiply_linked, _composable, _count,
+        expand_link, add, multiply, num_values,
+        _multiply_linked, _composable, _count, _summed_alone,
     ):  # fmt: skip
         register_jitable(function)

@@ -37,6 +37,11 @@ class Product:
     multiplications: int
     additions: int
 
+    @property
+    def operations(self) -> int:
+        """Multiplications and additions."""
+        return self.multiplications + self.additions
+
 
 def absorbable(post: Structure, pre: Structure) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """The δs to absorb so that the links of post and pre meet on the same middle axes.

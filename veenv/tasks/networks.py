@@ -30,9 +30,19 @@ def layer_norm(
     Returns:
       An array like ``x``.
     """
-    centred = x - jnp.mean(x, axis=-1, keepdims=keepdims)
+    centred = x - on_last_axes(jnp.mean(x, axis=-1, keepdims=keepdims), x)
     variance = jnp.mean(centred**2, axis=-1, keepdims=keepdims)
-    return centred / jnp.sqrt(variance + EPSILON) * gamma + beta
+    return centred / on_last_axes(jnp.sqrt(variance + EPSILON), x) * gamma + beta
+
+
+def on_last_axes(s: Array, x: Array) -> Array:
+    """An array with leading axes of size one, up to the rank of what it acts on; numbers stay.
+
+    Args:
+        s: The array, of the last axes of ``x`` or a number.
+        x: What it acts on.
+    """
+    return s if s.ndim in (0, x.ndim) else lax.expand_dims(s, range(x.ndim - s.ndim))
 
 
 def softmax_cross_entropy(

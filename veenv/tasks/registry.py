@@ -1,7 +1,8 @@
 """Look-up of tasks by name."""
 
 import difflib
-from collections.abc import Callable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -91,7 +92,7 @@ def register_task(
     name: str,
     fun: Callable[..., Any],
     example_args: Callable[[], tuple[Any, ...]] | tuple[Any, ...],
-    argnums: int | tuple[int, ...] = 0,
+    argnums: int | Iterable[int] = 0,
     *,
     description: str = "",
     source: str = "",
@@ -136,11 +137,15 @@ def register_task(
             f"example_args of task {name!r} must be (or return) a tuple with one entry for each "
             f"argument, got {type(point).__name__}"
         )
-    for argnum in (argnums,) if isinstance(argnums, int) else argnums:
+    try:
+        wanted: int | tuple[int, ...] = operator.index(argnums)  # type: ignore[arg-type]
+    except TypeError:
+        wanted = tuple(map(operator.index, argnums))  # type: ignore[arg-type]
+    for argnum in (wanted,) if isinstance(wanted, int) else wanted:
         if not -len(point) <= argnum < len(point):
             raise ValueError(
                 f"argnums of task {name!r} names argument {argnum}, but there are {len(point)}"
             )
     make_point = example_args if callable(example_args) else lambda: point
-    _registered[key] = Task(name, fun, make_point, argnums, description, source)
+    _registered[key] = Task(name, fun, make_point, wanted, description, source)
     return _registered[key]

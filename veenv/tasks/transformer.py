@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Float
 
-from veenv.tasks.networks import layer_norm, softmax_cross_entropy
+from veenv.tasks.networks import layer_norm, on_last_axes, softmax_cross_entropy
 from veenv.tasks.task import Scalar, Task
 
 Square: TypeAlias = Float[Array, "4 4"]
@@ -38,7 +38,7 @@ def _block(
     x: Array, WQ: Array, WK: Array, WV: Array, W: Array, b: Array, gamma: Array, beta: Array
 ) -> Array:
     x = layer_norm(x + _attention(x, x, WQ, WK, WV), gamma, beta)
-    return _silu(W @ x + b)
+    return _silu(W @ x + on_last_axes(b, x))
 
 
 def encoder(
@@ -102,7 +102,7 @@ def _attend(x: Array, source: Array, WQ: Array, WK: Array, WV: Array) -> Array:
 
 
 def _feed_forward(x: Array, W1: Array, b1: Array, W2: Array, b2: Array) -> Array:
-    return _silu(x @ W1 + b1) @ W2 + b2
+    return _silu(x @ W1 + b1[None]) @ W2 + b2[None]
 
 
 def encoder_decoder(

@@ -38,9 +38,9 @@ def test_extra_features(wide_graph):
                 assert np.all(nodes[slot] == 0.0)
                 continue
             legal = np.asarray(obs.action_mask)
-            inputs = sum(r < first for r in into)
-            outputs = sum(c >= env.num_actions or not legal[c] for c in out_of)
-            fill = sum(obs.adjacency[r, c] == 0 for r in into for c in out_of)
+            inputs = sum(bool(r < first) for r in into)
+            outputs = sum(bool(c >= env.num_actions or not legal[c]) for c in out_of)
+            fill = sum(bool(obs.adjacency[r, c] == 0) for r in into for c in out_of)
             expected = np.log1p([inputs, outputs, fill])
             np.testing.assert_allclose(nodes[slot, 8:NUM_BASE_FEATURES], expected, rtol=1e-5)
             np.testing.assert_allclose(nodes[slot, :8], obs.features[slot])

@@ -79,7 +79,7 @@ def test_replays_cost_what_the_best_order_costs_and_teach_only_by_imitation(both
     )
     lengths = np.array([len(graph.eliminable) for graph in both.graphs])
     np.testing.assert_array_equal(trajectory.replayed.sum(0)[replaying], lengths)
-    assert trajectory.replayed.sum() == lengths.sum()
+    assert float(trajectory.replayed.sum()) == lengths.sum()
     on_policy = np.asarray(trajectory.on_policy.sum(0)).reshape(2, 8)
     np.testing.assert_array_equal(on_policy[:, :3], np.repeat(lengths[:, None], 3, 1))
     assert (on_policy[:, [3, 6, 7]] == 0).all()

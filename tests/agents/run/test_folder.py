@@ -150,7 +150,7 @@ def test_an_order_of_an_earlier_version_stays_as_it_is(trainer, both, open_folde
 
 def test_records_are_checked_by_the_graph(both):
     best, graph = BestOrders(both), both.graphs[0]
-    with pytest.raises(RuntimeError, match="wide: the environment counted 1 multiplications"):
+    with pytest.raises(RuntimeError, match="wide: the environment counted a cost of 1"):
         best.merge({"wide": {"ids": list(graph.reverse()), "cost": 1, "steps": 1}})
     assert best.get("wide") is None
 

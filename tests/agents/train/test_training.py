@@ -82,7 +82,7 @@ def test_best_orders_are_checked_by_the_graph(both):
     assert best["wide"].ids == both.graphs[0].forward()
     assert best.offer(costs, orders, 20) == ()
     assert best["wide"].steps == 10
-    with pytest.raises(RuntimeError, match="wide: the environment counted 1 multiplications"):
+    with pytest.raises(RuntimeError, match="wide: the environment counted a cost of 1"):
         best.offer(np.array([1, 10**9]), orders, 30)
     orders[1, 0] = orders[1, 1]
     with pytest.raises(RuntimeError, match="chain: an episode is no order: order repeats"):

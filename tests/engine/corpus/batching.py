@@ -86,7 +86,7 @@ CASES = [
     case("all_gather", BATCH(lambda r: lax.all_gather(r[:2], "batch").sum(0) * r[0]), X),
     case("all_to_all", BATCH(lambda r: lax.all_to_all(r[:3] * r[1], "batch", 0, 0) * 2), X),
     case("psum_scatter", BATCH(lambda r: lax.psum_scatter(r[:3] ** 2, "batch") * r), X),
-    case("axis_index", BATCH(lambda r: r * lax.axis_index("batch") + r**2), X),
+    case("axis_index", BATCH(lambda r: r * lax.axis_index("batch").astype(r.dtype) + r**2), X),
     case("two_named_axes", _nested_axes, X),
     case(
         "dynamic_slices",
@@ -124,7 +124,7 @@ CASES = [
     case(
         "vmapped_scalar_function",
         jnp.vectorize(lambda s, t: s * t + jnp.sin(s)),
-        X[0],
+        X[:1],
         Y[:, :1],
         argnums=(0, 1),
     ),

@@ -44,6 +44,16 @@ def case(name: str, fun: Callable[..., Any], *args: Any, **options: Any) -> Case
     return Case(name, fun, args, **options)
 
 
+def promoted(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with JAX's default promotion of dtypes, which the suite's settings forbid."""
+
+    def wrapped(*args: Any) -> Any:
+        with jax.numpy_dtype_promotion("standard"):
+            return fun(*args)
+
+    return wrapped
+
+
 def _rng(shape: Sequence[int], seed: int) -> np.random.Generator:
     return np.random.default_rng([seed, zlib.crc32(repr(tuple(shape)).encode())])
 

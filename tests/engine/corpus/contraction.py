@@ -105,9 +105,9 @@ DOTS = [
 ]
 
 REDUCTIONS = [
-    case("sum_axes", lambda x: jnp.sum(x**2, 0) * jnp.sum(jnp.sin(x), 1, keepdims=True), T),
-    case("mean_var_std", lambda x: (x - x.mean(0)) / x.std(1, keepdims=True) + x.var(), T),
-    case("max_min", lambda x: x.max(0) * x.min(1, keepdims=True) + x.max(), T),
+    case("sum_axes", lambda x: jnp.sum(x**2, 0)[None] * jnp.sum(jnp.sin(x), 1, keepdims=True), T),
+    case("mean_var_std", lambda x: (x - x.mean(0)[None]) / x.std(1, keepdims=True) + x.var(), T),
+    case("max_min", lambda x: x.max(0)[None] * x.min(1, keepdims=True) + x.max(), T),
     case("max_ties", lambda x: jnp.max(x * 1.5, 1) - jnp.min(x, 0)[:2] + jnp.max(x), TIED),
     case("prod", lambda x: jnp.prod(x, 0) + jnp.prod(jnp.sin(x)), T),
     case("prod_with_zeros", lambda x: jnp.prod(x + 1, 1) + jnp.prod(x[0]), TIED),
@@ -120,7 +120,13 @@ REDUCTIONS = [
     case("lax_reduce_add", lambda x: lax.reduce(x * x, 0.0, lax.add, (1,)) * x[:, 0], T),
     case("lax_reduce_max", lambda x: lax.reduce(x * x, -9.0, lax.max, (0,)), T),
     case("lax_reduce_variadic", _variadic_reduce, T, oracle=jax.jacfwd),
-    case("logical_reductions", lambda x: x * jnp.any(x > 0) + x**2 * jnp.all(x > 9, 1)[:, None], T),
+    case(
+        "logical_reductions",
+        lambda x: (
+            x * jnp.any(x > 0).astype(x.dtype) + x**2 * jnp.all(x > 9, 1)[:, None].astype(x.dtype)
+        ),
+        T,
+    ),
     case("trace_of_product", lambda x: jnp.trace(x @ x.T) * jnp.trace(x), T),
     case("reduce_to_scalar_and_back", lambda x: x * jnp.sum(jnp.tanh(x)) / jnp.max(x), T),
 ]

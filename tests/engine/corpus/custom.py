@@ -133,12 +133,12 @@ scaled_backward.defvjp(
 
 @jax.custom_vjp
 def with_integers(x, n):
-    return x * n
+    return x * n.astype(x.dtype)
 
 
 with_integers.defvjp(
-    lambda x, n: (x * n, n),
-    lambda n, g: (4 * g * n, np.zeros(n.shape, jax.dtypes.float0)),
+    lambda x, n: (x * n.astype(x.dtype), n),
+    lambda n, g: (4 * g * n.astype(g.dtype), np.zeros(n.shape, jax.dtypes.float0)),
 )
 
 

@@ -86,16 +86,24 @@ _BINARY = {
         A,
         B,
     ),
-    "broadcasting": (lambda x, y: x[:, None] * y[None, :] - x / y[1], A, B),
+    "broadcasting": (lambda x, y: x[:, None] * y[None, :] - x[None] / y[1], A, B),
     "scalar_factors": (lambda x, y: 2 * x / 3 - (4 / y) * 5 + x[0] * y, A, B),
 }
 
 _ROUNDING = {
     "floor_ceil_round": lambda x: x * jnp.floor(x) + jnp.ceil(x) * jnp.round(3 * x) + x,
     "sign_trunc": lambda x: jnp.sign(x) * x**2 + jnp.trunc(2 * x) * x,
-    "comparisons": lambda x: (x > 0) * x + (x <= 0.5) * x**2 + (x == 0) * x + (x != x) * x,
-    "predicates": lambda x: jnp.isfinite(x) * x + jnp.isnan(x) * x**2 + jnp.signbit(x) * jnp.exp(x),
-    "bits": lambda x: x * lax.population_count(jnp.arange(4) ^ 6) + x * (jnp.arange(4) << 1),
+    "comparisons": lambda x: sum(
+        t.astype(x.dtype) * x**k for t, k in [(x > 0, 1), (x <= 0.5, 2), (x == 0, 1), (x != x, 1)]
+    ),
+    "predicates": lambda x: sum(
+        t.astype(x.dtype) * y
+        for t, y in [(jnp.isfinite(x), x), (jnp.isnan(x), x**2), (jnp.signbit(x), jnp.exp(x))]
+    ),
+    "bits": lambda x: (
+        x * lax.population_count(jnp.arange(4) ^ 6).astype(x.dtype)
+        + x * (jnp.arange(4) << 1).astype(x.dtype)
+    ),
     "logic": lambda x: jnp.where((x > 0) & ~(x > 1) | (x < -1), x**2, jnp.sin(x)),
 }
 

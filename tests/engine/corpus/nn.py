@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax, nn
 
-from tests.engine.corpus.case import case, distinct, inside, normal, uniform
+from tests.engine.corpus.case import case, distinct, inside, normal, promoted, uniform
 
 X = distinct(2, 4)
 Q, K, V = (normal(1, 3, 2, 2, seed=s) for s in range(3))
@@ -61,16 +61,16 @@ FUNCTIONS = [
     ),
     case(
         "dot_product_attention",
-        lambda q, k, v: nn.dot_product_attention(q * q, k, v),
+        promoted(lambda q, k, v: nn.dot_product_attention(q * q, k, v)),
         Q,
         K,
         V,
         argnums=(0, 1, 2),
         tol=2e-5,
-    ),  # JAX takes the softmax in float32
+    ),  # JAX takes the softmax in float32 and promotes itself
     case(
         "dot_product_attention_causal",
-        lambda q, b: nn.dot_product_attention(q, K, q * V, bias=b, is_causal=True),
+        promoted(lambda q, b: nn.dot_product_attention(q, K, q * V, bias=b, is_causal=True)),
         Q,
         normal(1, 2, 3, 3),
         argnums=(0, 1),
@@ -82,7 +82,7 @@ FUNCTIONS = [
 
 def _layer_norm(x, scale, shift):
     mean = x.mean(-1, keepdims=True)
-    return (x - mean) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5) * scale + shift
+    return (x - mean) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5) * scale[None] + shift[None]
 
 
 def _attention(x, w):
@@ -118,7 +118,7 @@ def _gru(params, xs):
 
 def _conv_net(params, image):
     x = lax.conv_general_dilated(image, params["k1"], (1, 1), "SAME")
-    x = nn.relu(x + params["b1"][:, None, None])
+    x = nn.relu(x + params["b1"][None, :, None, None])
     x = lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
     x = lax.conv_general_dilated(x, params["k2"], (1, 1), "VALID")
     return nn.log_softmax(jnp.tanh(x).reshape(1, -1) @ params["out"])
@@ -160,8 +160,8 @@ def _kalman(mean, cov, y):
 
 
 def _mixture(logits, means, log_scales, x):
-    z = (x[:, None] - means) * jnp.exp(-log_scales)
-    return nn.logsumexp(nn.log_softmax(logits) - log_scales - 0.5 * z * z, axis=1).sum()
+    z = (x[:, None] - means[None]) * jnp.exp(-log_scales)[None]
+    return nn.logsumexp((nn.log_softmax(logits) - log_scales)[None] - 0.5 * z * z, axis=1).sum()
 
 
 def _equinox(parameters, x):

@@ -55,14 +55,18 @@ SHAPES = [
     case("split_used_together", lambda v: (lambda a, b: a * jnp.exp(b))(*jnp.split(v, 2)), V),
     case("unstack", lambda x: (lambda a, b: a * b + a)(*jnp.unstack(x)), X),
     case(
-        "diagonals", lambda x: jnp.diag(jnp.diag(x) ** 2, 1)[:3, :3] + jnp.diagonal(x), normal(3, 3)
+        "diagonals",
+        lambda x: jnp.diag(jnp.diag(x) ** 2, 1)[:3, :3] + jnp.diagonal(x)[None],
+        normal(3, 3),
     ),
     case("triangles", lambda x: jnp.tril(x * x) + jnp.triu(jnp.sin(x), 1), normal(3, 3)),
     case("meshgrid", lambda v: jnp.multiply(*jnp.meshgrid(v, jnp.cos(v))), V[:3]),
     case("vander_polyval", lambda v: jnp.vander(v, 3) * jnp.polyval(v, 1.5), V[:3]),
     case("zero_size", lambda v: (v[:0] * 2, v.sum() + v[:0].sum()), V[:3]),
     case(
-        "rank_zero", lambda s: (s * s)[None] * jnp.ones((1, 1)) + jnp.reshape(s, (1, 1)), normal()
+        "rank_zero",
+        lambda s: (s * s)[None, None] * jnp.ones((1, 1)) + jnp.reshape(s, (1, 1)),
+        normal(),
     ),
     case("interp", lambda v: jnp.interp(uniform(4, low=0, high=4), jnp.arange(5.0), v**2), V[:5]),
     case("gradient_stencil", lambda x: jnp.gradient(x**2, axis=1) - 4 * x, X),
@@ -80,7 +84,9 @@ SORTS = [
     case("top_k", lambda x: lax.top_k(x * 1.5, 2)[0] ** 2, distinct(2, 4)),
     case("top_k_indices", lambda v: (lambda top: top[0] * v[top[1]])(lax.top_k(v, 3)), V),
     case("approx_max_k", lambda v: lax.approx_max_k(v * v, 2)[0], V),
-    case("searchsorted_bins", lambda v: v * jnp.searchsorted(jnp.sort(v), v * 0.7), V),
+    case(
+        "searchsorted_bins", lambda v: v * jnp.searchsorted(jnp.sort(v), v * 0.7).astype(v.dtype), V
+    ),
 ]
 
 SELECTS = [

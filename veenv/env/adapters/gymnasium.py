@@ -31,8 +31,8 @@ class GymVertexEnv(gymnasium.Env[Any, np.int64]):
     * **Action**: an integer slot.  One that is not legal ends the episode (``info["illegal"]``)
       with a reward no legal episode falls to; one that is not an integer (a float, NaN, a bool)
       is a TypeError.  A step after the end changes nothing and gives reward 0.
-    * **Info**: ``action_mask`` (int8 [A], 1 = legal), ``cost`` and ``total`` (multiplications of
-      this step and so far), ``illegal``, ``task``; at the end of a legal episode also ``order``,
+    * **Info**: ``action_mask`` (int8 [A], 1 = legal), ``cost`` and ``total`` (of this step
+      and so far), ``illegal``, ``task``; at the end of a legal episode also ``order``,
       the vertex ids (int64).
     * **Options of reset**: ``{"task": name}`` picks one of the tasks; otherwise it is drawn with
       the environment's own generator (with one task there is nothing to draw).

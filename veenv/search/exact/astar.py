@@ -5,7 +5,8 @@ Two orders that eliminate the same set merge if they lead to the same graph: alw
 pairs decides together with the exact set.  The heuristic is the sum over the tables of `patterns`,
 which is consistent.
 
-Rules that need no branching, for scalars whose edges are all valued (cost = in × out degree):
+Rules that need no branching, for scalars whose edges are all valued where multiplications are
+counted alone (cost = in × out degree):
 
 **Safe vertices.** Let v (no output) cost exactly `bounds.vertex_bounds` now, so that no later time
 is cheaper.  v may come first if (a) its elimination creates no edge; or (b) its only successor is
@@ -196,7 +197,7 @@ def solve_astar(
     if tracker.cost <= tracker.lower_bound:
         return True
     core = problem.core
-    plain = bool(getattr(core, "plain", False))
+    plain = bool(getattr(core, "plain", False)) and not core.additions
     front = make_frontier(problem, patterns.total, max_states)
     scratch = [a.copy() for a in (core.bits, core.ids, core.bits, core.ids)]
     status = RUNNING

@@ -1,4 +1,4 @@
-"""A lower bound on the multiplications of any elimination order.
+"""A lower bound on the multiplications of any elimination order, and so on its operations.
 
 **Bound.** Let κ_in(v) be the largest number of paths from inputs to v that share no vertex but v
 and whose last edge is valued, and κ_out(v) the same from v to outputs, first edge valued.  Every

@@ -33,6 +33,9 @@ m(t, s) of its possible t.  So the whole is at least the weight of the lightest 
 paths to v whose last edge is valued, each u weighing its least C(s).  The sides may be exchanged,
 and `bounds.vertex_bounds` holds too: c(v, X) is the largest of the three.  Of scalars, and where
 the structures are not known, m ≥ 1 is used: then C and the whole count disjoint paths.  ∎
+
+*Operations.* Where additions are counted too, every vertex costs at least its multiplications, so
+that all of this holds as it is; the additions of products and sums only make the bound looser.
 """
 
 from __future__ import annotations

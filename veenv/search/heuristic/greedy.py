@@ -3,7 +3,7 @@
 | rule | score |
 | --- | --- |
 | markowitz | in-degree × out-degree (Griewank & Reese 1991) |
-| cost | multiplications of eliminating it now, under the cost model |
+| cost | what eliminating it now costs, under the cost model |
 | relative-markowitz | Markowitz degree − inputs it depends on × outputs it reaches (Naumann 1999) |
 | fill-in | number of edges its elimination would create |
 """
@@ -63,9 +63,11 @@ def _greedy(core, bits, ids, alive, rule, reach, order, filled):
       filled: vertices eliminated already.
 
     Returns:
-      Multiplications of the completion.
+      What the completion costs.
     """
     n = core.n
+    # New edges between neighbours change the fill-in and the additions of vertices further off.
+    far = rule == 3 or (rule == 1 and core.additions)
     scores = np.zeros(n, np.int64)
     for v in range(n):
         if alive[v]:
@@ -83,8 +85,7 @@ def _greedy(core, bits, ids, alive, rule, reach, order, filled):
         order[position] = best
         total += eliminate(core, bits, ids, best)
         for v in range(n):
-            # New edges between neighbours change the fill-in of vertices further off, too.
-            if alive[v] and (rule == 3 or near[v >> 6] >> np.uint64(v & 63) & _ONE):
+            if alive[v] and (far or near[v >> 6] >> np.uint64(v & 63) & _ONE):
                 scores[v] = _score(core, bits, ids, rule, reach, v)
     return total
 

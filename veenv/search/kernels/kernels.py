@@ -35,7 +35,9 @@ class ScalarCore(NamedTuple):
       bits: uint64 [3, N, W]; the initial state.
       ids: int32 [1, 1]; not used.
       kept: bool [N]; outputs, which keep their in-edges.
-      plain: every edge carries a value, so an elimination costs in-degree times out-degree.
+      plain: every edge carries a value, so an elimination takes in-degree times out-degree
+        multiplications.
+      additions: additions cost as multiplications do.
     """
 
     n: int
@@ -43,6 +45,7 @@ class ScalarCore(NamedTuple):
     ids: np.ndarray
     kept: np.ndarray
     plain: bool
+    additions: bool
 
 
 class ArrayCore(NamedTuple):
@@ -55,8 +58,9 @@ class ArrayCore(NamedTuple):
       kept: bool [N]; outputs, which keep their in-edges.
       keys: uint64 [2, size]; see `tables.StructureTables`.
       results: int32 [2, size].
-      counts: int64 [size].
+      counts: int64 [2, size].
       handle: number of the tables.
+      additions: additions cost as multiplications do.
     """
 
     n: int
@@ -67,6 +71,7 @@ class ArrayCore(NamedTuple):
     results: np.ndarray
     counts: np.ndarray
     handle: int
+    additions: bool
 
 
 Core = ScalarCore | ArrayCore
@@ -97,6 +102,20 @@ def scalar_cost(bits, v):
             if bits[VALUED, u, word] & bit:
                 count += 1
     return count * total
+
+
+@compiled
+def scalar_additions(bits, v):
+    """Additions to eliminate v: edges from a predecessor to a successor that are there already."""
+    total = 0
+    for k in range(bits.shape[2]):
+        rest = bits[PRED, v, k]
+        while rest != _ZERO:
+            u = (k << 6) + lowest_bit(rest)
+            rest &= rest - _ONE
+            for j in range(bits.shape[2]):
+                total += popcount(bits[SUCC, v, j] & bits[SUCC, u, j])
+    return total
 
 
 @compiled
@@ -197,10 +216,10 @@ def lookup(keys, handle, first, second, kind):
 
 @compiled
 def array_eliminate(core, bits, ids, v, commit):
-    """Multiplications to eliminate v from an array graph; does so if `commit`."""
+    """What eliminating v from an array graph costs; does so if `commit`."""
     words = bits.shape[2]
     keys, results, counts, handle = core.keys, core.results, core.counts, core.handle
-    kept = core.kept[v]
+    kept, additions = core.kept[v], core.additions
     total = np.int64(0)
     for k in range(words):
         rest = bits[PRED, v, k]
@@ -214,14 +233,17 @@ def array_eliminate(core, bits, ids, v, commit):
                     w = (j << 6) + lowest_bit(others)
                     others &= others - _ONE
                     slot = lookup(keys, handle, ids[v, w], pre, 0)
-                    total += counts[slot]
-                    if commit:
+                    total += counts[0, slot]
+                    if commit or additions:
                         new = results[0, slot]
                         old = ids[u, w]
                         if old != 0:
                             low, high = min(old, new), max(old, new)
-                            new = results[1, lookup(keys, handle, low, high, 1)]
-                        ids[u, w] = new
+                            slot = lookup(keys, handle, low, high, 1)
+                            new = results[1, slot]
+                            total += counts[1, slot]
+                        if commit:
+                            ids[u, w] = new
             if commit and not kept:
                 ids[u, v] = 0
     if commit:
@@ -235,17 +257,25 @@ def array_eliminate(core, bits, ids, v, commit):
 
 
 @compiled
-def scalar_eliminate(bits, kept, plain, v):
-    """Multiplications to eliminate v from a scalar graph; does so."""
+def scalar_eliminate(bits, kept, plain, additions, v):
+    """What eliminating v from a scalar graph costs; does so."""
+    count = scalar_additions(bits, v) if additions else 0
     if not plain:
-        count = scalar_cost(bits, v)
+        count += scalar_cost(bits, v)
         connect(bits, kept, v, True)
     elif bits.shape[2] <= 2:
-        count = eliminate_two_words(bits, kept, v)
+        count += eliminate_two_words(bits, kept, v)
     else:
-        count = degree(bits, PRED, v) * degree(bits, SUCC, v)
+        count += degree(bits, PRED, v) * degree(bits, SUCC, v)
         connect(bits, kept, v, False)
     return count
+
+
+@compiled
+def scalar_price(bits, plain, additions, v):
+    """What eliminating v from a scalar graph would cost."""
+    count = degree(bits, PRED, v) * degree(bits, SUCC, v) if plain else scalar_cost(bits, v)
+    return count + scalar_additions(bits, v) if additions else count
 
 
 def eliminate(core: Any, bits: Any, ids: Any, v: Any) -> Any:
@@ -261,7 +291,7 @@ def eliminate(core: Any, bits: Any, ids: Any, v: Any) -> Any:
       v: local vertex, int.
 
     Returns:
-      Multiplications, int64.
+      What it costs, int64.
     """
     raise TypeError("eliminate is called from compiled code only")
 
@@ -269,21 +299,21 @@ def eliminate(core: Any, bits: Any, ids: Any, v: Any) -> Any:
 @overload(eliminate, strict=False)
 def _eliminate(core: Any, bits: Any, ids: Any, v: Any) -> Any:
     if core.instance_class is ScalarCore:
-        return lambda core, bits, ids, v: scalar_eliminate(bits, core.kept[v], core.plain, v)
+        return lambda core, bits, ids, v: scalar_eliminate(
+            bits, core.kept[v], core.plain, core.additions, v
+        )
     return lambda core, bits, ids, v: array_eliminate(core, bits, ids, v, True)
 
 
 def cost_of(core: Any, bits: Any, ids: Any, v: Any) -> Any:
-    """Multiplications to eliminate v now, the state unchanged; for compiled callers."""
+    """What eliminating v now would cost, the state unchanged; for compiled callers."""
     raise TypeError("cost_of is called from compiled code only")
 
 
 @overload(cost_of, strict=False)
 def _cost_of(core: Any, bits: Any, ids: Any, v: Any) -> Any:
     if core.instance_class is ScalarCore:
-        return lambda core, bits, ids, v: (
-            degree(bits, PRED, v) * degree(bits, SUCC, v) if core.plain else scalar_cost(bits, v)
-        )
+        return lambda core, bits, ids, v: scalar_price(bits, core.plain, core.additions, v)
     return lambda core, bits, ids, v: array_eliminate(core, bits, ids, v, False)
 
 

@@ -30,17 +30,23 @@ class StructureTables:
       handle: number by which compiled code names this object.
       keys: uint64 [2, size]; (first << 32 | second) of products and of sums, 0 for empty.
       results: int32 [2, size]; id of the result.
-      counts: int64 [size]; multiplications of the product.
+      counts: int64 [2, size]; what the product costs, and what the sum costs.
     """
 
-    def __init__(self, log_size: int = _LOG_SIZE):
-        """Makes empty tables of ``2**log_size`` slots."""
+    def __init__(self, log_size: int = _LOG_SIZE, *, additions: bool = False):
+        """Makes empty tables of ``2**log_size`` slots.
+
+        Args:
+          log_size: binary logarithm of the number of slots.
+          additions: additions cost as multiplications do; otherwise they are free.
+        """
         global _next_handle
         size = 1 << log_size
         self.keys = np.zeros((2, size), np.uint64)
         self.results = np.zeros((2, size), np.int32)
-        self.counts = np.zeros(size, np.int64)
+        self.counts = np.zeros((2, size), np.int64)
         self.handle = _next_handle
+        self._additions = additions
         self._ids: dict[Structure, int] = {}
         self._structures: list[Structure | None] = [None]
         self._used = [0, 0]
@@ -74,10 +80,13 @@ class StructureTables:
             slot = (slot + 1) & (size - 1)
         if kind == 0:
             product = multiply(a, b)
-            self.results[0, slot] = self.intern(product.structure)
-            self.counts[slot] = product.multiplications
+            result = product.structure
+            count = product.operations if self._additions else product.multiplications
         else:
-            self.results[1, slot] = self.intern(add(a, b))
+            result = add(a, b)
+            count = result.num_values if self._additions else 0
+        self.results[kind, slot] = self.intern(result)
+        self.counts[kind, slot] = count
         self.keys[kind, slot] = key
         self._used[kind] += 1
 

@@ -1,0 +1,111 @@
+"""Differential equations: explicit and implicit steps, adaptive and fixed, and every adjoint."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.clients.ecosystem.check import check, library, parameters
+from tests.engine.corpus.case import case, uniform
+
+pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
+dfx = library("diffrax")
+X, RATES = uniform(2), uniform(3)
+ADAPTIVE = {"stepsize_controller": dfx.PIDController(rtol=1e-5, atol=1e-7)}
+
+
+def _pendulum(t, y, rates):
+    return jnp.stack([y[1], -rates[0] * jnp.sin(y[0]) - rates[1] * y[1] + rates[2] * jnp.cos(t)])
+
+
+def _final(solver, saveat=None, **options):
+    """The states at the end (or where `saveat` says), by the start and the rates."""
+
+    def fun(start, rates):
+        solution = dfx.diffeqsolve(
+            dfx.ODETerm(_pendulum), solver, 0.0, 0.5, 0.125, start, rates, max_steps=16,
+            saveat=saveat or dfx.SaveAt(t1=True), **options,
+        )  # fmt: skip
+        return solution.ys * start[0]
+
+    return fun
+
+
+def _dense(start, rates):
+    """The interpolated solution between steps."""
+    solution = dfx.diffeqsolve(
+        dfx.ODETerm(_pendulum), dfx.Dopri5(), 0.0, 0.5, 0.125, start, rates, max_steps=8,
+        saveat=dfx.SaveAt(dense=True),
+    )  # fmt: skip
+    return jax.vmap(solution.evaluate)(jnp.array([0.11, 0.3]))
+
+
+def _noisy(start, rates):
+    """A stochastic equation along one Brownian path."""
+    path = dfx.VirtualBrownianTree(0.0, 0.5, 1e-3, shape=(2,), key=jax.random.key(1))
+    noise = dfx.ControlTerm(lambda t, y, a: jnp.diag(0.3 + a[0] * y**2), path)
+    terms = dfx.MultiTerm(dfx.ODETerm(_pendulum), noise)
+    return dfx.diffeqsolve(terms, dfx.Heun(), 0.0, 0.5, 0.125, start, rates, max_steps=8).ys
+
+
+def _controlled(start, points):
+    """A controlled equation driven by a cubic through given points."""
+    times = jnp.linspace(0.0, 0.5, 4)
+    control = dfx.CubicInterpolation(times, dfx.backward_hermite_coefficients(times, points))
+    term = dfx.ControlTerm(lambda t, y, a: jnp.outer(jnp.tanh(y), y + 1.0), control).to_ode()
+    return dfx.diffeqsolve(term, dfx.Midpoint(), 0.0, 0.5, 0.125, start, max_steps=8).ys
+
+
+def _symplectic(start, rates):
+    terms = (
+        dfx.ODETerm(lambda t, p, a: a[0] * p),
+        dfx.ODETerm(lambda t, q, a: -a[1] * jnp.sin(q) + a[2]),
+    )
+    solution = dfx.diffeqsolve(
+        terms, dfx.SemiImplicitEuler(), 0.0, 0.5, 0.125, (start[0], start[1]), rates, max_steps=8
+    )
+    return jnp.stack(solution.ys)
+
+
+def _steady(rates):
+    """Where a relaxation comes to rest, differentiated implicitly."""
+    solution = dfx.diffeqsolve(
+        dfx.ODETerm(lambda t, y, a: jnp.cos(a[:2] * y) - (1.0 + a[2]) * y),
+        dfx.Tsit5(), 0.0, jnp.inf, None, jnp.array([0.5, 0.6]), rates, max_steps=None,
+        stepsize_controller=dfx.PIDController(rtol=1e-8, atol=1e-10),
+        event=dfx.Event(dfx.steady_state_event(rtol=1e-8, atol=1e-10)),
+        adjoint=dfx.ImplicitAdjoint(),
+    )  # fmt: skip
+    return solution.ys[0]
+
+
+AT = dfx.SaveAt(ts=np.array([0.1, 0.3, 0.5]))
+NEWTON = dfx.VeryChord(rtol=1e-8, atol=1e-8)
+BOTH = {"argnums": (0, 1)}
+DIRECT, BACKSOLVE = dfx.DirectAdjoint(), dfx.BacksolveAdjoint()
+CASES = [
+    case("euler", _final(dfx.Euler()), X, RATES, **BOTH),
+    case("tsit5", _final(dfx.Tsit5()), X, RATES, **BOTH),
+    case("tsit5_adaptive", _final(dfx.Tsit5(), **ADAPTIVE), X, RATES, **BOTH),
+    case("dopri8_saved", _final(dfx.Dopri8(), AT), X, RATES, **BOTH),
+    case("reversible_heun", _final(dfx.ReversibleHeun()), X, RATES, **BOTH),
+    case("implicit_euler", _final(dfx.ImplicitEuler(NEWTON)), X, RATES, **BOTH),
+    case("kvaerno3", _final(dfx.Kvaerno3(), **ADAPTIVE), X, RATES, **BOTH),
+    case("kvaerno5", _final(dfx.Kvaerno5(), **ADAPTIVE), X, RATES, **BOTH),
+    case("direct_adjoint", _final(dfx.Dopri5(), adjoint=DIRECT), X, RATES, **BOTH),
+    case("backsolve_adjoint", _final(dfx.Tsit5(), adjoint=BACKSOLVE), X, RATES, **BOTH),
+    case("forward_mode", _final(dfx.Tsit5(), adjoint=dfx.ForwardMode()), X, RATES,
+         oracle=jax.jacfwd, **BOTH),
+    case("implicit_adjoint_at_rest", _steady, RATES),
+    case("dense_output", _dense, X, RATES, **BOTH),
+    case("stochastic", _noisy, X, RATES, **BOTH),
+    case("controlled", _controlled, X, uniform(4, 2, seed=1), **BOTH),
+    case("symplectic", _symplectic, X, RATES, **BOTH),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", parameters(CASES))
+def test_jacobian(case):
+    check(case)

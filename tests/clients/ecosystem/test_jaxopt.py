@@ -1,0 +1,126 @@
+"""Solutions of optimisation problems by jaxopt, implicit and unrolled; projections and losses."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.clients.ecosystem.check import check, library, parameters
+from tests.engine.corpus.case import case, definite, distinct, normal, uniform
+
+pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
+jaxopt = library("jaxopt")
+from jaxopt import projection, prox
+from jaxopt.implicit_diff import custom_root
+
+A, B = normal(5, 3), normal(5)
+LIMITS = {"maxiter": 300, "tol": 1e-12}
+
+
+def _loss(weights, strength, target):
+    return jnp.mean((A @ weights - target) ** 2) + 0.5 * strength * jnp.sum(weights**2)
+
+
+def _minimum(solver, **options):
+    """Ridge regression, by its strength and its targets."""
+
+    def fun(strength, target):
+        return solver(_loss, **{**LIMITS, **options}).run(jnp.zeros(3), strength, target).params
+
+    return fun
+
+
+@custom_root(jax.grad(_loss))
+def _ridge(start, strength, target):
+    """A closed form whose derivative comes from the condition that it fulfils."""
+    del start
+    return jnp.linalg.solve(A.T @ A / 5 + 0.5 * strength * jnp.eye(3), A.T @ target / 5)
+
+
+def _lasso(strength, target):
+    """Proximal gradient steps to a minimum with a kink."""
+    solver = jaxopt.ProximalGradient(
+        lambda w, t: jnp.mean((A @ w - t) ** 2), prox.prox_lasso, maxiter=500, tol=1e-10
+    )
+    return solver.run(jnp.zeros(3), strength, target).params
+
+
+def _projected(target):
+    """Least squares within the simplex."""
+    solver = jaxopt.ProjectedGradient(
+        lambda w, t: jnp.sum((w - t) ** 2), projection.projection_simplex, maxiter=200, tol=1e-10
+    )
+    return solver.run(jnp.full(3, 1.0 / 3.0), hyperparams_proj=1.0, t=target).params
+
+
+def _anderson(x):
+    solver = jaxopt.AndersonAcceleration(lambda y, x: 0.4 * jnp.cos(y * x) + 0.1, **LIMITS)
+    return solver.run(jnp.zeros(3), x).params
+
+
+def _quadratic(Q, c):
+    """A quadratic programme with one equality, by its conditions of optimality."""
+    solver = jaxopt.EqualityConstrainedQP()
+    solution = solver.run(
+        params_obj=(Q @ Q.T, c), params_eq=(jnp.ones((1, 3)), jnp.array([0.7]))
+    ).params
+    return solution.primal
+
+
+def _levenberg_marquardt(x):
+    def residual(y, x):
+        return jnp.stack([y[0] ** 2 + y[1] - x[0], y[1] ** 3 - x[1] * y[0], y[0] - 0.3 * x[2]])
+
+    return jaxopt.LevenbergMarquardt(residual, **LIMITS).run(jnp.array([1.0, 0.5]), x).params
+
+
+def _projections(x):
+    return jnp.concatenate(
+        [
+            projection.projection_simplex(x),
+            projection.projection_l2_ball(x, 0.5),
+            projection.projection_l1_ball(x, 0.8),
+            projection.projection_box(x, (-0.3, 0.6)),
+            prox.prox_elastic_net(x, (0.1, 0.5)),
+        ]
+    )
+
+
+def _losses(x):
+    return jnp.stack(
+        [
+            jaxopt.loss.multiclass_sparsemax_loss(1, x),
+            jaxopt.loss.multiclass_logistic_loss(2, x),
+            jaxopt.loss.huber_loss(0.3, x[0]),
+            jaxopt.loss.binary_sparsemax_loss(1, x[1]),
+        ]
+    )
+
+
+STRENGTH = np.asarray(0.4)
+BOTH = {"argnums": (0, 1), "tol": 1e-7}
+UNROLLED = {"implicit_diff": False, "maxiter": 20, "tol": 0.0}
+CASES = [
+    case("gradient_descent", _minimum(jaxopt.GradientDescent), STRENGTH, B, **BOTH),
+    case("gradient_descent_unrolled", _minimum(jaxopt.GradientDescent, unroll=True, **UNROLLED),
+         STRENGTH, B, **BOTH),
+    case("lbfgs", _minimum(jaxopt.LBFGS), STRENGTH, B, **BOTH),
+    case("bfgs", _minimum(jaxopt.BFGS), STRENGTH, B, **BOTH),
+    case("nonlinear_cg", _minimum(jaxopt.NonlinearCG), STRENGTH, B, **BOTH),
+    case("custom_root", lambda s, t: _ridge(None, s, t), STRENGTH, B, **BOTH),
+    case("lasso", _lasso, np.asarray(0.05), B, **BOTH),
+    case("projected_gradient", _projected, distinct(3), tol=1e-7),
+    case("anderson_fixed_point", _anderson, uniform(3), tol=1e-7),
+    case("equality_constrained", _quadratic, definite(3), normal(3), **BOTH),
+    case("levenberg_marquardt", _levenberg_marquardt, uniform(3), tol=1e-7),
+    case("projections", _projections, distinct(4)),
+    case("losses", _losses, normal(4)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", parameters(CASES))
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_jacobian(case):
+    check(case)

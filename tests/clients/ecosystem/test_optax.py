@@ -1,0 +1,119 @@
+"""Training through optax: unrolled optimisers by their settings, losses, projections."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from tests.clients.ecosystem.check import check, parameters
+from tests.engine.corpus.case import case, distinct, normal
+
+pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
+
+
+def _energy(x):
+    return jnp.sum((x - 0.3) ** 2) + 0.3 * jnp.sum(jnp.sin(3.0 * x))
+
+
+def _trained(make, steps=3):
+    """The parameters after a few steps, by where they start and by the learning rate."""
+
+    def fun(start, rate):
+        optimiser = make(rate)
+
+        def step(carry, _):
+            x, state = carry
+            updates, state = optimiser.update(jax.grad(_energy)(x), state, x)
+            return (optax.apply_updates(x, updates), state), x
+
+        return jax.lax.scan(step, (start, optimiser.init(start)), None, length=steps)[0][0]
+
+    return fun
+
+
+def _clipped(rate):
+    return optax.chain(optax.clip_by_global_norm(0.5), optax.sgd(rate, momentum=0.9))
+
+
+def _scheduled(rate):
+    return optax.adamw(optax.cosine_decay_schedule(rate, 10), weight_decay=1e-2)
+
+
+def _line_search(start):
+    """Two steps of L-BFGS whose step lengths a line search finds."""
+    optimiser = optax.lbfgs()
+    gradients = optax.value_and_grad_from_state(_energy)
+    x, state = start, optimiser.init(start)
+    for _ in range(2):
+        value, gradient = gradients(x, state=state)
+        updates, state = optimiser.update(
+            gradient, state, x, value=value, grad=gradient, value_fn=_energy
+        )
+        x = optax.apply_updates(x, updates)
+    return x
+
+
+def _losses(x):
+    labels = jax.nn.one_hot(1, 3)
+    return jnp.stack(
+        [
+            optax.softmax_cross_entropy(x, labels),
+            optax.sigmoid_binary_cross_entropy(x, labels).sum(),
+            optax.huber_loss(x, 0.1 * labels).sum(),
+            optax.log_cosh(x, labels).sum(),
+            optax.cosine_similarity(x, labels + 0.1),
+            optax.kl_divergence(jax.nn.log_softmax(x), jnp.full(3, 1 / 3)),
+            optax.losses.poly_loss_cross_entropy(x, labels),
+            optax.sigmoid_focal_loss(x, labels).sum(),
+        ]
+    )
+
+
+def _alignment(logits):
+    """The loss of connectionist temporal classification."""
+    padding = jnp.zeros((1, 4))
+    labels, ends = jnp.array([[1, 2]]), jnp.zeros((1, 2))
+    return optax.ctc_loss(logits[None], padding, labels, ends)
+
+
+def _projections(x):
+    return jnp.concatenate(
+        [
+            optax.projections.projection_simplex(x),
+            optax.projections.projection_l2_ball(x, 0.4),
+            optax.projections.projection_l1_ball(x, 0.5),
+            optax.projections.projection_box(x, -0.3, 0.5),
+        ]
+    )
+
+
+def _perturbed(x):
+    """Differentiable sorting by perturbations with a fixed key."""
+    smooth = optax.perturbations.make_perturbed_fun(jax.nn.relu, num_samples=4, sigma=0.5)
+    return smooth(jax.random.key(0), x)
+
+
+RATE = np.asarray(0.1)
+BOTH = {"argnums": (0, 1)}
+CASES = [
+    case("sgd_clipped", _trained(_clipped), normal(3), RATE, **BOTH),
+    case("adam", _trained(optax.adam), normal(3), RATE, **BOTH),
+    case("adamw_scheduled", _trained(_scheduled), normal(3), RATE, **BOTH),
+    case("rmsprop", _trained(optax.rmsprop), normal(3), RATE, **BOTH),
+    case("adagrad", _trained(optax.adagrad), normal(3), RATE, **BOTH),
+    case("lamb", _trained(optax.lamb), normal(3), RATE, **BOTH),
+    case("adabelief", _trained(optax.adabelief), normal(3), RATE, **BOTH),
+    case("lbfgs_line_search", _line_search, normal(3), oracle=jax.jacfwd, tol=1e-7),
+    case("losses", _losses, normal(3)),
+    case("ctc", _alignment, normal(4, 3)),
+    case("projections", _projections, distinct(4)),
+    case("perturbed", _perturbed, normal(3)),
+]
+
+
+@pytest.mark.parametrize("case", parameters(CASES))
+def test_jacobian(case):
+    check(case)

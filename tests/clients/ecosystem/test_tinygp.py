@@ -1,0 +1,74 @@
+"""Gaussian processes of tinygp: likelihoods and predictions by the hyperparameters."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.clients.ecosystem.check import check, library, parameters
+from tests.engine.corpus.case import case, normal, uniform
+
+pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
+tinygp = library("tinygp")
+from tinygp import GaussianProcess, kernels, transforms
+
+T = np.array([0.1, 0.5, 0.9, 1.6, 2.2])
+
+
+def _smooth(scale, width):
+    return scale**2 * kernels.ExpSquared(width) + kernels.Matern32(2.0 * width)
+
+
+def _periodic(scale, width):
+    return kernels.ExpSineSquared(scale=1.3, gamma=width) * kernels.RationalQuadratic(
+        scale, alpha=1.5
+    )
+
+
+def _celerite(scale, width):
+    return kernels.quasisep.SHO(omega=width, quality=2.0, sigma=scale)
+
+
+def _matern(scale, width):
+    return kernels.quasisep.Matern52(scale=width, sigma=scale)
+
+
+def _likelihood(kernel):
+    def fun(hyper, data):
+        process = GaussianProcess(kernel(hyper[0], hyper[1]), T, diag=hyper[2], mean=hyper[0])
+        return process.log_probability(data)
+
+    return fun
+
+
+def _prediction(kernel):
+    def fun(hyper, data):
+        process = GaussianProcess(kernel(hyper[0], hyper[1]), T, diag=hyper[2])
+        conditioned = process.condition(data, jnp.array([0.3, 1.1])).gp
+        return conditioned.loc, conditioned.variance
+
+    return fun
+
+
+def _learned_metric(factor, data):
+    points = jnp.stack([T, jnp.sin(T)], axis=1)
+    kernel = transforms.Linear(factor, kernels.ExpSquared())
+    return GaussianProcess(kernel, points, diag=0.1).log_probability(data)
+
+
+HYPER, DATA = uniform(3), normal(5)
+BOTH = {"argnums": (0, 1)}
+CASES = [
+    case("likelihood", _likelihood(_smooth), HYPER, DATA, **BOTH),
+    case("likelihood_periodic", _likelihood(_periodic), HYPER, DATA, **BOTH),
+    case("likelihood_oscillator", _likelihood(_celerite), HYPER, DATA, **BOTH),
+    case("likelihood_scalable", _likelihood(_matern), HYPER, DATA, **BOTH),
+    case("prediction", _prediction(_smooth), HYPER, DATA, zero=True, **BOTH),
+    case("learned_metric", _learned_metric, uniform(2, 2), DATA, **BOTH),
+]
+
+
+@pytest.mark.parametrize("case", parameters(CASES))
+def test_jacobian(case):
+    check(case)

@@ -1,0 +1,115 @@
+"""The table of edge cases says what JAX and veenv give."""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import veenv
+
+PAGE = Path(__file__).parents[2] / "docs" / "edge_cases.md"
+ORDERS = ("reverse", "forward", "markowitz")
+_CELL = re.compile(r"`([^`]*)`")
+
+
+class Row(NamedTuple):
+    """A line of the table: source of a function and of a point, three Jacobians, a verdict."""
+
+    function: str
+    point: str
+    jacrev: str
+    jacfwd: str
+    jacve: str
+    verdict: str
+
+
+def rows() -> list[Row]:
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    cells = [re.split(r" \| ", line[2:-2]) for line in lines if line.startswith("| `")]
+    return [Row(*(c.strip("`") for c in row[:5]), row[5]) for row in cells]
+
+
+@cache
+def jacobians(function: str, point: str) -> dict[str, np.ndarray | None]:
+    """Jacobians of a row's function by name; None where there is an error."""
+    names = {"jax": jax, "jnp": jnp, "lax": lax, "inf": np.inf}
+    with jax.enable_x64(True):
+        fun, x = eval(f"lambda x: {function}", names), jnp.asarray(eval(point, names)) * 1.0
+        found: dict[str, np.ndarray | None] = {}
+        for name, make in {
+            "jacrev": jax.jacrev,
+            "jacfwd": jax.jacfwd,
+            **{order: (lambda f, order=order: veenv.jacve(f, order)) for order in ORDERS},
+        }.items():
+            try:
+                found[name] = np.asarray(make(fun)(x))
+            except (TypeError, NotImplementedError, ValueError):
+                found[name] = None
+    return found
+
+
+def text(jacobian: np.ndarray | None) -> str:
+    """A Jacobian with four digits, as the table writes it."""
+    if jacobian is None:
+        return "error"
+    return re.sub(r"-(?=0[,\]]|0$)", "", _text(jacobian.tolist()))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_text, value))}]"
+    return f"{value:.4g}"
+
+
+def same(a: np.ndarray | None, b: np.ndarray | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return bool(np.allclose(a, b, rtol=1e-9, atol=1e-12, equal_nan=True))
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.function)
+def test_the_verdict_holds(row):
+    found = jacobians(row.function, row.point)
+    rev, fwd, ours = found["jacrev"], found["jacfwd"], found["reverse"]
+    assert ours is not None
+    for order in ORDERS:
+        assert same(found[order], ours), order
+    if rev is not None and fwd is not None and not row.verdict.startswith("better"):
+        sure = np.isfinite(rev) & np.isfinite(fwd) & np.isclose(rev, fwd)
+        np.testing.assert_allclose(ours[sure], rev[sure], rtol=1e-9, atol=1e-12)
+    if row.verdict == "equal":
+        assert same(ours, rev)
+        assert same(ours, fwd)
+    elif row.verdict.startswith("as jacrev"):
+        assert same(ours, rev)
+        assert not same(ours, fwd)
+    elif row.verdict.startswith("as jacfwd"):
+        assert same(ours, fwd)
+        assert not same(ours, rev)
+    else:
+        assert re.match(r"better: \w", row.verdict), row.verdict
+        assert not same(ours, rev)
+        assert not same(ours, fwd)
+        assert all(j is None or np.isfinite(ours).sum() > np.isfinite(j).sum() for j in (rev, fwd))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the page shows what the newest JAX gives")
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.function)
+def test_the_table_shows_what_is_computed(row):
+    found = jacobians(row.function, row.point)
+    assert row.jacrev == text(found["jacrev"])
+    assert row.jacfwd == text(found["jacfwd"])
+    assert row.jacve == text(found["reverse"])
+
+
+def test_the_page_has_a_table():
+    assert len(rows()) > 40

@@ -1,0 +1,177 @@
+"""A select is a mask: what it shuts out is zero, whatever it is multiplied by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.stats as stats
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax
+
+import veenv
+from tests.oracles.jacobians import orders, quick_jit
+from tests.oracles.masked_programs import random_masked_program
+from tests.test_invariant import assert_emitted_counts
+from veenv import export
+from veenv.engine import factors
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+X = np.array([0.0, 4.0, -1.0])
+
+
+def compare(fun: Callable, x: np.ndarray, num_random: int = 1) -> float:
+    """Compares orders, dense and sparse, where both of JAX's modes are finite and agree.
+
+    Returns:
+      The share of entries that were compared.
+    """
+    named = orders(veenv.make_graph(fun)(x), num_random)
+
+    @quick_jit
+    def run(x: jax.Array) -> tuple[jax.Array, jax.Array, dict[str, jax.Array]]:
+        found = {name: veenv.jacve(fun, order)(x) for order, name in named.items()}
+        for order, name in list(named.items())[:2]:
+            found[f"{name} sparse"] = _sparse(fun, order)(x)
+        return jax.jacrev(fun)(x), jax.jacfwd(fun)(x), found
+
+    rev, fwd, found = jax.tree.map(np.asarray, run(x))
+    sure = np.isfinite(rev) & np.isfinite(fwd) & np.isclose(rev, fwd, rtol=1e-9, atol=1e-12)
+    for name, got in found.items():
+        np.testing.assert_allclose(got[sure], rev[sure], rtol=1e-9, atol=1e-11, err_msg=name)
+    return float(sure.mean())
+
+
+def _sparse(fun: Callable, order: tuple[int, ...]) -> Callable:
+    jacobian = veenv.jacve(fun, order, sparse_representation=True)
+    return lambda x: jacobian(x).todense()
+
+
+def safe(inner: Callable, x: jax.Array, on: jax.Array, inside: float = 0.0) -> jax.Array:
+    """The idiom: a select before a function that is infinite, and one behind it."""
+    return jnp.where(on, inner(jnp.where(on, x, inside)), 0.0)
+
+
+def distances(x: jax.Array) -> jax.Array:
+    """Distances between points on a line: the diagonal's square root is at zero."""
+    apart = ~jnp.eye(x.size, dtype=bool)
+    return safe(jnp.sqrt, (x[:, None] - x) ** 2, apart).sum(1)
+
+
+def by_scalar_conds(v: jax.Array) -> jax.Array:
+    on = v[0] > 0
+    x = lax.cond(on, lambda x: x, lambda x: jnp.zeros(()), v[0])
+    return lax.cond(on, lambda y: y, lambda y: jnp.zeros(()), jnp.sqrt(x)) * v
+
+
+def by_three_cases(x: jax.Array) -> jax.Array:
+    case = (x > 0).astype(jnp.int32) + (x > 1)
+    z = lax.select_n(case, jnp.zeros_like(x), jnp.zeros_like(x), x)
+    return lax.select_n(case, x, x * x, jnp.log(z) ** 2)
+
+
+PROGRAMS: dict[str, Callable] = {
+    "safe sqrt": lambda x: safe(jnp.sqrt, x, x > 0),
+    "safe log of a product": lambda x: safe(jnp.log, x * x[1], x > 0),
+    "safe reciprocal of a dot": lambda x: safe(lambda y: 1 / y, jnp.ones((3, 3)) @ x - 3, x > 9),
+    "dot behind": lambda x: jnp.ones((2, 3)) @ safe(jnp.sqrt, x, x > 0),
+    "dot inside": lambda x: safe(lambda y: jnp.diag(X) @ jnp.sqrt(y), x, x > 0),
+    "sum behind": lambda x: safe(jnp.sqrt, x, x > 0).sum() ** 2,
+    "one mask for all": lambda x: safe(jnp.sqrt, x, x[2] > 0).sum(),
+    "norm at zero": lambda x: safe(jnp.sqrt, (0 * x).sum(), (0 * x).sum() > 0) * x,
+    "distances": distances,
+    "two in a row": lambda x: safe(lambda y: jnp.sqrt(jnp.sqrt(y)), x, x > 0),
+    "slices": lambda x: jnp.concatenate([safe(jnp.sqrt, x[:2], x[:2] > 0), x[1:]])[::-1],
+    "cumulative sum": lambda x: jnp.cumsum(safe(jnp.sqrt, x, x > 0)) * x,
+    "padded": lambda x: jnp.pad(safe(jnp.sqrt, x, x > 0), 1) ** 2,
+    "vmap of cond": jax.vmap(lambda x: lax.cond(x > 0, jnp.sqrt, lambda x: 0 * x, x)),
+    "vmap of cond twice": jax.vmap(
+        lambda x: lax.cond(x > 0, lambda x: jnp.log(x) / x, lambda x: x, x)
+    ),
+    "scalar conds": by_scalar_conds,
+    "three cases": by_three_cases,
+    "complex": lambda x: jnp.abs(jnp.where(x > 0, (1j + jnp.sqrt(jnp.where(x > 0, x, 0))), 1.0)),
+    "beta": lambda x: stats.beta.logpdf(jnp.abs(x) / 4, 2.0, 3.0),
+    "clamp": lambda x: jnp.sqrt(lax.clamp(0.0, safe(jnp.sqrt, x, x > 0), 1.0)),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_masks(name):
+    assert compare(PROGRAMS[name], X) > 0.1
+
+
+@pytest.mark.parametrize(("n", "rank"), [(2, 1), (3, 0), (3, 1), (4, 2)])
+def test_determinants_of_singular_matrices(n, rank):
+    rng = np.random.default_rng(n)
+    matrix = rng.normal(size=(n, rank)) @ rng.normal(size=(rank, n))
+    assert compare(jnp.linalg.det, matrix, 0) == 1.0
+
+
+def test_the_select_that_users_write():
+    def fun(x):
+        return jnp.where(x > 0, jnp.sqrt(jnp.where(x > 0, x, 0.0)), 0.0)
+
+    x = jnp.array([0.0, 4.0])
+    for order in ("forward", "reverse", "markowitz"):
+        np.testing.assert_array_equal(veenv.jacve(fun, order)(x), [[0, 0], [0, 0.25]])
+        np.testing.assert_array_equal(jax.jit(veenv.jacve(fun, order))(x), [[0, 0], [0, 0.25]])
+
+
+@pytest.mark.parametrize("outer", [jax.jacfwd, jax.jacrev, veenv.jacve])
+def test_second_derivatives_stay_masked(outer):
+    def fun(x):
+        return safe(jnp.sqrt, x, x > 0)
+
+    expected = jax.jacfwd(jax.jacrev(fun))(X)
+    assert np.isfinite(expected).all()
+    np.testing.assert_allclose(outer(veenv.jacve(fun))(X), expected, atol=1e-12)
+
+
+def test_one_select_behind_is_enough():
+    """Better than `jax.jacrev`, which has 0 · inf there."""
+
+    def fun(x):
+        return jnp.where(x > 0, jnp.sqrt(x), 0.0)
+
+    for order in ("forward", "reverse"):
+        np.testing.assert_array_equal(veenv.jacve(fun, order)(X), np.diag([0, 0.25, 0]))
+
+
+def test_exported_code_is_masked():
+    source = export.to_code("reverse", PROGRAMS["distances"], X)
+    scope = {}
+    exec(source, scope)
+    np.testing.assert_allclose(
+        scope["jacobian"](X), jax.jacfwd(PROGRAMS["distances"])(X), atol=1e-12
+    )
+
+
+def test_a_large_sum_is_masked_where_a_mask_shuts_out_all():
+    """More products than are masked one by one: the common mask of a row or column."""
+    weights = jnp.asarray(np.random.default_rng(0).normal(size=(40, 40)))
+
+    def fun(x):
+        return weights @ safe(jnp.sqrt, (x > 0) * (weights @ safe(jnp.sqrt, x, x > 0)) ** 2, x > 0)
+
+    x = np.linspace(-1, 1, 40)
+    assert factors._SMALL < 40**3
+    assert compare(fun, x) == 1.0
+
+
+@pytest.mark.parametrize("name", ["distances", "dot inside", "slices", "three cases", "padded"])
+def test_counts_are_those_of_the_emitted_program(name):
+    assert_emitted_counts(PROGRAMS[name], (X,), (0,), num_random=2, additions=False)
+
+
+@given(seed=st.integers(0, 100_000))
+@settings(max_examples=12)
+def test_random_masked_programs(seed):
+    with jax.enable_x64(True):
+        fun, x = random_masked_program(seed)
+        assert compare(fun, x) > 0

@@ -1,0 +1,143 @@
+"""Derivative rules that call the function they are of, as linear functions like to."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax
+
+import veenv
+from tests.oracles.jacobians import assert_same, jitted_jacobians
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+X = np.array([0.3, -0.7, 1.1])
+
+
+@jax.custom_jvp
+def mirror(x):
+    return 2 * x[::-1]
+
+
+@mirror.defjvp
+def _(primals, tangents):
+    return mirror(*primals), mirror(*tangents)
+
+
+@jax.custom_vjp
+def flip(x):
+    return x[::-1]
+
+
+flip.defvjp(lambda x: (flip(x), None), lambda _, g: (flip(g),))
+
+
+@jax.custom_jvp
+def product(x, y):
+    """A bilinear function whose rule calls it on two lines."""
+    return x * y[::-1]
+
+
+@product.defjvp
+def _(primals, tangents):
+    (x, y), (s, t) = primals, tangents
+    by_x = product(s, y)
+    by_y = product(x, t)
+    return product(x, y), by_x + by_y
+
+
+@jax.custom_jvp
+def ping(x):
+    return jnp.cumsum(x)
+
+
+@jax.custom_jvp
+def pong(x):
+    return jnp.cumsum(x)
+
+
+@ping.defjvp
+def _(primals, tangents):
+    return ping(*primals), pong(*tangents)
+
+
+@pong.defjvp
+def _(primals, tangents):
+    return pong(*primals), ping(*tangents)
+
+
+@jax.custom_jvp
+def looped(x):
+    """A rule that calls its function in a loop."""
+    return x * 3
+
+
+@looped.defjvp
+def _(primals, tangents):
+    step = lambda c, _: (looped(c) / 3, None)  # noqa: E731
+    return looped(*primals), 3 * lax.scan(step, *tangents, length=2)[0]
+
+
+@jax.custom_vjp
+def both_ways(x, y):
+    return x[::-1] + y, y * 2
+
+
+both_ways.defvjp(
+    lambda x, y: (both_ways(x, y), None),
+    lambda _, gs: (both_ways(gs[0], 0 * gs[1])[0], gs[0] + both_ways(gs[0], gs[1])[1]),
+)
+
+UNARY = {"mirror": mirror, "flip": flip, "ping": ping, "looped": looped}
+BINARY = {"product": product, "both": lambda x, y: sum(both_ways(x, y))}
+PLAIN = [jnp.sin, jnp.tanh, lambda x: x * x.sum(), lambda x: x[::-1]]
+
+
+@pytest.mark.parametrize("name", [*UNARY, *BINARY])
+@pytest.mark.parametrize("place", ["alone", "scan", "cond", "vmap"])
+def test_rules_met_inside_themselves(name, place):
+    rule = UNARY.get(name) or (lambda x: BINARY[name](x, jnp.cos(x)))
+
+    def fun(x):
+        x = jnp.sin(x)
+        if place == "scan":
+            return lax.scan(lambda c, _: (jnp.sin(rule(c)), c.sum()), x, None, length=2)
+        if place == "cond":
+            return lax.cond(x[0] > 0, rule, lambda v: v * v, x) * x
+        return jax.vmap(rule)(jnp.stack([x, x * x])) if place == "vmap" else rule(x) * x
+
+    # Outside of jit, too, where rules run with concrete values.
+    expected = jax.jacrev(fun)(X)
+    assert_same(veenv.jacve(fun, "forward")(X), expected)
+    for _, got, expected in jitted_jacobians(fun, (X,), 0, jax.jacrev, num_random=1):
+        assert_same(got, expected)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.integers(0, 99), min_size=2, max_size=6))
+def test_random_programs_of_rules_that_call_themselves(choices):
+    def fun(x, y):
+        known = [x, y]
+        for c in choices:
+            u, v = known[c % len(known)], known[-1]
+            every = [*UNARY.values(), *BINARY.values(), *PLAIN]
+            chosen = every[c % len(every)]
+            known.append(chosen(u, v) if chosen in BINARY.values() else chosen(u))
+        return known[-1], known[-2]
+
+    for _, got, expected in jitted_jacobians(fun, (X, X[::-1] + 2), (0, 1), jax.jacrev, 1):
+        assert_same(got, expected)
+
+
+def test_the_graph_of_an_ode_solver_ends():
+    """`odeint`, whose rule integrates backwards by calling itself."""
+    from jax.experimental.ode import odeint
+
+    def fun(y):
+        return odeint(lambda y, t: jnp.stack([y[1], -y[0]]), y, jnp.linspace(0.0, 1.0, 3))
+
+    assert len(veenv.make_graph(fun)(np.array([1.0, 0.3])).edges) >= 1

@@ -1,0 +1,86 @@
+"""Reductions from an initial value, starts of dynamic slices: as JAX has them."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from tests.oracles.jacobians import assert_same
+from veenv import export, jacve
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+X = np.array([1.0, 3.0, 2.0, 5.0])
+
+
+def windows(op):
+    return lambda x, start: lax.reduce_window(x, start, op, (2,), (1,), "VALID")
+
+
+def whole(op):
+    return lambda x, start: lax.reduce(x, start, op, (0,))
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse"])
+@pytest.mark.parametrize(
+    ("fun", "start"),
+    [
+        (windows(lax.max), -np.inf),
+        (windows(lax.min), np.inf),
+        (windows(lax.add), 0.0),
+        (whole(lax.max), -np.inf),
+        (whole(lax.add), 0.0),
+        (whole(lax.mul), 1.0),
+    ],
+    ids=["window max", "window min", "window sum", "max", "sum", "product"],
+)
+def test_initial_values_as_arguments(fun, start, order):
+    assert_same(jacve(fun, order, (0, 1))(X, start), jax.jacrev(fun, (0, 1))(X, start))
+    assert_same(jacve(fun, order)(X, start), jax.jacrev(fun)(X, start))
+
+
+@pytest.mark.parametrize("start", [0.5, 4.0])
+@pytest.mark.parametrize("order", ["forward", "reverse"])
+def test_windows_from_other_values(start, order):
+    """Neither of JAX's modes makes a Jacobian of these; its jvp is right."""
+    for op in (lax.max, lax.add, lax.mul):
+        fun = windows(op)
+        rows = [jax.jvp(lambda x, f=fun: f(x, start), (X,), (e,))[1] for e in np.eye(4)]
+        assert_same(jacve(fun, order)(X, start), jnp.stack(rows, -1))
+
+
+def test_initial_values_that_are_no_identity_are_refused():
+    with pytest.raises(TypeError):
+        jax.jacrev(windows(lax.add), 1)(X, 0.5)
+    with pytest.raises(NotImplementedError, match=r"reduce_window.*test_reductions"):
+        jacve(windows(lax.add), argnums=1)(X, 0.5)
+    with pytest.raises(NotImplementedError, match="initial value"):
+        jax.jit(jacve(windows(lax.add), argnums=1))(X, 0.0)
+
+
+@pytest.mark.parametrize("start", [-20, -5, -4, -1, 0, 2, 3, 4, 20])
+def test_dynamic_slices_clamp_once(start):
+    def fun(x, start):
+        y = lax.dynamic_slice(jnp.sin(x), (start,), (3,))
+        return lax.dynamic_update_slice(x * x, y * y, (start,))
+
+    expected = jax.jacrev(fun)(X, start)
+    for order in ("forward", "reverse"):
+        assert_same(jacve(fun, order)(X, start), expected)
+    scope = {}
+    exec(export.to_code("reverse", fun, X, start), scope)
+    assert_same(scope["jacobian"](X, start), expected)
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse"])
+def test_unused_results_do_not_meet_infinity(order):
+    """The eigenvectors of equal eigenvalues have no derivative; the eigenvalues have."""
+
+    def fun(x):
+        return jnp.linalg.eigvalsh(jnp.diag(x))
+
+    x = np.ones(3)
+    assert_same(jacve(fun, order)(x), jax.jacrev(fun)(x))

@@ -1,0 +1,180 @@
+"""What is not ready in time gives way to what is; nothing waits for what nobody wants any more."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from tests.oracles.edge_graph import random_graph
+from veenv.search import api, plugins, register_method, search
+from veenv.search import optimize as optimizing
+from veenv.search.background import Background
+from veenv.search.budget import Budget
+from veenv.search.heuristic.greedy import RULES, greedy
+from veenv.search.problem import prepare
+from veenv.search.race import Race
+from veenv.search.stand_in import greedy_order
+
+
+@pytest.fixture
+def never_ready(monkeypatch):
+    """Kernels that are compiled for as long as anybody wants them."""
+    ended = threading.Event()
+
+    def warm_up(kinds, scalar, wanted):
+        while wanted():
+            time.sleep(0.01)
+        ended.set()
+        return False
+
+    monkeypatch.setattr(api, "warm_up", warm_up)
+    monkeypatch.setattr(api, "is_warm", lambda kind, scalar: False)
+    return ended
+
+
+@pytest.mark.parametrize("method", ["auto", "anneal", "beam", "exact", "lookahead"])
+def test_hill_climbing_stands_in_for_kernels_that_are_not_ready(task_graph, method, never_ready):
+    graph = task_graph("RoeFlux_1d")
+    result = search(graph, method, budget="1s")
+    assert never_ready.wait(10.0)  # the work has ended, and was not only left
+    assert not result.ready
+    assert result.cost == graph.cost(result.order)
+    assert result.cost <= min(map(graph.cost, (graph.reverse(), graph.markowitz())))
+    assert result.lower_bound == 0
+    assert result.seconds >= 1.0
+
+
+def test_a_stand_in_begins_where_it_is_told(task_graph, never_ready):
+    graph = task_graph("RoeFlux_1d")
+    assert graph.cost(graph.forward()) > graph.cost(graph.reverse())
+    result = search(graph, "anneal", budget="100ms", start=graph.forward())
+    assert result.order == graph.forward()
+
+
+@pytest.mark.parametrize("method", ["forward", "reverse", *RULES])
+def test_greedy_orders_need_no_kernels(task_graph, method, never_ready):
+    graph = task_graph("PropaneCombustion")
+    result = search(graph, method, budget="20s")
+    assert result.ready
+    assert result.seconds < 20
+    assert 0 < result.lower_bound <= result.cost
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("name", ["RoeFlux_1d", "PropaneCombustion", "MLP"])
+def test_greedy_orders_are_the_same_without_kernels(task_graph, name, rule):
+    for cost in ("multiplications", "executed"):
+        problem = prepare(task_graph(name), cost)
+        assert greedy_order(problem.graph, cost, rule) == problem.to_ids(greedy(problem, rule))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_greedy_orders_of_random_graphs_are_the_same_without_kernels(rule):
+    for seed in range(5):
+        graph = random_graph(np.random.default_rng(seed), 25, unit=0.2, kept=0.1).graph()
+        problem = prepare(graph)
+        found = greedy_order(graph, "multiplications", rule)
+        assert found == problem.to_ids(greedy(problem, rule))
+
+
+def test_a_method_that_thinks_for_long_is_left_when_time_is_up(task_graph, monkeypatch):
+    monkeypatch.setattr(plugins, "_registered", {})
+    steps = []
+
+    def slow(graph, cost, seed):
+        for step in itertools.count():
+            steps.append(step)
+            time.sleep(0.01)
+            yield None
+
+    register_method("slow", slow)
+    graph = task_graph("PropaneCombustion")
+    result = search(graph, "slow", budget="300ms")
+    assert not result.ready
+    assert result.cost <= graph.cost(graph.reverse())
+    time.sleep(0.2)
+    many = len(steps)
+    time.sleep(0.2)
+    assert len(steps) == many
+
+
+def test_an_interrupt_before_there_is_an_order(task_graph, never_ready, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("veenv.search.race.Race._tell", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        search(task_graph("RoeFlux_1d"), "anneal", budget=1000)
+    assert never_ready.wait(10.0)
+
+
+def test_a_search_that_is_left_as_it_begins_ends(task_graph, monkeypatch):
+    graph, ended = task_graph("RoeFlux_1d"), threading.Event()
+    race = Race(prepare(graph), Budget(seconds=0.2), time.perf_counter())
+
+    def begin():
+        try:
+            while race.wanted():
+                time.sleep(0.01)
+            race.start(np.arange(race.problem.n))
+        finally:
+            ended.set()
+
+    race.run(begin)
+    assert ended.wait(20.0)
+    assert race.tracker is None or race.tracker.done()
+
+
+def test_callbacks_run_in_the_callers_thread(task_graph):
+    seen = set()
+    search(
+        task_graph("PropaneCombustion"),
+        budget=10_000,
+        callback=lambda _: seen.add(threading.current_thread()),
+    )
+    assert seen == {threading.current_thread()}
+
+
+def test_the_record_says_that_the_method_was_not_ready(never_ready):
+    order = veenv.optimize(lambda x: jnp.sin(x) * jnp.cos(x) * x, 1.0, budget="200ms")
+    assert order.found_by == "hill climbing, as auto was not ready within 200ms, seed 0"
+
+
+def test_candidates_that_are_not_compiled_in_time_are_left_out(monkeypatch):
+    true = optimizing.jacve
+
+    def slow(fun, ids, argnums):
+        if ids != (2, 1):
+            time.sleep(1.0)
+        return true(fun, ids, argnums)
+
+    monkeypatch.setattr(optimizing, "jacve", slow)
+    began = time.perf_counter()
+    found = optimizing.fastest(lambda x: jnp.sin(jnp.exp(x)) * x, (1.0,), 0, [(1, 2)], seconds=0.2)
+    assert found == (1, 2)  # the best guess, as none was ready
+    assert time.perf_counter() - began < 1.0
+
+
+def test_work_in_the_background_has_the_callers_settings():
+    def settings():
+        return jax.config.jax_enable_x64, str(jnp.asarray(1.0).dtype)
+
+    with jax.enable_x64(True):
+        work = Background(settings)
+        assert work.wait(10.0)
+    assert work.result() == (True, "float64")
+
+    def fail():
+        raise ZeroDivisionError
+
+    work = Background(fail)
+    assert work.wait(10.0)
+    with pytest.raises(ZeroDivisionError):
+        work.result()

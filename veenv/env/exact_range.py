@@ -1,0 +1,68 @@
+"""Whether every order of a graph can be counted exactly in int32."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from veenv.graph.graph import CostModel, Graph, counts_additions
+
+INT32_MAX = 2**31 - 1
+
+
+def check_total(graph: Graph, cost: CostModel = "multiplications") -> int:
+    """An upper bound on the cost of any order, which must fit int32.
+
+    Whatever the order, the in-neighbours of v when it is eliminated are among its ancestors and
+    the out-neighbours among its descendants, and the product of two edges u → v → w takes at most
+    |u|·|v|·|w| multiplications.  So no order takes more than
+    Σ_v |v| · (Σ_{u above v} |u|) · (Σ_{w below v} |w|).
+
+    With its additions, and those of the sum it may enter, a product takes at most twice as many
+    operations.  For of the middle axes, let s be the size of those that are summed jointly, p and q
+    of those that are summed in one factor before, and z of those along which neither varies,
+    p·q·s·z ≤ |v|.  With n = |u|·|w| there are at most n·s + [z > 1]·n·p·s multiplications,
+    n·s·(p - 1) + n·s·(q - 1) additions in the factors, n·(s - 1) in the contraction and n in the
+    sum: n·s·(p + q + [z > 1]·p) in all, which is at most 2·n·p·q·s·z.  An axis of size zero, which
+    is a factor too where neither varies along it, counts as one of size two.
+
+    Args:
+      graph: the graph.
+      cost: the cost model.
+
+    Raises:
+      ValueError: if the bound exceeds 2³¹ - 1.
+    """
+    additions = counts_additions(cost)
+    empty = 2 if additions else 0
+    size = [prod(n or empty for n in shape) for shape in graph.shapes]
+    moves = {graph.node(v) for v in graph.eliminable}
+    above = _reachable_sizes(graph.edges, size, {*range(graph.num_inputs), *moves})
+    backwards = [(w, v) for v, w in sorted(graph.edges, reverse=True)]
+    below = _reachable_sizes(backwards, size, moves | graph.output_nodes)
+    total = sum(size[v] * above[v] * below[v] for v in moves) * (2 if additions else 1)
+    if total > INT32_MAX:
+        what, twice = ("operations", "twice the ") if additions else ("multiplications", "")
+        raise ValueError(
+            f"an elimination order of this graph could take up to {total} {what} (bound: {twice}"
+            f"size of each vertex × sizes of its ancestors × sizes of its descendants), which "
+            f"passes the environment's exact range of 2**31 - 1 = {INT32_MAX}"
+        )
+    return total
+
+
+def _reachable_sizes(
+    edges: Sequence[tuple[int, int]], size: Sequence[int], counted: set[int]
+) -> list[int]:
+    """For each node the summed sizes of counted nodes from which it is reached.
+
+    `edges` must be ordered so that a node's in-edges come before its out-edges.
+    """
+    reached = np.zeros((len(size), len(size)), bool)
+    for source, target in edges:
+        reached[target] |= reached[source]
+        reached[target, source] = source in counted
+    weights = np.array([float(n) for n in size])
+    return [int(x) for x in reached @ weights]

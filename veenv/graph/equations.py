@@ -1,0 +1,39 @@
+"""One equation of a traced program, over slots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+Slot = int
+"""Index of a variable of the flat program."""
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A constant that stands in an equation instead of a variable."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """One primitive application of the flat program.
+
+    Attributes:
+      primitive: the JAX primitive.
+      params: its parameters.
+      inputs: a slot or a `Literal` for each operand.
+      outputs: a slot for each result; None for results that are dropped.
+      in_avals: shape and dtype of each operand.
+      out_avals: shape and dtype of each result.
+      source: the user's line, for error messages.
+    """
+
+    primitive: Any
+    params: dict[str, Any]
+    inputs: tuple[Slot | Literal, ...]
+    outputs: tuple[Slot | None, ...]
+    in_avals: tuple[Any, ...]
+    out_avals: tuple[Any, ...]
+    source: str

@@ -1,0 +1,133 @@
+"""Which orders a graph allows that has rules that are not linear in their cotangents."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ReverseOnly:
+    """A derivative rule that only means something for the cotangents of outputs.
+
+    Attributes:
+      name: the function it is of.
+      source: the line that calls it.
+      results: the nodes of its results.
+      operands: the nodes of its operands.
+      zero: it provably gives nothing for no cotangent, and so for outputs it does not lead to.
+    """
+
+    name: str
+    source: str
+    results: tuple[int, ...]
+    operands: tuple[int, ...]
+    zero: bool = True
+
+
+Edges = Iterable[tuple[int, int]]
+Prerequisites = dict[int, dict[int, ReverseOnly]]
+"""For each vertex those that must be eliminated before it, with the rule that asks for it."""
+
+
+def prerequisites(
+    rules: Sequence[ReverseOnly], edges: Edges, moves: Mapping[int, int]
+) -> Prerequisites:
+    """For each vertex those that must be eliminated before it, with the rule that asks for it.
+
+    Args:
+      rules: the rules that are not linear.
+      edges: the (source, target) node pairs of the graph.
+      moves: the vertex id of each node that is to be eliminated.
+
+    Returns:
+      Vertex ids by vertex id; vertices that may go first are left out.
+    """
+    successors = _successors(edges)
+    before: Prerequisites = {}
+    for rule in rules:
+        behind = _behind(successors, rule.results)
+        first = [moves[n] for n in sorted(behind) if n in moves]
+        results = [moves[n] for n in rule.results if n in moves]
+        operands = [moves[n] for n in rule.operands if n in moves]
+        for vertex in results:
+            before.setdefault(vertex, {}).update(dict.fromkeys(first, rule))
+        for vertex in operands:
+            before.setdefault(vertex, {}).update(dict.fromkeys([*first, *results], rule))
+    return before
+
+
+def _successors(edges: Edges) -> dict[int, list[int]]:
+    """For each node those that edges from it lead to."""
+    successors: dict[int, list[int]] = {}
+    for u, v in edges:
+        successors.setdefault(u, []).append(v)
+    return successors
+
+
+def _behind(successors: dict[int, list[int]], nodes: Sequence[int]) -> set[int]:
+    """The nodes that depend on some nodes."""
+    reached: set[int] = set()
+    front = list(nodes)
+    while front:
+        for w in successors.get(front.pop(), ()):
+            if w not in reached:
+                reached.add(w)
+                front.append(w)
+    return reached
+
+
+def unreached(rule: ReverseOnly, edges: Edges, outputs: Sequence[int | None]) -> int | None:
+    """The first output leaf that does not depend on a rule's results; None if all do."""
+    successors = _successors(edges)
+    behind = {*rule.results, *_behind(successors, rule.results)}
+    return next((k for k, n in enumerate(outputs) if n not in behind), None)
+
+
+def check_precedence(before: Prerequisites, order: Sequence[int]) -> None:
+    """Refuses an order that eliminates a vertex before one that must come first.
+
+    Raises:
+      ValueError: naming the rule, its line and the two vertices.
+    """
+    gone: set[int] = set()
+    for vertex in order:
+        for other, rule in before.get(vertex, {}).items():
+            if other not in gone:
+                raise ValueError(
+                    f"the order eliminates vertex {vertex} before vertex {other}, but the "
+                    f"derivative rule of {rule.name} ({rule.source}) is not provably linear in "
+                    "its cotangent: it can only be applied to the cotangents of outputs, after "
+                    'all that depends on it and before all that it depends on, as order="reverse" '
+                    "does"
+                )
+        gone.add(vertex)
+
+
+def legal_order(before: Prerequisites, order: Sequence[int]) -> tuple[int, ...]:
+    """The nearest allowed order: always the first vertex of `order` that may go.
+
+    Args:
+      before: what must come before each vertex.
+      order: all eliminable vertices.
+    """
+    if not before:
+        return tuple(order)
+    rank = {v: n for n, v in enumerate(order)}
+    waiting = {v: len(before.get(v, ())) for v in order}
+    followers: dict[int, list[int]] = {}
+    for vertex, others in before.items():
+        for other in others:
+            followers.setdefault(other, []).append(vertex)
+    ready = [rank[v] for v in order if not waiting[v]]
+    heapq.heapify(ready)
+    found = []
+    while ready:
+        vertex = order[heapq.heappop(ready)]
+        found.append(vertex)
+        for follower in followers.get(vertex, ()):
+            waiting[follower] -= 1
+            if not waiting[follower]:
+                heapq.heappush(ready, rank[follower])
+    return tuple(found)

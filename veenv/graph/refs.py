@@ -1,0 +1,205 @@
+"""Refs (`jax.new_ref`): what happens between making them and reading them is one equation.
+
+A ref is no value: its reads and writes have an order, and a partial of one alone means nothing.
+So all equations on a ref, and those on a path between two of them, become one equation of the
+values that go in and come out, which JAX itself differentiates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from veenv import _compat
+from veenv.graph.equations import Equation, Literal, Slot
+
+
+class RefProgram:
+    """Equations on refs, in the form of a primitive: values in, values out.
+
+    Attributes:
+      equations: the equations, in their order.
+      inputs: slots that hold the operands.
+      outputs: slots that hold the results.
+    """
+
+    name = "refs"
+    multiple_results = True
+
+    def __init__(
+        self, equations: Sequence[Equation], inputs: Sequence[Slot], outputs: Sequence[Slot]
+    ):
+        self.equations = tuple(equations)
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+
+    @staticmethod
+    def get_bind_params(params: dict[str, Any]) -> dict[str, Any]:
+        """The parameters, as primitives give them: none."""
+        return params
+
+    def bind(self, *args: Any) -> list[Any]:
+        """Runs the equations on operand values."""
+        # In jit no ref is ever made for real: JAX's rules bind the zero tangents of integers.
+        return jax.jit(self._run)(*args)
+
+    def _run(self, *args: Any) -> list[Any]:
+        slots: dict[Slot, Any] = dict(zip(self.inputs, map(jnp.asarray, args), strict=True))
+        for equation in self.equations:
+            ins = [
+                jnp.asarray(a.value) if isinstance(a, Literal) else slots[a]
+                for a in equation.inputs
+            ]
+            outs = _compat.bind(equation.primitive, equation.params, ins)
+            for slot, value in zip(equation.outputs, outs, strict=True):
+                if slot is not None:
+                    slots[slot] = value
+        return [slots[o] for o in self.outputs]
+
+
+def fold_refs(
+    equations: Sequence[Equation], avals: Sequence[Any], results: Sequence[Slot | Literal]
+) -> list[Equation]:
+    """Replaces all equations on refs by equations on values.
+
+    Args:
+      equations: the equations of a program.
+      avals: type of every slot.
+      results: the program's outputs.
+
+    Returns:
+      The equations in an order in which each one's operands come first; the same list's equations
+      where there are no refs.
+
+    Raises:
+      NotImplementedError: naming the line, for a ref that the program did not make, and for one
+        in the branches of a cond.
+    """
+    touching = [n for n, e in enumerate(equations) if _touches(e)]
+    for equation in (equations[n] for n in touching):
+        if equation.primitive.name == "cond" and any(map(_compat.is_ref, equation.in_avals)):
+            raise NotImplementedError(
+                "a ref that the branches of a cond read or write cannot be differentiated: JAX "
+                f"cannot batch it; return the value from the branches ({equation.source})"
+            )
+    if not touching:
+        return list(equations)
+    folded: list[Equation] = []
+    done = 0
+    for first, last in _spans(equations, touching):
+        folded += equations[done:first]
+        folded += _fold(equations, range(first, last + 1), avals, results)
+        done = last + 1
+    return folded + list(equations[done:])
+
+
+def _touches(equation: Equation) -> bool:
+    """Whether an equation reads, writes or makes a ref, by itself or in a body."""
+    if any(_compat.is_ref(a) for a in (*equation.in_avals, *equation.out_avals)):
+        return True
+    return any(_makes_ref(body) for body in _bodies(equation.params))
+
+
+def _makes_ref(jaxpr: Any) -> bool:
+    return any(
+        any(_compat.is_ref(v.aval) for v in eqn.outvars)
+        or any(map(_makes_ref, _bodies(eqn.params)))
+        for eqn in jaxpr.eqns
+    )
+
+
+def _bodies(params: dict[str, Any]) -> Iterator[Any]:
+    """The jaxprs among an equation's parameters."""
+    for value in params.values():
+        for item in value if isinstance(value, (tuple, list)) else (value,):
+            body = _compat.open_jaxpr(item)
+            if hasattr(body, "eqns"):
+                yield body
+
+
+def _spans(equations: Sequence[Equation], touching: Sequence[int]) -> list[tuple[int, int]]:
+    """First and last equation of each group of refs, spans that overlap joined."""
+    last: dict[Slot, int] = {}
+    for n in touching:
+        for slot, aval in zip(equations[n].inputs, equations[n].in_avals, strict=True):
+            if isinstance(slot, Slot) and _compat.is_ref(aval):
+                last[slot] = n
+    spans: list[tuple[int, int]] = []
+    for n in touching:
+        ends = [n, *(last.get(s, n) for s in equations[n].outputs if s is not None)]
+        if spans and n <= spans[-1][1]:
+            spans[-1] = spans[-1][0], max(spans[-1][1], *ends)
+        else:
+            spans.append((n, max(ends)))
+    return spans
+
+
+def _fold(
+    equations: Sequence[Equation],
+    span: range,
+    avals: Sequence[Any],
+    results: Sequence[Slot | Literal],
+) -> list[Equation]:
+    """The equations of a span, those on refs and between them made one."""
+    inside = _between(equations, span)
+    members = [equations[n] for n in span if n in inside]
+    own = {s for e in members for s in e.outputs if s is not None}
+    after: set[Slot] = set(own)  # results of the new equation and what depends on them
+    before_them: list[Equation] = []
+    behind_them: list[Equation] = []
+    for n in span:
+        if n in inside:
+            continue
+        e = equations[n]
+        depends = any(isinstance(a, Slot) and a in after for a in e.inputs)
+        after.update(s for s in e.outputs if depends and s is not None)
+        (behind_them if depends else before_them).append(e)
+    outside = [*equations[: span.start], *before_them, *behind_them, *equations[span.stop :]]
+    read = {a for e in outside for a in e.inputs if isinstance(a, Slot)}
+    read |= {a for a in results if isinstance(a, Slot)}
+    return [*before_them, _equation(members, own, read, avals), *behind_them]
+
+
+def _between(equations: Sequence[Equation], span: range) -> set[int]:
+    """Equations of a span that are on refs or on a path between two that are."""
+    found = {n for n in span if _touches(equations[n])}
+
+    def reached(order: Sequence[int], sources: str, targets: str) -> set[int]:
+        slots: set[Slot] = set()
+        numbers = set()
+        for n in order:
+            if any(isinstance(s, Slot) and s in slots for s in getattr(equations[n], sources)):
+                numbers.add(n)
+            if n in found or n in numbers:
+                slots.update(s for s in getattr(equations[n], targets) if isinstance(s, Slot))
+        return numbers
+
+    descendants = reached(span, "inputs", "outputs")
+    return found | descendants & reached(span[::-1], "outputs", "inputs")
+
+
+def _equation(
+    members: Sequence[Equation], own: set[Slot], read: set[Slot], avals: Sequence[Any]
+) -> Equation:
+    inputs = tuple(
+        dict.fromkeys(a for e in members for a in e.inputs if isinstance(a, Slot) and a not in own)
+    )
+    outputs = tuple(sorted(own & read))
+    source = next(e.source for e in members if _touches(e))
+    if any(_compat.is_ref(avals[s]) for s in (*inputs, *outputs)):
+        raise NotImplementedError(
+            "a ref can only be differentiated through where the function makes it (jax.new_ref) "
+            f"and keeps it; one comes from outside or is returned ({source})"
+        )
+    return Equation(
+        RefProgram(members, inputs, outputs),
+        {},
+        inputs,
+        outputs,
+        tuple(avals[s] for s in inputs),
+        tuple(avals[s] for s in outputs),
+        source,
+    )

@@ -1,0 +1,48 @@
+"""Which branch of a `cond` was taken, as a mask of its partials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.extend import core
+
+from veenv import _compat
+from veenv.rules.base import Site, Values
+
+
+def taken(site: Site, result: int, operand: int) -> Callable[[Values], Array] | None:
+    """Whether the branch that was taken leads from an operand to a result.
+
+    Returns:
+      Function of the operands' values giving one boolean; None if every branch does, or the
+      equation has no branches.
+    """
+    if site.primitive.name != "cond":
+        return None
+    leads = [_leads(branch, operand - 1, result) for branch in site.params["branches"]]
+    if all(leads):
+        return None
+
+    def mask(ins: Values) -> Array:
+        which = jnp.clip(jnp.asarray(ins[0], jnp.int32), 0, len(leads) - 1)
+        return lax.dynamic_index_in_dim(jnp.asarray(leads), which, keepdims=False)
+
+    return mask
+
+
+def _leads(branch: Any, operand: int, result: int) -> bool:
+    """Whether a result of a closed jaxpr depends on an operand in any way."""
+    jaxpr = _compat.open_jaxpr(branch)
+    found = {jaxpr.invars[operand]}
+    for eqn in jaxpr.eqns:
+        if any(not _is_literal(v) and v in found for v in eqn.invars):
+            found.update(eqn.outvars)
+    out = jaxpr.outvars[result]
+    return not _is_literal(out) and out in found
+
+
+def _is_literal(atom: Any) -> bool:
+    return isinstance(atom, core.Literal)

@@ -1,0 +1,84 @@
+"""What a search found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from veenv.graph.graph import CostModel
+from veenv.search.race import Race
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What a search found.
+
+    Attributes:
+      order: vertex ids in elimination order.
+      cost: multiplications of that order under the cost model.
+      cost_model: one of `veenv.graph.COST_MODELS`.
+      lower_bound: proven: no order costs less.
+      optimal: the cost equals the lower bound.
+      evaluations: orders evaluated (annealing, beam), or states expanded (exact search).
+      seconds: wall-clock time, that of compiling kernels included.
+      trace: (seconds, evaluations, cost) of every improvement, the first order's included.
+      method: the method asked for.
+      seed: the seed.
+      ready: False where the method was not ready in time (its kernels or its policy were still
+        being compiled), so that the order is that of plain hill climbing from the classical ones.
+
+    Example:
+      >>> import veenv
+      >>> found = veenv.search.search(veenv.make_graph(lambda x: x * x * x)(1.0), "reverse")
+      >>> found.order, found.cost, found.optimal, found.ready
+      ((1,), 1, True, True)
+    """
+
+    order: tuple[int, ...]
+    cost: int
+    cost_model: CostModel
+    lower_bound: int
+    optimal: bool
+    evaluations: int
+    seconds: float
+    trace: tuple[tuple[float, int, int], ...]
+    method: str
+    seed: int
+    ready: bool = True
+
+    @classmethod
+    def of(cls, race: Race, method: str, seed: int) -> SearchResult:
+        """What a race that is over has found.
+
+        Args:
+          race: the race.
+          method: the method asked for.
+          seed: the seed.
+
+        Raises:
+          RuntimeError: if the search and the graph count the order found differently (a bug).
+        """
+        graph, cost_model, tracker = race.problem.graph, race.problem.cost_model, race.tracker
+        ready = race.found is not None or tracker is not None
+        order, cost = race.best() or (graph.reverse(), graph.cost(graph.reverse(), cost_model))
+        bound, evaluations = race.bound, 0
+        trace: tuple[tuple[float, int, int], ...] = ((race.seconds(), 0, cost),)
+        if race.found is None and tracker is not None:
+            bound, evaluations = tracker.lower_bound, tracker.evaluations
+            trace = tuple(tracker.trace)
+            if (actual := graph.cost(order, cost_model)) != cost:
+                raise RuntimeError(f"the search counts {cost}, the graph {actual}: {order}")
+        elif not ready and race.stand_in is not None:
+            evaluations = race.stand_in.evaluations
+        return cls(
+            order=order,
+            cost=cost,
+            cost_model=cost_model,
+            lower_bound=bound,
+            optimal=cost == bound,
+            evaluations=evaluations,
+            seconds=race.seconds(),
+            trace=trace,
+            method=method,
+            seed=seed,
+            ready=ready,
+        )
