@@ -8,6 +8,7 @@ import pytest
 
 import veenv
 from tests.oracles.jacobians import orders
+from veenv.kernel.fold import run
 from veenv.kernel.fuse import trace_point
 
 FUNCTIONS = {
@@ -53,7 +54,7 @@ def check(seed: int, count: int) -> None:
             jax.tree.leaves(
                 jax.jit(jax.vmap(veenv.jacve(fun, ids, argnums, kernel="fused")))(*columns)
             ),
-            program.evaluate(*columns),
+            run(program, *columns),
         ):
             for a, b in zip(got, expected, strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)

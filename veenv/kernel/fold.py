@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from veenv.kernel.program import FLOATS, Op
+from veenv.kernel.program import FLOATS, Op, ScalarProgram
 
 _ARITHMETIC: Mapping[str, Callable[..., Any]] = {
     "add": np.add,
@@ -108,3 +108,37 @@ def _convert(x: Any, dtype: str) -> Any:
         safe = np.where(top | bottom, 0, inside).astype(dtype)
         return np.where(top, info.max, np.where(bottom, info.min, safe))
     return x.astype(dtype)
+
+
+def run(program: ScalarProgram, *leaves: Any) -> list[np.ndarray]:
+    """Runs a program with NumPy, for tests and for reading: slow.
+
+    Args:
+      program: the program.
+      *leaves: an array for each input leaf, with any equal batch axes in front.
+
+    Returns:
+      The output leaves.
+    """
+    arrays = [np.asarray(x, leaf.dtype) for x, leaf in zip(leaves, program.inputs, strict=True)]
+    batch = np.broadcast_shapes(
+        *(x.shape[: x.ndim - len(le.shape)] for x, le in zip(arrays, program.inputs, strict=True))
+    )
+    flat = [
+        np.broadcast_to(x, (*batch, *leaf.shape)).reshape((*batch, leaf.size))
+        for x, leaf in zip(arrays, program.inputs, strict=True)
+    ]
+    values: list[Any] = []
+    for op in program.ops:
+        if op.name == "input":
+            values.append(flat[op.attr[0]][..., op.attr[1]])
+        elif op.name == "const":
+            values.append(op.attr)
+        else:
+            values.append(evaluate(op, [values[a] for a in op.args]))
+    outputs = []
+    for ids, leaf in zip(program.results, program.outputs, strict=True):
+        columns = [np.broadcast_to(values[i], batch) for i in ids]
+        stacked = np.stack(columns, -1) if columns else np.zeros((*batch, 0))
+        outputs.append(stacked.reshape((*batch, *leaf.shape)).astype(leaf.dtype))
+    return outputs

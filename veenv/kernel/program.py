@@ -156,37 +156,3 @@ class ScalarProgram:
             if self.outputs[k].size and self.constant_leaf(k) is None
             and self.copied_leaf(k) is None
         )  # fmt: skip
-
-    def evaluate(self, *leaves: Any) -> list[np.ndarray]:
-        """Runs the program with NumPy, for tests and for reading: slow.
-
-        Args:
-          *leaves: an array for each input leaf, with any equal batch axes in front.
-
-        Returns:
-          The output leaves.
-        """
-        from veenv.kernel.fold import evaluate
-
-        arrays = [np.asarray(x, leaf.dtype) for x, leaf in zip(leaves, self.inputs, strict=True)]
-        batch = np.broadcast_shapes(
-            *(x.shape[: x.ndim - len(le.shape)] for x, le in zip(arrays, self.inputs, strict=True))
-        )
-        flat = [
-            np.broadcast_to(x, (*batch, *leaf.shape)).reshape((*batch, leaf.size))
-            for x, leaf in zip(arrays, self.inputs, strict=True)
-        ]
-        values: list[Any] = []
-        for op in self.ops:
-            if op.name == "input":
-                values.append(flat[op.attr[0]][..., op.attr[1]])
-            elif op.name == "const":
-                values.append(op.attr)
-            else:
-                values.append(evaluate(op, [values[a] for a in op.args]))
-        outputs = []
-        for ids, leaf in zip(self.results, self.outputs, strict=True):
-            columns = [np.broadcast_to(values[i], batch) for i in ids]
-            stacked = np.stack(columns, -1) if columns else np.zeros((*batch, 0))
-            outputs.append(stacked.reshape((*batch, *leaf.shape)).astype(leaf.dtype))
-        return outputs
