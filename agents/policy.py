@@ -13,9 +13,9 @@ from importlib import resources
 import jax
 
 from agents.evaluation import GREEDY, Player
-from agents.games import make_game
 from agents.nn.networks import GraphNetwork
 from agents.nn.weights import load_weights
+from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel, Graph
 
 SAMPLES_AT_ONCE = 32
@@ -61,18 +61,18 @@ def policy_orders(graph: Graph, cost: CostModel, seed: int) -> Iterator[tuple[in
     if not graph.eliminable:
         yield ()
         return
-    game = make_game({"graph": graph}, cost)
-    player, network, key = Player(game.env), pretrained(), jax.random.key(seed)
+    tasks = TaskDistribution.of([graph], cost)
+    player, network, key = Player(tasks.env), pretrained(), jax.random.key(seed)
     num_samples = max(
-        1, min(SAMPLES_AT_ONCE, SAMPLES_AT_ONCE * LARGE**2 // game.env.num_actions**2)
+        1, min(SAMPLES_AT_ONCE, SAMPLES_AT_ONCE * LARGE**2 // tasks.env.num_actions**2)
     )
     # The first batch also holds the greedy episode, and so do all others: one program.
     temperatures = [GREEDY] + [1.0] * num_samples
     for batch in itertools.count():
         batch_key = jax.random.fold_in(key, batch)
-        for played in player.play_in_parts(network, game.params_of(0), batch_key, temperatures):
+        for played in player.play_in_parts(network, tasks.task(0), batch_key, temperatures):
             if played is None:
                 yield None
                 continue
             for slots in played.order if batch == 0 else played.order[1:]:
-                yield game.vertex_ids(0, slots)
+                yield tasks.vertex_ids(0, slots)

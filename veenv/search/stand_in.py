@@ -48,7 +48,7 @@ class StandIn:
         for make in starts:
             if ready.is_set():
                 return
-            order = make()
+            order = graph.legal(make())
             began = time.perf_counter()
             self._offer(order, graph.cost(order, self._cost))
             self.slowest = max(self.slowest, time.perf_counter() - began)
