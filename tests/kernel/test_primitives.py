@@ -74,7 +74,7 @@ def test_comparisons_and_choices(precision: str):
             (tests[0] | tests[2]) & ~tests[3],
             tests[0] == tests[2],
             tests[0] < tests[2],
-            lax.select_n(tests[2].astype(jnp.int32) + tests[0], x, y, x * y),
+            lax.select_n(tests[2].astype(jnp.int32) + tests[0].astype(jnp.int32), x, y, x * y),
             jnp.clip(x, -1, 1),
             lax.clamp(jnp.asarray(0.1, x.dtype), x, y),
         ]
