@@ -91,8 +91,8 @@ class Stop:
         """There is something to keep now: the first SIGINT or SIGTERM only asks for the end."""
         if not self._armed:
             self._armed = True
-            handlers = dict.fromkeys((signal.SIGINT, signal.SIGTERM), self._on_signal)
-            self._stack.enter_context(_holding(handlers))
+            signals = signal.SIGINT, signal.SIGTERM
+            self._stack.enter_context(_holding({number: self._on_signal for number in signals}))
 
     def disarm(self) -> None:
         """Signals act as ever."""

@@ -102,11 +102,11 @@ def _entries(e: Edge) -> int:
 
 def merge(a: Edge, b: Edge) -> Edge:
     """Sum of two terms of one kind or on one line; valued only along what either is."""
+    if a.mask is not None or b.mask is not None:
+        a, b = edge.with_mask(a), edge.with_mask(b)
     if a.link is None or b.link is None:
         return edge.add(a, b)
     s, t = a.structure, b.structure
-    if a.mask is not None or b.mask is not None:
-        a, b = edge.with_mask(a), edge.with_mask(b)
     if s.link is Link.OPERATOR:
         if s == t and a.values is not None and b.values is not None:
             return edge.add_values(a, b)

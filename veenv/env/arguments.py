@@ -62,7 +62,7 @@ def to_slot(action: Any, num_actions: int) -> Int[Array, ""]:
       ValueError: if it is an array with axes.
     """
     if isinstance(action, jax.Array):
-        narrowed = action.dtype.itemsize > 4 and not jax.config.jax_enable_x64
+        narrowed = jax.dtypes.canonicalize_dtype(action.dtype) != action.dtype
         if narrowed and not isinstance(action, jax.core.Tracer):
             action = np.asarray(action)
     if not isinstance(action, jax.Array):
