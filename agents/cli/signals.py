@@ -91,7 +91,8 @@ class Stop:
         """There is something to keep now: the first SIGINT or SIGTERM only asks for the end."""
         if not self._armed:
             self._armed = True
-            handlers = dict.fromkeys((signal.SIGINT, signal.SIGTERM), self._on_signal)
+            handlers: dict[signal.Signals, Any] = {}
+            handlers |= {signal.SIGINT: self._on_signal, signal.SIGTERM: self._on_signal}
             self._stack.enter_context(_holding(handlers))
 
     def disarm(self) -> None:
