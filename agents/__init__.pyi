@@ -1,6 +1,5 @@
 from .config.ppo import PPOConfig
-from .games import Game, make_game
 from .nn.networks import GraphNetwork
-from .ppo.ppo import Trainer, Update
+from .ppo.trainer import Trainer, Update
 
-__all__ = ["Game", "GraphNetwork", "PPOConfig", "Trainer", "Update", "make_game"]
+__all__ = ["GraphNetwork", "PPOConfig", "Trainer", "Update"]

@@ -31,18 +31,14 @@ class ScaleConfig:
     devices: int | None = None
     """Devices that share the environments; all by default (on one host as many as divide
     --num-envs)."""
-
     coordinator: str | None = None
     """Address and port of process 0, such as 10.0.0.1:1234, for a run of several processes; each
     is started with the same options and its own --process-id."""
-
     num_processes: int | None = None
     """Number of processes, with --coordinator."""
-
     process_id: int | None = None
     """This process, from 0 to --num-processes - 1, with --coordinator; process 0 writes the run
     folder."""
-
     distributed: bool = False
     """Let JAX find out the processes by itself (TPU pods, Slurm, Open MPI, Kubernetes)."""
 
@@ -73,9 +69,6 @@ class ScaleConfig:
 def connect(config: ScaleConfig) -> None:
     """Joins the other processes of the run, if there are any; before anything else uses JAX.
 
-    Args:
-      config: the processes.
-
     Raises:
       ValueError: JAX found no processes by itself.
       ConnectionError: the coordinator cannot be reached.
@@ -93,14 +86,14 @@ def is_main() -> bool:
     return jax.process_index() == 0
 
 
-def agree(value: float) -> float:
+def broadcast_number(value: float) -> float:
     """Process 0's value, on every process: clocks and signals differ, decisions may not."""
     if jax.process_count() == 1:
         return value
     return float(multihost_utils.broadcast_one_to_all(np.float32(value)))
 
 
-def share(tree: Any) -> Any:
+def broadcast(tree: Any) -> Any:
     """Process 0's arrays on every process, which must hold some of the same shapes and types."""
     if jax.process_count() == 1:
         return tree

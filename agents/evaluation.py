@@ -11,11 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from agents.games import Game
 from agents.nn.distributions import sample
 from agents.nn.networks import GraphNetwork
 from agents.ppo.rollout import Episodes, rollout
-from veenv.env import EnvParams, State, VertexEnv
+from veenv.env import EnvParams, State, TaskDistribution, VertexEnv
 from veenv.env.random_play import random_episodes
 
 # Low enough that only ties are decided by chance.
@@ -159,17 +158,17 @@ def _repeat(tree: Any, size: int) -> Any:
 
 def evaluate(
     network: GraphNetwork,
-    game: Game,
+    tasks: TaskDistribution,
     *,
     samples: int = 32,
     temperature: float = 1.0,
     seed: int = 0,
 ) -> tuple[Evaluation, ...]:
-    """Plays every graph of a game.
+    """Plays every graph of a task set.
 
     Args:
       network: the policy.
-      game: the graphs.
+      tasks: the graphs.
       samples: number of sampled episodes on each graph.
       temperature: of the sampling; below 1 the policy is surer of itself.
       seed: of the sampling.
@@ -182,25 +181,24 @@ def evaluate(
 
     Example:
       >>> import veenv
-      >>> from agents.games import make_game
       >>> graph = veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)
       >>> network = GraphNetwork(hidden=4, key=jax.random.key(0))
-      >>> [played] = evaluate(network, make_game({"f": graph}), samples=2)
+      >>> [played] = evaluate(network, TaskDistribution.of({"f": graph}), samples=2)
       >>> played.greedy, played.best, played.samples
       (2, 2, 2)
     """
-    player = Player(game.env)
+    player = Player(tasks.env)
     untrained = network.renewed(jax.random.key(seed))
     results = []
-    for index, name in enumerate(game.names):
+    for index, name in enumerate(tasks.names):
         keys = jax.random.split(jax.random.fold_in(jax.random.key(seed), index), 3)
-        params = game.params_of(index)
+        params = tasks.task(index)
         temperatures = [GREEDY] + [temperature] * samples
         played = player.play(network, params, keys[0], temperatures)
         fresh = player.play(untrained, params, keys[1], temperatures)
         costs = played.cost
-        order = game.vertex_ids(index, played.order[costs.argmin()])
-        if game.graphs[index].cost(order, game.cost) != costs.min():
+        order = tasks.vertex_ids(index, played.order[costs.argmin()])
+        if tasks.graphs[index].cost(order, tasks.env.cost) != costs.min():
             raise RuntimeError(f"{name}: environment and graph count the order differently")
         results.append(
             Evaluation(
@@ -215,17 +213,3 @@ def evaluate(
             )
         )
     return tuple(results)
-
-
-def share_below(costs: Sequence[float], others: Sequence[float]) -> float:
-    """Share of the graphs on which one cost is strictly below another.
-
-    Args:
-      costs: a cost for each graph.
-      others: another for each.
-
-    Example:
-      >>> share_below([295, 221, 148], [364, 221, 150])
-      0.6666666666666666
-    """
-    return float(np.mean(np.asarray(costs) < np.asarray(others)))

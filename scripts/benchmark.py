@@ -10,6 +10,7 @@ import tyro
 from benchmark_budgets import budgets
 from benchmark_engine import engine
 from benchmark_env import env, env_scaling
+from benchmark_kernel import kernel
 from benchmark_scaling import memory, tracing
 from benchmark_search import evaluations, search
 
@@ -18,6 +19,7 @@ COMMANDS = {
     "env": env,
     "env-scaling": env_scaling,
     "engine": engine,
+    "kernel": kernel,
     "search": search,
     "evaluations": evaluations,
     "memory": memory,

@@ -13,14 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.cli.start import make_task_game
+from agents.cli.start import make_tasks
 from agents.config.args import fail, parse
 from agents.evaluation import Evaluation, evaluate
-from agents.games import Game, pool_game
 from agents.nn.networks import GraphNetwork
 from agents.nn.weights import load_weights
 from agents.policy import pretrained
-from agents.train.generalist import EVALUATION_SEEDS
+from agents.train.curriculum import EVALUATION_SEEDS
 from veenv.env.task_set import TaskDistribution
 from veenv.graph.graph import CostModel
 from veenv.search import search
@@ -31,7 +30,7 @@ COLUMNS = ("forward", "reverse", "Markowitz", "annealing", "random", "untrained"
 
 @dataclasses.dataclass(frozen=True)
 class EvaluateArgs:
-    """Plays tasks with trained weights, without learning, beside other ways to find an order.
+    """Plays tasks with trained weights, without learning, next to other ways to find an order.
 
     Columns: the classical orders, simulated annealing, and, each with the same number of episodes,
     the best of uniformly random play, of a network with fresh parameters, and of the trained one,
@@ -90,16 +89,16 @@ def main() -> None:
     args = parse(EvaluateArgs)
     try:
         network = read_network(args.run)
-        game = read_game(args)
-        annealed = [anneal(game, index, args) for index in range(len(game.graphs))]
+        played = read_tasks(args)
+        annealed = [anneal(played, index, args) for index in range(len(played))]
         results = evaluate(
-            network, game, samples=args.samples, temperature=args.temperature, seed=args.seed
+            network, played, samples=args.samples, temperature=args.temperature, seed=args.seed
         )
     except (ValueError, OSError) as error:
         fail(str(error))
-    rows = table(game, results, annealed)
+    rows = table(played, results, annealed)
     print("\n".join(rows))
-    print(summary(game, results, annealed))
+    print(summary(played, results, annealed))
 
 
 def read_network(run: str | None) -> GraphNetwork:
@@ -115,7 +114,7 @@ def read_network(run: str | None) -> GraphNetwork:
     return load_weights(path / "weights.eqx" if path.is_dir() else path)
 
 
-def read_game(args: EvaluateArgs) -> Game:
+def read_tasks(args: EvaluateArgs) -> TaskDistribution:
     """What is played.
 
     Raises:
@@ -124,12 +123,11 @@ def read_game(args: EvaluateArgs) -> Game:
     """
     task = args.task or trained_on(args.run)
     if task != "random":
-        return make_task_game(task, args.cost)
+        return make_tasks(task, args.cost)
     family = RandomFunctions(vertices=args.vertices, arrays=args.arrays)
-    pool = TaskDistribution.random(
+    return TaskDistribution.random(
         EVALUATION_SEEDS + args.seed, args.functions, args.cost, **dataclasses.asdict(family)
     )
-    return pool_game(pool)
 
 
 def trained_on(run: str | None) -> str:
@@ -144,35 +142,41 @@ def trained_on(run: str | None) -> str:
     return ",".join(json.loads((Path(run) / "config.json").read_text())["graphs"])
 
 
-def anneal(game: Game, index: int, args: EvaluateArgs) -> int | None:
+def anneal(played: TaskDistribution, index: int, args: EvaluateArgs) -> int | None:
     """Cost of the order that annealing finds; None if it is left out."""
     if args.anneal == "0":
         return None
     budget = int(args.anneal) if args.anneal.isdecimal() else args.anneal
-    return search(game.graphs[index], "anneal", cost=args.cost, budget=budget, seed=args.seed).cost
+    return search(
+        played.graphs[index], "anneal", cost=args.cost, budget=budget, seed=args.seed
+    ).cost
 
 
-def table(game: Game, results: Sequence[Evaluation], annealed: Sequence[int | None]) -> list[str]:
+def table(
+    played: TaskDistribution, results: Sequence[Evaluation], annealed: Sequence[int | None]
+) -> list[str]:
     """The lines of the table."""
     best_of = f"best of {results[0].samples}"
     lines = [f"{'task':<22}" + "".join(f"{column:>12}" for column in (*COLUMNS, best_of))]
-    for result, classical, other in zip(results, game.classical, annealed, strict=True):
-        played = (result.random, result.untrained, result.greedy, result.mean, result.best)
+    for result, classical, other in zip(results, played.classical, annealed, strict=True):
+        costs = (result.random, result.untrained, result.greedy, result.mean, result.best)
         cells = [
             "-" if cost is None else f"{cost:,.1f}" if isinstance(cost, float) else f"{cost:,}"
-            for cost in (*classical.values(), other, *played)
+            for cost in (*classical.values(), other, *costs)
         ]
         lines.append(f"{result.name:<22}" + "".join(f"{cell:>12}" for cell in cells))
     return lines
 
 
-def summary(game: Game, results: Sequence[Evaluation], annealed: Sequence[int | None]) -> str:
+def summary(
+    played: TaskDistribution, results: Sequence[Evaluation], annealed: Sequence[int | None]
+) -> str:
     """How often the best sample costs less than the others, and by how much."""
     best = np.array([result.best for result in results])
     others: dict[str, list[int]] = {
-        "Markowitz": [c["Markowitz"] for c in game.classical],
-        "reverse": [c["reverse"] for c in game.classical],
-        "the best classical order": [min(c.values()) for c in game.classical],
+        "Markowitz": [c["Markowitz"] for c in played.classical],
+        "reverse": [c["reverse"] for c in played.classical],
+        "the best classical order": [min(c.values()) for c in played.classical],
         "random play": [result.random for result in results],
         "an untrained network": [result.untrained for result in results],
         "annealing": [cost for cost in annealed if cost is not None],

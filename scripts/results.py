@@ -13,12 +13,11 @@ import time
 import jax
 import numpy as np
 
-from agents.cli.start import make_task_game
+from agents.cli.start import make_tasks
 from agents.config.args import fail, parse, task_names
 from agents.config.ppo import PPOConfig
-from agents.games import Game
-from agents.ppo.ppo import Trainer
-from agents.train.best import BestOrders
+from agents.ppo.trainer import Trainer
+from agents.train.curriculum import FixedTasks
 from agents.train.training import train
 from veenv.env.random_play import random_episodes
 from veenv.search import search
@@ -58,12 +57,12 @@ COLUMNS = (
 
 @dataclasses.dataclass(frozen=True)
 class ResultsArgs:
-    """Trains PPO on tasks with several seeds, one after another, beside simulated annealing.
+    """Trains PPO on tasks with several seeds, one after another, next to simulated annealing.
 
     Prints a table in Markdown: the goal (the best published count of a learned order, or reverse
     mode), the best order of each seed (best, median and worst), environment steps of a run and
     those after which every seed had reached the goal, wall-clock seconds of a run without
-    compilation, the dearest mean cost of any update in the last quarter of any run beside the mean
+    compilation, the largest mean cost of any update in the last quarter of any run and the mean
     cost of random play (a run that has collapsed comes near it), and annealing.
 
     Raises:
@@ -96,7 +95,7 @@ class Run:
       best: cost of the best order.
       reached: environment steps after which the goal was reached; None if it never was.
       seconds: wall-clock time, without that of compiling.
-      last: the dearest mean cost of an update in the last quarter.
+      last: the largest mean cost of an update in the last quarter.
     """
 
     best: int
@@ -123,21 +122,21 @@ def line(name: str, args: ResultsArgs) -> str:
     Raises:
       ValueError: there is no such task.
     """
-    game = make_task_game(name, "multiplications")
-    goal = PUBLISHED.get(game.names[0], game.classical[0]["reverse"])
-    config = PPOConfig(steps=args.steps or STEPS.get(game.names[0], 100_000))
-    trainer = Trainer(config, game)
+    played = make_tasks(name, "multiplications")
+    goal = PUBLISHED.get(played.names[0], played.classical[0]["reverse"])
+    config = PPOConfig(steps=args.steps or STEPS.get(played.names[0], 100_000))
+    trainer = Trainer(config, played)
     trainer.step(trainer.init(), 0.0)  # compiles
     runs = [run(trainer, dataclasses.replace(config, seed=k), goal) for k in range(args.seeds)]
     costs = [r.best for r in runs]
     seconds = float(np.mean([r.seconds for r in runs]))
     reached = [r.reached for r in runs]
     steps = max(filter(None, reached), default=0) if None not in reached else None
-    play = jax.jit(lambda key: random_episodes(game.env, key, 1000).cost.mean())
+    play = jax.jit(lambda key: random_episodes(played.env, key, 1000).cost.mean())
     budget = max(1.0, min(seconds, float(args.anneal.removesuffix("s"))))
-    annealed = search(game.graphs[0], "anneal", budget=f"{budget:.0f}s")
+    annealed = search(played.graphs[0], "anneal", budget=f"{budget:.0f}s")
     cells = (
-        game.names[0],
+        played.names[0],
         f"{goal:,}",
         f"{min(costs):,}",
         f"{np.median(costs):,.0f}",
@@ -154,17 +153,17 @@ def line(name: str, args: ResultsArgs) -> str:
 
 def run(trainer: Trainer, config: PPOConfig, goal: int) -> Run:
     """Trains with the seed of a configuration, in a program that is compiled already."""
-    game: Game = trainer.game
-    best, means, reached = BestOrders(game), [], None
-    state = Trainer(config, game).init()
+    [name] = trainer.tasks.names
+    curriculum, means, reached = FixedTasks(trainer), [], None
+    state = Trainer(config, trainer.tasks).init()
     began = time.monotonic()
-    for progress in train(trainer, best, state=state):
-        means += progress.mean_cost.values()
-        if reached is None and best[game.names[0]].cost <= goal:
+    for progress in train(curriculum, state=state):
+        means += progress.measured["mean_cost"].values()
+        if reached is None and curriculum.best.cost(name) <= goal:
             reached = progress.steps
     seconds = time.monotonic() - began
     last = max(means[-max(1, len(means) // 4) :])
-    return Run(best[game.names[0]].cost, reached, seconds, last)
+    return Run(curriculum.best.cost(name), reached, seconds, last)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ MODULES = [
     "agents.nn.distributions",
     "agents.evaluation",
     "agents.ppo.gae",
-    "agents.games",
     "agents.ppo.losses",
     "agents.nn.networks",
     "agents.policy",
@@ -38,6 +37,7 @@ MODULES = [
     "veenv.env.task_set",
     "veenv.env.random_play",
     "veenv.env.adapters.gymnasium_vector",
+    "veenv.export.c",
     "veenv.export.code",
     "veenv.engine.graphax",
     "veenv.engine.interop",
@@ -116,7 +116,7 @@ METHODS = {
 def test_the_walk_finds_the_interface():
     functions = {"veenv.engine.api.jacve", "veenv.search.api.search", "agents.ppo.gae.normalize"}
     assert functions <= set(FUNCTIONS)
-    classes = {"veenv.graph.graph.Graph", "veenv.env.env.VertexEnv", "agents.ppo.ppo.Trainer"}
+    classes = {"veenv.graph.graph.Graph", "veenv.env.env.VertexEnv", "agents.ppo.trainer.Trainer"}
     assert classes <= set(CLASSES)
     methods = {"veenv.graph.graph.Graph.cost", "veenv.engine.sparse.SparseTensor.todense"}
     assert methods <= set(METHODS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
+import jax
 import jax.core
 import jax.numpy as jnp
 import jax.ref
@@ -132,3 +133,30 @@ def as_weak_as(aval: Any, x: Any) -> Any:
 def is_traced(value: Any) -> bool:
     """Whether a value stands for one that a compiled program will compute."""
     return isinstance(value, jax.core.Tracer)
+
+
+def is_export(ctx: Any) -> bool:
+    """Whether a lowering is for `jax.export`."""
+    parameters = getattr(ctx.module_context, "lowering_parameters", None)
+    return bool(getattr(parameters, "for_export", False))
+
+
+def keep_alive(ctx: Any, value: Any) -> None:
+    """Keeps an object as long as the program that is being lowered, or what is compiled of it."""
+    add = getattr(ctx.module_context, "add_keepalive", None)
+    if add is not None:
+        add(value)
+
+
+def same_variance(args: Any) -> list[Any]:
+    """Arguments of one primitive inside `jax.shard_map`: all vary along the same mesh axes."""
+    varying = [getattr(jax.typeof(x), "vma", frozenset()) for x in args]
+    together = frozenset().union(*varying)
+    if all(v == together for v in varying):
+        return list(args)
+    cast = getattr(jax.lax, "pcast", None) or getattr(jax.lax, "pvary")  # noqa: B009  # jax 0.10
+    options = {"to": "varying"} if hasattr(jax.lax, "pcast") else {}
+    return [
+        cast(x, tuple(together - v), **options) if together - v else x
+        for x, v in zip(args, varying, strict=True)
+    ]

@@ -7,23 +7,21 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from agents.alphazero.planning import Searches, self_play
 from agents.config.ppo import PPOConfig
 from agents.config.search import SearchConfig
-from agents.devices import Placement
-from agents.games import Game
 from agents.nn.distributions import MASKED_LOGIT
 from agents.nn.encoding import GraphInputs
 from agents.nn.networks import GraphNetwork
 from agents.ppo import losses
-from agents.ppo.exploration import is_finding
+from agents.ppo.exploration import explores
 from agents.ppo.gae import generalized_advantages
-from agents.ppo.ppo import Trainer, TrainState
 from agents.ppo.rollout import Episodes
-from agents.ppo.updates import Stats, fit
-from veenv.env import EnvParams, VertexEnv
+from agents.ppo.trainer import Agent, Trainer
+from agents.ppo.updates import Loss, Stats, TrainState
+from veenv.env import EnvParams, TaskDistribution, VertexEnv
 
 
 @jax.tree_util.register_dataclass
@@ -47,13 +45,7 @@ class Lessons:
 
 
 def make_lessons(searches: Searches, gae_lambda: float = 1.0) -> Lessons:
-    """Targets of whole episodes.
-
-    Args:
-      searches: steps [T, B].
-      gae_lambda: λ of the value targets: 1 for returns, below 1 mixed with the searches' own
-        estimates.
-    """
+    """Targets of whole episodes, steps [T, B]; λ below 1 mixes in the searches' own estimates."""
     _, target = generalized_advantages(searches.reward, searches.search_value, 1.0, gae_lambda)
     return Lessons(
         searches.inputs, searches.action_weights, searches.value, target, searches.active
@@ -88,65 +80,42 @@ def loss_fn(
 def cross_entropy_excess(
     target: Float[Array, "*n A"], log_policy: Float[Array, "*n A"]
 ) -> Float[Array, "*n"]:
-    """KL(target ‖ policy): the cross-entropy less what no policy can do without.
-
-    Args:
-      target: probabilities, float32 [..., A].
-      log_policy: log-probabilities, float32 [..., A].
-    """
+    """KL(target ‖ policy), the cross-entropy less what no policy can do without; of [..., A]."""
     log_target = jnp.log(jnp.where(target > 0, target, 1.0))
     return (target * (log_target - log_policy)).sum(-1)
 
 
-def search_and_learn(
+def search_batch(
     env: VertexEnv,
     params: EnvParams,
-    scales: Float[Array, " B"],
     state: TrainState,
-    progress: Float[Array, ""],
+    key: PRNGKeyArray,
     config: PPOConfig,
-    placement: Placement,
     *,
     search: SearchConfig,
-) -> tuple[TrainState, Episodes, Stats]:
-    """One update of AlphaZero; as `agents.ppo.play_and_learn`, with a search before every move."""
-    play_key, learn_key, key = jax.random.split(state.key, 3)
-    searches, episodes = self_play(env, params, scales, state.network, play_key, search)
-    lessons = placement.constrain(make_lessons(searches, config.gae_lambda), axis=1)
-    network, opt_state, stats = fit(
-        partial(loss_fn, vf_coef=config.vf_coef),
-        state.network,
-        state.opt_state,
-        lessons,
-        config,
-        learn_key,
-        progress,
-        placement.constrain,
-    )
-    stats["explained_variance"] = losses.explained_variance(
-        lessons.value, lessons.target, lessons.weight
-    )
-    after = dataclasses.replace(
-        state, network=network, opt_state=opt_state, key=key, num_updates=state.num_updates + 1
-    )
-    return after, episodes, stats
+) -> tuple[Lessons, Episodes, None]:
+    """Episodes with a search before every move: AlphaZero's part of `agents.ppo.trainer.Agent`."""
+    searches, episodes = self_play(env, params, state.network, key, search)
+    return make_lessons(searches, config.gae_lambda), episodes, None
+
+
+def make_loss(config: PPOConfig, progress: Float[Array, ""]) -> Loss:
+    """AlphaZero's loss, which is the same all the time."""
+    del progress
+    return partial(loss_fn, vf_coef=config.vf_coef)
 
 
 def make_trainer(
-    config: PPOConfig, search: SearchConfig, game: Game, devices: int | None = None
+    config: PPOConfig, search: SearchConfig, tasks: TaskDistribution, devices: int | None = None
 ) -> Trainer:
-    """A trainer of AlphaZero on a game.
+    """A trainer of AlphaZero on tasks with normalised rewards.
 
-    Args:
-      config: the settings that both agents share; those of PPO's losses and `target_kl` have no
-        meaning here.
-      search: the search.
-      game: the graphs.
-      devices: number of devices; see `agents.devices.place`.
+    Of the settings, those of PPO's losses and `target_kl` have no meaning here.
 
     Raises:
-      ValueError: as `agents.devices.place`, or the settings ask for what only PPO does.
+      ValueError: as `Trainer`, or the settings ask for what only PPO does.
     """
-    if is_finding(config):
+    if explores(config):
         raise ValueError("self_imitation, restarts and temperatures are PPO's; AlphaZero has none")
-    return Trainer(config, game, devices, partial(search_and_learn, search=search))
+    agent = Agent(partial(search_batch, search=search), make_loss)
+    return Trainer(config, tasks, devices, agent)

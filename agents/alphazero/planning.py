@@ -41,7 +41,7 @@ class Searches:
       action_weights: the policy that the search found, 0 for illegal slots, float32 [T, B, A].
       value: the network's estimate before the step, 0 after the end, float32 [T, B].
       search_value: the search's estimate before the step, 0 after the end, float32 [T, B].
-      reward: the environment's over the environment's scale, float32 [T, B].
+      reward: the environment's, float32 [T, B].
       active: 1 where the step was part of the episode, 0 after its end (padded graphs),
         float32 [T, B].
     """
@@ -64,13 +64,8 @@ def predict(
     return inputs, logits, jnp.where(state.terminated, 0.0, value)
 
 
-def make_model(env: VertexEnv, params: EnvParams, scales: Float[Array, " B"]) -> Model:
+def make_model(env: VertexEnv, params: EnvParams) -> Model:
     """The model that `mctx` searches with: the environment, then the network.
-
-    Args:
-      env: the environment.
-      params: the graph of each environment, arrays with a leading axis [B].
-      scales: what each environment's rewards are divided by, float32 [B].
 
     Returns:
       What `mctx` calls its recurrent function.
@@ -83,9 +78,7 @@ def make_model(env: VertexEnv, params: EnvParams, scales: Float[Array, " B"]) ->
         state, reward, _ = jax.vmap(env.transition)(state, action, params)
         _, logits, value = predict(env, params, network, state)
         discount = jnp.where(state.terminated, 0.0, 1.0)
-        output = _ModelOutput(
-            reward=reward / scales, discount=discount, prior_logits=logits, value=value
-        )
+        output = _ModelOutput(reward=reward, discount=discount, prior_logits=logits, value=value)
         return output, state
 
     return step
@@ -94,22 +87,12 @@ def make_model(env: VertexEnv, params: EnvParams, scales: Float[Array, " B"]) ->
 def self_play(
     env: VertexEnv,
     params: EnvParams,
-    scales: Float[Array, " B"],
     network: GraphNetwork,
     key: PRNGKeyArray,
     config: SearchConfig,
 ) -> tuple[Searches, Episodes]:
-    """Plays one whole episode in each of B environments, searching before every move.
-
-    Args:
-      env: the environment.
-      params: the graph of each environment, arrays with a leading axis [B].
-      scales: what each environment's rewards are divided by, float32 [B].
-      network: the policy and the critic.
-      key: typed PRNG key.
-      config: the search.
-    """
-    model: Any = make_model(env, params, scales)
+    """Plays one whole episode in each of B environments, searching before every move."""
+    model: Any = make_model(env, params)
 
     def step(state: State, key: PRNGKeyArray) -> tuple[State, Searches]:
         inputs, logits, value = predict(env, params, network, state)
@@ -130,7 +113,7 @@ def self_play(
         active = (~state.terminated).astype(jnp.float32)
         search_value = found.search_tree.summary().value * active
         state, reward, _ = jax.vmap(env.transition)(state, found.action, params)
-        row = Searches(inputs, found.action_weights, value, search_value, reward / scales, active)
+        row = Searches(inputs, found.action_weights, value, search_value, reward, active)
         return state, row
 
     keys = jax.random.split(key, env.num_actions)

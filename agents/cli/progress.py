@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Self, TextIO
 
 from tqdm import tqdm
 
-from agents.train.best import BestOrders
+from agents.train.curriculum import Curriculum
 from agents.train.training import Progress
 
 
 class ProgressDisplay:
-    """Shows how far the training is and the best counts so far; a context manager."""
+    """Shows how far the training is and what it measures; a context manager."""
 
-    def __init__(self, stream: TextIO, best: BestOrders, interval: float = 5.0):
-        """Nothing is shown until the first `show`.
-
-        Args:
-          stream: where to write; a bar if it is a terminal.
-          best: the orders found.
-          interval: seconds between plain lines.
-        """
-        self._stream, self._best, self._interval = stream, best, interval
+    def __init__(self, stream: TextIO, curriculum: Curriculum, interval: float = 5.0):
+        """Nothing is shown until the first `show`."""
+        self._stream, self._interval, self._describe = stream, interval, curriculum.describe
         self._bar: tqdm | None = None
         self._last = -interval
 
@@ -34,29 +27,19 @@ class ProgressDisplay:
             self._bar.set_postfix_str("compiling")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Closes the bar."""
         if self._bar is not None:
             self._bar.close()
 
     def show(self, progress: Progress) -> None:
         """Updates the bar, or prints a line if the last one is long enough ago."""
+        text = f"steps {progress.steps:,}  {self._describe(progress.measured)}"
+        due = progress.seconds - self._last >= self._interval or progress.fraction >= 1.0
         if self._bar is not None:
-            self._bar.set_postfix_str(self._text(progress), refresh=False)
+            self._bar.set_postfix_str(text, refresh=False)
             self._bar.update(progress.fraction - self._bar.n)
-        elif progress.seconds - self._last >= self._interval or progress.fraction >= 1.0:
+        elif due or progress.measured.get("unseen"):
             self._last = progress.seconds
             head = f"{progress.fraction:4.0%}  {progress.seconds:6.1f} s"
-            print(f"{head}  {self._text(progress)}", file=self._stream, flush=True)
-
-    def _text(self, progress: Progress) -> str:
-        best = ", ".join(f"{n} {self._best[n].cost:,}" for n in progress.min_cost)
-        mean = ", ".join(f"{cost:,.1f}" for cost in progress.mean_cost.values())
-        if len(progress.min_cost) == 1:
-            best = best.split(" ", 1)[1]
-        return f"steps {progress.steps:,}  best {best}  mean {mean}"
+            print(f"{head}  {text}", file=self._stream, flush=True)

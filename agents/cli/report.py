@@ -34,14 +34,9 @@ def result_table(
     polished: int | None = None,
     cost: CostModel = "multiplications",
 ) -> str:
-    """The counts of the classical orders and of the best one found, one line each.
+    """The costs of the classical orders and of the best one found, one line each.
 
-    Args:
-      classical: cost of each classical order, by name.
-      best: cost of the best order found; None if no episode was played.
-      label: name of the line of the best order.
-      polished: cost of what a local search made of that order, for a line of its own.
-      cost: the cost model.
+    There is none where no episode was played; what a local search made of it has its own line.
     """
     reference = min(classical.values())
     rows = [*classical.items()]

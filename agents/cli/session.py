@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import time
-from typing import Any, TextIO
+from collections.abc import Callable
+from typing import TextIO
 
 from tqdm import tqdm
 
-from agents.cli.pretraining import run_pretraining
 from agents.cli.progress import ProgressDisplay
 from agents.cli.report import result_table, verdict
 from agents.cli.signals import until_signal
-from agents.cli.start import follow, open_run
+from agents.cli.start import AGENTS, Run, check_options, follow, open_run
 from agents.config.args import TrainArgs
 from agents.devices import connect, is_main
-from agents.games import Game
 from agents.run.checkpoints import Schedule
-from agents.run.runs import RunFolder
+from agents.run.folder import RunFolder
 from agents.train.best import BestOrders
-from agents.train.polish import polish
+from agents.train.curriculum import FixedTasks
 from agents.train.training import DivergedError, train
-from veenv import tasks
+from veenv import Graph, Order, tasks
+from veenv.env import TaskDistribution
 from veenv.measure.proof import prove
 
 
@@ -36,102 +36,131 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
       0 if every order found is proved right and written, 1 otherwise.
 
     Raises:
-      ValueError: as `make_task_game`, `load_weights`, `Checkpoints.restore` and
-        `trackers.need`; nothing has been written then.
+      ValueError: as `check_options` and `open_run`; nothing has been written then.
       OSError: the run folder cannot be made, or another process uses it.
     """
     started = time.monotonic() if started is None else started
 
-    def say(text: str = "") -> None:
+    def write_line(text: str = "") -> None:
         tqdm.write(text, file=out)
         out.flush()
 
-    if args.task == "random":
-        return run_pretraining(args, out, started=started)
+    check_options(args)
     connect(args.scale)
     if not is_main():
         follow(args)
         return 0
-    run = open_run(args, say)
-    game, best, folder = run.trainer.game, run.best, run.folder
-    for line in header(game):
-        say(line)
-    state, progress, failed = run.state, None, False
+    run = open_run(args, write_line)
+    folder, curriculum = run.folder, run.curriculum
+    best = curriculum.best if isinstance(curriculum, FixedTasks) else None
+    random = [f"random functions: {args.random.family}"]
+    for line in random if best is None else header(best.tasks):
+        write_line(line)
+    right = play(run, args, out, write_line, started)
+    if best is not None:
+        reports = [report(best, name, folder, args, write_line) for name in best.tasks.names]
+        right &= all(reports)
+    folder.draw()
+    if best is not None and not folder.save_orders():
+        right = False
+        for name in best.tasks.names:
+            write_line(f"order of {name}, not written: {list(best[name].ids)}")
+    folder.close()
+    write_line(f"\nrun folder: {folder.path}  ({time.monotonic() - started:.0f} s)")
+    if best is None:
+        write_line(f"play with it: python scripts/evaluate.py --run {folder.path} --task random")
+    return 0 if right else 1
+
+
+def play(
+    run: Run, args: TrainArgs, out: TextIO, write_line: Callable[[str], None], started: float
+) -> bool:
+    """Trains until the budget is spent or a signal comes; False if training has diverged.
+
+    Metrics, orders and checkpoints are written on the way, weights and a last checkpoint at the
+    end.
+    """
+    folder, score, state = run.folder, run.curriculum.score, run.state
+    progress, failed = None, False
     schedule = Schedule(args.checkpoint_seconds, args.checkpoint_updates)
-    with until_signal() as stop, ProgressDisplay(out, best) as display, run.trackers:
+    with until_signal() as stop, ProgressDisplay(out, run.curriculum) as display, run.trackers:
         try:
             for progress in train(
-                run.trainer,
-                best,
+                run.curriculum,
                 state=state,
+                steps=run.steps,
                 time_limit=args.seconds,
                 started=started - run.seconds,
                 should_stop=stop.is_set,
             ):
                 stop.arm()
-                row = folder.log(progress, best)
-                run.trackers.log(row)
+                folder.log(progress.row)
+                run.trackers.log(progress.row)
                 display.show(progress)
                 state = progress.state
                 if schedule.is_due(progress.update):
-                    folder.save_checkpoint(run.checkpoints, progress, best)
+                    folder.save_checkpoint(progress, score(progress.measured))
         except DivergedError as error:
-            say(f"training has ended: {error}")
+            write_line(f"training has ended: {error}")
             failed = True
     if progress is not None:
-        folder.save_checkpoint(run.checkpoints, progress, best)
+        folder.save_checkpoint(progress, score(progress.measured))
     folder.write_weights(state.network)
     if stop.is_set():
-        say(f"stopped by {stop.name}")
-    right = [report(game, name, best, folder, say, args) for name in game.names]
-    folder.draw()
-    saved = folder.save_orders(best)
-    if not saved:
-        for name in game.names:
-            say(f"order of {name}, not written: {list(best[name].ids)}")
-    folder.close()
-    say(f"\nrun folder: {folder.path}  ({time.monotonic() - started:.0f} s)")
-    return 0 if all(right) and saved and not failed else 1
+        write_line(f"stopped by {stop.name}")
+    return not failed
 
 
-def header(game: Game) -> list[str]:
+def header(played: TaskDistribution) -> list[str]:
     """Lines that say what is trained on."""
     lines = []
-    for name, graph, classical in zip(game.names, game.graphs, game.classical, strict=True):
+    for name, graph, classical in zip(played.names, played.graphs, played.classical, strict=True):
         counts = ", ".join(f"{order} {cost:,}" for order, cost in classical.items())
         lines.append(
             f"{name}: {graph.num_inputs} inputs, {graph.num_outputs} outputs, "
             f"{len(graph.eliminable)} vertices to eliminate, {len(graph.edges)} edges"
         )
-        lines.append(f"{game.cost}: {counts}")
+        lines.append(f"{played.env.cost}: {counts}")
     return lines
 
 
 def report(
-    game: Game, name: str, best: BestOrders, folder: RunFolder, say: Any, args: TrainArgs
+    best: BestOrders,
+    name: str,
+    folder: RunFolder,
+    args: TrainArgs,
+    write_line: Callable[[str], None],
 ) -> bool:
-    """Shows the table of a graph and proves its best order; True if it is right."""
-    index = game.names.index(name)
-    record = best.get(name)
-    say(f"\n{name}")
-    if record is None:
-        say(result_table(game.classical[index], None, cost=game.cost))
-        say("no episode was played, so there is no order")
+    """Shows the table of a task and proves its best order; True if it is right."""
+    agent, index = AGENTS[args.agent], best.tasks.names.index(name)
+    classical = best.tasks.classical[index]
+    write_line(f"\n{name}")
+    if best.get(name) is None:
+        write_line(result_table(classical, None, cost=args.cost))
+        write_line("no episode was played, so there is no order")
         return False
-    agent = best.agent
-    orders = {folder.order_path(name): record.ids}
-    polished = None
+    orders, polished = {folder.order_path(name): best[name]}, None
     if args.polish is not None:
-        ids = polish(game.graphs[index], record.ids, args.polish, game.cost, args.ppo.seed)
-        found_by = f"{agent} and a local search of {args.polish} from its best order"
-        orders[folder.write_polished(name, ids, found_by)] = ids
-        polished = game.graphs[index].cost(ids, game.cost)
-    say(result_table(game.classical[index], record.cost, agent, polished, game.cost))
+        order = polish(best[name], best.tasks.graphs[index], args)
+        orders[folder.write_polished(name, order)] = order
+        polished = order.counts[args.cost]
+    write_line(result_table(classical, best.cost(name), agent, polished, args.cost))
     right = True
-    for path, ids in orders.items():
-        proof = prove(tasks.get(name), ids)
+    for path, order in orders.items():
+        proof = prove(tasks.get(name), order.ids)
         for line in verdict(proof):
-            say(line)
-        say(f"order: {path}")
+            write_line(line)
+        write_line(f"order: {path}")
         right &= proof.passed
     return right
+
+
+def polish(order: Order, graph: Graph, args: TrainArgs) -> Order:
+    """What annealing finds that begins with a task's best order, and with no other."""
+    from veenv.search import search  # numba takes a second to import
+
+    budget, seed = args.polish, args.ppo.seed
+    assert budget is not None
+    found = search(graph, "anneal", cost=args.cost, budget=budget, seed=seed, start=order.ids)
+    found_by = f"{AGENTS[args.agent]} and a local search of {budget} from its best order"
+    return Order.from_graph(graph, found.order, order.name, found_by)

@@ -9,17 +9,20 @@ from pathlib import Path
 
 from agents.cli.signals import until_signal
 from agents.config.args import TrainArgs, task_names
-from agents.devices import share
-from agents.games import Game, make_game
+from agents.devices import broadcast
+from agents.files import new_folder
+from agents.nn.networks import GraphNetwork
 from agents.nn.weights import architecture, load_weights
-from agents.ppo.ppo import Trainer, TrainState
+from agents.ppo.exploration import explores
+from agents.ppo.trainer import Trainer
+from agents.ppo.updates import TrainState
 from agents.run.checkpoints import Checkpoints
-from agents.run.runs import RunFolder, identity
+from agents.run.folder import RunFolder, identity_of
 from agents.run.trackers import TensorBoard, Tracker, Trackers, WeightsAndBiases, need
-from agents.train.best import BestOrders
+from agents.train.curriculum import Curriculum, FixedTasks, RandomPools
 from agents.train.training import DivergedError, train
 from veenv import tasks
-from veenv.env.factory import task_graph
+from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel
 
 AGENTS = {"ppo": "PPO", "alphazero": "AlphaZero"}
@@ -31,57 +34,80 @@ class Run:
     """Everything that a run works with.
 
     Attributes:
-      trainer: the agent on its game.
+      curriculum: the agent and what it plays.
       state: where training starts.
-      seconds: that were spent before, in a run that is taken up.
-      best: the best orders so far.
+      steps: environment steps that led to it.
+      seconds: that led to it.
       folder: where results go.
-      checkpoints: those of this run.
       trackers: TensorBoard and the like.
     """
 
-    trainer: Trainer
+    curriculum: Curriculum
     state: TrainState
+    steps: int
     seconds: float
-    best: BestOrders
     folder: RunFolder
-    checkpoints: Checkpoints
     trackers: Trackers
 
 
-def make_task_game(task: str, cost: CostModel) -> Game:
-    """The game of some tasks.
-
-    Args:
-      task: names of the tasks, separated by commas.
-      cost: the cost model.
+def make_tasks(task: str, cost: CostModel) -> TaskDistribution:
+    """Tasks named with commas between them, as an agent plays them.
 
     Raises:
-      ValueError: a task is unknown (the message names the nearest ones), named twice or has
-        nothing to learn.
+      ValueError: a task is unknown (the message names the nearest ones) or named twice.
     """
     names = [tasks.get(name).name for name in task_names(task)]
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"task names {name} twice")
-    return make_game([(name, task_graph(name)) for name in names], cost)
+    return TaskDistribution.of(names, cost, normalise=True)
 
 
-def make_trainer(args: TrainArgs, game: Game) -> Trainer:
-    """The agent that the settings ask for, on a game.
+def make_curriculum(args: TrainArgs) -> Curriculum:
+    """The agent that the settings ask for, and what it plays.
+
+    Raises:
+      ValueError: as `make_tasks` and `make_trainer`.
+    """
+    if args.task == "random":
+        return RandomPools(args.ppo, args.random.family, args.random.functions, args.cost)
+    trainer = make_trainer(args, make_tasks(args.task, args.cost))
+    return FixedTasks(trainer, AGENTS[args.agent])
+
+
+def check_options(args: TrainArgs) -> None:
+    """Checks that no option asks for what training on random functions does not do.
+
+    Raises:
+      ValueError: naming the option.
+    """
+    for given, option in (
+        (args.agent != "ppo", f"--agent {args.agent}"),
+        (args.scale.several, "several processes"),
+        (args.polish is not None, "--polish"),
+        (args.tensorboard, "--tensorboard"),
+        (explores(args.ppo), "--self-imitation, --restarts or --temperatures"),
+        (args.wandb, "--wandb"),
+    ):
+        if given and args.task == "random":
+            raise ValueError(f"--task random does not go with {option}")
+
+
+def make_trainer(args: TrainArgs, played: TaskDistribution) -> Trainer:
+    """The agent that the settings ask for, on tasks.
 
     Raises:
       ValueError: as `Trainer` and `agents.alphazero.make_trainer`, or mctx is not installed.
     """
     if args.agent == "ppo":
-        return Trainer(args.ppo, game, args.scale.devices)
+        return Trainer(args.ppo, played, args.scale.devices)
     try:
         from agents.alphazero import alphazero
     except ImportError as error:
         raise ValueError(
             f"--agent alphazero needs mctx ({error}); pip install 'veenv[mctx]'"
         ) from None
-    return alphazero.make_trainer(args.ppo, args.search, game, args.scale.devices)
+    return alphazero.make_trainer(args.ppo, args.search, played, args.scale.devices)
 
 
 def follow(args: TrainArgs) -> None:
@@ -91,107 +117,58 @@ def follow(args: TrainArgs) -> None:
       ValueError: as `open_run`.
       OSError: the weights to start from cannot be read.
     """
-    game = make_task_game(args.task, args.cost)
-    trainer = make_trainer(args, game)
-    # Where a run is taken up, the first process has its parameters, and the options its network.
-    again = args.resume is not None
-    first = None if args.init_from is None or again else load_weights(args.init_from)
+    curriculum = make_curriculum(args)
+    # Where a run is resumed, the first process has its parameters, and the options its network.
+    first = _first_weights(args, resumed=args.resume is not None)
     with until_signal() as stop, contextlib.suppress(DivergedError):
-        for _ in train(
-            trainer,
-            BestOrders(game),
-            state=share(trainer.init(first)),
-            time_limit=args.seconds,
-        ):
+        state = broadcast(curriculum.init(first))
+        for _ in train(curriculum, state=state, time_limit=args.seconds):
             stop.arm()
 
 
-def open_run(args: TrainArgs, say: Callable[[str], None]) -> Run:
-    """Starts a run in a folder of its own, or goes on with one.
-
-    Args:
-      args: the settings.
-      say: told of what is worth a line.
+def open_run(args: TrainArgs, write_line: Callable[[str], None]) -> Run:
+    """Starts a run in a folder of its own, or goes on with one; `write_line` is a callback.
 
     Raises:
-      ValueError: as `make_task_game`, `load_weights`, `Checkpoints.restore` and `need`; nothing
+      ValueError: as `make_curriculum`, `load_weights`, `RunFolder.resume` and `need`; nothing
         has been written then.
       OSError: the run folder cannot be made or read, or another process uses it.
     """
 
     def warn(text: str) -> None:
-        say(f"warning: {text}")
+        write_line(f"warning: {text}")
 
-    for wanted, module, extra in (
-        (args.tensorboard, "tensorboardX", "tensorboard"),
-        (args.wandb, "wandb", "wandb"),
-    ):
-        if wanted:
-            need(module, extra)
-    game = make_task_game(args.task, args.cost)
+    curriculum = make_curriculum(args)
+    if args.tensorboard:
+        need("tensorboardX", "tensorboard")
+    if args.wandb:
+        need("wandb", "wandb")
     resumed = None if args.resume is None else Path(args.resume)
-    taken_up = resumed is not None and Checkpoints(resumed / "checkpoints", {}).numbers()
-    first = None if args.init_from is None or taken_up else load_weights(args.init_from)
-    trainer = make_trainer(args, game)
-    state = trainer.init(first)
-    best, seconds = BestOrders(game, AGENTS[args.agent]), 0.0
-    if resumed is None:
-        folder = RunFolder.create(args.out, game, warn)
-    else:
-        folder = RunFolder(resumed, game, warn)
-    checkpoints = Checkpoints(
-        folder.path / "checkpoints",
-        identity(args.agent, game, state.network),
-        keep=args.keep_checkpoints,
-        warn=warn,
-    )
+    known = resumed is not None and Checkpoints(resumed / "checkpoints", {}).numbers()
+    state = curriculum.init(_first_weights(args, resumed=bool(known)))
+    is_fixed = isinstance(curriculum, FixedTasks)
+    best, played = (curriculum.best, curriculum.tasks) if is_fixed else (None, args.random)
+    identity = identity_of(args.agent, args.cost, state.network, played)
+    path = resumed or new_folder(Path(args.out) / "+".join(identity["task"]))
+    folder = RunFolder(path, identity, best, keep=args.keep_checkpoints, warn=warn)
     try:
+        before = {}
         if resumed is not None:
-            state, seconds = take_up(folder, checkpoints, state, best, say)
+            restored = folder.resume(state)
+            state, before = restored.state, restored.run
+            beginning = "the beginning: it has no checkpoint"
+            where = f"train step {restored.number}" if before else beginning
+            write_line(f"going on in {path} from {where}")
         # What was read from --init-from has decided the network.
         ppo = dataclasses.replace(args.ppo, **architecture(state.network))
         folder.write_settings(dataclasses.replace(args, ppo=ppo))
-        steps = int(state.num_updates) * trainer.steps_per_update
-        trackers = Trackers(open_trackers(args, folder.path, steps, warn), warn)
+        steps = before.get("steps", curriculum.steps_until(state))
+        trackers = Trackers(open_trackers(args, path, steps, warn), warn)
     except BaseException:
         folder.close()
         raise
-    return Run(trainer, share(state), seconds, best, folder, checkpoints, trackers)
-
-
-def take_up(
-    folder: RunFolder,
-    checkpoints: Checkpoints,
-    state: TrainState,
-    best: BestOrders,
-    say: Callable[[str], None],
-) -> tuple[TrainState, float]:
-    """Goes on from the newest checkpoint that is whole; where there is none, from the beginning.
-
-    Args:
-      folder: of the run.
-      checkpoints: of the run.
-      state: the state at the beginning.
-      best: told of the orders in checkpoint and folder.
-      say: told where the run goes on.
-
-    Returns:
-      The state to go on from, and the seconds that led to it.
-
-    Raises:
-      ValueError: as `Checkpoints.restore`; nothing has been changed then.
-      OSError: the folder cannot be read or written.
-    """
-    restored = checkpoints.restore(state)
-    checkpoints.delete_after(-1 if restored is None else restored.number)
-    if restored is None:
-        folder.take_up(0, best)
-        say(f"going on in {folder.path} from the beginning: it has no checkpoint")
-        return state, 0.0
-    best.merge(restored.run["best"])
-    folder.take_up(restored.run["num_rows"], best)
-    say(f"going on in {folder.path} from train step {restored.number}")
-    return restored.state, float(restored.run["seconds"])
+    seconds = float(before.get("seconds", 0.0))
+    return Run(curriculum, broadcast(state), steps, seconds, folder, trackers)
 
 
 def open_trackers(
@@ -204,3 +181,8 @@ def open_trackers(
     if args.wandb:
         trackers.append(WeightsAndBiases(folder, dataclasses.asdict(args), warn))
     return trackers
+
+
+def _first_weights(args: TrainArgs, *, resumed: bool) -> GraphNetwork | None:
+    """The weights to start from; None for fresh ones or those of a checkpoint."""
+    return None if args.init_from is None or resumed else load_weights(args.init_from)

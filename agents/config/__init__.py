@@ -1,5 +1,1 @@
 """Settings of the agents and of a run, each with one sentence, and how they are read and kept."""
-
-from agents.config.ppo import PPOConfig
-
-__all__ = ["PPOConfig"]

@@ -13,6 +13,7 @@ from typing import Annotated, Literal, NoReturn, TypeVar
 import tyro
 from tyro.conf import OmitArgPrefixes, arg
 
+from agents.config.checks import check_integers, check_positive
 from agents.config.ppo import PPOConfig
 from agents.config.random_functions import RandomConfig
 from agents.config.search import SearchConfig
@@ -40,51 +41,37 @@ class TrainArgs:
     """Task to train on (`python -c "import veenv; print(*veenv.tasks.list())"` lists them), or
     several, separated by commas, for one agent that plays all of them; or `random`: random
     functions, for an agent that plays any function."""
-
     agent: Literal["ppo", "alphazero"] = "ppo"
     """`ppo`, or Gumbel AlphaZero, which searches before every move (needs `pip install mctx`)."""
-
     cost: CostModel = "multiplications"
     """What an elimination costs: `multiplications` is the literature's count, `executed` what the
     Jacobian really multiplies (edges of ±1 are free), `operations` adds its additions."""
-
     time_limit: str | None = None
     """Wall-clock limit, compilation included: seconds, or a number with s, m or h such as `10m`;
     if it is left out, 100 seconds, or no limit where --steps is given."""
-
     out: str = "runs"
     """Folder of all runs; this one writes to OUT/TASK/TIME."""
-
     polish: str | None = None
     """Time (`10s`) or number of evaluations of a local search that starts from the best order; what
-    it finds is reported and written beside it, as `order-polished.json`."""
-
+    it finds is reported and written next to it, as `order-polished.json`."""
     init_from: str | None = None
     """Run folder or file of weights (`best.eqx` of a run) to start from; its network replaces the
     options of the network, such as --hidden."""
-
     config: str | None = None
     """File of options (TOML, such as `config.toml` of a run), each under its name without dashes
     in front; options on the command line override it."""
-
     preset: Literal["cpu", "gpu", "tpu", "auto"] | None = None
     """Options that suit a device (docs/training.md); `auto` is the one found. Others override."""
-
     resume: str | None = None
     """Run folder to go on in, from its last checkpoint and with its options; others override."""
-
     checkpoint_seconds: float = 30.0
     """Seconds between checkpoints."""
-
     checkpoint_updates: int | None = None
     """Train steps between checkpoints, instead of --checkpoint-seconds."""
-
     keep_checkpoints: int = 3
-    """How many of the newest checkpoints to keep; the best one is kept besides."""
-
+    """How many of the newest checkpoints to keep; the best one is kept, too."""
     tensorboard: bool = False
     """Write TensorBoard's event files to the run folder, too (needs `pip install tensorboardX`)."""
-
     wandb: bool = False
     """Log to Weights & Biases, too (needs `pip install wandb`; WANDB_MODE=offline without
     network)."""
@@ -116,12 +103,8 @@ class TrainArgs:
             from veenv.search import Budget  # numba takes a second to import
 
             Budget.parse(self.polish)
-        if not 0 < self.checkpoint_seconds < float("inf"):
-            got = self.checkpoint_seconds
-            raise ValueError(f"checkpoint_seconds must be a number above 0, got {got}")
-        for name in ("checkpoint_updates", "keep_checkpoints"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise ValueError(f"{name} must be an integer of at least 1, got {value}")
+        check_positive(self, "checkpoint_seconds")
+        check_integers(self, "checkpoint_updates keep_checkpoints")
 
     @property
     def seconds(self) -> float | None:
@@ -132,11 +115,7 @@ class TrainArgs:
 
 
 def parse_training(args: Sequence[str] | None = None) -> TrainArgs:
-    """The settings of a training run; ``--help`` and errors end the program.
-
-    Args:
-      args: the arguments; `sys.argv`'s by default.
-    """
+    """The settings of a training run; ``--help`` and errors end the program."""
     try:
         expanded = expand(TrainArgs, sys.argv[1:] if args is None else args)
     except (ValueError, OSError) as error:
@@ -175,21 +154,16 @@ def parse_duration(text: str) -> float:
 
 
 def parse(record: type[Record], args: Sequence[str] | None = None) -> Record:
-    """Builds a record from command-line arguments; ``--help`` and errors end the program.
-
-    Args:
-      record: a dataclass.
-      args: the arguments; `sys.argv`'s by default.
-    """
-    said = io.StringIO()
+    """Builds a record from command-line arguments; ``--help`` and errors end the program."""
+    stderr = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(stderr):
             return tyro.cli(record, args=args)
     except ValueError as error:
         fail(str(error))
     except SystemExit as exit_:
         if exit_.code:
-            fail(_one_line(said.getvalue()))
+            fail(_one_line(stderr.getvalue()))
         raise
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from agents.config.checks import check_integers
 from veenv.tasks import RandomFunctions
 
 
@@ -17,30 +18,20 @@ class RandomConfig:
 
     functions: int = 32
     """Random functions in a pool (--task random)."""
-
     min_vertices: int = 10
     """Least number of equations of a random function."""
-
     max_vertices: int = 36
     """Largest number of equations of a random function."""
-
     max_inputs: int = 8
     """Largest number of arguments of a random function."""
-
     max_outputs: int = 5
     """Largest number of results of a random function."""
-
     arrays: float = 0.0
     """Share of random functions of small arrays, which play several times more slowly."""
 
     def __post_init__(self) -> None:
         """Checks every field."""
-        if type(self.functions) is not int or self.functions < 1:
-            raise ValueError(f"functions must be an integer of at least 1, got {self.functions!r}")
-        for name in ("min_vertices", "max_vertices", "max_inputs", "max_outputs"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 1:
-                raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+        check_integers(self, "functions min_vertices max_vertices max_inputs max_outputs")
         _ = self.family
 
     @property

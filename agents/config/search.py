@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import math
+
+from agents.config.checks import check_integers, check_numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,20 +17,12 @@ class SearchConfig:
 
     num_simulations: int = 16
     """Moves tried in the search before each move; the time of a step is proportional to it."""
-
     max_considered: int = 8
     """Moves that the search compares at the root, chosen by the policy and by chance."""
-
     gumbel_scale: float = 1.0
     """How much chance has a say in them; 0 for none."""
 
     def __post_init__(self) -> None:
         """Checks every field."""
-        for name in ("num_simulations", "max_considered"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 1:
-                raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
-        if not 0 <= self.gumbel_scale < math.inf:
-            raise ValueError(
-                f"gumbel_scale must be a number of at least 0, got {self.gumbel_scale}"
-            )
+        check_integers(self, "num_simulations max_considered")
+        check_numbers(self, "gumbel_scale")

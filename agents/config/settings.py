@@ -36,11 +36,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def expand(record: type, args: Sequence[str]) -> list[str]:
-    """Puts the options of presets, settings files and resumed runs before the others.
-
-    Args:
-      record: the dataclass of all options.
-      args: the command line.
+    """Puts the options of presets, settings files and resumed runs before those of a command line.
 
     Returns:
       A longer command line.
@@ -54,7 +50,8 @@ def expand(record: type, args: Sequence[str]) -> list[str]:
         raise ValueError("--resume takes the settings of the run; give no --config with it")
     before: list[str] = []
     if preset is not None:
-        before += to_args(record, PRESETS.get(_kind_of(preset), {}), f"preset {preset}")
+        kind = jax.default_backend() if preset == "auto" else preset
+        before += to_args(record, PRESETS.get(kind, {}), f"preset {preset}")
     if resume is not None:
         if not Path(resume, CONFIG_NAME).is_file():
             raise ValueError(f"{resume} is not a run folder: it has no {CONFIG_NAME}")
@@ -80,12 +77,7 @@ def read_toml(path: str) -> dict[str, Any]:
 
 
 def to_args(record: type, settings: Mapping[str, Any], source: str) -> list[str]:
-    """Settings as command-line options.
-
-    Args:
-      record: the dataclass of all options.
-      settings: values by option, with underscores; a list stands for a text with commas.
-      source: where they are from, for error messages.
+    """Settings as command-line options; a list stands for a text with commas.
 
     Raises:
       ValueError: an option is unknown or its value of no use.
@@ -157,10 +149,3 @@ def _value_of(name: str, args: Sequence[str]) -> str | None:
         elif arg.startswith(f"--{name}="):
             value = arg.partition("=")[2]
     return value
-
-
-def _kind_of(preset: str) -> str:
-    """The preset itself, or for ``auto`` that of the device JAX finds."""
-    if preset != "auto":
-        return preset
-    return jax.default_backend()

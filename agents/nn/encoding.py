@@ -6,33 +6,15 @@ Free of parameters, so a rollout computes it once for each step and the updates 
 from __future__ import annotations
 
 import dataclasses
-from typing import Protocol
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt
 
+from veenv.env import Observation
+
 # The environment's features, and those computed here.
 NUM_BASE_FEATURES = 8 + 3
-
-
-class Observation(Protocol):
-    """What the environment shows (`veenv.env.Observation`)."""
-
-    @property
-    def adjacency(self) -> Int[Array, "R C"]:
-        """Packed edges, int32 [I + A, A + O]: 0 for none, bit 0 present, bit 1 with values."""
-        ...
-
-    @property
-    def features(self) -> Float[Array, "A F"]:
-        """Features of every slot, float32 [A, 8]."""
-        ...
-
-    @property
-    def action_mask(self) -> Bool[Array, " A"]:
-        """Legal slots, bool [A]."""
-        ...
 
 
 @jax.tree_util.register_dataclass
@@ -95,12 +77,7 @@ def _sums(
 
 
 def _extra_features(obs: Observation, degrees: Float[Array, "A 2"]) -> Float[Array, "A 3"]:
-    """What the environment's features leave out, log1p of the counts.
-
-    Args:
-      obs: the observation.
-      degrees: number of legal predecessors and successors of every slot.
-    """
+    """What the environment's features leave out, log1p of the counts."""
     num_slots = obs.action_mask.shape[0]
     total = jnp.round(jnp.expm1(obs.features[:, :2]))
     existing = existing_pairs(obs.adjacency, num_slots).astype(total.dtype)
@@ -111,10 +88,6 @@ def _extra_features(obs: Observation, degrees: Float[Array, "A 2"]) -> Float[Arr
 
 def existing_pairs(adjacency: Int[Array, "R C"], num_slots: int) -> Int[Array, " A"]:
     """Counts, for every slot, the (predecessor, successor) pairs that already have an edge.
-
-    Args:
-      adjacency: int32 [I + A, C], 0 where there is no edge.
-      num_slots: A.
 
     Returns:
       int32 [A].

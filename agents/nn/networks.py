@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from agents.nn.encoding import GraphInputs, Observation, encode, num_features
+from agents.nn.encoding import GraphInputs, encode, num_features
+from veenv.env import Observation
 
 # Scale of sums over vertices, so that they come out of the order of one.
 TYPICAL_SIZE = 32.0

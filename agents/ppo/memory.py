@@ -9,27 +9,27 @@ import jax
 import numpy as np
 
 from agents.config.ppo import PPOConfig
-from agents.games import Game
 from agents.nn.encoding import encode
+from veenv.env import TaskDistribution
 
 
-def bytes_of_episodes(game: Game, config: PPOConfig, num_envs: int) -> int:
+def bytes_of_episodes(tasks: TaskDistribution, config: PPOConfig, num_envs: int) -> int:
     """Bytes that one train step's episodes take at least: states, and what the network saw.
 
     Args:
-      game: the graphs.
+      tasks: the graphs.
       config: the settings of the network.
       num_envs: environments that play.
 
     Example:
       >>> import jax.numpy as jnp, veenv
-      >>> from agents import make_game
-      >>> game = make_game({"f": veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)})
-      >>> one, two = (bytes_of_episodes(game, PPOConfig(), n) for n in (1, 2))
+      >>> graph = veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)
+      >>> tasks = TaskDistribution.of({"f": graph})
+      >>> one, two = (bytes_of_episodes(tasks, PPOConfig(), n) for n in (1, 2))
       >>> two == 2 * one > 0
       True
     """
-    env, params = game.env, game.params_of(0)
+    env, params = tasks.env, tasks.task(0)
 
     def play() -> tuple[Any, Any]:
         state = env.init(params)
@@ -41,11 +41,13 @@ def bytes_of_episodes(game: Game, config: PPOConfig, num_envs: int) -> int:
     return num_envs * once
 
 
-def check_memory(game: Game, config: PPOConfig, num_envs: int, num_devices: int) -> None:
+def check_memory(
+    tasks: TaskDistribution, config: PPOConfig, num_envs: int, num_devices: int
+) -> None:
     """Checks that the episodes of a train step fit into memory.
 
     Args:
-      game: the graphs.
+      tasks: the graphs.
       config: the settings.
       num_envs: environments that play.
       num_devices: devices that share them.
@@ -53,7 +55,7 @@ def check_memory(game: Game, config: PPOConfig, num_envs: int, num_devices: int)
     Raises:
       ValueError: if they do not, with the bytes that they would take.
     """
-    needed, have = bytes_of_episodes(game, config, num_envs), _memory(num_devices)
+    needed, have = bytes_of_episodes(tasks, config, num_envs), _memory(num_devices)
     if have is not None and needed > have:
         raise ValueError(
             f"num_envs={config.num_envs}: the episodes of one train step would take at least "

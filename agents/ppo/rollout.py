@@ -26,10 +26,10 @@ class Trajectory:
       action: slot chosen, int32 [T, B].
       log_prob: of the action, float32 [T, B].
       value: the critic's estimate before the step, 0 after the end, float32 [T, B].
-      reward: as the environment gives it, float32 [T, B].
+      reward: the environment's, 0 after the end, float32 [T, B].
       active: 1 where the step was part of the episode, 0 after its end (padded graphs),
         float32 [T, B].
-      taught: 1 where PPO may learn from the step: active, and the policy's own choice,
+      on_policy: 1 where PPO may learn from the step: active, and the policy's own choice,
         float32 [T, B].
       replayed: 1 where the step is to be imitated, float32 [T, B]; None if there never are any.
     """
@@ -40,7 +40,7 @@ class Trajectory:
     value: Float[Array, "T B"]
     reward: Float[Array, "T B"]
     active: Float[Array, "T B"]
-    taught: Float[Array, "T B"]
+    on_policy: Float[Array, "T B"]
     replayed: Float[Array, "T B"] | None = None
 
 
@@ -61,14 +61,14 @@ class Episodes:
 
 
 def cheapest(
-    episodes: Episodes, num_graphs: int, counted: Bool[np.ndarray, " each"] | None = None
+    episodes: Episodes, num_graphs: int, counted: Bool[np.ndarray, " E"] | None = None
 ) -> tuple[Array, Array, Array]:
     """Mean cost, least cost and cheapest order of each graph's episodes.
 
     Args:
       episodes: of B environments, sorted by graph, as many for each.
       num_graphs: K.
-      counted: which of a graph's episodes the mean is over, bool [B / K]; all by default.
+      counted: which of a graph's episodes the mean is over, bool [E = B / K]; all by default.
 
     Returns:
       float32 [K], int32 [K] and int32 [K, A].
@@ -94,14 +94,9 @@ def rollout(
 ) -> tuple[Trajectory, Episodes]:
     """Plays one whole episode in each of B environments.
 
-    Args:
-      env: the environment.
-      params: the graph of each environment, arrays with a leading axis [B].
-      network: the policy and the critic.
-      key: typed PRNG key.
-      temperature: the logits are divided by it before sampling, one for all or float32 [B]; only
-        1 gives steps that PPO may learn from.
-      prefix: actions to take whatever the policy says, int32 [B, A]; -1 where the policy chooses.
+    The logits are divided by the temperature, one for all or float32 [B]; only 1 gives steps that
+    PPO may learn from.  The actions of `prefix` (-1 where the policy chooses) are taken whatever
+    the policy says.
     """
     scale = jnp.broadcast_to(jnp.asarray(temperature, jnp.float32), params.vertex_ids.shape[:1])
     obs, state = jax.vmap(lambda p: env.reset(None, p))(params)
@@ -113,15 +108,17 @@ def rollout(
         logits, value = jax.vmap(network)(inputs)
         logits = logits / scale[:, None]
         action, log_prob = sample(logits, inputs.mask, key)
-        taught = active = (~state.terminated).astype(jnp.float32)
+        on_policy = active = (~state.terminated).astype(jnp.float32)
         if prescribed is not None:
             action = jnp.where(prescribed >= 0, prescribed, action)
             log_prob, _ = log_prob_and_entropy(logits, inputs.mask, action)
-            taught = active * (prescribed < 0).astype(active.dtype)
+            on_policy = active * (prescribed < 0).astype(active.dtype)
         obs, state, reward, *_ = jax.vmap(lambda s, a, p: env.step(None, s, a, p))(
             state, action, params
         )
-        row = Trajectory(inputs, action, log_prob, value * active, reward * active, active, taught)
+        row = Trajectory(
+            inputs, action, log_prob, value * active, reward * active, active, on_policy
+        )
         return (obs, state), row
 
     keys = jax.random.split(key, env.num_actions)

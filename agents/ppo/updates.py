@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -13,9 +14,30 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from agents.config.ppo import PPOConfig
 from agents.nn.networks import GraphNetwork
+from agents.ppo.exploration import BestSoFar
 
 Stats = dict[str, Float[Array, ""]]
 Loss = Callable[[GraphNetwork, Any], tuple[Float[Array, ""], Stats]]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class TrainState:
+    """All that a train step reads and writes.
+
+    Attributes:
+      network: the parameters.
+      opt_state: the optimiser's moments.
+      key: typed PRNG key.
+      num_updates: train steps done, int32 [].
+      found: the best orders so far, if they are used for learning (checkpoints name it).
+    """
+
+    network: GraphNetwork
+    opt_state: optax.OptState
+    key: PRNGKeyArray
+    num_updates: Int[Array, ""]
+    found: BestSoFar | None = None
 
 
 def make_optimizer(config: PPOConfig) -> optax.GradientTransformation:
@@ -47,20 +69,11 @@ def fit(
     progress: Float[Array, ""],
     spread: Callable[[Any], Any] = lambda rows: rows,
 ) -> tuple[GraphNetwork, optax.OptState, Stats]:
-    """All epochs and minibatches of one update.
+    """All epochs and minibatches of one update on a batch, arrays [T, B, ...].
 
     Stops early once a minibatch's statistics show an `approx_kl` above `config.target_kl`; a
-    minibatch whose gradient is not finite is passed over.
-
-    Args:
-      loss: of the network on a minibatch, arrays [M, ...], with what is worth logging about it.
-      network: the parameters.
-      opt_state: the optimiser's state.
-      batch: arrays [T, B, ...].
-      config: the settings.
-      key: for the shuffles.
-      progress: share of the training that is over.
-      spread: shares the rows of a minibatch out over devices.
+    minibatch whose gradient is not finite is skipped.  `spread` distributes the rows of a
+    minibatch over devices.
 
     Returns:
       Parameters, optimiser state and the means of the minibatches' statistics.
@@ -103,10 +116,10 @@ def minibatch_indices(key: PRNGKeyArray, num_steps: int, config: PPOConfig) -> I
     Returns:
       int32 [epochs · minibatches, steps in a minibatch].
     """
-    parts = min(config.num_minibatches, num_steps)
-    size = num_steps // parts
+    count = min(config.num_minibatches, num_steps)
+    size = num_steps // count
     shuffles = [
-        jax.random.permutation(k, num_steps)[: parts * size].reshape(parts, size)
+        jax.random.permutation(k, num_steps)[: count * size].reshape(count, size)
         for k in jax.random.split(key, config.update_epochs)
     ]
     return jnp.concatenate(shuffles)

@@ -30,11 +30,6 @@ class DamagedError(Exception):
 def write_checkpoint(path: Path, state: Any, record: Mapping[str, Any]) -> None:
     """Writes a checkpoint; the folder is there once all of it is written.
 
-    Args:
-      path: the folder to be.
-      state: a pytree of arrays and typed keys.
-      record: as JSON, with at least ``identity``, ``run`` and ``score``.
-
     Raises:
       OSError: it cannot be written; what is half written has another name.
     """
@@ -77,12 +72,7 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def read_state(path: Path, record: Mapping[str, Any], like: Any) -> Any:
-    """The state of a checkpoint.
-
-    Args:
-      path: the folder.
-      record: its record.
-      like: a state with leaves of the same names, shapes and types; theirs are the devices.
+    """The state of a checkpoint: leaves as those of `like` in names, shapes, types and devices.
 
     Raises:
       DamagedError: it cannot be read, or is another.

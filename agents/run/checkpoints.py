@@ -46,11 +46,8 @@ class Checkpoints:
     ):
         """Nothing is read or written yet.
 
-        Args:
-          folder: made by the first checkpoint.
-          identity: what must agree when a checkpoint is read, as JSON: the task, the network.
-          keep: how many of the newest to keep; the best one is kept besides.
-          warn: told of checkpoints that cannot be read.
+        What is read must agree in `identity`, JSON; `keep` of the newest are kept, and the best
+        one; `warn` is a callback for what cannot be read.
         """
         self.folder = folder
         self._identity = json.loads(json.dumps(identity))
@@ -59,11 +56,8 @@ class Checkpoints:
     def save(self, number: int, state: Any, run: Mapping[str, Any], score: float = 0.0) -> bool:
         """Writes a checkpoint unless it is there, then deletes those that need not be kept.
 
-        Args:
-          number: of the train step.
-          state: a pytree of arrays and typed keys.
-          run: what else to remember, as JSON.
-          score: the checkpoint with the lowest one is the best.
+        It holds the state after a train step, arrays and typed keys, and what else the run
+        remembers, as JSON.  That with the lowest score is the best.
 
         Returns:
           Whether it is the best one.
@@ -89,9 +83,6 @@ class Checkpoints:
 
     def restore(self, like: Any) -> Restored | None:
         """Reads the newest checkpoint that is whole.
-
-        Args:
-          like: a state with the leaves that are expected.
 
         Returns:
           What it held; None if there never was a checkpoint.
@@ -162,12 +153,7 @@ class Schedule:
     """When to write a checkpoint."""
 
     def __init__(self, seconds: float, updates: int | None = None):
-        """The first is due an interval from now.
-
-        Args:
-          seconds: between checkpoints.
-          updates: train steps between checkpoints, instead.
-        """
+        """The first is due an interval from now, of seconds or, if given, of train steps."""
         self._seconds, self._updates = seconds, updates
         self._last = time.monotonic()
 

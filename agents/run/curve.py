@@ -17,14 +17,7 @@ def plot_curve(
     rows: Sequence[Mapping[str, Any]],
     classical: Mapping[str, int],
 ) -> None:
-    """Draws mean and best costs of one graph and writes them as a PNG, aside first.
-
-    Args:
-      path: the file.
-      name: the graph.
-      rows: one record for each update, with ``steps``, ``mean_cost``, ``min_cost`` and
-        ``best_cost`` (each by graph).
-      classical: cost of each classical order, by name.
+    """Draws mean and best costs of one graph and writes them as a PNG; `rows` are of the metrics.
 
     Raises:
       OSError: the file cannot be written.

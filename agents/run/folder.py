@@ -1,4 +1,4 @@
-"""What the folders of all training runs have in common: settings, metrics, weights, checkpoints."""
+"""The folder of a run: ``runs/<task>/<time>/`` with its settings, metrics, orders, checkpoints."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,24 @@ from typing import Any
 import jax
 
 from agents.config.args import TrainArgs
+from agents.config.random_functions import RandomConfig
 from agents.config.settings import CONFIG_NAME, to_toml
 from agents.files import lock_folder
 from agents.nn.networks import GraphNetwork
-from agents.nn.weights import save_weights
-from agents.ppo.ppo import TrainState
-from agents.run.checkpoints import Checkpoints
+from agents.nn.weights import architecture, save_weights
+from agents.ppo.updates import TrainState
+from agents.run.checkpoints import Checkpoints, Restored
+from agents.run.curve import plot_curve
 from agents.run.metrics import Metrics
+from agents.train.best import BestOrders
+from agents.train.training import Progress
+from veenv.env import TaskDistribution
+from veenv.graph.graph import CostModel
 from veenv.orders.documents import write_bytes
+from veenv.orders.order import Order, fingerprint
 
 
-class Folder:
+class RunFolder:
     """Writes what a run leaves behind; files are replaced atomically or only ever grow.
 
     What cannot be written (a full disk) is warned of, kept in memory and tried again: training
@@ -32,20 +40,37 @@ class Folder:
 
     Attributes:
       path: the folder.
+      best: the best orders so far; None in a run that keeps none.
       metrics: the rows so far.
+      checkpoints: those there are.
     """
 
-    def __init__(self, path: Path, warn: Callable[[str], None] = lambda text: None):
+    def __init__(
+        self,
+        path: Path,
+        identity: Mapping[str, Any],
+        best: BestOrders | None = None,
+        *,
+        keep: int = 3,
+        warn: Callable[[str], None] = lambda text: None,
+    ):
         """Locks the folder for this process.
 
         Args:
           path: the folder, which exists.
-          warn: told of what cannot be written.
+          identity: of the run (`identity_of`).
+          best: the best orders, of all tasks of the run.
+          keep: how many checkpoints to keep, as `Checkpoints`.
+          warn: callback for what cannot be written or read.
 
         Raises:
           OSError: the folder cannot be opened, or another process uses it.
         """
-        self.path, self.metrics, self.warn = path, Metrics(path), warn
+        self.path, self.best, self.metrics, self._warn = path, best, Metrics(path), warn
+        self.checkpoints = Checkpoints(path / "checkpoints", identity, keep=keep, warn=warn)
+        self._names = () if best is None else best.tasks.names
+        self._classical = () if best is None else best.tasks.classical
+        self._written: dict[str, Order] = {}
         self._failing: set[str] = set()
         self._lock = lock_folder(path)
 
@@ -55,85 +80,146 @@ class Folder:
             os.close(self._lock)
             self._lock = None
 
-    def attempt(self, what: str, action: Callable[[], object]) -> bool:
-        """Whether something could be written; says so when that changes."""
-        try:
-            action()
-        except OSError as error:
-            if what not in self._failing:
-                self.warn(f"cannot write {what}: {error}")
-                self._failing.add(what)
-            return False
-        if what in self._failing:
-            self.warn(f"{what} can be written again")
-            self._failing.remove(what)
-        return True
-
-    def write_config(self, args: TrainArgs, facts: Mapping[str, Any]) -> None:
-        """Writes ``config.toml``, for --config, and ``config.json``: what ran besides.
-
-        Args:
-          args: the settings.
-          facts: what else ``config.json`` is to say.
+    def write_settings(self, args: TrainArgs) -> None:
+        """Writes ``config.toml``, for --config, and ``config.json``: what else ran.
 
         Raises:
           OSError: they cannot be written.
         """
-        versions = {
+        record = dataclasses.asdict(args)
+        if self.best is not None:
+            tasks = self.best.tasks
+            record["graphs"] = {
+                name: {"vertices": len(graph.eliminable), "edges": len(graph.edges), **classical}
+                for name, graph, classical in zip(
+                    tasks.names, tasks.graphs, tasks.classical, strict=True
+                )
+            }
+        record["versions"] = {
             "veenv": _version("veenv"),
             "jax": jax.__version__,
             "python": platform.python_version(),
         }
-        record = {**dataclasses.asdict(args), **facts, "versions": versions}
         write_bytes(self.path / "config.json", (json.dumps(record, indent=1) + "\n").encode())
         write_bytes(self.path / CONFIG_NAME, to_toml(args).encode())
 
-    def add_row(self, row: Mapping[str, Any]) -> None:
-        """Adds a row to the metrics."""
-        self.attempt("the metrics", lambda: self.metrics.add(row))
+    def log(self, row: Mapping[str, Any]) -> None:
+        """Adds a row to the metrics and, where one improved, rewrites the orders."""
+        self.save_orders()
+        self._attempt("the metrics", lambda: self.metrics.add(row))
+
+    def save_orders(self) -> bool:
+        """Writes the best orders that are not yet on disk; True if all of them are."""
+        saved = True
+        for name in self._names:
+            order = self.best and self.best.get(name)
+            if order and self._written.get(name) is not order:
+                if self._write_order(order, self.order_path(name)):
+                    self._written[name] = order
+                else:
+                    saved = False
+        return saved
+
+    def write_polished(self, name: str, order: Order) -> Path:
+        """Writes an order made from the best one, as ``order-polished.json``; its path."""
+        path = self._path(name, "order-polished", "json")
+        self._write_order(order, path)
+        return path
 
     def write_weights(self, network: GraphNetwork) -> None:
         """Writes ``weights.eqx``, the network at the end of training."""
         path = self.path / "weights.eqx"
-        self.attempt(path.name, lambda: save_weights(path, network))
+        self._attempt(path.name, lambda: save_weights(path, network))
 
-    def write_checkpoint(
-        self,
-        checkpoints: Checkpoints,
-        number: int,
-        state: TrainState,
-        run: Mapping[str, Any],
-        score: float,
-    ) -> None:
-        """Writes a checkpoint, and ``best.eqx`` where it is the best one.
-
-        Args:
-          checkpoints: of this run.
-          number: of the train step.
-          state: after it.
-          run: what else to remember; the number of rows of the metrics is added.
-          score: the lower the better.
-        """
-        run = {**run, "num_rows": len(self.metrics.rows)}
+    def save_checkpoint(self, progress: Progress, score: float) -> None:
+        """Writes a checkpoint, and ``best.eqx`` where its score is the lowest."""
+        run: dict[str, Any] = {"seconds": progress.seconds, "steps": progress.steps}
+        run["best"] = {} if self.best is None else self.best.record()
+        run["num_rows"] = len(self.metrics.rows)
 
         def write() -> None:
-            if checkpoints.save(number, state, run, score):
-                save_weights(self.path / "best.eqx", state.network)
+            if self.checkpoints.save(progress.update, progress.state, run, score):
+                save_weights(self.path / "best.eqx", progress.state.network)
 
-        self.attempt("a checkpoint", write)
+        self._attempt("a checkpoint", write)
 
-    def drop_after(self, num_rows: int) -> None:
-        """Goes on in the folder: drops later rows of the metrics, and what is half written.
+    def resume(self, state: TrainState) -> Restored:
+        """Goes on from the newest checkpoint that is whole; where there is none, from a state.
 
-        Args:
-          num_rows: rows of the metrics to keep.
+        What is later in the folder is dropped, but for the orders: the cheapest ones of checkpoint
+        and folder are the best ones from now on.
 
         Raises:
-          OSError: the metrics cannot be read or written.
+          ValueError: as `Checkpoints.restore`; nothing has been changed then.
+          OSError: the folder cannot be read or written.
         """
+        restored = self.checkpoints.restore(state) or Restored(0, state, {})
+        self.checkpoints.delete_after(restored.number)
         for path in self.path.glob(".*.part"):
             path.unlink()
-        self.metrics.take_up(num_rows)
+        self.metrics.resume(restored.run.get("num_rows", 0))
+        if self.best is not None:
+            self.best.merge(restored.run.get("best", {}))
+            self._merge_orders(self.best)
+        return restored
+
+    def _merge_orders(self, best: BestOrders) -> None:
+        """Keeps the orders in the folder that are cheaper than the best ones, writes others."""
+        for name, graph in zip(self._names, best.tasks.graphs, strict=True):
+            if self.order_path(name).exists():
+                try:
+                    order = Order.load(self.order_path(name))
+                    order.ids_for(graph)
+                except ValueError as error:
+                    self._warn(str(error))
+                    continue
+                best.keep(name, order)
+                self._written[name] = order
+        self.save_orders()
+
+    def order_path(self, name: str) -> Path:
+        """``order.json``, or ``order-<name>.json`` in a run of several tasks."""
+        return self._path(name, "order", "json")
+
+    def draw(self) -> None:
+        """Draws ``learning_curve.png`` (``learning_curve-<name>.png`` for several tasks)."""
+        for name, classical in zip(self._names, self._classical, strict=True):
+            path = self._path(name, "learning_curve", "png")
+            draw = partial(plot_curve, path, name, self.metrics.rows, classical)
+            self._attempt(path.name, draw)
+
+    def _write_order(self, order: Order, path: Path) -> bool:
+        return self._attempt(path.name, lambda: order.save(path))
+
+    def _attempt(self, what: str, action: Callable[[], object]) -> bool:
+        """Whether something could be written; warns when that changes."""
+        try:
+            action()
+        except OSError as error:
+            if what not in self._failing:
+                self._warn(f"cannot write {what}: {error}")
+                self._failing.add(what)
+            return False
+        if what in self._failing:
+            self._warn(f"{what} can be written again")
+            self._failing.remove(what)
+        return True
+
+    def _path(self, name: str, stem: str, suffix: str) -> Path:
+        several = len(self._names) > 1
+        return self.path / (f"{stem}-{name}.{suffix}" if several else f"{stem}.{suffix}")
+
+
+def identity_of(
+    agent: str, cost: CostModel, network: GraphNetwork, played: TaskDistribution | RandomConfig
+) -> dict[str, Any]:
+    """What a checkpoint must agree in with the run that goes on from it."""
+    shared = {"agent": agent, "cost model": cost, "network": architecture(network)}
+    if isinstance(played, RandomConfig):
+        return {"task": ["random"], "family": dataclasses.asdict(played), **shared}
+    prints = [fingerprint(graph)[:16] for graph in played.graphs]
+    graphs = dict(zip(played.names, prints, strict=True))
+    return {"task": list(played.names), **shared, "graph": graphs}
 
 
 def _version(package: str) -> str:

@@ -25,11 +25,7 @@ class Metrics:
     """
 
     def __init__(self, folder: Path):
-        """Starts without rows; nothing is read or written yet.
-
-        Args:
-          folder: of the run.
-        """
+        """Starts without rows; nothing is read or written yet."""
         self._json, self._csv = folder / "metrics.jsonl", folder / "metrics.csv"
         self.rows: list[dict[str, Any]] = []
         self._written = 0
@@ -61,11 +57,8 @@ class Metrics:
             raise
         self._written = len(self.rows)
 
-    def take_up(self, num_rows: int) -> None:
-        """Goes on after the first rows of the files; later rows are dropped.
-
-        Args:
-          num_rows: how many to keep; fewer if fewer can be read.
+    def resume(self, num_rows: int) -> None:
+        """Goes on after the first rows of the files, as far as they can be read; drops later ones.
 
         Raises:
           OSError: the files cannot be read or written.

@@ -6,21 +6,9 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from agents.run.metrics import flat
-
-
-class Tracker(Protocol):
-    """Something that takes the rows of `agents.run.metrics`."""
-
-    def log(self, row: Mapping[str, Any]) -> None:
-        """Takes one row."""
-        ...
-
-    def close(self) -> None:
-        """Writes what is still held back."""
-        ...
 
 
 class TensorBoard:
@@ -45,13 +33,7 @@ class WeightsAndBiases:
     """A run of the project ``veenv``, its files in ``<run>/wandb``; resumed by its name."""
 
     def __init__(self, run: Path, settings: Mapping[str, Any], warn: Callable[[str], None]):
-        """Starts the run, or goes on with it; without an account or a network it stays offline.
-
-        Args:
-          run: the run folder.
-          settings: shown beside the metrics.
-          warn: told if it stays offline.
-        """
+        """Starts the run, or goes on with it; without an account or a network it stays offline."""
         wandb = need("wandb", "wandb")
         options = {
             "settings": wandb.Settings(console="off"),
@@ -77,16 +59,14 @@ class WeightsAndBiases:
         self._run.finish()
 
 
+Tracker = TensorBoard | WeightsAndBiases
+
+
 class Trackers:
     """Any number of trackers as a context manager; what they cannot write is warned of, once."""
 
     def __init__(self, trackers: Sequence[Tracker], warn: Callable[[str], None]):
-        """Takes open trackers.
-
-        Args:
-          trackers: the trackers.
-          warn: told of what cannot be written.
-        """
+        """Takes open trackers; `warn` is a callback."""
         self._trackers, self._warn = tuple(trackers), warn
         self._failed = False
 
@@ -96,13 +76,13 @@ class Trackers:
 
     def __exit__(self, *error: object) -> None:
         """Closes them."""
-        self._each(lambda tracker: tracker.close())
+        self._for_all(lambda tracker: tracker.close())
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Gives each of them a row."""
-        self._each(lambda tracker: tracker.log(row))
+        self._for_all(lambda tracker: tracker.log(row))
 
-    def _each(self, action: Callable[[Tracker], None]) -> None:
+    def _for_all(self, action: Callable[[Tracker], None]) -> None:
         for tracker in self._trackers:
             try:
                 action(tracker)
@@ -113,11 +93,7 @@ class Trackers:
 
 
 def need(module: str, extra: str) -> ModuleType:
-    """Imports a package that not everybody has.
-
-    Args:
-      module: the package.
-      extra: veenv's extra that installs it.
+    """Imports a package that not everybody has and that an extra of veenv installs.
 
     Raises:
       ValueError: it is not installed.

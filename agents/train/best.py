@@ -1,118 +1,102 @@
-"""The best order ever seen, checked against the graph's own count before it is believed."""
+"""The best order ever seen of every task, counted by its graph before it is believed."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
-from agents.games import Game
-
-
-@dataclasses.dataclass(frozen=True)
-class BestOrder:
-    """The cheapest order of one graph so far.
-
-    Attributes:
-      ids: vertex ids in elimination order.
-      cost: what it costs.
-      steps: environment steps that had been played when it was found.
-    """
-
-    ids: tuple[int, ...]
-    cost: int
-    steps: int
+from veenv.env import TaskDistribution
+from veenv.orders.order import Order
 
 
 class BestOrders:
-    """The cheapest order of every graph over all episodes.
+    """The cheapest order of every task over all episodes, as it is written to files.
 
     Attributes:
-      agent: name of the agent that finds them.
+      tasks: the tasks.
     """
 
-    def __init__(self, game: Game, agent: str = "PPO"):
-        """Starts without any order.
+    def __init__(self, tasks: TaskDistribution, agent: str = "PPO"):
+        """Starts without any order; the agent will find them."""
+        self.tasks, self._agent = tasks, agent
+        self._orders: dict[str, Order] = {}
 
-        Args:
-          game: the graphs.
-          agent: name of the agent that will find them.
-        """
-        self.agent = agent
-        self._game = game
-        self._orders: dict[str, BestOrder] = {}
-
-    def __getitem__(self, name: str) -> BestOrder:
-        """The record of a graph; KeyError if no episode was played yet."""
+    def __getitem__(self, name: str) -> Order:
+        """The best order of a task; KeyError if no episode was played yet."""
         return self._orders[name]
 
-    def get(self, name: str) -> BestOrder | None:
-        """The record of a graph, None if no episode was played yet."""
+    def get(self, name: str) -> Order | None:
+        """The best order of a task, None if no episode was played yet."""
         return self._orders.get(name)
+
+    def cost(self, name: str) -> int:
+        """What the best order of a task costs; KeyError if no episode was played yet."""
+        return self._orders[name].counts[self.tasks.env.cost]
 
     def offer(
         self, costs: Int[np.ndarray, " K"], orders: Int[np.ndarray, "K A"], steps: int
     ) -> tuple[str, ...]:
-        """Takes over what is cheaper than before.
+        """Keeps what is cheaper than before.
 
         Args:
-          costs: for each graph the cost the environment gave, int32 [K].
+          costs: for each task the cost the environment gave, int32 [K].
           orders: the order as slots, -1 padded, int32 [K, A].
           steps: environment steps so far.
 
         Returns:
-          The names of the graphs whose best order was replaced.
+          The names of the tasks whose best order was replaced.
 
         Raises:
           RuntimeError: an order does not cost what the environment said, or is not one.
         """
         improved = []
-        for index, name in enumerate(self._game.names):
-            record, cost = self._orders.get(name), int(costs[index])
-            if record is None or cost < record.cost:
-                ids = self._game.vertex_ids(index, orders[index])
-                self._orders[name] = BestOrder(ids, self._checked(index, ids, cost), steps)
+        for index, name in enumerate(self.tasks.names):
+            if self._would_improve(name, int(costs[index])):
+                ids = self.tasks.vertex_ids(index, orders[index])
+                self._orders[name] = self._counted(name, ids, int(costs[index]), steps)
                 improved.append(name)
         return tuple(improved)
 
+    def keep(self, name: str, order: Order) -> None:
+        """Keeps an order of a task unless the one there is cheaper."""
+        if name not in self._orders or order.counts[self.tasks.env.cost] <= self.cost(name):
+            self._orders[name] = order
+
     def record(self) -> dict[str, Any]:
         """The orders as JSON, for `merge`."""
-        return {name: dataclasses.asdict(order) for name, order in self._orders.items()}
+        return {
+            name: {"ids": list(order.ids), "cost": self.cost(name), "steps": order.steps}
+            for name, order in self._orders.items()
+        }
 
-    def merge(self, record: Mapping[str, Any]) -> tuple[str, ...]:
-        """Takes over what another record has that is cheaper.
-
-        Args:
-          record: as `record` gives it; graphs that are not in the game are passed over.
-
-        Returns:
-          The names of the graphs whose best order was replaced.
+    def merge(self, record: Mapping[str, Any]) -> None:
+        """Keeps what another `record` has that is cheaper; other tasks are skipped.
 
         Raises:
           RuntimeError: an order does not cost what the record says, or is not one.
         """
-        improved = []
-        for index, name in enumerate(self._game.names):
-            theirs, ours = record.get(name), self._orders.get(name)
-            if theirs is not None and (ours is None or theirs["cost"] < ours.cost):
-                ids = tuple(theirs["ids"])
-                cost = self._checked(index, ids, theirs["cost"])
-                self._orders[name] = BestOrder(ids, cost, theirs["steps"])
-                improved.append(name)
-        return tuple(improved)
+        for name in self.tasks.names:
+            if name in record and self._would_improve(name, record[name]["cost"]):
+                self._orders[name] = self._counted(name, **record[name])
 
-    def _checked(self, index: int, ids: tuple[int, ...], claimed: int) -> int:
+    def _would_improve(self, name: str, cost: int) -> bool:
+        return name not in self._orders or cost < self.cost(name)
+
+    def _counted(self, name: str, ids: Iterable[int], cost: int, steps: int | None) -> Order:
+        """The order, if it costs what is said."""
+        graph = self.tasks.graphs[self.tasks.names.index(name)]
+        found_by = f"{self._agent}, after {steps or 0} environment steps"
         try:
-            cost = self._game.graphs[index].cost(ids, self._game.cost)
+            order = Order.from_graph(graph, ids, name, found_by, steps=steps)
         except ValueError as error:
-            name = self._game.names[index]
             raise RuntimeError(f"{name}: an episode is no order: {error}") from error
-        if cost != claimed:
+        counted = order.counts[self.tasks.env.cost]
+        if counted != cost:
             raise RuntimeError(
-                f"{self._game.names[index]}: the environment counted a cost of {claimed} "
-                f"for an order that the graph counts at {cost}"
+                f"{name}: the environment counted a cost of {cost} for an order that the graph "
+                f"counts at {counted}"
             )
-        return cost
+        return order

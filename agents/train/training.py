@@ -1,19 +1,20 @@
-"""The training loop: runs train steps until the budget is spent and keeps the best orders."""
+"""The training loop: rounds of train steps until the budget is spent, whatever is trained on."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import jax
 
-from agents.devices import agree, local
-from agents.ppo.ppo import Trainer, TrainState
-from agents.train.best import BestOrders
+from agents.devices import broadcast_number, local
+from agents.ppo.updates import Stats, TrainState
+from agents.train.curriculum import Curriculum
 
 MAX_NOT_FINITE = 10
-"""Train steps in a row without any finite gradient after which training ends."""
+"""Rounds in a row without any finite gradient after which training ends."""
 
 
 class DivergedError(RuntimeError):
@@ -22,103 +23,117 @@ class DivergedError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """What the loop reports after every train step.
+    """What the loop reports after every round: one train step on each task set.
 
     Attributes:
       update: number of train steps so far.
       steps: environment steps so far.
       seconds: since the start.
       fraction: share of the budget that is spent, from 0 to 1.
-      mean_cost: mean cost of this step's episodes, by graph.
-      min_cost: least cost of this step's episodes, by graph.
-      improved: names of the graphs whose best order this step improved.
-      stats: losses, entropy, KL and so on.
-      state: the train state after the step.
+      measured: costs, losses, entropy, KL and so on; see `Curriculum.measure`.
+      state: the train state after the round.
     """
 
     update: int
     steps: int
     seconds: float
     fraction: float
-    mean_cost: dict[str, float]
-    min_cost: dict[str, int]
-    improved: tuple[str, ...]
-    stats: dict[str, float]
+    measured: Mapping[str, Any]
     state: TrainState
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The row of the metrics: all but the state."""
+        names = ("update", "steps", "seconds", "fraction")
+        return {name: getattr(self, name) for name in names} | dict(self.measured)
+
+
+class Budget:
+    """The environment steps and the seconds that a run may take; process 0's clock counts."""
+
+    def __init__(self, steps: int | None, time_limit: float | None, started: float | None):
+        """Starts the clock, or has it started at a `time.monotonic()`.
+
+        Raises:
+          ValueError: there is neither.
+        """
+        if steps is None and time_limit is None:
+            raise ValueError("training needs a number of steps or a time limit")
+        self._steps, self._time_limit = steps, time_limit
+        self._started = time.monotonic() if started is None else started
+
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return broadcast_number(time.monotonic() - self._started)
+
+    def fraction(self, steps: int, seconds: float) -> float:
+        """The share that is spent, from 0 to 1: that of steps or of seconds, whichever is more."""
+        of_steps = steps / self._steps if self._steps else 0.0
+        of_time = seconds / self._time_limit if self._time_limit else 0.0
+        return min(1.0, max(of_steps, of_time))
+
+    def is_spent(self, steps: int, seconds: float) -> bool:
+        """Whether so many steps are enough, or the seconds more than the limit."""
+        late = self._time_limit is not None and seconds > self._time_limit
+        return late or (self._steps is not None and steps >= self._steps)
 
 
 def train(
-    trainer: Trainer,
-    best: BestOrders,
+    curriculum: Curriculum,
     *,
     state: TrainState | None = None,
+    steps: int | None = None,
     time_limit: float | None = None,
     started: float | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Progress]:
-    """Trains, and yields after every train step.
+    """Trains, and yields after every round.
 
-    Ends when `config.steps` are played or the next step would pass the time limit; the learning
+    Ends when `config.steps` are played or the next round would pass the time limit; the learning
     rate and the entropy bonus follow whichever budget is further spent.  Where several processes
     train together, the clock and the signals of the first one count.
 
     Args:
-      trainer: the agent on its game.
-      best: where improvements are recorded.
-      state: where to start; fresh parameters by default.
+      curriculum: the agent and what it plays.
+      state: where to start, between two rounds; fresh parameters by default.
+      steps: environment steps that led to it; by default those of as many rounds on these tasks.
       time_limit: seconds, or None.
       started: `time.monotonic()` from which the limit counts; now by default.
-      should_stop: asked after every step; True ends the training.
+      should_stop: asked after every round; True ends the training.
 
     Raises:
       ValueError: there is neither a number of steps nor a time limit.
-      DivergedError: no gradient of the last `MAX_NOT_FINITE` steps was finite.
+      DivergedError: no gradient of the last `MAX_NOT_FINITE` rounds was finite.
     """
-    total = trainer.config.steps
-    if total is None and time_limit is None:
-        raise ValueError("training needs a number of steps or a time limit")
-    started = time.monotonic() if started is None else started
-    state = trainer.init() if state is None else state
+    budget = Budget(curriculum.config.steps, time_limit, started)
+    state = curriculum.init() if state is None else state
     update = int(state.num_updates)
-    names = trainer.game.names
-
-    def fraction(steps: int, seconds: float) -> float:
-        shares = (steps / total if total else 0.0, seconds / time_limit if time_limit else 0.0)
-        return min(1.0, max(shares))
-
-    def elapsed() -> float:
-        return agree(time.monotonic() - started)
-
-    pace, before, first, not_finite = 0.0, elapsed(), True, 0
-    while not agree(should_stop()):
-        steps = update * trainer.steps_per_update
-        late = time_limit is not None and not first and before + pace > time_limit
-        if late or (total is not None and steps >= total):
+    rounds = update // len(curriculum.trainers)
+    steps = curriculum.steps_until(state) if steps is None else steps
+    pace, before, not_finite = None, budget.elapsed(), 0
+    while not broadcast_number(should_stop()):
+        # The first round is played however late it is, and says nothing of the pace: it compiles.
+        if budget.is_spent(steps, 0.0 if pace is None else before + pace):
             return
-        state, seen = trainer.step(state, fraction(steps, before))
-        seen = jax.device_get(seen)
-        update += 1
-        steps += trainer.steps_per_update
-        improved = best.offer(seen.min_cost, seen.best_order, steps)
-        now = elapsed()
-        # The first step compiles, so it says nothing about the pace of the next.
-        pace = 0.0 if first else now - before
-        before, first = now, False
-        yield Progress(
-            update=update,
-            steps=steps,
-            seconds=now,
-            fraction=fraction(steps, now),
-            mean_cost=dict(zip(names, seen.mean_cost.tolist(), strict=True)),
-            min_cost=dict(zip(names, seen.min_cost.tolist(), strict=True)),
-            improved=improved,
-            stats={name: float(x) for name, x in seen.stats.items()},
-            state=local(state),
-        )
-        lost = seen.stats.get("not_finite", 0.0) >= seen.stats.get("minibatches", 1.0)
-        not_finite = not_finite + 1 if lost else 0
+        unseen, spent, seen = curriculum.renew(rounds), budget.fraction(steps, before), {}
+        for name, trainer in curriculum.trainers.items():
+            state, result = trainer.step(state, spent)
+            seen[name] = jax.device_get(result)
+            steps += trainer.steps_per_update
+        rounds, update = rounds + 1, update + len(seen)
+        measured = curriculum.measure(seen, steps, unseen=unseen)
+        now = budget.elapsed()
+        pace, before = 0.0 if pace is None else now - before, now
+        fraction = budget.fraction(steps, now)
+        yield Progress(update, steps, now, fraction, measured, local(state))
+        not_finite = not_finite + 1 if all(_is_lost(s.stats) for s in seen.values()) else 0
         if not_finite == MAX_NOT_FINITE:
             raise DivergedError(
                 f"no gradient of the last {not_finite} train steps was finite; the parameters "
                 "before them are kept (a lower --learning-rate may help)"
             )
+
+
+def _is_lost(stats: Stats) -> bool:
+    """Whether no minibatch of a train step had a finite gradient."""
+    return bool(stats.get("not_finite", 0.0) >= stats.get("minibatches", 1.0))

@@ -1,10 +1,10 @@
-"""Small games for the tests of the agent."""
+"""Small tasks for the tests of the agent."""
 
 import jax.numpy as jnp
 import pytest
 
-from agents.games import Game, make_game
 from veenv import Graph, make_graph
+from veenv.env import TaskDistribution
 
 
 def wide(x, y):
@@ -40,15 +40,17 @@ def chain_graph() -> Graph:
 
 
 @pytest.fixture(scope="session")
-def wide_game(wide_graph: Graph) -> Game:
-    return make_game({"wide": wide_graph})
+def wide_task(wide_graph: Graph) -> TaskDistribution:
+    return TaskDistribution.of({"wide": wide_graph}, normalise=True)
 
 
 @pytest.fixture(scope="session")
-def both(wide_graph: Graph, chain_graph: Graph) -> Game:
-    return make_game({"wide": wide_graph, "chain": chain_graph})
+def both(wide_graph: Graph, chain_graph: Graph) -> TaskDistribution:
+    graphs = {"wide": wide_graph, "chain": chain_graph}
+    return TaskDistribution.of(graphs, normalise=True)
 
 
 @pytest.fixture(scope="session")
-def tangle_game() -> Game:
-    return make_game({"tangle": make_graph(tangle, (0, 1, 2, 3))(1.0, 2.0, 0.5, 0.3)})
+def tangle_task() -> TaskDistribution:
+    graph = make_graph(tangle, (0, 1, 2, 3))(1.0, 2.0, 0.5, 0.3)
+    return TaskDistribution.of({"tangle": graph}, normalise=True)

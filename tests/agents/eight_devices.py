@@ -9,10 +9,11 @@ import numpy as np
 
 from agents.config.ppo import PPOConfig
 from agents.devices import place
-from agents.games import make_game
-from agents.ppo.ppo import Trainer, TrainState
+from agents.ppo.trainer import Trainer
+from agents.ppo.updates import TrainState
 from tests.agents.conftest import chain, wide
 from veenv import make_graph
+from veenv.env import TaskDistribution
 
 CONFIG = PPOConfig(num_envs=16, hidden=8, learning_rate=1e-3, num_minibatches=3)
 
@@ -24,20 +25,22 @@ def run(trainer: Trainer, state: TrainState) -> dict[str, np.ndarray]:
         state, update = trainer.step(state, 0.3 * step)
         names |= {f"order{step}": update.best_order, f"mean{step}": update.mean_cost}
     names |= {f"end{i}": x for i, x in enumerate(jax.tree.leaves(state.network))}
-    names["shards"] = np.array(len({s.device for s in trainer._scales.addressable_shards}))
+    names["shards"] = np.array(
+        len({s.device for s in trainer._params.vertex_ids.addressable_shards})
+    )
     return {name: np.asarray(x) for name, x in names.items()}
 
 
 def main(out: Path) -> None:
     """Writes ``one.npz``, ``eight.npz``, ``other.npz`` (another seed) and ``placements.npz``."""
     graphs = {"wide": make_graph(wide, (0, 1))(1.0, 2.0), "chain": make_graph(chain)(1.0)}
-    game = make_game(graphs)
-    one, eight = Trainer(CONFIG, game, 1), Trainer(CONFIG, game, 8)
+    tasks = TaskDistribution.of(graphs, normalise=True)
+    one, eight = Trainer(CONFIG, tasks, 1), Trainer(CONFIG, tasks, 8)
     np.savez(out / "one.npz", **run(one, one.init()))
     np.savez(out / "eight.npz", **run(eight, eight.init()))
-    other = Trainer(dataclasses.replace(CONFIG, seed=1), game, 8)
+    other = Trainer(dataclasses.replace(CONFIG, seed=1), tasks, 8)
     np.savez(out / "other.npz", **run(eight, other.init()))
-    inputs = (eight.init(), np.float32(0.0), eight._params, eight._scales)
+    inputs = (eight.init(), np.float32(0.0), eight._params)
     lowered = jax.export.export(eight._step, platforms=["tpu"])(*inputs).nr_devices
     found = [place(num_envs).mesh.size for num_envs in (16, 12, 7)]
     errors = []

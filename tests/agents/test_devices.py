@@ -12,12 +12,12 @@ import jax
 import numpy as np
 import pytest
 
-from agents.cli.start import make_task_game
+from agents.cli.start import make_tasks
 from agents.config.ppo import PPOConfig
-from agents.devices import ScaleConfig, agree, connect, is_main, local, place, share
+from agents.devices import ScaleConfig, broadcast, broadcast_number, connect, is_main, local, place
 from agents.nn.weights import load_weights
-from agents.ppo.ppo import Trainer
-from agents.train.best import BestOrders
+from agents.ppo.trainer import Trainer
+from agents.train.curriculum import FixedTasks
 from agents.train.training import Progress, train
 
 ROOT = Path(__file__).parents[2]
@@ -83,9 +83,9 @@ def test_one_device():
 def test_one_process():
     connect(ScaleConfig())
     assert is_main()
-    assert agree(2.5) == 2.5
+    assert broadcast_number(2.5) == 2.5
     tree = {"x": 1}
-    assert share(tree) is tree
+    assert broadcast(tree) is tree
     assert local(tree) is tree
 
 
@@ -148,13 +148,13 @@ def train_together(*commands: list[str]) -> list[str]:
 @pytest.fixture(scope="module")
 def alone():
     """What one process of one device sees after every train step."""
-    game = make_task_game("Robertson", "multiplications")
-    return list(train(Trainer(CONFIG, game), BestOrders(game)))
+    tasks = make_tasks("Robertson", "multiplications")
+    return list(train(FixedTasks(Trainer(CONFIG, tasks))))
 
 
 def assert_ends_alike(run: Path, alone: list[Progress]) -> None:
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    assert [row["mean_cost"] for row in rows] == [seen.mean_cost for seen in alone]
+    assert [row["mean_cost"] for row in rows] == [seen.measured["mean_cost"] for seen in alone]
     ends = load_weights(run / "weights.eqx"), alone[-1].state.network
     for a, b in zip(*map(jax.tree.leaves, ends), strict=True):
         np.testing.assert_allclose(a, b, atol=TOLERANCE)

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from agents.evaluation import GREEDY, Player, evaluate
-from agents.games import make_game, pool_game
 from agents.nn.weights import architecture
 from agents.policy import policy_orders, pretrained
-from agents.train.generalist import EVALUATION_SEEDS
+from agents.train.curriculum import EVALUATION_SEEDS
 from veenv import make_graph
 from veenv.env.factory import task_graph
 from veenv.env.task_set import TaskDistribution
@@ -25,7 +24,7 @@ DATA = resources.files("agents") / "data"
 
 def unseen(num, vertices, seed=0):
     """Random scalar functions that training has not seen."""
-    return pool_game(TaskDistribution.random(EVALUATION_SEEDS + seed, num, vertices=vertices))
+    return TaskDistribution.random(EVALUATION_SEEDS + seed, num, vertices=vertices)
 
 
 def test_what_is_shipped_is_small_and_says_how_it_was_made():
@@ -37,10 +36,10 @@ def test_what_is_shipped_is_small_and_says_how_it_was_made():
 
 
 def test_it_plays_functions_that_it_has_not_seen():
-    game = unseen(6, (20, 24), seed=1)
-    results = evaluate(pretrained(), game, samples=32)
+    tasks = unseen(6, (20, 24), seed=1)
+    results = evaluate(pretrained(), tasks, samples=32)
     best = np.array([result.best for result in results])
-    markowitz = np.array([classical["Markowitz"] for classical in game.classical])
+    markowitz = np.array([classical["Markowitz"] for classical in tasks.classical])
     random = np.array([result.random for result in results])
     untrained = np.array([result.untrained for result in results])
     assert np.sum(best < markowitz) >= 4
@@ -51,10 +50,10 @@ def test_it_plays_functions_that_it_has_not_seen():
 
 @pytest.mark.slow
 def test_it_beats_markowitz_on_most_unseen_functions():
-    game = unseen(100, (20, 60))
-    results = evaluate(pretrained(), game, samples=32)
+    tasks = unseen(100, (20, 60))
+    results = evaluate(pretrained(), tasks, samples=32)
     best = np.array([result.best for result in results])
-    assert np.sum(best < [classical["Markowitz"] for classical in game.classical]) >= 80
+    assert np.sum(best < [classical["Markowitz"] for classical in tasks.classical]) >= 80
     assert np.sum(best < [result.random for result in results]) >= 80
 
 
@@ -75,12 +74,12 @@ def test_functions_without_moves():
 
 def test_episodes_in_parts_are_those_of_one_program():
     graph = task_graph("PropaneCombustion")
-    game = make_game({"graph": graph})
-    player, params, key = Player(game.env), game.params_of(0), jax.random.key(3)
+    tasks = TaskDistribution.of([graph])
+    player, params, key = Player(tasks.env), tasks.task(0), jax.random.key(3)
     temperatures = [GREEDY, 1.0, 1.0]
     whole = player.play(pretrained(), params, key, temperatures)
     *parts, last = player.play_in_parts(pretrained(), params, key, temperatures, steps=7)
-    assert parts == [None] * -(-game.env.num_actions // 7)
+    assert parts == [None] * -(-tasks.env.num_actions // 7)
     np.testing.assert_array_equal(last.order, whole.order)
     np.testing.assert_array_equal(last.cost, whole.cost)
     assert last.complete.all()

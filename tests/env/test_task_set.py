@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from veenv.env.encode import Spec
+from veenv.env.factory import task_graph
 from veenv.env.random_play import random_episode
 from veenv.env.task_set import TaskDistribution
 from veenv.graph.graph import COST_MODELS
@@ -89,3 +90,17 @@ def test_impossible_pools_are_refused():
         TaskDistribution.random(0, 1, spec=Spec(8, 2, 4))
     with pytest.raises(ValueError, match="only a pool"):
         TaskDistribution.of(["PropaneCombustion"]).renewed(0)
+
+
+def test_graphs_by_name():
+    graph = task_graph("RoeFlux_1d")
+    tasks = TaskDistribution.of({"flux": graph, "arm": task_graph("RobotArm_6DOF")}, "executed")
+    assert tasks.names == ("flux", "arm")
+    assert tasks.classical[0] == {
+        "forward": graph.cost(graph.forward(), "executed"),
+        "reverse": graph.cost(graph.reverse(), "executed"),
+        "Markowitz": graph.cost(graph.markowitz(), "executed"),
+    }
+    slots = np.full(tasks.env.num_actions, -1)
+    slots[: len(graph.eliminable)] = np.arange(len(graph.eliminable))[::-1]
+    assert tasks.vertex_ids(0, slots) == graph.reverse()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from functools import lru_cache
@@ -37,6 +38,7 @@ def written(tmp_path):
 
 def record_with(**changes):
     record = {**vars(ORDER), "format": "veenv-order", "version": 1, "ids": list(ORDER.ids)}
+    del record["steps"]  # a search has none
     record.update(changes)
     return {key: value for key, value in record.items() if value is not ...}
 
@@ -143,6 +145,8 @@ def test_broken_files_are_refused(tmp_path, data, message):
         ({"found_by": "\ud800"}, "found_by: a surrogate stands alone"),
         ({"fingerprint": "abc"}, "fingerprint: expected 64 hexadecimal digits, got 'abc'"),
         ({"num_vertices": 2**40}, "num_vertices: expected an integer"),
+        ({"steps": -1}, r"steps: expected an integer in 0 \.\. \d+, got -1"),
+        ({"steps": None}, "steps: expected an integer .* got None"),
         ({"num_edges": "9"}, "num_edges: expected an integer in 0 .. 2147483647, got '9'"),
         ({"extra\x1b[2J": 1}, r"'extra\\x1b\[2J': unknown field"),
     ],
@@ -337,3 +341,14 @@ def test_mutated_files_are_refused_or_right(tmp_path_factory, data):
 @given(data=MUTATED)
 def test_ten_thousand_mutated_files_are_refused_or_right(tmp_path_factory, data):
     assert_refused_or_right(data, tmp_path_factory.getbasetemp() / "mutated.json")
+
+
+def test_steps_are_written_where_there_are_some(tmp_path):
+    path = tmp_path / "order.json"
+    ORDER.save(path)
+    assert "steps" not in json.loads(path.read_text())
+    assert Order.load(path).steps is None
+    trained = dataclasses.replace(ORDER, steps=70)
+    trained.save(path)
+    assert json.loads(path.read_text())["steps"] == 70
+    assert Order.load(path) == trained != ORDER

@@ -16,12 +16,12 @@ import jax
 import numpy as np
 import pytest
 
-from agents.cli.start import make_task_game
+from agents.cli.start import make_tasks
 from agents.config.args import TrainArgs, parse_duration, parse_training, task_names
 from agents.config.ppo import PPOConfig
-from agents.ppo.ppo import Trainer
+from agents.ppo.trainer import Trainer
 from agents.run.checkpoints import Checkpoints
-from agents.run.runs import identity
+from agents.run.folder import identity_of
 from veenv import Order, make_graph, tasks
 
 ROOT = Path(__file__).parents[2]
@@ -116,10 +116,11 @@ def rows(folder: Path) -> list[dict]:
 def parameters(folder: Path) -> list[bytes]:
     """The bytes of the train state in the last checkpoint."""
     trainer = Trainer(
-        PPOConfig(num_envs=4, hidden=8), make_task_game("PropaneCombustion", "multiplications")
+        PPOConfig(num_envs=4, hidden=8), make_tasks("PropaneCombustion", "multiplications")
     )
     state = trainer.init()
-    store = Checkpoints(folder / "checkpoints", identity("ppo", trainer.game, state.network))
+    identity = identity_of("ppo", "multiplications", state.network, trainer.tasks)
+    store = Checkpoints(folder / "checkpoints", identity)
     leaves = jax.tree.leaves(store.restore(state).state)
     data = [
         jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x

@@ -20,6 +20,7 @@ from veenv.engine.product import multiply
 from veenv.engine.sparse import SparseTensor
 from veenv.graph.linearise import Linearisation, linearise
 from veenv.graph.program import Program, normalise_argnums, plain_argnums, trace
+from veenv.kernel.fuse import KERNEL_MODES, KernelMode, fuse
 from veenv.orders.cache import Auto
 from veenv.orders.order import Order
 from veenv.orders.resolve import OrderLike, resolve_order
@@ -36,6 +37,7 @@ def jacve(
     sparse_representation: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
+    kernel: KernelMode = "xla",
 ) -> Callable[..., Any]:
     """Jacobian of `fun` by vertex elimination in the given order.
 
@@ -54,6 +56,10 @@ def jacve(
       holomorphic: `fun` is a holomorphic function of complex arguments.
       allow_int: let arguments to differentiate by hold integers and bools; their blocks are
         zeros of dtype float0, as `jax.grad` gives them.
+      kernel: "xla" emits operations that XLA compiles. "fused" makes the whole Jacobian one loop
+        over the points of a batch, with every number in a register (CPU; see docs/kernel.md), and
+        raises where it cannot. "auto" takes the kernel where it can and where compiling it takes
+        a few seconds at most, else XLA. Derivatives of the result take XLA in any case.
 
     Returns:
       A function of fun's arguments. Its result has the structure, shapes and (weak) dtypes of
@@ -74,6 +80,8 @@ def jacve(
       TypeError: (from the returned function) if an argument to differentiate by or an output is
         not of floating-point type (outputs real, or all complex with `holomorphic`; see
         `allow_int`).
+      CannotFuseError: (a ValueError, from the returned function) with ``kernel="fused"``, naming
+        the primitive and the line that cannot be part of a kernel.
 
     Example:
       >>> import jax.numpy as jnp
@@ -90,7 +98,7 @@ def jacve(
         allow_int,
         with_value=False,
     )
-    return _jacobian(fun, order, options)
+    return _jacobian(fun, order, options, kernel)
 
 
 def value_and_jacve(
@@ -102,6 +110,7 @@ def value_and_jacve(
     sparse_representation: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
+    kernel: KernelMode = "xla",
 ) -> Callable[..., Any]:
     """As `jacve`, with fun's value in front of the Jacobian.
 
@@ -114,6 +123,7 @@ def value_and_jacve(
       sparse_representation: return each block as a `SparseTensor`.
       holomorphic: `fun` is a holomorphic function of complex arguments.
       allow_int: let arguments to differentiate by hold integers and bools.
+      kernel: "xla", "fused" or "auto".
 
     Returns:
       A function returning ``(value, jacobian)``; with `has_aux` ``((value, aux), jacobian)``.
@@ -137,7 +147,7 @@ def value_and_jacve(
         allow_int,
         with_value=True,
     )
-    return _jacobian(fun, order, options)
+    return _jacobian(fun, order, options, kernel)
 
 
 @dataclass(frozen=True)
@@ -153,9 +163,13 @@ class _Options:
     with_value: bool
 
 
-def _jacobian(fun: Callable[..., Any], order: OrderLike, options: _Options) -> Callable[..., Any]:
+def _jacobian(
+    fun: Callable[..., Any], order: OrderLike, options: _Options, kernel: KernelMode
+) -> Callable[..., Any]:
     if not callable(fun):
         raise TypeError(f"fun must be callable, got {fun!r}")
+    if kernel not in KERNEL_MODES:
+        raise ValueError(f"kernel must be one of {', '.join(KERNEL_MODES)}, got {kernel!r}")
     if not isinstance(order, (str, os.PathLike, Order, Auto)):
         order = tuple(order)  # an iterator would be empty at the second call
 
@@ -183,7 +197,20 @@ def _jacobian(fun: Callable[..., Any], order: OrderLike, options: _Options) -> C
             parts.append(_counts(lin, ids, None if values.calls else done))
         return tuple(parts) if len(parts) > 1 else parts[0]
 
-    return jacobian
+    return jacobian if kernel == "xla" else _fused(fun, jacobian, options, kernel)
+
+
+def _fused(
+    fun: Callable[..., Any], jacobian: Callable[..., Any], options: _Options, kernel: KernelMode
+) -> Callable[..., Any]:
+    """The Jacobian as one kernel."""
+
+    def line(primitive: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+        program = trace(fun, args, kwargs, argnums=options.argnums, has_aux=options.has_aux)
+        lines = (e.source for e in program.equations if e.primitive.name == primitive)
+        return next(lines, "")
+
+    return fuse(jacobian, kernel, lambda args: normalise_argnums(options.argnums, len(args)), line)
 
 
 def _with_extras(

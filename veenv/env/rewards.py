@@ -58,7 +58,7 @@ def reference_costs(
       ValueError: if the ids are no order of the graph.
     """
     if shaping == "classical":
-        order = min(classical_orders(graph), key=lambda order: graph.cost(order, cost))
+        order = min(classical_orders(graph).values(), key=lambda order: graph.cost(order, cost))
     elif isinstance(shaping, str):
         order = getattr(graph, shaping)()
     else:
@@ -67,14 +67,23 @@ def reference_costs(
     return np.array([costs[v] for v in graph.eliminable], np.int32)
 
 
+def classical_costs(graph: Graph, cost: CostModel) -> dict[str, int]:
+    """Costs of the orders forward, reverse and Markowitz, by name."""
+    return {name: graph.cost(order, cost) for name, order in classical_orders(graph).items()}
+
+
 def classical_cost(graph: Graph, cost: CostModel) -> int:
     """The cost of the cheapest of the orders forward, reverse and Markowitz."""
-    return min(graph.cost(order, cost) for order in classical_orders(graph))
+    return min(classical_costs(graph, cost).values())
 
 
-def classical_orders(graph: Graph) -> tuple[tuple[int, ...], ...]:
-    """The orders forward, reverse and Markowitz."""
-    return graph.forward(), graph.reverse(), graph.markowitz()
+def classical_orders(graph: Graph) -> dict[str, tuple[int, ...]]:
+    """The orders forward, reverse and Markowitz, by name."""
+    return {
+        "forward": graph.forward(),
+        "reverse": graph.reverse(),
+        "Markowitz": graph.markowitz(),
+    }
 
 
 def reward_of(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ from veenv.env.encode import EnvParams, Spec
 from veenv.env.env import Observation, State, VertexEnv
 from veenv.env.exact_range import check_total
 from veenv.env.factory import task_graph
-from veenv.env.rewards import Shaping
+from veenv.env.rewards import Shaping, classical_costs
 from veenv.graph.graph import CostModel, Graph, counts_additions, labelling_of
 from veenv.graph.linearise import make_graph
 from veenv.tasks import RandomFunctions
@@ -87,7 +88,7 @@ class TaskDistribution:
     @classmethod
     def of(
         cls,
-        tasks: Sequence[str | Graph],
+        tasks: Sequence[str | Graph] | Mapping[str, Graph],
         cost: CostModel = "multiplications",
         *,
         spec: Spec | None = None,
@@ -97,7 +98,7 @@ class TaskDistribution:
         """Pads tasks to one size.
 
         Args:
-          tasks: names of tasks, or graphs.
+          tasks: names of tasks, or graphs; or graphs by the names that they get.
           cost: the cost model.
           spec: sizes to pad to; the smallest that fit by default.
           shaping: name of the reference order that each task's rewards are measured against, as
@@ -108,14 +109,17 @@ class TaskDistribution:
           TypeError: if one is neither a name nor a graph, a function for example.
           ValueError: if there are no tasks, a name is unknown, or a graph does not fit.
         """
+        if isinstance(tasks, Mapping):
+            names, tasks = tuple(tasks), tuple(tasks.values())
+        else:
+            names = tuple(t if isinstance(t, str) else f"graph {k}" for k, t in enumerate(tasks))
         for task in tasks:
             _check_task(task)
         graphs = tuple(task_graph(task) for task in tasks)
         if spec is None:
             spec = Spec.common([Spec.of(graph, cost) for graph in graphs])
         env = VertexEnv(graphs[0], cost, spec=spec, shaping=shaping, normalise=normalise)
-        names = (task if isinstance(task, str) else f"graph {k}" for k, task in enumerate(tasks))
-        return cls(env, graphs, tuple(names), stack_params([env.encode(g) for g in graphs]))
+        return cls(env, graphs, names, stack_params([env.encode(g) for g in graphs]))
 
     @classmethod
     def random(
@@ -175,6 +179,16 @@ class TaskDistribution:
         graphs, names = _draw(self.family, seed, len(self), self.env.cost, self.env.spec)
         params = stack_params([self.env.encode(g) for g in graphs])
         return replace(self, graphs=graphs, names=names, params=params)
+
+    @cached_property
+    def classical(self) -> tuple[dict[str, int], ...]:
+        """For each task the costs of the orders forward, reverse and Markowitz, by name."""
+        return tuple(classical_costs(graph, self.env.cost) for graph in self.graphs)
+
+    def vertex_ids(self, index: int, slots: Iterable[Any]) -> tuple[int, ...]:
+        """The vertex ids that slots of a task stand for; padding (-1) is left out."""
+        ids = self.graphs[index].eliminable
+        return tuple(ids[int(slot)] for slot in slots if slot >= 0)
 
     def __len__(self) -> int:
         """Number of tasks."""

@@ -18,7 +18,9 @@ import numpy as np
 from jax.extend import core
 
 from veenv import _compat
+from veenv.graph.own_derivative import is_own_derivative
 from veenv.graph.program import Equation, Literal, Program
+from veenv.rules.base import find
 from veenv.rules.dtypes import is_differentiable
 from veenv.rules.elementwise import ELEMENTWISE
 
@@ -163,6 +165,8 @@ def _results(primitive: Any, params: Any, kinds: Kinds, ins: Any, outs: Any) -> 
     if name in _BILINEAR:
         return [_product(kinds)] * count
     linear = _positions(name, params, len(kinds))
+    if linear is None and Kind.ZERO in kinds and find(name) is None:
+        linear = _by_own_derivative(primitive, params, kinds, ins)
     if max(kinds, default=Kind.ZERO) < Kind.LINEAR:
         every = linear and all(kinds[n] is Kind.ZERO for n in linear)
         return [Kind.ZERO if every else Kind.CONSTANT] * count
@@ -196,42 +200,16 @@ def _product(kinds: Kinds) -> Kind:
 def _by_own_derivative(primitive: Any, params: Any, kinds: Kinds, ins: Any) -> list[int] | None:
     """The linear operands of any other primitive whose derivative is the primitive itself.
 
-    If the tangent of p(x, c) by x is p(t, c), by JAX's rule, then p is linear in x.
+    If the tangent of p(x, c) by x is p(t, c), by JAX's rule, then p is linear in x.  Operands that
+    are zero may be part of x or of c.
     """
-    moving = [n for n, k in enumerate(kinds) if k is Kind.LINEAR]
-    if Kind.UNKNOWN in kinds or not all(is_differentiable(ins[n]) for n in moving):
+    if Kind.UNKNOWN in kinds:
         return None
-    shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in ins]
-
-    def pushed(full: list[Any], tangents: list[Any]) -> Any:
-        def call(*values: Any) -> Any:
-            own = list(full)
-            for n, value in zip(moving, values, strict=True):
-                own[n] = value
-            return _compat.bind(primitive, params, own)
-
-        return jax.jvp(call, [full[n] for n in moving], tangents)[1]
-
-    try:
-        closed = jax.make_jaxpr(pushed)(shapes, [shapes[n] for n in moving])
-    except Exception:  # the rule of a primitive of somebody else's
-        return None
-    jaxpr = _compat.open_jaxpr(closed)
-    expected: list[Any] = list(jaxpr.invars[: len(ins)])
-    for n, var in zip(moving, jaxpr.invars[len(ins) :], strict=True):
-        expected[n] = var
-    for eqn in jaxpr.eqns:
-        if eqn.primitive is primitive and list(eqn.outvars) == list(jaxpr.outvars):
-            same = all(_equal(eqn.params.get(k), v) for k, v in params.items())
-            return moving if same and list(eqn.invars) == expected else None
+    for moved in ((Kind.ZERO, Kind.LINEAR), (Kind.LINEAR,)):
+        moving = [n for n, k in enumerate(kinds) if k in moved and is_differentiable(ins[n])]
+        if is_own_derivative(primitive, params, moving, ins):
+            return moving
     return None
-
-
-def _equal(a: Any, b: Any) -> bool:
-    try:
-        return bool(a == b)
-    except Exception:  # parameters need not be comparable
-        return False
 
 
 def _walked(closed: Any, kinds: Kinds) -> list[Kind]:

@@ -234,31 +234,33 @@ class _Flattener:
         read = self._read(env, atom)
         return isinstance(read, int) and read in self.moved
 
-    def _walk(self, jaxpr: Any, env: dict[Any, Slot | Literal]) -> None:
+    def _walk(self, jaxpr: Any, env: dict[Any, Slot | Literal], call: str = "") -> None:
+        """Appends a jaxpr's equations; `call` is the line where the jaxpr was called."""
         for eqn in jaxpr.eqns:
             plain = self.plain and any(self._is_moved(env, a) for a in eqn.invars)
             inner = _compat.inlinable(eqn)
+            source = _compat.source_line(eqn) or call  # a function that JAX had traced has no line
             if plain:
                 inner = _compat.call_body(eqn.primitive.name, eqn.params)
             if plain and eqn.primitive.name == "stop_gradient":
                 env[eqn.outvars[0]] = self._read(env, eqn.invars[0])
             elif inner is not None:
-                self._inline(eqn, inner, env)
+                self._inline(eqn, inner, env, source)
             else:
-                self._append(eqn, env)
+                self._append(eqn, env, source)
 
-    def _inline(self, eqn: Any, inner: Any, env: dict[Any, Slot | Literal]) -> None:
+    def _inline(self, eqn: Any, inner: Any, env: dict[Any, Slot | Literal], source: str) -> None:
         body = _compat.open_jaxpr(inner)
         scope: dict[Any, Slot | Literal] = {}
         for var, value in zip(body.constvars, getattr(inner, "consts", ()), strict=True):
             scope[var] = Literal(value)
         for var, atom in zip(body.invars, eqn.invars, strict=True):
             scope[var] = self._read(env, atom)
-        self._walk(body, scope)
+        self._walk(body, scope, source)
         for var, atom in zip(eqn.outvars, body.outvars, strict=True):
             env[var] = self._read(scope, atom)
 
-    def _append(self, eqn: Any, env: dict[Any, Slot | Literal]) -> None:
+    def _append(self, eqn: Any, env: dict[Any, Slot | Literal], source: str) -> None:
         inputs = tuple(self._read(env, a) for a in eqn.invars)
         outputs: list[Slot | None] = []
         for var in eqn.outvars:
@@ -278,6 +280,6 @@ class _Flattener:
                 tuple(outputs),
                 tuple(a.aval for a in eqn.invars),
                 tuple(v.aval for v in eqn.outvars),
-                _compat.source_line(eqn),
+                source,
             )
         )

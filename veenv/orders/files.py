@@ -25,7 +25,7 @@ _COSTS = ("multiplications", "executed", "operations")
 _REQUIRED_COSTS = ("multiplications", "executed")
 _TEXTS = ("name", "fingerprint", "jax_version", "found_by")
 _REQUIRED = ("format", "version", "ids", "counts", "num_edges", "num_vertices", *_TEXTS)
-_OPTIONAL = ("lower_bounds",)
+_OPTIONAL = ("lower_bounds", "steps")
 
 
 def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -123,6 +123,8 @@ def check_record(record: Any) -> dict[str, Any]:
         )
     for key in ("num_edges", "num_vertices"):
         _check_integer(key, record[key], 0, MAX_ID)
+    if "steps" in record:
+        _check_integer("steps", record["steps"], 0, MAX_COUNT)
     _check_ids(record["ids"], record["num_vertices"])
     _check_counts("counts", record["counts"], _REQUIRED_COSTS)
     _check_counts("lower_bounds", record.get("lower_bounds", {}), ())

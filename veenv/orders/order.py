@@ -79,6 +79,8 @@ class Order:
       found_by: method, seed or other origin, as text.
       lower_bounds: under a cost model, a cost that a search proved no order goes below; where it
         equals the count, the order is optimal.
+      steps: environment steps of the training run after which it was found; None if it was found
+        otherwise.
 
     Example:
       >>> import jax.numpy as jnp, veenv
@@ -100,6 +102,7 @@ class Order:
     jax_version: str = field(default_factory=lambda: jax.__version__)
     found_by: str = ""
     lower_bounds: Mapping[str, int] = field(default_factory=dict, hash=False)
+    steps: int | None = None
 
     @classmethod
     def from_graph(
@@ -109,6 +112,7 @@ class Order:
         name: str = "",
         found_by: str = "",
         lower_bounds: Mapping[str, int] | None = None,
+        steps: int | None = None,
     ) -> Order:
         """The record of an order of a graph, counted under every cost model.
 
@@ -125,6 +129,7 @@ class Order:
             graph.num_vertices,
             found_by=found_by,
             lower_bounds=dict(lower_bounds or {}),
+            steps=steps,
         )
 
     def ids_for(self, graph: Graph) -> tuple[int, ...]:
@@ -190,6 +195,7 @@ class Order:
                 "counts": dict(self.counts),
                 "lower_bounds": dict(self.lower_bounds),
                 "found_by": self.found_by,
+                **({} if self.steps is None else {"steps": self.steps}),
                 "jax_version": self.jax_version,
                 "num_vertices": self.num_vertices,
                 "num_edges": self.num_edges,
@@ -221,6 +227,7 @@ class Order:
             record["jax_version"],
             record["found_by"],
             record.get("lower_bounds", {}),
+            record.get("steps"),
         )
 
     def _difference(self, graph: Graph) -> str:

@@ -13,11 +13,11 @@ from agents.cli.start import make_trainer as choose_trainer
 from agents.config.args import parse_training
 from agents.config.ppo import PPOConfig
 from agents.config.search import SearchConfig
-from agents.games import make_game
 from agents.nn.distributions import MASKED_LOGIT
-from agents.ppo.ppo import Trainer, play_and_learn
-from agents.train.best import BestOrders
+from agents.ppo.trainer import PPO, Trainer
+from agents.train.curriculum import FixedTasks
 from agents.train.training import train
+from veenv.env import TaskDistribution
 from veenv.env.random_play import random_episodes
 
 pytest.importorskip("mctx")
@@ -28,7 +28,7 @@ from agents.alphazero.alphazero import (
     loss_fn,
     make_lessons,
     make_trainer,
-    search_and_learn,
+    search_batch,
 )
 from agents.alphazero.planning import Searches, make_model, predict, self_play
 
@@ -43,16 +43,15 @@ def trainer(both):
 
 @pytest.fixture(scope="module")
 def played(trainer):
-    """Searches and episodes of the untrained network, with the params and scales they had."""
-    params, scales = trainer._params, trainer._scales
-    play = jax.jit(partial(self_play, trainer.game.env, config=SEARCH))
-    return play(params, scales, trainer.init().network, jax.random.key(1))
+    """Searches and episodes of the untrained network, with the params they had."""
+    play = jax.jit(partial(self_play, trainer.tasks.env, config=SEARCH))
+    return play(trainer._params, trainer.init().network, jax.random.key(1))
 
 
 def test_model_is_the_environment(trainer, both):
     """Through whole episodes: rewards add up to the graph's cost, and nothing follows the end."""
     network = trainer.init().network
-    model = jax.jit(make_model(both.env, trainer._params, trainer._scales))
+    model = jax.jit(make_model(both.env, trainer._params))
     state = jax.vmap(both.env.init)(trainer._params)
     orders = [graph.reverse() for graph in both.graphs for _ in range(2)]
     returns, discounts = np.zeros(4), np.ones(4)
@@ -62,7 +61,7 @@ def test_model_is_the_environment(trainer, both):
             for row, order in enumerate(orders)
         ]
         output, state = model(network, jax.random.key(0), jnp.array(slots), state)
-        returns += discounts * output.reward * trainer._scales
+        returns += discounts * output.reward * trainer._params.scale
         discounts *= output.discount
         over = [step + 1 >= len(order) for order in orders]
         np.testing.assert_array_equal(output.discount, np.where(over, 0.0, 1.0))
@@ -82,7 +81,7 @@ def test_self_play(trainer, both, played):
         np.testing.assert_array_equal(
             searches.active[:, row], np.arange(both.env.num_actions) < len(graph.eliminable)
         )
-    returns = searches.reward.sum(0) * trainer._scales
+    returns = searches.reward.sum(0) * trainer._params.scale
     np.testing.assert_allclose(returns, -episodes.cost.astype(float), rtol=1e-6)
     active = np.asarray(searches.active) == 1
     weights = np.asarray(searches.action_weights)[active]
@@ -95,16 +94,16 @@ def test_self_play(trainer, both, played):
 @pytest.mark.slow
 def test_long_searches_find_the_cheapest_order(wide_graph):
     """On a graph small enough to try every order, whatever the untrained network says."""
-    game = make_game({"wide": wide_graph})
+    tasks = TaskDistribution.of({"wide": wide_graph}, normalise=True)
     orders = itertools.permutations(wide_graph.eliminable)
     cheapest = min(wide_graph.cost(order) for order in orders)
-    trainer = make_trainer(dataclasses.replace(CONFIG, num_envs=4), SEARCH, game)
+    trainer = make_trainer(dataclasses.replace(CONFIG, num_envs=4), SEARCH, tasks)
     config = SearchConfig(num_simulations=200, max_considered=16)
-    play = jax.jit(partial(self_play, game.env, config=config))
+    play = jax.jit(partial(self_play, tasks.env, config=config))
     network = trainer.init().network
-    _, episodes = play(trainer._params, trainer._scales, network, jax.random.key(0))
+    _, episodes = play(trainer._params, network, jax.random.key(0))
     assert (episodes.cost == cheapest).all()
-    random = random_episodes(game.env, jax.random.key(0), 4)
+    random = random_episodes(tasks.env, jax.random.key(0), 4)
     assert (random.cost > cheapest).any()
 
 
@@ -171,19 +170,20 @@ def test_prediction_masks_what_is_illegal(trainer, both):
     np.testing.assert_allclose(value, expected, rtol=1e-5)
 
 
-def test_alphazero_beats_best_of_n_random_play(tangle_game):
-    game, graph = tangle_game, tangle_game.graphs[0]
-    best = BestOrders(game)
+def test_alphazero_beats_best_of_n_random_play(tangle_task):
+    graph, env = tangle_task.graphs[0], tangle_task.env
     config = PPOConfig(num_envs=8, steps=1_500, hidden=16)
-    trainer = make_trainer(config, SearchConfig(8, 8), game)
+    trainer = make_trainer(config, SearchConfig(8, 8), tangle_task)
     assert isinstance(trainer, Trainer)
-    last = list(train(trainer, best))[-1]
+    curriculum = FixedTasks(trainer)
+    last = list(train(curriculum))[-1]
+    best = curriculum.best
     episodes = last.steps // len(graph.eliminable)
-    final = jax.jit(lambda key: random_episodes(game.env, key, episodes))(jax.random.key(0))
+    final = jax.jit(lambda key: random_episodes(env, key, episodes))(jax.random.key(0))
     random_best, random_mean = int(final.cost.min()), float(final.cost.mean())
-    assert best["tangle"].cost < random_best
-    assert last.mean_cost["tangle"] < 0.5 * random_mean + 0.5 * random_best
-    assert graph.cost(best["tangle"].ids) == best["tangle"].cost
+    assert best.cost("tangle") < random_best
+    assert last.measured["mean_cost"]["tangle"] < 0.5 * random_mean + 0.5 * random_best
+    assert graph.cost(best["tangle"].ids) == best.cost("tangle")
 
 
 @pytest.mark.parametrize(
@@ -202,10 +202,10 @@ def test_settings_are_checked(settings, text):
 def test_the_command_line_chooses_the_agent(both):
     args = parse_training(["--task=LIF", "--agent=alphazero", "--num-simulations=3", "--seed=7"])
     trainer = choose_trainer(args, both)
-    assert trainer._agent.func is search_and_learn
-    assert trainer._agent.keywords == {"search": SearchConfig(num_simulations=3)}
+    assert trainer.agent.play.func is search_batch
+    assert trainer.agent.play.keywords == {"search": SearchConfig(num_simulations=3)}
     assert trainer.config.seed == 7
-    assert choose_trainer(parse_training(["--task=LIF"]), both)._agent is play_and_learn
+    assert choose_trainer(parse_training(["--task=LIF"]), both).agent is PPO
 
 
 def test_what_only_ppo_does_is_refused(both):

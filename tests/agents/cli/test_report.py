@@ -6,8 +6,10 @@ import pytest
 
 from agents.cli.progress import ProgressDisplay
 from agents.cli.report import result_table, verdict
+from agents.files import new_folder
 from agents.run.curve import plot_curve
-from agents.run.runs import RunFolder
+from agents.run.folder import RunFolder
+from agents.train.best import BestOrders
 from veenv import make_graph, tasks
 from veenv.measure.proof import prove
 from veenv.orders.documents import write_bytes
@@ -55,10 +57,10 @@ def test_files_are_whole_or_not_there(tmp_path, monkeypatch):
 
 
 def test_runs_of_one_second_have_folders_of_their_own(tmp_path, both):
-    first, second = RunFolder.create(tmp_path, both), RunFolder.create(tmp_path, both)
-    assert first.path != second.path
-    assert first.path.parent == second.path.parent == tmp_path / "wide+chain"
-    assert first.order_path("wide").name == "order-wide.json"
+    first, second = (new_folder(tmp_path / "runs") for _ in range(2))
+    assert first != second
+    assert first.parent == second.parent == tmp_path / "runs"
+    assert RunFolder(first, {}, BestOrders(both)).order_path("wide").name == "order-wide.json"
 
 
 class Terminal(io.StringIO):
@@ -71,14 +73,14 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize("stream", [io.StringIO(), Terminal()], ids=["file", "terminal"])
 def test_progress_shows_the_best_count(stream, both):
     from agents.config.ppo import PPOConfig
-    from agents.ppo.ppo import Trainer
-    from agents.train.best import BestOrders
+    from agents.ppo.trainer import Trainer
+    from agents.train.curriculum import FixedTasks
     from agents.train.training import train
 
-    best = BestOrders(both)
-    with ProgressDisplay(stream, best, interval=0.0) as display:
-        for progress in train(Trainer(PPOConfig(num_envs=2, steps=20, hidden=4), both), best):
+    curriculum = FixedTasks(Trainer(PPOConfig(num_envs=2, steps=20, hidden=4), both))
+    with ProgressDisplay(stream, curriculum, interval=0.0) as display:
+        for progress in train(curriculum):
             display.show(progress)
-    said = stream.getvalue()
-    assert f"best wide {best['wide'].cost}, chain {best['chain'].cost}" in said
+    said, best = stream.getvalue(), curriculum.best
+    assert f"best wide {best.cost('wide')}, chain {best.cost('chain')}" in said
     assert ("\r" in said) == stream.isatty()

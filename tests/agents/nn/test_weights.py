@@ -11,7 +11,7 @@ from agents.config.ppo import PPOConfig
 from agents.evaluation import evaluate
 from agents.nn.networks import GraphNetwork
 from agents.nn.weights import architecture, load_weights, save_weights
-from agents.ppo.ppo import Trainer
+from agents.ppo.trainer import Trainer
 
 
 @pytest.fixture

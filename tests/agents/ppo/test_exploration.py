@@ -9,23 +9,24 @@ import pytest
 
 from agents.config.ppo import PPOConfig
 from agents.nn.networks import GraphNetwork
-from agents.ppo.exploration import NOTHING, Found, Parts, is_finding, play, prefixes
-from agents.ppo.ppo import Trainer, loss_fn, make_batch
+from agents.ppo.exploration import NOTHING, BestSoFar, Roles, explores, play, prefixes
+from agents.ppo.ppo import loss_fn, make_batch
+from agents.ppo.trainer import Trainer
 
 CONFIG = PPOConfig(num_envs=16, hidden=8, temperatures=0.25, restarts=0.25, self_imitation=1.0)
 
 
-def test_parts_of_the_environments():
-    parts = Parts.of(CONFIG, 8)
-    assert parts.follows.tolist() == [True] * 3 + [False] * 5
-    assert parts.replays.tolist() == [False] * 3 + [True] + [False] * 4
-    assert parts.restarts.tolist() == [False] * 4 + [True, True] + [False, False]
-    np.testing.assert_allclose(parts.temperature, [1] * 6 + [0.5, 2.0])
-    assert Parts.of(PPOConfig(), 4).follows.all()
-    four = Parts.of(PPOConfig(temperatures=0.4), 10).temperature
+def test_roles_of_the_environments():
+    roles = Roles.of(CONFIG, 8)
+    assert roles.follows.tolist() == [True] * 3 + [False] * 5
+    assert roles.replays.tolist() == [False] * 3 + [True] + [False] * 4
+    assert roles.restarts.tolist() == [False] * 4 + [True, True] + [False, False]
+    np.testing.assert_allclose(roles.temperature, [1] * 6 + [0.5, 2.0])
+    assert Roles.of(PPOConfig(), 4).follows.all()
+    four = Roles.of(PPOConfig(temperatures=0.4), 10).temperature
     np.testing.assert_allclose(four, [1] * 6 + [0.5**0.5, 2**0.5, 0.5, 2.0], rtol=1e-6)
-    assert is_finding(CONFIG)
-    assert not is_finding(PPOConfig())
+    assert explores(CONFIG)
+    assert not explores(PPOConfig())
 
 
 def test_somebody_has_to_follow_the_policy(both):
@@ -35,11 +36,11 @@ def test_somebody_has_to_follow_the_policy(both):
 
 def test_prefixes_are_those_of_the_best_orders():
     order = jnp.array([[3, 1, 0, 2], [1, 0, -1, -1]], jnp.int32)
-    found = Found(jnp.array([7, 5], jnp.int32), order)
-    parts = Parts.of(CONFIG, 8)
+    found = BestSoFar(jnp.array([7, 5], jnp.int32), order)
+    roles = Roles.of(CONFIG, 8)
     lengths = set()
     for seed in range(50):
-        moves = np.asarray(prefixes(found, parts, jax.random.key(seed))).reshape(2, 8, 4)
+        moves = np.asarray(prefixes(found, roles, jax.random.key(seed))).reshape(2, 8, 4)
         for k, full in enumerate((4, 2)):
             taken = (moves[k] >= 0).sum(-1)
             assert (taken[[0, 1, 2, 6, 7]] == 0).all()
@@ -51,8 +52,8 @@ def test_prefixes_are_those_of_the_best_orders():
     assert lengths == {(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)}
 
 
-def test_found_keeps_the_cheaper_order():
-    found = Found.nothing(2, 3)
+def test_the_best_so_far_keeps_the_cheaper_order():
+    found = BestSoFar.nothing(2, 3)
     first = jnp.array([[0, 1, 2], [2, 1, 0]], jnp.int32)
     found = found.updated(jnp.array([5, 6], jnp.int32), first)
     found = found.updated(jnp.array([6, 4], jnp.int32), first[::-1])
@@ -65,7 +66,7 @@ def test_replays_cost_what_the_best_order_costs_and_teach_only_by_imitation(both
     graph_of_env = jnp.repeat(jnp.arange(2), 8)
     params = jax.tree.map(lambda x: x[graph_of_env], both.params)
     run = jax.jit(lambda key, found: play(both.env, params, network, key, found, CONFIG))
-    nothing = Found.nothing(2, both.env.num_actions)
+    nothing = BestSoFar.nothing(2, both.env.num_actions)
     first, _, found = run(jax.random.key(1), nothing)
     assert first.replayed.sum() == 0
     assert nothing.cost.tolist() == [NOTHING] * 2
@@ -79,14 +80,14 @@ def test_replays_cost_what_the_best_order_costs_and_teach_only_by_imitation(both
     lengths = np.array([len(graph.eliminable) for graph in both.graphs])
     np.testing.assert_array_equal(trajectory.replayed.sum(0)[replaying], lengths)
     assert float(trajectory.replayed.sum()) == lengths.sum()
-    taught = np.asarray(trajectory.taught.sum(0)).reshape(2, 8)
-    np.testing.assert_array_equal(taught[:, :3], np.repeat(lengths[:, None], 3, 1))
-    assert (taught[:, [3, 6, 7]] == 0).all()
-    assert (taught[:, 4:6] >= 1).all()
+    on_policy = np.asarray(trajectory.on_policy.sum(0)).reshape(2, 8)
+    np.testing.assert_array_equal(on_policy[:, :3], np.repeat(lengths[:, None], 3, 1))
+    assert (on_policy[:, [3, 6, 7]] == 0).all()
+    assert (on_policy[:, 4:6] >= 1).all()
 
     def loss(network, weight):
         config = dataclasses.replace(CONFIG, self_imitation=weight)
-        batch = make_batch(trajectory, both.scales[graph_of_env], config)
+        batch = make_batch(trajectory, config)
         rows = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), batch)
         return loss_fn(network, rows, config, jnp.float32(0.0))[0]
 

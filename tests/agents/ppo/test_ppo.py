@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from agents.config.ppo import PPOConfig
-from agents.ppo.ppo import Trainer, learn, loss_fn, make_batch
+from agents.ppo.ppo import loss_fn, make_batch, make_loss
 from agents.ppo.rollout import Episodes, cheapest, rollout
-from agents.ppo.updates import anneal, minibatch_indices
-from agents.train.best import BestOrders
+from agents.ppo.trainer import Trainer
+from agents.ppo.updates import anneal, fit, minibatch_indices
+from agents.train.curriculum import FixedTasks
 from agents.train.training import train
 from veenv.env.random_play import random_episodes
 
@@ -29,9 +30,15 @@ def trainer(both):
 def start(trainer):
     """Fresh parameters and a batch that they played."""
     state = trainer.init()
-    params = jax.tree.map(lambda x: jnp.repeat(x, 3, axis=0), trainer.game.params)
-    trajectory, _ = rollout(trainer.game.env, params, state.network, jax.random.key(1))
-    return state, make_batch(trajectory, jnp.repeat(trainer.game.scales, 3), CONFIG)
+    params = jax.tree.map(lambda x: jnp.repeat(x, 3, axis=0), trainer.tasks.params)
+    trajectory, _ = rollout(trainer.tasks.env, params, state.network, jax.random.key(1))
+    return state, make_batch(trajectory, CONFIG)
+
+
+def learn(network, opt_state, batch, config, key, progress):
+    """One update of PPO."""
+    loss = make_loss(config, progress)
+    return fit(loss, network, opt_state, batch, config, key, progress)
 
 
 def same(a, b):
@@ -78,7 +85,7 @@ def test_minibatches_of_awkward_sizes(steps, shape):
         assert len(set(epoch.tolist())) == epoch.size
 
 
-def test_gradients_that_are_not_finite_are_passed_over(start):
+def test_gradients_that_are_not_finite_are_skipped(start):
     state, batch = start
     broken = dataclasses.replace(batch, advantage=batch.advantage.at[:].set(jnp.nan))
     network, opt_state, stats = learn(
@@ -133,15 +140,16 @@ def test_train_step_is_deterministic_and_compiles_once(both):
     assert trainer.steps_per_update == 3 * sum(len(g.eliminable) for g in both.graphs)
 
 
-def test_ppo_beats_best_of_n_random_play(tangle_game):
-    game, graph = tangle_game, tangle_game.graphs[0]
-    best = BestOrders(game)
+def test_ppo_beats_best_of_n_random_play(tangle_task):
+    graph, env = tangle_task.graphs[0], tangle_task.env
     config = PPOConfig(num_envs=16, steps=20_000, hidden=16)
-    last = list(train(Trainer(config, game), best))[-1]
+    curriculum = FixedTasks(Trainer(config, tangle_task))
+    last = list(train(curriculum))[-1]
+    best = curriculum.best
     episodes = last.steps // len(graph.eliminable)
-    final = jax.jit(lambda key: random_episodes(game.env, key, episodes))(jax.random.key(0))
+    final = jax.jit(lambda key: random_episodes(env, key, episodes))(jax.random.key(0))
     random_best, random_mean = int(final.cost.min()), float(final.cost.mean())
-    assert best["tangle"].cost < random_best
+    assert best.cost("tangle") < random_best
     # The policy itself has learned, not only its luckiest episode.
-    assert last.mean_cost["tangle"] < 0.6 * random_mean + 0.4 * random_best
-    assert graph.cost(best["tangle"].ids) == best["tangle"].cost
+    assert last.measured["mean_cost"]["tangle"] < 0.6 * random_mean + 0.4 * random_best
+    assert graph.cost(best["tangle"].ids) == best.cost("tangle")

@@ -16,7 +16,7 @@ import optax
 import pytest
 
 from agents.nn.networks import GraphNetwork
-from agents.ppo.ppo import TrainState
+from agents.ppo.updates import TrainState
 from agents.run import checkpoints as module
 from agents.run.checkpoints import Checkpoints, Schedule
 

@@ -8,20 +8,20 @@ import pytest
 
 from agents.config.ppo import PPOConfig
 from agents.config.search import SearchConfig
-from agents.ppo.ppo import Trainer
+from agents.ppo.trainer import Trainer
 
 CONFIG = PPOConfig(num_envs=4, hidden=8, num_rounds=1, bfloat16=True)
 PLATFORMS = ("tpu", "cuda", "cpu")
 
 
-def ppo(game):
-    return Trainer(CONFIG, game)
+def ppo(tasks):
+    return Trainer(CONFIG, tasks)
 
 
-def alphazero(game):
+def alphazero(tasks):
     from agents.alphazero.alphazero import make_trainer
 
-    return make_trainer(CONFIG, SearchConfig(4, 4), game)
+    return make_trainer(CONFIG, SearchConfig(4, 4), tasks)
 
 
 needs_mctx = pytest.mark.skipif(importlib.util.find_spec("mctx") is None, reason="needs mctx")
@@ -30,7 +30,7 @@ needs_mctx = pytest.mark.skipif(importlib.util.find_spec("mctx") is None, reason
 @pytest.mark.parametrize("make", [ppo, pytest.param(alphazero, marks=needs_mctx)])
 def test_train_steps_lower_for_accelerators(make, both):
     trainer = make(both)
-    inputs = (trainer.init(), np.float32(0.0), trainer._params, trainer._scales)
+    inputs = (trainer.init(), np.float32(0.0), trainer._params)
     exported = jax.export.export(trainer._step, platforms=PLATFORMS)(*inputs)
     assert exported.platforms == PLATFORMS
     shapes = jax.tree.leaves(jax.eval_shape(trainer._step, *inputs))

@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 
 from agents.config.ppo import PPOConfig
-from agents.ppo.ppo import Trainer
+from agents.ppo.trainer import Trainer
 from agents.train.best import BestOrders
+from agents.train.curriculum import FixedTasks
 from agents.train.training import train
+from veenv import Graph
+from veenv.env import TaskDistribution
 
 
 @pytest.fixture(scope="module")
@@ -18,31 +21,33 @@ def trainer(both):
 
 
 def test_steps_are_rounded_up_to_whole_updates(trainer, both):
-    best = BestOrders(both)
-    seen = list(train(trainer, best))
-    each = trainer.steps_per_update
-    assert [p.steps for p in seen] == [each * k for k in range(1, -(-120 // each) + 1)]
+    curriculum = FixedTasks(trainer)
+    best, seen = curriculum.best, list(train(curriculum))
+    size = trainer.steps_per_update
+    assert [p.steps for p in seen] == [size * k for k in range(1, -(-120 // size) + 1)]
     assert seen[-1].fraction == 1.0
     for name in both.names:
-        costs = [p.min_cost[name] for p in seen]
-        assert best[name].cost == min(costs)
+        costs = [p.measured["min_cost"][name] for p in seen]
+        assert best.cost(name) == min(costs)
         assert best[name].steps == seen[int(np.argmin(costs))].steps
-        assert both.graphs[both.names.index(name)].cost(best[name].ids) == best[name].cost
-    first = seen[0]
-    assert first.improved == both.names
-    assert all(np.isfinite(list(first.stats.values())))
+        assert both.graphs[both.names.index(name)].cost(best[name].ids) == best.cost(name)
+        so_far = [p.measured["best_cost"][name] for p in seen]
+        assert so_far == np.minimum.accumulate(costs).tolist()
+    assert all(np.isfinite(list(seen[0].measured["stats"].values())))
 
 
 def test_continuing_is_the_same_as_not_stopping(trainer, both):
-    whole = list(train(trainer, BestOrders(both)))
-    again = list(train(trainer, BestOrders(both), state=whole[0].state))
+    whole = list(train(FixedTasks(trainer)))
+    again = list(train(FixedTasks(trainer), state=whole[0].state))
     assert [p.update for p in again] == [p.update for p in whole[1:]]
-    assert [p.mean_cost for p in again] == [p.mean_cost for p in whole[1:]]
+    assert [p.steps for p in again] == [p.steps for p in whole[1:]]
+    costs = [p.measured["mean_cost"] for p in whole[1:]]
+    assert [p.measured["mean_cost"] for p in again] == costs
 
 
 def test_time_limit_counts_from_the_start(trainer, both):
     late = time.monotonic() - 1000.0
-    assert len(list(train(trainer, BestOrders(both), time_limit=10.0, started=late))) == 1
+    assert len(list(train(FixedTasks(trainer), time_limit=10.0, started=late))) == 1
 
 
 def test_compilation_does_not_count_as_pace(both, monkeypatch):
@@ -51,18 +56,18 @@ def test_compilation_does_not_count_as_pace(both, monkeypatch):
     fake = SimpleNamespace(monotonic=lambda: next(clock))
     monkeypatch.setattr("agents.train.training.time", fake)
     endless = Trainer(PPOConfig(num_envs=2, hidden=4), both)
-    seen = list(train(endless, BestOrders(both), time_limit=100.0))
+    seen = list(train(FixedTasks(endless), time_limit=100.0))
     assert [p.seconds for p in seen] == [65.0, 75.0, 85.0, 95.0]
 
 
 def test_stops_when_asked(trainer, both):
-    assert list(train(trainer, BestOrders(both), should_stop=lambda: True)) == []
+    assert list(train(FixedTasks(trainer), should_stop=lambda: True)) == []
 
 
 def test_needs_a_budget(both):
     endless = Trainer(PPOConfig(), both)
     with pytest.raises(ValueError, match="steps or a time limit"):
-        next(train(endless, BestOrders(both)))
+        next(train(FixedTasks(endless)))
 
 
 def test_best_orders_are_checked_by_the_graph(both):
@@ -82,4 +87,13 @@ def test_best_orders_are_checked_by_the_graph(both):
     orders[1, 0] = orders[1, 1]
     with pytest.raises(RuntimeError, match="chain: an episode is no order: order repeats"):
         best.offer(np.array([10**9, 1]), orders, 30)
-    assert best["wide"].cost == costs[0]
+    assert best.cost("wide") == costs[0]
+
+
+def test_tasks_have_to_be_normalised_and_to_have_moves(wide_graph):
+    with pytest.raises(ValueError, match="expected tasks with normalise=True"):
+        Trainer(PPOConfig(), TaskDistribution.of({"wide": wide_graph}))
+    nothing = Graph(1, [()], [0], [], {"multiplications": {}, "executed": {}})
+    tasks = TaskDistribution.of({"wide": wide_graph, "none": nothing}, normalise=True)
+    with pytest.raises(ValueError, match="none has no vertex to eliminate"):
+        Trainer(PPOConfig(), tasks)

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from agents.config.ppo import PPOConfig
-from agents.ppo.ppo import Trainer
-from agents.run.checkpoints import Checkpoints
+from agents.ppo.trainer import Trainer
+from agents.run.folder import RunFolder, identity_of
 from agents.run.metrics import Metrics
-from agents.run.runs import RunFolder, identity, mean_ratio
 from agents.train.best import BestOrders
+from agents.train.curriculum import FixedTasks
 from agents.train.training import DivergedError, train
 from veenv import Order
 
@@ -29,23 +29,21 @@ def trainer(both):
 
 
 @pytest.fixture
-def open_folder(both, tmp_path):
-    """Opens the run folder of these tests, and lists the warnings."""
+def open_folder(trainer, both, tmp_path):
+    """Opens the run folder of these tests with other best orders, and lists the warnings."""
     said, folders = [], []
 
-    def opened():
+    def opened(best):
         for folder in folders:
             folder.close()
-        folders.append(RunFolder(tmp_path, both, said.append))
+        network = trainer.init().network
+        identity = identity_of("ppo", "multiplications", network, both)
+        folders.append(RunFolder(tmp_path, identity, best, warn=said.append))
         return folders[-1]
 
     yield opened, said
     for folder in folders:
         folder.close()
-
-
-def store(folder, trainer, state):
-    return Checkpoints(folder.path / "checkpoints", identity("ppo", trainer.game, state.network))
 
 
 def bits(state):
@@ -56,30 +54,31 @@ def bits(state):
 def test_going_on_is_the_same_as_not_stopping(trainer, both, open_folder):
     """The whole state goes through files after the third update; what came later is dropped."""
     opened, said = open_folder
-    whole_best, whole_rows = BestOrders(both), []
-    for progress in train(trainer, whole_best):
-        row = dataclasses.asdict(dataclasses.replace(progress, state=None))
-        whole_rows.append(row | {"best": whole_best.record()})
+    curriculum, whole_rows = FixedTasks(trainer), []
+    whole_best = curriculum.best
+    for progress in train(curriculum):
+        whole_rows.append(progress.row | {"best": whole_best.record()})
     whole = progress.state
 
-    folder, best, state = opened(), BestOrders(both), trainer.init()
-    checkpoints = store(folder, trainer, state)
-    for progress in train(trainer, best, state=state):
-        folder.log(progress, best)
+    curriculum, state = FixedTasks(trainer), trainer.init()
+    folder = opened(curriculum.best)
+    for progress in train(curriculum, state=state):
+        folder.log(progress.row)
         if progress.update == 3:
-            folder.save_checkpoint(checkpoints, progress, best)
+            folder.save_checkpoint(progress, 0.0)
         if progress.update == 5:
             break
     assert len(folder.metrics.rows) == 5
 
-    folder, best = opened(), BestOrders(both)
-    restored = store(folder, trainer, state).restore(trainer.init())
-    best.merge(restored.run["best"])
-    assert best.record() == whole_rows[2]["best"]
-    folder.take_up(restored.run["num_rows"], best)
+    curriculum = FixedTasks(trainer)
+    folder, best = opened(curriculum.best), curriculum.best
+    restored = folder.resume(trainer.init())
+    assert restored.run["best"] == whole_rows[2]["best"]
+    assert restored.run["steps"] == whole_rows[2]["steps"]
+    assert {n: best.cost(n) for n in both.names} == whole_rows[4]["best_cost"]  # in its files
     assert len(folder.metrics.rows) == 3
-    for progress in train(trainer, best, state=restored.state):
-        folder.log(progress, best)
+    for progress in train(curriculum, state=restored.state):
+        folder.log(progress.row)
     assert bits(progress.state) == bits(whole)
     assert best.record() == whole_best.record()
     lines = (folder.path / "metrics.jsonl").read_text().splitlines()
@@ -91,40 +90,62 @@ def test_going_on_is_the_same_as_not_stopping(trainer, both, open_folder):
         table = list(csv.DictReader(file))
     assert [int(row["update"]) for row in table] == [row["update"] for row in whole_rows]
     for name, graph in zip(both.names, both.graphs, strict=True):
-        assert Order.load(folder.order_path(name)).ids_for(graph) == best[name].ids
+        order = Order.load(folder.order_path(name))
+        assert order.ids_for(graph) == best[name].ids
+        assert order.steps == best[name].steps
     assert said == []
 
 
-def test_orders_in_the_folder_are_never_lost(both, open_folder):
-    """The folder may know a cheaper order than the checkpoint, or a dearer one, or a broken one."""
+def test_orders_in_the_folder_are_never_lost(trainer, both, open_folder):
+    """The folder may know a cheaper order than the checkpoint, an expensive or a broken one."""
     opened, said = open_folder
-    (wide, chain), folder = both.graphs, opened()
+    wide, chain = both.graphs
     reverse = {"ids": list(wide.reverse()), "cost": wide.cost(wide.reverse()), "steps": 70}
     forward = {"ids": list(wide.forward()), "cost": wide.cost(wide.forward()), "steps": 30}
-    cheap, dear = sorted([reverse, forward], key=lambda r: r["cost"])
-    assert cheap["cost"] < dear["cost"]
+    cheap, expensive = sorted([reverse, forward], key=lambda r: r["cost"])
+    assert cheap["cost"] < expensive["cost"]
     chained = {"ids": list(chain.forward()), "cost": chain.cost(chain.forward()), "steps": 5}
 
     best = BestOrders(both)
     best.merge({"wide": cheap, "chain": chained})
-    folder.take_up(0, best)
+    folder = opened(best)
+    folder.resume(trainer.init())
     assert Order.load(folder.order_path("wide")).ids == tuple(cheap["ids"])
 
     best = BestOrders(both)  # as of an older checkpoint
-    best.merge({"wide": dear})
-    opened().take_up(0, best)
-    assert best.record()["wide"] == cheap | {"ids": tuple(cheap["ids"])}
-    assert best["chain"].cost == chained["cost"]
+    best.merge({"wide": expensive})
+    opened(best).resume(trainer.init())
+    assert best.record() == {"wide": cheap, "chain": chained}
     assert Order.load(folder.order_path("wide")).ids == tuple(cheap["ids"])
 
     folder.order_path("wide").write_text("{}")
     best = BestOrders(both)
-    best.merge({"wide": dear})
-    opened().take_up(0, best)
-    assert best["wide"].cost == dear["cost"]
-    assert Order.load(folder.order_path("wide")).ids == tuple(dear["ids"])
+    best.merge({"wide": expensive})
+    opened(best).resume(trainer.init())
+    assert best.cost("wide") == expensive["cost"]
+    assert Order.load(folder.order_path("wide")).ids == tuple(expensive["ids"])
     assert len(said) == 1
     assert "order-wide.json" in said[0]
+
+
+def test_an_order_of_an_earlier_version_stays_as_it_is(trainer, both, open_folder):
+    """Its file had no field for the steps; the text that named them is kept."""
+    opened, said = open_folder
+    wide, best = both.graphs[0], BestOrders(both)
+    cheap, expensive = sorted((wide.reverse(), wide.forward()), key=wide.cost)
+    best.merge({"wide": {"ids": list(expensive), "cost": wide.cost(expensive), "steps": 30}})
+    folder = opened(best)
+    path = folder.order_path("wide")
+    Order.from_graph(wide, cheap, "wide", "PPO, after 70 environment steps").save(path)
+    before = path.read_bytes()
+    folder.resume(trainer.init())
+    assert best["wide"].found_by == "PPO, after 70 environment steps"
+    assert best.record()["wide"] == {"ids": list(cheap), "cost": wide.cost(cheap), "steps": None}
+    assert path.read_bytes() == before
+    again = BestOrders(both)
+    again.merge(best.record())
+    assert again["wide"].ids == tuple(cheap)
+    assert said == []
 
 
 def test_records_are_checked_by_the_graph(both):
@@ -136,32 +157,34 @@ def test_records_are_checked_by_the_graph(both):
 
 def test_training_goes_on_while_the_disk_is_full(trainer, both, open_folder, monkeypatch):
     opened, said = open_folder
-    folder, best, state = opened(), BestOrders(both), trainer.init()
-    checkpoints = store(folder, trainer, state)
+    curriculum, state = FixedTasks(trainer), trainer.init()
+    best = curriculum.best
+    folder = opened(best)
 
     def full(*args, **kwargs):
         raise FULL
 
-    for progress in train(trainer, best, state=state):
+    for progress in train(curriculum, state=state):
         with monkeypatch.context() as patch:
             if progress.update in (2, 3):
                 patch.setattr("agents.run.metrics.append_bytes", full)
                 patch.setattr("agents.run.checkpoints.write_checkpoint", full)
                 patch.setattr("veenv.orders.files.write_record", full)
             if progress.update == 2:  # as if this step had improved both orders
-                progress = dataclasses.replace(progress, improved=both.names)
-            folder.log(progress, best)
-            folder.save_checkpoint(checkpoints, progress, best)
+                for name in both.names:
+                    best.keep(name, dataclasses.replace(best[name]))
+            folder.log(progress.row)
+            folder.save_checkpoint(progress, 0.0)
             if progress.update == 3:
-                assert not folder.save_orders(best)
-                assert checkpoints.numbers() == [1]
+                assert not folder.save_orders()
+                assert folder.checkpoints.numbers() == [1]
                 assert len((folder.path / "metrics.jsonl").read_text().splitlines()) == 1
         if progress.update == 4:
             break
-    assert folder.save_orders(best)
+    assert folder.save_orders()
     lines = (folder.path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["update"] for line in lines] == [1, 2, 3, 4]
-    assert checkpoints.numbers() == [1, 4]
+    assert folder.checkpoints.numbers() == [1, 4]
     for name in both.names:
         assert Order.load(folder.order_path(name)).ids == best[name].ids
     for what in ("the metrics", "a checkpoint", "order-wide.json"):
@@ -188,7 +211,7 @@ def test_rows_that_break_off_leave_no_trace(tmp_path, monkeypatch):
     metrics.flush()
     assert (tmp_path / "metrics.csv").read_text() == "update,stats.loss\n1,\n2,1.0\n"
     again = Metrics(tmp_path)
-    again.take_up(1)
+    again.resume(1)
     assert again.rows == [{"update": 1, "stats": {"loss": None}}]
     assert (tmp_path / "metrics.csv").read_text() == "update,stats.loss\n1,\n"
     again.add({"update": 2, "stats": {"loss": 3.0}})
@@ -196,32 +219,32 @@ def test_rows_that_break_off_leave_no_trace(tmp_path, monkeypatch):
 
 
 def test_one_process_at_a_time(both, tmp_path):
-    first = RunFolder(tmp_path, both)
+    first = RunFolder(tmp_path, {}, BestOrders(both))
     with pytest.raises(BlockingIOError, match="is in use by another process"):
-        RunFolder(tmp_path, both)
+        RunFolder(tmp_path, {}, BestOrders(both))
     first.close()
-    RunFolder(tmp_path, both).close()
+    RunFolder(tmp_path, {}, BestOrders(both)).close()
 
 
 def test_training_ends_where_no_gradient_is_finite(trainer, both, monkeypatch):
     """The parameters are those before."""
     monkeypatch.setattr("agents.train.training.MAX_NOT_FINITE", 3)
-    state, seen, best = trainer.init(), [], BestOrders(both)
+    state, seen, curriculum = trainer.init(), [], FixedTasks(trainer)
     network = eqx.tree_at(lambda n: n.critic.outer.bias, state.network, jnp.array([jnp.nan]))
     state = dataclasses.replace(state, network=network)
     with pytest.raises(DivergedError, match="no gradient of the last 3 train steps was finite"):
-        seen.extend(train(trainer, best, state=state))
+        seen.extend(train(curriculum, state=state))
     assert len(seen) == 3
     assert bits(seen[-1].state)[:-1] == bits(state)[:-1]  # but for the key
     for name, graph in zip(both.names, both.graphs, strict=True):
-        assert graph.cost(best[name].ids) == best[name].cost
+        assert graph.cost(curriculum.best[name].ids) == curriculum.best.cost(name)
 
 
 def test_score_of_a_checkpoint(trainer, both):
-    progress = next(train(trainer, BestOrders(both)))
-    progress = dataclasses.replace(progress, mean_cost={"wide": 30.0, "chain": 12.0})
+    curriculum = FixedTasks(trainer)
+    measured = next(train(curriculum)).measured | {"mean_cost": {"wide": 30.0, "chain": 12.0}}
     wide, chain = (
         min(graph.cost(order) for order in (graph.forward(), graph.reverse(), graph.markowitz()))
         for graph in both.graphs
     )
-    np.testing.assert_allclose(mean_ratio(progress, both), (30.0 / wide + 12.0 / chain) / 2)
+    np.testing.assert_allclose(curriculum.score(measured), (30.0 / wide + 12.0 / chain) / 2)

@@ -1,0 +1,176 @@
+"""One compiled train step on tasks, whatever the agent."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from agents.config.ppo import PPOConfig
+from agents.devices import place
+from agents.nn.networks import GraphNetwork
+from agents.ppo.exploration import BestSoFar, Roles, explores
+from agents.ppo.losses import explained_variance
+from agents.ppo.memory import check_memory
+from agents.ppo.ppo import make_loss, play_batch
+from agents.ppo.rollout import Episodes, cheapest
+from agents.ppo.updates import Loss, Stats, TrainState, fit, make_optimizer
+from veenv.env import EnvParams, TaskDistribution, VertexEnv
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Update:
+    """What one train step saw, for K graphs.
+
+    Attributes:
+      mean_cost: over the episodes of each graph that followed the policy, float32 [K].
+      min_cost: the cheapest episode of each graph, int32 [K].
+      best_order: its order as slots, -1 padded, int32 [K, A].
+      stats: float32 [] each: losses, entropy, KL and so on.
+    """
+
+    mean_cost: Float[Array, " K"]
+    min_cost: Int[Array, " K"]
+    best_order: Int[Array, "K A"]
+    stats: Stats
+
+
+@dataclasses.dataclass(frozen=True)
+class Agent:
+    """How to play, and what to learn from it.
+
+    Attributes:
+      play: plays the graphs of B params with the network of a state: what to learn from, arrays
+        [T, B, ...] with `value`, `target` and `weight`; the episodes; the best orders so far.
+      loss: the loss when a share of the training, from 0 to 1, is over.
+    """
+
+    play: Callable[
+        [VertexEnv, EnvParams, TrainState, PRNGKeyArray, PPOConfig],
+        tuple[Any, Episodes, BestSoFar | None],
+    ]
+    loss: Callable[[PPOConfig, Array], Loss]
+
+
+PPO = Agent(play_batch, make_loss)
+
+
+class Trainer:
+    """An agent on tasks: fresh parameters, and the compiled train step.
+
+    Attributes:
+      config: the settings.
+      agent: how to play and to learn.
+      tasks: the graphs and their environment, whose rewards are normalised.
+      num_envs: environments played in every step: `config.num_envs`, rounded up to a multiple of
+        the number of graphs.
+      steps_per_update: environment steps that one train step plays, padding left out.
+      placement: the devices that share the environments.
+
+    Example:
+      >>> import veenv
+      >>> graph = veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)
+      >>> tasks = TaskDistribution.of({"f": graph}, normalise=True)
+      >>> trainer = Trainer(PPOConfig(num_envs=4), tasks)
+      >>> trainer.steps_per_update  # four episodes of two eliminations
+      8
+      >>> int(trainer.init().num_updates)
+      0
+    """
+
+    def __init__(
+        self,
+        config: PPOConfig,
+        tasks: TaskDistribution,
+        devices: int | None = None,
+        agent: Agent = PPO,
+    ):
+        """Lays out the environments on so many devices (as `place`); nothing is compiled yet.
+
+        Raises:
+          ValueError: rewards are not normalised, a graph has nothing to eliminate, or as
+            `agents.devices.place`, `agents.ppo.exploration.Roles.of` and
+            `agents.ppo.memory.check_memory`.
+        """
+        if not tasks.env.normalise:
+            raise ValueError("expected tasks with normalise=True: losses are on that scale")
+        self.config, self.agent = config, agent
+        self._optimizer = make_optimizer(config)
+        self._envs_per_graph = -(-config.num_envs // len(tasks))
+        self.num_envs = self._envs_per_graph * len(tasks)
+        self._follows = Roles.of(config, self._envs_per_graph).follows
+        self.placement = place(self.num_envs, devices)
+        check_memory(tasks, config, self.num_envs, self.placement.mesh.size)
+        self._step = jax.jit(self._train_step, out_shardings=self.placement.everywhere)
+        self._lay_out(tasks)
+
+    def _lay_out(self, tasks: TaskDistribution) -> None:
+        """Gives every graph as many environments."""
+        for name, graph in zip(tasks.names, tasks.graphs, strict=True):
+            if not graph.eliminable:
+                raise ValueError(f"{name} has no vertex to eliminate, so there is nothing to learn")
+        self.tasks = tasks
+        self.steps_per_update = self._envs_per_graph * sum(len(g.eliminable) for g in tasks.graphs)
+        graph_of_env = jnp.repeat(jnp.arange(len(tasks)), self._envs_per_graph)
+        self._params = self.placement.split(tasks.task(graph_of_env))
+
+    def with_tasks(self, tasks: TaskDistribution) -> Trainer:
+        """This trainer on as many other graphs, padded to the same sizes; compiles nothing anew.
+
+        Raises:
+          ValueError: the number of graphs or the sizes differ.
+        """
+        if len(tasks) != len(self.tasks) or tasks.env.spec != self.tasks.env.spec:
+            raise ValueError(
+                f"expected {len(self.tasks)} graphs padded to {self.tasks.env.spec}, "
+                f"got {len(tasks)} padded to {tasks.env.spec}"
+            )
+        other = copy.copy(self)
+        other._lay_out(tasks)
+        return other
+
+    def init(self, network: GraphNetwork | None = None) -> TrainState:
+        """The state before the first step: a network, or fresh parameters, decided by the seed."""
+        config = self.config
+        net_key, key = jax.random.split(jax.random.key(config.seed))
+        network = network or GraphNetwork(
+            config.hidden,
+            config.num_hops,
+            config.num_rounds,
+            bfloat16=config.bfloat16,
+            key=net_key,
+        )
+        opt_state = self._optimizer.init(eqx.filter(network, eqx.is_array))
+        found = None
+        if explores(config):
+            found = BestSoFar.nothing(len(self.tasks), self.tasks.env.num_actions)
+        return TrainState(network, opt_state, key, jnp.zeros((), jnp.int32), found)
+
+    def step(self, state: TrainState, progress: float) -> tuple[TrainState, Update]:
+        """Plays an episode in every environment and learns; `progress` drives the schedules."""
+        state = self.placement.copy(state)
+        return self._step(state, np.float32(progress), self._params)
+
+    def _train_step(
+        self, state: TrainState, progress: Array, params: Any
+    ) -> tuple[TrainState, Update]:
+        config, constrain = self.config, self.placement.constrain
+        play_key, learn_key, key = jax.random.split(state.key, 3)
+        batch, episodes, found = self.agent.play(self.tasks.env, params, state, play_key, config)
+        batch = constrain(batch, axis=1)
+        loss = self.agent.loss(config, progress)
+        network, opt_state, stats = fit(
+            loss, state.network, state.opt_state, batch, config, learn_key, progress, constrain
+        )
+        stats["explained_variance"] = explained_variance(batch.value, batch.target, batch.weight)
+        state = TrainState(network, opt_state, key, state.num_updates + 1, found)
+        mean, least, order = cheapest(episodes, len(self.tasks), self._follows)
+        return state, Update(mean, least, order, stats)

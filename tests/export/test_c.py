@@ -1,0 +1,94 @@
+"""`to_c`: compiled by a C compiler and compared."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from veenv.export import to_c
+from veenv.kernel.program import CannotFuseError
+
+COMPILER = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
+STRICT = "-std=c99 -pedantic -Wall -Wextra -Werror -O1 -shared -fPIC".split()
+
+
+def compiled(source: str, folder: Path) -> ctypes.CDLL:
+    if COMPILER is None:
+        pytest.skip("no C compiler")
+    (folder / "kernel.c").write_text(source)
+    command = [COMPILER, *STRICT, "kernel.c", "-o", "kernel.so", "-lm"]
+    subprocess.run(command, cwd=folder, check=True, timeout=120)
+    return ctypes.CDLL(str(folder / "kernel.so"))
+
+
+def compare(folder: Path, fun: Callable[..., Any], point: Any, argnums: Any, rtol: float) -> None:
+    """One point and a batch, with the value, against `jax.jacrev`."""
+    point = jax.tree.map(jnp.asarray, point)
+    library = compiled(
+        to_c("best" if argnums else "reverse", fun, *point, argnums=argnums, with_value=True),
+        folder,
+    )
+    rng = np.random.default_rng(0)
+    batch = jax.tree.map(
+        lambda x: np.asarray(x * rng.uniform(0.95, 1.05, (5, *x.shape)), x.dtype), point
+    )
+    expected = jax.vmap(lambda *p: (fun(*p), jax.jacrev(fun, argnums)(*p)))(*batch)
+    expected = [np.asarray(e) for e in jax.tree.leaves(expected)]
+    ins = [np.ascontiguousarray(x) for x in jax.tree.leaves(batch)]
+    outs = [np.full(e.shape, 7, e.dtype) for e in expected]
+    pointers = [ctypes.c_void_p(x.ctypes.data) for x in (*ins, *outs)]
+    library.jacobian_batch(ctypes.c_size_t(5), *pointers)
+    for got, e in zip(outs, expected, strict=True):
+        np.testing.assert_allclose(got, e, rtol=rtol, atol=rtol)
+    single = [np.full(e.shape[1:], 7, e.dtype) for e in expected]
+    pointers = [ctypes.c_void_p(x.ctypes.data) for x in (*ins, *single)]
+    library.jacobian(*pointers)
+    for got, e in zip(single, expected, strict=True):
+        np.testing.assert_allclose(got, e[0], rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("name", ["RoeFlux_1d", "RobotArm_6DOF", "BlackScholes_Jacobian"])
+def test_tasks(name: str, tmp_path: Path, x64: None):
+    task = veenv.tasks.get(name)
+    compare(tmp_path, task.fun, task.example_args(), task.argnums, 1e-9)
+
+
+def everything(x: jax.Array, n: jax.Array) -> tuple[jax.Array, ...]:
+    small = (n + 3) * n - jnp.abs(n)
+    mask = (x > 1) & (n > 1) | ~(x < 2)
+    bits = jax.lax.bitcast_convert_type(x, jnp.int32) & 0x7FFFFFFF
+    return (
+        jnp.where(mask, jnp.max(x), jnp.clip(x, 0.5, 1.5)) * small,
+        jnp.round(x * 3) + jnp.floor(x) + jax.lax.rem(x, jnp.float32(0.3)),
+        x * (x.astype(jnp.int32) // 2) + jax.lax.bitcast_convert_type(bits, jnp.float32),
+        jnp.sign(x) * jnp.inf + jax.lax.shift_right_logical(n, n) * x,
+    )
+
+
+def test_every_kind_of_operation(tmp_path: Path):
+    args = (np.array([0.7, 1.3, 2.6], "f4"), np.array([1, 2, 3], "i4"))
+    compare(tmp_path, everything, args, 0, 1e-5) if COMPILER else pytest.skip("no C compiler")
+
+
+def test_what_has_no_form_in_c():
+    with pytest.raises(CannotFuseError, match="cholesky"):
+        to_c("reverse", jnp.linalg.cholesky, jnp.eye(2))
+    with pytest.raises(ValueError, match="C identifier, got 'for'"):
+        to_c("reverse", jnp.sin, 1.0, name="for")
+
+
+def test_shapes_stand_for_arrays():
+    shape = jax.ShapeDtypeStruct((2,), jnp.float32)
+    source = to_c("forward", lambda x, y: x * y, shape, shape, name="product")
+    assert "void product_batch(size_t count, const float *restrict in0" in source
+    assert "//   out0: float[2][2]" in source

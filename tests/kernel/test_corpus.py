@@ -1,0 +1,73 @@
+"""Every function of the engine's corpus that qualifies, as one kernel, against JAX's Jacobian."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+import veenv
+from tests.engine.corpus.case import Case
+from tests.engine.corpus.everything import FAMILIES
+from tests.oracles.jacobians import orders, quick_jit
+from veenv.kernel.program import CannotFuseError
+
+CASES = [(family, case) for family, cases in FAMILIES.items() for case in cases]
+TOLERANCE = 1e-10
+NEVER = {"linalg", "fourier"}
+"""Families of which nothing need qualify."""
+
+
+def _parameters(every: int) -> list:
+    return [
+        pytest.param(
+            case,
+            id=f"{family}-{case.name}",
+            marks=[pytest.mark.slow] * (case.slow or i % every > 0),
+        )
+        for i, (family, case) in enumerate(CASES)
+    ]
+
+
+def assert_as_oracle(case: Case, order: object) -> None:
+    try:
+        got = veenv.jacve(case.fun, order, case.argnums, kernel="fused")(*case.args)
+    except CannotFuseError as error:
+        pytest.skip(str(error))
+    expected = quick_jit(case.oracle(case.fun, case.argnums))(*case.args)
+    leaves, oracle = jax.tree.leaves(got), jax.tree.leaves(expected)
+    # A case with a tolerance of its own computes in float32, or sums what cancels.
+    tol = TOLERANCE if case.tol <= 1e-9 else case.tol
+    for a, b in zip(leaves, oracle, strict=True):
+        assert a.shape == b.shape
+        assert a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=tol, atol=tol)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("case", _parameters(8))
+def test_reverse(case: Case):
+    assert_as_oracle(case, "reverse")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("case", _parameters(1))
+def test_random_order(case: Case):
+    graph = veenv.make_graph(case.fun, case.argnums)(*case.args)
+    assert_as_oracle(case, next(iter(orders(graph, 1, seed=3))))
+
+
+@pytest.mark.usefixtures("x64")
+def test_most_families_qualify():
+    """The first cases of each family are kernels, so that the tests above are not all skipped."""
+    for family in FAMILIES.keys() - NEVER:
+        fused = 0
+        for case in FAMILIES[family][:8]:
+            try:
+                jac = veenv.jacve(case.fun, "reverse", case.argnums, kernel="fused")
+                jax.eval_shape(jac, *case.args)
+                fused += 1
+            except (CannotFuseError, TypeError):
+                pass
+        assert fused, family

@@ -1,0 +1,96 @@
+"""Code in use is never freed; code out of use does not pile up."""
+
+from __future__ import annotations
+
+import gc
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from veenv.kernel import primitive
+from veenv.kernel.cpu import entries
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered():
+    yield
+    primitive.forget()
+    jax.clear_caches()
+
+
+def kernel(k: float):
+    return jax.jit(jax.vmap(veenv.jacve(lambda x: jnp.sin(x * k) * x, kernel="fused")))
+
+
+def settled() -> int:
+    gc.collect()
+    return entries.alive()
+
+
+def test_code_goes_when_its_programs_go():
+    primitive.forget()
+    jax.clear_caches()
+    before = settled()
+    x = np.linspace(0, 1, 20, dtype="f4")
+    functions = [kernel(k + 0.5) for k in range(6)]
+    for function in functions:
+        function(x)
+    assert settled() == before + 6
+    del functions, function
+    primitive.forget()
+    jax.clear_caches()
+    assert settled() == before
+
+
+def test_an_executable_keeps_its_code_without_its_caches():
+    x = np.linspace(0, 1, 20, dtype="f4")
+    compiled = kernel(7.25).lower(x).compile()
+    expected = np.asarray(compiled(x))
+    primitive.forget()
+    jax.clear_caches()
+    assert settled() >= 1
+    for k in range(4):  # would take over a freed entry
+        kernel(k + 100.5)(x)
+    np.testing.assert_array_equal(compiled(x), expected)
+
+
+def test_what_is_lowered_keeps_its_code_until_it_is_compiled():
+    x = np.linspace(0, 1, 20, dtype="f4")
+    lowered = kernel(9.75).lower(x)
+    primitive.forget()
+    jax.clear_caches()
+    settled()
+    for k in range(4):
+        kernel(k + 200.5)(x)
+    expected = jax.vmap(jax.jacrev(lambda x: jnp.sin(x * 9.75) * x))(x)
+    np.testing.assert_allclose(lowered.compile()(x), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_clearing_caches_between_calls():
+    x = np.linspace(0, 1, 20, dtype="f4")
+    fun = kernel(3.125)
+    first = np.asarray(fun(x))
+    jax.clear_caches()
+    np.testing.assert_array_equal(fun(x), first)
+
+
+def test_equal_programs_share_their_code():
+    x = np.linspace(0, 1, 20, dtype="f4")
+    kernel(4.5)(x)
+    before = settled()
+    kernel(4.5)(x)
+    assert settled() == before
+
+
+def test_eager_calls_do_not_pile_up():
+    primitive.forget()
+    jax.clear_caches()
+    before = settled()
+    for k in range(40):
+        veenv.jacve(lambda x, k=k: jnp.cos(x * (k + 0.25)), kernel="fused")(1.0)
+    primitive.forget()
+    jax.clear_caches()
+    assert settled() == before

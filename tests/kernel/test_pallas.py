@@ -1,0 +1,75 @@
+"""The Pallas form of scalar programs: interpreted, and lowered for GPUs and TPUs."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AbstractDevice, AbstractMesh
+
+import veenv
+from veenv.kernel.fuse import trace_point
+from veenv.kernel.pallas import BLOCKS, PallasKernel
+from veenv.kernel.program import CannotFuseError, ScalarProgram
+
+KINDS = {
+    "NVIDIA H100 80GB HBM3": ("cuda", "gpu"),
+    "TPU v5e": ("tpu", "tpu"),
+    "TPU v6 lite": ("tpu", "tpu"),
+}
+TRITON = "__gpu$xla.gpu.triton"
+
+
+def program_of(name: str) -> tuple[ScalarProgram, list[np.ndarray]]:
+    task = veenv.tasks.get(name)
+    args = [np.asarray(x, "f4") for x in task.example_args()]
+    argnums = task.argnums if isinstance(task.argnums, tuple) else (task.argnums,)
+    return trace_point(veenv.jacve(task.fun, "best", argnums), args, {}, argnums).program(), args
+
+
+@pytest.mark.parametrize("platform", BLOCKS)
+def test_interpreted(platform):
+    """A batch that is no multiple of a block; vectors, an integer, a bool and a shared argument."""
+
+    def fun(x, s, n):
+        positive = x > s
+        return jnp.where(positive, x * s, jnp.sin(x) / n), positive, x.sum() * n, jnp.floor(x)
+
+    rng = np.random.default_rng(0)
+    x, n = rng.normal(size=(1100, 2)).astype("f4"), rng.integers(1, 5, 1100).astype("i4")
+    traced = trace_point(fun, (x[0], np.float32(0.3), n[0]), {}, (0, 1, 2))
+    kernel = PallasKernel(traced.program(), platform, interpret=True)
+    expected = jax.vmap(fun, (0, None, 0))(x, 0.3, n)
+    for got, e in zip(jax.jit(kernel)(x, np.float32(0.3), n), expected, strict=True):
+        assert got.dtype == e.dtype
+        np.testing.assert_allclose(got, e, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:The Pallas Triton backend:DeprecationWarning")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["RoeFlux_1d", "RobotArm_6DOF"])
+def test_lowered(kind: str, name: str):
+    """Compiles as far as a machine without the accelerator can."""
+    program, args = program_of(name)
+    platform, ours = KINDS[kind]
+    mesh = AbstractMesh((1,), ("x",), abstract_device=AbstractDevice(kind, 1, platform))
+    shapes = [jax.ShapeDtypeStruct((4096, *x.shape), x.dtype) for x in args]
+    with jax.sharding.use_abstract_mesh(mesh):
+        exported = jax.export.export(
+            jax.jit(PallasKernel(program, ours)),
+            platforms=[platform],
+            disabled_checks=[jax.export.DisabledSafetyCheck.custom_call(TRITON)],
+        )(*shapes)
+    assert len(exported.out_avals) == len(program.written())
+    assert (TRITON if ours == "gpu" else "tpu_custom_call") in exported.mlir_module()
+
+
+def test_what_is_not_there():
+    program, _ = program_of("RoeFlux_1d")
+    with pytest.raises(ValueError, match="one of gpu, tpu, got 'cpu'"):
+        PallasKernel(program, "cpu")
+    with jax.enable_x64(True):
+        wide = trace_point(jnp.sin, (1.0,), {}, (0,)).program()
+        with pytest.raises(CannotFuseError, match="float64"):
+            PallasKernel(wide, "tpu")

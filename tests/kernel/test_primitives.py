@@ -1,0 +1,172 @@
+"""Every primitive that has a scalar form, at ordinary and extreme points, against XLA."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from veenv.kernel.fuse import fuse
+
+EXTREME = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, np.inf, -np.inf, np.nan, 1e-30, -3.7, 2.5, 1.5, 1e30]
+POINTS = np.array([*EXTREME, *np.random.default_rng(0).normal(size=50)])
+INTEGERS = np.array([0, 1, -1, 7, -7, 2**31 - 1, -(2**31), 33, 31, 5])
+
+
+def kernel_of(fun: Callable[..., Any], num_args: int) -> Callable[..., Any]:
+    return fuse(fun, "fused", lambda args: tuple(range(num_args)))
+
+
+def assert_as_xla(fun: Callable[..., Any], *columns: np.ndarray, ulps: float = 8) -> None:
+    """Equal to XLA at every point; NaN and infinity where XLA has them."""
+    batched = jax.vmap(fun)
+    expected = jax.tree.leaves(jax.jit(batched)(*columns))
+    got = jax.tree.leaves(jax.jit(jax.vmap(kernel_of(fun, len(columns))))(*columns))
+    for a, b in zip(got, expected, strict=True):
+        assert a.dtype == b.dtype
+        assert a.shape == b.shape
+        if not jnp.issubdtype(b.dtype, jnp.floating):
+            np.testing.assert_array_equal(a, b)
+            continue
+        info = jnp.finfo(b.dtype)
+        np.testing.assert_allclose(a, b, rtol=ulps * float(info.eps), atol=4 * float(info.tiny))
+
+
+UNARY = (
+    "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log1p sqrt "
+    "rsqrt cbrt erf erfc logistic abs neg sign floor ceil is_finite square lgamma"
+).split()
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_functions_of_one_number(name: str, precision: str):
+    # XLA's own expansions of some functions are less accurate than libm.
+    ulps = {"asinh": 40, "acosh": 40, "lgamma": 400, "erfc": 60, "tan": 40, "atanh": 40,
+            "sinh": 40, "cosh": 40, "asin": 40, "acos": 40, "log1p": 20}.get(name, 12)  # fmt: skip
+    points = POINTS[np.abs(POINTS) != 1e30] if name in ("sin", "cos", "tan") else POINTS
+    assert_as_xla(getattr(lax, name), points.astype(precision), ulps=ulps)
+
+
+@pytest.mark.parametrize("name", ["add sub mul div max min pow atan2 rem nextafter"])
+def test_functions_of_two_numbers(name: str, precision: str):
+    x, y = (v.ravel().astype(precision) for v in np.meshgrid(POINTS[:24], POINTS[:24]))
+
+    def several(x: Any, y: Any) -> list[Any]:
+        return [getattr(lax, n)(x, y) for n in name.split()]
+
+    assert_as_xla(several, x, y, ulps=16)
+
+
+def test_comparisons_and_choices(precision: str):
+    x, y = (v.ravel().astype(precision) for v in np.meshgrid(POINTS[:24], POINTS[:24]))
+
+    def several(x: Any, y: Any) -> list[Any]:
+        tests = [x == y, x != y, x < y, x <= y, x > y, x >= y]
+        return [
+            *tests,
+            jnp.where(tests[2], x, y),
+            tests[0] ^ tests[2],
+            (tests[0] | tests[2]) & ~tests[3],
+            tests[0] == tests[2],
+            tests[0] < tests[2],
+            lax.select_n(tests[2].astype(jnp.int32) + tests[0], x, y, x * y),
+            jnp.clip(x, -1, 1),
+            lax.clamp(jnp.asarray(0.1, x.dtype), x, y),
+        ]
+
+    assert_as_xla(several, x, y)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int8", "uint8"])
+def test_integers(dtype: str):
+    x, y = (v.ravel().astype(dtype) for v in np.meshgrid(INTEGERS, INTEGERS))
+
+    def several(x: Any, y: Any) -> list[Any]:
+        signed = [lax.neg(x), lax.abs(x)] if dtype.startswith("i") else []
+        return [
+            x + y, x - y, x * y, lax.div(x, y), lax.rem(x, y), x & y, x | y, x ^ y, ~x,
+            lax.max(x, y), lax.min(x, y), x < y, x >= y, x == y, lax.sign(x), *signed,
+            lax.shift_left(x, y), lax.shift_right_logical(x, y), lax.shift_right_arithmetic(x, y),
+            lax.integer_pow(x, 3), x.astype(jnp.float32), x.astype(jnp.int16), x != 0,
+        ]  # fmt: skip
+
+    assert_as_xla(several, x, y)
+
+
+def test_conversions():
+    floats = np.array([0, -0.5, 0.5, 1.5, -1.5, 127.9, 128.5, -129, 3e9, -3e9, 1e20, np.nan], "f4")
+
+    def several(x: Any) -> list[Any]:
+        kinds = (jnp.int32, jnp.int8, jnp.uint8, jnp.uint32, jnp.bool_, jnp.int16)
+        bits = lax.bitcast_convert_type(x, jnp.int32)
+        rounded = [lax.round(x, method) for method in lax.RoundingMethod]
+        back = lax.bitcast_convert_type(bits + 1, jnp.float32)
+        return [*(x.astype(k) for k in kinds), bits, back, *rounded, lax.reduce_precision(x, 8, 23)]
+
+    assert_as_xla(several, floats)
+
+
+def test_powers(precision: str):
+    x = POINTS.astype(precision)
+
+    def several(x: Any) -> list[Any]:
+        whole = [lax.integer_pow(x, n) for n in (-3, -2, -1, 0, 1, 2, 3, 4, 7)]
+        return [*whole, *(x**p for p in (0.5, 1.5, -2.5, 2.0, -1.0, 0.0))]
+
+    assert_as_xla(several, x, ulps=20)
+
+
+def test_erf_inv():
+    assert_as_xla(lax.erf_inv, np.linspace(-1, 1, 101).astype("f4"), ulps=64)
+
+
+ARRAYS: dict[str, Callable[[Any], Any]] = {
+    "sum": lambda x: (x.sum(), x.sum(0), x.sum((0, 2))),
+    "products": lambda x: (x.prod(1), x.max(2), x.min((0, 1)), (x > 0).all(0), (x > 0).any(1)),
+    "indices": lambda x: (x.argmax(1), x.argmin(2)),
+    "cumulative": lambda x: (
+        jnp.cumsum(x, 1), lax.cumprod(x, 2), lax.cummax(x, 0), lax.cummin(x, 1, reverse=True),
+    ),
+    "contraction": lambda x: (x[0] @ x[1].T, jnp.einsum("ijk,kj->i", x, x[0].T), jnp.dot(2.0, x)),
+    "moves": lambda x: (
+        x.T, x.reshape(6, -1), x[::-1, 1:, ::2], jnp.concatenate([x, 2 * x], 1), x[None, :, 1],
+        jnp.broadcast_to(x[:, :1], x.shape), jnp.stack([x[0], x[1]]), *jnp.split(x, 2, 2),
+    ),
+    "pad": lambda x: (jnp.pad(x, 1), lax.pad(x, 0.5, [(1, -1, 1), (-1, 2, 0), (0, 0, 2)])),
+    "gather": lambda x: (
+        x[jnp.array([1, 0, 1]), :, jnp.array([0, 1, 3])], x[..., jnp.array([3, 3, 0])],
+        x.at[5].get(mode="fill", fill_value=7.0), jnp.take(x, jnp.array([-1, 0]), 1),
+    ),
+    "scatter": lambda x: (
+        x.at[0, jnp.array([0, 0, 2])].add(1.5), x.at[1].set(0.0), x.at[:, 1].mul(x[:, 0]),
+        x.at[jnp.array([0, 0]), 1].max(x[1, :2]), x.at[7].add(1.0, mode="drop"),
+    ),
+    "dynamic": lambda x: (
+        lax.dynamic_slice(x, (0, (x[0, 0, 0] * 9).astype(int), 1), (1, 2, 2)),
+        lax.dynamic_update_slice(x, x[:1, :1, :2], (1, 0, (x[0, 0, 1] * 5).astype(int))),
+        x[(x[0, 0, 0] > 0.2).astype(int)],
+    ),
+    "counting": lambda x: (jnp.arange(4.0) * x, lax.broadcasted_iota(jnp.int32, (2, 3), 1)),
+    "branches": lambda x: (
+        lax.cond(x[0, 0, 0] > 0.5, jnp.sin, jnp.cos, x),
+        lax.switch((x[0, 0, 0] * 4).astype(int), [lambda v: v, lambda v: v * v, jnp.exp], x[0]),
+    ),
+    "loops": lambda x: (
+        lax.scan(lambda c, row: (c * row + 1, c.sum()), x[0], x),
+        lax.scan(lambda c, _: (c * 1.1, c), x[0, 0], None, length=4, reverse=True),
+        lax.fori_loop(0, 3, lambda i, v: v + i, x[0, 0]),
+    ),
+    "calls": lambda x: (jax.jit(jnp.tanh)(x), jax.nn.relu(x), jax.checkpoint(jnp.sin)(x)),
+    "empty": lambda x: (x[:0].sum(), x[:0], x[:0].prod()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays(name: str, precision: str):
+    x = np.random.default_rng(1).uniform(0, 1, (37, 2, 3, 4)).astype(precision)
+    assert_as_xla(ARRAYS[name], x, ulps=30)

@@ -1,0 +1,275 @@
+"""Kernels inside JAX's transformations, at all sizes, and what cannot be a kernel."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+
+import veenv
+from veenv.kernel.program import CannotFuseError
+
+
+def fun(x: jax.Array, y: jax.Array, a: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return x * jnp.sin(a * y).sum(), jnp.stack([x / (1 + y[0]), a * 2.0])
+
+
+ARGNUMS = (0, 1)
+FUSED = veenv.jacve(fun, "reverse", ARGNUMS, kernel="fused")
+ORACLE = jax.jacrev(fun, ARGNUMS)
+
+
+def points(batch: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return tuple(rng.uniform(0.5, 2, s).astype("f4") for s in ((batch,), (batch, 3), (batch,)))
+
+
+def assert_same(got: object, expected: object) -> None:
+    a, b = jax.tree.leaves(got), jax.tree.leaves(expected)
+    assert jax.tree.structure(got) == jax.tree.structure(expected)
+    for p, q in zip(a, b, strict=True):
+        assert (p.shape, p.dtype) == (q.shape, q.dtype)
+        np.testing.assert_allclose(p, q, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("batch", [0, 1, 7, 16, 1000, 4097, 100_003])
+def test_batches(batch: int):
+    args = points(batch)
+    assert_same(jax.jit(jax.vmap(FUSED))(*args), jax.jit(jax.vmap(ORACLE))(*args))
+
+
+@pytest.mark.parametrize("axes", [(0, None, 0), (None, 1, None), (0, 1, None), (None, None, 0)])
+def test_axes(axes: tuple[int | None, ...]):
+    x, y, a = points(7)
+    args = [v if axis is not None else v[0] for v, axis in zip((x, y, a), axes, strict=True)]
+    if axes[1] == 1:
+        args[1] = np.moveaxis(args[1], 0, 1)
+    assert_same(jax.vmap(FUSED, axes)(*args), jax.vmap(ORACLE, axes)(*args))
+
+
+def test_nested_axes_and_out_axes():
+    x, y, a = points(5)
+    xs = np.stack([x, 2 * x, 3 * x], 1)
+
+    def twice(f):
+        return jax.vmap(jax.vmap(f, (0, None, 0)), (1, None, None), out_axes=1)
+
+    assert_same(twice(FUSED)(xs, y[0], a), twice(ORACLE)(xs, y[0], a))
+
+
+def test_value_auxiliary_counts_and_keywords():
+    def with_aux(x, *, scale):
+        return jnp.tanh(x) * scale, {"twice": 2 * x, "constant": jnp.arange(3)}
+
+    x = np.linspace(0.1, 1, 4, dtype="f4")
+    options = {"has_aux": True, "count_ops": True}
+    got = veenv.value_and_jacve(with_aux, kernel="fused", **options)(x, scale=3.0)
+    expected = veenv.value_and_jacve(with_aux, **options)(x, scale=3.0)
+    assert got[-1] == expected[-1]
+    assert_same(got[:-1], expected[:-1])
+
+
+def test_sparse_blocks_and_float0():
+    def f(x, n):
+        return jnp.sin(x) * n
+
+    x = np.linspace(0.1, 1, 4, dtype="f4")
+    got = veenv.jacve(f, kernel="fused", sparse_representation=True)(x, 2)
+    np.testing.assert_allclose(got.todense(), jax.jacrev(f)(x, 2.0), rtol=1e-5)
+    ours = veenv.jacve(f, argnums=(0, 1), allow_int=True, kernel="fused")(x, 2)
+    assert ours[1].dtype == jax.dtypes.float0
+
+
+def test_derivatives_take_the_other_path():
+    def slope(jac):
+        return lambda x: (
+            jac(x, jnp.ones(3), 0.5)[0][0].sum() + jac(1.5, x * jnp.ones(3), x)[1][0].sum()
+        )
+
+    for transform in (jax.grad, jax.jacfwd, jax.hessian, lambda f: jax.jit(jax.grad(f))):
+        assert_same(transform(slope(FUSED))(0.7), transform(slope(ORACLE))(0.7))
+    x = np.linspace(0.2, 1, 5, dtype="f4")
+    assert_same(jax.vmap(jax.grad(slope(FUSED)))(x), jax.vmap(jax.grad(slope(ORACLE)))(x))
+    assert_same(
+        jax.grad(lambda x: jax.vmap(slope(FUSED))(x).sum())(x),
+        jax.grad(lambda x: jax.vmap(slope(ORACLE))(x).sum())(x),
+    )
+
+
+def test_inside_larger_programs():
+    """A loop of a batch of kernels, with a captured traced array."""
+
+    def program(jac, x, y, a):
+        def step(x, _):
+            return x + 0.1 * jax.vmap(lambda x, y: jac(x * a[0], y, a[1])[0][0])(x, y), None
+
+        return jax.lax.scan(step, x, None, length=3)[0]
+
+    args = points(6)
+    assert_same(
+        jax.jit(program, static_argnums=0)(FUSED, *args),
+        jax.jit(program, static_argnums=0)(ORACLE, *args),
+    )
+
+
+def test_arguments_whose_values_decide():
+    def f(x, n):
+        return x**n if n > 2 else x
+
+    got = veenv.jacve(f, kernel="fused")(np.float32(2.0), np.int32(3))
+    assert float(got) == 12.0
+
+
+def test_captured_arrays_of_all_sizes():
+    small, large = np.arange(3, dtype="f4"), np.linspace(0, 1, 5000, dtype="f4")
+
+    def f(x):
+        return x * small + large[:3] + large[-1] * x[0]
+
+    x = np.array([1.0, 2.0, 3.0], "f4")
+    assert_same(veenv.jacve(f, kernel="fused")(x), jax.jacrev(f)(x))
+
+
+def test_misaligned_and_donated_buffers():
+    x, y, a = points(1000)
+    raw = np.zeros(4 * 3001 + 1, np.uint8)
+    odd = raw[1 : 1 + 4 * 3000].view("f4").reshape(1000, 3)
+    odd[:] = y
+    expected = jax.vmap(ORACLE)(x, y, a)
+    assert_same(jax.jit(jax.vmap(FUSED))(x, odd, a), expected)
+    donating = jax.jit(jax.vmap(FUSED), donate_argnums=(0,))
+    assert_same(donating(jnp.array(x), y, a), expected)
+
+
+def test_shards():
+    mesh = jax.make_mesh((1,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+    args = points(8)
+    specs = (P("i"), P("i"), P("i"))
+    mapped = jax.shard_map(jax.vmap(FUSED), mesh=mesh, in_specs=specs, out_specs=P("i"))
+    assert_same(jax.jit(mapped)(*args), jax.vmap(ORACLE)(*args))
+    shared = jax.shard_map(
+        lambda x, y: jax.vmap(lambda v: FUSED(v, y, 0.5))(x),
+        mesh=mesh,
+        in_specs=(P("i"), P()),
+        out_specs=P("i"),
+    )
+    expected = jax.vmap(lambda v: ORACLE(v, args[1][0], 0.5))(args[0])
+    assert_same(jax.jit(shared)(args[0], args[1][0]), expected)
+
+
+def test_what_cannot_be_a_kernel_names_primitive_and_line():
+    def f(x):
+        return jnp.linalg.cholesky(x * 2.0)
+
+    with pytest.raises(CannotFuseError, match=r"'cholesky'.*test_transforms\.py:\d+.*f\)"):
+        veenv.jacve(f, kernel="fused")(jnp.eye(3))
+    x = 2 * jnp.eye(3) + 0.1
+    assert_same(veenv.jacve(f, kernel="auto")(x), jax.jacrev(f)(x))
+    with pytest.raises(CannotFuseError, match="scalar operations"):
+        veenv.jacve(lambda x: jnp.outer(x, x), kernel="fused")(jnp.ones(250))
+    with pytest.raises(ValueError, match="kernel must be one of auto, xla, fused, got 'fast'"):
+        veenv.jacve(f, kernel="fast")
+    with pytest.raises(CannotFuseError, match="float16"):
+        veenv.jacve(jnp.sin, kernel="fused")(jnp.ones((), jnp.float16))
+
+
+def test_export_says_what_to_do():
+    with pytest.raises(ValueError, match=r'kernel="xla".*to_c'):
+        jax.export.export(jax.jit(FUSED))(*(v[0] for v in points(1)))
+
+
+def test_threads():
+    """Several threads trace, compile and call the same and different kernels."""
+    args = points(64)
+    expected = jax.tree.leaves(jax.vmap(ORACLE)(*args))
+    shared = jax.jit(jax.vmap(FUSED))
+    barrier = threading.Barrier(8)
+
+    def work(k: int) -> None:
+        barrier.wait()
+        own = jax.jit(jax.vmap(veenv.jacve(lambda x: jnp.sin(x) * k, kernel="fused")))
+        for _ in range(50):
+            got = jax.tree.leaves(shared(*args))
+            assert all(np.allclose(p, q, rtol=1e-5) for p, q in zip(got, expected, strict=True))
+            np.testing.assert_allclose(own(args[0]), np.cos(args[0]) * k, rtol=1e-5, atol=1e-6)
+
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(work, k) for k in range(8)]:
+            done.result()
+
+
+@pytest.mark.slow
+def test_many_calls_from_threads():
+    """Batches large enough for the thread pool, from eight threads at once."""
+    args = points(20_000)
+    expected = jax.tree.leaves(jax.vmap(ORACLE)(*args))
+    shared = jax.jit(jax.vmap(FUSED))
+
+    def work(_: int) -> None:
+        for _ in range(1000):
+            got = jax.tree.leaves(shared(*args))
+        assert all(np.allclose(p, q, rtol=1e-5) for p, q in zip(got, expected, strict=True))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+
+
+SCRIPT = """
+import sys
+import veenv
+assert "llvmlite" not in sys.modules
+import jax, jax.numpy as jnp
+jax.config.update("jax_compilation_cache_dir", sys.argv[1])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+hits = []
+jax.monitoring.register_event_listener(lambda name, **_: hits.append(name))
+jac = jax.jit(jax.vmap(veenv.jacve(lambda x: jnp.sin(x) * x, kernel="fused")))
+print([f"{float(v):.5f}" for v in jac(jnp.arange(3.0))], sum("cache_hit" in h for h in hits) > 0)
+"""
+
+
+def test_compilation_cache_on_disk(tmp_path):
+    """A program from the cache of another process finds this process's code."""
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    outs = [
+        subprocess.run(
+            [sys.executable, "-c", SCRIPT, str(tmp_path)],
+            env=environment, capture_output=True, text=True, check=True, timeout=300,
+        ).stdout
+        for _ in range(2)
+    ]  # fmt: skip
+    values = "['0.00000', '1.38177', '0.07700']"
+    assert outs[0].strip() == f"{values} False"
+    assert outs[1].strip() in (f"{values} True", f"{values} False")
+
+
+FORK = """
+import os, warnings
+warnings.simplefilter("ignore")
+import jax, jax.numpy as jnp, veenv
+from veenv.kernel.cpu import entries
+jac = jax.jit(jax.vmap(veenv.jacve(lambda x: jnp.sin(x) * x, kernel="fused")))
+x = jnp.arange(3.0)
+print(jac(x)[0])
+pid = os.fork()
+if pid == 0:
+    before = entries.alive()
+    os._exit(0 if before == 1 else 1)
+assert os.waitpid(pid, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_fork():
+    """A child keeps the kernels, and no lock stays taken in it."""
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    subprocess.run([sys.executable, "-c", FORK], env=environment, check=True, timeout=300)

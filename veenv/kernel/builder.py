@@ -1,0 +1,229 @@
+"""Builds scalar programs: equal operations become one, constants are folded as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from veenv.kernel.fold import evaluate
+from veenv.kernel.program import COMMUTATIVE, FLOATS, CannotFuseError, Op
+
+MAX_OPERATIONS = 60_000
+"""Programs of more operations take longer than about fifteen seconds to compile."""
+_NOT_FOLDED = frozenset({"shl", "shr_a", "shr_l"})
+
+
+class Builder:
+    """A growing list of operations in which no two are equal.
+
+    What it simplifies is exact, but for two things that XLA does too: ``x + 0`` is ``x`` (which
+    can change the sign of a zero), and ``x / c`` with a constant is ``x · (1/c)``.
+
+    Example:
+      >>> b = Builder()
+      >>> x, y = b.input(0, 0, "float32"), b.input(1, 0, "float32")
+      >>> b.op("mul", "float32", x, y) == b.op("mul", "float32", y, x)
+      True
+      >>> b.op("mul", "float32", x, b.const(np.float32(1))) == x
+      True
+    """
+
+    def __init__(self, limit: int = MAX_OPERATIONS):
+        self.ops: list[Op] = []
+        self._limit = limit
+        self._known: dict[Any, int] = {}
+
+    def input(self, leaf: int, index: int, dtype: str) -> int:
+        """Entry `index` of input leaf `leaf`."""
+        return self._add(Op("input", dtype, (), (leaf, index)), ("input", leaf, index))
+
+    def const(self, value: Any) -> int:
+        """A NumPy scalar."""
+        value = np.asarray(value)[()]
+        dtype = value.dtype.name
+        return self._add(Op("const", dtype, (), value), (dtype, value.tobytes()))
+
+    def number(self, value: float, dtype: str) -> int:
+        """A Python number as a constant of a dtype."""
+        return self.const(np.dtype(dtype).type(value))
+
+    def value(self, i: int) -> Any:
+        """The constant that an operation is; None for others."""
+        op = self.ops[i]
+        return op.attr if op.name == "const" else None
+
+    def op(self, name: str, dtype: str, *args: int, attr: Any = None) -> int:
+        """The number of an operation, new or known."""
+        made = Op(name, dtype, args, attr)
+        values = [self.value(a) for a in args]
+        if None not in values and name not in _NOT_FOLDED:
+            return self.const(evaluate(made, values))
+        simpler = _RULES[name](self, made, values) if name in _RULES else None
+        if simpler is not None:
+            return simpler
+        if name in COMMUTATIVE and args[0] > args[1]:
+            made = Op(name, dtype, (args[1], args[0]), attr)
+        return self._add(made, made)
+
+    def call(self, function: str, dtype: str, *args: int) -> int:
+        """A call of a function of libm."""
+        return self.op("call", dtype, *args, attr=function)
+
+    def _add(self, op: Op, key: Any) -> int:
+        known = self._known.get(key)
+        if known is None:
+            if len(self.ops) >= self._limit:
+                raise CannotFuseError(
+                    f"the function takes more than {self._limit:,} scalar operations, the most "
+                    "that one kernel may have (it would take too long to compile)"
+                )
+            known = self._known[key] = len(self.ops)
+            self.ops.append(op)
+        return known
+
+    def negated(self, i: int) -> int | None:
+        """What an operation is the negative of; None for what is no negation."""
+        op = self.ops[i]
+        return op.args[0] if op.name == "neg" and op.dtype in FLOATS else None
+
+
+Values = Sequence[Any]
+
+
+def _add(b: Builder, op: Op, values: Values) -> int | None:
+    x, y = op.args
+    if values[0] is not None and values[0] == 0:
+        return y
+    if values[1] is not None and values[1] == 0:
+        return x
+    if (inner := b.negated(y)) is not None:
+        return b.op("sub", op.dtype, x, inner)
+    if (inner := b.negated(x)) is not None:
+        return b.op("sub", op.dtype, y, inner)
+    return None
+
+
+def _sub(b: Builder, op: Op, values: Values) -> int | None:
+    x, y = op.args
+    if values[1] is not None and values[1] == 0:
+        return x
+    if (inner := b.negated(y)) is not None:
+        return b.op("add", op.dtype, x, inner)
+    if (inner := b.negated(x)) is not None:
+        return b.op("neg", op.dtype, b.op("add", op.dtype, inner, y))
+    if x == y and op.dtype not in FLOATS:
+        return b.number(0, op.dtype)
+    return None
+
+
+def _mul(b: Builder, op: Op, values: Values) -> int | None:
+    for (x, y), value in zip((op.args, op.args[::-1]), (values[1], values[0]), strict=True):
+        if value is not None:
+            if value == 1:
+                return x
+            if value == -1 and op.dtype in FLOATS:
+                return b.op("neg", op.dtype, x)
+            if value == 0 and op.dtype not in FLOATS:
+                return y
+        inner = b.negated(x)
+        if inner is not None:
+            if value is not None:
+                return b.op("mul", op.dtype, inner, b.const(-value))
+            return b.op("neg", op.dtype, b.op("mul", op.dtype, inner, y))
+    return None
+
+
+def _div(b: Builder, op: Op, values: Values) -> int | None:
+    if op.dtype not in FLOATS:
+        return None
+    x, y = op.args
+    if values[1] is not None:
+        if values[1] == 1:
+            return x
+        with np.errstate(all="ignore"):
+            inverse = np.dtype(op.dtype).type(1) / values[1]
+        tiny = np.finfo(op.dtype).tiny
+        if np.isfinite(inverse) and abs(inverse) >= tiny and np.isfinite(values[1]):
+            return b.op("mul", op.dtype, x, b.const(inverse))
+    for position, other in ((0, y), (1, x)):
+        if (inner := b.negated(op.args[position])) is not None:
+            pair = (inner, other) if position == 0 else (other, inner)
+            return b.op("neg", op.dtype, b.op("div", op.dtype, *pair))
+    return None
+
+
+def _neg(b: Builder, op: Op, values: Values) -> int | None:
+    inner = b.ops[op.args[0]]
+    return inner.args[0] if inner.name == "neg" else None
+
+
+def _abs(b: Builder, op: Op, values: Values) -> int | None:
+    inner = b.ops[op.args[0]]
+    if inner.name == "neg" and op.dtype in FLOATS:
+        return b.op("abs", op.dtype, inner.args[0])
+    return op.args[0] if inner.name == "abs" else None
+
+
+def _extreme(b: Builder, op: Op, values: Values) -> int | None:
+    return op.args[0] if op.args[0] == op.args[1] else None
+
+
+def _select(b: Builder, op: Op, values: Values) -> int | None:
+    condition, true, false = op.args
+    if values[0] is not None:
+        return true if values[0] else false
+    if true == false:
+        return true
+    if op.dtype == "bool" and values[1] is not None and values[2] is not None:
+        return condition if values[1] else b.op("not", "bool", condition)
+    inner = b.ops[condition]
+    if inner.name == "not":
+        return b.op("select", op.dtype, inner.args[0], false, true)
+    return None
+
+
+def _convert(b: Builder, op: Op, values: Values) -> int | None:
+    return op.args[0] if b.ops[op.args[0]].dtype == op.dtype else None
+
+
+def _and(b: Builder, op: Op, values: Values) -> int | None:
+    return _logical(b, op, values, neutral=True)
+
+
+def _or(b: Builder, op: Op, values: Values) -> int | None:
+    return _logical(b, op, values, neutral=False)
+
+
+def _logical(b: Builder, op: Op, values: Values, neutral: bool) -> int | None:
+    if op.args[0] == op.args[1]:
+        return op.args[0]
+    if op.dtype != "bool":
+        return None
+    for value, other in zip(values, op.args[::-1], strict=True):
+        if value is not None:
+            return other if bool(value) == neutral else b.const(np.bool_(not neutral))
+    return None
+
+
+def _not(b: Builder, op: Op, values: Values) -> int | None:
+    inner = b.ops[op.args[0]]
+    return inner.args[0] if inner.name == "not" else None
+
+
+_RULES = {
+    "add": _add,
+    "sub": _sub,
+    "mul": _mul,
+    "div": _div,
+    "neg": _neg,
+    "abs": _abs,
+    "max": _extreme,
+    "min": _extreme,
+    "select": _select,
+    "convert": _convert,
+    "and": _and,
+    "or": _or,
+    "not": _not,
+}

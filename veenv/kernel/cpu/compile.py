@@ -1,0 +1,80 @@
+"""From LLVM IR to machine code in this process, for the processor it runs on."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import binding as llvm
+
+from veenv.kernel.program import ScalarProgram
+
+
+@dataclass(frozen=True)
+class Host:
+    """What is known of the processor.
+
+    Attributes:
+      cpu: LLVM's name for it.
+      features: its instruction sets, as LLVM writes them.
+      vector_bytes: width of its registers.
+    """
+
+    cpu: str
+    features: str
+    vector_bytes: int
+
+    def lanes(self, program: ScalarProgram) -> int:
+        """How many points a vector holds: a register's worth of the widest float."""
+        wide = any(op.dtype == "float64" for op in program.ops)
+        return self.vector_bytes // (8 if wide else 4)
+
+
+@functools.cache
+def host() -> Host:
+    """The processor of this process."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    features = llvm.get_host_cpu_features()
+    if features.get("avx512f") and features.get("avx512vl") and features.get("avx512dq"):
+        width = 64
+    else:
+        width = 32 if features.get("avx2") else 16
+    return Host(llvm.get_host_cpu_name(), features.flatten(), width)
+
+
+def _machine(level: int) -> Any:
+    known = host()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    return target.create_target_machine(cpu=known.cpu, features=known.features, opt=level, jit=True)
+
+
+class MachineCode:
+    """Compiled code; it is freed with this object.
+
+    Args:
+      text: LLVM IR of a module.
+      passes: how many of LLVM's passes run, 0 to 3; scalar programs need none.
+      level: of the code generator, 0 to 3.
+    """
+
+    def __init__(self, text: str, passes: int = 0, level: int = 2):
+        machine = _machine(level)
+        module = llvm.parse_assembly(text)
+        module.triple = llvm.get_process_triple()
+        module.verify()
+        if passes:
+            options = llvm.create_pipeline_tuning_options(speed_level=passes)
+            builder = llvm.create_pass_builder(machine, options)
+            builder.getModulePassManager().run(module, builder)
+        self._engine = llvm.create_mcjit_compiler(module, machine)
+        self._engine.finalize_object()
+
+    def address(self, name: str) -> int:
+        """The address of a function or variable."""
+        return self._engine.get_function_address(name)
+
+    def variable(self, name: str) -> int:
+        """The address of a variable."""
+        return self._engine.get_global_value_address(name)

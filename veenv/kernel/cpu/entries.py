@@ -1,0 +1,223 @@
+"""The kernels of this process: compiled once for each program, freed when nothing can call them.
+
+XLA calls a kernel by a key, a hash of its program, so that JAX's compilation cache on disk holds no
+addresses. An entry is free for another kernel when no executable has its call (XLA says when an
+executable is deleted; see `veenv.kernel.cpu.driver`) and no `Kernel` object for it is left; the
+objects are kept by traced programs and by the programs that JAX has lowered.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from veenv.kernel.cpu import driver, tiles
+from veenv.kernel.cpu.body import body
+from veenv.kernel.cpu.compile import MachineCode, host
+from veenv.kernel.program import Leaf, ScalarProgram
+
+TARGET = "veenv_fused_kernel"
+_MOST_DIRECT = 24
+"""Output streams that are written in place where a vector is not a whole line of the cache.
+
+More of them would collide in the cache, at the equal distances they often have; they are staged.
+"""
+_LINE = 64
+_STAGING = 48 * 1024
+_MOST_TILE = 1024
+_CHUNK_OPERATIONS = 1_500_000
+"""Operations of points that are worth a task of the thread pool, about 20 microseconds."""
+
+
+@dataclass
+class _Entry:
+    """A record that the driver reads, and what keeps its contents alive.
+
+    Attributes:
+      words: the record; it never moves and is never freed.
+      leaves: the leaves' records.
+      code: the machine code.
+      handles: how many `Kernel` objects refer to it.
+    """
+
+    words: np.ndarray
+    leaves: tuple[np.ndarray, ...] = ()
+    code: MachineCode | None = None
+    handles: int = 0
+
+    @property
+    def address(self) -> int:
+        return self.words.ctypes.data
+
+
+class Kernel:
+    """A reference to compiled code; while there is one, the code stays.
+
+    Attributes:
+      key: what XLA's call names it by, 63 bits of a hash of the program.
+    """
+
+    def __init__(self, key: int):
+        self.key = key
+
+
+class _Registry:
+    """All entries of the process, by key."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.entries: dict[int, _Entry] = {}
+        self.free: list[_Entry] = []
+        self.kernels: weakref.WeakValueDictionary[int, Kernel] = weakref.WeakValueDictionary()
+        self.driver = MachineCode(str(driver.Driver().module))
+        retire = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+        self.retire = retire(self.driver.address("veenv_retire"))
+        self.head = ctypes.c_uint64.from_address(self.driver.variable("veenv_entries"))
+        self._type_info = np.array([24, 0, self.driver.address("veenv_delete_state")], np.uint64)
+        self._register()
+
+    def _register(self) -> None:
+        """Makes the handlers known to XLA."""
+        type_id = self.driver.variable("veenv_type_id")
+        jax.ffi.register_ffi_type(
+            f"{TARGET}_state",
+            {"type_id": _capsule(type_id), "type_info": _capsule(self._type_info.ctypes.data)},
+            platform="cpu",
+        )
+        handlers = {
+            "instantiate": _capsule(self.driver.address("veenv_instantiate")),
+            "execute": _capsule(self.driver.address("veenv_execute")),
+        }
+        jax.ffi.register_ffi_target(TARGET, handlers, platform="cpu")
+
+    def kernel(self, program: ScalarProgram) -> Kernel:
+        key = int(program.digest()[:15], 16)
+        with self.lock:
+            known = self.kernels.get(key)
+            if known is not None:
+                return known
+            if key not in self.entries:
+                self._collect()
+                self._add(key, program)
+            kernel = Kernel(key)
+            self.entries[key].handles += 1
+            self.kernels[key] = kernel
+            weakref.finalize(kernel, self._drop, key).atexit = False
+            return kernel
+
+    def _drop(self, key: int) -> None:
+        # May run in the middle of anything on this thread, hence the lock that can be taken again.
+        with self.lock:
+            entry = self.entries.get(key)
+            if entry is not None:
+                entry.handles -= 1
+
+    def _collect(self) -> None:
+        """Frees the code that nothing can call any more."""
+        for key, entry in list(self.entries.items()):
+            if entry.handles == 0 and self.retire(entry.address):
+                del self.entries[key]
+                entry.code, entry.leaves = None, ()
+                self.free.append(entry)
+
+    def _add(self, key: int, program: ScalarProgram) -> None:
+        lanes = host().lanes(program)
+        code = MachineCode(body(program, lanes))
+        entry = self.free.pop() if self.free else _Entry(np.zeros(tiles.ENTRY_WORDS, np.int64))
+        fresh = entry.words[tiles.BODY] == 0
+        entry.code = code
+        _fill(entry, program, lanes)
+        entry.words[tiles.KEY] = key
+        entry.words[tiles.USERS] = 0  # from here on it can be found, if it is in the list
+        if fresh:
+            entry.words[tiles.NEXT] = np.uint64(self.head.value).astype(np.int64)
+            self.head.value = entry.address
+        self.entries[key] = entry
+
+
+_registry: _Registry | None = None
+_making = threading.Lock()
+
+
+def registry() -> _Registry:
+    """The registry of this process, made at the first use."""
+    global _registry
+    with _making:
+        if _registry is None:
+            _registry = _Registry()
+        return _registry
+
+
+def kernel(program: ScalarProgram) -> Kernel:
+    """The compiled code of a program: compiled now, or earlier for an equal program.
+
+    Args:
+      program: what to compute; it writes at least one output leaf.
+
+    Returns:
+      A handle; keep it as long as the code may be called.
+    """
+    return registry().kernel(program)
+
+
+def alive() -> int:
+    """How many kernels hold machine code, after freeing those that nothing can call."""
+    found = registry()
+    with found.lock:
+        found._collect()
+        return len(found.entries)
+
+
+def _after_fork() -> None:
+    """A fork may have caught a lock taken by a thread that is not in the child."""
+    global _making
+    _making = threading.Lock()
+    if _registry is not None:
+        _registry.lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _capsule(address: int) -> Any:
+    return jax.ffi.pycapsule(ctypes.c_void_p(address))
+
+
+def _fill(entry: _Entry, program: ScalarProgram, lanes: int) -> None:
+    """Writes the record of a kernel but for its key and users."""
+    outputs = [program.outputs[k] for k in program.written()]
+    streams = sum(leaf.size for leaf in (*program.inputs, *outputs))
+    bytes_ = sum(leaf.size * _itemsize(leaf) for leaf in (*program.inputs, *outputs))
+    tile = max(1, min(_STAGING // max(1, bytes_), _MOST_TILE) // lanes) * lanes
+    offset, tables = 0, []
+    few = sum(leaf.size for leaf in outputs) <= _MOST_DIRECT
+    direct = few or all(lanes * _itemsize(leaf) >= _LINE for leaf in outputs)
+    for leaves, in_place in ((program.inputs, True), (outputs, direct)):
+        rows = []
+        for leaf in leaves:
+            itemsize = _itemsize(leaf)
+            rows.append((leaf.size, itemsize, len(leaf.shape), offset, int(in_place)))
+            offset += -(-leaf.size * itemsize * tile // 64) * 64
+        tables.append(np.array(rows, np.int64).reshape(-1, tiles.LEAF_WORDS))
+    entry.leaves = tuple(tables)
+    words = entry.words
+    assert entry.code is not None
+    words[tiles.BODY] = entry.code.address("body")
+    words[tiles.NUM_IN], words[tiles.NUM_OUT] = len(program.inputs), len(outputs)
+    words[tiles.TILE], words[tiles.LANES] = tile, lanes
+    words[tiles.STAGING], words[tiles.STREAMS] = offset, streams
+    words[tiles.INS], words[tiles.OUTS] = (t.ctypes.data for t in entry.leaves)
+    work = _CHUNK_OPERATIONS // (program.size + 2 * streams + 1)
+    words[tiles.CHUNK] = -(-max(work, 1) // tile) * tile
+
+
+def _itemsize(leaf: Leaf) -> int:
+    return np.dtype(leaf.dtype).itemsize

@@ -1,0 +1,182 @@
+"""A scalar program as the body of a Pallas kernel, for GPUs (Triton) and TPUs (Mosaic).
+
+Each entry of the input and output leaves is an array over the batch; a program of the grid computes
+one block of points. On a TPU the points of a block lie in a tile of 8 × 128 numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.experimental import pallas as pl
+
+from veenv.kernel.program import CannotFuseError, Op, ScalarProgram
+
+Platform = Literal["gpu", "tpu"]
+BLOCKS: dict[Platform, tuple[int, ...]] = {"gpu": (128,), "tpu": (8, 128)}
+"""The shape of the block that a program of the grid computes, by platform."""
+
+_BINARY: dict[str, Callable[..., Any]] = {
+    "add": lax.add,
+    "sub": lax.sub,
+    "mul": lax.mul,
+    "div": lax.div,
+    "rem": lax.rem,
+    "max": lax.max,
+    "min": lax.min,
+    "eq": lax.eq,
+    "ne": lax.ne,
+    "lt": lax.lt,
+    "le": lax.le,
+    "gt": lax.gt,
+    "ge": lax.ge,
+    "and": lax.bitwise_and,
+    "or": lax.bitwise_or,
+    "xor": lax.bitwise_xor,
+    "shl": lax.shift_left,
+    "shr_a": lax.shift_right_arithmetic,
+    "shr_l": lax.shift_right_logical,
+    "neg": lax.neg,
+    "not": lax.bitwise_not,
+    "abs": lax.abs,
+    "sqrt": lax.sqrt,
+    "floor": lax.floor,
+    "ceil": lax.ceil,
+}
+
+
+@dataclass(frozen=True)
+class PallasKernel:
+    """A scalar program as a function of batches on an accelerator.
+
+    Attributes:
+      program: the program; with `written` leaves only as outputs.
+      platform: "gpu" or "tpu".
+      interpret: run the kernel's operations one by one, on any platform: for tests.
+
+    Example:
+      >>> from veenv.kernel.fuse import trace_point
+      >>> traced = trace_point(lambda x: x * jnp.sin(x), (1.0,), {}, (0,))
+      >>> kernel = PallasKernel(traced.program(), "gpu", interpret=True)
+      >>> float(kernel(jnp.zeros(3))[0][0])
+      0.0
+    """
+
+    program: ScalarProgram
+    platform: Platform = "gpu"
+    interpret: bool = False
+
+    def __post_init__(self) -> None:
+        if self.platform not in BLOCKS:
+            raise ValueError(f"platform must be one of {', '.join(BLOCKS)}, got {self.platform!r}")
+        if self.platform == "tpu" and any(op.dtype == "float64" for op in self.program.ops):
+            raise CannotFuseError("a TPU has no float64")
+
+    def __call__(self, *leaves: Any) -> list[jax.Array]:
+        """The written output leaves at a batch of points.
+
+        Args:
+          *leaves: the input leaves, ``[B, *shape]``, or ``[*shape]`` for those that all points
+            share; one at least has the batch axis.
+
+        Returns:
+          The leaves of `ScalarProgram.written`, ``[B, *shape]``.
+        """
+        program = self.program
+        pairs = list(zip(leaves, program.inputs, strict=True))
+        batch = next(x.shape[0] for x, leaf in pairs if x.ndim > len(leaf.shape))
+        block = BLOCKS[self.platform]
+        points = int(np.prod(block))
+        rows = -(-batch // points)
+        columns = []
+        for x, leaf in pairs:
+            x = jnp.broadcast_to(x, (batch, *leaf.shape)).reshape(batch, leaf.size)
+            padded = jnp.pad(x, ((0, rows * points - batch), (0, 0)), mode="edge")
+            columns += [_blocks(padded[:, e], rows, block) for e in range(leaf.size)]
+        outputs = [program.outputs[k] for k in program.written()]
+        dtypes = [leaf.dtype for leaf in outputs for _ in range(leaf.size)]
+        spec = pl.BlockSpec((block[0], *block[1:]), lambda i: (i, *(0 for _ in block[1:])))
+        results = pl.pallas_call(
+            self._body(len(columns)),
+            out_shape=[_memory((rows * block[0], *block[1:]), d) for d in dtypes],
+            grid=(rows,),
+            in_specs=[spec] * len(columns),
+            out_specs=[spec] * len(dtypes),
+            interpret=self.interpret,
+        )(*columns)
+        flat = iter(r.reshape(-1)[:batch] for r in results)
+        return [
+            jnp.stack([next(flat) for _ in range(leaf.size)], -1)
+            .reshape(batch, *leaf.shape)
+            .astype(leaf.dtype)
+            for leaf in outputs
+        ]
+
+    def _body(self, num_in: int) -> Callable[..., None]:
+        program, block = self.program, BLOCKS[self.platform]
+        starts = np.cumsum([0, *(leaf.size for leaf in program.inputs)])
+
+        def body(*refs: Any) -> None:
+            ins, outs = refs[:num_in], refs[num_in:]
+            values: list[Any] = []
+            for op in program.ops:
+                if op.name == "input":
+                    value = ins[int(starts[op.attr[0]]) + op.attr[1]][...]
+                    values.append(value != 0 if op.dtype == "bool" else value)
+                elif op.name == "const":
+                    values.append(jnp.full(block, op.attr))
+                else:
+                    values.append(apply(op, [values[a] for a in op.args]))
+            stream = 0
+            for k in program.written():
+                for i in program.results[k]:
+                    outs[stream][...] = values[i].astype(outs[stream].dtype)
+                    stream += 1
+
+        return body
+
+
+def _blocks(column: jax.Array, rows: int, block: Sequence[int]) -> jax.Array:
+    if column.dtype == jnp.bool_:
+        column = column.astype(jnp.int8)
+    return column.reshape(rows * block[0], *block[1:])
+
+
+def _memory(shape: Sequence[int], dtype: str) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(tuple(shape), jnp.int8 if dtype == "bool" else np.dtype(dtype))
+
+
+def apply(op: Op, args: Sequence[Any]) -> jax.Array:
+    """One operation on JAX arrays.
+
+    Args:
+      op: an operation other than an input or constant.
+      args: values of its arguments, of one shape.
+
+    Raises:
+      CannotFuseError: for a function of libm that JAX does not have.
+    """
+    if op.name == "select":
+        return jnp.where(*args)
+    if op.name == "convert":
+        return args[0] != 0 if op.dtype == "bool" else args[0].astype(op.dtype)
+    if op.name == "bitcast":
+        return lax.bitcast_convert_type(args[0], np.dtype(op.dtype))
+    if op.name == "round":
+        return lax.round(args[0], lax.RoundingMethod.TO_NEAREST_EVEN)
+    if op.name == "trunc":
+        return jnp.where(args[0] < 0, lax.ceil(args[0]), lax.floor(args[0]))
+    if op.name == "call":
+        function = getattr(lax, op.attr, None)
+        if function is None:
+            raise CannotFuseError(
+                f"function {op.attr!r} cannot be part of a Pallas kernel", op.attr
+            )
+        return function(*args)
+    return _BINARY[op.name](*args)

@@ -1,0 +1,186 @@
+"""The JAX primitive of a kernel: batches become the kernel's, derivatives take the XLA path."""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+from jax.interpreters import ad, batching, mlir
+
+from veenv import _compat
+from veenv.kernel.program import ScalarProgram
+
+_KEPT = 32
+"""Kernels that are remembered when nothing uses them: for functions called outside of jit."""
+
+
+class Fused:
+    """A scalar program as a function of JAX arrays, and the same function for XLA.
+
+    Attributes:
+      program: the program.
+      xla: the function of one point, from the input leaves to the written output leaves.
+      written: the output leaves that the kernel writes.
+    """
+
+    def __init__(self, program: ScalarProgram, xla: Callable[..., Sequence[Any]]):
+        self.program = program
+        self.written = program.written()
+        self.xla = xla
+        self.compiled = jax.jit(functools.partial(fused_p.bind, kernel=self))
+
+    def batch_of(self, avals: Sequence[Any]) -> tuple[int, ...]:
+        """The batch axes that the arguments of a call have in front of those of a point."""
+        for aval, leaf in zip(avals, self.program.inputs, strict=True):
+            front = len(aval.shape) - len(leaf.shape)
+            if front:
+                return tuple(aval.shape[:front])
+        return ()
+
+    def batched_xla(self, avals: Sequence[Any]) -> Callable[..., Sequence[Any]]:
+        """The function for XLA, for arguments with such batch axes."""
+        leaves = zip(avals, self.program.inputs, strict=True)
+        axes = [0 if len(aval.shape) > len(leaf.shape) else None for aval, leaf in leaves]
+        fun = self.xla
+        for _ in self.batch_of(avals):
+            fun = jax.vmap(fun, in_axes=axes)
+        return fun
+
+
+_lock = threading.RLock()
+_known: weakref.WeakValueDictionary[str, Fused] = weakref.WeakValueDictionary()
+_recent: OrderedDict[str, Fused] = OrderedDict()
+
+
+def fused(program: ScalarProgram, xla: Callable[..., Sequence[Any]]) -> Fused:
+    """The `Fused` of a program; the same object for equal programs while there is one.
+
+    Args:
+      program: a program that writes at least one output leaf.
+      xla: the same function of one point for XLA: from the input leaves to the written leaves.
+    """
+    key = program.digest()
+    with _lock:
+        found = _known.get(key)
+        if found is None:
+            found = _known[key] = Fused(program, xla)
+        _recent[key] = found
+        _recent.move_to_end(key)
+        while len(_recent) > _KEPT:
+            _recent.popitem(last=False)
+        return found
+
+
+def forget() -> None:
+    """Drops the kernels that are only remembered."""
+    with _lock:
+        _recent.clear()
+
+
+def call(kernel: Fused, *args: Any) -> list[Any]:
+    """The written output leaves at the input leaves; inside of transformations too."""
+    return fused_p.bind(*_compat.same_variance(args), kernel=kernel)
+
+
+fused_p = core.Primitive("veenv_fused")
+fused_p.multiple_results = True
+
+
+def _impl(*args: Any, kernel: Fused) -> list[Any]:
+    return kernel.compiled(*args)
+
+
+def _abstract(*avals: Any, kernel: Fused) -> list[Any]:
+    batch = kernel.batch_of(avals)
+    leaves = [kernel.program.outputs[k] for k in kernel.written]
+    if not avals:
+        return [jax.core.ShapedArray(leaf.shape, np.dtype(leaf.dtype)) for leaf in leaves]
+    return [
+        avals[0].update(shape=(*batch, *leaf.shape), dtype=np.dtype(leaf.dtype), weak_type=False)
+        for leaf in leaves
+    ]
+
+
+def _batch(
+    args: Sequence[Any], dims: Sequence[int | None], *, kernel: Fused
+) -> tuple[list[Any], list[int]]:
+    """The new axis comes first; an argument has all batch axes or none."""
+    pairs = list(zip(args, dims, strict=True))
+    size = next(x.shape[d] for x, d in pairs if d is not None)
+    point = [len(leaf.shape) for leaf in kernel.program.inputs]
+    old: tuple[int, ...] = ()
+    for (x, d), rank in zip(pairs, point, strict=True):
+        shape = x.shape if d is None else x.shape[:d] + x.shape[d + 1 :]
+        if len(shape) > rank:
+            old = shape[: len(shape) - rank]
+    moved = []
+    for (x, d), rank in zip(pairs, point, strict=True):
+        if d is None:
+            lacking = x.ndim > rank
+            moved.append(jnp.broadcast_to(x, (size, *x.shape)) if lacking else x)
+            continue
+        x = jnp.moveaxis(x, d, 0)
+        if old and x.ndim == rank + 1:
+            wide = x.reshape(size, *(1 for _ in old), *x.shape[1:])
+            x = jnp.broadcast_to(wide, (size, *old, *x.shape[1:]))
+        moved.append(x)
+    return call(kernel, *moved), [0] * len(kernel.written)
+
+
+def _jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, kernel: Fused
+) -> tuple[list[Any], list[Any]]:
+    """Everything on the XLA path; arguments without tangents stay constants."""
+    active = [k for k, t in enumerate(tangents) if not isinstance(t, ad.Zero)]
+    fun = kernel.batched_xla([jax.typeof(p) for p in primals])
+
+    def of_active(*values: Any) -> Sequence[Any]:
+        args = list(primals)
+        for k, value in zip(active, values, strict=True):
+            args[k] = value
+        return fun(*args)
+
+    outs, slopes = jax.jvp(
+        of_active, tuple(primals[k] for k in active), tuple(tangents[k] for k in active)
+    )
+    zeros = [ad.Zero(jax.typeof(s)) if s.dtype == jax.dtypes.float0 else s for s in slopes]
+    return list(outs), zeros
+
+
+def _lower_xla(ctx: Any, *operands: Any, kernel: Fused) -> Any:
+    fun = kernel.batched_xla(ctx.avals_in)
+    return mlir.lower_fun(fun, multiple_results=True)(ctx, *operands)
+
+
+def _lower_cpu(ctx: Any, *operands: Any, kernel: Fused) -> Any:
+    if _compat.is_export(ctx):
+        raise ValueError(
+            "a fused kernel is machine code of this process and cannot be exported; build the "
+            'function with jacve(..., kernel="xla") for jax.export, or write C with '
+            "veenv.export.to_c"
+        )
+    if math.prod(kernel.batch_of(ctx.avals_in)) == 0:
+        return _lower_xla(ctx, *operands, kernel=kernel)
+    from veenv.kernel.cpu import entries  # llvmlite is loaded when the first kernel is compiled
+
+    code = entries.kernel(kernel.program)
+    _compat.keep_alive(ctx, code)
+    return jax.ffi.ffi_lowering(entries.TARGET)(ctx, *operands, key=np.int64(code.key))
+
+
+fused_p.def_impl(_impl)
+fused_p.def_abstract_eval(_abstract)
+batching.primitive_batchers[fused_p] = _batch
+ad.primitive_jvps[fused_p] = _jvp
+mlir.register_lowering(fused_p, _lower_xla)
+mlir.register_lowering(fused_p, _lower_cpu, platform="cpu")

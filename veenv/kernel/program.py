@@ -1,0 +1,158 @@
+"""Scalar programs: a function of one point as a straight line of operations on single numbers.
+
+This is what the backends share: `veenv.kernel.llvm` makes machine code of it, `veenv.kernel.c` a
+C file, `veenv.kernel.pallas` the body of a kernel for a GPU or TPU.  It is plain data: no JAX, no
+NumPy arrays except in constants.
+
+Operations, by name; ``x y z`` stand for arguments, and a result has the dtype that `Op.dtype` says:
+
+| name | meaning |
+| --- | --- |
+| ``input`` | entry ``attr[1]`` (row-major) of input leaf ``attr[0]`` |
+| ``const`` | the NumPy scalar ``attr`` |
+| ``add sub mul div neg abs`` | arithmetic; integers wrap, integer ``div`` truncates |
+| ``max min`` | NaN where one of both is, as in XLA |
+| ``sqrt floor ceil round trunc`` | of floats; ``round`` to even; ``sqrt`` correctly rounded |
+| ``rem`` | sign of the first argument, as C's ``fmod`` and ``%`` |
+| ``eq ne lt le gt ge`` | comparisons, false for NaN except ``ne``; the result is a bool |
+| ``and or xor not`` | of bools or the bits of integers |
+| ``shl shr_a shr_l`` | shifts of integers by less than their width |
+| ``select`` | ``y if x else z``, x a bool |
+| ``convert`` | to `Op.dtype`; float to integer truncates, saturates and takes NaN to 0 |
+| ``bitcast`` | the same bits as a dtype of the same width |
+| ``call`` | the function of libm that ``attr`` names, such as ``sin`` or ``atan2`` |
+
+Integer ``div`` and ``rem`` are only emitted where the divisor is neither 0 nor overflows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+FLOATS = frozenset({"float32", "float64"})
+DTYPES = FLOATS | {
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+}  # fmt: skip
+COMMUTATIVE = frozenset({"add", "mul", "max", "min", "eq", "ne", "and", "or", "xor"})
+FREE = frozenset({"input", "const"})
+"""Operations that compute nothing."""
+
+
+WEIGHTS = {"div": 8.0, "sqrt": 10.0, "rem": 40.0, "call": 25.0}
+"""What an operation takes, in multiplications; 1 for those not listed. Measured with AVX-512."""
+
+
+class CannotFuseError(ValueError):
+    """A function that cannot be one kernel; the message names the primitive and the line.
+
+    Attributes:
+      primitive: name of the primitive that has no scalar form; empty where it is not about one.
+      reason: why, without the line.
+    """
+
+    def __init__(self, reason: str, primitive: str = "", source: str = ""):
+        super().__init__(f"{reason} ({source})" if source else reason)
+        self.reason = reason
+        self.primitive = primitive
+
+
+class Op(NamedTuple):
+    """One scalar operation.
+
+    Attributes:
+      name: which one; see the module's table.
+      dtype: dtype of the result, a NumPy name.
+      args: numbers of the operations that its arguments are results of.
+      attr: what else it needs; None for most.
+    """
+
+    name: str
+    dtype: str
+    args: tuple[int, ...] = ()
+    attr: Any = None
+
+
+class Leaf(NamedTuple):
+    """Shape and dtype of an input or output at one point."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def size(self) -> int:
+        """Number of entries."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class ScalarProgram:
+    """A straight line of scalar operations.
+
+    Attributes:
+      inputs: shape and dtype of each input leaf.
+      ops: the operations in an order in which each follows its arguments.
+      outputs: shape and dtype of each output leaf.
+      results: for each output leaf the operation of every entry, row-major.
+    """
+
+    inputs: tuple[Leaf, ...]
+    ops: tuple[Op, ...]
+    outputs: tuple[Leaf, ...]
+    results: tuple[tuple[int, ...], ...]
+
+    @property
+    def size(self) -> int:
+        """How many operations compute something."""
+        return sum(op.name not in FREE for op in self.ops)
+
+    @property
+    def work(self) -> float:
+        """What computing a point takes, in multiplications."""
+        return sum(WEIGHTS.get(op.name, 1.0) for op in self.ops if op.name not in FREE)
+
+    def count(self, *names: str) -> int:
+        """How many operations have one of these names (of calls: the function's)."""
+        return sum((op.attr if op.name == "call" else op.name) in names for op in self.ops)
+
+    def digest(self) -> str:
+        """A hash of everything that decides what the program computes."""
+        digest = hashlib.sha256(repr((self.inputs, self.outputs, self.results)).encode())
+        for op in self.ops:
+            attr = op.attr.tobytes() if isinstance(op.attr, (np.generic, np.ndarray)) else op.attr
+            digest.update(repr((op.name, op.dtype, op.args, attr)).encode())
+        return digest.hexdigest()
+
+    def constant_leaf(self, output: int) -> np.ndarray | None:
+        """The value of an output leaf that does not depend on the inputs; None for others."""
+        ids = self.results[output]
+        if any(self.ops[i].name != "const" for i in ids):
+            return None
+        leaf = self.outputs[output]
+        values = [self.ops[i].attr for i in ids]
+        return np.array(values, leaf.dtype).reshape(leaf.shape)
+
+    def copied_leaf(self, output: int) -> int | None:
+        """Number of the input leaf that an output leaf is a plain copy of; None for others."""
+        first = self.ops[self.results[output][0]] if self.results[output] else None
+        if first is None or first.name != "input":
+            return None
+        source, leaf = first.attr[0], self.outputs[output]
+        if self.inputs[source].size != leaf.size or self.inputs[source].dtype != leaf.dtype:
+            return None
+        for position, i in enumerate(self.results[output]):
+            if self.ops[i].name != "input" or self.ops[i].attr != (source, position):
+                return None
+        return source
+
+    def written(self) -> tuple[int, ...]:
+        """The output leaves that a kernel has to write: neither constant nor copied."""
+        return tuple(
+            k
+            for k in range(len(self.outputs))
+            if self.outputs[k].size and self.constant_leaf(k) is None
+            and self.copied_leaf(k) is None
+        )  # fmt: skip

@@ -1,0 +1,290 @@
+"""Primitives that move entries: what they do to arrays of the numbers of scalar operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from veenv import _compat
+from veenv.kernel.builder import Builder
+from veenv.kernel.program import CannotFuseError
+
+Ids = np.ndarray
+"""Numbers of scalar operations, int64, in the shape of the array whose entries they compute."""
+Rule = Callable[[Builder, Any, Sequence[Ids]], list[Ids]]
+"""From the builder, the equation and the operands to the results."""
+_MOST_STARTS = 64
+
+
+def constant(b: Builder, ids: Ids) -> np.ndarray | None:
+    """The array that constants make up; None where an entry is not constant."""
+    values = [b.value(int(i)) for i in ids.flat]
+    if any(v is None for v in values):
+        return None
+    dtype = b.ops[int(ids.flat[0])].dtype if ids.size else np.int32
+    return np.array(values, dtype).reshape(ids.shape)
+
+
+def constants(b: Builder, values: Any) -> Ids:
+    """The numbers of the entries of a constant array."""
+    values = np.asarray(values)
+    return np.array([b.const(v) for v in values.flat], np.int64).reshape(values.shape)
+
+
+def _static(b: Builder, eqn: Any, ids: Ids) -> np.ndarray:
+    values = constant(b, ids)
+    if values is None:
+        name = eqn.primitive.name
+        raise CannotFuseError(
+            f"primitive {name!r} cannot be fused where its indices depend on the input", name
+        )
+    return values
+
+
+def _broadcast(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    shape, axes = eqn.params["shape"], eqn.params["broadcast_dimensions"]
+    expanded = np.ones(len(shape), int)
+    expanded[list(axes)] = ins[0].shape
+    return [np.broadcast_to(ins[0].reshape(tuple(expanded)), tuple(shape))]
+
+
+def _reshape(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    if eqn.primitive.name == "reshape" and eqn.params.get("dimensions") is not None:
+        ins = [ins[0].transpose(eqn.params["dimensions"])]
+    return [ins[0].reshape(eqn.outvars[0].aval.shape)]
+
+
+def _transpose(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    return [ins[0].transpose(eqn.params["permutation"])]
+
+
+def _rev(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    return [np.flip(ins[0], eqn.params["dimensions"])]
+
+
+def _slice(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    params = eqn.params
+    strides = params["strides"] or (1,) * ins[0].ndim
+    cut = zip(params["start_indices"], params["limit_indices"], strides, strict=True)
+    return [ins[0][tuple(slice(*c) for c in cut)]]
+
+
+def _concatenate(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    return [np.concatenate(ins, eqn.params["dimension"])]
+
+
+def _split(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    ends = np.cumsum(eqn.params["sizes"])[:-1]
+    return list(np.split(ins[0], ends, eqn.params["axis"]))
+
+
+def _stack(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    return [np.stack(ins, eqn.params["axis"])]
+
+
+def _unstack(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    return list(np.moveaxis(ins[0], eqn.params["axis"], 0))
+
+
+def _tile(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    return [np.tile(ins[0], eqn.params["reps"])]
+
+
+def _pad(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    x, fill = ins
+    result = np.full(eqn.outvars[0].aval.shape, fill[()], np.int64)
+    source, target = [], []
+    for size, wide, (low, _, interior) in zip(
+        x.shape, result.shape, eqn.params["padding_config"], strict=True
+    ):
+        places = low + np.arange(size) * (interior + 1)
+        inside = (places >= 0) & (places < wide)
+        source.append(np.flatnonzero(inside))
+        target.append(places[inside])
+    result[np.ix_(*target)] = x[np.ix_(*source)]
+    return [result]
+
+
+def _iota(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    aval, axis = eqn.outvars[0].aval, eqn.params["dimension"]
+    counts = np.arange(aval.shape[axis]).astype(aval.dtype)
+    shape = [1] * len(aval.shape)
+    shape[axis] = -1
+    return [np.broadcast_to(constants(b, counts).reshape(tuple(shape)), aval.shape)]
+
+
+def _empty(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    aval = eqn.outvars[0].aval
+    return [np.broadcast_to(constants(b, np.zeros((), aval.dtype)), aval.shape)]
+
+
+def _same(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    return list(ins)
+
+
+def _windows(
+    b: Builder, shape: Sequence[int], sizes: Sequence[int], starts: Sequence[Ids]
+) -> list[tuple[int | None, tuple[slice, ...]]]:
+    """The windows that starts can mean, and for each the bool that chooses it (None: the last).
+
+    Starts are clamped into the array, as JAX says.
+    """
+    windows: list[tuple[int | None, tuple[slice, ...]]] = [(None, ())]
+    for wide, size, start in zip(shape, sizes, starts, strict=True):
+        here, last = int(start[()]), wide - size
+        value, dtype = b.value(here), b.ops[here].dtype
+        grown = []
+        if value is not None:
+            places = [(None, min(max(int(value), 0), last))]
+        else:
+            places = [
+                (b.op("le", "bool", here, b.number(p, dtype)) if p < last else None, p)
+                for p in range(last + 1)
+            ]
+        before: int | None = None
+        for chosen, place in places:
+            exact = chosen
+            if before is not None:
+                above = b.op("not", "bool", before)
+                exact = above if chosen is None else b.op("and", "bool", above, chosen)
+            before = chosen
+            for other, cut in windows:
+                both = exact if other is None else other
+                if exact is not None and other is not None:
+                    both = b.op("and", "bool", other, exact)
+                grown.append((both, (*cut, slice(place, place + size))))
+        windows = grown
+        if len(windows) > _MOST_STARTS:
+            raise CannotFuseError(
+                f"an index that depends on the input chooses between more than {_MOST_STARTS} "
+                "places",
+                "dynamic_slice",
+            )
+    return windows
+
+
+def _choose(b: Builder, options: Sequence[tuple[int | None, Ids]]) -> Ids:
+    """Of arrays of one shape the entries of that whose bool is true."""
+    result = options[-1][1]
+    for chosen, ids in options[:-1]:
+        assert chosen is not None
+        result = np.array(
+            [
+                b.op("select", b.ops[int(x)].dtype, chosen, int(x), int(y))
+                for x, y in zip(ids.flat, result.flat, strict=True)
+            ],
+            np.int64,
+        ).reshape(result.shape)
+    return result
+
+
+def _dynamic_slice(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    x, *starts = ins
+    windows = _windows(b, x.shape, eqn.params["slice_sizes"], starts)
+    return [_choose(b, [(chosen, x[cut]) for chosen, cut in windows])]
+
+
+def _dynamic_update_slice(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    x, update, *starts = ins
+    options = []
+    for chosen, cut in _windows(b, x.shape, update.shape, starts):
+        changed = np.array(x)
+        changed[cut] = update
+        options.append((chosen, changed))
+    return [_choose(b, options)]
+
+
+def _gather(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    """The primitive itself, applied to the numbers; -1 stands for the value outside."""
+    indices = _static(b, eqn, ins[1])
+    aval = eqn.outvars[0].aval
+    fill = eqn.params["fill_value"]
+    if fill is None:
+        inexact = jnp.issubdtype(aval.dtype, jnp.inexact)
+        unsigned = jnp.issubdtype(aval.dtype, jnp.unsignedinteger)
+        if aval.dtype == bool:
+            fill = True
+        else:
+            info = None if inexact else jnp.iinfo(aval.dtype)
+            fill = np.nan if info is None else (info.max if unsigned else info.min)
+    params = {**eqn.params, "fill_value": -1}
+    with jax.ensure_compile_time_eval():
+        moved = _compat.bind(eqn.primitive, params, [ins[0].astype(np.int32), indices])
+    ids = np.array(moved[0], np.int64)
+    if (ids < 0).any():
+        ids[ids < 0] = b.const(np.dtype(aval.dtype).type(fill))
+    return [ids]
+
+
+def _scatter_places(eqn: Any, operand: Ids, indices: np.ndarray, updates: Ids) -> np.ndarray:
+    """For each update the row-major place in the operand where it goes, -1 for nowhere.
+
+    The adjoint of a scatter gathers: of the places' own numbers it makes where each update went.
+    """
+    params = eqn.params
+    numbered = np.arange(1, operand.size + 1, dtype=np.float32).reshape(operand.shape)
+
+    def scatter(values: Any) -> Any:
+        return jax.lax.scatter_add(
+            jnp.zeros(operand.shape, np.float32),
+            indices,
+            values,
+            params["dimension_numbers"],
+            indices_are_sorted=params["indices_are_sorted"],
+            unique_indices=params["unique_indices"],
+            mode=params["mode"],
+        )
+
+    with jax.ensure_compile_time_eval():
+        _, adjoint = jax.vjp(scatter, jnp.zeros(updates.shape, np.float32))
+        return np.asarray(adjoint(jnp.asarray(numbered))[0]).astype(np.int64) - 1
+
+
+def _scatter(name: str | None) -> Rule:
+    """A scatter that combines entries by an operation, or overwrites them."""
+
+    def rule(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+        operand, indices, updates = ins[0], _static(b, eqn, ins[1]), ins[2]
+        places = _scatter_places(eqn, operand, indices, updates)
+        result = np.array(operand).reshape(-1)
+        dtype = eqn.outvars[0].aval.dtype.name
+        for place, update in zip(places.flat, updates.flat, strict=True):
+            if place >= 0:
+                old, new = int(result[place]), int(update)
+                result[place] = new if name is None else b.op(name, dtype, old, new)
+        return [result.reshape(operand.shape)]
+
+    return rule
+
+
+RULES: Mapping[str, Rule] = {
+    "broadcast_in_dim": _broadcast,
+    "concatenate": _concatenate,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "empty": _empty,
+    "empty2": _empty,
+    "gather": _gather,
+    "iota": _iota,
+    "optimization_barrier": _same,
+    "pad": _pad,
+    "reshape": _reshape,
+    "rev": _rev,
+    "scatter": _scatter(None),
+    "scatter-add": _scatter("add"),
+    "scatter-max": _scatter("max"),
+    "scatter-min": _scatter("min"),
+    "scatter-mul": _scatter("mul"),
+    "slice": _slice,
+    "split": _split,
+    "squeeze": _reshape,
+    "stack": _stack,
+    "tile": _tile,
+    "unstack": _unstack,
+    "transpose": _transpose,
+}
+"""For each primitive that moves entries what it does to the numbers of operations."""

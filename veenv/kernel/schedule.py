@@ -1,0 +1,116 @@
+"""The order of operations: what is not needed goes, and values live for short stretches."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+
+from veenv.kernel.program import FREE, Leaf, Op, ScalarProgram
+
+REGISTERS = 28
+"""Values that a machine keeps at hand; orders are compared by what does not fit."""
+
+
+def scheduled(
+    ops: Sequence[Op],
+    inputs: Sequence[Leaf],
+    outputs: Sequence[Leaf],
+    results: Sequence[Sequence[int]],
+) -> ScalarProgram:
+    """The program of the operations that the results need, in the best of a few orders.
+
+    Args:
+      ops: operations, each after its arguments.
+      inputs: the input leaves.
+      outputs: the output leaves.
+      results: the operation of every entry of each output leaf.
+    """
+    roots = [i for ids in results for i in ids]
+    needed = _needed(ops, roots)
+    candidates = [_late(ops, needed), _depth_first(ops, roots)]
+    order = min(candidates, key=lambda order: spilled(ops, order))
+    free = [i for i in needed if ops[i].name in FREE]
+    order = [*free, *(i for i in order if ops[i].name not in FREE)]
+    number = {old: new for new, old in enumerate(order)}
+    renamed = tuple(
+        op._replace(args=tuple(number[a] for a in op.args)) for op in (ops[i] for i in order)
+    )
+    places = tuple(tuple(number[i] for i in ids) for ids in results)
+    return ScalarProgram(tuple(inputs), renamed, tuple(outputs), places)
+
+
+def _needed(ops: Sequence[Op], roots: Iterable[int]) -> list[int]:
+    """What the roots depend on, in the given order."""
+    seen, stack = set[int](), list(roots)
+    while stack:
+        i = stack.pop()
+        if i not in seen:
+            seen.add(i)
+            stack.extend(ops[i].args)
+    return sorted(seen)
+
+
+def _depth_first(ops: Sequence[Op], roots: Iterable[int]) -> list[int]:
+    """Each root with what it needs that is not there yet, one root after the other."""
+    done, order = set[int](), list[int]()
+    for root in roots:
+        stack = [(root, False)]
+        while stack:
+            i, ready = stack.pop()
+            if i in done:
+                continue
+            if ready:
+                done.add(i)
+                order.append(i)
+                continue
+            stack.append((i, True))
+            stack.extend((a, False) for a in reversed(ops[i].args) if a not in done)
+    return order
+
+
+def _late(ops: Sequence[Op], needed: Sequence[int]) -> list[int]:
+    """Each operation shortly before its first use: the reverse of an order from the end.
+
+    From the end, what is last in the given order comes first, of the operations whose users are
+    all there.
+    """
+    users = dict.fromkeys(needed, 0)
+    for i in needed:
+        for a in set(ops[i].args):
+            users[a] += 1
+    ready = [(-i, i) for i in needed if users[i] == 0]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, i = heapq.heappop(ready)
+        order.append(i)
+        for a in set(ops[i].args):
+            users[a] -= 1
+            if users[a] == 0:
+                heapq.heappush(ready, (-a, a))
+    return order[::-1]
+
+
+def spilled(ops: Sequence[Op], order: Sequence[int], registers: int = REGISTERS) -> int:
+    """How many values beyond the registers are alive, summed over the operations.
+
+    A result that is an output is written when it is computed, and lives on only for other uses.
+
+    Args:
+      ops: the operations.
+      order: the order in which they run.
+      registers: how many values are at hand.
+    """
+    last: dict[int, int] = {}
+    for position, i in enumerate(order):
+        for a in ops[i].args:
+            last[a] = position
+    alive = total = 0
+    for position, i in enumerate(order):
+        if ops[i].name not in FREE and i in last:
+            alive += 1
+        for a in set(ops[i].args):
+            if ops[a].name not in FREE and last[a] == position:
+                alive -= 1
+        total += max(0, alive - registers)
+    return total

@@ -1,0 +1,216 @@
+"""From a jaxpr to a scalar program: arrays are unrolled, calls and short loops inlined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jax.extend import core
+
+from veenv import _compat
+from veenv.kernel import rules_scalar, rules_shape, rules_sum
+from veenv.kernel.builder import MAX_OPERATIONS, Builder
+from veenv.kernel.program import DTYPES, CannotFuseError, Leaf, ScalarProgram
+from veenv.kernel.rules_shape import Ids, constant, constants
+from veenv.kernel.schedule import scheduled
+
+_CUSTOM = {
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+    "custom_lin": "call_jaxpr",
+}
+_HERE = str(Path(__file__).parent.parent)
+_MOVES = {**rules_shape.RULES, **rules_sum.RULES}
+
+
+def unroll(closed: Any, lifted: Sequence[int] = (), limit: int = MAX_OPERATIONS) -> ScalarProgram:
+    """The scalar program of a closed jaxpr.
+
+    Args:
+      closed: the jaxpr of a function of one point; its constants are folded.
+      lifted: numbers of constants that are inputs of the program instead, after the others.
+      limit: the most operations the program may have.
+
+    Returns:
+      The program, without what its outputs do not need.
+
+    Raises:
+      CannotFuseError: naming the primitive and its line, for what has no scalar form; for
+        programs of more operations than `limit`.
+    """
+    walker = _Unroller(limit)
+    jaxpr = _compat.open_jaxpr(closed)
+    variables = [*jaxpr.invars, *(jaxpr.constvars[k] for k in lifted)]
+    inputs = [_leaf(v.aval) for v in variables]
+    if sum(leaf.size for leaf in inputs) > limit:
+        raise CannotFuseError(f"the arguments have more than {limit:,} entries")
+    ins = [
+        np.array(
+            [walker.builder.input(k, e, leaf.dtype) for e in range(leaf.size)], np.int64
+        ).reshape(leaf.shape)
+        for k, leaf in enumerate(inputs)
+    ]
+    count = len(jaxpr.invars)
+    given = dict(zip(lifted, ins[count:], strict=True))
+    consts = [
+        given[k] if k in given else walker.constant(c)
+        for k, c in enumerate(getattr(closed, "consts", ()))
+    ]
+    outs = walker.jaxpr(jaxpr, consts, ins[:count])
+    outputs = [_leaf(v.aval) for v in jaxpr.outvars]
+    results = [tuple(int(i) for i in ids.flat) for ids in outs]
+    return scheduled(walker.builder.ops, inputs, outputs, results)
+
+
+def _leaf(aval: Any) -> Leaf:
+    dtype = getattr(aval.dtype, "name", str(aval.dtype))
+    if dtype not in DTYPES:
+        raise CannotFuseError(
+            f"values of dtype {dtype} cannot be fused; a kernel takes float32, float64, integers "
+            "and bools"
+        )
+    return Leaf(tuple(aval.shape), dtype)
+
+
+class _Unroller:
+    """Interprets jaxprs on arrays of the numbers of scalar operations."""
+
+    def __init__(self, limit: int):
+        self.builder = Builder(limit)
+        self._limit = limit
+
+    def constant(self, value: Any) -> Ids:
+        """The numbers of a constant's entries."""
+        value = np.asarray(value)
+        if value.size > self._limit:
+            raise CannotFuseError(f"a constant of {value.size:,} entries is too large to be fused")
+        return constants(self.builder, value)
+
+    def jaxpr(self, jaxpr: Any, consts: Sequence[Ids], ins: Sequence[Ids]) -> list[Ids]:
+        """The outputs of a jaxpr."""
+        env: dict[Any, Ids] = dict(zip(jaxpr.constvars, consts, strict=True))
+        env.update(zip(jaxpr.invars, ins, strict=True))
+
+        def read(atom: Any) -> Ids:
+            if isinstance(atom, core.Literal):
+                aval: Any = atom.aval
+                return self.constant(np.asarray(atom.val, aval.dtype))
+            return env[atom]
+
+        for eqn in jaxpr.eqns:
+            operands = [read(v) for v in eqn.invars]
+            for var, ids in zip(eqn.outvars, self._equation(eqn, operands), strict=True):
+                env[var] = ids
+        return [read(v) for v in jaxpr.outvars]
+
+    def _equation(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+        try:
+            return self._apply(eqn, ins)
+        except CannotFuseError as error:
+            line = _compat.source_line(eqn)
+            if error.args[0] != error.reason or _HERE in line:  # said already, or not the user's
+                raise
+            raise CannotFuseError(error.reason, error.primitive, line) from None
+
+    def _apply(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+        name = eqn.primitive.name
+        inner = _compat.inlinable(eqn)
+        if inner is None and name in _CUSTOM:
+            inner = eqn.params.get(_CUSTOM[name])
+        if inner is not None and hasattr(_compat.open_jaxpr(inner), "eqns"):
+            return self.closed(inner, ins)
+        if name == "cond":
+            return self._cond(eqn, ins)
+        if name == "scan":
+            return self._scan(eqn, ins)
+        for var in eqn.outvars:
+            _leaf(var.aval)
+        if name in _MOVES:
+            return _MOVES[name](self.builder, eqn, ins)
+        if name == "clamp":
+            return [self._clamp(eqn, ins)]
+        if name in rules_scalar.RULES:
+            return [self._elementwise(eqn, ins)]
+        raise CannotFuseError(f"primitive {name!r} cannot be fused", name)
+
+    def closed(self, inner: Any, ins: Sequence[Ids]) -> list[Ids]:
+        """The outputs of a closed jaxpr (or of one that closes over nothing)."""
+        consts = [self.constant(c) for c in getattr(inner, "consts", ())]
+        return self.jaxpr(_compat.open_jaxpr(inner), consts, ins)
+
+    def _elementwise(self, eqn: Any, ins: Sequence[Ids]) -> Ids:
+        rule = rules_scalar.RULES[eqn.primitive.name]
+        of, to = eqn.invars[0].aval.dtype.name, eqn.outvars[0].aval.dtype.name
+        if of not in DTYPES:
+            raise CannotFuseError(f"values of dtype {of} cannot be fused", eqn.primitive.name)
+        shape = eqn.outvars[0].aval.shape
+        columns = [np.broadcast_to(x, shape).ravel().tolist() for x in ins]
+        builder, params = self.builder, eqn.params
+        ids = [rule(builder, of, to, params, *row) for row in zip(*columns, strict=True)]
+        return np.array(ids, np.int64).reshape(shape)
+
+    def _clamp(self, eqn: Any, ins: Sequence[Ids]) -> Ids:
+        b, aval = self.builder, eqn.outvars[0].aval
+        dtype = aval.dtype.name
+        low, x, high = (np.broadcast_to(v, aval.shape).ravel().tolist() for v in ins)
+        ids = [
+            b.op("min", dtype, b.op("max", dtype, i, lo), hi)
+            for lo, i, hi in zip(low, x, high, strict=True)
+        ]
+        return np.array(ids, np.int64).reshape(aval.shape)
+
+    def _cond(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+        """All branches, and a choice between their results; one branch where it is known."""
+        branches, b = eqn.params["branches"], self.builder
+        index = constant(b, ins[0])
+        if index is not None:
+            chosen = min(max(int(index), 0), len(branches) - 1)
+            return self.closed(branches[chosen], ins[1:])
+        results = [self.closed(branch, ins[1:]) for branch in branches]
+        which, dtype = int(ins[0][()]), eqn.invars[0].aval.dtype.name
+        chosen = results[-1]
+        for number in reversed(range(len(branches) - 1)):
+            here = b.op("le", "bool", which, b.number(number, dtype))
+            chosen = [
+                self._choose(here, one, other)
+                for one, other in zip(results[number], chosen, strict=True)
+            ]
+        return chosen
+
+    def _choose(self, here: int, one: Ids, other: Ids) -> Ids:
+        b = self.builder
+        ids = [
+            b.op("select", b.ops[int(x)].dtype, here, int(x), int(y))
+            for x, y in zip(one.flat, other.flat, strict=True)
+        ]
+        return np.array(ids, np.int64).reshape(one.shape)
+
+    def _scan(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+        """Its steps one after the other."""
+        params = eqn.params
+        body = _compat.open_jaxpr(params["jaxpr"])
+        num_carry = _num_unstacked(eqn.outvars, body.outvars)
+        num_consts = _num_unstacked(eqn.invars, body.invars) - num_carry
+        consts = ins[:num_consts]
+        carry = list(ins[num_consts : num_consts + num_carry])
+        stacks = ins[num_consts + num_carry :]
+        length = params["length"]
+        steps: list[list[Ids]] = [[] for _ in range(length)]
+        order = range(length)
+        for step in reversed(order) if params["reverse"] else order:
+            outs = self.closed(params["jaxpr"], [*consts, *carry, *(x[step] for x in stacks)])
+            carry, steps[step] = outs[:num_carry], outs[num_carry:]
+        stacked = [
+            np.stack([s[k] for s in steps]) if length else np.zeros(v.aval.shape, np.int64)
+            for k, v in enumerate(eqn.outvars[num_carry:])
+        ]
+        return [*carry, *stacked]
+
+
+def _num_unstacked(outer: Sequence[Any], inner: Sequence[Any]) -> int:
+    """How many variables of a loop have the same rank outside: those that are not stacked."""
+    pairs = zip(outer, inner, strict=True)
+    return sum(len(o.aval.shape) == len(i.aval.shape) for o, i in pairs)
