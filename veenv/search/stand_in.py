@@ -90,6 +90,8 @@ def greedy_order(
     reach = _reach_products(graph) if rule == "relative-markowitz" else {}
     nodes = [graph.node(v) for v in graph.eliminable]
     scores = {v: _score(tableau, rule, v, additions) - reach.get(v, 0) for v in nodes}
+    # New edges between neighbours change fill-in and additions of vertices further off, too.
+    far = rule == "fill-in" or (rule == "cost" and additions)
     order = []
     while scores:
         if not wanted():
@@ -99,8 +101,7 @@ def greedy_order(
         order.append(best - graph.num_inputs + 1)
         near = {*tableau.preds[best], *tableau.succs[best]}
         eliminate_structure(tableau, best, keep=best in graph.output_nodes)
-        # New edges between neighbours change the fill-in of vertices further off, too.
-        for v in scores if rule == "fill-in" else near & scores.keys():
+        for v in scores if far else near & scores.keys():
             scores[v] = _score(tableau, rule, v, additions) - reach.get(v, 0)
     return tuple(order)
 
