@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 from benchmark_cases import Case, find, orders_of, points
-from benchmark_engine import interleaved
+from benchmark_engine import timed
 from benchmark_machine import machine
 
 import veenv
@@ -101,7 +101,7 @@ def _fused(case: Case, order: Any) -> Callable[..., Any]:
 
 
 class _Run:
-    """What `interleaved` times."""
+    """What `timed` times."""
 
     def __init__(self, method: Callable[..., Any], args: Sequence[Any]):
         self.run = jax.jit(method).lower(*args).compile()
@@ -125,7 +125,7 @@ def _speed(case: Case, batch: int, repeats: int, seconds: float) -> list[Row]:
         (first * float(k)).reshape(batch, *(1 for _ in s)) + np.zeros(s, np.float32)
         for k, s in enumerate(shapes)
     ]
-    times = interleaved({n: _Run(m, args) for n, m in methods.items()}, args, repeats, seconds)  # type: ignore[arg-type]
+    times = timed({n: _Run(m, args) for n, m in methods.items()}, args, repeats, seconds)  # type: ignore[arg-type]
     faster = np.minimum(times["jacfwd"], times["jacrev"])
     rows = []
     for method in methods:
@@ -170,7 +170,7 @@ def _orders(case: Case, count: int, batch: int, repeats: int) -> Row:
     orders = some_orders(case, count)
     works = {name: program_of(case, ids).work for name, ids in orders.items()}
     runs = {name: _Run(_fused(case, ids), args) for name, ids in orders.items()}
-    times = interleaved(runs, args, repeats, 60.0)  # type: ignore[arg-type]
+    times = timed(runs, args, repeats, 60.0)  # type: ignore[arg-type]
     medians = {name: float(np.median(t)) for name, t in times.items()}
     found: Any = spearmanr([works[n] for n in orders], [medians[n] for n in orders])
     correlation = float(found.statistic)
@@ -202,7 +202,7 @@ def _compilation(equations: int, with_jacrev: bool) -> Row:
         start = time.perf_counter()
         run = _Run(make(), args)
         row[f"{name}_seconds"] = time.perf_counter() - start
-        times = interleaved({name: run}, args, 10, 20.0)  # type: ignore[dict-item]
+        times = timed({name: run}, args, 10, 20.0)  # type: ignore[dict-item]
         row[f"{name}_ns"] = float(np.median(times[name])) * 1e9 / 65536
         cells += [f"{row[f'{name}_seconds']:.2f}", f"{row[f'{name}_ns']:.1f}"]
     print("| " + " | ".join([*cells, *[""] * (5 - len(cells))]) + " |", flush=True)
