@@ -45,7 +45,7 @@ CASES = {
     "linear_call": call,
     "quotient": lambda x: x / (2 + x[::-1]),
     "dynamic slice": lambda x: lax.dynamic_slice(x, [(x[0] > 1).astype(int)], [2]) ** 2,
-    "complex": lambda x: jnp.abs(jnp.fft.fft(x * jnp.exp(1j * x)))[1:],
+    "complex": lambda x: jnp.abs(jnp.fft.fft(jnp.exp(lax.complex(x, x))))[1:],
     "custom rule": own,
 }
 
