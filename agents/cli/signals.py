@@ -23,6 +23,8 @@ INTERRUPTED = 130
 
 _held = False
 """Whether Ctrl-C is not to end the program now."""
+_leaving = threading.Lock()
+"""Held by the thread that ends the program."""
 _undo: list[Callable[[], object]] = []
 """What takes `exit_on_interrupt` back."""
 
@@ -145,6 +147,8 @@ def _leave_unless_held(number: int, frame: Any) -> None:
 
 def _leave() -> NoReturn:
     """Ends the program with one line: no cleaning up, which could be what hangs."""
+    if not _leaving.acquire(blocking=False):
+        threading.Event().wait()  # another thread has seen the signal, too, and ends the program
     flushing = threading.Thread(target=sys.stdout.flush, daemon=True)
     flushing.start()
     flushing.join(1.0)
