@@ -20,9 +20,6 @@ from veenv.env.random_play import random_episodes
 # Low enough that only ties are decided by chance.
 GREEDY = 1e-6
 
-PART = 16
-"""Steps that `Player.play_in_parts` plays at a time."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
@@ -93,18 +90,26 @@ class Player:
         params: EnvParams,
         key: PRNGKeyArray,
         temperatures: Sequence[float],
+        steps: int = 16,
     ) -> Iterator[Episodes | None]:
         """`play` for a caller who may lose patience: the same episodes, a few steps at a time.
 
+        Args:
+          network: the policy.
+          params: the graph.
+          key: of the sampling.
+          temperatures: of each episode.
+          steps: how many steps are played at a time.
+
         Yields:
-          None after every `PART` steps, then the episodes.
+          None after every part, then the episodes.
         """
         scale = jnp.asarray(temperatures, jnp.float32)
         keys = jax.random.split(key, self.env.num_actions)
-        index = np.arange(-(-len(keys) // PART) * PART)
+        index = np.arange(-(-len(keys) // steps) * steps)
         keys = keys[np.minimum(index, len(keys) - 1)]  # steps after the end have no effect
         state = self._begin(params, len(temperatures))
-        for part in keys.reshape(-1, PART):
+        for part in keys.reshape(-1, steps):
             state = jax.block_until_ready(self._go_on(network, params, state, part, scale))
             yield None
         state = jax.device_get(state)

@@ -15,11 +15,13 @@ import jax
 from agents.evaluation import GREEDY, Player
 from agents.nn.networks import GraphNetwork
 from agents.nn.weights import load_weights
-from veenv.env import TaskDistribution
+from veenv.env import Spec, TaskDistribution
 from veenv.graph.graph import CostModel, Graph
 
 SAMPLES_AT_ONCE = 32
 """Episodes that are sampled together, of graphs of up to `LARGE` vertices."""
+MOST_PLAYERS = 8
+"""Sizes of graphs whose compiled programs are kept."""
 LARGE = 128
 """Vertices above which fewer episodes are sampled together, so that a step takes no longer."""
 
@@ -62,17 +64,33 @@ def policy_orders(graph: Graph, cost: CostModel, seed: int) -> Iterator[tuple[in
         yield ()
         return
     tasks = TaskDistribution.of([graph], cost)
-    player, network, key = Player(tasks.env), pretrained(), jax.random.key(seed)
+    player, network, key = _player(tasks), pretrained(), jax.random.key(seed)
     num_samples = max(
         1, min(SAMPLES_AT_ONCE, SAMPLES_AT_ONCE * LARGE**2 // tasks.env.num_actions**2)
     )
+    steps = max(1, min(16, 16 * LARGE // tasks.env.num_actions))
     # The first batch also holds the greedy episode, and so do all others: one program.
     temperatures = [GREEDY] + [1.0] * num_samples
     for batch in itertools.count():
         batch_key = jax.random.fold_in(key, batch)
-        for played in player.play_in_parts(network, tasks.task(0), batch_key, temperatures):
+        params = tasks.task(0)
+        for played in player.play_in_parts(network, params, batch_key, temperatures, steps):
             if played is None:
                 yield None
                 continue
             for slots in played.order if batch == 0 else played.order[1:]:
                 yield tasks.vertex_ids(0, slots)
+
+
+_players: dict[tuple[Spec, CostModel], Player] = {}
+"""Players of the last few sizes, whose programs are compiled."""
+
+
+def _player(tasks: TaskDistribution) -> Player:
+    """A player of graphs of the size of a task's."""
+    key = tasks.env.spec, tasks.env.cost
+    if key not in _players:
+        while len(_players) >= MOST_PLAYERS:
+            _players.pop(next(iter(_players)), None)
+        _players[key] = Player(tasks.env)
+    return _players[key]

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from agents.evaluation import GREEDY, PART, Player, evaluate
+from agents.evaluation import GREEDY, Player, evaluate
 from agents.nn.weights import architecture
 from agents.policy import policy_orders, pretrained
 from agents.train.curriculum import EVALUATION_SEEDS
@@ -78,8 +78,8 @@ def test_episodes_in_parts_are_those_of_one_program():
     player, params, key = Player(tasks.env), tasks.task(0), jax.random.key(3)
     temperatures = [GREEDY, 1.0, 1.0]
     whole = player.play(pretrained(), params, key, temperatures)
-    *parts, last = player.play_in_parts(pretrained(), params, key, temperatures)
-    assert parts == [None] * -(-tasks.env.num_actions // PART)
+    *parts, last = player.play_in_parts(pretrained(), params, key, temperatures, steps=7)
+    assert parts == [None] * -(-tasks.env.num_actions // 7)
     np.testing.assert_array_equal(last.order, whole.order)
     np.testing.assert_array_equal(last.cost, whole.cost)
     assert last.complete.all()

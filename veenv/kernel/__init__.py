@@ -4,3 +4,7 @@
 the place of a function, `primitive` is what JAX sees. `cpu` compiles it with LLVM, `c` writes it
 as C, `pallas` runs it on GPUs and TPUs.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

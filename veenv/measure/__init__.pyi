@@ -1,3 +1,3 @@
-from . import measured, proof, timing, validate
+from . import arithmetic, measured, proof, timing, validate
 
-__all__ = ["measured", "proof", "timing", "validate"]
+__all__ = ["arithmetic", "measured", "proof", "timing", "validate"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
@@ -13,9 +12,6 @@ from typing import Any, Generic, TypeVar
 import jax
 
 T = TypeVar("T")
-
-_LAST_WAIT = 60.0
-"""Seconds that the end of the process waits for threads in the middle of a compilation."""
 
 _running: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
@@ -95,8 +91,11 @@ class _Settings:
 
 @atexit.register
 def _wait_for_the_last() -> None:
-    """Lets compilations end: an interpreter must not be taken down under a running compiler."""
-    deadline = time.monotonic() + _LAST_WAIT
+    """Lets compilations end: a process that ends under a running compiler may be aborted by it.
+
+    All that is waited for is one compilation, or a few steps, of work that looks whether it is
+    wanted; whoever does not want to wait has Ctrl-C.
+    """
     with contextlib.suppress(KeyboardInterrupt):
         for thread in list(_running):
-            thread.join(max(0.0, deadline - time.monotonic()))
+            thread.join()

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from threading import Event
 
-from veenv.graph.graph import CostModel, Graph, eliminate_structure
+from veenv.graph.graph import CostModel, Graph, counts_additions, eliminate_structure
 from veenv.graph.tableau import Tableau
 from veenv.orders.climb import climb
 from veenv.structure.product import multiply
-from veenv.structure.structure import Structure
+from veenv.structure.structure import Structure, add
 
 _PATIENCE = 0.5
 """Seconds that the compiled search may take to start before climbing begins: a cache is read."""
@@ -86,10 +86,12 @@ def greedy_order(
       >>> greedy_order(graph, "multiplications", "markowitz") == graph.markowitz()
       True
     """
-    tableau = graph.tableau(cost)
+    tableau, additions = graph.tableau(cost), counts_additions(cost)
     reach = _reach_products(graph) if rule == "relative-markowitz" else {}
     nodes = [graph.node(v) for v in graph.eliminable]
-    scores = {v: _score(tableau, rule, v) - reach.get(v, 0) for v in nodes}
+    scores = {v: _score(tableau, rule, v, additions) - reach.get(v, 0) for v in nodes}
+    # New edges between neighbours change fill-in and additions of vertices further off, too.
+    far = rule == "fill-in" or (rule == "cost" and additions)
     order = []
     while scores:
         if not wanted():
@@ -99,24 +101,34 @@ def greedy_order(
         order.append(best - graph.num_inputs + 1)
         near = {*tableau.preds[best], *tableau.succs[best]}
         eliminate_structure(tableau, best, keep=best in graph.output_nodes)
-        # New edges between neighbours change the fill-in of vertices further off, too.
-        for v in scores if rule == "fill-in" else near & scores.keys():
-            scores[v] = _score(tableau, rule, v) - reach.get(v, 0)
+        for v in scores if far else near & scores.keys():
+            scores[v] = _score(tableau, rule, v, additions) - reach.get(v, 0)
     return tuple(order)
 
 
-def _score(tableau: Tableau[Structure], rule: str, node: int) -> int:
+def _score(tableau: Tableau[Structure], rule: str, node: int, additions: bool) -> int:
     """What a rule says of eliminating a node now, but for what it knows beforehand."""
     ins, outs = tableau.preds[node], tableau.succs[node]
     if rule == "cost":
-        return sum(
-            multiply(tableau.preds[target][node], pre).multiplications
-            for target in outs
-            for pre in ins.values()
-        )
+        return _price(tableau, node, additions)
     if rule == "fill-in":
         return sum(target not in tableau.succs[source] for source in ins for target in outs)
     return len(ins) * len(outs)
+
+
+def _price(tableau: Tableau[Structure], node: int, additions: bool) -> int:
+    """What eliminating a node now costs."""
+    total = 0
+    for target in tableau.succs[node]:
+        row = tableau.preds[target]
+        for source, pre in tableau.preds[node].items():
+            product = multiply(row[node], pre)
+            total += product.multiplications
+            if additions:
+                total += product.additions
+                if source in row:
+                    total += add(row[source], product.structure).num_values
+    return total
 
 
 def _reach_products(graph: Graph) -> dict[int, int]:
