@@ -92,7 +92,7 @@ class Stop:
         if not self._armed:
             self._armed = True
             signals = signal.SIGINT, signal.SIGTERM
-            self._stack.enter_context(_holding({number: self._on_signal for number in signals}))
+            self._stack.enter_context(_holding(dict.fromkeys(signals, self._on_signal)))
 
     def disarm(self) -> None:
         """Signals act as ever."""
