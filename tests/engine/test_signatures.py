@@ -393,7 +393,7 @@ def test_outputs_that_are_not_real_floats_are_refused(fun):
     ids=["norm", "parts", "sum", "fft", "constant"],
 )
 def test_real_functions_of_complex_arguments(fun, order, sparse):
-    z = X + 1j * jnp.flip(X) + 0.3j
+    z = jax.lax.complex(X, jnp.flip(X) + 0.3)
     got = jacve(fun, order, sparse_representation=sparse)(z)
     assert_same(got.todense() if sparse else got, jax.jacrev(fun)(z))
     assert complex(jacve(lambda z: abs(z) ** 2)(1 + 2j)) == pytest.approx(2 - 4j)
@@ -403,7 +403,7 @@ def test_real_functions_of_complex_and_real_arguments():
     def fun(d):
         return {"a": jnp.abs(d["z"]) * d["x"], "b": d["x"].sum()}
 
-    d = {"z": X + 2j, "x": X}
+    d = {"z": jax.lax.complex(X, jnp.full_like(X, 2.0)), "x": X}
     assert_same(jacve(fun, "markowitz", allow_int=True)(d), jax.jacrev(fun)(d))
 
 

@@ -101,7 +101,7 @@ def _safe(singular: Callable, y: jax.Array, on: jax.Array, inside: float) -> jax
 
 def _pairs(singular: Callable, y: jax.Array, matrix: jax.Array, inside: float) -> jax.Array:
     """A sum over pairs, of which those on the diagonal and with the same entry are shut out."""
-    return (matrix * _safe(singular, y[:, None] - y, y[:, None] != y, inside)).sum(1)
+    return (matrix * _safe(singular, y[:, None] - y[None], y[:, None] != y[None], inside)).sum(1)
 
 
 def _cases(singular: Callable, y: jax.Array, on: jax.Array, inside: float) -> jax.Array:

@@ -66,8 +66,8 @@ def to_c(
     Example:
       >>> import jax.numpy as jnp
       >>> source = to_c("reverse", lambda x: x * jnp.sin(x), 1.0)
-      >>> [line for line in source.splitlines() if "sin" in line]
-      ['  const float v2 = sinf(v0);']
+      >>> "= sinf(v0);" in source
+      True
     """
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name in _KEYWORDS:
         raise ValueError(f"name must be a C identifier, got {name!r}")

@@ -34,8 +34,8 @@ def climb(
     Example:
       >>> import jax.numpy as jnp, veenv
       >>> graph = veenv.make_graph(lambda x: jnp.sin(x) * jnp.cos(x) * x)(1.0)
-      >>> *_, (order, cost) = climb(graph, graph.forward())
-      >>> cost, graph.cost(order), graph.cost(graph.forward())
+      >>> *_, (order, cost) = climb(graph, graph.reverse())
+      >>> cost, graph.cost(order), graph.cost(graph.reverse())
       (3, 3, 4)
     """
     rng = random.Random(seed)

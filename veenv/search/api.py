@@ -86,7 +86,7 @@ def search(
       >>> import jax.numpy as jnp
       >>> from veenv import make_graph
       >>> graph = make_graph(lambda x: jnp.sin(x) * jnp.cos(x) * x)(1.0)
-      >>> result = search(graph, "exact")
+      >>> result = search(graph, "exact", budget=1000)
       >>> result.cost, result.optimal
       (3, True)
     """
