@@ -132,7 +132,7 @@ class ScalarRules:
         own = edges[:, self.spec.num_inputs :]
         common = jnp.zeros((self.spec.rows, self.spec.num_actions), jnp.int32)
         for word in range(edges.shape[0]):
-            common += lax.population_count(edges[word, :, None] & own[word]).astype(jnp.int32)
+            common += lax.population_count(edges[word, :, None] & own[word][None]).astype(jnp.int32)
         return (spread(edges.T, self.spec.num_actions) * common).sum(0, dtype=jnp.int32)
 
     def _degrees(self, edges: UInt[Array, "W R"]) -> tuple[Array, Array]:

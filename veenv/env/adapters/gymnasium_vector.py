@@ -253,7 +253,10 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
             raise TypeError(f"actions are integer slots, got dtype {slots.dtype}")
         if slots.shape != (self.num_envs,):
             raise ValueError(f"expected actions of shape ({self.num_envs},), got {slots.shape}")
-        return np.where((slots >= 0) & (slots < self.env.num_actions), slots, -1).astype(np.int32)
+        legal = (slots >= 0) & (slots < self.env.num_actions)
+        found = np.full(slots.shape, -1, np.int32)
+        found[legal] = slots[legal]
+        return found
 
     def action_masks(self) -> Bool[np.ndarray, "B A"]:
         """Legal actions of every environment.
