@@ -17,6 +17,7 @@ import pytest
 import veenv
 from agents.cli.report import verdict
 from scripts.validate import Config, main
+from veenv.graph import COST_MODELS
 from veenv.measure import proof as proofs
 from veenv.measure.arithmetic import multiplications_in
 from veenv.measure.proof import error, prove
@@ -216,12 +217,12 @@ def test_the_document_gets_the_table_between_its_markers(tmp_path, monkeypatch):
     assert f"jax {jax.__version__}" in lines[2]
     assert lines[2].endswith("for a vmapped batch of 2, float32.")
     cells = [[c.strip() for c in line.strip("|").split("|")] for line in lines if line[:1] == "|"]
-    assert cells[0][:5] == ["task", "multiplications", "executed", "error", "order"]
+    assert cells[0][:6] == ["task", *COST_MODELS, "error", "order"]
     rows = cells[2:]
     assert [r[0] for r in rows] == ["KerrMetric", "KerrMetric", "Robertson"]
-    assert all(r[-1] == "pass" and float(r[4]) > 0 for r in rows)
+    assert all(r[-1] == "pass" and float(r[5]) > 0 for r in rows)
     # The usual ways are the same for both orders of a task.
-    assert [r[5] == "" for r in rows] == [False, True, False]
+    assert [r[6] == "" for r in rows] == [False, True, False]
     counts = {(int(r[1].replace(",", "")), int(r[2].replace(",", ""))) for r in rows[:2]}
     assert counts == {(o.counts["multiplications"], o.counts["executed"]) for o in orders}
     (tmp_path / "bare.md").write_text("no markers")

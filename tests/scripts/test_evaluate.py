@@ -16,7 +16,11 @@ ROOT = Path(__file__).parents[2]
 
 def call(monkeypatch, *args):
     monkeypatch.setattr(sys, "argv", ["evaluate.py", *args])
-    runpy.run_path(str(ROOT / "scripts" / "evaluate.py"), run_name="__main__")
+    try:
+        runpy.run_path(str(ROOT / "scripts" / "evaluate.py"), run_name="__main__")
+    except SystemExit as end:
+        if end.code:
+            raise
 
 
 def test_the_pretrained_policy_beside_other_ways(monkeypatch, capsys):
