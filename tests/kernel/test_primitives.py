@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -37,10 +38,22 @@ def assert_as_xla(fun: Callable[..., Any], *columns: np.ndarray, ulps: float = 8
         np.testing.assert_allclose(a, b, rtol=ulps * float(info.eps), atol=4 * float(info.tiny))
 
 
+def lgamma(x: float) -> float:
+    """As C's: infinite at its poles and at both ends."""
+    try:
+        return math.lgamma(x)
+    except ValueError:
+        return math.inf
+
+
 UNARY = (
     "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log1p sqrt "
     "rsqrt cbrt erf erfc logistic abs neg sign floor ceil is_finite square lgamma"
 ).split()
+
+
+EXACT = {"lgamma": np.vectorize(lgamma), "atanh": np.arctanh}
+"""Oracles of functions that not every XLA computes to its last digits."""
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -49,6 +62,14 @@ def test_functions_of_one_number(name: str, precision: str):
     ulps = {"asinh": 40, "acosh": 40, "lgamma": 400, "erfc": 60, "tan": 40, "atanh": 40,
             "sinh": 40, "cosh": 40, "asin": 40, "acos": 40, "log1p": 20}.get(name, 12)  # fmt: skip
     points = POINTS[np.abs(POINTS) != 1e30] if name in ("sin", "cos", "tan") else POINTS
+    if name in EXACT:  # XLA of jaxlib 0.10 is off by more than that: an oracle in float64
+        points = points.astype(precision)
+        with np.errstate(all="ignore"):
+            expected = EXACT[name](points.astype(np.float64)).astype(precision)
+        got = jax.jit(jax.vmap(kernel_of(getattr(lax, name), 1)))(points)
+        eps = float(jnp.finfo(precision).eps)
+        np.testing.assert_allclose(got, expected, rtol=ulps * eps, atol=4 * eps)
+        return
     assert_as_xla(getattr(lax, name), points.astype(precision), ulps=ulps)
 
 
