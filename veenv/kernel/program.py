@@ -43,7 +43,7 @@ FREE = frozenset({"input", "const"})
 
 
 WEIGHTS = {"div": 8.0, "sqrt": 10.0, "rem": 40.0, "call": 25.0}
-"""What an operation takes, in multiplications; 1 for those not listed. Measured with AVX-512."""
+"""What an operation takes, in multiplications; 1 for those not listed. Estimates, not measured."""
 
 
 class CannotFuseError(ValueError):

@@ -2,7 +2,7 @@
 
 It knows nothing of structures, so that it checks what they predict.  What no order changes, the
 evaluation of the function and of its elemental partials, has a price of its own here, in which
-divisions and functions weigh as the operations of about their time (`WEIGHTS`).
+divisions and functions weigh what is estimated for them (`WEIGHTS`).
 """
 
 from __future__ import annotations
