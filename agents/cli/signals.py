@@ -21,8 +21,14 @@ from typing import Any, NoReturn
 INTERRUPTED = 130
 """Exit code of a program that SIGINT has ended, as shells have it."""
 
-_held = False
-"""Whether Ctrl-C is not to end the program now."""
+_RELEASE = 0
+"""What is written behind the numbers of signals: those before it were still held."""
+
+_holds = 0
+"""How often Ctrl-C was kept from ending the program; written by the main thread only."""
+_releases = 0
+"""How often it was let again; written by the thread that reads the numbers, if there is one."""
+_writer: socket.socket | None = None
 _undo: list[Callable[[], object]] = []
 """What takes `exit_on_interrupt` back."""
 
@@ -33,15 +39,16 @@ def exit_on_interrupt(name: str = "__main__") -> None:
     Args:
       name: the caller's ``__name__``; nothing happens where it is not that of a script.
     """
+    global _writer
     if name != "__main__" or _undo or threading.current_thread() is not threading.main_thread():
         return
-    reader, writer = socket.socketpair()
-    writer.setblocking(False)
+    reader, _writer = socket.socketpair()
+    _writer.setblocking(False)
     previous = signal.signal(signal.SIGINT, _leave_unless_held)
-    descriptor = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    descriptor = signal.set_wakeup_fd(_writer.fileno(), warn_on_full_buffer=False)
     _undo.append(lambda: signal.signal(signal.SIGINT, previous))
     _undo.append(lambda: signal.set_wakeup_fd(descriptor))
-    _undo.append(writer.close)  # ends the thread
+    _undo.append(_end_thread)
     threading.Thread(target=_watch, args=(reader,), name="interrupts", daemon=True).start()
 
 
@@ -117,28 +124,48 @@ def until_signal() -> Iterator[Stop]:
 @contextmanager
 def _holding(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
     """Other handlers, and no end of the program by itself."""
-    global _held
+    global _holds
     previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    _held = True
+    _holds += 1
     try:
         yield
     finally:
-        _held = False
+        _release()
         for number, handler in previous.items():
             signal.signal(number, handler)
 
 
+def _release() -> None:
+    """From here on signals act as before; one that the thread has not read yet was still held."""
+    global _releases
+    if _writer is None:
+        _releases += 1
+    else:
+        _writer.send(bytes([_RELEASE]))
+
+
+def _end_thread() -> None:
+    global _writer
+    if _writer is not None:
+        _writer.close()
+        _writer = None
+
+
 def _watch(reader: socket.socket) -> None:
     """Ends the program when the number of the signal arrives; the main thread may be busy in C."""
+    global _releases
     with reader:
         while numbers := reader.recv(64):
-            if signal.SIGINT in numbers and not _held:
-                _leave()
+            for number in numbers:
+                if number == _RELEASE:
+                    _releases += 1
+                elif number == signal.SIGINT:
+                    _leave_unless_held(number, None)
 
 
 def _leave_unless_held(number: int, frame: Any) -> None:
     del number, frame
-    if not _held:
+    if _holds == _releases:
         _leave()
 
 

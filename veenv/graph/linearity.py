@@ -143,8 +143,11 @@ def _moved(name: str, values: Sequence[Any]) -> Any:
 
 
 def _of_value(value: Any) -> Kind:
-    is_zero = np.ndim(value) == 0 and isinstance(value, (int, float, np.ndarray)) and value == 0
-    return Kind.ZERO if is_zero else Kind.CONSTANT
+    """The kind of a literal; a zero without a tangent space (float0) holds nothing to compare."""
+    if np.ndim(value) or not isinstance(value, (int, float, np.ndarray, np.generic)):
+        return Kind.CONSTANT
+    empty = jnp.result_type(value) == jax.dtypes.float0
+    return Kind.ZERO if empty or value == 0 else Kind.CONSTANT
 
 
 def _join(a: Kind, b: Kind) -> Kind:
