@@ -48,6 +48,7 @@ MODULES = [
     "veenv.orders.order",
     "veenv.orders.documents",
     "veenv.structure.packed",
+    "veenv.structure.packed_product",
     "veenv.engine.sparse",
     "veenv.testing",
     "veenv.measure.timing",

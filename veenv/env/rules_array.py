@@ -22,7 +22,7 @@ from veenv.env.bits import WORD, count_bits, member, pack_flags
 from veenv.env.chunks import for_chunks
 from veenv.env.encode import EnvParams, Layout, Spec, encode_common
 from veenv.graph.graph import CostModel, Graph
-from veenv.structure import packed
+from veenv.structure import packed, packed_product
 
 CHUNK = 16
 """Pairs of an elimination that are combined at once, at least …"""
@@ -260,7 +260,7 @@ class ArrayRules:
             return jnp.moveaxis(found, -1, 0)
 
         sizes_out, sizes_in = sizes(first_row + w), sizes(u)
-        code, cost, additions = packed.multiply(
+        code, cost, additions = packed_product.multiply(
             post, pre, sizes_out, sizes(first_row + slot), sizes_in, *self._algebra
         )
         total = packed.add(old, code, *self._algebra)

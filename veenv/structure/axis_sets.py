@@ -1,9 +1,8 @@
 """Sets of axes as bits of an integer, and what becomes of them in a product, without branches.
 
-A set of axes is a *mask*, bit k for axis k; pairs of axes are three bits for each out axis, as in
+A set of axes is an integer, bit k for axis k; pairs of axes are three bits for each out axis, as in
 `veenv.structure.packed`, whose algebra is made of these functions.  They use only integer
-arithmetic, so that they run on Python ints, on arrays of NumPy and JAX (elementwise), and inside
-Numba.
+arithmetic, so that they run on Python ints and on arrays of NumPy and JAX (elementwise).
 """
 
 from __future__ import annotations

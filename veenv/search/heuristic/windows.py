@@ -15,7 +15,8 @@ import numpy as np
 from numba.extending import overload
 
 from veenv.search.kernels.compiled import compiled
-from veenv.search.kernels.kernels import ScalarCore, copy_state, eliminate
+from veenv.search.kernels.kernels import copy_state, eliminate
+from veenv.search.kernels.scalar import ScalarCore
 from veenv.search.problem import Problem
 
 _CHECKPOINT_BYTES = 1 << 27
