@@ -7,7 +7,7 @@ import pytest
 import agents
 import veenv
 from tests.agents.conftest import chain, wide
-from veenv.env import TaskDistribution
+from veenv.env import TaskDistribution, VertexEnv
 
 SMALL = agents.PPOConfig(num_envs=2, steps=20, hidden=4)
 
@@ -33,7 +33,7 @@ def test_a_function_is_trained_on_proved_and_gone_on_with(tmp_path):
 
 
 def test_what_can_be_played(wide_graph, both):
-    env = veenv.VertexEnv(wide_graph, "executed", shaping="reverse")
+    env = VertexEnv(wide_graph, "executed", shaping="reverse")
     for what, names in [
         (env, ("graph",)),
         ([wide_graph, "Robertson"], ("graph 0", "Robertson")),
