@@ -28,8 +28,9 @@ def observations(
 ) -> None:
     """Steps per second under uniformly random legal actions, by kind of observation, as a table.
 
-    Whole episodes run as one compiled program. Each step draws its actions from the mask and writes
-    its observations to memory. The kinds are timed by turns, and the best of several repeats counts.
+    Whole episodes run as one compiled program. Each step draws its actions from the mask and
+    writes its observations to memory. The kinds are timed by turns, the best of several repeats
+    counts.
 
     Args:
         task: tasks to play.
