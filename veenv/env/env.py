@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -95,6 +96,13 @@ class VertexEnv:
         self.shaping, self.normalise = check_shaping(shaping), normalise
         self._rules = ScalarRules(self.spec) if self.spec.scalar else ArrayRules(self.spec)
         self.default_params = self.encode(graph)
+
+    def on_devices(self, num_devices: int) -> VertexEnv:
+        """This environment for batches that so many devices share; it plays the same."""
+        other = copy.copy(self)
+        if isinstance(self._rules, ArrayRules):
+            other._rules = replace(self._rules, num_devices=num_devices)
+        return other
 
     @property
     def num_actions(self) -> int:
