@@ -26,7 +26,7 @@ from agents.cli.report import points_of
 from veenv.graph.graph import COST_MODELS
 from veenv.measure.proof import TOLERANCE
 from veenv.measure.timing import USUAL
-from veenv.measure.validate import Report, validate
+from veenv.measure.validation import Report, validate
 from veenv.orders.documents import write_section
 from veenv.orders.order import Order, fingerprint
 from veenv.orders.shipped import shipped_orders

@@ -52,8 +52,8 @@ MODULES = [
     "veenv.engine.sparse",
     "veenv.testing",
     "veenv.measure.timing",
-    "veenv.search.optimize",
-    "veenv.measure.validate",
+    "veenv.search.optimization",
+    "veenv.measure.validation",
 ]
 """What they define under a name without underscore is public."""
 

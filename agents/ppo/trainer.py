@@ -20,7 +20,7 @@ from agents.ppo.exploration import BestSoFar, Roles, explores
 from agents.ppo.losses import explained_variance
 from agents.ppo.memory import check_memory
 from agents.ppo.ppo import make_loss, play_batch
-from agents.ppo.rollout import Episodes, cheapest
+from agents.ppo.rollouts import Episodes, cheapest
 from agents.ppo.updates import Loss, Stats, TrainState, fit, make_optimizer
 from veenv.env import EnvParams, TaskDistribution, VertexEnv
 

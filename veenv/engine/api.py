@@ -16,7 +16,7 @@ from veenv.engine.counts import Counts
 from veenv.engine.elimination import Elimination, eliminate, eliminate_under
 from veenv.engine.evaluation import evaluate
 from veenv.engine.sums import Sparse
-from veenv.graph.linearise import Linearisation, linearise
+from veenv.graph.linearisation import Linearisation, linearise
 from veenv.graph.program import Program, normalise_argnums, plain_argnums, trace
 from veenv.kernel.fuse import KERNEL_MODES, KernelMode, fuse
 from veenv.orders.cache import Auto

@@ -14,7 +14,7 @@ from veenv.engine.pulled import dense
 from veenv.engine.sparse import SparseTensor
 from veenv.engine.stored import Edge
 from veenv.engine.terms import Terms
-from veenv.graph.linearise import Linearisation
+from veenv.graph.linearisation import Linearisation
 from veenv.structure import structure as algebra
 
 

@@ -14,7 +14,7 @@ from veenv.engine.pulled import Call, pull_back
 from veenv.engine.stored import Edge, Edges
 from veenv.engine.sums import AsCounted, Policy
 from veenv.engine.terms import Terms
-from veenv.graph.linearise import Linearisation
+from veenv.graph.linearisation import Linearisation
 from veenv.graph.precedence import unreached
 from veenv.graph.tableau import Tableau
 

@@ -21,7 +21,7 @@ from veenv.engine.edge import todense
 from veenv.engine.stored import Edge
 from veenv.engine.sums import Policy
 from veenv.engine.terms import Terms
-from veenv.graph.linearise import Elemental
+from veenv.graph.linearisation import Elemental
 from veenv.graph.precedence import ReverseOnly
 from veenv.graph.tableau import Tableau
 from veenv.structure import structure as algebra

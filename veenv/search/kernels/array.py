@@ -9,7 +9,7 @@ import numpy as np
 from numba import objmode
 
 from veenv.search.kernels import tables
-from veenv.search.kernels.compiled import ONE, ZERO, compiled, lowest_bit
+from veenv.search.kernels.compilation import ONE, ZERO, compiled, lowest_bit
 from veenv.search.kernels.scalar import PRED, SUCC, connect
 
 _SHIFT = np.uint64(32)
