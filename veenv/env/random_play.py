@@ -9,7 +9,8 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray, UInt
 
 from veenv.env.arguments import chosen_params
 from veenv.env.encode import EnvParams
-from veenv.env.env import State, VertexEnv
+from veenv.env.env import VertexEnv
+from veenv.env.state import State
 
 
 def random_order(key: PRNGKeyArray, state: State) -> Int[Array, " A"]:
