@@ -1,8 +1,8 @@
-"""Vertex elimination as a game: the environment around the rules of `scalar` and `array`."""
+"""Vertex elimination as a game: the environment around the rules of `rules_scalar` and `rules_array`."""
 
 from __future__ import annotations
 
-from copy import copy
+import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from veenv.env.arguments import chosen_params, to_slot
 from veenv.env.encode import EnvParams, Spec
 from veenv.env.observe import ObservationKind, Observer, PackedObservation
+from veenv.env.precedence import encode_before, left_slots, legal_slots
 from veenv.env.rewards import Shaping, check_shaping, classical_cost, reference_costs, reward_of
 from veenv.env.rules_array import ArrayRules
 from veenv.env.rules_scalar import ScalarRules
@@ -33,9 +34,9 @@ class VertexEnv:
       cost of the best classical order (`veenv.env.rewards`).
     * **Ending**: `terminated` when every vertex is eliminated, after as many steps as there are
       eliminable vertices. Nothing is ever truncated, and nothing resets by itself.
-    * **Illegal actions** (vertex eliminated before, padding, out of range): the graph stays as it
-      is, the episode ends, and the reward is minus a bound that every order of the graph stays
-      below, so that no legal episode returns less.
+    * **Illegal actions** (vertex eliminated before, one that must wait for others by a rule of the
+      function, padding, out of range): the graph stays as it is, the episode ends, and the reward
+      is minus a bound that every order stays below, so that no legal episode returns less.
       An action that is not an integer (a float, NaN, a bool) is a TypeError.
     * **Steps after the end** change nothing, and their reward is 0.
 
@@ -105,6 +106,13 @@ class VertexEnv:
         self._observer = Observer.of(observation, self._rules, only, max_edges)
         self.default_params = self.encode(graph)
 
+    def on_devices(self, num_devices: int) -> VertexEnv:
+        """This environment for batches that so many devices share; it plays the same."""
+        other = copy.copy(self)
+        if isinstance(self._rules, ArrayRules):
+            other._rules = replace(self._rules, num_devices=num_devices)
+        return other
+
     @property
     def num_actions(self) -> int:
         """A, the number of action slots, padding included."""
@@ -135,6 +143,7 @@ class VertexEnv:
             ids of `shaping` are no order of it.
         """
         params = self._rules.encode(graph, self.cost)
+        params = replace(params, before=encode_before(graph, self.spec))
         if self.shaping is not None:
             costs = reference_costs(graph, self.cost, self.shaping)
             padded = np.pad(costs, (0, self.num_actions - len(costs)))
@@ -147,7 +156,7 @@ class VertexEnv:
     def init(self, params: EnvParams | None = None) -> State:
         """The state before the first elimination."""
         params = chosen_params(params, self.default_params)
-        mask = params.vertex_ids >= 0
+        mask = legal_slots(params, params.vertex_ids >= 0)
         zero = jnp.zeros((), jnp.int32)
         order = jnp.full(mask.shape, -1, jnp.int32)
         return State(params.initial, mask, order, zero, zero, ~mask.any())
@@ -171,10 +180,11 @@ class VertexEnv:
         illegal = ~legal & ~state.terminated
         core, cost = self._rules.eliminate(state.core, params, slot, legal)
         slots = jnp.arange(self.num_actions, dtype=jnp.int32)
-        mask = state.action_mask & ~((slots == slot) & legal)
+        left = left_slots(params, state.action_mask, state.order)
+        mask = legal_slots(params, left & ~((slots == slot) & legal))
         order = jnp.where((slots == state.num_steps) & legal, slot, state.order)
         total = state.cost + cost
-        reward = reward_of(params, state.action_mask, slot, legal, illegal, cost)
+        reward = reward_of(params, left, slot, legal, illegal, cost)
         done = state.terminated | illegal | ~mask.any()
         after = State(core, mask, order, state.num_steps + legal.astype(jnp.int32), total, done)
         return after, reward, {"cost": cost, "total": total, "illegal": illegal}
@@ -194,7 +204,7 @@ class VertexEnv:
         Raises:
           ValueError: as for the environment itself.
         """
-        other = copy(self)
+        other = copy.copy(self)
         own = Spec.of(self.graph, self.cost) == self.spec
         other.observation = observation
         other._observer = Observer.of(

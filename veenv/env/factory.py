@@ -11,7 +11,7 @@ from veenv.env.env import VertexEnv
 from veenv.env.observe import ObservationKind
 from veenv.env.rewards import Shaping
 from veenv.graph.graph import CostModel, Graph
-from veenv.graph.linearise import make_graph
+from veenv.graph.linearisation import make_graph
 
 
 def make(

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, UInt
 
+from veenv.env.arguments import chosen_params
 from veenv.env.bits import count_bits, member, pack_flags
 from veenv.env.encode import EnvParams
 from veenv.env.env import VertexEnv
@@ -71,9 +72,13 @@ def random_order(key: PRNGKeyArray, state: State) -> Int[Array, " A"]:
       >>> sorted(slots.tolist())
       [0, 1]
     """
-    bits = jax.random.bits(key, state.action_mask.shape, jnp.uint32) >> 1
-    last = jnp.uint32(1 << 31)
-    return jnp.argsort(jnp.where(state.action_mask, bits, last)).astype(jnp.int32)
+    return jnp.argsort(_ranks(key, state.action_mask)).astype(jnp.int32)
+
+
+def _ranks(key: PRNGKeyArray, mask: Bool[Array, " A"]) -> UInt[Array, " A"]:
+    """A random number for every slot of a mask, larger for those outside of it."""
+    bits = jax.random.bits(key, mask.shape, jnp.uint32) >> 1
+    return jnp.where(mask, bits, jnp.uint32(1 << 31))
 
 
 def random_episode(env: VertexEnv, key: PRNGKeyArray, params: EnvParams | None = None) -> State:
@@ -97,11 +102,25 @@ def random_episode(env: VertexEnv, key: PRNGKeyArray, params: EnvParams | None =
       True
     """
     state = env.init(params)
+    if chosen_params(params, env.default_params).before is not None:
+        return _waiting_episode(env, key, state, params)
 
     def step(state: State, action: Int[Array, ""]) -> tuple[State, None]:
         return env.transition(state, action, params)[0], None
 
     return lax.scan(step, state, random_order(key, state))[0]
+
+
+def _waiting_episode(
+    env: VertexEnv, key: PRNGKeyArray, state: State, params: EnvParams | None
+) -> State:
+    """A random episode of a graph some vertices of which must wait for others."""
+
+    def step(state: State, key: PRNGKeyArray) -> tuple[State, None]:
+        action = jnp.argmin(_ranks(key, state.action_mask)).astype(jnp.int32)
+        return env.transition(state, action, params)[0], None
+
+    return lax.scan(step, state, jax.random.split(key, env.num_actions))[0]
 
 
 def random_episodes(

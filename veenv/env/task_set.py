@@ -20,7 +20,7 @@ from veenv.env.observe import ObservationKind
 from veenv.env.rewards import Shaping, classical_costs
 from veenv.env.state import Observation, State
 from veenv.graph.graph import CostModel, Graph, counts_additions, labelling_of
-from veenv.graph.linearise import make_graph
+from veenv.graph.linearisation import make_graph
 from veenv.tasks import RandomFunctions
 
 RANDOM_RANK = 3

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from veenv.linear.linear_map import Action, squeezed
-from veenv.linear.selection import Affine
+from veenv.linear.linear_map import Action, LinearMap, drop_ones, squeezed
+from veenv.linear.selection import Affine, Selection
 from veenv.rules.base import Partial, Values
 from veenv.structure.structure import Link, make
 
@@ -21,24 +21,27 @@ def selected(
     out_shape: Sequence[int],
     in_shape: Sequence[int],
     pairs: Sequence[tuple[int, int]],
-    action: Action,
+    action: Action | Affine,
     kind: Link = Link.SELECTION,
-    affine: Affine | None = None,
 ) -> Partial:
-    """A unit partial whose unpaired axes are linked by `action` (on just those axes).
+    """A unit partial whose unpaired axes are linked.
 
-    `affine` names the selection if it is along one axis.
+    Args:
+      out_shape: shape of the result.
+      in_shape: shape of the operand.
+      pairs: (out axis, in axis) pairs.
+      action: the map on just the other axes, or its places where it selects along one axis.
+      kind: what it is.
     """
-    return linked(out_shape, in_shape, pairs, lambda _: action, kind, affine)
+    return linked(out_shape, in_shape, pairs, lambda _: action, kind)
 
 
 def linked(
     out_shape: Sequence[int],
     in_shape: Sequence[int],
     pairs: Sequence[tuple[int, int]],
-    action_at: Callable[[Values], Action],
+    action_at: Callable[[Values], Action | Affine],
     kind: Link = Link.SELECTION,
-    affine: Affine | None = None,
 ) -> Partial:
     """As `selected`, with an action that depends on the values of the operands."""
     outs = [k for k in range(len(out_shape)) if k not in {p[0] for p in pairs}]
@@ -47,9 +50,14 @@ def linked(
     if unit.link is Link.NONE:
         return Partial(unit, unit)
     in_sizes, out_sizes = [in_shape[j] for j in ins], [out_shape[k] for k in outs]
-    return Partial(
-        unit, unit, link=lambda ins, _: squeezed(action_at(ins), in_sizes, out_sizes, affine)
-    )
+
+    def link(values: Values, _outs: Values) -> LinearMap:
+        action = action_at(values)
+        if isinstance(action, Affine):
+            return Selection(action, drop_ones(out_sizes), drop_ones(in_sizes))
+        return squeezed(action, in_sizes, out_sizes)
+
+    return Partial(unit, unit, link=link)
 
 
 def same_axes(out: Sequence[int], touched: Sequence[int]) -> list[tuple[int, int]]:

@@ -13,11 +13,6 @@ from veenv.rules.axes import linked, relabelled, same_axes, selected
 from veenv.rules.base import Partial, Row, Site, Values, register
 
 
-def _piece(out: Sequence[int], axis: int, start: int, size: int) -> Action:
-    """The map that puts an array of `size` at `start` into zeros of out's size along `axis`."""
-    return lambda x: lax.pad(x, jnp.zeros((), x.dtype), [(start, out[axis] - start - size, 0)])
-
-
 @register("concatenate")
 def concatenate(site: Site) -> Sequence[Row]:
     """Joining along one axis: each operand is a piece of it."""
@@ -28,10 +23,8 @@ def concatenate(site: Site) -> Sequence[Row]:
         if size == out[axis]:
             row.append(relabelled(out, aval.shape, same_axes(out, ())))
         else:
-            put = _piece(out, axis, start, size)
-            affine = canonical(out[axis], size, start, 1, 0, 1, size)
-            pairs = same_axes(out, (axis,))
-            row.append(selected(out, aval.shape, pairs, put, affine=affine))
+            put = canonical(out[axis], size, start, 1, 0, 1, size)
+            row.append(selected(out, aval.shape, same_axes(out, (axis,)), put))
         start += size
     return [row]
 
@@ -42,18 +35,12 @@ def split(site: Site) -> Sequence[Row]:
     axis, shape = site.params["axis"], site.in_avals[0].shape
     rows, start = [], 0
     for aval, size in zip(site.out_avals, site.params["sizes"], strict=True):
-        first, last = start, start + int(size)
-
-        def cut(x: Array, first: int = first, last: int = last) -> Array:
-            return lax.slice(x, (first,), (last,))
-
         if aval.shape == shape:
             rows.append([relabelled(aval.shape, shape, same_axes(shape, ()))])
         else:
-            affine = canonical(last - first, shape[axis], 0, 1, first, 1, last - first)
-            pairs = same_axes(shape, (axis,))
-            rows.append([selected(aval.shape, shape, pairs, cut, affine=affine)])
-        start = last
+            cut = canonical(int(size), shape[axis], 0, 1, start, 1, int(size))
+            rows.append([selected(aval.shape, shape, same_axes(shape, (axis,)), cut)])
+        start += int(size)
     return rows
 
 
@@ -102,18 +89,11 @@ def stack(site: Site) -> Sequence[Row]:
     out, axis = site.out_avals[0].shape, site.params["axis"]
     if axis < 0:
         axis += len(out)
-    count = out[axis]
     row = []
     for index, aval in enumerate(site.in_avals):
-        kept = [k for k in range(len(out)) if k != axis]
-
-        def put(x: Array, index: int = index) -> Array:
-            return lax.pad(x.reshape(1), jnp.zeros((), x.dtype), [(index, count - index - 1, 0)])
-
-        affine = canonical(count, 1, index, 1, 0, 1, 1)
-        row.append(
-            selected(out, aval.shape, [(k, j) for j, k in enumerate(kept)], put, affine=affine)
-        )
+        pairs = [(k, j) for j, k in enumerate(k for k in range(len(out)) if k != axis)]
+        put = canonical(out[axis], 1, index, 1, 0, 1, 1)
+        row.append(selected(out, aval.shape, pairs, put))
     return [row]
 
 
@@ -125,12 +105,7 @@ def unstack(site: Site) -> Sequence[Row]:
         axis += len(shape)
     rows = []
     for index, aval in enumerate(site.out_avals):
-        kept = [k for k in range(len(shape)) if k != axis]
-
-        def take(x: Array, index: int = index) -> Array:
-            return x[index]
-
-        affine = canonical(1, shape[axis], 0, 1, index, 1, 1)
-        pairs = list(enumerate(kept))
-        rows.append([selected(aval.shape, shape, pairs, take, affine=affine)])
+        pairs = list(enumerate(k for k in range(len(shape)) if k != axis))
+        take = canonical(1, shape[axis], 0, 1, index, 1, 1)
+        rows.append([selected(aval.shape, shape, pairs, take)])
     return rows

@@ -12,6 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array, lax
 
+from veenv.linear.linear_map import Action
 from veenv.linear.selection import Affine, canonical
 from veenv.rules.axes import relabelled, same_axes, selected
 from veenv.rules.base import Partial, Row, Site, Values, register
@@ -77,11 +78,11 @@ def slice_(site: Site) -> Sequence[Row]:
         pick = [[int(v[k]) for k in touched] for v in (start, limit, strides)]
         return lax.slice(x, *pick)
 
-    affine = None
+    action: Action | Affine = cut
     if len(touched) == 1:
         k = touched[0]
-        affine = canonical(out[k], shape[k], 0, 1, int(start[k]), int(strides[k]), out[k])
-    return [[selected(out, shape, same_axes(out, touched), cut, affine=affine)]]
+        action = canonical(out[k], shape[k], 0, 1, int(start[k]), int(strides[k]), out[k])
+    return [[selected(out, shape, same_axes(out, touched), action)]]
 
 
 @register("rev")
@@ -89,14 +90,11 @@ def rev(site: Site) -> Sequence[Row]:
     """Reversal of axes."""
     shape = site.out_avals[0].shape
     touched = sorted(site.params["dimensions"])
-    every = tuple(range(len(touched)))
-    pairs = same_axes(shape, touched)
-    affine = None
-    if len(touched) == 1:
-        n = shape[touched[0]]
-        affine = canonical(n, n, 0, 1, n - 1, -1, n)
-    action = lambda x: lax.rev(x, every)  # noqa: E731
-    return [[selected(shape, shape, pairs, action, affine=affine)]]
+    pairs, every = same_axes(shape, touched), tuple(range(len(touched)))
+    if len(touched) != 1:
+        return [[selected(shape, shape, pairs, lambda x: lax.rev(x, every))]]
+    n = shape[touched[0]]
+    return [[selected(shape, shape, pairs, canonical(n, n, 0, 1, n - 1, -1, n))]]
 
 
 @register("pad")
@@ -119,16 +117,16 @@ def pad(site: Site) -> Sequence[Row]:
         return mask(ins, outs).astype(bool)
 
     by_value = make(out, (), out_values=range(len(out)))
-    affine = _pad_name(out, shape, config, touched[0]) if len(touched) == 1 else None
+    affine = _pad_places(out, shape, config, touched[0]) if len(touched) == 1 else None
     return [
         [
-            selected(out, shape, same_axes(out, touched), padded, affine=affine),
+            selected(out, shape, same_axes(out, touched), affine or padded),
             Partial(by_value, by_value, mask, mask=there),
         ]
     ]
 
 
-def _pad_name(out: Sequence[int], shape: Sequence[int], config: Any, axis: int) -> Affine | None:
+def _pad_places(out: Sequence[int], shape: Sequence[int], config: Any, axis: int) -> Affine | None:
     low, high, interior = config[axis]
     if low < 0 or high < 0:
         return None

@@ -16,7 +16,7 @@ import numpy as np
 from numba.extending import overload
 
 from veenv.search.kernels.array import ArrayCore, array_eliminate
-from veenv.search.kernels.compiled import compiled
+from veenv.search.kernels.compilation import compiled
 from veenv.search.kernels.scalar import ScalarCore, scalar_eliminate, scalar_price
 
 Core = ScalarCore | ArrayCore

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from veenv.search.kernels.compiled import ONE, ZERO, compiled, lowest_bit, popcount
+from veenv.search.kernels.compilation import ONE, ZERO, compiled, lowest_bit, popcount
 
 SUCC, PRED, VALUED = 0, 1, 2
 
