@@ -22,7 +22,7 @@ from pathlib import Path
 import tyro
 
 import veenv
-from veenv.measure.validate import validate
+from veenv.measure.validation import validate
 from veenv.orders.documents import write_section
 from veenv.orders.order import Order
 from veenv.orders.shipped import shipped_orders
