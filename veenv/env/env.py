@@ -1,4 +1,4 @@
-"""Vertex elimination as a game: the environment around the rules of `rules_scalar` and `rules_array`."""
+"""Vertex elimination as a game: the environment around the two sets of rules."""
 
 from __future__ import annotations
 
