@@ -106,7 +106,7 @@ def test_every_order_gives_the_jacobian(name, x64):
         left = elimination.eliminate(lin, edges, order).terms
         for o, by_argument in enumerate(jax.tree.leaves(expected, is_leaf=_is_row)):
             for i, block in enumerate(by_argument):
-                found = block(lin, left, o, i)
+                found = blocks.block(lin, left, o, i)
                 np.testing.assert_allclose(found, block, rtol=1e-10, atol=1e-10)
 
 
