@@ -14,7 +14,7 @@ import pytest
 
 import veenv
 from tests.oracles.multiplications import count_additions, count_multiplications
-from veenv.engine import edge, elimination, evaluation
+from veenv.engine import blocks, edge, elimination, evaluation
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
 from veenv.structure.structure import Link
