@@ -15,8 +15,15 @@ from tests.oracles.jacobians import assert_same, jitted_jacobians
 
 
 def library(name: str) -> Any:
-    """Imports a library, or skips the module; what it warns of when imported is its own affair."""
-    with warnings.catch_warnings():
+    """Imports a library, or skips the module.
+
+    What it warns of when imported, and how it promotes there, is its own affair.
+    """
+    with (
+        warnings.catch_warnings(),
+        jax.numpy_dtype_promotion("standard"),
+        jax.numpy_rank_promotion("allow"),
+    ):
         warnings.simplefilter("ignore")
         return pytest.importorskip(name)
 
