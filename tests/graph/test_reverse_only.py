@@ -141,7 +141,7 @@ def test_auto_and_searches_find_allowed_orders(monkeypatch):
 
 
 def test_a_rule_that_gives_something_for_no_cotangent_is_refused():
-    """For an output beside it JAX's reverse mode applies the rule to zeros."""
+    """For another output JAX's reverse mode applies the rule to zeros."""
     with pytest.raises(ValueError, match=r"rule of deaf .*output leaf 1"):
         veenv.jacve(lambda x: (deaf(x * x), x))(X)
 
