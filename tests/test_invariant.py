@@ -106,9 +106,9 @@ def test_every_order_gives_the_jacobian(name, x64):
     for order in orders_of(lin.graph, 3):
         left = elimination.eliminate(lin, edges, order).terms
         for o, by_argument in enumerate(jax.tree.leaves(expected, is_leaf=_is_row)):
-            for i, block in enumerate(by_argument):
+            for i, wanted in enumerate(by_argument):
                 found = block(lin, left, o, i)
-                np.testing.assert_allclose(found, block, rtol=1e-10, atol=1e-10)
+                np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-10)
 
 
 def _is_row(x):
