@@ -1,12 +1,10 @@
-"""The code that all kernels share, as LLVM IR: what XLA calls.
+"""What XLA calls, as LLVM IR: the handlers of its FFI, which all kernels share.
 
-A kernel is a `Body` function and an *entry*, a record in memory that does not move. XLA calls
-handlers of its FFI (``xla/ffi/api/c_api.h`` in `jax.ffi.include_dir()`; the structures used here
-are the same in API versions 0.3 and 0.5, of jaxlib 0.10 and 0.12). *Instantiate* runs when an
-executable is made: it finds the entry by the key in the call's attributes, counts itself as a user
-and leaves the entry as the call's state; when the executable goes, XLA deletes the state and the
-entry has a user less. *Execute* splits the batch into chunks for the runtime's thread pool
-(`veenv.kernel.cpu.pool`).
+A kernel is a `body` function and an *entry*, a record in memory that does not move. *Instantiate*
+runs when an executable is made: it finds the entry by the key in the call's attributes, counts
+itself as a user and leaves the entry as the call's state; when the executable goes, XLA deletes the
+state and the entry has a user less. *Execute* splits the batch into chunks for the runtime's
+thread pool.
 """
 
 from __future__ import annotations
@@ -15,20 +13,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from veenv.kernel.cpu import pool, tiles
+from veenv.kernel.cpu import sharing, tiles
+from veenv.kernel.cpu.ffi import API, FRAME
 from veenv.kernel.cpu.module import I32, I64, PTR, VOID, Code, typed, word
-from veenv.kernel.cpu.pool import (
-    API,
-    FRAME,
-    SHARED_BATCH,
-    SHARED_CHUNK,
-    SHARED_CHUNKS,
-    SHARED_DONE,
-    SHARED_ENTRY,
-    SHARED_NEXT,
-    SHARED_USERS,
-    SHARED_WORDS,
-)
 
 _METADATA = 1
 _NOT_FOUND = 5
@@ -39,7 +26,7 @@ _MESSAGE = (
 )
 
 
-class Driver(pool.Pool):
+class Driver(sharing.Sharing):
     """Builds the module."""
 
     def __init__(self) -> None:
@@ -159,7 +146,7 @@ class Driver(pool.Pool):
             b.ret(error)
         entry = b.field(record, 5, PTR)
         shared = self._shared(b, frame, entry)
-        batch, least = b.field(shared, SHARED_BATCH), b.field(entry, tiles.CHUNK)
+        batch, least = b.field(shared, sharing.SHARED_BATCH), b.field(entry, tiles.CHUNK)
         threads = b.words(1)
         b.store(word(1), threads)
         with b.if_then(b.icmp_signed(">=", batch, b.mul(least, word(2)))):
@@ -170,8 +157,8 @@ class Driver(pool.Pool):
         lanes = b.field(entry, tiles.LANES)
         chunk = b.mul(b.udiv(b.sub(b.add(chunk, lanes), word(1)), lanes), lanes)
         chunks = b.udiv(b.sub(b.add(batch, chunk), word(1)), chunk)
-        b.put(shared, SHARED_CHUNK, chunk)
-        b.put(shared, SHARED_CHUNKS, chunks)
+        b.put(shared, sharing.SHARED_CHUNK, chunk)
+        b.put(shared, sharing.SHARED_CHUNKS, chunks)
         with b.if_then(b.icmp_signed(">", chunks, word(0))):
             helpers = b.sub(b.least(count, chunks), word(1))
             b.call(self.parallel, [frame, shared, helpers])
@@ -198,9 +185,9 @@ class Driver(pool.Pool):
     def _shared(self, b: Code, frame: Any, entry: Any) -> Any:
         """A record of the call: the buffers, and what the chunks need."""
         num_in, num_out = b.field(entry, tiles.NUM_IN), b.field(entry, tiles.NUM_OUT)
-        words = b.add(b.add(num_in, num_in), b.add(num_out, word(SHARED_WORDS)))
+        words = b.add(b.add(num_in, num_in), b.add(num_out, word(sharing.SHARED_WORDS)))
         shared = b.call(self.malloc, [b.mul(words, word(8))])
-        ins = b.at(shared, 8 * SHARED_WORDS)
+        ins = b.at(shared, 8 * sharing.SHARED_WORDS)
         steps = b.gep(ins, [num_in], source_etype=I64)
         outs = b.gep(steps, [num_in], source_etype=I64)
         args = b.load(b.at(frame, FRAME["args"]), typ=PTR)
@@ -220,9 +207,9 @@ class Driver(pool.Pool):
         b.store(word(1), batch)
         with b.loop(word(0), front) as k:
             b.store(b.mul(b.load(batch, typ=I64), b.item(dims, k)), batch)
-        b.put(shared, SHARED_NEXT, word(0))
-        b.put(shared, SHARED_DONE, word(0))
-        b.put(shared, SHARED_USERS, word(1))
-        b.put(shared, SHARED_BATCH, b.load(batch, typ=I64))
-        b.put(shared, SHARED_ENTRY, entry)
+        b.put(shared, sharing.SHARED_NEXT, word(0))
+        b.put(shared, sharing.SHARED_DONE, word(0))
+        b.put(shared, sharing.SHARED_USERS, word(1))
+        b.put(shared, sharing.SHARED_BATCH, b.load(batch, typ=I64))
+        b.put(shared, sharing.SHARED_ENTRY, entry)
         return shared

@@ -1,6 +1,8 @@
-"""One batch on many threads, as LLVM IR: chunks that tasks of XLA's thread pool take.
+"""A batch is shared: chunks of it are taken by the caller and by tasks of XLA's thread pool.
 
-A shared record in memory says which chunk is the next, how many are done and who still uses it.
+A shared record describes a call: how many chunks were taken and done, who still uses the record,
+and after these words the addresses of the arguments, whether each is batched, and the addresses of
+the results.
 """
 
 from __future__ import annotations
@@ -10,22 +12,22 @@ from typing import Any
 from llvmlite import ir
 
 from veenv.kernel.cpu import tiles
+from veenv.kernel.cpu.ffi import API, FRAME
 from veenv.kernel.cpu.module import I32, I64, PTR, VOID, Callee, Code, typed, word
 
-# Byte offsets in XLA_FFI_CallFrame and XLA_FFI_Api.
-FRAME = {"extension": 8, "api": 16, "ctx": 24, "args": 72, "rets": 112, "attrs": 160}
-API = {
-    "major": 32, "minor": 36, "error_create": 48, "error_destroy": 64, "state_set": 104,
-    "state_get": 112, "schedule": 136, "num_threads": 144,
-}  # fmt: skip
 SHARED_NEXT, SHARED_DONE, SHARED_USERS, SHARED_CHUNKS, SHARED_CHUNK, SHARED_BATCH, SHARED_ENTRY = (
     range(7)
 )
 SHARED_WORDS = 7
 
 
-class Pool(tiles.Tiles):
-    """Adds to a module the functions that work on a shared batch."""
+class Sharing(tiles.Tiles):
+    """Builds ``veenv_parallel``.
+
+    Attributes:
+      parallel: ``parallel(frame, shared, helpers)``: computes a batch, with so many tasks.
+      release: ``release(shared)``: one user less of a shared record.
+    """
 
     def __init__(self) -> None:
         super().__init__()
