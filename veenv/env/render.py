@@ -9,16 +9,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
-from veenv.env.encode import Layout, Spec, node_depths
+from veenv.env.encode import Layout, Spec
 from veenv.graph.graph import Graph
+from veenv.graph.layout import Point, Positions, positions
 
 Codes = Int[np.ndarray, "R C"]
 Edge: TypeAlias = tuple[int, int]
-Point: TypeAlias = tuple[float, float]
-Positions: TypeAlias = dict[int, Point]
 
 WIDTH, HEIGHT, DPI = 960, 600, 96
-SWEEPS = 12
 NEW, LAST = "tab:orange", "tab:red"
 KINDS = {
     "input": ("tab:blue", "tab:blue"),
@@ -74,7 +72,7 @@ def rgb_array(frame: Frame) -> UInt8[np.ndarray, "600 960 3"]:
     canvas = FigureCanvasAgg(figure)
     axes = figure.add_axes((0.01, 0.06, 0.98, 0.84))
     axes.axis("off")
-    where = _positions(frame.graph)
+    where = positions(frame.graph)
     _draw_edges(axes, frame, where)
     _draw_nodes(axes, frame, where)
     handles = _legend_handles()
@@ -179,37 +177,3 @@ def _draw_title(figure: Any, frame: Frame) -> None:
         _, new, gone = changes(frame)
         text = f"last: vertex {frame.order[-1]}, {len(new)} edges filled in, {len(gone)} removed"
         figure.text(0.5, 0.915, text, ha="center", fontsize=10, color=LAST)
-
-
-def _positions(graph: Graph) -> Positions:
-    """A column for each depth, within it the nodes near those they are joined to.
-
-    Nodes are sorted by the mean height of their neighbours, forwards and backwards in turn: the
-    barycentre method of Sugiyama, Tagawa and Toda (1981).
-    """
-    depths = node_depths(graph)
-    columns: dict[int, list[int]] = {}
-    for node in sorted({*range(graph.num_inputs), *(n for edge in graph.edges for n in edge)}):
-        columns.setdefault(depths[node], []).append(node)
-    ins: dict[int, list[int]] = {}
-    outs: dict[int, list[int]] = {}
-    for source, target in graph.edges:
-        ins.setdefault(target, []).append(source)
-        outs.setdefault(source, []).append(target)
-    height: dict[int, float] = {}
-
-    def place(nodes: list[int]) -> None:
-        height.update({node: (k + 1) / (len(nodes) + 1) for k, node in enumerate(nodes)})
-
-    for nodes in columns.values():
-        place(nodes)
-    for sweep in range(SWEEPS):
-        near = ins if sweep % 2 == 0 else outs
-        for depth in sorted(columns, reverse=sweep % 2 == 1):
-            columns[depth].sort(
-                key=lambda n, near=near: (
-                    float(np.mean([height[m] for m in near.get(n, [n])])), n
-                )
-            )  # fmt: skip
-            place(columns[depth])
-    return {node: (float(depths[node]), height[node]) for node in height}
