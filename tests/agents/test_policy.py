@@ -13,7 +13,7 @@ import pytest
 from agents.evaluation import GREEDY, Player, evaluate
 from agents.nn.weights import architecture
 from agents.policy import policy_orders, pretrained
-from agents.train.curriculum import EVALUATION_SEEDS
+from agents.training.curriculum import EVALUATION_SEEDS
 from veenv import make_graph
 from veenv.env.factory import task_graph
 from veenv.env.task_set import TaskDistribution

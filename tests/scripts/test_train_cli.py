@@ -16,12 +16,12 @@ import jax
 import numpy as np
 import pytest
 
-from agents.cli.start import make_tasks
 from agents.config.args import TrainArgs, parse_duration, parse_training, task_names
 from agents.config.ppo import PPOConfig
 from agents.ppo.trainer import Trainer
 from agents.run.checkpoints import Checkpoints
 from agents.run.folder import identity_of
+from agents.training.played import Played
 from veenv import Order, make_graph, tasks
 
 ROOT = Path(__file__).parents[2]
@@ -115,9 +115,7 @@ def rows(folder: Path) -> list[dict]:
 
 def parameters(folder: Path) -> list[bytes]:
     """The bytes of the train state in the last checkpoint."""
-    trainer = Trainer(
-        PPOConfig(num_envs=4, hidden=8), make_tasks("PropaneCombustion", "multiplications")
-    )
+    trainer = Trainer(PPOConfig(num_envs=4, hidden=8), Played.named("PropaneCombustion").tasks)
     state = trainer.init()
     identity = identity_of("ppo", "multiplications", state.network, trainer.tasks)
     store = Checkpoints(folder / "checkpoints", identity)
