@@ -16,7 +16,7 @@ import pytest
 
 import veenv
 from agents.cli.report import verdict
-from scripts.validate import Config, main
+from agents.commands.validate import Config, main
 from veenv.graph import COST_MODELS
 from veenv.measure import proof as proofs
 from veenv.measure.arithmetic import multiplications_in

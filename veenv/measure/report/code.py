@@ -18,7 +18,9 @@ def code(subject: Subject) -> str:
     order = "\n".join(textwrap.wrap(ids, 84, initial_indent="    ", subsequent_indent="    "))
     task = subject.task
     if subject.imports is None and task.name in tasks.list():
-        function = f'task = veenv.tasks.get("{task.name}")\nf, point = task.fun, task.example_args()'
+        function = (
+            f'task = veenv.tasks.get("{task.name}")\nf, point = task.fun, task.example_args()'
+        )
     elif subject.imports is None:
         function = "f, point = …, …  # the function, and the arguments to differentiate it at"
     else:

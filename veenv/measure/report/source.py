@@ -15,6 +15,7 @@ from veenv.graph.graph import CostModel, Graph, check_cost_model
 from veenv.graph.linearise import make_graph
 from veenv.orders.order import Order
 from veenv.tasks import Task
+from veenv.tasks.user import from_path
 
 CLASSICAL = ("forward", "reverse", "Markowitz")
 """Names of the orders that every graph has."""
@@ -85,6 +86,10 @@ def read_subjects(
     if not path.is_dir():
         return [_subject(Order.load(path), cost or "multiplications", task)]
     settings = _settings(path)
+    imports = None
+    if task is None and settings.get("function"):
+        named = [settings["function"], settings.get("args"), settings.get("argnums")]
+        task, imports = from_path(*named), import_line(*named)
     model = cost or check_cost_model(str(settings.get("cost", "multiplications")))
     rows = _rows(path)
     files = [p for p in sorted(path.glob("order*.json")) if "polished" not in p.stem]
@@ -97,9 +102,30 @@ def read_subjects(
         others = {"polished": Order.load(polished)} if polished.exists() else {}
         known = tuple(row for row in rows if subject.task.name in row.get("best_cost", {}))
         found.append(
-            dataclasses.replace(subject, others=others, rows=known, facts=_facts(settings, rows))
+            dataclasses.replace(
+                subject, others=others, rows=known, facts=_facts(settings, rows), imports=imports
+            )
         )
     return found
+
+
+def import_line(path: str, args: str | None = None, argnums: str | None = None) -> str:
+    """The code that makes a function of the user's own known, with its point.
+
+    Args:
+      path: as `veenv.tasks.user.from_path` takes it.
+      args: as there.
+      argnums: as there.
+
+    Returns:
+      Lines that define ``f`` and ``point``.
+    """
+    named = {"args": args, "argnums": argnums}
+    given = repr(path) + "".join(f", {k}={v!r}" for k, v in named.items() if v is not None)
+    return (
+        "from veenv.tasks.user import from_path\n\n"
+        f"task = from_path({given})\nf, point = task.fun, task.example_args()"
+    )
 
 
 def _subject(order: Order, cost: CostModel, task: Task | None) -> Subject:
@@ -139,3 +165,19 @@ def _facts(settings: Mapping[str, Any], rows: list[dict[str, Any]]) -> dict[str,
     if versions:
         facts["versions"] = ", ".join(f"{name} {value}" for name, value in versions.items())
     return facts
+
+
+def page_path(run: Path, name: str, several: bool, out: Path | None = None) -> Path:
+    """Where a page goes.
+
+    Args:
+      run: the run folder or order file.
+      name: of the task.
+      several: whether the run has several tasks.
+      out: what the user asked for.
+    """
+    if several:
+        return (out or run) / f"report-{name}.html"
+    if out is not None:
+        return out
+    return run / "report.html" if run.is_dir() else run.with_suffix(".html")

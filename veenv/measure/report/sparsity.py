@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -52,15 +53,22 @@ def pattern(task: Task, ids: Sequence[int]) -> Pattern | None:
     rows, columns = sum(row_sizes), sum(column_sizes)
     if not 0 < rows * columns <= LARGEST:
         return None
-    blocks = jax.tree.leaves(
-        sparse(*task.example_args()), is_leaf=lambda x: isinstance(x, SparseTensor)
-    )
+
+    @jax.jit
+    def places(*args: Any) -> list[list[tuple[Any, Any]]]:
+        blocks = jax.tree.leaves(sparse(*args), is_leaf=lambda x: isinstance(x, SparseTensor))
+        return [_places(block) for block in blocks]
+
+    blocks = places(*task.example_args())
     found = np.zeros((rows, columns), bool)
     starts = [np.cumsum([0, *sizes]) for sizes in (row_sizes, column_sizes)]
     for index, block in enumerate(blocks):
         out, by = divmod(index, len(ins))
         area = found[starts[0][out] : starts[0][out + 1], starts[1][by] : starts[1][by + 1]]
-        area |= _filled(block).reshape(area.shape)
+        filled = np.zeros(np.shape(outs[out]) + np.shape(ins[by]), bool)
+        for there, indices in block:
+            filled[tuple(np.asarray(indices)[np.asarray(there)].T)] = True
+        area |= filled.reshape(area.shape)
     cells = _shares(found)
     edges = (
         tuple((s[1:-1] * n / s[-1]).tolist()) for s, n in zip(starts, cells.shape, strict=True)
@@ -68,14 +76,14 @@ def pattern(task: Task, ids: Sequence[int]) -> Pattern | None:
     return Pattern(rows, columns, int(found.sum()), cells, *edges)
 
 
-def _filled(block: SparseTensor) -> np.ndarray:
-    """Where a block has entries: bool of its shape."""
-    filled = np.zeros(block.shape, bool)
+def _places(block: SparseTensor) -> list[tuple[Any, Any]]:
+    """For each term its indices, and which of them are no padding."""
+    found = []
     for term in block.terms:
         ones = replace(term, values=jnp.ones_like(term.values))  # 0 is padding only
         one = SparseTensor((ones,), block.out_shape, block.in_shape, block.dtype).to_bcoo()
-        filled[tuple(np.asarray(one.indices)[np.asarray(one.data) != 0].T)] = True
-    return filled
+        found.append((one.data != 0, one.indices))
+    return found
 
 
 def _shares(found: np.ndarray) -> np.ndarray:

@@ -95,9 +95,7 @@ def page(
       >>> page(Subject(task, graph, order), prove(task, order.ids, 1)).splitlines()[0]
       '<!doctype html>'
     """
-    games = {
-        name: play(subject.graph, ids, subject.cost) for name, ids in subject.ids().items()
-    }
+    games = {name: play(subject.graph, ids, subject.cost) for name, ids in subject.ids().items()}
     data = {
         "task": subject.task.name,
         "cost": subject.cost,

@@ -53,7 +53,7 @@ function lines(box, series, options) {
   for (const { points, k, name } of series) {
     const d = points.map(([x, y], i) => `${i ? "L" : "M"}${drawn.sx(x).toFixed(1)} ${drawn.sy(y).toFixed(1)}`).join("");
     const line = make("path", {
-      d, fill: "none", stroke: `var(--c${k % 5})`, "stroke-width": k === 0 ? 2.5 : 1.6, "stroke-dasharray": DASHES[k % 5],
+      d, fill: "none", stroke: `var(--c${k % 5})`, "stroke-width": k === 0 ? 2.5 : 2, "stroke-dasharray": DASHES[k % 5],
     });
     line.append(make("title", {}, name));
     drawn.svg.append(line);
