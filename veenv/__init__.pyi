@@ -27,6 +27,8 @@ from .search.optimize import optimize
 from .tasks.best import best_order
 from .tasks.registry import register_task
 
+__version__: str
+
 __all__ = [
     "Auto",
     "Counts",

@@ -162,7 +162,7 @@ def _times(bars: Sequence[Bar], missing: Sequence[str], batch: int) -> str:
     notes = "".join(f"<p>{escape(text)}</p>" for text in missing)
     return (
         f"<p>One call for a batch of {batch:,} points, all ways interleaved on the machine named "
-        "above, in JAX's default precision.</p>"
+        "below, in JAX's default precision.</p>"
         '<div class="scroll" tabindex="0" role="region" aria-label="Times"><table>'
         '<thead><tr><th scope="col">way</th><th scope="col" class="bar">time</th>'
         f'<th scope="col">ms</th><th scope="col">ratio to {named}, XLA</th>'
