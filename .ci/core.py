@@ -8,7 +8,11 @@ import jax.numpy as jnp
 import veenv
 from veenv.search import search
 
-f = lambda x, y: jnp.sin(x * y) * y + jnp.exp(x)
+
+def f(x, y):
+    return jnp.sin(x * y) * y + jnp.exp(x)
+
+
 jacobian = veenv.jacve(f, "markowitz", argnums=(0, 1))(0.5, 2.0)
 assert veenv.tree_allclose(jacobian, jax.jacrev(f, argnums=(0, 1))(0.5, 2.0))
 env = veenv.make(f, 0.5, 2.0, argnums=(0, 1))

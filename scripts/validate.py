@@ -1,6 +1,6 @@
 """Proves orders on the real engine: ``python scripts/validate.py --help``."""
 
-from agents.commands.entry import run
+from agents.cli.entry import run
 
 if __name__ == "__main__":
     run("validate")

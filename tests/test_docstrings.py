@@ -48,11 +48,12 @@ MODULES = [
     "veenv.orders.order",
     "veenv.orders.documents",
     "veenv.structure.packed",
+    "veenv.structure.packed_product",
     "veenv.engine.sparse",
     "veenv.testing",
     "veenv.measure.timing",
-    "veenv.search.optimize",
-    "veenv.measure.validate",
+    "veenv.search.optimization",
+    "veenv.measure.validation",
 ]
 """What they define under a name without underscore is public."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import veenv
-from agents.commands import entry
+from agents.cli.commands import entry
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -62,7 +62,7 @@ def test_jacobian_environment_and_search_need_no_extra():
 
 
 def test_a_command_names_the_extra_that_it_needs():
-    done = run("from agents.commands.entry import search; search()", "--task", "mlp")
+    done = run("from agents.cli.entry import search; search()", "--task", "mlp")
     assert done.returncode == 2
     assert re.fullmatch(r"error: search needs \w+: pip install 'veenv\[agents\]'\n", done.stderr)
 
@@ -70,9 +70,9 @@ def test_a_command_names_the_extra_that_it_needs():
 @pytest.mark.parametrize("command", ["train", "search", "validate", "report"])
 def test_there_is_a_console_command_and_a_script(command):
     target = PROJECT["scripts"][f"veenv-{command}"]
-    assert target == f"agents.commands.entry:{command}"
+    assert target == f"agents.cli.entry:{command}"
     assert callable(getattr(entry, command))
-    assert callable(importlib.import_module(f"agents.commands.{command}").main)
+    assert callable(importlib.import_module(f"agents.cli.commands.{command}").main)
     assert f'run("{command}")' in (ROOT / "scripts" / f"{command}.py").read_text()
 
 

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv.env.encode import EnvParams
-from veenv.env.env import State, VertexEnv
+from veenv.env.env import VertexEnv
+from veenv.env.state import State
 
 ILLEGAL_EVERY = 8
 """Illegal actions are tried at every so many steps."""

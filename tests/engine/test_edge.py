@@ -16,6 +16,8 @@ from tests.oracles.multiplications import count_multiplications
 from tests.oracles.structures import random_edge, random_structure
 from veenv.engine import edge, masking
 from veenv.engine import product as edge_product
+from veenv.linear.linear_map import Operator
+from veenv.linear.selection import Selection
 from veenv.structure import product, structure
 from veenv.structure.structure import Link
 
@@ -111,7 +113,7 @@ def _moving_link(e: edge.Edge) -> edge.Edge:
         flat = x.reshape(-1)[:size]
         return jnp.pad(flat, (0, count - size)).reshape(shape)
 
-    link = edge.LinearMap(
+    link = Operator(
         e.link.out_shape,
         e.link.in_shape,
         lambda x: move(x, n, e.link.out_shape),
@@ -201,7 +203,7 @@ def test_what_a_mask_shuts_out_may_be_infinite(seed):
     if Link.OPERATOR in (post.structure.link, pre.structure.link):
         return
     # A selection never multiplies, as the matrices of random ones do.
-    post, pre = (e if edge.is_known(e) else _moving_link(e) for e in (post, pre))
+    post, pre = (e if isinstance(e.link, Selection) else _moving_link(e) for e in (post, pre))
     post = shut_out(rng, post)
     if post.mask is None:
         return

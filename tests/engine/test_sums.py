@@ -17,8 +17,7 @@ from tests.test_invariant import assert_emitted_counts
 from veenv import jacve, make_graph, structure
 from veenv.engine import edge, sums
 from veenv.engine.sums import Sum
-from veenv.linear.linear_map import selection
-from veenv.linear.selection import canonical
+from veenv.linear.selection import Selection, canonical
 from veenv.structure import product
 from veenv.tasks.dynamics import lorenz96_step
 
@@ -86,7 +85,7 @@ def _cut(start, size, n=6):
         link_in=(0,),
     )
     name = canonical(size, n, 0, 1, start, 1, size)
-    return edge.Edge(s, None, np.float64, 1, selection(name, (size,), (n,)))
+    return edge.Edge(s, None, np.float64, 1, Selection(name, (size,), (n,)))
 
 
 def test_pieces_of_one_diagonal_become_one_term(x64):

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from veenv.graph.linearise import make_graph
+from veenv.graph.linearisation import make_graph
 from veenv.structure import packed
 from veenv.structure import structure as algebra
 from veenv.structure.product import multiply

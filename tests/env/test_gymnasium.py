@@ -13,7 +13,7 @@ from matplotlib.colors import to_rgb
 
 from tests.env.games import kept_outputs, new_game, small_graph
 from veenv.env import VertexEnv
-from veenv.env.adapters import gymnasium as gymnasium_adapter
+from veenv.env.adapters import gymnasium_tasks
 from veenv.env.adapters.gymnasium import GymVertexEnv
 from veenv.env.adapters.gymnasium_vector import GymVectorEnv
 from veenv.env.adapters.registration import register
@@ -278,7 +278,7 @@ def test_make_vec():
 
 def test_frames_show_what_a_step_changed(graph, monkeypatch):
     frames = []
-    monkeypatch.setattr(gymnasium_adapter, "ansi", frames.append)
+    monkeypatch.setattr(gymnasium_tasks, "ansi", frames.append)
     env, game = GymVertexEnv(graph, render_mode="ansi"), new_game(graph, "multiplications")
     _, info = env.reset()
     rng = np.random.default_rng(2)

@@ -11,7 +11,7 @@ from veenv.env.factory import make
 from veenv.env.random_play import random_episodes
 from veenv.env.rules_array import CHUNK, OBSERVED_CHUNK
 from veenv.graph.graph import COST_MODELS
-from veenv.graph.linearise import make_graph
+from veenv.graph.linearisation import make_graph
 
 
 def four_axes(x, y):

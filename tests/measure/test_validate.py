@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 import veenv
+from agents.cli.commands.validate import Config, main
 from agents.cli.report import verdict
-from agents.commands.validate import Config, main
 from veenv.graph import COST_MODELS
 from veenv.measure import proof as proofs
 from veenv.measure.arithmetic import multiplications_in
 from veenv.measure.proof import error, prove
 from veenv.measure.timing import interleaved, near
-from veenv.measure.validate import Count, validate
+from veenv.measure.validation import Count, validate
 from veenv.orders.order import Order
 from veenv.orders.shipped import shipped_orders
 from veenv.tasks import Task

@@ -8,7 +8,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from agents.commands import search, train, validate
+from agents.cli.commands import search, train, validate
 from scripts import evaluate
 from veenv import Order
 from veenv.measure.proof import prove

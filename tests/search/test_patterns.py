@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import veenv
 from tests.oracles.edge_graph import EdgeGraph, cheapest, random_graph, separates
 from veenv.graph.graph import COST_MODELS, eliminate_structure
-from veenv.graph.linearise import make_graph
+from veenv.graph.linearisation import make_graph
 from veenv.search import search
 from veenv.search.budget import Budget, Tracker
 from veenv.search.exact.astar import solve_astar

@@ -10,7 +10,7 @@ from veenv.graph.graph import COST_MODELS
 from veenv.search import METHODS, Budget, search
 from veenv.search.budget import Tracker
 from veenv.search.exact.subsets import solve_subsets
-from veenv.search.heuristic.greedy import greedy, lookahead, reach_products
+from veenv.search.heuristic.greedy_rules import greedy, lookahead, reach_products
 from veenv.search.problem import prepare
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracles.structures import random_structure
-from veenv.structure import packed
+from veenv.structure import packed, packed_product
 from veenv.structure import structure as algebra
 from veenv.structure.product import multiply as multiply_structures
 
@@ -54,7 +54,9 @@ def test_multiply(rank, seed):
     post, pre = random_product(seed, rank)
     product = multiply_structures(post, pre)
     sizes = [padded(s) for s in (post.out_shape, pre.out_shape, pre.in_shape)]
-    code, count, additions = packed.multiply(packed.pack(post), packed.pack(pre), *sizes, rank)
+    code, count, additions = packed_product.multiply(
+        packed.pack(post), packed.pack(pre), *sizes, rank
+    )
     assert packed.unpack(code, post.out_shape, pre.in_shape) == product.structure
     assert code == packed.pack(product.structure)
     assert count == product.multiplications
@@ -91,7 +93,9 @@ def test_jax_arrays_agree(links):
     products = [multiply_structures(*p) for p in pairs]
     with jax.numpy_dtype_promotion("strict"):
         arrays = [jnp.asarray(x) for x in columns(pairs)]
-        code, count, additions = jax.jit(lambda *x: packed.multiply(*x, links=links))(*arrays)
+        code, count, additions = jax.jit(lambda *x: packed_product.multiply(*x, links=links))(
+            *arrays
+        )
     assert code.dtype == count.dtype == additions.dtype == jnp.int32
     np.testing.assert_array_equal(code, [packed.pack(p.structure) for p in products])
     np.testing.assert_array_equal(count, [p.multiplications for p in products])
@@ -102,26 +106,6 @@ def test_jax_arrays_agree(links):
     with jax.numpy_dtype_promotion("strict"):
         added = jax.jit(lambda a, b: packed.add(a, b, links=links))(a, b)
     np.testing.assert_array_equal(added, [packed.pack(algebra.add(*s)) for s in sums])
-
-
-@pytest.mark.slow
-def test_numba_agrees():
-    numba = pytest.importorskip("numba")
-    packed.register_numba()
-    multiply, add = packed.multiply, packed.add
-
-    @numba.njit
-    def run(post, pre, out, mid, ins, rank):
-        return multiply(post, pre, out, mid, ins, rank, True), add(post, post, rank, True)
-
-    for seed in range(500):
-        post, pre = random_product(seed)
-        product = multiply_structures(post, pre)
-        sizes = [np.array(padded(s)) for s in (post.out_shape, pre.out_shape, pre.in_shape)]
-        (code, *counts), total = run(packed.pack(post), packed.pack(pre), *sizes, 4)
-        assert code == packed.pack(product.structure)
-        assert counts == [product.multiplications, product.additions]
-        assert total == packed.pack(algebra.add(post, post))
 
 
 def test_more_than_four_axes_are_refused():

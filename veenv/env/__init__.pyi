@@ -1,7 +1,8 @@
 from . import adapters, random_play, rewards, task_set
 from .encode import EnvParams, Spec
-from .env import Observation, State, VertexEnv
+from .env import VertexEnv
 from .factory import make
+from .state import Observation, State
 from .task_set import TaskDistribution
 
 __all__ = [

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -15,6 +15,7 @@ from veenv.env.encode import EnvParams, Spec
 from veenv.env.rewards import Shaping, check_shaping, classical_cost, reference_costs, reward_of
 from veenv.env.rules_array import ArrayRules
 from veenv.env.rules_scalar import ScalarRules
+from veenv.env.state import Observation, State
 from veenv.graph.graph import CostModel, Graph, check_cost_model
 
 if TYPE_CHECKING:
@@ -22,48 +23,6 @@ if TYPE_CHECKING:
 
 NUM_FEATURES = 8
 LARGEST_FEATURE = 22.0  # more than log1p(2**31)
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class State:
-    """State of an episode: an immutable pytree of arrays.
-
-    Attributes:
-      core: the edges, as the rules keep them.
-      action_mask: bool [A], True where the slot's vertex can still be eliminated.
-      order: int32 [A], slots in the order of elimination; -1 where not yet.
-      num_steps: int32 [], number of eliminations.
-      cost: int32 [], multiplications so far, exact.
-      terminated: bool [], the episode is over.
-    """
-
-    core: Any
-    action_mask: Bool[Array, " A"]
-    order: Int[Array, " A"]
-    num_steps: Int[Array, ""]
-    cost: Int[Array, ""]
-    terminated: Bool[Array, ""]
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Observation:
-    """What an agent sees.
-
-    Attributes:
-      adjacency: int32 [R, C], edge from row (inputs, then slots) to column (slots, then terminal
-        outputs): 0 for none, else bit 0 is set, bit 1 says that the edge carries values (products
-        with it cost multiplications), the higher bits are its axes (`veenv.structure.packed`).
-      features: float32 [A, 8] for each slot log1p(in-degree), log1p(out-degree), log1p(cost of
-        eliminating it now), log1p(size), depth / largest depth, slot / number of slots, is an
-        output, is legal. Zero where the slot is padding.
-      action_mask: bool [A], True where the action is legal.
-    """
-
-    adjacency: Int[Array, "R C"]
-    features: Float[Array, "A F"]
-    action_mask: Bool[Array, " A"]
 
 
 class VertexEnv:
@@ -137,6 +96,13 @@ class VertexEnv:
         self.shaping, self.normalise = check_shaping(shaping), normalise
         self._rules = ScalarRules(self.spec) if self.spec.scalar else ArrayRules(self.spec)
         self.default_params = self.encode(graph)
+
+    def on_devices(self, num_devices: int) -> VertexEnv:
+        """This environment for batches that so many devices share; it plays the same."""
+        other = copy.copy(self)
+        if isinstance(self._rules, ArrayRules):
+            other._rules = replace(self._rules, num_devices=num_devices)
+        return other
 
     @property
     def num_actions(self) -> int:

@@ -10,7 +10,7 @@ from veenv.env.encode import Spec
 from veenv.env.env import VertexEnv
 from veenv.env.rewards import Shaping
 from veenv.graph.graph import CostModel, Graph
-from veenv.graph.linearise import make_graph
+from veenv.graph.linearisation import make_graph
 
 
 def make(

@@ -8,7 +8,8 @@ from jax import lax
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from veenv.env.encode import EnvParams
-from veenv.env.env import State, VertexEnv
+from veenv.env.env import VertexEnv
+from veenv.env.state import State
 
 
 def random_order(key: PRNGKeyArray, state: State) -> Int[Array, " A"]:

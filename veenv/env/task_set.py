@@ -12,12 +12,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from veenv.env.encode import EnvParams, Spec
-from veenv.env.env import Observation, State, VertexEnv
+from veenv.env.env import VertexEnv
 from veenv.env.exact_range import check_total
 from veenv.env.factory import task_graph
 from veenv.env.rewards import Shaping, classical_costs
+from veenv.env.state import Observation, State
 from veenv.graph.graph import CostModel, Graph, counts_additions, labelling_of
-from veenv.graph.linearise import make_graph
+from veenv.graph.linearisation import make_graph
 from veenv.tasks import RandomFunctions
 
 RANDOM_RANK = 3

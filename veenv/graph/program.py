@@ -136,12 +136,7 @@ def trace(
         full = list(rest)
         for a, value in zip(wanted, selected, strict=True):
             full[a] = value
-        out = fun(*full, **kwargs)
-        aux: Any = ()
-        if has_aux:
-            if not (isinstance(out, (tuple, list)) and len(out) == 2):
-                raise TypeError(f"with has_aux=True fun must return (output, aux), got {out!r}")
-            out, aux = out
+        out, aux = _with_aux(fun(*full, **kwargs)) if has_aux else (fun(*full, **kwargs), ())
         leaves, tree = jax.tree.flatten(out)
         aux_leaves, aux_tree = jax.tree.flatten(aux)
         out_trees.append((tree, aux_tree, len(leaves)))
@@ -165,6 +160,13 @@ def trace(
         out_tree=tree,
         aux=(tuple(outputs[num_out:]), aux_tree) if has_aux else None,
     )
+
+
+def _with_aux(out: Any) -> tuple[Any, Any]:
+    """What a function with auxiliary output returned, as a pair."""
+    if not (isinstance(out, (tuple, list)) and len(out) == 2):
+        raise TypeError(f"with has_aux=True fun must return (output, aux), got {out!r}")
+    return out[0], out[1]
 
 
 def _make_jaxpr(

@@ -174,7 +174,7 @@ def integer_pow(site: Site) -> Sequence[Row]:
 
 
 @register(*_FROM_JAX)
-def elementwise(site: Site) -> Sequence[Row]:
+def any_elementwise(site: Site) -> Sequence[Row]:
     """Any other elementwise function, of any number of operands."""
     return [
         [

@@ -190,23 +190,15 @@ def pullback(site: Site, at: Values) -> Callable[..., Several]:
     return pull
 
 
-def _joint(site: Site, at: Values) -> Joint:
-    """The linearisation of an equation at its operands' values, in both directions.
-
-    A primitive with only one of the two modes (a loop of unknown length, a custom vjp) gets the
-    other one from its dense Jacobian.
-    """
-    operands, results = site.operands, site.results
+def _pushforward(site: Site, at: Values) -> Callable[[int, Array], Several]:
+    """JAX's forward mode of one equation: (operand, its tangent) → the tangents of all results."""
     moving, primals, results_of = _moving(site, at)
-    pull = pullback(site, at)
     solve = site.primitive.name == "custom_linear_solve"
-    outs = [site.out_avals[k] for k in results]
-    ins = [site.in_avals[i] for i in operands]
 
     def forward(slot: int, t: Array) -> Several:
-        own = moving.index(operands[slot])
+        own = moving.index(site.operands[slot])
         tangents = [jnp.zeros_like(p) for p in primals]
-        tangents[own] = from_real(t, ins[slot])
+        tangents[own] = from_real(t, site.in_avals[site.operands[slot]])
         # JAX sees that the other operands do not move; their zeros could meet infinity.
         some = range(len(moving)) if solve else [own]
 
@@ -219,6 +211,21 @@ def _joint(site: Site, at: Values) -> Joint:
         here, towards = (tuple(x[n] for n in some) for x in (primals, tangents))
         pushed = jax.jvp(moved, here, towards)[1]
         return tuple(to_real(x) if site.realify else x for x in pushed)
+
+    return forward
+
+
+def _joint(site: Site, at: Values) -> Joint:
+    """The linearisation of an equation at its operands' values, in both directions.
+
+    A primitive with only one of the two modes (a loop of unknown length, a custom vjp) gets the
+    other one from its dense Jacobian.
+    """
+    operands, results = site.operands, site.results
+    _, primals, results_of = _moving(site, at)
+    pull, forward = pullback(site, at), _pushforward(site, at)
+    outs = [site.out_avals[k] for k in results]
+    ins = [site.in_avals[i] for i in operands]
 
     def forward_or_error(slot: int, t: Array) -> Several:
         try:

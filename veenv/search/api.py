@@ -13,9 +13,9 @@ from veenv.search.exact.astar import solve_astar
 from veenv.search.exact.bounds import vertex_bounds
 from veenv.search.exact.patterns import make_patterns, single_patterns
 from veenv.search.exact.subsets import MAX_VERTICES, solve_subsets
-from veenv.search.heuristic.anneal import anneal
-from veenv.search.heuristic.beam import beam
-from veenv.search.heuristic.greedy import RULES, greedy, lookahead
+from veenv.search.heuristic.annealing import anneal
+from veenv.search.heuristic.beam_search import beam
+from veenv.search.heuristic.greedy_rules import RULES, greedy, lookahead
 from veenv.search.plugins import Proposer, consider, find_method, plugin_names, propose
 from veenv.search.problem import Problem, prepare
 from veenv.search.race import Race

@@ -11,7 +11,7 @@ import pytest
 
 from agents.config.ppo import PPOConfig
 from agents.ppo.ppo import loss_fn, make_batch, make_loss
-from agents.ppo.rollout import Episodes, cheapest, rollout
+from agents.ppo.rollouts import Episodes, cheapest, rollout
 from agents.ppo.trainer import Trainer
 from agents.ppo.updates import anneal, fit, minibatch_indices
 from agents.training.curriculum import FixedTasks

@@ -8,31 +8,28 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from jaxtyping import Array, Bool, Int
 
-from veenv.env.adapters.gymnasium import (
+from veenv.env.adapters.gymnasium_tasks import (
     RENDER_MODES,
     ObsDict,
+    Played,
     Tasks,
     as_slot,
-    check_render_mode,
     chosen_task,
     copy_of,
-    task_distribution,
     to_numpy,
 )
 from veenv.env.encode import EnvParams
-from veenv.env.env import Observation, State
-from veenv.env.render import Frame, ansi, rgb_array
 from veenv.env.rewards import Shaping
+from veenv.env.state import Observation, State
 from veenv.env.task_set import pick_params
 from veenv.graph.graph import CostModel
 
 
-class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
+class GymVectorEnv(Played, VectorEnv[ObsDict, np.ndarray, np.ndarray]):
     """`num_envs` environments side by side, each as `veenv.env.adapters.gymnasium.GymVertexEnv`.
 
     An environment whose episode ends is reset in the same step (``AutoresetMode.SAME_STEP``): the
@@ -88,9 +85,7 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}")
         self.num_envs = num_envs
-        self.render_mode = check_render_mode(render_mode)
-        self.tasks = task_distribution(task, cost, shaping, normalise)
-        self.env = self.tasks.env
+        self._set_up(task, cost, render_mode, shaping, normalise)
         self.single_observation_space = self.env.observation_space
         self.single_action_space = self.env.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -105,9 +100,6 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         self._pick = jax.jit(pick_params)
         self._indices, self._params = np.zeros(num_envs, int), self.tasks.task(0)
         self._draws = False
-        self._state: State | None = None
-        self._obs: ObsDict = {}
-        self._previous = np.zeros(0)
 
     def _step_one(
         self, state: State, action: Int[Array, ""], params: EnvParams, upcoming: EnvParams | None
@@ -190,15 +182,13 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
           ValueError: if their number is not `num_envs`.
           gymnasium.error.ResetNeeded: before the first reset.
         """
-        if self._state is None:
-            raise ResetNeeded("call reset before step")
-        slots = self._as_slots(actions)
+        state, slots = self._begun("step"), self._as_slots(actions)
         following, upcoming = self._indices, None
         if self._draws:
             following = self.np_random.integers(len(self.tasks), size=self.num_envs)
             upcoming = self._pick(self.tasks.params, following)
         obs, end_obs, self._state, end, played, (reward, terminated, truncated, info) = self._step(
-            self._state, slots, self._params, upcoming
+            state, slots, self._params, upcoming
         )
         self._params = self._params if played is None else played
         self._previous = self._obs["adjacency"]
@@ -264,9 +254,7 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         Raises:
           gymnasium.error.ResetNeeded: before the first reset.
         """
-        if self._state is None:
-            raise ResetNeeded("call reset before action_masks")
-        return self._obs["action_mask"].astype(bool)
+        return self._action_masks()
 
     def render(self) -> tuple[Any, ...] | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """A picture of every environment, as the render mode says; None without one.
@@ -274,27 +262,13 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         Raises:
           gymnasium.error.ResetNeeded: before the first reset.
         """
-        if self._state is None:
-            raise ResetNeeded("call reset before render")
+        now = jax.tree.map(np.asarray, (self._begun("render"), self._obs["adjacency"]))
         if self.render_mode is None:
             return None
-        draw = ansi if self.render_mode == "ansi" else rgb_array
-        slots, steps = np.asarray(self._state.order), np.asarray(self._state.num_steps)
-        frames = []
-        for i, index in enumerate(self._indices):
-            graph = self.tasks.graphs[index]
-            frames.append(
-                Frame(
-                    self.tasks.names[index],
-                    graph,
-                    self.env.spec,
-                    self._obs["adjacency"][i],
-                    self._previous[i],
-                    tuple(graph.eliminable[s] for s in slots[i, : steps[i]]),
-                    int(np.asarray(self._state.cost)[i]),
-                )
-            )
-        return tuple(draw(frame) for frame in frames)
+        return tuple(
+            self._picture(index, *jax.tree.map(lambda x, i=i: x[i], (*now, self._previous)))
+            for i, index in enumerate(self._indices)
+        )
 
 
 def _with_masks(info: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -15,7 +15,8 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from veenv.env.encode import EnvParams
-from veenv.env.env import LARGEST_FEATURE, NUM_FEATURES, Observation, State, VertexEnv
+from veenv.env.env import LARGEST_FEATURE, NUM_FEATURES, VertexEnv
+from veenv.env.state import Observation, State
 
 
 class GymnaxEnv:

@@ -8,10 +8,10 @@ from html import escape
 from veenv.graph.graph import COST_MODELS, counts_additions
 from veenv.graph.playback import Elimination
 from veenv.measure.proof import Proof
-from veenv.measure.report.code import code
+from veenv.measure.report.bars import Bar, machine
 from veenv.measure.report.source import CLASSICAL, Subject
 from veenv.measure.report.sparsity import Pattern
-from veenv.measure.report.times import Bar, machine
+from veenv.measure.report.usage import code
 
 CELL = 10
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from veenv import tasks
 from veenv.graph.graph import CostModel, Graph, check_cost_model
-from veenv.graph.linearise import make_graph
+from veenv.graph.linearisation import make_graph
 from veenv.orders.order import Order
 from veenv.tasks import Task
 from veenv.tasks.user import from_path

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from veenv.search.kernels.compiled import compiled, lowest_bit
-from veenv.search.kernels.kernels import PRED, SUCC, ScalarCore, lookup
+from veenv.search.kernels.array import lookup
+from veenv.search.kernels.compilation import compiled, lowest_bit
+from veenv.search.kernels.scalar import PRED, SUCC, ScalarCore
 from veenv.search.problem import Problem
 
 _ONE = np.uint64(1)

@@ -16,7 +16,7 @@ from veenv.engine import edge, elimination, evaluation
 from veenv.engine.api import jacve
 from veenv.env.env import VertexEnv
 from veenv.graph.graph import COST_MODELS, CostModel, Graph, counts_additions
-from veenv.graph.linearise import linearise, make_graph
+from veenv.graph.linearisation import linearise, make_graph
 from veenv.graph.program import trace
 from veenv.measure.arithmetic import additions_in, multiplications_in
 from veenv.measure.proof import TOLERANCE, Proof, prove

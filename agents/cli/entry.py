@@ -12,7 +12,7 @@ OWN = {"agents", "veenv"}
 
 
 def run(command: str) -> NoReturn:
-    """Runs a command of `agents.commands` and ends the program with its exit code.
+    """Runs a command of `agents.cli.commands` and ends the program with its exit code.
 
     Args:
       command: its name, such as ``"train"``.
@@ -22,7 +22,7 @@ def run(command: str) -> NoReturn:
     """
     exit_on_interrupt("__main__")
     try:
-        module = importlib.import_module(f"agents.commands.{command}")
+        module = importlib.import_module(f"agents.cli.commands.{command}")
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if not missing or missing in OWN:

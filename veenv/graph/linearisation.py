@@ -11,7 +11,8 @@ from jax.extend import core
 
 from veenv import _compat
 from veenv.graph.custom_rules import shape_of
-from veenv.graph.diagonal import Body, diagonal_axes
+from veenv.graph.diagonal import diagonal_axes
+from veenv.graph.flow import Body
 from veenv.graph.graph import Graph
 from veenv.graph.partials import ALONE, Custom, Found, Within, find_partials, narrowed
 from veenv.graph.precedence import ReverseOnly

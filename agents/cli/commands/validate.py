@@ -24,7 +24,7 @@ from agents.config.function import FunctionConfig
 from veenv.graph.graph import COST_MODELS
 from veenv.measure.proof import TOLERANCE
 from veenv.measure.timing import USUAL
-from veenv.measure.validate import Report, validate
+from veenv.measure.validation import Report, validate
 from veenv.orders.documents import write_section
 from veenv.orders.order import Order, fingerprint
 from veenv.orders.shipped import shipped_orders
