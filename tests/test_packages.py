@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import veenv
-from agents.cli.commands import entry
+from agents.cli import entry
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

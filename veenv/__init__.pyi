@@ -17,6 +17,7 @@ from .engine.api import jacve, value_and_jacve
 from .engine.counts import Counts
 from .engine.interop import eqx_jacve, filter_jacve, tree_allclose, vertex_elimination_jaxpr
 from .engine.sparse import SparseTensor
+from .env.drawing import animate, draw
 from .env.factory import make
 from .graph.graph import Graph
 from .graph.linearisation import make_graph
@@ -35,8 +36,10 @@ __all__ = [
     "Graph",
     "Order",
     "SparseTensor",
+    "animate",
     "best_order",
     "defelemental",
+    "draw",
     "engine",
     "env",
     "eqx_jacve",

@@ -1,4 +1,4 @@
-from . import adapters, random_play, rewards, task_set
+from . import adapters, drawing, random_play, rewards, task_set
 from .encode import EnvParams, Spec
 from .env import VertexEnv
 from .factory import make
@@ -13,6 +13,7 @@ __all__ = [
     "TaskDistribution",
     "VertexEnv",
     "adapters",
+    "drawing",
     "make",
     "random_play",
     "rewards",

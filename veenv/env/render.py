@@ -100,13 +100,13 @@ def _draw_edges(axes: Any, frame: Frame, where: Positions) -> None:
 
     styles = (("0.72", 0.6, "solid"), (NEW, 1.8, "solid"), (LAST, 1.2, "dotted"))
     for edges, (colour, width, style) in zip(changes(frame), styles, strict=True):
-        curves = [_curve(where[u], where[v], bend=(u + v) % 2 * 2 - 1) for u, v in edges]
+        curves = [curve(where[u], where[v], bend=(u + v) % 2 * 2 - 1) for u, v in edges]
         axes.add_collection(
             LineCollection(curves, colors=colour, linewidths=width, linestyles=style)
         )
 
 
-def _curve(start: Point, end: Point, bend: int) -> list[Point]:
+def curve(start: Point, end: Point, bend: int) -> list[Point]:
     """From a node to another; bent where it passes others, so as not to hide behind them."""
     (x0, y0), (x1, y1) = start, end
     sag = 0.035 * bend * min(x1 - x0 - 1.0, 4.0)
