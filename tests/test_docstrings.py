@@ -1,7 +1,7 @@
 """What users call explains itself: summary, arguments, errors, and an example that is run.
 
 Public are the names in the packages' ``__all__``, and the functions and classes of the modules
-that the documents name beside them.  `pytest --doctest-modules veenv agents` runs the examples.
+that the documents name, too.  `pytest --doctest-modules veenv agents` runs the examples.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ MODULES = [
     "veenv.structure.packed",
     "veenv.structure.packed_product",
     "veenv.engine.sparse",
-    "veenv.testing",
+    "veenv.testing.elementals",
+    "veenv.testing.environments",
+    "veenv.testing.proofs",
     "veenv.measure.timing",
     "veenv.search.optimization",
     "veenv.measure.validation",

@@ -14,6 +14,7 @@ import pytest
 
 import veenv
 from tests.oracles.multiplications import count_additions, count_multiplications
+from tests.sampling import spared
 from veenv.engine import edge, elimination, evaluation
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
@@ -60,7 +61,7 @@ def assert_emitted_operations(lin, edges, order):
         assert count_multiplications(jaxpr) + count_additions(jaxpr) == expected, order
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", spared(TASKS, "RobotArm_6DOF", "PropaneCombustion", "mlp"))
 def test_counts_equal_emitted_multiplications(name):
     task = veenv.tasks.get(name)
     assert_emitted_counts(task.fun, task.example_args(), task.argnums, num_random=3)
@@ -73,7 +74,7 @@ def test_counts_equal_emitted_multiplications_on_many_orders(name):
     assert_emitted_counts(task.fun, task.example_args(), task.argnums, num_random=50)
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", spared(TASKS, "HumanHeartDipole", "mlp"))
 def test_engine_reports_the_graphs_counts(name):
     task = veenv.tasks.get(name)
     args = task.example_args()
@@ -95,7 +96,7 @@ def test_engine_reports_the_graphs_counts(name):
         assert counts.operations == graph.cost(order, "operations")
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", spared(TASKS, "RobotArm_6DOF", "mlp"))
 def test_every_order_gives_the_jacobian(name, x64):
     task = veenv.tasks.get(name)
     args = [np.asarray(a, np.float64) for a in task.example_args()]

@@ -96,10 +96,16 @@ class Trainer:
         """Lays out the environments on so many devices (as `place`); nothing is compiled yet.
 
         Raises:
-          ValueError: rewards are not normalised, a graph has nothing to eliminate, or as
+          ValueError: rewards are not normalised, observations are of another kind than
+            adjacency, a graph has nothing to eliminate, or as
             `agents.devices.place`, `agents.ppo.exploration.Roles.of` and
             `agents.ppo.memory.check_memory`.
         """
+        if tasks.env.observation != "adjacency":
+            raise ValueError(
+                "the networks read observation='adjacency', got "
+                f"{tasks.env.observation!r}: pass tasks.observing('adjacency')"
+            )
         if not tasks.env.normalise:
             raise ValueError("expected tasks with normalise=True: losses are on that scale")
         self.config, self.agent = config, agent

@@ -35,6 +35,7 @@ def test_what_is_shipped_is_small_and_says_how_it_was_made():
     assert all(command.startswith("python scripts/train.py") for command in record["commands"])
 
 
+@pytest.mark.slow
 def test_it_plays_functions_that_it_has_not_seen():
     tasks = unseen(6, (20, 24), seed=1)
     results = evaluate(pretrained(), tasks, samples=32)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.oracles.structures import random_structure
+from tests.sampling import few
 from veenv.structure import packed, packed_product
 from veenv.structure import structure as algebra
 from veenv.structure.product import multiply as multiply_structures
@@ -38,7 +39,7 @@ def padded(shape):
 
 
 @pytest.mark.parametrize("rank", [1, 2, 4])
-@settings(max_examples=1000)
+@settings(max_examples=few(150, of=1000))
 @given(seed=st.integers(0, 2**32))
 def test_pack_and_back(rank, seed):
     for s in random_product(seed, rank):
@@ -48,7 +49,7 @@ def test_pack_and_back(rank, seed):
 
 
 @pytest.mark.parametrize("rank", [1, 2, 4])
-@settings(max_examples=2000)
+@settings(max_examples=few(300, of=2000))
 @given(seed=st.integers(0, 2**32))
 def test_multiply(rank, seed):
     post, pre = random_product(seed, rank)
@@ -64,7 +65,7 @@ def test_multiply(rank, seed):
 
 
 @pytest.mark.parametrize("rank", [1, 2, 4])
-@settings(max_examples=1000)
+@settings(max_examples=few(150, of=1000))
 @given(seed=st.integers(0, 2**32))
 def test_add(rank, seed):
     a, b = random_sum(seed, rank)
@@ -86,9 +87,10 @@ def columns(pairs):
     return post, pre, *sizes
 
 
+@pytest.mark.parametrize("number", [600, pytest.param(20_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("links", [True, False])
-def test_jax_arrays_agree(links):
-    pairs = [random_product(seed) for seed in range(3000)]
+def test_jax_arrays_agree(links, number):
+    pairs = [random_product(seed) for seed in range(number)]
     pairs = pairs if links else unlinked(pairs)
     products = [multiply_structures(*p) for p in pairs]
     with jax.numpy_dtype_promotion("strict"):
@@ -100,7 +102,7 @@ def test_jax_arrays_agree(links):
     np.testing.assert_array_equal(code, [packed.pack(p.structure) for p in products])
     np.testing.assert_array_equal(count, [p.multiplications for p in products])
     np.testing.assert_array_equal(additions, [p.additions for p in products])
-    sums = [random_sum(seed) for seed in range(3000)]
+    sums = [random_sum(seed) for seed in range(number)]
     sums = sums if links else unlinked(sums)
     a, b = (jnp.array([packed.pack(s[i]) for s in sums], jnp.int32) for i in (0, 1))
     with jax.numpy_dtype_promotion("strict"):

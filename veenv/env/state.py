@@ -19,7 +19,7 @@ class State:
 
     Attributes:
       core: the edges, as the rules keep them.
-      action_mask: bool [A], True where the slot's vertex can still be eliminated.
+      action_mask: bool [A], True where the slot's vertex can be eliminated now.
       order: int32 [A], slots in the order of elimination; -1 where not yet.
       num_steps: int32 [], number of eliminations.
       cost: int32 [], multiplications so far, exact.

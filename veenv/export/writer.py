@@ -36,18 +36,18 @@ class Writer:
         needed = {o for o in program.outputs if isinstance(o, int)}
         kept: list[Equation] = []
         for equation in reversed(program.equations):
-            if any(slot in needed for slot in equation.outputs):
+            if any(variable in needed for variable in equation.outputs):
                 kept.append(equation)
                 needed.update(a for a in equation.inputs if isinstance(a, int))
-        for slot, value in enumerate(program.constants, program.num_inputs):
-            if slot in needed:
-                names[slot] = self._constant(value)
+        for variable, value in enumerate(program.constants, program.num_inputs):
+            if variable in needed:
+                names[variable] = self._constant(value)
         for equation in reversed(kept):
             operands = [self._operand(a, names) for a in equation.inputs]
             results = self._equation(equation, operands)
-            for slot, result in zip(equation.outputs, results, strict=True):
-                if slot is not None:
-                    names[slot] = result
+            for variable, result in zip(equation.outputs, results, strict=True):
+                if variable is not None:
+                    names[variable] = result
         return [self._result(o, names) for o in program.outputs]
 
     def _equation(self, equation: Equation, operands: Sequence[str]) -> list[str]:
@@ -66,7 +66,7 @@ class Writer:
             raise CannotWriteError(f"{error} ({equation.source})") from None
         if right in operands:
             return [right]
-        names = [self._new("v") if slot is not None else "_" for slot in equation.outputs]
+        names = [self._new("v") if variable is not None else "_" for variable in equation.outputs]
         single = primitive == "optimization_barrier" and len(names) == 1
         unpack = equation.primitive.multiple_results and not single
         target = ", ".join(names) + ("," if unpack and len(names) == 1 else "")

@@ -218,7 +218,7 @@ def _exact(
     """A good order first, which prunes the proof; then sets or A*; what is left anneals on."""
     if problem.n <= _TINY and solve_astar(problem, tracker, single_patterns(bounds)):
         return
-    with tracker.share(0.02 if problem.n <= MAX_VERTICES else 0.2):
+    with tracker.limited_to(0.02 if problem.n <= MAX_VERTICES else 0.2):
         anneal(problem, tracker, starts, seed)
     if tracker.done():
         return
@@ -248,9 +248,9 @@ def _auto(
     if problem.n <= _SMALL:
         _exact(problem, tracker, starts, bounds, seed, size)
         return
-    with tracker.share(0.5):
+    with tracker.limited_to(0.5):
         anneal(problem, tracker, starts, seed)
-    with tracker.share(0.5):
+    with tracker.limited_to(0.5):
         beam(problem, tracker, seed)
     anneal(problem, tracker, [tracker.order], seed + 1)
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv.graph.graph import Graph
-from veenv.graph.linearise import make_graph
+from veenv.graph.linearisation import make_graph
 from veenv.tasks.task import Task
 
 _DTYPES = {

@@ -33,14 +33,14 @@ from veenv.tasks import Task
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Checks an order on the environment and the engine, and times it beside the usual ways.
+    """Checks an order on the environment and the engine, and times it next to the usual ways.
 
     Exit code 0: every order passes; 1: one does not; 2: bad input.
     """
 
     order: Path | None = None
     """Order file; without it every shipped order is checked. Of several orders that are shipped
-    for one task the first is timed beside the usual ways, the others alone."""
+    for one task the first is timed next to the usual ways, the others alone."""
     task: Annotated[str, tyro.conf.arg(metavar="NAME")] = ""
     """Task the order is for; by default the one its file names. Alone: its shipped orders."""
     own: Annotated[OmitArgPrefixes[FunctionConfig], arg(help="What the order is for.")] = (

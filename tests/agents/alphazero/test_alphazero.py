@@ -170,6 +170,7 @@ def test_prediction_masks_what_is_illegal(trainer, both):
     np.testing.assert_allclose(value, expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_alphazero_beats_best_of_n_random_play(tangle_task):
     graph, env = tangle_task.graphs[0], tangle_task.env
     config = PPOConfig(num_envs=8, steps=1_500, hidden=16)

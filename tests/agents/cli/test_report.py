@@ -70,7 +70,11 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()], ids=["file", "terminal"])
+@pytest.mark.parametrize(
+    "stream",
+    [pytest.param(io.StringIO(), id="file", marks=pytest.mark.slow), Terminal()],
+    ids=["file", "terminal"],
+)
 def test_progress_shows_the_best_count(stream, both):
     from agents.config.ppo import PPOConfig
     from agents.ppo.trainer import Trainer

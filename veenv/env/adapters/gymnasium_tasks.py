@@ -30,6 +30,11 @@ class Played:
         self.render_mode = check_render_mode(render_mode)
         self.tasks = task_distribution(task, cost, shaping, scaled)
         self.env = self.tasks.env
+        if self.env.observation != "adjacency":
+            raise ValueError(
+                "Gymnasium's environments have observation='adjacency' (FilterObservation and "
+                f"FlattenObservation are its wrappers), got {self.env.observation!r}"
+            )
         self._state: State | None = None
         self._obs: ObsDict = {}
         self._previous = np.zeros(0)

@@ -21,7 +21,7 @@ from veenv.search.problem import Problem
 
 _CHECKPOINT_BYTES = 1 << 27
 _STRIDE_SCALAR = 6
-_STRIDE_ARRAY = 16  # a state is large, so checkpoints are dear
+_STRIDE_ARRAY = 16  # a state is large, so checkpoints are expensive
 
 
 class Tape(NamedTuple):

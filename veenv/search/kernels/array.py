@@ -51,17 +51,17 @@ def miss(handle, first, second, kind):
 
 @compiled
 def lookup(keys, handle, first, second, kind):
-    """Slot of the entry (first, second) in the product (kind 0) or sum (kind 1) table."""
+    """Place of the entry (first, second) in the product (kind 0) or sum (kind 1) table."""
     key = (np.uint64(first) << _SHIFT) | np.uint64(second)
     mask = np.uint64(keys.shape[1] - 1)
-    slot = ((key * _HASH) >> _SHIFT) & mask
-    while keys[kind, slot] != key:
-        if keys[kind, slot] == ZERO:
+    place = ((key * _HASH) >> _SHIFT) & mask
+    while keys[kind, place] != key:
+        if keys[kind, place] == ZERO:
             miss(handle, first, second, kind)
-            slot = ((key * _HASH) >> _SHIFT) & mask
+            place = ((key * _HASH) >> _SHIFT) & mask
         else:
-            slot = (slot + ONE) & mask
-    return slot
+            place = (place + ONE) & mask
+    return place
 
 
 @compiled
@@ -82,16 +82,16 @@ def array_eliminate(core, bits, ids, v, commit):
                 while others != ZERO:
                     w = (j << 6) + lowest_bit(others)
                     others &= others - ONE
-                    slot = lookup(keys, handle, ids[v, w], pre, 0)
-                    total += counts[0, slot]
+                    place = lookup(keys, handle, ids[v, w], pre, 0)
+                    total += counts[0, place]
                     if commit or additions:
-                        new = results[0, slot]
+                        new = results[0, place]
                         old = ids[u, w]
                         if old != 0:
                             low, high = min(old, new), max(old, new)
-                            slot = lookup(keys, handle, low, high, 1)
-                            new = results[1, slot]
-                            total += counts[1, slot]
+                            place = lookup(keys, handle, low, high, 1)
+                            new = results[1, place]
+                            total += counts[1, place]
                         if commit:
                             ids[u, w] = new
             if commit and not kept:
