@@ -14,6 +14,7 @@ from benchmark_kernel import kernel
 from benchmark_observations import observations
 from benchmark_scaling import memory, tracing
 from benchmark_search import evaluations, search
+from benchmark_weights import weights
 
 COMMANDS = {
     "budgets": budgets,
@@ -26,6 +27,7 @@ COMMANDS = {
     "memory": memory,
     "observations": observations,
     "tracing": tracing,
+    "weights": weights,
 }
 
 if __name__ == "__main__":
