@@ -16,6 +16,7 @@ import veenv
 from tests.oracles.multiplications import count_additions, count_multiplications
 from tests.sampling import spared
 from veenv.engine import edge, elimination, evaluation
+from veenv.engine.blocks import block
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
 from veenv.structure.structure import Link
