@@ -15,8 +15,7 @@ import pytest
 import veenv
 from tests.oracles.multiplications import count_additions, count_multiplications
 from tests.sampling import spared
-from veenv.engine import edge, elimination, evaluation
-from veenv.engine.blocks import block
+from veenv.engine import blocks, edge, elimination, evaluation
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
 from veenv.structure.structure import Link
@@ -107,9 +106,9 @@ def test_every_order_gives_the_jacobian(name, x64):
     for order in orders_of(lin.graph, 3):
         left = elimination.eliminate(lin, edges, order).terms
         for o, by_argument in enumerate(jax.tree.leaves(expected, is_leaf=_is_row)):
-            for i, wanted in enumerate(by_argument):
-                found = block(lin, left, o, i)
-                np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-10)
+            for i, block in enumerate(by_argument):
+                found = blocks.block(lin, left, o, i)
+                np.testing.assert_allclose(found, block, rtol=1e-10, atol=1e-10)
 
 
 def _is_row(x):

@@ -89,9 +89,7 @@ def _zipped(values: Sequence[str], shuffles: Shuffles) -> list[str]:
         return list(values)
     half = shuffles.lanes // 2
     found = []
-    for x, y in zip(
-        _zipped(values[0::2], shuffles), _zipped(values[1::2], shuffles), strict=True
-    ):
+    for x, y in zip(_zipped(values[0::2], shuffles), _zipped(values[1::2], shuffles), strict=True):
         for start in (0, half):
             lanes = [k for i in range(start, start + half) for k in (i, i + shuffles.lanes)]
             found.append(shuffles.pick(x, y, lanes))
@@ -142,4 +140,3 @@ class Unwoven:
             places = [(self._vectors[f // units], f % units) for f in flat]
             found.append(self._shuffles.gather(places, self._width))
         return found
-

@@ -65,9 +65,7 @@ class Leaves:
         start = self._emit(f"getelementptr i8, ptr {base}, i64 {offset}")
         for k, vector in enumerate(woven(values, shuffles)):
             place = self._part(start, leaf, k)
-            self._lines.append(
-                f"store {shuffles.kind} {vector}, ptr {place}, align {_bytes(leaf)}"
-            )
+            self._lines.append(f"store {shuffles.kind} {vector}, ptr {place}, align {_bytes(leaf)}")
 
     def _shuffles(self, leaf: Leaf) -> Shuffles:
         return Shuffles(memory_element(leaf.dtype), self.lanes, self._emit)
