@@ -15,7 +15,7 @@ import numpy as np
 from benchmark_cases import Case, find, orders_of, points
 from benchmark_compiled import compiled, fused
 
-from veenv.kernel.fuse import trace_point
+from veenv.kernel.fusing import trace_point
 
 _TASKS = ("RoeFlux_1d", "RobotArm_6DOF")
 _FLAGS = ("-O3", "-march=native", "-ffast-math", "-shared", "-fPIC")

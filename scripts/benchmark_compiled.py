@@ -12,7 +12,7 @@ from benchmark_cases import Case
 from benchmark_engine import SHORTEST
 
 import veenv
-from veenv.kernel.fuse import trace_point
+from veenv.kernel.fusing import trace_point
 from veenv.kernel.program import ScalarProgram
 from veenv.measure.timing import rounds_interleaved
 from veenv.tasks.random import random_function

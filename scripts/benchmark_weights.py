@@ -15,7 +15,7 @@ import numpy as np
 from benchmark_machine import machine
 from jax import lax
 
-from veenv.kernel.fuse import fuse
+from veenv.kernel.fusing import fuse
 from veenv.kernel.weights import FILE
 
 _INPUTS = 8

@@ -74,6 +74,8 @@ class TrainArgs:
     """Train steps between checkpoints, instead of --checkpoint-seconds."""
     keep_checkpoints: int = 3
     """How many of the newest checkpoints to keep; the best one is kept, too."""
+    report: bool = False
+    """Write a page that shows the run, `report.html`, to the run folder, too."""
     tensorboard: bool = False
     """Write TensorBoard's event files to the run folder, too (needs `pip install tensorboardX`)."""
     wandb: bool = False

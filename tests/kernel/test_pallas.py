@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import AbstractDevice, AbstractMesh
 
 import veenv
-from veenv.kernel.fuse import trace_point
+from veenv.kernel.fusing import trace_point
 from veenv.kernel.pallas import BLOCKS, PallasKernel
 from veenv.kernel.program import CannotFuseError, ScalarProgram
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.search import main
+from agents.cli.commands.search import main
 from veenv import Order, make_graph, tasks
 from veenv.measure.comparison import Comparison, Row
 

@@ -61,7 +61,7 @@ class PallasKernel:
       interpret: run the kernel's operations one by one, on any platform: for tests.
 
     Example:
-      >>> from veenv.kernel.fuse import trace_point
+      >>> from veenv.kernel.fusing import trace_point
       >>> traced = trace_point(lambda x: x * jnp.sin(x), (1.0,), {}, (0,))
       >>> kernel = PallasKernel(traced.program(), "gpu", interpret=True)
       >>> float(kernel(jnp.zeros(3))[0][0])

@@ -15,7 +15,7 @@ import numpy as np
 from veenv.engine.api import jacve
 from veenv.graph.graph import Graph
 from veenv.graph.linearisation import make_graph
-from veenv.kernel.fuse import AUTO_OPERATIONS
+from veenv.kernel.fusing import AUTO_OPERATIONS
 from veenv.kernel.program import CannotFuseError
 from veenv.measure.timing import near, rounds_interleaved
 
