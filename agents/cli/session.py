@@ -23,6 +23,7 @@ from agents.training.loop import DivergedError, train
 from agents.training.played import AGENTS
 from veenv import Graph, Order
 from veenv.env import TaskDistribution
+from veenv.measure.comparison import compare
 from veenv.measure.proof import prove
 from veenv.tasks import Task
 
@@ -174,6 +175,10 @@ def report(
             write_line(line)
         write_line(f"order: {path}")
         right &= proof.passed
+    if args.timing > 0:
+        last = list(orders.values())[-1].ids
+        point = task.example_args()
+        write_line(compare(task.fun, task.argnums, point, last, limit=args.timing).text())
     return right
 
 

@@ -43,6 +43,7 @@ def run(monkeypatch, script, *arguments: str) -> int:
     return script.main()
 
 
+@pytest.mark.slow
 def test_train_resume_validate_evaluate_and_search(folder, monkeypatch, capsys):
     assert run(monkeypatch, train, "--function", PATH, "--steps", "20", *SMALL) == 0
     (made,) = (folder / "runs" / "my_robot.robot").iterdir()

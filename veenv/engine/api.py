@@ -18,7 +18,7 @@ from veenv.engine.evaluation import evaluate
 from veenv.engine.sums import Sparse
 from veenv.graph.linearisation import Linearisation, linearise
 from veenv.graph.program import Program, normalise_argnums, plain_argnums, trace
-from veenv.kernel.fuse import KERNEL_MODES, KernelMode, fuse
+from veenv.kernel.fusing import KERNEL_MODES, KernelMode, fuse
 from veenv.orders.cache import Auto
 from veenv.orders.order import Order
 from veenv.orders.resolve import OrderLike, resolve_order

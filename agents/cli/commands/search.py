@@ -15,6 +15,7 @@ from agents.config.args import fail, parse
 from agents.config.function import FunctionConfig
 from veenv import Order, tasks
 from veenv.graph.graph import CostModel, Graph
+from veenv.measure.comparison import compare
 from veenv.search import Progress, SearchResult, search
 from veenv.tasks.user import trace_task
 
@@ -51,6 +52,10 @@ class SearchArgs:
     seed: int = 0
     """Seed of everything random."""
 
+    timing: float = 6.0
+    """Seconds, about, in which the order is timed in the end, as one kernel and as XLA, beside
+    reverse and JAX's modes; 0 leaves it out."""
+
     out: str | None = None
     """File for the order, such as `order.json`."""
 
@@ -63,7 +68,7 @@ def main() -> int:
     """Parses the command line and searches; the exit code (0 right, 2 bad input)."""
     args = parse(SearchArgs)
     try:
-        name, graph = read_graph(args)
+        task, graph = read_graph(args)
         if args.out is not None and not os.path.isdir(os.path.dirname(args.out) or "."):
             raise ValueError(f"folder of --out {args.out} does not exist")
         with raising_interrupts():
@@ -71,21 +76,24 @@ def main() -> int:
         print(report(graph, result))
         if args.out is not None:
             found_by = f"search {result.method}, seed {result.seed}, budget {args.budget}"
-            Order.from_graph(graph, result.order, name, found_by).save(args.out)
+            Order.from_graph(graph, result.order, task.name, found_by).save(args.out)
             print(f"order written to {args.out}")
+        if args.timing > 0:
+            point, ids = task.example_args(), result.order
+            print(compare(task.fun, task.argnums, point, ids, limit=args.timing).text())
     except (ValueError, OSError) as error:
         fail(str(error))
     return 0
 
 
-def read_graph(args: SearchArgs) -> tuple[str, Graph]:
-    """Name and graph of what the arguments ask for.
+def read_graph(args: SearchArgs) -> tuple[tasks.Task, Graph]:
+    """What the arguments ask for, and its graph.
 
     Raises:
       ValueError: if there is no such task or function, or the function cannot be traced.
     """
     task = args.own.read() or tasks.get(args.task or "")
-    return task.name, trace_task(task)
+    return task, trace_task(task)
 
 
 def find(args: SearchArgs, graph: Graph) -> SearchResult:

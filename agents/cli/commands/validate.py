@@ -22,6 +22,7 @@ import veenv
 from agents.cli.report import points_of
 from agents.config.function import FunctionConfig
 from veenv.graph.graph import COST_MODELS
+from veenv.measure.comparison import compare
 from veenv.measure.proof import TOLERANCE
 from veenv.measure.timing import USUAL
 from veenv.measure.validation import Report, validate
@@ -54,6 +55,9 @@ class Config:
     """Points that are differentiated at once when timed."""
     rounds: int = 20
     """Timed calls of each method, in turn; 0 leaves the timing out."""
+    timing: float = 6.0
+    """Seconds, about, in which an order is timed as one kernel too, beside reverse and JAX's
+    modes; 0, or no rounds, leaves it out."""
     longest: float = 4.0
     """Seconds of calls after which a method is timed no more; three calls are made in any case."""
     seed: int = 0
@@ -86,6 +90,8 @@ def main(config: Config | None = None) -> int:
             reports.append(report)
             if not config.json:
                 print(details(report), flush=True)
+                if config.rounds and config.timing > 0:
+                    print(_seconds(order, task, config), flush=True)
         if config.docs is not None:
             write_section(config.docs, "proof", document(reports))
     except (ValueError, OSError) as error:
@@ -108,6 +114,15 @@ def _own(config: Config) -> Task | None:
     if own is not None and (config.task or config.order is None):
         raise ValueError("--function goes with --order FILE and without --task")
     return own
+
+
+def _seconds(order: Order, task: veenv.tasks.Task, config: Config) -> str:
+    """The order as one kernel and as XLA, beside reverse and JAX's modes."""
+    point = task.example_args()
+    ids = order.ids_for(veenv.make_graph(task.fun, task.argnums)(*point))
+    options = {"batch": config.batch, "limit": config.timing, "seed": config.seed}
+    text = compare(task.fun, task.argnums, point, ids, **options).text()
+    return "\n".join(f"  {line}" for line in text.splitlines())
 
 
 def _orders(config: Config) -> list[Order]:
