@@ -52,6 +52,8 @@ MODULES = [
     "veenv.testing",
     "veenv.measure.timing",
     "veenv.search.optimize",
+    "veenv.search.tuning.jacobian",
+    "veenv.search.tuning.tune",
     "veenv.measure.validate",
 ]
 """What they define under a name without underscore is public."""

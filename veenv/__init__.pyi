@@ -24,6 +24,8 @@ from .orders.cache import Auto
 from .orders.order import Order
 from .rules.base import defelemental
 from .search.optimize import optimize
+from .search.tuning.jacobian import Jacobian
+from .search.tuning.tune import tune
 from .tasks.best import best_order
 from .tasks.registry import register_task
 
@@ -31,6 +33,7 @@ __all__ = [
     "Auto",
     "Counts",
     "Graph",
+    "Jacobian",
     "Order",
     "SparseTensor",
     "best_order",
@@ -56,6 +59,7 @@ __all__ = [
     "tasks",
     "testing",
     "tree_allclose",
+    "tune",
     "value_and_jacve",
     "vertex_elimination_jaxpr",
 ]

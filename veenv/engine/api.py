@@ -21,6 +21,7 @@ from veenv.engine.sparse import SparseTensor
 from veenv.graph.linearise import Linearisation, linearise
 from veenv.graph.program import Program, normalise_argnums, plain_argnums, trace
 from veenv.kernel.fuse import KERNEL_MODES, KernelMode, fuse
+from veenv.linear.barrier import PinMode, with_pins
 from veenv.orders.cache import Auto
 from veenv.orders.order import Order
 from veenv.orders.resolve import OrderLike, resolve_order
@@ -38,6 +39,7 @@ def jacve(
     holomorphic: bool = False,
     allow_int: bool = False,
     kernel: KernelMode = "xla",
+    pin: PinMode = "auto",
 ) -> Callable[..., Any]:
     """Jacobian of `fun` by vertex elimination in the given order.
 
@@ -60,6 +62,8 @@ def jacve(
         over the points of a batch, with every number in a register (CPU; see docs/kernel.md), and
         raises where it cannot. "auto" takes the kernel where it can and where compiling it takes
         a few seconds at most, else XLA. Derivatives of the result take XLA in any case.
+      pin: whether XLA is kept from computing expensive values (a sine, say) again where they are
+        used: "auto", or True or False for all of them.
 
     Returns:
       A function of fun's arguments. Its result has the structure, shapes and (weak) dtypes of
@@ -76,7 +80,7 @@ def jacve(
 
     Raises:
       ValueError: (from the returned function) if the order misses, repeats or invents a vertex,
-        or argnums is out of range.
+        or argnums is out of range; (at once) if `kernel` or `pin` is none of these.
       TypeError: (from the returned function) if an argument to differentiate by or an output is
         not of floating-point type (outputs real, or all complex with `holomorphic`; see
         `allow_int`).
@@ -98,7 +102,7 @@ def jacve(
         allow_int,
         with_value=False,
     )
-    return _jacobian(fun, order, options, kernel)
+    return _jacobian(fun, order, options, kernel, pin)
 
 
 def value_and_jacve(
@@ -111,6 +115,7 @@ def value_and_jacve(
     holomorphic: bool = False,
     allow_int: bool = False,
     kernel: KernelMode = "xla",
+    pin: PinMode = "auto",
 ) -> Callable[..., Any]:
     """As `jacve`, with fun's value in front of the Jacobian.
 
@@ -124,6 +129,7 @@ def value_and_jacve(
       holomorphic: `fun` is a holomorphic function of complex arguments.
       allow_int: let arguments to differentiate by hold integers and bools.
       kernel: "xla", "fused" or "auto".
+      pin: "auto", True or False.
 
     Returns:
       A function returning ``(value, jacobian)``; with `has_aux` ``((value, aux), jacobian)``.
@@ -147,7 +153,7 @@ def value_and_jacve(
         allow_int,
         with_value=True,
     )
-    return _jacobian(fun, order, options, kernel)
+    return _jacobian(fun, order, options, kernel, pin)
 
 
 @dataclass(frozen=True)
@@ -164,7 +170,7 @@ class _Options:
 
 
 def _jacobian(
-    fun: Callable[..., Any], order: OrderLike, options: _Options, kernel: KernelMode
+    fun: Callable[..., Any], order: OrderLike, options: _Options, kernel: KernelMode, pin: PinMode
 ) -> Callable[..., Any]:
     if not callable(fun):
         raise TypeError(f"fun must be callable, got {fun!r}")
@@ -197,6 +203,7 @@ def _jacobian(
             parts.append(_counts(lin, ids, None if values.calls else done))
         return tuple(parts) if len(parts) > 1 else parts[0]
 
+    jacobian = with_pins(jacobian, pin)
     return jacobian if kernel == "xla" else _fused(fun, jacobian, options, kernel)
 
 
