@@ -140,10 +140,10 @@ class Jacobian:
 
 
 def _plain(fun: Callable[..., Any], record: Record) -> Callable[..., Any]:
-    return without_aux(fun) if record.has_aux else fun
+    return _without_aux(fun) if record.has_aux else fun
 
 
-def without_aux(fun: Callable[..., Any]) -> Callable[..., Any]:
+def _without_aux(fun: Callable[..., Any]) -> Callable[..., Any]:
     """The function without its auxiliary output."""
     return lambda *args: fun(*args)[0]
 
