@@ -16,12 +16,13 @@ from veenv import _compat
 from veenv.engine import edge, elimination, evaluation, terms
 from veenv.engine.counts import Counts
 from veenv.engine.edge import Edge
+from veenv.engine.pins import pinned
 from veenv.engine.product import multiply
 from veenv.engine.sparse import SparseTensor
 from veenv.graph.linearise import Linearisation, linearise
 from veenv.graph.program import Program, normalise_argnums, plain_argnums, trace
 from veenv.kernel.fuse import KERNEL_MODES, KernelMode, fuse
-from veenv.linear.barrier import PinMode, with_pins
+from veenv.linear.barrier import PinMode
 from veenv.orders.cache import Auto
 from veenv.orders.order import Order
 from veenv.orders.resolve import OrderLike, resolve_order
@@ -203,7 +204,7 @@ def _jacobian(
             parts.append(_counts(lin, ids, None if values.calls else done))
         return tuple(parts) if len(parts) > 1 else parts[0]
 
-    jacobian = with_pins(jacobian, pin)
+    jacobian = pinned(jacobian, pin, lambda args: normalise_argnums(options.argnums, len(args)))
     return jacobian if kernel == "xla" else _fused(fun, jacobian, options, kernel)
 
 

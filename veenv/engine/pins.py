@@ -1,0 +1,181 @@
+"""Pins by need: which values of a traced Jacobian are kept from being computed again.
+
+While a Jacobian is traced, every value that might be dear is pinned (`veenv.linear.barrier`). Seen
+as a whole, the program shows which of them would be repeated, and at what cost; the others are left
+to the compiler, for whom each barrier is the end of a loop.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core
+
+from veenv import _compat
+from veenv.kernel.fuse import trace_point
+from veenv.linear.barrier import DEAR, PinMode, with_pins
+
+_DEAR = 40
+"""Operations that a function of libm counts as."""
+_CHEAP = 8
+"""Operations for which a value is not stored: about what loading it costs."""
+_WORTH = 40
+"""Repeated operations that storing a value must save."""
+_MOST = 64
+"""Operations after which the cost of a value is not counted any further."""
+_BARRIER = "optimization_barrier"
+_FREE = frozenset(
+    "broadcast_in_dim reshape transpose squeeze slice rev copy convert_element_type iota "
+    "expand_dims stop_gradient".split()
+)
+_FUSED = frozenset(
+    [
+        *DEAR,
+        *_FREE,
+        *"add add_any sub mul neg max min abs sign select_n eq ne lt le gt ge and or not xor floor "
+        "ceil round clamp integer_pow square pad is_finite real imag".split(),
+    ]
+)
+"""Primitives whose results the compiler computes where they are used."""
+
+
+def pinned(
+    jacobian: Callable[..., Any],
+    mode: PinMode,
+    argnums: Callable[[Sequence[Any]], Sequence[int]],
+) -> Callable[..., Any]:
+    """A Jacobian with as many pins as it was asked for.
+
+    Args:
+      jacobian: the function, in which every value that might be dear is pinned.
+      mode: "auto" keeps the pins that are needed, True all, False none.
+      argnums: of the positional arguments those whose leaves are differentiated by.
+
+    Returns:
+      A function as `jacobian`.
+
+    Raises:
+      ValueError: if there is no such mode.
+    """
+    plain = with_pins(jacobian, mode)
+    if mode != "auto":
+        return plain
+
+    @functools.wraps(jacobian, updated=())
+    def by_need(*args: Any, **kwargs: Any) -> Any:
+        if not any(map(_compat.is_traced, jax.tree.leaves((args, kwargs)))):
+            return jacobian(*args, **kwargs)
+        traced = trace_point(jacobian, args, kwargs, argnums(args))
+        return traced.result(_leaves(traced))
+
+    return by_need
+
+
+def _leaves(traced: Any) -> list[Any]:
+    """The arrays of the result, computed with the pins that are needed."""
+    jaxpr = _compat.open_jaxpr(traced.closed)
+    kept = needed(jaxpr)
+    values: dict[Any, Any] = dict(zip(jaxpr.constvars, traced.closed.consts, strict=True))
+    count = len(jaxpr.invars)
+    values.update(zip(jaxpr.invars, traced.operands[:count], strict=True))
+    for k, value in zip(traced.lifted, traced.operands[count:], strict=True):
+        values[jaxpr.constvars[k]] = value
+
+    def read(atom: Any) -> Any:
+        return atom.val if isinstance(atom, core.Literal) else values[atom]
+
+    for equation in jaxpr.eqns:
+        operands = [read(a) for a in equation.invars]
+        if equation.primitive.name == _BARRIER and equation.outvars[0] not in kept:
+            outs = operands
+        else:
+            outs = _compat.bind(equation.primitive, equation.params, operands)
+        values.update(zip(equation.outvars, outs, strict=True))
+    avals = traced.closed.out_avals
+    return [
+        _compat.as_weak_as(aval, jnp.asarray(read(atom)))
+        for aval, atom in zip(avals, jaxpr.outvars, strict=True)
+    ]
+
+
+def needed(jaxpr: Any) -> frozenset[Any]:
+    """The results of barriers that are worth storing.
+
+    Args:
+      jaxpr: an open jaxpr.
+
+    Returns:
+      Its variables: each costs more than loading it and would be repeated.
+    """
+    makers = {v: equation for equation in jaxpr.eqns for v in equation.outvars}
+    users: dict[Any, list[Any]] = {}
+    for equation in jaxpr.eqns:
+        for atom in equation.invars:
+            if not isinstance(atom, core.Literal):
+                users.setdefault(atom, []).append(equation)
+    varying = _varying(jaxpr)
+    outputs = {v for v in jaxpr.outvars if not isinstance(v, core.Literal)}
+    kept: set[Any] = set()
+    for equation in jaxpr.eqns:
+        if equation.primitive.name != _BARRIER:
+            continue
+        value, source = equation.outvars[0], equation.invars[0]
+        cost = _cost(source, makers, varying, kept)
+        repeats = _repeats(value, users, outputs)
+        if cost >= _CHEAP and cost * (repeats - 1) >= _WORTH:
+            kept.add(value)
+    return frozenset(kept)
+
+
+def _varying(jaxpr: Any) -> set[Any]:
+    """The variables that depend on the arguments; others are computed once for a batch."""
+    varying = set(jaxpr.invars)
+    for equation in jaxpr.eqns:
+        if any(not isinstance(a, core.Literal) and a in varying for a in equation.invars):
+            varying.update(equation.outvars)
+    return varying
+
+
+def _cost(atom: Any, makers: dict[Any, Any], varying: set[Any], kept: set[Any]) -> int:
+    """Operations for an entry of a value out of what is stored, up to `_MOST`."""
+    total, seen, waiting = 0, set(), [atom]
+    while waiting and total < _MOST:
+        v = waiting.pop()
+        if isinstance(v, core.Literal) or v in seen or v in kept or v not in varying:
+            continue
+        seen.add(v)
+        equation = makers.get(v)
+        if equation is None:
+            continue  # an argument
+        name = equation.primitive.name
+        if name == _BARRIER:
+            waiting += equation.invars
+        elif name in _FUSED:
+            total += _DEAR if name in DEAR else 0 if name in _FREE else 1
+            waiting += equation.invars
+    return total
+
+
+def _repeats(value: Any, users: dict[Any, list[Any]], outputs: set[Any]) -> int:
+    """How often an entry is used by loops that would each compute it, up to `_MOST`."""
+    total, waiting, seen = 0, [(value, 1)], set()
+    while waiting and total < _MOST:
+        v, spread = waiting.pop()
+        if v in seen:
+            continue
+        seen.add(v)
+        total += spread if v in outputs else 0
+        for equation in users.get(v, ()):
+            name, out = equation.primitive.name, equation.outvars[0]
+            if name not in _FUSED and name != _BARRIER:
+                total += spread
+                continue
+            grown = prod(out.aval.shape) // max(1, prod(v.aval.shape))
+            more = spread * (grown if name == "broadcast_in_dim" else 1)
+            waiting.append((out, max(1, more)))
+    return total
