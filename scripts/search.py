@@ -6,24 +6,20 @@ from agents.cli.signals import exit_on_interrupt, raising_interrupts, run_script
 
 exit_on_interrupt(__name__)
 
-import ast
 import dataclasses
-import importlib
 import os
-import sys
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
-import jax
-import numpy as np
-import tyro
 from tqdm import tqdm
+from tyro.conf import OmitArgPrefixes, arg
 
 from agents.cli.report import result_table
 from agents.config.args import fail, parse
-from veenv import Order, make_graph, tasks
+from agents.config.function import FunctionConfig
+from veenv import Order, tasks
 from veenv.graph.graph import CostModel, Graph
 from veenv.search import Progress, SearchResult, search
+from veenv.tasks.user import trace_task
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,15 +35,9 @@ class SearchArgs:
     task: str | None = None
     """Task to search for (`python -c "import veenv; print(*veenv.tasks.list())"`)."""
 
-    function: str | None = None
-    """Function to search for, as MODULE:NAME; it is traced at --args."""
-
-    args: str | None = None
-    """Arguments of the function as a Python tuple, such as `(1.0, [2.0, 3.0])`; only their shapes
-    and types matter."""
-
-    argnums: Annotated[tuple[int, ...], tyro.conf.UseAppendAction] = ()
-    """Argument to differentiate by, once for each; all by default."""
+    own: Annotated[OmitArgPrefixes[FunctionConfig], arg(help="Instead of --task.")] = (
+        dataclasses.field(default_factory=FunctionConfig)
+    )
 
     method: str = "auto"
     """One of auto, anneal, beam, beam-WIDTH, exact, forward, reverse, markowitz, cost,
@@ -69,12 +59,7 @@ class SearchArgs:
 
     def __post_init__(self) -> None:
         """Checks that there is one thing to search for."""
-        if (self.task is None) == (self.function is None):
-            raise ValueError("give either --task NAME or --function MODULE:NAME")
-        if self.function is not None and self.args is None:
-            raise ValueError("--function needs --args, a Python tuple such as '(1.0, [2.0, 3.0])'")
-        if self.task is not None and (self.args is not None or self.argnums):
-            raise ValueError("--args and --argnums belong to --function")
+        self.own.check_one(self.task)
 
 
 def main() -> int:
@@ -102,65 +87,8 @@ def read_graph(args: SearchArgs) -> tuple[str, Graph]:
     Raises:
       ValueError: if there is no such task or function, or the function cannot be traced.
     """
-    if args.task is not None:
-        task = tasks.get(args.task)
-        return task.name, make_graph(task.fun, task.argnums)(*task.example_args())
-    assert args.function is not None
-    fun, point = find_function(args.function), read_point(args.args or "")
-    wanted = args.argnums or tuple(range(len(point)))
-    try:
-        graph = make_graph(fun, wanted)(*point)
-    except Exception as error:
-        raise ValueError(
-            f"{args.function} cannot be traced at {args.args}: {type(error).__name__}: {error}"
-        ) from error
-    return args.function, graph
-
-
-def find_function(path: str) -> Callable[..., Any]:
-    """The function MODULE:NAME, looked for in the current folder first.
-
-    Raises:
-      ValueError: if there is no such module or function.
-    """
-    module, _, name = path.partition(":")
-    if not module or not name:
-        raise ValueError(f"--function must be MODULE:NAME, got {path!r}")
-    sys.path.insert(0, os.getcwd())
-    try:
-        fun = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"--function {path}: {error}") from error
-    if not callable(fun):
-        raise ValueError(f"--function {path}: expected a function, got {type(fun).__name__}")
-    return fun
-
-
-def read_point(text: str) -> tuple[Any, ...]:
-    """Arguments from a Python literal; lists become arrays, dicts and tuples stay pytrees.
-
-    Raises:
-      ValueError: if the text is not the literal of a tuple of numbers, lists, tuples and dicts.
-    """
-    try:
-        value = ast.literal_eval(text)
-        if not isinstance(value, tuple):
-            raise TypeError("not a tuple")
-        return tuple(
-            jax.tree.map(_as_array, x, is_leaf=lambda leaf: isinstance(leaf, list)) for x in value
-        )
-    except (ValueError, SyntaxError, TypeError) as error:
-        raise ValueError(
-            f"--args must be a Python tuple of numbers and lists such as '(1.0, [2.0, 3.0])', "
-            f"got {text!r} ({error})"
-        ) from None
-
-
-def _as_array(leaf: Any) -> np.ndarray:
-    array = np.asarray(leaf)
-    if array.dtype.kind not in "biufc":
-        raise TypeError(f"{leaf!r} is not a number or a list of numbers")
-    return array
+    task = args.own.read() or tasks.get(args.task or "")
+    return task.name, trace_task(task)
 
 
 def find(args: SearchArgs, graph: Graph) -> SearchResult:

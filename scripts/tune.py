@@ -7,24 +7,19 @@ from agents.cli.signals import exit_on_interrupt, raising_interrupts, run_script
 exit_on_interrupt(__name__)
 
 import dataclasses
-from typing import Annotated, Any
+from typing import Annotated
 
-import tyro
+from tyro.conf import OmitArgPrefixes, arg
 
 import veenv
 from agents.config.args import fail, parse
-
-try:
-    from scripts.search import find_function, read_point
-except ModuleNotFoundError:
-    from search import find_function, read_point
+from agents.config.function import FunctionConfig
+from veenv import tasks
 
 
 @dataclasses.dataclass(frozen=True)
 class TuneArgs:
     """Times the forms of a function's Jacobian and shows them, the fastest first.
-
-    Ctrl-C ends it.
 
     Raises:
       ValueError: unless exactly one of a task and a function is given.
@@ -33,14 +28,9 @@ class TuneArgs:
     task: str | None = None
     """Task to tune (`python -c "import veenv; print(*veenv.tasks.list())"`)."""
 
-    function: str | None = None
-    """Function to tune, as MODULE:NAME; it runs at --args."""
-
-    args: str | None = None
-    """Arguments of the function as a Python tuple, such as `(1.0, [2.0, 3.0])`."""
-
-    argnums: Annotated[tuple[int, ...], tyro.conf.UseAppendAction] = ()
-    """Argument to differentiate by, once for each; all by default."""
+    own: Annotated[OmitArgPrefixes[FunctionConfig], arg(help="Instead of --task.")] = (
+        dataclasses.field(default_factory=FunctionConfig)
+    )
 
     batch: int | None = None
     """Number of points to differentiate at at once; one alone by default."""
@@ -56,24 +46,19 @@ class TuneArgs:
 
     def __post_init__(self) -> None:
         """Checks that there is one thing to tune."""
-        if (self.task is None) == (self.function is None):
-            raise ValueError("give either --task NAME or --function MODULE:NAME")
-        if self.function is not None and self.args is None:
-            raise ValueError("--function needs --args, a Python tuple such as '(1.0, [2.0, 3.0])'")
-        if self.task is not None and (self.args is not None or self.argnums):
-            raise ValueError("--args and --argnums belong to --function")
+        self.own.check_one(self.task)
 
 
 def main() -> int:
     """Parses the command line and tunes; the exit code (0 right, 2 bad input)."""
     args = parse(TuneArgs)
     try:
-        fun, point, argnums = what(args)
+        task = args.own.read() or tasks.get(args.task or "")
         with raising_interrupts():
             jacobian = veenv.tune(
-                fun,
-                *point,
-                argnums=argnums,
+                task.fun,
+                *task.example_args(),
+                argnums=task.argnums,
                 batch=args.batch,
                 budget=args.budget,
                 cache=args.cache,
@@ -85,20 +70,6 @@ def main() -> int:
     except (ValueError, TypeError, OSError) as error:
         fail(str(error))
     return 0
-
-
-def what(args: TuneArgs) -> tuple[Any, tuple[Any, ...], tuple[int, ...]]:
-    """Function, point and argnums that the arguments ask for.
-
-    Raises:
-      ValueError: if there is no such task or function.
-    """
-    if args.task is not None:
-        task = veenv.tasks.get(args.task)
-        wanted = (task.argnums,) if isinstance(task.argnums, int) else tuple(task.argnums)
-        return task.fun, tuple(task.example_args()), wanted
-    fun, point = find_function(args.function or ""), read_point(args.args or "")
-    return fun, point, args.argnums or tuple(range(len(point)))
 
 
 if __name__ == "__main__":

@@ -20,30 +20,36 @@ from typing import Annotated
 
 import jax
 import tyro
+from tyro.conf import OmitArgPrefixes, arg
 
 import veenv
 from agents.cli.report import points_of
+from agents.config.function import FunctionConfig
 from veenv.graph.graph import COST_MODELS
 from veenv.measure.proof import TOLERANCE
 from veenv.measure.timing import USUAL
-from veenv.measure.validate import Report, validate
+from veenv.measure.validation import Report, validate
 from veenv.orders.documents import write_section
 from veenv.orders.order import Order, fingerprint
 from veenv.orders.shipped import shipped_orders
+from veenv.tasks import Task
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Checks an order on the environment and the engine, and times it beside the usual ways.
+    """Checks an order on the environment and the engine, and times it next to the usual ways.
 
     Exit code 0: every order passes; 1: one does not; 2: bad input.
     """
 
     order: Path | None = None
     """Order file; without it every shipped order is checked. Of several orders that are shipped
-    for one task the first is timed beside the usual ways, the others alone."""
+    for one task the first is timed next to the usual ways, the others alone."""
     task: Annotated[str, tyro.conf.arg(metavar="NAME")] = ""
     """Task the order is for; by default the one its file names. Alone: its shipped orders."""
+    own: Annotated[OmitArgPrefixes[FunctionConfig], arg(help="What the order is for.")] = (
+        dataclasses.field(default_factory=FunctionConfig)
+    )
     points: int = 3
     """Points at which values are compared: the task's own, then random ones near it."""
     tolerance: float = TOLERANCE
@@ -66,8 +72,9 @@ def main(config: Config) -> int:
     """Validates, prints, and returns the exit code."""
     reports: list[Report] = []
     try:
+        own = _own(config)
         for order in _orders(config):
-            task = veenv.tasks.get(config.task or order.name)
+            task = own or veenv.tasks.get(config.task or order.name)
             report = validate(
                 order,
                 task,
@@ -92,6 +99,18 @@ def main(config: Config) -> int:
     elif len(reports) > 1:
         print(table(reports))
     return 0 if all(r.passed for r in reports) else 1
+
+
+def _own(config: Config) -> Task | None:
+    """The function that the order is for; None where it is for a task.
+
+    Raises:
+      ValueError: there is no such function, it comes without an order, or with a task.
+    """
+    own = config.own.read()
+    if own is not None and (config.task or config.order is None):
+        raise ValueError("--function goes with --order FILE and without --task")
+    return own
 
 
 def _orders(config: Config) -> list[Order]:

@@ -1,7 +1,7 @@
 """What users call explains itself: summary, arguments, errors, and an example that is run.
 
 Public are the names in the packages' ``__all__``, and the functions and classes of the modules
-that the documents name beside them.  `pytest --doctest-modules veenv agents` runs the examples.
+that the documents name, too.  `pytest --doctest-modules veenv agents` runs the examples.
 """
 
 from __future__ import annotations
@@ -48,13 +48,14 @@ MODULES = [
     "veenv.orders.order",
     "veenv.orders.documents",
     "veenv.structure.packed",
+    "veenv.structure.packed_product",
     "veenv.engine.sparse",
     "veenv.testing",
     "veenv.measure.timing",
-    "veenv.search.optimize",
+    "veenv.search.optimization",
     "veenv.search.tuning.jacobian",
     "veenv.search.tuning.tune",
-    "veenv.measure.validate",
+    "veenv.measure.validation",
 ]
 """What they define under a name without underscore is public."""
 

@@ -19,11 +19,11 @@ from .engine.interop import eqx_jacve, filter_jacve, tree_allclose, vertex_elimi
 from .engine.sparse import SparseTensor
 from .env.factory import make
 from .graph.graph import Graph
-from .graph.linearise import make_graph
+from .graph.linearisation import make_graph
 from .orders.cache import Auto
 from .orders.order import Order
 from .rules.base import defelemental
-from .search.optimize import optimize
+from .search.optimization import optimize
 from .search.tuning.jacobian import Jacobian
 from .search.tuning.tune import tune
 from .tasks.best import best_order

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv.env.encode import EnvParams
-from veenv.env.env import State, VertexEnv
+from veenv.env.env import VertexEnv
+from veenv.env.state import State
 
 ILLEGAL_EVERY = 8
 """Illegal actions are tried at every so many steps."""
@@ -40,33 +41,37 @@ def check_env(
     """
     checked = env.default_params if params is None else params
     rng = np.random.default_rng(seed)
-    step = jax.jit(env.step)
+    step, reset = jax.jit(env.step), jax.jit(env.reset)
     for _ in range(episodes):
-        state = _check_episode(env, checked, step, rng)
+        state = _check_episode(env, checked, step, reset, rng)
         order = env.final_order(state, checked)
         _require(order is not None, "a finished episode has an order")
         if params is None and order is not None:
             cost = env.graph.cost(order, env.cost)
             _require(int(state.cost) == cost, f"episode cost {state.cost}, graph's cost {cost}")
-    _check_batch(env, checked, step, rng)
+    _check_batch(env, checked, step, reset, rng)
 
 
-def _check_episode(env: VertexEnv, params: EnvParams, step: Any, rng: np.random.Generator) -> State:
-    obs, state = env.reset(jax.random.key(0), params)
+def _check_episode(
+    env: VertexEnv, params: EnvParams, step: Any, reset: Any, rng: np.random.Generator
+) -> State:
+    obs, state = reset(jax.random.key(0), params)
     _check_observation(env, obs, state)
-    legal = np.asarray(params.vertex_ids) >= 0
+    left = np.asarray(params.vertex_ids) >= 0
+    before = None if params.before is None else np.asarray(params.before)
     reference, scale = _reward_data(params)
     total = 0
     while not state.terminated:
-        _require(np.array_equal(env.action_mask(state), legal), "the mask is what is left")
+        legal = left if before is None else left & ~(before & left).any(1)
+        _require(np.array_equal(env.action_mask(state), legal), "the mask is what may go")
         if int(state.num_steps) % ILLEGAL_EVERY == 0:
-            _check_illegal(env, params, step, state)
+            _check_illegal(env, params, step, state, left)
         slot = int(rng.choice(np.flatnonzero(legal)))
-        before = jax.tree.map(np.array, state)
+        old = jax.tree.map(np.array, state)
         obs, after, reward, terminated, truncated, info = step(None, state, slot, params)
-        _require(_same(before, state), "a step leaves the old state as it is")
+        _require(_same(old, state), "a step leaves the old state as it is")
         _check_observation(env, obs, after)
-        legal[slot] = False
+        left[slot] = False
         total += int(info["cost"])
         gain = int(reference[slot]) - int(info["cost"])
         _require(
@@ -74,7 +79,7 @@ def _check_episode(env: VertexEnv, params: EnvParams, step: Any, rng: np.random.
             "the reward is minus the cost of the step (plus the reference's, over the scale)",
         )
         _require(int(info["total"]) == int(after.cost) == total, "costs add up")
-        _require(bool(terminated) == (not legal.any()), "the end comes with the last vertex")
+        _require(bool(terminated) == (not left.any()), "the end comes with the last vertex")
         _require(not truncated and not info["illegal"], "a legal step is not truncated or illegal")
         _require(int(after.order[int(state.num_steps)]) == slot, "the slot is put on record")
         state = after
@@ -84,7 +89,9 @@ def _check_episode(env: VertexEnv, params: EnvParams, step: Any, rng: np.random.
     return state
 
 
-def _check_illegal(env: VertexEnv, params: EnvParams, step: Any, state: State) -> None:
+def _check_illegal(
+    env: VertexEnv, params: EnvParams, step: Any, state: State, left: np.ndarray
+) -> None:
     slots = [-1, env.num_actions, *np.flatnonzero(~np.asarray(state.action_mask))[:1]]
     reference, scale = _reward_data(params)
     for slot in slots:
@@ -92,7 +99,7 @@ def _check_illegal(env: VertexEnv, params: EnvParams, step: Any, state: State) -
         _require(bool(terminated) and not truncated, f"illegal action {slot} ends the episode")
         _require(bool(info["illegal"]), f"illegal action {slot} is reported")
         _require(_same(after.core, state.core), f"illegal action {slot} changes no edge")
-        owed = (float(params.worst_total) - reference[np.asarray(state.action_mask)].sum()) / scale
+        owed = (float(params.worst_total) - reference[left].sum()) / scale
         _require(float(reward) <= 1e-6 * abs(owed) - owed, f"illegal action {slot} pays too little")
 
 
@@ -116,15 +123,18 @@ def _check_observation(env: VertexEnv, obs: Any, state: State) -> None:
     _require(np.array_equal(obs.action_mask, env.action_mask(state)), "both masks agree")
 
 
-def _check_batch(env: VertexEnv, params: EnvParams, step: Any, rng: np.random.Generator) -> None:
+def _check_batch(
+    env: VertexEnv, params: EnvParams, step: Any, reset: Any, rng: np.random.Generator
+) -> None:
     """Batched steps from different states give what single steps give."""
-    legal = np.flatnonzero(np.asarray(params.vertex_ids) >= 0)
-    if not len(legal):
+    used = np.flatnonzero(np.asarray(params.vertex_ids) >= 0)
+    if not len(used):
         return
-    states = [env.reset(None, params)[1]]
-    for slot in rng.permutation(legal)[:2]:
+    states = [reset(jax.random.key(0), params)[1]]
+    for _ in range(min(2, len(used))):
+        slot = rng.choice(np.flatnonzero(states[-1].action_mask))
         states.append(step(None, states[-1], slot, params)[1])
-    actions = jnp.asarray(rng.choice(legal, len(states)), jnp.int32)
+    actions = jnp.asarray(rng.choice(used, len(states)), jnp.int32)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
     batched_step = jax.jit(jax.vmap(env.step, in_axes=(None, 0, 0, None)))
     batched = batched_step(None, stacked, actions, params)

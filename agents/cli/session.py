@@ -11,17 +11,19 @@ from tqdm import tqdm
 from agents.cli.progress import ProgressDisplay
 from agents.cli.report import result_table, verdict
 from agents.cli.signals import until_signal
-from agents.cli.start import AGENTS, Run, check_options, follow, open_run
+from agents.cli.start import Run, check_options, follow, open_run
 from agents.config.args import TrainArgs
 from agents.devices import connect, is_main
 from agents.run.checkpoints import Schedule
 from agents.run.folder import RunFolder
-from agents.train.best import BestOrders
-from agents.train.curriculum import FixedTasks
-from agents.train.training import DivergedError, train
-from veenv import Graph, Order, tasks
+from agents.training.best import BestOrders
+from agents.training.curriculum import FixedTasks
+from agents.training.loop import DivergedError, train
+from agents.training.played import AGENTS
+from veenv import Graph, Order
 from veenv.env import TaskDistribution
 from veenv.measure.proof import prove
+from veenv.tasks import Task
 
 
 def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) -> int:
@@ -58,7 +60,7 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
         write_line(line)
     right = play(run, args, out, write_line, started)
     if best is not None:
-        reports = [report(best, name, folder, args, write_line) for name in best.tasks.names]
+        reports = [report(best, task, folder, args, write_line) for task in run.functions.values()]
         right &= all(reports)
     folder.draw()
     if best is not None and not folder.save_orders():
@@ -126,12 +128,13 @@ def header(played: TaskDistribution) -> list[str]:
 
 def report(
     best: BestOrders,
-    name: str,
+    task: Task,
     folder: RunFolder,
     args: TrainArgs,
     write_line: Callable[[str], None],
 ) -> bool:
     """Shows the table of a task and proves its best order; True if it is right."""
+    name = task.name
     agent, index = AGENTS[args.agent], best.tasks.names.index(name)
     classical = best.tasks.classical[index]
     write_line(f"\n{name}")
@@ -147,7 +150,7 @@ def report(
     write_line(result_table(classical, best.cost(name), agent, polished, args.cost))
     right = True
     for path, order in orders.items():
-        proof = prove(tasks.get(name), order.ids)
+        proof = prove(task, order.ids)
         for line in verdict(proof):
             write_line(line)
         write_line(f"order: {path}")

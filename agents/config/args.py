@@ -14,6 +14,7 @@ import tyro
 from tyro.conf import OmitArgPrefixes, arg
 
 from agents.config.checks import check_integers, check_positive
+from agents.config.function import FunctionConfig
 from agents.config.ppo import PPOConfig
 from agents.config.random_functions import RandomConfig
 from agents.config.search import SearchConfig
@@ -37,7 +38,7 @@ class TrainArgs:
       ValueError: naming the first field that is out of range.
     """
 
-    task: str
+    task: str | None = None
     """Task to train on (`python -c "import veenv; print(*veenv.tasks.list())"` lists them), or
     several, separated by commas, for one agent that plays all of them; or `random`: random
     functions, for an agent that plays any function."""
@@ -80,6 +81,10 @@ class TrainArgs:
         OmitArgPrefixes[PPOConfig], arg(help="The agent, its network, its training.")
     ] = dataclasses.field(default_factory=PPOConfig)
 
+    own: Annotated[OmitArgPrefixes[FunctionConfig], arg(help="Instead of --task.")] = (
+        dataclasses.field(default_factory=FunctionConfig)
+    )
+
     search: Annotated[OmitArgPrefixes[SearchConfig], arg(help="With --agent alphazero.")] = (
         dataclasses.field(default_factory=SearchConfig)
     )
@@ -94,7 +99,9 @@ class TrainArgs:
 
     def __post_init__(self) -> None:
         """Checks what the records in it do not."""
-        task_names(self.task)
+        self.own.check_one(self.task)
+        if self.task is not None:
+            task_names(self.task)
         if self.preset == "auto" and self.scale.several:
             raise ValueError("preset auto is for one process; name cpu, gpu or tpu")
         if self.time_limit is not None:

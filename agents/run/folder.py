@@ -17,15 +17,15 @@ import jax
 from agents.config.args import TrainArgs
 from agents.config.random_functions import RandomConfig
 from agents.config.settings import CONFIG_NAME, to_toml
-from agents.files import lock_folder
+from agents.files import file_name, lock_folder
 from agents.nn.networks import GraphNetwork
 from agents.nn.weights import architecture, save_weights
 from agents.ppo.updates import TrainState
 from agents.run.checkpoints import Checkpoints, Restored
 from agents.run.curve import plot_curve
 from agents.run.metrics import Metrics
-from agents.train.best import BestOrders
-from agents.train.training import Progress
+from agents.training.best import BestOrders
+from agents.training.loop import Progress
 from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel
 from veenv.orders.documents import write_bytes
@@ -207,7 +207,7 @@ class RunFolder:
 
     def _path(self, name: str, stem: str, suffix: str) -> Path:
         several = len(self._names) > 1
-        return self.path / (f"{stem}-{name}.{suffix}" if several else f"{stem}.{suffix}")
+        return self.path / (f"{stem}-{file_name(name)}.{suffix}" if several else f"{stem}.{suffix}")
 
 
 def identity_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ import pytest
 from jax import lax
 
 import veenv
+from tests.oracles.jacobians import quick_jit
 
 PAGE = Path(__file__).parents[2] / "docs" / "edge_cases.md"
 ORDERS = ("reverse", "forward", "markowitz")
@@ -44,17 +46,20 @@ def jacobians(function: str, point: str) -> dict[str, np.ndarray | None]:
     names = {"jax": jax, "jnp": jnp, "lax": lax, "inf": np.inf}
     with jax.enable_x64(True):
         fun, x = eval(f"lambda x: {function}", names), jnp.asarray(eval(point, names)) * 1.0
-        found: dict[str, np.ndarray | None] = {}
-        for name, make in {
+        makers = {
             "jacrev": jax.jacrev,
             "jacfwd": jax.jacfwd,
             **{order: (lambda f, order=order: veenv.jacve(f, order)) for order in ORDERS},
-        }.items():
-            try:
-                found[name] = np.asarray(make(fun)(x))
-            except (TypeError, NotImplementedError, ValueError):
-                found[name] = None
-    return found
+        }
+        run = quick_jit(lambda x: {name: _try(make(fun), x) for name, make in makers.items()})
+        return {name: j if j is None else np.asarray(j) for name, j in run(x).items()}
+
+
+def _try(jacobian: Callable[[Any], Any], x: Any) -> Any:
+    try:
+        return jacobian(x)
+    except (TypeError, NotImplementedError, ValueError):
+        return None
 
 
 def text(jacobian: np.ndarray | None) -> str:

@@ -11,7 +11,7 @@ from jax import lax
 from veenv.engine.edge import todense
 from veenv.engine.elimination import eliminate
 from veenv.engine.evaluation import evaluate
-from veenv.graph.linearise import linearise
+from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
 
 pytestmark = pytest.mark.usefixtures("x64")

@@ -22,7 +22,7 @@ from veenv.measure import proof as proofs
 from veenv.measure.arithmetic import multiplications_in
 from veenv.measure.proof import error, prove
 from veenv.measure.timing import interleaved, near
-from veenv.measure.validate import Count, validate
+from veenv.measure.validation import Count, validate
 from veenv.orders.order import Order
 from veenv.orders.shipped import shipped_orders
 from veenv.tasks import Task
@@ -50,7 +50,7 @@ def test_a_right_order_passes_on_every_count():
 
 
 def test_arrays_are_counted_alike(x64):
-    report = validate(veenv.best_order("mlp"), veenv.tasks.get("mlp"), rounds=0, points=1)
+    report = validate(veenv.best_order("LIF"), veenv.tasks.get("LIF"), rounds=0, points=1)
     assert report.passed
     assert len({*dataclasses.astuple(report.counts["multiplications"])}) == 1
 

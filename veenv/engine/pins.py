@@ -18,9 +18,9 @@ from jax.extend import core
 
 from veenv import _compat
 from veenv.kernel.fuse import trace_point
-from veenv.linear.barrier import DEAR, PinMode, with_pins
+from veenv.linear.barrier import EXPENSIVE, PinMode, with_pins
 
-_DEAR = 40
+_COSTLY = 40
 """Operations that a function of libm counts as."""
 _CHEAP = 8
 """Operations for which a value is not stored: about what loading it costs."""
@@ -35,7 +35,7 @@ _FREE = frozenset(
 )
 _FUSED = frozenset(
     [
-        *DEAR,
+        *EXPENSIVE,
         *_FREE,
         *"add add_any sub mul neg max min abs sign select_n eq ne lt le gt ge and or not xor floor "
         "ceil round clamp integer_pow square pad is_finite real imag".split(),
@@ -79,7 +79,8 @@ def pinned(
 def _leaves(traced: Any) -> list[Any]:
     """The arrays of the result, computed with the pins that are needed."""
     jaxpr = _compat.open_jaxpr(traced.closed)
-    kept = needed(jaxpr)
+    equations = live(jaxpr)
+    kept = needed(jaxpr, equations)
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, traced.closed.consts, strict=True))
     count = len(jaxpr.invars)
     values.update(zip(jaxpr.invars, traced.operands[:count], strict=True))
@@ -89,7 +90,7 @@ def _leaves(traced: Any) -> list[Any]:
     def read(atom: Any) -> Any:
         return atom.val if isinstance(atom, core.Literal) else values[atom]
 
-    for equation in jaxpr.eqns:
+    for equation in equations:
         operands = [read(a) for a in equation.invars]
         if equation.primitive.name == _BARRIER and equation.outvars[0] not in kept:
             outs = operands
@@ -103,25 +104,37 @@ def _leaves(traced: Any) -> list[Any]:
     ]
 
 
-def needed(jaxpr: Any) -> frozenset[Any]:
+def live(jaxpr: Any) -> list[Any]:
+    """The equations of an open jaxpr that its results need, or that do more than compute."""
+    wanted = {v for v in jaxpr.outvars if not isinstance(v, core.Literal)}
+    found = []
+    for equation in reversed(jaxpr.eqns):
+        if equation.effects or any(v in wanted for v in equation.outvars):
+            found.append(equation)
+            wanted.update(a for a in equation.invars if not isinstance(a, core.Literal))
+    return found[::-1]
+
+
+def needed(jaxpr: Any, equations: Sequence[Any]) -> frozenset[Any]:
     """The results of barriers that are worth storing.
 
     Args:
       jaxpr: an open jaxpr.
+      equations: those of its equations that are run.
 
     Returns:
       Its variables: each costs more than loading it and would be repeated.
     """
-    makers = {v: equation for equation in jaxpr.eqns for v in equation.outvars}
+    makers = {v: equation for equation in equations for v in equation.outvars}
     users: dict[Any, list[Any]] = {}
-    for equation in jaxpr.eqns:
+    for equation in equations:
         for atom in equation.invars:
             if not isinstance(atom, core.Literal):
                 users.setdefault(atom, []).append(equation)
-    varying = _varying(jaxpr)
+    varying = _varying(jaxpr, equations)
     outputs = {v for v in jaxpr.outvars if not isinstance(v, core.Literal)}
     kept: set[Any] = set()
-    for equation in jaxpr.eqns:
+    for equation in equations:
         if equation.primitive.name != _BARRIER:
             continue
         value, source = equation.outvars[0], equation.invars[0]
@@ -132,10 +145,10 @@ def needed(jaxpr: Any) -> frozenset[Any]:
     return frozenset(kept)
 
 
-def _varying(jaxpr: Any) -> set[Any]:
+def _varying(jaxpr: Any, equations: Sequence[Any]) -> set[Any]:
     """The variables that depend on the arguments; others are computed once for a batch."""
     varying = set(jaxpr.invars)
-    for equation in jaxpr.eqns:
+    for equation in equations:
         if any(not isinstance(a, core.Literal) and a in varying for a in equation.invars):
             varying.update(equation.outvars)
     return varying
@@ -156,7 +169,7 @@ def _cost(atom: Any, makers: dict[Any, Any], varying: set[Any], kept: set[Any]) 
         if name == _BARRIER:
             waiting += equation.invars
         elif name in _FUSED:
-            total += _DEAR if name in DEAR else 0 if name in _FREE else 1
+            total += _COSTLY if name in EXPENSIVE else 0 if name in _FREE else 1
             waiting += equation.invars
     return total
 

@@ -15,11 +15,12 @@ from jax.experimental import sparse as jax_sparse
 
 from veenv import _compat
 from veenv.engine import edge
-from veenv.engine.edge import Edge
+from veenv.engine.links import link_on_out
 from veenv.engine.product import multiply
+from veenv.engine.stored import Edge, respread_entries
 from veenv.engine.terms import collect, evaluated
-from veenv.linear.linear_map import LinearMap, selection
-from veenv.linear.selection import Affine
+from veenv.linear.linear_map import LinearMap, Operator
+from veenv.linear.selection import Affine, Selection
 from veenv.structure import structure as algebra
 from veenv.structure.structure import FREE, Link, Structure
 
@@ -52,9 +53,9 @@ class Term:
     def edge(self) -> Edge:
         """The term as an edge of the engine."""
         s = self.structure
-        link = None
+        link: LinearMap | None = None
         if self.places is not None:
-            link = selection(self.places, *_linked_shapes(s))
+            link = Selection(self.places, *_linked_shapes(s))
         elif self.partners is not None:
             link = _selection(s, self.partners)
         if s.unit:  # the number is ±1, but which is data
@@ -65,7 +66,7 @@ class Term:
         """As `partners`, also where `places` says them."""
         if self.places is None:
             return self.partners
-        on_out = edge.link_on_out(self.structure)
+        on_out = link_on_out(self.structure)
         return jnp.asarray((self.places if on_out else self.places.T).columns())
 
 
@@ -74,10 +75,10 @@ def _linked_shapes(s: Structure) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(s.out_shape[k] for k in s.link_out), tuple(s.in_shape[j] for j in s.link_in)
 
 
-def _selection(s: Structure, partners: Array) -> LinearMap:
+def _selection(s: Structure, partners: Array) -> Operator:
     """The linear map of a selection given by its partners."""
     out_shape, in_shape = _linked_shapes(s)
-    on_out = edge.link_on_out(s)
+    on_out = link_on_out(s)
     small, large = (out_shape, in_shape) if on_out else (in_shape, out_shape)
 
     def gather(x: Array) -> Array:
@@ -90,7 +91,7 @@ def _selection(s: Structure, partners: Array) -> LinearMap:
         return zeros.at[jnp.maximum(partners, 0)].add(kept).reshape(large)
 
     apply, transpose = (gather, scatter) if on_out else (scatter, gather)
-    return LinearMap(out_shape, in_shape, apply, transpose)
+    return Operator(out_shape, in_shape, apply, transpose)
 
 
 def term(e: Edge) -> Term:
@@ -107,8 +108,8 @@ def term(e: Edge) -> Term:
     s = e.structure
     values = jnp.ones((), e.dtype) if e.values is None else e.values
     partners = places = None
-    if edge.is_known(e):
-        places = edge.places(e)
+    if isinstance(e.link, Selection):
+        places = e.link.places
     elif e.link is not None:
         on_out = prod(e.link.out_shape) <= prod(e.link.in_shape)
         large = e.link.in_shape if on_out else e.link.out_shape
@@ -256,7 +257,7 @@ def _coordinates(t: Term, out_shape: Sequence[int], in_shape: Sequence[int]) -> 
             places["in", s.pairs[k]] = grid[n]
     for n, j in enumerate(free_in):
         places["in", j] = grid[len(shape) - len(free_in) + n]
-    data = edge.respread_entries(t.values, s).reshape(-1)
+    data = respread_entries(t.values, s).reshape(-1)
     partners = t.partner_indices()
     if partners is not None:
         here = grid[len(free_out)]
@@ -264,7 +265,7 @@ def _coordinates(t: Term, out_shape: Sequence[int], in_shape: Sequence[int]) -> 
         data = jnp.where(there >= 0, data, 0)
         there = jnp.maximum(there, 0)
         out_sizes, in_sizes = _linked_shapes(s)
-        flat_out, flat_in = (here, there) if edge.link_on_out(s) else (there, here)
+        flat_out, flat_in = (here, there) if link_on_out(s) else (there, here)
         places.update(_unravel("out", flat_out, s.link_out, out_sizes))
         places.update(_unravel("in", flat_in, s.link_in, in_sizes))
     columns = _full_axes("out", out_shape, places, count) + _full_axes(

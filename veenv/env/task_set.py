@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from veenv.env.encode import EnvParams, Spec
-from veenv.env.env import Observation, State, VertexEnv
+from veenv.env.env import VertexEnv
 from veenv.env.exact_range import check_total
 from veenv.env.factory import task_graph
+from veenv.env.graph_view import num_paths
+from veenv.env.observe import ObservationKind
 from veenv.env.rewards import Shaping, classical_costs
+from veenv.env.state import Observation, State
 from veenv.graph.graph import CostModel, Graph, counts_additions, labelling_of
-from veenv.graph.linearise import make_graph
+from veenv.graph.linearisation import make_graph
 from veenv.tasks import RandomFunctions
 
 RANDOM_RANK = 3
@@ -166,7 +169,7 @@ class TaskDistribution:
     def renewed(self, seed: int) -> TaskDistribution:
         """As many new random functions from the same ranges, for the same environment.
 
-        Programs that take the params as an argument (`sample`, `reset`) do not compile anew.
+        Programs that take the params as an argument do not compile anew.
 
         Args:
           seed: seeds the draws.
@@ -179,6 +182,12 @@ class TaskDistribution:
         graphs, names = _draw(self.family, seed, len(self), self.env.cost, self.env.spec)
         params = stack_params([self.env.encode(g) for g in graphs])
         return replace(self, graphs=graphs, names=names, params=params)
+
+    def observing(self, observation: ObservationKind, max_edges: int | None = None) -> Self:
+        """The same tasks with another kind of observations, as `VertexEnv.observing`."""
+        if max_edges is None and observation == "graph":
+            max_edges = max(num_paths(graph, self.env.spec) for graph in self.graphs)
+        return replace(self, env=self.env.observing(observation, max_edges))
 
     @cached_property
     def classical(self) -> tuple[dict[str, int], ...]:
@@ -224,11 +233,7 @@ class TaskDistribution:
     def reset(
         self, key: PRNGKeyArray, params: EnvParams | None = None
     ) -> tuple[Observation, State, EnvParams]:
-        """Starts an episode of a task drawn uniformly.
-
-        Args:
-          key: a key.
-          params: stacked params to draw from, as for `sample`.
+        """Starts an episode of a task that `sample` draws.
 
         Returns:
           The first observation, the state, and the params to hand to `VertexEnv.step`.

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from veenv.engine.evaluation import evaluate
-from veenv.graph.linearise import linearise
+from veenv.graph.linearisation import linearise
 from veenv.graph.program import normalise_argnums, trace
 
 WEIGHTS = {

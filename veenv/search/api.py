@@ -13,9 +13,9 @@ from veenv.search.exact.astar import solve_astar
 from veenv.search.exact.bounds import vertex_bounds
 from veenv.search.exact.patterns import make_patterns, single_patterns
 from veenv.search.exact.subsets import MAX_VERTICES, solve_subsets
-from veenv.search.heuristic.anneal import anneal
-from veenv.search.heuristic.beam import beam
-from veenv.search.heuristic.greedy import RULES, greedy, lookahead
+from veenv.search.heuristic.annealing import anneal
+from veenv.search.heuristic.beam_search import beam
+from veenv.search.heuristic.greedy_rules import RULES, greedy, lookahead
 from veenv.search.plugins import Proposer, consider, find_method, plugin_names, propose
 from veenv.search.problem import Problem, prepare
 from veenv.search.race import Race
@@ -218,7 +218,7 @@ def _exact(
     """A good order first, which prunes the proof; then sets or A*; what is left anneals on."""
     if problem.n <= _TINY and solve_astar(problem, tracker, single_patterns(bounds)):
         return
-    with tracker.share(0.02 if problem.n <= MAX_VERTICES else 0.2):
+    with tracker.limited_to(0.02 if problem.n <= MAX_VERTICES else 0.2):
         anneal(problem, tracker, starts, seed)
     if tracker.done():
         return
@@ -248,9 +248,9 @@ def _auto(
     if problem.n <= _SMALL:
         _exact(problem, tracker, starts, bounds, seed, size)
         return
-    with tracker.share(0.5):
+    with tracker.limited_to(0.5):
         anneal(problem, tracker, starts, seed)
-    with tracker.share(0.5):
+    with tracker.limited_to(0.5):
         beam(problem, tracker, seed)
     anneal(problem, tracker, [tracker.order], seed + 1)
 

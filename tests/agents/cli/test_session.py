@@ -53,7 +53,7 @@ def test_a_run_on_random_functions(tmp_path):
 @pytest.mark.slow
 def test_going_on_with_random_functions_is_the_same_as_not_stopping(tmp_path, monkeypatch):
     """The functions that a run goes on with are those that it would have drawn."""
-    monkeypatch.setattr("agents.train.curriculum.UPDATES_PER_POOL", 2)
+    monkeypatch.setattr("agents.training.curriculum.UPDATES_PER_POOL", 2)
     ppo = PPOConfig(num_envs=2, steps=120, hidden=8)
     args = TrainArgs(
         "random",

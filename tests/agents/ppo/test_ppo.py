@@ -11,11 +11,11 @@ import pytest
 
 from agents.config.ppo import PPOConfig
 from agents.ppo.ppo import loss_fn, make_batch, make_loss
-from agents.ppo.rollout import Episodes, cheapest, rollout
+from agents.ppo.rollouts import Episodes, cheapest, rollout
 from agents.ppo.trainer import Trainer
 from agents.ppo.updates import anneal, fit, minibatch_indices
-from agents.train.curriculum import FixedTasks
-from agents.train.training import train
+from agents.training.curriculum import FixedTasks
+from agents.training.loop import train
 from veenv.env.random_play import random_episodes
 
 CONFIG = PPOConfig(num_envs=6, steps=100, num_minibatches=3, update_epochs=2, hidden=8)

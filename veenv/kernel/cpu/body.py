@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from veenv.kernel.cpu.functions import arity, scalar_symbol, vector_symbol
-from veenv.kernel.cpu.types import element, literal, memory_element, suffix
+from veenv.kernel.cpu.leaves import Leaves
+from veenv.kernel.cpu.types import element, literal, suffix
 from veenv.kernel.program import FLOATS, FREE, Op, ScalarProgram
 
 _PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
@@ -30,17 +31,17 @@ _INTEGER_OPS = {
     "shr_a": "ashr",
     "shr_l": "lshr",
 }
-_BLOCK = 400
-"""Operations of a basic block: the code generator takes more than linear time in it."""
+_BLOCK = 500
+"""Instructions of a basic block: the code generator takes more than linear time in it."""
 _PURE = "nounwind willreturn memory(none)"
 
 
 def body(program: ScalarProgram, lanes: int, name: str = "body") -> str:
     """LLVM IR of a function of two tables of pointers and a number of vectors.
 
-    `ins` and `outs` are tables of pointers, one for each entry of the input leaves and of the
-    written output leaves, to that entry's values at successive points; the function computes
-    ``vectors * lanes`` points.
+    `ins` is a table of two words for each input leaf, its address and the bytes from one vector of
+    points to the next; `outs` is a table of the addresses of the written output leaves. Points lie
+    one after the other; the function computes ``vectors * lanes`` of them.
 
     Args:
       program: what to compute.
@@ -58,18 +59,20 @@ class _Body:
         self.lines: list[str] = []
         self._fresh = 0
         self._names: dict[int, str] = {}
-        starts = np.cumsum([0, *(leaf.size for leaf in program.inputs)])
-        self._streams = [int(s) for s in starts]
+        self.leaves = Leaves(lanes, self.lines, self._emit)
 
     def text(self, name: str) -> str:
         writes = self._writes()
+        last = 0
         for position, op in enumerate(self.program.ops):
             if op.name not in FREE:
                 self._names[position] = self._operation(op)
-            for stream in writes.get(position, ()):
-                self._store(position, stream)
-            if position and position % _BLOCK == 0:
+            for stream, leaf in writes.get(position, ()):
+                values = [self._operand(i) for i in self.program.results[leaf]]
+                self.leaves.store(stream, self.program.outputs[leaf], values)
+            if len(self.lines) > last + _BLOCK:
                 self._break(f"part{position}")
+                last = len(self.lines)
         loop = "\n".join(f"  {line}" if not line.endswith(":") else line for line in self.lines)
         declarations = "\n".join(self.declared.values())
         width = self.lanes * 32
@@ -82,7 +85,6 @@ entry:
   br i1 %none, label %exit, label %loop
 loop:
   %step = phi i64 [ 0, %entry ], [ %next, %last ]
-  %offset = mul i64 %step, {self.lanes}
   br label %first
 first:
 {loop}
@@ -99,14 +101,11 @@ exit:
 attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"="{width}" }}
 """
 
-    def _writes(self) -> dict[int, list[int]]:
-        """For each operation the output streams that its result goes to."""
-        found: dict[int, list[int]] = {}
-        stream = 0
-        for leaf in self.program.written():
-            for i in self.program.results[leaf]:
-                found.setdefault(i, []).append(stream)
-                stream += 1
+    def _writes(self) -> dict[int, list[tuple[int, int]]]:
+        """For each operation the output leaves that are known with it, by number and leaf."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for number, leaf in enumerate(self.program.written()):
+            found.setdefault(max(self.program.results[leaf]), []).append((number, leaf))
         return found
 
     def _vector(self, dtype: str) -> str:
@@ -129,35 +128,9 @@ attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"
         if op.name == "const":
             return f"splat ({element(op.dtype)} {literal(op.attr)})"
         if i not in self._names:
-            self._names[i] = self._load(op)
+            number, entry = op.attr
+            self._names[i] = self.leaves.load(number, self.program.inputs[number], entry)
         return self._names[i]
-
-    def _load(self, op: Op) -> str:
-        leaf, index = op.attr
-        address = self._address("ins", self._streams[leaf] + index, op.dtype)
-        kind = f"<{self.lanes} x {memory_element(op.dtype)}>"
-        size = np.dtype(op.dtype).itemsize
-        value = self._emit(f"load {kind}, ptr {address}, align {size}, !invariant.load !0")
-        return (
-            self._emit(f"icmp ne {kind} {value}, zeroinitializer")
-            if op.dtype == "bool"
-            else (value)
-        )
-
-    def _address(self, table: str, stream: int, dtype: str) -> str:
-        place = self._emit(f"getelementptr ptr, ptr %{table}, i64 {stream}")
-        base = self._emit(f"load ptr, ptr {place}, align 8, !invariant.load !0")
-        return self._emit(f"getelementptr {memory_element(dtype)}, ptr {base}, i64 %offset")
-
-    def _store(self, i: int, stream: int) -> None:
-        dtype = self.program.ops[i].dtype
-        value, kind = self._operand(i), self._vector(dtype)
-        if dtype == "bool":
-            kind = f"<{self.lanes} x i8>"
-            value = self._emit(f"zext {self._vector('bool')} {value} to {kind}")
-        address = self._address("outs", stream, dtype)
-        size = np.dtype(dtype).itemsize
-        self.lines.append(f"store {kind} {value}, ptr {address}, align {size}")
 
     def _operation(self, op: Op) -> str:
         args = [self._operand(a) for a in op.args]

@@ -88,7 +88,7 @@ class Driver(tiles.Tiles):
 
     def _memory(self, b: Code, entry: Any) -> tuple[Any, Any]:
         """A buffer for the staging and the tables: what to free, and its aligned start."""
-        tables = b.mul(b.field(entry, tiles.STREAMS), word(8))
+        tables = b.mul(b.field(entry, tiles.WORDS), word(8))
         raw = b.call(self.malloc, [b.add(b.add(b.field(entry, tiles.STAGING), tables), word(64))])
         address = b.and_(b.add(b.ptrtoint(raw, I64), word(63)), word(-64))
         return raw, b.inttoptr(address, PTR)
@@ -265,9 +265,8 @@ class Driver(tiles.Tiles):
         count = b.most(b.load(threads, typ=I64), word(1))
         chunk = b.udiv(batch, b.mul(count, word(4)))
         chunk = b.select(b.icmp_signed("==", count, word(1)), batch, b.most(chunk, least))
-        tile = b.field(entry, tiles.TILE)
-        chunk = b.mul(b.udiv(b.sub(b.add(chunk, tile), word(1)), tile), tile)
-        chunk = b.most(chunk, tile)
+        lanes = b.field(entry, tiles.LANES)
+        chunk = b.mul(b.udiv(b.sub(b.add(chunk, lanes), word(1)), lanes), lanes)
         chunks = b.udiv(b.sub(b.add(batch, chunk), word(1)), chunk)
         b.put(shared, SHARED_CHUNK, chunk)
         b.put(shared, SHARED_CHUNKS, chunks)
@@ -307,10 +306,9 @@ class Driver(tiles.Tiles):
         with b.loop(word(0), num_in) as k:
             buffer = b.item(args, k, PTR)
             record = self.record(b, entry, tiles.INS, k)
-            size = b.field(record, tiles.SIZE)
             b.put(ins, k, b.field(buffer, 3, PTR))
             batched = b.icmp_signed(">", b.field(buffer, 4), b.field(record, tiles.RANK))
-            b.put(steps, k, b.select(batched, size, word(0)))
+            b.put(steps, k, b.zext(batched, I64))
         with b.loop(word(0), num_out) as k:
             b.put(outs, k, b.field(b.item(rets, k, PTR), 3, PTR))
         result = b.load(rets, typ=PTR)

@@ -11,7 +11,7 @@ import jax
 
 from veenv.engine.api import jacve
 from veenv.graph.graph import Graph
-from veenv.linear.barrier import DEAR, PinMode
+from veenv.linear.barrier import EXPENSIVE, PinMode
 from veenv.orders.cache import Auto
 from veenv.orders.climb import climb
 from veenv.orders.shipped import best_for
@@ -117,7 +117,7 @@ def jacve_forms(
 
     best = Form("jacve", ranked[0], ids[ranked[0]])
     yield from fresh(best, _fused(best), Form("jacve", "reverse", ids["reverse"]))
-    if DEAR.intersection(primitives):
+    if EXPENSIVE.intersection(primitives):
         yield from fresh(
             Form("jacve", best.order, best.ids, pin=False),
             Form("jacve", best.order, best.ids, pin=True),

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from veenv import _compat
-from veenv.graph.linearise import make_graph
+from veenv.graph.linearisation import make_graph
 from veenv.orders.order import fingerprint
 from veenv.search.tuning import records
 from veenv.search.tuning.point import shapes_of

@@ -17,7 +17,7 @@ from typing import Any
 
 import jax
 
-from veenv.graph.linearise import linearise
+from veenv.graph.linearisation import linearise
 from veenv.graph.program import Program, normalise_argnums, plain_argnums, trace
 from veenv.orders.cache import cache_dir
 from veenv.orders.order import fingerprint

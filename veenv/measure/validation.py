@@ -16,7 +16,7 @@ from veenv.engine import edge, elimination, evaluation
 from veenv.engine.api import jacve
 from veenv.env.env import VertexEnv
 from veenv.graph.graph import COST_MODELS, CostModel, Graph, counts_additions
-from veenv.graph.linearise import linearise, make_graph
+from veenv.graph.linearisation import linearise, make_graph
 from veenv.graph.program import trace
 from veenv.measure.arithmetic import additions_in, multiplications_in
 from veenv.measure.proof import TOLERANCE, Proof, prove
@@ -37,7 +37,7 @@ class Count:
         ``"operations"`` with the additions, where every sum is formed at once.
 
     Example:
-      >>> Count(recorded=3, environment=3, engine=3, emitted=4).agree
+      >>> Count(recorded=3, environment=3, engine=3, emitted=4).consistent
       False
     """
 
@@ -47,7 +47,7 @@ class Count:
     emitted: int
 
     @property
-    def agree(self) -> bool:
+    def consistent(self) -> bool:
         """Whether all are the same."""
         recorded = self.engine if self.recorded is None else self.recorded
         return recorded == self.environment == self.engine == self.emitted
@@ -144,7 +144,7 @@ def validate(
         f"{cost}: recorded {c.recorded}, environment {c.environment}, engine {c.engine}, "
         f"emitted {c.emitted} do not agree"
         for cost, c in counts.items()
-        if not c.agree
+        if not c.consistent
     ]
     problems += proof.problems
     return Report(task.name, order.found_by, counts, proof, batch, timings, tuple(problems))

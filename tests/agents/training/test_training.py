@@ -8,9 +8,9 @@ import pytest
 
 from agents.config.ppo import PPOConfig
 from agents.ppo.trainer import Trainer
-from agents.train.best import BestOrders
-from agents.train.curriculum import FixedTasks
-from agents.train.training import train
+from agents.training.best import BestOrders
+from agents.training.curriculum import FixedTasks
+from agents.training.loop import train
 from veenv import Graph
 from veenv.env import TaskDistribution
 
@@ -54,7 +54,7 @@ def test_compilation_does_not_count_as_pace(both, monkeypatch):
     """The first step takes 60 of 100 seconds, later ones 10 each: four more fit."""
     clock = iter([0.0, 5.0, 65.0, 75.0, 85.0, 95.0, 105.0])
     fake = SimpleNamespace(monotonic=lambda: next(clock))
-    monkeypatch.setattr("agents.train.training.time", fake)
+    monkeypatch.setattr("agents.training.loop.time", fake)
     endless = Trainer(PPOConfig(num_envs=2, hidden=4), both)
     seen = list(train(FixedTasks(endless), time_limit=100.0))
     assert [p.seconds for p in seen] == [65.0, 75.0, 85.0, 95.0]

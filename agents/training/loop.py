@@ -11,7 +11,7 @@ import jax
 
 from agents.devices import broadcast_number, local
 from agents.ppo.updates import Stats, TrainState
-from agents.train.curriculum import Curriculum
+from agents.training.curriculum import Curriculum
 
 MAX_NOT_FINITE = 10
 """Rounds in a row without any finite gradient after which training ends."""

@@ -23,7 +23,13 @@ import numpy as np
 
 from veenv.search.budget import Tracker
 from veenv.search.heuristic.windows import Tape, commit, discard, evaluate, load, make_tape
-from veenv.search.kernels.compiled import compiled, make_rng, next_random, random_below, random_unit
+from veenv.search.kernels.compilation import (
+    compiled,
+    make_rng,
+    next_random,
+    random_below,
+    random_unit,
+)
 from veenv.search.kernels.kernels import copy_flat
 from veenv.search.problem import Problem
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from veenv.search.budget import Tracker
-from veenv.search.kernels.compiled import compiled, make_rng, next_random
+from veenv.search.kernels.compilation import compiled, make_rng, next_random
 from veenv.search.kernels.kernels import copy_state, cost_of, eliminate
 from veenv.search.problem import Problem
 

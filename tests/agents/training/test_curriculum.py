@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from agents.config.ppo import PPOConfig
-from agents.train.curriculum import (
+from agents.training.curriculum import (
     EVALUATION_SEEDS,
     UPDATES_PER_POOL,
     RandomPools,
     mean_ratio,
     pool_seed,
 )
-from agents.train.training import train
+from agents.training.loop import train
 from veenv.tasks import RandomFunctions
 
 FAMILY = RandomFunctions(vertices=(4, 8), inputs=(1, 2), outputs=(1, 2), fan_out=(1.2, 1.8))

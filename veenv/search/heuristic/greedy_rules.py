@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from veenv.search.kernels.compiled import compiled, lowest_bit, popcount
-from veenv.search.kernels.kernels import PRED, SUCC, copy_state, cost_of, degree, eliminate
+from veenv.search.kernels.compilation import compiled, lowest_bit, popcount
+from veenv.search.kernels.kernels import copy_state, cost_of, eliminate
+from veenv.search.kernels.scalar import PRED, SUCC, degree
 from veenv.search.problem import Problem
 
 RULES = {"markowitz": 0, "cost": 1, "relative-markowitz": 2, "fill-in": 3}

@@ -13,7 +13,7 @@ from agents.config.ppo import PPOConfig
 from agents.nn.networks import GraphNetwork
 from agents.ppo.trainer import Trainer, Update
 from agents.ppo.updates import TrainState
-from agents.train.best import BestOrders
+from agents.training.best import BestOrders
 from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel
 from veenv.tasks import RandomFunctions

@@ -11,9 +11,10 @@ from jax.extend import core
 
 from veenv import _compat
 from veenv.graph.custom_rules import shape_of
-from veenv.graph.diagonal import Body, diagonal_axes
+from veenv.graph.diagonal import diagonal_axes
+from veenv.graph.flow import Body
 from veenv.graph.graph import Graph
-from veenv.graph.partials import ALONE, Custom, Found, Within, find_partials, narrowed
+from veenv.graph.partials import ALONE, Custom, EquationPartials, Within, find_partials, narrowed
 from veenv.graph.precedence import ReverseOnly
 from veenv.graph.program import Equation, Program, plain_argnums, trace
 from veenv.rules import Partial, Site
@@ -79,16 +80,16 @@ def linearise(
         real numbers.
       within: what the program is a part of, if it is one.
     """
-    node_of = {slot: slot for slot in range(program.num_inputs)}
-    node_of.update({s: program.num_inputs + i for i, s in enumerate(program.vertex_slots)})
+    node_of = {variable: variable for variable in range(program.num_inputs)}
+    node_of.update({s: program.num_inputs + i for i, s in enumerate(program.vertex_variables)})
     active = {s for s in range(program.num_inputs) if is_differentiable(program.avals[s])}
     same = partial(linearise, holomorphic=False)
-    found: list[Found] = []
+    found: list[EquationPartials] = []
     for equation in program.equations:
         site = _site(equation, active, within, realify=not holomorphic)
-        found.append(Found() if site is None else find_partials(site, within, same))
+        found.append(EquationPartials() if site is None else find_partials(site, within, same))
         moved = (equation.outputs[k] for k, _, _ in found[-1].pairs())
-        active.update(slot for slot in moved if slot is not None)
+        active.update(variable for variable in moved if variable is not None)
     outputs = tuple(
         node_of[o] if isinstance(o, int) and o in active else None for o in program.outputs
     )
@@ -161,7 +162,7 @@ def _body(closed: Any, *, within: Within, realify: bool, derivative: bool = True
 
 
 def _elementals(
-    equation: Equation, found: Found, wanted: Sequence[bool], node_of: dict[int, int]
+    equation: Equation, found: EquationPartials, wanted: Sequence[bool], node_of: dict[int, int]
 ) -> Iterator[Elemental]:
     """The partials of an equation's wanted results, by node.
 
@@ -178,7 +179,7 @@ def _elementals(
             yield Elemental(node_of[source], node_of[target], p, found.inner(k, i))
 
 
-def _reverse_only(equation: Equation, found: Found, node_of: dict[int, int]) -> Pulled:
+def _reverse_only(equation: Equation, found: EquationPartials, node_of: dict[int, int]) -> Pulled:
     """Where a rule that is not linear stands in the graph."""
     site = found.site
     assert site is not None
@@ -187,8 +188,8 @@ def _reverse_only(equation: Equation, found: Found, node_of: dict[int, int]) -> 
     rule = ReverseOnly(
         _compat.function_source(site.params) or site.primitive.name,
         site.source,
-        tuple(node_of[slot] for slot in results if slot is not None),
-        tuple(node_of[slot] for slot in operands if isinstance(slot, int)),
+        tuple(node_of[variable] for variable in results if variable is not None),
+        tuple(node_of[variable] for variable in operands if isinstance(variable, int)),
         found.cotangents.zero,
     )
     return Pulled(site, rule)
@@ -202,8 +203,8 @@ def _graph(
     realify: bool,
 ) -> Graph:
     avals = [*program.avals[: program.num_inputs]]
-    avals += [program.avals[s] for s in program.vertex_slots]
-    names = [e.primitive.name for e in program.equations for slot in e.outputs if slot is not None]
+    avals += [program.avals[s] for s in program.vertex_variables]
+    names = [e.primitive.name for e in program.equations for o in e.outputs if o is not None]
     parallel: dict[tuple[int, int], list[Partial]] = {}
     for elemental in (e for used in kept for e in used):
         parallel.setdefault((elemental.source, elemental.target), []).append(elemental.partial)

@@ -59,7 +59,7 @@ def optimize(
         raise ValueError(f"cost must be {', '.join(COST_MODELS)} or runtime, got {cost!r}")
     limit = Budget.parse(budget)
     # What these import (the engine, numba) takes a second the first time, which the budget pays.
-    from veenv.graph.linearise import make_graph
+    from veenv.graph.linearisation import make_graph
     from veenv.orders.order import Order
     from veenv.search.api import search
 
@@ -79,7 +79,7 @@ def optimize(
     ]
     orders = [found.order for found in searched]
     orders += map(graph.legal, (graph.reverse(), graph.markowitz(), graph.forward()))
-    from veenv.search.fastest import fastest
+    from veenv.search.timed import fastest
 
     ids = fastest(fun, args, argnums, list(dict.fromkeys(orders)), seconds=part(1.0).seconds)
     return Order.from_graph(graph, ids, name, f"runtime, {_found_by(searched[0], budget)}")
