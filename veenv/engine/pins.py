@@ -28,6 +28,10 @@ _WORTH = 40
 """Repeated operations that storing a value must save."""
 _MOST = 64
 """Operations after which the cost of a value is not counted any further."""
+_SHARED = 4
+"""Operations for which what a batch shares is stored."""
+_EMBEDDING = 4
+"""Operations that a pad counts as where it is not stored: it is a branch."""
 _BARRIER = "optimization_barrier"
 _FREE = frozenset(
     "broadcast_in_dim reshape transpose squeeze slice rev copy convert_element_type iota "
@@ -80,7 +84,9 @@ def _leaves(traced: Any) -> list[Any]:
     """The arrays of the result, computed with the pins that are needed."""
     jaxpr = _compat.open_jaxpr(traced.closed)
     equations = live(jaxpr)
-    kept = needed(jaxpr, equations)
+    varying = _varying(jaxpr, equations, traced.lifted)
+    kept = needed(jaxpr, equations, varying)
+    once = shared(equations, varying)
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, traced.closed.consts, strict=True))
     count = len(jaxpr.invars)
     values.update(zip(jaxpr.invars, traced.operands[:count], strict=True))
@@ -91,12 +97,11 @@ def _leaves(traced: Any) -> list[Any]:
         return atom.val if isinstance(atom, core.Literal) else values[atom]
 
     for equation in equations:
-        operands = [read(a) for a in equation.invars]
-        if equation.primitive.name == _BARRIER and equation.outvars[0] not in kept:
-            outs = operands
-        else:
-            outs = _compat.bind(equation.primitive, equation.params, operands)
-        values.update(zip(equation.outvars, outs, strict=True))
+        outs = [read(a) for a in equation.invars]
+        if equation.primitive.name != _BARRIER or equation.outvars[0] in kept:
+            outs = _compat.bind(equation.primitive, equation.params, outs)
+        for v, value in zip(equation.outvars, outs, strict=True):
+            values[v] = jax.lax.optimization_barrier(value) if v in once else value
     avals = traced.closed.out_avals
     return [
         _compat.as_weak_as(aval, jnp.asarray(read(atom)))
@@ -115,12 +120,13 @@ def live(jaxpr: Any) -> list[Any]:
     return found[::-1]
 
 
-def needed(jaxpr: Any, equations: Sequence[Any]) -> frozenset[Any]:
+def needed(jaxpr: Any, equations: Sequence[Any], varying: set[Any]) -> frozenset[Any]:
     """The results of barriers that are worth storing.
 
     Args:
       jaxpr: an open jaxpr.
       equations: those of its equations that are run.
+      varying: the variables that depend on the arguments.
 
     Returns:
       Its variables: each costs more than loading it and would be repeated.
@@ -131,7 +137,6 @@ def needed(jaxpr: Any, equations: Sequence[Any]) -> frozenset[Any]:
         for atom in equation.invars:
             if not isinstance(atom, core.Literal):
                 users.setdefault(atom, []).append(equation)
-    varying = _varying(jaxpr, equations)
     outputs = {v for v in jaxpr.outvars if not isinstance(v, core.Literal)}
     kept: set[Any] = set()
     for equation in equations:
@@ -145,9 +150,29 @@ def needed(jaxpr: Any, equations: Sequence[Any]) -> frozenset[Any]:
     return frozenset(kept)
 
 
-def _varying(jaxpr: Any, equations: Sequence[Any]) -> set[Any]:
+def shared(equations: Sequence[Any], varying: set[Any]) -> frozenset[Any]:
+    """What does not depend on the arguments, is computed, and meets what does.
+
+    A batch shares it: it is computed once and stored, not in the loop over all points, where the
+    pads of a stencil, say, would be branches for every entry.
+    """
+    computed: dict[Any, int] = {}
+    found = set()
+    for equation in equations:
+        atoms = [a for a in equation.invars if not isinstance(a, core.Literal)]
+        name = equation.primitive.name
+        if any(a in varying for a in atoms):
+            found.update(a for a in atoms if a not in varying and computed.get(a, 0) >= _SHARED)
+        elif name in _FUSED or name == _BARRIER:
+            own = 0 if name in _FREE else _EMBEDDING if name == "pad" else 1
+            total = min(_MOST, own + sum(computed.get(a, 0) for a in atoms))
+            computed.update(dict.fromkeys(equation.outvars, total))
+    return frozenset(v for v in found if jnp.issubdtype(v.aval.dtype, jnp.inexact))
+
+
+def _varying(jaxpr: Any, equations: Sequence[Any], lifted: Sequence[int]) -> set[Any]:
     """The variables that depend on the arguments; others are computed once for a batch."""
-    varying = set(jaxpr.invars)
+    varying = {*jaxpr.invars, *(jaxpr.constvars[k] for k in lifted)}
     for equation in equations:
         if any(not isinstance(a, core.Literal) and a in varying for a in equation.invars):
             varying.update(equation.outvars)

@@ -19,8 +19,8 @@ from veenv.orders.shipped import best_for
 Mode = Literal["jacfwd", "jacrev", "jacve"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 FORM_KERNELS = ("xla", "fused")
-_LARGEST_KERNEL = 60_000
-"""Operations above which no kernel is tried."""
+_LARGEST_KERNEL = 1_000_000
+"""Operations above which no kernel is tried; those with known zeros are counted here too."""
 
 
 @dataclass(frozen=True)
