@@ -54,7 +54,7 @@ MODULES = [
     "veenv.measure.timing",
     "veenv.search.optimization",
     "veenv.search.tuning.jacobian",
-    "veenv.search.tuning.tune",
+    "veenv.search.tuning.api",
     "veenv.measure.validation",
 ]
 """What they define under a name without underscore is public."""

@@ -25,7 +25,7 @@ from .orders.order import Order
 from .rules.base import defelemental
 from .search.optimization import optimize
 from .search.tuning.jacobian import Jacobian
-from .search.tuning.tune import tune
+from .search.tuning.api import tune
 from .tasks.best import best_order
 from .tasks.registry import register_task
 

@@ -45,8 +45,9 @@ def jacve(
       fun: function of pytrees of arrays, with output a pytree of arrays.
       order: vertex ids (1-based, in equation order), "forward"/"fwd", "reverse"/"rev",
         "markowitz", "best"/"best-executed" (the cheapest order shipped for this graph, by either
-        count), "auto" (that one, or one remembered or searched for a few seconds; `Auto` has its
-        settings), an `Order`, or the path of an order file.
+        count), "auto" (that one, or else the cheapest by operations of the classical ones and a few
+        others, the same on every machine), `Auto` (searches for some seconds), an `Order`, or the
+        path of an order file.
       argnums: which positional arguments to differentiate by: an integer, or several (a tuple, a
         list, a range).
       has_aux: whether `fun` returns ``(output, aux)``.

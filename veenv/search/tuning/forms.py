@@ -13,7 +13,7 @@ from veenv.engine.api import jacve
 from veenv.graph.graph import Graph
 from veenv.linear.barrier import EXPENSIVE, PinMode
 from veenv.orders.cache import Auto
-from veenv.orders.climb import climb
+from veenv.orders.climbing import climb
 from veenv.orders.shipped import best_for
 
 Mode = Literal["jacfwd", "jacrev", "jacve"]
