@@ -24,8 +24,8 @@ from .orders.cache import Auto
 from .orders.order import Order
 from .rules.base import defelemental
 from .search.optimization import optimize
-from .search.tuning.jacobian import Jacobian
 from .search.tuning.api import tune
+from .search.tuning.jacobian import Jacobian
 from .tasks.best import best_order
 from .tasks.registry import register_task
 

@@ -24,9 +24,9 @@ from veenv.orders.order import fingerprint
 from veenv.search.tuning import records
 from veenv.search.tuning.contest import Contest, Entry
 from veenv.search.tuning.forms import Form, jacve_forms, own_modes
+from veenv.search.tuning.machine import free_bytes, where
 from veenv.search.tuning.point import Point, shapes_of
 from veenv.search.tuning.records import Record, results_of
-from veenv.search.tuning.machine import free_bytes, where
 
 _SEARCHING = 0.1
 """Share of the budget for the search of an order."""
