@@ -93,3 +93,12 @@ def test_closures_over_batches_are_not_shared(x64):
     for k in range(2):
         one = jax.jacrev(lambda z, k=k: jnp.sin(w[k] * z) * jnp.roll(z, 1))(X)
         np.testing.assert_allclose(found[k], one, rtol=1e-12, atol=1e-12)
+
+
+def test_values_of_other_arguments_may_decide_inside_of_jit(x64):
+    def f(x, n, ends):
+        return jnp.sin(x)[: n[0]] * x[ends]
+
+    others = np.array([3]), np.array([0, 2, 4])
+    found = jax.jit(lambda x: veenv.jacve(f)(x, *others))(X)
+    np.testing.assert_allclose(found, jax.jacrev(f)(X, *others), rtol=1e-12, atol=1e-12)

@@ -187,7 +187,7 @@ def _compiled(
     """The Jacobian of a function, as one kernel where that is asked for."""
     if kernel not in KERNEL_MODES:
         raise ValueError(f"kernel must be one of {', '.join(KERNEL_MODES)}, got {kernel!r}")
-    jacobian = pinned(jacobian, pin, lambda args: normalise_argnums(argnums, len(args)))
+    jacobian = pinned(jacobian, pin)
     if kernel == "xla":
         return jacobian
 

@@ -1,8 +1,8 @@
 """Pins by need: which values of a traced Jacobian are kept from being computed again.
 
-While a Jacobian is traced, every value that might be dear is pinned (`veenv.linear.barrier`). Seen
-as a whole, the program shows which of them would be repeated, and at what cost; the others are left
-to the compiler, for whom each barrier is the end of a loop.
+While a Jacobian is traced, every value that might be expensive is pinned (`veenv.linear.barrier`).
+Seen as a whole, the program shows which of them would be repeated, and at what cost; the others are
+left to the compiler, for whom each barrier is the end of a loop.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend import core
 
 from veenv import _compat
-from veenv.kernel.fuse import trace_point
 from veenv.linear.barrier import EXPENSIVE, PinMode, with_pins
 
 _COSTLY = 40
@@ -35,7 +35,7 @@ _EMBEDDING = 4
 _BARRIER = "optimization_barrier"
 _FREE = frozenset(
     "broadcast_in_dim reshape transpose squeeze slice rev copy convert_element_type iota "
-    "expand_dims stop_gradient".split()
+    "expand_dims stop_gradient split unstack".split()
 )
 _FUSED = frozenset(
     [
@@ -48,17 +48,12 @@ _FUSED = frozenset(
 """Primitives whose results the compiler computes where they are used."""
 
 
-def pinned(
-    jacobian: Callable[..., Any],
-    mode: PinMode,
-    argnums: Callable[[Sequence[Any]], Sequence[int]],
-) -> Callable[..., Any]:
+def pinned(jacobian: Callable[..., Any], mode: PinMode) -> Callable[..., Any]:
     """A Jacobian with as many pins as it was asked for.
 
     Args:
-      jacobian: the function, in which every value that might be dear is pinned.
+      jacobian: the function, in which every value that might be expensive is pinned.
       mode: "auto" keeps the pins that are needed, True all, False none.
-      argnums: of the positional arguments those whose leaves are differentiated by.
 
     Returns:
       A function as `jacobian`.
@@ -72,26 +67,46 @@ def pinned(
 
     @functools.wraps(jacobian, updated=())
     def by_need(*args: Any, **kwargs: Any) -> Any:
-        if not any(map(_compat.is_traced, jax.tree.leaves((args, kwargs)))):
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        places = [k for k, x in enumerate(leaves) if _compat.is_traced(x)]
+        if not places:
             return jacobian(*args, **kwargs)
-        traced = trace_point(jacobian, args, kwargs, argnums(args))
-        return traced.result(_leaves(traced))
+        found: list[tuple[Any, dict[int, Any]]] = []
+
+        def flat(values: Sequence[Any]) -> list[Any]:
+            full = list(leaves)
+            for k, value in zip(places, values, strict=True):
+                full[k] = value
+            args, kwargs = jax.tree.unflatten(tree, full)
+            outs, out_tree = jax.tree.flatten(jacobian(*args, **kwargs))
+            static = {k: x for k, x in enumerate(outs) if not _is_numeric(x)}
+            found.append((out_tree, static))
+            return [x for k, x in enumerate(outs) if k not in static]
+
+        operands = [leaves[k] for k in places]
+        arrays = iter(_run(jax.make_jaxpr(flat)(operands), operands))
+        out_tree, static = found[-1]
+        count = out_tree.num_leaves
+        outs = [static[k] if k in static else next(arrays) for k in range(count)]
+        return jax.tree.unflatten(out_tree, outs)
 
     return by_need
 
 
-def _leaves(traced: Any) -> list[Any]:
-    """The arrays of the result, computed with the pins that are needed."""
-    jaxpr = _compat.open_jaxpr(traced.closed)
+def _is_numeric(x: Any) -> bool:
+    return isinstance(x, (jax.Array, np.ndarray, np.generic)) and x.dtype != jax.dtypes.float0
+
+
+def _run(closed: Any, operands: Sequence[Any]) -> list[Any]:
+    """The results of a jaxpr, computed with the pins that are needed."""
+    jaxpr = _compat.open_jaxpr(closed)
     equations = live(jaxpr)
-    varying = _varying(jaxpr, equations, traced.lifted)
+    lifted = [k for k, c in enumerate(closed.consts) if _compat.is_traced(c)]
+    varying = _varying(jaxpr, equations, lifted)
     kept = needed(jaxpr, equations, varying)
     once = shared(equations, varying)
-    values: dict[Any, Any] = dict(zip(jaxpr.constvars, traced.closed.consts, strict=True))
-    count = len(jaxpr.invars)
-    values.update(zip(jaxpr.invars, traced.operands[:count], strict=True))
-    for k, value in zip(traced.lifted, traced.operands[count:], strict=True):
-        values[jaxpr.constvars[k]] = value
+    values: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+    values.update(zip(jaxpr.invars, operands, strict=True))
 
     def read(atom: Any) -> Any:
         return atom.val if isinstance(atom, core.Literal) else values[atom]
@@ -102,10 +117,9 @@ def _leaves(traced: Any) -> list[Any]:
             outs = _compat.bind(equation.primitive, equation.params, outs)
         for v, value in zip(equation.outvars, outs, strict=True):
             values[v] = jax.lax.optimization_barrier(value) if v in once else value
-    avals = traced.closed.out_avals
     return [
         _compat.as_weak_as(aval, jnp.asarray(read(atom)))
-        for aval, atom in zip(avals, jaxpr.outvars, strict=True)
+        for aval, atom in zip(closed.out_avals, jaxpr.outvars, strict=True)
     ]
 
 
