@@ -39,6 +39,10 @@ class Run:
       steps: environment steps, those of earlier calls included.
       seconds: the same in seconds.
       folder: the run folder; None if nothing was written.
+
+    Example:
+      >>> run = train("RoeFlux_1d", time_limit="2m", folder="runs/roe")  # doctest: +SKIP
+      >>> run.order.save("order.json")  # doctest: +SKIP
     """
 
     played: Played

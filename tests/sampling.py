@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 
 def _late(case: Any) -> Any:
-    """A case (a tuple stands for several arguments) that waits for the long suite."""
+    """A case that waits for the long suite; a plain tuple stands for several arguments."""
     if hasattr(case, "marks"):
         return pytest.param(*case.values, id=case.id, marks=[*case.marks, pytest.mark.slow])
-    values = case if isinstance(case, tuple) else (case,)
+    values = case if type(case) is tuple else (case,)
     return pytest.param(*values, marks=pytest.mark.slow)
 
 

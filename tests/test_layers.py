@@ -103,8 +103,7 @@ def test_no_module_has_a_function_of_its_name():
         assert own not in defined, name
 
 
-@pytest.mark.parametrize("root", PACKAGES)
-def test_a_reader_sees_few_folders(root: str):
+def test_a_reader_sees_few_folders():
     apart = {"__init__", "__pycache__", "_compat", "testing", "py"}
-    entries = {path.name.split(".")[0] for path in (ROOT / root).iterdir()} - apart
+    entries = {path.name.split(".")[0] for path in (ROOT / "veenv").iterdir()} - apart
     assert len(entries) <= 12, entries

@@ -17,6 +17,7 @@ from .engine.api import jacve, value_and_jacve
 from .engine.counts import Counts
 from .engine.interop import eqx_jacve, filter_jacve, tree_allclose, vertex_elimination_jaxpr
 from .engine.sparse import SparseTensor
+from .env.drawing import animate, draw
 from .env.factory import make
 from .graph.graph import Graph
 from .graph.linearisation import make_graph
@@ -29,6 +30,8 @@ from .search.tuning.jacobian import Jacobian
 from .tasks.best import best_order
 from .tasks.registry import register_task
 
+__version__: str
+
 __all__ = [
     "Auto",
     "Counts",
@@ -36,8 +39,10 @@ __all__ = [
     "Jacobian",
     "Order",
     "SparseTensor",
+    "animate",
     "best_order",
     "defelemental",
+    "draw",
     "engine",
     "env",
     "eqx_jacve",

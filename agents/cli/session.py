@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TextIO
 
 from tqdm import tqdm
@@ -22,6 +23,7 @@ from agents.training.loop import DivergedError, train
 from agents.training.played import AGENTS
 from veenv import Graph, Order
 from veenv.env import TaskDistribution
+from veenv.measure.comparison import compare
 from veenv.measure.proof import prove
 from veenv.tasks import Task
 
@@ -68,10 +70,28 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
         for name in best.tasks.names:
             write_line(f"order of {name}, not written: {list(best[name].ids)}")
     folder.close()
+    if args.report and best is not None:
+        right &= write_pages(folder.path, write_line)
     write_line(f"\nrun folder: {folder.path}  ({time.monotonic() - started:.0f} s)")
     if best is None:
         write_line(f"play with it: python scripts/evaluate.py --run {folder.path} --task random")
     return 0 if right else 1
+
+
+def write_pages(path: Path, write_line: Callable[[str], None]) -> bool:
+    """Writes the report of each task of a run folder; True if all are written."""
+    from veenv.measure.report import page_path, read_subjects, write_report
+
+    try:
+        subjects = read_subjects(path)
+        for subject in subjects:
+            page = page_path(path, subject.task.name, len(subjects) > 1)
+            write_report(page, subject)
+            write_line(f"report: {page}")
+    except (ValueError, OSError) as error:
+        write_line(f"warning: no report: {error}")
+        return False
+    return True
 
 
 def play(
@@ -155,6 +175,10 @@ def report(
             write_line(line)
         write_line(f"order: {path}")
         right &= proof.passed
+    if args.timing > 0:
+        last = list(orders.values())[-1].ids
+        point = task.example_args()
+        write_line(compare(task.fun, task.argnums, point, last, limit=args.timing).text())
     return right
 
 

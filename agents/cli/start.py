@@ -79,6 +79,7 @@ def check_options(args: TrainArgs) -> None:
         (args.agent != "ppo", f"--agent {args.agent}"),
         (args.scale.several, "several processes"),
         (args.polish is not None, "--polish"),
+        (args.report, "--report"),
         (args.tensorboard, "--tensorboard"),
         (explores(args.ppo), "--self-imitation, --restarts or --temperatures"),
         (args.wandb, "--wandb"),

@@ -8,12 +8,12 @@ import os
 import platform
 from collections.abc import Callable, Mapping
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import jax
 
+import veenv
 from agents.config.args import TrainArgs
 from agents.config.random_functions import RandomConfig
 from agents.config.settings import CONFIG_NAME, to_toml
@@ -96,7 +96,7 @@ class RunFolder:
                 )
             }
         record["versions"] = {
-            "veenv": _version("veenv"),
+            "veenv": veenv.__version__,
             "jax": jax.__version__,
             "python": platform.python_version(),
         }
@@ -220,11 +220,3 @@ def identity_of(
     prints = [fingerprint(graph)[:16] for graph in played.graphs]
     graphs = dict(zip(played.names, prints, strict=True))
     return {"task": list(played.names), **shared, "graph": graphs}
-
-
-def _version(package: str) -> str:
-    """The installed version of a package; a checkout that is only on the path has none."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"

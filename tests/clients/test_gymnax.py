@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 pytestmark = pytest.mark.clients
-pytest.importorskip("gymnax", minversion="1.0")
+pytest.importorskip("gymnax.wrappers.gym")
 
 from gymnax.wrappers.gym import GymnaxToGymWrapper, GymnaxToVectorGymWrapper
 from gymnax.wrappers.purerl import FlattenObservationWrapper, LogWrapper
@@ -19,6 +19,13 @@ from veenv.env.adapters import GymnaxEnv
 from veenv.env.observe import mask_of
 
 NAME, STEPS = "Robertson", 6
+
+
+@pytest.fixture(autouse=True)
+def _promotion():
+    """The library mixes types, as JAX does by default."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
 
 
 def flat_env(played=None):

@@ -22,6 +22,13 @@ from veenv.env.observe import mask_of
 NAME, STEPS = "Robertson", 6
 
 
+@pytest.fixture(autouse=True)
+def _promotion():
+    """The library mixes types, as JAX does by default."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
 def test_spaces_hold_what_is_seen():
     for kind in ("adjacency", "flat", "graph"):
         env = to_stoa(veenv.make(NAME, observation=kind))

@@ -17,18 +17,13 @@ pytestmark = pytest.mark.usefixtures("x64")
 
 
 def _parameters(every: int = 1) -> list:
-    """All cases, of which every `every`-th of each family is run by default."""
-    return [
-        param
+    """All cases, of which every `every`-th is run by default; neighbours share a family."""
+    params = [
+        pytest.param(case, id=f"{family}-{case.name}", marks=[pytest.mark.slow] * case.slow)
         for family, cases in FAMILIES.items()
-        for param in thinned(
-            (
-                pytest.param(case, id=f"{family}-{case.name}", marks=[pytest.mark.slow] * case.slow)
-                for case in cases
-            ),
-            every,
-        )
+        for case in cases
     ]
+    return thinned(params, every)
 
 
 def test_the_corpus_is_large_enough_and_names_are_unique():

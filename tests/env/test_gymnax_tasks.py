@@ -27,7 +27,7 @@ def test_info_has_the_order_and_the_last_observation():
 
 
 def test_a_task_set_draws_a_task_at_every_reset():
-    tasks = TaskDistribution.of(["Robertson", "LIF"])
+    tasks = TaskDistribution.of(["Robertson", "KerrMetric"])
     env = GymnaxEnv(tasks)
 
     @jax.jit
@@ -40,7 +40,7 @@ def test_a_task_set_draws_a_task_at_every_reset():
             return state, (reward, done, info["task"], info["order"], info["total"])
 
         first, rest = jax.random.split(key)
-        return jax.lax.scan(body, env.reset(first, params)[1], jax.random.split(rest, 60))[1]
+        return jax.lax.scan(body, env.reset(first, params)[1], jax.random.split(rest, 120))[1]
 
     reward, done, task, order, total = jax.device_get(play(jax.random.key(0), env.default_params))
     ends = np.flatnonzero(done)

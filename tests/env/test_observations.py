@@ -20,7 +20,7 @@ TASKS = {"scalar": ("Robertson", "executed"), "array": ("LIF", "multiplications"
 KINDS = ("adjacency", "flat", "graph", "packed")
 
 
-@pytest.fixture(scope="module", params=TASKS)
+@pytest.fixture(scope="module", params=["scalar", pytest.param("array", marks=pytest.mark.slow)])
 def states(request):
     """An environment, a batch of states half way, and the observations of each kind."""
     name, cost = TASKS[request.param]

@@ -10,7 +10,7 @@ import veenv
 from tests.oracles.jacobians import orders
 from tests.sampling import thinned
 from veenv.kernel.fold import run
-from veenv.kernel.fuse import trace_point
+from veenv.kernel.fusing import trace_point
 
 FUNCTIONS = {
     "unary": ("sin", "cos", "tanh", "exp", "square", "neg", "logistic", "atan"),

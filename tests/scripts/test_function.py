@@ -8,7 +8,8 @@ import textwrap
 import numpy as np
 import pytest
 
-from scripts import evaluate, search, train, validate
+from agents.cli.commands import search, train, validate
+from scripts import evaluate
 from veenv import Order
 from veenv.measure.proof import prove
 from veenv.tasks.user import from_function, from_path, read_point, trace_task
@@ -39,13 +40,10 @@ def folder(tmp_path, monkeypatch):
 
 def run(monkeypatch, script, *arguments: str) -> int:
     monkeypatch.setattr("sys.argv", ["script.py", *arguments])
-    if script is validate:
-        import tyro
-
-        return validate.main(tyro.cli(validate.Config))
     return script.main()
 
 
+@pytest.mark.slow
 def test_train_resume_validate_evaluate_and_search(folder, monkeypatch, capsys):
     assert run(monkeypatch, train, "--function", PATH, "--steps", "20", *SMALL) == 0
     (made,) = (folder / "runs" / "my_robot.robot").iterdir()

@@ -32,7 +32,8 @@ def start(*args: str, out: Path) -> subprocess.Popen[str]:
     """Starts the script in the background, with its runs in `out`."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     return subprocess.Popen(
-        [sys.executable, str(ROOT / "scripts" / "train.py"), *args, "--out", str(out)],
+        [sys.executable, str(ROOT / "scripts" / "train.py"), *args, "--out", str(out)]
+        + ["--timing", "0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.search import main
+from agents.cli.commands.search import main
 from veenv import Order, make_graph, tasks
+from veenv.measure.comparison import Comparison, Row
 
 
 def run(monkeypatch, *arguments: str) -> int:
-    monkeypatch.setattr("sys.argv", ["search.py", *arguments])
+    monkeypatch.setattr("sys.argv", ["search.py", "--timing", "0", *arguments])
     return main()
 
 
@@ -72,3 +73,17 @@ def test_wrong_input_takes_one_line(monkeypatch, capsys, arguments, message):
     assert message in captured.err
     assert captured.err.count("\n") == 1
     assert captured.out == ""
+
+
+def test_the_order_is_timed_in_the_end(monkeypatch, capsys):
+    def compare(fun, argnums, point, order, limit):
+        graph = make_graph(fun, argnums)(*point)
+        assert graph.cost(order) <= graph.cost(graph.markowitz())
+        return Comparison(1, (Row("kernel, found", 0.001, 0.5),), {"jacrev": f"after {limit} s"})
+
+    monkeypatch.setattr("scripts.search.compare", compare)
+    arguments = ("--task", "HumanHeartDipole", "--method", "markowitz", "--timing", "2")
+    assert run(monkeypatch, *arguments) == 0
+    *_, row, missing = capsys.readouterr().out.splitlines()
+    assert row.split() == ["kernel,", "found", "1.000", "0.500"]
+    assert missing == "jacrev: not timed, after 2.0 s"

@@ -19,7 +19,7 @@ from veenv.engine.pins import pinned
 from veenv.engine.sums import Sparse
 from veenv.graph.linearisation import Linearisation, linearise
 from veenv.graph.program import Program, normalise_argnums, plain_argnums, trace
-from veenv.kernel.fuse import KERNEL_MODES, KernelMode, fuse
+from veenv.kernel.fusing import KERNEL_MODES, KernelMode, fuse
 from veenv.linear.barrier import PinMode
 from veenv.orders.cache import Auto
 from veenv.orders.order import Order

@@ -198,9 +198,7 @@ def multiply(post: Edge | Sum, pre: Edge | Sum, plan: Plan) -> Edge | Sum:
 
 def _free(pairs: Sequence[tuple[Edge, Edge]], other: Edge, plan: Plan) -> list[Edge] | None:
     """Products of the terms with a unit edge of known places; None unless all cost nothing."""
-    if not other.structure.unit or (
-        other.link is not None and not isinstance(other.link, Selection)
-    ):
+    if not (other.structure.unit and _is_placed(other)):
         return None
     if plan.structure.unit or plan.structure.link is not Link.NONE:
         return None
@@ -220,9 +218,7 @@ def _terms(e: Edge | Sum) -> tuple[Edge, ...]:
 
 def _collected(several: Sequence[Edge]) -> list[Edge]:
     """The terms, those on one line of places merged, links of unknown places dense."""
-    known = [
-        e if e.link is None or isinstance(e.link, Selection) else expand_link(e) for e in several
-    ]
+    known = [e if _is_placed(e) else expand_link(e) for e in several]
     return merged(known, terms.line)
 
 

@@ -1,4 +1,4 @@
-from . import adapters, random_play, rewards, task_set
+from . import adapters, drawing, random_play, rewards, task_set
 from .convert import to_graphs_tuple, to_pyg
 from .encode import EnvParams, Spec
 from .env import VertexEnv
@@ -19,6 +19,7 @@ __all__ = [
     "TaskDistribution",
     "VertexEnv",
     "adapters",
+    "drawing",
     "make",
     "random_action",
     "random_play",

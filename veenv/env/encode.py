@@ -24,6 +24,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from veenv.env.exact_range import check_total
 from veenv.graph.graph import CostModel, Graph, counts_additions
+from veenv.graph.layout import node_depths
 from veenv.structure.packed import MAX_RANK
 from veenv.structure.structure import Link
 
@@ -275,14 +276,6 @@ def encode_common(
         initial=initial,
         axes=None if axes is None else jnp.asarray(axes),
     )
-
-
-def node_depths(graph: Graph) -> list[int]:
-    """Number of edges on the longest path from an input to each node."""
-    depths = [0] * graph.num_nodes
-    for source, target in graph.edges:
-        depths[target] = max(depths[target], depths[source] + 1)
-    return depths
 
 
 def _above(total: int) -> np.float32:

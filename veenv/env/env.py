@@ -1,4 +1,4 @@
-"""Vertex elimination as a game: the environment around the rules of `rules_scalar` and `rules_array`."""
+"""Vertex elimination as a game: the environment around `rules_scalar` and `rules_array`."""
 
 from __future__ import annotations
 

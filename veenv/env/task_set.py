@@ -15,7 +15,7 @@ from veenv.env.encode import EnvParams, Spec
 from veenv.env.env import VertexEnv
 from veenv.env.exact_range import check_total
 from veenv.env.factory import task_graph
-from veenv.env.graph_view import num_paths
+from veenv.env.graph_view import most_edges, num_paths
 from veenv.env.observe import ObservationKind
 from veenv.env.rewards import Shaping, classical_costs
 from veenv.env.state import Observation, State
@@ -167,9 +167,7 @@ class TaskDistribution:
         return cls(env, graphs, names, stack_params([env.encode(g) for g in graphs]), family)
 
     def renewed(self, seed: int) -> TaskDistribution:
-        """As many new random functions from the same ranges, for the same environment.
-
-        Programs that take the params as an argument do not compile anew.
+        """As many new random functions from the same ranges, for the same compiled programs.
 
         Args:
           seed: seeds the draws.
@@ -187,6 +185,7 @@ class TaskDistribution:
         """The same tasks with another kind of observations, as `VertexEnv.observing`."""
         if max_edges is None and observation == "graph":
             max_edges = max(num_paths(graph, self.env.spec) for graph in self.graphs)
+            max_edges = max_edges if self.family is None else most_edges(self.env.spec)
         return replace(self, env=self.env.observing(observation, max_edges))
 
     @cached_property
@@ -195,7 +194,7 @@ class TaskDistribution:
         return tuple(classical_costs(graph, self.env.cost) for graph in self.graphs)
 
     def vertex_ids(self, index: int, slots: Iterable[Any]) -> tuple[int, ...]:
-        """The vertex ids that slots of a task stand for; padding (-1) is left out."""
+        """The vertex ids of slots of a task; padding (-1) is left out."""
         ids = self.graphs[index].eliminable
         return tuple(ids[int(slot)] for slot in slots if slot >= 0)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from math import prod
 from typing import Any, Literal
 
+from veenv.graph import formats
 from veenv.graph.order_ids import check_order
 from veenv.graph.precedence import ReverseOnly, check_precedence, legal_order, prerequisites
 from veenv.graph.tableau import Tableau
@@ -247,16 +247,8 @@ class Graph:
                         heapq.heappush(heap, (new, other))
         return tuple(order)
 
-    def __repr__(self) -> str:
-        """Counts per kind and per primitive, and the sizes involved."""
-        used = Counter(self.primitives[v - 1] for v in self.eliminable)
-        parts = ", ".join(f"{name} {n}" for name, n in used.most_common())
-        largest = max((prod(self.shapes[n]) for e in self.edges for n in e), default=0)
-        return (
-            f"Graph({self.num_inputs} inputs, {len(self.eliminable)} eliminable vertices of "
-            f"{self.num_vertices}, {self.num_outputs} outputs, {len(self.edges)} edges; "
-            f"largest variable {largest}; eliminable: {parts or 'none'})"
-        )
+    to_networkx, to_dot, to_mermaid = formats.to_networkx, formats.to_dot, formats.to_mermaid
+    __repr__ = formats.describe
 
 
 def _true(*_: Any) -> bool:

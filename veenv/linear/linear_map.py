@@ -141,8 +141,14 @@ def chain(post: LinearMap, pre: LinearMap) -> LinearMap:
         lambda x: pre.transpose(post.transpose(x)),
         _compat.promoted(post.dtype, pre.dtype),
         key=("chain", post.key, pre.key),
-        diagonal=tuple((k, j) for k, m in post.diagonal for n, j in pre.diagonal if m == n),
+        diagonal=tuple((k, j) for k, m in _axes(post) for n, j in _axes(pre) if m == n),
     )
+
+
+def _axes(link: LinearMap) -> tuple[tuple[int, int], ...]:
+    """The axes along which a map is diagonal, that of an identity among them."""
+    same = link.out_shape == link.in_shape and link.key == identity(link.out_shape).key
+    return ((0, 0),) if len(link.out_shape) == 1 and same else link.diagonal
 
 
 def along(action: Action, x: Array, axes: Sequence[int], in_shape: Sequence[int]) -> Array:

@@ -267,6 +267,6 @@ class GymVectorEnv(Played, VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         if self.render_mode is None:
             return None
         return tuple(
-            self._picture(index, *jax.tree.map(lambda x, i=i: x[i], (*now, self._previous)))
+            self._picture(int(index), *jax.tree.map(lambda x, i=i: x[i], (*now, self._previous)))
             for i, index in enumerate(self._indices)
         )

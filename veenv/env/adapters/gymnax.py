@@ -113,6 +113,16 @@ class GymnaxEnv:
         Raises:
           ValueError: there are several tasks and no key to draw one.
         """
+        return self.reset_env(key, params)
+
+    def reset_env(
+        self, key: PRNGKeyArray | None = None, params: EnvParams | None = None
+    ) -> tuple[Any, Any]:
+        """`reset`, under the name by which `step` calls it: gymnax's bridges batch `reset` itself.
+
+        Raises:
+          ValueError: there are several tasks and no key to draw one.
+        """
         if self._episodes is None:
             obs, state = self.env.reset(key, params)
             return self._view(obs), state
@@ -135,7 +145,7 @@ class GymnaxEnv:
         """
         obs, state, reward, *ends, info = self.step_env(key, state, action, params)
         done = ends[0]
-        first_obs, first = self.reset(key, params)
+        first_obs, first = self.reset_env(key, params)
 
         def pick(new: Array, old: Array) -> Array:
             return jnp.where(done, new, old)

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from veenv.kernel.cpu import driver, tiles
-from veenv.kernel.cpu.body import body
+from veenv.kernel.cpu.bodies import body
 from veenv.kernel.cpu.compile import MachineCode, host
 from veenv.kernel.cpu.leaves import STRIDE
 from veenv.kernel.program import Leaf, ScalarProgram

@@ -1,4 +1,4 @@
-"""The loop over a part of the batch: hands a kernel addresses, stages what it cannot reach in place.
+"""A part of the batch: a kernel gets addresses, and what it cannot reach in place is staged.
 
 A kernel reads and writes arrays where they are, vectors of points at a time. Staged are arguments
 that are not batched, repeated for one vector; the points after the last whole vector; and outputs

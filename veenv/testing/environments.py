@@ -1,4 +1,4 @@
-"""Checks that users can run on their own environments and graphs."""
+"""Plays an environment and holds it to what its interface promises."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from veenv.env.encode import EnvParams
 from veenv.env.env import VertexEnv
 from veenv.env.state import State
+from veenv.testing.promises import require
 
 ILLEGAL_EVERY = 8
 """Illegal actions are tried at every so many steps."""
@@ -45,10 +46,10 @@ def check_env(
     for _ in range(episodes):
         state = _check_episode(env, checked, step, reset, rng)
         order = env.final_order(state, checked)
-        _require(order is not None, "a finished episode has an order")
+        require(order is not None, "a finished episode has an order")
         if params is None and order is not None:
             cost = env.graph.cost(order, env.cost)
-            _require(int(state.cost) == cost, f"episode cost {state.cost}, graph's cost {cost}")
+            require(int(state.cost) == cost, f"episode cost {state.cost}, graph's cost {cost}")
     _check_batch(env, checked, step, reset, rng)
 
 
@@ -63,29 +64,29 @@ def _check_episode(
     total = 0
     while not state.terminated:
         legal = left if before is None else left & ~(before & left).any(1)
-        _require(np.array_equal(env.action_mask(state), legal), "the mask is what may go")
+        require(np.array_equal(env.action_mask(state), legal), "the mask is what may go")
         if int(state.num_steps) % ILLEGAL_EVERY == 0:
             _check_illegal(env, params, step, state, left)
         slot = int(rng.choice(np.flatnonzero(legal)))
         old = jax.tree.map(np.array, state)
         obs, after, reward, terminated, truncated, info = step(None, state, slot, params)
-        _require(_same(old, state), "a step leaves the old state as it is")
+        require(_same(old, state), "a step leaves the old state as it is")
         _check_observation(env, obs, after)
         left[slot] = False
         total += int(info["cost"])
         gain = int(reference[slot]) - int(info["cost"])
-        _require(
+        require(
             np.isclose(float(reward), gain / scale, rtol=1e-6, atol=0.0),
             "the reward is minus the cost of the step (plus the reference's, over the scale)",
         )
-        _require(int(info["total"]) == int(after.cost) == total, "costs add up")
-        _require(bool(terminated) == (not left.any()), "the end comes with the last vertex")
-        _require(not truncated and not info["illegal"], "a legal step is not truncated or illegal")
-        _require(int(after.order[int(state.num_steps)]) == slot, "the slot is put on record")
+        require(int(info["total"]) == int(after.cost) == total, "costs add up")
+        require(bool(terminated) == (not left.any()), "the end comes with the last vertex")
+        require(not truncated and not info["illegal"], "a legal step is not truncated or illegal")
+        require(int(after.order[int(state.num_steps)]) == slot, "the slot is put on record")
         state = after
     _, again, reward, terminated, _, _ = step(None, state, 0, params)
-    _require(_same(again, state) and float(reward) == 0.0, "a step after the end does nothing")
-    _require(bool(terminated), "a step after the end is still the end")
+    require(_same(again, state) and float(reward) == 0.0, "a step after the end does nothing")
+    require(bool(terminated), "a step after the end is still the end")
     return state
 
 
@@ -96,11 +97,11 @@ def _check_illegal(
     reference, scale = _reward_data(params)
     for slot in slots:
         _, after, reward, terminated, truncated, info = step(None, state, int(slot), params)
-        _require(bool(terminated) and not truncated, f"illegal action {slot} ends the episode")
-        _require(bool(info["illegal"]), f"illegal action {slot} is reported")
-        _require(_same(after.core, state.core), f"illegal action {slot} changes no edge")
+        require(bool(terminated) and not truncated, f"illegal action {slot} ends the episode")
+        require(bool(info["illegal"]), f"illegal action {slot} is reported")
+        require(_same(after.core, state.core), f"illegal action {slot} changes no edge")
         owed = (float(params.worst_total) - reference[left].sum()) / scale
-        _require(float(reward) <= 1e-6 * abs(owed) - owed, f"illegal action {slot} pays too little")
+        require(float(reward) <= 1e-6 * abs(owed) - owed, f"illegal action {slot} pays too little")
 
 
 def _reward_data(params: EnvParams) -> tuple[np.ndarray, float]:
@@ -119,8 +120,8 @@ def _check_observation(env: VertexEnv, obs: Any, state: State) -> None:
         "action_mask": np.asarray(obs.action_mask).astype(np.int8),
     }
     for name, space in env.observation_space.items():
-        _require(space.contains(fields[name]), f"{name} lies in its space {space}")
-    _require(np.array_equal(obs.action_mask, env.action_mask(state)), "both masks agree")
+        require(space.contains(fields[name]), f"{name} lies in its space {space}")
+    require(np.array_equal(obs.action_mask, env.action_mask(state)), "both masks agree")
 
 
 def _check_batch(
@@ -141,14 +142,9 @@ def _check_batch(
     for i, state in enumerate(states):
         one = jax.tree.map(lambda leaf, i=i: leaf[i], batched)
         compiled = step(None, state, actions[i], params)
-        _require(_same(one, compiled, rtol=1e-6), "batched and single steps agree")
+        require(_same(one, compiled, rtol=1e-6), "batched and single steps agree")
 
 
 def _same(a: Any, b: Any, rtol: float = 0.0) -> bool:
     pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
     return all(x.dtype == y.dtype and np.allclose(x, y, rtol=rtol, atol=0.0) for x, y in pairs)
-
-
-def _require(condition: Any, promise: str) -> None:
-    if not bool(condition):
-        raise AssertionError(f"broken promise: {promise}")

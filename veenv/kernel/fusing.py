@@ -15,7 +15,7 @@ import numpy as np
 from veenv import _compat
 from veenv.kernel import primitive
 from veenv.kernel.program import CannotFuseError, ScalarProgram
-from veenv.kernel.unroll import unroll
+from veenv.kernel.unrolling import unroll
 
 KernelMode = Literal["auto", "xla", "fused"]
 KERNEL_MODES: tuple[KernelMode, ...] = ("auto", "xla", "fused")
