@@ -1,4 +1,4 @@
-from . import adapters, drawing, random_play, rewards, task_set
+from . import adapters, drawing, graph_view, observe, random_play, rewards, task_set
 from .convert import to_graphs_tuple, to_pyg
 from .encode import EnvParams, Spec
 from .env import VertexEnv
@@ -20,7 +20,9 @@ __all__ = [
     "VertexEnv",
     "adapters",
     "drawing",
+    "graph_view",
     "make",
+    "observe",
     "random_action",
     "random_play",
     "rewards",
