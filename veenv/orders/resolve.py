@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 
 from veenv.graph.graph import Graph
-from veenv.orders.automatic import automatic
+from veenv.orders.by_default import automatic
 from veenv.orders.cache import Auto
 from veenv.orders.order import Order
 from veenv.orders.shipped import best_for
