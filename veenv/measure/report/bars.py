@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv.engine.api import jacve
-from veenv.kernel.fuse import fuse
+from veenv.kernel.fusing import fuse
 from veenv.kernel.program import CannotFuseError
 from veenv.measure.timing import interleaved, near
 from veenv.tasks import Task
