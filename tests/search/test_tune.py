@@ -15,7 +15,7 @@ import veenv
 from veenv import Jacobian, make_graph, tune
 from veenv.orders.order import fingerprint
 from veenv.search.tuning import records, work
-from veenv.search.tuning.forms import Form, jacve_forms
+from veenv.search.tuning.forms import Form, jacve_forms, own_modes
 from veenv.search.tuning.point import Point, shapes_of
 from veenv.search.tuning.records import Record
 
@@ -272,3 +272,11 @@ def test_pins_are_as_asked_for():
     assert barriers(False) == 0
     with pytest.raises(ValueError, match='pin must be "auto", True or False'):
         veenv.jacve(jnp.sin, pin="never")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "first"), [(2, 3, "fwd"), (3, 2, "rev"), (3, 3, "rev")]
+)
+def test_the_mode_of_fewer_passes_is_first(inputs, outputs, first):
+    # It is also what a call gets whose time is up before anything is timed.
+    assert own_modes(inputs, outputs)[0].mode == f"jac{first}"

@@ -75,9 +75,9 @@ class _Fitting(Auto):
 
 
 def own_modes(num_inputs: int, num_outputs: int) -> list[Form]:
-    """JAX's own modes, the one with fewer passes first."""
+    """JAX's own modes, the one with fewer passes first; reverse if both have as many."""
     modes = [Form("jacfwd"), Form("jacrev")]
-    return modes if num_inputs <= num_outputs else modes[::-1]
+    return modes if num_inputs < num_outputs else modes[::-1]
 
 
 def jacve_forms(
