@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
@@ -36,9 +38,8 @@ def main(run: str) -> None:
 
 def screenshots(page: Path) -> None:
     """Takes pictures of the page in Chromium (needs playwright, and Chromium)."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
+    api: Any = importlib.import_module("playwright.sync_api")  # of the extra `browser`
+    with api.sync_playwright() as driver:
         chromium = shutil.which("chromium") or shutil.which("google-chrome")
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for name, (width, height, scheme) in SIZES.items():
