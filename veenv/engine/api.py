@@ -13,11 +13,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from veenv import _compat
-from veenv.engine import edge, elimination, evaluation, terms
+from veenv.engine import edge, elimination, evaluation, indexing, terms
 from veenv.engine.counts import Counts
 from veenv.engine.edge import Edge
 from veenv.engine.product import multiply
 from veenv.engine.sparse import SparseTensor
+from veenv.engine.sparse.indexed import Indexed
 from veenv.graph.linearise import Linearisation, linearise
 from veenv.graph.program import Program, normalise_argnums, plain_argnums, trace
 from veenv.kernel.fuse import KERNEL_MODES, KernelMode, fuse
@@ -185,7 +186,7 @@ def _jacobian(
         values = evaluation.evaluate(lin, inputs)
         several = isinstance(argnums, tuple)
         if options.sparse:
-            left = elimination.eliminate_sparse(lin, values.parallel, ids, values.calls)
+            left = indexing.eliminate(lin, values.parallel, ids, values.calls)
             done = None
             blocks = _assemble(lin, _sparse(left, lin), in_tree, several)
         else:
@@ -257,8 +258,10 @@ def _dense(edges: evaluation.Edges, lin: Linearisation) -> _Form:
 
 def _sparse(edges: Mapping[tuple[int, int], Any], lin: Linearisation) -> _Form:
     def build(
-        some: terms.Terms, out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any
+        some: terms.Terms | Indexed, out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any
     ) -> SparseTensor:
+        if isinstance(some, Indexed):
+            return SparseTensor.from_entries(some, dtype)
         if lin.realify and jnp.issubdtype(dtype, jnp.complexfloating):
             some = terms.multiply(some, (_parts(in_shape, dtype),))
         return SparseTensor.from_edges(some, out_shape, in_shape, dtype)

@@ -1,0 +1,131 @@
+"""Elimination of sparse Jacobians where gathers, scatters and reshapes stand between structures.
+
+First every vertex is eliminated that no index array leads to or from, in the algebra of structures:
+axes stay diagonal, bands stay bands.  What is left is written entry by entry, its places known
+when tracing, and the other vertices are eliminated as sparse matrices are multiplied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+from veenv.engine import elimination, terms
+from veenv.engine.edge import Edge
+from veenv.engine.moves import moves
+from veenv.engine.pulled import Call
+from veenv.engine.sparse import indexed
+from veenv.engine.sparse.indexed import Indexed
+from veenv.engine.sparse.pattern import num_meetings
+from veenv.engine.sparse.term import entry_shape
+from veenv.graph.linearise import Linearisation
+from veenv.graph.tableau import Tableau
+from veenv.linear.barrier import pin
+from veenv.rules.dtypes import is_complex
+
+_MOST_ENTRIES = 1 << 25
+"""Most entries of a matrix, and most products for one, that are held entry by entry."""
+
+Left = Mapping[tuple[int, int], terms.Terms | Indexed]
+
+
+class _TooMany(Exception):  # noqa: N818  # it is caught, never shown
+    """A matrix is better held otherwise: it has too many entries, or places that are computed."""
+
+
+def eliminate(
+    lin: Linearisation,
+    parallel: Mapping[tuple[int, int], Sequence[Edge]],
+    order: Iterable[int],
+    calls: Sequence[Call] = (),
+) -> Left:
+    """As `eliminate_sparse`, exact through gathers, scatters and reshapes where it can be.
+
+    Args:
+      lin: the program the edges belong to.
+      parallel: its elemental edges.
+      order: eliminable vertex ids, each once.
+      calls: the rules of the program that are not linear.
+
+    Returns:
+      The edges from inputs to outputs: terms, or entries at known places.
+    """
+    order = tuple(order)
+    mixed = lin.realify and any(map(is_complex, lin.program.avals))
+    found = {} if calls or mixed else moves(lin, parallel)
+    if found:
+        try:
+            return _eliminate(lin, parallel, order, found)
+        except _TooMany:
+            pass
+    return elimination.eliminate_sparse(lin, parallel, order, calls)
+
+
+def _eliminate(
+    lin: Linearisation,
+    parallel: Mapping[tuple[int, int], Sequence[Edge]],
+    order: Sequence[int],
+    found: Mapping[tuple[tuple[int, int], int], Indexed],
+) -> dict[tuple[int, int], terms.Terms | Indexed]:
+    graph = lin.graph
+    waiting = {node for pair, _ in found for node in pair}
+    plain: dict[tuple[int, int], list[Edge]] = {}
+    for pair, several in parallel.items():
+        rest = [e for n, e in enumerate(several) if (pair, n) not in found]
+        if rest:
+            plain[pair] = rest
+    first = Tableau(graph.num_nodes, ((u, v, terms.collect(s)) for (u, v), s in plain.items()))
+    nodes = [graph.node(vertex) for vertex in order]
+    outputs = graph.output_nodes
+    for node in nodes:
+        if node not in waiting:
+            first.eliminate(node, terms.multiply, terms.add, keep=node in outputs)
+    left = _edges(first)
+    shared = {v for v in outputs if v not in waiting}
+    later: dict[tuple[int, int], list[Indexed]] = {}
+    done: dict[tuple[int, int], terms.Terms | Indexed] = {}
+    untouched = {*range(graph.num_inputs)} - waiting
+    for (u, v), some in left.items():
+        if u in untouched and v in shared:
+            done[u, v] = some  # no index array on any path
+        else:
+            shapes = graph.shapes[v], graph.shapes[u]
+            later.setdefault((u, v), []).extend(_entries(e, *shapes) for e in terms.evaluated(some))
+    for (pair, _), move in found.items():
+        later.setdefault(pair, []).append(move)
+    second = Tableau(
+        graph.num_nodes, ((u, v, indexed.total(several)) for (u, v), several in later.items())
+    )
+    for node in nodes:
+        if node in waiting:
+            second.eliminate(node, _multiply, indexed.add, keep=node in outputs)
+    for (u, v), x in _edges(second).items():
+        if v in outputs:
+            if (u, v) in done:
+                raise AssertionError(f"edge {u} → {v} was left twice")
+            done[u, v] = x
+    return done
+
+
+def _edges(tableau: Tableau) -> dict[tuple[int, int], object]:  # type: ignore[type-arg]
+    return {(u, v): e for v, row in enumerate(tableau.preds) for u, e in row.items()}
+
+
+def _multiply(post: Indexed, pre: Indexed) -> Indexed:
+    products = num_meetings(post.pattern, pre.pattern)
+    dense = post.pattern.sizes[0] * pre.pattern.sizes[1]
+    if products > min(_MOST_ENTRIES, 4 * dense + (1 << 20)):
+        raise _TooMany
+    return indexed.multiply(post, pre)
+
+
+def _entries(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Indexed:
+    if prod(entry_shape(e.structure)) > _MOST_ENTRIES:
+        raise _TooMany
+    if e.values is not None:
+        e = replace(e, values=pin(e.values))
+    x = indexed.of_edge(e, out_shape, in_shape)
+    if x is None:
+        raise _TooMany
+    return x

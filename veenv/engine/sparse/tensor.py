@@ -1,0 +1,337 @@
+"""`SparseTensor`: a block of a Jacobian that stores no structural zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from veenv import _compat
+from veenv.engine import edge
+from veenv.engine.edge import Edge
+from veenv.engine.product import multiply
+from veenv.engine.sparse import convert, parts
+from veenv.engine.sparse.indexed import Indexed
+from veenv.engine.sparse.pattern import Collection, Pattern, by_row, collected
+from veenv.engine.sparse.term import Entries, Term, entry_shape, term
+from veenv.engine.terms import collect, evaluated
+from veenv.structure import structure as algebra
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class SparseTensor:
+    """A partial derivative as a sum of structured terms: no structural zeros are stored.
+
+    It is a matrix of flat out indices by flat in indices wherever a matrix is spoken of (`pattern`,
+    `to_scipy`, `diagonal`).  A pytree: jit, vmap, scan and donation take it.  What `vmap` makes of
+    one is a batch of tensors, whose methods apply to each.
+
+    Attributes:
+      terms: the summands; none means zero.
+      out_shape: shape of the differentiated value.
+      in_shape: shape of the variable it is differentiated by.
+      dtype: dtype of the entries.
+      zero: a zero of the dtype; its shape is that of the batch, () without one.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> jacobian = veenv.jacve(jnp.sin, sparse_representation=True)(jnp.zeros(1000))
+      >>> jacobian.shape, jacobian.nse
+      ((1000, 1000), 1000)
+      >>> (jacobian @ jnp.ones(1000)).shape
+      (1000,)
+    """
+
+    terms: tuple[Term | Entries, ...]
+    out_shape: tuple[int, ...] = field(metadata={"static": True})
+    in_shape: tuple[int, ...] = field(metadata={"static": True})
+    dtype: Any = field(metadata={"static": True})
+    zero: Array
+
+    __array_ufunc__ = None  # so that NumPy leaves `x @ tensor` to the tensor
+
+    @classmethod
+    def from_edges(
+        cls, edges: Sequence[Edge], out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any
+    ) -> SparseTensor:
+        """The sum of edges of the engine between variables of the given shapes.
+
+        An operator is made dense but for the axes along which it is diagonal.
+        """
+        merged = collect(evaluated(edges)) if edges else ()
+        return cls._of(tuple(map(term, merged)), out_shape, in_shape, dtype)
+
+    @classmethod
+    def from_entries(cls, x: Indexed, dtype: Any) -> SparseTensor:
+        """The tensor of entries at known places."""
+        p = x.pattern
+        some = (Entries(x.stored().astype(dtype), p),) if p.nse else ()
+        return cls._of(some, p.out_shape, p.in_shape, dtype)
+
+    @classmethod
+    def _of(
+        cls, terms: Sequence[Any], out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any
+    ) -> SparseTensor:
+        dtype = jnp.dtype(dtype)
+        return cls(tuple(terms), tuple(out_shape), tuple(in_shape), dtype, jnp.zeros((), dtype))
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Shape of the batch that `vmap` has made: () without one."""
+        return jnp.shape(self.zero)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the dense tensor: `batch_shape` + `out_shape` + `in_shape`."""
+        return self.batch_shape + self.out_shape + self.in_shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @cached_property
+    def _layout(self) -> tuple[Pattern, Collection] | None:
+        """The pattern, and how the terms' entries become its values; None if it is computed."""
+        one = parts.first_of_batch(self)
+        found = None if one is None else [t.coordinates() for t in one.terms]
+        if found is None or any(f is None for f in found):
+            return None
+        none = np.zeros(0, np.int32)
+        rows, cols = (np.concatenate([none, *(f[k] for f in found if f)]) for k in (0, 1))
+        return collected(rows, cols, self.out_shape, self.in_shape)
+
+    @property
+    def pattern(self) -> Pattern:
+        """The places of the entries, each once, row by row: the same for all in a batch.
+
+        Raises:
+          ValueError: if they are not known: computed by a function that is being traced (where a
+            sort puts them, say), or not the same in a batch.
+        """
+        if len(self.terms) == 1 and isinstance(self.terms[0], Entries):
+            return self.terms[0].pattern
+        return parts.known(self._layout, self)[0]
+
+    def values(self, pattern: Pattern | None = None) -> Array:
+        """The values of the entries, in a pattern's order.
+
+        Args:
+          pattern: one that has all places of this tensor's; None: the tensor's own. A pattern that
+            was found once, outside of jit, serves all values of a compiled function.
+
+        Returns:
+          Array of shape ``batch_shape + (nse,)``.
+
+        Raises:
+          ValueError: if the tensor has an entry that is not in the pattern, or its places are not
+            known when tracing.
+        """
+        own, collect = parts.known(self._layout, self)
+
+        def values(j: SparseTensor) -> Array:
+            raw = [t.entries().astype(j.dtype) for t in j.terms]
+            return collect(jnp.concatenate([jnp.zeros(0, j.dtype), *raw]))
+
+        found = self.each(values)
+        return found if pattern is None or pattern == own else parts.spread(found, own, pattern)
+
+    def each(self, fun: Callable[..., Any], *others: Any) -> Any:
+        """`fun` of every tensor of the batch, and of others' parts with the same leading axes."""
+        for _ in self.batch_shape:
+            fun = jax.vmap(fun)
+        return fun(self, *others)
+
+    @property
+    def nse(self) -> int:
+        """Number of entries; where places are computed, the most that it can be."""
+        if self._layout is not None:
+            return self.pattern.nse
+        some = (t for t in self.terms if isinstance(t, Term))
+        known = (t.pattern.nse for t in self.terms if isinstance(t, Entries))
+        return sum(prod(entry_shape(t.structure)) for t in some) + sum(known)
+
+    @property
+    def bandwidth(self) -> tuple[int, int]:
+        """The most that an entry is below the diagonal, and above it."""
+        return self.pattern.bandwidth
+
+    @property
+    def T(self) -> SparseTensor:
+        """The tensor with in axes first: shape `in_shape` + `out_shape`."""
+
+        def transpose(j: SparseTensor) -> SparseTensor:
+            edges = [edge.transpose(t.edge()) for t in j.terms if isinstance(t, Term)]
+            found = SparseTensor.from_edges(edges, j.in_shape, j.out_shape, j.dtype)
+            some = [parts.transposed(t) for t in j.terms if isinstance(t, Entries)]
+            return replace(found, terms=(*found.terms, *some))
+
+        return self.each(transpose)
+
+    def todense(self) -> Array:
+        """The dense array of `shape` and `dtype`."""
+
+        def dense(j: SparseTensor) -> Array:
+            if not j.terms:
+                return jnp.zeros(j.shape, j.dtype)
+            every = [
+                parts.dense(t, j.dtype)
+                if isinstance(t, Entries)
+                else edge.todense(t.edge(), j.out_shape, j.in_shape, j.dtype)
+                for t in j.terms
+            ]
+            return reduce(jnp.add, every)
+
+        return self.each(dense)
+
+    def dense(self, iota: Any = None) -> Array:
+        """As `todense`, as graphax calls it; its unit matrix `iota` is not needed."""
+        del iota
+        return self.todense()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        del copy
+        return np.asarray(self.todense(), dtype)
+
+    def __matmul__(self, x: Any) -> Any:
+        """Contracts the in axes with the first axes of an array, without making the tensor dense.
+
+        Args:
+          x: array of shape ``in_shape + rest``, or a `SparseTensor` with `out_shape` so; with the
+            batch's axes in front where there is one.
+
+        Returns:
+          Array of shape ``out_shape + rest``; of two sparse tensors a sparse one.
+
+        Raises:
+          ValueError: if x's first axes are not `in_shape`.
+        """
+        if isinstance(x, SparseTensor):
+            _check_axes(self.in_shape, x.out_shape, x.shape)
+            return self.each(parts.product, x)
+        x = jnp.asarray(x)
+        _check_axes(self.batch_shape + self.in_shape, x.shape, x.shape)
+        return self.each(_times, x)
+
+    def __rmatmul__(self, x: Any) -> Array:
+        """Contracts the last axes of an array of shape ``rest + out_shape`` with the out axes."""
+        x = jnp.asarray(x)
+        first = x.ndim - len(self.out_shape)
+        if first < 0 or x.shape[first:] != self.out_shape:
+            raise ValueError(f"the array's last axes must be {self.out_shape}, got shape {x.shape}")
+
+        def times(j: SparseTensor, x: Array) -> Array:
+            first = x.ndim - len(j.out_shape)
+            axes = [*range(first, x.ndim), *range(first)]
+            y = _times(j.T, x.transpose(axes))
+            n = len(j.in_shape)
+            return y.transpose([*range(n, y.ndim), *range(n)])
+
+        return self.each(times, x)
+
+    def __mul__(self, factor: Any) -> SparseTensor:
+        return parts.scaled(self, factor)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, factor: Any) -> SparseTensor:
+        return parts.scaled(self, 1 / jnp.asarray(factor, self.dtype))
+
+    def __neg__(self) -> SparseTensor:
+        return parts.scaled(self, -1)
+
+    def __add__(self, other: SparseTensor) -> SparseTensor:
+        return parts.added(self, other) if isinstance(other, SparseTensor) else NotImplemented
+
+    def __sub__(self, other: SparseTensor) -> SparseTensor:
+        return self + -other if isinstance(other, SparseTensor) else NotImplemented
+
+    def __getitem__(self, index: Any) -> SparseTensor:
+        """A part of the tensor, as NumPy's basic indices or one index array take it."""
+        return parts.part(self, index)
+
+    def diagonal(self) -> Array:
+        """The entries at equal flat out and in indices: shape `out_shape` if the tensor is square.
+
+        Raises:
+          ValueError: if the number of rows is not that of columns.
+        """
+        return parts.diagonal(self)
+
+    def trace(self) -> Array:
+        """The sum of the diagonal."""
+        return self.diagonal().reshape(*self.batch_shape, -1).sum(axis=-1)
+
+    def block_diagonal(self, blocks: int) -> Array:
+        """The blocks on the diagonal of the matrix, cut into as many rows and columns of blocks.
+
+        Args:
+          blocks: how many blocks; it must divide the numbers of rows and columns.
+
+        Returns:
+          Array of shape ``batch_shape + (blocks, rows / blocks, columns / blocks)``.
+
+        Raises:
+          ValueError: if it does not divide them.
+        """
+        return parts.block_diagonal(self, blocks)
+
+    def to_scipy(self, format: str = "csr") -> Any:  # as SciPy calls it
+        """The matrix as an array of `scipy.sparse` in the format "csr", "csc", "coo" or another."""
+        return convert.to_scipy(self, format)
+
+    def to_bcoo(self) -> Any:
+        """The tensor as a `jax.experimental.sparse.BCOO` of the same shape.
+
+        Sorted, without duplicates and padding; entries whose places are computed inside of jit
+        stand as the terms have them, explicit zeros among them.
+        """
+        return self.each(convert.to_bcoo)
+
+    def to_bcsr(self) -> Any:
+        """The matrix as a `jax.experimental.sparse.BCSR`, sorted, without duplicates and padding."""
+        return self.each(convert.to_bcsr)
+
+    def spy(self, ax: Any = None, **style: Any) -> Any:
+        """Draws the pattern with Matplotlib.
+
+        Args:
+          ax: the axes to draw on; None: new ones.
+          **style: for Matplotlib's `plot`, such as `markersize` and `color`.
+
+        Returns:
+          The axes.
+        """
+        return convert.spy(self, ax, **style)
+
+
+def _check_axes(expected: tuple[int, ...], got: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    if got[: len(expected)] != expected:
+        raise ValueError(f"the array's first axes must be {expected}, got shape {shape}")
+
+
+def _times(j: SparseTensor, x: Array) -> Array:
+    """The tensor, without batch, times an array of shape ``in_shape + rest``."""
+    rest = x.shape[len(j.in_shape) :]
+    ones_dropped = [d for d in x.shape if d != 1]
+    right = Edge(algebra.dense(j.in_shape, rest), x.reshape(ones_dropped), x.dtype)
+    dtype = _compat.promoted(j.dtype, x.dtype)
+    total = jnp.zeros((*j.out_shape, *rest), dtype)
+    for t in j.terms:
+        if isinstance(t, Entries):
+            flat = x.reshape(prod(j.in_shape), prod(rest)).astype(dtype)
+            each = t.values.astype(dtype)[:, None] * flat[t.pattern.cols]
+            total = total + by_row(t.pattern)(each).reshape(total.shape)
+        else:
+            product = multiply(t.edge(), right)
+            total = total + edge.todense(product, j.out_shape, rest, dtype)
+    return total
+
