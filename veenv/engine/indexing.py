@@ -7,9 +7,10 @@ when tracing, and the other vertices are eliminated as sparse matrices are multi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
+from typing import TypeVar
 
 from veenv.engine import elimination, terms
 from veenv.engine.edge import Edge
@@ -27,6 +28,7 @@ from veenv.rules.dtypes import is_complex
 _MOST_ENTRIES = 1 << 25
 """Most entries of a matrix, and most products for one, that are held entry by entry."""
 
+E = TypeVar("E")
 Left = Mapping[tuple[int, int], terms.Terms | Indexed]
 
 
@@ -81,17 +83,7 @@ def _eliminate(
     for node in nodes:
         if node not in waiting:
             first.eliminate(node, terms.multiply, terms.add, keep=node in outputs)
-    left = _edges(first)
-    shared = {v for v in outputs if v not in waiting}
-    later: dict[tuple[int, int], list[Indexed]] = {}
-    done: dict[tuple[int, int], terms.Terms | Indexed] = {}
-    untouched = {*range(graph.num_inputs)} - waiting
-    for (u, v), some in left.items():
-        if u in untouched and v in shared:
-            done[u, v] = some  # no index array on any path
-        else:
-            shapes = graph.shapes[v], graph.shapes[u]
-            later.setdefault((u, v), []).extend(_entries(e, *shapes) for e in terms.evaluated(some))
+    later, done = _split(lin, _edges(first), waiting)
     for (pair, _), move in found.items():
         later.setdefault(pair, []).append(move)
     second = Tableau(
@@ -100,15 +92,36 @@ def _eliminate(
     for node in nodes:
         if node in waiting:
             second.eliminate(node, _multiply, indexed.add, keep=node in outputs)
+    result: dict[tuple[int, int], terms.Terms | Indexed] = dict(done)
     for (u, v), x in _edges(second).items():
         if v in outputs:
-            if (u, v) in done:
-                raise AssertionError(f"edge {u} → {v} was left twice")
-            done[u, v] = x
-    return done
+            also = _converted(lin, (u, v), done[u, v]) if (u, v) in done else []
+            result[u, v] = indexed.total([x, *also])
+    return result
 
 
-def _edges(tableau: Tableau) -> dict[tuple[int, int], object]:  # type: ignore[type-arg]
+def _split(
+    lin: Linearisation, left: Mapping[tuple[int, int], terms.Terms], waiting: Container[int]
+) -> tuple[dict[tuple[int, int], list[Indexed]], dict[tuple[int, int], terms.Terms]]:
+    """The edges that are to be multiplied further, as entries, and those that are done."""
+    inputs, outputs = range(lin.graph.num_inputs), lin.graph.output_nodes
+    later: dict[tuple[int, int], list[Indexed]] = {}
+    done: dict[tuple[int, int], terms.Terms] = {}
+    for (u, v), some in left.items():
+        if u in inputs and v in outputs and v not in waiting:
+            done[u, v] = some
+        else:
+            later[u, v] = _converted(lin, (u, v), some)
+    return later, done
+
+
+def _converted(lin: Linearisation, pair: tuple[int, int], some: terms.Terms) -> list[Indexed]:
+    """The terms of an edge, entry by entry."""
+    out_shape, in_shape = (lin.graph.shapes[node] for node in reversed(pair))
+    return [_entries(e, out_shape, in_shape) for e in terms.evaluated(some)]
+
+
+def _edges(tableau: Tableau[E]) -> dict[tuple[int, int], E]:
     return {(u, v): e for v, row in enumerate(tableau.preds) for u, e in row.items()}
 
 

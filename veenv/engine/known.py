@@ -1,4 +1,4 @@
-"""Integers of a program that are known when it is traced: indices, mostly.
+"""Variables of a program that are known when it is traced: indices, mostly.
 
 Inside of jit JAX stages every operation, those on constants too.  What indices are computed from
 is worked out here at once, if it depends on nothing that is traced or differentiated by.
@@ -71,10 +71,6 @@ class Known:
             return np.asarray(value) if concrete and not _compat.is_traced(value) else None
         equation, k = self._makers[slot]
         if any(_compat.bodies(equation.params)):
-            return None
-        if not np.issubdtype(equation.out_avals[k].dtype, np.integer) and (
-            equation.out_avals[k].dtype != np.bool_
-        ):
             return None
         ins = [self(a) for a in equation.inputs]
         return None if any(x is None for x in ins) else _results(equation, ins)[k]

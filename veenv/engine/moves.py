@@ -9,14 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from veenv import _compat
-from veenv.engine import edge
+from veenv.engine import edge, places
 from veenv.engine.edge import Edge
 from veenv.engine.known import Known
 from veenv.engine.sparse import indexed
@@ -26,7 +22,8 @@ from veenv.graph.equations import Equation
 from veenv.graph.linearise import Elemental, Linearisation
 from veenv.structure.structure import Link
 
-TAKES = {"gather", "scatter", "scatter-add", "scatter_add", "dynamic_slice", "dynamic_update_slice"}
+ADDS = {"scatter-add", "scatter_add"}
+TAKES = {"gather", "scatter", "dynamic_slice", "dynamic_update_slice", *ADDS}
 """Primitives that take each result element from one operand element, by indices."""
 
 Move = tuple[tuple[int, int], int]
@@ -71,24 +68,21 @@ def _move(
     if elemental.inner is not None or s.link is Link.NONE or edge.is_known(e):
         return None
     out_shape, in_shape = (lin.graph.shapes[n] for n in (elemental.target, elemental.source))
-    if prod(out_shape) == 0 or prod(in_shape) == 0:
-        return None
-    if s.unit and s.link is Link.SELECTION and name not in TAKES:
-        return indexed.of_edge(e, out_shape, in_shape)
     operand = _operand(lin, equation, elemental)
-    if operand is None:
+    if prod(out_shape) == 0 or prod(in_shape) == 0 or operand is None or e.sign < 0:
         return None
     if name == "conv_general_dilated" and operand == 0:
         return convolution(equation, known(equation.inputs[1]), e.dtype)
-    if name not in TAKES or len(equation.outputs) != 1:
-        return None
-    places = _places(equation, operand, known)
-    if places is None:
-        return None
-    if name in {"scatter-add", "scatter_add"} and operand == 2:
-        added = indexed.selected(places.reshape(in_shape), out_shape, e.dtype)
+    found = places.moved(equation) if operand == 0 else None
+    if found is None and name in TAKES:
+        found = _by_indices(equation, operand, known)
+    if found is None:
+        selects = s.unit and s.link is Link.SELECTION and name not in TAKES
+        return indexed.of_edge(e, out_shape, in_shape) if selects else None
+    if name in ADDS and operand == 2:
+        added = indexed.selected(found.reshape(in_shape), out_shape, e.dtype)
         return indexed.transpose(added)
-    return indexed.selected(places.reshape(out_shape), in_shape, e.dtype)
+    return indexed.selected(found.reshape(out_shape), in_shape, e.dtype)
 
 
 def _operand(lin: Linearisation, equation: Equation, elemental: Elemental) -> int | None:
@@ -100,46 +94,42 @@ def _operand(lin: Linearisation, equation: Equation, elemental: Elemental) -> in
     return found[0] if len(found) == 1 else None
 
 
-def _places(equation: Equation, operand: int, known: Known) -> np.ndarray | None:
-    """Flat index of the operand's element that each result element takes, -1 for none.
+def _by_indices(equation: Equation, operand: int, known: Known) -> np.ndarray | None:
+    """The places that a primitive moves an operand's elements to, if its indices are known.
 
-    For the updates that a scatter adds, the result that each is added to.
+    Returns:
+      Flat index of the operand's element that each result element takes, -1 for none; for the
+      updates that a scatter adds, the result that each is added to.
     """
-    avals = equation.in_avals
-    others: list[Any] = []
-    for aval, atom in zip(avals, equation.inputs, strict=True):
-        value = np.zeros(aval.shape, np.int32)
-        if jnp.issubdtype(aval.dtype, jnp.integer):
-            value = known(atom)
-            if value is None:
-                return None
-        others.append(value)
-    params = dict(equation.params)
-    if "fill_value" in params:
-        params["fill_value"] = 0
     name = equation.primitive.name
-    adds = name in {"scatter-add", "scatter_add"}
-    if adds and operand == 0:
-        return np.arange(prod(avals[0].shape))
-    size = prod(equation.out_avals[0].shape if adds else avals[operand].shape)
-    dtype = avals[operand].dtype if adds else jnp.dtype("int32")
-    exact = 1 << (jnp.finfo(dtype).nmant + 1) if adds else np.iinfo(np.int32).max
-    if size >= exact:
+    if name in ADDS and operand == 0:
+        return places.numbered(equation.in_avals[0].shape)
+    first = {"dynamic_update_slice": 2}.get(name, 1)
+    last = 2 if name in {*ADDS, "scatter"} else len(equation.inputs)
+    indices = [known(a) for a in equation.inputs[first:last]]
+    given = [i for i in indices if i is not None]
+    if len(given) < len(indices):
         return None
-    with jax.ensure_compile_time_eval():
-        numbers = jnp.arange(1, size + 1, dtype=dtype)
+    if name == "gather":
+        return places.gathered(equation, given[0])
+    if name == "dynamic_slice":
+        return places.sliced(equation, given)
+    if name == "dynamic_update_slice":
+        return places.updated(equation, given, operand)
+    targets = places.scattered(equation, given[0])
+    return targets if name in ADDS else _set(equation, targets, operand)
 
-        def run(x: Any) -> Any:
-            given = [jnp.asarray(v) for v in others]
-            if adds:
-                given[0] = given[0].astype(dtype)
-            given[operand] = x
-            return _compat.bind(equation.primitive, params, given)[0]
 
-        if adds:
-            shape = jax.ShapeDtypeStruct(avals[operand].shape, dtype)
-            back = jax.linear_transpose(run, shape)
-            taken = back(numbers.reshape(equation.out_avals[0].shape))[0]
-        else:
-            taken = run(numbers.reshape(avals[operand].shape))
-    return np.asarray(taken).astype(np.int64) - 1
+def _set(equation: Equation, targets: np.ndarray, operand: int) -> np.ndarray | None:
+    """As `_by_indices` for a scatter that overwrites; None where it does so twice.
+
+    Which of several updates of one element counts is the device's choice.
+    """
+    flat = targets.reshape(-1)
+    put = np.flatnonzero(flat >= 0)
+    if len(np.unique(flat[put])) < len(put):
+        return None
+    shape = equation.out_avals[0].shape
+    found = places.numbered(shape) if operand == 0 else np.full(shape, -1)
+    found.reshape(-1)[flat[put]] = -1 if operand == 0 else put
+    return found
