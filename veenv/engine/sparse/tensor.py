@@ -20,6 +20,7 @@ from veenv.engine.product import multiply
 from veenv.engine.sparse import convert, parts
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.pattern import Collection, Pattern, by_row, collected
+from veenv.engine.sparse.solve import solve
 from veenv.engine.sparse.term import Entries, Term, entry_shape, term
 from veenv.engine.terms import collect, evaluated
 from veenv.structure import structure as algebra
@@ -283,6 +284,23 @@ class SparseTensor:
           ValueError: if it does not divide them.
         """
         return parts.block_diagonal(self, blocks)
+
+    def solve(self, b: Any) -> Array:
+        """x with ``tensor @ x = b``, as the pattern allows.
+
+        Diagonal, tridiagonal and block-diagonal matrices are solved where the arrays are, banded
+        and other ones by SciPy on the host. Differentiable, in the values and in b.
+
+        Args:
+          b: array of shape ``batch_shape + out_shape``.
+
+        Returns:
+          Array of shape ``batch_shape + in_shape``.
+
+        Raises:
+          ValueError: if the tensor is not square, or b has another shape.
+        """
+        return self.each(solve, jnp.asarray(b))
 
     def to_scipy(self, format: str = "csr") -> Any:  # as SciPy calls it
         """The matrix as an array of `scipy.sparse` in the format "csr", "csc", "coo" or another."""
