@@ -13,6 +13,7 @@ from benchmark_env import env, env_scaling
 from benchmark_kernel import kernel
 from benchmark_scaling import memory, tracing
 from benchmark_search import evaluations, search
+from benchmark_sparse import sparse
 
 COMMANDS = {
     "budgets": budgets,
@@ -24,6 +25,7 @@ COMMANDS = {
     "evaluations": evaluations,
     "memory": memory,
     "tracing": tracing,
+    "sparse": sparse,
 }
 
 if __name__ == "__main__":

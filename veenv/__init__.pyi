@@ -16,6 +16,7 @@ from .engine import graphax
 from .engine.api import jacve, value_and_jacve
 from .engine.counts import Counts
 from .engine.interop import eqx_jacve, filter_jacve, tree_allclose, vertex_elimination_jaxpr
+from .engine.second import hessian, laplacian, linear_operator, sparse_solver
 from .engine.sparse import SparseTensor
 from .env.factory import make
 from .graph.graph import Graph
@@ -42,8 +43,11 @@ __all__ = [
     "filter_jacve",
     "graph",
     "graphax",
+    "hessian",
     "jacve",
+    "laplacian",
     "linear",
+    "linear_operator",
     "make",
     "make_graph",
     "measure",
@@ -52,6 +56,7 @@ __all__ = [
     "register_task",
     "rules",
     "search",
+    "sparse_solver",
     "structure",
     "tasks",
     "testing",

@@ -134,7 +134,7 @@ def _unary(fun: Any, x: Jet) -> Jet:
 
     (first, value), (second, _) = jax.jvp(slope, (x.value,), (one,))
     squares = jnp.square(x.slopes).sum(axis=0)
-    return Jet(value, first * x.slopes, first * x.laplacian + second * squares)
+    return Jet(value, first[None] * x.slopes, first * x.laplacian + second * squares)
 
 
 def _second(run: Any, values: Sequence[Array], slopes: Sequence[Array]) -> list[Array]:
