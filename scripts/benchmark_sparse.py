@@ -39,12 +39,16 @@ def sparse(
     """
     print(machine())
     jax.config.update("jax_enable_x64", True)
-    rows = [_jacobians(name, CASES[name], repeats) for name in case]
     columns = ("case", "true", "stored", "first", "ms", "asdex first", "asdex ms", "sparsejac ms")
-    _table(rows, columns)
+    _header(columns)
+    rows = []
+    for name in case:
+        rows.append(_jacobians(name, CASES[name], repeats))
+        _line(rows[-1], columns)
     seconds = [_laplacians(repeats), _pairs(repeats)]
     for row in seconds:
-        _table([row], tuple(row))
+        _header(tuple(row))
+        _line(row, tuple(row))
     if out is not None:
         document = {"machine": machine(), "jacobians": rows, "second": seconds}
         out.write_text(json.dumps(document, indent=1) + "\n")
@@ -141,10 +145,12 @@ def _in_turn(methods: dict[str, Any], args: tuple[Any, ...], repeats: int) -> Ro
     return {name: round(float(np.median(t)), 3) for name, t in times.items()}
 
 
-def _table(rows: list[Row], columns: tuple[str, ...]) -> None:
+def _header(columns: tuple[str, ...]) -> None:
     print("\n| " + " | ".join(columns) + " |\n|" + " --- |" * len(columns))
-    for row in rows:
-        print("| " + " | ".join(str(row.get(c, "–")) for c in columns) + " |")
+
+
+def _line(row: Row, columns: tuple[str, ...]) -> None:
+    print("| " + " | ".join(str(row.get(c, "–")) for c in columns) + " |", flush=True)
 
 
 def _plot(rows: list[Row], path: Path) -> None:

@@ -9,6 +9,7 @@ import jax
 
 from veenv.engine.api import jacve
 from veenv.engine.forward_laplacian import forward_laplacian
+from veenv.engine.sparse import SparseTensor
 from veenv.graph.program import plain_argnums, trace
 from veenv.orders.resolve import OrderLike
 
@@ -37,8 +38,17 @@ def hessian(
       298
     """
     argnums = plain_argnums(argnums)
-    gradient = jax.grad(fun, argnums)
-    return jacve(gradient, order, argnums, sparse_representation=sparse_representation)
+    sparse = jacve(jax.grad(fun, argnums), order, argnums, sparse_representation=True)
+    if sparse_representation:
+        return sparse
+
+    def dense(*args: Any, **kwargs: Any) -> Any:
+        blocks = sparse(*args, **kwargs)
+        return jax.tree.map(
+            lambda b: b.todense(), blocks, is_leaf=lambda b: isinstance(b, SparseTensor)
+        )
+
+    return dense
 
 
 def laplacian(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
@@ -83,9 +93,9 @@ def linear_operator(fun: Callable[[Any], Any], x: Any) -> Any:
       >>> operator.mv(jnp.ones(3)).tolist()  # doctest: +SKIP
       [0.0, 2.0, 4.0]
     """
-    from veenv.engine import lineax
+    from veenv.engine import lineax_operator
 
-    return lineax.operator(fun, x)
+    return lineax_operator.operator(fun, x)
 
 
 def sparse_solver() -> Any:
@@ -99,6 +109,6 @@ def sparse_solver() -> Any:
       ...     rtol=1e-8, atol=1e-8, linear_solver=sparse_solver()
       ... )
     """
-    from veenv.engine import lineax
+    from veenv.engine import lineax_operator
 
-    return lineax.SparseSolver()
+    return lineax_operator.SparseSolver()

@@ -32,7 +32,7 @@ def convolution(equation: Equation, kernel: np.ndarray | None, dtype: Any) -> In
     if kernel is None or kernel.size > _MOST_TAPS or groups != (1, 1):
         return None
     numbers = params["dimension_numbers"]
-    lhs, rhs, out = (np.asarray(s) for s in (numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec))
+    lhs, rhs, out = (tuple(s) for s in (numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec))
     in_shape, out_shape = equation.in_avals[0].shape, equation.out_avals[0].shape
     inside = np.arange(prod(in_shape)).reshape(in_shape).transpose(lhs)  # batch, channel, places
     results = np.arange(prod(out_shape)).reshape(out_shape).transpose(out)
@@ -47,8 +47,7 @@ def convolution(equation: Equation, kernel: np.ndarray | None, dtype: Any) -> In
                 values.append(np.full(rows[-1].size, weights[(o, i, *tap)]))
     if not rows:
         return None
-    places = (np.concatenate(x) for x in (rows, cols))
-    pattern, collect = collected(*places, out_shape, in_shape)
+    pattern, collect = collected(np.concatenate(rows), np.concatenate(cols), out_shape, in_shape)
     return Indexed(pattern, collect(jnp.asarray(np.concatenate(values), dtype)), dtype)
 
 

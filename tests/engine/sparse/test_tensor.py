@@ -36,9 +36,9 @@ CLOSE = {"rtol": 1e-12, "atol": 1e-12}
 def both(request, x64):
     """A Jacobian, sparse and dense."""
     fun = FUNCTIONS[request.param]
-    return jax.jit(
-        lambda x: (veenv.jacve(fun, sparse_representation=True)(x), jax.jacrev(fun)(x))
-    )(X)
+    return jax.jit(lambda x: (veenv.jacve(fun, sparse_representation=True)(x), jax.jacrev(fun)(x)))(
+        X
+    )
 
 
 def test_formats(both):
@@ -86,9 +86,7 @@ def test_parts(both):
     np.testing.assert_allclose(jacobian.trace(), matrix.trace(), **CLOSE)
     blocks = jacobian.block_diagonal(2)
     for k in range(2):
-        np.testing.assert_allclose(
-            blocks[k], matrix[3 * k : 3 * k + 3, 3 * k : 3 * k + 3], **CLOSE
-        )
+        np.testing.assert_allclose(blocks[k], matrix[3 * k : 3 * k + 3, 3 * k : 3 * k + 3], **CLOSE)
     for index in (np.s_[1], np.s_[..., 2:5], np.s_[:2, ..., ::-1], np.s_[..., np.array([4, 0, 4])]):
         np.testing.assert_allclose(np.asarray(jacobian[index]), np.asarray(dense)[index], **CLOSE)
     rows, cols = np.nonzero(matrix)
@@ -144,7 +142,9 @@ def test_a_batch(name, x64):
 
 
 def test_a_batch_of_nothing():
-    batch = jax.vmap(veenv.jacve(lambda x: jnp.ones(2), sparse_representation=True))(jnp.ones((3, 4)))
+    batch = jax.vmap(veenv.jacve(lambda x: jnp.ones(2), sparse_representation=True))(
+        jnp.ones((3, 4))
+    )
     assert batch.shape == (3, 2, 4)
     assert batch.todense().shape == (3, 2, 4)
 

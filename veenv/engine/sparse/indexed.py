@@ -111,7 +111,9 @@ def total(several: Sequence[Indexed]) -> Indexed:
         values = sum(x.stored().astype(dtype) for x in several[1:])
         values = several[0].stored().astype(dtype) + values
         return Indexed(first, values, dtype, _either(several, None))
-    rows, cols = (np.concatenate([getattr(x.pattern, k) for x in several]) for k in ("rows", "cols"))
+    rows, cols = (
+        np.concatenate([getattr(x.pattern, k) for x in several]) for k in ("rows", "cols")
+    )
     pattern, collect = collected(rows, cols, first.out_shape, first.in_shape)
     if collect.alone and all(x.values is None for x in several):
         values = None

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from math import prod
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from veenv import _compat
+from veenv.engine import edge
 from veenv.engine import terms as sums
+from veenv.engine.edge import Edge
+from veenv.engine.product import multiply
 from veenv.engine.sparse import indexed
 from veenv.engine.sparse.indexed import Indexed
-from veenv.engine.sparse.pattern import Collection, Pattern, collected
+from veenv.engine.sparse.pattern import Collection, Pattern, by_row
 from veenv.engine.sparse.term import Entries, Term
+from veenv.structure import structure as algebra
 from veenv.structure.structure import Link
 
 Tensor = Any
@@ -83,12 +87,71 @@ def transposed(t: Entries) -> Entries:
     return Entries(x.stored(), x.pattern)
 
 
-def dense(t: Entries, dtype: Any) -> Array:
-    """Entries as a dense array."""
+def dense(j: Tensor) -> Array:
+    """The tensor, without batch, as a dense array."""
+    if not j.terms:
+        return jnp.zeros(j.shape, j.dtype)
+    every = [
+        _dense_entries(t, j.dtype)
+        if isinstance(t, Entries)
+        else edge.todense(t.edge(), j.out_shape, j.in_shape, j.dtype)
+        for t in j.terms
+    ]
+    return reduce(jnp.add, every)
+
+
+def _dense_entries(t: Entries, dtype: Any) -> Array:
     p = t.pattern
     flat = jnp.zeros(p.sizes, dtype).at[p.rows, p.cols]
     whole = flat.set(t.values.astype(dtype), unique_indices=True, indices_are_sorted=True)
     return whole.reshape(p.out_shape + p.in_shape)
+
+
+def check_axes(expected: tuple[int, ...], got: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    """Refuses arrays whose first axes are not the expected ones.
+
+    Raises:
+      ValueError: if they are not.
+    """
+    if got[: len(expected)] != expected:
+        raise ValueError(f"the array's first axes must be {expected}, got shape {shape}")
+
+
+def times(j: Tensor, x: Array) -> Array:
+    """The tensor, without batch, times an array of shape ``in_shape + rest``."""
+    rest = x.shape[len(j.in_shape) :]
+    ones_dropped = [d for d in x.shape if d != 1]
+    right = Edge(algebra.dense(j.in_shape, rest), x.reshape(ones_dropped), x.dtype)
+    dtype = _compat.promoted(j.dtype, x.dtype)
+    total = jnp.zeros((*j.out_shape, *rest), dtype)
+    for t in j.terms:
+        if isinstance(t, Entries):
+            flat = x.reshape(prod(j.in_shape), prod(rest)).astype(dtype)
+            each = t.values.astype(dtype)[:, None] * flat[t.pattern.cols]
+            total = total + by_row(t.pattern)(each).reshape(total.shape)
+        else:
+            product = multiply(t.edge(), right)
+            total = total + edge.todense(product, j.out_shape, rest, dtype)
+    return total
+
+
+def times_left(j: Tensor, x: Array) -> Array:
+    """An array of shape ``rest + out_shape`` times the tensor.
+
+    Raises:
+      ValueError: if x's last axes are not `out_shape`.
+    """
+    first = x.ndim - len(j.out_shape)
+    if first < 0 or x.shape[first:] != j.out_shape:
+        raise ValueError(f"the array's last axes must be {j.out_shape}, got shape {x.shape}")
+
+    def one(j: Tensor, x: Array) -> Array:
+        first = x.ndim - len(j.out_shape)
+        y = times(j.T, x.transpose([*range(first, x.ndim), *range(first)]))
+        n = len(j.in_shape)
+        return y.transpose([*range(n, y.ndim), *range(n)])
+
+    return j.each(one, x)
 
 
 def scaled(j: Tensor, factor: Any) -> Tensor:
@@ -218,7 +281,7 @@ def _taken(shape: tuple[int, ...], index: Sequence[Any]) -> np.ndarray:
     """The flat indices that an index takes of an array."""
     if sum(hasattr(i, "shape") or isinstance(i, list) for i in index) > 1:
         raise IndexError("one index array for the out axes and one for the in axes at most")
-    if any(isinstance(i, jax.core.Tracer) for i in index):
+    if any(map(_compat.is_traced, index)):
         raise IndexError("the indices of a sparse tensor must be known when tracing")
     plain = tuple(np.asarray(i) if hasattr(i, "shape") else i for i in index)
     return np.arange(prod(shape)).reshape(shape)[plain]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -13,17 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from veenv import _compat
 from veenv.engine import edge
 from veenv.engine.edge import Edge
-from veenv.engine.product import multiply
 from veenv.engine.sparse import convert, parts
 from veenv.engine.sparse.indexed import Indexed
-from veenv.engine.sparse.pattern import Collection, Pattern, by_row, collected
+from veenv.engine.sparse.pattern import Collection, Pattern, collected
 from veenv.engine.sparse.solve import solve
 from veenv.engine.sparse.term import Entries, Term, entry_shape, term
 from veenv.engine.terms import collect, evaluated
-from veenv.structure import structure as algebra
 
 
 @jax.tree_util.register_dataclass
@@ -179,19 +176,7 @@ class SparseTensor:
 
     def todense(self) -> Array:
         """The dense array of `shape` and `dtype`."""
-
-        def dense(j: SparseTensor) -> Array:
-            if not j.terms:
-                return jnp.zeros(j.shape, j.dtype)
-            every = [
-                parts.dense(t, j.dtype)
-                if isinstance(t, Entries)
-                else edge.todense(t.edge(), j.out_shape, j.in_shape, j.dtype)
-                for t in j.terms
-            ]
-            return reduce(jnp.add, every)
-
-        return self.each(dense)
+        return self.each(parts.dense)
 
     def dense(self, iota: Any = None) -> Array:
         """As `todense`, as graphax calls it; its unit matrix `iota` is not needed."""
@@ -216,27 +201,15 @@ class SparseTensor:
           ValueError: if x's first axes are not `in_shape`.
         """
         if isinstance(x, SparseTensor):
-            _check_axes(self.in_shape, x.out_shape, x.shape)
+            parts.check_axes(self.in_shape, x.out_shape, x.shape)
             return self.each(parts.product, x)
         x = jnp.asarray(x)
-        _check_axes(self.batch_shape + self.in_shape, x.shape, x.shape)
-        return self.each(_times, x)
+        parts.check_axes(self.batch_shape + self.in_shape, x.shape, x.shape)
+        return self.each(parts.times, x)
 
     def __rmatmul__(self, x: Any) -> Array:
         """Contracts the last axes of an array of shape ``rest + out_shape`` with the out axes."""
-        x = jnp.asarray(x)
-        first = x.ndim - len(self.out_shape)
-        if first < 0 or x.shape[first:] != self.out_shape:
-            raise ValueError(f"the array's last axes must be {self.out_shape}, got shape {x.shape}")
-
-        def times(j: SparseTensor, x: Array) -> Array:
-            first = x.ndim - len(j.out_shape)
-            axes = [*range(first, x.ndim), *range(first)]
-            y = _times(j.T, x.transpose(axes))
-            n = len(j.in_shape)
-            return y.transpose([*range(n, y.ndim), *range(n)])
-
-        return self.each(times, x)
+        return parts.times_left(self, jnp.asarray(x))
 
     def __mul__(self, factor: Any) -> SparseTensor:
         return parts.scaled(self, factor)
@@ -315,7 +288,7 @@ class SparseTensor:
         return self.each(convert.to_bcoo)
 
     def to_bcsr(self) -> Any:
-        """The matrix as a `jax.experimental.sparse.BCSR`, sorted, without duplicates and padding."""
+        """The matrix as a `jax.experimental.sparse.BCSR`, sorted, no duplicates, no padding."""
         return self.each(convert.to_bcsr)
 
     def spy(self, ax: Any = None, **style: Any) -> Any:
@@ -329,27 +302,3 @@ class SparseTensor:
           The axes.
         """
         return convert.spy(self, ax, **style)
-
-
-def _check_axes(expected: tuple[int, ...], got: tuple[int, ...], shape: tuple[int, ...]) -> None:
-    if got[: len(expected)] != expected:
-        raise ValueError(f"the array's first axes must be {expected}, got shape {shape}")
-
-
-def _times(j: SparseTensor, x: Array) -> Array:
-    """The tensor, without batch, times an array of shape ``in_shape + rest``."""
-    rest = x.shape[len(j.in_shape) :]
-    ones_dropped = [d for d in x.shape if d != 1]
-    right = Edge(algebra.dense(j.in_shape, rest), x.reshape(ones_dropped), x.dtype)
-    dtype = _compat.promoted(j.dtype, x.dtype)
-    total = jnp.zeros((*j.out_shape, *rest), dtype)
-    for t in j.terms:
-        if isinstance(t, Entries):
-            flat = x.reshape(prod(j.in_shape), prod(rest)).astype(dtype)
-            each = t.values.astype(dtype)[:, None] * flat[t.pattern.cols]
-            total = total + by_row(t.pattern)(each).reshape(total.shape)
-        else:
-            product = multiply(t.edge(), right)
-            total = total + edge.todense(product, j.out_shape, rest, dtype)
-    return total
-
