@@ -27,7 +27,8 @@ _BILINEAR = frozenset(("mul", "dot_general", "conv_general_dilated"))
 
 _UNARY = frozenset(
     "sin cos tan tanh exp exp2 expm1 log log1p sqrt rsqrt cbrt logistic integer_pow erf erfc "
-    "square sinh cosh asin acos atan asinh acosh atanh abs sign floor ceil round lgamma digamma".split()
+    "square sinh cosh asin acos atan asinh acosh atanh abs sign floor ceil round lgamma "
+    "digamma".split()
 )
 """Primitives of one operand that work element by element."""
 
