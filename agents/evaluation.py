@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from agents.nn.distributions import sample
 from agents.nn.networks import GraphNetwork
-from agents.ppo.rollout import Episodes, rollout
+from agents.ppo.rollouts import Episodes, rollout
 from veenv.env import EnvParams, State, TaskDistribution, VertexEnv
 from veenv.env.random_play import random_episodes
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import errno
 import os
+import re
 from pathlib import Path
 
 try:
@@ -28,6 +29,15 @@ def new_folder(parent: Path) -> Path:
             continue
         return path
     raise FileExistsError(f"no free name for a run in {parent}")
+
+
+def file_name(name: str) -> str:
+    """The name of a task as part of a file's: letters, digits, ``+-_.``, dots for the rest.
+
+    >>> file_name("my:robot")
+    'my.robot'
+    """
+    return re.sub(r"[^\w.+-]+", ".", name).strip(".") or "function"
 
 
 def append_bytes(path: Path, content: bytes) -> int:

@@ -11,9 +11,11 @@ from benchmark_budgets import budgets
 from benchmark_engine import engine
 from benchmark_env import env, env_scaling
 from benchmark_kernel import kernel
+from benchmark_observations import observations
 from benchmark_scaling import memory, tracing
 from benchmark_search import evaluations, search
 from benchmark_sparse import sparse
+from benchmark_weights import weights
 
 COMMANDS = {
     "budgets": budgets,
@@ -24,8 +26,10 @@ COMMANDS = {
     "search": search,
     "evaluations": evaluations,
     "memory": memory,
+    "observations": observations,
     "tracing": tracing,
     "sparse": sparse,
+    "weights": weights,
 }
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ def engine(
     memory: float = 3.0,
     sparse: bool = True,
 ) -> None:
-    """A Markdown table of vmap(jacve(f, order)) beside jax.jacfwd and jax.jacrev, float32, jitted.
+    """A Markdown table of vmap(jacve(f, order)) next to jax.jacfwd and jax.jacrev, float32, jitted.
 
     Every repeat times all methods once, one after the other; the ratio is the median over repeats
     of a method's time to the faster of jacfwd and jacrev in the same repeat.  Tracing and

@@ -16,7 +16,7 @@ from veenv.env import VertexEnv
 from veenv.env.factory import make
 from veenv.env.random_play import random_episodes
 from veenv.graph.graph import CostModel
-from veenv.graph.linearise import make_graph
+from veenv.graph.linearisation import make_graph
 from veenv.tasks import random_function
 
 Run = Callable[[jax.Array, int], Any]

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
+from benchmark_casadi import casadi_rows
 from benchmark_cases import Case, find, orders_of, points
-from benchmark_engine import SHORTEST
+from benchmark_compiled import compiled, fused, program_of, random_case, times_of
 from benchmark_machine import machine
+from benchmark_orders import correlation, decision
 
 import veenv
-from veenv.kernel.fuse import trace_point
-from veenv.kernel.program import ScalarProgram
-from veenv.measure.timing import rounds_interleaved
-from veenv.tasks.random import random_function
 
 TASKS = (
     "RoeFlux_1d",
@@ -31,11 +29,26 @@ TASKS = (
     "HumanHeartDipole",
     "PropaneCombustion",
 )
-ORDERS = "best-executed", "reverse"
+ORDERS = "best-operations", "reverse"
 Row = dict[str, Any]
+Part = Literal["speed", "orders", "compile", "casadi"]
+HEADS: Mapping[Part, str] = {
+    "speed": "| function | batch | method | ms | ratio (10 … 90 %) | operations | work |\n"
+    "| --- | ---: | --- | ---: | ---: | ---: | ---: |",
+    "orders": "| function | order | operations | reverse's | of its work | of its time |\n"
+    "| --- | --- | ---: | ---: | ---: | ---: |",
+    "compile": "| equations | kernel: trace + compile, s | ns a point | jacrev | ns a point |\n"
+    "| ---: | ---: | ---: | ---: | ---: |",
+    "casadi": "| function | kernel, ns a point, one core | CasADi's C | ratio |\n"
+    "| --- | ---: | ---: | ---: |",
+}
+HEAD_OF_CORRELATIONS = (
+    "| function | orders | Spearman with time: operations | work |\n| --- | ---: | ---: | ---: |"
+)
 
 
 def kernel(
+    parts: tuple[Part, ...] = ("speed", "orders", "compile"),
     task: tuple[str, ...] = TASKS,
     batch: tuple[int, ...] = (1, 4096, 65536),
     repeats: int = 25,
@@ -50,72 +63,47 @@ def kernel(
 
     Ratios are medians, over the repeats, of a method's time to that of the faster of
     vmap(jacfwd) and vmap(jacrev) in the same repeat. `writing` is a program that only fills as
-    many arrays as the Jacobian has that are not constant: the bound set by memory.
+    many arrays as the Jacobian has: the bound set by memory.
 
     Args:
-        task: tasks of the first table.
-        batch: batch sizes.
+        parts: what is measured: `speed` of tasks; `orders`: what the order decides, for each task
+            the order with the fewest operations against reverse, and of four functions the
+            correlation over many orders; what it takes to `compile`; `casadi`: against CasADi's
+            generated C on one core, where CasADi and gcc are installed.
+        task: tasks of the tables of speed and orders.
+        batch: batch sizes of the table of speed.
         repeats: measurements of each method, at most.
         seconds: time after which the repeats for one function and batch end (at least five).
-        num_orders: how many orders of a function are timed, to compare their work with their time;
-            0 for none.
+        num_orders: how many orders of a function are timed, to compare their work with their time.
         equations: sizes of the random functions of which tracing and compiling is timed.
         jacrev_up_to: the largest of them that jacrev is compiled for too (a minute for 500).
-        out: file of all figures.
+        out: file of all figures; of parts that are not measured now it keeps what it has.
         plot: file of the plot.
     """
     print(machine())
-    found: dict[str, Any] = {"machine": machine(), "speed": [], "orders": [], "compile": []}
-    print("\n| function | batch | method | ms | ratio (10 … 90 %) | operations | work |")
-    print("| --- | ---: | --- | ---: | ---: | ---: | ---: |")
-    for name in task:
-        for size in batch:
-            found["speed"] += _speed(find(name), size, repeats, seconds)
-    if num_orders:
-        print("\n| function | orders | Spearman | cheapest / reverse: work | time |")
-        print("| --- | ---: | ---: | ---: | ---: |")
-        for case in (find("RoeFlux_1d"), find("RobotArm_6DOF"), _random(1, 300), _random(2, 300)):
-            found["orders"].append(_orders(case, num_orders, 65536, repeats))
-    print("\n| random function | kernel: trace + compile, s | ns a point | jacrev | ns a point |")
-    print("| ---: | ---: | ---: | ---: | ---: |")
-    for size in equations:
-        found["compile"].append(_compilation(size, size <= jacrev_up_to))
-    out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    known = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
+    found: dict[str, Any] = {"speed": [], "orders": [], "compile": [], **known}
+    found["machine"] = machine()
+    for part in parts:
+        found[part] = rows = []
+        print(f"\n{HEADS[part]}")
+        if part == "speed":
+            for name in task:
+                for size in batch:
+                    rows += _speed(find(name), size, repeats, seconds)
+        elif part == "orders":
+            rows += [decision(find(name), max(batch), repeats) for name in task]
+            print(f"\n{HEAD_OF_CORRELATIONS}")
+            cases = find("RoeFlux_1d"), find("RobotArm_6DOF"), random_case(1, 300)
+            for case in (*cases, random_case(2, 300)):
+                rows.append(correlation(case, num_orders, max(batch), repeats))
+        elif part == "compile":
+            rows += [_compilation(size, size <= jacrev_up_to) for size in equations]
+        else:
+            rows += casadi_rows(max(batch), repeats)
+        out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     _plot(found, max(batch), plot)
     print(f"\nfigures: {out}; plot: {plot}")
-
-
-def _random(seed: int, equations: int) -> Case:
-    fun, point = random_function(seed, 8, equations, 8)
-    return Case(f"random, {equations} equations, seed {seed}", fun, point, tuple(range(len(point))))
-
-
-def program_of(case: Case, order: Any) -> ScalarProgram:
-    """The scalar program of a case's Jacobian, in float32."""
-    args = jax.tree.map(lambda x: np.asarray(x, np.float32), case.args)
-    argnums = case.argnums if isinstance(case.argnums, tuple) else (case.argnums,)
-    return trace_point(veenv.jacve(case.fun, order, case.argnums), args, {}, argnums).program()
-
-
-def _fused(case: Case, order: Any) -> Callable[..., Any]:
-    return jax.vmap(veenv.jacve(case.fun, order, case.argnums, kernel="fused"))
-
-
-def _compiled(method: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
-    return jax.jit(method).lower(*args).compile()
-
-
-def _times(
-    runs: Mapping[str, Callable[..., Any]], args: Sequence[Any], repeats: int, seconds: float
-) -> dict[str, np.ndarray]:
-    """Seconds of a call in each round, interleaved; five rounds at least."""
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    began = time.perf_counter()
-    for found in rounds_interleaved(runs, args, repeats, shortest=SHORTEST):
-        times = {name: list(t) for name, t in found.items()}
-        if min(map(len, times.values())) >= 5 and time.perf_counter() - began > seconds:
-            break
-    return {name: np.array(t) for name, t in times.items()}
 
 
 def _speed(case: Case, batch: int, repeats: int, seconds: float) -> list[Row]:
@@ -127,16 +115,16 @@ def _speed(case: Case, batch: int, repeats: int, seconds: float) -> list[Row]:
     programs = {}
     for name, ids in orders_of(case, ORDERS).items():
         programs[f"kernel, {name}"] = program_of(case, ids)
-        methods[f"kernel, {name}"] = _fused(case, ids)
+        methods[f"kernel, {name}"] = fused(case, ids)
         methods[f"XLA, {name}"] = jax.vmap(veenv.jacve(case.fun, ids, case.argnums))
     program = next(iter(programs.values()))
-    shapes = [program.outputs[k].shape for k in program.written()]
+    shapes = [leaf.shape for leaf in program.outputs]
     first = jax.tree.leaves(args)[0].reshape(batch, -1)[:, :1]
     methods["writing"] = lambda *_: [
         (first * float(k)).reshape(batch, *(1 for _ in s)) + np.zeros(s, np.float32)
         for k, s in enumerate(shapes)
     ]
-    times = _times({n: _compiled(m, args) for n, m in methods.items()}, args, repeats, seconds)
+    times = times_of({n: compiled(m, args) for n, m in methods.items()}, args, repeats, seconds)
     faster = np.minimum(times["jacfwd"], times["jacrev"])
     rows = []
     for method in methods:
@@ -153,67 +141,19 @@ def _speed(case: Case, batch: int, repeats: int, seconds: float) -> list[Row]:
     return rows
 
 
-def perturbed(ids: Sequence[int], swaps: int, rng: np.random.Generator) -> tuple[int, ...]:
-    """An order with some vertices moved elsewhere."""
-    order = list(ids)
-    for _ in range(swaps):
-        order.insert(int(rng.integers(len(order))), order.pop(int(rng.integers(len(order)))))
-    return tuple(order)
-
-
-def some_orders(case: Case, count: int) -> dict[str, tuple[int, ...]]:
-    """Classical orders, the best shipped one, and perturbations of all of them."""
-    rng = np.random.default_rng(0)
-    known = orders_of(case, ("best-executed", "reverse", "forward", "markowitz"))
-    found = dict(known)
-    starts = list(known.values())
-    for k in range(count - len(known)):
-        start = starts[k % len(starts)]
-        swaps = int(2 ** rng.uniform(0, np.log2(max(2, len(start) // 2))))
-        found[f"perturbed {k}"] = perturbed(start, swaps, rng)
-    return found
-
-
-def _orders(case: Case, count: int, batch: int, repeats: int) -> Row:
-    from scipy.stats import spearmanr
-
-    args = points(case, batch)
-    orders = some_orders(case, count)
-    works = {name: program_of(case, ids).work for name, ids in orders.items()}
-    runs = {name: _compiled(_fused(case, ids), args) for name, ids in orders.items()}
-    times = _times(runs, args, repeats, 60.0)
-    medians = {name: float(np.median(t)) for name, t in times.items()}
-    found: Any = spearmanr([works[n] for n in orders], [medians[n] for n in orders])
-    correlation = float(found.statistic)
-    reverse = next(n for n in orders if "reverse" in n)
-    cheapest = min(works, key=lambda n: works[n])
-    ratio = float(np.median(times[cheapest] / times[reverse]))
-    row = {"function": case.name, "orders": len(orders), "spearman": correlation, "time": ratio}
-    row |= {"work": works[cheapest] / works[reverse], "works": works, "seconds": medians}
-    cells = [
-        case.name,
-        str(len(orders)),
-        f"{correlation:.2f}",
-        f"{row['work']:.2f}",
-        f"**{ratio:.2f}**",
-    ]
-    print("| " + " | ".join(cells) + " |", flush=True)
-    return row
-
-
 def _compilation(equations: int, with_jacrev: bool) -> Row:
-    case = _random(0, equations)
+    case = random_case(0, equations)
     args = points(case, 65536)
     row: Row = {"equations": equations}
-    methods = {"kernel": lambda: _fused(case, "reverse")}
+    methods = {"kernel": lambda: fused(case, "reverse")}
     if with_jacrev:
         methods["jacrev"] = lambda: jax.vmap(jax.jacrev(case.fun, case.argnums))
     cells = [f"{equations:,}"]
     for name, make in methods.items():
         start = time.perf_counter()
-        run = _compiled(make(), args)
+        run = compiled(make(), args)
         row[f"{name}_seconds"] = time.perf_counter() - start
-        times = _times({name: run}, args, 10, 20.0)
+        times = times_of({name: run}, args, 10, 20.0)
         row[f"{name}_ns"] = float(np.median(times[name])) * 1e9 / 65536
         cells += [f"{row[f'{name}_seconds']:.2f}", f"{row[f'{name}_ns']:.1f}"]
     print("| " + " | ".join([*cells, *[""] * (5 - len(cells))]) + " |", flush=True)
@@ -240,18 +180,19 @@ def _plot(found: Mapping[str, Any], batch: int, path: Path) -> None:
     left.axvline(1, color="gray", lw=0.8)
     left.set_xlabel(f"time / faster of jacfwd and jacrev, batch {batch:,}")
     left.legend()
-    for row in found["orders"]:
+    correlations = [row for row in found["orders"] if "works" in row]
+    for row in correlations:
         order = list(row["works"])
         right.plot(
             [row["works"][n] for n in order],
             [row["seconds"][n] * 1e3 for n in order],
             ".",
-            label=f"{row['function']} ({row['spearman']:.2f})",
+            label=f"{row['function']} ({row['work']:.2f})",
         )
     right.set_xscale("log")
     right.set_yscale("log")
     right.set_xlabel("work of a point, multiplications")
     right.set_ylabel(f"ms at batch {batch:,}")
-    if found["orders"]:
+    if correlations:
         right.legend(fontsize=7)
     figure.savefig(path)

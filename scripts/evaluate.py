@@ -10,16 +10,19 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+from tyro.conf import OmitArgPrefixes, arg
 
-from agents.cli.start import make_tasks
 from agents.config.args import fail, parse
+from agents.config.function import FunctionConfig
 from agents.evaluation import Evaluation, evaluate
 from agents.nn.networks import GraphNetwork
 from agents.nn.weights import load_weights
 from agents.policy import pretrained
-from agents.train.curriculum import EVALUATION_SEEDS
+from agents.training.curriculum import EVALUATION_SEEDS
+from agents.training.played import Played
 from veenv.env.task_set import TaskDistribution
 from veenv.graph.graph import CostModel
 from veenv.search import search
@@ -47,6 +50,10 @@ class EvaluateArgs:
     task: str | None = None
     """Tasks to play, separated by commas, or `random` for random functions; without it those the
     run was trained on."""
+
+    own: Annotated[OmitArgPrefixes[FunctionConfig], arg(help="Instead of --task.")] = (
+        dataclasses.field(default_factory=FunctionConfig)
+    )
 
     cost: CostModel = "multiplications"
     """What an elimination costs."""
@@ -121,25 +128,34 @@ def read_tasks(args: EvaluateArgs) -> TaskDistribution:
       ValueError: a task is unknown, or the run does not say which.
       OSError: the run's settings cannot be read.
     """
-    task = args.task or trained_on(args.run)
+    if args.task is not None and args.own.function is not None:
+        args.own.check_one(args.task)
+    task, own = args.task, args.own
+    if task is None and own.function is None:
+        task, own = trained_on(args.run)
+    function = own.read()
+    if function is not None:
+        return Played.of(function, args.cost).tasks
     if task != "random":
-        return make_tasks(task, args.cost)
+        return Played.named(task or "", args.cost).tasks
     family = RandomFunctions(vertices=args.vertices, arrays=args.arrays)
     return TaskDistribution.random(
         EVALUATION_SEEDS + args.seed, args.functions, args.cost, **dataclasses.asdict(family)
     )
 
 
-def trained_on(run: str | None) -> str:
-    """The tasks of a run folder.
+def trained_on(run: str | None) -> tuple[str | None, FunctionConfig]:
+    """The tasks, or the function, of a run folder.
 
     Raises:
       ValueError: it is no run folder.
       OSError: its settings cannot be read.
     """
     if run is None or not Path(run).is_dir():
-        raise ValueError("weights alone do not say what to play; name it with --task")
-    return ",".join(json.loads((Path(run) / "config.json").read_text())["graphs"])
+        raise ValueError("weights alone do not say what to play; name it with --task or --function")
+    settings = json.loads((Path(run) / "config.json").read_text())
+    own = FunctionConfig(**settings.get("own", {}))
+    return (",".join(settings["graphs"]) if own.function is None else None), own
 
 
 def anneal(played: TaskDistribution, index: int, args: EvaluateArgs) -> int | None:

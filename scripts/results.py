@@ -13,12 +13,12 @@ import time
 import jax
 import numpy as np
 
-from agents.cli.start import make_tasks
 from agents.config.args import fail, parse, task_names
 from agents.config.ppo import PPOConfig
 from agents.ppo.trainer import Trainer
-from agents.train.curriculum import FixedTasks
-from agents.train.training import train
+from agents.training.curriculum import FixedTasks
+from agents.training.loop import train
+from agents.training.played import Played
 from veenv.env.random_play import random_episodes
 from veenv.search import search
 
@@ -122,7 +122,7 @@ def line(name: str, args: ResultsArgs) -> str:
     Raises:
       ValueError: there is no such task.
     """
-    played = make_tasks(name, "multiplications")
+    played = Played.named(name).tasks
     goal = PUBLISHED.get(played.names[0], played.classical[0]["reverse"])
     config = PPOConfig(steps=args.steps or STEPS.get(played.names[0], 100_000))
     trainer = Trainer(config, played)

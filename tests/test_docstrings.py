@@ -1,7 +1,7 @@
 """What users call explains itself: summary, arguments, errors, and an example that is run.
 
 Public are the names in the packages' ``__all__``, and the functions and classes of the modules
-that the documents name beside them.  `pytest --doctest-modules veenv agents` runs the examples.
+that the documents name, too.  `pytest --doctest-modules veenv agents` runs the examples.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ MODULES = [
     "veenv.env.adapters.registration",
     "veenv.env.task_set",
     "veenv.env.random_play",
+    "veenv.env.drawing",
+    "veenv.graph.playback",
+    "veenv.measure.report.write",
     "veenv.env.adapters.gymnasium_vector",
     "veenv.export.c",
     "veenv.export.code",
@@ -48,11 +51,17 @@ MODULES = [
     "veenv.orders.order",
     "veenv.orders.documents",
     "veenv.structure.packed",
-    "veenv.engine.sparse",
-    "veenv.testing",
+    "veenv.structure.packed_product",
+    "veenv.engine.second",
+    "veenv.engine.sparse.pattern",
+    "veenv.engine.sparse.tensor",
+    "veenv.engine.sparse.term",
+    "veenv.testing.elementals",
+    "veenv.testing.environments",
+    "veenv.testing.proofs",
     "veenv.measure.timing",
-    "veenv.search.optimize",
-    "veenv.measure.validate",
+    "veenv.search.optimization",
+    "veenv.measure.validation",
 ]
 """What they define under a name without underscore is public."""
 
@@ -118,7 +127,7 @@ def test_the_walk_finds_the_interface():
     assert functions <= set(FUNCTIONS)
     classes = {"veenv.graph.graph.Graph", "veenv.env.env.VertexEnv", "agents.ppo.trainer.Trainer"}
     assert classes <= set(CLASSES)
-    methods = {"veenv.graph.graph.Graph.cost", "veenv.engine.sparse.SparseTensor.todense"}
+    methods = {"veenv.graph.graph.Graph.cost", "veenv.engine.sparse.tensor.SparseTensor.todense"}
     assert methods <= set(METHODS)
 
 

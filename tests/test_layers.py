@@ -1,16 +1,22 @@
-"""Data flows one way: a package imports only from packages listed before it; no circles."""
+"""Data flows one way: a package imports only from packages listed before it; no circles.
+
+And what is read is short: files, functions, folders.
+"""
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from graphlib import TopologicalSorter
+from statistics import median
 
 import pytest
 
-from scripts.architecture import imports
+from scripts.architecture import ROOT, imports, modules
 
 PACKAGES = {
     "veenv": "structure linear rules graph orders kernel engine export tasks env measure search",
-    "agents": "files devices config nn ppo alphazero evaluation policy train run cli",
+    "agents": "files devices config nn ppo alphazero evaluation policy training run api cli",
 }
 """The data flow; the lines of a top-level module are those of a package of one file."""
 
@@ -58,3 +64,46 @@ def test_imports_go_left(root: str):
 
 def test_no_circle_of_imports():
     TopologicalSorter(IMPORTS).prepare()  # raises CycleError, which names the circle
+
+
+SOURCES = {name: path.read_text(encoding="utf-8") for name, path in modules().items()}
+
+
+def lines_of(root: str) -> dict[str, int]:
+    """Number of lines of every module of a package."""
+    return {n: len(t.splitlines()) for n, t in SOURCES.items() if n.split(".")[0] == root}
+
+
+@pytest.mark.parametrize("root", PACKAGES)
+def test_files_are_short(root: str):
+    lines = lines_of(root)
+    assert {name: n for name, n in lines.items() if n > 300} == {}
+    assert median(lines.values()) <= 150
+
+
+def functions(text: str) -> Iterator[tuple[str, int]]:
+    """Name and number of lines, docstring excluded, of every function of a module."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0]
+            documented = ast.get_docstring(node) is not None
+            docstring = first.end_lineno - first.lineno + 1 if documented else 0
+            yield node.name, node.end_lineno - node.lineno + 1 - docstring
+
+
+def test_functions_are_short():
+    found = {f"{name}.{f}": n for name, t in SOURCES.items() for f, n in functions(t) if n > 50}
+    assert found == {}
+
+
+def test_no_module_has_a_function_of_its_name():
+    for name, text in SOURCES.items():
+        own = name.split(".")[-1]
+        defined = {getattr(node, "name", None) for node in ast.parse(text).body}
+        assert own not in defined, name
+
+
+def test_a_reader_sees_few_folders():
+    apart = {"__init__", "__pycache__", "_compat", "testing", "py"}
+    entries = {path.name.split(".")[0] for path in (ROOT / "veenv").iterdir()} - apart
+    assert len(entries) <= 12, entries

@@ -6,6 +6,7 @@ selections it is the program that `jacve` runs.
 
 from __future__ import annotations
 
+import itertools
 import random
 from functools import partial
 
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 import veenv
 from tests.oracles.multiplications import count_additions, count_multiplications
+from tests.sampling import on_seeds, spared
 from tests.test_invariant import orders_of, prepared
 from veenv.engine import elimination
 from veenv.env import VertexEnv
@@ -49,8 +51,16 @@ def returns_of(env: VertexEnv, graph, orders) -> np.ndarray:
     return np.asarray(total)
 
 
-@pytest.mark.parametrize("cost", COST_MODELS)
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize(
+    ("name", "cost"),
+    spared(
+        itertools.product(TASKS, COST_MODELS),
+        ("RoeFlux_1d", "multiplications"),
+        ("PropaneCombustion", "executed"),
+        ("RobotArm_6DOF", "operations"),
+        ("mlp", "operations"),
+    ),
+)
 def test_tasks(name, cost):
     task = veenv.tasks.get(name)
     graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
@@ -82,9 +92,13 @@ def emitted_cost(lin, edges, order, cost):
 
 
 @pytest.mark.parametrize("arrays", [False, True], ids=["scalar", "array"])
-@given(seed=st.integers(0, 10_000))
-@settings(max_examples=4)
-def test_random_functions(arrays, seed):
+@pytest.mark.parametrize("examples", [2, pytest.param(40, marks=pytest.mark.slow)])
+def test_random_functions(arrays, examples):
+    some = settings(max_examples=examples)(given(st.integers(0, 10_000))(check_three_ways))
+    some(arrays)
+
+
+def check_three_ways(arrays, seed):
     fun, args = veenv.tasks.random_function(seed, 3, 12, 2, arrays=arrays)
     argnums = tuple(range(len(args)))
     lin, edges = prepared(fun, args, argnums)
@@ -99,8 +113,7 @@ def test_random_functions(arrays, seed):
         assert emitted == [graph.cost(order, cost) for order in orders]
 
 
-@given(seed=st.integers(0, 10_000))
-@settings(max_examples=10)
+@on_seeds(4, 100)
 def test_random_functions_have_the_right_jacobian(seed):
     with jax.enable_x64(True):
         fun, args = veenv.tasks.random_function(seed, 3, 14, 2, arrays=bool(seed % 2))

@@ -12,6 +12,9 @@ import lazy_loader
 
 from veenv.env.adapters.registration import register_with_gymnasium
 
+__version__ = "0.1.0"
+"""The one place of the version."""
+
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 register_with_gymnasium()

@@ -18,15 +18,18 @@ from .engine.counts import Counts
 from .engine.interop import eqx_jacve, filter_jacve, tree_allclose, vertex_elimination_jaxpr
 from .engine.second import hessian, laplacian, linear_operator, sparse_solver
 from .engine.sparse import SparseTensor
+from .env.drawing import animate, draw
 from .env.factory import make
 from .graph.graph import Graph
-from .graph.linearise import make_graph
+from .graph.linearisation import make_graph
 from .orders.cache import Auto
 from .orders.order import Order
 from .rules.base import defelemental
-from .search.optimize import optimize
+from .search.optimization import optimize
 from .tasks.best import best_order
 from .tasks.registry import register_task
+
+__version__: str
 
 __all__ = [
     "Auto",
@@ -34,8 +37,10 @@ __all__ = [
     "Graph",
     "Order",
     "SparseTensor",
+    "animate",
     "best_order",
     "defelemental",
+    "draw",
     "engine",
     "env",
     "eqx_jacve",

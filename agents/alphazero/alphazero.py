@@ -18,7 +18,7 @@ from agents.nn.networks import GraphNetwork
 from agents.ppo import losses
 from agents.ppo.exploration import explores
 from agents.ppo.gae import generalized_advantages
-from agents.ppo.rollout import Episodes
+from agents.ppo.rollouts import Episodes
 from agents.ppo.trainer import Agent, Trainer
 from agents.ppo.updates import Loss, Stats, TrainState
 from veenv.env import EnvParams, TaskDistribution, VertexEnv

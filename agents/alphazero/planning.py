@@ -20,7 +20,7 @@ from agents.config.search import SearchConfig
 from agents.nn.distributions import MASKED_LOGIT
 from agents.nn.encoding import GraphInputs
 from agents.nn.networks import GraphNetwork
-from agents.ppo.rollout import Episodes
+from agents.ppo.rollouts import Episodes
 from veenv.env import EnvParams, State, VertexEnv
 
 # Type checkers do not see the constructors of chex's dataclasses.

@@ -6,8 +6,8 @@ from typing import Self, TextIO
 
 from tqdm import tqdm
 
-from agents.train.curriculum import Curriculum
-from agents.train.training import Progress
+from agents.training.curriculum import Curriculum
+from agents.training.loop import Progress
 
 
 class ProgressDisplay:

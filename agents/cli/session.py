@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TextIO
 
 from tqdm import tqdm
@@ -11,17 +12,20 @@ from tqdm import tqdm
 from agents.cli.progress import ProgressDisplay
 from agents.cli.report import result_table, verdict
 from agents.cli.signals import until_signal
-from agents.cli.start import AGENTS, Run, check_options, follow, open_run
+from agents.cli.start import Run, check_options, follow, open_run
 from agents.config.args import TrainArgs
 from agents.devices import connect, is_main
 from agents.run.checkpoints import Schedule
 from agents.run.folder import RunFolder
-from agents.train.best import BestOrders
-from agents.train.curriculum import FixedTasks
-from agents.train.training import DivergedError, train
-from veenv import Graph, Order, tasks
+from agents.training.best import BestOrders
+from agents.training.curriculum import FixedTasks
+from agents.training.loop import DivergedError, train
+from agents.training.played import AGENTS
+from veenv import Graph, Order
 from veenv.env import TaskDistribution
+from veenv.measure.comparison import compare
 from veenv.measure.proof import prove
+from veenv.tasks import Task
 
 
 def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) -> int:
@@ -58,7 +62,7 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
         write_line(line)
     right = play(run, args, out, write_line, started)
     if best is not None:
-        reports = [report(best, name, folder, args, write_line) for name in best.tasks.names]
+        reports = [report(best, task, folder, args, write_line) for task in run.functions.values()]
         right &= all(reports)
     folder.draw()
     if best is not None and not folder.save_orders():
@@ -66,10 +70,28 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
         for name in best.tasks.names:
             write_line(f"order of {name}, not written: {list(best[name].ids)}")
     folder.close()
+    if args.report and best is not None:
+        right &= write_pages(folder.path, write_line)
     write_line(f"\nrun folder: {folder.path}  ({time.monotonic() - started:.0f} s)")
     if best is None:
         write_line(f"play with it: python scripts/evaluate.py --run {folder.path} --task random")
     return 0 if right else 1
+
+
+def write_pages(path: Path, write_line: Callable[[str], None]) -> bool:
+    """Writes the report of each task of a run folder; True if all are written."""
+    from veenv.measure.report import page_path, read_subjects, write_report
+
+    try:
+        subjects = read_subjects(path)
+        for subject in subjects:
+            page = page_path(path, subject.task.name, len(subjects) > 1)
+            write_report(page, subject)
+            write_line(f"report: {page}")
+    except (ValueError, OSError) as error:
+        write_line(f"warning: no report: {error}")
+        return False
+    return True
 
 
 def play(
@@ -126,12 +148,13 @@ def header(played: TaskDistribution) -> list[str]:
 
 def report(
     best: BestOrders,
-    name: str,
+    task: Task,
     folder: RunFolder,
     args: TrainArgs,
     write_line: Callable[[str], None],
 ) -> bool:
     """Shows the table of a task and proves its best order; True if it is right."""
+    name = task.name
     agent, index = AGENTS[args.agent], best.tasks.names.index(name)
     classical = best.tasks.classical[index]
     write_line(f"\n{name}")
@@ -147,11 +170,15 @@ def report(
     write_line(result_table(classical, best.cost(name), agent, polished, args.cost))
     right = True
     for path, order in orders.items():
-        proof = prove(tasks.get(name), order.ids)
+        proof = prove(task, order.ids)
         for line in verdict(proof):
             write_line(line)
         write_line(f"order: {path}")
         right &= proof.passed
+    if args.timing > 0:
+        last = list(orders.values())[-1].ids
+        point = task.example_args()
+        write_line(compare(task.fun, task.argnums, point, last, limit=args.timing).text())
     return right
 
 

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from agents.cli.signals import until_signal
-from agents.config.args import TrainArgs, task_names
+from agents.config.args import TrainArgs
 from agents.devices import broadcast
-from agents.files import new_folder
+from agents.files import file_name, new_folder
 from agents.nn.networks import GraphNetwork
 from agents.nn.weights import architecture, load_weights
 from agents.ppo.exploration import explores
-from agents.ppo.trainer import Trainer
 from agents.ppo.updates import TrainState
 from agents.run.checkpoints import Checkpoints
 from agents.run.folder import RunFolder, identity_of
 from agents.run.trackers import TensorBoard, Tracker, Trackers, WeightsAndBiases, need
-from agents.train.curriculum import Curriculum, FixedTasks, RandomPools
-from agents.train.training import DivergedError, train
-from veenv import tasks
-from veenv.env import TaskDistribution
-from veenv.graph.graph import CostModel
-
-AGENTS = {"ppo": "PPO", "alphazero": "AlphaZero"}
-"""Names of the agents, as they are written."""
+from agents.training.curriculum import Curriculum, FixedTasks, RandomPools
+from agents.training.loop import DivergedError, train
+from agents.training.played import AGENTS, Played, make_trainer
+from veenv.tasks import Task
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +30,7 @@ class Run:
 
     Attributes:
       curriculum: the agent and what it plays.
+      functions: what the best orders are proved with, by name.
       state: where training starts.
       steps: environment steps that led to it.
       seconds: that led to it.
@@ -43,6 +39,7 @@ class Run:
     """
 
     curriculum: Curriculum
+    functions: Mapping[str, Task]
     state: TrainState
     steps: int
     seconds: float
@@ -50,28 +47,25 @@ class Run:
     trackers: Trackers
 
 
-def make_tasks(task: str, cost: CostModel) -> TaskDistribution:
-    """Tasks named with commas between them, as an agent plays them.
+def read_played(args: TrainArgs) -> Played:
+    """The tasks, or the function, that the settings name.
 
     Raises:
-      ValueError: a task is unknown (the message names the nearest ones) or named twice.
+      ValueError: as `Played.named` and `FunctionConfig.read`, or the function cannot be traced.
     """
-    names = [tasks.get(name).name for name in task_names(task)]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"task names {name} twice")
-    return TaskDistribution.of(names, cost, normalise=True)
+    own = args.own.read()
+    return Played.named(args.task or "", args.cost) if own is None else Played.of(own, args.cost)
 
 
-def make_curriculum(args: TrainArgs) -> Curriculum:
-    """The agent that the settings ask for, and what it plays.
+def make_curriculum(args: TrainArgs, played: Played | None) -> Curriculum:
+    """The agent that the settings ask for, on tasks, or on random functions without them.
 
     Raises:
-      ValueError: as `make_tasks` and `make_trainer`.
+      ValueError: as `make_trainer`.
     """
-    if args.task == "random":
+    if played is None:
         return RandomPools(args.ppo, args.random.family, args.random.functions, args.cost)
-    trainer = make_trainer(args, make_tasks(args.task, args.cost))
+    trainer = make_trainer(args.agent, args.ppo, args.search, played.tasks, args.scale.devices)
     return FixedTasks(trainer, AGENTS[args.agent])
 
 
@@ -85,29 +79,13 @@ def check_options(args: TrainArgs) -> None:
         (args.agent != "ppo", f"--agent {args.agent}"),
         (args.scale.several, "several processes"),
         (args.polish is not None, "--polish"),
+        (args.report, "--report"),
         (args.tensorboard, "--tensorboard"),
         (explores(args.ppo), "--self-imitation, --restarts or --temperatures"),
         (args.wandb, "--wandb"),
     ):
         if given and args.task == "random":
             raise ValueError(f"--task random does not go with {option}")
-
-
-def make_trainer(args: TrainArgs, played: TaskDistribution) -> Trainer:
-    """The agent that the settings ask for, on tasks.
-
-    Raises:
-      ValueError: as `Trainer` and `agents.alphazero.make_trainer`, or mctx is not installed.
-    """
-    if args.agent == "ppo":
-        return Trainer(args.ppo, played, args.scale.devices)
-    try:
-        from agents.alphazero import alphazero
-    except ImportError as error:
-        raise ValueError(
-            f"--agent alphazero needs mctx ({error}); pip install 'veenv[mctx]'"
-        ) from None
-    return alphazero.make_trainer(args.ppo, args.search, played, args.scale.devices)
 
 
 def follow(args: TrainArgs) -> None:
@@ -117,7 +95,7 @@ def follow(args: TrainArgs) -> None:
       ValueError: as `open_run`.
       OSError: the weights to start from cannot be read.
     """
-    curriculum = make_curriculum(args)
+    curriculum = make_curriculum(args, None if args.task == "random" else read_played(args))
     # Where a run is resumed, the first process has its parameters, and the options its network.
     first = _first_weights(args, resumed=args.resume is not None)
     with until_signal() as stop, contextlib.suppress(DivergedError):
@@ -130,15 +108,16 @@ def open_run(args: TrainArgs, write_line: Callable[[str], None]) -> Run:
     """Starts a run in a folder of its own, or goes on with one; `write_line` is a callback.
 
     Raises:
-      ValueError: as `make_curriculum`, `load_weights`, `RunFolder.resume` and `need`; nothing
-        has been written then.
+      ValueError: as `read_played`, `make_curriculum`, `load_weights`, `RunFolder.resume`
+        and `need`; nothing has been written then.
       OSError: the run folder cannot be made or read, or another process uses it.
     """
 
     def warn(text: str) -> None:
         write_line(f"warning: {text}")
 
-    curriculum = make_curriculum(args)
+    played = None if args.task == "random" else read_played(args)
+    curriculum = make_curriculum(args, played)
     if args.tensorboard:
         need("tensorboardX", "tensorboard")
     if args.wandb:
@@ -146,10 +125,10 @@ def open_run(args: TrainArgs, write_line: Callable[[str], None]) -> Run:
     resumed = None if args.resume is None else Path(args.resume)
     known = resumed is not None and Checkpoints(resumed / "checkpoints", {}).numbers()
     state = curriculum.init(_first_weights(args, resumed=bool(known)))
-    is_fixed = isinstance(curriculum, FixedTasks)
-    best, played = (curriculum.best, curriculum.tasks) if is_fixed else (None, args.random)
-    identity = identity_of(args.agent, args.cost, state.network, played)
-    path = resumed or new_folder(Path(args.out) / "+".join(identity["task"]))
+    best = curriculum.best if isinstance(curriculum, FixedTasks) else None
+    shown = args.random if played is None else played.tasks
+    identity = identity_of(args.agent, args.cost, state.network, shown)
+    path = resumed or new_folder(Path(args.out) / "+".join(map(file_name, identity["task"])))
     folder = RunFolder(path, identity, best, keep=args.keep_checkpoints, warn=warn)
     try:
         before = {}
@@ -168,7 +147,8 @@ def open_run(args: TrainArgs, write_line: Callable[[str], None]) -> Run:
         folder.close()
         raise
     seconds = float(before.get("seconds", 0.0))
-    return Run(curriculum, broadcast(state), steps, seconds, folder, trackers)
+    functions = {} if played is None else played.functions
+    return Run(curriculum, functions, broadcast(state), steps, seconds, folder, trackers)
 
 
 def open_trackers(

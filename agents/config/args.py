@@ -14,6 +14,7 @@ import tyro
 from tyro.conf import OmitArgPrefixes, arg
 
 from agents.config.checks import check_integers, check_positive
+from agents.config.function import FunctionConfig
 from agents.config.ppo import PPOConfig
 from agents.config.random_functions import RandomConfig
 from agents.config.search import SearchConfig
@@ -37,7 +38,7 @@ class TrainArgs:
       ValueError: naming the first field that is out of range.
     """
 
-    task: str
+    task: str | None = None
     """Task to train on (`python -c "import veenv; print(*veenv.tasks.list())"` lists them), or
     several, separated by commas, for one agent that plays all of them; or `random`: random
     functions, for an agent that plays any function."""
@@ -54,6 +55,9 @@ class TrainArgs:
     polish: str | None = None
     """Time (`10s`) or number of evaluations of a local search that starts from the best order; what
     it finds is reported and written next to it, as `order-polished.json`."""
+    timing: float = 6.0
+    """Seconds, about, in which the orders are timed in the end, as one kernel and as XLA, beside
+    reverse and JAX's modes; 0 leaves it out."""
     init_from: str | None = None
     """Run folder or file of weights (`best.eqx` of a run) to start from; its network replaces the
     options of the network, such as --hidden."""
@@ -70,6 +74,8 @@ class TrainArgs:
     """Train steps between checkpoints, instead of --checkpoint-seconds."""
     keep_checkpoints: int = 3
     """How many of the newest checkpoints to keep; the best one is kept, too."""
+    report: bool = False
+    """Write a page that shows the run, `report.html`, to the run folder, too."""
     tensorboard: bool = False
     """Write TensorBoard's event files to the run folder, too (needs `pip install tensorboardX`)."""
     wandb: bool = False
@@ -79,6 +85,10 @@ class TrainArgs:
     ppo: Annotated[
         OmitArgPrefixes[PPOConfig], arg(help="The agent, its network, its training.")
     ] = dataclasses.field(default_factory=PPOConfig)
+
+    own: Annotated[OmitArgPrefixes[FunctionConfig], arg(help="Instead of --task.")] = (
+        dataclasses.field(default_factory=FunctionConfig)
+    )
 
     search: Annotated[OmitArgPrefixes[SearchConfig], arg(help="With --agent alphazero.")] = (
         dataclasses.field(default_factory=SearchConfig)
@@ -94,7 +104,9 @@ class TrainArgs:
 
     def __post_init__(self) -> None:
         """Checks what the records in it do not."""
-        task_names(self.task)
+        self.own.check_one(self.task)
+        if self.task is not None:
+            task_names(self.task)
         if self.preset == "auto" and self.scale.several:
             raise ValueError("preset auto is for one process; name cpu, gpu or tpu")
         if self.time_limit is not None:
@@ -104,6 +116,8 @@ class TrainArgs:
 
             Budget.parse(self.polish)
         check_positive(self, "checkpoint_seconds")
+        if not self.timing >= 0:
+            raise ValueError(f"timing must not be negative, got {self.timing}")
         check_integers(self, "checkpoint_updates keep_checkpoints")
 
     @property

@@ -98,8 +98,8 @@ def to_args(record: type, settings: Mapping[str, Any], source: str) -> list[str]
         flag = name.replace("_", "-")
         if isinstance(value, bool):
             args.append(f"--{flag}" if value else f"--no-{flag}")
-        elif isinstance(value, list) and all(isinstance(item, str) for item in value):
-            args.append(f"--{flag}={','.join(value)}")
+        elif isinstance(value, list) and all(isinstance(item, str | int) for item in value):
+            args.append(f"--{flag}={','.join(map(str, value))}")
         elif isinstance(value, str | int | float):
             args.append(f"--{flag}={value}")
         else:

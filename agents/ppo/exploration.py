@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from agents.config.ppo import PPOConfig
 from agents.nn.networks import GraphNetwork
-from agents.ppo.rollout import Episodes, Trajectory, cheapest, rollout
+from agents.ppo.rollouts import Episodes, Trajectory, cheapest, rollout
 from veenv.env import EnvParams, VertexEnv
 
 MAX_TEMPERATURE = 2.0

@@ -16,7 +16,7 @@ from agents.nn.networks import GraphNetwork
 from agents.ppo import losses
 from agents.ppo.exploration import BestSoFar, play
 from agents.ppo.gae import generalized_advantages, normalize
-from agents.ppo.rollout import Episodes, Trajectory
+from agents.ppo.rollouts import Episodes, Trajectory
 from agents.ppo.updates import Loss, Stats, TrainState, anneal
 from veenv.env import EnvParams, VertexEnv
 

@@ -20,7 +20,7 @@ from agents.ppo.exploration import BestSoFar, Roles, explores
 from agents.ppo.losses import explained_variance
 from agents.ppo.memory import check_memory
 from agents.ppo.ppo import make_loss, play_batch
-from agents.ppo.rollout import Episodes, cheapest
+from agents.ppo.rollouts import Episodes, cheapest
 from agents.ppo.updates import Loss, Stats, TrainState, fit, make_optimizer
 from veenv.env import EnvParams, TaskDistribution, VertexEnv
 
@@ -96,10 +96,16 @@ class Trainer:
         """Lays out the environments on so many devices (as `place`); nothing is compiled yet.
 
         Raises:
-          ValueError: rewards are not normalised, a graph has nothing to eliminate, or as
+          ValueError: rewards are not normalised, observations are of another kind than
+            adjacency, a graph has nothing to eliminate, or as
             `agents.devices.place`, `agents.ppo.exploration.Roles.of` and
             `agents.ppo.memory.check_memory`.
         """
+        if tasks.env.observation != "adjacency":
+            raise ValueError(
+                "the networks read observation='adjacency', got "
+                f"{tasks.env.observation!r}: pass tasks.observing('adjacency')"
+            )
         if not tasks.env.normalise:
             raise ValueError("expected tasks with normalise=True: losses are on that scale")
         self.config, self.agent = config, agent
@@ -117,7 +123,7 @@ class Trainer:
         for name, graph in zip(tasks.names, tasks.graphs, strict=True):
             if not graph.eliminable:
                 raise ValueError(f"{name} has no vertex to eliminate, so there is nothing to learn")
-        self.tasks = tasks
+        self.tasks, self._env = tasks, tasks.env.on_devices(self.placement.mesh.size)
         self.steps_per_update = self._envs_per_graph * sum(len(g.eliminable) for g in tasks.graphs)
         graph_of_env = jnp.repeat(jnp.arange(len(tasks)), self._envs_per_graph)
         self._params = self.placement.split(tasks.task(graph_of_env))
@@ -164,7 +170,7 @@ class Trainer:
     ) -> tuple[TrainState, Update]:
         config, constrain = self.config, self.placement.constrain
         play_key, learn_key, key = jax.random.split(state.key, 3)
-        batch, episodes, found = self.agent.play(self.tasks.env, params, state, play_key, config)
+        batch, episodes, found = self.agent.play(self._env, params, state, play_key, config)
         batch = constrain(batch, axis=1)
         loss = self.agent.loss(config, progress)
         network, opt_state, stats = fit(

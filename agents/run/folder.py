@@ -8,24 +8,24 @@ import os
 import platform
 from collections.abc import Callable, Mapping
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import jax
 
+import veenv
 from agents.config.args import TrainArgs
 from agents.config.random_functions import RandomConfig
 from agents.config.settings import CONFIG_NAME, to_toml
-from agents.files import lock_folder
+from agents.files import file_name, lock_folder
 from agents.nn.networks import GraphNetwork
 from agents.nn.weights import architecture, save_weights
 from agents.ppo.updates import TrainState
 from agents.run.checkpoints import Checkpoints, Restored
 from agents.run.curve import plot_curve
 from agents.run.metrics import Metrics
-from agents.train.best import BestOrders
-from agents.train.training import Progress
+from agents.training.best import BestOrders
+from agents.training.loop import Progress
 from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel
 from veenv.orders.documents import write_bytes
@@ -96,7 +96,7 @@ class RunFolder:
                 )
             }
         record["versions"] = {
-            "veenv": _version("veenv"),
+            "veenv": veenv.__version__,
             "jax": jax.__version__,
             "python": platform.python_version(),
         }
@@ -207,7 +207,7 @@ class RunFolder:
 
     def _path(self, name: str, stem: str, suffix: str) -> Path:
         several = len(self._names) > 1
-        return self.path / (f"{stem}-{name}.{suffix}" if several else f"{stem}.{suffix}")
+        return self.path / (f"{stem}-{file_name(name)}.{suffix}" if several else f"{stem}.{suffix}")
 
 
 def identity_of(
@@ -220,11 +220,3 @@ def identity_of(
     prints = [fingerprint(graph)[:16] for graph in played.graphs]
     graphs = dict(zip(played.names, prints, strict=True))
     return {"task": list(played.names), **shared, "graph": graphs}
-
-
-def _version(package: str) -> str:
-    """The installed version of a package; a checkout that is only on the path has none."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"

@@ -12,13 +12,13 @@ import jax
 import numpy as np
 import pytest
 
-from agents.cli.start import make_tasks
 from agents.config.ppo import PPOConfig
 from agents.devices import ScaleConfig, broadcast, broadcast_number, connect, is_main, local, place
 from agents.nn.weights import load_weights
 from agents.ppo.trainer import Trainer
-from agents.train.curriculum import FixedTasks
-from agents.train.training import Progress, train
+from agents.training.curriculum import FixedTasks
+from agents.training.loop import Progress, train
+from agents.training.played import Played
 
 ROOT = Path(__file__).parents[2]
 # Sums are added up in another order; Adam makes more of it where a gradient is nearly zero.
@@ -148,7 +148,7 @@ def train_together(*commands: list[str]) -> list[str]:
 @pytest.fixture(scope="module")
 def alone():
     """What one process of one device sees after every train step."""
-    tasks = make_tasks("Robertson", "multiplications")
+    tasks = Played.named("Robertson").tasks
     return list(train(FixedTasks(Trainer(CONFIG, tasks))))
 
 

@@ -13,7 +13,7 @@ import pytest
 from agents.evaluation import GREEDY, Player, evaluate
 from agents.nn.weights import architecture
 from agents.policy import policy_orders, pretrained
-from agents.train.curriculum import EVALUATION_SEEDS
+from agents.training.curriculum import EVALUATION_SEEDS
 from veenv import make_graph
 from veenv.env.factory import task_graph
 from veenv.env.task_set import TaskDistribution
@@ -35,6 +35,7 @@ def test_what_is_shipped_is_small_and_says_how_it_was_made():
     assert all(command.startswith("python scripts/train.py") for command in record["commands"])
 
 
+@pytest.mark.slow
 def test_it_plays_functions_that_it_has_not_seen():
     tasks = unseen(6, (20, 24), seed=1)
     results = evaluate(pretrained(), tasks, samples=32)

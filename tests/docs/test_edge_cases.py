@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +16,10 @@ import pytest
 from jax import lax
 
 import veenv
+from tests.sampling import thinned
 
 PAGE = Path(__file__).parents[2] / "docs" / "edge_cases.md"
-ORDERS = ("reverse", "forward", "markowitz")
+OTHER_ORDERS = ("forward", "markowitz")
 _CELL = re.compile(r"`([^`]*)`")
 
 
@@ -41,15 +43,17 @@ def rows() -> list[Row]:
 @cache
 def jacobians(function: str, point: str) -> dict[str, np.ndarray | None]:
     """Jacobians of a row's function by name; None where there is an error."""
+    makers = {"jacrev": jax.jacrev, "jacfwd": jax.jacfwd, "reverse": veenv.jacve}
+    return computed(function, point, makers)
+
+
+def computed(function: str, point: str, makers: Mapping[str, Any]) -> dict[str, np.ndarray | None]:
+    """Outside of jit, where XLA drops products of zero that are NaN by the letter."""
     names = {"jax": jax, "jnp": jnp, "lax": lax, "inf": np.inf}
     with jax.enable_x64(True):
         fun, x = eval(f"lambda x: {function}", names), jnp.asarray(eval(point, names)) * 1.0
         found: dict[str, np.ndarray | None] = {}
-        for name, make in {
-            "jacrev": jax.jacrev,
-            "jacfwd": jax.jacfwd,
-            **{order: (lambda f, order=order: veenv.jacve(f, order)) for order in ORDERS},
-        }.items():
+        for name, make in makers.items():
             try:
                 found[name] = np.asarray(make(fun)(x))
             except (TypeError, NotImplementedError, ValueError):
@@ -81,8 +85,6 @@ def test_the_verdict_holds(row):
     found = jacobians(row.function, row.point)
     rev, fwd, ours = found["jacrev"], found["jacfwd"], found["reverse"]
     assert ours is not None
-    for order in ORDERS:
-        assert same(found[order], ours), order
     if rev is not None and fwd is not None and not row.verdict.startswith("better"):
         sure = np.isfinite(rev) & np.isfinite(fwd) & np.isclose(rev, fwd)
         np.testing.assert_allclose(ours[sure], rev[sure], rtol=1e-9, atol=1e-12)
@@ -100,6 +102,14 @@ def test_the_verdict_holds(row):
         assert not same(ours, rev)
         assert not same(ours, fwd)
         assert all(j is None or np.isfinite(ours).sum() > np.isfinite(j).sum() for j in (rev, fwd))
+
+
+@pytest.mark.parametrize("row", thinned(rows(), 4), ids=lambda row: row.function)
+def test_other_orders_give_the_same(row):
+    makers = {order: (lambda f, order=order: veenv.jacve(f, order)) for order in OTHER_ORDERS}
+    ours = jacobians(row.function, row.point)["reverse"]
+    for order, got in computed(row.function, row.point, makers).items():
+        assert same(got, ours), order
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="the page shows what the newest JAX gives")

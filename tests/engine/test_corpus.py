@@ -11,21 +11,19 @@ from tests.engine.corpus import nn
 from tests.engine.corpus.case import Case
 from tests.engine.corpus.everything import FAMILIES
 from tests.oracles.jacobians import assert_same, jitted_jacobians, orders, quick_jit
+from tests.sampling import thinned
 
 pytestmark = pytest.mark.usefixtures("x64")
 
 
-def _parameters(*, sparing: bool = False) -> list:
-    """All cases; with `sparing` all but every twentieth are left to the long suite."""
-    every = [(family, case) for family, cases in FAMILIES.items() for case in cases]
-    return [
-        pytest.param(
-            case,
-            id=f"{family}-{case.name}",
-            marks=[pytest.mark.slow] * (case.slow or (sparing and i % 20 > 0)),
-        )
-        for i, (family, case) in enumerate(every)
+def _parameters(every: int = 1) -> list:
+    """All cases, of which every `every`-th is run by default; neighbours share a family."""
+    params = [
+        pytest.param(case, id=f"{family}-{case.name}", marks=[pytest.mark.slow] * case.slow)
+        for family, cases in FAMILIES.items()
+        for case in cases
     ]
+    return thinned(params, every)
 
 
 def test_the_corpus_is_large_enough_and_names_are_unique():
@@ -40,7 +38,7 @@ def test_every_function_of_jax_nn_is_there():
     assert public <= there
 
 
-@pytest.mark.parametrize("case", _parameters())
+@pytest.mark.parametrize("case", _parameters(every=3))
 def test_jitted(case: Case):
     results = jitted_jacobians(case.fun, case.args, case.argnums, case.oracle, num_random=2)
     for name, got, expected in results:
@@ -53,7 +51,7 @@ def test_jitted(case: Case):
             raise AssertionError(f"order {name}: {error}") from error
 
 
-@pytest.mark.parametrize("case", _parameters(sparing=True))
+@pytest.mark.parametrize("case", _parameters(every=40))
 def test_plain(case: Case):
     graph = veenv.make_graph(case.fun, case.argnums)(*case.args)
     ids = next(iter(orders(graph, 1, seed=1)))
@@ -61,7 +59,7 @@ def test_plain(case: Case):
     assert_same(got, quick_jit(case.oracle(case.fun, case.argnums))(*case.args), case.tol)
 
 
-@pytest.mark.parametrize("case", _parameters(sparing=True))
+@pytest.mark.parametrize("case", _parameters(every=25))
 def test_sparse(case: Case):
     """The sparse form of every block, made dense, in reverse and in a random order."""
 

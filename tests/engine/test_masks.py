@@ -16,6 +16,7 @@ from jax import lax
 import veenv
 from tests.oracles.jacobians import orders, quick_jit
 from tests.oracles.masked_programs import random_masked_program
+from tests.sampling import few
 from tests.test_invariant import assert_emitted_counts
 from veenv import export
 from veenv.engine import factors
@@ -175,7 +176,7 @@ def test_counts_are_those_of_the_emitted_program(name):
 
 
 @given(seed=st.integers(0, 100_000))
-@settings(max_examples=12)
+@settings(max_examples=few(5, of=12))
 def test_random_masked_programs(seed):
     with jax.enable_x64(True):
         fun, x = random_masked_program(seed)

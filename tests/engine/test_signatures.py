@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import pytest
 
 import veenv
 from tests.oracles.jacobians import assert_same
+from tests.sampling import thinned
 from veenv import jacve, value_and_jacve
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -280,8 +282,10 @@ HOLOMORPHIC = {
 }
 
 
-@pytest.mark.parametrize("order", ["forward", "reverse", "markowitz"])
-@pytest.mark.parametrize("name", HOLOMORPHIC)
+@pytest.mark.parametrize(
+    ("order", "name"),
+    thinned(itertools.product(["forward", "reverse", "markowitz"], HOLOMORPHIC), 4),
+)
 def test_holomorphic(name, order):
     fun, z = HOLOMORPHIC[name], X + 1j * Y
     got = jax.jit(jacve(fun, order, holomorphic=True))(z)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from veenv.graph.linearise import make_graph
+from veenv.graph.linearisation import make_graph
 from veenv.structure import packed
 from veenv.structure import structure as algebra
 from veenv.structure.product import multiply
@@ -153,7 +153,7 @@ def play(env, graph, params, rng, *, game=None, step=None, observe_every=1):
     """One random episode, compared with the oracle after every step; returns its length."""
     game = game or new_game(graph, env.cost)
     step = step or jax.jit(env.step)
-    obs, state = env.reset(None, params)
+    obs, state = jax.jit(env.reset)(None, params)
     total, eliminated = 0, []
     for t, slot in enumerate([*rng.permutation(len(graph.eliminable)), None]):
         mask = np.zeros(env.num_actions, bool)

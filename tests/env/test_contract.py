@@ -15,7 +15,7 @@ from veenv.env.adapters.dm_env import TimeStepEnv
 from veenv.env.adapters.gymnax import GymnaxEnv
 from veenv.env.exact_range import INT32_MAX, check_total
 from veenv.env.factory import make
-from veenv.graph.linearise import make_graph
+from veenv.graph.linearisation import make_graph
 from veenv.structure.product import multiply
 from veenv.structure.structure import add
 

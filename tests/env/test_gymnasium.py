@@ -12,8 +12,9 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from matplotlib.colors import to_rgb
 
 from tests.env.games import kept_outputs, new_game, small_graph
+from tests.sampling import spared
 from veenv.env import VertexEnv
-from veenv.env.adapters import gymnasium as gymnasium_adapter
+from veenv.env.adapters import gymnasium_tasks
 from veenv.env.adapters.gymnasium import GymVertexEnv
 from veenv.env.adapters.gymnasium_vector import GymVectorEnv
 from veenv.env.adapters.registration import register
@@ -27,9 +28,23 @@ def registered():
     register()
 
 
+@pytest.fixture(scope="module")
+def keeper():
+    """An environment that keeps the programs alive that all of this module's share."""
+    return GymVertexEnv(TaskDistribution.of([small_graph(kept_outputs)]))
+
+
 @pytest.fixture
-def graph():
-    return small_graph(kept_outputs)
+def small(keeper):
+    return keeper.tasks
+
+
+@pytest.fixture
+def graph(small):
+    return small.graphs[0]
+
+
+CHECKED = ("PropaneCombustion", "HumanHeartDipole", "mlp")
 
 
 def legal(mask, rng):
@@ -38,7 +53,7 @@ def legal(mask, rng):
 
 @pytest.mark.parametrize(
     "env_id",
-    ["veenv/HumanHeartDipole-v0", pytest.param("veenv/mlp-v0", marks=pytest.mark.slow)],
+    spared([f"veenv/{name}-v0" for name in CHECKED], "veenv/PropaneCombustion-v0"),
 )
 def test_gymnasium_checker_has_nothing_to_say(env_id):
     for mode in ("ansi", "rgb_array"):
@@ -58,9 +73,9 @@ def test_every_task_is_registered():
     assert env.env.num_actions == 51
 
 
-def test_episode(graph):
+def test_episode(small, graph):
     env, rng, game = (
-        GymVertexEnv(graph),
+        GymVertexEnv(small),
         np.random.default_rng(0),
         new_game(graph, "multiplications"),
     )
@@ -87,8 +102,8 @@ def test_episode(graph):
 
 
 @pytest.mark.parametrize("action", [-1, 10**20, np.int64(2**32)])
-def test_illegal_action(graph, action):
-    env = GymVertexEnv(graph)
+def test_illegal_action(small, action):
+    env = GymVertexEnv(small)
     obs, _ = env.reset()
     after, reward, terminated, truncated, info = env.step(action)
     assert terminated
@@ -101,15 +116,15 @@ def test_illegal_action(graph, action):
 
 
 @pytest.mark.parametrize("action", [0.0, float("nan"), True, None, np.float32(1), np.array([0, 1])])
-def test_action_that_is_no_integer_is_refused(graph, action):
-    env = GymVertexEnv(graph)
+def test_action_that_is_no_integer_is_refused(small, action):
+    env = GymVertexEnv(small)
     env.reset()
     with pytest.raises(TypeError, match="integer slot"):
         env.step(action)
 
 
-def test_calls_before_reset_and_unknown_choices_are_refused(graph):
-    env, vector = GymVertexEnv(graph, render_mode="ansi"), GymVectorEnv(2, graph)
+def test_calls_before_reset_and_unknown_choices_are_refused(small):
+    env, vector = GymVertexEnv(small, render_mode="ansi"), GymVectorEnv(2, small)
     for call in (
         lambda: env.step(0), env.render, env.action_masks, lambda: vector.step([0, 0]),
         vector.action_masks, vector.render,
@@ -117,13 +132,13 @@ def test_calls_before_reset_and_unknown_choices_are_refused(graph):
         with pytest.raises(gymnasium.error.ResetNeeded):
             call()
     with pytest.raises(ValueError, match="render_mode must be one of ansi, rgb_array"):
-        GymVertexEnv(graph, render_mode="human")
+        GymVertexEnv(small, render_mode="human")
     with pytest.raises(ValueError, match="the only option"):
         env.reset(options={"tusk": "mlp"})
     with pytest.raises(ValueError, match="not among those played"):
         env.reset(options={"task": "mlp"})
     with pytest.raises(ValueError, match="num_envs must be at least 1"):
-        GymVectorEnv(0, graph)
+        GymVectorEnv(0, small)
     vector.reset()
     with pytest.raises(TypeError, match="integer slots"):
         vector.step(np.zeros(2))
@@ -180,10 +195,10 @@ def test_vector_draws_the_task_of_each_later_episode():
     assert set(run(0, {"task": pool.names[4]})) == {pool.names[4]}
 
 
-def test_vector_steps_equal_single_steps_and_reset_in_the_same_step(graph):
+def test_vector_steps_equal_single_steps_and_reset_in_the_same_step(small, graph):
     num, rng = 4, np.random.default_rng(1)
-    vector = GymVectorEnv(num, graph)
-    singles = [GymVertexEnv(graph) for _ in range(num)]
+    vector = GymVectorEnv(num, small)
+    singles = [GymVertexEnv(small) for _ in range(num)]
     assert vector.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
     obs, info = vector.reset(seed=3)
     for env in singles:
@@ -226,10 +241,10 @@ def check_final(info, i, obs, extra):
         np.testing.assert_array_equal(final["order"][i], extra["order"])
 
 
-def test_vector_steps_equal_those_of_gymnasiums_own_vector_of_environments(graph):
+def test_vector_steps_equal_those_of_gymnasiums_own_vector_of_environments(small, graph):
     num, rng = 3, np.random.default_rng(4)
-    ours = GymVectorEnv(num, graph)
-    single = functools.partial(GymVertexEnv, graph)
+    ours = GymVectorEnv(num, small)
+    single = functools.partial(GymVertexEnv, small)
     theirs = SyncVectorEnv([single] * num, autoreset_mode=AutoresetMode.SAME_STEP)
     assert ours.observation_space == theirs.observation_space
     assert ours.action_space == theirs.action_space
@@ -276,10 +291,10 @@ def test_make_vec():
     np.testing.assert_array_equal(rewards, expected)
 
 
-def test_frames_show_what_a_step_changed(graph, monkeypatch):
+def test_frames_show_what_a_step_changed(small, graph, monkeypatch):
     frames = []
-    monkeypatch.setattr(gymnasium_adapter, "ansi", frames.append)
-    env, game = GymVertexEnv(graph, render_mode="ansi"), new_game(graph, "multiplications")
+    monkeypatch.setattr(gymnasium_tasks, "ansi", frames.append)
+    env, game = GymVertexEnv(small, render_mode="ansi"), new_game(graph, "multiplications")
     _, info = env.reset()
     rng = np.random.default_rng(2)
     while info["action_mask"].any():
@@ -318,9 +333,9 @@ def has_fill_in(graph, slot):
     return bool(game.edges - before)
 
 
-def test_render(graph):
-    env = GymVertexEnv(graph, render_mode="rgb_array")
-    assert GymVertexEnv(graph).render_mode is None
+def test_render(small, graph):
+    env = GymVertexEnv(small, render_mode="rgb_array")
+    assert GymVertexEnv(small).render_mode is None
     env.reset()
     first = env.render()
     env.step(3)
@@ -328,13 +343,13 @@ def test_render(graph):
     assert first.dtype == np.uint8
     assert first.shape == second.shape == (600, 960, 3)
     assert (first != second).any()
-    text = GymVertexEnv(graph, render_mode="ansi")
+    text = GymVertexEnv(small, render_mode="ansi")
     text.reset()
     text.step(3)
     vertex = graph.eliminable[3]
     assert f"last: vertex {vertex}," in text.render()
     assert text.render().startswith(f"graph 0: 1 of {len(graph.eliminable)} vertices eliminated")
-    vector = GymVectorEnv(2, graph, render_mode="ansi")
+    vector = GymVectorEnv(2, small, render_mode="ansi")
     vector.reset()
     vector.step([3, 4])
     assert vector.render()[0] == text.render()
@@ -350,8 +365,8 @@ def test_render(graph):
         np.array([10**30, -(10**30), 2**32], object),
     ],
 )
-def test_vector_actions_out_of_range_are_illegal(graph, actions):
-    envs = GymVectorEnv(3, graph)
+def test_vector_actions_out_of_range_are_illegal(small, actions):
+    envs = GymVectorEnv(3, small)
     envs.reset()
     *_, infos = envs.step(actions)
     assert infos["final_info"]["illegal"].tolist() == [True] * 3

@@ -39,8 +39,10 @@ def constants(graph, cost, options):
     ("name", "cost", "options"),
     [
         ("PropaneCombustion", "executed", {"shaping": "reverse"}),
-        ("PropaneCombustion", "multiplications", {"normalise": True}),
-        ("PropaneCombustion", "multiplications", BOTH),
+        pytest.param(
+            "PropaneCombustion", "multiplications", {"normalise": True}, marks=pytest.mark.slow
+        ),
+        pytest.param("PropaneCombustion", "multiplications", BOTH, marks=pytest.mark.slow),
         ("LIF", "executed", BOTH),
     ],
 )

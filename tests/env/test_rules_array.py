@@ -1,17 +1,20 @@
 """Every step on graphs of arrays agrees with the host's structure algebra."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests.env.games import play
+from tests.sampling import spared
 from veenv.env import Spec, VertexEnv
 from veenv.env.factory import make
 from veenv.env.random_play import random_episodes
 from veenv.env.rules_array import CHUNK, OBSERVED_CHUNK
 from veenv.graph.graph import COST_MODELS
-from veenv.graph.linearise import make_graph
+from veenv.graph.linearisation import make_graph
 
 
 def four_axes(x, y):
@@ -40,15 +43,27 @@ def graph_of_function(name):
         return make_graph(fun, tuple(range(len(point))))(*point)
 
 
-@pytest.mark.parametrize("cost", COST_MODELS)
-@pytest.mark.parametrize("name", ["mlp", "LIF"])
+@pytest.mark.parametrize(
+    ("name", "cost"),
+    spared(
+        itertools.product(["mlp", "LIF"], COST_MODELS),
+        ("mlp", "executed"),
+        ("LIF", "operations"),
+    ),
+)
 def test_random_episodes_of_tasks(name, cost, graph_of_task):
     env = VertexEnv(graph_of_task(name), cost)
     play(env, env.graph, env.default_params, np.random.default_rng(0), observe_every=10)
 
 
-@pytest.mark.parametrize("cost", COST_MODELS)
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize(
+    ("name", "cost"),
+    spared(
+        itertools.product(FUNCTIONS, COST_MODELS),
+        ("fan", "executed"),
+        ("four_axes", "operations"),
+    ),
+)
 def test_random_episodes_of_functions(name, cost):
     env = VertexEnv(graph_of_function(name), cost)
     step, rng = jax.jit(env.step), np.random.default_rng(1)
@@ -80,10 +95,9 @@ def check_costs(env, graph, states, params=None):
     assert max(costs) <= float((params or env.default_params).worst_total)
 
 
-@pytest.mark.parametrize("cost", COST_MODELS)
-@pytest.mark.parametrize("name", ["Encoder"])
-def test_random_rollouts_under_vmap(name, cost, graph_of_task):
-    env = VertexEnv(graph_of_task(name), cost)
+@pytest.mark.parametrize("cost", spared(COST_MODELS, "operations"))
+def test_random_rollouts_under_vmap(cost, graph_of_task):
+    env = VertexEnv(graph_of_task("Encoder"), cost)
     states = jax.jit(lambda key: random_episodes(env, key, 20))(jax.random.key(0))
     check_costs(env, env.graph, states)
 
@@ -112,15 +126,16 @@ def test_batches_of_graphs_and_of_moves_nest_in_any_way():
     params = [env.encode(graph) for graph in graphs]
     slots = jnp.arange(2, dtype=jnp.int32)
 
+    @jax.jit
     def move(params, slot):
         return env.transition(env.init(params), slot, params)[0]
 
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *params)
     square = jax.tree.map(lambda x: jnp.stack([x, x], 1), stacked)
     moves = jnp.stack([slots, slots])
-    by_graph = jax.vmap(jax.vmap(move, (None, 0)), (0, None))(stacked, slots)
-    by_move = jax.vmap(jax.vmap(move, (0, None)), (None, 0))(stacked, slots)
-    by_both = jax.vmap(jax.vmap(move))(square, moves)
+    by_graph = jax.jit(jax.vmap(jax.vmap(move, (None, 0)), (0, None)))(stacked, slots)
+    by_move = jax.jit(jax.vmap(jax.vmap(move, (0, None)), (None, 0)))(stacked, slots)
+    by_both = jax.jit(jax.vmap(jax.vmap(move)))(square, moves)
     for k, of_graph in enumerate(params):
         for slot in range(2):
             one = move(of_graph, slot)

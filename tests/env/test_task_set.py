@@ -1,9 +1,12 @@
 """Pools of random functions: what they hold, that they play, and that renewing compiles nothing."""
 
+import itertools
+
 import jax
 import numpy as np
 import pytest
 
+from tests.sampling import spared
 from veenv.env.encode import Spec
 from veenv.env.factory import task_graph
 from veenv.env.random_play import random_episode
@@ -14,8 +17,10 @@ from veenv.tasks import RandomFunctions
 RANGES = {"vertices": (6, 15), "inputs": (2, 4), "outputs": (1, 3)}
 
 
-@pytest.mark.parametrize("cost", COST_MODELS)
-@pytest.mark.parametrize("arrays", [0.0, 0.5])
+@pytest.mark.parametrize(
+    ("arrays", "cost"),
+    spared(itertools.product([0.0, 0.5], COST_MODELS), (0.0, "executed"), (0.5, "operations")),
+)
 def test_random_functions_are_played_as_the_host_counts_and_renewed_without_compiling(arrays, cost):
     pool = TaskDistribution.random(0, 6, cost, arrays=arrays, **RANGES)
     traces = []

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import veenv
+from tests.sampling import spared
 from veenv.export import to_c
 from veenv.kernel.program import CannotFuseError
 
@@ -57,7 +58,9 @@ def compare(folder: Path, fun: Callable[..., Any], point: Any, argnums: Any, rto
         np.testing.assert_allclose(got, e[0], rtol=rtol, atol=rtol)
 
 
-@pytest.mark.parametrize("name", ["RoeFlux_1d", "RobotArm_6DOF", "BlackScholes_Jacobian"])
+@pytest.mark.parametrize(
+    "name", spared(["RoeFlux_1d", "RobotArm_6DOF", "BlackScholes_Jacobian"], "RobotArm_6DOF")
+)
 def test_tasks(name: str, tmp_path: Path, x64: None):
     task = veenv.tasks.get(name)
     compare(tmp_path, task.fun, task.example_args(), task.argnums, 1e-9)

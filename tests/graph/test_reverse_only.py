@@ -12,6 +12,7 @@ from jax import lax
 
 import veenv
 from tests.oracles.jacobians import assert_same, quick_jit
+from tests.sampling import few, thinned
 from veenv.graph.linearity import is_linear
 from veenv.graph.program import trace
 from veenv.search import search
@@ -96,19 +97,31 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_allowed_orders_give_what_reverse_mode_gives(name):
     fun = CASES[name]
-    expected = jax.jacrev(fun)(X)
     graph = veenv.make_graph(fun)(X)
     assert graph.reverse_only
     rng = np.random.default_rng(0)
     named = [graph.forward(), graph.markowitz(), tuple(rng.permutation(graph.eliminable).tolist())]
     orders = {graph.reverse(), *map(graph.legal, named)}
     is_sparse = lambda leaf: isinstance(leaf, veenv.SparseTensor)  # noqa: E731
-    for ids in orders:
-        got, counts = veenv.jacve(fun, ids, count_ops=True)(X)
+
+    @quick_jit
+    def run(x):
+        found = []
+        for ids in orders:
+            got, counts = veenv.jacve(fun, ids, count_ops=True)(x)
+            assert counts.executed == graph.cost(ids, "executed")
+            sparse = veenv.jacve(fun, ids, sparse_representation=True)(x)
+            found += [got, jax.tree.map(lambda j: j.todense(), sparse, is_leaf=is_sparse)]
+        return jax.jacrev(fun)(x), found
+
+    expected, found = run(X)
+    for got in found:
         assert_same(got, expected)
-        assert counts.executed == graph.cost(ids, "executed")
-        sparse = quick_jit(veenv.jacve(fun, ids, sparse_representation=True))(X)
-        assert_same(jax.tree.map(lambda j: j.todense(), sparse, is_leaf=is_sparse), expected)
+
+
+@pytest.mark.parametrize("name", thinned(CASES, 7))
+def test_outside_of_jit_as_within(name):
+    assert_same(veenv.jacve(CASES[name], "reverse")(X), jax.jacrev(CASES[name])(X))
 
 
 @pytest.mark.parametrize("name", ["clipped", "ignored cotangent", "pair", "batch"])
@@ -118,22 +131,17 @@ def test_other_orders_are_refused_by_name_and_line(name):
 
 
 def test_auto_and_searches_find_allowed_orders(monkeypatch):
-    monkeypatch.setenv("VEENV_CACHE_DIR", "off")
     fun = CASES["pair"]
     graph = veenv.make_graph(fun)(X)
+    monkeypatch.setenv("VEENV_CACHE_DIR", "off")
     assert_same(veenv.jacve(fun, veenv.Auto(seconds=0.2))(X), jax.jacrev(fun)(X))
     for method in ("markowitz", "anneal", "exact"):
         found = search(graph, method, budget=200)
         assert found.cost == graph.cost(found.order) <= graph.cost(graph.reverse())
 
 
-def test_the_environment_refuses_what_it_has_no_mask_for():
-    with pytest.raises(ValueError, match=r"rule of clipped .*not every order is legal"):
-        veenv.make(veenv.make_graph(CASES["clipped"])(X))
-
-
 def test_a_rule_that_gives_something_for_no_cotangent_is_refused():
-    """For an output beside it JAX's reverse mode applies the rule to zeros."""
+    """For another output JAX's reverse mode applies the rule to zeros."""
     with pytest.raises(ValueError, match=r"rule of deaf .*output leaf 1"):
         veenv.jacve(lambda x: (deaf(x * x), x))(X)
 
@@ -174,7 +182,7 @@ def test_linearity(name):
     assert is_linear(trace(fun, [SIZES], plain=True)) == (name in LINEAR)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=few(3, of=6), deadline=None)
 @given(st.lists(st.integers(0, 99), min_size=2, max_size=5), st.integers(0, 99))
 def test_random_programs_with_random_rules(choices, seed):
     plain = [jnp.sin, lambda x: x * x.sum(), lambda x: x[::-1] * 2]
@@ -210,8 +218,8 @@ def test_a_cotangent_rule_in_a_body_under_jit(order, point):
     fork = lambda x: lax.cond(jnp.sum(x) > 0, tripled, jnp.cos, x)  # noqa: E731
     for body in (scan, fork):
         fun = lambda x, body=body: jax.tree.map(lambda y: y * jnp.sum(x), body(x * x))  # noqa: E731
-        expected = jax.jacrev(fun)(jnp.asarray(point))
-        assert_same(jax.jit(veenv.jacve(fun, order))(jnp.asarray(point)), expected)
+        expected = quick_jit(jax.jacrev(fun))(jnp.asarray(point))
+        assert_same(quick_jit(veenv.jacve(fun, order))(jnp.asarray(point)), expected)
 
 
 def test_rules_see_the_symbolic_zeros_that_jax_gives_them():

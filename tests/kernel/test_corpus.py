@@ -45,7 +45,7 @@ def assert_as_oracle(case: Case, order: object) -> None:
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("case", _parameters(8))
+@pytest.mark.parametrize("case", _parameters(20))
 def test_reverse(case: Case):
     assert_as_oracle(case, "reverse")
 

@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import AbstractDevice, AbstractMesh
 
 import veenv
-from veenv.kernel.fuse import trace_point
+from veenv.kernel.fusing import trace_point
 from veenv.kernel.pallas import BLOCKS, PallasKernel
 from veenv.kernel.program import CannotFuseError, ScalarProgram
 
@@ -68,6 +68,36 @@ def test_lowered(kind: str, name: str):
         )(*shapes)
     assert len(exported.out_avals) == len(program.written())
     assert (TRITON if ours == "gpu" else "tpu_custom_call") in exported.mlir_module()
+
+
+@pytest.mark.filterwarnings("ignore:The Pallas Triton backend:DeprecationWarning")
+@pytest.mark.parametrize("kind", list(KINDS)[:2])
+@pytest.mark.parametrize("batch", [(), (3, 50)])
+def test_fused_is_a_pallas_kernel_on_an_accelerator(kind: str, batch: tuple[int, ...]):
+    """`jacve(..., kernel="fused")` is lowered to it, for points and for batches with two axes."""
+    platform, ours = KINDS[kind]
+    fun = veenv.jacve(lambda x, y: jnp.sin(x) * y, "reverse", (0, 1), kernel="fused")
+    for _ in batch:
+        fun = jax.vmap(fun, (0, None))
+    shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((*batch, 2), (2,))]
+    mesh = AbstractMesh((1,), ("x",), abstract_device=AbstractDevice(kind, 1, platform))
+    with jax.sharding.use_abstract_mesh(mesh):
+        exported = jax.export.export(
+            jax.jit(fun),
+            platforms=[platform],
+            disabled_checks=[jax.export.DisabledSafetyCheck.custom_call(TRITON)],
+        )(*shapes)
+    assert (TRITON if ours == "gpu" else "tpu_custom_call") in exported.mlir_module()
+
+
+def test_any_batch_axes():
+    traced = trace_point(lambda x, y: x * jnp.sin(y), (np.ones(2, "f4"), np.float32(1)), {}, (0, 1))
+    kernel = PallasKernel(traced.program(), "gpu", interpret=True)
+    x, y = np.linspace(0, 1, 12, dtype="f4").reshape(2, 3, 2), np.float32(0.5)
+    (got,) = kernel.on_batch((2, 3), x, y)
+    np.testing.assert_allclose(got, x * np.sin(y), rtol=1e-6)
+    (got,) = kernel.on_batch((), x[0, 0], jnp.asarray(y))
+    np.testing.assert_allclose(got, x[0, 0] * np.sin(y), rtol=1e-6)
 
 
 def test_what_is_not_there():

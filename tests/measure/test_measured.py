@@ -77,7 +77,7 @@ def test_batch_lies_near_the_point_and_real_clocks_run(graph):
     assert meter.measure(list(graph.markowitz())) is found  # equal orders, equal rewards
 
 
-@pytest.mark.parametrize("objective", ["runtime", "memory"])
+@pytest.mark.parametrize("objective", ["runtime", pytest.param("memory", marks=pytest.mark.slow)])
 def test_episode_pays_at_its_end(graph, objective):
     env = make_measured(fun, *POINT, argnums=(0, 1), objective=objective, rounds=2)
     _, info = env.reset(seed=0)

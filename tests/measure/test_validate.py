@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 import veenv
+from agents.cli.commands.validate import Config, main
 from agents.cli.report import verdict
-from scripts.validate import Config, main
 from veenv.graph import COST_MODELS
 from veenv.measure import proof as proofs
 from veenv.measure.arithmetic import multiplications_in
 from veenv.measure.proof import error, prove
 from veenv.measure.timing import interleaved, near
-from veenv.measure.validate import Count, validate
+from veenv.measure.validation import Count, validate
 from veenv.orders.order import Order
 from veenv.orders.shipped import shipped_orders
 from veenv.tasks import Task
@@ -50,7 +50,7 @@ def test_a_right_order_passes_on_every_count():
 
 
 def test_arrays_are_counted_alike(x64):
-    report = validate(veenv.best_order("mlp"), veenv.tasks.get("mlp"), rounds=0, points=1)
+    report = validate(veenv.best_order("LIF"), veenv.tasks.get("LIF"), rounds=0, points=1)
     assert report.passed
     assert len({*dataclasses.astuple(report.counts["multiplications"])}) == 1
 
@@ -92,7 +92,7 @@ def test_a_wrong_jacobian_fails(monkeypatch):
 
 
 def test_json_holds_the_machine_and_the_timings(written, capsys):
-    assert main(Config(order=written, json=True, batch=4, rounds=2, points=1)) == 0
+    assert main(Config(order=written, json=True, batch=4, rounds=2, points=1, timing=0)) == 0
     record = json.loads(capsys.readouterr().out)
     assert f"jax {jax.__version__}" in record["machine"]
     (report,) = record["reports"]
@@ -107,7 +107,7 @@ def test_json_holds_the_machine_and_the_timings(written, capsys):
 
 
 def test_the_text_has_a_row_for_each_method_and_a_verdict(written, capsys):
-    assert main(Config(order=written, batch=4, rounds=1, points=1)) == 0
+    assert main(Config(order=written, batch=4, rounds=1, points=1, timing=0)) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("Robertson (")
     assert [line.split()[0] for line in lines[-7:]] == [
@@ -210,7 +210,7 @@ def test_the_document_gets_the_table_between_its_markers(tmp_path, monkeypatch):
     orders = [o for o in shipped_orders() if o.name == "KerrMetric"]
     assert len(orders) == 2
     monkeypatch.setattr("veenv.tasks.list", lambda: ["KerrMetric", "Robertson"])
-    assert main(Config(docs=path, batch=2, rounds=1, points=1)) == 0
+    assert main(Config(docs=path, batch=2, rounds=1, points=1, timing=0)) == 0
     lines = path.read_text().splitlines()
     assert (lines[0], lines[-1]) == ("before", "after")
     assert "old" not in lines

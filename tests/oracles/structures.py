@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from math import prod
 
 import jax.numpy as jnp
 import numpy as np
 
 from veenv.engine.edge import Edge
-from veenv.linear.linear_map import LinearMap
-from veenv.linear.selection import Affine, canonical
+from veenv.linear.linear_map import Operator
+from veenv.linear.selection import Affine, Selection, canonical
 from veenv.structure.structure import FREE, Link, Structure
 
 
-def matrix_map(matrix: np.ndarray, out_shape, in_shape) -> LinearMap:
+def matrix_map(matrix: np.ndarray, out_shape, in_shape) -> Operator:
     """A linear map given by its matrix."""
     m = jnp.asarray(matrix)
-    return LinearMap(
+    return Operator(
         tuple(out_shape),
         tuple(in_shape),
         lambda x: (m @ x.reshape(-1)).reshape(out_shape),
@@ -99,7 +98,7 @@ def random_edge(rng: np.random.Generator, s: Structure) -> tuple[Edge, np.ndarra
             chosen = rng.permutation(n)[: rng.integers(1, n + 1)]
             matrix[rng.permutation(rows)[:n][chosen], rng.permutation(cols)[:n][chosen]] = 1
         link = matrix_map(matrix, out_link, in_link)
-        link = link if name is None else replace(link, name=name)
+        link = link if name is None else Selection(name, link.out_shape, link.in_shape)
     edge = Edge(s, None if values is None else jnp.asarray(values), np.float64, sign, link)
     return edge, sign * dense_meaning(s, values, matrix)
 

@@ -39,7 +39,7 @@ def no_search(*_):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_auto_is_never_dearer_than_the_classical_orders(seed, cache):
+def test_auto_is_never_more_expensive_than_the_classical_orders(seed, cache):
     fun, args = veenv.tasks.random_function(seed, 4, 25, 3)
     argnums = tuple(range(len(args)))
     graph = veenv.make_graph(fun, argnums)(*args)

@@ -16,12 +16,12 @@ import jax
 import numpy as np
 import pytest
 
-from agents.cli.start import make_tasks
 from agents.config.args import TrainArgs, parse_duration, parse_training, task_names
 from agents.config.ppo import PPOConfig
 from agents.ppo.trainer import Trainer
 from agents.run.checkpoints import Checkpoints
 from agents.run.folder import identity_of
+from agents.training.played import Played
 from veenv import Order, make_graph, tasks
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,8 @@ def start(*args: str, out: Path) -> subprocess.Popen[str]:
     """Starts the script in the background, with its runs in `out`."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     return subprocess.Popen(
-        [sys.executable, str(ROOT / "scripts" / "train.py"), *args, "--out", str(out)],
+        [sys.executable, str(ROOT / "scripts" / "train.py"), *args, "--out", str(out)]
+        + ["--timing", "0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -99,8 +100,9 @@ def test_help_explains_every_option():
         assert re.search(rf"{option} .*?\s[A-Z][a-z]+", process.stdout, re.DOTALL), option
 
 
-STEPS = 6000
-BUDGET = (*SMALL, "--steps", str(STEPS), "--seed", "3", "--checkpoint-updates", "4")
+UPDATES = 10
+STEPS = 204 * UPDATES  # 4 environments of 51 moves
+BUDGET = (*SMALL, "--steps", str(STEPS), "--seed", "3", "--checkpoint-updates", "3")
 
 
 def run_folder(out: Path) -> Path | None:
@@ -115,9 +117,7 @@ def rows(folder: Path) -> list[dict]:
 
 def parameters(folder: Path) -> list[bytes]:
     """The bytes of the train state in the last checkpoint."""
-    trainer = Trainer(
-        PPOConfig(num_envs=4, hidden=8), make_tasks("PropaneCombustion", "multiplications")
-    )
+    trainer = Trainer(PPOConfig(num_envs=4, hidden=8), Played.named("PropaneCombustion").tasks)
     state = trainer.init()
     identity = identity_of("ppo", "multiplications", state.network, trainer.tasks)
     store = Checkpoints(folder / "checkpoints", identity)
@@ -159,8 +159,8 @@ def test_run_leaves_a_proved_order(uninterrupted):
     order = Order.load(folder / "order.json")
     cost = graph.cost(order.ids_for(graph))
     found = rows(folder)
-    assert len(found) == 30
-    assert found[-1]["steps"] == 6120
+    assert len(found) == UPDATES
+    assert found[-1]["steps"] == STEPS
     assert found[-1]["best_cost"] == {"PropaneCombustion": cost}
     assert min(row["min_cost"]["PropaneCombustion"] for row in found) == cost
     with (folder / "metrics.csv").open() as file:
@@ -202,7 +202,8 @@ def test_a_checkpoint_of_something_else_is_refused(
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [1, 5])
 def test_a_killed_run_ends_as_if_it_had_not_been(kills, uninterrupted, tmp_path):
     """kill -9 at random moments, then --resume: the same parameters, bit for bit."""
     out, luck = tmp_path / "runs", random.Random(kills)
@@ -210,7 +211,7 @@ def test_a_killed_run_ends_as_if_it_had_not_been(kills, uninterrupted, tmp_path)
         folder = run_folder(out)
         process = start(*(BUDGET if folder is None else ("--resume", str(folder))), out=out)
         seen = 0 if folder is None else len(rows(folder))
-        wanted = luck.uniform(0.1, 0.9) * 30 * (number + 1) / kills
+        wanted = luck.uniform(0.1, 0.9) * UPDATES * (number + 1) / kills
         deadline = time.monotonic() + 300
         while seen < wanted:
             assert process.poll() is None, process.communicate()

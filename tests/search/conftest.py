@@ -9,7 +9,7 @@ import pytest
 
 from veenv import tasks
 from veenv.graph.graph import Graph
-from veenv.graph.linearise import make_graph
+from veenv.graph.linearisation import make_graph
 
 
 @lru_cache

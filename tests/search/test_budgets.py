@@ -18,7 +18,7 @@ from veenv.search import api, plugins, register_method, search
 from veenv.search import fastest as racing
 from veenv.search.background import Background
 from veenv.search.budget import Budget
-from veenv.search.heuristic.greedy import RULES, greedy
+from veenv.search.heuristic.greedy_rules import RULES, greedy
 from veenv.search.problem import prepare
 from veenv.search.race import Race
 from veenv.search.stand_in import StandIn, greedy_order

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.search import main
+from agents.cli.commands.search import main
 from veenv import Order, make_graph, tasks
+from veenv.measure.comparison import Comparison, Row
 
 
 def run(monkeypatch, *arguments: str) -> int:
-    monkeypatch.setattr("sys.argv", ["search.py", *arguments])
+    monkeypatch.setattr("sys.argv", ["search.py", "--timing", "0", *arguments])
     return main()
 
 
@@ -36,7 +37,8 @@ def test_a_function_is_searched(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "give either --task NAME or --function MODULE:NAME"),
+        ((), "missing option --task NAME or --function MODULE:NAME"),
+        (("--task", "MLP", "--function", "a:b"), "give either --task NAME or --function"),
         (("--task", "RoeFlx"), "unknown task 'RoeFlx'; did you mean RoeFlux"),
         (("--task", "MLP", "--args", "(1,)"), "--args and --argnums belong to --function"),
         (("--task", "MLP", "--method", "magic"), "method must be one of auto"),
@@ -45,7 +47,14 @@ def test_a_function_is_searched(monkeypatch, capsys):
         (("--task", "MLP", "--seed", "-1"), "seed must be an int that is not negative"),
         (("--task", "MLP", "--out", "/no/such/folder/x.json"), "folder of --out"),
         (("--task", "MLP", "--budgt", "3s"), "Unrecognized options"),
-        (("--function", "jax.numpy"), "--function needs --args"),
+        (("--function", "jax.numpy"), "must be MODULE:NAME"),
+        (("--function", "jax.numpy:sin"), "needs --args"),
+        (("--function", "jax.numpy:sin", "--args", "f33[2]"), "of types f16, bf16, f32"),
+        (("--function", "jax.numpy:sin", "--args", "f32[2"), "shapes such as"),
+        (("--function", "jax.numpy:sin", "--args", "f32[9,9999999999]"), "has more than"),
+        (("--function", "jax.numpy:sin", "--args", "i32[2]"), "no argument of floating"),
+        (("--function", "jax.numpy:sin", "--args", "f32[2]", "--argnums", "1"), "has 1"),
+        (("--function", "jax.numpy:sin", "--args", "f32[2]", "--argnums", "x"), "such as 0,2"),
         (("--function", "jax.numpy", "--args", "(1.0,)"), "must be MODULE:NAME"),
         (("--function", "no.module:f", "--args", "(1.0,)"), "No module named"),
         (("--function", "jax.numpy:sinn", "--args", "(1.0,)"), "no attribute 'sinn'"),
@@ -64,3 +73,17 @@ def test_wrong_input_takes_one_line(monkeypatch, capsys, arguments, message):
     assert message in captured.err
     assert captured.err.count("\n") == 1
     assert captured.out == ""
+
+
+def test_the_order_is_timed_in_the_end(monkeypatch, capsys):
+    def compare(fun, argnums, point, order, limit):
+        graph = make_graph(fun, argnums)(*point)
+        assert graph.cost(order) <= graph.cost(graph.markowitz())
+        return Comparison(1, (Row("kernel, found", 0.001, 0.5),), {"jacrev": f"after {limit} s"})
+
+    monkeypatch.setattr("scripts.search.compare", compare)
+    arguments = ("--task", "HumanHeartDipole", "--method", "markowitz", "--timing", "2")
+    assert run(monkeypatch, *arguments) == 0
+    *_, row, missing = capsys.readouterr().out.splitlines()
+    assert row.split() == ["kernel,", "found", "1.000", "0.500"]
+    assert missing == "jacrev: not timed, after 2.0 s"

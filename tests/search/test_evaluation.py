@@ -11,7 +11,7 @@ from tests.oracles.edge_graph import EdgeGraph, from_reference, random_graph
 from veenv.graph.graph import COST_MODELS
 from veenv.search.heuristic import windows
 from veenv.search.heuristic.windows import commit, discard, evaluate, load, make_tape
-from veenv.search.kernels.compiled import compiled
+from veenv.search.kernels.compilation import compiled
 from veenv.search.problem import Problem, prepare
 
 ARRAY_TASKS = ("RoeFlux_3d", "MLP", "Encoder")

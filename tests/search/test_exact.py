@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from tests.oracles.edge_graph import EdgeGraph, cheapest, from_reference, random_graph, separates
 from veenv.graph.graph import COST_MODELS
-from veenv.graph.linearise import make_graph
+from veenv.graph.linearisation import make_graph
 from veenv.search.budget import Budget, Tracker
 from veenv.search.exact.astar import solve_astar
 from veenv.search.exact.bounds import disjoint_paths, vertex_bounds
 from veenv.search.exact.frontier import array_digest_change
 from veenv.search.exact.subsets import solve_subsets
-from veenv.search.heuristic.greedy import eliminate_now
+from veenv.search.heuristic.greedy_rules import eliminate_now
 from veenv.search.problem import Problem, prepare
 
 seeds = st.integers(0, 2**32 - 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from itertools import combinations, permutations
 
 import jax.numpy as jnp
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 
 import veenv
 from tests.oracles.edge_graph import EdgeGraph, cheapest, random_graph, separates
+from tests.sampling import spared
 from veenv.graph.graph import COST_MODELS, eliminate_structure
-from veenv.graph.linearise import make_graph
+from veenv.graph.linearisation import make_graph
 from veenv.search import search
 from veenv.search.budget import Budget, Tracker
 from veenv.search.exact.astar import solve_astar
@@ -24,6 +26,7 @@ from veenv.search.exact.patterns import Patterns, least_change, make_patterns, s
 from veenv.search.problem import Problem, prepare
 
 seeds = st.integers(0, 2**32 - 1)
+ARRAYS = ["mlp", "LSTM", "ALIF", "KerrMetric_Jacobian", "HydrogenOxygen", "Reprojection"]
 
 
 def tracker_of(problem: Problem, **limits) -> Tracker:
@@ -137,9 +140,15 @@ def test_no_order_of_scalars_costs_less_than_the_tables(seed, size, unit, kept):
     check_bounds(problem, patterns, 10, rng)
 
 
-@pytest.mark.parametrize("cost", COST_MODELS)
 @pytest.mark.parametrize(
-    "name", ["mlp", "LSTM", "ALIF", "KerrMetric_Jacobian", "HydrogenOxygen", "Reprojection"]
+    ("name", "cost"),
+    spared(
+        itertools.product(ARRAYS, COST_MODELS),
+        ("mlp", "multiplications"),
+        ("LSTM", "executed"),
+        ("HydrogenOxygen", "operations"),
+        ("KerrMetric_Jacobian", "executed"),
+    ),
 )
 def test_no_order_of_arrays_costs_less_than_the_tables(task_graph, name, cost):
     problem = prepare(task_graph(name), cost)
@@ -165,8 +174,12 @@ def test_the_search_with_tables_equals_brute_force(cost, seed, size, unit, kept)
     assert tracker.cost == tracker.lower_bound == least
 
 
-@pytest.mark.parametrize("cost", COST_MODELS)
-@pytest.mark.parametrize("normalised", [False, True])
+@pytest.mark.parametrize(
+    ("normalised", "cost"),
+    spared(
+        itertools.product([False, True], COST_MODELS), (False, "executed"), (True, "operations")
+    ),
+)
 def test_the_search_with_tables_equals_all_permutations_of_arrays(normalised, cost):
     def fun(x, w):
         y = w @ (jnp.sin(x) if normalised else -x)

@@ -10,7 +10,7 @@ from veenv.graph.graph import COST_MODELS
 from veenv.search import METHODS, Budget, search
 from veenv.search.budget import Tracker
 from veenv.search.exact.subsets import solve_subsets
-from veenv.search.heuristic.greedy import greedy, lookahead, reach_products
+from veenv.search.heuristic.greedy_rules import greedy, lookahead, reach_products
 from veenv.search.problem import prepare
 
 
@@ -20,8 +20,8 @@ from veenv.search.problem import prepare
         ("RoeFlux_1d", "anneal", 400_000, 295),
         ("RobotArm_6DOF", "exact", 400_000, 221),
         ("HumanHeartDipole", "anneal", 100_000, 148),
-        ("PropaneCombustion", "beam", 50_000, 88),
-        ("Encoder", "auto", 200_000, 4226),
+        pytest.param("PropaneCombustion", "beam", 50_000, 88, marks=pytest.mark.slow),
+        pytest.param("Encoder", "auto", 200_000, 4226, marks=pytest.mark.slow),
     ],
 )
 def test_best_known_counts_are_reached(task_graph, name, method, evaluations, wanted):

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from veenv import _compat
-from veenv.engine import edge, elimination, evaluation, indexing, terms
+from veenv.engine.blocks import block
 from veenv.engine.counts import Counts
-from veenv.engine.edge import Edge
-from veenv.engine.product import multiply
-from veenv.engine.sparse import SparseTensor
-from veenv.engine.sparse.indexed import Indexed
-from veenv.graph.linearise import Linearisation, linearise
+from veenv.engine.elimination import Elimination, eliminate
+from veenv.engine.evaluation import evaluate
+from veenv.engine.indexing import eliminate_sparse
+from veenv.graph.linearisation import Linearisation, linearise
 from veenv.graph.program import Program, normalise_argnums, plain_argnums, trace
-from veenv.kernel.fuse import KERNEL_MODES, KernelMode, fuse
+from veenv.kernel.fusing import KERNEL_MODES, KernelMode, fuse
 from veenv.orders.cache import Auto
 from veenv.orders.order import Order
 from veenv.orders.resolve import OrderLike, resolve_order
 from veenv.rules.dtypes import is_complex, is_differentiable
-from veenv.structure import structure as algebra
 
 
 def jacve(
@@ -90,16 +86,17 @@ def jacve(
       >>> jacve(f, order="reverse", argnums=(0, 1))(2.0, 3.0)[0].shape
       (2,)
     """
-    options = _Options(
-        plain_argnums(argnums),
-        has_aux,
-        count_ops,
-        sparse_representation,
-        holomorphic,
-        allow_int,
-        with_value=False,
+    both = value_and_jacve(
+        fun, order, argnums, has_aux, count_ops, sparse_representation, holomorphic, allow_int
     )
-    return _jacobian(fun, order, options, kernel)
+
+    @functools.wraps(fun, updated=())
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        value, *rest = both(*args, **kwargs)
+        parts = [rest[0], value[1], *rest[1:]] if has_aux else rest
+        return tuple(parts) if len(parts) > 1 else parts[0]
+
+    return _compiled(jacobian, fun, kernel, argnums, has_aux)
 
 
 def value_and_jacve(
@@ -139,96 +136,59 @@ def value_and_jacve(
       >>> float(value), float(slope)
       (9.0, 6.0)
     """
-    options = _Options(
-        plain_argnums(argnums),
-        has_aux,
-        count_ops,
-        sparse_representation,
-        holomorphic,
-        allow_int,
-        with_value=True,
-    )
-    return _jacobian(fun, order, options, kernel)
-
-
-@dataclass(frozen=True)
-class _Options:
-    """What `jacve` and its kin were asked for."""
-
-    argnums: int | tuple[int, ...]
-    has_aux: bool
-    count_ops: bool
-    sparse: bool
-    holomorphic: bool
-    allow_int: bool
-    with_value: bool
-
-
-def _jacobian(
-    fun: Callable[..., Any], order: OrderLike, options: _Options, kernel: KernelMode
-) -> Callable[..., Any]:
+    argnums = plain_argnums(argnums)
     if not callable(fun):
         raise TypeError(f"fun must be callable, got {fun!r}")
-    if kernel not in KERNEL_MODES:
-        raise ValueError(f"kernel must be one of {', '.join(KERNEL_MODES)}, got {kernel!r}")
     if not isinstance(order, (str, os.PathLike, Order, Auto)):
         order = tuple(order)  # an iterator would be empty at the second call
 
     @functools.wraps(fun, updated=())  # its signature, by which jit knows static arguments
-    def jacobian(*args: Any, **kwargs: Any) -> Any:
-        argnums = options.argnums
-        program = trace(fun, args, kwargs, argnums=argnums, has_aux=options.has_aux)
-        _check_types(program, options)
-        lin = linearise(program, holomorphic=options.holomorphic)
+    def value_and_jacobian(*args: Any, **kwargs: Any) -> Any:
+        program = trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)
+        _check_types(program, holomorphic=holomorphic, allow_int=allow_int)
+        lin = linearise(program, holomorphic=holomorphic)
         ids = resolve_order(order, lin.graph)
-        wanted = normalise_argnums(argnums, len(args))
-        inputs, in_tree = jax.tree.flatten(tuple(args[a] for a in wanted))
-        values = evaluation.evaluate(lin, inputs)
-        several = isinstance(argnums, tuple)
-        if options.sparse:
-            left = indexing.eliminate(lin, values.parallel, ids, values.calls)
-            done = None
-            blocks = _assemble(lin, _sparse(left, lin), in_tree, several)
+        inputs = [args[a] for a in normalise_argnums(argnums, len(args))]
+        values = evaluate(lin, jax.tree.leaves(inputs))
+        if sparse_representation:
+            done = eliminate_sparse(lin, values.parallel, ids, values.calls)
         else:
-            done = elimination.eliminate(lin, values.edges, ids, values.calls)
-            blocks = _assemble(lin, _dense(done.edges, lin), in_tree, several)
-        result = jax.tree.unflatten(program.out_tree, blocks)
-        parts = [*_with_extras(result, program, values, options)]
-        if options.count_ops:
-            parts.append(_counts(lin, ids, None if values.calls else done))
-        return tuple(parts) if len(parts) > 1 else parts[0]
+            done = eliminate(lin, values.edges, ids, values.calls)
+        trees = _assemble(lin, done, inputs, isinstance(argnums, tuple), sparse_representation)
+        outputs = map(_compat.as_weak_as, program.out_avals, map(jnp.asarray, values.outputs))
+        value, result = (jax.tree.unflatten(program.out_tree, x) for x in (outputs, trees))
+        if program.aux:
+            value = value, jax.tree.unflatten(program.aux[1], values.aux)
+        if not count_ops:
+            return value, result
+        counted = not (sparse_representation or values.calls)
+        return value, result, _counts(lin, ids, done if counted else None)
 
-    return jacobian if kernel == "xla" else _fused(fun, jacobian, options, kernel)
+    return _compiled(value_and_jacobian, fun, kernel, argnums, has_aux)
 
 
-def _fused(
-    fun: Callable[..., Any], jacobian: Callable[..., Any], options: _Options, kernel: KernelMode
+def _compiled(
+    jacobian: Callable[..., Any],
+    fun: Callable[..., Any],
+    kernel: KernelMode,
+    argnums: int | Iterable[int],
+    has_aux: bool,
 ) -> Callable[..., Any]:
-    """The Jacobian as one kernel."""
+    """The Jacobian of a function, as one kernel where that is asked for."""
+    if kernel not in KERNEL_MODES:
+        raise ValueError(f"kernel must be one of {', '.join(KERNEL_MODES)}, got {kernel!r}")
+    if kernel == "xla":
+        return jacobian
 
     def line(primitive: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
-        program = trace(fun, args, kwargs, argnums=options.argnums, has_aux=options.has_aux)
+        program = trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)
         lines = (e.source for e in program.equations if e.primitive.name == primitive)
         return next(lines, "")
 
-    return fuse(jacobian, kernel, lambda args: normalise_argnums(options.argnums, len(args)), line)
+    return fuse(jacobian, kernel, lambda args: normalise_argnums(argnums, len(args)), line)
 
 
-def _with_extras(
-    result: Any, program: Program, values: evaluation.Evaluation, options: _Options
-) -> tuple[Any, ...]:
-    """The parts of the result: Jacobian, with value and auxiliary output where asked for."""
-    aux = jax.tree.unflatten(program.aux[1], values.aux) if program.aux else None
-    if options.with_value:
-        outputs = map(_compat.as_weak_as, program.out_avals, map(jnp.asarray, values.outputs))
-        value = jax.tree.unflatten(program.out_tree, outputs)
-        return ((value, aux) if options.has_aux else value, result)
-    return (result, aux) if options.has_aux else (result,)
-
-
-def _counts(
-    lin: Linearisation, ids: tuple[int, ...], done: elimination.Elimination | None
-) -> Counts:
+def _counts(lin: Linearisation, ids: tuple[int, ...], done: Elimination | None) -> Counts:
     """What an elimination counted; by the graph where it could not (`done` is None)."""
     graph = lin.graph
     literature = graph.costs(ids)
@@ -237,62 +197,16 @@ def _counts(
     return Counts(ids, literature, done.executed, done.additions)
 
 
-@dataclass(frozen=True)
-class _Form:
-    """How the blocks of a Jacobian are made of what an elimination leaves."""
-
-    edges: Mapping[tuple[int, int], Any]
-    build: Callable[..., Any]
-    zero: Callable[..., Any]
-    single: Callable[[Edge], Any]
-
-
-def _dense(edges: evaluation.Edges, lin: Linearisation) -> _Form:
-    def build(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any) -> Array:
-        if lin.realify and jnp.issubdtype(dtype, jnp.complexfloating):
-            e = multiply(e, _parts(in_shape, dtype))
-        return edge.todense(e, out_shape, in_shape, dtype)
-
-    return _Form(edges, build, elimination.zero_block, lambda e: e)
-
-
-def _sparse(edges: Mapping[tuple[int, int], Any], lin: Linearisation) -> _Form:
-    def build(
-        some: terms.Terms | Indexed, out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any
-    ) -> SparseTensor:
-        if isinstance(some, Indexed):
-            return SparseTensor.from_entries(some, dtype)
-        if lin.realify and jnp.issubdtype(dtype, jnp.complexfloating):
-            some = terms.multiply(some, (_parts(in_shape, dtype),))
-        return SparseTensor.from_edges(some, out_shape, in_shape, dtype)
-
-    return _Form(edges, build, _sparse_zero, lambda e: (e,))
-
-
-def _parts(shape: Sequence[int], dtype: Any) -> Edge:
-    """From partials by real and imaginary part, ∂x and ∂y, to ∂x - i ∂y, as `jax.grad` has it."""
-    rank = len(shape)
-    pairs = [(k, k) for k in range(rank)]
-    structure = algebra.make((*shape, 2), shape, pairs, out_values=[rank])
-    return Edge(structure, jnp.asarray([1, -1j], dtype), dtype)
-
-
-def _sparse_zero(out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any) -> Any:
-    if not jnp.issubdtype(dtype, jnp.inexact):
-        return elimination.zero_block(out_shape, in_shape, dtype)  # float0
-    return SparseTensor.from_edges((), out_shape, in_shape, dtype)
-
-
-def _check_types(program: Program, options: _Options) -> None:
+def _check_types(program: Program, *, holomorphic: bool, allow_int: bool) -> None:
     """Refuses what `jax.jacrev` refuses: integers, and complex outputs where not holomorphic."""
     inputs = program.avals[: program.num_inputs]
-    if options.allow_int:
+    if allow_int:
         inputs = [aval for aval in inputs if is_differentiable(aval)]
     for kind, avals in (("argument", inputs), ("output", program.out_avals)):
-        either = kind == "argument" and not options.holomorphic
-        wanted = "complex" if options.holomorphic else "floating-point" if either else "real"
+        either = kind == "argument" and not holomorphic
+        wanted = "complex" if holomorphic else "floating-point" if either else "real"
         for aval in avals:
-            fits = either or is_complex(aval) == options.holomorphic
+            fits = either or is_complex(aval) == holomorphic
             if not (is_differentiable(aval) and fits):
                 raise TypeError(
                     f"jacve needs {wanted} {kind}s, got dtype {aval.dtype} of shape "
@@ -300,19 +214,16 @@ def _check_types(program: Program, options: _Options) -> None:
                 )
 
 
-def _assemble(lin: Linearisation, form: _Form, in_tree: Any, several: bool) -> list[Any]:
+def _assemble(
+    lin: Linearisation, done: Elimination, inputs: Sequence[Any], several: bool, sparse: bool
+) -> list[Any]:
     """For each output leaf, the tree of blocks by the selected arguments."""
-    trees = []
+    trees, in_tree = [], jax.tree.structure(inputs)
     for output in range(lin.graph.num_outputs):
         leaves = [
-            _compat.as_weak_as(
-                lin.program.avals[i],
-                elimination.jacobian_leaf(
-                    lin, form.edges, output, i, form.build, form.zero, form.single
-                ),
-            )
-            for i in range(lin.graph.num_inputs)
+            _compat.as_weak_as(aval, block(lin, done.terms, output, i, sparse=sparse))
+            for i, aval in enumerate(lin.program.avals[: lin.graph.num_inputs])
         ]
-        by_argument = jax.tree.unflatten(in_tree, leaves)
+        by_argument = tuple(jax.tree.unflatten(in_tree, leaves))
         trees.append(by_argument if several else by_argument[0])
     return trees

@@ -11,13 +11,13 @@ import jax.numpy as jnp
 
 from veenv import _compat
 from veenv.engine import edge
-from veenv.engine.edge import Edge, Edges
 from veenv.engine.elimination import eliminate
 from veenv.engine.pulled import Call, elemental_edges
-from veenv.graph.linearise import Linearisation, Pulled
+from veenv.engine.stored import Edge, Edges
+from veenv.graph.linearisation import Linearisation, Pulled
 from veenv.graph.partials import Custom
 from veenv.graph.program import Literal
-from veenv.linear.barrier import DEAR, pin
+from veenv.linear.barrier import EXPENSIVE, pin
 from veenv.rules import Partial, Values
 from veenv.rules.operator import pullback, real_shape
 from veenv.structure import structure as algebra
@@ -57,22 +57,23 @@ def evaluate(
       Outputs and elemental edges; a value is dropped after its last use.
     """
     program = linearisation.program
-    slots: dict[int, Any] = dict(enumerate([*inputs, *others, *program.constants[len(others) :]]))
+    given = [*inputs, *others, *program.constants[len(others) :]]
+    values: dict[int, Any] = dict(enumerate(given))
     last_use = _last_uses(linearisation)
     parallel: dict[tuple[int, int], list[Edge]] = {}
     calls: list[Call] = []
 
     def read(atom: Any) -> Any:
-        return atom.value if isinstance(atom, Literal) else slots[atom]
+        return atom.value if isinstance(atom, Literal) else values[atom]
 
     for index, equation in enumerate(program.equations):
         ins = [read(a) for a in equation.inputs]
         outs = _compat.bind(equation.primitive, equation.params, ins)
-        if equation.primitive.name in DEAR:
+        if equation.primitive.name in EXPENSIVE:
             outs = [pin(value) for value in outs]
-        for slot, value in zip(equation.outputs, outs, strict=True):
-            if slot is not None:
-                slots[slot] = value
+        for variable, value in zip(equation.outputs, outs, strict=True):
+            if variable is not None:
+                values[variable] = value
         if linearisation.elementals[index]:
             pulled = linearisation.reverse_only[index]
             if pulled is None:
@@ -83,8 +84,8 @@ def evaluate(
                 edges = elemental_edges(calls[-1], linearisation.elementals[index], outputs)
             for e, elemental in zip(linearisation.elementals[index], edges, strict=True):
                 parallel.setdefault((e.source, e.target), []).append(elemental)
-        for slot in last_use.get(index, ()):
-            del slots[slot]
+        for variable in last_use.get(index, ()):
+            del values[variable]
     aux = [read(a) for a in program.aux[0]] if program.aux else []
     return Evaluation([read(o) for o in program.outputs], aux, parallel, calls)
 
@@ -132,19 +133,19 @@ def _custom_edges(custom: Custom, ins: Sequence[Any]) -> Edges:
 
 
 def _last_uses(linearisation: Linearisation) -> dict[int, list[int]]:
-    """For each equation the slots that are read for the last time there."""
+    """For each equation the variables that are read for the last time there."""
     program = linearisation.program
     kept = {o for o in program.outputs if isinstance(o, int)}
     if program.aux:
         kept |= {a for a in program.aux[0] if isinstance(a, int)}
     last: dict[int, int] = {}
     for index, equation in enumerate(program.equations):
-        for slot in (*equation.inputs, *equation.outputs):
-            if isinstance(slot, int) and slot not in kept:
-                last[slot] = index
+        for variable in (*equation.inputs, *equation.outputs):
+            if isinstance(variable, int) and variable not in kept:
+                last[variable] = index
     uses: dict[int, list[int]] = {}
-    for slot, index in last.items():
-        uses.setdefault(index, []).append(slot)
+    for variable, index in last.items():
+        uses.setdefault(index, []).append(variable)
     return uses
 
 
@@ -152,8 +153,8 @@ def _tangent_dtype(node: int, linearisation: Linearisation) -> Any:
     """Dtype in which a unit partial by this node would be stored."""
     program = linearisation.program
     inside = node < program.num_inputs
-    slot = node if inside else program.vertex_slots[node - program.num_inputs]
-    dtype = program.avals[slot].dtype
+    variable = node if inside else program.vertex_variables[node - program.num_inputs]
+    dtype = program.avals[variable].dtype
     real = linearisation.realify and jnp.issubdtype(dtype, jnp.complexfloating)
     return jnp.finfo(dtype).dtype if real else dtype
 

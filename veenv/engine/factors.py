@@ -11,7 +11,7 @@ from jax import Array, lax
 
 from veenv import _compat
 from veenv.engine import masking
-from veenv.engine.edge import Label
+from veenv.structure.contraction import Label
 
 
 class Factor(NamedTuple):

@@ -55,17 +55,17 @@ def forward_laplacian(program: Program, inputs: Sequence[Any]) -> list[Array]:
       program: traced by the argument whose leaves are `inputs`.
       inputs: floating-point arrays.
     """
-    slots: dict[int, Any] = dict(enumerate(_seeds(inputs)))
-    slots.update({program.num_inputs + i: c for i, c in enumerate(program.constants)})
+    variables: dict[int, Any] = dict(enumerate(_seeds(inputs)))
+    variables.update({program.num_inputs + i: c for i, c in enumerate(program.constants)})
 
     def read(atom: Any) -> Any:
-        return atom.value if isinstance(atom, Literal) else slots[atom]
+        return atom.value if isinstance(atom, Literal) else variables[atom]
 
     for equation in program.equations:
         results = _step(equation, [read(a) for a in equation.inputs])
-        for slot, result in zip(equation.outputs, results, strict=True):
-            if slot is not None:
-                slots[slot] = result
+        for variable, result in zip(equation.outputs, results, strict=True):
+            if variable is not None:
+                variables[variable] = result
     outputs = [read(o) for o in program.outputs]
     return [
         o.laplacian if isinstance(o, Jet) else jnp.zeros(aval.shape, aval.dtype)

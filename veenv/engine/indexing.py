@@ -12,15 +12,17 @@ from dataclasses import replace
 from math import prod
 from typing import TypeVar
 
-from veenv.engine import elimination, terms
-from veenv.engine.edge import Edge
+from veenv.engine import terms
+from veenv.engine.elimination import Elimination, eliminate_under
 from veenv.engine.moves import moves
 from veenv.engine.pulled import Call
 from veenv.engine.sparse import indexed
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.pattern import num_meetings
 from veenv.engine.sparse.term import entry_shape
-from veenv.graph.linearise import Linearisation
+from veenv.engine.stored import Edge
+from veenv.engine.sums import Sparse
+from veenv.graph.linearisation import Linearisation
 from veenv.graph.tableau import Tableau
 from veenv.linear.barrier import pin
 from veenv.rules.dtypes import is_complex
@@ -29,20 +31,19 @@ _MOST_ENTRIES = 1 << 25
 """Most entries of a matrix, and most products for one, that are held entry by entry."""
 
 E = TypeVar("E")
-Left = Mapping[tuple[int, int], terms.Terms | Indexed]
 
 
 class _TooMany(Exception):  # noqa: N818  # it is caught, never shown
     """A matrix is better held otherwise: it has too many entries, or places that are computed."""
 
 
-def eliminate(
+def eliminate_sparse(
     lin: Linearisation,
     parallel: Mapping[tuple[int, int], Sequence[Edge]],
     order: Iterable[int],
     calls: Sequence[Call] = (),
-) -> Left:
-    """As `eliminate_sparse`, exact through gathers, scatters and reshapes where it can be.
+) -> Elimination:
+    """As under the policy `Sparse`, and exact through gathers, scatters and reshapes it knows.
 
     Args:
       lin: the program the edges belong to.
@@ -51,17 +52,17 @@ def eliminate(
       calls: the rules of the program that are not linear.
 
     Returns:
-      The edges from inputs to outputs: terms, or entries at known places.
+      What is left: edges as terms, or as entries at known places. Nothing is counted.
     """
     order = tuple(order)
     mixed = lin.realify and any(map(is_complex, lin.program.avals))
     found = {} if calls or mixed else moves(lin, parallel)
     if found:
         try:
-            return _eliminate(lin, parallel, order, found)
+            return Elimination(_eliminate(lin, parallel, order, found), (), ())
         except _TooMany:
             pass
-    return elimination.eliminate_sparse(lin, parallel, order, calls)
+    return eliminate_under(Sparse(), lin, parallel, order, calls)
 
 
 def _eliminate(
@@ -77,12 +78,13 @@ def _eliminate(
         rest = [e for n, e in enumerate(several) if (pair, n) not in found]
         if rest:
             plain[pair] = rest
-    first = Tableau(graph.num_nodes, ((u, v, terms.collect(s)) for (u, v), s in plain.items()))
+    policy = Sparse()
+    first = Tableau(graph.num_nodes, ((u, v, policy.gather(s)) for (u, v), s in plain.items()))
     nodes = [graph.node(vertex) for vertex in order]
     outputs = graph.output_nodes
     for node in nodes:
         if node not in waiting:
-            first.eliminate(node, terms.multiply, terms.add, keep=node in outputs)
+            first.eliminate(node, policy.multiply, policy.add, keep=node in outputs)
     later, done = _split(lin, _edges(first), waiting)
     for (pair, _), move in found.items():
         later.setdefault(pair, []).append(move)

@@ -45,31 +45,31 @@ class Known:
     def __init__(self, program: Program):
         self._program = program
         self._makers = {
-            slot: (e, k)
+            variable: (e, k)
             for e in program.equations
-            for k, slot in enumerate(e.outputs)
-            if slot is not None
+            for k, variable in enumerate(e.outputs)
+            if variable is not None
         }
         self._found: dict[Any, np.ndarray | None] = {}
 
     def __call__(self, atom: Any) -> np.ndarray | None:
-        """The value of a slot or `Literal`; None if it is not known."""
+        """The value of a variable or `Literal`; None if it is not known."""
         if isinstance(atom, Literal):
             return None if _compat.is_traced(atom.value) else np.asarray(atom.value)
         if atom not in self._found:
             self._found[atom] = self._find(atom)
         return self._found[atom]
 
-    def _find(self, slot: int) -> np.ndarray | None:
+    def _find(self, variable: int) -> np.ndarray | None:
         program = self._program
-        number = slot - program.num_inputs
+        number = variable - program.num_inputs
         if number < 0:
             return None
-        if slot not in self._makers:
+        if variable not in self._makers:
             value = program.constants[number]
             concrete = isinstance(value, (jax.Array, np.ndarray, np.generic, int))
             return np.asarray(value) if concrete and not _compat.is_traced(value) else None
-        equation, k = self._makers[slot]
+        equation, k = self._makers[variable]
         if any(_compat.bodies(equation.params)):
             return None
         ins = [self(a) for a in equation.inputs]

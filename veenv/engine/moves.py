@@ -12,14 +12,15 @@ from math import prod
 
 import numpy as np
 
-from veenv.engine import edge, places
-from veenv.engine.edge import Edge
+from veenv.engine import places
 from veenv.engine.known import Known
 from veenv.engine.sparse import indexed
 from veenv.engine.sparse.indexed import Indexed
+from veenv.engine.stored import Edge
 from veenv.engine.taps import convolution
 from veenv.graph.equations import Equation
-from veenv.graph.linearise import Elemental, Linearisation
+from veenv.graph.linearisation import Elemental, Linearisation
+from veenv.linear.selection import Selection
 from veenv.structure.structure import Link
 
 ADDS = {"scatter-add", "scatter_add"}
@@ -65,7 +66,7 @@ def _move(
 ) -> Indexed | None:
     s = e.structure
     name = equation.primitive.name
-    if elemental.inner is not None or s.link is Link.NONE or edge.is_known(e):
+    if elemental.inner is not None or s.link is Link.NONE or isinstance(e.link, Selection):
         return None
     out_shape, in_shape = (lin.graph.shapes[n] for n in (elemental.target, elemental.source))
     operand = _operand(lin, equation, elemental)
@@ -89,8 +90,8 @@ def _operand(lin: Linearisation, equation: Equation, elemental: Elemental) -> in
     """Which operand a partial is by; None if the variable is several."""
     inside = elemental.source < lin.program.num_inputs
     at = elemental.source - lin.program.num_inputs
-    slot = elemental.source if inside else lin.program.vertex_slots[at]
-    found = [i for i, a in enumerate(equation.inputs) if isinstance(a, int) and a == slot]
+    variable = elemental.source if inside else lin.program.vertex_variables[at]
+    found = [i for i, a in enumerate(equation.inputs) if isinstance(a, int) and a == variable]
     return found[0] if len(found) == 1 else None
 
 

@@ -1,15 +1,13 @@
-"""Products of edges that hold values.
+"""Products of edges that hold values: plans of `veenv.structure.product`, executed.
 
-`multiply` does what `veenv.structure.product.multiply` predicts.  Values of two edges are
-multiplied in `veenv.engine.factors.combine` and nowhere else, so the algebra's count is the number
-of multiplications in the emitted program.
+Values of two edges are multiplied in `veenv.engine.factors.combine` and nowhere else, so a plan's
+count is the number of multiplications in the emitted program.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import prod
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,59 +15,48 @@ from jax import Array, lax
 
 from veenv import _compat
 from veenv.engine import masking
-from veenv.engine.edge import (
-    Edge,
-    Label,
-    absorb,
-    diagonal_pairs,
-    expand_link,
-    expand_pairs,
-    keep_diagonal,
-    labels_of,
-    link_on_out,
-    moved,
-    sizes_of,
-    spread,
-    stored_values,
-    transpose,
-)
+from veenv.engine.edge import expand_to, transpose
 from veenv.engine.factors import Factor, combine, sum_out
+from veenv.engine.links import absorb, diagonal_pairs, expand_link, keep_diagonal, link_on_out
+from veenv.engine.stored import Edge, arranged, expand_pairs, moved, spread, stored_values
 from veenv.linear.linear_map import LinearMap, chain, identity
 from veenv.structure import product
+from veenv.structure.contraction import Contraction, Label, labels_of, sizes_of
+from veenv.structure.product import Plan, Way
 from veenv.structure.structure import FREE, Link, Structure
 
 
 def multiply(post: Edge, pre: Edge, *, keep: bool = False) -> Edge:
     """Product post · pre of two edges that meet in one node.
 
+    A structure does not say along which axes its link is diagonal, so the algebra stores zeros
+    there. The product is executed without them in any case.
+
     Args:
       post: partial of w by v.
       pre: partial of v by u.
-      keep: keep the δs along which an operator is diagonal, which
-        `veenv.structure.product.multiply`, that knows no operator's inside, does not predict.
+      keep: leave the zeros out of the result, too.
+
+    Returns:
+      The product; without `keep` of the structure that `veenv.structure.product.multiply` plans.
     """
-    result = _multiply(post, pre)
-    if keep or Link.OPERATOR not in (post.structure.link, pre.structure.link):
-        return result
-    predicted = product.multiply(post.structure, pre.structure).structure
-    pairs = zip(result.structure.pairs, predicted.pairs, strict=True)
-    return expand_pairs(result, [k for k, (j, i) in enumerate(pairs) if j != FREE and i == FREE])
+    s, p = post.structure, pre.structure
+    result = execute(product.multiply(s, p, diagonal_pairs(post), diagonal_pairs(pre)), post, pre)
+    return result if keep else expand_to(result, product.multiply(s, p).structure)
 
 
-def _multiply(post: Edge, pre: Edge) -> Edge:
-    if post.link is None and pre.link is None:
-        return _contract(post, pre)
-    axes = product.absorbable(post.structure, pre.structure)
-    if axes is not None:
-        return _compose(absorb(post, axes[0]), absorb(pre, axes[1]))
-    if post.link is not None and pre.link is not None:
-        if post.structure.link is Link.OPERATOR:
-            return _multiply(post, keep_diagonal(pre))
-        return _multiply(expand_link(post), pre)
-    if post.link is not None:
-        return _contract(*_push_left(post, pre, pre))
-    left, right = _push_left(transpose(pre), transpose(post), post)
-    return _contract(transpose(right), transpose(left))
+def execute(plan: Plan, post: Edge, pre: Edge) -> Edge:
+    """The product of two edges as a plan, made of their structures and links, says."""
+    post = expand_link(post) if plan.expanded[0] else post
+    pre = keep_diagonal(pre) if plan.expanded[1] else pre
+    if plan.way is Way.COMPOSE:
+        return _compose(plan, absorb(post, plan.absorbed[0]), absorb(pre, plan.absorbed[1]))
+    if plan.way is Way.PUSH_LEFT:
+        post, pre = _push_left(post, pre, pre)
+    elif plan.way is Way.PUSH_RIGHT:
+        left, right = _push_left(transpose(pre), transpose(post), post)
+        post, pre = transpose(right), transpose(left)
+    return _contract(plan.contraction, post, pre)
 
 
 class Same:
@@ -102,7 +89,8 @@ def _push_left(post: Edge, pre: Edge, source: Edge) -> tuple[Edge, Edge]:
     p = pre.structure
     linked: list[Label] = [("out", m) for m in s.link_in]
     rest = [a for a in labels_of(p) if a not in linked]
-    full = labels_of(replace(p, out_values=_with(p.out_values, s.link_in)))
+    spread_to = tuple(v or m in s.link_in for m, v in enumerate(p.out_values))
+    full = labels_of(replace(p, out_values=spread_to))
     x = spread(stored_values(pre), labels_of(p), full, sizes_of(p))
     key = (Same(source), s.link_in, tuple(rest))
     at = [full.index(a) for a in linked]
@@ -116,9 +104,9 @@ def _push_left(post: Edge, pre: Edge, source: Edge) -> tuple[Edge, Edge]:
     where = {("out", m): ("out", i) for i, m in enumerate(keep)}
     have = [where.get(a, a) for a in rest]
     have += [("out", len(keep) + i) for i in range(len(s.link_out))]
-    order = [have.index(a) for a in labels_of(new_pre)]
-    mask = None if mask is None else mask.transpose(order)
-    pre = Edge(new_pre, x.transpose(order), pre.dtype, 1, pre.link, mask)
+    target = labels_of(new_pre)
+    mask = None if mask is None else arranged(mask, have, target)
+    pre = Edge(new_pre, arranged(x, have, target), pre.dtype, 1, pre.link, mask)
     if not s.link_values:
         return Edge(new_post, post.values, post.dtype, post.sign, mask=post.mask), pre
     return moved(post, lambda e: _unlinked(e, new_post)), pre
@@ -157,18 +145,13 @@ def _unlinked(post: Edge, target: Structure) -> Edge:
     assert link is not None
     labels = labels_of(s)
     others = [a for a in labels if a != ("link", 0)]
-    y = post.values.transpose([*(labels.index(a) for a in others), labels.index(("link", 0))])
+    y = arranged(post.values, labels, [*others, ("link", 0)])
     y = _on_side(y, link, stored_on_out=link_on_out(s), want_out=True)
     have = [*others, *(("out", k) for k in s.link_out)]
     # Middle axes were renumbered; linked ones are gone.
     kept_in = {m: i for i, m in enumerate(m for m in range(len(s.in_shape)) if m not in s.link_in)}
     have = [("in", kept_in[a[1]]) if a[0] == "in" else a for a in have]
-    y = y.transpose([have.index(a) for a in labels_of(target)])
-    return Edge(target, y, post.dtype, post.sign)
-
-
-def _with(flags: Sequence[bool], axes: Sequence[int]) -> tuple[bool, ...]:
-    return tuple(flag or k in axes for k, flag in enumerate(flags))
+    return Edge(target, arranged(y, have, labels_of(target)), post.dtype, post.sign)
 
 
 def _on_side(x: Array, link: LinearMap, *, stored_on_out: bool, want_out: bool) -> Array:
@@ -181,105 +164,75 @@ def _on_side(x: Array, link: LinearMap, *, stored_on_out: bool, want_out: bool) 
     return link.along(x, range(n, x.ndim), transposed=stored_on_out)
 
 
-def _compose(post: Edge, pre: Edge) -> Edge:
+def _compose(plan: Plan, post: Edge, pre: Edge) -> Edge:
     """Product of two edges whose links meet on the same middle axes."""
-    s, p = post.structure, pre.structure
-    result = product.compose(s, p).structure
+    s, p, result = post.structure, pre.structure, plan.structure
     out_map = post.link or identity([s.out_shape[k] for k in s.link_out])
     in_map = pre.link or identity([p.in_shape[j] for j in p.link_in])
     link = chain(out_map, in_map)
     out_size, in_size = s.linked_sizes[0], p.linked_sizes[1]
-    want_out = out_size <= in_size
-    size = min(out_size, in_size)
+    want_out, size = out_size <= in_size, min(out_size, in_size)
 
     def left(e: Edge) -> Edge:
-        x = _values_at_end(e, out_map)
+        x = _values_at_end(e)
         if x is not None:
             x = _on_side(x, out_map, stored_on_out=link_on_out(s), want_out=want_out)
             if not want_out:
                 n = x.ndim - len(in_map.out_shape)
                 x = in_map.along(x, range(n, x.ndim), transposed=True)
-        return _link_as_axis(e, x, s.link_out, s.link_in, size)
+        return _link_as_axis(e, x, plan.contraction.post, size)
 
     def right(e: Edge) -> Edge:
-        x = _values_at_end(e, in_map)
+        x = _values_at_end(e)
         if x is not None:
             x = _on_side(x, in_map, stored_on_out=link_on_out(p), want_out=want_out)
             if want_out:
                 n = x.ndim - len(out_map.in_shape)
                 x = out_map.along(x, range(n, x.ndim))
-        return _link_as_axis(e, x, p.link_out, p.link_in, size)
+        return _link_as_axis(e, x, plan.contraction.pre, size)
 
-    inner = _contract(moved(post, left), moved(pre, right))
+    inner = _contract(plan.contraction, moved(post, left), moved(pre, right))
     if inner.values is None:
         return Edge(result, None, inner.dtype, inner.sign, link)
     x, mask = inner.values, inner.mask
     if inner.structure.out_values[-1] and size == 1:
-        at = [a for a in labels_of(inner.structure) if a[0] == "out"].index(
-            ("out", len(inner.structure.out_shape) - 1)
-        )
-        x = x.reshape([*x.shape[:at], *x.shape[at + 1 :]])
+        at = sum(inner.structure.out_values) - 1
+        x = lax.squeeze(x, (at,))
         mask = None if mask is None else lax.squeeze(mask, (at,))
     # The link's label already follows the out axes in storage order.
     return Edge(result, x, inner.dtype, inner.sign, link, mask)
 
 
-def _values_at_end(e: Edge, link: LinearMap) -> Array | None:
+def _values_at_end(e: Edge) -> Array | None:
     """Values with the link's label last; None if the link carries no values."""
     if not e.structure.link_values or e.values is None:
         return None
     labels = labels_of(e.structure)
     others = [a for a in labels if a != ("link", 0)]
-    return e.values.transpose([*(labels.index(a) for a in others), labels.index(("link", 0))])
+    return arranged(e.values, labels, [*others, ("link", 0)])
 
 
-def _link_as_axis(
-    e: Edge, moved: Array | None, outs: Sequence[int], ins: Sequence[int], size: int
-) -> Edge:
-    """The edge with its link as one last paired axis; `moved`: values on the storing side."""
-    s = e.structure
-    target = product.link_as_axis(s, outs, ins, size)
-    if moved is None:
+def _link_as_axis(e: Edge, on_side: Array | None, target: Structure, size: int) -> Edge:
+    """The edge with its link as one last paired axis; `on_side`: values on the storing side."""
+    if on_side is None:
         return Edge(target, e.values, e.dtype, e.sign)
-    others = [a for a in labels_of(s) if a != ("link", 0)]
-    x = moved.reshape([*moved.shape[: len(others)], size])
-    have = [*others, ("link", 0)]
+    others = [a for a in labels_of(e.structure) if a != ("link", 0)]
+    x = on_side.reshape([*on_side.shape[: len(others)], size])
     # Storage order: out axes, then the new last out axis, then in axes.
-    order = [a for a in have if a[0] == "out"] + [("link", 0)] + [a for a in have if a[0] == "in"]
-    return Edge(target, x.transpose([have.index(a) for a in order]), e.dtype, e.sign)
+    order = sorted([*others, ("link", 0)], key=lambda a: ("out", "link", "in").index(a[0]))
+    return Edge(target, arranged(x, [*others, ("link", 0)], order), e.dtype, e.sign)
 
 
-def _contract(post: Edge, pre: Edge) -> Edge:
+def _contract(plan: Contraction, post: Edge, pre: Edge) -> Edge:
     """Product of two edges without links."""
-    s, p = post.structure, pre.structure
-    result, sign = product.contract(s, p).structure, post.sign * pre.sign
+    result, sign = plan.structure, post.sign * pre.sign
     dtype = _compat.promoted(post.dtype, pre.dtype)
-    scale = prod(
-        n
-        for m, n in enumerate(s.in_shape)
-        if m not in s.pairs and p.pairs[m] == FREE and not s.in_values[m] and not p.out_values[m]
-    )
-    if s.unit and p.unit and scale == 1:
+    if result.unit:
         return Edge(result, None, dtype, sign)
-    out_names: list[Label] = [("out", k) for k in range(len(s.out_shape))]
-    in_names: list[Label] = [("in", j) for j in range(len(p.in_shape))]
-    for k, j in enumerate(result.pairs):
-        if j != FREE:
-            in_names[j] = out_names[k]
-    middle: list[Label] = [("mid", m) for m in range(len(s.in_shape))]
-    for k, m in enumerate(s.pairs):
-        if m != FREE:
-            middle[m] = out_names[k]
-    for m, j in enumerate(p.pairs):
-        if j != FREE and middle[m][0] == "mid":
-            middle[m] = in_names[j]
-    post_labels = [out_names[i] if side == "out" else middle[i] for side, i in labels_of(s)]
-    pre_labels = [middle[i] if side == "out" else in_names[i] for side, i in labels_of(p)]
-    target = labels_of(result)
-    target = [in_names[i] if side == "in" else (side, i) for side, i in target]
+    post_labels, pre_labels, target = plan.labels()
     x, y = post.values, pre.values
-    factor = np.asarray(scale, dtype)
-    if scale != 1:
+    if plan.scale != 1:
+        factor = np.asarray(plan.scale, dtype)
         if x is None and y is None:
             return Edge(result, jnp.asarray(factor), dtype, sign)
         if x is not None and y is not None:

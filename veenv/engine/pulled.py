@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from veenv.engine.edge import Edge
-from veenv.graph.linearise import Elemental
+from veenv.engine.edge import todense
+from veenv.engine.stored import Edge
+from veenv.engine.sums import Policy
+from veenv.engine.terms import Terms
+from veenv.graph.linearisation import Elemental
 from veenv.graph.precedence import ReverseOnly
 from veenv.graph.tableau import Tableau
 from veenv.structure import structure as algebra
-from veenv.structure.structure import Link, Structure
 
 E = TypeVar("E")
 
@@ -86,26 +89,8 @@ def elemental_edges(
         yield Edge(e.partial.executed, x.reshape(e.partial.executed.value_shape), x.dtype)
 
 
-@dataclass(frozen=True)
-class Form(Generic[E]):
-    """How the edges of a tableau hold what they hold.
-
-    Attributes:
-      dense: (edge, out shape, in shape) → the dense values.
-      product: the structure of the edge that a rule makes of edges into one output and what
-        stands for the rule in front of each; None: dense.
-      make: an `Edge` as an edge of the tableau.
-      add: the sum of two edges.
-    """
-
-    dense: Callable[[E, Sequence[int], Sequence[int]], Array]
-    product: Callable[[Sequence[tuple[E, Structure]]], Structure] | None
-    make: Callable[[Edge], E]
-    add: Callable[[E, E], E]
-
-
 def pull_back(
-    tableau: Tableau[E], call: Call, shapes: Sequence[tuple[int, ...]], form: Form[E]
+    tableau: Tableau[E], call: Call, shapes: Sequence[tuple[int, ...]], policy: Policy[E]
 ) -> None:
     """Puts edges from a rule's operands in place of those from its results, which end at outputs.
 
@@ -113,7 +98,7 @@ def pull_back(
       tableau: the graph; nothing leads on from where the results' edges lead to.
       call: the rule.
       shapes: shape of every node.
-      form: how the tableau's edges hold what they hold.
+      policy: what the tableau's edges are.
     """
     results = dict(zip(call.rule.results, call.result_shapes, strict=True))
     operands = dict(zip(call.rule.operands, call.operand_shapes, strict=True))
@@ -121,29 +106,24 @@ def pull_back(
         row, size = tableau.preds[target], prod(shapes[target])
         posts = {r: row.pop(r) for r in results if r in row}
         rows = {
-            r: form.dense(post, shapes[target], results[r]).reshape(size, *results[r])
+            r: dense(policy.left(post), shapes[target], results[r]).reshape(size, *results[r])
             for r, post in posts.items()
         }
         for source, x in call.rows(rows, size).items():
-            s = algebra.dense(shapes[target], operands[source])
-            if form.product is not None:
-                s = form.product(
-                    [
-                        (post, algebra.dense(results[r], operands[source]))
-                        for r, post in posts.items()
-                    ]
-                )
-            new = form.make(_stored(x.reshape(*shapes[target], *operands[source]), s))
+            pairs = [
+                (post, algebra.dense(results[r], operands[source])) for r, post in posts.items()
+            ]
+            new = policy.stored(x.reshape(*shapes[target], *operands[source]), pairs)
             old = row.get(source)
-            row[source] = new if old is None else form.add(old, new)
+            row[source] = new if old is None else policy.add(old, new)
             tableau.succs[source][target] = None
     for r in results:
         tableau.succs[r] = {}
 
 
-def _stored(x: Array, s: Structure) -> Edge:
-    """A dense array stored as a structure without δs, which may be constant along axes."""
-    assert s.link is Link.NONE
-    kept = [*s.out_values, *s.in_values]
-    x = x.reshape(*s.out_shape, *s.in_shape)
-    return Edge(s, x[tuple(slice(None) if valued else 0 for valued in kept)], x.dtype)
+def dense(
+    terms: Terms, out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any = None
+) -> Array:
+    """The dense array of a sum of terms, in their own dtype by default."""
+    arrays = [todense(t, out_shape, in_shape, t.dtype if dtype is None else dtype) for t in terms]
+    return reduce(jnp.add, arrays)

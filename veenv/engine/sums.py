@@ -1,10 +1,12 @@
-"""Sums of partials whose terms are kept apart until they are multiplied.
+"""Sums of partials, kept as terms for as long as a policy says.
 
 The sum of two different selections (a slice and another one, say) is dense, and the algebra counts
-it so.  Forming it at once would write and read a dense array for every term.  Here such a sum
-waits: terms with entries in the same places merge, products with unit edges, which cost nothing,
-reach every term on its own, and only when the sum meets values, or at the end, is the dense array
-made, of all terms at once.  Structures and multiplications are those of the algebra.
+it so.  Forming it at once would write and read a dense array for every term.  Under the policy
+`AsCounted` such a sum waits: terms with entries in the same places merge, products with unit
+edges, which cost nothing, reach every term on its own, and only when the sum meets values, or at
+the end, is the dense array made, of all terms at once.  Structures and multiplications are those
+of the algebra.  Under the policy `Sparse` a sum of different structures never becomes dense, unless
+its terms would store as much.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
+from typing import Protocol, TypeVar
 
 import jax.numpy as jnp
 from jax import Array
@@ -19,12 +22,130 @@ from jax import Array
 from veenv import _compat
 from veenv.engine import edge, masking, terms
 from veenv.engine import product as edge_product
-from veenv.engine.edge import Edge
+from veenv.engine.links import expand_link, placed
+from veenv.engine.stored import Edge, stored_values, with_mask
+from veenv.engine.terms import Terms, collect, merged
 from veenv.linear.barrier import pin
+from veenv.linear.selection import Selection
 from veenv.structure import structure as algebra
-from veenv.structure.product import Product
+from veenv.structure.product import Plan
 from veenv.structure.product import multiply as multiply_structures
 from veenv.structure.structure import Link, Structure
+
+E = TypeVar("E")
+
+
+class Policy(Protocol[E]):
+    """What the edges of an elimination are, and when sums of them become dense.
+
+    Attributes:
+      multiplications: multiplications executed, as far as the policy counts them.
+      additions: additions of sums formed at once.
+    """
+
+    multiplications: int
+    additions: int
+
+    def gather(self, several: Sequence[Edge]) -> E:
+        """The edge that several partials between the same nodes are together."""
+        ...
+
+    def multiply(self, post: E, pre: E) -> E:
+        """The product post · pre."""
+        ...
+
+    def add(self, a: E, b: E) -> E:
+        """The sum of two edges between the same nodes."""
+        ...
+
+    def left(self, e: E) -> Terms:
+        """An edge that is left at the end, as terms."""
+        ...
+
+    def stored(self, x: Array, pairs: Sequence[tuple[E, Structure]]) -> E:
+        """An array [*out_shape, *in_shape] that stands for a sum of products.
+
+        Args:
+          x: the array.
+          pairs: the products' left factors, and structures of their right ones.
+        """
+        ...
+
+
+class AsCounted:
+    """Edges have the structures of the algebra; sums of selections wait until they meet values.
+
+    Attributes:
+      wait: False forms every sum at once, which takes as many additions as are counted.
+      multiplications: multiplications executed.
+      additions: additions with every sum formed at once.
+    """
+
+    def __init__(self, *, wait: bool = True):
+        self.wait, self.multiplications, self.additions = wait, 0, 0
+
+    def gather(self, several: Sequence[Edge]) -> Edge | Sum:
+        """Their sum."""
+        return reduce(edge.add, several)
+
+    def multiply(self, post: Edge | Sum, pre: Edge | Sum) -> Edge | Sum:
+        """The product post · pre, counted."""
+        plan = multiply_structures(post.structure, pre.structure)
+        self.multiplications += plan.multiplications
+        self.additions += plan.additions
+        return multiply(post, pre, plan)
+
+    def add(self, a: Edge | Sum, b: Edge | Sum) -> Edge | Sum:
+        """The sum, counted."""
+        total = add(a, b) if self.wait else edge.add(formed(a), formed(b))
+        self.additions += total.structure.num_values
+        return total
+
+    def left(self, e: Edge | Sum) -> Terms:
+        """The edge, formed."""
+        return (formed(e, last=True),)
+
+    def stored(self, x: Array, pairs: Sequence[tuple[Edge | Sum, Structure]]) -> Edge:
+        """The array stored as the algebra has the sum of products."""
+        products = [multiply_structures(post.structure, pre).structure for post, pre in pairs]
+        s = reduce(algebra.add, products)
+        assert s.link is Link.NONE
+        x = x.reshape(*s.out_shape, *s.in_shape)
+        kept = [*s.out_values, *s.in_values]
+        return Edge(s, x[tuple(slice(None) if valued else 0 for valued in kept)], x.dtype)
+
+
+class Sparse:
+    """Edges are terms, over which products distribute.
+
+    Attributes:
+      multiplications: not counted.
+      additions: not counted.
+    """
+
+    multiplications = additions = 0
+
+    def gather(self, several: Sequence[Edge]) -> Terms:
+        """The terms, merged."""
+        return collect(several)
+
+    def multiply(self, post: Terms, pre: Terms) -> Terms:
+        """Every product of two terms, merged."""
+        return collect([edge_product.multiply(p, q, keep=True) for p in post for q in pre])
+
+    def add(self, a: Terms, b: Terms) -> Terms:
+        """The terms of both, merged."""
+        return collect([*a, *b])
+
+    def left(self, e: Terms) -> Terms:
+        """The terms."""
+        return e
+
+    def stored(self, x: Array, pairs: Sequence[tuple[Terms, Structure]]) -> Terms:
+        """The array as one dense term."""
+        (post, *_), pre = pairs[0]
+        s = algebra.dense(post.structure.out_shape, pre.in_shape)
+        return (Edge(s, x.reshape(s.value_shape), x.dtype),)
 
 
 class Sum:
@@ -56,34 +177,39 @@ def formed(e: Edge | Sum, *, last: bool = False) -> Edge:
 def add(a: Edge | Sum, b: Edge | Sum) -> Edge | Sum:
     """Sum of two edges or sums; left unformed if a known selection is among the terms."""
     every = [*_terms(a), *_terms(b)]
-    if not any(map(edge.is_known, every)):
+    if not any(isinstance(e.link, Selection) for e in every):
         return edge.add(formed(a), formed(b))
     return Sum(algebra.add(a.structure, b.structure), _collected(every))
 
 
-def multiply(post: Edge | Sum, pre: Edge | Sum, predicted: Product) -> Edge | Sum:
-    """Product post · pre with the predicted structure and number of multiplications."""
+def multiply(post: Edge | Sum, pre: Edge | Sum, plan: Plan) -> Edge | Sum:
+    """Product post · pre of a planned structure and number of multiplications."""
     products = None
     if isinstance(post, Sum) and isinstance(pre, Edge):
         pairs = [(term, pre) for term in post.terms]
-        products = _free(pairs, pre, predicted)
+        products = _free(pairs, pre, plan)
     elif isinstance(pre, Sum) and isinstance(post, Edge):
         pairs = [(post, term) for term in pre.terms]
-        products = _free(pairs, post, predicted)
+        products = _free(pairs, post, plan)
     if products is not None:
-        return Sum(predicted.structure, _collected(products))
+        return Sum(plan.structure, _collected(products))
     return edge_product.multiply(formed(post), formed(pre))
 
 
-def _free(pairs: Sequence[tuple[Edge, Edge]], other: Edge, predicted: Product) -> list[Edge] | None:
+def _free(pairs: Sequence[tuple[Edge, Edge]], other: Edge, plan: Plan) -> list[Edge] | None:
     """Products of the terms with a unit edge of known places; None unless all cost nothing."""
-    if not other.structure.unit or (other.link is not None and not edge.is_known(other)):
+    if not (other.structure.unit and _is_placed(other)):
         return None
-    if predicted.structure.unit or predicted.structure.link is not Link.NONE:
+    if plan.structure.unit or plan.structure.link is not Link.NONE:
         return None
     if any(multiply_structures(p.structure, q.structure).multiplications for p, q in pairs):
         return None
     return [edge_product.multiply(p, q) for p, q in pairs]
+
+
+def _is_placed(e: Edge) -> bool:
+    """Whether the places of an edge's entries are known when tracing."""
+    return e.link is None or isinstance(e.link, Selection)
 
 
 def _terms(e: Edge | Sum) -> tuple[Edge, ...]:
@@ -92,14 +218,8 @@ def _terms(e: Edge | Sum) -> tuple[Edge, ...]:
 
 def _collected(several: Sequence[Edge]) -> list[Edge]:
     """The terms, those on one line of places merged, links of unknown places dense."""
-    merged: dict[object, Edge] = {}
-    for e in several:
-        if e.link is not None and not edge.is_known(e):
-            e = edge.expand_link(e)
-        key = terms.line(e)
-        if not terms.empty(e):
-            merged[key] = terms.merge(merged[key], e) if key in merged else e
-    return list(merged.values()) or list(several[:1])
+    known = [e if _is_placed(e) else expand_link(e) for e in several]
+    return merged(known, terms.line)
 
 
 def _formed(several: Sequence[Edge], target: Structure) -> Edge:
@@ -107,27 +227,27 @@ def _formed(several: Sequence[Edge], target: Structure) -> Edge:
     dtypes = [e.dtype if e.values is None else e.values.dtype for e in several]
     dtype = _compat.promoted(*dtypes)
     masked = any(e.mask is not None for e in several)
-    several = [edge.with_mask(e) for e in several] if masked else several
+    several = [with_mask(e) for e in several] if masked else several
     parts: list[Array] = []
     masks: list[Array | None] = []
-    selections: dict[object, list[Edge]] = {}
+    selections: dict[object, list[tuple[Edge, Selection]]] = {}
     for e in several:
-        if edge.is_known(e):
+        if isinstance(e.link, Selection):
             axes = e.structure.link_out, e.structure.link_in
-            selections.setdefault(axes, []).append(e)
+            selections.setdefault(axes, []).append((e, e.link))
         else:
             whole = edge.expand_to(e, target)
-            parts.append(edge.stored_values(whole).astype(dtype))
+            parts.append(stored_values(whole).astype(dtype))
             masks.append(whole.mask)
     for group in selections.values():
         total, covered = jnp.zeros((), dtype), []
-        for e in group:
-            mask, values = edge.placed(e, target)
-            columns = edge.places(e).columns()
+        for e, link in group:
+            mask, values = placed(e, target)
+            columns = link.places.columns()
             if any(((columns == other) & (columns >= 0)).any() for other in covered):
                 parts.append(total)
                 total, covered = jnp.zeros((), dtype), []
-            total = edge.select(mask, values.astype(dtype), total)
+            total = masking.select(mask, values.astype(dtype), total)
             covered.append(columns)
             masks.append(mask)
         parts.append(total)

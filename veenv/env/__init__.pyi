@@ -1,19 +1,30 @@
-from . import adapters, random_play, rewards, task_set
+from . import adapters, drawing, random_play, rewards, task_set
+from .convert import to_graphs_tuple, to_pyg
 from .encode import EnvParams, Spec
-from .env import Observation, State, VertexEnv
+from .env import VertexEnv
 from .factory import make
+from .graph_view import GraphObservation
+from .observe import PackedObservation
+from .random_play import random_action
+from .state import Observation, State
 from .task_set import TaskDistribution
 
 __all__ = [
     "EnvParams",
+    "GraphObservation",
     "Observation",
+    "PackedObservation",
     "Spec",
     "State",
     "TaskDistribution",
     "VertexEnv",
     "adapters",
+    "drawing",
     "make",
+    "random_action",
     "random_play",
     "rewards",
     "task_set",
+    "to_graphs_tuple",
+    "to_pyg",
 ]

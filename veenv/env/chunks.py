@@ -1,8 +1,9 @@
-"""A loop over chunks that a batch takes together."""
+"""What a batch does together: a loop over chunks, and one call instead of many."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import gcd
 from typing import Any
 
 import jax
@@ -59,3 +60,62 @@ def for_chunks(step: Step, size: int, total: Int[Array, ""], carry: Any, data: A
         return batch, jax.tree.map(lambda _: True, carry)
 
     return run(total, carry, data)
+
+
+def as_one_batch(
+    run: Callable[..., tuple[Array, ...]], num_devices: int, axes: Array, *batch: Array
+) -> tuple[Array, ...]:
+    """Runs a function on a batch; under `jax.vmap` the batches become one.
+
+    Args:
+      run: (axes, *batch) → arrays [B, …]; axes are [M, rank], or one such array for each member.
+      num_devices: devices that share the batch: each has a group, which needs nothing of others.
+      axes: the first argument.
+      *batch: arrays [B, …].
+
+    Returns:
+      What the function returns.
+    """
+
+    @custom_vmap
+    def together(axes: Array, *batch: Array) -> tuple[Array, ...]:
+        return _in_groups(run, num_devices, axes, *batch)
+
+    @together.def_vmap
+    def run_as_one(  # pyright: ignore[reportUnusedFunction]
+        axis_size: int, in_batched: list[bool], axes: Array, *batch: Array
+    ) -> tuple[tuple[Array, ...], tuple[bool, ...]]:
+        size = batch[0].shape[1 if in_batched[1] else 0]
+
+        def flat(x: Array, batched: bool) -> Array:
+            x = x if batched else jnp.broadcast_to(x, (axis_size, *x.shape))
+            return x.reshape(axis_size * size, *x.shape[2:])
+
+        if in_batched[0] and axes.ndim == 3:  # shared by the batch that is there already
+            axes = jnp.repeat(axes, size, axis=0)
+        elif in_batched[0] or axes.ndim == 3:
+            axes = flat(axes, in_batched[0])
+        flattened = (flat(x, b) for x, b in zip(batch, in_batched[1:], strict=True))
+        results = as_one_batch(run, num_devices, axes, *flattened)
+        split = tuple(x.reshape(axis_size, size, *x.shape[1:]) for x in results)
+        return split, (True,) * len(split)
+
+    return together(axes, *batch)
+
+
+def _in_groups(
+    run: Callable[..., tuple[Array, ...]], num_devices: int, axes: Array, *batch: Array
+) -> tuple[Array, ...]:
+    """`run` on a group for each device, if so many have equal shares."""
+    size = len(batch[0])
+    groups = gcd(size, num_devices)
+    if groups == 1:
+        return run(axes, *batch)
+
+    def split(x: Array) -> Array:
+        return x.reshape(groups, size // groups, *x.shape[1:])
+
+    own = axes.ndim == 3
+    over = (0 if own else None, *[0] * len(batch))
+    grouped = jax.vmap(run, over)(split(axes) if own else axes, *map(split, batch))
+    return jax.tree.map(lambda x: x.reshape(size, *x.shape[2:]), grouped)

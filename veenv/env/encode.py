@@ -24,6 +24,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from veenv.env.exact_range import check_total
 from veenv.graph.graph import CostModel, Graph, counts_additions
+from veenv.graph.layout import node_depths
 from veenv.structure.packed import MAX_RANK
 from veenv.structure.structure import Link
 
@@ -46,6 +47,8 @@ class EnvParams:
       reference: int32 [A], of each vertex what it costs in the reference order of the shaped
         rewards (`veenv.env.rewards`); None for rewards that are not shaped.
       scale: float32 [], what rewards are divided by; None for 1.
+      before: bool [A, A], which slots must go before each slot (`veenv.env.precedence`); None
+        where the spec has no rules that make moves wait.
 
     Example:
       >>> import veenv
@@ -62,6 +65,7 @@ class EnvParams:
     axes: Int[Array, "nodes rank"] | None = None
     reference: Int[Array, " A"] | None = None
     scale: Float[Array, ""] | None = None
+    before: Bool[Array, "A A"] | None = None
 
     @property
     def max_steps_in_episode(self) -> Int[Array, ""]:
@@ -82,6 +86,7 @@ class Spec:
       rank: most axes (of size other than one) of a variable; 0 if scalar.
       links: some edges have a link (`veenv.structure`).
       additions: additions cost as multiplications do.
+      precedence: some vertices must wait for others (`veenv.env.precedence`).
 
     Example:
       >>> import veenv
@@ -99,6 +104,7 @@ class Spec:
     rank: int = 0
     links: bool = False
     additions: bool = False
+    precedence: bool = False
 
     @property
     def rows(self) -> int:
@@ -127,6 +133,7 @@ class Spec:
             _rank(graph),
             any(s.link is not Link.NONE for s in structures),
             counts_additions(cost),
+            bool(graph.prerequisites),
         )
 
     @classmethod
@@ -150,6 +157,7 @@ class Spec:
             max(s.rank for s in specs),
             any(s.links for s in specs),
             specs[0].additions,
+            any(s.precedence for s in specs),
         )
 
     def padded(
@@ -185,6 +193,13 @@ class Spec:
             have, need = getattr(self, name), getattr(needed, name)
             if have < need:
                 raise ValueError(f"the graph needs {name} of at least {need}, got {have}")
+        if needed.precedence and not self.precedence:
+            rule = graph.reverse_only[0]
+            raise ValueError(
+                f"the derivative rule of {rule.name} ({rule.source}) is not provably linear in its "
+                "cotangent, so that vertices must wait for others, which this environment's spec "
+                "does not provide for (precedence=True)"
+            )
         if needed.links and not self.links:
             raise ValueError("a graph with linked edges does not fit an environment without them")
         if self.scalar and needed.unit_edges and not self.unit_edges:
@@ -240,15 +255,8 @@ def encode_common(
     """The parts of the params that every kernel shares, around the kernel's own arrays.
 
     Raises:
-      ValueError: if the cost of some order could pass the range of int32, or the graph has a rule
-        that not every order can apply.
+      ValueError: if the cost of some order could pass the range of int32.
     """
-    if graph.reverse_only:
-        rule = graph.reverse_only[0]
-        raise ValueError(
-            f"the derivative rule of {rule.name} ({rule.source}) is not provably linear in its "
-            "cotangent, so not every order is legal; the environment has no such functions"
-        )
     slots, num_used = spec.num_actions, len(graph.eliminable)
     nodes = [graph.node(v) for v in graph.eliminable]
     ids = np.full(slots, -1, np.int32)
@@ -268,14 +276,6 @@ def encode_common(
         initial=initial,
         axes=None if axes is None else jnp.asarray(axes),
     )
-
-
-def node_depths(graph: Graph) -> list[int]:
-    """Number of edges on the longest path from an input to each node."""
-    depths = [0] * graph.num_nodes
-    for source, target in graph.edges:
-        depths[target] = max(depths[target], depths[source] + 1)
-    return depths
 
 
 def _above(total: int) -> np.float32:

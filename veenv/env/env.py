@@ -1,84 +1,42 @@
-"""Vertex elimination as a game: the environment around the rules of `scalar` and `array`."""
+"""Vertex elimination as a game: the environment around `rules_scalar` and `rules_array`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from veenv.env.arguments import chosen_params, to_slot
 from veenv.env.encode import EnvParams, Spec
+from veenv.env.observe import ObservationKind, Observer, PackedObservation
+from veenv.env.precedence import encode_before, left_slots, legal_slots
 from veenv.env.rewards import Shaping, check_shaping, classical_cost, reference_costs, reward_of
 from veenv.env.rules_array import ArrayRules
 from veenv.env.rules_scalar import ScalarRules
+from veenv.env.state import Observation, State
 from veenv.graph.graph import CostModel, Graph, check_cost_model
 
 if TYPE_CHECKING:
     import gymnasium
-
-NUM_FEATURES = 8
-LARGEST_FEATURE = 22.0  # more than log1p(2**31)
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class State:
-    """State of an episode: an immutable pytree of arrays.
-
-    Attributes:
-      core: the edges, as the rules keep them.
-      action_mask: bool [A], True where the slot's vertex can still be eliminated.
-      order: int32 [A], slots in the order of elimination; -1 where not yet.
-      num_steps: int32 [], number of eliminations.
-      cost: int32 [], multiplications so far, exact.
-      terminated: bool [], the episode is over.
-    """
-
-    core: Any
-    action_mask: Bool[Array, " A"]
-    order: Int[Array, " A"]
-    num_steps: Int[Array, ""]
-    cost: Int[Array, ""]
-    terminated: Bool[Array, ""]
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Observation:
-    """What an agent sees.
-
-    Attributes:
-      adjacency: int32 [R, C], edge from row (inputs, then slots) to column (slots, then terminal
-        outputs): 0 for none, else bit 0 is set, bit 1 says that the edge carries values (products
-        with it cost multiplications), the higher bits are its axes (`veenv.structure.packed`).
-      features: float32 [A, 8] for each slot log1p(in-degree), log1p(out-degree), log1p(cost of
-        eliminating it now), log1p(size), depth / largest depth, slot / number of slots, is an
-        output, is legal. Zero where the slot is padding.
-      action_mask: bool [A], True where the action is legal.
-    """
-
-    adjacency: Int[Array, "R C"]
-    features: Float[Array, "A F"]
-    action_mask: Bool[Array, " A"]
 
 
 class VertexEnv:
     """The environment: every step eliminates one vertex of a graph.
 
     * **Action**: a slot in [0, A), standing for vertex id ``params.vertex_ids[action]``.
-    * **Observation**: see `Observation`.
+    * **Observation**: see `Observation`, or one of the other kinds of `veenv.env.observe`.
     * **Reward**: minus the number of multiplications of this elimination, so that an episode
       returns ``-graph.cost(order)``; optionally shaped by a reference order and divided by the
       cost of the best classical order (`veenv.env.rewards`).
     * **Ending**: `terminated` when every vertex is eliminated, after as many steps as there are
       eliminable vertices. Nothing is ever truncated, and nothing resets by itself.
-    * **Illegal actions** (vertex eliminated before, padding, out of range): the graph stays as it
-      is, the episode ends, and the reward is minus a bound that every order of the graph stays
-      below, so that no legal episode returns less.
+    * **Illegal actions** (vertex eliminated before, one that must wait for others by a rule of the
+      function, padding, out of range): the graph stays as it is, the episode ends, and the reward
+      is minus a bound that every order stays below, so that no legal episode returns less.
       An action that is not an integer (a float, NaN, a bool) is a TypeError.
     * **Steps after the end** change nothing, and their reward is 0.
 
@@ -92,6 +50,7 @@ class VertexEnv:
       spec: the padded sizes.
       shaping: the reference order of shaped rewards, or None.
       normalise: rewards are divided by the cost of the best classical order.
+      observation: the kind of observations.
       default_params: the graph as data.
 
     Example:
@@ -113,6 +72,8 @@ class VertexEnv:
         spec: Spec | None = None,
         shaping: Shaping = None,
         normalise: bool = False,
+        observation: ObservationKind = "adjacency",
+        max_edges: int | None = None,
     ):
         """Creates the environment of a graph.
 
@@ -125,9 +86,13 @@ class VertexEnv:
             returns the cost of that order minus its own.
           normalise: divides rewards by the cost of the cheapest classical order (by 1 if that is
             free), so that -1 is the return of that order, whatever the task.
+          observation: ``"adjacency"``, ``"flat"``, ``"graph"`` or ``"packed"``.
+          max_edges: room for edges in observations of kind ``"graph"``; by default enough for
+            every order. Where there are more, the features of all nodes are NaN.
 
         Raises:
-          ValueError: if `cost` is not a cost model, `shaping` not a reference order, the graph
+          ValueError: if `cost` is not a cost model, `shaping` not a reference order,
+            `observation` not a kind or `max_edges` no number for it, the graph
             does not fit `spec`, or the cost of some order could pass the range of int32 (see
             `veenv.env.exact_range.check_total`).
         """
@@ -136,7 +101,17 @@ class VertexEnv:
         self.spec = Spec.of(graph, self.cost) if spec is None else spec
         self.shaping, self.normalise = check_shaping(shaping), normalise
         self._rules = ScalarRules(self.spec) if self.spec.scalar else ArrayRules(self.spec)
+        self.observation: ObservationKind = observation
+        only = graph if spec is None else None
+        self._observer = Observer.of(observation, self._rules, only, max_edges)
         self.default_params = self.encode(graph)
+
+    def on_devices(self, num_devices: int) -> VertexEnv:
+        """This environment for batches that so many devices share; it plays the same."""
+        other = copy.copy(self)
+        if isinstance(self._rules, ArrayRules):
+            other._rules = replace(self._rules, num_devices=num_devices)
+        return other
 
     @property
     def num_actions(self) -> int:
@@ -156,20 +131,9 @@ class VertexEnv:
         return gymnasium.spaces.Discrete(self.num_actions)
 
     @property
-    def observation_space(self) -> gymnasium.spaces.Dict:
-        """Bounds, shapes and dtypes of the fields of an `Observation`."""
-        import gymnasium
-
-        edges = (self.spec.rows, self.spec.columns)
-        most = np.iinfo(np.int32).max if not self.spec.scalar else 3
-        box = gymnasium.spaces.Box
-        return gymnasium.spaces.Dict(
-            {
-                "adjacency": box(0, most, edges, np.int32),
-                "features": box(0.0, LARGEST_FEATURE, (self.num_actions, NUM_FEATURES), np.float32),
-                "action_mask": gymnasium.spaces.MultiBinary(self.num_actions),
-            }
-        )
+    def observation_space(self) -> gymnasium.Space[Any]:
+        """Bounds, shapes and dtypes of the observations."""
+        return self._observer.space(self.default_params)
 
     def encode(self, graph: Graph) -> EnvParams:
         """The params of another graph for this environment's program.
@@ -179,6 +143,7 @@ class VertexEnv:
             ids of `shaping` are no order of it.
         """
         params = self._rules.encode(graph, self.cost)
+        params = replace(params, before=encode_before(graph, self.spec))
         if self.shaping is not None:
             costs = reference_costs(graph, self.cost, self.shaping)
             padded = np.pad(costs, (0, self.num_actions - len(costs)))
@@ -191,7 +156,7 @@ class VertexEnv:
     def init(self, params: EnvParams | None = None) -> State:
         """The state before the first elimination."""
         params = chosen_params(params, self.default_params)
-        mask = params.vertex_ids >= 0
+        mask = legal_slots(params, params.vertex_ids >= 0)
         zero = jnp.zeros((), jnp.int32)
         order = jnp.full(mask.shape, -1, jnp.int32)
         return State(params.initial, mask, order, zero, zero, ~mask.any())
@@ -215,23 +180,41 @@ class VertexEnv:
         illegal = ~legal & ~state.terminated
         core, cost = self._rules.eliminate(state.core, params, slot, legal)
         slots = jnp.arange(self.num_actions, dtype=jnp.int32)
-        mask = state.action_mask & ~((slots == slot) & legal)
+        left = left_slots(params, state.action_mask, state.order)
+        mask = legal_slots(params, left & ~((slots == slot) & legal))
         order = jnp.where((slots == state.num_steps) & legal, slot, state.order)
         total = state.cost + cost
-        reward = reward_of(params, state.action_mask, slot, legal, illegal, cost)
+        reward = reward_of(params, left, slot, legal, illegal, cost)
         done = state.terminated | illegal | ~mask.any()
         after = State(core, mask, order, state.num_steps + legal.astype(jnp.int32), total, done)
         return after, reward, {"cost": cost, "total": total, "illegal": illegal}
 
-    def observe(self, state: State, params: EnvParams | None = None) -> Observation:
-        """The observation of a state."""
+    def observe(self, state: State, params: EnvParams | None = None) -> Any:
+        """The observation of a state, of the kind that was asked for."""
         params = chosen_params(params, self.default_params)
-        codes = self._rules.adjacency(state.core)
-        in_degree, out_degree, cost = self._rules.degrees(state.core, params)
-        dynamic = jnp.log1p(jnp.stack([in_degree, out_degree, cost], -1).astype(jnp.float32))
-        flags = jnp.stack([params.is_output, state.action_mask], -1).astype(jnp.float32)
-        features = jnp.concatenate([dynamic, params.static_features, flags], -1)
-        return Observation(codes, features, state.action_mask)
+        return self._observer(state.core, state.action_mask, params)
+
+    def observing(self, observation: ObservationKind, max_edges: int | None = None) -> VertexEnv:
+        """The same environment with another kind of observations.
+
+        Args:
+          observation: the kind.
+          max_edges: room for edges, as for the environment itself.
+
+        Raises:
+          ValueError: as for the environment itself.
+        """
+        other = copy.copy(self)
+        own = Spec.of(self.graph, self.cost) == self.spec
+        other.observation = observation
+        other._observer = Observer.of(
+            observation, self._rules, self.graph if own else None, max_edges
+        )
+        return other
+
+    def decode(self, obs: PackedObservation, params: EnvParams | None = None) -> Observation:
+        """The matrix and the features of a packed observation (batch with `jax.vmap`)."""
+        return self._observer.decode(obs, chosen_params(params, self.default_params))
 
     def reset(
         self, key: Array | None = None, params: EnvParams | None = None

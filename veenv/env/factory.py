@@ -8,9 +8,10 @@ from typing import Any
 from veenv import tasks
 from veenv.env.encode import Spec
 from veenv.env.env import VertexEnv
+from veenv.env.observe import ObservationKind
 from veenv.env.rewards import Shaping
 from veenv.graph.graph import CostModel, Graph
-from veenv.graph.linearise import make_graph
+from veenv.graph.linearisation import make_graph
 
 
 def make(
@@ -21,6 +22,8 @@ def make(
     spec: Spec | None = None,
     shaping: Shaping = None,
     normalise: bool = False,
+    observation: ObservationKind = "adjacency",
+    max_edges: int | None = None,
 ) -> VertexEnv:
     """Makes the environment of a task, a function or a graph.
 
@@ -32,6 +35,9 @@ def make(
       spec: sizes to pad to; the graph's own by default.
       shaping: reference order that rewards are measured against, as `VertexEnv` takes it.
       normalise: divide rewards by the cost of the cheapest classical order.
+      observation: what an agent sees: ``"adjacency"``, ``"flat"``, ``"graph"`` or ``"packed"``
+        (`veenv.env.observe`).
+      max_edges: room for edges in observations of kind ``"graph"``, as `VertexEnv` takes it.
 
     Returns:
       The environment.
@@ -46,7 +52,15 @@ def make(
       98
     """
     graph = task_graph(task, *args, argnums=argnums)
-    return VertexEnv(graph, cost, spec=spec, shaping=shaping, normalise=normalise)
+    return VertexEnv(
+        graph,
+        cost,
+        spec=spec,
+        shaping=shaping,
+        normalise=normalise,
+        observation=observation,
+        max_edges=max_edges,
+    )
 
 
 def task_graph(

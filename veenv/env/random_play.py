@@ -5,10 +5,54 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Int, PRNGKeyArray, UInt
 
+from veenv.env.arguments import chosen_params
+from veenv.env.bits import count_bits, member, pack_flags
 from veenv.env.encode import EnvParams
-from veenv.env.env import State, VertexEnv
+from veenv.env.env import VertexEnv
+from veenv.env.state import State
+
+
+def random_action(key: PRNGKeyArray, mask: Bool[Array, "*batch A"]) -> Int[Array, "*batch"]:
+    """A uniformly random legal action, for the price of one random number.
+
+    Uniform: of n legal actions none is likelier than another by more than n parts in 2⁶⁴.
+
+    Args:
+      key: a key; one for a whole batch.
+      mask: the legal actions, bool [..., A].
+
+    Returns:
+      int32 [...]; 0 where nothing is legal.
+
+    Example:
+      >>> mask = jnp.array([[False, True, True], [True, False, False]])
+      >>> actions = random_action(jax.random.key(0), mask)
+      >>> bool(mask[0, actions[0]]), int(actions[1])
+      (True, 0)
+    """
+    words = pack_flags(mask)
+    num = count_bits(words)
+    high, low = jnp.moveaxis(jax.random.bits(key, (*num.shape, 2), jnp.uint32), -1, 0)
+    rank = _scaled(high, low, num.astype(jnp.uint32)).astype(jnp.int32)
+    return jnp.where(num > 0, member(words, rank), 0)
+
+
+def _scaled(
+    high: UInt[Array, "*batch"], low: UInt[Array, "*batch"], num: UInt[Array, "*batch"]
+) -> UInt[Array, "*batch"]:
+    """⌊num · x / 2⁶⁴⌋ for the 64-bit number x = high · 2³² + low."""
+    half = jnp.uint32(0xFFFF)
+
+    def upper(x: Array, y: Array) -> Array:
+        """The upper 32 bits of a product."""
+        a, b, c, d = x >> 16, x & half, y >> 16, y & half
+        middle = (b * d >> 16) + (a * d & half) + (b * c & half)
+        return a * c + (a * d >> 16) + (b * c >> 16) + (middle >> 16)
+
+    carry = high * num + upper(low, num) < high * num  # the lower word overflows
+    return upper(high, num) + carry.astype(jnp.uint32)
 
 
 def random_order(key: PRNGKeyArray, state: State) -> Int[Array, " A"]:
@@ -28,9 +72,13 @@ def random_order(key: PRNGKeyArray, state: State) -> Int[Array, " A"]:
       >>> sorted(slots.tolist())
       [0, 1]
     """
-    bits = jax.random.bits(key, state.action_mask.shape, jnp.uint32) >> 1
-    last = jnp.uint32(1 << 31)
-    return jnp.argsort(jnp.where(state.action_mask, bits, last)).astype(jnp.int32)
+    return jnp.argsort(_ranks(key, state.action_mask)).astype(jnp.int32)
+
+
+def _ranks(key: PRNGKeyArray, mask: Bool[Array, " A"]) -> UInt[Array, " A"]:
+    """A random number for every slot of a mask, larger for those outside of it."""
+    bits = jax.random.bits(key, mask.shape, jnp.uint32) >> 1
+    return jnp.where(mask, bits, jnp.uint32(1 << 31))
 
 
 def random_episode(env: VertexEnv, key: PRNGKeyArray, params: EnvParams | None = None) -> State:
@@ -54,11 +102,25 @@ def random_episode(env: VertexEnv, key: PRNGKeyArray, params: EnvParams | None =
       True
     """
     state = env.init(params)
+    if chosen_params(params, env.default_params).before is not None:
+        return _waiting_episode(env, key, state, params)
 
     def step(state: State, action: Int[Array, ""]) -> tuple[State, None]:
         return env.transition(state, action, params)[0], None
 
     return lax.scan(step, state, random_order(key, state))[0]
+
+
+def _waiting_episode(
+    env: VertexEnv, key: PRNGKeyArray, state: State, params: EnvParams | None
+) -> State:
+    """A random episode of a graph some vertices of which must wait for others."""
+
+    def step(state: State, key: PRNGKeyArray) -> tuple[State, None]:
+        action = jnp.argmin(_ranks(key, state.action_mask)).astype(jnp.int32)
+        return env.transition(state, action, params)[0], None
+
+    return lax.scan(step, state, jax.random.split(key, env.num_actions))[0]
 
 
 def random_episodes(

@@ -9,16 +9,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
-from veenv.env.encode import Layout, Spec, node_depths
+from veenv.env.encode import Layout, Spec
 from veenv.graph.graph import Graph
+from veenv.graph.layout import Point, Positions, positions
 
 Codes = Int[np.ndarray, "R C"]
 Edge: TypeAlias = tuple[int, int]
-Point: TypeAlias = tuple[float, float]
-Positions: TypeAlias = dict[int, Point]
 
 WIDTH, HEIGHT, DPI = 960, 600, 96
-SWEEPS = 12
 NEW, LAST = "tab:orange", "tab:red"
 KINDS = {
     "input": ("tab:blue", "tab:blue"),
@@ -74,7 +72,7 @@ def rgb_array(frame: Frame) -> UInt8[np.ndarray, "600 960 3"]:
     canvas = FigureCanvasAgg(figure)
     axes = figure.add_axes((0.01, 0.06, 0.98, 0.84))
     axes.axis("off")
-    where = _positions(frame.graph)
+    where = positions(frame.graph)
     _draw_edges(axes, frame, where)
     _draw_nodes(axes, frame, where)
     handles = _legend_handles()
@@ -102,13 +100,13 @@ def _draw_edges(axes: Any, frame: Frame, where: Positions) -> None:
 
     styles = (("0.72", 0.6, "solid"), (NEW, 1.8, "solid"), (LAST, 1.2, "dotted"))
     for edges, (colour, width, style) in zip(changes(frame), styles, strict=True):
-        curves = [_curve(where[u], where[v], bend=(u + v) % 2 * 2 - 1) for u, v in edges]
+        curves = [curve(where[u], where[v], bend=(u + v) % 2 * 2 - 1) for u, v in edges]
         axes.add_collection(
             LineCollection(curves, colors=colour, linewidths=width, linestyles=style)
         )
 
 
-def _curve(start: Point, end: Point, bend: int) -> list[Point]:
+def curve(start: Point, end: Point, bend: int) -> list[Point]:
     """From a node to another; bent where it passes others, so as not to hide behind them."""
     (x0, y0), (x1, y1) = start, end
     sag = 0.035 * bend * min(x1 - x0 - 1.0, 4.0)
@@ -179,37 +177,3 @@ def _draw_title(figure: Any, frame: Frame) -> None:
         _, new, gone = changes(frame)
         text = f"last: vertex {frame.order[-1]}, {len(new)} edges filled in, {len(gone)} removed"
         figure.text(0.5, 0.915, text, ha="center", fontsize=10, color=LAST)
-
-
-def _positions(graph: Graph) -> Positions:
-    """A column for each depth, within it the nodes near those they are joined to.
-
-    Nodes are sorted by the mean height of their neighbours, forwards and backwards in turn: the
-    barycentre method of Sugiyama, Tagawa and Toda (1981).
-    """
-    depths = node_depths(graph)
-    columns: dict[int, list[int]] = {}
-    for node in sorted({*range(graph.num_inputs), *(n for edge in graph.edges for n in edge)}):
-        columns.setdefault(depths[node], []).append(node)
-    ins: dict[int, list[int]] = {}
-    outs: dict[int, list[int]] = {}
-    for source, target in graph.edges:
-        ins.setdefault(target, []).append(source)
-        outs.setdefault(source, []).append(target)
-    height: dict[int, float] = {}
-
-    def place(nodes: list[int]) -> None:
-        height.update({node: (k + 1) / (len(nodes) + 1) for k, node in enumerate(nodes)})
-
-    for nodes in columns.values():
-        place(nodes)
-    for sweep in range(SWEEPS):
-        near = ins if sweep % 2 == 0 else outs
-        for depth in sorted(columns, reverse=sweep % 2 == 1):
-            columns[depth].sort(
-                key=lambda n, near=near: (
-                    float(np.mean([height[m] for m in near.get(n, [n])])), n
-                )
-            )  # fmt: skip
-            place(columns[depth])
-    return {node: (float(depths[node]), height[node]) for node in height}

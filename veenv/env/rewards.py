@@ -60,7 +60,7 @@ def reference_costs(
     if shaping == "classical":
         order = min(classical_orders(graph).values(), key=lambda order: graph.cost(order, cost))
     elif isinstance(shaping, str):
-        order = getattr(graph, shaping)()
+        order = graph.legal(getattr(graph, shaping)())
     else:
         order = graph.check_order(shaping)
     costs = dict(zip(order, graph.costs(order, cost), strict=True))
@@ -78,11 +78,11 @@ def classical_cost(graph: Graph, cost: CostModel) -> int:
 
 
 def classical_orders(graph: Graph) -> dict[str, tuple[int, ...]]:
-    """The orders forward, reverse and Markowitz, by name."""
+    """The orders forward, reverse and Markowitz, by name; the nearest that the rules allow."""
     return {
-        "forward": graph.forward(),
+        "forward": graph.legal(graph.forward()),
         "reverse": graph.reverse(),
-        "Markowitz": graph.markowitz(),
+        "Markowitz": graph.legal(graph.markowitz()),
     }
 
 

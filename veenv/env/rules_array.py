@@ -9,20 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from math import gcd
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Int, UInt
 
 from veenv.env.bits import WORD, count_bits, member, pack_flags
-from veenv.env.chunks import for_chunks
+from veenv.env.chunks import as_one_batch, for_chunks
 from veenv.env.encode import EnvParams, Layout, Spec, encode_common
 from veenv.graph.graph import CostModel, Graph
-from veenv.structure import packed
+from veenv.structure import packed, packed_product
 
 CHUNK = 16
 """Pairs of an elimination that are combined at once, at least …"""
@@ -49,11 +47,45 @@ class ArrayCore:
     sources: UInt[Array, "C words"]
 
 
+class Pairs(NamedTuple):
+    """The pairs of in- and out-edges of one vertex in each of a batch of graphs, numbered.
+
+    Attributes:
+      axes: int32 [R + O, rank], sizes of the axes, or one such array for each graph.
+      keeps: bool [B], the vertex keeps its in-edges.
+      slot: int32 [B], the vertex.
+      row: int32 [B], its row.
+      outs: int32 [B, C], the codes of its out-edges.
+      sources: uint32 [B, words], the rows of its in-edges as bits.
+      targets: uint32 [B, words], the columns of its out-edges as bits.
+      width: int32 [B], number of its out-edges.
+      number: int32 [B], number of pairs.
+      ends: int32 [B], pairs up to those of each graph.
+    """
+
+    axes: Array
+    keeps: Array
+    slot: Array
+    row: Array
+    outs: Array
+    sources: Array
+    targets: Array
+    width: Array
+    number: Array
+    ends: Array
+
+
 @dataclass(frozen=True)
 class ArrayRules:
-    """The rules for a spec of array graphs."""
+    """The rules for a spec of array graphs.
+
+    Attributes:
+      spec: the sizes.
+      num_devices: devices that share a batch; their parts are played apart.
+    """
 
     spec: Spec
+    num_devices: int = 1
 
     def encode(self, graph: Graph, cost: CostModel) -> EnvParams:
         """The params of a graph.
@@ -93,48 +125,8 @@ class ArrayRules:
         assert params.axes is not None
         args = (core.codes, core.sources, params.is_output[slot], slot, legal)
         batch = jax.tree.map(lambda x: x[None], args)
-        codes, sources, cost = self._eliminate_batch(params.axes, *batch)
+        codes, sources, cost = as_one_batch(self._eliminate, self.num_devices, params.axes, *batch)
         return ArrayCore(codes[0], sources[0]), cost[0]
-
-    def _eliminate_batch(self, axes: Array, *batch: Array) -> tuple[Array, Array, Array]:
-        """`_eliminate` on a batch [B]; under `jax.vmap` the batches become one."""
-        run = custom_vmap(self._eliminate_groups)
-
-        @run.def_vmap
-        def run_as_one(  # pyright: ignore[reportUnusedFunction]
-            axis_size: int, in_batched: list[bool], axes: Array, *batch: Array
-        ) -> tuple[tuple[Array, ...], tuple[bool, ...]]:
-            size = batch[0].shape[1 if in_batched[1] else 0]
-
-            def flat(x: Array, batched: bool) -> Array:
-                x = x if batched else jnp.broadcast_to(x, (axis_size, *x.shape))
-                return x.reshape(axis_size * size, *x.shape[2:])
-
-            if in_batched[0] and axes.ndim == 3:  # shared by the batch that is there already
-                axes = jnp.repeat(axes, size, axis=0)
-            elif in_batched[0] or axes.ndim == 3:
-                axes = flat(axes, in_batched[0])
-            flattened = (flat(x, b) for x, b in zip(batch, in_batched[1:], strict=True))
-            results = self._eliminate_batch(axes, *flattened)
-            split = tuple(x.reshape(axis_size, size, *x.shape[1:]) for x in results)
-            return split, (True,) * len(split)
-
-        return run(axes, *batch)
-
-    def _eliminate_groups(self, axes: Array, *batch: Array) -> tuple[Array, Array, Array]:
-        """`_eliminate` on a group for each device, which need nothing of each other."""
-        size = len(batch[0])
-        groups = gcd(size, jax.device_count())
-        if groups == 1:
-            return self._eliminate(axes, *batch)
-
-        def split(x: Array) -> Array:
-            return x.reshape(groups, size // groups, *x.shape[1:])
-
-        own = axes.ndim == 3
-        over = (0 if own else None, *[0] * len(batch))
-        grouped = jax.vmap(self._eliminate, over)(split(axes) if own else axes, *map(split, batch))
-        return jax.tree.map(lambda x: x.reshape(size, *x.shape[2:]), grouped)
 
     def _eliminate(
         self, axes: Array, codes: Array, sources: Array, keeps: Array, slot: Array, legal: Array
@@ -163,33 +155,34 @@ class ArrayRules:
         width = count_bits(targets)
         pairs = jnp.where(legal, count_bits(own_sources) * width, 0)
         ends = jnp.cumsum(pairs, dtype=jnp.int32)
-        data = (axes, keeps, slot, row, outs, own_sources, targets, width, pairs, ends)
+        data = Pairs(axes, keeps, slot, row, outs, own_sources, targets, width, pairs, ends)
         carry = (codes, sources, jnp.zeros_like(slot))
         codes, sources, cost = for_chunks(self._combine, _chunk(slot), ends[-1], carry, data)
         codes = codes.at[graphs, jnp.where(legal, row, self.spec.rows)].set(0, mode="drop")
         dropped = jnp.where(legal & ~keeps, slot, self.spec.columns)
         return codes, sources.at[graphs, dropped].set(0, mode="drop"), cost
 
-    def _combine(self, start: Array, carry: tuple[Array, ...], data: Any) -> tuple[Array, ...]:
+    def _combine(self, start: Array, carry: tuple[Array, ...], data: Pairs) -> tuple[Array, ...]:
         """Combines one chunk of the pairs of a batch."""
-        axes, keeps, slot, row, outs, own_sources, targets, width, pairs, ends = data
         codes, sources, cost = carry
-        pair = start + jnp.arange(_chunk(slot), dtype=jnp.int32)
-        b = jnp.searchsorted(ends, pair, side="right", method="scan_unrolled")
-        b = jnp.minimum(b, len(slot) - 1).astype(jnp.int32)
-        here = pair < ends[-1]
-        v = slot[b]
-        i, j = _divide(pair - ends[b] + pairs[b], width[b])
-        u, w = member(own_sources[b], i), member(targets[b], j)
-        own = axes if axes.ndim == 2 else axes[b]
+        pair = start + jnp.arange(_chunk(data.slot), dtype=jnp.int32)
+        b = jnp.searchsorted(data.ends, pair, side="right", method="scan_unrolled")
+        b = jnp.minimum(b, len(data.slot) - 1).astype(jnp.int32)
+        here = pair < data.ends[-1]
+        v = data.slot[b]
+        i, j = _divide(pair - data.ends[b] + data.number[b], data.width[b])
+        u, w = member(data.sources[b], i), member(data.targets[b], j)
+        own = data.axes if data.axes.ndim == 2 else data.axes[b]
         old = codes[b, u, w]
-        new, count = self._join(own, old, outs[b, w], codes[b, u, v], w, v, u)
+        new, count = self._join(own, old, data.outs[b, w], codes[b, u, v], w, v, u)
         codes = codes.at[b, jnp.where(here, u, self.spec.rows), w].set(new, mode="drop")
-        last = here & (j == width[b] - 1) & ~keeps[b]  # the in-edge is not needed any more
+        last = (
+            here & (j == data.width[b] - 1) & ~data.keeps[b]
+        )  # the in-edge is not needed any more
         codes = codes.at[b, jnp.where(last, u, self.spec.rows), v].set(0, mode="drop")
         # A new edge adds a bit, and the vertex takes its own from each target.
         sources = _add_bit(sources, here & (old == 0), b, w, u, 1)
-        sources = _add_bit(sources, here & (i == 0), b, w, row[b], -1)
+        sources = _add_bit(sources, here & (i == 0), b, w, data.row[b], -1)
         return codes, sources, cost.at[b].add(jnp.where(here, count, 0))
 
     @partial(jax.jit, static_argnums=0)
@@ -260,7 +253,7 @@ class ArrayRules:
             return jnp.moveaxis(found, -1, 0)
 
         sizes_out, sizes_in = sizes(first_row + w), sizes(u)
-        code, cost, additions = packed.multiply(
+        code, cost, additions = packed_product.multiply(
             post, pre, sizes_out, sizes(first_row + slot), sizes_in, *self._algebra
         )
         total = packed.add(old, code, *self._algebra)

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from veenv.env.encode import EnvParams, Spec
-from veenv.env.env import Observation, State, VertexEnv
+from veenv.env.env import VertexEnv
 from veenv.env.exact_range import check_total
 from veenv.env.factory import task_graph
+from veenv.env.graph_view import most_edges, num_paths
+from veenv.env.observe import ObservationKind
 from veenv.env.rewards import Shaping, classical_costs
+from veenv.env.state import Observation, State
 from veenv.graph.graph import CostModel, Graph, counts_additions, labelling_of
-from veenv.graph.linearise import make_graph
+from veenv.graph.linearisation import make_graph
 from veenv.tasks import RandomFunctions
 
 RANDOM_RANK = 3
@@ -164,9 +167,7 @@ class TaskDistribution:
         return cls(env, graphs, names, stack_params([env.encode(g) for g in graphs]), family)
 
     def renewed(self, seed: int) -> TaskDistribution:
-        """As many new random functions from the same ranges, for the same environment.
-
-        Programs that take the params as an argument (`sample`, `reset`) do not compile anew.
+        """As many new random functions from the same ranges, for the same compiled programs.
 
         Args:
           seed: seeds the draws.
@@ -180,13 +181,20 @@ class TaskDistribution:
         params = stack_params([self.env.encode(g) for g in graphs])
         return replace(self, graphs=graphs, names=names, params=params)
 
+    def observing(self, observation: ObservationKind, max_edges: int | None = None) -> Self:
+        """The same tasks with another kind of observations, as `VertexEnv.observing`."""
+        if max_edges is None and observation == "graph":
+            max_edges = max(num_paths(graph, self.env.spec) for graph in self.graphs)
+            max_edges = max_edges if self.family is None else most_edges(self.env.spec)
+        return replace(self, env=self.env.observing(observation, max_edges))
+
     @cached_property
     def classical(self) -> tuple[dict[str, int], ...]:
         """For each task the costs of the orders forward, reverse and Markowitz, by name."""
         return tuple(classical_costs(graph, self.env.cost) for graph in self.graphs)
 
     def vertex_ids(self, index: int, slots: Iterable[Any]) -> tuple[int, ...]:
-        """The vertex ids that slots of a task stand for; padding (-1) is left out."""
+        """The vertex ids of slots of a task; padding (-1) is left out."""
         ids = self.graphs[index].eliminable
         return tuple(ids[int(slot)] for slot in slots if slot >= 0)
 
@@ -224,11 +232,7 @@ class TaskDistribution:
     def reset(
         self, key: PRNGKeyArray, params: EnvParams | None = None
     ) -> tuple[Observation, State, EnvParams]:
-        """Starts an episode of a task drawn uniformly.
-
-        Args:
-          key: a key.
-          params: stacked params to draw from, as for `sample`.
+        """Starts an episode of a task that `sample` draws.
 
         Returns:
           The first observation, the state, and the params to hand to `VertexEnv.step`.

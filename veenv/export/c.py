@@ -10,7 +10,7 @@ import numpy as np
 
 from veenv.engine.api import jacve, value_and_jacve
 from veenv.graph.program import normalise_argnums
-from veenv.kernel.fuse import trace_point
+from veenv.kernel.fusing import trace_point
 from veenv.kernel.program import FLOATS, CannotFuseError, Leaf, Op, ScalarProgram
 
 if TYPE_CHECKING:

@@ -1,11 +1,11 @@
-"""One equation of a traced program, over slots."""
+"""One equation of a traced program, over variables."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-Slot = int
+Var = int
 """Index of a variable of the flat program."""
 
 
@@ -23,8 +23,8 @@ class Equation:
     Attributes:
       primitive: the JAX primitive.
       params: its parameters.
-      inputs: a slot or a `Literal` for each operand.
-      outputs: a slot for each result; None for results that are dropped.
+      inputs: a variable or a `Literal` for each operand.
+      outputs: a variable for each result; None for results that are dropped.
       in_avals: shape and dtype of each operand.
       out_avals: shape and dtype of each result.
       source: the user's line, for error messages.
@@ -32,8 +32,8 @@ class Equation:
 
     primitive: Any
     params: dict[str, Any]
-    inputs: tuple[Slot | Literal, ...]
-    outputs: tuple[Slot | None, ...]
+    inputs: tuple[Var | Literal, ...]
+    outputs: tuple[Var | None, ...]
     in_avals: tuple[Any, ...]
     out_avals: tuple[Any, ...]
     source: str

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from math import prod
 from typing import Any, Literal
 
+from veenv.graph import formats
+from veenv.graph.order_ids import check_order
 from veenv.graph.precedence import ReverseOnly, check_precedence, legal_order, prerequisites
 from veenv.graph.tableau import Tableau
 from veenv.structure import structure as algebra
@@ -246,16 +247,8 @@ class Graph:
                         heapq.heappush(heap, (new, other))
         return tuple(order)
 
-    def __repr__(self) -> str:
-        """Counts per kind and per primitive, and the sizes involved."""
-        used = Counter(self.primitives[v - 1] for v in self.eliminable)
-        parts = ", ".join(f"{name} {n}" for name, n in used.most_common())
-        largest = max((prod(self.shapes[n]) for e in self.edges for n in e), default=0)
-        return (
-            f"Graph({self.num_inputs} inputs, {len(self.eliminable)} eliminable vertices of "
-            f"{self.num_vertices}, {self.num_outputs} outputs, {len(self.edges)} edges; "
-            f"largest variable {largest}; eliminable: {parts or 'none'})"
-        )
+    to_networkx, to_dot, to_mermaid = formats.to_networkx, formats.to_dot, formats.to_mermaid
+    __repr__ = formats.describe
 
 
 def _true(*_: Any) -> bool:
@@ -294,44 +287,3 @@ def eliminate_counted(tableau: Tableau[Structure], node: int, *, keep: bool) -> 
 
     tableau.eliminate(node, multiply, add, keep=keep)
     return multiplications, additions
-
-
-def check_order(
-    order: Iterable[int], eliminable: Sequence[int], num_vertices: int
-) -> tuple[int, ...]:
-    """Checks that an order names every eliminable vertex once, and drops pruned ids.
-
-    Raises:
-      ValueError: if an id is not an int, is unknown, repeated or missing.
-    """
-    wanted, seen, kept = set(eliminable), set(), []
-    for item in order:
-        vertex = as_vertex_id(item)
-        if not 1 <= vertex <= num_vertices:
-            raise ValueError(
-                f"order names vertex {vertex}, but the graph's vertices are 1 .. {num_vertices}"
-            )
-        if vertex in seen:
-            raise ValueError(f"order repeats vertex {vertex}")
-        seen.add(vertex)
-        if vertex in wanted:
-            kept.append(vertex)
-    missing = sorted(wanted - seen)
-    if missing:
-        shown = ", ".join(map(str, missing[:10])) + (" …" if len(missing) > 10 else "")
-        raise ValueError(
-            f"order misses {len(missing)} of {len(wanted)} eliminable vertices: {shown}"
-        )
-    return tuple(kept)
-
-
-def as_vertex_id(item: Any) -> int:
-    """A vertex id as a Python int.
-
-    Raises:
-      ValueError: if it is not an integer (bool and float are not).
-    """
-    index: Callable[[], int] | None = getattr(item, "__index__", None)
-    if index is None or isinstance(item, bool):
-        raise ValueError(f"order must hold integer vertex ids, got {item!r}")
-    return index()

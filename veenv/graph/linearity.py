@@ -79,8 +79,8 @@ def is_linear(program: Program) -> bool:
       False
     """
     known: dict[int, Kind] = {
-        slot: Kind.LINEAR if slot < program.num_inputs else Kind.CONSTANT
-        for slot in range(program.num_inputs + len(program.constants))
+        variable: Kind.LINEAR if variable < program.num_inputs else Kind.CONSTANT
+        for variable in range(program.num_inputs + len(program.constants))
     }
 
     def read(atom: Any) -> Kind:
@@ -89,9 +89,9 @@ def is_linear(program: Program) -> bool:
     for e in program.equations:
         kinds = [read(a) for a in e.inputs]
         found = _results(e.primitive, e.params, kinds, e.in_avals, e.out_avals)
-        for slot, kind in zip(e.outputs, found, strict=True):
-            if slot is not None:
-                known[slot] = kind
+        for variable, kind in zip(e.outputs, found, strict=True):
+            if variable is not None:
+                known[variable] = kind
     return all(read(o) in (Kind.ZERO, Kind.LINEAR) for o in program.outputs)
 
 
@@ -118,7 +118,7 @@ def is_zero_at_zero(program: Program) -> bool:
 
     for e in program.equations:
         value = _uniform(e, [read(a) for a in e.inputs])
-        known.update({slot: value for slot in e.outputs if slot is not None and value is not None})
+        known.update({o: value for o in e.outputs if o is not None and value is not None})
     return all(read(o) is not None and not read(o) for o in program.outputs)
 
 

@@ -54,13 +54,13 @@ class Custom:
     def nodes(self, result: int, operand: int) -> tuple[int, int | None]:
         """The (source, target) nodes of its graph that stand for a partial; None: it is zero."""
         graph = self.linearisation.graph
-        at, slot = self.inner.results.index(result), self.inner.operands.index(operand)
-        source, output = (at, slot) if self.inner.backward else (slot, at)
+        at, operand = self.inner.results.index(result), self.inner.operands.index(operand)
+        source, output = (at, operand) if self.inner.backward else (operand, at)
         return source, graph.outputs[output]
 
 
 @dataclass(frozen=True)
-class Found:
+class EquationPartials:
     """The partials of one equation.
 
     Attributes:
@@ -95,7 +95,7 @@ class Found:
         return source, target
 
 
-def find_partials(site: Site, within: Within, linearise: Callable[..., Any]) -> Found:
+def find_partials(site: Site, within: Within, linearise: Callable[..., Any]) -> EquationPartials:
     """The partials of an equation, through its own derivative rule where that has structure.
 
     Args:
@@ -112,19 +112,19 @@ def find_partials(site: Site, within: Within, linearise: Callable[..., Any]) -> 
             custom = Custom(inner, linearise(inner.program, within=inside))
             rows = _custom_rows(site, custom)
             if rows is not None:
-                return Found(site, rows, custom)
+                return EquationPartials(site, rows, custom)
         if not inner.backward:
             known = LINEAR
     elif not within.body and rules.find(site.primitive.name) is None:
         known = cotangent_rules(site)
     if known.linear or within.body:
-        return Found(site, rules.partials(site))
-    return Found(site, _dense_rows(site), cotangents=known)
+        return EquationPartials(site, rules.partials(site))
+    return EquationPartials(site, _dense_rows(site), cotangents=known)
 
 
 def narrowed(
-    found: Found, wanted: Sequence[bool], within: Within, linearise: Callable[..., Any]
-) -> Found:
+    found: EquationPartials, wanted: Sequence[bool], within: Within, linearise: Callable[..., Any]
+) -> EquationPartials:
     """The partials of some results alone.
 
     A rule may see which of its results are asked for (`symbolic_zeros`), and need not pull back

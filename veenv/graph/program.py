@@ -18,7 +18,7 @@ import numpy as np
 from jax.extend import core
 
 from veenv import _compat
-from veenv.graph.equations import Equation, Literal, Slot
+from veenv.graph.equations import Equation, Literal, Var
 from veenv.graph.refs import fold_refs
 
 _TRACEABLE = (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)
@@ -31,30 +31,30 @@ _NEEDS_VALUES = (TypeError, IndexError)
 class Program:
     """A traced function: inputs, constants and equations in evaluation order.
 
-    Slots ``0 .. num_inputs - 1`` are the leaves of the selected arguments; then come the other
+    Variables ``0 .. num_inputs - 1`` are the leaves of the selected arguments; then come the other
     arguments and captured constants (values in `constants`); then the equation outputs.
 
     Attributes:
       num_inputs: number of leaves that are differentiated by.
-      constants: value of each slot from `num_inputs` on that is not an equation's.
+      constants: value of each variable from `num_inputs` on that is not an equation's.
       equations: the equations.
-      outputs: a slot or `Literal` for each output leaf.
-      vertex_slots: slot of vertex id i at index i - 1.
-      avals: shape and dtype of every slot.
+      outputs: a variable or `Literal` for each output leaf.
+      vertex_variables: variable of vertex id i at index i - 1.
+      avals: shape and dtype of every variable.
       out_avals: shape and dtype of every output leaf.
       out_tree: pytree structure of the output (the auxiliary part excluded).
-      aux: slots or literals of the auxiliary output, and its pytree structure; None without.
+      aux: variables or literals of the auxiliary output, and its pytree structure; None without.
     """
 
     num_inputs: int
     constants: tuple[Any, ...]
     equations: tuple[Equation, ...]
-    outputs: tuple[Slot | Literal, ...]
-    vertex_slots: tuple[Slot, ...]
+    outputs: tuple[Var | Literal, ...]
+    vertex_variables: tuple[Var, ...]
     avals: tuple[Any, ...]
     out_avals: tuple[Any, ...]
     out_tree: Any
-    aux: tuple[tuple[Slot | Literal, ...], Any] | None
+    aux: tuple[tuple[Var | Literal, ...], Any] | None
 
 
 def plain_argnums(argnums: int | Iterable[int]) -> int | tuple[int, ...]:
@@ -136,12 +136,7 @@ def trace(
         full = list(rest)
         for a, value in zip(wanted, selected, strict=True):
             full[a] = value
-        out = fun(*full, **kwargs)
-        aux: Any = ()
-        if has_aux:
-            if not (isinstance(out, (tuple, list)) and len(out) == 2):
-                raise TypeError(f"with has_aux=True fun must return (output, aux), got {out!r}")
-            out, aux = out
+        out, aux = _with_aux(fun(*full, **kwargs)) if has_aux else (fun(*full, **kwargs), ())
         leaves, tree = jax.tree.flatten(out)
         aux_leaves, aux_tree = jax.tree.flatten(aux)
         out_trees.append((tree, aux_tree, len(leaves)))
@@ -159,12 +154,19 @@ def trace(
         constants=tuple(flattener.constants),
         equations=tuple(equations),
         outputs=tuple(outputs[:num_out]),
-        vertex_slots=tuple(o for e in equations for o in e.outputs if o is not None),
+        vertex_variables=tuple(o for e in equations for o in e.outputs if o is not None),
         avals=tuple(flattener.avals),
         out_avals=tuple(closed.out_avals[:num_out]),
         out_tree=tree,
         aux=(tuple(outputs[num_out:]), aux_tree) if has_aux else None,
     )
+
+
+def _with_aux(out: Any) -> tuple[Any, Any]:
+    """What a function with auxiliary output returned, as a pair."""
+    if not (isinstance(out, (tuple, list)) and len(out) == 2):
+        raise TypeError(f"with has_aux=True fun must return (output, aux), got {out!r}")
+    return out[0], out[1]
 
 
 def _make_jaxpr(
@@ -195,18 +197,18 @@ def _make_jaxpr(
 
 
 class _Flattener:
-    """Walks a closed jaxpr, inlining calls, into equations over slots."""
+    """Walks a closed jaxpr, inlining calls, into equations over variables."""
 
     def __init__(self, closed: Any, num_inputs: int, others: Sequence[Any], *, plain: bool):
         self.plain = plain
-        self.moved: set[Slot] = set(range(num_inputs))
+        self.moved: set[Var] = set(range(num_inputs))
         jaxpr = _compat.open_jaxpr(closed)
         self.constants: list[Any] = []
         self.equations: list[Equation] = []
         self.avals: list[Any] = []
         for var in jaxpr.invars[:num_inputs]:
             self._new(var.aval)
-        env: dict[Any, Slot | Literal] = dict(zip(jaxpr.invars, range(num_inputs), strict=False))
+        env: dict[Any, Var | Literal] = dict(zip(jaxpr.invars, range(num_inputs), strict=False))
         for var, value in zip(jaxpr.invars[num_inputs:], others, strict=True):
             env[var] = self._constant(var.aval, value)
         for var, value in zip(jaxpr.constvars, closed.consts, strict=True):
@@ -214,27 +216,27 @@ class _Flattener:
         self._walk(jaxpr, env)
         self.outputs = [self._read(env, v) for v in jaxpr.outvars]
 
-    def _new(self, aval: Any) -> Slot:
+    def _new(self, aval: Any) -> Var:
         self.avals.append(aval)
         return len(self.avals) - 1
 
-    def _constant(self, aval: Any, value: Any) -> Slot:
+    def _constant(self, aval: Any, value: Any) -> Var:
         self.constants.append(value)
         return self._new(aval)
 
     @staticmethod
-    def _read(env: dict[Any, Slot | Literal], atom: Any) -> Slot | Literal:
+    def _read(env: dict[Any, Var | Literal], atom: Any) -> Var | Literal:
         if isinstance(atom, core.Literal):
             aval: Any = atom.aval
             return Literal(np.asarray(atom.val, dtype=aval.dtype))
         return env[atom]
 
-    def _is_moved(self, env: dict[Any, Slot | Literal], atom: Any) -> bool:
+    def _is_moved(self, env: dict[Any, Var | Literal], atom: Any) -> bool:
         """Whether a variable depends on the inputs."""
         read = self._read(env, atom)
         return isinstance(read, int) and read in self.moved
 
-    def _walk(self, jaxpr: Any, env: dict[Any, Slot | Literal], call: str = "") -> None:
+    def _walk(self, jaxpr: Any, env: dict[Any, Var | Literal], call: str = "") -> None:
         """Appends a jaxpr's equations; `call` is the line where the jaxpr was called."""
         for eqn in jaxpr.eqns:
             plain = self.plain and any(self._is_moved(env, a) for a in eqn.invars)
@@ -249,9 +251,9 @@ class _Flattener:
             else:
                 self._append(eqn, env, source)
 
-    def _inline(self, eqn: Any, inner: Any, env: dict[Any, Slot | Literal], source: str) -> None:
+    def _inline(self, eqn: Any, inner: Any, env: dict[Any, Var | Literal], source: str) -> None:
         body = _compat.open_jaxpr(inner)
-        scope: dict[Any, Slot | Literal] = {}
+        scope: dict[Any, Var | Literal] = {}
         for var, value in zip(body.constvars, getattr(inner, "consts", ()), strict=True):
             scope[var] = Literal(value)
         for var, atom in zip(body.invars, eqn.invars, strict=True):
@@ -260,16 +262,16 @@ class _Flattener:
         for var, atom in zip(eqn.outvars, body.outvars, strict=True):
             env[var] = self._read(scope, atom)
 
-    def _append(self, eqn: Any, env: dict[Any, Slot | Literal], source: str) -> None:
+    def _append(self, eqn: Any, env: dict[Any, Var | Literal], source: str) -> None:
         inputs = tuple(self._read(env, a) for a in eqn.invars)
-        outputs: list[Slot | None] = []
+        outputs: list[Var | None] = []
         for var in eqn.outvars:
             if _compat.is_dropped(var):
                 outputs.append(None)
                 continue
-            slot = self._new(var.aval)
-            env[var] = slot
-            outputs.append(slot)
+            variable = self._new(var.aval)
+            env[var] = variable
+            outputs.append(variable)
         if any(isinstance(a, int) and a in self.moved for a in inputs):
             self.moved.update(o for o in outputs if o is not None)
         self.equations.append(

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from veenv import _compat
-from veenv.graph.equations import Equation, Literal, Slot
+from veenv.graph.equations import Equation, Literal, Var
 
 
 class RefProgram:
@@ -22,15 +22,15 @@ class RefProgram:
 
     Attributes:
       equations: the equations, in their order.
-      inputs: slots that hold the operands.
-      outputs: slots that hold the results.
+      inputs: variables that hold the operands.
+      outputs: variables that hold the results.
     """
 
     name = "refs"
     multiple_results = True
 
     def __init__(
-        self, equations: Sequence[Equation], inputs: Sequence[Slot], outputs: Sequence[Slot]
+        self, equations: Sequence[Equation], inputs: Sequence[Var], outputs: Sequence[Var]
     ):
         self.equations = tuple(equations)
         self.inputs = tuple(inputs)
@@ -47,27 +47,27 @@ class RefProgram:
         return jax.jit(self._run)(*args)
 
     def _run(self, *args: Any) -> list[Any]:
-        slots: dict[Slot, Any] = dict(zip(self.inputs, map(jnp.asarray, args), strict=True))
+        variables: dict[Var, Any] = dict(zip(self.inputs, map(jnp.asarray, args), strict=True))
         for equation in self.equations:
             ins = [
-                jnp.asarray(a.value) if isinstance(a, Literal) else slots[a]
+                jnp.asarray(a.value) if isinstance(a, Literal) else variables[a]
                 for a in equation.inputs
             ]
             outs = _compat.bind(equation.primitive, equation.params, ins)
-            for slot, value in zip(equation.outputs, outs, strict=True):
-                if slot is not None:
-                    slots[slot] = value
-        return [slots[o] for o in self.outputs]
+            for variable, value in zip(equation.outputs, outs, strict=True):
+                if variable is not None:
+                    variables[variable] = value
+        return [variables[o] for o in self.outputs]
 
 
 def fold_refs(
-    equations: Sequence[Equation], avals: Sequence[Any], results: Sequence[Slot | Literal]
+    equations: Sequence[Equation], avals: Sequence[Any], results: Sequence[Var | Literal]
 ) -> list[Equation]:
     """Replaces all equations on refs by equations on values.
 
     Args:
       equations: the equations of a program.
-      avals: type of every slot.
+      avals: type of every variable.
       results: the program's outputs.
 
     Returns:
@@ -122,11 +122,11 @@ def _bodies(params: dict[str, Any]) -> Iterator[Any]:
 
 def _spans(equations: Sequence[Equation], touching: Sequence[int]) -> list[tuple[int, int]]:
     """First and last equation of each group of refs, spans that overlap joined."""
-    last: dict[Slot, int] = {}
+    last: dict[Var, int] = {}
     for n in touching:
-        for slot, aval in zip(equations[n].inputs, equations[n].in_avals, strict=True):
-            if isinstance(slot, Slot) and _compat.is_ref(aval):
-                last[slot] = n
+        for variable, aval in zip(equations[n].inputs, equations[n].in_avals, strict=True):
+            if isinstance(variable, Var) and _compat.is_ref(aval):
+                last[variable] = n
     spans: list[tuple[int, int]] = []
     for n in touching:
         ends = [n, *(last.get(s, n) for s in equations[n].outputs if s is not None)]
@@ -141,25 +141,25 @@ def _fold(
     equations: Sequence[Equation],
     span: range,
     avals: Sequence[Any],
-    results: Sequence[Slot | Literal],
+    results: Sequence[Var | Literal],
 ) -> list[Equation]:
     """The equations of a span, those on refs and between them made one."""
     inside = _between(equations, span)
     members = [equations[n] for n in span if n in inside]
     own = {s for e in members for s in e.outputs if s is not None}
-    after: set[Slot] = set(own)  # results of the new equation and what depends on them
+    after: set[Var] = set(own)  # results of the new equation and what depends on them
     before_them: list[Equation] = []
     behind_them: list[Equation] = []
     for n in span:
         if n in inside:
             continue
         e = equations[n]
-        depends = any(isinstance(a, Slot) and a in after for a in e.inputs)
+        depends = any(isinstance(a, Var) and a in after for a in e.inputs)
         after.update(s for s in e.outputs if depends and s is not None)
         (behind_them if depends else before_them).append(e)
     outside = [*equations[: span.start], *before_them, *behind_them, *equations[span.stop :]]
-    read = {a for e in outside for a in e.inputs if isinstance(a, Slot)}
-    read |= {a for a in results if isinstance(a, Slot)}
+    read = {a for e in outside for a in e.inputs if isinstance(a, Var)}
+    read |= {a for a in results if isinstance(a, Var)}
     return [*before_them, _equation(members, own, read, avals), *behind_them]
 
 
@@ -168,13 +168,13 @@ def _between(equations: Sequence[Equation], span: range) -> set[int]:
     found = {n for n in span if _touches(equations[n])}
 
     def reached(order: Sequence[int], sources: str, targets: str) -> set[int]:
-        slots: set[Slot] = set()
+        variables: set[Var] = set()
         numbers = set()
         for n in order:
-            if any(isinstance(s, Slot) and s in slots for s in getattr(equations[n], sources)):
+            if any(isinstance(s, Var) and s in variables for s in getattr(equations[n], sources)):
                 numbers.add(n)
             if n in found or n in numbers:
-                slots.update(s for s in getattr(equations[n], targets) if isinstance(s, Slot))
+                variables.update(s for s in getattr(equations[n], targets) if isinstance(s, Var))
         return numbers
 
     descendants = reached(span, "inputs", "outputs")
@@ -182,10 +182,10 @@ def _between(equations: Sequence[Equation], span: range) -> set[int]:
 
 
 def _equation(
-    members: Sequence[Equation], own: set[Slot], read: set[Slot], avals: Sequence[Any]
+    members: Sequence[Equation], own: set[Var], read: set[Var], avals: Sequence[Any]
 ) -> Equation:
     inputs = tuple(
-        dict.fromkeys(a for e in members for a in e.inputs if isinstance(a, Slot) and a not in own)
+        dict.fromkeys(a for e in members for a in e.inputs if isinstance(a, Var) and a not in own)
     )
     outputs = tuple(sorted(own & read))
     source = next(e.source for e in members if _touches(e))

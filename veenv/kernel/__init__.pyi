@@ -1,3 +1,3 @@
-from . import cpu, fuse, pallas, primitive, program, schedule, unroll
+from . import cpu, fuse, pallas, primitive, program, schedule, unroll, weights
 
-__all__ = ["cpu", "fuse", "pallas", "primitive", "program", "schedule", "unroll"]
+__all__ = ["cpu", "fuse", "pallas", "primitive", "program", "schedule", "unroll", "weights"]

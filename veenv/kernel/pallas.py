@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +16,9 @@ import numpy as np
 from jax import lax
 from jax.experimental import pallas as pl
 
+from veenv.kernel.primitive import Platform
 from veenv.kernel.program import CannotFuseError, Op, ScalarProgram
 
-Platform = Literal["gpu", "tpu"]
 BLOCKS: dict[Platform, tuple[int, ...]] = {"gpu": (128,), "tpu": (8, 128)}
 """The shape of the block that a program of the grid computes, by platform."""
 
@@ -61,7 +61,7 @@ class PallasKernel:
       interpret: run the kernel's operations one by one, on any platform: for tests.
 
     Example:
-      >>> from veenv.kernel.fuse import trace_point
+      >>> from veenv.kernel.fusing import trace_point
       >>> traced = trace_point(lambda x: x * jnp.sin(x), (1.0,), {}, (0,))
       >>> kernel = PallasKernel(traced.program(), "gpu", interpret=True)
       >>> float(kernel(jnp.zeros(3))[0][0])
@@ -117,6 +117,25 @@ class PallasKernel:
             .reshape(batch, *leaf.shape)
             .astype(leaf.dtype)
             for leaf in outputs
+        ]
+
+    def on_batch(self, batch: Sequence[int], *leaves: Any) -> list[jax.Array]:
+        """The written output leaves at points with any batch axes.
+
+        Args:
+          batch: sizes of the batch axes, none for a single point.
+          *leaves: the input leaves, ``[*batch, *shape]`` or ``[*shape]``.
+
+        Returns:
+          The leaves of `ScalarProgram.written`, ``[*batch, *shape]``.
+        """
+        flat = []
+        for x, leaf in zip(leaves, self.program.inputs, strict=True):
+            shared = x.ndim == len(leaf.shape) and (batch or flat)
+            flat.append(x if shared else x.reshape(-1, *leaf.shape))
+        outputs = [self.program.outputs[k] for k in self.program.written()]
+        return [
+            y.reshape(*batch, *leaf.shape) for y, leaf in zip(self(*flat), outputs, strict=True)
         ]
 
     def _body(self, num_in: int) -> Callable[..., None]:

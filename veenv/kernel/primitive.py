@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.core
@@ -20,6 +20,9 @@ from jax.interpreters import ad, batching, mlir
 from veenv import _compat
 from veenv.kernel.program import ScalarProgram
 
+Platform = Literal["gpu", "tpu"]
+PLATFORMS: dict[str, Platform] = {"cuda": "gpu", "rocm": "gpu", "tpu": "tpu"}
+"""What XLA's platforms are for a Pallas kernel."""
 _KEPT = 32
 """Kernels that are remembered when nothing uses them: for functions called outside of jit."""
 
@@ -178,9 +181,26 @@ def _lower_cpu(ctx: Any, *operands: Any, kernel: Fused) -> Any:
     return jax.ffi.ffi_lowering(entries.TARGET)(ctx, *operands, key=np.int64(code.key))
 
 
+def _lower_pallas(platform: Platform) -> Callable[..., Any]:
+    """The lowering for an accelerator: a Pallas kernel."""
+
+    def lower(ctx: Any, *operands: Any, kernel: Fused) -> Any:
+        batch = kernel.batch_of(ctx.avals_in)
+        if math.prod(batch) == 0:
+            return _lower_xla(ctx, *operands, kernel=kernel)
+        from veenv.kernel.pallas import PallasKernel  # a second to import
+
+        fun = functools.partial(PallasKernel(kernel.program, platform).on_batch, batch)
+        return mlir.lower_fun(fun, multiple_results=True)(ctx, *operands)
+
+    return lower
+
+
 fused_p.def_impl(_impl)
 fused_p.def_abstract_eval(_abstract)
 batching.primitive_batchers[fused_p] = _batch
 ad.primitive_jvps[fused_p] = _jvp
 mlir.register_lowering(fused_p, _lower_xla)
 mlir.register_lowering(fused_p, _lower_cpu, platform="cpu")
+for _name, _platform in PLATFORMS.items():
+    mlir.register_lowering(fused_p, _lower_pallas(_platform), platform=_name)

@@ -1,6 +1,6 @@
 """Scalar programs: a function of one point as a straight line of operations on single numbers.
 
-This is what the backends share: `veenv.kernel.llvm` makes machine code of it, `veenv.kernel.c` a
+This is what the backends share: `veenv.kernel.cpu` makes machine code of it, `veenv.export.to_c` a
 C file, `veenv.kernel.pallas` the body of a kernel for a GPU or TPU.  It is plain data: no JAX, no
 NumPy arrays except in constants.
 
@@ -33,6 +33,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from veenv.kernel.weights import weight
+
 FLOATS = frozenset({"float32", "float64"})
 DTYPES = FLOATS | {
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -40,10 +42,6 @@ DTYPES = FLOATS | {
 COMMUTATIVE = frozenset({"add", "mul", "max", "min", "eq", "ne", "and", "or", "xor"})
 FREE = frozenset({"input", "const"})
 """Operations that compute nothing."""
-
-
-WEIGHTS = {"div": 8.0, "sqrt": 10.0, "rem": 40.0, "call": 25.0}
-"""What an operation takes, in multiplications; 1 for those not listed. Estimates, not measured."""
 
 
 class CannotFuseError(ValueError):
@@ -110,9 +108,9 @@ class ScalarProgram:
         return sum(op.name not in FREE for op in self.ops)
 
     @property
-    def work(self) -> float:
-        """What computing a point takes, in multiplications."""
-        return sum(WEIGHTS.get(op.name, 1.0) for op in self.ops if op.name not in FREE)
+    def work(self) -> int:
+        """What computing a point takes, in multiplications: the sum of the operations' weights."""
+        return sum(weight(op.name, op.attr) for op in self.ops if op.name not in FREE)
 
     def count(self, *names: str) -> int:
         """How many operations have one of these names (of calls: the function's)."""

@@ -1,4 +1,4 @@
-"""Keeping the compiler from computing a dear value more than once."""
+"""Keeping the compiler from computing an expensive value more than once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from veenv import _compat
 
-DEAR = frozenset(
+EXPENSIVE = frozenset(
     "acos acosh asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt cos cosh digamma div erf "
     "erf_inv erfc exp exp2 expm1 igamma igammac lgamma log log1p logistic pow rsqrt sin sinh sqrt "
     "tan tanh".split()

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from veenv.linear.linear_map import Action, LinearMap, along_several, drop_ones
+from veenv.linear.linear_map import Action, Operator, along_several, drop_ones
 
 Pairs = Sequence[tuple[int, int]]
 _REMEMBERED = 4  # passes of a joint linearisation that wait for another operand or result
@@ -43,11 +43,11 @@ class Joint:
 
     def map(
         self, result: int, operand: int, diagonal: tuple[tuple[int, int], ...] = ()
-    ) -> LinearMap:
+    ) -> Operator:
         """The partial of one result by one operand, on axes that are not of size one."""
         outs, ins = self.out_shapes[result], self.in_shapes[operand]
         squeezed_out, squeezed_in = drop_ones(outs), drop_ones(ins)
-        return LinearMap(
+        return Operator(
             squeezed_out,
             squeezed_in,
             lambda t: self.forward(operand, t.reshape(ins))[result].reshape(squeezed_out),

@@ -1,18 +1,18 @@
-"""Linear maps known by their action: the operators and selections that edges keep unevaluated."""
+"""Linear maps that edges keep unevaluated: operators, known by their action, and selections."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, final
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from veenv import _compat
-from veenv.linear.selection import Affine, canonical, compose
+from veenv.linear.selection import Selection, canonical, compose
 
 Action = Callable[[Array], Array]
 
@@ -29,9 +29,10 @@ class Shared(Protocol):
         ...
 
 
+@final
 @dataclass(frozen=True)
-class LinearMap:
-    """A linear map between arrays, with its transpose.
+class Operator:
+    """A linear map between arrays that is known by its action, with its transpose.
 
     Attributes:
       out_shape: shape of the result of `apply`.
@@ -41,7 +42,7 @@ class LinearMap:
       dtype: dtype of its entries, where they are not just zeros and ones.
       shared: (joint, result, operand) if other maps share the work of this one.
       flipped: whether the map is the transpose of the one `shared` names.
-      name: equal names mean equal maps.
+      key: equal keys mean equal maps.
       diagonal: (out axis, in axis) pairs along which the map is diagonal.
     """
 
@@ -52,13 +53,13 @@ class LinearMap:
     dtype: Any = jnp.float32
     shared: tuple[Shared, int, int] | None = None
     flipped: bool = False
-    name: Hashable = field(default_factory=object)
+    key: Hashable = field(default_factory=object)
     diagonal: tuple[tuple[int, int], ...] = ()
 
     @property
-    def T(self) -> LinearMap:
+    def T(self) -> Operator:
         """The transposed map."""
-        return LinearMap(
+        return Operator(
             self.in_shape,
             self.out_shape,
             self.transpose,
@@ -66,7 +67,7 @@ class LinearMap:
             self.dtype,
             self.shared,
             not self.flipped,
-            self.name.T if isinstance(self.name, Affine) else ("transpose", self.name),
+            ("transpose", self.key),
             tuple((j, k) for k, j in self.diagonal),
         )
 
@@ -90,10 +91,11 @@ class LinearMap:
             if transposed != self.flipped:
                 return joint.pull(result, x, axes, key)[operand]
             return joint.push(operand, x, axes, key)[result]
-        if isinstance(self.name, Affine):
-            return _select_along(self.name.T if transposed else self.name, x, axes)
         shape = self.out_shape if transposed else self.in_shape
         return along(self.transpose if transposed else self.apply, x, axes, shape)
+
+
+LinearMap: TypeAlias = Operator | Selection
 
 
 def drop_ones(shape: Sequence[int]) -> tuple[int, ...]:
@@ -101,96 +103,52 @@ def drop_ones(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(n for n in shape if n != 1)
 
 
-def from_function(
-    fun: Action, in_shape: Sequence[int], out_shape: Sequence[int], name: Hashable = None
-) -> LinearMap:
-    """A linear map from a JAX-traceable linear function of one array.
+def squeezed(fun: Action, in_shape: Sequence[int], out_shape: Sequence[int]) -> Operator:
+    """A JAX-traceable linear function of one array, seen without axes of size one.
 
     The function may see any dtype; its transpose is JAX's.
     """
-    in_shape = tuple(in_shape)
+    full, ins, outs = tuple(in_shape), drop_ones(in_shape), drop_ones(out_shape)
+
+    def apply(x: Array) -> Array:
+        return fun(x.reshape(full)).reshape(outs)
 
     def transpose(x: Array) -> Array:
-        shape = jax.ShapeDtypeStruct(in_shape, x.dtype)
-        return jax.linear_transpose(fun, shape)(x)[0]
+        return jax.linear_transpose(apply, jax.ShapeDtypeStruct(ins, x.dtype))(x)[0]
 
-    named = object() if name is None else name
-    return LinearMap(tuple(out_shape), in_shape, fun, transpose, name=named)
-
-
-def squeezed(
-    fun: Action, in_shape: Sequence[int], out_shape: Sequence[int], name: Hashable = None
-) -> LinearMap:
-    """As `from_function`, seen without the axes of size one of both shapes."""
-    full = tuple(in_shape)
-    ins = tuple(n for n in in_shape if n != 1)
-    outs = tuple(n for n in out_shape if n != 1)
-    return from_function(lambda x: fun(x.reshape(full)).reshape(outs), ins, outs, name)
+    return Operator(outs, ins, apply, transpose)
 
 
 def identity(shape: Sequence[int]) -> LinearMap:
     """The identity on arrays of `shape`."""
     shape = tuple(shape)
-    n = prod(shape)
-    name = canonical(n, n, 0, 1, 0, 1, n) if len(shape) <= 1 else ("identity", shape)
+    if len(shape) <= 1:
+        n = prod(shape)
+        return Selection(canonical(n, n, 0, 1, 0, 1, n), shape, shape)
     every = tuple((k, k) for k in range(len(shape)))
-    return LinearMap(shape, shape, lambda x: x, lambda x: x, name=name, diagonal=every)
+    key = ("identity", shape)
+    return Operator(shape, shape, lambda x: x, lambda x: x, key=key, diagonal=every)
 
 
 def chain(post: LinearMap, pre: LinearMap) -> LinearMap:
     """The map post ∘ pre."""
-    name = compose(post.name, pre.name)
-    if isinstance(name, Affine):
-        return selection(name, post.out_shape, pre.in_shape)
-    return LinearMap(
+    if isinstance(post, Selection) and isinstance(pre, Selection):
+        return Selection(compose(post.places, pre.places), post.out_shape, pre.in_shape)
+    return Operator(
         post.out_shape,
         pre.in_shape,
         lambda x: post.apply(pre.apply(x)),
         lambda x: pre.transpose(post.transpose(x)),
         _compat.promoted(post.dtype, pre.dtype),
-        name=name,
-        diagonal=tuple((k, j) for k, m in post.diagonal for n, j in pre.diagonal if m == n),
+        key=("chain", post.key, pre.key),
+        diagonal=tuple((k, j) for k, m in _axes(post) for n, j in _axes(pre) if m == n),
     )
 
 
-def selection(name: Affine, out_shape: Sequence[int], in_shape: Sequence[int]) -> LinearMap:
-    """The selection of a name, between shapes of its sizes (axes of size one may be left out)."""
-    out_shape, in_shape = tuple(out_shape), tuple(in_shape)
-
-    def action(a: Affine, shape: tuple[int, ...]) -> Action:
-        return lambda x: _select(a, x.reshape(a.in_size), 0).reshape(shape)
-
-    return LinearMap(
-        out_shape, in_shape, action(name, out_shape), action(name.T, in_shape), name=name
-    )
-
-
-def _select(a: Affine, x: Array, axis: int) -> Array:
-    """Along one axis, cuts the selected entries out and puts them in their places among zeros."""
-    if not a.size:
-        return jnp.zeros([*x.shape[:axis], a.out_size, *x.shape[axis + 1 :]], x.dtype)
-    last = a.in_start + a.in_step * (a.size - 1)
-    low, high = min(a.in_start, last), max(a.in_start, last)
-    if (low, high) != (0, a.in_size - 1) or abs(a.in_step) != 1:
-        x = lax.slice_in_dim(x, low, high + 1, abs(a.in_step), axis)
-    if a.in_step < 0:
-        x = lax.rev(x, (axis,))
-    above = a.out_size - 1 - a.out_start - a.out_step * (a.size - 1)
-    if (a.out_start, above, a.out_step) == (0, 0, 1):
-        return x
-    config = [(0, 0, 0)] * x.ndim
-    config[axis] = (a.out_start, above, a.out_step - 1)
-    return lax.pad(x, jnp.zeros((), x.dtype), config)
-
-
-def _select_along(a: Affine, x: Array, axes: Sequence[int]) -> Array:
-    """As `along` for a selection along one axis, which is left out of `axes` if of size one."""
-    axis = axes[0] if axes else x.ndim
-    y = _select(a, x if axes else x[..., None], axis)
-    rest = [k for k in range(y.ndim) if k != axis]
-    if a.out_size == 1:
-        return y.reshape([y.shape[k] for k in rest])
-    return y.transpose([*rest, axis])
+def _axes(link: LinearMap) -> tuple[tuple[int, int], ...]:
+    """The axes along which a map is diagonal, that of an identity among them."""
+    same = link.out_shape == link.in_shape and link.key == identity(link.out_shape).key
+    return ((0, 0),) if len(link.out_shape) == 1 and same else link.diagonal
 
 
 def along(action: Action, x: Array, axes: Sequence[int], in_shape: Sequence[int]) -> Array:
@@ -243,6 +201,8 @@ def widen(
     Returns:
       The map whose axes are all those labels in ascending order.
     """
+    if not out_axes and not in_axes and len(extra) == 1:
+        return identity(sizes)
     outs = sorted([*out_axes, *(k for k, _ in extra)])
     ins = sorted([*in_axes, *(j for _, j in extra)])
     out_size = dict(zip(out_axes, base.out_shape, strict=True))
@@ -269,27 +229,15 @@ def widen(
 
     forward = {j: k for k, j in extra}
     backward = dict(extra)
-    return LinearMap(
+    return Operator(
         tuple(out_size[k] for k in outs),
         tuple(in_size[j] for j in ins),
         one_way(base.apply, ins, outs, in_axes, out_axes, base.in_shape, forward),
         one_way(base.transpose, outs, ins, out_axes, in_axes, base.out_shape, backward),
         base.dtype,
-        name=_wide_name(base, out_axes, in_axes, extra, sizes),
+        key=("wide", base.key, tuple(out_axes), tuple(in_axes), tuple(extra), tuple(sizes)),
         diagonal=tuple(
             (outs.index(k), ins.index(j))
             for k, j in [*extra, *((out_axes[a], in_axes[b]) for a, b in base.diagonal)]
         ),
     )
-
-
-def _wide_name(
-    base: LinearMap,
-    out_axes: Sequence[int],
-    in_axes: Sequence[int],
-    extra: Sequence[tuple[int, int]],
-    sizes: Sequence[int],
-) -> Hashable:
-    if not out_axes and not in_axes and len(extra) == 1:
-        return identity(sizes).name
-    return ("wide", base.name, tuple(out_axes), tuple(in_axes), tuple(extra), tuple(sizes))

@@ -1,17 +1,20 @@
-"""Names for linear maps, by which equal selections are recognised.
+"""Selections along one axis whose places are known, so that equal ones are recognised.
 
-A selection along one axis that slices, pads, reverses or strides joins out index ``o + s·t`` to
-in index ``i + r·t`` for t = 0 … size − 1.  Such maps compose to such maps, so a chain of slices
-has one canonical name however it came about.  Every other map is named by where it was made.
+One that slices, pads, reverses or strides joins out index ``o + s·t`` to in index ``i + r·t`` for
+t = 0 … size − 1.  Such maps compose to such maps, so a chain of slices has one canonical form
+however it came about.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
+from typing import Any, ClassVar, final
 
+import jax.numpy as jnp
 import numpy as np
+from jax import Array, lax
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def canonical(
     in_step: int,
     size: int,
 ) -> Affine:
-    """The one name of a selection: ascending out indices, plain steps where there is no pair."""
+    """The one form of a selection: ascending out indices, plain steps where there is no pair."""
     if size <= 0:
         return Affine(out_size, in_size, 0, 1, 0, 1, 0)
     if size == 1:
@@ -92,14 +95,8 @@ def hull(a: Affine, b: Affine) -> Affine:
     return canonical(a.out_size, a.in_size, first, 1, start, a.in_step, last - first)
 
 
-def compose(post: Hashable, pre: Hashable) -> Hashable:
-    """The name of post ∘ pre."""
-    if isinstance(post, Affine) and isinstance(pre, Affine):
-        return _compose(post, pre)
-    return ("chain", post, pre)
-
-
-def _compose(post: Affine, pre: Affine) -> Affine:
+def compose(post: Affine, pre: Affine) -> Affine:
+    """The places of post ∘ pre."""
     # Pairs (t, s) with post.in_start + post.in_step·t = pre.out_start + pre.out_step·s.
     a, b = post.in_step, pre.out_step
     shift = pre.out_start - post.in_start
@@ -131,3 +128,71 @@ def _compose(post: Affine, pre: Affine) -> Affine:
         pre.in_step * s_step,
         high - low + 1,
     )
+
+
+@final
+@dataclass(frozen=True)
+class Selection:
+    """A linear map that moves entries along one axis to known places.
+
+    Attributes:
+      places: which entries go where.
+      out_shape: shape of the result; its one axis may be left out if it is of size one.
+      in_shape: shape of the argument, likewise.
+      dtype: dtype of the entries, which are zeros and ones.
+      diagonal: axes along which it is known to be diagonal: none.
+    """
+
+    places: Affine
+    out_shape: tuple[int, ...]
+    in_shape: tuple[int, ...]
+    dtype: ClassVar[Any] = jnp.float32
+    diagonal: ClassVar[tuple[tuple[int, int], ...]] = ()
+
+    @property
+    def key(self) -> Affine:
+        """Equal keys mean equal maps."""
+        return self.places
+
+    @property
+    def T(self) -> Selection:
+        """The transposed map."""
+        return Selection(self.places.T, self.in_shape, self.out_shape)
+
+    def apply(self, x: Array) -> Array:
+        """The map, from `in_shape` to `out_shape`."""
+        return _select(self.places, x.reshape(self.places.in_size), 0).reshape(self.out_shape)
+
+    def transpose(self, x: Array) -> Array:
+        """Its transpose, from `out_shape` to `in_shape`."""
+        return self.T.apply(x)
+
+    def along(
+        self, x: Array, axes: Sequence[int], *, transposed: bool = False, key: object = None
+    ) -> Array:
+        """As `veenv.linear.linear_map.Operator.along`; a selection needs no key."""
+        del key
+        a, axis = self.places.T if transposed else self.places, axes[0] if axes else x.ndim
+        y = _select(a, x if axes else x[..., None], axis)
+        rest = [k for k in range(y.ndim) if k != axis]
+        if a.out_size == 1:
+            return y.reshape([y.shape[k] for k in rest])
+        return y.transpose([*rest, axis])
+
+
+def _select(a: Affine, x: Array, axis: int) -> Array:
+    """Along one axis, cuts the selected entries out and puts them in their places among zeros."""
+    if not a.size:
+        return jnp.zeros([*x.shape[:axis], a.out_size, *x.shape[axis + 1 :]], x.dtype)
+    last = a.in_start + a.in_step * (a.size - 1)
+    low, high = min(a.in_start, last), max(a.in_start, last)
+    if (low, high) != (0, a.in_size - 1) or abs(a.in_step) != 1:
+        x = lax.slice_in_dim(x, low, high + 1, abs(a.in_step), axis)
+    if a.in_step < 0:
+        x = lax.rev(x, (axis,))
+    above = a.out_size - 1 - a.out_start - a.out_step * (a.size - 1)
+    if (a.out_start, above, a.out_step) == (0, 0, 1):
+        return x
+    config = [(0, 0, 0)] * x.ndim
+    config[axis] = (a.out_start, above, a.out_step - 1)
+    return lax.pad(x, jnp.zeros((), x.dtype), config)

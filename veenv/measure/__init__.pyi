@@ -1,3 +1,3 @@
-from . import arithmetic, measured, proof, timing, validate
+from . import arithmetic, comparison, measured, proof, timing, validation
 
-__all__ = ["arithmetic", "measured", "proof", "timing", "validate"]
+__all__ = ["arithmetic", "comparison", "measured", "proof", "timing", "validation"]

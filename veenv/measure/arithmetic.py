@@ -2,7 +2,7 @@
 
 It knows nothing of structures, so that it checks what they predict.  What no order changes, the
 evaluation of the function and of its elemental partials, has a price of its own here, in which
-divisions and functions weigh what is estimated for them (`WEIGHTS`).
+divisions and functions weigh what they take in a kernel (`veenv.kernel.weights`).
 """
 
 from __future__ import annotations
@@ -15,20 +15,16 @@ import jax
 import jax.numpy as jnp
 
 from veenv.engine.evaluation import evaluate
-from veenv.graph.linearise import linearise
+from veenv.graph.linearisation import linearise
 from veenv.graph.program import normalise_argnums, trace
+from veenv.kernel.builder import Builder
+from veenv.kernel.program import FREE, CannotFuseError
+from veenv.kernel.rules_scalar import RULES
+from veenv.kernel.weights import weight
 
-WEIGHTS = {
-    **dict.fromkeys(("add", "sub", "mul", "add_any", "max", "min", "select_n"), 1),
-    **dict.fromkeys(("reduce_sum", "reduce_max", "reduce_min", "cumsum", "square"), 1),
-    **dict.fromkeys(("div", "sqrt", "rem"), 8),
-    **dict.fromkeys(("rsqrt", "cbrt"), 16),
-    **dict.fromkeys(("exp", "exp2", "log", "log1p", "expm1", "sin", "cos", "tanh", "logistic"), 20),
-    **dict.fromkeys(("tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"), 30),
-    **dict.fromkeys(("pow", "atan2", "erf", "erfc", "erf_inv", "lgamma", "digamma"), 40),
-}
-"""Operations that one entry of a primitive's result weighs, about its time on a vector unit in
-multiplications.  What is not here moves, compares or negates numbers, and weighs nothing."""
+_MOVES = frozenset({"neg", "convert_element_type", "bitcast_convert_type", "reduce_precision"})
+_NO_RULE = {"digamma": 60, "log2": 20}
+"""Weights of functions that a kernel does not have; estimates."""
 
 
 def multiplications_in(jaxpr: Any) -> int:
@@ -102,14 +98,14 @@ def evaluation_operations(
       value: count the whole function too, not only what its partials need of it.
 
     Returns:
-      A function of fun's arguments that gives the sum of the `WEIGHTS` of what is computed.
+      A function of fun's arguments that gives the sum of the weights of what is computed.
 
     Raises:
       ValueError: (from the returned function) if `argnums` is out of range or repeats.
 
     Example:
       >>> evaluation_operations(lambda x: jnp.sin(x) * x)(1.0)  # the sine and its cosine
-      40
+      46
     """
 
     def counted(*args: Any) -> int:
@@ -128,7 +124,7 @@ def evaluation_operations(
 
 
 def weight_of(jaxpr: Any) -> int:
-    """Sum of the `WEIGHTS` of what the outputs of a jaxpr need.
+    """Sum of the weights of what the outputs of a jaxpr need.
 
     A loop's body counts as often as it runs, once where that is not known; of several branches the
     heaviest counts.
@@ -138,7 +134,7 @@ def weight_of(jaxpr: Any) -> int:
 
     Example:
       >>> weight_of(jax.make_jaxpr(lambda x, y: (x / y + 1, jnp.sin(x) * 0)[0])(1.0, 2.0))
-      9
+      5
     """
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
     needed = {id(v) for v in jaxpr.outvars}
@@ -163,10 +159,23 @@ def _weight(eqn: Any) -> int:
     if name == "dot_general":
         contracted = eqn.params["dimension_numbers"][0][0]
         return size * (2 * prod(eqn.invars[0].aval.shape[axis] for axis in contracted) - 1)
-    if name == "integer_pow":
-        power = abs(eqn.params["y"])
-        products = max(power.bit_length() - 1, 0) + max(power.bit_count() - 1, 0)
-        return size * (products + (WEIGHTS["div"] if eqn.params["y"] < 0 else 0))
     if name.startswith("reduce_"):
-        return (prod(eqn.invars[0].aval.shape) - size) * WEIGHTS.get(name, 0)
-    return size * WEIGHTS.get(name, 0)
+        return prod(eqn.invars[0].aval.shape) - size
+    if name in ("cumsum", "cumprod", "cummax", "cummin"):
+        return size
+    return size * _elementwise(eqn)
+
+
+def _elementwise(eqn: Any) -> int:
+    """What one entry of a primitive's result weighs: the operations that a kernel makes of it."""
+    name = eqn.primitive.name
+    if name not in RULES or name in _MOVES:
+        return _NO_RULE.get(name, 0)
+    builder = Builder()
+    dtypes = [str(v.aval.dtype) for v in eqn.invars]
+    numbers = [builder.input(k, 0, dtype) for k, dtype in enumerate(dtypes)]
+    try:
+        RULES[name](builder, dtypes[0], str(eqn.outvars[0].aval.dtype), eqn.params, *numbers)
+    except CannotFuseError:
+        return 0
+    return sum(weight(op.name, op.attr) for op in builder.ops if op.name not in FREE)

@@ -36,7 +36,7 @@ BASELINES: Mapping[str, Callable[..., Any]] = {"jacrev": jax.jacrev, "jacfwd": j
 
 @dataclass(frozen=True)
 class Measurement:
-    """What an order cost when it ran, beside the baseline.
+    """What an order cost when it ran, next to the baseline.
 
     Attributes:
       seconds: median of a call.

@@ -1,4 +1,4 @@
-"""Times an order beside the usual ways to a Jacobian."""
+"""Times an order next to the usual ways to a Jacobian."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ K = TypeVar("K")
 SPREAD = 0.02
 """Relative distance of the random points from the task's own."""
 USUAL = ("jacfwd", "jacrev", "forward", "reverse", "markowitz")
-"""The ways to a Jacobian that an order is timed beside."""
+"""The ways to a Jacobian that an order is timed next to."""
 _FEWEST = 3
 
 

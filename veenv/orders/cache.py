@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veenv.graph.graph import CostModel, Graph
-from veenv.orders.climb import climb
+from veenv.orders.climbing import climb
 from veenv.orders.order import Order, fingerprint
 from veenv.orders.shipped import best_for
 

@@ -46,7 +46,7 @@ def best_for(graph: Graph, cost: CostModel = "multiplications") -> Order:
 
     Example:
       >>> from veenv import tasks
-      >>> from veenv.graph.linearise import make_graph
+      >>> from veenv.graph.linearisation import make_graph
       >>> task = tasks.get("RobotArm_6DOF")
       >>> graph = make_graph(task.fun, task.argnums)(*task.example_args())
       >>> best_for(graph, "multiplications").counts["multiplications"]

@@ -1,6 +1,6 @@
 """Elemental partials of JAX's primitives: structure and values, as data."""
 
-from veenv.rules import calls, contraction, elementwise, monoid, shape  # noqa: F401  (fill the table)
+from veenv.rules import calls, contraction, elementwise, monoid, pieces, shape  # noqa: F401  (rules)
 from veenv.rules.base import Pairs, Partial, Row, Rule, Site, Values, defelemental, find
 from veenv.rules.complex import complex_rule
 from veenv.rules.dtypes import is_complex

@@ -63,9 +63,9 @@ def _window(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
     p = site.params
     kinds = "window_dimensions", "window_strides", "base_dilation", "window_dilation"
     ones = (1,) * len(p["padding"])
-    each = zip(*(p.get(kind, ones) for kind in kinds), p["padding"], strict=True)
+    windows = zip(*(p.get(kind, ones) for kind in kinds), p["padding"], strict=True)
     alone = (1, 1, 1, 1, (0, 0))
-    return [(k, k) for k, (*sizes, pad) in enumerate(each) if (*sizes, tuple(pad)) == alone]
+    return [(k, k) for k, (*sizes, pad) in enumerate(windows) if (*sizes, tuple(pad)) == alone]
 
 
 def _convolution(site: Site, result: int, operand: int) -> list[tuple[int, int]]:

@@ -44,9 +44,9 @@ def _stated(site: Site, ins: Values) -> Joint:
     call = core.jaxpr_as_fun(site.params["callee"])
     linear = site.in_avals[num_fixed:]
 
-    def forward(slot: int, t: Array) -> tuple[Array, ...]:
+    def forward(operand: int, t: Array) -> tuple[Array, ...]:
         tangents = [jnp.zeros(a.shape, a.dtype) for a in linear]
-        at = operands[slot] - num_fixed
+        at = operands[operand] - num_fixed
         tangents[at] = t.astype(linear[at].dtype)
         outs = call(*ins[:num_fixed], *tangents)
         return tuple(outs[k] for k in results)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from veenv import _compat
-from veenv.linear.barrier import DEAR, pin
+from veenv.linear.barrier import EXPENSIVE, pin
 from veenv.rules.base import Partial, Row, Site, Values, register
 from veenv.rules.dtypes import is_complex
 from veenv.structure.structure import Structure, diagonal, make, scaled
@@ -31,7 +31,7 @@ _UNARY: dict[str, Callable[[Any, Any], Array]] = {
 }
 
 _CHEAP_DERIVATIVE = frozenset(["div", "exp", "tanh", "logistic"])
-"""Dear functions whose derivative takes few cheap operations on what is there already."""
+"""Expensive functions whose derivative takes few cheap operations on what is there already."""
 
 _FROM_JAX = (
     "tan asin acos atan sinh cosh asinh acosh atanh log1p expm1 exp2 cbrt abs erf erfc erf_inv "
@@ -86,11 +86,11 @@ def _valued(
 ) -> Partial:
     structure, _ = _align(site, i)
     shape = site.out_avals[0].shape
-    dear = site.primitive.name in DEAR - _CHEAP_DERIVATIVE
+    expensive = site.primitive.name in EXPENSIVE - _CHEAP_DERIVATIVE
 
     def values(*of: Any) -> Array:
         value = _squeeze(derivative(*of), shape)
-        return pin(value) if dear else value
+        return pin(value) if expensive else value
 
     return Partial(structure, structure, values, shared=shared)
 
@@ -174,7 +174,7 @@ def integer_pow(site: Site) -> Sequence[Row]:
 
 
 @register(*_FROM_JAX)
-def elementwise(site: Site) -> Sequence[Row]:
+def any_elementwise(site: Site) -> Sequence[Row]:
     """Any other elementwise function, of any number of operands."""
     return [
         [

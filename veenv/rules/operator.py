@@ -75,7 +75,7 @@ def operators(site: Site, linearised: Linearise) -> Sequence[Row]:
 
     rows: list[list[Partial | None]] = [[None] * len(site.in_avals) for _ in site.out_avals]
     for at, k in enumerate(results):
-        for slot, i in enumerate(operands):
+        for which, i in enumerate(operands):
             diagonal = diagonal_of(site, k, i)
             if diagonal is None:
                 continue
@@ -87,10 +87,10 @@ def operators(site: Site, linearised: Linearise) -> Sequence[Row]:
                 _outs: Values,
                 joint: Joint,
                 at: int = at,
-                slot: int = slot,
+                which: int = which,
                 diagonal: Pairs = diagonal,
             ) -> LinearMap:
-                return joint.map(at, slot, diagonal)
+                return joint.map(at, which, diagonal)
 
             rows[k][i] = _partial(out, shape, link, diagonal, shared, taken(site, k, i))
     return rows
@@ -190,23 +190,15 @@ def pullback(site: Site, at: Values) -> Callable[..., Several]:
     return pull
 
 
-def _joint(site: Site, at: Values) -> Joint:
-    """The linearisation of an equation at its operands' values, in both directions.
-
-    A primitive with only one of the two modes (a loop of unknown length, a custom vjp) gets the
-    other one from its dense Jacobian.
-    """
-    operands, results = site.operands, site.results
+def _pushforward(site: Site, at: Values) -> Callable[[int, Array], Several]:
+    """JAX's forward mode of one equation: (operand, its tangent) → the tangents of all results."""
     moving, primals, results_of = _moving(site, at)
-    pull = pullback(site, at)
     solve = site.primitive.name == "custom_linear_solve"
-    outs = [site.out_avals[k] for k in results]
-    ins = [site.in_avals[i] for i in operands]
 
-    def forward(slot: int, t: Array) -> Several:
-        own = moving.index(operands[slot])
+    def forward(which: int, t: Array) -> Several:
+        own = moving.index(site.operands[which])
         tangents = [jnp.zeros_like(p) for p in primals]
-        tangents[own] = from_real(t, ins[slot])
+        tangents[own] = from_real(t, site.in_avals[site.operands[which]])
         # JAX sees that the other operands do not move; their zeros could meet infinity.
         some = range(len(moving)) if solve else [own]
 
@@ -220,12 +212,27 @@ def _joint(site: Site, at: Values) -> Joint:
         pushed = jax.jvp(moved, here, towards)[1]
         return tuple(to_real(x) if site.realify else x for x in pushed)
 
-    def forward_or_error(slot: int, t: Array) -> Several:
+    return forward
+
+
+def _joint(site: Site, at: Values) -> Joint:
+    """The linearisation of an equation at its operands' values, in both directions.
+
+    A primitive with only one of the two modes (a loop of unknown length, a custom vjp) gets the
+    other one from its dense Jacobian.
+    """
+    operands, results = site.operands, site.results
+    _, primals, results_of = _moving(site, at)
+    pull, forward = pullback(site, at), _pushforward(site, at)
+    outs = [site.out_avals[k] for k in results]
+    ins = [site.in_avals[i] for i in operands]
+
+    def forward_or_error(which: int, t: Array) -> Several:
         try:
-            return forward(slot, t)
+            return forward(which, t)
         except (ValueError, NotImplementedError, TypeError) as error:
             if _has_vjp(results_of, primals):  # a custom vjp inside
-                return joint.without_forward().forward(slot, t)
+                return joint.without_forward().forward(which, t)
             raise NotImplementedError(
                 f"primitive {site.primitive.name!r} has no derivative ({site.source}): {error}"
             ) from error
@@ -246,7 +253,7 @@ def _joint(site: Site, at: Values) -> Joint:
         return joint.without_forward()
     if _has_vjp(results_of, primals):
         return joint
-    return joint.without_backward(lambda at, slot: diagonal_of(site, results[at], operands[slot]))
+    return joint.without_backward(lambda at, which: diagonal_of(site, results[at], operands[which]))
 
 
 def _only_backward(site: Site, fun: Callable[..., Several], primals: Sequence[Array]) -> bool:

@@ -6,56 +6,17 @@ form a selection link, whose linear map is the primitive itself on just those ax
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
 from jax import Array, lax
 
-from veenv.linear.linear_map import Action, squeezed
+from veenv.linear.linear_map import Action
 from veenv.linear.selection import Affine, canonical
+from veenv.rules.axes import relabelled, same_axes, selected
 from veenv.rules.base import Partial, Row, Site, Values, register
 from veenv.structure.structure import Link, make
-
-
-def _relabel(out_shape: Sequence[int], in_shape: Sequence[int], pairs: Any) -> Partial:
-    unit = make(out_shape, in_shape, list(pairs), unit=True)
-    return Partial(unit, unit)
-
-
-def _selected(
-    out_shape: Sequence[int],
-    in_shape: Sequence[int],
-    pairs: Sequence[tuple[int, int]],
-    action: Action,
-    kind: Link = Link.SELECTION,
-    affine: Affine | None = None,
-) -> Partial:
-    """A unit partial whose unpaired axes are linked by `action` (on just those axes).
-
-    `affine` names the selection if it is along one axis.
-    """
-    return _linked(out_shape, in_shape, pairs, lambda _: action, kind, affine)
-
-
-def _linked(
-    out_shape: Sequence[int],
-    in_shape: Sequence[int],
-    pairs: Sequence[tuple[int, int]],
-    action_at: Callable[[Values], Action],
-    kind: Link = Link.SELECTION,
-    affine: Affine | None = None,
-) -> Partial:
-    """As `_selected`, with an action that depends on the values of the operands."""
-    outs = [k for k in range(len(out_shape)) if k not in {p[0] for p in pairs}]
-    ins = [j for j in range(len(in_shape)) if j not in {p[1] for p in pairs}]
-    unit = make(out_shape, in_shape, pairs, unit=True, link=kind, link_out=outs, link_in=ins)
-    if unit.link is Link.NONE:
-        return Partial(unit, unit)
-    in_sizes, out_sizes = [in_shape[j] for j in ins], [out_shape[k] for k in outs]
-    return Partial(
-        unit, unit, link=lambda ins, _: squeezed(action_at(ins), in_sizes, out_sizes, affine)
-    )
 
 
 @register("broadcast_in_dim")
@@ -65,14 +26,14 @@ def broadcast_in_dim(site: Site) -> Sequence[Row]:
     pairs = [
         (k, j) for j, k in enumerate(site.params["broadcast_dimensions"]) if shape[j] == out[k]
     ]
-    return [[_relabel(out, shape, pairs)] + [None] * (len(site.in_avals) - 1)]
+    return [[relabelled(out, shape, pairs)] + [None] * (len(site.in_avals) - 1)]
 
 
 @register("transpose")
 def transpose(site: Site) -> Sequence[Row]:
     """Permutation of axes."""
     out, shape = site.out_avals[0].shape, site.in_avals[0].shape
-    return [[_relabel(out, shape, enumerate(site.params["permutation"]))]]
+    return [[relabelled(out, shape, enumerate(site.params["permutation"]))]]
 
 
 @register("squeeze", "expand_dims")
@@ -89,7 +50,7 @@ def reshape(site: Site) -> Sequence[Row]:
     if order is None or tuple(order) == tuple(range(len(shape))):
         row: list[Partial | None] = [_reshape(out, shape)]
     else:  # a transpose first, as numpy's order="F" makes it
-        row = [_selected(out, shape, (), lambda x: lax.reshape(x, out, order))]
+        row = [selected(out, shape, (), lambda x: lax.reshape(x, out, order))]
     return [row + [None] * (len(site.in_avals) - 1)]
 
 
@@ -102,11 +63,7 @@ def _reshape(out: Sequence[int], shape: Sequence[int]) -> Partial:
     while outs and ins and out[outs[-1]] == shape[ins[-1]]:
         pairs.append((outs.pop(), ins.pop()))
     target = [out[k] for k in range(len(out)) if k not in {p[0] for p in pairs}]
-    return _selected(out, shape, pairs, lambda x: x.reshape(target))
-
-
-def _same_axes(out: Sequence[int], touched: Sequence[int]) -> list[tuple[int, int]]:
-    return [(k, k) for k in range(len(out)) if k not in touched]
+    return selected(out, shape, pairs, lambda x: x.reshape(target))
 
 
 @register("slice")
@@ -121,11 +78,11 @@ def slice_(site: Site) -> Sequence[Row]:
         pick = [[int(v[k]) for k in touched] for v in (start, limit, strides)]
         return lax.slice(x, *pick)
 
-    affine = None
+    action: Action | Affine = cut
     if len(touched) == 1:
         k = touched[0]
-        affine = canonical(out[k], shape[k], 0, 1, int(start[k]), int(strides[k]), out[k])
-    return [[_selected(out, shape, _same_axes(out, touched), cut, affine=affine)]]
+        action = canonical(out[k], shape[k], 0, 1, int(start[k]), int(strides[k]), out[k])
+    return [[selected(out, shape, same_axes(out, touched), action)]]
 
 
 @register("rev")
@@ -133,14 +90,11 @@ def rev(site: Site) -> Sequence[Row]:
     """Reversal of axes."""
     shape = site.out_avals[0].shape
     touched = sorted(site.params["dimensions"])
-    every = tuple(range(len(touched)))
-    pairs = _same_axes(shape, touched)
-    affine = None
-    if len(touched) == 1:
-        n = shape[touched[0]]
-        affine = canonical(n, n, 0, 1, n - 1, -1, n)
-    action = lambda x: lax.rev(x, every)  # noqa: E731
-    return [[_selected(shape, shape, pairs, action, affine=affine)]]
+    pairs, every = same_axes(shape, touched), tuple(range(len(touched)))
+    if len(touched) != 1:
+        return [[selected(shape, shape, pairs, lambda x: lax.rev(x, every))]]
+    n = shape[touched[0]]
+    return [[selected(shape, shape, pairs, canonical(n, n, 0, 1, n - 1, -1, n))]]
 
 
 @register("pad")
@@ -163,103 +117,20 @@ def pad(site: Site) -> Sequence[Row]:
         return mask(ins, outs).astype(bool)
 
     by_value = make(out, (), out_values=range(len(out)))
-    affine = _pad_name(out, shape, config, touched[0]) if len(touched) == 1 else None
+    affine = _pad_places(out, shape, config, touched[0]) if len(touched) == 1 else None
     return [
         [
-            _selected(out, shape, _same_axes(out, touched), padded, affine=affine),
+            selected(out, shape, same_axes(out, touched), affine or padded),
             Partial(by_value, by_value, mask, mask=there),
         ]
     ]
 
 
-def _pad_name(out: Sequence[int], shape: Sequence[int], config: Any, axis: int) -> Affine | None:
+def _pad_places(out: Sequence[int], shape: Sequence[int], config: Any, axis: int) -> Affine | None:
     low, high, interior = config[axis]
     if low < 0 or high < 0:
         return None
     return canonical(out[axis], shape[axis], low, interior + 1, 0, 1, shape[axis])
-
-
-def _piece(out: Sequence[int], axis: int, start: int, size: int) -> Action:
-    """The map that puts an array of `size` at `start` into zeros of out's size along `axis`."""
-    return lambda x: lax.pad(x, jnp.zeros((), x.dtype), [(start, out[axis] - start - size, 0)])
-
-
-@register("concatenate")
-def concatenate(site: Site) -> Sequence[Row]:
-    """Joining along one axis: each operand is a piece of it."""
-    out, axis = site.out_avals[0].shape, site.params["dimension"]
-    row, start = [], 0
-    for aval in site.in_avals:
-        size = aval.shape[axis]
-        if size == out[axis]:
-            row.append(_relabel(out, aval.shape, _same_axes(out, ())))
-        else:
-            put = _piece(out, axis, start, size)
-            affine = canonical(out[axis], size, start, 1, 0, 1, size)
-            pairs = _same_axes(out, (axis,))
-            row.append(_selected(out, aval.shape, pairs, put, affine=affine))
-        start += size
-    return [row]
-
-
-@register("split")
-def split(site: Site) -> Sequence[Row]:
-    """Cutting one axis into pieces."""
-    axis, shape = site.params["axis"], site.in_avals[0].shape
-    rows, start = [], 0
-    for aval, size in zip(site.out_avals, site.params["sizes"], strict=True):
-        first, last = start, start + int(size)
-
-        def cut(x: Array, first: int = first, last: int = last) -> Array:
-            return lax.slice(x, (first,), (last,))
-
-        if aval.shape == shape:
-            rows.append([_relabel(aval.shape, shape, _same_axes(shape, ()))])
-        else:
-            affine = canonical(last - first, shape[axis], 0, 1, first, 1, last - first)
-            pairs = _same_axes(shape, (axis,))
-            rows.append([_selected(aval.shape, shape, pairs, cut, affine=affine)])
-        start = last
-    return rows
-
-
-@register("dynamic_slice")
-def dynamic_slice(site: Site) -> Sequence[Row]:
-    """Slices at computed positions, which the primitive clamps; negative ones are clamped too."""
-    out, shape = site.out_avals[0].shape, site.in_avals[0].shape
-    touched = [k for k in range(len(shape)) if out[k] != shape[k]]
-
-    def cut_at(ins: Values) -> Action:
-        starts, sizes = [ins[1 + k] for k in touched], [out[k] for k in touched]
-        return lambda x: lax.dynamic_slice(x, starts, sizes, allow_negative_indices=False)
-
-    row: list[Partial | None] = [_linked(out, shape, _same_axes(out, touched), cut_at)]
-    return [row + [None] * (len(site.in_avals) - 1)]
-
-
-@register("dynamic_update_slice")
-def dynamic_update_slice(site: Site) -> Sequence[Row]:
-    """The updated operand is cut out, the update put in."""
-    out, piece = site.out_avals[0].shape, site.in_avals[1].shape
-    touched = [k for k in range(len(out)) if out[k] != piece[k]]
-    if not touched:
-        return [[None, _relabel(out, piece, _same_axes(out, ()))] + [None] * len(out)]
-    sizes = [out[k] for k in touched]
-    hole = [piece[k] for k in touched]
-
-    def put_in(ins: Values, whole: Array, part: Array) -> Array:
-        starts = [ins[2 + k] for k in touched]
-        return lax.dynamic_update_slice(whole, part, starts, allow_negative_indices=False)
-
-    def keep_at(ins: Values) -> Action:
-        return lambda x: put_in(ins, x, jnp.zeros(hole, x.dtype))
-
-    def put_at(ins: Values) -> Action:
-        return lambda x: put_in(ins, jnp.zeros(sizes, x.dtype), x)
-
-    pairs = _same_axes(out, touched)
-    row = [_linked(out, out, pairs, keep_at), _linked(out, piece, pairs, put_at)]
-    return [row + [None] * (len(site.in_avals) - 2)]
 
 
 @register("cumsum")
@@ -271,48 +142,8 @@ def cumsum(site: Site) -> Sequence[Row]:
     def run(x: Array) -> Array:
         return lax.cumsum(x, axis=0, reverse=reverse)
 
-    pairs = _same_axes(shape, (axis,))
-    return [[_selected(shape, shape, pairs, run, Link.OPERATOR)]]
-
-
-@register("stack")
-def stack(site: Site) -> Sequence[Row]:
-    """Joining along a new axis: each operand is one index of it."""
-    out, axis = site.out_avals[0].shape, site.params["axis"]
-    if axis < 0:
-        axis += len(out)
-    count = out[axis]
-    row = []
-    for index, aval in enumerate(site.in_avals):
-        kept = [k for k in range(len(out)) if k != axis]
-
-        def put(x: Array, index: int = index) -> Array:
-            return lax.pad(x.reshape(1), jnp.zeros((), x.dtype), [(index, count - index - 1, 0)])
-
-        affine = canonical(count, 1, index, 1, 0, 1, 1)
-        row.append(
-            _selected(out, aval.shape, [(k, j) for j, k in enumerate(kept)], put, affine=affine)
-        )
-    return [row]
-
-
-@register("unstack")
-def unstack(site: Site) -> Sequence[Row]:
-    """Taking one axis apart: each result is one index of it."""
-    shape, axis = site.in_avals[0].shape, site.params["axis"]
-    if axis < 0:
-        axis += len(shape)
-    rows = []
-    for index, aval in enumerate(site.out_avals):
-        kept = [k for k in range(len(shape)) if k != axis]
-
-        def take(x: Array, index: int = index) -> Array:
-            return x[index]
-
-        affine = canonical(1, shape[axis], 0, 1, index, 1, 1)
-        pairs = list(enumerate(kept))
-        rows.append([_selected(aval.shape, shape, pairs, take, affine=affine)])
-    return rows
+    pairs = same_axes(shape, (axis,))
+    return [[selected(shape, shape, pairs, run, Link.OPERATOR)]]
 
 
 @register("tile")
@@ -320,8 +151,8 @@ def tile(site: Site) -> Sequence[Row]:
     """Repetition: an operator on the axes that are repeated."""
     out, shape = site.out_avals[0].shape, site.in_avals[0].shape
     touched = [k for k in range(len(shape)) if out[k] != shape[k]]
-    pairs = _same_axes(out, touched)
+    pairs = same_axes(out, touched)
     if all(shape[k] == 1 for k in touched):
-        return [[_relabel(out, shape, pairs)]]
+        return [[relabelled(out, shape, pairs)]]
     reps = [out[k] // shape[k] for k in touched]
-    return [[_selected(out, shape, pairs, lambda x: jnp.tile(x, reps), Link.OPERATOR)]]
+    return [[selected(out, shape, pairs, lambda x: jnp.tile(x, reps), Link.OPERATOR)]]

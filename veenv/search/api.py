@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,9 +14,9 @@ from veenv.search.exact.astar import solve_astar
 from veenv.search.exact.bounds import vertex_bounds
 from veenv.search.exact.patterns import make_patterns, single_patterns
 from veenv.search.exact.subsets import MAX_VERTICES, solve_subsets
-from veenv.search.heuristic.anneal import anneal
-from veenv.search.heuristic.beam import beam
-from veenv.search.heuristic.greedy import RULES, greedy, lookahead
+from veenv.search.heuristic.annealing import anneal
+from veenv.search.heuristic.beam_search import beam
+from veenv.search.heuristic.greedy_rules import RULES, greedy, lookahead
 from veenv.search.plugins import Proposer, consider, find_method, plugin_names, propose
 from veenv.search.problem import Problem, prepare
 from veenv.search.race import Race
@@ -133,7 +134,7 @@ def _improve(race: Race, name: str, seed: int, size: int | None) -> None:
     bounds = vertex_bounds(problem)
     tracker.raise_bound(int(bounds.sum()))
     if not tracker.done():
-        _METHODS[name](problem, tracker, starts, bounds, seed, size)
+        _METHODS[name](_Attempt(problem, tracker, starts, bounds, seed, size))
 
 
 def _construct(race: Race, name: str, size: int | None) -> None:
@@ -185,74 +186,69 @@ def _starts(problem: Problem) -> list[np.ndarray]:
     return sorted(orders, key=problem.total)
 
 
-def _anneal(
-    problem: Problem,
-    tracker: Tracker,
-    starts: list[np.ndarray],
-    bounds: np.ndarray,
-    seed: int,
-    size: int | None,
-) -> None:
-    anneal(problem, tracker, starts, seed)
+@dataclass(frozen=True)
+class _Attempt:
+    """What a method searches with.
 
+    Attributes:
+      problem: the problem.
+      tracker: keeps the best order, and says when the budget is spent.
+      starts: local orders to begin with, from best to worst.
+      bounds: int64 [n], what each vertex costs at least.
+      seed: seed of everything random.
+      size: the number in the method's name, if any.
+    """
 
-def _beam(
-    problem: Problem,
-    tracker: Tracker,
-    starts: list[np.ndarray],
-    bounds: np.ndarray,
-    seed: int,
-    size: int | None,
-) -> None:
-    beam(problem, tracker, seed, size)
+    problem: Problem
+    tracker: Tracker
+    starts: list[np.ndarray]
+    bounds: np.ndarray
+    seed: int
+    size: int | None
 
+    def anneal(self) -> None:
+        """Anneals from the starts."""
+        anneal(self.problem, self.tracker, self.starts, self.seed)
 
-def _exact(
-    problem: Problem,
-    tracker: Tracker,
-    starts: list[np.ndarray],
-    bounds: np.ndarray,
-    seed: int,
-    size: int | None,
-) -> None:
-    """A good order first, which prunes the proof; then sets or A*; what is left anneals on."""
-    if problem.n <= _TINY and solve_astar(problem, tracker, single_patterns(bounds)):
-        return
-    with tracker.share(0.02 if problem.n <= MAX_VERTICES else 0.2):
-        anneal(problem, tracker, starts, seed)
-    if tracker.done():
-        return
-    sets = 1 << problem.n
-    affordable = (
-        problem.tables is None
-        and problem.n <= MAX_VERTICES
-        and sets <= tracker.evaluations_left()
-        and sets * _SECONDS_PER_SET <= tracker.seconds_left()
-    )
-    proven = solve_subsets(problem, tracker) if affordable else False
-    if proven:
-        return
-    if not solve_astar(problem, tracker, make_patterns(problem, tracker, bounds)):
-        anneal(problem, tracker, [tracker.order], seed + 1)
+    def anneal_on(self) -> None:
+        """Anneals from the best order so far."""
+        anneal(self.problem, self.tracker, [self.tracker.order], self.seed + 1)
 
+    def beam(self) -> None:
+        """Beam search."""
+        beam(self.problem, self.tracker, self.seed, self.size)
 
-def _auto(
-    problem: Problem,
-    tracker: Tracker,
-    starts: list[np.ndarray],
-    bounds: np.ndarray,
-    seed: int,
-    size: int | None,
-) -> None:
-    """Exact for small graphs; annealing, beam search and annealing again for others."""
-    if problem.n <= _SMALL:
-        _exact(problem, tracker, starts, bounds, seed, size)
-        return
-    with tracker.share(0.5):
-        anneal(problem, tracker, starts, seed)
-    with tracker.share(0.5):
-        beam(problem, tracker, seed)
-    anneal(problem, tracker, [tracker.order], seed + 1)
+    def exact(self) -> None:
+        """A good order first, which prunes the proof; then sets or A*; what is left anneals on."""
+        problem, tracker = self.problem, self.tracker
+        if problem.n <= _TINY and solve_astar(problem, tracker, single_patterns(self.bounds)):
+            return
+        with tracker.limited_to(0.02 if problem.n <= MAX_VERTICES else 0.2):
+            self.anneal()
+        if tracker.done():
+            return
+        sets = 1 << problem.n
+        affordable = (
+            problem.tables is None
+            and problem.n <= MAX_VERTICES
+            and sets <= tracker.evaluations_left()
+            and sets * _SECONDS_PER_SET <= tracker.seconds_left()
+        )
+        if affordable and solve_subsets(problem, tracker):
+            return
+        if not solve_astar(problem, tracker, make_patterns(problem, tracker, self.bounds)):
+            self.anneal_on()
+
+    def auto(self) -> None:
+        """Exact for small graphs; annealing, beam search and annealing again for others."""
+        if self.problem.n <= _SMALL:
+            self.exact()
+            return
+        with self.tracker.limited_to(0.5):
+            self.anneal()
+        with self.tracker.limited_to(0.5):
+            self.beam()
+        self.anneal_on()
 
 
 _USES = {
@@ -261,4 +257,9 @@ _USES = {
     "exact": ("total", "greedy", "anneal", "exact"),
 }
 """Kernels (`veenv.search.warm`) that the methods need."""
-_METHODS = {"anneal": _anneal, "beam": _beam, "exact": _exact, "auto": _auto}
+_METHODS = {
+    "anneal": _Attempt.anneal,
+    "beam": _Attempt.beam,
+    "exact": _Attempt.exact,
+    "auto": _Attempt.auto,
+}

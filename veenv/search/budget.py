@@ -179,7 +179,7 @@ class Tracker:
         return self.cost <= self.lower_bound or self.spent()
 
     @contextmanager
-    def share(self, fraction: float) -> Iterator[None]:
+    def limited_to(self, fraction: float) -> Iterator[None]:
         """Within the context the budget is this fraction of what is left."""
         whole = self._budget
         seconds, evaluations = whole.seconds, whole.evaluations

@@ -27,6 +27,8 @@ _HINTS = {
     "is not installed here; `pip install -e .` in a checkout of veenv installs both"
 }
 
+_EXTRAS = {"policy": "pip install 'veenv[agents]' has what it needs"}
+
 # Filled by register_method only, never on import.
 _registered: dict[str, Proposer] = {}
 
@@ -73,7 +75,8 @@ def find_method(name: str) -> Proposer | None:
         try:
             return point.load()
         except ImportError as error:
-            raise ValueError(f"method {name!r} cannot be loaded: {error}") from error
+            missing = f"; {_EXTRAS[name]}" if name in _EXTRAS else ""
+            raise ValueError(f"method {name!r} cannot be loaded: {error}{missing}") from error
     if name in _HINTS:
         raise ValueError(f"method {name!r} is not to be had: {_HINTS[name]}")
     return None

@@ -9,6 +9,8 @@ import numpy as np
 
 from veenv.graph.graph import CostModel, Graph, check_cost_model, counts_additions
 from veenv.search.kernels import kernels
+from veenv.search.kernels.array import ArrayCore
+from veenv.search.kernels.scalar import PRED, SUCC, VALUED, ScalarCore
 from veenv.search.kernels.tables import StructureTables
 
 _MAX_STATE_BYTES = 1 << 28
@@ -96,13 +98,13 @@ def prepare(graph: Graph, cost_model: CostModel = "multiplications") -> Problem:
     tables = None if scalar else StructureTables(additions=additions)
     for (source, target), structure in structures.items():
         u, v = local[source], local[target]
-        _set(bits[kernels.SUCC, u], v)
-        _set(bits[kernels.PRED, v], u)
+        _set(bits[SUCC, u], v)
+        _set(bits[PRED, v], u)
         if not structure.unit:
-            _set(bits[kernels.VALUED, u], v)
+            _set(bits[VALUED, u], v)
         if tables is not None:
             ids[u, v] = tables.intern(structure)
-    plain = scalar and bool((bits[kernels.SUCC] == bits[kernels.VALUED]).all())
+    plain = scalar and bool((bits[SUCC] == bits[VALUED]).all())
     kept = np.zeros(num_nodes, np.bool_)
     for node in graph.outputs:
         if node is not None and node in local:
@@ -110,10 +112,10 @@ def prepare(graph: Graph, cost_model: CostModel = "multiplications") -> Problem:
     n = len(vertex_nodes)
     core: kernels.Core
     if tables is None:
-        core = kernels.ScalarCore(n, bits, ids, kept, plain, additions)
+        core = ScalarCore(n, bits, ids, kept, plain, additions)
     else:
         store = (tables.keys, tables.results, tables.counts, tables.handle)
-        core = kernels.ArrayCore(n, bits, ids, kept, *store, additions)
+        core = ArrayCore(n, bits, ids, kept, *store, additions)
     edges = tuple((local[a], local[b]) for a, b in structures)
     return Problem(graph, cost_model, np.asarray(graph.eliminable, np.int64), core, tables, edges)
 

@@ -103,7 +103,7 @@ class Race:
 
         Args:
           search: sets `tracker` or `found`, then `ready`, and ends when `wanted` is false.
-          callback: told of what is new, in the caller's thread.
+          callback: called with what is new, in the caller's thread.
 
         Raises:
           KeyboardInterrupt: before there is any order.

@@ -8,7 +8,7 @@ from threading import Event
 
 from veenv.graph.graph import CostModel, Graph, counts_additions, eliminate_structure
 from veenv.graph.tableau import Tableau
-from veenv.orders.climb import climb
+from veenv.orders.climbing import climb
 from veenv.structure.product import multiply
 from veenv.structure.structure import Structure, add
 
@@ -69,7 +69,7 @@ class StandIn:
 def greedy_order(
     graph: Graph, cost: CostModel, rule: str, wanted: Callable[[], bool] = lambda: True
 ) -> tuple[int, ...] | None:
-    """The order of one of `veenv.search.heuristic.greedy.RULES`, without compiled code.
+    """The order of one of `veenv.search.heuristic.greedy_rules.RULES`, without compiled code.
 
     Args:
       graph: the graph.

@@ -9,15 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from veenv.graph.linearise import make_graph
+from veenv.graph.linearisation import make_graph
 from veenv.search.budget import Budget, Tracker
 from veenv.search.exact.astar import solve_astar
 from veenv.search.exact.bounds import vertex_bounds
 from veenv.search.exact.patterns import make_patterns, single_patterns
 from veenv.search.exact.subsets import solve_subsets
-from veenv.search.heuristic.anneal import anneal
-from veenv.search.heuristic.beam import beam
-from veenv.search.heuristic.greedy import RULES, greedy, lookahead
+from veenv.search.heuristic.annealing import anneal
+from veenv.search.heuristic.beam_search import beam
+from veenv.search.heuristic.greedy_rules import RULES, greedy, lookahead
 from veenv.search.problem import Problem, prepare
 
 _warm: set[tuple[str, bool]] = set()

@@ -1,6 +1,6 @@
 """The structure of a partial derivative: what it stores, what products and sums of it cost."""
 
-from veenv.structure.product import Product, multiply
+from veenv.structure.product import Plan, multiply
 from veenv.structure.structure import (
     FREE,
     Link,
@@ -17,7 +17,7 @@ from veenv.structure.structure import (
 __all__ = [
     "FREE",
     "Link",
-    "Product",
+    "Plan",
     "Structure",
     "add",
     "dense",

@@ -1,9 +1,8 @@
 """Sets of axes as bits of an integer, and what becomes of them in a product, without branches.
 
-A set of axes is a *mask*, bit k for axis k; pairs of axes are three bits for each out axis, as in
+A set of axes is an integer, bit k for axis k; pairs of axes are three bits for each out axis, as in
 `veenv.structure.packed`, whose algebra is made of these functions.  They use only integer
-arithmetic, so that they run on Python ints, on arrays of NumPy and JAX (elementwise), and inside
-Numba.
+arithmetic, so that they run on Python ints and on arrays of NumPy and JAX (elementwise).
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def contract(
     sizes_mid: Any,
     rank: int,
 ) -> tuple[Any, Any, Any, Any, Any, Any]:
-    """The einsum rule with Kronecker deltas (`veenv.structure.product.contract`) on masks.
+    """The einsum rule with Kronecker deltas (`veenv.structure.contraction.contract`) on masks.
 
     Returns:
       Pairs, valued out axes and valued in axes of the result; the product of the sizes of the

@@ -7,11 +7,12 @@ unit.  Links that meet on the same axes compose; a link that meets free axes is 
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import prod
 
+from veenv.structure.contraction import Contraction, contract
 from veenv.structure.structure import (
     FREE,
     Link,
@@ -23,24 +24,50 @@ from veenv.structure.structure import (
 )
 
 
+class Way(enum.Enum):
+    """How the links of two factors are taken care of before their values are multiplied."""
+
+    CONTRACT = "there are none"
+    COMPOSE = "they meet, and become one"
+    PUSH_LEFT = "that of post is applied to pre"
+    PUSH_RIGHT = "the transpose of that of pre is applied to post"
+
+
 @dataclass(frozen=True, slots=True)
-class Product:
-    """Result of `multiply`: the structure of post · pre and its price.
+class Plan:
+    """How a product is executed, and what it costs.
 
     Attributes:
       structure: structure of the product.
-      multiplications: scalar multiplications it takes.
-      additions: scalar additions it takes, the linear maps of links not counted.
+      contraction: how the values are multiplied, links out of the way.
+      way: what becomes of the links.
+      absorbed: the δs, out axes of post and of pre, that become part of links before they compose.
+      expanded: whether the zeros of post's link, and of pre's, are stored first.
     """
 
     structure: Structure
-    multiplications: int
-    additions: int
+    contraction: Contraction
+    way: Way = Way.CONTRACT
+    absorbed: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    expanded: tuple[bool, bool] = (False, False)
+
+    @property
+    def multiplications(self) -> int:
+        """Scalar multiplications that it takes."""
+        return self.contraction.multiplications
+
+    @property
+    def additions(self) -> int:
+        """Scalar additions that it takes, the linear maps of links not counted."""
+        return self.contraction.additions
 
     @property
     def operations(self) -> int:
         """Multiplications and additions."""
         return self.multiplications + self.additions
+
+
+Pairs = tuple[tuple[int, int], ...]
 
 
 def absorbable(post: Structure, pre: Structure) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
@@ -72,8 +99,8 @@ def absorbable(post: Structure, pre: Structure) -> tuple[tuple[int, ...], tuple[
 
 
 @lru_cache(maxsize=1 << 16)
-def multiply(post: Structure, pre: Structure) -> Product:
-    """Structure of post · pre and the number of multiplications it takes.
+def multiply(post: Structure, pre: Structure, post_kept: Pairs = (), pre_kept: Pairs = ()) -> Plan:
+    """The plan of post · pre: its structure, how it is executed and what it costs.
 
     With `labels(s)` the sizes along which s's values vary, the count is the product of the sizes
     in labels(result) and of the summed middle axes along which both vary; zero if either is unit.
@@ -83,9 +110,9 @@ def multiply(post: Structure, pre: Structure) -> Product:
     Args:
       post: partial of w by v.
       pre: partial of v by u.
-
-    Returns:
-      The structure of the partial of w by u, and the count.
+      post_kept: (out axis, in axis) pairs along which post's link is known to be diagonal, which
+        its structure does not say: δs of pre there stay δs.
+      pre_kept: the same of pre's link.
 
     Raises:
       ValueError: if post's in shape is not pre's out shape.
@@ -93,17 +120,22 @@ def multiply(post: Structure, pre: Structure) -> Product:
     if post.in_shape != pre.out_shape:
         raise ValueError(f"in shape {post.in_shape} of post is not out shape {pre.out_shape}")
     if post.link is Link.NONE and pre.link is Link.NONE:
-        return contract(post, pre)
-    axes = absorbable(post, pre)
-    if axes is not None:
-        return compose(absorb(post, axes[0]), absorb(pre, axes[1]))
-    if post.link is not Link.NONE and pre.link is not Link.NONE:
-        if post.link is Link.OPERATOR:
-            return multiply(post, expand_link(pre))
-        return multiply(expand_link(post), pre)
-    if post.link is not Link.NONE:
-        return contract(*push_left(post, pre))
-    return contract(*push_right(post, pre))
+        way, factors = Way.CONTRACT, (post, pre)
+    else:
+        axes = absorbable(post, pre)
+        if axes is not None:
+            return replace(compose(absorb(post, axes[0]), absorb(pre, axes[1])), absorbed=axes)
+        if post.link is not Link.NONE and pre.link is not Link.NONE:
+            if post.link is Link.OPERATOR:
+                plan = multiply(post, expand_link(pre, pre_kept), post_kept)
+                return replace(plan, expanded=(False, True))
+            return replace(multiply(expand_link(post), pre, (), pre_kept), expanded=(True, False))
+        if post.link is not Link.NONE:
+            way, factors = Way.PUSH_LEFT, push_left(post, pre, post_kept)
+        else:
+            way, factors = Way.PUSH_RIGHT, push_right(post, pre, pre_kept)
+    contraction = contract(*factors)
+    return Plan(contraction.structure, contraction, way)
 
 
 def push_left(
@@ -153,13 +185,16 @@ def push_left(
     return new_post, new_pre
 
 
-def push_right(post: Structure, pre: Structure) -> tuple[Structure, Structure]:
+def push_right(
+    post: Structure, pre: Structure, kept: Sequence[tuple[int, int]] = ()
+) -> tuple[Structure, Structure]:
     """Applies the transpose of pre's link to post's in axes: pre keeps a δ on its in axes."""
-    right, left = push_left(transpose(pre), transpose(post))
+    flipped = [(j, m) for m, j in kept]
+    right, left = push_left(transpose(pre), transpose(post), flipped)
     return transpose(left), transpose(right)
 
 
-def compose(post: Structure, pre: Structure) -> Product:
+def compose(post: Structure, pre: Structure) -> Plan:
     """Product of two structures whose links meet on the same middle axes.
 
     The two links become one, whose values lie on its smaller side; in the count that side is one
@@ -193,7 +228,7 @@ def compose(post: Structure, pre: Structure) -> Product:
         pre.link_in,
         plain.out_values[-1] and size != 1,
     )
-    return Product(result, inner.multiplications, inner.additions)
+    return Plan(result, inner, Way.COMPOSE)
 
 
 def link_as_axis(s: Structure, outs: Collection[int], ins: Collection[int], size: int) -> Structure:
@@ -209,65 +244,3 @@ def link_as_axis(s: Structure, outs: Collection[int], ins: Collection[int], size
         tuple(s.in_values[j] for j in keep_in) + (False,),
         s.unit,
     )
-
-
-def contract(post: Structure, pre: Structure) -> Product:
-    """Product of two structures without links: the einsum rule with Kronecker deltas."""
-    pairs, outs = [], []
-    ins = [v and j not in pre.pairs for j, v in enumerate(pre.in_values)]
-    for k, m in enumerate(post.pairs):
-        value = post.out_values[k]
-        if m == FREE:
-            pairs.append(FREE)
-        else:
-            pairs.append(pre.pairs[m])
-            value |= pre.out_values[m]
-        outs.append(value)
-    summed, scale = 1, 1
-    diagonal_post = set(post.pairs)
-    for m, n in enumerate(post.in_shape):
-        if m in diagonal_post:
-            continue
-        if pre.pairs[m] != FREE:
-            ins[pre.pairs[m]] = pre.out_values[m] or post.in_values[m]
-        elif post.in_values[m] and pre.out_values[m]:
-            summed *= n
-        elif not post.in_values[m] and not pre.out_values[m]:
-            scale *= n
-    result = Structure(
-        post.out_shape,
-        pre.in_shape,
-        tuple(pairs),
-        tuple(outs),
-        tuple(ins),
-        post.unit and pre.unit and scale == 1,
-    )
-    count = 0
-    if not (post.unit or pre.unit):
-        count = result.num_values * summed + (post.num_values if scale != 1 else 0)
-    elif scale != 1 and not (post.unit and pre.unit):
-        count = result.num_values
-    return Product(result, count, _additions(post, pre, result, summed))
-
-
-def _additions(post: Structure, pre: Structure, result: Structure, summed: int) -> int:
-    """Additions of a contraction: axes valued in one factor are summed there, the rest jointly."""
-    total = 0
-    flipped = transpose(pre)
-    for factor, other in ((post, pre.out_values), (flipped, transpose(post).out_values)):
-        if factor.unit:
-            continue
-        alone = [
-            n
-            for m, n in enumerate(factor.in_shape)
-            if factor.in_values[m] and not other[m] and not _paired(post, pre, m)
-        ]
-        total += factor.num_values - factor.num_values // max(prod(alone), 1)
-    if not (post.unit or pre.unit):
-        total += result.num_values * (summed - 1) if summed else 0
-    return total
-
-
-def _paired(post: Structure, pre: Structure, m: int) -> bool:
-    """Whether middle axis m is a δ on either side."""
-    return m in post.pairs or pre.pairs[m] != FREE

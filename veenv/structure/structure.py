@@ -150,35 +150,27 @@ def make(
     Raises:
       ValueError: if a pair joins axes of different sizes, or a unit structure has valued axes.
     """
-    outs = {k: i for i, k in enumerate(k for k, n in enumerate(out_shape) if n != 1)}
-    ins = {j: i for i, j in enumerate(j for j, n in enumerate(in_shape) if n != 1)}
-    paired = [FREE] * len(outs)
-    for k, j in pairs:
+    partner = dict(pairs)
+    for k, j in partner.items():
         if out_shape[k] != in_shape[j]:
             raise ValueError(
                 f"paired axes must have one size, got out axis {k} of {tuple(out_shape)} and in "
                 f"axis {j} of {tuple(in_shape)}"
             )
-        if k in outs:
-            paired[outs[k]] = ins[j]
-    out_flags = [False] * len(outs)
-    in_flags = [False] * len(ins)
-    for k in out_values:
-        if k in outs:
-            out_flags[outs[k]] = True
-    for j in in_values:
-        if j in ins:
-            in_flags[ins[j]] = True
+    outs = [k for k, n in enumerate(out_shape) if n != 1]
+    ins = [j for j, n in enumerate(in_shape) if n != 1]
+    out_flags = tuple(k in out_values for k in outs)
+    in_flags = tuple(j in in_values for j in ins)
     if unit and (any(out_flags) or any(in_flags)):
         raise ValueError("a unit structure has no valued axes")
-    linked_out = tuple(sorted(outs[k] for k in link_out if k in outs))
-    linked_in = tuple(sorted(ins[j] for j in link_in if j in ins))
+    linked_out = tuple(i for i, k in enumerate(outs) if k in link_out)
+    linked_in = tuple(i for i, j in enumerate(ins) if j in link_in)
     return Structure(
         tuple(out_shape[k] for k in outs),
         tuple(in_shape[j] for j in ins),
-        tuple(paired),
-        tuple(out_flags),
-        tuple(in_flags),
+        tuple(ins.index(partner[k]) if k in partner else FREE for k in outs),
+        out_flags,
+        in_flags,
         unit,
         link if linked_out or linked_in else Link.NONE,
         linked_out,
@@ -253,20 +245,14 @@ def absorb(s: Structure, axes: Sequence[int]) -> Structure:
     """Moves the δs at out axes `axes` into the link, as part of its selection."""
     if not axes:
         return s
-    pairs, outs = list(s.pairs), list(s.out_values)
-    link_in, valued = set(s.link_in), s.link_values
-    for k in axes:
-        link_in.add(pairs[k])
-        valued |= outs[k]
-        pairs[k], outs[k] = FREE, False
     return replace(
         s,
-        pairs=tuple(pairs),
-        out_values=tuple(outs),
+        pairs=tuple(FREE if k in axes else j for k, j in enumerate(s.pairs)),
+        out_values=tuple(v and k not in axes for k, v in enumerate(s.out_values)),
         link=Link.SELECTION if s.link is Link.NONE else s.link,
         link_out=tuple(sorted({*s.link_out, *axes})),
-        link_in=tuple(sorted(link_in)),
-        link_values=valued,
+        link_in=tuple(sorted({*s.link_in, *(s.pairs[k] for k in axes)})),
+        link_values=s.link_values or any(s.out_values[k] for k in axes),
     )
 
 
@@ -296,17 +282,13 @@ def add(a: Structure, b: Structure) -> Structure:
 
 def transpose(s: Structure) -> Structure:
     """The structure with out and in exchanged."""
-    pairs = [FREE] * len(s.in_shape)
-    outs, ins = list(s.in_values), list(s.out_values)
-    for k, j in enumerate(s.pairs):
-        if j != FREE:
-            pairs[j], outs[j], ins[k] = k, s.out_values[k], False
+    partner = {j: k for k, j in enumerate(s.pairs) if j != FREE}
     return Structure(
         s.in_shape,
         s.out_shape,
-        tuple(pairs),
-        tuple(outs),
-        tuple(ins),
+        tuple(partner.get(j, FREE) for j in range(len(s.in_shape))),
+        tuple(s.out_values[partner[j]] if j in partner else v for j, v in enumerate(s.in_values)),
+        tuple(v and s.pairs[k] == FREE for k, v in enumerate(s.out_values)),
         s.unit,
         s.link,
         s.link_in,

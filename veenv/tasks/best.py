@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from veenv import tasks
 from veenv.graph.graph import CostModel
-from veenv.graph.linearise import make_graph
+from veenv.graph.linearisation import make_graph
 from veenv.orders.order import Order
 from veenv.orders.shipped import best_for
 

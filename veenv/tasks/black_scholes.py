@@ -17,7 +17,7 @@ def _normal_cdf(z: Scalar) -> Scalar:
     return (1.0 + lax.erf(z / math.sqrt(2.0))) / 2.0
 
 
-def black_scholes(S: Scalar, K: Scalar, r: Scalar, sigma: Scalar, T: Scalar) -> Scalar:
+def call_price(S: Scalar, K: Scalar, r: Scalar, sigma: Scalar, T: Scalar) -> Scalar:
     """Price of a European call.
 
     Args:
@@ -54,7 +54,7 @@ def black_scholes_jacobian(
     # Imported late: this task alone among all needs the engine.
     from veenv.engine.api import jacve
 
-    return jacve(black_scholes, "reverse", (0, 1, 2, 3, 4))(S, K, r, sigma, T)
+    return jacve(call_price, "reverse", (0, 1, 2, 3, 4))(S, K, r, sigma, T)
 
 
 def _point() -> tuple[np.ndarray, ...]:
@@ -66,7 +66,7 @@ _SOURCE = "Black and Scholes 1973; Black 1976; arXiv 2406.05027"
 TASKS = (
     Task(
         name="BlackScholes",
-        fun=black_scholes,
+        fun=call_price,
         example_args=_point,
         argnums=(0, 1, 2, 3, 4),
         description="Price of a European call, 5 scalars to 1.",

@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.cli.start import make_trainer as choose_trainer
 from agents.config.args import parse_training
 from agents.config.ppo import PPOConfig
 from agents.config.search import SearchConfig
 from agents.nn.distributions import MASKED_LOGIT
 from agents.ppo.trainer import PPO, Trainer
-from agents.train.curriculum import FixedTasks
-from agents.train.training import train
+from agents.training.curriculum import FixedTasks
+from agents.training.loop import train
+from agents.training.played import make_trainer as choose_trainer
 from veenv.env import TaskDistribution
 from veenv.env.random_play import random_episodes
 
@@ -170,6 +170,7 @@ def test_prediction_masks_what_is_illegal(trainer, both):
     np.testing.assert_allclose(value, expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_alphazero_beats_best_of_n_random_play(tangle_task):
     graph, env = tangle_task.graphs[0], tangle_task.env
     config = PPOConfig(num_envs=8, steps=1_500, hidden=16)
@@ -201,11 +202,12 @@ def test_settings_are_checked(settings, text):
 
 def test_the_command_line_chooses_the_agent(both):
     args = parse_training(["--task=LIF", "--agent=alphazero", "--num-simulations=3", "--seed=7"])
-    trainer = choose_trainer(args, both)
+    trainer = choose_trainer(args.agent, args.ppo, args.search, both)
     assert trainer.agent.play.func is search_batch
     assert trainer.agent.play.keywords == {"search": SearchConfig(num_simulations=3)}
     assert trainer.config.seed == 7
-    assert choose_trainer(parse_training(["--task=LIF"]), both).agent is PPO
+    args = parse_training(["--task=LIF"])
+    assert choose_trainer(args.agent, args.ppo, args.search, both).agent is PPO
 
 
 def test_what_only_ppo_does_is_refused(both):

@@ -9,7 +9,7 @@ from agents.cli.report import result_table, verdict
 from agents.files import new_folder
 from agents.run.curve import plot_curve
 from agents.run.folder import RunFolder
-from agents.train.best import BestOrders
+from agents.training.best import BestOrders
 from veenv import make_graph, tasks
 from veenv.measure.proof import prove
 from veenv.orders.documents import write_bytes
@@ -70,12 +70,16 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()], ids=["file", "terminal"])
+@pytest.mark.parametrize(
+    "stream",
+    [pytest.param(io.StringIO(), id="file", marks=pytest.mark.slow), Terminal()],
+    ids=["file", "terminal"],
+)
 def test_progress_shows_the_best_count(stream, both):
     from agents.config.ppo import PPOConfig
     from agents.ppo.trainer import Trainer
-    from agents.train.curriculum import FixedTasks
-    from agents.train.training import train
+    from agents.training.curriculum import FixedTasks
+    from agents.training.loop import train
 
     curriculum = FixedTasks(Trainer(PPOConfig(num_envs=2, steps=20, hidden=4), both))
     with ProgressDisplay(stream, curriculum, interval=0.0) as display:

@@ -53,7 +53,7 @@ def test_a_run_on_random_functions(tmp_path):
 @pytest.mark.slow
 def test_going_on_with_random_functions_is_the_same_as_not_stopping(tmp_path, monkeypatch):
     """The functions that a run goes on with are those that it would have drawn."""
-    monkeypatch.setattr("agents.train.curriculum.UPDATES_PER_POOL", 2)
+    monkeypatch.setattr("agents.training.curriculum.UPDATES_PER_POOL", 2)
     ppo = PPOConfig(num_envs=2, steps=120, hidden=8)
     args = TrainArgs(
         "random",
@@ -112,7 +112,7 @@ def test_wrong_sizes_of_random_functions(field, value):
 def test_polish_is_a_line_and_an_order_of_its_own(tmp_path):
     out = io.StringIO()
     ppo = PPOConfig(num_envs=2, steps=60, hidden=8)
-    args = TrainArgs("PropaneCombustion", out=str(tmp_path), polish="5000", ppo=ppo)
+    args = TrainArgs("PropaneCombustion", out=str(tmp_path), polish="5000", timing=0, ppo=ppo)
     assert run_training(args, out) == 0
     (folder,) = (tmp_path / "PropaneCombustion").iterdir()
     graph = task_graph("PropaneCombustion")

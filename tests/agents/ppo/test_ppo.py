@@ -11,11 +11,11 @@ import pytest
 
 from agents.config.ppo import PPOConfig
 from agents.ppo.ppo import loss_fn, make_batch, make_loss
-from agents.ppo.rollout import Episodes, cheapest, rollout
+from agents.ppo.rollouts import Episodes, cheapest, rollout
 from agents.ppo.trainer import Trainer
 from agents.ppo.updates import anneal, fit, minibatch_indices
-from agents.train.curriculum import FixedTasks
-from agents.train.training import train
+from agents.training.curriculum import FixedTasks
+from agents.training.loop import train
 from veenv.env.random_play import random_episodes
 
 CONFIG = PPOConfig(num_envs=6, steps=100, num_minibatches=3, update_epochs=2, hidden=8)
@@ -35,6 +35,7 @@ def start(trainer):
     return state, make_batch(trajectory, CONFIG)
 
 
+@eqx.filter_jit
 def learn(network, opt_state, batch, config, key, progress):
     """One update of PPO."""
     loss = make_loss(config, progress)
@@ -56,7 +57,7 @@ def same(a, b):
 def test_loss_where_nothing_has_moved_yet(start):
     state, batch = start
     batch = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), batch)
-    _, stats = loss_fn(state.network, batch, CONFIG, jnp.float32(0.0))
+    _, stats = eqx.filter_jit(loss_fn)(state.network, batch, CONFIG, jnp.float32(0.0))
     mean_advantage = float((batch.advantage * batch.weight).sum() / batch.weight.sum())
     np.testing.assert_allclose(stats["policy_loss"], -mean_advantage, atol=1e-5)
     np.testing.assert_allclose(stats["approx_kl"], 0.0, atol=1e-6)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agents.nn.networks import GraphNetwork
-from agents.ppo.rollout import rollout
+from agents.ppo.rollouts import rollout
 from veenv.env import TaskDistribution
 
 

@@ -15,9 +15,9 @@ from agents.config.ppo import PPOConfig
 from agents.ppo.trainer import Trainer
 from agents.run.folder import RunFolder, identity_of
 from agents.run.metrics import Metrics
-from agents.train.best import BestOrders
-from agents.train.curriculum import FixedTasks
-from agents.train.training import DivergedError, train
+from agents.training.best import BestOrders
+from agents.training.curriculum import FixedTasks
+from agents.training.loop import DivergedError, train
 from veenv import Order
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
@@ -228,7 +228,7 @@ def test_one_process_at_a_time(both, tmp_path):
 
 def test_training_ends_where_no_gradient_is_finite(trainer, both, monkeypatch):
     """The parameters are those before."""
-    monkeypatch.setattr("agents.train.training.MAX_NOT_FINITE", 3)
+    monkeypatch.setattr("agents.training.loop.MAX_NOT_FINITE", 3)
     state, seen, curriculum = trainer.init(), [], FixedTasks(trainer)
     network = eqx.tree_at(lambda n: n.critic.outer.bias, state.network, jnp.array([jnp.nan]))
     state = dataclasses.replace(state, network=network)

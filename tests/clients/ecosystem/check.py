@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -15,10 +16,21 @@ from tests.oracles.jacobians import assert_same, jitted_jacobians
 
 
 def library(name: str) -> Any:
-    """Imports a library, or skips the module; what it warns of when imported is its own affair."""
-    with warnings.catch_warnings():
+    """Imports a library, or skips the module.
+
+    What it warns of when imported, and how it promotes there, is its own affair. Constants that it
+    makes when imported (the coefficients of diffrax's solvers) are in float64.
+    """
+    with warnings.catch_warnings(), usual_promotion(), jax.enable_x64(True):
         warnings.simplefilter("ignore")
         return pytest.importorskip(name)
+
+
+@contextmanager
+def usual_promotion() -> Iterator[None]:
+    """Promotion is JAX's default: few libraries work under strict rules."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
 
 
 def filled(shapes: Any) -> Any:
@@ -36,13 +48,11 @@ def parameters(cases: Iterable[Case]) -> list:
 def check(case: Case) -> None:
     """Forward, reverse and Markowitz order, all of them compiled, against the case's oracle.
 
-    Promotion is JAX's default: few libraries work under strict rules.
-
     Raises:
       AssertionError: naming the order and the block that differs; or if a block of JAX's own
         Jacobian is not finite or vanishes, because then the point is badly chosen.
     """
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+    with usual_promotion():
         results = jitted_jacobians(case.fun, case.args, case.argnums, case.oracle, num_random=0)
         for order, got, expected in results:
             leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(expected)]

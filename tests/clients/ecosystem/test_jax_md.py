@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.clients.ecosystem.check import check, library, parameters
+from tests.clients.ecosystem.check import check, library, parameters, usual_promotion
 from tests.engine.corpus.case import case, normal
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
@@ -85,5 +85,6 @@ CASES = [
 @pytest.mark.parametrize("case", parameters(CASES))
 @pytest.mark.filterwarnings("ignore")
 def test_jacobian(case):
-    _listed()  # the list is made of values, outside of what is compiled
+    with usual_promotion():
+        _listed()  # the list is made of values, outside of what is compiled
     check(case)

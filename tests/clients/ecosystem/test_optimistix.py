@@ -25,9 +25,11 @@ def _equations(y, x):
     )
 
 
-def _root(solver, **options):
+def _root(solver, start=0.5, **options):
     def fun(x):
-        found = optx.root_find(_equations, solver, 0.5 + 0.0 * x, args=x, max_steps=200, **options)
+        found = optx.root_find(
+            _equations, solver, start + 0.0 * x, args=x, max_steps=200, **options
+        )
         return found.value * jnp.sin(x)
 
     return fun
@@ -75,7 +77,8 @@ POINTS = uniform(6, low=0.4, high=1.2)
 UNROLLED = {"adjoint": optx.RecursiveCheckpointAdjoint()}
 CASES = [
     case("root_newton", _root(optx.Newton(**TIGHT)), X),
-    case("root_chord", _root(optx.Chord(rtol=1e-8, atol=1e-8)), X),
+    # From 0.5, where its one Jacobian is that of the start, it does not get to the root.
+    case("root_chord", _root(optx.Chord(rtol=1e-8, atol=1e-8), start=1.0), X),
     case("root_dogleg", _root(optx.Dogleg(**TIGHT)), X),
     case("root_levenberg_marquardt", _root(optx.LevenbergMarquardt(**TIGHT)), X),
     case("root_bisection", _interval, X),

@@ -14,13 +14,13 @@ from jax import Array
 
 from veenv import _compat
 from veenv.engine import edge
-from veenv.engine import terms as sums
-from veenv.engine.edge import Edge
 from veenv.engine.product import multiply
 from veenv.engine.sparse import indexed
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.pattern import Collection, Pattern, by_row
 from veenv.engine.sparse.term import Entries, Term
+from veenv.engine.stored import Edge
+from veenv.engine.sums import Sparse
 from veenv.structure import structure as algebra
 from veenv.structure.structure import Link
 
@@ -212,7 +212,7 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     dtype = _compat.promoted(a.dtype, b.dtype)
     if all(isinstance(t, Term) and _is_thin(t) for t in every):
         post, pre = ([t.edge() for t in x.terms] for x in (a, b))
-        some = sums.multiply(tuple(post), tuple(pre)) if post and pre else ()
+        some = Sparse().multiply(tuple(post), tuple(pre)) if post and pre else ()
         return type(a).from_edges(some, a.out_shape, b.in_shape, dtype)
     return type(a).from_entries(indexed.multiply(whole(a), whole(b)), dtype)
 

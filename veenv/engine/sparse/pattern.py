@@ -95,14 +95,14 @@ class Collection:
       size: number of results.
       table: int32 [size], the number that each result is, or [size, k], those that it is the sum
         of, one past the last number where there are fewer than k; None for a long sum.
-      order: int32 [n], with `slots`: the numbers in the order of their results.
-      slots: int32 [n], ascending, the result that each is added to.
+      order: int32 [n], with `results`: the numbers in the order of their results.
+      results: int32 [n], ascending, the result that each is added to.
     """
 
     size: int
     table: np.ndarray | None
     order: np.ndarray | None = None
-    slots: np.ndarray | None = None
+    results: np.ndarray | None = None
 
     @property
     def alone(self) -> bool:
@@ -120,31 +120,31 @@ class Collection:
         if self.table is not None:
             zero = jnp.zeros((1, *numbers.shape[1:]), numbers.dtype)
             return jnp.concatenate([numbers, zero])[self.table].sum(axis=1)
-        assert self.slots is not None
+        assert self.results is not None
         return jax.ops.segment_sum(
-            numbers[self.order], self.slots, self.size, indices_are_sorted=True
+            numbers[self.order], self.results, self.size, indices_are_sorted=True
         )
 
 
-def collection(order: np.ndarray, slots: np.ndarray, size: int, total: int) -> Collection:
+def collection(order: np.ndarray, results: np.ndarray, size: int, total: int) -> Collection:
     """How numbers become results.
 
     Args:
       order: the numbers in the order of their results.
-      slots: the result of each of them, ascending.
+      results: the result of each of them, ascending.
       size: number of results.
       total: number of numbers.
     """
-    counts = np.bincount(slots, minlength=size)
+    counts = np.bincount(results, minlength=size)
     most = int(counts.max(initial=0))
     if most <= 1 and len(order) == size:
         return Collection(size, order.astype(np.int32))
     if most <= _MOST_ALIKE and size * most <= 4 * max(len(order), 1):
         starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) if size else counts
         table = np.full((size, most), total, np.int32)
-        table[slots, np.arange(len(order)) - starts[slots]] = order
+        table[results, np.arange(len(order)) - starts[results]] = order
         return Collection(size, table)
-    return Collection(size, None, order.astype(np.int32), slots.astype(np.int32))
+    return Collection(size, None, order.astype(np.int32), results.astype(np.int32))
 
 
 def collected(

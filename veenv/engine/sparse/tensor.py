@@ -14,12 +14,12 @@ import numpy as np
 from jax import Array
 
 from veenv.engine import edge
-from veenv.engine.edge import Edge
 from veenv.engine.sparse import convert, parts
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.pattern import Collection, Pattern, collected
 from veenv.engine.sparse.solve import solve
 from veenv.engine.sparse.term import Entries, Term, entry_shape, term
+from veenv.engine.stored import Edge
 from veenv.engine.terms import collect, evaluated
 
 
@@ -229,7 +229,7 @@ class SparseTensor:
         return self + -other if isinstance(other, SparseTensor) else NotImplemented
 
     def __getitem__(self, index: Any) -> SparseTensor:
-        """A part of the tensor, as NumPy's basic indices or one index array take it."""
+        """A part, as NumPy's basic indices or one index array take it."""
         return parts.part(self, index)
 
     def diagonal(self) -> Array:
@@ -295,10 +295,7 @@ class SparseTensor:
         """Draws the pattern with Matplotlib.
 
         Args:
-          ax: the axes to draw on; None: new ones.
+          ax: the axes to draw on, which are returned; None: new ones.
           **style: for Matplotlib's `plot`, such as `markersize` and `color`.
-
-        Returns:
-          The axes.
         """
         return convert.spy(self, ax, **style)

@@ -13,11 +13,11 @@ import numpy as np
 from jax import Array
 
 from veenv import _compat
-from veenv.engine import edge
-from veenv.engine.edge import Edge
+from veenv.engine.links import link_on_out
 from veenv.engine.sparse.pattern import Pattern
-from veenv.linear.linear_map import LinearMap, selection
-from veenv.linear.selection import Affine
+from veenv.engine.stored import Edge, respread_entries
+from veenv.linear.linear_map import LinearMap, Operator
+from veenv.linear.selection import Affine, Selection
 from veenv.structure import structure as algebra
 from veenv.structure.structure import FREE, Link, Structure
 
@@ -50,9 +50,9 @@ class Term:
     def edge(self) -> Edge:
         """The term as an edge of the engine."""
         s = self.structure
-        link = None
+        link: LinearMap | None = None
         if self.places is not None:
-            link = selection(self.places, *_linked_shapes(s))
+            link = Selection(self.places, *_linked_shapes(s))
         elif self.partners is not None:
             link = _selection(s, self.partners)
         if s.unit:  # the number is ±1, but which is data
@@ -63,12 +63,12 @@ class Term:
         """As `partners`, also where `places` says them."""
         if self.places is None:
             return self.partners
-        on_out = edge.link_on_out(self.structure)
+        on_out = link_on_out(self.structure)
         return jnp.asarray((self.places if on_out else self.places.T).columns())
 
     def entries(self) -> Array:
         """The value of every entry, repeated values at every place, in one axis."""
-        return edge.respread_entries(self.values, self.structure).reshape(-1)
+        return respread_entries(self.values, self.structure).reshape(-1)
 
     def coordinates(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Flat out and in index of every entry; None if they are not known when tracing.
@@ -77,7 +77,7 @@ class Term:
         """
         partners: Any = None
         if self.places is not None:
-            on_out = edge.link_on_out(self.structure)
+            on_out = link_on_out(self.structure)
             partners = (self.places if on_out else self.places.T).columns()
         elif self.partners is not None:
             if _compat.is_traced(self.partners):
@@ -127,10 +127,10 @@ def _linked_shapes(s: Structure) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(s.out_shape[k] for k in s.link_out), tuple(s.in_shape[j] for j in s.link_in)
 
 
-def _selection(s: Structure, partners: Array) -> LinearMap:
+def _selection(s: Structure, partners: Array) -> Operator:
     """The linear map of a selection given by its partners."""
     out_shape, in_shape = _linked_shapes(s)
-    on_out = edge.link_on_out(s)
+    on_out = link_on_out(s)
     small, large = (out_shape, in_shape) if on_out else (in_shape, out_shape)
 
     def gather(x: Array) -> Array:
@@ -143,7 +143,7 @@ def _selection(s: Structure, partners: Array) -> LinearMap:
         return zeros.at[jnp.maximum(partners, 0)].add(kept).reshape(large)
 
     apply, transpose = (gather, scatter) if on_out else (scatter, gather)
-    return LinearMap(out_shape, in_shape, apply, transpose)
+    return Operator(out_shape, in_shape, apply, transpose)
 
 
 def term(e: Edge) -> Term:
@@ -160,8 +160,8 @@ def term(e: Edge) -> Term:
     s = e.structure
     values = jnp.ones((), e.dtype) if e.values is None else e.values
     partners = places = None
-    if edge.is_known(e):
-        places = edge.places(e)
+    if isinstance(e.link, Selection):
+        places = e.link.places
     elif e.link is not None:
         on_out = prod(e.link.out_shape) <= prod(e.link.in_shape)
         large = e.link.in_shape if on_out else e.link.out_shape
@@ -205,7 +205,7 @@ def _coordinates(s: Structure, partners: Any, xp: Any) -> tuple[Any, Any]:
     if s.link is not Link.NONE:
         out_offsets = _offsets(s.out_shape, s.link_out)
         in_offsets = _offsets(s.in_shape, s.link_in)
-        on_out = edge.link_on_out(s)
+        on_out = link_on_out(s)
         near, far = (out_offsets, in_offsets) if on_out else (in_offsets, out_offsets)
         there = along(partners) >= 0
         far = along(xp.asarray(far)[xp.maximum(partners, 0)])

@@ -2,5 +2,15 @@ from .dm_env import TimeStep, TimeStepEnv
 from .gymnasium import GymVertexEnv
 from .gymnasium_vector import GymVectorEnv
 from .gymnax import GymnaxEnv
+from .jumanji import to_jumanji
+from .stoa import to_stoa
 
-__all__ = ["GymVectorEnv", "GymVertexEnv", "GymnaxEnv", "TimeStep", "TimeStepEnv"]
+__all__ = [
+    "GymVectorEnv",
+    "GymVertexEnv",
+    "GymnaxEnv",
+    "TimeStep",
+    "TimeStepEnv",
+    "to_jumanji",
+    "to_stoa",
+]

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from veenv.env.encode import EnvParams
-from veenv.env.env import Observation, State, VertexEnv
+from veenv.env.env import VertexEnv
+from veenv.env.state import Observation, State
 
 FIRST, MID, LAST = 0, 1, 2
 

@@ -3,46 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from jaxtyping import Array, Bool, Int
 
-from veenv.env.adapters.gymnasium import (
+from veenv.env.adapters.gymnasium_infos import (
+    as_slots,
+    check_autoreset_mode,
+    final_infos,
+    with_flags,
+)
+from veenv.env.adapters.gymnasium_tasks import (
     RENDER_MODES,
     ObsDict,
+    Played,
     Tasks,
-    as_slot,
-    check_render_mode,
     chosen_task,
     copy_of,
-    task_distribution,
     to_numpy,
 )
 from veenv.env.encode import EnvParams
-from veenv.env.env import Observation, State
-from veenv.env.render import Frame, ansi, rgb_array
 from veenv.env.rewards import Shaping
+from veenv.env.state import Observation, State
 from veenv.env.task_set import pick_params
 from veenv.graph.graph import CostModel
 
 
-class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
+class GymVectorEnv(Played, VectorEnv[ObsDict, np.ndarray, np.ndarray]):
     """`num_envs` environments side by side, each as `veenv.env.adapters.gymnasium.GymVertexEnv`.
 
-    An environment whose episode ends is reset in the same step (``AutoresetMode.SAME_STEP``): the
-    observation and the info (``action_mask``, ``cost``, ``total``, ``illegal``, ``task``) are those
-    of the new episode, while ``info["final_obs"]`` (an object array of dictionaries, None where
-    nothing ended) and ``info["final_info"]`` (arrays ``cost``, ``total``, ``illegal``,
-    ``action_mask`` and object arrays ``task`` and ``order``) hold the old one's end; ``_final_obs``
-    and ``_final_info`` say where.  With several tasks environment i begins with task i modulo their
-    number and draws the task of each later episode with the generator that ``reset(seed=...)``
-    seeds, unless ``reset(options={"task": name})`` picks one for all.
+    * ``AutoresetMode.SAME_STEP``, the default: an environment whose episode ends is reset in the
+      same step. The observation and the info (``action_mask``, ``cost``, ``total``, ``illegal``,
+      ``task``) are those of the new episode, while ``info["final_obs"]`` (an object array of
+      dictionaries, None where nothing ended) and ``info["final_info"]`` (arrays ``cost``,
+      ``total``, ``illegal``, ``action_mask`` and object arrays ``task`` and ``order``) hold the
+      old one's end; ``_final_obs`` and ``_final_info`` say where.
+    * ``AutoresetMode.NEXT_STEP``: observation and info of the step that ends an episode are those
+      of its end, with ``order``; the next step ignores its action, pays 0 and shows the first
+      observation of the next episode.
+    * **Tasks**: of several, environment i begins with task i modulo their number and draws the
+      task of each later episode with the generator that ``reset(seed=...)`` seeds, unless
+      ``reset(options={"task": name})`` picks one for all.
 
     Example:
       >>> import veenv
@@ -54,7 +60,7 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
       ([-1.0, -1.0, -1.0], [False, True])
     """
 
-    metadata: ClassVar[dict[str, Any]] = {  # pyright: ignore[reportIncompatibleVariableOverride]
+    metadata: dict[str, Any] = {  # noqa: RUF012  each environment sets its own copy
         "render_modes": list(RENDER_MODES),
         "render_fps": 4,
         "autoreset_mode": AutoresetMode.SAME_STEP,
@@ -69,6 +75,8 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         *,
         shaping: Shaping = None,
         normalise: bool = False,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+        max_episode_steps: int | None = None,
     ):
         """Creates the environments.
 
@@ -80,17 +88,23 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
           render_mode: ``"ansi"``, ``"rgb_array"`` or None.
           shaping: reference order that rewards are measured against, as `VertexEnv` takes it.
           normalise: divide rewards by the cost of the task's cheapest classical order.
+          autoreset_mode: when an ended episode is followed by the next.
+          max_episode_steps: steps after which an episode that has not ended is truncated.
 
         Raises:
-          ValueError: if `num_envs` is not positive, the render mode or a name is unknown, or a
-            graph cannot be played.
+          ValueError: if `num_envs` or `max_episode_steps` is not positive, the mode of rendering
+            or of resets or a name is unknown, or a graph cannot be played.
         """
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}")
         self.num_envs = num_envs
-        self.render_mode = check_render_mode(render_mode)
-        self.tasks = task_distribution(task, cost, shaping, normalise)
-        self.env = self.tasks.env
+        if max_episode_steps is not None and max_episode_steps < 1:
+            raise ValueError(f"max_episode_steps must be at least 1, got {max_episode_steps}")
+        self._set_up(task, cost, render_mode, shaping, normalise)
+        mode = check_autoreset_mode(autoreset_mode)
+        self.metadata = {**self.metadata, "autoreset_mode": mode}
+        self._next_step, self._limit = mode is AutoresetMode.NEXT_STEP, max_episode_steps
+        self._ended = np.zeros(num_envs, bool)
         self.single_observation_space = self.env.observation_space
         self.single_action_space = self.env.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -101,36 +115,47 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
                 lambda p, _: self.env.reset(None, p), in_axes=(over, 0)
             )(params, jnp.arange(num_envs))
         )  # fmt: skip
-        self._step = jax.jit(jax.vmap(self._step_one, in_axes=(0, 0, over, 0)))
+        self._step = jax.jit(jax.vmap(self._step_one, in_axes=(0, 0, over, 0, 0)))
         self._pick = jax.jit(pick_params)
         self._indices, self._params = np.zeros(num_envs, int), self.tasks.task(0)
         self._draws = False
-        self._state: State | None = None
-        self._obs: ObsDict = {}
-        self._previous = np.zeros(0)
 
     def _step_one(
-        self, state: State, action: Int[Array, ""], params: EnvParams, upcoming: EnvParams | None
+        self,
+        state: State,
+        action: Int[Array, ""],
+        params: EnvParams,
+        upcoming: EnvParams | None,
+        ended: Bool[Array, ""],
     ) -> tuple[Observation, Observation, State, State, EnvParams | None, Any]:
-        """One step, and a reset where it ends the episode.
+        """One step, and a reset where it ends the episode, or where the step before did.
 
         Args:
           state: the state.
           action: int32 [].
           params: the graph that is played.
           upcoming: the graph of the next episode; None for the same.
+          ended: bool [], the step before has ended the episode, and this one is to reset it.
 
         Returns:
           The observations and the states after and before the reset, the graph that is played now
           (None for the same), then reward, terminated, truncated and info.
         """
-        end_obs, end, *rest = self.env.step(None, state, action, params)
+        end_obs, end, reward, terminated, truncated, info = self.env.step(
+            None, state, action, params
+        )
+        if self._limit is not None:
+            truncated = ~terminated & (end.num_steps >= self._limit)
+        reset = ended if self._next_step else terminated | truncated
 
         def pick(new: Array, old: Array) -> Array:
-            return jnp.where(end.terminated, new, old)
+            return jnp.where(reset, new, old)
 
         played = None if upcoming is None else jax.tree.map(pick, upcoming, params)
         first_obs, first = self.env.reset(None, params if played is None else played)
+        rest = (reward, terminated, truncated, info)
+        if self._next_step:
+            rest = jax.tree.map(lambda x: pick(jnp.zeros_like(x), x), rest)
         obs = jax.tree.map(pick, first_obs, end_obs)
         return obs, end_obs, jax.tree.map(pick, first, end), end, played, rest
 
@@ -158,11 +183,12 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
             self._indices = np.full(self.num_envs, index)
         if len(self.tasks) > 1:
             self._params = self._pick(self.tasks.params, self._indices)
+        self._ended = np.zeros(self.num_envs, bool)
         obs, self._state = self._start(self._params)
         self._obs = to_numpy(obs)
         self._previous = self._obs["adjacency"]
         zeros = np.zeros(self.num_envs, np.int32)
-        info = _with_masks(
+        info = with_flags(
             {
                 "cost": zeros,
                 "total": zeros.copy(),
@@ -190,73 +216,38 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
           ValueError: if their number is not `num_envs`.
           gymnasium.error.ResetNeeded: before the first reset.
         """
-        if self._state is None:
-            raise ResetNeeded("call reset before step")
-        slots = self._as_slots(actions)
+        state, slots = self._begun("step"), as_slots(actions, self.num_envs, self.env.num_actions)
         following, upcoming = self._indices, None
         if self._draws:
             following = self.np_random.integers(len(self.tasks), size=self.num_envs)
             upcoming = self._pick(self.tasks.params, following)
         obs, end_obs, self._state, end, played, (reward, terminated, truncated, info) = self._step(
-            self._state, slots, self._params, upcoming
+            state, slots, self._params, upcoming, self._ended
         )
         self._params = self._params if played is None else played
-        self._previous = self._obs["adjacency"]
-        self._obs = to_numpy(obs)
-        done = np.array(terminated)
+        terminated, truncated = np.array(terminated), np.array(truncated)
+        done = terminated | truncated
+        reset = self._ended if self._next_step else done
+        before, self._obs = self._obs["adjacency"], to_numpy(obs)
+        self._previous = np.where(reset[:, None, None], self._obs["adjacency"], before)
         found = {name: np.array(value) for name, value in info.items()}
-        begun = {name: np.where(done, np.zeros_like(value), value) for name, value in found.items()}
         ended: dict[str, Any] = {}
         if done.any():
-            self._previous = np.where(done[:, None, None], self._obs["adjacency"], self._previous)
-            ended = self._final(to_numpy(end_obs), end, found, done)
-        self._indices = np.where(done, following, self._indices)
+            ended = final_infos(self.tasks, self._indices, to_numpy(end_obs), end, found, done)
+        if self._next_step:
+            self._ended = done
+            last = ended.get("final_info", {})
+            ended = {name: last[name] for name in ("order", "_order") if name in last}
+        else:
+            found = {name: np.where(done, np.zeros_like(x), x) for name, x in found.items()}
+        self._indices = np.where(reset, following, self._indices)
         mask = self._obs["action_mask"].copy()
-        infos = {**_with_masks({**begun, "action_mask": mask, "task": self._names()}), **ended}
-        rewards = np.array(reward, np.float64)
-        return copy_of(self._obs), rewards, done, np.array(truncated), infos
-
-    def _final(
-        self, obs: ObsDict, end: State, found: dict[str, np.ndarray], done: Bool[np.ndarray, " B"]
-    ) -> dict[str, Any]:
-        """The infos about episodes that ended."""
-        observations, names, orders = (np.full(self.num_envs, None, object) for _ in range(3))
-        legal = done & ~obs["action_mask"].any(-1)
-        slots = np.asarray(end.order)
-        for i in np.flatnonzero(done):
-            observations[i] = {name: value[i].copy() for name, value in obs.items()}
-            names[i] = self.tasks.names[self._indices[i]]
-            if legal[i]:
-                ids = np.array(self.tasks.graphs[self._indices[i]].eliminable, np.int64)
-                orders[i] = ids[slots[i, : len(ids)]]
-        info: dict[str, Any] = {}
-        for name, value in {**found, "action_mask": obs["action_mask"]}.items():
-            where = done.reshape(-1, *[1] * (value.ndim - 1))
-            info |= {name: np.where(where, value, np.zeros_like(value)), f"_{name}": done.copy()}
-        info |= {"task": names, "_task": done.copy(), "order": orders, "_order": legal}
-        return {
-            "final_obs": observations,
-            "_final_obs": done.copy(),
-            "final_info": info,
-            "_final_info": done.copy(),
-        }
+        infos = {**with_flags({**found, "action_mask": mask, "task": self._names()}), **ended}
+        return copy_of(self._obs), np.array(reward, np.float64), terminated, truncated, infos
 
     def _names(self) -> np.ndarray:
         """The names of the tasks that are played, an object array."""
         return np.array([self.tasks.names[i] for i in self._indices], dtype=object)
-
-    def _as_slots(self, actions: Any) -> Int[np.ndarray, " B"]:
-        if isinstance(actions, list | tuple) or getattr(actions, "dtype", None) == np.dtype(object):
-            actions = [as_slot(action, self.env.num_actions) for action in actions]
-        slots = np.asarray(actions)
-        if not np.issubdtype(slots.dtype, np.integer):
-            raise TypeError(f"actions are integer slots, got dtype {slots.dtype}")
-        if slots.shape != (self.num_envs,):
-            raise ValueError(f"expected actions of shape ({self.num_envs},), got {slots.shape}")
-        legal = (slots >= 0) & (slots < self.env.num_actions)
-        found = np.full(slots.shape, -1, np.int32)
-        found[legal] = slots[legal]
-        return found
 
     def action_masks(self) -> Bool[np.ndarray, "B A"]:
         """Legal actions of every environment.
@@ -264,9 +255,7 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         Raises:
           gymnasium.error.ResetNeeded: before the first reset.
         """
-        if self._state is None:
-            raise ResetNeeded("call reset before action_masks")
-        return self._obs["action_mask"].astype(bool)
+        return self._action_masks()
 
     def render(self) -> tuple[Any, ...] | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """A picture of every environment, as the render mode says; None without one.
@@ -274,30 +263,10 @@ class GymVectorEnv(VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         Raises:
           gymnasium.error.ResetNeeded: before the first reset.
         """
-        if self._state is None:
-            raise ResetNeeded("call reset before render")
+        now = jax.tree.map(np.asarray, (self._begun("render"), self._obs["adjacency"]))
         if self.render_mode is None:
             return None
-        draw = ansi if self.render_mode == "ansi" else rgb_array
-        slots, steps = np.asarray(self._state.order), np.asarray(self._state.num_steps)
-        frames = []
-        for i, index in enumerate(self._indices):
-            graph = self.tasks.graphs[index]
-            frames.append(
-                Frame(
-                    self.tasks.names[index],
-                    graph,
-                    self.env.spec,
-                    self._obs["adjacency"][i],
-                    self._previous[i],
-                    tuple(graph.eliminable[s] for s in slots[i, : steps[i]]),
-                    int(np.asarray(self._state.cost)[i]),
-                )
-            )
-        return tuple(draw(frame) for frame in frames)
-
-
-def _with_masks(info: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Adds Gymnasium's ``_name`` flags: every environment has every entry."""
-    flags = {f"_{name}": np.ones(len(value), bool) for name, value in info.items()}
-    return {**info, **flags}
+        return tuple(
+            self._picture(int(index), *jax.tree.map(lambda x, i=i: x[i], (*now, self._previous)))
+            for i, index in enumerate(self._indices)
+        )

@@ -1,7 +1,4 @@
-"""The environment in the shapes of other JAX libraries: gymnax and jumanji or Stoa.
-
-Neither library is needed; what they expect is the shape of the calls.
-"""
+"""The environment in the shape of gymnax's calls; the library itself is not needed."""
 
 from __future__ import annotations
 
@@ -14,16 +11,26 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
+from veenv.env.adapters.episode import Episodes, bounds, order_ids
 from veenv.env.encode import EnvParams
-from veenv.env.env import LARGEST_FEATURE, NUM_FEATURES, Observation, State, VertexEnv
+from veenv.env.env import VertexEnv
+from veenv.env.observe import LARGEST_FEATURE, NUM_FEATURES
+from veenv.env.task_set import TaskDistribution
 
 
 class GymnaxEnv:
     """`VertexEnv` called as a gymnax environment, which resets by itself.
 
     ``reset(key, params) -> (obs, state)`` and ``step(key, state, action, params) -> (obs, state,
-    reward, done, info)``, or with `split_done` the six-tuple with ``terminated, truncated``. After
-    the end of an episode obs and state are those of the next one; ``info["discount"]`` is 0 then.
+    reward, done, info)``, or with `split_done` gymnax 1.0's six-tuple with ``terminated,
+    truncated``. After the end of an episode obs and state are those of the next one. ``info`` has
+    ``cost``, ``total``, ``illegal``, ``discount`` (0 at the end), ``terminated``, ``truncated``,
+    ``order`` (int32 [A]: the vertex ids eliminated so far, then -1) and ``final_observation``,
+    what the step showed before the reset.
+
+    With a `TaskDistribution` every reset draws a task, also those at the end of an episode, with
+    the key of the step; ``params`` are then the stacked params of its tasks (those of a renewed
+    pool, for example), the state is an `Episode`, and ``info["task"]`` says which task was played.
 
     Example:
       >>> import jax.numpy as jnp, veenv
@@ -36,17 +43,30 @@ class GymnaxEnv:
       (True, 2, 0)
     """
 
-    def __init__(self, env: VertexEnv, *, flat: bool = False, split_done: bool = False):
-        """Wraps an environment.
+    def __init__(
+        self,
+        env: VertexEnv | TaskDistribution,
+        *,
+        flat: bool = False,
+        split_done: bool = False,
+    ):
+        """Wraps an environment, or a task set.
 
         Args:
-          env: the environment.
+          env: the environment, or the task set.
           flat: observe the features only, as one float32 array [A · 8], for networks that take
             arrays. The mask is in the last of each slot's features.
           split_done: return terminated and truncated instead of done.
+
+        Raises:
+          ValueError: `flat` is asked of observations that are of another kind than adjacency.
         """
-        self.env = env
-        self.flat = flat
+        self.tasks = env if isinstance(env, TaskDistribution) else None
+        self.env = env.env if isinstance(env, TaskDistribution) else env
+        if flat and self.env.observation not in ("adjacency", "flat"):
+            raise ValueError(f"flat=True does not go with observation={self.env.observation!r}")
+        self._episodes = None if self.tasks is None else Episodes.of(self.tasks)
+        self.flat = flat or self.env.observation == "flat"
         self.split_done = split_done
 
     @property
@@ -56,8 +76,8 @@ class GymnaxEnv:
 
     @property
     def default_params(self) -> EnvParams:
-        """The graph as data."""
-        return self.env.default_params
+        """The graph as data; those of all tasks, stacked, where there are several."""
+        return self.env.default_params if self.tasks is None else self.tasks.params
 
     @property
     def num_actions(self) -> int:
@@ -76,54 +96,86 @@ class GymnaxEnv:
         if self.flat:
             shape = (self.num_actions * NUM_FEATURES,)
             return spaces.Box(0.0, LARGEST_FEATURE, shape, np.float32)
-        whole = self.env.observation_space
+        whole: Any = self.env.observation_space
         if spaces is gymnasium.spaces:
             return whole
-        arrays: Any = [(name, whole[name]) for name in ("adjacency", "features")]
-        boxes = {n: spaces.Box(box.low, box.high, box.shape, box.dtype) for n, box in arrays}
-        mask = spaces.Box(0, 1, (self.num_actions,), np.bool_)
-        return spaces.Dict({**boxes, "action_mask": mask})
+        boxes = {}
+        for name, space in whole.spaces.items():
+            shape, dtype, low, high = bounds(space)
+            boxes[name] = spaces.Box(low, high, shape, dtype)
+        return spaces.Dict(boxes)
 
     def reset(
         self, key: PRNGKeyArray | None = None, params: EnvParams | None = None
-    ) -> tuple[Any, State]:
-        """Starts an episode; returns observation and state."""
-        obs, state = self.env.reset(key, params)
-        return self._view(obs), state
+    ) -> tuple[Any, Any]:
+        """Starts an episode; returns observation and state.
+
+        Raises:
+          ValueError: there are several tasks and no key to draw one.
+        """
+        return self.reset_env(key, params)
+
+    def reset_env(
+        self, key: PRNGKeyArray | None = None, params: EnvParams | None = None
+    ) -> tuple[Any, Any]:
+        """`reset`, under the name by which `step` calls it: gymnax's bridges batch `reset` itself.
+
+        Raises:
+          ValueError: there are several tasks and no key to draw one.
+        """
+        if self._episodes is None:
+            obs, state = self.env.reset(key, params)
+            return self._view(obs), state
+        if key is None:
+            raise ValueError("reset needs a key to draw a task with")
+        obs, episode = self._episodes.begin(key, params)
+        return self._view(obs), episode
 
     def step(
         self,
         key: PRNGKeyArray | None,
-        state: State,
+        state: Any,
         action: Int[Array, ""],
         params: EnvParams | None = None,
     ) -> tuple[Any, ...]:
-        """`step_env`, followed by a reset if it ended the episode."""
+        """`step_env`, followed by a reset if it ended the episode.
+
+        Raises:
+          ValueError: as `reset`.
+        """
         obs, state, reward, *ends, info = self.step_env(key, state, action, params)
         done = ends[0]
-        first_obs, first = self.reset(key, params)
+        first_obs, first = self.reset_env(key, params)
 
         def pick(new: Array, old: Array) -> Array:
             return jnp.where(done, new, old)
 
+        info["final_observation"] = obs
         obs, state = jax.tree.map(pick, (first_obs, first), (obs, state))
         return (obs, state, reward, *ends, info)
 
     def step_env(
         self,
         key: PRNGKeyArray | None,
-        state: State,
+        state: Any,
         action: Int[Array, ""],
         params: EnvParams | None = None,
     ) -> tuple[Any, ...]:
         """One step without a reset; the tuple described above."""
-        obs, state, reward, terminated, truncated, info = self.env.step(key, state, action, params)
-        discount = 1.0 - terminated.astype(jnp.float32)
+        if self._episodes is None:
+            obs, state, reward, terminated, _, info = self.env.step(key, state, action, params)
+            info["order"] = order_ids(state, self.default_params if params is None else params)
+        else:
+            obs, state, reward, info = self._episodes.step(state, action, params)
+            terminated = state.state.terminated
+        truncated = jnp.zeros_like(terminated)
+        info |= {"discount": 1.0 - terminated.astype(jnp.float32)}
+        info |= {"terminated": terminated, "truncated": truncated}
         ends = (terminated, truncated) if self.split_done else (terminated,)
-        return (self._view(obs), state, reward, *ends, {**info, "discount": discount})
+        return (self._view(obs), state, reward, *ends, info)
 
-    def _view(self, obs: Observation) -> Any:
-        return obs.features.reshape(-1) if self.flat else obs
+    def _view(self, obs: Any) -> Any:
+        return obs.features.reshape(-1) if self.flat and hasattr(obs, "features") else obs
 
 
 def _spaces() -> Any:

@@ -1,11 +1,10 @@
-"""The code that all kernels share, as LLVM IR: what XLA calls, and the loop over tiles of points.
+"""What XLA calls, as LLVM IR: the handlers of its FFI, which all kernels share.
 
-A kernel is a `Body` function and an *entry*, a record in memory that does not move. XLA calls
-handlers of its FFI (``xla/ffi/api/c_api.h`` in `jax.ffi.include_dir()`; the structures used here
-are the same in API versions 0.3 and 0.5, of jaxlib 0.10 and 0.12). *Instantiate* runs when an
-executable is made: it finds the entry by the key in the call's attributes, counts itself as a user
-and leaves the entry as the call's state; when the executable goes, XLA deletes the state and the
-entry has a user less. *Execute* splits the batch into chunks for the runtime's thread pool.
+A kernel is a `body` function and an *entry*, a record in memory that does not move. *Instantiate*
+runs when an executable is made: it finds the entry by the key in the call's attributes, counts
+itself as a user and leaves the entry as the call's state; when the executable goes, XLA deletes the
+state and the entry has a user less. *Execute* splits the batch into chunks for the runtime's
+thread pool.
 """
 
 from __future__ import annotations
@@ -14,29 +13,20 @@ from typing import Any
 
 from llvmlite import ir
 
-from veenv.kernel.cpu import tiles
-from veenv.kernel.cpu.module import I32, I64, PTR, VOID, Callee, Code, typed, word
+from veenv.kernel.cpu import sharing, tiles
+from veenv.kernel.cpu.ffi import API, FRAME
+from veenv.kernel.cpu.module import I32, I64, PTR, VOID, Code, typed, word
 
-# Byte offsets in XLA_FFI_CallFrame and XLA_FFI_Api.
-_FRAME = {"extension": 8, "api": 16, "ctx": 24, "args": 72, "rets": 112, "attrs": 160}
-_API = {
-    "major": 32, "minor": 36, "error_create": 48, "error_destroy": 64, "state_set": 104,
-    "state_get": 112, "schedule": 136, "num_threads": 144,
-}  # fmt: skip
 _METADATA = 1
 _NOT_FOUND = 5
 
-SHARED_NEXT, SHARED_DONE, SHARED_USERS, SHARED_CHUNKS, SHARED_CHUNK, SHARED_BATCH, SHARED_ENTRY = (
-    range(7)
-)
-_SHARED_WORDS = 7
 _MESSAGE = (
     "the code of a fused veenv kernel is not in this process: it was compiled in another one, or "
     "its program was lowered long ago; trace and lower the function again (jax.clear_caches())"
 )
 
 
-class Driver(tiles.Tiles):
+class Driver(sharing.Sharing):
     """Builds the module."""
 
     def __init__(self) -> None:
@@ -44,123 +34,22 @@ class Driver(tiles.Tiles):
         self.head = self.variable("veenv_entries", PTR, ir.Constant(PTR, None))
         self.type_id = self.variable("veenv_type_id", I64, word(0))
         self.message = self.text("veenv_message", _MESSAGE)
-        self.malloc = self.extern("malloc", PTR, [I64])
-        self.free = self.extern("free", VOID, [PTR])
-        self.sched_yield = self.extern("sched_yield", I32, [])
-        self.work = self._work()
-        self.release = self._release()
-        self.task = self._task()
-        self.parallel = self._parallel()
         self._instantiate()
         self._deleter()
         self._retire()
         self._execute()
 
-    def _work(self) -> ir.Function:
-        """Takes chunks of a shared batch until none is left."""
-        function, b, (shared,) = self.function("veenv_work", VOID, [PTR])
-        entry = b.field(shared, SHARED_ENTRY, PTR)
-        chunks, chunk = b.field(shared, SHARED_CHUNKS), b.field(shared, SHARED_CHUNK)
-        batch = b.field(shared, SHARED_BATCH)
-        ins = b.at(shared, 8 * _SHARED_WORDS)
-        count = b.field(entry, tiles.NUM_IN)
-        steps = b.gep(ins, [count], source_etype=I64)
-        outs = b.gep(steps, [count], source_etype=I64)
-        take, take_end = b.append_basic_block("take"), b.append_basic_block("end")
-        doing = b.append_basic_block("doing")
-        memory = self._memory(b, entry)
-        b.branch(take)
-        b.position_at_end(take)
-        number = b.atomic_rmw("add", b.at(shared, 8 * SHARED_NEXT), word(1), "acq_rel")
-        b.cbranch(b.icmp_signed("<", number, chunks), doing, take_end)
-        b.position_at_end(doing)
-        first = b.mul(number, chunk)
-        b.call(
-            self.run,
-            [entry, ins, steps, outs, first, b.least(b.add(first, chunk), batch), memory[1]],
-        )
-        b.atomic_rmw("add", b.at(shared, 8 * SHARED_DONE), word(1), "acq_rel")
-        b.branch(take)
-        b.position_at_end(take_end)
-        b.call(self.free, [memory[0]])
-        b.ret_void()
-        return function
-
-    def _memory(self, b: Code, entry: Any) -> tuple[Any, Any]:
-        """A buffer for the staging and the tables: what to free, and its aligned start."""
-        tables = b.mul(b.field(entry, tiles.STREAMS), word(8))
-        raw = b.call(self.malloc, [b.add(b.add(b.field(entry, tiles.STAGING), tables), word(64))])
-        address = b.and_(b.add(b.ptrtoint(raw, I64), word(63)), word(-64))
-        return raw, b.inttoptr(address, PTR)
-
-    def _release(self) -> ir.Function:
-        """One user less of a shared record; the last one frees it."""
-        function, b, (shared,) = self.function("veenv_release", VOID, [PTR])
-        before = b.atomic_rmw("sub", b.at(shared, 8 * SHARED_USERS), word(1), "acq_rel")
-        with b.if_then(b.icmp_signed("==", before, word(1))):
-            b.call(self.free, [shared])
-        b.ret_void()
-        return function
-
-    def _task(self) -> ir.Function:
-        """What the thread pool runs. One that starts late finds no chunk and touches no code."""
-        function, b, (shared,) = self.function("veenv_task", VOID, [PTR])
-        taken = b.load_atomic(b.at(shared, 8 * SHARED_NEXT), "acquire", 8, typ=I64)
-        with b.if_then(b.icmp_signed("<", taken, b.field(shared, SHARED_CHUNKS))):
-            b.call(self.work, [shared])
-        b.call(self.release, [shared])
-        b.ret_void()
-        return function
-
-    def _parallel(self) -> ir.Function:
-        """``parallel(frame, shared, helpers)``: works on the batch with tasks of the thread pool.
-
-        The caller takes chunks itself and in the end waits only for chunks that running tasks have
-        taken, so that it never waits for a task that has not started.
-        """
-        function, b, (frame, shared, helpers) = self.function(
-            "veenv_parallel", VOID, [PTR, PTR, I64]
-        )
-        api = b.load(b.at(frame, _FRAME["api"]), typ=PTR)
-        schedule = b.load(b.at(api, _API["schedule"]), typ=PTR)
-        destroy = b.load(b.at(api, _API["error_destroy"]), typ=PTR)
-        record, failed = b.words(5), b.words(3)
-        with b.loop(word(0), helpers):
-            b.put(record, 0, word(40))
-            b.put(record, 1, word(0))
-            b.put(record, 2, b.load(b.at(frame, _FRAME["ctx"]), typ=PTR))
-            b.put(record, 3, Callee(self.task, PTR))
-            b.put(record, 4, shared)
-            b.atomic_rmw("add", b.at(shared, 8 * SHARED_USERS), word(1), "acq_rel")
-            error = b.call(typed(b, schedule, ir.FunctionType(PTR, [PTR])), [record])
-            with b.if_then(b.icmp_unsigned("!=", error, ir.Constant(PTR, None))):
-                b.put(failed, 0, word(24))
-                b.put(failed, 1, word(0))
-                b.put(failed, 2, error)
-                b.call(typed(b, destroy, ir.FunctionType(VOID, [PTR])), [failed])
-                b.call(self.release, [shared])
-        b.call(self.work, [shared])
-        wait, end = b.append_basic_block("wait"), b.append_basic_block("end")
-        b.branch(wait)
-        b.position_at_end(wait)
-        b.call(self.sched_yield, [])
-        done = b.load_atomic(b.at(shared, 8 * SHARED_DONE), "acquire", 8, typ=I64)
-        b.cbranch(b.icmp_signed("<", done, b.field(shared, SHARED_CHUNKS)), wait, end)
-        b.position_at_end(end)
-        b.ret_void()
-        return function
-
     def _metadata(self, b: Code, frame: Any, stateful: bool) -> None:
         """Answers the query for the API version; returns from the handler where it is one."""
-        extension = b.load(b.at(frame, _FRAME["extension"]), typ=PTR)
+        extension = b.load(b.at(frame, FRAME["extension"]), typ=PTR)
         null = ir.Constant(PTR, None)
         with b.if_then(b.icmp_unsigned("!=", extension, null)):
             kind = b.load(b.at(extension, 8), typ=I32)
             with b.if_then(b.icmp_signed("==", kind, word(_METADATA, I32))):
                 metadata = b.load(b.at(extension, 24), typ=PTR)
-                api = b.load(b.at(frame, _FRAME["api"]), typ=PTR)
-                b.store(b.load(b.at(api, _API["major"]), typ=I32), b.at(metadata, 24))
-                b.store(b.load(b.at(api, _API["minor"]), typ=I32), b.at(metadata, 28))
+                api = b.load(b.at(frame, FRAME["api"]), typ=PTR)
+                b.store(b.load(b.at(api, API["major"]), typ=I32), b.at(metadata, 24))
+                b.store(b.load(b.at(api, API["minor"]), typ=I32), b.at(metadata, 28))
                 b.store(word(0, I32), b.at(metadata, 32))
                 if stateful:
                     b.store(b.load(self.type_id, typ=I64), b.at(metadata, 40))
@@ -169,29 +58,29 @@ class Driver(tiles.Tiles):
     def _instantiate(self) -> None:
         _, b, (frame,) = self.function("veenv_instantiate", PTR, [PTR])
         self._metadata(b, frame, stateful=True)
-        attrs = b.load(b.at(frame, _FRAME["attrs"]), typ=PTR)
+        attrs = b.load(b.at(frame, FRAME["attrs"]), typ=PTR)
         value = b.load(b.at(b.load(attrs, typ=PTR), 8), typ=PTR)
         key = b.load(value, typ=I64)
         found = b.call(self._acquire(), [key])
         null = ir.Constant(PTR, None)
-        api = b.load(b.at(frame, _FRAME["api"]), typ=PTR)
+        api = b.load(b.at(frame, FRAME["api"]), typ=PTR)
         with b.if_then(b.icmp_unsigned("==", found, null)):
             record = b.words(4)
             b.put(record, 0, word(28))
             b.put(record, 1, word(0))
             b.put(record, 2, self.message)
             b.put(record, 3, word(_NOT_FOUND))
-            create = b.load(b.at(api, _API["error_create"]), typ=PTR)
+            create = b.load(b.at(api, API["error_create"]), typ=PTR)
             b.ret(b.call(typed(b, create, ir.FunctionType(PTR, [PTR])), [record]))
         record = self._state_record(b, frame, found)
-        set_state = b.load(b.at(api, _API["state_set"]), typ=PTR)
+        set_state = b.load(b.at(api, API["state_set"]), typ=PTR)
         b.ret(b.call(typed(b, set_state, ir.FunctionType(PTR, [PTR])), [record]))
 
     def _state_record(self, b: Code, frame: Any, state: Any) -> Any:
         record = b.words(6)
         b.put(record, 0, word(48))
         b.put(record, 1, word(0))
-        b.put(record, 2, b.load(b.at(frame, _FRAME["ctx"]), typ=PTR))
+        b.put(record, 2, b.load(b.at(frame, FRAME["ctx"]), typ=PTR))
         b.put(record, 3, word(0))  # the stage: instantiate
         b.put(record, 4, self.type_id)
         b.put(record, 5, state)
@@ -249,15 +138,15 @@ class Driver(tiles.Tiles):
         _, b, (frame,) = self.function("veenv_execute", PTR, [PTR])
         self._metadata(b, frame, stateful=False)
         null = ir.Constant(PTR, None)
-        api = b.load(b.at(frame, _FRAME["api"]), typ=PTR)
+        api = b.load(b.at(frame, FRAME["api"]), typ=PTR)
         record = self._state_record(b, frame, null)
-        get_state = b.load(b.at(api, _API["state_get"]), typ=PTR)
+        get_state = b.load(b.at(api, API["state_get"]), typ=PTR)
         error = b.call(typed(b, get_state, ir.FunctionType(PTR, [PTR])), [record])
         with b.if_then(b.icmp_unsigned("!=", error, null)):
             b.ret(error)
         entry = b.field(record, 5, PTR)
         shared = self._shared(b, frame, entry)
-        batch, least = b.field(shared, SHARED_BATCH), b.field(entry, tiles.CHUNK)
+        batch, least = b.field(shared, sharing.SHARED_BATCH), b.field(entry, tiles.CHUNK)
         threads = b.words(1)
         b.store(word(1), threads)
         with b.if_then(b.icmp_signed(">=", batch, b.mul(least, word(2)))):
@@ -265,12 +154,11 @@ class Driver(tiles.Tiles):
         count = b.most(b.load(threads, typ=I64), word(1))
         chunk = b.udiv(batch, b.mul(count, word(4)))
         chunk = b.select(b.icmp_signed("==", count, word(1)), batch, b.most(chunk, least))
-        tile = b.field(entry, tiles.TILE)
-        chunk = b.mul(b.udiv(b.sub(b.add(chunk, tile), word(1)), tile), tile)
-        chunk = b.most(chunk, tile)
+        lanes = b.field(entry, tiles.LANES)
+        chunk = b.mul(b.udiv(b.sub(b.add(chunk, lanes), word(1)), lanes), lanes)
         chunks = b.udiv(b.sub(b.add(batch, chunk), word(1)), chunk)
-        b.put(shared, SHARED_CHUNK, chunk)
-        b.put(shared, SHARED_CHUNKS, chunks)
+        b.put(shared, sharing.SHARED_CHUNK, chunk)
+        b.put(shared, sharing.SHARED_CHUNKS, chunks)
         with b.if_then(b.icmp_signed(">", chunks, word(0))):
             helpers = b.sub(b.least(count, chunks), word(1))
             b.call(self.parallel, [frame, shared, helpers])
@@ -279,16 +167,16 @@ class Driver(tiles.Tiles):
 
     def _ask_threads(self, b: Code, frame: Any, threads: Any) -> None:
         """How many threads the pool has; an error means one."""
-        api = b.load(b.at(frame, _FRAME["api"]), typ=PTR)
+        api = b.load(b.at(frame, FRAME["api"]), typ=PTR)
         record = b.words(4)
         b.put(record, 0, word(32))
         b.put(record, 1, word(0))
-        b.put(record, 2, b.load(b.at(frame, _FRAME["ctx"]), typ=PTR))
+        b.put(record, 2, b.load(b.at(frame, FRAME["ctx"]), typ=PTR))
         b.put(record, 3, threads)
-        ask = b.load(b.at(api, _API["num_threads"]), typ=PTR)
+        ask = b.load(b.at(api, API["num_threads"]), typ=PTR)
         error = b.call(typed(b, ask, ir.FunctionType(PTR, [PTR])), [record])
         with b.if_then(b.icmp_unsigned("!=", error, ir.Constant(PTR, None))):
-            destroy = b.load(b.at(api, _API["error_destroy"]), typ=PTR)
+            destroy = b.load(b.at(api, API["error_destroy"]), typ=PTR)
             b.put(record, 0, word(24))
             b.put(record, 2, error)
             b.call(typed(b, destroy, ir.FunctionType(VOID, [PTR])), [record])
@@ -297,20 +185,19 @@ class Driver(tiles.Tiles):
     def _shared(self, b: Code, frame: Any, entry: Any) -> Any:
         """A record of the call: the buffers, and what the chunks need."""
         num_in, num_out = b.field(entry, tiles.NUM_IN), b.field(entry, tiles.NUM_OUT)
-        words = b.add(b.add(num_in, num_in), b.add(num_out, word(_SHARED_WORDS)))
+        words = b.add(b.add(num_in, num_in), b.add(num_out, word(sharing.SHARED_WORDS)))
         shared = b.call(self.malloc, [b.mul(words, word(8))])
-        ins = b.at(shared, 8 * _SHARED_WORDS)
+        ins = b.at(shared, 8 * sharing.SHARED_WORDS)
         steps = b.gep(ins, [num_in], source_etype=I64)
         outs = b.gep(steps, [num_in], source_etype=I64)
-        args = b.load(b.at(frame, _FRAME["args"]), typ=PTR)
-        rets = b.load(b.at(frame, _FRAME["rets"]), typ=PTR)
+        args = b.load(b.at(frame, FRAME["args"]), typ=PTR)
+        rets = b.load(b.at(frame, FRAME["rets"]), typ=PTR)
         with b.loop(word(0), num_in) as k:
             buffer = b.item(args, k, PTR)
             record = self.record(b, entry, tiles.INS, k)
-            size = b.field(record, tiles.SIZE)
             b.put(ins, k, b.field(buffer, 3, PTR))
             batched = b.icmp_signed(">", b.field(buffer, 4), b.field(record, tiles.RANK))
-            b.put(steps, k, b.select(batched, size, word(0)))
+            b.put(steps, k, b.zext(batched, I64))
         with b.loop(word(0), num_out) as k:
             b.put(outs, k, b.field(b.item(rets, k, PTR), 3, PTR))
         result = b.load(rets, typ=PTR)
@@ -320,9 +207,9 @@ class Driver(tiles.Tiles):
         b.store(word(1), batch)
         with b.loop(word(0), front) as k:
             b.store(b.mul(b.load(batch, typ=I64), b.item(dims, k)), batch)
-        b.put(shared, SHARED_NEXT, word(0))
-        b.put(shared, SHARED_DONE, word(0))
-        b.put(shared, SHARED_USERS, word(1))
-        b.put(shared, SHARED_BATCH, b.load(batch, typ=I64))
-        b.put(shared, SHARED_ENTRY, entry)
+        b.put(shared, sharing.SHARED_NEXT, word(0))
+        b.put(shared, sharing.SHARED_DONE, word(0))
+        b.put(shared, sharing.SHARED_USERS, word(1))
+        b.put(shared, sharing.SHARED_BATCH, b.load(batch, typ=I64))
+        b.put(shared, sharing.SHARED_ENTRY, entry)
         return shared

@@ -19,19 +19,20 @@ import jax
 import numpy as np
 
 from veenv.kernel.cpu import driver, tiles
-from veenv.kernel.cpu.body import body
+from veenv.kernel.cpu.bodies import body
 from veenv.kernel.cpu.compile import MachineCode, host
+from veenv.kernel.cpu.leaves import STRIDE
 from veenv.kernel.program import Leaf, ScalarProgram
 
 TARGET = "veenv_fused_kernel"
 _MOST_DIRECT = 24
-"""Output streams that are written in place where a vector is not a whole line of the cache.
+"""Outputs that are written in place where a vector of points is not a whole line of the cache.
 
 More of them would collide in the cache, at the equal distances they often have; they are staged.
 """
 _LINE = 64
 _STAGING = 48 * 1024
-_MOST_TILE = 1024
+_IN_PLACE_TILE = 1 << 40
 _CHUNK_OPERATIONS = 1_500_000
 """Operations of points that are worth a task of the thread pool, about 20 microseconds."""
 
@@ -194,18 +195,17 @@ def _capsule(address: int) -> Any:
 def _fill(entry: _Entry, program: ScalarProgram, lanes: int) -> None:
     """Writes the record of a kernel but for its key and users."""
     outputs = [program.outputs[k] for k in program.written()]
-    streams = sum(leaf.size for leaf in (*program.inputs, *outputs))
-    bytes_ = sum(leaf.size * _itemsize(leaf) for leaf in (*program.inputs, *outputs))
-    tile = max(1, min(_STAGING // max(1, bytes_), _MOST_TILE) // lanes) * lanes
+    direct = len(outputs) <= _MOST_DIRECT or all(lanes * _bytes(x) >= _LINE for x in outputs)
+    tile = _IN_PLACE_TILE if direct else max(1, _STAGING // (lanes * sum(map(_bytes, outputs))))
     offset, tables = 0, []
-    few = sum(leaf.size for leaf in outputs) <= _MOST_DIRECT
-    direct = few or all(lanes * _itemsize(leaf) >= _LINE for leaf in outputs)
-    for leaves, in_place in ((program.inputs, True), (outputs, direct)):
+    for leaves, in_place, vectors in (
+        (program.inputs, True, 1),
+        (outputs, direct, 1 if direct else tile),
+    ):
         rows = []
         for leaf in leaves:
-            itemsize = _itemsize(leaf)
-            rows.append((leaf.size, itemsize, len(leaf.shape), offset, int(in_place)))
-            offset += -(-leaf.size * itemsize * tile // 64) * 64
+            rows.append((_bytes(leaf), len(leaf.shape), offset, int(in_place)))
+            offset += -(-_bytes(leaf) * lanes * vectors // _LINE) * _LINE
         tables.append(np.array(rows, np.int64).reshape(-1, tiles.LEAF_WORDS))
     entry.leaves = tuple(tables)
     words = entry.words
@@ -213,11 +213,14 @@ def _fill(entry: _Entry, program: ScalarProgram, lanes: int) -> None:
     words[tiles.BODY] = entry.code.address("body")
     words[tiles.NUM_IN], words[tiles.NUM_OUT] = len(program.inputs), len(outputs)
     words[tiles.TILE], words[tiles.LANES] = tile, lanes
-    words[tiles.STAGING], words[tiles.STREAMS] = offset, streams
+    words[tiles.STAGING] = offset
+    words[tiles.WORDS] = STRIDE * len(program.inputs) + len(outputs)
     words[tiles.INS], words[tiles.OUTS] = (t.ctypes.data for t in entry.leaves)
-    work = _CHUNK_OPERATIONS // (program.size + 2 * streams + 1)
-    words[tiles.CHUNK] = -(-max(work, 1) // tile) * tile
+    moved = sum(leaf.size for leaf in (*program.inputs, *outputs))
+    work = _CHUNK_OPERATIONS // (program.size + 2 * moved + 1)
+    words[tiles.CHUNK] = -(-max(work, 1) // lanes) * lanes
 
 
-def _itemsize(leaf: Leaf) -> int:
-    return np.dtype(leaf.dtype).itemsize
+def _bytes(leaf: Leaf) -> int:
+    """Bytes of a leaf at one point."""
+    return leaf.size * np.dtype(leaf.dtype).itemsize

@@ -75,8 +75,3 @@ def vector_symbol(function: str, dtype: str, lanes: int) -> str | None:
     assert address is not None
     llvm.add_symbol(symbol, address)
     return symbol
-
-
-def slow_calls(functions: set[tuple[str, str]], lanes: int) -> set[str]:
-    """Of (function, dtype) pairs the functions that each lane calls by itself."""
-    return {f for f, dtype in functions if vector_symbol(f, dtype, lanes) is None}

@@ -41,8 +41,9 @@ from veenv.search.budget import Tracker
 from veenv.search.exact.bounds import vertex_bounds
 from veenv.search.exact.frontier import digest_change, insert, make_frontier, pop
 from veenv.search.exact.patterns import Patterns, least_change, single_patterns
-from veenv.search.kernels.compiled import compiled, lowest_bit
-from veenv.search.kernels.kernels import PRED, SUCC, copy_state, cost_of, degree, eliminate
+from veenv.search.kernels.compilation import compiled, lowest_bit
+from veenv.search.kernels.kernels import copy_state, cost_of, eliminate
+from veenv.search.kernels.scalar import PRED, SUCC, degree
 from veenv.search.problem import Problem
 
 _ONE = np.uint64(1)

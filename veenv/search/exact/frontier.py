@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from veenv.search.kernels.compiled import compiled, lowest_bit
-from veenv.search.kernels.kernels import PRED, SUCC, ScalarCore, lookup
+from veenv.search.kernels.array import lookup
+from veenv.search.kernels.compilation import compiled, lowest_bit
+from veenv.search.kernels.scalar import PRED, SUCC, ScalarCore
 from veenv.search.problem import Problem
 
 _ONE = np.uint64(1)
@@ -142,22 +143,22 @@ def _digest_change(core: Any, bits: Any, ids: Any, v: Any) -> Any:
 
 @compiled
 def _find(front, members, digest):
-    """Table slot of a state, or of the empty place where it belongs."""
+    """Place in the table of a state, or of the empty place where it belongs."""
     z = digest
     for k in range(members.shape[0]):
         z = _mix((z ^ members[k]) * _MIX_A)
     mask = np.uint64(front.table.shape[0] - 1)
-    slot = z & mask
+    place = z & mask
     while True:
-        entry = front.table[slot] - 1
+        entry = front.table[place] - 1
         if entry < 0:
-            return slot
+            return place
         same = front.digest[entry] == digest
         for k in range(members.shape[0]):
             same = same and front.sets[entry, k] == members[k]
         if same:
-            return slot
-        slot = (slot + _ONE) & mask
+            return place
+        place = (place + _ONE) & mask
 
 
 @compiled
@@ -165,12 +166,12 @@ def insert(front, members, digest, cost, rest, parent, move, cutoff):
     """Adds a state or improves it; states that cannot beat `cutoff` are left out."""
     if cost + rest >= cutoff:
         return
-    slot = _find(front, members, digest)
-    entry = front.table[slot] - 1
+    place = _find(front, members, digest)
+    entry = front.table[place] - 1
     if entry < 0:
         entry = front.sizes[0]
         front.sizes[0] += 1
-        front.table[slot] = entry + 1
+        front.table[place] = entry + 1
         front.sets[entry] = members
         front.digest[entry] = digest
         front.rest[entry] = rest

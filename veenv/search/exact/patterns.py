@@ -50,7 +50,7 @@ from veenv.graph.tableau import Tableau
 from veenv.search.budget import Tracker
 from veenv.search.exact.closure import Closure, Edges, members
 from veenv.search.exact.cuts import lightest_cut
-from veenv.search.kernels.compiled import compiled
+from veenv.search.kernels.compilation import compiled
 from veenv.search.problem import Problem
 from veenv.structure.product import multiply
 from veenv.structure.structure import Structure

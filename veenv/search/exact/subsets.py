@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from veenv.search.budget import Tracker
-from veenv.search.kernels.compiled import compiled, lowest_bit
+from veenv.search.kernels.compilation import compiled, lowest_bit
 from veenv.search.kernels.kernels import copy_state, cost_of, eliminate
 from veenv.search.problem import Problem
 

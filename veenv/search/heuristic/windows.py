@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from veenv.search.kernels.compiled import compiled
-from veenv.search.kernels.kernels import ScalarCore, copy_state, eliminate
+from veenv.search.kernels.compilation import compiled
+from veenv.search.kernels.kernels import copy_state, eliminate
+from veenv.search.kernels.scalar import ScalarCore
 from veenv.search.problem import Problem
 
 _CHECKPOINT_BYTES = 1 << 27
 _STRIDE_SCALAR = 6
-_STRIDE_ARRAY = 16  # a state is large, so checkpoints are dear
+_STRIDE_ARRAY = 16  # a state is large, so checkpoints are expensive
 
 
 class Tape(NamedTuple):

@@ -34,10 +34,10 @@ class StructureTables:
     """
 
     def __init__(self, log_size: int = _LOG_SIZE, *, additions: bool = False):
-        """Makes empty tables of ``2**log_size`` slots.
+        """Makes empty tables of ``2**log_size`` places.
 
         Args:
-          log_size: binary logarithm of the number of slots.
+          log_size: binary logarithm of the number of places.
           additions: additions cost as multiplications do; otherwise they are free.
         """
         global _next_handle
@@ -75,9 +75,9 @@ class StructureTables:
             self.keys[kind] = 0
             self._used[kind] = 0
         key = (first << 32) | second
-        slot = (((key * _HASH) & _MASK) >> 32) & (size - 1)
-        while self.keys[kind, slot] not in (0, key):
-            slot = (slot + 1) & (size - 1)
+        place = (((key * _HASH) & _MASK) >> 32) & (size - 1)
+        while self.keys[kind, place] not in (0, key):
+            place = (place + 1) & (size - 1)
         if kind == 0:
             product = multiply(a, b)
             result = product.structure
@@ -85,9 +85,9 @@ class StructureTables:
         else:
             result = add(a, b)
             count = result.num_values if self._additions else 0
-        self.results[kind, slot] = self.intern(result)
-        self.counts[kind, slot] = count
-        self.keys[kind, slot] = key
+        self.results[kind, place] = self.intern(result)
+        self.counts[kind, place] = count
+        self.keys[kind, place] = key
         self._used[kind] += 1
 
 

@@ -1,0 +1,219 @@
+"""Training from Python: `train` and what it returns."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agents.config.args import DEFAULT_TIME_LIMIT, TrainArgs, parse_duration
+from agents.config.ppo import PPOConfig
+from agents.config.search import SearchConfig
+from agents.evaluation import Evaluation, evaluate
+from agents.nn.networks import GraphNetwork
+from agents.ppo.updates import TrainState
+from agents.run.checkpoints import Schedule
+from agents.run.folder import RunFolder, identity_of
+from agents.training.best import BestOrders
+from agents.training.curriculum import FixedTasks
+from agents.training.loop import DivergedError, Progress
+from agents.training.loop import train as rounds
+from agents.training.played import AGENTS, AgentName, Playable, Played, make_trainer
+from veenv.env import TaskDistribution
+from veenv.graph.graph import CostModel
+from veenv.measure.proof import Proof, prove
+from veenv.orders.order import Order
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What a training has found.
+
+    Attributes:
+      played: what was played, and the functions that orders are proved with.
+      best: the best order of every task over all episodes.
+      network: the network at the end.
+      history: a row for each train step of this call: steps, seconds, costs, losses and so on.
+      steps: environment steps, those of earlier calls included.
+      seconds: the same in seconds.
+      folder: the run folder; None if nothing was written.
+
+    Example:
+      >>> run = train("RoeFlux_1d", time_limit="2m", folder="runs/roe")  # doctest: +SKIP
+      >>> run.order.save("order.json")  # doctest: +SKIP
+    """
+
+    played: Played
+    best: BestOrders
+    network: GraphNetwork
+    history: tuple[Mapping[str, Any], ...]
+    steps: int
+    seconds: float
+    folder: Path | None
+
+    @property
+    def orders(self) -> dict[str, Order]:
+        """The best order of each task that an episode was played of, by name."""
+        found = {name: self.best.get(name) for name in self.played.tasks.names}
+        return {name: order for name, order in found.items() if order is not None}
+
+    @property
+    def order(self) -> Order:
+        """The best order of the only task.
+
+        Raises:
+          ValueError: there are several, or no episode was played.
+        """
+        if len(self.played.tasks) > 1:
+            raise ValueError(f"several tasks were played; orders has {', '.join(self.orders)}")
+        if not self.orders:
+            raise ValueError("no episode was played, so there is no order")
+        return next(iter(self.orders.values()))
+
+    def prove(self, points: int = 3) -> dict[str, Proof]:
+        """Compares the Jacobian under each best order with those of JAX, in float64.
+
+        Args:
+          points: number of points, as `veenv.measure.proof.prove`.
+
+        Raises:
+          ValueError: a graph, an environment or a task set was played, which has no function.
+        """
+        if not self.played.functions:
+            raise ValueError("a graph has no function to prove an order with; train on functions")
+        functions = self.played.functions
+        return {
+            name: prove(functions[name], order.ids, points)
+            for name, order in self.orders.items()
+            if name in functions
+        }
+
+    def evaluate(self, samples: int = 32, *, seed: int = 0) -> tuple[Evaluation, ...]:
+        """Plays the tasks with the network, without learning, as `agents.evaluation.evaluate`.
+
+        Args:
+          samples: number of sampled episodes on each task.
+          seed: of the sampling.
+        """
+        return evaluate(self.network, self.played.tasks, samples=samples, seed=seed)
+
+
+def train(
+    what: Playable | Sequence[Playable] | TaskDistribution,
+    config: PPOConfig | None = None,
+    *,
+    args: tuple[Any, ...] | None = None,
+    argnums: int | Iterable[int] | None = None,
+    agent: AgentName = "ppo",
+    search: SearchConfig | None = None,
+    cost: CostModel = "multiplications",
+    time_limit: float | str | None = None,
+    folder: str | Path | None = None,
+    network: GraphNetwork | None = None,
+    callback: Callable[[Progress], object] | None = None,
+) -> Run:
+    """Trains an agent to find cheap elimination orders.
+
+    Nothing is printed, and nothing written without a folder.  Ctrl-C ends the training, not the
+    program: what was found so far is returned.
+
+    Args:
+      what: a function (with `args`), a task or its name, a graph, an environment, a list of these,
+        or a `TaskDistribution` with ``normalise=True``.
+      config: the settings.
+      args: the arguments at which a function is traced.
+      argnums: what it is differentiated by; by default all floating-point arguments.
+      agent: ``"ppo"`` or ``"alphazero"`` (needs mctx).
+      search: settings of AlphaZero's search.
+      cost: the cost model; an environment and a task set have their own.
+      time_limit: seconds, or a text such as ``"10m"``; 100 if `config` has no number of steps
+        either.
+      folder: run folder to write to, made if need be; a run that it holds is gone on with, and the
+        steps and seconds that it took count.
+      network: weights to start from; fresh ones by default.
+      callback: called after every train step.
+
+    Returns:
+      What was found.
+
+    Raises:
+      TypeError: as `Played.of`: there is nothing to play in `what`.
+      ValueError: as `Played.of`; a setting is out of range; or the folder holds another run.
+      OSError: the folder cannot be made, read or locked.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> config = PPOConfig(num_envs=2, steps=8)
+      >>> run = train(lambda x: jnp.sin(jnp.exp(x)) * x, config, args=(1.0,))
+      >>> sorted(run.order.ids), run.order.counts["multiplications"], len(run.history)
+      ([1, 2], 2, 2)
+    """
+    started = time.monotonic()
+    config = PPOConfig() if config is None else config
+    limit = parse_duration(time_limit) if isinstance(time_limit, str) else time_limit
+    if limit is not None and not 0 < limit < float("inf"):
+        raise ValueError(f"time_limit must be a positive number of seconds, got {time_limit!r}")
+    if limit is None and config.steps is None:
+        limit = DEFAULT_TIME_LIMIT
+    played = Played.of(what, cost, args, argnums)
+    trainer = make_trainer(agent, config, search or SearchConfig(), played.tasks)
+    curriculum = FixedTasks(trainer, AGENTS[agent])
+    state = curriculum.init(network)
+    if folder is None:
+        return _play(played, curriculum, state, None, {}, limit, started, callback)
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    identity = identity_of(agent, played.tasks.env.cost, state.network, played.tasks)
+    files = RunFolder(path, identity, curriculum.best)
+    try:
+        restored = files.resume(state)
+        names = ",".join(played.tasks.names)
+        files.write_settings(TrainArgs(names, agent, played.tasks.env.cost, ppo=config))
+        return _play(
+            played, curriculum, restored.state, files, restored.run, limit, started, callback
+        )
+    finally:
+        files.close()
+
+
+def _play(
+    played: Played,
+    curriculum: FixedTasks,
+    state: TrainState,
+    files: RunFolder | None,
+    before: Mapping[str, Any],
+    limit: float | None,
+    started: float,
+    callback: Callable[[Progress], object] | None,
+) -> Run:
+    """Trains until the budget is spent or Ctrl-C comes; what a folder holds is in `before`."""
+    steps, seconds = int(before.get("steps", 0)), float(before.get("seconds", 0.0))
+    history: list[dict[str, Any]] = []
+    progress, schedule = None, Schedule(TrainArgs.checkpoint_seconds)
+    try:
+        for progress in rounds(
+            curriculum, state=state, steps=steps, time_limit=limit, started=started - seconds
+        ):
+            history.append(progress.row)
+            if files is not None:
+                files.log(progress.row)
+                if schedule.is_due(progress.update):
+                    files.save_checkpoint(progress, curriculum.score(progress.measured))
+            if callback is not None:
+                callback(progress)
+    except KeyboardInterrupt:
+        pass
+    except DivergedError:
+        if not history:
+            raise
+    if progress is not None:
+        state, steps, seconds = progress.state, progress.steps, progress.seconds
+        if files is not None:
+            files.save_checkpoint(progress, curriculum.score(progress.measured))
+    if files is not None:
+        files.write_weights(state.network)
+        files.draw()
+    path = None if files is None else files.path
+    return Run(played, curriculum.best, state.network, tuple(history), steps, seconds, path)

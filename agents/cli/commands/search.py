@@ -1,0 +1,132 @@
+"""Searches for an order: ``veenv-search --task RoeFlux_1d``, or ``scripts/search.py``."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Annotated
+
+from tqdm import tqdm
+from tyro.conf import OmitArgPrefixes, arg
+
+from agents.cli.report import result_table
+from agents.cli.signals import raising_interrupts
+from agents.config.args import fail, parse
+from agents.config.function import FunctionConfig
+from veenv import Order, tasks
+from veenv.graph.graph import CostModel, Graph
+from veenv.measure.comparison import compare
+from veenv.search import Progress, SearchResult, search
+from veenv.tasks.user import trace_task
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchArgs:
+    """Searches, without learning, for a vertex-elimination order that costs little.
+
+    Ctrl-C ends the search early; the best order so far is reported and written all the same.
+
+    Raises:
+      ValueError: unless exactly one of a task and a function is given.
+    """
+
+    task: str | None = None
+    """Task to search for (`python -c "import veenv; print(*veenv.tasks.list())"`)."""
+
+    own: Annotated[OmitArgPrefixes[FunctionConfig], arg(help="Instead of --task.")] = (
+        dataclasses.field(default_factory=FunctionConfig)
+    )
+
+    method: str = "auto"
+    """One of auto, anneal, beam, beam-WIDTH, exact, forward, reverse, markowitz, cost,
+    relative-markowitz, fill-in, lookahead, lookahead-DEPTH; or policy, policy-SAMPLES: the
+    pretrained policy, which has not seen the task."""
+
+    budget: str = "10s"
+    """Time, such as `10s` or `2m`, or a number of evaluations, such as `100000`."""
+
+    cost: CostModel = "multiplications"
+    """`multiplications` is the literature's count, `executed` what the Jacobian really multiplies,
+    `operations` adds its additions."""
+
+    seed: int = 0
+    """Seed of everything random."""
+
+    timing: float = 6.0
+    """Seconds, about, in which the order is timed in the end, as one kernel and as XLA, beside
+    reverse and JAX's modes; 0 leaves it out."""
+
+    out: str | None = None
+    """File for the order, such as `order.json`."""
+
+    def __post_init__(self) -> None:
+        """Checks that there is one thing to search for."""
+        self.own.check_one(self.task)
+
+
+def main() -> int:
+    """Parses the command line and searches; the exit code (0 right, 2 bad input)."""
+    args = parse(SearchArgs)
+    try:
+        task, graph = read_graph(args)
+        if args.out is not None and not os.path.isdir(os.path.dirname(args.out) or "."):
+            raise ValueError(f"folder of --out {args.out} does not exist")
+        with raising_interrupts():
+            result = find(args, graph)
+        print(report(graph, result))
+        if args.out is not None:
+            found_by = f"search {result.method}, seed {result.seed}, budget {args.budget}"
+            Order.from_graph(graph, result.order, task.name, found_by).save(args.out)
+            print(f"order written to {args.out}")
+        if args.timing > 0:
+            point, ids = task.example_args(), result.order
+            print(compare(task.fun, task.argnums, point, ids, limit=args.timing).text())
+    except (ValueError, OSError) as error:
+        fail(str(error))
+    return 0
+
+
+def read_graph(args: SearchArgs) -> tuple[tasks.Task, Graph]:
+    """What the arguments ask for, and its graph.
+
+    Raises:
+      ValueError: if there is no such task or function, or the function cannot be traced.
+    """
+    task = args.own.read() or tasks.get(args.task or "")
+    return task, trace_task(task)
+
+
+def find(args: SearchArgs, graph: Graph) -> SearchResult:
+    """Searches with a progress line on stderr."""
+    with tqdm(desc=args.method, unit=" evaluations", disable=None, leave=False) as bar:
+
+        def show(progress: Progress) -> None:
+            bar.set_postfix_str(f"best {progress.cost}", refresh=False)
+            bar.update(progress.evaluations - bar.n)
+
+        return search(
+            graph,
+            args.method,
+            cost=args.cost,
+            budget=args.budget,
+            seed=args.seed,
+            callback=show,
+        )
+
+
+def report(graph: Graph, result: SearchResult) -> str:
+    """The table of counts, the lower bound and the effort."""
+    classical = {
+        "forward": graph.cost(graph.forward(), result.cost_model),
+        "reverse": graph.cost(graph.reverse(), result.cost_model),
+        "Markowitz": graph.cost(graph.markowitz(), result.cost_model),
+    }
+    if result.optimal:
+        proof = "proven optimal"
+    else:
+        proof = f"no order costs less than {result.lower_bound:,}"
+    return (
+        f"{result_table(classical, result.cost, result.method, cost=result.cost_model)}\n"
+        f"{proof}; {result.evaluations:,} evaluations in {result.seconds:.1f} s "
+        f"(count: {result.cost_model})"
+    )

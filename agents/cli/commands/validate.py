@@ -1,0 +1,213 @@
+"""Proves orders on the real engine: ``veenv-validate --help``, or ``scripts/validate.py``.
+
+``veenv-validate --docs docs/tasks.md`` checks and times every shipped order and writes
+the table of results into the documentation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import jax
+import tyro
+from tyro.conf import OmitArgPrefixes, arg
+
+import veenv
+from agents.cli.report import points_of
+from agents.config.function import FunctionConfig
+from veenv.graph.graph import COST_MODELS
+from veenv.measure.comparison import compare
+from veenv.measure.proof import TOLERANCE
+from veenv.measure.timing import USUAL
+from veenv.measure.validation import Report, validate
+from veenv.orders.documents import write_section
+from veenv.orders.order import Order, fingerprint
+from veenv.orders.shipped import shipped_orders
+from veenv.tasks import Task
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Checks an order on the environment and the engine, and times it next to the usual ways.
+
+    Exit code 0: every order passes; 1: one does not; 2: bad input.
+    """
+
+    order: Path | None = None
+    """Order file; without it every shipped order is checked. Of several orders that are shipped
+    for one task the first is timed next to the usual ways, the others alone."""
+    task: Annotated[str, tyro.conf.arg(metavar="NAME")] = ""
+    """Task the order is for; by default the one its file names. Alone: its shipped orders."""
+    own: Annotated[OmitArgPrefixes[FunctionConfig], arg(help="What the order is for.")] = (
+        dataclasses.field(default_factory=FunctionConfig)
+    )
+    points: int = 3
+    """Points at which values are compared: the task's own, then random ones near it."""
+    tolerance: float = TOLERANCE
+    """Largest relative error allowed."""
+    batch: int = 4096
+    """Points that are differentiated at once when timed."""
+    rounds: int = 20
+    """Timed calls of each method, in turn; 0 leaves the timing out."""
+    timing: float = 6.0
+    """Seconds, about, in which an order is timed as one kernel too, beside reverse and JAX's
+    modes; 0, or no rounds, leaves it out."""
+    longest: float = 4.0
+    """Seconds of calls after which a method is timed no more; three calls are made in any case."""
+    seed: int = 0
+    """Seed of the random points."""
+    docs: Path | None = None
+    """Document to write the table into as well, between ``<!-- proof: begin -->`` and end."""
+    json: bool = False
+    """Print JSON instead of text."""
+
+
+def main(config: Config | None = None) -> int:
+    """Validates, prints, and returns the exit code; the command line says what by default."""
+    config = tyro.cli(Config) if config is None else config
+    reports: list[Report] = []
+    try:
+        own = _own(config)
+        for order in _orders(config):
+            task = own or veenv.tasks.get(config.task or order.name)
+            report = validate(
+                order,
+                task,
+                points=config.points,
+                tolerance=config.tolerance,
+                batch=config.batch,
+                rounds=config.rounds,
+                seed=config.seed,
+                beside=() if task.name in {r.task for r in reports} else USUAL,
+                longest=config.longest,
+            )
+            reports.append(report)
+            if not config.json:
+                print(details(report), flush=True)
+                if config.rounds and config.timing > 0:
+                    print(_seconds(order, task, config), flush=True)
+        if config.docs is not None:
+            write_section(config.docs, "proof", document(reports))
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if config.json:
+        print(json.dumps({"machine": machine(), "reports": [as_json(r) for r in reports]}))
+    elif len(reports) > 1:
+        print(table(reports))
+    return 0 if all(r.passed for r in reports) else 1
+
+
+def _own(config: Config) -> Task | None:
+    """The function that the order is for; None where it is for a task.
+
+    Raises:
+      ValueError: there is no such function, it comes without an order, or with a task.
+    """
+    own = config.own.read()
+    if own is not None and (config.task or config.order is None):
+        raise ValueError("--function goes with --order FILE and without --task")
+    return own
+
+
+def _seconds(order: Order, task: veenv.tasks.Task, config: Config) -> str:
+    """The order as one kernel and as XLA, beside reverse and JAX's modes."""
+    point = task.example_args()
+    ids = order.ids_for(veenv.make_graph(task.fun, task.argnums)(*point))
+    options = {"batch": config.batch, "limit": config.timing, "seed": config.seed}
+    text = compare(task.fun, task.argnums, point, ids, **options).text()
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def _orders(config: Config) -> list[Order]:
+    """The orders to check.
+
+    Raises:
+      ValueError: if the file is not an order file, or no shipped order is for the task.
+      OSError: if the file cannot be read.
+    """
+    if config.order is not None:
+        return [Order.load(config.order)]
+    names = (veenv.tasks.get(config.task).name,) if config.task else veenv.tasks.list()
+    orders = []
+    for name in names:
+        task = veenv.tasks.get(name)
+        key = fingerprint(veenv.make_graph(task.fun, task.argnums)(*task.example_args()))
+        found = [order for order in shipped_orders() if order.fingerprint == key]
+        orders += sorted(found, key=lambda order: order.counts["multiplications"])
+    if not orders:
+        raise ValueError(f"no order is shipped for the graph of {', '.join(names)}")
+    return orders
+
+
+def details(report: Report) -> str:
+    """A report as text."""
+    lines = [f"{report.task} ({report.found_by})"]
+    for cost, c in report.counts.items():
+        lines.append(
+            f"  {cost}: recorded {c.recorded}, environment {c.environment}, engine {c.engine}, "
+            f"emitted {c.emitted}"
+        )
+    proof = report.proof
+    errors = ", ".join(f"{e:.1e} against {name}" for name, e in proof.errors.items())
+    noise = "" if proof.noise is None else f" (jacrev against jacfwd: {proof.noise:.1e})"
+    lines.append(f"  largest error at {points_of(proof)}, float64: {errors}{noise}")
+    lines += [f"  not compared, as JAX gives nothing finite: {block}" for block in proof.missing]
+    if report.timings:
+        lines.append(f"  batch of {report.batch}, float32, {machine()}")
+        lines.append(f"  {'':<10} {'ms':>9} {'10 %':>9} {'90 %':>9} {'Mflop':>9} {'MB temp':>9}")
+    for t in report.timings:
+        flops = "" if t.flops is None else f"{t.flops / 1e6:.2f}"
+        temporary = "" if t.temporary is None else f"{t.temporary / 1e6:.2f}"
+        lines.append(
+            f"  {t.method:<10} {1e3 * t.median:>9.3f} {1e3 * t.low:>9.3f} {1e3 * t.high:>9.3f} "
+            f"{flops:>9} {temporary:>9}"
+        )
+    lines += [f"  {problem}" for problem in report.problems]
+    lines.append(f"  {'PASS' if report.passed else 'FAIL'}")
+    return "\n".join(lines)
+
+
+def table(reports: list[Report]) -> str:
+    """Many reports as one Markdown table, a row each."""
+    methods = [t.method for t in max(reports, key=lambda r: len(r.timings)).timings]
+    head = ["task", *COST_MODELS, "error", *methods, "verdict"]
+    rows = [head, ["---"] * len(head)]
+    for r in reports:
+        times = {t.method: f"{1e3 * t.median:.2f}" for t in r.timings}
+        worst = r.proof.error
+        counts = [f"{c.emitted:,}" for c in r.counts.values()]
+        verdict = "pass" if r.passed else "FAIL"
+        rows.append(
+            [r.task, *counts, f"{worst:.0e}", *(times.get(m, "") for m in methods), verdict]
+        )
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def document(reports: list[Report]) -> str:
+    """The table, and what it was measured on, as a section of a document."""
+    timed = [r for r in reports if r.timings]
+    how = f" Median milliseconds for a vmapped batch of {timed[0].batch}, float32." if timed else ""
+    return f"Machine: {machine()}.{how}\n\n{table(reports)}"
+
+
+def as_json(report: Report) -> dict[str, object]:
+    """A report as JSON; what is not finite as text."""
+    record = dataclasses.asdict(report)
+    record["passed"] = report.passed
+    return json.loads(json.dumps(record), parse_constant=str)
+
+
+def machine() -> str:
+    """The machine and the versions."""
+    kinds = ", ".join(sorted({d.device_kind for d in jax.devices()}))
+    return (
+        f"{os.cpu_count()} CPU cores ({platform.machine()}), JAX on {kinds}, "
+        f"Python {platform.python_version()}, jax {jax.__version__}"
+    )

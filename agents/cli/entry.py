@@ -1,0 +1,52 @@
+"""Where the console commands start; nothing that takes time is imported before Ctrl-C is heeded."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import NoReturn
+
+from agents.cli.signals import exit_on_interrupt, run_script
+
+OWN = {"agents", "veenv"}
+
+
+def run(command: str) -> NoReturn:
+    """Runs a command of `agents.cli.commands` and ends the program with its exit code.
+
+    Args:
+      command: its name, such as ``"train"``.
+
+    Raises:
+      SystemExit: with the exit code; 2 where a package of the extra ``agents`` is missing.
+    """
+    exit_on_interrupt("__main__")
+    try:
+        module = importlib.import_module(f"agents.cli.commands.{command}")
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if not missing or missing in OWN:
+            raise
+        sys.stderr.write(f"error: {command} needs {missing}: pip install 'veenv[agents]'\n")
+        raise SystemExit(2) from None
+    run_script(module.main)
+
+
+def train() -> NoReturn:
+    """``veenv-train``."""
+    run("train")
+
+
+def search() -> NoReturn:
+    """``veenv-search``."""
+    run("search")
+
+
+def validate() -> NoReturn:
+    """``veenv-validate``."""
+    run("validate")
+
+
+def report() -> NoReturn:
+    """``veenv-report``."""
+    run("report")

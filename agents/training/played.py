@@ -1,0 +1,140 @@
+"""What an agent plays: tasks, graphs, functions or an environment, and the agent that plays it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from agents.config.args import task_names
+from agents.config.ppo import PPOConfig
+from agents.config.search import SearchConfig
+from agents.ppo.trainer import Trainer
+from veenv import Graph, tasks
+from veenv.env import TaskDistribution, VertexEnv
+from veenv.graph.graph import CostModel
+from veenv.tasks import Task
+from veenv.tasks.user import from_function, trace_task
+
+AgentName = Literal["ppo", "alphazero"]
+
+AGENTS = {"ppo": "PPO", "alphazero": "AlphaZero"}
+"""Names of the agents, as they are written."""
+
+Playable = Callable[..., Any] | str | Task | Graph | VertexEnv
+"""One thing to play; a list of them, or a `TaskDistribution`, is several."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Played:
+    """Tasks, and the functions that their orders are proved with.
+
+    Attributes:
+      tasks: the tasks, with normalised rewards.
+      functions: by name; a graph has none.
+    """
+
+    tasks: TaskDistribution
+    functions: Mapping[str, Task]
+
+    @classmethod
+    def named(cls, task: str, cost: CostModel = "multiplications") -> Played:
+        """Tasks named with commas between them.
+
+        Raises:
+          ValueError: a task is unknown (the message names the nearest ones) or named twice.
+        """
+        return cls.of([tasks.get(name) for name in task_names(task)], cost)
+
+    @classmethod
+    def of(
+        cls,
+        what: Playable | Sequence[Playable] | TaskDistribution,
+        cost: CostModel = "multiplications",
+        args: tuple[Any, ...] | None = None,
+        argnums: int | Iterable[int] | None = None,
+    ) -> Played:
+        """Anything that can be played.
+
+        Args:
+          what: a function, a task or its name, a graph, an environment, a list of these, or a
+            task set.
+          cost: the cost model; an environment and a task set have their own.
+          args: where a function is traced, a tuple; for one function only.
+          argnums: what it is differentiated by; by default all floating-point arguments.
+
+        Raises:
+          TypeError: it is none of these, or a function without `args`.
+          ValueError: it cannot be traced, two have one name, arguments are given for what has its
+            own, or rewards are not normalised.
+        """
+        if isinstance(what, TaskDistribution):
+            _check_bare(args, argnums, "a task set")
+            return cls(what, {})
+        if isinstance(what, VertexEnv):
+            _check_bare(args, argnums, "an environment")
+            return cls(_of_env(what), {})
+        several = isinstance(what, Sequence) and not isinstance(what, str)
+        graphs: dict[str, Graph] = {}
+        functions: dict[str, Task] = {}
+        for k, one in enumerate(what if several else [what]):
+            found = one if isinstance(one, Graph) else _as_task(one, args, argnums)
+            name = found.name if isinstance(found, Task) else f"graph {k}" if several else "graph"
+            if name in graphs:
+                raise ValueError(f"task names {name} twice")
+            if isinstance(found, Task):
+                functions[name], found = found, trace_task(found)
+            graphs[name] = found
+        return cls(TaskDistribution.of(graphs, cost, normalise=True), functions)
+
+
+def make_trainer(
+    agent: AgentName,
+    ppo: PPOConfig,
+    search: SearchConfig,
+    played: TaskDistribution,
+    devices: int | None = None,
+) -> Trainer:
+    """An agent on tasks.
+
+    Raises:
+      ValueError: as `Trainer` and `agents.alphazero.make_trainer`, mctx is not installed, or
+        there is no such agent.
+    """
+    if agent not in AGENTS:
+        raise ValueError(f"agent must be one of {', '.join(AGENTS)}, got {agent!r}")
+    if agent == "ppo":
+        return Trainer(ppo, played, devices)
+    try:
+        from agents.alphazero import alphazero
+    except ImportError as error:
+        raise ValueError(
+            f"--agent alphazero needs mctx ({error}); pip install 'veenv[mctx]'"
+        ) from None
+    return alphazero.make_trainer(ppo, search, played, devices)
+
+
+def _of_env(env: VertexEnv) -> TaskDistribution:
+    """The environment's graph, at its sizes."""
+    return TaskDistribution.of({"graph": env.graph}, env.cost, spec=env.spec, normalise=True)
+
+
+def _check_bare(args: object, argnums: object, what: str) -> None:
+    if args is not None or argnums is not None:
+        raise ValueError(f"{what} has arguments of its own; give no args and argnums with it")
+
+
+def _as_task(one: Any, args: tuple[Any, ...] | None, argnums: Any) -> Task:
+    """A name, a task or a function as a task."""
+    if isinstance(one, str | Task):
+        _check_bare(args, argnums, "a task")
+        return tasks.get(one) if isinstance(one, str) else one
+    if not callable(one):
+        raise TypeError(
+            "expected a function, a task or its name, a graph, an environment or a list of them, "
+            f"got {type(one).__name__}: {one!r:.60}"
+        )
+    name = getattr(one, "__name__", "function")
+    if args is None:
+        raise TypeError(f"the function {name} needs args, the tuple of arguments to trace it at")
+    return from_function(one, args, argnums)

@@ -1,0 +1,145 @@
+"""PPO in one file, in the style of purejaxrl: the whole training is one compiled program.
+
+python docs/examples/ppo_one_file.py
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+
+import veenv
+from veenv.env.adapters import GymnaxEnv
+from veenv.env.observe import mask_of
+
+
+class Step(NamedTuple):
+    """What the rollout keeps, [T, B, …]."""
+
+    obs: jax.Array
+    action: jax.Array
+    log_prob: jax.Array
+    value: jax.Array
+    reward: jax.Array
+    done: jax.Array
+    total: jax.Array
+
+
+class ActorCritic(eqx.Module):
+    """Two small networks on the flat observation; illegal actions are left out."""
+
+    actor: eqx.nn.MLP
+    critic: eqx.nn.MLP
+    num_actions: int = eqx.field(static=True)
+
+    def __init__(self, num_actions, size, key):
+        """Fresh parameters."""
+        actor, critic = jax.random.split(key)
+        self.actor = eqx.nn.MLP(size, num_actions, 64, 2, jnp.tanh, key=actor)
+        self.critic = eqx.nn.MLP(size, "scalar", 64, 2, jnp.tanh, key=critic)
+        self.num_actions = num_actions
+
+    def __call__(self, obs):
+        """Logits and value of one observation."""
+        logits = jnp.where(mask_of(obs, self.num_actions), self.actor(obs), -1e9)
+        return logits, self.critic(obs)
+
+
+def advantages(steps, last_value, lam=0.95):
+    """Generalised advantages, undiscounted: costs add up."""
+
+    def back(carry, step):
+        advantage, following = carry
+        alive = 1.0 - step.done
+        delta = step.reward + following * alive - step.value
+        advantage = delta + lam * alive * advantage
+        return (advantage, step.value), advantage
+
+    zeros = jnp.zeros_like(last_value)
+    return jax.lax.scan(back, (zeros, last_value), steps, reverse=True)[1]
+
+
+def loss_of(network, steps, advantage, target):
+    """The clipped loss of a minibatch."""
+    logits, value = jax.vmap(network)(steps.obs)
+    log_probs = jax.nn.log_softmax(logits)
+    log_prob = jnp.take_along_axis(log_probs, steps.action[:, None], 1)[:, 0]
+    ratio = jnp.exp(log_prob - steps.log_prob)
+    advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+    policy = -jnp.minimum(ratio * advantage, jnp.clip(ratio, 0.8, 1.2) * advantage).mean()
+    entropy = -(jnp.exp(log_probs) * log_probs).sum(-1).mean()
+    return policy + 0.5 * jnp.square(value - target).mean() - 0.01 * entropy
+
+
+def make_train(task="HumanHeartDipole", num_envs=16, updates=60, epochs=4, minibatches=4):
+    """The training as one function of a key: the costs of all episodes, 0 where none ended."""
+    inner = veenv.make(task, normalise=True, observation="flat")
+    env, length = GymnaxEnv(inner, split_done=True), inner.max_steps
+    optimizer = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(1e-3))
+    network = ActorCritic(inner.num_actions, inner.num_actions * 8, jax.random.key(0))
+    static = eqx.filter(network, eqx.is_array, inverse=True)
+
+    def play(params, start, key):
+        """One episode of every environment."""
+        network = eqx.combine(params, static)
+
+        def step(carry, key):
+            obs, state = carry
+            logits, value = jax.vmap(network)(obs)
+            action = jax.random.categorical(key, logits)
+            log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits), action[:, None], 1)[:, 0]
+            after, state, reward, done, _, info = jax.vmap(env.step, (None, 0, 0))(
+                None, state, action
+            )
+            total = jnp.where(done, info["total"], 0)
+            kept = (obs, action, log_prob, value, reward, done.astype(jnp.float32), total)
+            return (after, state), Step(*kept)
+
+        end, steps = jax.lax.scan(step, start, jax.random.split(key, length))
+        advantage = advantages(steps, jax.vmap(network)(end[0])[1])
+        return end, (steps, advantage, advantage + steps.value)
+
+    def learn(carry, batch):
+        """One step of Adam."""
+        params, opt_state = carry
+        grads = jax.grad(lambda p: loss_of(eqx.combine(p, static), *batch))(params)
+        change, opt_state = optimizer.update(grads, opt_state)
+        return (optax.apply_updates(params, change), opt_state), None
+
+    def update(carry, key):
+        """A rollout, and some passes over it in shuffled minibatches."""
+        learner, env_state = carry
+        key, *shuffles = jax.random.split(key, epochs + 1)
+        env_state, batch = play(learner[0], env_state, key)
+        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
+        for shuffle in shuffles:
+            order = jax.random.permutation(shuffle, num_envs * length).reshape(minibatches, -1)
+            learner, _ = jax.lax.scan(lambda c, i: learn(c, jax.tree.map(lambda x: x[i], flat)),
+                                      learner, order)  # fmt: skip
+        return (learner, env_state), batch[0].total
+
+    def train(key):
+        first, begin, rest = jax.random.split(key, 3)
+        network = ActorCritic(inner.num_actions, inner.num_actions * 8, first)
+        params = eqx.filter(network, eqx.is_array)
+        start = jax.vmap(env.reset)(jax.random.split(begin, num_envs))
+        carry = (params, optimizer.init(params)), start
+        return jax.lax.scan(update, carry, jax.random.split(rest, updates))[1]
+
+    return train
+
+
+def main(task="HumanHeartDipole", updates=60, num_envs=16, seed=0):
+    """Trains and returns the cost of the best episode."""
+    totals = jax.jit(make_train(task, num_envs, updates))(jax.random.key(seed))
+    best = int(totals[totals > 0].min())
+    print(f"{task}: best order of {int((totals > 0).sum())} episodes costs {best}")
+    return best
+
+
+if __name__ == "__main__":
+    main()

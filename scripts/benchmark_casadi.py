@@ -1,0 +1,128 @@
+"""The kernel against the C that CasADi generates for the same Jacobian: one core, float32."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from benchmark_cases import Case, find, orders_of, points
+from benchmark_compiled import compiled, fused
+
+from veenv.kernel.fusing import trace_point
+
+_TASKS = ("RoeFlux_1d", "RobotArm_6DOF")
+_FLAGS = ("-O3", "-march=native", "-ffast-math", "-shared", "-fPIC")
+_LOOP = """
+void batch(const float** arg, float** res, long points, int inputs, int outputs) {{
+  long long iw[{iw} + 1]; float w[{w} + 1];
+  for (long p = 0; p < points; p++) {{
+    const float* a[{arg}]; float* r[{res}];
+    for (int k = 0; k < inputs; k++) a[k] = arg[k] + p;
+    for (int k = 0; k < outputs; k++) r[k] = res[k] + p * {rows};
+    jacobian(a, r, iw, w, 0);
+  }}
+}}
+"""
+
+
+def casadi_rows(batch: int, repeats: int) -> list[dict[str, Any]]:
+    """Nanoseconds a point of the kernel and of CasADi's C, for two tasks.
+
+    Raises:
+      ImportError: without CasADi (`pip install casadi`).
+      OSError: without gcc.
+    """
+    if len(os.sched_getaffinity(0)) > 1:
+        raise ValueError("run this part alone and on one core: taskset -c 0 python scripts/…")
+    rows = []
+    for name in _TASKS:
+        case = find(name)
+        args = points(case, batch)
+        (ids,) = orders_of(case, ("best-operations",)).values()
+        kernel = compiled(fused(case, ids), args)
+        with tempfile.TemporaryDirectory() as folder:
+            other = _casadi(case, batch, Path(folder))
+            times = np.array([(_seconds(kernel, args), other()) for _ in range(repeats)])
+        ours, theirs = np.median(times, axis=0) / batch * 1e9
+        ratio = float(np.median(times[:, 0] / times[:, 1]))
+        rows.append({"function": name, "kernel_ns": ours, "casadi_ns": theirs, "ratio": ratio})
+        print(f"| {name} | {ours:.1f} | {theirs:.1f} | **{ratio:.2f}** |", flush=True)
+    return rows
+
+
+def _seconds(kernel: Any, args: Any) -> float:
+    began = time.process_time()
+    jax.block_until_ready(kernel(*args))
+    return time.process_time() - began
+
+
+def _casadi(case: Case, batch: int, folder: Path) -> Any:
+    """A function that computes the Jacobian at all points once, and returns its processor time."""
+    import casadi  # not a dependency
+
+    single = jax.tree.map(lambda x: np.asarray(x, np.float32), case.args)
+    program = trace_point(case.fun, single, {}, tuple(range(len(single)))).program()
+    inputs = [casadi.SX.sym(f"x{k}") for k in range(len(program.inputs))]
+    values: list[Any] = []
+    for op in program.ops:
+        if op.name == "input":
+            values.append(inputs[op.attr[0]])
+        elif op.name == "const":
+            values.append(casadi.SX(float(op.attr)))
+        else:
+            values.append(_operation(casadi, op.name, op.attr, [values[a] for a in op.args]))
+    outputs = casadi.vertcat(*(values[i] for ids in program.results for i in ids))
+    dense = casadi.densify(casadi.jacobian(outputs, casadi.vertcat(*inputs)))
+    function = casadi.Function("jacobian", inputs, [dense])
+    options = {"casadi_real": "float", "with_header": False}
+    source = casadi.CodeGenerator("jacobian.c", options)
+    source.add(function)
+    source.generate(f"{folder}/")
+    rows = dense.numel()
+    loop = _LOOP.format(
+        iw=function.sz_iw(), w=function.sz_w(), arg=function.sz_arg(), res=function.sz_res(),
+        rows=rows,
+    )  # fmt: skip
+    path = folder / "jacobian.c"
+    path.write_text(path.read_text() + loop)
+    library = folder / "jacobian.so"
+    subprocess.run(["gcc", *_FLAGS, str(path), "-o", str(library), "-lm"], check=True)
+    run = ctypes.CDLL(str(library)).batch
+    columns = [np.ascontiguousarray(x, np.float32).reshape(-1) for x in points(case, batch)]
+    result = np.zeros((batch, rows), np.float32)
+    address = ctypes.c_void_p
+    ins = (address * len(columns))(*(x.ctypes.data for x in columns))
+    outs = (address * 1)(result.ctypes.data)
+
+    def timed() -> float:
+        began = time.process_time()
+        run(ins, outs, ctypes.c_long(len(result)), len(columns), 1)  # which keeps both alive
+        return time.process_time() - began
+
+    return timed
+
+
+def _operation(casadi: Any, name: str, attr: Any, args: list[Any]) -> Any:
+    """An operation of a scalar program on CasADi's expressions."""
+    arithmetic = {
+        "add": lambda x, y: x + y,
+        "sub": lambda x, y: x - y,
+        "mul": lambda x, y: x * y,
+        "div": lambda x, y: x / y,
+        "neg": lambda x: -x,
+        "abs": casadi.fabs,
+        "select": casadi.if_else,
+        "gt": lambda x, y: x > y,
+        "ge": lambda x, y: x >= y,
+        "lt": lambda x, y: x < y,
+        "le": lambda x, y: x <= y,
+    }
+    function = arithmetic.get(name) or getattr(casadi, attr if name == "call" else name)
+    return function(*args)

@@ -1,0 +1,54 @@
+"""What the kernel's benchmarks share: programs, compiled Jacobians, and their times."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from benchmark_cases import Case
+from benchmark_engine import SHORTEST
+
+import veenv
+from veenv.kernel.fusing import trace_point
+from veenv.kernel.program import ScalarProgram
+from veenv.measure.timing import rounds_interleaved
+from veenv.tasks.random import random_function
+
+
+def random_case(seed: int, equations: int) -> Case:
+    """A random scalar function of eight inputs and outputs."""
+    fun, point = random_function(seed, 8, equations, 8)
+    return Case(f"random, {equations} equations, seed {seed}", fun, point, tuple(range(len(point))))
+
+
+def program_of(case: Case, order: Any) -> ScalarProgram:
+    """The scalar program of a case's Jacobian, in float32."""
+    args = jax.tree.map(lambda x: np.asarray(x, np.float32), case.args)
+    argnums = case.argnums if isinstance(case.argnums, tuple) else (case.argnums,)
+    return trace_point(veenv.jacve(case.fun, order, case.argnums), args, {}, argnums).program()
+
+
+def fused(case: Case, order: Any) -> Callable[..., Any]:
+    """The Jacobian of a batch as one kernel."""
+    return jax.vmap(veenv.jacve(case.fun, order, case.argnums, kernel="fused"))
+
+
+def compiled(method: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
+    """The method, compiled for these arguments."""
+    return jax.jit(method).lower(*args).compile()
+
+
+def times_of(
+    runs: Mapping[str, Callable[..., Any]], args: Sequence[Any], repeats: int, seconds: float
+) -> dict[str, np.ndarray]:
+    """Seconds of a call in each round, interleaved; five rounds at least."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    began = time.perf_counter()
+    for found in rounds_interleaved(runs, args, repeats, shortest=SHORTEST):
+        times = {name: list(t) for name, t in found.items()}
+        if min(map(len, times.values())) >= 5 and time.perf_counter() - began > seconds:
+            break
+    return {name: np.array(t) for name, t in times.items()}

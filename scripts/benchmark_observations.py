@@ -1,0 +1,112 @@
+"""What observations cost: random play with each kind, written out at every step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from benchmark_env import CLOCKS, Clock
+from benchmark_machine import machine
+
+from veenv.env import VertexEnv, random_action
+from veenv.env.factory import make
+
+KINDS = ("none", "packed", "flat", "graph", "adjacency")
+
+
+def observations(
+    task: tuple[str, ...] = ("RoeFlux_1d", "Encoder"),
+    num_envs: int = 256,
+    kinds: tuple[str, ...] = KINDS,
+    max_edges: int | None = 256,
+    seconds: float = 2.0,
+    repeats: int = 3,
+    clock: Clock = "wall",
+) -> None:
+    """Steps per second under uniformly random legal actions, by kind of observation, as a table.
+
+    Whole episodes run as one compiled program. Each step draws its actions from the mask and
+    writes its observations to memory. The kinds are timed by turns, the best of several repeats
+    counts.
+
+    Args:
+        task: tasks to play.
+        num_envs: environments that run side by side.
+        kinds: kinds of observations; none for no observation.
+        max_edges: room for edges in lists of a graph; without it, enough for every order.
+        seconds: length of a measurement, about.
+        repeats: measurements, of which the fastest counts.
+        clock: wall, or CPU time of all threads together, for a machine that is busy.
+    """
+    print(machine() + "\n")
+    print("| task | observation | steps/s | bytes of one | GB/s written |")
+    print("| --- | --- | --- | --- | --- |")
+    for name in task:
+        runs = {kind: _run(name, kind, num_envs, max_edges) for kind in kinds}
+        fastest = dict.fromkeys(kinds, float("inf"))
+        for turn in range(repeats + 1):
+            for kind, (play, _) in runs.items():
+                took = _step_seconds(play, turn, seconds, clock)
+                if turn:  # the first turn compiles
+                    fastest[kind] = min(fastest[kind], took)
+        for kind, (_, size) in runs.items():
+            rate = num_envs / fastest[kind]
+            print(
+                f"| {name} | {kind} | {rate:,.0f} | {size:,} | {rate * size / 1e9:.2f} |",
+                flush=True,
+            )
+
+
+def _run(
+    name: str, kind: str, num_envs: int, max_edges: int | None
+) -> tuple[tuple[Callable[..., Any], int], int]:
+    """Compiled random play of so many episodes, their length, and the bytes of an observation."""
+    env = make(name)
+    if kind != "none":
+        env = env.observing(kind, max_edges if kind == "graph" else None)  # type: ignore[arg-type]
+    shown = jax.eval_shape(lambda: _look(env, kind, env.init()))
+    size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shown))
+
+    def episode(_: int, carry: Any) -> Any:
+        key, _, _, total = carry
+        key, own = jax.random.split(key)
+        first = jax.tree.map(lambda x: jnp.broadcast_to(x, (num_envs, *x.shape)), env.init())
+
+        def step(state_and_obs: Any, key: jax.Array) -> tuple[Any, None]:
+            state, _ = state_and_obs
+            action = random_action(key, state.action_mask)
+            state = jax.vmap(env.transition)(state, action)[0]
+            return (state, jax.vmap(lambda s: _look(env, kind, s))(state)), None
+
+        zeros = jax.tree.map(lambda x: jnp.zeros((num_envs, *x.shape), x.dtype), shown)
+        (state, obs), _ = jax.lax.scan(step, (first, zeros), jax.random.split(own, env.max_steps))
+        return key, state, obs, total + state.cost.astype(jnp.float32).mean()
+
+    @jax.jit
+    def play(key: jax.Array, episodes: jax.Array) -> Any:
+        states = jax.tree.map(lambda x: jnp.broadcast_to(x, (num_envs, *x.shape)), env.init())
+        zeros = jax.tree.map(lambda x: jnp.zeros((num_envs, *x.shape), x.dtype), shown)
+        return jax.lax.fori_loop(0, episodes, episode, (key, states, zeros, jnp.zeros(())))
+
+    return (play, env.max_steps), size
+
+
+def _look(env: VertexEnv, kind: str, state: Any) -> Any:
+    return () if kind == "none" else env.observe(state)
+
+
+def _step_seconds(
+    play: tuple[Callable[..., Any], int], seed: int, seconds: float, clock: Clock
+) -> float:
+    """Seconds of one step of all environments, in a measurement of about so many seconds."""
+    run, length = play
+    jax.block_until_ready(run(jax.random.key(seed), 1))
+    start = time.perf_counter()
+    jax.block_until_ready(run(jax.random.key(seed), 1))
+    episodes = max(1, round(seconds / (time.perf_counter() - start)))
+    start = CLOCKS[clock]()
+    jax.block_until_ready(run(jax.random.key(seed + 1), episodes))
+    return (CLOCKS[clock]() - start) / (episodes * length)

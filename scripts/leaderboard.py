@@ -1,0 +1,134 @@
+"""Proves the orders of docs/leaderboard and writes docs/leaderboard.md.
+
+    python scripts/leaderboard.py
+
+Each file ``docs/leaderboard/NAME.json`` is an order file; ``entries.toml`` next to it says under
+``[NAME]`` who found it and in how many seconds on what machine. An order is listed only if it
+passes what scripts/validate.py checks; exit code 1 if one does not, 2 if a file is missing.
+"""
+
+from __future__ import annotations
+
+from agents.cli.signals import exit_on_interrupt, run_script
+
+exit_on_interrupt(__name__)
+
+import dataclasses
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+import tyro
+
+import veenv
+from veenv.measure.validation import validate
+from veenv.orders.documents import write_section
+from veenv.orders.order import Order
+from veenv.orders.shipped import shipped_orders
+
+ROOT = Path(__file__).parents[1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Proves the submitted orders and writes the leaderboard."""
+
+    folder: Path = ROOT / "docs" / "leaderboard"
+    """Folder of the order files and of entries.toml."""
+    docs: Path = ROOT / "docs" / "leaderboard.md"
+    """Page to write the table into, between ``<!-- leaderboard: begin -->`` and end."""
+    points: int = 3
+    """Points at which Jacobians are compared; 0 counts the orders only."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One row.
+
+    Attributes:
+      task: name of the task.
+      count: its multiplications.
+      method: how the order was found.
+      by: who found it.
+      seconds: how long it took; None if that is not known.
+      machine: on what.
+    """
+
+    task: str
+    count: int
+    method: str
+    by: str
+    seconds: float | None = None
+    machine: str = ""
+
+
+def main(config: Config) -> int:
+    """Proves, writes and returns the exit code."""
+    try:
+        entries = [*shipped_entries(), *read_entries(config.folder, config.points)]
+        write_section(config.docs, "leaderboard", table(entries))
+    except RuntimeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"{len(entries)} orders: {config.docs}")
+    return 0
+
+
+def read_entries(folder: Path, points: int) -> list[Entry]:
+    """The submitted orders, each proved at so many points.
+
+    Raises:
+      RuntimeError: an order does not pass.
+      ValueError: a file is no order file, or there is no word about it in entries.toml.
+      OSError: a file cannot be read.
+    """
+    words = tomllib.loads((folder / "entries.toml").read_text(encoding="utf-8"))
+    files = {path.stem: path for path in sorted(folder.glob("*.json"))}
+    if words.keys() != files.keys():
+        raise ValueError(f"entries.toml names {sorted(words)}, the folder has {sorted(files)}")
+    found = []
+    for name, path in files.items():
+        order, word = Order.load(path), words[name]
+        task = veenv.tasks.get(order.name)
+        if points:
+            report = validate(order, task, points=points, rounds=0)
+            if not report.passed:
+                raise RuntimeError(f"{path.name}: {'; '.join(report.problems)}")
+        graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
+        count = graph.cost(order.ids_for(graph))
+        entry = Entry(task.name, count, order.found_by, word["by"])
+        found.append(dataclasses.replace(entry, seconds=word["seconds"], machine=word["machine"]))
+    return found
+
+
+def shipped_entries() -> list[Entry]:
+    """The orders that come with the package, the best of each task; proved by validate.py."""
+    best: dict[str, Entry] = {}
+    for order in shipped_orders():
+        entry = Entry(order.name, order.counts["multiplications"], order.found_by, "shipped")
+        if order.name not in best or entry.count < best[order.name].count:
+            best[order.name] = entry
+    return [best[name] for name in veenv.tasks.list() if name in best]
+
+
+def table(entries: Sequence[Entry]) -> str:
+    """The entries as Markdown, by task, the cheapest first."""
+    rows = ["| task | multiplications | method | by | seconds | machine |"]
+    rows.append("| --- | --- | --- | --- | --- | --- |")
+    names = list(dict.fromkeys(entry.task for entry in entries))
+    for entry in sorted(entries, key=lambda e: (names.index(e.task), e.count)):
+        seconds = "" if entry.seconds is None else f"{entry.seconds:,.0f}"
+        method = entry.method.replace("|", "/")
+        rows.append(
+            f"| {entry.task} | {entry.count:,} | {method} | {entry.by} | {seconds} | "
+            f"{entry.machine} |"
+        )
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    run_script(lambda: main(tyro.cli(Config)))

@@ -1,0 +1,81 @@
+"""`agents.train`: three lines from a function to a proved order."""
+
+from __future__ import annotations
+
+import pytest
+
+import agents
+import veenv
+from agents.training.played import Played
+from tests.agents.conftest import chain, wide
+from veenv.env import TaskDistribution, VertexEnv
+
+SMALL = agents.PPOConfig(num_envs=2, steps=20, hidden=4)
+
+
+@pytest.mark.slow
+def test_a_function_is_trained_on_proved_and_gone_on_with(tmp_path):
+    seen = []
+    folder = tmp_path / "run"
+    given = {"args": (1.0, 2.0), "folder": folder}
+    run = agents.train(wide, SMALL, callback=seen.append, **given)
+    assert run.order.name == "wide"
+    graph = run.played.tasks.graphs[0]
+    assert graph.cost(run.order.ids) == run.order.counts["multiplications"]
+    assert run.prove(points=1)["wide"].passed
+    assert [row["update"] for row in run.history] == list(range(1, len(seen) + 1))
+    assert (folder / "order.json").exists()
+    played = run.evaluate(2)[0]
+    assert played.best <= played.mean
+
+    more = agents.train(wide, agents.PPOConfig(num_envs=2, steps=40, hidden=4), **given)
+    assert more.history[0]["update"] == len(seen) + 1
+    assert more.steps >= 40
+    with pytest.raises(ValueError, match="of another task"):
+        agents.train(chain, SMALL, args=(1.0,), folder=folder)
+
+
+def test_what_can_be_played(wide_graph, both):
+    env = VertexEnv(wide_graph, "executed", shaping="reverse")
+    for what, names, functions in [
+        (env, ("graph",), ()),
+        ([wide_graph, "Robertson"], ("graph 0", "Robertson"), ("Robertson",)),
+        (both, ("wide", "chain"), ()),
+        (veenv.tasks.get("Robertson"), ("Robertson",), ("Robertson",)),
+    ]:
+        played = Played.of(what)
+        assert played.tasks.names == names
+        assert tuple(played.functions) == functions
+        assert played.tasks.env.normalise
+        assert played.tasks.env.cost == ("executed" if what is env else "multiplications")
+
+
+def test_ctrl_c_returns_what_was_found(chain_graph):
+    def interrupt(progress):
+        raise KeyboardInterrupt
+
+    run = agents.train(chain_graph, SMALL, callback=interrupt)
+    assert chain_graph.cost(run.order.ids) == run.order.counts["multiplications"]
+    assert len(run.history) == 1
+    with pytest.raises(ValueError, match="has no function to prove"):
+        run.prove()
+
+
+@pytest.mark.parametrize(
+    ("what", "options", "error", "message"),
+    [
+        (wide, {}, TypeError, "the function wide needs args"),
+        (wide, {"args": 1.0}, ValueError, "args must be a tuple"),
+        (wide, {"args": (1.0,)}, ValueError, "wide cannot be traced"),
+        (7, {}, TypeError, "expected a function, a task or its name, .* got int: 7"),
+        ("nosuch", {}, ValueError, "unknown task"),
+        ("Robertson", {"args": (1.0,)}, ValueError, "a task has arguments of its own"),
+        (["Robertson", "robertson"], {}, ValueError, "names Robertson twice"),
+        ("Robertson", {"agent": "dqn"}, ValueError, "agent must be one of ppo, alphazero"),
+        ("Robertson", {"time_limit": -1}, ValueError, "time_limit must be a positive"),
+        (TaskDistribution.of(["Robertson"]), {}, ValueError, "normalise=True"),
+    ],
+)
+def test_wrong_input(what, options, error, message):
+    with pytest.raises(error, match=message):
+        agents.train(what, SMALL, **options)

@@ -1,0 +1,99 @@
+"""The loop: budgets, the best orders, and what it reports."""
+
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from agents.config.ppo import PPOConfig
+from agents.ppo.trainer import Trainer
+from agents.training.best import BestOrders
+from agents.training.curriculum import FixedTasks
+from agents.training.loop import train
+from veenv import Graph
+from veenv.env import TaskDistribution
+
+
+@pytest.fixture(scope="module")
+def trainer(both):
+    return Trainer(PPOConfig(num_envs=4, steps=120, hidden=8), both)
+
+
+def test_steps_are_rounded_up_to_whole_updates(trainer, both):
+    curriculum = FixedTasks(trainer)
+    best, seen = curriculum.best, list(train(curriculum))
+    size = trainer.steps_per_update
+    assert [p.steps for p in seen] == [size * k for k in range(1, -(-120 // size) + 1)]
+    assert seen[-1].fraction == 1.0
+    for name in both.names:
+        costs = [p.measured["min_cost"][name] for p in seen]
+        assert best.cost(name) == min(costs)
+        assert best[name].steps == seen[int(np.argmin(costs))].steps
+        assert both.graphs[both.names.index(name)].cost(best[name].ids) == best.cost(name)
+        so_far = [p.measured["best_cost"][name] for p in seen]
+        assert so_far == np.minimum.accumulate(costs).tolist()
+    assert all(np.isfinite(list(seen[0].measured["stats"].values())))
+
+
+def test_continuing_is_the_same_as_not_stopping(trainer, both):
+    whole = list(train(FixedTasks(trainer)))
+    again = list(train(FixedTasks(trainer), state=whole[0].state))
+    assert [p.update for p in again] == [p.update for p in whole[1:]]
+    assert [p.steps for p in again] == [p.steps for p in whole[1:]]
+    costs = [p.measured["mean_cost"] for p in whole[1:]]
+    assert [p.measured["mean_cost"] for p in again] == costs
+
+
+def test_time_limit_counts_from_the_start(trainer, both):
+    late = time.monotonic() - 1000.0
+    assert len(list(train(FixedTasks(trainer), time_limit=10.0, started=late))) == 1
+
+
+def test_compilation_does_not_count_as_pace(both, monkeypatch):
+    """The first step takes 60 of 100 seconds, later ones 10 each: four more fit."""
+    clock = iter([0.0, 5.0, 65.0, 75.0, 85.0, 95.0, 105.0])
+    fake = SimpleNamespace(monotonic=lambda: next(clock))
+    monkeypatch.setattr("agents.training.loop.time", fake)
+    endless = Trainer(PPOConfig(num_envs=2, hidden=4), both)
+    seen = list(train(FixedTasks(endless), time_limit=100.0))
+    assert [p.seconds for p in seen] == [65.0, 75.0, 85.0, 95.0]
+
+
+def test_stops_when_asked(trainer, both):
+    assert list(train(FixedTasks(trainer), should_stop=lambda: True)) == []
+
+
+def test_needs_a_budget(both):
+    endless = Trainer(PPOConfig(), both)
+    with pytest.raises(ValueError, match="steps or a time limit"):
+        next(train(FixedTasks(endless)))
+
+
+def test_best_orders_are_checked_by_the_graph(both):
+    best = BestOrders(both)
+    assert best.get("wide") is None
+    width = both.env.num_actions
+    orders = np.full((2, width), -1, np.int32)
+    for k, graph in enumerate(both.graphs):
+        orders[k, : len(graph.eliminable)] = np.arange(len(graph.eliminable))
+    costs = np.array([g.cost(g.forward()) for g in both.graphs])
+    assert best.offer(costs, orders, 10) == both.names
+    assert best["wide"].ids == both.graphs[0].forward()
+    assert best.offer(costs, orders, 20) == ()
+    assert best["wide"].steps == 10
+    with pytest.raises(RuntimeError, match="wide: the environment counted a cost of 1"):
+        best.offer(np.array([1, 10**9]), orders, 30)
+    orders[1, 0] = orders[1, 1]
+    with pytest.raises(RuntimeError, match="chain: an episode is no order: order repeats"):
+        best.offer(np.array([10**9, 1]), orders, 30)
+    assert best.cost("wide") == costs[0]
+
+
+def test_tasks_have_to_be_normalised_and_to_have_moves(wide_graph):
+    with pytest.raises(ValueError, match="expected tasks with normalise=True"):
+        Trainer(PPOConfig(), TaskDistribution.of({"wide": wide_graph}))
+    nothing = Graph(1, [()], [0], [], {"multiplications": {}, "executed": {}})
+    tasks = TaskDistribution.of({"wide": wide_graph, "none": nothing}, normalise=True)
+    with pytest.raises(ValueError, match="none has no vertex to eliminate"):
+        Trainer(PPOConfig(), tasks)

@@ -1,0 +1,52 @@
+"""The examples run, and what they find is an order's cost between the least and the dearest."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+LEAST, MOST = 17, 40  # Robertson: proven least, and more than any order
+
+SMALL = {
+    "ppo_one_file": ((), {"updates": 2, "num_envs": 4}, [pytest.mark.slow]),
+    "maskable_ppo": (("sb3_contrib",), {"episodes": 8}, [pytest.mark.clients]),
+    "rejax_ppo": (("rejax",), {"episodes": 8}, [pytest.mark.clients]),
+    "torchrl_random": (("torchrl",), {"episodes": 2}, [pytest.mark.clients]),
+    "mctx_search": (("mctx",), {"num_simulations": 4}, [pytest.mark.clients]),
+    "jumanji_loop": (("jumanji",), {"num_envs": 4}, [pytest.mark.clients]),
+    "sweep_seeds": (
+        (),
+        {"seeds": 2, "steps": 24, "num_envs": 2, "hidden": 4},
+        [pytest.mark.slow],
+    ),
+}
+
+
+def test_every_example_is_run():
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(SMALL)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=marks) for name, (_, _, marks) in SMALL.items()]
+)
+# The examples' libraries warn of what they like.
+@pytest.mark.filterwarnings("default")
+def test_example(name, tmp_path, monkeypatch, capsys):
+    needs, settings, _ = SMALL[name]
+    for library in needs:
+        pytest.importorskip(library)
+    monkeypatch.chdir(tmp_path)
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    import jax
+
+    with jax.numpy_dtype_promotion("standard"):
+        found = module.main("Robertson", **settings)
+    for cost in found if isinstance(found, list) else [found]:
+        assert LEAST <= cost <= MOST
+    assert capsys.readouterr().out.startswith("Robertson: ")
+    assert (tmp_path / "sweep.png").exists() == (name == "sweep_seeds")

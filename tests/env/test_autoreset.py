@@ -1,0 +1,135 @@
+"""Both modes of resets of the vector environment, and episodes that are cut short."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+
+import veenv
+from veenv.env.adapters import GymVectorEnv
+
+NAME, STEPS = "Robertson", 6
+
+
+@pytest.fixture(scope="module")
+def envs():
+    return {
+        mode: GymVectorEnv(3, NAME, autoreset_mode=mode)
+        for mode in (AutoresetMode.SAME_STEP, "NextStep")
+    }
+
+
+def first_legal(info):
+    return info["action_mask"].argmax(-1)
+
+
+def test_next_step_shows_the_end_and_then_the_beginning(envs):
+    env = envs["NextStep"]
+    assert env.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
+    graph = env.tasks.graphs[0]
+    first, info = env.reset()
+    for _ in range(2):
+        returns = np.zeros(3)
+        for step in range(STEPS):
+            obs, reward, terminated, truncated, info = env.step(first_legal(info))
+            returns += reward
+            assert (terminated == (step == STEPS - 1)).all()
+            assert not truncated.any()
+        assert "final_obs" not in info
+        assert not obs["action_mask"].any()
+        assert info["_order"].all()
+        for order, total, earned in zip(info["order"], info["total"], returns, strict=True):
+            assert graph.cost(order) == total == -earned
+        obs, reward, terminated, _, info = env.step(np.full(3, -1))  # ignored
+        assert (reward == 0).all()
+        assert not (terminated.any())
+        assert not (info["illegal"].any())
+        assert not (info["total"].any())
+        np.testing.assert_array_equal(obs["adjacency"], first["adjacency"])
+
+
+def test_same_step_gives_the_same_episodes(envs):
+    env = envs[AutoresetMode.SAME_STEP]
+    _, info = env.reset()
+    returns = np.zeros(3)
+    for _ in range(STEPS):
+        _, reward, terminated, _, info = env.step(first_legal(info))
+        returns += reward
+    assert terminated.all()
+    final = info["final_info"]
+    np.testing.assert_array_equal(-returns, final["total"])
+    assert [env.tasks.graphs[0].cost(order) for order in final["order"]] == final["total"].tolist()
+
+
+@pytest.mark.parametrize("mode", ["SameStep", "NextStep"])
+def test_an_illegal_move_ends_one_environment_only(envs, mode):
+    env = envs["NextStep" if mode == "NextStep" else AutoresetMode.SAME_STEP]
+    _, info = env.reset()
+    actions = first_legal(info)
+    actions[1] = -1
+    _, reward, terminated, _, info = env.step(actions)
+    assert terminated.tolist() == [False, True, False]
+    assert reward[1] < reward[0]
+    _, reward, terminated, _, info = env.step(first_legal(info))
+    assert not terminated.any()
+    assert (reward[1] == 0) == (mode == "NextStep")
+    assert info["action_mask"].sum(-1).tolist() == [STEPS - 2, STEPS - (mode != "NextStep"), 4]
+
+
+@pytest.mark.parametrize("mode", ["SameStep", "NextStep"])
+def test_long_episodes_are_truncated(mode):
+    env = gymnasium.make_vec(
+        f"veenv/{NAME}-v0", num_envs=2, max_episode_steps=4, autoreset_mode=mode
+    )
+    _, info = env.reset()
+    for step in range(4):
+        _, _, terminated, truncated, info = env.step(first_legal(info))
+        assert not terminated.any()
+        assert truncated.all() == (step == 3)
+    ended = info["final_info"] if mode == "SameStep" else info
+    assert ended["total"].min() > 0
+    assert not ended["_order"].any()
+    _, _, _, truncated, info = env.step(first_legal(info))
+    assert not truncated.any()
+    assert info["action_mask"].sum(-1).tolist() == [STEPS - (mode == "SameStep")] * 2
+
+
+def test_tasks_are_drawn_when_the_next_episode_begins():
+    tasks = veenv.env.TaskDistribution.of(["Robertson", "KerrMetric"])
+    env = GymVectorEnv(4, tasks, autoreset_mode="NextStep")
+    _, info = env.reset(seed=1)
+    seen = set()
+    for _ in range(90):
+        before, masks = info["task"], info["action_mask"]
+        ended = ~masks.any(-1)
+        _, _, _, _, info = env.step(first_legal(info))
+        changed = before != info["task"]
+        assert not (changed & ~ended).any()
+        seen |= set(info["task"])
+        for name, order, total in zip(
+            info["task"], info.get("order", [None] * 4), info["total"], strict=True
+        ):
+            if order is not None:
+                assert tasks.graphs[tasks.index(name)].cost(order) == total
+    assert seen == {"Robertson", "KerrMetric"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"autoreset_mode": "Disabled"}, "must be one of SameStep, NextStep, got 'Disabled'"),
+        ({"autoreset_mode": AutoresetMode.DISABLED}, "must be one of SameStep, NextStep"),
+        ({"max_episode_steps": 0}, "max_episode_steps must be at least 1, got 0"),
+    ],
+)
+def test_wrong_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        GymVectorEnv(2, NAME, **options)
+
+
+def test_gymnasium_has_spaces_for_one_kind_of_observation_only():
+    tasks = veenv.env.TaskDistribution.of([NAME]).observing("graph")
+    with pytest.raises(ValueError, match=r"observation='adjacency' .* got 'graph'"):
+        GymVectorEnv(2, tasks)

@@ -1,0 +1,93 @@
+"""Pictures hold the edges and the colours that they should; texts and networkx the whole graph."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import jax.numpy as jnp
+import pytest
+from PIL import Image
+
+import veenv
+from veenv.graph.playback import play
+
+
+@pytest.fixture(scope="module")
+def graph() -> veenv.Graph:
+    task = veenv.tasks.get("Robertson")
+    return veenv.make_graph(task.fun, task.argnums)(*task.example_args())
+
+
+def lines(figure) -> list[int]:
+    """Number of curves of each kind: edges as they were, filled in, removed."""
+    return [len(c.get_segments()) for c in figure.axes[0].collections]
+
+
+def test_a_graph_and_an_order_show_every_edge_and_no_window(graph):
+    for figure in (veenv.draw(graph), veenv.draw(veenv.best_order("Robertson")),
+                   veenv.draw(graph.reverse(), graph)):  # fmt: skip
+        assert lines(figure) == [len(graph.edges), 0, 0]
+    assert "matplotlib.pyplot" not in sys.modules
+
+
+def test_a_state_shows_what_is_left(graph):
+    env = veenv.make("Robertson")
+    _, state = env.reset()
+    assert lines(veenv.draw(state, env)) == [len(graph.edges), 0, 0]
+    for slot in (3, 1):
+        _, state, *_ = env.step(None, state, jnp.int32(slot))
+    order = env.order(state)
+    steps = play(graph, (*order, *(v for v in graph.forward() if v not in order)))[:2]
+    left = set(graph.edges)
+    for step in steps:
+        left = (left - set(step.removed)) | set(step.added)
+    new, gone = len(steps[1].added), len(steps[1].removed)
+    figure = veenv.draw(state, env)
+    assert lines(figure) == [len(left) - new, new, gone]
+    assert f"price {int(state.cost)}" in figure.get_suptitle()
+
+
+def test_what_cannot_be_drawn_says_so(graph):
+    _, state = veenv.make("Robertson").reset()
+    with pytest.raises(TypeError, match="needs its environment"):
+        veenv.draw(state)
+    with pytest.raises(TypeError, match="need their graph"):
+        veenv.draw((1, 2))
+    with pytest.raises(TypeError, match="got str"):
+        veenv.draw("Robertson")
+    with pytest.raises(ValueError, match="another graph"):
+        veenv.draw(veenv.best_order("BlackScholes"), graph)
+
+
+def test_an_animation_has_a_picture_for_every_elimination(graph, tmp_path):
+    count = veenv.animate(tmp_path / "a.gif", graph.markowitz(), graph, seconds=1.0)
+    assert count == len(graph.eliminable) + 1
+    with Image.open(tmp_path / "a.gif") as picture:
+        assert picture.n_frames == count
+    with pytest.raises(ValueError, match="seconds must be positive, got 0"):
+        veenv.animate(tmp_path / "b.gif", graph.markowitz(), graph, seconds=0)
+
+
+@pytest.fixture(scope="module", params=["Robertson", "LSTM"])
+def some(request) -> veenv.Graph:
+    task = veenv.tasks.get(request.param)
+    return veenv.make_graph(task.fun, task.argnums)(*task.example_args())
+
+
+def test_networkx_has_the_whole_graph(some):
+    networkx = pytest.importorskip("networkx", reason="needs pip install networkx")
+    found = some.to_networkx()
+    assert networkx.is_directed_acyclic_graph(found)
+    assert set(found.edges) == set(some.edges)
+    moves = {d["vertex"] for _, d in found.nodes(data=True) if d["kind"] == "vertex"}
+    assert moves == set(some.eliminable)
+    assert {n for n, d in found.nodes(data=True) if d["is_output"]} == some.output_nodes
+
+
+def test_texts_have_the_whole_graph(some):
+    dot = re.findall(r"^  (\d+) -> (\d+);$", some.to_dot(), re.M)
+    assert [(int(u), int(v)) for u, v in dot] == list(some.edges)
+    mermaid = re.findall(r"^  n(\d+) --> n(\d+)$", some.to_mermaid(), re.M)
+    assert [(int(u), int(v)) for u, v in mermaid] == list(some.edges)
+    assert repr(some).startswith(f"Graph({some.num_inputs} inputs")

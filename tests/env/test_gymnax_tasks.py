@@ -1,0 +1,62 @@
+"""The gymnax adapter's info at the end of an episode, and tasks that are drawn at resets."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from veenv.env import TaskDistribution, random_action
+from veenv.env.adapters import GymnaxEnv
+
+
+def test_info_has_the_order_and_the_last_observation():
+    env = veenv.make("Robertson")
+    wrapped = GymnaxEnv(env, flat=True, split_done=True)
+    step = jax.jit(wrapped.step)
+    first, state = wrapped.reset()
+    for k, slot in enumerate((5, 3, 1, 0, 2, 4)):
+        obs, state, _, terminated, truncated, info = step(None, state, slot)
+        assert bool(terminated) == (k == 5) == bool(info["terminated"])
+        assert not bool(truncated | info["truncated"])
+    np.testing.assert_array_equal(obs, first)
+    assert not info["final_observation"].reshape(6, 8)[:, -1].any()
+    assert env.graph.cost(info["order"].tolist()) == int(info["total"])
+
+
+def test_a_task_set_draws_a_task_at_every_reset():
+    tasks = TaskDistribution.of(["Robertson", "KerrMetric"])
+    env = GymnaxEnv(tasks)
+
+    @jax.jit
+    def play(key, params):
+        def body(carry, key):
+            state = carry
+            act, step = jax.random.split(key)
+            action = random_action(act, state.state.action_mask)
+            _, state, reward, done, info = env.step(step, state, action, params)
+            return state, (reward, done, info["task"], info["order"], info["total"])
+
+        first, rest = jax.random.split(key)
+        return jax.lax.scan(body, env.reset(first, params)[1], jax.random.split(rest, 120))[1]
+
+    reward, done, task, order, total = jax.device_get(play(jax.random.key(0), env.default_params))
+    ends = np.flatnonzero(done)
+    begins = np.concatenate([[0], ends[:-1] + 1])
+    for begin, end in zip(begins, ends, strict=True):
+        assert len(set(task[begin : end + 1])) == 1
+        ids = order[end][order[end] >= 0].tolist()
+        assert tasks.graphs[task[end]].cost(ids) == total[end] == -reward[begin : end + 1].sum()
+    assert set(task) == {0, 1}
+    with pytest.raises(ValueError, match="needs a key"):
+        env.reset()
+
+
+def test_flat_goes_with_features_only():
+    with pytest.raises(ValueError, match="flat=True does not go with observation='graph'"):
+        GymnaxEnv(veenv.make("Robertson", observation="graph"), flat=True)
+    obs, _ = GymnaxEnv(veenv.make("Robertson", observation="flat")).reset()
+    assert obs.shape == (48,)
+    assert jnp.issubdtype(obs.dtype, jnp.floating)

@@ -1,0 +1,102 @@
+"""Mistakes that researchers make: each ends in an error that says what to do, or as documented."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import agents
+import veenv
+from veenv.env import TaskDistribution
+from veenv.env.adapters import GymVectorEnv
+
+PAGE = Path(__file__).parents[2] / "docs" / "environment.md"
+
+
+@pytest.fixture(scope="module")
+def env():
+    return veenv.make("Robertson")
+
+
+def test_params_of_another_spec(env):
+    other = veenv.make("PropaneCombustion")
+    with pytest.raises(ValueError, match=r"another Spec: .* encode a graph with this environment"):
+        env.reset(None, other.default_params)
+
+
+def test_stacked_params_of_a_task_set():
+    tasks = TaskDistribution.of(["Robertson", "PropaneCombustion"])
+    with pytest.raises(ValueError, match=r"pick those of one task"):
+        tasks.env.reset(None, tasks.params)
+
+
+@pytest.mark.parametrize("action", [1.0, float("nan"), True, np.float32(1), jnp.ones(())])
+def test_actions_that_are_no_integers(env, action):
+    with pytest.raises(TypeError, match="an action is an integer slot"):
+        jax.eval_shape(lambda: env.step(None, env.init(), action))
+
+
+def test_batched_actions_without_vmap(env):
+    with pytest.raises(ValueError, match=r"use jax\.vmap for several"):
+        jax.eval_shape(lambda a: env.step(None, env.init(), a), jnp.zeros(3, jnp.int32))
+
+
+def test_an_agent_that_ignores_the_mask(env):
+    @jax.jit
+    def play():
+        state = env.transition(env.init(), jnp.int32(2))[0]
+        return env.transition(state, jnp.int32(2))
+
+    state, reward, info = play()
+    assert bool(state.terminated)
+    assert bool(info["illegal"])
+    assert float(reward) < -max(env.graph.cost(o) for o in (env.graph.forward(),))
+
+
+def test_functions_instead_of_graphs():
+    with pytest.raises(TypeError, match=r"veenv.make_graph\(sin\)\(\*args\)"):
+        TaskDistribution.of([jnp.sin])
+
+
+def test_rewards_that_are_not_normalised():
+    with pytest.raises(ValueError, match="expected tasks with normalise=True"):
+        agents.train(TaskDistribution.of(["Robertson"]))
+
+
+def test_observations_that_the_networks_do_not_read():
+    tasks = TaskDistribution.of(["Robertson"], normalise=True).observing("packed")
+    with pytest.raises(ValueError, match=r"got 'packed': pass tasks.observing\('adjacency'\)"):
+        agents.train(tasks)
+
+
+def test_one_key_for_a_batch_draws_one_task():
+    tasks = TaskDistribution.of(["Robertson", "PropaneCombustion"])
+    same = jnp.broadcast_to(jax.random.key(1), (8,))
+    split = jax.random.split(jax.random.key(1), 8)
+    drawn = jax.jit(jax.vmap(lambda key: tasks.sample(key).vertex_ids[10]))
+    assert len(set(drawn(same).tolist())) == 1
+    assert len(set(drawn(split).tolist())) == 2
+
+
+def test_specs_that_do_not_fit(env):
+    with pytest.raises(ValueError, match="num_actions of at least 51, got 6"):
+        veenv.make("PropaneCombustion", spec=env.spec.padded(num_inputs=99, num_outputs=99))
+
+
+def test_gymnasium_actions(env):
+    envs = GymVectorEnv(2, "Robertson")
+    envs.reset()
+    with pytest.raises(TypeError, match="actions are integer slots, got dtype float64"):
+        envs.step(np.zeros(2))
+    with pytest.raises(ValueError, match=r"expected actions of shape \(2,\), got \(3,\)"):
+        envs.step(np.zeros(3, int))
+
+
+def test_the_page_lists_them():
+    section = PAGE.read_text(encoding="utf-8").split("## Mistakes, and what they end in")[1]
+    rows = [line for line in section.split("##")[0].splitlines() if line.startswith("| ")]
+    assert len(rows) >= 12  # with the heading

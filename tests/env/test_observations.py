@@ -1,0 +1,176 @@
+"""The kinds of observations: the same graph in each, in every state, and cheap random actions."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from veenv.env import random_action, to_graphs_tuple, to_pyg
+from veenv.env.convert import GraphsTuple
+from veenv.env.encode import Spec
+from veenv.env.env import VertexEnv
+from veenv.env.graph_view import decode_edges
+from veenv.env.observe import as_fields, mask_of
+from veenv.env.random_play import random_order
+
+TASKS = {"scalar": ("Robertson", "executed"), "array": ("LIF", "multiplications")}
+KINDS = ("adjacency", "flat", "graph", "packed")
+
+
+@pytest.fixture(scope="module", params=["scalar", pytest.param("array", marks=pytest.mark.slow)])
+def states(request):
+    """An environment, a batch of states half way, and the observations of each kind."""
+    name, cost = TASKS[request.param]
+    env = veenv.make(name, cost=cost)
+    mask = env.init().action_mask
+    orders = jax.vmap(random_order, (0, None))(jax.random.split(jax.random.key(1), 4), env.init())
+
+    def play(order, num):
+        def body(i, s):
+            return jax.lax.cond(i < num, lambda: env.transition(s, order[i])[0], lambda: s)
+
+        return jax.lax.fori_loop(0, len(mask), body, env.init())
+
+    num = jnp.array([0, 3, env.max_steps - 2, env.max_steps])
+    envs = {kind: VertexEnv(env.graph, cost, observation=kind) for kind in KINDS}
+
+    @jax.jit
+    def look():
+        batch = jax.vmap(play)(orders, num)
+        return batch, {kind: jax.vmap(other.observe)(batch) for kind, other in envs.items()}
+
+    batch, found = jax.device_get(look())
+    seen = {kind: (envs[kind], obs) for kind, obs in found.items()}
+    return env, batch, seen
+
+
+def test_each_kind_shows_the_same(states):
+    env, batch, seen = states
+    dense = seen["adjacency"][1]
+    assert seen["flat"][1].shape == (4, 8 * env.num_actions)
+    np.testing.assert_array_equal(seen["flat"][1].reshape(dense.features.shape), dense.features)
+    packed_env, packed = seen["packed"]
+    again = jax.vmap(packed_env.decode)(packed)
+    np.testing.assert_array_equal(again.adjacency, dense.adjacency)
+    np.testing.assert_array_equal(again.features, dense.features)
+    for _, obs in seen.values():
+        np.testing.assert_array_equal(mask_of(obs, env.num_actions), batch.action_mask)
+
+
+def test_lists_have_the_edges_of_the_matrix(states):
+    env, _, seen = states
+    dense, graph = seen["adjacency"][1], seen["graph"][1]
+    first, num_nodes = env.spec.num_inputs, graph.nodes.shape[1]
+    for k in range(4):
+        rows, columns = np.nonzero(dense.adjacency[k])
+        expected = set(zip(rows.tolist(), (columns + first).tolist(), strict=True))
+        num = int(graph.n_edge[k])
+        found = list(zip(graph.senders[k, :num].tolist(), graph.receivers[k, :num], strict=True))
+        assert len(found) == num == len(expected)
+        assert {(a, int(b)) for a, b in found} == expected
+        assert (graph.senders[k, num:] == num_nodes).all()
+        assert (graph.edges[k, num:] == 0).all()
+        codes = jnp.array([dense.adjacency[k][a, b - first] for a, b in found], jnp.int32)
+        decoded = decode_edges(codes, env.spec.rank, env.spec.links)
+        np.testing.assert_array_equal(graph.edges[k, :num], decoded)
+        slots = graph.nodes[k, first : first + env.num_actions]
+        np.testing.assert_allclose(slots[:, :2], dense.features[k, :, :2])
+        np.testing.assert_array_equal(slots[:, 2:7], dense.features[k, :, 3:])
+
+
+def test_observations_lie_in_their_spaces(states):
+    _, _, seen = states
+    for env, obs in seen.values():
+        one = jax.tree.map(lambda x: np.asarray(x[1]), obs)
+        shown = one if env.observation == "flat" else as_fields(one)
+        if isinstance(shown, dict):
+            shown = {**shown, "action_mask": np.asarray(shown["action_mask"], np.int8)}
+        assert env.observation_space.contains(shown), env.observation
+
+
+def test_without_room_for_all_edges_every_feature_is_nan(states):
+    env, batch, seen = states
+    most = int(seen["graph"][1].n_edge[:2].min())
+    small = VertexEnv(env.graph, env.cost, observation="graph", max_edges=most - 1)
+    obs = jax.jit(small.observe)(jax.tree.map(lambda x: x[0], batch))
+    assert int(obs.n_edge) >= most
+    assert bool(jnp.isnan(obs.nodes).all())
+    with pytest.raises(ValueError, match=f"more than max_edges={most - 1}"):
+        to_pyg(obs)
+
+
+def test_conversions_keep_the_graph(states):
+    _, _, seen = states
+    graph = seen["graph"][1]
+    batch, num_nodes, _ = graph.nodes.shape
+    found = to_graphs_tuple(graph)
+    assert GraphsTuple._fields == (
+        "nodes", "edges", "receivers", "senders", "globals", "n_node", "n_edge"
+    )  # fmt: skip
+    assert int(found.n_node.sum()) == found.nodes.shape[0] == batch * (num_nodes + 1)
+    assert int(found.n_edge.sum()) == found.senders.shape[0] == found.edges.shape[0]
+    arrays = to_pyg(graph)
+    assert arrays["edge_index"].shape == (2, graph.n_edge.sum())
+    assert arrays["edge_attr"].shape[0] == graph.n_edge.sum()
+    in_degree = np.bincount(arrays["edge_index"][1], minlength=len(arrays["x"]))
+    np.testing.assert_allclose(np.log1p(in_degree), arrays["x"][:, 0], rtol=1e-6)
+    np.testing.assert_array_equal(np.bincount(arrays["batch"]), [num_nodes] * batch)
+
+
+def test_a_shared_program_has_room_for_every_graph_of_its_sizes():
+    env = veenv.make("Robertson")
+    padded = VertexEnv(env.graph, spec=env.spec.padded(num_actions=9), observation="graph")
+    obs = jax.jit(lambda: padded.reset()[0])()
+    assert int(obs.n_edge) == len(env.graph.edges) < obs.senders.shape[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"observation": "pixels"}, "must be one of adjacency, flat, graph, packed, got 'pixels'"),
+        ({"observation": "graph", "max_edges": 0}, "max_edges must be at least 1, got 0"),
+        ({"max_edges": 9}, "belongs to observation='graph', not to 'adjacency'"),
+    ],
+)
+def test_wrong_kinds(options, message):
+    with pytest.raises(ValueError, match=message):
+        veenv.make("Robertson", **options)
+
+
+def test_random_actions_are_uniform_over_the_legal_ones():
+    mask = np.zeros((2, 70), bool)
+    legal = [0, 31, 32, 40, 63, 64, 69]
+    mask[0, legal] = True
+    keys = jax.random.split(jax.random.key(0), 20_000)
+    actions = np.asarray(jax.jit(jax.vmap(random_action, (0, None)))(keys, jnp.asarray(mask)))
+    counts = np.bincount(actions[:, 0], minlength=70)
+    assert counts[legal].sum() == len(keys)
+    expected = len(keys) / len(legal)
+    assert ((counts[legal] - expected) ** 2 / expected).sum() < 22.5  # chi², 6 degrees: 0.1 %
+    assert (actions[:, 1] == 0).all()
+
+
+def test_the_rank_of_a_random_action_is_exact():
+    from veenv.env.random_play import _scaled
+
+    rng = np.random.default_rng(0)
+    high, low = rng.integers(0, 2**32, (2, 200), dtype=np.uint64)
+    high[:3], low[:3] = (2**32 - 1, 0, 2**31), (2**32 - 1, 0, 2**32 - 1)
+    num = rng.integers(1, 2**31, 200, dtype=np.uint64)
+    found = _scaled(*(jnp.asarray(x.astype(np.uint32)) for x in (high, low, num)))
+    expected = [
+        (int(n) * (int(h) << 32 | int(x))) >> 64 for h, x, n in zip(high, low, num, strict=True)
+    ]
+    assert np.asarray(found).tolist() == expected
+
+
+def test_a_spec_bounds_its_edges():
+    from veenv.env.graph_view import most_edges, num_paths
+
+    for name in ("Robertson", "LIF", "PropaneCombustion"):
+        env = veenv.make(name)
+        spec = Spec.of(env.graph, "multiplications")
+        assert len(env.graph.edges) <= num_paths(env.graph, spec) <= most_edges(spec)

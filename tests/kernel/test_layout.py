@@ -1,0 +1,80 @@
+"""Arrays are read and written in place: every number of entries, every width of the vectors."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from veenv.kernel.cpu import compile as compiling
+from veenv.kernel.cpu import entries
+from veenv.kernel.cpu.layout import Shuffles, Unwoven, woven
+
+ENTRIES = [*range(1, 21), 24, 36, 48, 63, 64, 121]
+
+
+class Machine:
+    """Computes shuffles of vectors of integers."""
+
+    def __init__(self):
+        self.vectors: dict[str, list[int]] = {}
+
+    def emit(self, text: str) -> str:
+        first, second, mask = text.removeprefix("shufflevector ").split(", <", 2)
+        lanes = mask.split("<", 1)[1].rstrip(">").replace("i32 ", "")
+        both = [v for part in (first, second) for v in self.vectors[part.rsplit(" ", 1)[1]]]
+        return self.add(f"%s{len(self.vectors)}", [both[int(k)] for k in lanes.split(", ")])
+
+    def add(self, name: str, values: list[int]) -> str:
+        self.vectors[name] = values
+        return name
+
+
+@pytest.mark.parametrize("lanes", [2, 4, 8, 16])
+@pytest.mark.parametrize("count", ENTRIES)
+def test_woven_and_unwoven(count: int, lanes: int):
+    machine = Machine()
+    shuffles = Shuffles("float", lanes, machine.emit)
+    flat = np.arange(count * lanes)
+    by_entry = [machine.add(f"%e{k}", list(flat[k::count])) for k in range(count)]
+    vectors = woven(by_entry, shuffles)
+    assert [v for name in vectors for v in machine.vectors[name]] == list(flat)
+    back = Unwoven(vectors, shuffles)
+    for k in (0, count // 2, count - 1):
+        assert machine.vectors[back.entry(k)] == list(flat[k::count])
+
+
+def test_no_more_shuffles_than_entries():
+    """A leaf takes at most one shuffle for every number that it holds."""
+    for count in ENTRIES:
+        machine = Machine()
+        names = [machine.add(f"%e{k}", [0] * 16) for k in range(count)]
+        woven(names, Shuffles("float", 16, machine.emit))
+        assert len(machine.vectors) - count <= 16 * count
+
+
+@pytest.mark.parametrize("bytes_", [16, 64])
+def test_arrays_with_narrow_vectors_and_staged_outputs(bytes_, monkeypatch):
+    """Outputs collide where a vector is no whole line of the cache: they are staged."""
+    if bytes_ > compiling.host().vector_bytes:
+        pytest.skip("this processor has no such vectors")
+    narrow = dataclasses.replace(compiling.host(), vector_bytes=bytes_)
+    monkeypatch.setattr(entries, "host", lambda: narrow)
+    monkeypatch.setattr(entries, "_MOST_DIRECT", 2)
+
+    def mixed(x: jax.Array, y: jax.Array, z: jax.Array) -> tuple[jax.Array, jax.Array]:
+        product = jnp.outer(x, y) * z * float(bytes_)  # another program for each width
+        return product, (jnp.sin(x)[:, None] * y[None] + z).sum(1)
+
+    rng = np.random.default_rng(bytes_)
+    x, y = (rng.normal(size=(3, n)).astype("f4") for n in (3, 5))
+    points = np.repeat(x, 2777, 0), y[0], np.linspace(1, 2, 8331, dtype="f4")
+    axes = 0, None, 0
+    got = jax.vmap(veenv.jacve(mixed, "reverse", (0, 1, 2), kernel="fused"), axes)(*points)
+    expected = jax.vmap(jax.jacfwd(mixed, (0, 1, 2)), axes)(*points)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-3)

@@ -1,0 +1,51 @@
+"""Seconds of an order beside the usual ways: all of them, and why one is missing."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from veenv import make_graph
+from veenv.measure import comparison
+from veenv.measure.comparison import compare
+
+
+def test_all_ways_are_timed_together():
+    def f(x, y):
+        return jnp.sin(x) * y, x * y
+
+    found = compare(f, (0, 1), (0.5, 1.5), (1,), batch=8, limit=20.0)
+    names = [f"{kind}, {order}" for kind in ("kernel", "XLA") for order in ("found", "reverse")]
+    assert {row.method for row in found.rows} == {*names, "jacfwd", "jacrev"}
+    assert found.batch == 8
+    assert not found.skipped
+    assert all(row.seconds > 0 for row in found.rows)
+    assert min(r.ratio for r in found.rows if r.method in comparison.JAX_MODES) >= 1
+    assert found.text().count("\n") == 6
+
+
+def test_what_cannot_be_a_kernel_is_named():
+    graph = make_graph(lambda x: jnp.sort(x) * x)(np.arange(3.0))
+    found = compare(lambda x: jnp.sort(x) * x, 0, (np.arange(3.0),), graph.reverse(), batch=2)
+    assert "'sort'" in found.skipped["kernel, found"]
+    assert "kernel, found: not timed, as it cannot be one kernel" in found.text()
+    assert {"jacfwd", "jacrev", "XLA, found"} <= {row.method for row in found.rows}
+
+
+def test_no_time_is_no_more_than_the_first(monkeypatch):
+    monkeypatch.setattr(comparison, "_BYTES", 40)
+    x = np.arange(2.0)
+    found = compare(lambda x: x * x, 0, (x,), (), limit=0)
+    assert [row.method for row in found.rows] == ["kernel, found"]
+    assert found.batch == 2  # of 16 bytes each
+    assert found.rows[0].ratio is None
+    assert found.skipped["jacrev"] == "as there was no time left"
+
+
+@pytest.mark.parametrize(("name", "limit"), [("AUTO_OPERATIONS", -1), ("_MOST_VERTICES", -1)])
+def test_what_would_be_compiled_for_long_is_left_out(name, limit, monkeypatch):
+    monkeypatch.setattr(comparison, name, limit)
+    found = compare(lambda x: jnp.sin(x) * x, 0, (1.0,), (1,), batch=2, limit=5.0)
+    kind = "kernel" if name == "AUTO_OPERATIONS" else "XLA"
+    assert any("compile" in r for n, r in found.skipped.items() if n.startswith(kind))

@@ -1,0 +1,84 @@
+"""The core works without the packages of any extra; commands say what is missing; one version."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import veenv
+from agents.cli import entry
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = {"orbax-checkpoint": "orbax", "dm-haiku": "haiku", "e3nn-jax": "e3nn_jax"}
+"""Packages that are imported under another name."""
+
+BLOCK = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Block(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {blocked}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Block())
+"""
+
+CORE = (ROOT / ".ci" / "core.py").read_text(encoding="utf-8")
+"""What must work with the core alone."""
+
+
+def blocked() -> set[str]:
+    """What the extras of people who train, draw or develop bring, by the name it is imported by."""
+    core = {_name(line) for line in PROJECT["dependencies"]}
+    wanted = {_name(r) for extra in ("agents", "plots", "mctx", "dev", "clients")
+              for r in PROJECT["optional-dependencies"][extra]}  # fmt: skip
+    found = {EXTRAS.get(name, name.replace("-", "_")) for name in wanted - core - {"veenv"}}
+    assert {"distrax", "optax", "orbax", "tyro", "tqdm", "equinox", "matplotlib"} <= found
+    return found
+
+
+def _name(requirement: str) -> str:
+    return re.match(r"[\w-]+", requirement)[0]
+
+
+def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    program = BLOCK.format(blocked=sorted(blocked())) + program
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+
+
+def test_jacobian_environment_and_search_need_no_extra():
+    done = run(CORE)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_a_command_names_the_extra_that_it_needs():
+    done = run("from agents.cli.entry import search; search()", "--task", "mlp")
+    assert done.returncode == 2
+    assert re.fullmatch(r"error: search needs \w+: pip install 'veenv\[agents\]'\n", done.stderr)
+
+
+@pytest.mark.parametrize("command", ["train", "search", "validate", "report"])
+def test_there_is_a_console_command_and_a_script(command):
+    target = PROJECT["scripts"][f"veenv-{command}"]
+    assert target == f"agents.cli.entry:{command}"
+    assert callable(getattr(entry, command))
+    assert callable(importlib.import_module(f"agents.cli.commands.{command}").main)
+    assert f'run("{command}")' in (ROOT / "scripts" / f"{command}.py").read_text()
+
+
+def test_the_version_has_one_place():
+    assert "version" in PROJECT["dynamic"]
+    newest = re.search(r"^## \[(.*?)\] - (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert newest[1] == veenv.__version__
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", newest[2])
+    assert metadata.version("veenv") == veenv.__version__

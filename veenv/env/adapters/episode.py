@@ -1,0 +1,111 @@
+"""What the adapters share: episodes that know their task, so that a reset can draw another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from veenv.env.encode import EnvParams
+from veenv.env.env import VertexEnv
+from veenv.env.state import State
+from veenv.env.task_set import TaskDistribution, pick_params
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Episode:
+    """An episode of one of several tasks.
+
+    Attributes:
+      state: the environment's state.
+      task: int32 [], which task is played.
+      key: from which a wrapper that resets by itself draws the next task.
+    """
+
+    state: State
+    task: Int[Array, ""]
+    key: PRNGKeyArray
+
+    @property
+    def rng_key(self) -> PRNGKeyArray:
+        """The key, under Stoa's name."""
+        return self.key
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Episodes of an environment, or of tasks that are drawn uniformly.
+
+    Attributes:
+      env: the environment.
+      params: params of all tasks, every leaf with a first axis over tasks.
+    """
+
+    env: VertexEnv
+    params: EnvParams
+
+    @classmethod
+    def of(cls, played: VertexEnv | TaskDistribution) -> Episodes:
+        """Those of an environment's own graph, or of a task set."""
+        if isinstance(played, TaskDistribution):
+            return cls(played.env, played.params)
+        return cls(played, jax.tree.map(lambda leaf: leaf[None], played.default_params))
+
+    def begin(self, key: PRNGKeyArray, params: EnvParams | None = None) -> tuple[Any, Episode]:
+        """The first observation, and an episode of a task that the key draws."""
+        params = self.params if params is None else params
+        num = params.vertex_ids.shape[0]
+        task = jnp.zeros((), jnp.int32)
+        if num > 1:
+            task = jax.random.randint(key, (), 0, num, jnp.int32)
+        obs, state = self.env.reset(None, pick_params(params, task))
+        return obs, Episode(state, task, key)
+
+    def step(
+        self, episode: Episode, action: Int[Array, ""], params: EnvParams | None = None
+    ) -> tuple[Any, Episode, Float[Array, ""], dict[str, Array]]:
+        """Observation, episode, reward and info, to which ``order`` and ``task`` are added."""
+        params = self.params if params is None else params
+        own = pick_params(params, episode.task)
+        obs, state, reward, _, _, info = self.env.step(None, episode.state, action, own)
+        info |= {"order": order_ids(state, own), "task": episode.task}
+        return obs, Episode(state, episode.task, episode.key), reward, info
+
+    def first_info(self, episode: Episode) -> dict[str, Array]:
+        """The info before the first step."""
+        zero, no = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+        order = jnp.full(self.env.num_actions, -1, jnp.int32)
+        return {"cost": zero, "total": zero, "illegal": no, "order": order, "task": episode.task}
+
+
+def order_ids(state: State, params: EnvParams) -> Int[Array, " A"]:
+    """The vertex ids eliminated so far, in their order; -1 after them."""
+    ids = params.vertex_ids[jnp.maximum(state.order, 0)]
+    return jnp.where(state.order >= 0, ids, -1)
+
+
+def bounds(space: Any) -> tuple[tuple[int, ...], np.dtype, Any, Any]:
+    """Shape, dtype and bounds of a Gymnasium space of one array; a mask's dtype is bool."""
+    import gymnasium
+
+    if isinstance(space, gymnasium.spaces.MultiBinary):
+        return space.shape, np.dtype(bool), False, True
+    assert isinstance(space, gymnasium.spaces.Box)
+    return space.shape, np.dtype(space.dtype), space.low, space.high
+
+
+def check_kind(env: VertexEnv, library: str) -> None:
+    """Checks that observations are arrays side by side.
+
+    Raises:
+      ValueError: they are the state's own bits.
+    """
+    if env.observation == "packed":
+        raise ValueError(
+            f"{library} has no spaces for observation='packed'; use 'adjacency', 'flat' or 'graph'"
+        )

@@ -1,0 +1,110 @@
+"""The environment as a `jumanji.env.Environment`, for jumanji's wrappers and agents."""
+
+from __future__ import annotations
+
+import importlib
+from functools import cached_property
+from typing import Any
+
+import jax.numpy as jnp
+
+from veenv.env.adapters.episode import Episode, Episodes, bounds, check_kind
+from veenv.env.env import VertexEnv
+from veenv.env.task_set import TaskDistribution
+
+
+def to_jumanji(played: VertexEnv | TaskDistribution) -> Any:
+    """An environment, or tasks of which every reset draws one, as jumanji's class.
+
+    ``reset(key) -> (state, timestep)`` and ``step(state, action) -> (state, timestep)`` with
+    jumanji's own ``TimeStep``; ``timestep.extras`` has ``cost``, ``total``, ``illegal``, ``task``
+    and ``order`` (int32 [A]: the vertex ids eliminated so far, then -1).  The observation is that
+    of the environment.  Nothing resets by itself: ``AutoResetWrapper`` and
+    ``VmapAutoResetWrapper`` do that.
+
+    Args:
+      played: the environment, or the task set.
+
+    Returns:
+      A ``jumanji.env.Environment``.
+
+    Raises:
+      ImportError: jumanji is not installed.
+      ValueError: the observations are of kind ``"packed"``.
+
+    Example:
+      >>> import veenv
+      >>> env = to_jumanji(veenv.make("Robertson"))  # doctest: +SKIP
+      >>> env.action_spec.num_values  # doctest: +SKIP
+      6
+    """
+    base = importlib.import_module("jumanji.env").Environment
+    episodes = Episodes.of(played)
+    check_kind(episodes.env, "jumanji")
+
+    class JumanjiVertexEnv(_Jumanji, base):
+        """`VertexEnv` as jumanji's environment."""
+
+        def __init__(self) -> None:
+            self.episodes = episodes
+            base.__init__(self)
+
+    return JumanjiVertexEnv()
+
+
+class _Jumanji:
+    """What jumanji's abstract class leaves open."""
+
+    episodes: Episodes
+
+    def __repr__(self) -> str:
+        """The environment."""
+        return f"JumanjiVertexEnv({self.episodes.env!r})"
+
+    def reset(self, key: Any) -> tuple[Episode, Any]:
+        """Starts an episode."""
+        types = importlib.import_module("jumanji.types")
+        obs, episode = self.episodes.begin(key)
+        extras = self.episodes.first_info(episode)
+        zero = jnp.zeros((), jnp.float32)
+        return episode, _time_step(types, types.StepType.FIRST, obs, episode, zero, extras)
+
+    def step(self, state: Episode, action: Any) -> tuple[Episode, Any]:
+        """Eliminates one vertex."""
+        types = importlib.import_module("jumanji.types")
+        obs, episode, reward, extras = self.episodes.step(state, action)
+        return episode, _time_step(types, types.StepType.MID, obs, episode, reward, extras)
+
+    @cached_property
+    def observation_spec(self) -> Any:
+        """The spec of observations."""
+        specs = importlib.import_module("jumanji.specs")
+        space = self.episodes.env.observation_space
+        obs, _ = self.episodes.env.reset()
+
+        def spec(name: str, one: Any) -> Any:
+            shape, dtype, low, high = bounds(one)
+            return specs.BoundedArray(shape, dtype, low, high, name)
+
+        if not hasattr(space, "spaces"):
+            return spec("observation", space)
+        fields: Any = space
+        arrays = {name: spec(name, one) for name, one in fields.spaces.items()}
+        return specs.Spec(type(obs), "observation", **arrays)
+
+    @cached_property
+    def action_spec(self) -> Any:
+        """The spec of actions."""
+        specs = importlib.import_module("jumanji.specs")
+        return specs.DiscreteArray(self.episodes.env.num_actions, jnp.int32, "action")
+
+
+def _time_step(types: Any, kind: Any, obs: Any, episode: Episode, reward: Any, extras: Any) -> Any:
+    over = episode.state.terminated
+    return types.TimeStep(
+        step_type=jnp.where(over, types.StepType.LAST, kind),
+        reward=reward,
+        discount=1.0 - over.astype(jnp.float32),
+        observation=obs,
+        extras=extras,
+    )

@@ -1,0 +1,119 @@
+"""The environment as a `stoa.environment.Environment`, for Stoa's wrappers and Stoix."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from veenv.env.adapters.episode import Episode, Episodes, bounds, check_kind
+from veenv.env.encode import EnvParams
+from veenv.env.env import VertexEnv
+from veenv.env.observe import as_fields
+from veenv.env.task_set import TaskDistribution
+
+
+def to_stoa(played: VertexEnv | TaskDistribution) -> Any:
+    """An environment, or tasks of which every reset draws one, as Stoa's class.
+
+    As `veenv.env.adapters.jumanji.to_jumanji`, but the observation is a dictionary (an array if
+    it is flat), as Stoa's spaces want it, and an episode ends as ``TERMINATED``.
+
+    Args:
+      played: the environment, or the task set.
+
+    Returns:
+      A ``stoa.environment.Environment``; env_params are stacked params of tasks.
+
+    Raises:
+      ImportError: stoa-env is not installed.
+      ValueError: the observations are of kind ``"packed"``.
+
+    Example:
+      >>> import veenv
+      >>> env = to_stoa(veenv.make("Robertson"))  # doctest: +SKIP
+      >>> env.action_space().num_values  # doctest: +SKIP
+      6
+    """
+    base = importlib.import_module("stoa.environment").Environment
+    episodes = Episodes.of(played)
+    check_kind(episodes.env, "Stoa")
+
+    class StoaVertexEnv(_Stoa, base):
+        """`VertexEnv` as Stoa's environment."""
+
+        def __init__(self) -> None:
+            self.episodes = episodes
+
+    return StoaVertexEnv()
+
+
+class _Stoa:
+    """What Stoa's abstract class leaves open."""
+
+    episodes: Episodes
+
+    def __repr__(self) -> str:
+        """The environment."""
+        return f"StoaVertexEnv({self.episodes.env!r})"
+
+    def reset(self, rng_key: Any, env_params: EnvParams | None = None) -> tuple[Episode, Any]:
+        """Starts an episode."""
+        types = importlib.import_module("stoa.env_types")
+        obs, episode = self.episodes.begin(rng_key, env_params)
+        extras = self.episodes.first_info(episode)
+        zero = jnp.zeros((), jnp.float32)
+        return episode, _time_step(types, types.StepType.FIRST, obs, episode, zero, extras)
+
+    def step(
+        self, state: Episode, action: Any, env_params: EnvParams | None = None
+    ) -> tuple[Episode, Any]:
+        """Eliminates one vertex."""
+        types = importlib.import_module("stoa.env_types")
+        obs, episode, reward, extras = self.episodes.step(state, action, env_params)
+        return episode, _time_step(types, types.StepType.MID, obs, episode, reward, extras)
+
+    def observation_space(self, env_params: EnvParams | None = None) -> Any:
+        """The space of observations."""
+        del env_params
+        space: Any = self.episodes.env.observation_space
+        if not hasattr(space, "spaces"):
+            return _space(space, "observation")
+        arrays = {name: _space(one, name) for name, one in space.spaces.items()}
+        return importlib.import_module("stoa.spaces").DictSpace(arrays, "observation")
+
+    def action_space(self, env_params: EnvParams | None = None) -> Any:
+        """The space of actions."""
+        del env_params
+        spaces = importlib.import_module("stoa.spaces")
+        return spaces.DiscreteSpace(self.episodes.env.num_actions, jnp.int32, "action")
+
+    def state_space(self, env_params: EnvParams | None = None) -> Any:
+        """The space of the arrays of a state, by their path."""
+        del env_params
+        spaces = importlib.import_module("stoa.spaces")
+        shown = jax.eval_shape(self.episodes.env.init)
+        leaves = jax.tree_util.tree_leaves_with_path(shown)
+        arrays = {
+            jax.tree_util.keystr(path): spaces.ArraySpace(leaf.shape, leaf.dtype)
+            for path, leaf in leaves
+        }
+        return spaces.DictSpace(arrays, "state")
+
+
+def _space(one: Any, name: str) -> Any:
+    shape, dtype, low, high = bounds(one)
+    return importlib.import_module("stoa.spaces").BoundedArraySpace(shape, dtype, low, high, name)
+
+
+def _time_step(types: Any, kind: Any, obs: Any, episode: Episode, reward: Any, extras: Any) -> Any:
+    over = episode.state.terminated
+    return types.TimeStep(
+        step_type=jnp.where(over, types.StepType.TERMINATED, kind),
+        reward=reward,
+        discount=1.0 - over.astype(jnp.float32),
+        observation=obs if isinstance(obs, jax.Array) else as_fields(obs),
+        extras=extras,
+    )

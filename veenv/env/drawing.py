@@ -1,0 +1,215 @@
+"""Pictures: a graph, an order as colours, a state of an episode, an episode as an animation."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from veenv import tasks
+from veenv.env.env import VertexEnv
+from veenv.env.render import curve
+from veenv.env.state import State
+from veenv.graph.graph import CostModel, Graph
+from veenv.graph.layout import Positions, positions
+from veenv.graph.linearisation import make_graph
+from veenv.graph.playback import Elimination, play
+from veenv.orders.documents import write_bytes
+from veenv.orders.order import Order
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Drawable: TypeAlias = "Graph | Order | State | Sequence[int]"
+
+WIDTH, HEIGHT, DPI = 9.6, 5.4, 100
+EDGE, NEW, GONE = "0.65", "#b8500c", "#b3243b"
+INPUT, OUTPUT = "#1f6fb2", "#1a7f4b"
+LABELS_UP_TO = 150
+"""Vertices up to which each has its id written in it."""
+
+
+def draw(what: Drawable, of: Graph | VertexEnv | None = None) -> Figure:
+    """Draws a graph by depth, from inputs on the left to outputs on the right.
+
+    Args:
+      what: a graph; an order, whose time is the colour; or the state of an episode, with the edges
+        that are left, the last elimination's in colour.
+      of: the graph of an order, by default that of the task it names; the environment of a state.
+
+    Returns:
+      A figure of Matplotlib, which shows itself in a notebook; ``figure.savefig("graph.svg")``.
+
+    Raises:
+      TypeError: `what` is none of these, or `of` is missing.
+      ValueError: an order is for another graph.
+      ImportError: Matplotlib is not installed (``pip install 'veenv[plots]'``).
+
+    Example:
+      >>> import veenv
+      >>> figure = veenv.draw(veenv.best_order("HumanHeartDipole"))
+      >>> [int(n) for n in figure.get_size_inches() * figure.dpi]
+      [960, 540]
+    """
+    graph, steps, done, ids = _read(what, of)
+    return _paint(graph, positions(graph), steps, done, ids)
+
+
+def animate(
+    path: str | os.PathLike[str],
+    order: Order | Sequence[int],
+    of: Graph | None = None,
+    *,
+    cost: CostModel = "multiplications",
+    seconds: float = 12.0,
+) -> int:
+    """Writes a GIF of an episode: a picture before the first elimination and one after each.
+
+    Args:
+      path: the file.
+      order: the order.
+      of: its graph, as for `draw`.
+      cost: the cost model of the price in the title.
+      seconds: length of the animation, without the pause of two seconds at its end.
+
+    Returns:
+      The number of pictures.
+
+    Raises:
+      ValueError: the order is for another graph, or `seconds` is not positive.
+      ImportError: Matplotlib is not installed (``pip install 'veenv[plots]'``).
+      OSError: the file cannot be written.
+
+    Example:
+      >>> import tempfile, veenv
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     veenv.animate(f"{folder}/episode.gif", veenv.best_order("Robertson"))
+      7
+    """
+    from PIL import Image  # comes with Matplotlib
+
+    if not seconds > 0:
+        raise ValueError(f"seconds must be positive, got {seconds}")
+    graph, steps, _, ids = _read(order, of, cost)
+    where, frames = positions(graph), []
+    for done in range(len(ids) + 1):
+        picture = io.BytesIO()
+        _paint(graph, where, steps, done, ids).savefig(picture, format="png", dpi=DPI)
+        frames.append(Image.open(picture).convert("P", palette=Image.Palette.ADAPTIVE, colors=64))
+    pauses = [max(20, int(1000 * seconds / len(frames)))] * (len(frames) - 1) + [2000]
+    content = io.BytesIO()
+    frames[0].save(content, "gif", save_all=True, append_images=frames[1:], duration=pauses, loop=0)
+    write_bytes(path, content.getvalue())
+    return len(frames)
+
+
+def _read(
+    what: Drawable, of: Graph | VertexEnv | None, cost: CostModel = "multiplications"
+) -> tuple[Graph, tuple[Elimination, ...], int, tuple[int, ...]]:
+    """The graph, the eliminations, how many are done, and the order (none for a graph)."""
+    if isinstance(what, Graph):
+        return what, (), 0, ()
+    if isinstance(what, State):
+        if not isinstance(of, VertexEnv):
+            raise TypeError("a state needs its environment: draw(state, env)")
+        done = of.order(what)
+        graph = of.graph
+        rest = [v for v in graph.reverse() if v not in done]
+        return graph, play(graph, (*done, *rest), of.cost), len(done), done
+    graph = of.graph if isinstance(of, VertexEnv) else of
+    if isinstance(what, Order):
+        if graph is None:
+            task = tasks.get(what.name)
+            graph = make_graph(task.fun, task.argnums)(*task.example_args())
+        ids = what.ids_for(graph)
+    elif isinstance(what, Sequence) and not isinstance(what, str):
+        if graph is None:
+            raise TypeError("vertex ids need their graph: draw(ids, graph)")
+        ids = graph.check_order(what)
+    else:
+        raise TypeError(f"draw takes a graph, an order or a state, got {type(what).__name__}")
+    return graph, play(graph, ids, cost), 0, ids
+
+
+def _paint(
+    graph: Graph,
+    where: Positions,
+    steps: Sequence[Elimination],
+    done: int,
+    ids: Sequence[int],
+) -> Figure:
+    """The picture after so many eliminations."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI)
+    FigureCanvasAgg(figure)
+    axes = figure.add_axes((0.01, 0.02, 0.98, 0.88))
+    axes.axis("off")
+    _edges(axes, graph, where, steps, done)
+    _nodes(axes, graph, where, done, ids)
+    figure.suptitle(_title(graph, steps, done, ids), y=0.975, fontsize=12)
+    return figure
+
+
+def _title(graph: Graph, steps: Sequence[Elimination], done: int, ids: Sequence[int]) -> str:
+    if not ids:
+        return f"{len(graph.eliminable)} vertices to eliminate, {len(graph.edges)} edges"
+    paid = sum(step.cost for step in steps[:done])
+    if done:
+        return f"{done} of {len(graph.eliminable)} vertices eliminated, price {paid:,}"
+    return f"An order that costs {sum(step.cost for step in steps):,}; dark goes first"
+
+
+def _edges(
+    axes: Any, graph: Graph, where: Positions, steps: Sequence[Elimination], done: int
+) -> None:
+    """Edges that are there, and those of the last elimination."""
+    from matplotlib.collections import LineCollection
+
+    present = set(graph.edges)
+    for step in steps[:done]:
+        present = (present - set(step.removed)) | set(step.added)
+    new, gone = (set(steps[done - 1].added), steps[done - 1].removed) if done else (set(), ())
+    for edges, colour, width, style in (
+        (sorted(present - new), EDGE, 0.7, "solid"),
+        (sorted(new), NEW, 1.8, "solid"),
+        (gone, GONE, 1.3, "dotted"),
+    ):
+        lines = [curve(where[u], where[v], (u + v) % 2 * 2 - 1) for u, v in edges]
+        axes.add_collection(
+            LineCollection(lines, colors=colour, linewidths=width, linestyles=style)
+        )
+
+
+def _nodes(axes: Any, graph: Graph, where: Positions, done: int, ids: Sequence[int]) -> None:
+    """Circles, coloured by the time of elimination where there is an order."""
+    time = {graph.node(v): k for k, v in enumerate(ids)}
+    moves = {graph.node(v) for v in graph.eliminable}
+    size = min(18.0, max(4.0, 260.0 / max(1, len(where)) ** 0.7))
+    for node, (x, y) in where.items():
+        if node in moves:
+            face, edge, ink = _look(time.get(node), done, len(ids))
+        else:
+            face, edge, ink = INPUT if node < graph.num_inputs else OUTPUT, "black", "white"
+        axes.plot(x, y, "o", ms=size, mfc=face, mec=edge, mew=0.8, zorder=3)
+        if node in moves and len(moves) <= LABELS_UP_TO and size >= 8:
+            axes.annotate(
+                node - graph.num_inputs + 1, (x, y), ha="center", va="center_baseline",
+                fontsize=0.42 * size, color=ink, zorder=4,
+            )  # fmt: skip
+
+
+def _look(time: int | None, done: int, count: int) -> tuple[Any, Any, str]:
+    """Colours of the face, the edge and the id of a vertex by its place in the order."""
+    import matplotlib
+
+    if time is None:
+        return "white", "black", "black"
+    if time == done - 1:
+        return GONE, GONE, "white"
+    if time < done:
+        return "0.96", "0.8", "0.6"
+    share = time / max(1, count - 1)
+    return matplotlib.colormaps["viridis"](share), "black", "black" if share > 0.6 else "white"

@@ -1,0 +1,241 @@
+"""A state as lists of nodes and edges, for graph networks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, UInt
+
+from veenv.env.bits import WORD, count_bits, member
+from veenv.env.encode import EnvParams, Layout, Spec
+from veenv.env.rules_array import ArrayCore
+from veenv.env.rules_scalar import ScalarCore
+from veenv.graph.graph import Graph
+
+if TYPE_CHECKING:
+    import gymnasium
+
+NODE_FEATURES = 8
+"""Features of a node, before the sizes of its axes."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class GraphObservation:
+    """The graph that is left, as lists; N = I + A + O nodes: inputs, slots, terminal outputs.
+
+    Attributes:
+      nodes: float32 [N, 8 + rank]: log1p(in-degree), log1p(out-degree), log1p(size) (of slots),
+        depth / largest depth, slot / number of slots, is an output, is legal, is an input; then
+        log(size) of each axis of size other than one, for graphs of arrays.
+      edges: float32 [E, D], `decode_edges` of each edge; 0 where it is padding.
+      senders: int32 [E], the node an edge leaves; N where it is padding.
+      receivers: int32 [E], the node it enters; N where it is padding.
+      n_node: int32 [], N.
+      n_edge: int32 [], the number of edges; the others are padding, and come last.
+      action_mask: bool [A], True where the action is legal; slot a is node I + a.
+    """
+
+    nodes: Float[Array, "N F"]
+    edges: Float[Array, "E D"]
+    senders: Int[Array, " E"]
+    receivers: Int[Array, " E"]
+    n_node: Int[Array, ""]
+    n_edge: Int[Array, ""]
+    action_mask: Bool[Array, " A"]
+
+
+@dataclass(frozen=True)
+class GraphView:
+    """Makes a `GraphObservation` of a state.
+
+    Attributes:
+      spec: the padded sizes.
+      max_edges: E.
+    """
+
+    spec: Spec
+    max_edges: int
+
+    @classmethod
+    def of(cls, spec: Spec, graph: Graph | None, max_edges: int | None) -> GraphView:
+        """The view with room for `max_edges`, or for as many as any order can make.
+
+        Raises:
+          ValueError: `max_edges` is no positive number.
+        """
+        if max_edges is not None and max_edges < 1:
+            raise ValueError(f"max_edges must be at least 1, got {max_edges}")
+        if max_edges is None:
+            max_edges = most_edges(spec) if graph is None else num_paths(graph, spec)
+        return cls(spec, max(1, max_edges))
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return self.spec.num_inputs + self.spec.columns
+
+    def __call__(self, core: Any, mask: Bool[Array, " A"], params: EnvParams) -> GraphObservation:
+        """The lists; every node's features are NaN where there is no room for all edges."""
+        sets = core.sources if isinstance(core, ArrayCore) else core.present.T
+        own, other, used, total = members(sets, self.max_edges)
+        counted = used.astype(jnp.int32)
+        if isinstance(core, ArrayCore):
+            row, column = other, own
+            codes = core.codes[row, column]
+            in_degree = count_bits(sets)
+            out_degree = jnp.zeros(self.spec.rows, jnp.int32).at[row].add(counted)
+        else:
+            row, column = own, other
+            codes = 1 | _valued(core, row, column) << 1
+            in_degree = jnp.zeros(self.spec.columns, jnp.int32).at[column].add(counted)
+            out_degree = count_bits(sets)
+        nodes = self._nodes(in_degree, out_degree, mask, params)
+        nodes = jnp.where(total > self.max_edges, jnp.nan, nodes)
+        outside = jnp.int32(self.num_nodes)
+        edges = decode_edges(codes, self.spec.rank, self.spec.links)
+        return GraphObservation(
+            nodes,
+            jnp.where(used[:, None], edges, 0.0),
+            jnp.where(used, row, outside),
+            jnp.where(used, column + self.spec.num_inputs, outside),
+            outside,
+            total,
+            mask,
+        )
+
+    def _nodes(
+        self, in_degree: Array, out_degree: Array, mask: Array, params: EnvParams
+    ) -> Float[Array, "N F"]:
+        num_inputs, ends = self.spec.num_inputs, self.spec.num_outputs
+        degrees = jnp.stack(
+            [jnp.pad(in_degree, (num_inputs, 0)), jnp.pad(out_degree, (0, ends))], -1
+        )
+        static = jnp.pad(params.static_features, ((num_inputs, ends), (0, 0)))
+        is_output = jnp.pad(params.is_output.astype(jnp.float32), (num_inputs, 0))
+        is_output = jnp.pad(is_output, (0, ends), constant_values=1.0)
+        is_legal = jnp.pad(mask.astype(jnp.float32), (num_inputs, ends))
+        is_input = jnp.arange(self.num_nodes, dtype=jnp.int32) < num_inputs
+        flags = jnp.stack([is_output, is_legal, is_input.astype(jnp.float32)], -1)
+        most = max(self.spec.rows, self.spec.columns)
+        logs = jnp.log1p(jnp.arange(most + 1, dtype=jnp.float32))  # a table: degrees are small
+        parts = [logs[degrees], static, flags]
+        if params.axes is not None:
+            parts.append(jnp.log(params.axes.astype(jnp.float32)))
+        return jnp.concatenate(parts, -1)
+
+    def boxes(self, largest: float) -> dict[str, gymnasium.Space[Any]]:
+        """The spaces of the fields, but for the mask."""
+        import gymnasium
+
+        box, num_nodes, room = gymnasium.spaces.Box, self.num_nodes, self.max_edges
+        depth = num_edge_features(self.spec.rank, self.spec.links)
+        return {
+            "nodes": box(0.0, largest, (num_nodes, NODE_FEATURES + self.spec.rank), np.float32),
+            "edges": box(0.0, 1.0, (room, depth), np.float32),
+            "senders": box(0, num_nodes, (room,), np.int32),
+            "receivers": box(0, num_nodes, (room,), np.int32),
+            "n_node": box(0, num_nodes, (), np.int32),
+            "n_edge": box(0, self.spec.rows * self.spec.columns, (), np.int32),
+        }
+
+
+def members(
+    sets: UInt[Array, "S W"], room: int
+) -> tuple[Int[Array, " E"], Int[Array, " E"], Bool[Array, " E"], Int[Array, ""]]:
+    """All members of some sets, one after another.
+
+    Args:
+      sets: the sets as bits, as `veenv.env.bits` has them.
+      room: E.
+
+    Returns:
+      Of each member its set and itself; which of the E there are; how many members there are.
+
+    Example:
+      >>> sets = jnp.array([[0b101], [0], [0b10]], jnp.uint32)
+      >>> own, one, used, total = members(sets, 4)
+      >>> own[:3].tolist(), one[:3].tolist(), used.tolist(), int(total)
+      ([0, 0, 2], [0, 2, 1], [True, True, True, False], 3)
+    """
+    counts = count_bits(sets)
+    ends = jnp.cumsum(counts, dtype=jnp.int32)
+    place = jnp.arange(room, dtype=jnp.int32)
+    # How many sets end at each place, summed: several times faster than comparing with all ends.
+    ended = jnp.zeros(room, jnp.int32).at[ends].add(1, mode="drop")
+    own = jnp.minimum(jnp.cumsum(ended, dtype=jnp.int32), len(counts) - 1)
+    rank = place - (ends - counts)[own]
+    used = place < ends[-1]
+    one = member(sets[own], jnp.where(used, rank, 0))
+    return own, jnp.where(used, one, 0), used, ends[-1]
+
+
+def _valued(core: ScalarCore, row: Array, column: Array) -> Int[Array, " E"]:
+    """1 where an edge carries a value."""
+    if core.valued is None:
+        return jnp.ones_like(row)
+    word = core.valued[column // WORD, row]
+    return (word >> (column % WORD).astype(jnp.uint32) & 1).astype(jnp.int32)
+
+
+def num_edge_features(rank: int, links: bool) -> int:
+    """D, the number of features that `decode_edges` makes.
+
+    Args:
+      rank: as `Spec.rank`.
+      links: as `Spec.links`.
+
+    Example:
+      >>> num_edge_features(0, False), num_edge_features(2, True)
+      (1, 14)
+    """
+    return 1 + rank * rank + 2 * rank + (2 * rank + 1 if links else 0)
+
+
+def decode_edges(codes: Int[Array, "*shape"], rank: int, links: bool) -> Float[Array, "*shape D"]:
+    """What the integer of an edge says (`veenv.structure.packed`), as zeros and ones.
+
+    Args:
+      codes: edges, as `Observation.adjacency` has them.
+      rank: as `Spec.rank`; 0 for scalar graphs, whose only feature is the first.
+      links: as `Spec.links`.
+
+    Returns:
+      float32 [..., D]: carries values; then, for every out axis and every in axis, whether they
+      are diagonal; along which out axes the values vary; along which in axes; with `links` also
+      which out axes are linked, which in axes, and whether the link is an operator.
+
+    Example:
+      >>> from veenv.structure import packed
+      >>> from veenv.structure.structure import dense, diagonal
+      >>> codes = jnp.array([packed.pack(dense((2,), (3,))), packed.pack(diagonal((3,)))])
+      >>> decode_edges(codes, 1, False).tolist()
+      [[1.0, 0.0, 1.0, 1.0], [0.0, 1.0, 0.0, 0.0]]
+    """
+    axes = range(rank)
+    bits = [codes >> 1 & 1]
+    bits += [((codes >> (2 + 3 * k) & 7) == 1 + j) for k in axes for j in axes]
+    bits += [codes >> (14 + k) & 1 for k in axes] + [codes >> (18 + j) & 1 for j in axes]
+    if links:
+        bits += [codes >> (22 + k) & 1 for k in axes] + [codes >> (26 + j) & 1 for j in axes]
+        bits.append(codes >> 30 & 1)
+    return jnp.stack([bit.astype(jnp.float32) for bit in bits], -1)
+
+
+def most_edges(spec: Spec) -> int:
+    """Edges that a graph of a spec can have: from inputs to all, and from slots to later ones."""
+    slots, ends = spec.num_actions, spec.num_outputs
+    return spec.num_inputs * spec.columns + slots * (slots - 1) // 2 + slots * ends
+
+
+def num_paths(graph: Graph, spec: Spec) -> int:
+    """Pairs of nodes with a path between them: no order ever makes more edges."""
+    layout, reached = Layout.of(graph, spec), [0] * graph.num_nodes
+    for source, target in sorted(graph.edges, reverse=True):
+        reached[source] |= reached[target] | 1 << target
+    columns = sum(1 << node for node in layout.column)
+    return sum((reached[node] & columns).bit_count() for node in layout.row)

@@ -1,0 +1,198 @@
+"""The ways to see a state: `veenv.make(..., observation=...)`.
+
+* ``"adjacency"``: `Observation`, the matrix of edges and features of the slots;
+* ``"flat"``: the same features as one vector, for networks that take arrays;
+* ``"graph"``: `GraphObservation`, lists of nodes and edges, padded, for graph networks;
+* ``"packed"``: `PackedObservation`, the state's own bits, which cost nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from veenv.env.encode import EnvParams, Spec
+from veenv.env.graph_view import GraphObservation, GraphView
+from veenv.env.rules_array import ArrayCore, ArrayRules
+from veenv.env.rules_scalar import ScalarRules
+from veenv.env.state import Observation
+from veenv.graph.graph import Graph
+
+if TYPE_CHECKING:
+    import gymnasium
+
+ObservationKind = Literal["adjacency", "flat", "graph", "packed"]
+
+NUM_FEATURES = 8
+LARGEST_FEATURE = 22.0  # more than log1p(2**31)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class PackedObservation:
+    """The state's own bits; `VertexEnv.decode` makes an `Observation` of them.
+
+    Attributes:
+      edges: of a scalar graph ``present`` and ``valued``, uint32 [W, R] (None if every edge is
+        valued): bit c % 32 of word c // 32 of row r is the edge from r to c; of a graph of arrays
+        ``codes``, int32 [R, C], as `Observation.adjacency`, and ``sources``, uint32 [C, words],
+        bit r % 32 of word r // 32 of column c.
+      action_mask: bool [A], True where the action is legal.
+    """
+
+    edges: Any
+    action_mask: Bool[Array, " A"]
+
+
+@dataclass(frozen=True)
+class Observer:
+    """Makes the observations of an environment.
+
+    Attributes:
+      kind: which.
+      spec: the padded sizes.
+      rules: of the environment.
+      view: the lists of a graph; None for the other kinds.
+    """
+
+    kind: ObservationKind
+    spec: Spec
+    rules: ScalarRules | ArrayRules
+    view: GraphView | None
+
+    @classmethod
+    def of(
+        cls,
+        kind: ObservationKind,
+        rules: ScalarRules | ArrayRules,
+        graph: Graph | None,
+        max_edges: int | None = None,
+    ) -> Observer:
+        """The observer of an environment.
+
+        Args:
+          kind: which.
+          rules: of the environment.
+          graph: the only graph that is played; None if others may be.
+          max_edges: room for edges in the lists of a graph; enough for every order by default.
+
+        Raises:
+          ValueError: there is no such kind, or `max_edges` is no positive number, or it is given
+            for another kind.
+        """
+        if kind not in get_args(ObservationKind):
+            kinds = ", ".join(get_args(ObservationKind))
+            raise ValueError(f"observation must be one of {kinds}, got {kind!r}")
+        if max_edges is not None and kind != "graph":
+            raise ValueError(f"max_edges belongs to observation='graph', not to {kind!r}")
+        view = GraphView.of(rules.spec, graph, max_edges) if kind == "graph" else None
+        return cls(kind, rules.spec, rules, view)
+
+    def __call__(self, core: Any, mask: Bool[Array, " A"], params: EnvParams) -> Any:
+        """The observation of a state."""
+        if self.kind == "packed":
+            return PackedObservation(core, mask)
+        if self.view is not None:
+            return self.view(core, mask, params)
+        features = self._features(core, mask, params)
+        if self.kind == "flat":
+            return features.reshape(-1)
+        return Observation(self.rules.adjacency(core), features, mask)
+
+    def decode(self, packed: PackedObservation, params: EnvParams) -> Observation:
+        """The matrix and the features of a packed observation."""
+        features = self._features(packed.edges, packed.action_mask, params)
+        return Observation(self.rules.adjacency(packed.edges), features, packed.action_mask)
+
+    def _features(
+        self, core: Any, mask: Bool[Array, " A"], params: EnvParams
+    ) -> Float[Array, "A F"]:
+        in_degree, out_degree, cost = self.rules.degrees(core, params)
+        dynamic = jnp.log1p(jnp.stack([in_degree, out_degree, cost], -1).astype(jnp.float32))
+        flags = jnp.stack([params.is_output, mask], -1).astype(jnp.float32)
+        return jnp.concatenate([dynamic, params.static_features, flags], -1)
+
+    def space(self, params: EnvParams) -> gymnasium.Space[Any]:
+        """Bounds, shapes and dtypes of the observations, as a space of Gymnasium."""
+        import gymnasium
+
+        box, slots = gymnasium.spaces.Box, self.spec.num_actions
+        mask = gymnasium.spaces.MultiBinary(slots)
+        if self.kind == "flat":
+            return box(0.0, LARGEST_FEATURE, (slots * NUM_FEATURES,), np.float32)
+        if self.view is not None:
+            return gymnasium.spaces.Dict({**self.view.boxes(LARGEST_FEATURE), "action_mask": mask})
+        if self.kind == "packed":
+            leaves = fields_of(params.initial)
+            edges = {
+                name: box(0, np.iinfo(leaf.dtype).max, leaf.shape, np.dtype(leaf.dtype).type)
+                for name, leaf in leaves.items()
+            }
+            return gymnasium.spaces.Dict({**edges, "action_mask": mask})
+        most = np.iinfo(np.int32).max if not self.spec.scalar else 3
+        return gymnasium.spaces.Dict(
+            {
+                "adjacency": box(0, most, (self.spec.rows, self.spec.columns), np.int32),
+                "features": box(0.0, LARGEST_FEATURE, (slots, NUM_FEATURES), np.float32),
+                "action_mask": mask,
+            }
+        )
+
+
+def fields_of(core: Any) -> dict[str, Any]:
+    """The arrays of the rules' state, by name."""
+    names = ("codes", "sources") if isinstance(core, ArrayCore) else ("present", "valued")
+    found = {name: getattr(core, name) for name in names}
+    return {name: leaf for name, leaf in found.items() if leaf is not None}
+
+
+def as_fields(obs: Any) -> dict[str, Any]:
+    """An observation of any kind but flat as a flat dictionary of its arrays, as its space has it.
+
+    Args:
+      obs: the observation, single or batched.
+
+    Example:
+      >>> import veenv
+      >>> env = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0, observation="packed")
+      >>> sorted(as_fields(env.reset()[0]))
+      ['action_mask', 'present']
+    """
+    if isinstance(obs, PackedObservation):
+        return {**fields_of(obs.edges), "action_mask": obs.action_mask}
+    names = list(type(obs).__dataclass_fields__)
+    return {name: getattr(obs, name) for name in names}
+
+
+def mask_of(obs: Any, num_actions: int) -> Bool[Array, "*batch A"] | Int[Array, "*batch A"]:
+    """The legal actions that an observation of any kind shows.
+
+    Args:
+      obs: the observation, single or batched.
+      num_actions: A.
+
+    Example:
+      >>> import veenv
+      >>> env = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0, observation="flat")
+      >>> mask_of(env.reset()[0], env.num_actions).tolist()
+      [True, True]
+    """
+    if hasattr(obs, "action_mask"):
+        return obs.action_mask
+    return obs.reshape(*obs.shape[:-1], num_actions, NUM_FEATURES)[..., -1] > 0
+
+
+__all__ = [
+    "GraphObservation",
+    "Observation",
+    "ObservationKind",
+    "Observer",
+    "PackedObservation",
+    "as_fields",
+    "mask_of",
+]

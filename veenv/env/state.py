@@ -1,0 +1,54 @@
+"""What an episode is at one moment, and what an agent sees of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+from jaxtyping import Array, Bool, Float, Int
+
+if TYPE_CHECKING:
+    pass
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class State:
+    """State of an episode: an immutable pytree of arrays.
+
+    Attributes:
+      core: the edges, as the rules keep them.
+      action_mask: bool [A], True where the slot's vertex can be eliminated now.
+      order: int32 [A], slots in the order of elimination; -1 where not yet.
+      num_steps: int32 [], number of eliminations.
+      cost: int32 [], multiplications so far, exact.
+      terminated: bool [], the episode is over.
+    """
+
+    core: Any
+    action_mask: Bool[Array, " A"]
+    order: Int[Array, " A"]
+    num_steps: Int[Array, ""]
+    cost: Int[Array, ""]
+    terminated: Bool[Array, ""]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Observation:
+    """What an agent sees.
+
+    Attributes:
+      adjacency: int32 [R, C], edge from row (inputs, then slots) to column (slots, then terminal
+        outputs): 0 for none, else bit 0 is set, bit 1 says that the edge carries values (products
+        with it cost multiplications), the higher bits are its axes (`veenv.structure.packed`).
+      features: float32 [A, 8] for each slot log1p(in-degree), log1p(out-degree), log1p(cost of
+        eliminating it now), log1p(size), depth / largest depth, slot / number of slots, is an
+        output, is legal. Zero where the slot is padding.
+      action_mask: bool [A], True where the action is legal.
+    """
+
+    adjacency: Int[Array, "R C"]
+    features: Float[Array, "A F"]
+    action_mask: Bool[Array, " A"]

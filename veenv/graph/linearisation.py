@@ -1,0 +1,255 @@
+"""From a traced program to its graph: which equations matter, and their elemental partials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import Any
+
+from jax.extend import core
+
+from veenv import _compat
+from veenv.graph.custom_rules import shape_of
+from veenv.graph.diagonal import diagonal_axes
+from veenv.graph.flow import Body
+from veenv.graph.graph import Graph
+from veenv.graph.partials import ALONE, Custom, EquationPartials, Within, find_partials, narrowed
+from veenv.graph.precedence import ReverseOnly
+from veenv.graph.program import Equation, Program, plain_argnums, trace
+from veenv.rules import Partial, Site
+from veenv.rules.dtypes import is_differentiable
+from veenv.rules.operator import real_shape
+from veenv.structure import structure as algebra
+from veenv.structure.structure import FREE, Structure
+
+
+@dataclass(frozen=True)
+class Elemental:
+    """One elemental partial: of node `target` by node `source`.
+
+    `inner` is the (source, target) pair of the custom rule's graph whose total edge it is.
+    """
+
+    source: int
+    target: int
+    partial: Partial
+    inner: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Linearisation:
+    """A program with the elemental partials that lie on a path from an input to an output.
+
+    Attributes:
+      program: the traced program.
+      elementals: for each equation its needed partials.
+      customs: for each equation the rule of its own that gives its partials, if any.
+      reverse_only: for each equation where its rule stands in the graph, if it is not linear.
+      graph: the graph of structures.
+      realify: complex variables are seen as pairs of real numbers.
+    """
+
+    program: Program
+    elementals: tuple[tuple[Elemental, ...], ...]
+    customs: tuple[Custom | None, ...]
+    reverse_only: tuple[Pulled | None, ...]
+    graph: Graph
+    realify: bool
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """An equation whose cotangent rule is not linear, and where it stands in the graph.
+
+    The rule's results and operands are those of the site, in order.
+    """
+
+    site: Site
+    rule: ReverseOnly
+
+
+def linearise(
+    program: Program, *, holomorphic: bool = False, within: Within = ALONE
+) -> Linearisation:
+    """Finds the elemental partials of a program and builds its graph, without numeric work.
+
+    Args:
+      program: the traced program.
+      holomorphic: differentiate complex variables as complex numbers; otherwise they are pairs of
+        real numbers.
+      within: what the program is a part of, if it is one.
+    """
+    node_of = {variable: variable for variable in range(program.num_inputs)}
+    node_of.update({s: program.num_inputs + i for i, s in enumerate(program.vertex_variables)})
+    active = {s for s in range(program.num_inputs) if is_differentiable(program.avals[s])}
+    same = partial(linearise, holomorphic=False)
+    found: list[EquationPartials] = []
+    for equation in program.equations:
+        site = _site(equation, active, within, realify=not holomorphic)
+        found.append(EquationPartials() if site is None else find_partials(site, within, same))
+        moved = (equation.outputs[k] for k, _, _ in found[-1].pairs())
+        active.update(variable for variable in moved if variable is not None)
+    outputs = tuple(
+        node_of[o] if isinstance(o, int) and o in active else None for o in program.outputs
+    )
+    needed = {n for n in outputs if n is not None}
+    kept: list[tuple[Elemental, ...]] = []
+    for index in reversed(range(len(found))):
+        equation = program.equations[index]
+        wanted = [s is not None and node_of[s] in needed for s in equation.outputs]
+        found[index] = narrowed(found[index], wanted, within, same)
+        kept.append(tuple(_elementals(equation, found[index], wanted, node_of)))
+        needed.update(e.source for e in kept[-1])
+    kept.reverse()
+    reverse_only = tuple(
+        _reverse_only(equation, f, node_of) if f.reverse_only and used else None
+        for equation, f, used in zip(program.equations, found, kept, strict=True)
+    )
+    return Linearisation(
+        program,
+        tuple(kept),
+        tuple(f.custom if used else None for f, used in zip(found, kept, strict=True)),
+        reverse_only,
+        _graph(program, outputs, kept, reverse_only, not holomorphic),
+        not holomorphic,
+    )
+
+
+def _site(equation: Equation, active: set[int], within: Within, *, realify: bool) -> Site | None:
+    """A rule's view of an equation; None if no operand depends on an input."""
+    flags = [
+        isinstance(i, int) and i in active and is_differentiable(a)
+        for i, a in zip(equation.inputs, equation.in_avals, strict=True)
+    ]
+    if not any(flags):
+        return None
+    site = Site(
+        equation.primitive,
+        equation.params,
+        equation.in_avals,
+        equation.out_avals,
+        flags,
+        equation.source,
+        realify,
+    )
+    body = partial(_body, within=within, realify=realify)
+    return replace(site, diagonal=diagonal_axes(site, body))
+
+
+def _body(closed: Any, *, within: Within, realify: bool, derivative: bool = True) -> Body:
+    """The partials inside a closed jaxpr.
+
+    Args:
+      closed: the jaxpr.
+      within: what it is a part of.
+      realify: see complex variables as pairs of real numbers.
+      derivative: what JAX's derivative rules make of it; otherwise what its values depend on,
+        taken for a linear function, whatever rules its parts have and where it stops gradients.
+    """
+    args = [shape_of(a) for a in closed.in_avals]
+    plain = within.plain or not derivative
+    program = trace(core.jaxpr_as_fun(closed), args, argnums=[*range(len(args))], plain=plain)
+    lin = linearise(
+        program, holomorphic=not realify, within=replace(within, body=True, plain=plain)
+    )
+    moves = []
+    for elemental in (e for used in lin.elementals for e in used):
+        p = elemental.partial
+        pairs = p.diagonal or enumerate(p.executed.pairs)
+        moves.append((elemental.source, elemental.target, {j: k for k, j in pairs if j != FREE}))
+    return Body(moves, lin.graph.outputs, lin.graph.num_nodes)
+
+
+def _elementals(
+    equation: Equation, found: EquationPartials, wanted: Sequence[bool], node_of: dict[int, int]
+) -> Iterator[Elemental]:
+    """The partials of an equation's wanted results, by node.
+
+    A rule that is not linear has one for an operand that occurs several times.
+    """
+    seen: set[Any] = set()
+    for k, i, p in found.pairs():
+        source, target = equation.inputs[i], equation.outputs[k]
+        again = found.reverse_only and (source, target) in seen
+        seen.add((source, target))
+        if wanted[k] and not again:
+            assert isinstance(source, int)
+            assert target is not None
+            yield Elemental(node_of[source], node_of[target], p, found.inner(k, i))
+
+
+def _reverse_only(equation: Equation, found: EquationPartials, node_of: dict[int, int]) -> Pulled:
+    """Where a rule that is not linear stands in the graph."""
+    site = found.site
+    assert site is not None
+    results = [equation.outputs[k] for k in site.results]
+    operands = [equation.inputs[i] for i in site.operands]
+    rule = ReverseOnly(
+        _compat.function_source(site.params) or site.primitive.name,
+        site.source,
+        tuple(node_of[variable] for variable in results if variable is not None),
+        tuple(node_of[variable] for variable in operands if isinstance(variable, int)),
+        found.cotangents.zero,
+    )
+    return Pulled(site, rule)
+
+
+def _graph(
+    program: Program,
+    outputs: Sequence[int | None],
+    kept: Sequence[Sequence[Elemental]],
+    reverse_only: Sequence[Pulled | None],
+    realify: bool,
+) -> Graph:
+    avals = [*program.avals[: program.num_inputs]]
+    avals += [program.avals[s] for s in program.vertex_variables]
+    names = [e.primitive.name for e in program.equations for o in e.outputs if o is not None]
+    parallel: dict[tuple[int, int], list[Partial]] = {}
+    for elemental in (e for used in kept for e in used):
+        parallel.setdefault((elemental.source, elemental.target), []).append(elemental.partial)
+
+    def total(pick: Callable[[Partial], Structure]) -> dict[tuple[int, int], Structure]:
+        return {
+            edge: reduce(algebra.add, map(pick, partials)) for edge, partials in parallel.items()
+        }
+
+    return Graph(
+        program.num_inputs,
+        [real_shape(a, realify=realify) for a in avals],
+        outputs,
+        names,
+        {
+            "multiplications": total(lambda p: p.literature),
+            "executed": total(lambda p: p.executed),
+        },
+        [pulled.rule for pulled in reverse_only if pulled is not None],
+    )
+
+
+def make_graph(fun: Callable[..., Any], argnums: int | Iterable[int] = 0) -> Callable[..., Graph]:
+    """Returns a function that traces `fun` to its computational graph.
+
+    Args:
+      fun: a JAX-traceable function of pytrees of arrays.
+      argnums: which positional arguments to differentiate by.
+
+    Returns:
+      A function of fun's arguments (arrays or `jax.ShapeDtypeStruct`s), as `jax.make_jaxpr`
+      gives one.
+
+    Raises:
+      ValueError: (from the returned function) if `argnums` is out of range or repeats.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> graph = make_graph(lambda x: jnp.sin(x) * x)(1.0)
+      >>> graph.eliminable, graph.cost(graph.reverse())
+      ((1,), 1)
+    """
+    argnums = plain_argnums(argnums)
+
+    def traced(*args: Any, **kwargs: Any) -> Graph:
+        return linearise(trace(fun, args, kwargs, argnums=argnums)).graph
+
+    return traced

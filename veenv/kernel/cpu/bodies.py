@@ -1,0 +1,269 @@
+"""A scalar program as LLVM IR: one function that computes vectors of points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from veenv.kernel.cpu.functions import arity, scalar_symbol, vector_symbol
+from veenv.kernel.cpu.leaves import Leaves
+from veenv.kernel.cpu.types import element, literal, suffix
+from veenv.kernel.program import FLOATS, FREE, Op, ScalarProgram
+
+_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
+_FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
+_INTRINSICS = {
+    "sqrt": "sqrt",
+    "floor": "floor",
+    "ceil": "ceil",
+    "trunc": "trunc",
+    "round": "roundeven",
+}
+_INTEGER_OPS = {
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+    "shl": "shl",
+    "shr_a": "ashr",
+    "shr_l": "lshr",
+}
+_BLOCK = 500
+"""Instructions of a basic block: the code generator takes more than linear time in it."""
+_PURE = "nounwind willreturn memory(none)"
+
+
+def body(program: ScalarProgram, lanes: int, name: str = "body") -> str:
+    """LLVM IR of a function of two tables of pointers and a number of vectors.
+
+    `ins` is a table of two words for each input leaf, its address and the bytes from one vector of
+    points to the next; `outs` is a table of the addresses of the written output leaves. Points lie
+    one after the other; the function computes ``vectors * lanes`` of them.
+
+    Args:
+      program: what to compute.
+      lanes: width of the vectors.
+      name: name of the function.
+    """
+    return _Body(program, lanes).text(name)
+
+
+class _Body:
+    def __init__(self, program: ScalarProgram, lanes: int):
+        self.program = program
+        self.lanes = lanes
+        self.declared: dict[str, str] = {}
+        self.lines: list[str] = []
+        self._fresh = 0
+        self._names: dict[int, str] = {}
+        self.leaves = Leaves(lanes, self.lines, self._emit)
+
+    def text(self, name: str) -> str:
+        writes = self._writes()
+        last = 0
+        for position, op in enumerate(self.program.ops):
+            if op.name not in FREE:
+                self._names[position] = self._operation(op)
+            for stream, leaf in writes.get(position, ()):
+                values = [self._operand(i) for i in self.program.results[leaf]]
+                self.leaves.store(stream, self.program.outputs[leaf], values)
+            if len(self.lines) > last + _BLOCK:
+                self._break(f"part{position}")
+                last = len(self.lines)
+        loop = "\n".join(f"  {line}" if not line.endswith(":") else line for line in self.lines)
+        declarations = "\n".join(self.declared.values())
+        width = self.lanes * 32
+        return f"""\
+{declarations}
+
+define void @{name}(ptr noalias %ins, ptr noalias %outs, i64 %vectors) #0 {{
+entry:
+  %none = icmp eq i64 %vectors, 0
+  br i1 %none, label %exit, label %loop
+loop:
+  %step = phi i64 [ 0, %entry ], [ %next, %last ]
+  br label %first
+first:
+{loop}
+  br label %last
+last:
+  %next = add i64 %step, 1
+  %done = icmp eq i64 %next, %vectors
+  br i1 %done, label %exit, label %loop
+exit:
+  ret void
+}}
+
+!0 = !{{}}
+attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"="{width}" }}
+"""
+
+    def _writes(self) -> dict[int, list[tuple[int, int]]]:
+        """For each operation the output leaves that are known with it, by number and leaf."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for number, leaf in enumerate(self.program.written()):
+            found.setdefault(max(self.program.results[leaf]), []).append((number, leaf))
+        return found
+
+    def _vector(self, dtype: str) -> str:
+        return f"<{self.lanes} x {element(dtype)}>"
+
+    def _new(self) -> str:
+        self._fresh += 1
+        return f"%t{self._fresh}"
+
+    def _emit(self, text: str) -> str:
+        name = self._new()
+        self.lines.append(f"{name} = {text}")
+        return name
+
+    def _break(self, label: str) -> None:
+        self.lines += [f"br label %{label}", f"{label}:"]
+
+    def _operand(self, i: int) -> str:
+        op = self.program.ops[i]
+        if op.name == "const":
+            return f"splat ({element(op.dtype)} {literal(op.attr)})"
+        if i not in self._names:
+            number, entry = op.attr
+            self._names[i] = self.leaves.load(number, self.program.inputs[number], entry)
+        return self._names[i]
+
+    def _operation(self, op: Op) -> str:
+        args = [self._operand(a) for a in op.args]
+        of = self.program.ops[op.args[0]].dtype
+        name, kind = op.name, self._vector(of)
+        if name == "call":
+            return self._call(op.attr, op.dtype, args)
+        if name == "select":
+            rest = ", ".join(f"{self._vector(op.dtype)} {a}" for a in args[1:])
+            return self._emit(f"select {kind} {args[0]}, {rest}")
+        if name == "convert":
+            return self._convert(of, op.dtype, args[0])
+        if name == "bitcast":
+            return self._emit(f"bitcast {kind} {args[0]} to {self._vector(op.dtype)}")
+        if name == "not":
+            return self._emit(f"xor {kind} {args[0]}, splat ({element(of)} -1)")
+        if name in _PREDICATES:
+            return self._compare(name, of, args)
+        if name in ("max", "min"):
+            return self._extreme(name, of, args)
+        if of in FLOATS:
+            return self._float(op, kind, args)
+        return self._integer(op, kind, args)
+
+    def _float(self, op: Op, kind: str, args: Sequence[str]) -> str:
+        if op.name in _FLOAT_OPS:
+            return self._emit(f"{_FLOAT_OPS[op.name]} contract {kind} {args[0]}, {args[1]}")
+        if op.name == "div":
+            return self._emit(f"fdiv {kind} {args[0]}, {args[1]}")
+        if op.name == "neg":
+            return self._emit(f"fneg {kind} {args[0]}")
+        if op.name == "rem":
+            return self._call("fmod", op.dtype, args)
+        return self._intrinsic("fabs" if op.name == "abs" else _INTRINSICS[op.name], kind, args)
+
+    def _integer(self, op: Op, kind: str, args: Sequence[str]) -> str:
+        unsigned = op.dtype.startswith("u")
+        if op.name == "neg":
+            return self._emit(f"sub {kind} zeroinitializer, {args[0]}")
+        if op.name == "abs":
+            return self._intrinsic("abs", kind, args, ", i1 false")
+        if op.name in ("div", "rem"):
+            return self._emit(f"{'u' if unsigned else 's'}{op.name} {kind} {args[0]}, {args[1]}")
+        return self._emit(f"{_INTEGER_OPS[op.name]} {kind} {args[0]}, {args[1]}")
+
+    def _compare(self, name: str, of: str, args: Sequence[str]) -> str:
+        kind = self._vector(of)
+        if of in FLOATS:
+            return self._emit(f"fcmp {_PREDICATES[name]} {kind} {args[0]}, {args[1]}")
+        sign = "" if name in ("eq", "ne") else "u" if of.startswith("u") or of == "bool" else "s"
+        return self._emit(f"icmp {sign}{name} {kind} {args[0]}, {args[1]}")
+
+    def _extreme(self, name: str, of: str, args: Sequence[str]) -> str:
+        """The greater or lesser; of floats NaN where the first is, else what comparing gives."""
+        kind = self._vector(of)
+        better = self._compare({"max": "ge", "min": "le"}[name], of, args)
+        if of in FLOATS:
+            nan = self._emit(f"fcmp uno {kind} {args[0]}, {args[0]}")
+            better = self._emit(f"or {self._vector('bool')} {better}, {nan}")
+        return self._emit(
+            f"select {self._vector('bool')} {better}, {kind} {args[0]}, {kind} {args[1]}"
+        )
+
+    def _convert(self, of: str, to: str, x: str) -> str:
+        source, target = self._vector(of), self._vector(to)
+        if of in FLOATS and to in FLOATS:
+            return self._emit(
+                f"{'fpext' if to == 'float64' else 'fptrunc'} {source} {x} to {target}"
+            )
+        if of in FLOATS:
+            kind = "fptoui" if to.startswith("u") else "fptosi"
+            symbol = f"llvm.{kind}.sat.{suffix(target)}.{suffix(source)}"
+            self._declare(symbol, f"declare {target} @{symbol}({source})")
+            return self._emit(f"call {target} @{symbol}({source} {x})")
+        signed = not (of.startswith("u") or of == "bool")
+        if to in FLOATS:
+            return self._emit(f"{'sitofp' if signed else 'uitofp'} {source} {x} to {target}")
+        if element(of) == element(to):
+            return x
+        wide, narrow = np.dtype(to).itemsize, np.dtype(of).itemsize
+        grows = of == "bool" or wide > narrow
+        kind = ("sext" if signed else "zext") if grows else "trunc"
+        return self._emit(f"{kind} {source} {x} to {target}")
+
+    def _intrinsic(self, name: str, kind: str, args: Sequence[str], extra: str = "") -> str:
+        symbol = f"llvm.{name}.{suffix(kind)}"
+        types = ", ".join([kind] * len(args)) + (", i1" if extra else "")
+        self._declare(symbol, f"declare {kind} @{symbol}({types})")
+        values = ", ".join(f"{kind} {a}" for a in args)
+        return self._emit(f"call {kind} @{symbol}({values}{extra})")
+
+    def _call(self, function: str, dtype: str, args: Sequence[str]) -> str:
+        kind = self._vector(dtype)
+        symbol = vector_symbol(function, dtype, self.lanes)
+        types = ", ".join([kind] * len(args))
+        if symbol is not None:
+            self._declare(symbol, f"declare {kind} @{symbol}({types}) {_PURE}")
+        else:
+            symbol = self._lanewise(function, dtype)
+        values = ", ".join(f"{kind} {a}" for a in args)
+        return self._emit(f"call {kind} @{symbol}({values}) {_PURE}")
+
+    def _lanewise(self, function: str, dtype: str) -> str:
+        """A function of this module that calls a scalar function for each lane."""
+        symbol, of, kind = f"lanes_{function}_{dtype}", element(dtype), self._vector(dtype)
+        if symbol in self.declared:
+            return symbol
+        scalar, count = scalar_symbol(function, dtype), arity(function)
+        types = ", ".join([of] * count)
+        arguments = ", ".join(f"{kind} %x{k}" for k in range(count))
+        parts = "\n".join(f"  %e{k} = extractelement {kind} %x{k}, i64 %i" for k in range(count))
+        values = ", ".join(f"{of} %e{k}" for k in range(count))
+        self._declare(
+            symbol,
+            f"""\
+declare {of} @{scalar}({types}) {_PURE}
+define internal {kind} @{symbol}({arguments}) noinline {_PURE} {{
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %n, %loop ]
+  %r = phi {kind} [ zeroinitializer, %entry ], [ %s, %loop ]
+{parts}
+  %y = call {of} @{scalar}({values})
+  %s = insertelement {kind} %r, {of} %y, i64 %i
+  %n = add i64 %i, 1
+  %done = icmp eq i64 %n, {self.lanes}
+  br i1 %done, label %exit, label %loop
+exit:
+  ret {kind} %s
+}}""",
+        )
+        return symbol
+
+    def _declare(self, symbol: str, text: str) -> None:
+        self.declared.setdefault(symbol, text)

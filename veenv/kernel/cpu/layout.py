@@ -1,0 +1,142 @@
+"""Arrays in registers: between a vector for each entry and the order that memory has.
+
+In memory the entries of a point follow one another; the kernel computes with a vector for each
+entry, of as many points as it has lanes. The entries are woven in two steps. What is a power of
+two is woven by halves, each step making units of twice the width. The units of what remains are
+gathered by shuffles of two vectors, as many as a vector in memory has sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+Emit = Callable[[str], str]
+Place = tuple[str, int]
+"""A vector and the number of a unit in it."""
+
+
+class Shuffles:
+    """Emits shuffles of vectors of one type.
+
+    Args:
+      element: LLVM type of a lane.
+      lanes: width of the vectors.
+      emit: takes an instruction and returns the name of its result.
+    """
+
+    def __init__(self, element: str, lanes: int, emit: Emit):
+        self.kind = f"<{lanes} x {element}>"
+        self.lanes = lanes
+        self._emit = emit
+
+    def pick(self, x: str, y: str, lanes: Sequence[int]) -> str:
+        """A vector of these lanes of `x`, numbered from 0, and `y`, which follow."""
+        if tuple(lanes) == tuple(range(self.lanes)):
+            return x
+        mask = ", ".join(f"i32 {k}" for k in lanes)
+        return self._emit(
+            f"shufflevector {self.kind} {x}, {self.kind} {y}, <{self.lanes} x i32> <{mask}>"
+        )
+
+    def gather(self, places: Sequence[Place], width: int) -> str:
+        """A vector of units of `width` lanes, from any vectors."""
+        sources = list(dict.fromkeys(vector for vector, _ in places))
+        made, known = sources[0], {sources[0]}
+        for other in sources[1:] or sources[:1]:
+            first = len(known) == 1
+            known.add(other)
+            lanes: list[int] = []
+            for position, (vector, unit) in enumerate(places):
+                if vector == other:
+                    start = unit * width + (self.lanes if other != made else 0)
+                elif vector in known:
+                    start = (unit if first else position) * width
+                else:
+                    start = position * width
+                lanes += range(start, start + width)
+            made = self.pick(made, other, lanes)
+        return made
+
+
+def unit_width(entries: int, lanes: int) -> int:
+    """The largest power of two that divides the number of entries and fits into a vector."""
+    return min(entries & -entries, lanes)
+
+
+def woven(values: Sequence[str], shuffles: Shuffles) -> list[str]:
+    """The vectors of successive memory for a vector of each entry.
+
+    Args:
+      values: names of the vectors of the entries.
+      shuffles: emits.
+    """
+    lanes, width = shuffles.lanes, unit_width(len(values), shuffles.lanes)
+    streams, units = len(values) // width, lanes // width
+    parts = [_zipped(values[s * width : (s + 1) * width], shuffles) for s in range(streams)]
+    vectors = []
+    for k in range(len(values)):
+        places = []
+        for flat in range(k * units, (k + 1) * units):
+            point, stream = divmod(flat, streams)
+            places.append((parts[stream][point // units], point % units))
+        vectors.append(shuffles.gather(places, width))
+    return vectors
+
+
+def _zipped(values: Sequence[str], shuffles: Shuffles) -> list[str]:
+    """`woven` for a power of two of entries."""
+    if len(values) == 1:
+        return list(values)
+    half = shuffles.lanes // 2
+    found = []
+    for x, y in zip(_zipped(values[0::2], shuffles), _zipped(values[1::2], shuffles), strict=True):
+        for start in (0, half):
+            lanes = [k for i in range(start, start + half) for k in (i, i + shuffles.lanes)]
+            found.append(shuffles.pick(x, y, lanes))
+    return found
+
+
+class Unwoven:
+    """The vectors of entries, made when they are asked for.
+
+    Args:
+      vectors: names of the vectors of successive memory, one for each entry.
+      shuffles: emits.
+    """
+
+    def __init__(self, vectors: Sequence[str], shuffles: Shuffles):
+        self._vectors, self._shuffles = vectors, shuffles
+        self._width = unit_width(len(vectors), shuffles.lanes)
+        self._known: dict[tuple[int, int, int], Sequence[str]] = {}
+
+    def entry(self, number: int) -> str:
+        """The vector of an entry."""
+        stream, rest = divmod(number, self._width)
+        levels = self._width.bit_length() - 1
+        return self._split(stream, levels, rest)[0]
+
+    def _split(self, stream: int, levels: int, entry: int) -> Sequence[str]:
+        """The vectors of those entries of a stream that agree with `entry` in its last bits."""
+        key = stream, levels, entry & ((1 << levels) - 1)
+        if key not in self._known:
+            self._known[key] = (
+                self._half(self._split(stream, levels - 1, entry), (entry >> (levels - 1)) & 1)
+                if levels
+                else self._stream(stream)
+            )
+        return self._known[key]
+
+    def _half(self, vectors: Sequence[str], odd: int) -> list[str]:
+        lanes = range(odd, 2 * self._shuffles.lanes, 2)
+        pairs = zip(vectors[0::2], vectors[1::2], strict=True)
+        return [self._shuffles.pick(x, y, lanes) for x, y in pairs]
+
+    def _stream(self, stream: int) -> list[str]:
+        """The vectors of one unit of every point."""
+        units, streams = self._shuffles.lanes // self._width, len(self._vectors) // self._width
+        found = []
+        for k in range(self._width):
+            flat = [(k * units + i) * streams + stream for i in range(units)]
+            places = [(self._vectors[f // units], f % units) for f in flat]
+            found.append(self._shuffles.gather(places, self._width))
+        return found

@@ -1,0 +1,81 @@
+"""How a kernel's code reads and writes its leaves: in place, in the order that memory has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from veenv.kernel.cpu.layout import Shuffles, Unwoven, woven
+from veenv.kernel.cpu.types import memory_element
+from veenv.kernel.program import Leaf
+
+STRIDE = 2
+"""Words of the table of inputs for each leaf: address, and bytes from one step to the next."""
+
+
+class Leaves:
+    """Emits the loads and stores of one step of the loop, a vector of points.
+
+    Args:
+      lanes: how many points.
+      lines: instructions, to append to.
+      emit: takes an instruction and returns the name of its result.
+    """
+
+    def __init__(self, lanes: int, lines: list[str], emit: Callable[[str], str]):
+        self.lanes = lanes
+        self._lines, self._emit = lines, emit
+        self._read: dict[int, Unwoven] = {}
+
+    def load(self, number: int, leaf: Leaf, entry: int) -> str:
+        """The vector of an entry of an input leaf."""
+        if number not in self._read:
+            table = self._emit(f"getelementptr i64, ptr %ins, i64 {STRIDE * number}")
+            base = self._emit(f"load ptr, ptr {table}, align 8, !invariant.load !0")
+            second = self._emit(f"getelementptr i64, ptr {table}, i64 1")
+            stride = self._emit(f"load i64, ptr {second}, align 8, !invariant.load !0")
+            offset = self._emit(f"mul i64 %step, {stride}")
+            start = self._emit(f"getelementptr i8, ptr {base}, i64 {offset}")
+            shuffles = self._shuffles(leaf)
+            vectors = [
+                self._emit(
+                    f"load {shuffles.kind}, ptr {self._part(start, leaf, k)}, "
+                    f"align {_bytes(leaf)}, !invariant.load !0"
+                )
+                for k in range(leaf.size)
+            ]
+            self._read[number] = Unwoven(vectors, shuffles)
+        value = self._read[number].entry(entry)
+        if leaf.dtype == "bool":
+            return self._emit(f"icmp ne <{self.lanes} x i8> {value}, zeroinitializer")
+        return value
+
+    def store(self, number: int, leaf: Leaf, values: Sequence[str]) -> None:
+        """Writes an output leaf, given the vectors of its entries."""
+        shuffles = self._shuffles(leaf)
+        if leaf.dtype == "bool":
+            values = [
+                self._emit(f"zext <{self.lanes} x i1> {value} to {shuffles.kind}")
+                for value in values
+            ]
+        table = self._emit(f"getelementptr ptr, ptr %outs, i64 {number}")
+        base = self._emit(f"load ptr, ptr {table}, align 8, !invariant.load !0")
+        offset = self._emit(f"mul i64 %step, {self.lanes * leaf.size * _bytes(leaf)}")
+        start = self._emit(f"getelementptr i8, ptr {base}, i64 {offset}")
+        for k, vector in enumerate(woven(values, shuffles)):
+            place = self._part(start, leaf, k)
+            self._lines.append(f"store {shuffles.kind} {vector}, ptr {place}, align {_bytes(leaf)}")
+
+    def _shuffles(self, leaf: Leaf) -> Shuffles:
+        return Shuffles(memory_element(leaf.dtype), self.lanes, self._emit)
+
+    def _part(self, start: str, leaf: Leaf, k: int) -> str:
+        """The address of the k-th vector of a leaf."""
+        if not k:
+            return start
+        return self._emit(f"getelementptr i8, ptr {start}, i64 {k * self.lanes * _bytes(leaf)}")
+
+
+def _bytes(leaf: Leaf) -> int:
+    return np.dtype(leaf.dtype).itemsize

@@ -1,0 +1,134 @@
+"""A batch is shared: chunks of it are taken by the caller and by tasks of XLA's thread pool.
+
+A shared record describes a call: how many chunks were taken and done, who still uses the record,
+and after these words the addresses of the arguments, whether each is batched, and the addresses of
+the results.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from veenv.kernel.cpu import tiles
+from veenv.kernel.cpu.ffi import API, FRAME
+from veenv.kernel.cpu.module import I32, I64, PTR, VOID, Callee, Code, typed, word
+
+SHARED_NEXT, SHARED_DONE, SHARED_USERS, SHARED_CHUNKS, SHARED_CHUNK, SHARED_BATCH, SHARED_ENTRY = (
+    range(7)
+)
+SHARED_WORDS = 7
+
+
+class Sharing(tiles.Tiles):
+    """Builds ``veenv_parallel``.
+
+    Attributes:
+      parallel: ``parallel(frame, shared, helpers)``: computes a batch, with so many tasks.
+      release: ``release(shared)``: one user less of a shared record.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.malloc = self.extern("malloc", PTR, [I64])
+        self.free = self.extern("free", VOID, [PTR])
+        self.sched_yield = self.extern("sched_yield", I32, [])
+        self.work = self._work()
+        self.release = self._release()
+        self.task = self._task()
+        self.parallel = self._parallel()
+
+    def _work(self) -> ir.Function:
+        """Takes chunks of a shared batch until none is left."""
+        function, b, (shared,) = self.function("veenv_work", VOID, [PTR])
+        entry = b.field(shared, SHARED_ENTRY, PTR)
+        chunks, chunk = b.field(shared, SHARED_CHUNKS), b.field(shared, SHARED_CHUNK)
+        batch = b.field(shared, SHARED_BATCH)
+        ins = b.at(shared, 8 * SHARED_WORDS)
+        count = b.field(entry, tiles.NUM_IN)
+        steps = b.gep(ins, [count], source_etype=I64)
+        outs = b.gep(steps, [count], source_etype=I64)
+        take, take_end = b.append_basic_block("take"), b.append_basic_block("end")
+        doing = b.append_basic_block("doing")
+        memory = self._memory(b, entry)
+        b.branch(take)
+        b.position_at_end(take)
+        number = b.atomic_rmw("add", b.at(shared, 8 * SHARED_NEXT), word(1), "acq_rel")
+        b.cbranch(b.icmp_signed("<", number, chunks), doing, take_end)
+        b.position_at_end(doing)
+        first = b.mul(number, chunk)
+        b.call(
+            self.run,
+            [entry, ins, steps, outs, first, b.least(b.add(first, chunk), batch), memory[1]],
+        )
+        b.atomic_rmw("add", b.at(shared, 8 * SHARED_DONE), word(1), "acq_rel")
+        b.branch(take)
+        b.position_at_end(take_end)
+        b.call(self.free, [memory[0]])
+        b.ret_void()
+        return function
+
+    def _memory(self, b: Code, entry: Any) -> tuple[Any, Any]:
+        """A buffer for the staging and the tables: what to free, and its aligned start."""
+        tables = b.mul(b.field(entry, tiles.WORDS), word(8))
+        raw = b.call(self.malloc, [b.add(b.add(b.field(entry, tiles.STAGING), tables), word(64))])
+        address = b.and_(b.add(b.ptrtoint(raw, I64), word(63)), word(-64))
+        return raw, b.inttoptr(address, PTR)
+
+    def _release(self) -> ir.Function:
+        """One user less of a shared record; the last one frees it."""
+        function, b, (shared,) = self.function("veenv_release", VOID, [PTR])
+        before = b.atomic_rmw("sub", b.at(shared, 8 * SHARED_USERS), word(1), "acq_rel")
+        with b.if_then(b.icmp_signed("==", before, word(1))):
+            b.call(self.free, [shared])
+        b.ret_void()
+        return function
+
+    def _task(self) -> ir.Function:
+        """What the thread pool runs. One that starts late finds no chunk and touches no code."""
+        function, b, (shared,) = self.function("veenv_task", VOID, [PTR])
+        taken = b.load_atomic(b.at(shared, 8 * SHARED_NEXT), "acquire", 8, typ=I64)
+        with b.if_then(b.icmp_signed("<", taken, b.field(shared, SHARED_CHUNKS))):
+            b.call(self.work, [shared])
+        b.call(self.release, [shared])
+        b.ret_void()
+        return function
+
+    def _parallel(self) -> ir.Function:
+        """``parallel(frame, shared, helpers)``: works on the batch with tasks of the thread pool.
+
+        The caller takes chunks itself and in the end waits only for chunks that running tasks have
+        taken, so that it never waits for a task that has not started.
+        """
+        function, b, (frame, shared, helpers) = self.function(
+            "veenv_parallel", VOID, [PTR, PTR, I64]
+        )
+        api = b.load(b.at(frame, FRAME["api"]), typ=PTR)
+        schedule = b.load(b.at(api, API["schedule"]), typ=PTR)
+        destroy = b.load(b.at(api, API["error_destroy"]), typ=PTR)
+        record, failed = b.words(5), b.words(3)
+        with b.loop(word(0), helpers):
+            b.put(record, 0, word(40))
+            b.put(record, 1, word(0))
+            b.put(record, 2, b.load(b.at(frame, FRAME["ctx"]), typ=PTR))
+            b.put(record, 3, Callee(self.task, PTR))
+            b.put(record, 4, shared)
+            b.atomic_rmw("add", b.at(shared, 8 * SHARED_USERS), word(1), "acq_rel")
+            error = b.call(typed(b, schedule, ir.FunctionType(PTR, [PTR])), [record])
+            with b.if_then(b.icmp_unsigned("!=", error, ir.Constant(PTR, None))):
+                b.put(failed, 0, word(24))
+                b.put(failed, 1, word(0))
+                b.put(failed, 2, error)
+                b.call(typed(b, destroy, ir.FunctionType(VOID, [PTR])), [failed])
+                b.call(self.release, [shared])
+        b.call(self.work, [shared])
+        wait, end = b.append_basic_block("wait"), b.append_basic_block("end")
+        b.branch(wait)
+        b.position_at_end(wait)
+        b.call(self.sched_yield, [])
+        done = b.load_atomic(b.at(shared, 8 * SHARED_DONE), "acquire", 8, typ=I64)
+        b.cbranch(b.icmp_signed("<", done, b.field(shared, SHARED_CHUNKS)), wait, end)
+        b.position_at_end(end)
+        b.ret_void()
+        return function

@@ -1,0 +1,215 @@
+"""A function of pytrees as one kernel: traced at one point, unrolled, called as a primitive."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+
+from veenv import _compat
+from veenv.kernel import primitive
+from veenv.kernel.program import CannotFuseError, ScalarProgram
+from veenv.kernel.unrolling import unroll
+
+KernelMode = Literal["auto", "xla", "fused"]
+KERNEL_MODES: tuple[KernelMode, ...] = ("auto", "xla", "fused")
+AUTO_OPERATIONS = 20_000
+"""The most operations for which "auto" takes a kernel: about five seconds to compile."""
+_LARGEST_CONSTANT = 1024
+_ARRAYS = (jax.Array, np.ndarray, np.generic)
+_NEEDS_VALUES = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError, jax.errors.TracerBoolConversionError,
+    jax.errors.NonConcreteBooleanIndexError)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A function traced at one point.
+
+    Attributes:
+      closed: its jaxpr; the constants of `lifted` are arguments of the kernel.
+      operands: values of the leaves that are arguments, then of the lifted constants.
+      lifted: which constants of the jaxpr are arguments: those of an outer trace, large ones.
+      tree: structure of the result.
+      static: leaves of the result that are no arrays, by their number.
+    """
+
+    closed: Any
+    operands: tuple[Any, ...]
+    lifted: tuple[int, ...]
+    tree: Any
+    static: dict[int, Any]
+
+    def program(self) -> ScalarProgram:
+        """The scalar program, unrolled.
+
+        Raises:
+          CannotFuseError: for what has no scalar form.
+        """
+        return unroll(self.closed, self.lifted)
+
+    def xla(self, wanted: Sequence[int]) -> Callable[..., list[Any]]:
+        """The function from operands to some of the results, for XLA."""
+        jaxpr, closed, lifted = _compat.open_jaxpr(self.closed), self.closed, self.lifted
+        kept = [None if k in lifted else c for k, c in enumerate(closed.consts)]
+        count = len(jaxpr.invars)
+
+        def run(*operands: Any) -> list[Any]:
+            consts = list(kept)
+            for k, value in zip(lifted, operands[count:], strict=True):
+                consts[k] = value
+            outs = jax.core.eval_jaxpr(jaxpr, consts, *operands[:count])
+            return [outs[k] for k in wanted]
+
+        return run
+
+    def result(self, leaves: Sequence[Any]) -> Any:
+        """The result with these arrays as its leaves."""
+        arrays = iter(leaves)
+        total = len(leaves) + len(self.static)
+        full = [self.static[k] if k in self.static else next(arrays) for k in range(total)]
+        return jax.tree.unflatten(self.tree, full)
+
+
+def trace_point(
+    fun: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    argnums: Sequence[int],
+    abstract: bool = False,
+) -> Traced:
+    """Traces `fun` at the shapes of its arguments.
+
+    Args:
+      fun: a function of pytrees, of one point.
+      args: positional arguments. Arrays become arguments of the kernel, of `argnums` everything;
+        where fun needs the values of others, they become constants.
+      kwargs: keyword arguments.
+      argnums: the arguments that are differentiated by, not negative.
+      abstract: `jax.ShapeDtypeStruct`s and Python numbers stand for arrays too.
+    """
+    leaves, tree = jax.tree.flatten((tuple(args), kwargs))
+    owner = jax.tree.leaves(
+        (tuple(jax.tree.map(lambda _, i=i: i, a) for i, a in enumerate(args)),
+         jax.tree.map(lambda _: -1, kwargs))
+    )  # fmt: skip
+    selected = [k for k, o in enumerate(owner) if o in argnums]
+    kinds = (*_ARRAYS, jax.ShapeDtypeStruct, int, float) if abstract else _ARRAYS
+    arrays = [k for k, x in enumerate(leaves) if k in selected or isinstance(x, kinds)]
+    try:
+        return _traced(fun, leaves, tree, arrays)
+    except _NEEDS_VALUES:
+        if arrays == selected:
+            raise
+        return _traced(fun, leaves, tree, selected)
+
+
+def _traced(
+    fun: Callable[..., Any], leaves: Sequence[Any], tree: Any, dynamic: Sequence[int]
+) -> Traced:
+    found: list[Any] = []
+
+    def flat(values: Sequence[Any]) -> list[Any]:
+        full = list(leaves)
+        for k, value in zip(dynamic, values, strict=True):
+            full[k] = value
+        args, kwargs = jax.tree.unflatten(tree, full)
+        outs, out_tree = jax.tree.flatten(fun(*args, **kwargs))
+        static = {k: x for k, x in enumerate(outs) if not _is_numeric(x)}
+        found.append((out_tree, static))
+        return [x for k, x in enumerate(outs) if k not in static]
+
+    operands = [leaves[k] for k in dynamic]
+    closed = jax.make_jaxpr(flat)(operands)
+    out_tree, static = found[-1]
+    consts = closed.consts
+    lifted = tuple(
+        k for k, c in enumerate(consts)
+        if _compat.is_traced(c) or np.size(c) > _LARGEST_CONSTANT
+    )  # fmt: skip
+    operands += [consts[k] for k in lifted]
+    return Traced(closed, tuple(operands), lifted, out_tree, static)
+
+
+def _is_numeric(x: Any) -> bool:
+    return isinstance(x, _ARRAYS) and x.dtype != jax.dtypes.float0
+
+
+def fuse(
+    fun: Callable[..., Any],
+    mode: KernelMode,
+    argnums: Callable[[Sequence[Any]], Sequence[int]],
+    source: Callable[[str, Sequence[Any], dict[str, Any]], str] = lambda name, args, kwargs: "",
+) -> Callable[..., Any]:
+    """`fun` as one kernel.
+
+    Args:
+      fun: a function of pytrees, of one point.
+      mode: "fused" or "auto".
+      argnums: of the positional arguments those whose leaves are always the kernel's.
+      source: of a primitive's name and fun's arguments the user's line, for the error.
+
+    Returns:
+      A function as `fun`.
+
+    Raises:
+      CannotFuseError: (from the returned function) in mode "fused", for what cannot be a kernel.
+    """
+
+    @functools.wraps(fun)
+    def fused(*args: Any, **kwargs: Any) -> Any:
+        traced = trace_point(fun, args, kwargs, argnums(args))
+        try:
+            program = traced.program()
+        except CannotFuseError as error:
+            if mode == "fused":
+                line = source(error.primitive, args, kwargs) if error.primitive else ""
+                raise (
+                    CannotFuseError(error.reason, error.primitive, line) if line else error
+                ) from None
+            return _run_xla(traced)
+        if mode == "auto" and not _predicted_faster(program):
+            return _run_xla(traced)
+        return _run(traced, program)
+
+    return fused
+
+
+def _predicted_faster(program: ScalarProgram) -> bool:
+    """Whether "auto" takes the kernel: on a CPU, if it is compiled in a few seconds."""
+    return jax.default_backend() == "cpu" and program.size <= AUTO_OPERATIONS
+
+
+def _run_xla(traced: Traced) -> Any:
+    count = len(traced.closed.out_avals)
+    return traced.result(traced.xla(range(count))(*traced.operands))
+
+
+def _run(traced: Traced, program: ScalarProgram) -> Any:
+    """Calls the kernel; constants and copies of arguments are none of its business."""
+    written = program.written()
+    leaves: dict[int, Any] = {}
+    if written:
+        operands = [
+            jnp.asarray(x, leaf.dtype)
+            for x, leaf in zip(traced.operands, program.inputs, strict=True)
+        ]
+        kernel = primitive.fused(program, traced.xla(written))
+        leaves = dict(zip(written, primitive.call(kernel, *operands), strict=True))
+    for k, leaf in enumerate(program.outputs):
+        if k in leaves:
+            continue
+        copied = program.copied_leaf(k)
+        if copied is not None:
+            leaves[k] = jnp.asarray(traced.operands[copied], leaf.dtype).reshape(leaf.shape)
+        else:
+            value = program.constant_leaf(k)
+            leaves[k] = jnp.asarray(np.zeros(leaf.shape, leaf.dtype) if value is None else value)
+    avals = traced.closed.out_avals
+    return traced.result([_compat.as_weak_as(aval, leaves[k]) for k, aval in enumerate(avals)])

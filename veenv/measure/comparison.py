@@ -1,0 +1,172 @@
+"""What an order is worth in seconds: as one kernel and as XLA, beside reverse and JAX's modes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from veenv.engine.api import jacve
+from veenv.graph.graph import Graph
+from veenv.graph.linearisation import make_graph
+from veenv.kernel.fusing import AUTO_OPERATIONS
+from veenv.kernel.program import CannotFuseError
+from veenv.measure.timing import near, rounds_interleaved
+
+BATCH = 4096
+JAX_MODES = ("jacfwd", "jacrev")
+_BYTES = 1 << 26
+"""Of the Jacobians of a batch, at most."""
+_MOST_VERTICES = 400
+"""XLA may compile functions of more vertices for minutes."""
+_SHARE = 0.7
+"""Of the time that is given, for compiling."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to the Jacobian.
+
+    Attributes:
+      method: its name.
+      seconds: median of a call.
+      ratio: median, over the rounds, of that to the faster of JAX's modes; None without them.
+    """
+
+    method: str
+    seconds: float
+    ratio: float | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Ways to the Jacobian of a batch of points, timed interleaved in the default precision.
+
+    Attributes:
+      batch: points of a call.
+      rows: what was timed, in the order found, reverse, JAX.
+      skipped: why a way is missing, by its name.
+    """
+
+    batch: int
+    rows: tuple[Row, ...]
+    skipped: Mapping[str, str]
+
+    def text(self) -> str:
+        """The table, and a line for each way that is missing."""
+        lines = [f"{f'batch of {self.batch:,}':<24}  {'ms':>9}  {'ratio to JAX':>12}"]
+        for row in self.rows:
+            ratio = "-" if row.ratio is None else f"{row.ratio:.3f}"
+            lines.append(f"{row.method:<24}  {1e3 * row.seconds:>9.3f}  {ratio:>12}")
+        lines += [f"{name}: not timed, {reason}" for name, reason in self.skipped.items()]
+        return "\n".join(lines)
+
+
+def compare(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int],
+    args: Sequence[Any],
+    order: Sequence[int],
+    *,
+    batch: int = BATCH,
+    limit: float = 6.0,
+    seed: int = 0,
+) -> Comparison:
+    """Times an order and reverse, as one kernel and as XLA, and JAX's two modes, interleaved.
+
+    Args:
+      fun: the function of one point.
+      argnums: arguments to differentiate by.
+      args: a point.
+      order: vertex ids in elimination order.
+      batch: points near the given one that are differentiated at once; fewer where their Jacobians
+        take much memory.
+      limit: seconds after which nothing more is begun; what is being compiled then is finished.
+      seed: seed of the points.
+
+    Returns:
+      The comparison; what cannot be a kernel, or would be compiled for long, is skipped.
+
+    Example:
+      >>> found = compare(lambda x: x * x * x, 0, (1.5,), (1,), batch=4, limit=0.5)
+      >>> "kernel, found" in [row.method for row in found.rows]
+      True
+    """
+    began = time.perf_counter()
+    graph = make_graph(fun, argnums)(*args)
+    points = jax.tree.map(jnp.asarray, near(tuple(args), [seed], min(batch, _fitting(graph))))
+    skipped: dict[str, str] = {}
+    runs: dict[str, Callable[..., Any]] = {}
+    for name, (ids, method) in _methods(fun, argnums, tuple(order), graph).items():
+        reason = _too_long(name, ids, graph)
+        if reason is None and runs and time.perf_counter() - began > _SHARE * limit:
+            reason = "as there was no time left"
+        if reason is None:
+            try:
+                runs[name] = jax.jit(jax.vmap(method)).lower(*points).compile()
+            except CannotFuseError as error:
+                reason = f"as it cannot be one kernel: {error}"
+            except TypeError as error:  # a function with a reverse rule of its own
+                if name != "jacfwd":
+                    raise
+                reason = f"as it has no forward mode: {str(error).splitlines()[0]}"
+        if reason is not None:
+            skipped[name] = reason
+    size = jax.tree.leaves(points)[0].shape[0]
+    return Comparison(size, _timed(runs, points, began + limit), skipped)
+
+
+def _methods(
+    fun: Callable[..., Any], argnums: Any, order: tuple[int, ...], graph: Graph
+) -> dict[str, tuple[tuple[int, ...] | None, Callable[..., Any]]]:
+    """All ways by name, the most telling first; with the order of those that have one."""
+    orders = {"found": order, "reverse": tuple(graph.reverse())}
+    methods: dict[str, tuple[tuple[int, ...] | None, Callable[..., Any]]] = {}
+    for name, ids in orders.items():
+        methods[f"kernel, {name}"] = ids, jacve(fun, ids, argnums, kernel="fused")
+    for mode in JAX_MODES:
+        methods[mode] = None, getattr(jax, mode)(fun, argnums)
+    for name, ids in orders.items():
+        methods[f"XLA, {name}"] = ids, jacve(fun, ids, argnums)
+    return methods
+
+
+def _fitting(graph: Graph) -> int:
+    """How many Jacobians fit into the memory that they may take."""
+    columns = sum(prod(shape) for shape in graph.shapes[: graph.num_inputs])
+    rows = sum(prod(graph.shapes[node]) for node in graph.outputs if node is not None)
+    return max(1, _BYTES // max(1, 4 * rows * columns))
+
+
+def _too_long(name: str, ids: Sequence[int] | None, graph: Graph) -> str | None:
+    """Why something would be compiled for long; None if it would not."""
+    if not name.startswith("kernel"):
+        count = len(graph.eliminable)
+        long = count > _MOST_VERTICES
+        return f"as XLA may compile {count:,} vertices for minutes" if long else None
+    operations = graph.cost(ids or (), "operations")
+    long = operations > AUTO_OPERATIONS
+    return f"as a kernel of {operations:,} operations is compiled for long" if long else None
+
+
+def _timed(
+    runs: Mapping[str, Callable[..., Any]], points: Sequence[Any], until: float
+) -> tuple[Row, ...]:
+    seconds: dict[str, list[float]] = {}
+    for found in rounds_interleaved(runs, points, rounds=30, shortest=0.002):
+        seconds = {name: list(t) for name, t in found.items()}
+        if min(map(len, seconds.values()), default=0) >= 3 and time.perf_counter() > until:
+            break
+    times = {name: np.array(t) for name, t in seconds.items()}
+    modes = [times[name] for name in JAX_MODES if name in times]
+    faster = np.min(modes, axis=0) if modes else None
+    return tuple(
+        Row(name, float(np.median(t)), None if faster is None else float(np.median(t / faster)))
+        for name, t in times.items()
+    )

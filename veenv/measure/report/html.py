@@ -1,0 +1,199 @@
+"""The parts of a report that are text, tables and bars: HTML without scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from veenv.graph.graph import COST_MODELS, counts_additions
+from veenv.graph.playback import Elimination
+from veenv.measure.proof import Proof
+from veenv.measure.report.bars import Bar, machine
+from veenv.measure.report.source import CLASSICAL, Subject
+from veenv.measure.report.sparsity import Pattern
+from veenv.measure.report.usage import code
+
+CELL = 10
+
+
+def sections(
+    subject: Subject,
+    games: Mapping[str, Sequence[Elimination]],
+    proof: Proof,
+    bars: Sequence[Bar],
+    missing: Sequence[str],
+    batch: int,
+) -> dict[str, str]:
+    """The parts of the page, by the name of their place in it."""
+    totals = {name: sum(s.cost for s in steps) for name, steps in games.items()}
+    task = subject.task
+    return {
+        "title": escape(task.name),
+        "description": escape(task.description),
+        "source": f"Source: {escape(task.source)}" if task.source else "",
+        "headline": _headline(subject, totals, proof, bars),
+        "facts": _facts(subject),
+        "totals": _totals(subject, games),
+        "proof": _proof(proof),
+        "times": _times(bars, missing, batch),
+        "order": escape(", ".join(map(str, subject.ids()["this order"]))),
+        "code": escape(code(subject)),
+        "curve": "" if subject.rows else "hidden",
+        "unit": _unit(subject),
+    }
+
+
+def _unit(subject: Subject) -> str:
+    return "operations" if counts_additions(subject.cost) else "multiplications"
+
+
+def _headline(
+    subject: Subject, totals: Mapping[str, int], proof: Proof, bars: Sequence[Bar]
+) -> str:
+    """The figures in large print."""
+    classical = {name: totals[name] for name in CLASSICAL}
+    best = min(classical, key=lambda name: classical[name])
+    found = totals["this order"]
+    ratio = f"{found / classical[best]:.3f}" if classical[best] else "–"
+    cards = [
+        (f"{found:,}", _unit(subject), _optimal(subject)),
+        (ratio, f"of {best} ({classical[best]:,})", "the cheapest classical order"),
+        (
+            "right" if proof.passed else "WRONG",
+            f"largest relative error {proof.error:.1e}".replace("-", "\u2011"),
+            f"{proof.entries} entries at {proof.points} points, float64",
+        ),
+    ]
+    cards[2:2] = _speed(bars)
+    return "".join(
+        f"<li><strong>{escape(a)}</strong> <span>{escape(b)}</span> <small>{escape(c)}</small></li>"
+        for a, b, c in cards
+    )
+
+
+def _speed(bars: Sequence[Bar]) -> list[tuple[str, str, str]]:
+    """The times in large print: XLA against XLA, and one kernel against XLA."""
+    found, theirs = [], _fastest(bars)
+    for kernel, how in ((False, "both as XLA compiles them"), (True, "one kernel against XLA")):
+        ours = [bar for bar in bars if bar.way == "this order" and bar.kernel == kernel]
+        if ours and theirs is not None:
+            ratio = ours[0].median / theirs.median
+            found.append((f"{ratio:.2f}", f"of the time of {theirs.way}", how))
+    return found
+
+
+def _fastest(bars: Sequence[Bar]) -> Bar | None:
+    """The faster of JAX's modes, as XLA compiles them; None where neither was timed."""
+    modes = [bar for bar in bars if bar.way != "this order" and not bar.kernel]
+    return min(modes, key=lambda bar: bar.median, default=None)
+
+
+def _optimal(subject: Subject) -> str:
+    bound = subject.order.lower_bounds.get(subject.cost)
+    if subject.order.is_optimal(subject.cost):
+        return "proved optimal"
+    return f"no order takes less than {bound:,}" if bound else "for the whole Jacobian"
+
+
+def _facts(subject: Subject) -> str:
+    """The lines of a definition list."""
+    graph = subject.graph
+    facts = {
+        "graph": f"{graph.num_inputs} inputs, {graph.num_outputs} outputs, "
+        f"{len(graph.eliminable)} vertices to eliminate, {len(graph.edges)} edges",
+        "cost model": subject.cost,
+        "found by": subject.order.found_by or "not recorded",
+        **subject.facts,
+        "machine of this report": machine(),
+    }
+    return "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in facts.items())
+
+
+def _totals(subject: Subject, games: Mapping[str, Sequence[Elimination]]) -> str:
+    """Rows of the table of counts, with a bar each."""
+    totals = {name: sum(s.cost for s in steps) for name, steps in games.items()}
+    most, ids = max([1, *totals.values()]), subject.ids()
+    rows = []
+    for name, total in totals.items():
+        counts = [subject.graph.cost(ids[name], cost) for cost in COST_MODELS]
+        cells = "".join(f"<td>{count:,}</td>" for count in counts)
+        rows.append(
+            f'<tr><th scope="row">{escape(name)}</th>'
+            f'<td class="bar">{_bar(total / most, name == "this order")}</td>{cells}</tr>'
+        )
+    return "".join(rows)
+
+
+def _bar(share: float, ours: bool, light: bool = False) -> str:
+    kind = ("ours" if ours else "theirs") + (" light" if light else "")
+    return f'<span class="{kind}" style="width:{100 * share:.1f}%"></span>'
+
+
+def _proof(proof: Proof) -> str:
+    against = " and ".join(
+        f"jax.{name} (largest relative error {error:.1e})" for name, error in proof.errors.items()
+    )
+    noise = "" if proof.noise is None else f" JAX's two modes differ by {proof.noise:.1e}."
+    tried = "" if proof.tried == proof.points else f" of {proof.tried} tried"
+    lines = [
+        f"veenv.jacve under this order against {against or 'nothing'}, in float64, at "
+        f"{proof.points} points{tried}: {proof.entries} entries compared.{noise}",
+        *proof.problems,
+        *(f"Not compared, as JAX gives nothing finite: {block}" for block in proof.missing),
+    ]
+    return "".join(f"<p>{escape(line)}</p>" for line in lines)
+
+
+def _times(bars: Sequence[Bar], missing: Sequence[str], batch: int) -> str:
+    """The table of times; empty where nothing was timed."""
+    if not bars:
+        return "<p>Nothing was timed (<code>--rounds 0</code>).</p>"
+    longest, reference = max(bar.median for bar in bars), _fastest(bars)
+    rows = []
+    for bar in bars:
+        ratio = f"{bar.median / reference.median:.2f}" if reference else "–"
+        rows.append(
+            f'<tr><th scope="row">{escape(bar.way)}, {"one kernel" if bar.kernel else "XLA"}</th>'
+            f'<td class="bar">{_bar(bar.median / longest, bar.way == "this order", bar.kernel)}'
+            f"</td><td>{1e3 * bar.median:,.3g}</td><td>{ratio}</td>"
+            f"<td>{1e3 * bar.low:,.3g} … {1e3 * bar.high:,.3g}</td></tr>"
+        )
+    named = reference.way if reference else "JAX"
+    notes = "".join(f"<p>{escape(text)}</p>" for text in missing)
+    return (
+        f"<p>One call for a batch of {batch:,} points, all ways interleaved on the machine named "
+        "below, in JAX's default precision.</p>"
+        '<div class="scroll" tabindex="0" role="region" aria-label="Times"><table>'
+        '<thead><tr><th scope="col">way</th><th scope="col" class="bar">time</th>'
+        f'<th scope="col">ms</th><th scope="col">ratio to {named}, XLA</th>'
+        '<th scope="col">10 … 90 %, ms</th></tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>{notes}"
+    )
+
+
+def sparsity(found: Pattern | None) -> str:
+    """The picture of the pattern, or why there is none."""
+    if found is None:
+        return "<p>The Jacobian is too large for a picture, or has no entries.</p>"
+    rows, columns = found.cells.shape
+    width, height = columns * CELL, rows * CELL
+    cells = "".join(
+        f'<rect x="{j * CELL}" y="{i * CELL}" width="{CELL - 1}" height="{CELL - 1}" '
+        f'opacity="{max(0.15, found.cells[i, j]):.2f}"/>'
+        for i in range(rows)
+        for j in range(columns)
+        if found.cells[i, j]
+    )
+    lines = [f"M0 {y * CELL - 0.5:.2f}H{width}" for y in found.row_edges]
+    lines += [f"M{x * CELL - 0.5:.2f} 0V{height}" for x in found.column_edges]
+    share = found.nonzero / (found.rows * found.columns)
+    text = (
+        f"{found.nonzero:,} of {found.rows * found.columns:,} entries ({share:.0%}) are not "
+        f"structurally zero; {found.rows:,} rows (outputs) by {found.columns:,} columns (inputs)."
+    )
+    size = max(120, min(480, 2 * width, 480 * width // max(height, 1)))
+    return (
+        f'<svg class="sparsity" viewBox="0 0 {width} {height}" style="width:{size}px" role="img" '
+        f'aria-label="{escape(text)}">{cells}<path d="{"".join(lines)}"/></svg>'
+        f"<p>{escape(text)}</p>"
+    )

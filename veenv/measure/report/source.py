@@ -1,0 +1,183 @@
+"""What a report is about: a task, its graph, orders of it, and the run that found them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from veenv import tasks
+from veenv.graph.graph import CostModel, Graph, check_cost_model
+from veenv.graph.linearisation import make_graph
+from veenv.orders.order import Order
+from veenv.tasks import Task
+from veenv.tasks.user import from_path
+
+CLASSICAL = ("forward", "reverse", "Markowitz")
+"""Names of the orders that every graph has."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a report is about.
+
+    Attributes:
+      task: the function and its point.
+      graph: its graph.
+      order: the order in question.
+      cost: the cost model.
+      others: further orders to compare with, by name; the classical ones are added by the report.
+      rows: rows of a run's metrics, each with ``steps``, ``seconds`` and, by task, ``mean_cost``
+        and ``best_cost``; empty where no run is behind the order.
+      facts: further lines of the headline, by name.
+      imports: a line of Python that makes the function ``f`` known to the code shown; by default
+        it is looked up among the tasks.
+    """
+
+    task: Task
+    graph: Graph
+    order: Order
+    cost: CostModel = "multiplications"
+    others: Mapping[str, Order] = field(default_factory=dict)
+    rows: tuple[Mapping[str, Any], ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+    imports: str | None = None
+
+    def ids(self) -> dict[str, tuple[int, ...]]:
+        """Vertex ids of all orders, by name, the one in question first.
+
+        Raises:
+          ValueError: an order is for another graph.
+        """
+        found = {"this order": _ids(self.order, self.graph)}
+        found |= {name: _ids(order, self.graph) for name, order in self.others.items()}
+        classical = self.graph.forward(), self.graph.reverse(), self.graph.markowitz()
+        return found | {
+            name: self.graph.legal(ids) for name, ids in zip(CLASSICAL, classical, strict=True)
+        }
+
+
+def _ids(order: Order, graph: Graph) -> tuple[int, ...]:
+    return dataclasses.replace(order, counts={}).ids_for(graph)
+
+
+def read_subjects(
+    path: str | os.PathLike[str], cost: CostModel | None = None, task: Task | None = None
+) -> list[Subject]:
+    """What is in a run folder, or in an order file.
+
+    Args:
+      path: folder of a training run, or order file.
+      cost: the cost model; by default the run's, and ``"multiplications"`` for a file.
+      task: the function; by default the task that the order names.
+
+    Returns:
+      One subject for each order file, or task of the run.
+
+    Raises:
+      ValueError: the folder has no orders, or a file is not what it should be.
+      OSError: a file cannot be read.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        return [_subject(Order.load(path), cost or "multiplications", task)]
+    settings = _settings(path)
+    imports = None
+    if task is None and settings.get("function"):
+        named = [settings["function"], settings.get("args"), settings.get("argnums")]
+        task, imports = from_path(*named), import_line(*named)
+    model = cost or check_cost_model(str(settings.get("cost", "multiplications")))
+    rows = _rows(path)
+    files = [p for p in sorted(path.glob("order*.json")) if "polished" not in p.stem]
+    if not files:
+        raise ValueError(f"{path} has no order.json: no episode was played, or it is no run folder")
+    found = []
+    for file in files:
+        subject = _subject(Order.load(file), model, task)
+        polished = file.with_name(file.name.replace("order", "order-polished", 1))
+        others = {"polished": Order.load(polished)} if polished.exists() else {}
+        known = tuple(row for row in rows if subject.task.name in row.get("best_cost", {}))
+        found.append(
+            dataclasses.replace(
+                subject, others=others, rows=known, facts=_facts(settings, rows), imports=imports
+            )
+        )
+    return found
+
+
+def import_line(path: str, args: str | None = None, argnums: str | None = None) -> str:
+    """The code that makes a function of the user's own known, with its point.
+
+    Args:
+      path: as `veenv.tasks.user.from_path` takes it.
+      args: as there.
+      argnums: as there.
+
+    Returns:
+      Lines that define ``f`` and ``point``.
+    """
+    named = {"args": args, "argnums": argnums}
+    given = repr(path) + "".join(f", {k}={v!r}" for k, v in named.items() if v is not None)
+    return (
+        "from veenv.tasks.user import from_path\n\n"
+        f"task = from_path({given})\nf, point = task.fun, task.example_args()"
+    )
+
+
+def _subject(order: Order, cost: CostModel, task: Task | None) -> Subject:
+    found = tasks.get(order.name) if task is None else task
+    graph = make_graph(found.fun, found.argnums)(*found.example_args())
+    return Subject(found, graph, order, cost)
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    file = folder / "config.json"
+    try:
+        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    except ValueError as error:
+        raise ValueError(f"{file} is not JSON: {error}") from None
+
+
+def _rows(folder: Path) -> list[dict[str, Any]]:
+    """Rows of the metrics; a last line that is half written is left out."""
+    file = folder / "metrics.jsonl"
+    rows = []
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            break
+    return rows
+
+
+def _facts(settings: Mapping[str, Any], rows: list[dict[str, Any]]) -> dict[str, str]:
+    facts = {}
+    if "agent" in settings:
+        seed = settings.get("ppo", {}).get("seed")
+        facts["agent"] = f"{settings['agent']}, seed {seed}"
+    if rows:
+        facts["training"] = f"{rows[-1]['seconds']:,.0f} s, {rows[-1]['steps']:,} environment steps"
+    versions = settings.get("versions", {})
+    if versions:
+        facts["versions"] = ", ".join(f"{name} {value}" for name, value in versions.items())
+    return facts
+
+
+def page_path(run: Path, name: str, several: bool, out: Path | None = None) -> Path:
+    """Where a page goes.
+
+    Args:
+      run: the run folder or order file.
+      name: of the task.
+      several: whether the run has several tasks.
+      out: what the user asked for.
+    """
+    if several:
+        return (out or run) / f"report-{name}.html"
+    if out is not None:
+        return out
+    return run / "report.html" if run.is_dir() else run.with_suffix(".html")

@@ -1,0 +1,99 @@
+"""`optimize`: a search for the order of one function, as one call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from veenv.search.budget import Budget
+
+if TYPE_CHECKING:
+    from veenv.graph.graph import CostModel, Graph
+    from veenv.orders.order import Order
+    from veenv.search.result import SearchResult
+
+_LEAST = 0.01
+"""Seconds of a search whose time is over before it begins."""
+
+
+def optimize(
+    fun: Callable[..., Any],
+    *args: Any,
+    argnums: int | Sequence[int] = 0,
+    budget: str | int = "10s",
+    method: str = "auto",
+    cost: CostModel | Literal["runtime"] = "multiplications",
+    seed: int = 0,
+    name: str = "",
+) -> Order:
+    """Searches for a cheap elimination order of a function.
+
+    Args:
+      fun: a JAX-traceable function.
+      *args: arguments to trace it at: arrays; for ``cost="runtime"`` with values to run it on.
+      argnums: which of them to differentiate by.
+      budget: seconds (``"10s"``, ``"2m"``) from call to return, or a number of evaluations.
+      method: a method of `veenv.search.search`.
+      cost: the count to minimise, or ``"runtime"``: of the orders that are cheap under one of the
+        counts and the classical ones, the one whose compiled Jacobian runs fastest.
+      seed: seed of the search.
+      name: name to give the order; the function's own by default.
+
+    Returns:
+      The order, with its counts.
+
+    Raises:
+      ValueError: if the method, budget, cost or seed is not valid.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> order = optimize(lambda x: jnp.sin(x) * jnp.cos(x) * x, 1.0, budget=100)
+      >>> order.counts["multiplications"]
+      3
+    """
+    began = time.perf_counter()
+    from veenv.graph.graph import COST_MODELS
+
+    if cost not in (*COST_MODELS, "runtime"):
+        raise ValueError(f"cost must be {', '.join(COST_MODELS)} or runtime, got {cost!r}")
+    limit = Budget.parse(budget)
+    # What these import (the engine, numba) takes a second the first time, which the budget pays.
+    from veenv.graph.linearisation import make_graph
+    from veenv.orders.order import Order
+    from veenv.search.api import search
+
+    graph = make_graph(fun, argnums)(*args)
+    name = name or getattr(fun, "__name__", "")
+    end = None if limit.seconds is None else began + limit.seconds - _seconds_to_finish(graph)
+
+    def part(share: float) -> Budget:
+        return limit if end is None else Budget(max(share * (end - time.perf_counter()), _LEAST))
+
+    if cost in COST_MODELS:
+        found = search(graph, method, cost=cost, budget=part(1.0), seed=seed)
+        return Order.from_graph(graph, found.order, name, _found_by(found, budget))
+    searched = [
+        search(graph, method, cost=model, budget=part(share), seed=seed)
+        for model, share in zip(COST_MODELS, (0.15, 0.18, 0.22), strict=True)
+    ]
+    orders = [found.order for found in searched]
+    orders += map(graph.legal, (graph.reverse(), graph.markowitz(), graph.forward()))
+    from veenv.search.timed import fastest
+
+    ids = fastest(fun, args, argnums, list(dict.fromkeys(orders)), seconds=part(1.0).seconds)
+    return Order.from_graph(graph, ids, name, f"runtime, {_found_by(searched[0], budget)}")
+
+
+def _seconds_to_finish(graph: Graph) -> float:
+    """Seconds that making an `Order` of a graph takes, by a part of it."""
+    began = time.perf_counter()
+    graph.cost(graph.reverse())
+    return 5.0 * (time.perf_counter() - began)
+
+
+def _found_by(found: SearchResult, budget: str | int) -> str:
+    """What an order's record says of how it was found."""
+    if found.ready:
+        return f"{found.method}, budget {budget}, seed {found.seed}"
+    return f"hill climbing, as {found.method} was not ready within {budget}, seed {found.seed}"

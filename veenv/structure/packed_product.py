@@ -1,0 +1,194 @@
+"""Products of structures as integers, and what they cost, without branches."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from veenv.structure.axis_sets import break_in, break_out, contract, nonzero, smaller, volume
+from veenv.structure.packed import (
+    ALL,
+    IN,
+    LINK_IN,
+    LINK_OUT,
+    MAX_RANK,
+    OPERATOR,
+    OUT,
+    PAIRS,
+    PRESENT,
+    expand_link,
+)
+
+
+def multiply(
+    post: Any,
+    pre: Any,
+    sizes_out: Any,
+    sizes_mid: Any,
+    sizes_in: Any,
+    rank: int = MAX_RANK,
+    links: bool = True,
+) -> tuple[Any, Any, Any]:
+    """Product post · pre: `veenv.structure.product.multiply` on integers.
+
+    Args:
+      post: code of the edge v → w.
+      pre: code of the edge u → v.
+      sizes_out: ``sizes_out[k]`` is the size of axis k < rank of w, 1 if there is none.
+      sizes_mid: the same of v.
+      sizes_in: the same of u.
+      rank: no variable has more axes.
+      links: False if no edge of the graph is linked (then no product is).
+
+    Returns:
+      The code of the edge u → w, and the numbers of multiplications and of additions.
+      Meaningless if a code is 0.
+
+    Example:
+      >>> from veenv.structure import dense, diagonal
+      >>> from veenv.structure.packed import pack, unpack
+      >>> matrix, scale = pack(dense((2,), (3,))), pack(diagonal((3,), valued=True))
+      >>> code, count, additions = multiply(matrix, scale, *((n, 1, 1, 1) for n in (2, 3, 3)))
+      >>> unpack(int(code), (2,), (3,)).describe(), int(count), int(additions)
+      ('i,j:ij', 6, 0)
+    """
+    if links:
+        return _multiply_linked(post, pre, sizes_out, sizes_mid, sizes_in, rank)
+    outs, ins = post >> OUT & ALL, pre >> IN & ALL
+    left = Factor(
+        post >> PAIRS, outs, post >> IN & ALL, volume(outs, sizes_out, rank), post >> 1 & 1
+    )
+    right = Factor(pre >> PAIRS, ins, pre >> OUT & ALL, volume(ins, sizes_in, rank), pre >> 1 & 1)
+    return _contract(left, right, (post & 0) | ALL, 1, sizes_out, sizes_mid, sizes_in, rank)
+
+
+class Factor(NamedTuple):
+    """A factor of a product, its link (if any) applied to the other one or made an axis of both.
+
+    Attributes:
+      pairs: its δs.
+      ends: axes on its outer side (out of the left factor, in of the right) that values vary along.
+      mids: middle axes that values vary along.
+      outer: number of values for each index of the middle axes.
+      valued: 1 if it has values.
+    """
+
+    pairs: Any
+    ends: Any
+    mids: Any
+    outer: Any
+    valued: Any
+
+
+def _contract(
+    left: Factor,
+    right: Factor,
+    kept: Any,
+    link_values: Any,
+    sizes_out: Any,
+    sizes_mid: Any,
+    sizes_in: Any,
+    rank: int,
+) -> tuple[Any, Any, Any]:
+    """Code without link, multiplications and additions of a product.
+
+    Args:
+      left: the factor post.
+      right: the factor pre.
+      kept: the middle axes that no link takes.
+      link_values: number of values that the product has along its link, 1 without one.
+      sizes_out: as for `multiply`, and so are the others.
+      sizes_mid: sizes of v's axes.
+      sizes_in: sizes of u's axes.
+      rank: no variable has more axes.
+    """
+    pairs, outs, ins, summed, scale, unpaired = contract(
+        left.pairs, left.ends, left.mids, right.pairs, right.mids, right.ends,
+        kept, sizes_mid, rank,
+    )  # fmt: skip
+    scaled = nonzero(scale ^ 1)
+    values = volume(outs, sizes_out, rank) * volume(ins, sizes_in, rank) * link_values
+    both, one = left.valued & right.valued, left.valued ^ right.valued
+    times = values * summed + scaled * left.outer * volume(left.mids, sizes_mid, rank)
+    count = both * times + (one & scaled) * values
+    additions = both * values * (summed - nonzero(summed))
+    for factor, other in ((left, right), (right, left)):
+        # Along middle axes where the other is constant a factor is summed alone.
+        alone = unpaired & ~other.mids
+        before = factor.outer * volume(factor.mids, sizes_mid, rank)
+        after = factor.outer * volume(factor.mids & ~alone, sizes_mid, rank)
+        additions += factor.valued * (before - after) * nonzero(before)
+    valued = both | one | scaled
+    code = pairs << PAIRS | outs << OUT | ins << IN | valued << 1 | PRESENT
+    return code, count, additions
+
+
+def _multiply_linked(
+    post: Any, pre: Any, sizes_out: Any, sizes_mid: Any, sizes_in: Any, rank: int
+) -> tuple[Any, Any, Any]:
+    """`multiply` where there may be links: composed where they meet, else pushed through."""
+    post, pre = _without_conflict(post, pre, rank)
+    compose = _composable(post, pre, rank)
+    push = 1 - compose
+    outs, mids = post >> OUT & ALL, post >> IN & ALL
+    pre_mids, ins = pre >> OUT & ALL, pre >> IN & ALL
+    drop = (post >> LINK_IN | pre >> LINK_OUT) & ALL
+    pairs, freed_out = break_out(post >> PAIRS, drop, rank)
+    pre_pairs, freed_in = break_in(pre >> PAIRS, drop, rank)
+    link_out, link_in = post >> LINK_OUT & ALL, pre >> LINK_IN & ALL
+    # Axes at the ends of the product's link if it is composed, else dense.
+    out, into = link_out | freed_out, link_in | freed_in
+    end_out, end_in = out * compose, into * compose
+    size = smaller(volume(end_out, sizes_out, rank), volume(end_in, sizes_in, rank))
+    on_post = nonzero(outs & end_out | mids & drop * compose)
+    on_pre = nonzero(pre_mids & drop * compose | ins & end_in)
+    # A link that is pushed leaves its values where they are; the other factor varies along its end.
+    outer = volume(outs & ~end_out | freed_out * push, sizes_out, rank)
+    outer *= volume(link_in * push, sizes_in, rank) * (1 + (size - 1) * on_post)
+    pre_outer = volume(ins & ~end_in | freed_in * push, sizes_in, rank)
+    pre_outer *= volume(link_out * push, sizes_out, rank) * (1 + (size - 1) * on_pre)
+    valued = post >> 1 & 1 | push & nonzero(pre >> LINK_OUT & 255)
+    pre_valued = pre >> 1 & 1 | push & nonzero(post >> LINK_OUT & 255)
+    code, count, additions = _contract(
+        Factor(pairs, outs & ~out | out * push, mids & ~drop, outer, valued),
+        Factor(pre_pairs, ins & ~into | into * push, pre_mids & ~drop, pre_outer, pre_valued),
+        ALL & ~drop, 1 + (size - 1) * (on_post | on_pre),
+        sizes_out, sizes_mid, sizes_in, rank,
+    )  # fmt: skip
+    carries = (on_post | on_pre) & nonzero(size ^ 1)
+    link = end_out << LINK_OUT | end_in << LINK_IN
+    link |= carries * (end_out << OUT | end_in << IN)
+    link |= ((post | pre) >> OPERATOR & nonzero(end_out | end_in)) << OPERATOR
+    return code | link, count, additions
+
+
+def _without_conflict(post: Any, pre: Any, rank: int) -> tuple[Any, Any]:
+    """The factors, one of their links made dense if there are two that do not compose."""
+    both = nonzero(post >> LINK_OUT & 255) & nonzero(pre >> LINK_OUT & 255)
+    conflict = both & (1 - _composable(post, pre, rank))
+    operator = post >> OPERATOR & 1
+    post += (expand_link(post) - post) * (conflict & (1 - operator))
+    pre += (expand_link(pre) - pre) * (conflict & operator)
+    return post, pre
+
+
+def _composable(post: Any, pre: Any, rank: int) -> Any:
+    """1 where the links, if any, become one (`veenv.structure.product.absorbable`), else 0."""
+    post_link, pre_link = post >> LINK_IN & ALL, pre >> LINK_OUT & ALL
+    middle = post_link | pre_link
+    covered_post, covered_pre, absorbed_out = post_link, pre_link, post & 0
+    for k in range(rank):
+        m = post >> (PAIRS + 3 * k) & 7
+        covered_post |= (1 << m) >> 1
+        absorbed_out |= ((middle << 1) >> m & 1) << k
+        covered_pre |= nonzero(pre >> (PAIRS + 3 * k) & 7) << k
+    values = (
+        (post >> OUT & (absorbed_out | post >> LINK_OUT & ALL))
+        | (post >> IN & post_link)
+        | (pre >> OUT & middle)
+        | (pre >> IN & pre >> LINK_IN & ALL)
+    )
+    operator = (post | pre) >> OPERATOR & 1
+    uncovered = middle & ~(covered_post & covered_pre)
+    ends = absorbed_out | middle & ~pre_link | post >> LINK_OUT & ALL | pre >> LINK_IN & ALL
+    fails = nonzero(uncovered) | operator & nonzero(values) | nonzero(middle) & (1 - nonzero(ends))
+    return 1 - fails
