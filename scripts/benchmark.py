@@ -12,6 +12,7 @@ from benchmark_engine import engine
 from benchmark_env import env, env_scaling
 from benchmark_kernel import kernel
 from benchmark_observations import observations
+from benchmark_realistic import realistic
 from benchmark_scaling import memory, tracing
 from benchmark_search import evaluations, search
 from benchmark_sparse import sparse
@@ -23,6 +24,7 @@ COMMANDS = {
     "env-scaling": env_scaling,
     "engine": engine,
     "kernel": kernel,
+    "realistic": realistic,
     "search": search,
     "evaluations": evaluations,
     "memory": memory,

@@ -26,7 +26,7 @@ def main(run: str) -> None:
     order = veenv.best_order("RoeFlux_1d")
     veenv.draw(order).savefig(DOCS / "order.png", dpi=100)
     _save(Image.open(DOCS / "order.png"), DOCS / "order.png")
-    veenv.animate(DOCS / "episode.gif", veenv.best_order("HumanHeartDipole"), seconds=8.0)
+    veenv.animate(DOCS / "episode.gif", veenv.best_order("HumanHeartDipole"), dpi=64)
     [subject] = read_subjects(run)
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"

@@ -61,6 +61,8 @@ MODULES = [
     "veenv.testing.proofs",
     "veenv.measure.timing",
     "veenv.search.optimization",
+    "veenv.search.tuning.jacobian",
+    "veenv.search.tuning.api",
     "veenv.measure.validation",
 ]
 """What they define under a name without underscore is public."""

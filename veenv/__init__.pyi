@@ -26,6 +26,8 @@ from .orders.cache import Auto
 from .orders.order import Order
 from .rules.base import defelemental
 from .search.optimization import optimize
+from .search.tuning.api import tune
+from .search.tuning.jacobian import Jacobian
 from .tasks.best import best_order
 from .tasks.registry import register_task
 
@@ -35,6 +37,7 @@ __all__ = [
     "Auto",
     "Counts",
     "Graph",
+    "Jacobian",
     "Order",
     "SparseTensor",
     "animate",
@@ -66,6 +69,7 @@ __all__ = [
     "tasks",
     "testing",
     "tree_allclose",
+    "tune",
     "value_and_jacve",
     "vertex_elimination_jaxpr",
 ]

@@ -14,6 +14,12 @@ from veenv.kernel.program import CannotFuseError
 
 CASES = [(family, case) for family, cases in FAMILIES.items() for case in cases]
 TOLERANCE = 1e-10
+SINGLE = 2e-6
+"""Of what is computed in float32 on the way, or all along: sixteen of its rounding errors.
+
+Cases with a tolerance of their own are those; `jax.nn.dot_product_attention` takes its softmax in
+float32 whatever it is given.
+"""
 NEVER = {"fft", "pool", "conv", "sort", "complex", "linalg"}
 """Families of which nothing need qualify."""
 
@@ -36,8 +42,7 @@ def assert_as_oracle(case: Case, order: object) -> None:
         pytest.skip(str(error))
     expected = quick_jit(case.oracle(case.fun, case.argnums))(*case.args)
     leaves, oracle = jax.tree.leaves(got), jax.tree.leaves(expected)
-    # A case with a tolerance of its own computes in float32, or sums what cancels.
-    tol = TOLERANCE if case.tol <= 1e-9 else case.tol
+    tol = TOLERANCE if case.tol <= 1e-9 else min(case.tol, SINGLE)
     for a, b in zip(leaves, oracle, strict=True):
         assert a.shape == b.shape
         assert a.dtype == b.dtype

@@ -132,6 +132,14 @@ def test_inside_larger_programs():
     )
 
 
+def test_moving_to_a_device_inside_is_nothing():
+    def f(x):
+        return jnp.sin(jax.device_put(x)) * x
+
+    got = jax.jit(veenv.jacve(f, kernel="fused"))(1.5)
+    np.testing.assert_allclose(got, jax.jacrev(f)(1.5), rtol=1e-6)
+
+
 def test_arguments_whose_values_decide():
     def f(x, n):
         return x**n if n > 2 else x
@@ -262,6 +270,42 @@ def test_compilation_cache_on_disk(tmp_path):
     values = "['0.00000', '1.38177', '0.07700']"
     assert outs[0].strip() == f"{values} False"
     assert outs[1].strip() in (f"{values} True", f"{values} False")
+
+
+DEVICES = """
+import jax, jax.numpy as jnp, numpy as np, veenv
+from jax.sharding import NamedSharding, PartitionSpec as P
+f = lambda x, y: jnp.sin(x) * y
+jac = jax.vmap(veenv.jacve(f, "reverse", (0, 1), kernel="fused"), (0, None))
+x, y = np.linspace(0, 1, 4 * 37 * 2, dtype="f4").reshape(-1, 2), np.array([2, 3], "f4")
+expected = jax.vmap(jax.jacrev(f, (0, 1)), (0, None))(x, y)
+mesh = jax.make_mesh((4,), ("i",))
+ways = {
+    "shard_map": jax.jit(jax.shard_map(jac, mesh=mesh, in_specs=(P("i"), P()), out_specs=P("i"))),
+    "pmap": lambda x, y: jax.tree.map(
+        lambda b: np.asarray(b).reshape(-1, 2, 2),
+        jax.pmap(jac, in_axes=(0, None))(x.reshape(4, 37, 2), y),
+    ),
+    "sharded": lambda x, y: jax.jit(jac)(jax.device_put(x, NamedSharding(mesh, P("i"))), y),
+    "second device": lambda x, y: jax.jit(jac)(*jax.device_put((x, y), jax.devices()[1])),
+}
+for name, way in ways.items():
+    for a, b in zip(way(x, y), expected):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=name)
+print(len(jax.devices()), *ways)
+"""
+
+
+def test_several_devices():
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    environment |= {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    done = subprocess.run(
+        [sys.executable, "-c", DEVICES],
+        env=environment, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.stdout.split() == ["4", "shard_map", "pmap", "sharded", "second", "device"], (
+        done.stderr
+    )
 
 
 FORK = """

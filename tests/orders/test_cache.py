@@ -1,4 +1,4 @@
-"""``order="auto"``, its cache, and `optimize`."""
+"""`veenv.Auto`, its cache, and `optimize`."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def test_the_page_has_the_orders_of_the_files():
 
 def test_an_order_is_proved_and_listed(folder):
     page = folder / "page.md"
-    page.write_text("<!-- leaderboard: begin -->\n<!-- leaderboard: end -->\n")
+    page.write_text("<!-- leaderboard: begin -->\n\n<!-- leaderboard: end -->\n")
     assert main(Config(folder, page, points=1)) == 0
     assert "| Robertson | 18 | by hand | A | 3 | B |" in page.read_text()
 

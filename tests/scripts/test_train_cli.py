@@ -237,9 +237,8 @@ def test_a_killed_run_ends_as_if_it_had_not_been(kills, uninterrupted, tmp_path)
         assert mine | {"seconds": 0, "best_cost": 0} == theirs | {"seconds": 0, "best_cost": 0}
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow  # by default Ctrl-C is tested in one process, in tests/agents/test_api.py
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_end_a_run_cleanly(number, tmp_path):
     process = start(*SMALL, "--time-limit", "10m", out=tmp_path / "runs")
     deadline = time.monotonic() + 200

@@ -16,9 +16,11 @@ from veenv.engine.counts import Counts
 from veenv.engine.elimination import Elimination, eliminate
 from veenv.engine.evaluation import evaluate
 from veenv.engine.indexing import eliminate_sparse
+from veenv.engine.pins import pinned
 from veenv.graph.linearisation import Linearisation, linearise
 from veenv.graph.program import Program, normalise_argnums, plain_argnums, trace
 from veenv.kernel.fusing import KERNEL_MODES, KernelMode, fuse
+from veenv.linear.barrier import PinMode
 from veenv.orders.cache import Auto
 from veenv.orders.order import Order
 from veenv.orders.resolve import OrderLike, resolve_order
@@ -35,6 +37,7 @@ def jacve(
     holomorphic: bool = False,
     allow_int: bool = False,
     kernel: KernelMode = "xla",
+    pin: PinMode = "auto",
 ) -> Callable[..., Any]:
     """Jacobian of `fun` by vertex elimination in the given order.
 
@@ -42,8 +45,9 @@ def jacve(
       fun: function of pytrees of arrays, with output a pytree of arrays.
       order: vertex ids (1-based, in equation order), "forward"/"fwd", "reverse"/"rev",
         "markowitz", "best"/"best-executed" (the cheapest order shipped for this graph, by either
-        count), "auto" (that one, or one remembered or searched for a few seconds; `Auto` has its
-        settings), an `Order`, or the path of an order file.
+        count), "auto" (that one, or else the cheapest by operations of the classical ones and a few
+        others, the same on every machine), `Auto` (searches for some seconds), an `Order`, or the
+        path of an order file.
       argnums: which positional arguments to differentiate by: an integer, or several (a tuple, a
         list, a range).
       has_aux: whether `fun` returns ``(output, aux)``.
@@ -57,6 +61,8 @@ def jacve(
         over the points of a batch, with every number in a register (CPU; see docs/kernel.md), and
         raises where it cannot. "auto" takes the kernel where it can and where compiling it takes
         a few seconds at most, else XLA. Derivatives of the result take XLA in any case.
+      pin: which values XLA is kept from computing again in each place that uses them: "auto" those
+        that are expensive and would be repeated, True all that might be, False none.
 
     Returns:
       A function of fun's arguments. Its result has the structure, shapes and (weak) dtypes of
@@ -87,8 +93,9 @@ def jacve(
       (2,)
     """
     both = value_and_jacve(
-        fun, order, argnums, has_aux, count_ops, sparse_representation, holomorphic, allow_int
-    )
+        fun, order, argnums, has_aux, count_ops, sparse_representation, holomorphic, allow_int,
+        pin=True,  # until the whole is known
+    )  # fmt: skip
 
     @functools.wraps(fun, updated=())
     def jacobian(*args: Any, **kwargs: Any) -> Any:
@@ -96,7 +103,7 @@ def jacve(
         parts = [rest[0], value[1], *rest[1:]] if has_aux else rest
         return tuple(parts) if len(parts) > 1 else parts[0]
 
-    return _compiled(jacobian, fun, kernel, argnums, has_aux)
+    return _compiled(jacobian, fun, kernel, pin, argnums, has_aux)
 
 
 def value_and_jacve(
@@ -109,6 +116,7 @@ def value_and_jacve(
     holomorphic: bool = False,
     allow_int: bool = False,
     kernel: KernelMode = "xla",
+    pin: PinMode = "auto",
 ) -> Callable[..., Any]:
     """As `jacve`, with fun's value in front of the Jacobian.
 
@@ -122,6 +130,7 @@ def value_and_jacve(
       holomorphic: `fun` is a holomorphic function of complex arguments.
       allow_int: let arguments to differentiate by hold integers and bools.
       kernel: "xla", "fused" or "auto".
+      pin: "auto", True or False.
 
     Returns:
       A function returning ``(value, jacobian)``; with `has_aux` ``((value, aux), jacobian)``.
@@ -164,19 +173,21 @@ def value_and_jacve(
         counted = not (sparse_representation or values.calls)
         return value, result, _counts(lin, ids, done if counted else None)
 
-    return _compiled(value_and_jacobian, fun, kernel, argnums, has_aux)
+    return _compiled(value_and_jacobian, fun, kernel, pin, argnums, has_aux)
 
 
 def _compiled(
     jacobian: Callable[..., Any],
     fun: Callable[..., Any],
     kernel: KernelMode,
+    pin: PinMode,
     argnums: int | Iterable[int],
     has_aux: bool,
 ) -> Callable[..., Any]:
     """The Jacobian of a function, as one kernel where that is asked for."""
     if kernel not in KERNEL_MODES:
         raise ValueError(f"kernel must be one of {', '.join(KERNEL_MODES)}, got {kernel!r}")
+    jacobian = pinned(jacobian, pin)
     if kernel == "xla":
         return jacobian
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +18,11 @@ EXPENSIVE = frozenset(
     "tan tanh".split()
 )
 """Primitives whose results cost far more to compute than to move through memory."""
+
+PinMode = Literal["auto"] | bool
+PIN_MODES: tuple[PinMode, ...] = ("auto", True, False)
+
+_pinning: ContextVar[bool] = ContextVar("_pinning", default=True)
 
 
 def pin(value: Any) -> Any:
@@ -29,6 +37,37 @@ def pin(value: Any) -> Any:
     Returns:
       The same array.
     """
+    if not _pinning.get():
+        return value
     if _compat.is_traced(value) and jnp.issubdtype(value.dtype, jnp.inexact):
         return jax.lax.optimization_barrier(value)
     return value
+
+
+def with_pins(fun: Callable[..., Any], mode: PinMode) -> Callable[..., Any]:
+    """A function in which values are pinned, or none is.
+
+    Args:
+      fun: the function.
+      mode: "auto" and True pin, False pins nothing.
+
+    Returns:
+      A function as `fun`.
+
+    Raises:
+      ValueError: if there is no such mode.
+    """
+    if not (isinstance(mode, bool) or mode == "auto"):
+        raise ValueError(f'pin must be "auto", True or False, got {mode!r}')
+    if mode is not False:
+        return fun
+
+    @functools.wraps(fun, updated=())
+    def unpinned(*args: Any, **kwargs: Any) -> Any:
+        token = _pinning.set(False)
+        try:
+            return fun(*args, **kwargs)
+        finally:
+            _pinning.reset(token)
+
+    return unpinned

@@ -1,4 +1,4 @@
-"""What an order is worth in seconds: as one kernel and as XLA, beside reverse and JAX's modes."""
+"""What an order is worth in seconds: as one kernel and as XLA, next to reverse and JAX's modes."""
 
 from __future__ import annotations
 

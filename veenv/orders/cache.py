@@ -1,8 +1,8 @@
-"""``order="auto"``: an order without asking for one.
+"""`Auto`: an order from a search of a few seconds, and the cache of what was found.
 
-``order="auto"`` takes the shipped order of the graph if there is one, else one from the user's
-cache, else it searches for a few seconds and remembers the result.  Setting the environment
-variable ``VEENV_CACHE_DIR`` moves the cache; setting it to ``off`` switches it off.
+It takes the shipped order of the graph if there is one, else one from the user's cache, else it
+searches and remembers the result.  Setting the environment variable ``VEENV_CACHE_DIR`` moves the
+cache; setting it to ``off`` switches it off.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CACHE_VARIABLE = "VEENV_CACHE_DIR"
 
 @dataclass(frozen=True)
 class Auto:
-    """How ``order="auto"`` finds an order; pass it as `order` to change a setting.
+    """Searches for an order when it is needed; pass it as `order`, or ``"auto"`` not to wait.
 
     Attributes:
       seconds: time the search may take at the first trace of a function.
@@ -129,7 +129,7 @@ def _store(path: Path | None, graph: Graph, ids: Sequence[int]) -> None:
     if path is None:
         return
     try:
-        Order.from_graph(graph, ids, found_by='order="auto"').save(path)
+        Order.from_graph(graph, ids, found_by="veenv.Auto").save(path)
     except OSError:
         return
 

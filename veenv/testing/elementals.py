@@ -156,7 +156,7 @@ def _check_counts(name: str, apply: Callable[..., Any], wanted: tuple[int, ...],
     for ids in (graph.forward(), graph.reverse(), graph.markowitz()):
         for cost, counted in count({}, task, graph, ids).items():
             require(
-                counted.agree,
+                counted.consistent,
                 f"{name}: under cost={cost!r} the structures promise {counted.environment}, the "
                 f"engine counts {counted.engine}, its program holds {counted.emitted}",
             )

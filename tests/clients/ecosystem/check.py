@@ -18,10 +18,9 @@ from tests.oracles.jacobians import assert_same, jitted_jacobians
 def library(name: str) -> Any:
     """Imports a library, or skips the module.
 
-    What it warns of when imported, and how it promotes there, is its own affair. Constants that it
-    makes when imported (the coefficients of diffrax's solvers) are in float64.
+    What it warns of when imported, and how it promotes there, is its own affair.
     """
-    with warnings.catch_warnings(), usual_promotion(), jax.enable_x64(True):
+    with warnings.catch_warnings(), usual_promotion():
         warnings.simplefilter("ignore")
         return pytest.importorskip(name)
 

@@ -26,7 +26,7 @@ def _final(solver, saveat=None, **options):
     def fun(start, rates):
         solution = dfx.diffeqsolve(
             dfx.ODETerm(_pendulum), solver, 0.0, 0.5, 0.125, start, rates, max_steps=16,
-            saveat=saveat or dfx.SaveAt(t1=True), **options,
+            saveat=saveat() if saveat else dfx.SaveAt(t1=True), **options,
         )  # fmt: skip
         return solution.ys * start[0]
 
@@ -81,7 +81,11 @@ def _steady(rates):
     return solution.ys[0]
 
 
-AT = dfx.SaveAt(ts=np.array([0.1, 0.3, 0.5]))
+def _at():
+    """Made where it is used: its times are JAX arrays, which would be float32 at import."""
+    return dfx.SaveAt(ts=np.array([0.1, 0.3, 0.5]))
+
+
 NEWTON = dfx.VeryChord(rtol=1e-8, atol=1e-8)
 BOTH = {"argnums": (0, 1)}
 DIRECT, BACKSOLVE = dfx.DirectAdjoint(), dfx.BacksolveAdjoint()
@@ -89,7 +93,7 @@ CASES = [
     case("euler", _final(dfx.Euler()), X, RATES, **BOTH),
     case("tsit5", _final(dfx.Tsit5()), X, RATES, **BOTH),
     case("tsit5_adaptive", _final(dfx.Tsit5(), **ADAPTIVE), X, RATES, **BOTH),
-    case("dopri8_saved", _final(dfx.Dopri8(), AT), X, RATES, **BOTH),
+    case("dopri8_saved", _final(dfx.Dopri8(), _at), X, RATES, **BOTH),
     case("reversible_heun", _final(dfx.ReversibleHeun()), X, RATES, **BOTH),
     case("implicit_euler", _final(dfx.ImplicitEuler(NEWTON)), X, RATES, **BOTH),
     case("kvaerno3", _final(dfx.Kvaerno3(), **ADAPTIVE), X, RATES, **BOTH),

@@ -93,15 +93,15 @@ class SparseTensor:
 
     @property
     def ndim(self) -> int:
-        """Number of axes."""
+        """Number of axes, those of the batch counted."""
         return len(self.shape)
 
     @cached_property
     def _layout(self) -> tuple[Pattern, Collection] | None:
         """The pattern, and how the terms' entries become its values; None if it is computed."""
         one = parts.first_of_batch(self)
-        found = None if one is None else [t.coordinates() for t in one.terms]
-        if found is None or any(f is None for f in found):
+        found = [None] if one is None else [t.coordinates() for t in one.terms]
+        if any(f is None for f in found):
             return None
         none = np.zeros(0, np.int32)
         rows, cols = (np.concatenate([none, *(f[k] for f in found if f)]) for k in (0, 1))
@@ -112,8 +112,7 @@ class SparseTensor:
         """The places of the entries, each once, row by row: the same for all in a batch.
 
         Raises:
-          ValueError: if they are not known: computed by a function that is being traced (where a
-            sort puts them, say), or not the same in a batch.
+          ValueError: if they are computed inside of jit (by a sort, say), or differ in a batch.
         """
         if len(self.terms) == 1 and isinstance(self.terms[0], Entries):
             return self.terms[0].pattern
@@ -130,8 +129,7 @@ class SparseTensor:
           Array of shape ``batch_shape + (nse,)``.
 
         Raises:
-          ValueError: if the tensor has an entry that is not in the pattern, or its places are not
-            known when tracing.
+          ValueError: if the tensor has an entry outside the pattern, or places that are computed.
         """
         own, collect = parts.known(self._layout, self)
 
@@ -153,9 +151,10 @@ class SparseTensor:
         """Number of entries; where places are computed, the most that it can be."""
         if self._layout is not None:
             return self.pattern.nse
-        some = (t for t in self.terms if isinstance(t, Term))
-        known = (t.pattern.nse for t in self.terms if isinstance(t, Entries))
-        return sum(prod(entry_shape(t.structure)) for t in some) + sum(known)
+        return sum(
+            prod(entry_shape(t.structure)) if isinstance(t, Term) else t.pattern.nse
+            for t in self.terms
+        )
 
     @property
     def bandwidth(self) -> tuple[int, int]:

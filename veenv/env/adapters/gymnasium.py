@@ -36,6 +36,8 @@ class GymVertexEnv(Played, gymnasium.Env[Any, np.int64]):
       the vertex ids (int64).
     * **Options of reset**: ``{"task": name}`` picks one of the tasks; otherwise it is drawn with
       the environment's own generator (with one task there is nothing to draw).
+    * **Version**: v0, the first. It changes when the same actions could give other rewards, masks
+      or ends; new fields of info and new options do not change it.
 
     Example:
       >>> import jax.numpy as jnp, veenv

@@ -1,4 +1,4 @@
-"""Seconds of an order's Jacobian beside JAX's two modes, as XLA compiles them and as one kernel."""
+"""Seconds of an order's Jacobian next to JAX's two modes, as XLA compiles them and as one kernel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv.engine.api import jacve
-from veenv.kernel.fuse import fuse
+from veenv.kernel.fusing import fuse
 from veenv.kernel.program import CannotFuseError
 from veenv.measure.timing import interleaved, near
 from veenv.tasks import Task

@@ -1,0 +1,224 @@
+"""Functions that people differentiate: tuned, automatic and default forms beside JAX's modes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from benchmark_engine import SHORTEST
+from benchmark_machine import machine
+from realistic_functions import FUNCTIONS, Entry
+
+import veenv
+from veenv.measure.timing import near, rounds_interleaved
+from veenv.structure import product, structure
+
+FORMS = ("tune", "auto", "reverse")
+Row = dict[str, Any]
+_FEWEST, _MOST = 5, 25
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A compiled method.
+
+    Attributes:
+      run: the program.
+      seconds: what tracing and compiling took, with empty caches.
+      bytes: of temporary memory and results.
+    """
+
+    run: Callable[..., Any]
+    seconds: float
+    bytes: int
+
+
+def realistic(
+    function: tuple[str, ...] = (),
+    batch: tuple[int, ...] = (1, 256, 4096),
+    budget: str = "6s",
+    seconds: float = 1.5,
+    memory: float = 3.0,
+    file: str | None = None,
+    quick: bool = False,
+    out: Path = Path("docs/realistic.json"),
+    plot: Path = Path("docs/realistic.svg"),
+) -> None:
+    """Ratios to the faster of JAX's two modes, of time and of trace + compile, for each function.
+
+    All methods of a function at a batch are timed interleaved; a ratio is the median over the
+    rounds of the method's time to that of the faster mode in the same round. `tune` is what
+    `veenv.tune` returned, timed again beside the others; `auto` is
+    ``jacve(f, "auto", kernel="auto")``; `reverse` is ``jacve(f)``.
+
+    Args:
+        function: names of functions; all by default.
+        batch: numbers of points.
+        budget: of `veenv.tune`.
+        seconds: time after which the rounds for one function and batch end (at least five).
+        memory: GiB that results may take; larger batches are left out.
+        file: a Python file with a dictionary `F` of (function, arguments, argnums) by name, to
+            measure instead of `scripts/realistic_functions.py`.
+        quick: three functions, batches 1 and 256, and a budget of 2 s, unless given otherwise.
+        out: file of all figures.
+        plot: file of the plot.
+    """
+    functions = FUNCTIONS if file is None else _from_file(file)
+    names = function or tuple(functions)
+    if quick:
+        names, batch, budget = function or names[-3:], batch[:2], "2s"
+    print(machine() + "\n\n| function | batch | faster mode | µs | " + " | ".join(FORMS), end="")
+    print(" | form of tune | s | compile: " + " | ".join(FORMS[1:]) + " |")
+    print("| --- | ---: | --- |" + " ---: |" * (1 + len(FORMS)) + " --- |" + " ---: |" * 3)
+    rows = []
+    for name in names:
+        for size in batch:
+            row = _row(name, functions[name], size, budget, seconds, memory * 2**30)
+            if row is not None:
+                rows.append(row)
+                print(_line(row), flush=True)
+    _summary(rows)
+    found = {"machine": machine(), "budget": budget, "rows": rows}
+    out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    _plot(rows, plot)
+    print(f"\nfigures: {out}; plot: {plot}")
+
+
+def _from_file(path: str) -> dict[str, Entry]:
+    """The dictionary `F` of a Python file; argnums may be left out.
+
+    Raises:
+      ValueError: if it has none.
+    """
+    spec = importlib.util.spec_from_file_location("functions", path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"--file {path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = getattr(module, "F", None)
+    if not isinstance(found, dict):
+        raise ValueError(f"--file {path}: expected a dictionary F")
+    return {name: (fun, args, *rest) if rest else (fun, args, 0)
+            for name, (fun, args, *rest) in found.items()}  # fmt: skip
+
+
+def _row(
+    name: str, entry: Entry, size: int, budget: str, seconds: float, memory: float
+) -> Row | None:
+    """The figures of a function at a batch; None where the results take too much memory."""
+    fun, args, argnums = entry
+    result = jax.eval_shape(jax.jacrev(fun, argnums), *args)
+    if size * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(result)) > memory:
+        return None
+    points = args if size == 1 else jax.tree.map(jnp.asarray, near(args, [0], size))
+    began = time.perf_counter()
+    batch = None if size == 1 else size
+    tuned = veenv.tune(fun, *args, argnums=argnums, batch=batch, budget=budget, cache=False)
+    taken = time.perf_counter() - began
+    methods = {
+        "jacfwd": jax.jacfwd(fun, argnums),
+        "jacrev": jax.jacrev(fun, argnums),
+        "auto": veenv.jacve(fun, "auto", argnums, kernel="auto"),
+        "reverse": veenv.jacve(fun, argnums=argnums),
+        "tune": tuned,
+    }
+    ready = {}
+    for method, jacobian in methods.items():
+        made = _compiled(jax.vmap(jacobian) if batch else jacobian, points)
+        if made.bytes <= 2 * memory:  # a mode that takes too much memory is not the faster one
+            ready[method] = made
+    times = _times({m: r.run for m, r in ready.items()}, points, seconds)
+    own = [m for m in ("jacfwd", "jacrev") if m in ready]
+    faster = np.min([times[m] for m in own], axis=0)
+    mode = min(own, key=lambda m: float(np.median(times[m])))
+    row: Row = {"function": name, "batch": size, "faster": mode, "tune_seconds": taken}
+    row |= {
+        "us": float(np.median(faster)) * 1e6,
+        "form": tuned.form,
+        "settled": tuned.record.settled,
+    }
+    row["ratio"] = {m: float(np.median(times[m] / faster)) for m in FORMS if m in ready}
+    row["compile"] = {m: ready[m].seconds / ready[mode].seconds for m in FORMS if m in ready}
+    row["temporary"] = {m: r.bytes for m, r in ready.items()}
+    return row
+
+
+def _compiled(jacobian: Callable[..., Any], points: Sequence[Any]) -> Ready:
+    jax.clear_caches()
+    product.multiply.cache_clear()
+    structure.add.cache_clear()
+    began = time.perf_counter()
+    run = jax.jit(jacobian).lower(*points).compile()
+    seconds = time.perf_counter() - began
+    memory: Any = run.memory_analysis()
+    return Ready(run, seconds, memory.temp_size_in_bytes + memory.output_size_in_bytes)
+
+
+def _times(
+    runs: dict[str, Callable[..., Any]], points: Sequence[Any], seconds: float
+) -> dict[str, np.ndarray]:
+    found: dict[str, list[float]] = {}
+    began = time.perf_counter()
+    for times in rounds_interleaved(runs, points, _MOST, shortest=SHORTEST):
+        found = {name: list(t) for name, t in times.items()}
+        late = time.perf_counter() - began > seconds
+        if late and min(map(len, found.values())) >= _FEWEST:
+            break
+    return {name: np.array(t) for name, t in found.items()}
+
+
+def _line(row: Row) -> str:
+    cells = [row["function"], f"{row['batch']:,}", row["faster"], f"{row['us']:,.1f}"]
+    cells += [f"**{row['ratio'][m]:.2f}**" if m in row["ratio"] else "" for m in FORMS]
+    cells += [row["form"], f"{row['tune_seconds']:.1f}"]
+    cells += [f"{row['compile'][m]:.2f}" if m in row["compile"] else "" for m in FORMS[1:]]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _summary(rows: list[Row]) -> None:
+    """How many functions are within the bounds, by batch."""
+    print("\n| batch | form | functions | ≤ 0.5 | ≤ 1.03 | ≤ 1.05 | worst |")
+    print("| ---: | --- | ---: | ---: | ---: | ---: | --- |")
+    for size in sorted({row["batch"] for row in rows}):
+        for form in FORMS:
+            found = {r["function"]: r["ratio"][form] for r in rows
+                     if r["batch"] == size and form in r["ratio"]}  # fmt: skip
+            if not found:
+                continue
+            worst = max(found, key=lambda name: found[name])
+            counts = [str(sum(x <= bound for x in found.values())) for bound in (0.5, 1.03, 1.05)]
+            cells = [f"{size:,}", form, str(len(found)), *counts, f"{worst} {found[worst]:.2f}"]
+            print("| " + " | ".join(cells) + " |")
+
+
+def _plot(rows: list[Row], path: Path) -> None:
+    """Ratios of all forms, a panel for each batch."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    sizes = sorted({row["batch"] for row in rows})
+    names = list(dict.fromkeys(row["function"] for row in rows))
+    figure = Figure(figsize=(4 * len(sizes) + 2, 0.3 * len(names) + 2), layout="constrained")
+    FigureCanvasSVG(figure)
+    panels = figure.subplots(1, len(sizes), sharey=True, squeeze=False)[0]
+    for panel, size in zip(panels, sizes, strict=True):
+        for form, marker in zip(FORMS, "os^", strict=True):
+            some = [r for r in rows if r["batch"] == size and form in r["ratio"]]
+            places = [names.index(r["function"]) for r in some]
+            panel.plot([r["ratio"][form] for r in some], places, marker, label=form, alpha=0.7)
+        panel.axvline(1, color="gray", lw=0.8)
+        panel.set_xscale("log")
+        panel.set_title(f"batch {size:,}")
+        panel.set_xlabel("time / faster of jacfwd and jacrev")
+    panels[0].set_yticks(range(len(names)), names)
+    panels[0].invert_yaxis()
+    panels[0].legend()
+    figure.savefig(path)

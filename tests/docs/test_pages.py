@@ -1,0 +1,47 @@
+"""The code of these pages runs and prints what it says; the site is built without a warning."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = ["docs/index.md", "docs/report.md", "CONTRIBUTING.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_code_prints_what_its_comments_say(page, capsys):
+    names = {}
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, page, "exec"), names)
+        expected = re.findall(r"^print\(.*?\)  # (.*)$", block, re.MULTILINE)
+        assert capsys.readouterr().out.splitlines() == expected
+
+
+def test_every_page_is_in_the_site():
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^ +- [^:]+: (\S+\.md)$", text, re.MULTILINE))
+    assert listed == {path.name for path in (ROOT / "docs").glob("*.md")}
+
+
+@pytest.mark.slow
+def test_the_site_is_built_and_loads_nothing_from_elsewhere(tmp_path):
+    if importlib.util.find_spec("mkdocs") is None:
+        pytest.skip("needs pip install 'veenv[docs]'")
+    command = [sys.executable, "-m", "mkdocs", "build", "-q", "--strict", "--site-dir", tmp_path]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    for page in tmp_path.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        loaded = re.findall(r'<(?:script|img|iframe)[^>]* src="(https?:[^"]*)"', text)
+        loaded += re.findall(r'<link[^>]*rel="stylesheet"[^>]*href="(https?:[^"]*)"', text)
+        assert loaded == [], page
+    assert "defelemental" in (tmp_path / "search" / "search_index.json").read_text(encoding="utf-8")

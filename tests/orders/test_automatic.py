@@ -1,0 +1,48 @@
+"""``order="auto"`` asks no clock and no cache."""
+
+from __future__ import annotations
+
+import time
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import veenv
+from veenv.orders import automatic, cache
+from veenv.orders.resolve import resolve_order
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_is_never_more_expensive_than_the_classical_orders(seed, monkeypatch, tmp_path):
+    fun, args = veenv.tasks.random_function(seed, 4, 25, 3)
+    graph = veenv.make_graph(fun, tuple(range(len(args))))(*args)
+
+    def refuse(*_):
+        raise AssertionError("asked for the time, or for the cache")
+
+    monkeypatch.setenv(cache.CACHE_VARIABLE, str(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "monotonic", refuse)
+        patch.setattr(time, "perf_counter", refuse)
+        patch.setattr(cache, "cache_dir", refuse)
+        ids = resolve_order("auto", graph)
+    assert ids == resolve_order("auto", graph)
+    assert not list(tmp_path.iterdir())
+    classical = [graph.forward(), graph.reverse(), graph.markowitz()]
+    best = min(graph.cost(order, "operations") for order in classical)
+    assert graph.cost(ids, "operations") <= best
+
+
+def test_it_takes_what_is_shipped():
+    task = veenv.tasks.get("RoeFlux_1d")
+    graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
+    assert automatic.automatic(graph) == resolve_order("best-operations", graph)
+
+
+def test_its_jacobian_is_exact(x64):
+    def f(x):
+        return jnp.sin(x) * jnp.roll(x, 1)
+
+    x = jnp.linspace(0.1, 1.0, 4)
+    assert veenv.tree_allclose(jax.jit(veenv.jacve(f, "auto"))(x), jax.jacrev(f)(x), rtol=1e-12)

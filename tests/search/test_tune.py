@@ -1,0 +1,274 @@
+"""`veenv.tune`: what it gives is a Jacobian, whatever was chosen; the budget; files and cache."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from veenv import Jacobian, make_graph, tune
+from veenv.orders.order import fingerprint
+from veenv.search.tuning import records, work
+from veenv.search.tuning.forms import Form, jacve_forms
+from veenv.search.tuning.point import Point, shapes_of
+from veenv.search.tuning.records import Record
+
+X = jnp.array([0.3, -1.2, 0.7])
+W = {"w": jnp.array([[1.0, 2.0, 0.5], [0.1, -0.3, 1.0]]), "b": jnp.array([0.1, 0.2])}
+
+
+def layer(x: jax.Array, params: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    y = jnp.tanh(params["w"] @ x + params["b"])
+    return y, jnp.sum(y * y)
+
+
+def chosen(fun, args, form: Form, argnums=0, has_aux: bool = False) -> Jacobian:
+    """A Jacobian as if tuning had chosen a form."""
+    plain = (lambda *a: fun(*a)[0]) if has_aux else fun
+    graph = make_graph(plain, argnums)(*args)
+    name = fingerprint(graph)
+    record = Record("f", argnums, has_aux, shapes_of(args), name, None, 1.0, 0.5, True, {}, form)
+    return Jacobian(fun, record)
+
+
+def reverse_form(fun, args, argnums=0) -> Form:
+    return Form("jacve", "reverse", make_graph(fun, argnums)(*args).reverse())
+
+
+def assert_same(a, b) -> None:
+    assert jax.tree.structure(a) == jax.tree.structure(b)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-12), a, b)
+
+
+def test_it_is_a_jacobian_within_its_budget(x64):
+    began = time.perf_counter()
+    jacobian = tune(layer, X, W, argnums=(0, 1), budget="4s", cache=False)
+    assert time.perf_counter() - began < 6.0  # on a busy machine
+    x, w = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (X, W))
+    assert_same(jacobian(x, w), jax.jacrev(layer, (0, 1))(x, w))
+    assert jacobian.form in jacobian.table()
+    assert "layer" in repr(jacobian)
+    assert "of the time of jax.jac" in repr(jacobian)
+
+
+FORMS = [{}, {"kernel": "fused"}, {"pin": False}, {"pin": True}]
+
+
+@pytest.mark.parametrize("options", FORMS, ids=str)
+def test_every_form_is_exact(x64, options):
+    x, w = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (X, W))
+    form = replace(reverse_form(layer, (x, w), (0, 1)), **options)
+    jacobian = chosen(layer, (x, w), form, (0, 1))
+    assert_same(jacobian(x, w), jax.jacfwd(layer, (0, 1))(x, w))
+
+
+def test_under_jit_vmap_and_grad(x64):
+    def f(x):
+        return jnp.sin(x) * jnp.roll(x, 1)
+
+    x = np.asarray(X, np.float64)
+    jacobian = chosen(f, (x,), reverse_form(f, (x,)))
+    several = np.stack([x, 2 * x])
+    both = jax.jit(lambda z: (jax.vmap(jacobian)(z), jax.vmap(jax.jacrev(f))(z)))(several)
+    assert_same(*both)
+    total = jax.jit(jax.grad(lambda z: jnp.sum(jacobian(z) ** 2)))(x)
+    assert_same(total, jax.jit(jax.grad(lambda z: jnp.sum(jax.jacrev(f)(z) ** 2)))(x))
+
+
+def test_auxiliary_output_and_keywords():
+    def f(x, *, scale=1.0):
+        return jnp.sin(x) * scale, {"label": x[0]}
+
+    form = reverse_form(lambda x: f(x)[0], (X,))
+    for some in (form, Form("jacrev")):
+        jacobian = chosen(f, (X,), some, has_aux=True)
+        assert_same(jacobian(X, scale=2.0), jax.jacrev(f, has_aux=True)(X, scale=2.0))
+
+
+def test_other_shapes_take_the_mode_of_jax():
+    def f(x):
+        return jnp.sin(x) * jnp.roll(x, 1)
+
+    jacobian = chosen(f, (X,), reverse_form(f, (X,)))
+    longer = jnp.arange(5.0)
+    assert_same(jacobian(longer), jax.jacrev(f)(longer))
+
+
+def test_python_code_may_look_at_other_arguments():
+    def f(x, steps, kind):
+        for _ in range(steps):
+            x = jnp.sin(x) if kind == "sin" else jnp.cos(x) * x
+        return x
+
+    jacobian = chosen(f, (X, 2, "sin"), reverse_form(f, (X, 2, "sin")))
+    assert_same(jacobian(X, 2, "sin"), jax.jacrev(f)(X, 2, "sin"))
+    # Another graph at the same shapes, which the order does not fit.
+    assert_same(jacobian(X, 3, "cos"), jax.jacrev(f)(X, 3, "cos"))
+
+
+def test_a_function_without_forward_mode():
+    @jax.custom_vjp
+    def clipped(x):
+        return x * 1.0
+
+    clipped.defvjp(lambda x: (x, None), lambda _, g: (jnp.clip(g, -1.0, 1.0),))
+
+    def f(x):
+        return clipped(jnp.sin(x)) * 0.5
+
+    jacobian = tune(f, X, budget="3s", cache=False)
+    np.testing.assert_allclose(jacobian(X), jax.jacrev(f)(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"budget": "100"}, ValueError, "budget must be a time"),
+        ({"budget": "soon"}, ValueError, "budget must be a time"),
+        ({"batch": 0}, ValueError, "batch must be a positive number"),
+        ({"argnums": 3}, ValueError, "argnums 3 is out of range"),
+        ({"in_axes": 1}, ValueError, "in_axes must be 0"),
+        ({"in_axes": (0, None)}, ValueError, "in_axes must be 0"),
+    ],
+)
+def test_wrong_arguments(arguments, error, message):
+    with pytest.raises(error, match=message):
+        tune(jnp.sin, X, **{"budget": "5s", **arguments})
+
+
+def test_what_jax_cannot_differentiate_raises_as_jax_does():
+    with pytest.raises(TypeError):
+        tune(lambda x: x * 2, 3, budget="20s", cache=False)  # an integer
+
+
+def test_weights_are_not_batched():
+    point = Point.of((X, W), (0,), (True, False))
+    values = point.values(7, seed=0)
+    assert [v.shape for v in values] == [(7, 3), (2,), (2, 3)]
+    jacobian = point.function(jax.jacrev(layer))
+    axes = [0 if batched else None for batched in point.axes]
+    assert jax.vmap(jacobian, in_axes=axes)(*values)[0].shape == (7, 2, 3)
+
+
+def test_a_saved_jacobian_is_loaded(tmp_path, x64):
+    def f(x):
+        return jnp.sin(x) * jnp.roll(x, 1)
+
+    x = np.asarray(X, np.float64)
+    jacobian = chosen(f, (x,), reverse_form(f, (x,)))
+    jacobian.save(tmp_path / "f.json")
+    again = Jacobian.load(tmp_path / "f.json", f, x)
+    assert again.record == jacobian.record
+    assert repr(again) == repr(jacobian)
+    assert_same(again(x), jax.jacrev(f)(x))
+    with pytest.raises(ValueError, match="of shapes"):
+        Jacobian.load(tmp_path / "f.json", f, np.ones(4))
+    with pytest.raises(ValueError, match="another graph"):
+        Jacobian.load(tmp_path / "f.json", lambda x: jnp.sin(x) * x, x)
+
+
+def record_with(**fields) -> dict:
+    form = {"mode": "jacve", "order": "reverse", "ids": [2, 1], "kernel": "xla", "pin": "auto"}
+    whole = {"format": records.FORMAT, "version": 1, "name": "f", "argnums": 0, "has_aux": False}
+    whole |= {"shapes": [[3], None], "fingerprint": "0" * 64, "batch": None, "budget": 1.0}
+    whole |= {"seconds": 0.5, "settled": True, "where": {"jax": "1"}, "chosen": form}
+    return {**whole, "results": [], **fields}
+
+
+def test_a_record_is_read(tmp_path):
+    (tmp_path / "f.json").write_text(json.dumps(record_with()))
+    assert records.read(tmp_path / "f.json").chosen.ids == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"format": "other"}, "format"),
+        ({"version": 2}, "version: expected 1, got 2"),
+        ({"argnums": "0"}, "argnums"),
+        ({"batch": 0}, "batch: expected an integer in 1"),
+        ({"batch": True}, "batch"),
+        ({"budget": -1}, "budget"),
+        ({"seconds": None}, "seconds"),
+        ({"settled": 1}, "settled: expected bool"),
+        ({"shapes": [[-1]]}, "shapes"),
+        ({"fingerprint": "xyz"}, "fingerprint"),
+        ({"where": {"jax": 1}}, "where"),
+        ({"name": "x" * 2000}, "name: 2000 characters"),
+        ({"chosen": {"mode": "exec"}}, "chosen.mode: expected one of"),
+        ({"chosen": {**record_with()["chosen"], "pin": 1}}, "chosen.pin"),
+        ({"chosen": {**record_with()["chosen"], "ids": [0]}}, "chosen.ids"),
+        ({"results": [{}]}, r"results\[0\]"),
+        ({"results": {}}, "results: expected list"),
+    ],
+)
+def test_a_wrong_record_names_the_field(tmp_path, fields, message):
+    (tmp_path / "f.json").write_text(json.dumps(record_with(**fields)))
+    with pytest.raises(ValueError, match=message):
+        records.read(tmp_path / "f.json")
+
+
+@pytest.mark.parametrize("text", ["", "{", "NaN", "[" * 100_000, '{"format": NaN}', "\xff"])
+def test_what_is_no_record_is_refused(tmp_path, text):
+    (tmp_path / "f.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(ValueError, match=r"tuned file .*f\.json"):
+        records.read(tmp_path / "f.json")
+    with pytest.raises(IsADirectoryError):
+        records.read(tmp_path)
+
+
+def test_what_was_found_is_remembered(tmp_path, monkeypatch):
+    monkeypatch.setenv("VEENV_CACHE_DIR", str(tmp_path))
+
+    def f(x):
+        return jnp.sin(x) * jnp.roll(x, 1)
+
+    first = tune(f, X, budget="2s")
+    assert len(list((tmp_path / "tuned").iterdir())) == 1
+
+    def refuse(self, forms):
+        raise AssertionError("measured again")
+
+    monkeypatch.setattr(work.Contest, "run", refuse)
+    assert tune(f, X, budget="2s").record == first.record
+    for other in (
+        lambda: tune(f, X, budget="2s", batch=3),
+        lambda: tune(f, jnp.ones(4), budget="2s"),
+        lambda: tune(f, X.astype(jnp.bfloat16), budget="2s"),
+        lambda: tune(lambda x: jnp.cos(x) * jnp.roll(x, 1), X, budget="2s"),
+        lambda: tune(f, X, budget="2s", cache=False),
+    ):
+        with pytest.raises(AssertionError, match="measured again"):
+            other()
+    (file,) = (tmp_path / "tuned").iterdir()
+    file.write_text("no JSON")  # what is of no use is not used
+    with pytest.raises(AssertionError, match="measured again"):
+        tune(f, X, budget="2s")
+
+
+def test_each_form_is_tried_once():
+    graph = make_graph(layer, (0, 1))(X, W)
+    forms = list(jacve_forms(graph, ["tanh", "mul"], 0.01, kernels=True))
+    assert len(forms) == len({(f.ids, f.kernel, f.pin) for f in forms}) >= 4
+    assert {f.kernel for f in forms} == {"xla", "fused"}
+    assert {f.pin for f in forms} == {"auto", True, False}
+    graph.check_order(forms[0].ids)
+    plain = list(jacve_forms(graph, ["mul"], 0.01, kernels=False))
+    assert {(f.kernel, f.pin) for f in plain} == {("xla", "auto")}
+
+
+def test_pins_are_as_asked_for():
+    def barriers(pin) -> int:
+        text = str(jax.make_jaxpr(veenv.jacve(lambda x: jnp.sin(x) * x, pin=pin))(X))
+        return text.count("optimization_barrier")
+
+    assert barriers(True) > 0
+    assert barriers(False) == 0
+    with pytest.raises(ValueError, match='pin must be "auto", True or False'):
+        veenv.jacve(jnp.sin, pin="never")

@@ -1,0 +1,39 @@
+"""`scripts/tune.py`: what it shows, and one line for every wrong input."""
+
+from __future__ import annotations
+
+import pytest
+
+from scripts.tune import main
+from veenv.search.tuning import records
+
+
+def run(monkeypatch, *arguments: str) -> int:
+    monkeypatch.setattr("sys.argv", ["tune.py", *arguments])
+    return main()
+
+
+def test_a_function_is_tuned(monkeypatch, capsys, tmp_path):
+    function = ("--function", "jax.numpy:hypot", "--args", "(1.0, [2.0, 3.0])", "--no-cache")
+    out = tmp_path / "tuned.json"
+    assert run(monkeypatch, *function, "--budget", "2s", "--out", str(out)) == 0
+    text = capsys.readouterr().out
+    assert "Jacobian of hypot" in text
+    assert "| form |" in text
+    assert records.read(out).argnums == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "--task NAME or --function MODULE:NAME"),
+        (("--task", "RoeFlx"), "unknown task 'RoeFlx'; did you mean RoeFlux"),
+        (("--task", "MLP", "--budget", "soon"), "budget must be a time"),
+        (("--task", "MLP", "--batch", "0"), "batch must be a positive number"),
+    ],
+)
+def test_wrong_input_takes_one_line(monkeypatch, capsys, arguments, message):
+    with pytest.raises(SystemExit) as ended:
+        run(monkeypatch, *arguments)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err

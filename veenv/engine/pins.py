@@ -1,0 +1,233 @@
+"""Pins by need: which values of a traced Jacobian are kept from being computed again.
+
+While a Jacobian is traced, every value that might be expensive is pinned (`veenv.linear.barrier`).
+Seen as a whole, the program shows which of them would be repeated, and at what cost; the others are
+left to the compiler, for whom each barrier is the end of a loop.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+
+from veenv import _compat
+from veenv.linear.barrier import EXPENSIVE, PinMode, with_pins
+
+_COSTLY = 40
+"""Operations that a function of libm counts as."""
+_CHEAP = 8
+"""Operations for which a value is not stored: about what loading it costs."""
+_WORTH = 40
+"""Repeated operations that storing a value must save."""
+_MOST = 64
+"""Operations after which the cost of a value is not counted any further."""
+_SHARED = 4
+"""Operations for which what a batch shares is stored."""
+_EMBEDDING = 4
+"""Operations that a pad counts as where it is not stored: it is a branch."""
+_BARRIER = "optimization_barrier"
+_FREE = frozenset(
+    "broadcast_in_dim reshape transpose squeeze slice rev copy convert_element_type iota "
+    "expand_dims stop_gradient split unstack".split()
+)
+_FUSED = frozenset(
+    [
+        *EXPENSIVE,
+        *_FREE,
+        *"add add_any sub mul neg max min abs sign select_n eq ne lt le gt ge and or not xor floor "
+        "ceil round clamp integer_pow square pad is_finite real imag".split(),
+    ]
+)
+"""Primitives whose results the compiler computes where they are used."""
+
+
+def pinned(jacobian: Callable[..., Any], mode: PinMode) -> Callable[..., Any]:
+    """A Jacobian with as many pins as it was asked for.
+
+    Args:
+      jacobian: the function, in which every value that might be expensive is pinned.
+      mode: "auto" keeps the pins that are needed, True all, False none.
+
+    Returns:
+      A function as `jacobian`.
+
+    Raises:
+      ValueError: if there is no such mode.
+    """
+    plain = with_pins(jacobian, mode)
+    if mode != "auto":
+        return plain
+
+    @functools.wraps(jacobian, updated=())
+    def by_need(*args: Any, **kwargs: Any) -> Any:
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        places = [k for k, x in enumerate(leaves) if _compat.is_traced(x)]
+        if not places:
+            return jacobian(*args, **kwargs)
+        found: list[tuple[Any, dict[int, Any]]] = []
+
+        def flat(values: Sequence[Any]) -> list[Any]:
+            full = list(leaves)
+            for k, value in zip(places, values, strict=True):
+                full[k] = value
+            args, kwargs = jax.tree.unflatten(tree, full)
+            outs, out_tree = jax.tree.flatten(jacobian(*args, **kwargs))
+            static = {k: x for k, x in enumerate(outs) if not _is_numeric(x)}
+            found.append((out_tree, static))
+            return [x for k, x in enumerate(outs) if k not in static]
+
+        operands = [leaves[k] for k in places]
+        arrays = iter(_run(jax.make_jaxpr(flat)(operands), operands))
+        out_tree, static = found[-1]
+        count = out_tree.num_leaves
+        outs = [static[k] if k in static else next(arrays) for k in range(count)]
+        return jax.tree.unflatten(out_tree, outs)
+
+    return by_need
+
+
+def _is_numeric(x: Any) -> bool:
+    return isinstance(x, (jax.Array, np.ndarray, np.generic)) and x.dtype != jax.dtypes.float0
+
+
+def _run(closed: Any, operands: Sequence[Any]) -> list[Any]:
+    """The results of a jaxpr, computed with the pins that are needed."""
+    jaxpr = _compat.open_jaxpr(closed)
+    equations = live(jaxpr)
+    lifted = [k for k, c in enumerate(closed.consts) if _compat.is_traced(c)]
+    varying = _varying(jaxpr, equations, lifted)
+    kept = needed(jaxpr, equations, varying)
+    once = shared(equations, varying)
+    values: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+    values.update(zip(jaxpr.invars, operands, strict=True))
+
+    def read(atom: Any) -> Any:
+        return atom.val if isinstance(atom, core.Literal) else values[atom]
+
+    for equation in equations:
+        outs = [read(a) for a in equation.invars]
+        if equation.primitive.name != _BARRIER or equation.outvars[0] in kept:
+            outs = _compat.bind(equation.primitive, equation.params, outs)
+        for v, value in zip(equation.outvars, outs, strict=True):
+            values[v] = jax.lax.optimization_barrier(value) if v in once else value
+    return [
+        _compat.as_weak_as(aval, jnp.asarray(read(atom)))
+        for aval, atom in zip(closed.out_avals, jaxpr.outvars, strict=True)
+    ]
+
+
+def live(jaxpr: Any) -> list[Any]:
+    """The equations of an open jaxpr that its results need, or that do more than compute."""
+    wanted = {v for v in jaxpr.outvars if not isinstance(v, core.Literal)}
+    found = []
+    for equation in reversed(jaxpr.eqns):
+        if equation.effects or any(v in wanted for v in equation.outvars):
+            found.append(equation)
+            wanted.update(a for a in equation.invars if not isinstance(a, core.Literal))
+    return found[::-1]
+
+
+def needed(jaxpr: Any, equations: Sequence[Any], varying: set[Any]) -> frozenset[Any]:
+    """The results of barriers that are worth storing.
+
+    Args:
+      jaxpr: an open jaxpr.
+      equations: those of its equations that are run.
+      varying: the variables that depend on the arguments.
+
+    Returns:
+      Its variables: each costs more than loading it and would be repeated.
+    """
+    makers = {v: equation for equation in equations for v in equation.outvars}
+    users: dict[Any, list[Any]] = {}
+    for equation in equations:
+        for atom in equation.invars:
+            if not isinstance(atom, core.Literal):
+                users.setdefault(atom, []).append(equation)
+    outputs = {v for v in jaxpr.outvars if not isinstance(v, core.Literal)}
+    kept: set[Any] = set()
+    for equation in equations:
+        if equation.primitive.name != _BARRIER:
+            continue
+        value, source = equation.outvars[0], equation.invars[0]
+        cost = _cost(source, makers, varying, kept)
+        repeats = _repeats(value, users, outputs)
+        if cost >= _CHEAP and cost * (repeats - 1) >= _WORTH:
+            kept.add(value)
+    return frozenset(kept)
+
+
+def shared(equations: Sequence[Any], varying: set[Any]) -> frozenset[Any]:
+    """What does not depend on the arguments, is computed, and meets what does.
+
+    A batch shares it: it is computed once and stored, not in the loop over all points, where the
+    pads of a stencil, say, would be branches for every entry.
+    """
+    computed: dict[Any, int] = {}
+    found = set()
+    for equation in equations:
+        atoms = [a for a in equation.invars if not isinstance(a, core.Literal)]
+        name = equation.primitive.name
+        if any(a in varying for a in atoms):
+            found.update(a for a in atoms if a not in varying and computed.get(a, 0) >= _SHARED)
+        elif name in _FUSED or name == _BARRIER:
+            own = 0 if name in _FREE else _EMBEDDING if name == "pad" else 1
+            total = min(_MOST, own + sum(computed.get(a, 0) for a in atoms))
+            computed.update(dict.fromkeys(equation.outvars, total))
+    return frozenset(v for v in found if jnp.issubdtype(v.aval.dtype, jnp.inexact))
+
+
+def _varying(jaxpr: Any, equations: Sequence[Any], lifted: Sequence[int]) -> set[Any]:
+    """The variables that depend on the arguments; others are computed once for a batch."""
+    varying = {*jaxpr.invars, *(jaxpr.constvars[k] for k in lifted)}
+    for equation in equations:
+        if any(not isinstance(a, core.Literal) and a in varying for a in equation.invars):
+            varying.update(equation.outvars)
+    return varying
+
+
+def _cost(atom: Any, makers: dict[Any, Any], varying: set[Any], kept: set[Any]) -> int:
+    """Operations for an entry of a value out of what is stored, up to `_MOST`."""
+    total, seen, waiting = 0, set(), [atom]
+    while waiting and total < _MOST:
+        v = waiting.pop()
+        if isinstance(v, core.Literal) or v in seen or v in kept or v not in varying:
+            continue
+        seen.add(v)
+        equation = makers.get(v)
+        if equation is None:
+            continue  # an argument
+        name = equation.primitive.name
+        if name == _BARRIER:
+            waiting += equation.invars
+        elif name in _FUSED:
+            total += _COSTLY if name in EXPENSIVE else 0 if name in _FREE else 1
+            waiting += equation.invars
+    return total
+
+
+def _repeats(value: Any, users: dict[Any, list[Any]], outputs: set[Any]) -> int:
+    """How often an entry is used by loops that would each compute it, up to `_MOST`."""
+    total, waiting, seen = 0, [(value, 1)], set()
+    while waiting and total < _MOST:
+        v, spread = waiting.pop()
+        if v in seen:
+            continue
+        seen.add(v)
+        total += spread if v in outputs else 0
+        for equation in users.get(v, ()):
+            name, out = equation.primitive.name, equation.outvars[0]
+            if name not in _FUSED and name != _BARRIER:
+                total += spread
+                continue
+            grown = prod(out.aval.shape) // max(1, prod(v.aval.shape))
+            more = spread * (grown if name == "broadcast_in_dim" else 1)
+            waiting.append((out, max(1, more)))
+    return total

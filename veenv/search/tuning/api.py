@@ -1,0 +1,95 @@
+"""`tune`: the Jacobian of a function in its fastest form, by the clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from veenv.search.background import Background
+from veenv.search.budget import Budget
+
+if TYPE_CHECKING:
+    from veenv.search.tuning.jacobian import Jacobian
+    from veenv.search.tuning.work import Tuning
+
+_REPORT = 0.05
+"""Seconds between looks at the clock."""
+
+
+def tune(
+    fun: Callable[..., Any],
+    *args: Any,
+    argnums: int | Iterable[int] = 0,
+    batch: int | None = None,
+    budget: str = "20s",
+    has_aux: bool = False,
+    in_axes: int | Sequence[int | None] | None = 0,
+    cache: bool = True,
+    seed: int = 0,
+) -> Jacobian:
+    """The Jacobian of a function in the form that is fastest here, chosen by measuring.
+
+    Tried are JAX's own two modes and `jacve` under several orders (classical, shipped, found by
+    a search), with and without pinned values, by XLA and as one kernel.  All are timed in turn,
+    the slower half is dropped again and again, and JAX's own mode stays unless another form is
+    faster with about 95 % confidence: the result is not slower than it.
+
+    Args:
+      fun: function of pytrees of arrays, with output a pytree of arrays.
+      *args: the point at which the forms are timed, with values.
+      argnums: which arguments to differentiate by, as for `jax.jacrev`.
+      batch: time ``jax.vmap`` of the Jacobian over so many points near the given one; None for
+        the Jacobian alone.  The result is that of one point either way.
+      budget: time from call to return, such as ``"20s"``, compiling included.  It returns earlier
+        once the choice is certain, and at most about a second late.
+      has_aux: whether `fun` returns ``(output, aux)``.
+      in_axes: 0 for arguments that the batch runs over, None for others (weights); one for all, or
+        one for each.
+      cache: take what was found before, by this machine and these versions, for this program,
+        these shapes, dtypes and this batch with at least this budget; remember what is found
+        (``VEENV_CACHE_DIR`` says where, see docs/tune.md).
+      seed: seed of the points of a batch.
+
+    Returns:
+      The Jacobian; `Jacobian.table` shows what was tried.
+
+    Raises:
+      ValueError: if argnums is out of range, or batch, budget or in_axes is not valid.
+      Exception: what `jax.jacrev` raises where neither of JAX's modes can differentiate `fun`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> f = lambda x: jnp.sin(jnp.exp(x)) * x
+      >>> jacobian = tune(f, jnp.ones(3), batch=16, budget="3s", cache=False)
+      >>> jax.vmap(jacobian)(jnp.ones((5, 3))).shape
+      (5, 3, 3)
+    """
+    began = time.perf_counter()
+    seconds = Budget.parse(budget).seconds
+    if seconds is None:
+        raise ValueError(f"budget must be a time such as '20s', got {budget!r}")
+    tuning: list[Tuning] = []
+    left = Event()
+
+    def work() -> None:
+        # What this imports (the engine) takes a second the first time, which the budget pays.
+        from veenv.search.tuning.work import Job, Tuning
+
+        job = Job.of(fun, args, argnums, batch, has_aux, in_axes, began, seconds, seed)
+        tuning.append(Tuning(job, left, cache=cache))
+        tuning[0].run()
+
+    background = Background(work)
+    try:
+        while not background.wait(min(_REPORT, seconds)):
+            if time.perf_counter() >= began + seconds and tuning:
+                break
+    finally:
+        left.set()
+    if background.wait(0.0):
+        background.result()
+    from veenv.search.tuning.jacobian import Jacobian
+
+    return Jacobian(fun, tuning[0].record())

@@ -1,0 +1,157 @@
+"""A Jacobian whose form was chosen by measuring."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from veenv import _compat
+from veenv.graph.linearisation import make_graph
+from veenv.orders.order import fingerprint
+from veenv.search.tuning import records
+from veenv.search.tuning.point import shapes_of
+from veenv.search.tuning.records import Record, Result
+
+_JITTED = (jax.Array, np.ndarray, np.generic, float, complex, int)
+_NEEDS_VALUES = (TypeError, IndexError)
+
+
+class Jacobian:
+    """The Jacobian of a function, called as ``jax.jacrev(fun, argnums)`` would be.
+
+    It is compiled where it is called outside of `jax.jit`, and works under `jit`, `vmap` and
+    `grad`.  Arguments of other shapes than it was tuned for take JAX's own mode.
+
+    Attributes:
+      record: what was tried, and what it took.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> f = lambda x: jnp.sin(x) * x
+      >>> jacobian = veenv.tune(f, 1.0, budget="2s", cache=False)
+      >>> bool(jnp.allclose(jacobian(2.0), jax.jacrev(f)(2.0)))
+      True
+    """
+
+    def __init__(self, fun: Callable[..., Any], record: Record):
+        """Makes the Jacobian of `fun` in the form that a record has chosen.
+
+        Args:
+          fun: the function that was tuned.
+          record: what tuning found.
+        """
+        functools.update_wrapper(self, fun, updated=())
+        self.record = record
+        argnums, has_aux = record.argnums, record.has_aux
+        self._tuned = record.chosen.jacobian(fun, argnums, has_aux=has_aux)
+        self._other = record.faster_mode.jacobian(fun, argnums, has_aux=has_aux)
+        self._jitted = {False: jax.jit(self._other), True: jax.jit(self._tuned)}
+        self._eager = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The Jacobian at `args`, in the structure of `jax.jacrev`'s result."""
+        fits = shapes_of(args) == self.record.shapes
+        plain = self._tuned if fits else self._other
+        leaves = jax.tree.leaves((args, kwargs))
+        if self._eager or not all(isinstance(x, _JITTED) for x in leaves):
+            return plain(*args, **kwargs)
+        if any(map(_compat.is_traced, leaves)):
+            return plain(*args, **kwargs)
+        try:
+            return self._jitted[fits](*args, **kwargs)
+        except _NEEDS_VALUES:  # Python code that looks at other arguments' values, or an error
+            result = plain(*args, **kwargs)
+            self._eager = True
+            return result
+
+    @property
+    def form(self) -> str:
+        """What was chosen, such as ``"jacve reverse, one kernel"``."""
+        return self.record.chosen.label
+
+    @property
+    def ratio(self) -> float:
+        """Measured time of the form over that of JAX's faster own mode; 1.0 for that mode."""
+        found = self.record.result()
+        return 1.0 if found is None or found.ratio is None else found.ratio
+
+    def __repr__(self) -> str:
+        """One line: function, form, gain."""
+        r = self.record
+        timed = sum(found.median is not None for found in r.results)
+        at = "" if r.batch is None else f" at batch {r.batch:,}"
+        sure = "" if r.settled else ", time was up"
+        return (
+            f"<Jacobian of {r.name}: {self.form}, {self.ratio:.2f} of the time of "
+            f"{r.faster_mode.label}{at}; {timed} of {len(r.results)} forms timed in "
+            f"{r.seconds:.1f} s{sure}>"
+        )
+
+    def table(self) -> str:
+        """What was tried, as a Markdown table, the fastest first."""
+        rows = sorted(self.record.results, key=lambda r: (r.median is None, r.median or 0.0))
+        lines = [
+            "| form | µs | ratio (95 %) | rounds | compile, s | temporary, kB | |",
+            "| --- | ---: | ---: | ---: | ---: | ---: | --- |",
+        ]
+        return "\n".join([*lines, *(_row(r, r.form == self.record.chosen) for r in rows)])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes what was found as JSON, aside first and then renamed into place.
+
+        Raises:
+          OSError: if it cannot be written.
+        """
+        records.write(path, self.record)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], fun: Callable[..., Any], *args: Any) -> Jacobian:
+        """The Jacobian of a function in the form that a file has chosen.
+
+        Args:
+          path: the file.
+          fun: the function that was tuned.
+          *args: arguments of the shapes that it was tuned for.
+
+        Raises:
+          ValueError: if the file is not right, or is for other shapes or another graph.
+          OSError: if it cannot be read.
+        """
+        record = records.read(path)
+        if shapes_of(args) != record.shapes:
+            raise ValueError(
+                f"tuned file {os.fspath(path)} is for arguments of shapes {record.shapes}, got "
+                f"{shapes_of(args)}"
+            )
+        graph = make_graph(_plain(fun, record), record.argnums)(*args)
+        if record.fingerprint != fingerprint(graph):
+            raise ValueError(
+                f"tuned file {os.fspath(path)} is for another graph than that of "
+                f"{getattr(fun, '__name__', fun)}; tune anew"
+            )
+        if record.chosen.mode == "jacve":
+            graph.check_order(record.chosen.ids)
+        return cls(fun, record)
+
+
+def _plain(fun: Callable[..., Any], record: Record) -> Callable[..., Any]:
+    return _without_aux(fun) if record.has_aux else fun
+
+
+def _without_aux(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """The function without its auxiliary output."""
+    return lambda *args: fun(*args)[0]
+
+
+def _row(r: Result, chosen: bool) -> str:
+    cells = [f"**{r.form.label}**" if chosen else r.form.label]
+    cells.append("" if r.median is None else f"{r.median * 1e6:,.1f}")
+    cells.append("" if r.ratio is None else f"{r.ratio:.2f} ({r.low:.2f} … {r.high:.2f})")
+    cells += [str(r.rounds), f"{r.compile_seconds:.2f}"]
+    cells.append("" if r.temporary is None else f"{r.temporary / 1e3:,.0f}")
+    return "| " + " | ".join([*cells, r.note.replace("|", "/")]) + " |"
