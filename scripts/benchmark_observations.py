@@ -70,7 +70,8 @@ def _run(
     shown = jax.eval_shape(lambda: _look(env, kind, env.init()))
     size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shown))
 
-    def episode(_: int, carry: Any) -> Any:
+    def episode(index: int, carry: Any) -> Any:
+        del index
         key, _, _, total = carry
         key, own = jax.random.split(key)
         first = jax.tree.map(lambda x: jnp.broadcast_to(x, (num_envs, *x.shape)), env.init())

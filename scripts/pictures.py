@@ -26,7 +26,7 @@ def main(run: str) -> None:
     order = veenv.best_order("RoeFlux_1d")
     veenv.draw(order).savefig(DOCS / "order.png", dpi=100)
     _save(Image.open(DOCS / "order.png"), DOCS / "order.png")
-    veenv.animate(DOCS / "episode.gif", veenv.best_order("HumanHeartDipole"), dpi=64)
+    veenv.animate(DOCS / "episode.gif", veenv.best_order("Robertson"), dpi=64, seconds=5.0)
     [subject] = read_subjects(run)
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"

@@ -50,3 +50,8 @@ def validate() -> NoReturn:
 def report() -> NoReturn:
     """``veenv-report``."""
     run("report")
+
+
+def tune() -> NoReturn:
+    """``veenv-tune``."""
+    run("tune")

@@ -77,7 +77,8 @@ class Played:
         several = isinstance(what, Sequence) and not isinstance(what, str)
         graphs: dict[str, Graph] = {}
         functions: dict[str, Task] = {}
-        for k, one in enumerate(what if several else [what]):
+        single: Any = what
+        for k, one in enumerate(single if several else [single]):
             found = one if isinstance(one, Graph) else _as_task(one, args, argnums)
             name = found.name if isinstance(found, Task) else f"graph {k}" if several else "graph"
             if name in graphs:

@@ -28,13 +28,14 @@ def main(task="HumanHeartDipole", num_simulations=32, seed=0):
         states, reward, _ = jax.vmap(env.transition)(states, action)
         logits, value = jax.vmap(look)(states)
         discount = 1.0 - states.terminated.astype(jnp.float32)
-        return mctx.RecurrentFnOutput(reward, discount, logits, value), states
+        found = {"reward": reward, "discount": discount}
+        return mctx.RecurrentFnOutput(**found, prior_logits=logits, value=value), states
 
     @jax.jit
     def move(key, state):
         states = jax.tree.map(lambda x: x[None], state)
         logits, value = jax.vmap(look)(states)
-        root = mctx.RootFnOutput(logits, value, states)
+        root = mctx.RootFnOutput(prior_logits=logits, value=value, embedding=states)
         found = mctx.gumbel_muzero_policy(
             (), key, root, model, num_simulations, invalid_actions=~states.action_mask
         )

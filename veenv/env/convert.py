@@ -83,20 +83,20 @@ def to_pyg(obs: GraphObservation) -> dict[str, np.ndarray]:
       >>> to_pyg(env.reset()[0])["edge_index"].tolist()
       [[0, 0, 1, 2], [1, 3, 2, 3]]
     """
-    obs = jax.tree.map(np.asarray, obs)
+    graphs: Any = jax.tree.map(np.asarray, obs)
     if obs.nodes.ndim == 2:
-        obs = jax.tree.map(lambda x: np.asarray(x)[None], obs)
-    batch, num_nodes, width = obs.nodes.shape
-    room = obs.senders.shape[1]
-    if (obs.n_edge > room).any():
-        raise ValueError(f"a graph has {obs.n_edge.max()} edges, more than max_edges={room}")
-    used = np.arange(room) < obs.n_edge[:, None]
+        graphs = jax.tree.map(lambda x: x[None], graphs)
+    batch, num_nodes, width = graphs.nodes.shape
+    room = graphs.senders.shape[1]
+    if (graphs.n_edge > room).any():
+        raise ValueError(f"a graph has {graphs.n_edge.max()} edges, more than max_edges={room}")
+    used = np.arange(room) < graphs.n_edge[:, None]
     first = num_nodes * np.arange(batch)[:, None]
-    ends = [(ids + first)[used].astype(np.int64) for ids in (obs.senders, obs.receivers)]
+    ends = [(ids + first)[used].astype(np.int64) for ids in (graphs.senders, graphs.receivers)]
     return {
-        "x": obs.nodes.reshape(-1, width),
+        "x": graphs.nodes.reshape(-1, width),
         "edge_index": np.stack(ends),
-        "edge_attr": obs.edges[used],
-        "action_mask": obs.action_mask.reshape(-1),
+        "edge_attr": graphs.edges[used],
+        "action_mask": graphs.action_mask.reshape(-1),
         "batch": np.repeat(np.arange(batch, dtype=np.int64), num_nodes),
     }

@@ -16,8 +16,7 @@ import numpy as np
 from jax import lax
 from jax.experimental import pallas as pl
 
-from veenv.kernel.primitive import Platform
-from veenv.kernel.program import CannotFuseError, Op, ScalarProgram
+from veenv.kernel.program import CannotFuseError, Op, Platform, ScalarProgram
 
 BLOCKS: dict[Platform, tuple[int, ...]] = {"gpu": (128,), "tpu": (8, 128)}
 """The shape of the block that a program of the grid computes, by platform."""

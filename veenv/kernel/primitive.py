@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.core
@@ -18,9 +18,8 @@ from jax.extend import core
 from jax.interpreters import ad, batching, mlir
 
 from veenv import _compat
-from veenv.kernel.program import ScalarProgram
+from veenv.kernel.program import Platform, ScalarProgram
 
-Platform = Literal["gpu", "tpu"]
 PLATFORMS: dict[str, Platform] = {"cuda": "gpu", "rocm": "gpu", "tpu": "tpu"}
 """What XLA's platforms are for a Pallas kernel."""
 _KEPT = 32

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,8 @@ DTYPES = FLOATS | {
 COMMUTATIVE = frozenset({"add", "mul", "max", "min", "eq", "ne", "and", "or", "xor"})
 FREE = frozenset({"input", "const"})
 """Operations that compute nothing."""
+Platform = Literal["gpu", "tpu"]
+"""Accelerators that run a program as a Pallas kernel."""
 
 
 class CannotFuseError(ValueError):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 
 from veenv.graph.graph import Graph
-from veenv.orders.automatic import automatic
+from veenv.orders.by_default import automatic_order
 from veenv.orders.cache import Auto
 from veenv.orders.order import Order
 from veenv.orders.shipped import best_for
@@ -23,7 +23,7 @@ _NAMED: dict[str, Callable[[Graph], tuple[int, ...]]] = {
     "best": lambda graph: best_for(graph).ids_for(graph),
     "best-executed": lambda graph: best_for(graph, "executed").ids_for(graph),
     "best-operations": lambda graph: best_for(graph, "operations").ids_for(graph),
-    "auto": automatic,
+    "auto": automatic_order,
 }
 
 

@@ -54,14 +54,14 @@ def multiply(
     if links:
         return _multiply_linked(post, pre, sizes_out, sizes_mid, sizes_in, rank)
     outs, ins = post >> OUT & ALL, pre >> IN & ALL
-    left = Factor(
+    left = _Factor(
         post >> PAIRS, outs, post >> IN & ALL, volume(outs, sizes_out, rank), post >> 1 & 1
     )
-    right = Factor(pre >> PAIRS, ins, pre >> OUT & ALL, volume(ins, sizes_in, rank), pre >> 1 & 1)
+    right = _Factor(pre >> PAIRS, ins, pre >> OUT & ALL, volume(ins, sizes_in, rank), pre >> 1 & 1)
     return _contract(left, right, (post & 0) | ALL, 1, sizes_out, sizes_mid, sizes_in, rank)
 
 
-class Factor(NamedTuple):
+class _Factor(NamedTuple):
     """A factor of a product, its link (if any) applied to the other one or made an axis of both.
 
     Attributes:
@@ -80,8 +80,8 @@ class Factor(NamedTuple):
 
 
 def _contract(
-    left: Factor,
-    right: Factor,
+    left: _Factor,
+    right: _Factor,
     kept: Any,
     link_values: Any,
     sizes_out: Any,
@@ -149,8 +149,8 @@ def _multiply_linked(
     valued = post >> 1 & 1 | push & nonzero(pre >> LINK_OUT & 255)
     pre_valued = pre >> 1 & 1 | push & nonzero(post >> LINK_OUT & 255)
     code, count, additions = _contract(
-        Factor(pairs, outs & ~out | out * push, mids & ~drop, outer, valued),
-        Factor(pre_pairs, ins & ~into | into * push, pre_mids & ~drop, pre_outer, pre_valued),
+        _Factor(pairs, outs & ~out | out * push, mids & ~drop, outer, valued),
+        _Factor(pre_pairs, ins & ~into | into * push, pre_mids & ~drop, pre_outer, pre_valued),
         ALL & ~drop, 1 + (size - 1) * (on_post | on_pre),
         sizes_out, sizes_mid, sizes_in, rank,
     )  # fmt: skip

@@ -10,6 +10,7 @@ import numpy as np
 
 from veenv.env.encode import EnvParams
 from veenv.env.env import VertexEnv
+from veenv.env.observe import as_fields, mask_of
 from veenv.env.state import State
 from veenv.testing.promises import require
 
@@ -114,14 +115,15 @@ def _reward_data(params: EnvParams) -> tuple[np.ndarray, float]:
 
 
 def _check_observation(env: VertexEnv, obs: Any, state: State) -> None:
-    fields = {
-        "adjacency": np.asarray(obs.adjacency),
-        "features": np.asarray(obs.features),
-        "action_mask": np.asarray(obs.action_mask).astype(np.int8),
-    }
-    for name, space in env.observation_space.items():
-        require(space.contains(fields[name]), f"{name} lies in its space {space}")
-    require(np.array_equal(obs.action_mask, env.action_mask(state)), "both masks agree")
+    whole: Any = env.observation_space
+    spaces = {"observation": whole} if env.observation == "flat" else whole.spaces
+    shown = {"observation": obs} if env.observation == "flat" else as_fields(obs)
+    for name, space in spaces.items():
+        value = np.asarray(shown[name])
+        value = value.astype(np.int8) if value.dtype == bool else value
+        require(space.contains(value), f"{name} lies in its space {space}")
+    mask = mask_of(obs, env.num_actions)
+    require(np.array_equal(mask, env.action_mask(state)), "both masks agree")
 
 
 def _check_batch(

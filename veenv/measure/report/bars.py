@@ -1,4 +1,4 @@
-"""Seconds of an order's Jacobian next to JAX's two modes, as XLA compiles them and as one kernel."""
+"""Seconds of an order's Jacobian next to those of JAX's modes, as XLA and as one kernel."""
 
 from __future__ import annotations
 

@@ -86,6 +86,7 @@ def jacve_forms(
     seconds: float,
     *,
     kernels: bool,
+    batched: bool = False,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[Form]:
     """The forms of `veenv.jacve`, each once; the search for an order begins when its turn comes.
@@ -95,6 +96,7 @@ def jacve_forms(
       primitives: names of the primitives of its program.
       seconds: how long the search for an order may take.
       kernels: whether to try one kernel as well as XLA.
+      batched: whether there are many points, for which one kernel is most promising.
       clock: tells the time.
     """
     ids = {
@@ -116,7 +118,8 @@ def jacve_forms(
                 yield form
 
     best = Form("jacve", ranked[0], ids[ranked[0]])
-    yield from fresh(best, _fused(best), Form("jacve", "reverse", ids["reverse"]))
+    first = (_fused(best), best) if batched else (best, _fused(best))
+    yield from fresh(*first, Form("jacve", "reverse", ids["reverse"]))
     if EXPENSIVE.intersection(primitives):
         yield from fresh(
             Form("jacve", best.order, best.ids, pin=False),

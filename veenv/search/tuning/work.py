@@ -128,7 +128,8 @@ class Tuning:
             yield from self._modes
             if graph is not None and graph.eliminable:
                 limit = _SEARCHING * job.seconds
-                yield from jacve_forms(graph, names, limit, kernels=kernels)
+                batched = job.batch is not None
+                yield from jacve_forms(graph, names, limit, kernels=kernels, batched=batched)
 
         self._contest.run(forms())
         errors = self._contest.errors

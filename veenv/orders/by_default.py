@@ -15,7 +15,7 @@ _MOST = 100
 """Orders that are evaluated at most meanwhile."""
 
 
-def automatic(graph: Graph) -> tuple[int, ...]:
+def automatic_order(graph: Graph) -> tuple[int, ...]:
     """The order of fewest operations among the shipped, the classical and a few others.
 
     The classical order with the fewest operations is improved by moves of single vertices, of
@@ -30,7 +30,7 @@ def automatic(graph: Graph) -> tuple[int, ...]:
     Example:
       >>> import jax.numpy as jnp, veenv
       >>> graph = veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)
-      >>> automatic(graph) == automatic(graph)
+      >>> automatic_order(graph) == automatic_order(graph)
       True
     """
     try:

@@ -1,0 +1,69 @@
+"""The fastest form of a Jacobian, by measuring: ``veenv-tune --task NAME``, or ``scripts/tune.py``."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+from tyro.conf import OmitArgPrefixes, arg
+
+import veenv
+from agents.cli.signals import raising_interrupts
+from agents.config.args import fail, parse
+from agents.config.function import FunctionConfig
+from veenv import tasks
+
+
+@dataclasses.dataclass(frozen=True)
+class TuneArgs:
+    """Times the forms of a function's Jacobian and shows them, the fastest first.
+
+    Raises:
+      ValueError: unless exactly one of a task and a function is given.
+    """
+
+    task: str | None = None
+    """Task to tune (`python -c "import veenv; print(*veenv.tasks.list())"`)."""
+
+    own: Annotated[OmitArgPrefixes[FunctionConfig], arg(help="Instead of --task.")] = (
+        dataclasses.field(default_factory=FunctionConfig)
+    )
+
+    batch: int | None = None
+    """Number of points to differentiate at at once; one alone by default."""
+
+    budget: str = "20s"
+    """Time, such as `20s` or `2m`, compiling included."""
+
+    cache: bool = True
+    """Whether to take what was found before, and remember what is found."""
+
+    out: str | None = None
+    """File for what was found, such as `tuned.json`."""
+
+    def __post_init__(self) -> None:
+        """Checks that there is one thing to tune."""
+        self.own.check_one(self.task)
+
+
+def main() -> int:
+    """Parses the command line and tunes; the exit code (0 right, 2 bad input)."""
+    args = parse(TuneArgs)
+    try:
+        task = args.own.read() or tasks.get(args.task or "")
+        with raising_interrupts():
+            jacobian = veenv.tune(
+                task.fun,
+                *task.example_args(),
+                argnums=task.argnums,
+                batch=args.batch,
+                budget=args.budget,
+                cache=args.cache,
+            )
+        print(f"{jacobian!r}\n\n{jacobian.table()}")
+        if args.out is not None:
+            jacobian.save(args.out)
+            print(f"\nwritten to {args.out}")
+    except (ValueError, TypeError, OSError) as error:
+        fail(str(error))
+    return 0
