@@ -28,7 +28,7 @@ def kind(p: Pattern) -> tuple[Kind, int]:
         return "diagonal", 1
     if max(below, above) == 1 and n > 2:
         return "tridiagonal", 1
-    for size in range(2, _LARGEST_BLOCK + 1):
+    for size in range(2, min(_LARGEST_BLOCK, n // 2) + 1):
         if n % size == 0 and (p.rows // size == p.cols // size).all():
             return "block-diagonal", size
     return ("banded" if below + above <= min(_WIDEST_BAND, n // 4) else "sparse"), 1
