@@ -53,9 +53,6 @@ MODULES = [
     "veenv.structure.packed",
     "veenv.structure.packed_product",
     "veenv.engine.second",
-    "veenv.engine.sparse.pattern",
-    "veenv.engine.sparse.tensor",
-    "veenv.engine.sparse.term",
     "veenv.testing.elementals",
     "veenv.testing.environments",
     "veenv.testing.proofs",
@@ -67,7 +64,13 @@ MODULES = [
 ]
 """What they define under a name without underscore is public."""
 
-OTHERS = ["veenv.env.adapters.gymnasium.GymVertexEnv"]
+OTHERS = [
+    "veenv.engine.sparse.pattern.Pattern",
+    "veenv.engine.sparse.tensor.SparseTensor",
+    "veenv.engine.sparse.term.Entries",
+    "veenv.engine.sparse.term.Term",
+    "veenv.env.adapters.gymnasium.GymVertexEnv",
+]
 
 
 def _is_described(value: Any) -> bool:

@@ -48,7 +48,7 @@ class Jet:
     laplacian: Array
 
 
-def forward_laplacian(program: Program, inputs: Sequence[Any]) -> list[Array]:
+def laplacians(program: Program, inputs: Sequence[Any]) -> list[Array]:
     """Laplacians of a program's outputs.
 
     Args:

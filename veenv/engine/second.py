@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from veenv.engine.api import jacve
-from veenv.engine.forward_laplacian import forward_laplacian
+from veenv.engine.forward_laplacian import laplacians
 from veenv.engine.sparse import SparseTensor
 from veenv.graph.program import plain_argnums, trace
 from veenv.orders.resolve import OrderLike
@@ -74,7 +74,7 @@ def laplacian(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
     def of(*args: Any, **kwargs: Any) -> Any:
         program = trace(fun, args, kwargs, argnums=argnum)
         leaves = jax.tree.leaves(args[argnum])
-        return jax.tree.unflatten(program.out_tree, forward_laplacian(program, leaves))
+        return jax.tree.unflatten(program.out_tree, laplacians(program, leaves))
 
     return of
 

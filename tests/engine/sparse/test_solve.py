@@ -9,7 +9,7 @@ import pytest
 from scipy import integrate, optimize
 
 import veenv
-from veenv.engine.sparse.solve import kind
+from veenv.engine.sparse.solving import kind
 
 N = 24
 

@@ -17,7 +17,7 @@ from veenv.engine import edge
 from veenv.engine.sparse import convert, parts
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.pattern import Collection, Pattern, collected
-from veenv.engine.sparse.solve import solve
+from veenv.engine.sparse.solving import solve
 from veenv.engine.sparse.term import Entries, Term, entry_shape, term
 from veenv.engine.stored import Edge
 from veenv.engine.terms import collect, evaluated
