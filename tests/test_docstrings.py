@@ -67,8 +67,8 @@ MODULES = [
 OTHERS = [
     "veenv.engine.sparse.pattern.Pattern",
     "veenv.engine.sparse.tensor.SparseTensor",
-    "veenv.engine.sparse.term.Entries",
-    "veenv.engine.sparse.term.Term",
+    "veenv.engine.sparse.summands.Entries",
+    "veenv.engine.sparse.summands.Term",
     "veenv.env.adapters.gymnasium.GymVertexEnv",
 ]
 

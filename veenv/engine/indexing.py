@@ -14,12 +14,12 @@ from typing import TypeVar
 
 from veenv.engine import terms
 from veenv.engine.elimination import Elimination, eliminate_under
-from veenv.engine.moves import moves
+from veenv.engine.moves import index_arrays
 from veenv.engine.pulled import Call
 from veenv.engine.sparse import indexed
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.pattern import num_meetings
-from veenv.engine.sparse.term import entry_shape
+from veenv.engine.sparse.summands import entry_shape
 from veenv.engine.stored import Edge
 from veenv.engine.sums import Sparse
 from veenv.graph.linearisation import Linearisation
@@ -56,7 +56,7 @@ def eliminate_sparse(
     """
     order = tuple(order)
     mixed = lin.realify and any(map(is_complex, lin.program.avals))
-    found = {} if calls or mixed else moves(lin, parallel)
+    found = {} if calls or mixed else index_arrays(lin, parallel)
     if found:
         try:
             return Elimination(_eliminate(lin, parallel, order, found), (), ())

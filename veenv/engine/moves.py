@@ -31,7 +31,7 @@ Move = tuple[tuple[int, int], int]
 """(source, target) of an edge, and which of the parallel ones it is."""
 
 
-def moves(
+def index_arrays(
     lin: Linearisation, parallel: Mapping[tuple[int, int], Sequence[Edge]]
 ) -> dict[Move, Indexed]:
     """The elemental partials that are index arrays, and are not named by the algebra.

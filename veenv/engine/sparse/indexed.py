@@ -16,7 +16,7 @@ from jax import Array
 from veenv import _compat
 from veenv.engine import masking
 from veenv.engine.sparse.pattern import Pattern, collected, meetings
-from veenv.engine.sparse.term import term
+from veenv.engine.sparse.summands import term
 from veenv.engine.stored import Edge, respread_entries
 
 

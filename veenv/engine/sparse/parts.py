@@ -18,7 +18,7 @@ from veenv.engine.product import multiply
 from veenv.engine.sparse import indexed
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.pattern import Collection, Pattern, by_row
-from veenv.engine.sparse.term import Entries, Term
+from veenv.engine.sparse.summands import Entries, Term
 from veenv.engine.stored import Edge
 from veenv.engine.sums import Sparse
 from veenv.structure import structure as algebra

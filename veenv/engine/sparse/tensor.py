@@ -18,7 +18,7 @@ from veenv.engine.sparse import convert, parts
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.pattern import Collection, Pattern, collected
 from veenv.engine.sparse.solving import solve
-from veenv.engine.sparse.term import Entries, Term, entry_shape, term
+from veenv.engine.sparse.summands import Entries, Term, entry_shape, term
 from veenv.engine.stored import Edge
 from veenv.engine.terms import collect, evaluated
 
