@@ -81,7 +81,7 @@ def test_the_order_is_timed_in_the_end(monkeypatch, capsys):
         assert graph.cost(order) <= graph.cost(graph.markowitz())
         return Comparison(1, (Row("kernel, found", 0.001, 0.5),), {"jacrev": f"after {limit} s"})
 
-    monkeypatch.setattr("scripts.search.compare", compare)
+    monkeypatch.setattr("agents.cli.commands.search.compare", compare)
     arguments = ("--task", "HumanHeartDipole", "--method", "markowitz", "--timing", "2")
     assert run(monkeypatch, *arguments) == 0
     *_, row, missing = capsys.readouterr().out.splitlines()

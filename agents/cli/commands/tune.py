@@ -1,4 +1,4 @@
-"""The fastest form of a Jacobian, by measuring: ``veenv-tune --task NAME``, or ``scripts/tune.py``."""
+"""The fastest form of a Jacobian: ``veenv-tune --task NAME``, or ``scripts/tune.py``."""
 
 from __future__ import annotations
 
