@@ -15,6 +15,7 @@ from benchmark_observations import observations
 from benchmark_realistic import realistic
 from benchmark_scaling import memory, tracing
 from benchmark_search import evaluations, search
+from benchmark_sparse import sparse
 from benchmark_weights import weights
 
 COMMANDS = {
@@ -29,6 +30,7 @@ COMMANDS = {
     "memory": memory,
     "observations": observations,
     "tracing": tracing,
+    "sparse": sparse,
     "weights": weights,
 }
 

@@ -16,6 +16,7 @@ from .engine import graphax
 from .engine.api import jacve, value_and_jacve
 from .engine.counts import Counts
 from .engine.interop import eqx_jacve, filter_jacve, tree_allclose, vertex_elimination_jaxpr
+from .engine.second import hessian, laplacian, linear_operator, sparse_solver
 from .engine.sparse import SparseTensor
 from .env.drawing import animate, draw
 from .env.factory import make
@@ -50,8 +51,11 @@ __all__ = [
     "filter_jacve",
     "graph",
     "graphax",
+    "hessian",
     "jacve",
+    "laplacian",
     "linear",
+    "linear_operator",
     "make",
     "make_graph",
     "measure",
@@ -60,6 +64,7 @@ __all__ = [
     "register_task",
     "rules",
     "search",
+    "sparse_solver",
     "structure",
     "tasks",
     "testing",

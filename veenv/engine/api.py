@@ -13,10 +13,10 @@ import jax.numpy as jnp
 from veenv import _compat
 from veenv.engine.blocks import block
 from veenv.engine.counts import Counts
-from veenv.engine.elimination import Elimination, eliminate, eliminate_under
+from veenv.engine.elimination import Elimination, eliminate
 from veenv.engine.evaluation import evaluate
+from veenv.engine.indexing import eliminate_sparse
 from veenv.engine.pins import pinned
-from veenv.engine.sums import Sparse
 from veenv.graph.linearisation import Linearisation, linearise
 from veenv.graph.program import Program, normalise_argnums, plain_argnums, trace
 from veenv.kernel.fusing import KERNEL_MODES, KernelMode, fuse
@@ -160,7 +160,7 @@ def value_and_jacve(
         inputs = [args[a] for a in normalise_argnums(argnums, len(args))]
         values = evaluate(lin, jax.tree.leaves(inputs))
         if sparse_representation:
-            done = eliminate_under(Sparse(), lin, values.parallel, ids, values.calls)
+            done = eliminate_sparse(lin, values.parallel, ids, values.calls)
         else:
             done = eliminate(lin, values.edges, ids, values.calls)
         trees = _assemble(lin, done, inputs, isinstance(argnums, tuple), sparse_representation)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.extend
@@ -26,12 +26,13 @@ class Elimination:
     """What is left of a graph after an elimination order.
 
     Attributes:
-      terms: for every edge from an input to an output the partials that it is the sum of.
+      terms: for every edge from an input to an output the partials that it is the sum of, or its
+        entries (`veenv.engine.sparse.indexed`).
       executed: multiplications of each elimination.
       additions: additions of each elimination, every sum formed at once.
     """
 
-    terms: Mapping[tuple[int, int], Terms]
+    terms: Mapping[tuple[int, int], Terms | Any]
     executed: tuple[int, ...]
     additions: tuple[int, ...]
 

@@ -209,7 +209,7 @@ def sparse_tensor_zeros_like(tensor: SparseTensor) -> SparseTensor:
       >>> sparse_tensor_zeros_like(block).nse
       0
     """
-    return SparseTensor((), tensor.out_shape, tensor.in_shape, tensor.dtype)
+    return SparseTensor.from_edges((), tensor.out_shape, tensor.in_shape, tensor.dtype)
 
 
 def _selected(argnums: int | Iterable[int]) -> tuple[int, ...]:

@@ -1,0 +1,168 @@
+"""Sparse Jacobians and second derivatives against colouring and forward Laplacians."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from benchmark_machine import machine
+from sparse_cases import CASES, SparseCase
+
+import veenv
+
+Row = dict[str, Any]
+
+
+def sparse(
+    case: tuple[str, ...] = tuple(CASES),
+    repeats: int = 30,
+    out: Path | None = None,
+    plot: Path | None = None,
+) -> None:
+    """Entries, seconds of the first call and milliseconds of the next, in float64.
+
+    asdex, sparsejac and folx are measured where they are installed; no two run at once, and the
+    methods of a case are measured in turn.
+
+    Args:
+        case: names of the functions.
+        repeats: calls of each method; the median is shown.
+        out: JSON file to write.
+        plot: picture to write.
+    """
+    print(machine())
+    jax.config.update("jax_enable_x64", True)
+    columns = ("case", "true", "stored", "first", "ms", "asdex first", "asdex ms", "sparsejac ms")
+    _header(columns)
+    rows = []
+    for name in case:
+        rows.append(_jacobians(name, CASES[name], repeats))
+        _line(rows[-1], columns)
+    seconds = [_laplacians(repeats), _pairs(repeats)]
+    for row in seconds:
+        _header(tuple(row))
+        _line(row, tuple(row))
+    if out is not None:
+        document = {"machine": machine(), "jacobians": rows, "second": seconds}
+        out.write_text(json.dumps(document, indent=1) + "\n")
+    if plot is not None:
+        _plot(rows, plot)
+
+
+def _jacobians(name: str, case: SparseCase, repeats: int) -> Row:
+    fun, x = case.fun, jnp.asarray(np.random.default_rng(0).uniform(0.5, 1.5, case.size))
+    ours, first, jacobian = _first(lambda: veenv.jacve(fun, sparse_representation=True), x)
+    row: Row = {"case": name, "stored": jacobian.nse, "first": first}
+    row["true"] = int((np.asarray(jacobian.values()) != 0).sum())
+    methods = {"ms": ours}
+    if _has("asdex"):
+        asdex = importlib.import_module("asdex")
+        methods["asdex ms"], row["asdex first"], _ = _first(lambda: asdex.jacobian(fun, x), x)
+    if _has("sparsejac") and case.size <= 2000:
+        peer = importlib.import_module("sparsejac")
+        pattern = _ones(jacobian)
+        by_rows = peer.jacrev  # the pattern is given: sparsejac does not find it
+        methods["sparsejac ms"], _, _ = _first(lambda: by_rows(fun, pattern), x)
+    return row | _in_turn(methods, (x,), repeats)
+
+
+def _ones(jacobian: Any) -> Any:
+    bcoo = jacobian.to_bcoo()
+    return type(bcoo)((jnp.ones_like(bcoo.data), bcoo.indices), shape=bcoo.shape)
+
+
+def _laplacians(repeats: int) -> Row:
+    rng = np.random.default_rng(0)
+    weights = [jnp.asarray(rng.normal(size=s) / 5) for s in ((30, 64), (64, 64), (64, 1))]
+
+    def mlp(x: Any) -> Any:
+        for w in weights[:-1]:
+            x = jnp.tanh(x @ w)
+        return (x @ weights[-1])[0]
+
+    xs = jnp.asarray(rng.normal(size=(256, 30)))
+    methods = {"ms": jax.jit(jax.vmap(veenv.laplacian(mlp)))}
+    methods["jax.hessian ms"] = jax.jit(jax.vmap(lambda x: jnp.trace(jax.hessian(mlp)(x))))
+    methods |= _folx(mlp, batch=True)
+    return {"case": "Laplacian of an MLP, batch 256"} | _in_turn(methods, (xs,), repeats)
+
+
+def _pairs(repeats: int) -> Row:
+    first, second = np.triu_indices(32, 1)
+
+    def potential(x: Any) -> Any:
+        d = x.reshape(-1, 3)
+        d = d[first] - d[second]
+        squares = jnp.sum(d * d, axis=1)
+        return jnp.sum(jnp.exp(-squares) + 1 / jnp.sqrt(squares))
+
+    x = jnp.asarray(np.random.default_rng(0).normal(size=96))
+    methods = {
+        "Laplacian ms": jax.jit(veenv.laplacian(potential)),
+        "Hessian ms": jax.jit(veenv.hessian(potential)),
+        "jax.hessian ms": jax.jit(jax.hessian(potential)),
+    }
+    methods |= _folx(potential, batch=False)
+    return {"case": "pair potential, 96"} | _in_turn(methods, (x,), repeats)
+
+
+def _folx(fun: Callable[..., Any], *, batch: bool) -> dict[str, Any]:
+    if not _has("folx"):
+        return {}
+    folx = importlib.import_module("folx")
+    one = lambda x: folx.forward_laplacian(fun)(x).laplacian  # noqa: E731
+    return {"folx ms": jax.jit(jax.vmap(one) if batch else one)}
+
+
+def _has(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
+
+
+def _first(make: Callable[[], Any], x: Any) -> tuple[Any, float, Any]:
+    """The compiled function, the seconds until its first result, and that."""
+    start = time.perf_counter()
+    compiled = jax.jit(make())
+    result = jax.block_until_ready(compiled(x))
+    return compiled, round(time.perf_counter() - start, 3), result
+
+
+def _in_turn(methods: dict[str, Any], args: tuple[Any, ...], repeats: int) -> Row:
+    """Median milliseconds of each method, all called once in each round."""
+    times: dict[str, list[float]] = {name: [] for name in methods}
+    for n in range(repeats + 1):
+        for name, method in methods.items():
+            start = time.perf_counter()
+            jax.block_until_ready(method(*args))
+            if n:  # the first round compiles
+                times[name].append(1e3 * (time.perf_counter() - start))
+    return {name: round(float(np.median(t)), 3) for name, t in times.items()}
+
+
+def _header(columns: tuple[str, ...]) -> None:
+    print("\n| " + " | ".join(columns) + " |\n|" + " --- |" * len(columns))
+
+
+def _line(row: Row, columns: tuple[str, ...]) -> None:
+    print("| " + " | ".join(str(row.get(c, "–")) for c in columns) + " |", flush=True)
+
+
+def _plot(rows: list[Row], path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    ax = figure.subplots()
+    places = np.arange(len(rows))
+    for n, (key, label) in enumerate((("ms", "veenv"), ("asdex ms", "asdex"))):
+        ax.barh(places + 0.4 * n, [row.get(key, np.nan) for row in rows], 0.4, label=label)
+    ax.set(xscale="log", xlabel="milliseconds per sparse Jacobian")
+    ax.set_yticks(places + 0.2, [row["case"] for row in rows])
+    ax.invert_yaxis()
+    ax.legend()
+    figure.savefig(path)

@@ -1,0 +1,170 @@
+"""Jacobians through gathers, scatters and reshapes store the true pattern and no more."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+
+PERM = np.array([3, 0, 2, 5, 1, 4, 7, 11, 10, 9, 8, 6])
+SEGMENTS = np.array([0, 4, 2, 2, 1, 0, 3, 3, 3, 1, 4, 0])
+ENDS = np.array([[0, 1, 2, 3, 4, 5, 0, 2], [1, 2, 3, 4, 5, 0, 3, 5]])
+WEIGHTS = np.array([[0.5, -1.2], [0.3, 0.7]])
+
+
+def flat_blocks(z):
+    return jax.vmap(lambda r: jnp.stack([r[0] * r[1], jnp.sin(r[2])]))(z.reshape(-1, 3)).reshape(-1)
+
+
+def springs(z):
+    p = z.reshape(6, 2)
+    d = p[ENDS[0]] - p[ENDS[1]]
+    force = d * jnp.exp(-jnp.sum(d * d, axis=-1, keepdims=True))
+    return jnp.zeros((6, 2)).at[ENDS[0]].add(force).at[ENDS[1]].add(-force).ravel()
+
+
+def graph_layer(z):
+    h = z.reshape(6, 2)
+    messages = jax.ops.segment_sum(jnp.tanh(h[ENDS[0]] @ WEIGHTS), ENDS[1], 6)
+    return jnp.tanh(messages + h).ravel()
+
+
+def brusselator(z):
+    u, v = z.reshape(2, 1, 6)
+
+    def spread(w):
+        return jnp.roll(w, 1, 1) - 2 * w + 0.5 * jnp.roll(w, -1, 1)
+
+    return jnp.stack([1 + u * u * v - 4 * u + spread(u), 3 * u - u * u * v + spread(v)]).ravel()
+
+
+def padded_grid(z):
+    u = jnp.pad(z.reshape(3, 4), 1)
+    inner = u[1:-1, 1:-1]
+    return (inner * (u[2:, 1:-1] + u[1:-1, :-2] - 4 * inner)).ravel()
+
+
+def cameras(z):
+    """Bundle adjustment in small: poses and points, gathered for each observation."""
+    poses, points = z[:4].reshape(2, 2), z[4:].reshape(4, 2)
+    seen = jax.vmap(lambda c, p: c * jnp.sin(p) / (p[0] + 4))
+    return seen(poses[np.array([0, 1, 0, 1, 1])], points[np.array([0, 1, 2, 3, 0])]).reshape(-1)
+
+
+def rows(x, indices):
+    return jax.vmap(lambda r, i: r[i])(x.reshape(4, 3) ** 2, indices)
+
+
+CASES = {
+    "permutation": lambda x: jnp.sin(x)[PERM],
+    "flat_blocks": flat_blocks,
+    "springs": springs,
+    "graph_layer": graph_layer,
+    "cameras": cameras,
+    "padded_grid": padded_grid,
+    "set": lambda x: x.at[3:7].set(x[:4] ** 2),
+    "set_indices": lambda x: jnp.sin(x).at[np.array([1, 5, 30])].set(x[:3] ** 2),
+    "add_twice": lambda x: jnp.sin(x).at[np.array([1, 1, 30])].add(x[:3] ** 2),
+    "get_filled": lambda x: x.at[np.array([1, 50])].get(mode="fill", fill_value=3.0) * 2,
+    "segment_sum": lambda x: jax.ops.segment_sum(x * x, SEGMENTS, 5),
+    "take_along_axis": lambda x: jnp.take_along_axis(
+        x.reshape(3, 4) ** 2, np.array([[0], [3], [1]]), 1
+    ),
+    "windows": lambda x: (x.reshape(4, 3) ** 2)[np.array([1, 3, -1]), 1:],
+    "batched_gather": lambda x: rows(x, np.array([[0, 2], [1, 1], [2, 0], [0, 0]])),
+    "batched_set": lambda x: jax.vmap(lambda r, i: r.at[i].set(r[:2] ** 2))(
+        x.reshape(4, 3), np.array([[0, 2], [1, 2], [2, 0], [0, 1]])
+    ),
+    "convolution": lambda x: jnp.convolve(jnp.sin(x), np.array([1.0, -2, 1]), "same"),
+    "strided_convolution": lambda x: jax.lax.conv_general_dilated(
+        x.reshape(1, 2, 6) ** 2,
+        np.arange(1.0, 13).reshape(3, 2, 2),
+        (2,),
+        [(1, 2)],
+        rhs_dilation=(2,),
+    ),
+    "dynamic_slices": lambda x: jax.lax.dynamic_update_slice(
+        x, jnp.sin(jax.lax.dynamic_slice(x, (7,), (4,))), (2,)
+    ),
+    "reversed": lambda x: x.reshape(3, 4)[::-1, ::-1].T.ravel() ** 2,
+    "diagonal_beside": lambda x: jnp.exp(x)[PERM] * x,
+    "dilated_pad": lambda x: jax.lax.pad(x.reshape(3, 4) ** 2, 0.0, [(1, -1, 1), (-1, 2, 2)]),
+    "brusselator": lambda x: jnp.concatenate([brusselator(x)]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_only_true_entries_are_stored(name, x64):
+    fun = CASES[name]
+    x = np.random.default_rng(3).uniform(0.5, 1.5, size=12)
+    jacobian, dense = jax.jit(
+        lambda x: (veenv.jacve(fun, sparse_representation=True)(x), jax.jacrev(fun)(x))
+    )(x)
+    np.testing.assert_allclose(np.asarray(jacobian), dense, rtol=1e-12, atol=1e-12)
+    true = np.asarray(dense).reshape(-1, 12) != 0
+    assert jacobian.nse == true.sum()
+    p = jacobian.pattern
+    np.testing.assert_array_equal(np.argwhere(true), np.stack([p.rows, p.cols], axis=1))
+
+
+@pytest.mark.parametrize("order", ["forward", "markowitz"])
+@pytest.mark.parametrize("name", ["springs", "graph_layer"])
+def test_every_order_gives_the_same(name, order, x64):
+    x = np.random.default_rng(1).uniform(0.5, 1.5, size=12)
+    jacobian, dense = jax.jit(
+        lambda x: (
+            veenv.jacve(CASES[name], order, sparse_representation=True)(x),
+            jax.jacfwd(CASES[name])(x),
+        )
+    )(x)
+    np.testing.assert_allclose(np.asarray(jacobian), dense, rtol=1e-12, atol=1e-12)
+
+
+def test_a_batch_has_one_pattern(x64):
+    x = np.random.default_rng(1).uniform(0.5, 1.5, size=(2, 12))
+    batch, dense = jax.jit(
+        lambda x: (
+            jax.vmap(veenv.jacve(springs, sparse_representation=True))(x),
+            jax.vmap(jax.jacrev(springs))(x),
+        )
+    )(x)
+    assert batch.shape == (2, 12, 12)
+    np.testing.assert_allclose(batch.todense(), dense, rtol=1e-12, atol=1e-12)
+    assert batch.values().shape == (2, batch.nse)
+
+
+def test_what_a_select_shuts_out_stays_shut_out(x64):
+    def guarded(x):
+        return jnp.where(x > 0, jnp.log(jnp.abs(x)), 0.0)[np.array([2, 0, 1])] * x
+
+    x = jnp.array([1.0, 0.0, 2.0])
+    jacobian = jax.jit(veenv.jacve(guarded, sparse_representation=True))(x)
+    expected = np.diag([np.log(2.0), 0, 0])
+    expected[0, 2], expected[1, 0] = 0.5, 0.0
+    np.testing.assert_allclose(np.asarray(jacobian), expected, atol=1e-15)
+
+
+def test_indices_that_are_computed_give_the_same_numbers(x64):
+    def picked(x, indices):
+        return jnp.sin(x)[indices] * x[:3]
+
+    x, indices = jnp.arange(5.0), jnp.array([4, 0, 4])
+    jacobian = jax.jit(veenv.jacve(picked, sparse_representation=True))(x, indices)
+    np.testing.assert_allclose(
+        np.asarray(jacobian), jax.jacrev(picked)(x, indices), rtol=1e-12, atol=1e-15
+    )
+
+
+def test_gradients_pass_through_entries(x64):
+    def size(x):
+        jacobian = veenv.jacve(springs, sparse_representation=True)(x)
+        return jnp.sum(jacobian.values() ** 2)
+
+    x = np.random.default_rng(1).uniform(0.5, 1.5, size=12)
+    found, expected = jax.jit(
+        lambda x: (jax.grad(size)(x), jax.grad(lambda x: jnp.sum(jax.jacrev(springs)(x) ** 2))(x))
+    )(x)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)

@@ -1,0 +1,150 @@
+"""The forward Laplacian: value, first derivatives and Laplacian of each variable of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from veenv import _compat
+from veenv.graph.equations import Equation, Literal
+from veenv.graph.program import Program
+from veenv.rules.dtypes import is_differentiable
+
+_LINEAR = frozenset(
+    "add add_any broadcast_in_dim concatenate convert_element_type copy cumsum expand_dims gather "
+    "imag neg pad real reduce_sum reshape rev scatter scatter-add select_n slice squeeze stack sub "
+    "transpose dynamic_slice dynamic_update_slice split unstack tile".split()
+)
+"""Primitives whose results are linear in all operands that have derivatives."""
+
+_BILINEAR = frozenset(("mul", "dot_general", "conv_general_dilated"))
+
+_UNARY = frozenset(
+    "sin cos tan tanh exp exp2 expm1 log log1p sqrt rsqrt cbrt logistic integer_pow erf erfc "
+    "square sinh cosh asin acos atan asinh acosh atanh abs sign floor ceil round lgamma "
+    "digamma".split()
+)
+"""Primitives of one operand that work element by element."""
+
+
+@dataclass(frozen=True)
+class Jet:
+    """A variable with its derivatives.
+
+    Attributes:
+      value: the variable.
+      slopes: [n, *shape], its derivatives by the n numbers differentiated by.
+      laplacian: sum of its second derivatives, of its shape.
+    """
+
+    value: Array
+    slopes: Array
+    laplacian: Array
+
+
+def laplacians(program: Program, inputs: Sequence[Any]) -> list[Array]:
+    """Laplacians of a program's outputs.
+
+    Args:
+      program: traced by the argument whose leaves are `inputs`.
+      inputs: floating-point arrays.
+    """
+    variables: dict[int, Any] = dict(enumerate(_seeds(inputs)))
+    variables.update({program.num_inputs + i: c for i, c in enumerate(program.constants)})
+
+    def read(atom: Any) -> Any:
+        return atom.value if isinstance(atom, Literal) else variables[atom]
+
+    for equation in program.equations:
+        results = _step(equation, [read(a) for a in equation.inputs])
+        for variable, result in zip(equation.outputs, results, strict=True):
+            if variable is not None:
+                variables[variable] = result
+    outputs = [read(o) for o in program.outputs]
+    return [
+        o.laplacian if isinstance(o, Jet) else jnp.zeros(aval.shape, aval.dtype)
+        for o, aval in zip(outputs, program.out_avals, strict=True)
+    ]
+
+
+def _seeds(inputs: Sequence[Any]) -> list[Jet]:
+    sizes = [prod(jnp.shape(x)) for x in inputs]
+    total, start, jets = sum(sizes), 0, []
+    for x, size in zip(map(jnp.asarray, inputs), sizes, strict=True):
+        unit = jnp.eye(total, size, -start, x.dtype)
+        jets.append(Jet(x, unit.reshape(total, *x.shape), jnp.zeros_like(x)))
+        start += size
+    return jets
+
+
+def _step(equation: Equation, ins: Sequence[Any]) -> list[Any]:
+    """The results of an equation: jets where they depend on what is differentiated by."""
+    active = [
+        i
+        for i, (x, aval) in enumerate(zip(ins, equation.in_avals, strict=True))
+        if isinstance(x, Jet) and is_differentiable(aval)
+    ]
+    plain = [x.value if isinstance(x, Jet) else x for x in ins]
+
+    def run(*values: Any) -> list[Any]:
+        full = list(plain)
+        for i, value in zip(active, values, strict=True):
+            full[i] = value
+        return _compat.bind(equation.primitive, equation.params, full)
+
+    if not active or equation.primitive.name == "stop_gradient":
+        return run()
+    jets = [ins[i] for i in active]
+    name = equation.primitive.name
+    if name in _UNARY:
+        return [_unary(lambda x: run(x)[0], jets[0])]
+    values = [j.value for j in jets]
+
+    def push(tangents: Any) -> tuple[Any, Any]:
+        return jax.jvp(run, values, list(tangents))
+
+    outs, forward = push([j.laplacian for j in jets])
+    slopes = jax.vmap(lambda t: push(t)[1])([j.slopes for j in jets])
+    linear = name in _LINEAR or (name in _BILINEAR and len(active) == 1)
+    linear |= name == "div" and active == [0]
+    if name in _BILINEAR and len(active) == 2:
+        twice = jax.vmap(lambda a, b: run(a, b))(*(j.slopes for j in jets))
+        second = [2 * s.sum(axis=0) for s in twice]
+    elif not linear:
+        second = _second(run, values, [j.slopes for j in jets])
+    else:
+        second = [0] * len(outs)
+    return [
+        Jet(o, s, f + q) if is_differentiable(aval) else o
+        for o, s, f, q, aval in zip(outs, slopes, forward, second, equation.out_avals, strict=True)
+    ]
+
+
+def _unary(fun: Any, x: Jet) -> Jet:
+    """An elementwise function of one variable."""
+    one = jnp.ones_like(x.value)
+
+    def slope(v: Array) -> tuple[Array, Array]:
+        return jax.jvp(fun, (v,), (one,))[::-1]
+
+    (first, value), (second, _) = jax.jvp(slope, (x.value,), (one,))
+    squares = jnp.square(x.slopes).sum(axis=0)
+    return Jet(value, first[None] * x.slopes, first * x.laplacian + second * squares)
+
+
+def _second(run: Any, values: Sequence[Array], slopes: Sequence[Array]) -> list[Array]:
+    """Sum of the second directional derivatives of an equation along the slopes."""
+
+    def along(tangents: Sequence[Array]) -> list[Array]:
+        def moved(*at: Array) -> Any:
+            return jax.jvp(run, list(at), list(tangents))[1]
+
+        return jax.jvp(moved, list(values), list(tangents))[1]
+
+    return [s.sum(axis=0) for s in jax.vmap(along)(list(slopes))]

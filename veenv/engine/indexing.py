@@ -1,0 +1,146 @@
+"""Elimination of sparse Jacobians where gathers, scatters and reshapes stand between structures.
+
+First every vertex is eliminated that no index array leads to or from, in the algebra of structures:
+axes stay diagonal, bands stay bands.  What is left is written entry by entry, its places known
+when tracing, and the other vertices are eliminated as sparse matrices are multiplied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from typing import TypeVar
+
+from veenv.engine import terms
+from veenv.engine.elimination import Elimination, eliminate_under
+from veenv.engine.moves import index_arrays
+from veenv.engine.pulled import Call
+from veenv.engine.sparse import indexed
+from veenv.engine.sparse.indexed import Indexed
+from veenv.engine.sparse.pattern import num_meetings
+from veenv.engine.sparse.summands import entry_shape
+from veenv.engine.stored import Edge
+from veenv.engine.sums import Sparse
+from veenv.graph.linearisation import Linearisation
+from veenv.graph.tableau import Tableau
+from veenv.linear.barrier import pin
+from veenv.rules.dtypes import is_complex
+
+_MOST_ENTRIES = 1 << 25
+"""Most entries of a matrix, and most products for one, that are held entry by entry."""
+
+E = TypeVar("E")
+
+
+class _TooMany(Exception):  # noqa: N818  # it is caught, never shown
+    """A matrix is better held otherwise: it has too many entries, or places that are computed."""
+
+
+def eliminate_sparse(
+    lin: Linearisation,
+    parallel: Mapping[tuple[int, int], Sequence[Edge]],
+    order: Iterable[int],
+    calls: Sequence[Call] = (),
+) -> Elimination:
+    """As under the policy `Sparse`, and exact through gathers, scatters and reshapes it knows.
+
+    Args:
+      lin: the program the edges belong to.
+      parallel: its elemental edges.
+      order: eliminable vertex ids, each once.
+      calls: the rules of the program that are not linear.
+
+    Returns:
+      What is left: edges as terms, or as entries at known places. Nothing is counted.
+    """
+    order = tuple(order)
+    mixed = lin.realify and any(map(is_complex, lin.program.avals))
+    found = {} if calls or mixed else index_arrays(lin, parallel)
+    if found:
+        try:
+            return Elimination(_eliminate(lin, parallel, order, found), (), ())
+        except _TooMany:
+            pass
+    return eliminate_under(Sparse(), lin, parallel, order, calls)
+
+
+def _eliminate(
+    lin: Linearisation,
+    parallel: Mapping[tuple[int, int], Sequence[Edge]],
+    order: Sequence[int],
+    found: Mapping[tuple[tuple[int, int], int], Indexed],
+) -> dict[tuple[int, int], terms.Terms | Indexed]:
+    graph = lin.graph
+    waiting = {node for pair, _ in found for node in pair}
+    plain: dict[tuple[int, int], list[Edge]] = {}
+    for pair, several in parallel.items():
+        rest = [e for n, e in enumerate(several) if (pair, n) not in found]
+        if rest:
+            plain[pair] = rest
+    policy = Sparse()
+    first = Tableau(graph.num_nodes, ((u, v, policy.gather(s)) for (u, v), s in plain.items()))
+    nodes = [graph.node(vertex) for vertex in order]
+    outputs = graph.output_nodes
+    for node in nodes:
+        if node not in waiting:
+            first.eliminate(node, policy.multiply, policy.add, keep=node in outputs)
+    later, done = _split(lin, _edges(first), waiting)
+    for (pair, _), move in found.items():
+        later.setdefault(pair, []).append(move)
+    second = Tableau(
+        graph.num_nodes, ((u, v, indexed.total(several)) for (u, v), several in later.items())
+    )
+    for node in nodes:
+        if node in waiting:
+            second.eliminate(node, _multiply, indexed.add, keep=node in outputs)
+    result: dict[tuple[int, int], terms.Terms | Indexed] = dict(done)
+    for (u, v), x in _edges(second).items():
+        if v in outputs:
+            also = _converted(lin, (u, v), done[u, v]) if (u, v) in done else []
+            result[u, v] = indexed.total([x, *also])
+    return result
+
+
+def _split(
+    lin: Linearisation, left: Mapping[tuple[int, int], terms.Terms], waiting: Container[int]
+) -> tuple[dict[tuple[int, int], list[Indexed]], dict[tuple[int, int], terms.Terms]]:
+    """The edges that are to be multiplied further, as entries, and those that are done."""
+    inputs, outputs = range(lin.graph.num_inputs), lin.graph.output_nodes
+    later: dict[tuple[int, int], list[Indexed]] = {}
+    done: dict[tuple[int, int], terms.Terms] = {}
+    for (u, v), some in left.items():
+        if u in inputs and v in outputs and v not in waiting:
+            done[u, v] = some
+        else:
+            later[u, v] = _converted(lin, (u, v), some)
+    return later, done
+
+
+def _converted(lin: Linearisation, pair: tuple[int, int], some: terms.Terms) -> list[Indexed]:
+    """The terms of an edge, entry by entry."""
+    out_shape, in_shape = (lin.graph.shapes[node] for node in reversed(pair))
+    return [_entries(e, out_shape, in_shape) for e in terms.evaluated(some)]
+
+
+def _edges(tableau: Tableau[E]) -> dict[tuple[int, int], E]:
+    return {(u, v): e for v, row in enumerate(tableau.preds) for u, e in row.items()}
+
+
+def _multiply(post: Indexed, pre: Indexed) -> Indexed:
+    products = num_meetings(post.pattern, pre.pattern)
+    dense = post.pattern.sizes[0] * pre.pattern.sizes[1]
+    if products > min(_MOST_ENTRIES, 4 * dense + (1 << 20)):
+        raise _TooMany
+    return indexed.multiply(post, pre)
+
+
+def _entries(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Indexed:
+    if prod(entry_shape(e.structure)) > _MOST_ENTRIES:
+        raise _TooMany
+    if e.values is not None:
+        e = replace(e, values=pin(e.values))
+    x = indexed.of_edge(e, out_shape, in_shape)
+    if x is None:
+        raise _TooMany
+    return x

@@ -1,0 +1,95 @@
+"""Variables of a program that are known when it is traced: indices, mostly.
+
+Inside of jit JAX stages every operation, those on constants too.  What indices are computed from
+is worked out here at once, if it depends on nothing that is traced or differentiated by.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from veenv import _compat
+from veenv.graph.equations import Equation
+from veenv.graph.program import Literal, Program
+
+_SIMPLE = {
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.logical_and,
+}
+"""What NumPy does as JAX, without compiling anything, to arrays of one dtype."""
+
+
+class Known:
+    """The variables of a program whose values are known when tracing.
+
+    Example:
+      >>> from veenv.graph.program import trace
+      >>> program = trace(lambda x: x[np.array([2, -1])], (jax.ShapeDtypeStruct((4,), "float32"),))
+      >>> gather = next(e for e in program.equations if e.primitive.name == "gather")
+      >>> Known(program)(gather.inputs[1]).ravel().tolist()
+      [2, 3]
+    """
+
+    def __init__(self, program: Program):
+        self._program = program
+        self._makers = {
+            variable: (e, k)
+            for e in program.equations
+            for k, variable in enumerate(e.outputs)
+            if variable is not None
+        }
+        self._found: dict[Any, np.ndarray | None] = {}
+
+    def __call__(self, atom: Any) -> np.ndarray | None:
+        """The value of a variable or `Literal`; None if it is not known."""
+        if isinstance(atom, Literal):
+            return None if _compat.is_traced(atom.value) else np.asarray(atom.value)
+        if atom not in self._found:
+            self._found[atom] = self._find(atom)
+        return self._found[atom]
+
+    def _find(self, variable: int) -> np.ndarray | None:
+        program = self._program
+        number = variable - program.num_inputs
+        if number < 0:
+            return None
+        if variable not in self._makers:
+            value = program.constants[number]
+            concrete = isinstance(value, (jax.Array, np.ndarray, np.generic, int))
+            return np.asarray(value) if concrete and not _compat.is_traced(value) else None
+        equation, k = self._makers[variable]
+        if any(_compat.bodies(equation.params)):
+            return None
+        ins = [self(a) for a in equation.inputs]
+        return None if any(x is None for x in ins) else _results(equation, ins)[k]
+
+
+def _results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
+    """The results of an equation at known operands."""
+    name, aval = equation.primitive.name, equation.out_avals[0]
+    if name in _SIMPLE and (name != "and" or aval.dtype == np.bool_):
+        return [np.asarray(_SIMPLE[name](*ins), aval.dtype)]
+    if name == "select_n" and len(ins) == 3:
+        return [np.where(ins[0], ins[2], ins[1])]
+    if name in {"reshape", "squeeze", "expand_dims"} and equation.params.get("dimensions") is None:
+        return [ins[0].reshape(aval.shape)]
+    if name == "broadcast_in_dim":
+        shape = [1] * len(aval.shape)
+        for axis, n in zip(equation.params["broadcast_dimensions"], ins[0].shape, strict=True):
+            shape[axis] = n
+        return [np.broadcast_to(ins[0].reshape(shape), aval.shape)]
+    with jax.ensure_compile_time_eval():
+        given = [jax.numpy.asarray(x) for x in ins]
+        return [np.asarray(x) for x in _compat.bind(equation.primitive, equation.params, given)]

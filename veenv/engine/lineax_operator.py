@@ -1,0 +1,185 @@
+"""Jacobians as linear operators of lineax, and a solver of its kind that uses their pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import lineax as lx  # pyright: ignore[reportMissingImports]  # optional
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from veenv.engine.api import jacve
+from veenv.engine.sparse import SparseTensor
+
+
+class SparseOperator(lx.AbstractLinearOperator):
+    """A sparse matrix between pytrees of arrays, raveled.
+
+    Attributes:
+      matrix: [m, n] sparse.
+      out_like: the structure of the result.
+      in_like: the structure of the argument.
+    """
+
+    matrix: SparseTensor
+    out_like: Any = eqx.field(static=True)
+    in_like: Any = eqx.field(static=True)
+
+    def mv(self, vector: Any) -> Any:
+        """The matrix times a vector of `in_structure`'s."""
+        flat, _ = ravel_pytree(vector)
+        return _unravelled(self.out_like, self.matrix @ flat)
+
+    def as_matrix(self) -> Array:
+        """The dense matrix [m, n]."""
+        return self.matrix.todense()
+
+    def transpose(self) -> SparseOperator:
+        """The transposed operator."""
+        return SparseOperator(self.matrix.T, self.in_like, self.out_like)
+
+    def in_structure(self) -> Any:
+        """Shapes and dtypes of the argument."""
+        return _struct(self.in_like)
+
+    def out_structure(self) -> Any:
+        """Shapes and dtypes of the result."""
+        return _struct(self.out_like)
+
+
+class SparseSolver(lx.AbstractLinearSolver):
+    """Solves well-posed systems of any operator of lineax by its sparsity.
+
+    An operator that is a function is made a sparse matrix first: its pattern is found when tracing.
+    """
+
+    def init(self, operator: Any, options: dict[str, Any]) -> SparseOperator:
+        """The operator as a sparse matrix."""
+        del options
+        return as_sparse(operator)
+
+    def compute(
+        self, state: SparseOperator, vector: Any, options: dict[str, Any]
+    ) -> tuple[Any, Any, dict[str, Any]]:
+        """The solution, whether it was found, and nothing about the way."""
+        del options
+        flat, _ = ravel_pytree(vector)
+        x = state.matrix.solve(flat)
+        return _unravelled(state.in_like, x), lx.RESULTS.successful, {}
+
+    def transpose(self, state: SparseOperator, options: dict[str, Any]) -> tuple[Any, dict]:
+        """The state of the transposed system."""
+        return state.transpose(), options
+
+    def conj(self, state: SparseOperator, options: dict[str, Any]) -> tuple[Any, dict]:
+        """The state of the conjugate system."""
+        return jax.tree.map(jnp.conj, state), options
+
+    def assume_full_rank(self) -> bool:
+        """Systems are taken for well-posed."""
+        return True
+
+
+def operator(fun: Callable[[Any], Any], x: Any) -> SparseOperator:
+    """The Jacobian of `fun` at x, between raveled pytrees."""
+    flat, unravel = ravel_pytree(x)
+
+    def raveled(flat: Array) -> Array:
+        return ravel_pytree(fun(unravel(flat)))[0]
+
+    matrix = jacve(raveled, sparse_representation=True)(flat)
+    return SparseOperator(matrix, _like(jax.eval_shape(fun, x)), _like(x))
+
+
+def as_sparse(op: Any) -> SparseOperator:
+    """Any operator of lineax as a sparse one."""
+    if isinstance(op, SparseOperator):
+        return op
+    if isinstance(op, lx.JacobianLinearOperator):
+        return operator(lambda x: op.fn(x, op.args), op.x)
+    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), op.in_structure())
+    return operator(op.mv, zeros)
+
+
+class _Like:
+    """Shapes and dtypes of a pytree, hashable."""
+
+    def __init__(self, tree: Any):
+        leaves, self.tree = jax.tree.flatten(tree)
+        self.leaves = tuple((tuple(jnp.shape(x)), jnp.dtype(x.dtype)) for x in leaves)
+
+    def __hash__(self) -> int:
+        return hash((self.tree, self.leaves))
+
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, _Like)
+        return same and (self.tree, self.leaves) == (other.tree, other.leaves)
+
+
+def _like(tree: Any) -> _Like:
+    return _Like(jax.tree.map(jnp.asarray, tree) if not _abstract(tree) else tree)
+
+
+def _abstract(tree: Any) -> bool:
+    return any(isinstance(x, jax.ShapeDtypeStruct) for x in jax.tree.leaves(tree))
+
+
+def _struct(like: _Like) -> Any:
+    return jax.tree.unflatten(like.tree, [jax.ShapeDtypeStruct(s, d) for s, d in like.leaves])
+
+
+def _unravelled(like: _Like, flat: Array) -> Any:
+    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), _struct(like))
+    return ravel_pytree(zeros)[1](flat)
+
+
+def _diagonal(op: SparseOperator) -> Array:
+    return op.matrix.diagonal()
+
+
+def _width(op: SparseOperator) -> int:
+    p = op.matrix.pattern
+    return max(p.bandwidth) if p.sizes[0] == p.sizes[1] else max(p.sizes)
+
+
+def _tridiagonal(op: SparseOperator) -> tuple[Array, Array, Array]:
+    p, values = op.matrix.pattern, op.matrix.values()
+    n = p.sizes[0]
+
+    def band(offset: int) -> Array:
+        at = (p.cols - p.rows == offset).nonzero()[0]
+        start = jnp.zeros(n - abs(offset), values.dtype)
+        return start.at[p.rows[at] - max(0, -offset)].set(values[at])
+
+    return band(0), band(-1), band(1)
+
+
+def _register() -> None:
+    """Tells lineax what is known of a sparse operator: only its pattern."""
+    lx.is_diagonal.register(SparseOperator, lambda op: _width(op) == 0)
+    lx.is_tridiagonal.register(SparseOperator, lambda op: _width(op) <= 1)
+    for unknown in (
+        lx.is_symmetric,
+        lx.has_unit_diagonal,
+        lx.is_positive_semidefinite,
+        lx.is_negative_semidefinite,
+    ):
+        unknown.register(SparseOperator, lambda op: False)
+    lx.is_lower_triangular.register(
+        SparseOperator, lambda op: bool((op.matrix.pattern.cols <= op.matrix.pattern.rows).all())
+    )
+    lx.is_upper_triangular.register(
+        SparseOperator, lambda op: bool((op.matrix.pattern.cols >= op.matrix.pattern.rows).all())
+    )
+    lx.linearise.register(SparseOperator, lambda op: op)
+    lx.materialise.register(SparseOperator, lambda op: op)
+    lx.diagonal.register(SparseOperator, _diagonal)
+    lx.tridiagonal.register(SparseOperator, _tridiagonal)
+    lx.conj.register(SparseOperator, lambda op: jax.tree.map(jnp.conj, op))
+
+
+_register()

@@ -1,0 +1,114 @@
+"""Hessians by elimination, Laplacians without a matrix, Jacobians for linear solvers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+
+from veenv.engine.api import jacve
+from veenv.engine.forward_laplacian import laplacians
+from veenv.engine.sparse import SparseTensor
+from veenv.graph.program import plain_argnums, trace
+from veenv.orders.resolve import OrderLike
+
+
+def hessian(
+    fun: Callable[..., Any],
+    order: OrderLike = "reverse",
+    argnums: int | Iterable[int] = 0,
+    sparse_representation: bool = False,
+) -> Callable[..., Any]:
+    """Hessian of a function with one number as its result, by vertex elimination of its gradient.
+
+    Args:
+      fun: function of pytrees of floating-point arrays.
+      order: an order of the graph of ``jax.grad(fun)``, as for `jacve`.
+      argnums: which positional arguments to differentiate by, twice.
+      sparse_representation: return blocks as `SparseTensor`s.
+
+    Returns:
+      A function of fun's arguments, whose result is as `jax.hessian`'s.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> chain = lambda x: jnp.sum(jnp.cos(x[1:] - x[:-1]))
+      >>> veenv.hessian(chain, sparse_representation=True)(jnp.zeros(100)).nse
+      298
+    """
+    argnums = plain_argnums(argnums)
+    sparse = jacve(jax.grad(fun, argnums), order, argnums, sparse_representation=True)
+    if sparse_representation:
+        return sparse
+
+    def dense(*args: Any, **kwargs: Any) -> Any:
+        blocks = sparse(*args, **kwargs)
+        return jax.tree.map(
+            lambda b: b.todense(), blocks, is_leaf=lambda b: isinstance(b, SparseTensor)
+        )
+
+    return dense
+
+
+def laplacian(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
+    """Sum of the second derivatives of `fun` by each number of one argument.
+
+    Value, first derivatives and Laplacian of every variable are carried forward together; there is
+    no Hessian. Reference: Li et al., *A computational framework for neural network-based
+    variational Monte Carlo with Forward Laplacian* (2024).
+
+    Args:
+      fun: function of pytrees of arrays, with output a pytree of floating-point arrays.
+      argnum: the positional argument to differentiate by; its leaves must be floating-point.
+
+    Returns:
+      A function of fun's arguments, with a result of the structure and shapes of fun's.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> float(veenv.laplacian(lambda x: jnp.sum(x**3))(jnp.array([1.0, 2.0])))
+      18.0
+    """
+
+    def of(*args: Any, **kwargs: Any) -> Any:
+        program = trace(fun, args, kwargs, argnums=argnum)
+        leaves = jax.tree.leaves(args[argnum])
+        return jax.tree.unflatten(program.out_tree, laplacians(program, leaves))
+
+    return of
+
+
+def linear_operator(fun: Callable[[Any], Any], x: Any) -> Any:
+    """The Jacobian of `fun` at x as a `lineax.AbstractLinearOperator`, sparse.
+
+    Needs lineax. Its solvers take it; `sparse_solver` solves by its pattern.
+
+    Args:
+      fun: function of one pytree of arrays, with output a pytree of arrays.
+      x: where to differentiate.
+
+    Example:
+      >>> operator = linear_operator(lambda x: x**2, jnp.arange(3.0))  # doctest: +SKIP
+      >>> operator.mv(jnp.ones(3)).tolist()  # doctest: +SKIP
+      [0.0, 2.0, 4.0]
+    """
+    from veenv.engine import lineax_operator
+
+    return lineax_operator.operator(fun, x)
+
+
+def sparse_solver() -> Any:
+    """A linear solver for lineax, optimistix and diffrax that finds and uses sparsity.
+
+    Needs lineax. It takes any operator, a function too: diagonal, tridiagonal and block-diagonal
+    systems are solved where the arrays are, others by SciPy's banded and sparse LU on the host.
+
+    Example:
+      >>> newton = optimistix.Newton(  # doctest: +SKIP
+      ...     rtol=1e-8, atol=1e-8, linear_solver=sparse_solver()
+      ... )
+    """
+    from veenv.engine import lineax_operator
+
+    return lineax_operator.SparseSolver()

@@ -1,0 +1,161 @@
+"""Matrices as entries at known places, and their sums and products.
+
+The places are NumPy arrays and known when a function is traced; only values are computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from veenv import _compat
+from veenv.engine import masking
+from veenv.engine.sparse.pattern import Pattern, collected, meetings
+from veenv.engine.sparse.summands import term
+from veenv.engine.stored import Edge, respread_entries
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """A matrix given by its entries.
+
+    Attributes:
+      pattern: where they are.
+      values: [nse]; None if all are ones.
+      dtype: dtype of the values, or what ones become when stored.
+      mask: bool [nse], what is not shut out by a select (`veenv.engine.masking`); None: all.
+    """
+
+    pattern: Pattern
+    values: Array | None
+    dtype: Any
+    mask: Array | None = None
+
+    def stored(self) -> Array:
+        """The values [nse]."""
+        return jnp.ones(self.pattern.nse, self.dtype) if self.values is None else self.values
+
+
+def selected(indices: np.ndarray, in_shape: Sequence[int], dtype: Any) -> Indexed:
+    """The matrix that takes its results from the elements of an array.
+
+    Args:
+      indices: integers of the result's shape: the flat index of the element, below zero for none.
+      in_shape: shape of the array.
+      dtype: what its ones become when stored.
+    """
+    rows = np.arange(indices.size)
+    pattern, _ = collected(rows, indices.reshape(-1), indices.shape, in_shape)
+    return Indexed(pattern, None, dtype)
+
+
+def multiply(post: Indexed, pre: Indexed) -> Indexed:
+    """The product post · pre."""
+    dtype = _compat.promoted(post.dtype, pre.dtype)
+    left, right = meetings(post.pattern, pre.pattern)
+    pattern, collect = collected(
+        post.pattern.rows[left],
+        pre.pattern.cols[right],
+        post.pattern.out_shape,
+        pre.pattern.in_shape,
+    )
+    if collect.alone:  # put in order before they are multiplied, not after
+        assert collect.table is not None
+        left, right = left[collect.table], right[collect.table]
+    values = _products(post, left, pre, right, dtype)
+    masks = [None if m is None else m[at] for m, at in ((post.mask, left), (pre.mask, right))]
+    mask = masking.both(*masks)
+    if values is None and not collect.alone:
+        values = jnp.ones(len(left), dtype)
+    if values is not None and not collect.alone:
+        values = collect(values)
+        mask = None if mask is None else collect(mask.astype(np.int32)) > 0
+    return Indexed(pattern, values, dtype, mask)
+
+
+def _products(
+    post: Indexed, left: np.ndarray, pre: Indexed, right: np.ndarray, dtype: Any
+) -> Array | None:
+    """The products of entries that meet, what either shuts out zero; None if all are ones."""
+    factors = []
+    for x, own, other, its in ((post, left, pre, right), (pre, right, post, left)):
+        if x.values is None:
+            continue
+        value = x.values.astype(dtype)
+        value = value if np.array_equal(own, np.arange(len(value))) else value[own]
+        if other.mask is not None:
+            value = masking.select(other.mask[its], value, 0)
+        factors.append(value)
+    if not factors:
+        return None
+    return factors[0] if len(factors) == 1 else factors[0] * factors[1]
+
+
+def add(a: Indexed, b: Indexed) -> Indexed:
+    """The sum of two matrices of one shape."""
+    return total([a, b])
+
+
+def total(several: Sequence[Indexed]) -> Indexed:
+    """The sum of at least one matrix of one shape."""
+    if len(several) == 1:
+        return several[0]
+    dtype = _compat.promoted(*(x.dtype for x in several))
+    first = several[0].pattern
+    if all(x.pattern is first or x.pattern == first for x in several[1:]):
+        values = sum(x.stored().astype(dtype) for x in several[1:])
+        values = several[0].stored().astype(dtype) + values
+        return Indexed(first, values, dtype, _either(several, None))
+    rows, cols = (
+        np.concatenate([getattr(x.pattern, k) for x in several]) for k in ("rows", "cols")
+    )
+    pattern, collect = collected(rows, cols, first.out_shape, first.in_shape)
+    if collect.alone and all(x.values is None for x in several):
+        values = None
+    else:
+        values = collect(jnp.concatenate([x.stored().astype(dtype) for x in several]))
+    return Indexed(pattern, values, dtype, _either(several, collect))
+
+
+def _either(several: Sequence[Indexed], collect: Any) -> Array | None:
+    if all(x.mask is None for x in several):
+        return None
+    masks = [jnp.ones(x.pattern.nse, bool) if x.mask is None else x.mask for x in several]
+    if collect is None:
+        return jnp.stack(masks).any(axis=0)
+    return collect(jnp.concatenate(masks).astype(np.int32)) > 0
+
+
+def transpose(x: Indexed) -> Indexed:
+    """The matrix with rows and columns exchanged."""
+    p = x.pattern
+    pattern, collect = collected(p.cols, p.rows, p.in_shape, p.out_shape)
+    values, mask = (None if v is None else collect(v) for v in (x.values, x.mask))
+    return replace(x, pattern=pattern, values=values, mask=mask)
+
+
+def of_edge(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Indexed | None:
+    """An edge of the engine as entries; None if its places are not known when tracing.
+
+    Args:
+      e: the edge, no operator.
+      out_shape: shape of the differentiated value.
+      in_shape: shape of the variable.
+    """
+    t = term(e)
+    found = t.coordinates()
+    if found is None:
+        return None
+    pattern, collect = collected(*found, out_shape, in_shape)
+    if e.values is None and e.sign > 0 and e.mask is None:
+        return Indexed(pattern, None, e.dtype)
+    mask = None
+    if e.mask is not None:
+        full = jnp.broadcast_to(e.mask, t.values.shape)
+        mask = collect(respread_entries(full, t.structure).reshape(-1))
+    return Indexed(pattern, collect(t.entries()), e.dtype, mask)

@@ -1,0 +1,207 @@
+"""Where the entries of a sparse matrix are: index arrays of NumPy, known before any value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+_MOST_ALIKE = 16
+"""Most entries of one place that are added up as a table instead of a scatter."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """The places of the entries of a sparse tensor, each once, row by row.
+
+    Patterns of the same places are equal, so that a compiled function takes one for the other.
+
+    Attributes:
+      out_shape: shape of the out axes, whose flat indices are the rows.
+      in_shape: shape of the in axes, whose flat indices are the columns.
+      rows: int32 [nse], ascending.
+      cols: int32 [nse], ascending within a row.
+
+    Example:
+      >>> jacobian = veenv.jacve(lambda x: x[1:] * x[:-1], sparse_representation=True)(jnp.ones(3))
+      >>> jacobian.pattern.rows.tolist(), jacobian.pattern.cols.tolist()
+      ([0, 0, 1, 1], [0, 1, 1, 2])
+    """
+
+    out_shape: tuple[int, ...]
+    in_shape: tuple[int, ...]
+    rows: np.ndarray
+    cols: np.ndarray
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Number of rows and of columns."""
+        return prod(self.out_shape), prod(self.in_shape)
+
+    @property
+    def nse(self) -> int:
+        """Number of entries."""
+        return len(self.rows)
+
+    @cached_property
+    def indptr(self) -> np.ndarray:
+        """int32 [rows + 1]: where each row's entries begin, as compressed sparse rows have it."""
+        counts = np.bincount(self.rows, minlength=self.sizes[0])
+        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+
+    @cached_property
+    def keys(self) -> np.ndarray:
+        """int64 [nse]: row · columns + column of each entry, ascending."""
+        return self.rows.astype(np.int64) * self.sizes[1] + self.cols
+
+    @property
+    def bandwidth(self) -> tuple[int, int]:
+        """The most that an entry's column is below its row's number, and above it."""
+        off = self.cols.astype(np.int64) - self.rows
+        return (int(max(0, -off.min())), int(max(0, off.max()))) if self.nse else (0, 0)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.out_shape, self.in_shape, self.rows.tobytes(), self.cols.tobytes()))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Pattern) or self._hash != other._hash:
+            return False
+        alike = (self.out_shape, self.in_shape) == (other.out_shape, other.in_shape)
+        return alike and all(map(np.array_equal, (self.rows, self.cols), (other.rows, other.cols)))
+
+    @property
+    def T(self) -> Pattern:
+        """The places with rows and columns exchanged."""
+        return collected(self.cols, self.rows, self.in_shape, self.out_shape)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Collection:
+    """Which of several numbers are added up to which results.
+
+    Attributes:
+      size: number of results.
+      table: int32 [size], the number that each result is, or [size, k], those that it is the sum
+        of, one past the last number where there are fewer than k; None for a long sum.
+      order: int32 [n], with `results`: the numbers in the order of their results.
+      results: int32 [n], ascending, the result that each is added to.
+    """
+
+    size: int
+    table: np.ndarray | None
+    order: np.ndarray | None = None
+    results: np.ndarray | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Whether each result is one number."""
+        return self.table is not None and self.table.ndim == 1
+
+    def __call__(self, numbers: Array) -> Array:
+        """The results [size, …] of numbers [n, …]."""
+        if self.alone:
+            assert self.table is not None
+            unmoved = len(self.table) == len(numbers)
+            if unmoved and np.array_equal(self.table, np.arange(len(self.table))):
+                return numbers
+            return numbers[self.table]
+        if self.table is not None:
+            zero = jnp.zeros((1, *numbers.shape[1:]), numbers.dtype)
+            return jnp.concatenate([numbers, zero])[self.table].sum(axis=1)
+        assert self.results is not None
+        return jax.ops.segment_sum(
+            numbers[self.order], self.results, self.size, indices_are_sorted=True
+        )
+
+
+def collection(order: np.ndarray, results: np.ndarray, size: int, total: int) -> Collection:
+    """How numbers become results.
+
+    Args:
+      order: the numbers in the order of their results.
+      results: the result of each of them, ascending.
+      size: number of results.
+      total: number of numbers.
+    """
+    counts = np.bincount(results, minlength=size)
+    most = int(counts.max(initial=0))
+    if most <= 1 and len(order) == size:
+        return Collection(size, order.astype(np.int32))
+    if most <= _MOST_ALIKE and size * most <= 4 * max(len(order), 1):
+        starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) if size else counts
+        table = np.full((size, most), total, np.int32)
+        table[results, np.arange(len(order)) - starts[results]] = order
+        return Collection(size, table)
+    return Collection(size, None, order.astype(np.int32), results.astype(np.int32))
+
+
+def collected(
+    rows: np.ndarray, cols: np.ndarray, out_shape: Sequence[int], in_shape: Sequence[int]
+) -> tuple[Pattern, Collection]:
+    """The pattern of entries that may repeat, and how their values are added up.
+
+    Args:
+      rows: integers [n], the flat out index of each entry; below zero: no entry.
+      cols: integers [n], its flat in index; below zero: no entry.
+      out_shape: shape of the out axes.
+      in_shape: shape of the in axes.
+
+    Example:
+      >>> pattern, collect = collected(np.array([1, 0, 1]), np.array([0, 1, 0]), (2,), (2,))
+      >>> pattern.nse, collect(jnp.array([1.0, 2.0, 3.0])).tolist()
+      (2, [2.0, 4.0])
+    """
+    width = prod(in_shape)
+    keys = rows.astype(np.int64) * width + cols
+    there = (rows >= 0) & (cols >= 0)
+    total = len(keys)
+    if total and (keys[1:] > keys[:-1]).all() and there.all():
+        order = np.arange(total)
+    else:
+        order = np.argsort(keys, kind="stable")
+        order = order[there[order]]
+    keys = keys[order]
+    first = np.concatenate([[True], keys[1:] != keys[:-1]]) if len(keys) else keys.astype(bool)
+    unique = keys[first]
+    pattern = Pattern(
+        tuple(out_shape),
+        tuple(in_shape),
+        (unique // max(width, 1)).astype(np.int32),
+        (unique % max(width, 1)).astype(np.int32),
+    )
+    return pattern, collection(order, np.cumsum(first) - 1, len(unique), total)
+
+
+def by_row(pattern: Pattern) -> Collection:
+    """How an array of a number for each entry is summed up row by row."""
+    return collection(np.arange(pattern.nse), pattern.rows, pattern.sizes[0], pattern.nse)
+
+
+def meetings(post: Pattern, pre: Pattern) -> tuple[np.ndarray, np.ndarray]:
+    """Which entries meet in the product post · pre.
+
+    Returns:
+      Two integer arrays [n]: the numbers of the entries of `post`, and of those of `pre`.
+    """
+    counts = np.diff(pre.indptr)[post.cols]
+    of_post = np.repeat(np.arange(post.nse), counts)
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) if len(counts) else counts
+    within = np.arange(len(of_post)) - np.repeat(starts, counts)
+    return of_post, within + np.repeat(pre.indptr[:-1][post.cols], counts)
+
+
+def num_meetings(post: Pattern, pre: Pattern) -> int:
+    """How many products of entries the product post · pre takes."""
+    return int(np.diff(pre.indptr)[post.cols].sum())

@@ -1,0 +1,111 @@
+"""Linear systems with a sparse tensor for a matrix, solved as its pattern allows."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from veenv.engine.sparse.pattern import Pattern
+
+Tensor = Any
+"""A `SparseTensor`, whose method this is."""
+
+Kind = Literal["diagonal", "tridiagonal", "block-diagonal", "banded", "sparse"]
+
+_LARGEST_BLOCK = 64
+_WIDEST_BAND = 64
+
+
+def kind(p: Pattern) -> tuple[Kind, int]:
+    """How systems of a square pattern are solved, and the size of its blocks."""
+    n, (below, above) = p.sizes[0], p.bandwidth
+    if max(below, above) == 0:
+        return "diagonal", 1
+    if max(below, above) == 1 and n > 2:
+        return "tridiagonal", 1
+    for size in range(2, min(_LARGEST_BLOCK, n // 2) + 1):
+        if n % size == 0 and (p.rows // size == p.cols // size).all():
+            return "block-diagonal", size
+    return ("banded" if below + above <= min(_WIDEST_BAND, n // 4) else "sparse"), 1
+
+
+def solve(j: Tensor, b: Array) -> Array:
+    """x with ``j @ x = b``, for a tensor without batch.
+
+    Args:
+      j: square.
+      b: array of shape `out_shape`.
+
+    Raises:
+      ValueError: if the tensor is not square, or b has another shape.
+    """
+    if prod(j.out_shape) != prod(j.in_shape):
+        raise ValueError(f"only square systems can be solved, got a tensor of shape {j.shape}")
+    b = jnp.asarray(b)
+    if b.shape != j.out_shape:
+        raise ValueError(f"the right-hand side must be of shape {j.out_shape}, got {b.shape}")
+    dtype = jnp.result_type(j.dtype, b.dtype)
+    pattern, values = j.pattern, j.values().astype(dtype)
+    whole, order = pattern.T, np.lexsort((pattern.rows, pattern.cols))
+
+    def system(x: Array) -> Array:
+        return (j @ x.reshape(j.in_shape)).reshape(-1).astype(dtype)
+
+    x = lax.custom_linear_solve(
+        system,
+        b.reshape(-1).astype(dtype),
+        lambda _, y: _solved(pattern, values, y),
+        lambda _, y: _solved(whole, values[order], y),
+    )
+    return x.reshape(j.in_shape)
+
+
+def _solved(p: Pattern, values: Array, b: Array) -> Array:
+    how, size = kind(p)
+    n = p.sizes[0]
+    if how == "diagonal":
+        return b / jnp.zeros(n, b.dtype).at[p.rows].set(values)
+    if how == "tridiagonal":
+        lower, main, upper = (_band(p, values, k) for k in (-1, 0, 1))
+        return lax.linalg.tridiagonal_solve(lower, main, upper, b[:, None])[:, 0]
+    if how == "block-diagonal":
+        blocks = jnp.zeros((n // size, size, size), b.dtype)
+        blocks = blocks.at[p.rows // size, p.rows % size, p.cols % size].set(values)
+        return jnp.linalg.solve(blocks, b.reshape(-1, size, 1)).reshape(-1)
+    shape = jax.ShapeDtypeStruct(b.shape, b.dtype)
+    on_host = _solve_banded if how == "banded" else _solve_sparse
+    return jax.pure_callback(
+        lambda v, b: on_host(p, np.asarray(v), np.asarray(b)),
+        shape,
+        values,
+        b,
+        vmap_method="sequential",
+    )
+
+
+def _band(p: Pattern, values: Array, offset: int) -> Array:
+    """The entries of one diagonal, at the numbers of their rows."""
+    at = np.flatnonzero(p.cols.astype(np.int64) - p.rows == offset)
+    return jnp.zeros(p.sizes[0], values.dtype).at[p.rows[at]].set(values[at])
+
+
+def _solve_banded(p: Pattern, values: np.ndarray, b: np.ndarray) -> np.ndarray:
+    from scipy.linalg import solve_banded
+
+    below, above = p.bandwidth
+    bands = np.zeros((below + above + 1, p.sizes[0]), values.dtype)
+    bands[above + p.rows - p.cols, p.cols] = values
+    return solve_banded((below, above), bands, b).astype(b.dtype)
+
+
+def _solve_sparse(p: Pattern, values: np.ndarray, b: np.ndarray) -> np.ndarray:
+    from scipy.sparse import csr_array
+    from scipy.sparse.linalg import splu
+
+    matrix = csr_array((values, p.cols, p.indptr), shape=p.sizes)
+    return splu(matrix.tocsc()).solve(b).astype(b.dtype)

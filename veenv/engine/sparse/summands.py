@@ -1,0 +1,234 @@
+"""The summands of a `SparseTensor`: structured terms, and entries at known places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from veenv import _compat
+from veenv.engine.links import link_on_out
+from veenv.engine.sparse.pattern import Pattern
+from veenv.engine.stored import Edge, respread_entries
+from veenv.linear.linear_map import LinearMap, Operator
+from veenv.linear.selection import Affine, Selection
+from veenv.structure import structure as algebra
+from veenv.structure.structure import FREE, Link, Structure
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Term:
+    """One structured summand of a sparse tensor.
+
+    Attributes:
+      values: array of shape ``structure.value_shape``; one number, ±1, if it is unit.
+      partners: int32 [T], for each index of the link's smaller side (the out side if equal) its
+        flat index on the other side, -1 where it has none; None without link, and where `places`
+        says it.
+      structure: what the values mean.
+      places: the link, if it is a stretch of one axis (a slice, say), which takes no memory.
+
+    Example:
+      >>> import veenv
+      >>> jacobian = veenv.jacve(jnp.sin, sparse_representation=True)(jnp.zeros(3))
+      >>> [(t.structure.describe(), t.values.tolist()) for t in jacobian.terms]
+      [('i,i:i', [1.0, 1.0, 1.0])]
+    """
+
+    values: Array
+    partners: Array | None
+    structure: Structure = field(metadata={"static": True})
+    places: Affine | None = field(default=None, metadata={"static": True})
+
+    def edge(self) -> Edge:
+        """The term as an edge of the engine."""
+        s = self.structure
+        link: LinearMap | None = None
+        if self.places is not None:
+            link = Selection(self.places, *_linked_shapes(s))
+        elif self.partners is not None:
+            link = _selection(s, self.partners)
+        if s.unit:  # the number is ±1, but which is data
+            s = algebra.stored(s)
+        return Edge(s, self.values, self.values.dtype, 1, link)
+
+    def partner_indices(self) -> Array | None:
+        """As `partners`, also where `places` says them."""
+        if self.places is None:
+            return self.partners
+        on_out = link_on_out(self.structure)
+        return jnp.asarray((self.places if on_out else self.places.T).columns())
+
+    def entries(self) -> Array:
+        """The value of every entry, repeated values at every place, in one axis."""
+        return respread_entries(self.values, self.structure).reshape(-1)
+
+    def coordinates(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Flat out and in index of every entry; None if they are not known when tracing.
+
+        An entry that a selection does not have is at -1.
+        """
+        partners: Any = None
+        if self.places is not None:
+            on_out = link_on_out(self.structure)
+            partners = (self.places if on_out else self.places.T).columns()
+        elif self.partners is not None:
+            if _compat.is_traced(self.partners):
+                return None
+            partners = np.asarray(self.partners)
+        return _coordinates(self.structure, partners, np)
+
+    def traced_coordinates(self) -> tuple[Array, Array]:
+        """As `coordinates`, whether they are known or not."""
+        return _coordinates(self.structure, self.partner_indices(), jnp)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Entries:
+    """A summand of a sparse tensor that is given entry by entry.
+
+    Attributes:
+      values: [nse], row by row.
+      pattern: the places of the entries.
+
+    Example:
+      >>> perm = jnp.array([2, 0, 1])
+      >>> jacobian = veenv.jacve(lambda x: jnp.sin(x)[perm], sparse_representation=True)
+      >>> jacobian(jnp.zeros(3)).terms[0].pattern.cols.tolist()
+      [2, 0, 1]
+    """
+
+    values: Array
+    pattern: Pattern = field(metadata={"static": True})
+
+    def entries(self) -> Array:
+        """The value of every entry."""
+        return self.values
+
+    def coordinates(self) -> tuple[np.ndarray, np.ndarray]:
+        """Flat out and in index of every entry."""
+        return self.pattern.rows, self.pattern.cols
+
+    def traced_coordinates(self) -> tuple[Array, Array]:
+        """As `coordinates`, as arrays of JAX."""
+        return jnp.asarray(self.pattern.rows), jnp.asarray(self.pattern.cols)
+
+
+def _linked_shapes(s: Structure) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shapes of the out and the in side of a link."""
+    return tuple(s.out_shape[k] for k in s.link_out), tuple(s.in_shape[j] for j in s.link_in)
+
+
+def _selection(s: Structure, partners: Array) -> Operator:
+    """The linear map of a selection given by its partners."""
+    out_shape, in_shape = _linked_shapes(s)
+    on_out = link_on_out(s)
+    small, large = (out_shape, in_shape) if on_out else (in_shape, out_shape)
+
+    def gather(x: Array) -> Array:
+        picked = x.reshape(-1)[jnp.maximum(partners, 0)]
+        return jnp.where(partners >= 0, picked, 0).reshape(small)
+
+    def scatter(x: Array) -> Array:
+        kept = jnp.where(partners >= 0, x.reshape(-1), 0)
+        zeros = jnp.zeros(prod(large), x.dtype)
+        return zeros.at[jnp.maximum(partners, 0)].add(kept).reshape(large)
+
+    apply, transpose = (gather, scatter) if on_out else (scatter, gather)
+    return Operator(out_shape, in_shape, apply, transpose)
+
+
+def term(e: Edge) -> Term:
+    """An edge of the engine as a term that holds only arrays.
+
+    Args:
+      e: the edge, no operator.
+
+    Example:
+      >>> minus = Edge(algebra.diagonal((3,), valued=False), None, jnp.dtype("float32"), sign=-1)
+      >>> float(term(minus).values)
+      -1.0
+    """
+    s = e.structure
+    values = jnp.ones((), e.dtype) if e.values is None else e.values
+    partners = places = None
+    if isinstance(e.link, Selection):
+        places = e.link.places
+    elif e.link is not None:
+        on_out = prod(e.link.out_shape) <= prod(e.link.in_shape)
+        large = e.link.in_shape if on_out else e.link.out_shape
+        move = e.link.apply if on_out else e.link.transpose
+        with jax.ensure_compile_time_eval():  # inside of jit, too, unless places are computed
+            dtype = jnp.float64 if _wide(large) else jnp.float32
+            numbers = jnp.arange(1, prod(large) + 1, dtype=dtype)
+            partners = move(numbers.reshape(large)).reshape(-1).astype(jnp.int32) - 1
+    return Term(-values if e.sign < 0 else values, partners, s, places)
+
+
+def _wide(shape: Sequence[int]) -> bool:
+    """Whether float32 cannot tell the indices apart."""
+    return prod(shape) >= 2**24
+
+
+def entry_shape(s: Structure) -> list[int]:
+    """Sizes along which a term has entries: out axes, link, in axes; pairs once."""
+    sizes = [n for k, n in enumerate(s.out_shape) if k not in s.link_out]
+    sizes += [s.link_size] if s.link is not Link.NONE else []
+    return sizes + [n for j, n in enumerate(s.in_shape) if j not in s.pairs and j not in s.link_in]
+
+
+def _coordinates(s: Structure, partners: Any, xp: Any) -> tuple[Any, Any]:
+    """Flat out and in index of each entry, by NumPy or its like; -1 where there is none."""
+    shape = entry_shape(s)
+    out_strides, in_strides = _strides(s.out_shape), _strides(s.in_shape)
+    rows = cols = xp.zeros(shape, np.int32)
+    axis = 0
+
+    def along(numbers: Any) -> Any:
+        return xp.asarray(numbers, np.int32).reshape([-1] + [1] * (len(shape) - axis - 1))
+
+    for k, n in enumerate(s.out_shape):
+        if k not in s.link_out:
+            rows = rows + along(np.arange(n) * out_strides[k])
+            if s.pairs[k] != FREE:
+                cols = cols + along(np.arange(n) * in_strides[s.pairs[k]])
+            axis += 1
+    there: Any = None
+    if s.link is not Link.NONE:
+        out_offsets = _offsets(s.out_shape, s.link_out)
+        in_offsets = _offsets(s.in_shape, s.link_in)
+        on_out = link_on_out(s)
+        near, far = (out_offsets, in_offsets) if on_out else (in_offsets, out_offsets)
+        there = along(partners) >= 0
+        far = along(xp.asarray(far)[xp.maximum(partners, 0)])
+        rows = rows + (along(near) if on_out else far)
+        cols = cols + (far if on_out else along(near))
+        axis += 1
+    for j, n in enumerate(s.in_shape):
+        if j not in s.pairs and j not in s.link_in:
+            cols = cols + along(np.arange(n) * in_strides[j])
+            axis += 1
+    if there is not None:
+        rows, cols = xp.where(there, rows, -1), xp.where(there, cols, -1)
+    return rows.reshape(-1), cols.reshape(-1)
+
+
+def _strides(shape: Sequence[int]) -> list[int]:
+    return [prod(shape[k + 1 :]) for k in range(len(shape))]
+
+
+def _offsets(shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
+    """The flat index of each index along some axes."""
+    strides = _strides(shape)
+    total = np.zeros(1, np.int32)
+    for k in axes:
+        total = (total[:, None] + np.arange(shape[k], dtype=np.int32) * strides[k]).reshape(-1)
+    return total
