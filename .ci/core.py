@@ -1,7 +1,5 @@
 """What works with the core alone: a Jacobian, an environment, a search."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 
