@@ -98,13 +98,18 @@ def to_args(record: type, settings: Mapping[str, Any], source: str) -> list[str]
         flag = name.replace("_", "-")
         if isinstance(value, bool):
             args.append(f"--{flag}" if value else f"--no-{flag}")
-        elif isinstance(value, list) and all(isinstance(item, str | int) for item in value):
+        elif isinstance(value, list) and _takes(known[name], value):
             args.append(f"--{flag}={','.join(map(str, value))}")
         elif isinstance(value, str | int | float):
             args.append(f"--{flag}={value}")
         else:
             raise ValueError(f"{name} in {source} must be a number, text or list of texts")
     return args
+
+
+def _takes(kind: Any, items: Sequence[Any]) -> bool:
+    """Whether an option of a type, not one of numbers, can hold the items of a list."""
+    return kind not in (int, float) and all(isinstance(item, str | int) for item in items)
 
 
 def to_toml(record: Any) -> str:

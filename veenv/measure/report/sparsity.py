@@ -81,7 +81,7 @@ def _places(block: SparseTensor) -> list[tuple[Any, Any]]:
     found = []
     for term in block.terms:
         ones = replace(term, values=jnp.ones_like(term.values))  # 0 is padding only
-        one = SparseTensor((ones,), block.out_shape, block.in_shape, block.dtype).to_bcoo()
+        one = replace(block, terms=(ones,)).to_bcoo()
         found.append((one.data != 0, one.indices))
     return found
 
