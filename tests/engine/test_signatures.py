@@ -58,7 +58,8 @@ def test_argnums(argnums):
     assert_same(got, jax.jacrev(product, argnums)(*ARGS))
 
 
-def test_argnums_of_any_kind_in_graphs_code_and_tasks():
+def test_argnums_of_any_kind_in_graphs_code_and_tasks(monkeypatch):
+    monkeypatch.setattr("veenv.tasks.registry._registered", {})
     assert veenv.make_graph(product, range(2))(*ARGS).num_inputs == 2
     source = veenv.export.to_code("reverse", product, *ARGS, argnums=range(2))
     assert source == veenv.export.to_code("reverse", product, *ARGS, argnums=(0, 1))
