@@ -20,7 +20,8 @@ from veenv.kernel.unrolling import unroll
 KernelMode = Literal["auto", "xla", "fused"]
 KERNEL_MODES: tuple[KernelMode, ...] = ("auto", "xla", "fused")
 AUTO_OPERATIONS = 20_000
-"""The most operations for which "auto" takes a kernel: about five seconds to compile."""
+"""The most operations and written entries, together, for which "auto" takes a kernel: about five
+seconds to compile."""
 _LARGEST_CONSTANT = 1024
 _ARRAYS = (jax.Array, np.ndarray, np.generic)
 _NEEDS_VALUES = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError,
@@ -183,7 +184,8 @@ def fuse(
 
 def _predicted_faster(program: ScalarProgram) -> bool:
     """Whether "auto" takes the kernel: on a CPU, if it is compiled in a few seconds."""
-    return jax.default_backend() == "cpu" and program.size <= AUTO_OPERATIONS
+    written = sum(program.outputs[k].size for k in program.written())
+    return jax.default_backend() == "cpu" and program.size + written <= AUTO_OPERATIONS
 
 
 def _run_xla(traced: Traced) -> Any:
