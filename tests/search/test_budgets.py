@@ -15,7 +15,7 @@ import veenv
 from tests.oracles.edge_graph import random_graph
 from veenv.graph.graph import COST_MODELS
 from veenv.search import api, plugins, register_method, search
-from veenv.search import fastest as racing
+from veenv.search import timed as racing
 from veenv.search.background import Background
 from veenv.search.budget import Budget
 from veenv.search.heuristic.greedy_rules import RULES, greedy
