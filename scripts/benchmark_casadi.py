@@ -65,7 +65,7 @@ def _seconds(kernel: Any, args: Any) -> float:
 
 def _casadi(case: Case, batch: int, folder: Path) -> Any:
     """A function that computes the Jacobian at all points once, and returns its processor time."""
-    import casadi  # not a dependency
+    import casadi  # pyright: ignore[reportMissingImports]  # not a dependency
 
     single = jax.tree.map(lambda x: np.asarray(x, np.float32), case.args)
     program = trace_point(case.fun, single, {}, tuple(range(len(single)))).program()

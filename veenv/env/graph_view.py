@@ -212,7 +212,8 @@ def decode_edges(codes: Int[Array, "*shape"], rank: int, links: bool) -> Float[A
     Example:
       >>> from veenv.structure import packed
       >>> from veenv.structure.structure import dense, diagonal
-      >>> codes = jnp.array([packed.pack(dense((2,), (3,))), packed.pack(diagonal((3,)))])
+      >>> structures = dense((2,), (3,)), diagonal((3,), valued=False)
+      >>> codes = jnp.array([packed.pack(s) for s in structures])
       >>> decode_edges(codes, 1, False).tolist()
       [[1.0, 0.0, 1.0, 1.0], [0.0, 1.0, 0.0, 0.0]]
     """

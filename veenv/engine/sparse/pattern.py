@@ -29,6 +29,7 @@ class Pattern:
       cols: int32 [nse], ascending within a row.
 
     Example:
+      >>> import jax.numpy as jnp, veenv
       >>> jacobian = veenv.jacve(lambda x: x[1:] * x[:-1], sparse_representation=True)(jnp.ones(3))
       >>> jacobian.pattern.rows.tolist(), jacobian.pattern.cols.tolist()
       ([0, 0, 1, 1], [0, 1, 1, 2])

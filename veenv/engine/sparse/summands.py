@@ -100,6 +100,7 @@ class Entries:
       pattern: the places of the entries.
 
     Example:
+      >>> import veenv
       >>> perm = jnp.array([2, 0, 1])
       >>> jacobian = veenv.jacve(lambda x: jnp.sin(x)[perm], sparse_representation=True)
       >>> jacobian(jnp.zeros(3)).terms[0].pattern.cols.tolist()
