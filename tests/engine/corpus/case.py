@@ -45,10 +45,10 @@ def case(name: str, fun: Callable[..., Any], *args: Any, **options: Any) -> Case
 
 
 def promoted(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with JAX's default promotion of dtypes, which the suite's settings forbid."""
+    """The function with JAX's default promotion of dtypes and ranks, which the suite forbids."""
 
     def wrapped(*args: Any) -> Any:
-        with jax.numpy_dtype_promotion("standard"):
+        with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
             return fun(*args)
 
     return wrapped
