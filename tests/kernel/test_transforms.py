@@ -228,7 +228,7 @@ def test_threads():
 
 @pytest.mark.slow
 def test_many_calls_from_threads():
-    """Batches large enough for the thread pool, from eight threads at once: bit for bit the same."""
+    """Batches for the thread pool, from eight threads at once: bit for bit the same."""
     args = points(20_000)
     shared = jax.jit(jax.vmap(FUSED))
     alone = jax.tree.leaves(shared(*args))
