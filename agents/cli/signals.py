@@ -29,6 +29,10 @@ _holds = 0
 _releases = 0
 """How often it was let again; written by the thread that reads the numbers, if there is one."""
 _writer: socket.socket | None = None
+_watcher: threading.Thread | None = None
+"""The thread that reads the numbers of signals."""
+_PATIENCE = 2.0
+"""Seconds that the main thread leaves to the other one to end the program."""
 _undo: list[Callable[[], object]] = []
 """What takes `exit_on_interrupt` back."""
 
@@ -39,17 +43,18 @@ def exit_on_interrupt(name: str = "__main__") -> None:
     Args:
       name: the caller's ``__name__``; nothing happens where it is not that of a script.
     """
-    global _writer
+    global _writer, _watcher
     if name != "__main__" or _undo or threading.current_thread() is not threading.main_thread():
         return
     reader, _writer = socket.socketpair()
     _writer.setblocking(False)
-    previous = signal.signal(signal.SIGINT, _leave_unless_held)
+    previous = signal.signal(signal.SIGINT, _wait_for_the_end)
     descriptor = signal.set_wakeup_fd(_writer.fileno(), warn_on_full_buffer=False)
     _undo.append(lambda: signal.signal(signal.SIGINT, previous))
     _undo.append(lambda: signal.set_wakeup_fd(descriptor))
     _undo.append(_end_thread)
-    threading.Thread(target=_watch, args=(reader,), name="interrupts", daemon=True).start()
+    _watcher = threading.Thread(target=_watch, args=(reader,), name="interrupts", daemon=True)
+    _watcher.start()
 
 
 def run_script(main: Callable[[], int | None]) -> NoReturn:
@@ -159,13 +164,16 @@ def _watch(reader: socket.socket) -> None:
             for number in numbers:
                 if number == _RELEASE:
                     _releases += 1
-                elif number == signal.SIGINT:
-                    _leave_unless_held(number, None)
+                elif number == signal.SIGINT and _holds == _releases:
+                    _leave()
 
 
-def _leave_unless_held(number: int, frame: Any) -> None:
+def _wait_for_the_end(number: int, frame: Any) -> None:
+    """The main thread's part: the other one ends the program, and only one of them says so."""
     del number, frame
     if _holds == _releases:
+        if _watcher is not None:
+            _watcher.join(_PATIENCE)
         _leave()
 
 

@@ -37,9 +37,10 @@ def test_no_time_is_no_more_than_the_first(monkeypatch):
     monkeypatch.setattr(comparison, "_BYTES", 40)
     x = np.arange(2.0)
     found = compare(lambda x: x * x, 0, (x,), (), limit=0)
-    assert [row.method for row in found.rows] == ["kernel, found"]
+    assert [row.method for row in found.rows] == ["jacfwd"]
     assert found.batch == 2  # of 16 bytes each
-    assert found.rows[0].ratio is None
+    assert found.rows[0].ratio == 1.0
+    assert "ratio to jacfwd" in found.text()
     assert found.skipped["jacrev"] == "as there was no time left"
 
 

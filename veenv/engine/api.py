@@ -187,16 +187,18 @@ def _compiled(
     """The Jacobian of a function, as one kernel where that is asked for."""
     if kernel not in KERNEL_MODES:
         raise ValueError(f"kernel must be one of {', '.join(KERNEL_MODES)}, got {kernel!r}")
-    jacobian = pinned(jacobian, pin)
+    compiled = pinned(jacobian, pin)
     if kernel == "xla":
-        return jacobian
+        return compiled
+    if kernel == "fused":
+        compiled = pinned(jacobian, False)  # a kernel repeats nothing
 
     def line(primitive: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
         program = trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)
         lines = (e.source for e in program.equations if e.primitive.name == primitive)
         return next(lines, "")
 
-    return fuse(jacobian, kernel, lambda args: normalise_argnums(argnums, len(args)), line)
+    return fuse(compiled, kernel, lambda args: normalise_argnums(argnums, len(args)), line)
 
 
 def _counts(lin: Linearisation, ids: tuple[int, ...], done: Elimination | None) -> Counts:

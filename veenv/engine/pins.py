@@ -14,10 +14,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.extend import core
 
 from veenv import _compat
+from veenv.kernel.fusing import trace_leaves
 from veenv.linear.barrier import EXPENSIVE, PinMode, with_pins
 
 _COSTLY = 40
@@ -71,30 +71,10 @@ def pinned(jacobian: Callable[..., Any], mode: PinMode) -> Callable[..., Any]:
         places = [k for k, x in enumerate(leaves) if _compat.is_traced(x)]
         if not places:
             return jacobian(*args, **kwargs)
-        found: list[tuple[Any, dict[int, Any]]] = []
-
-        def flat(values: Sequence[Any]) -> list[Any]:
-            full = list(leaves)
-            for k, value in zip(places, values, strict=True):
-                full[k] = value
-            args, kwargs = jax.tree.unflatten(tree, full)
-            outs, out_tree = jax.tree.flatten(jacobian(*args, **kwargs))
-            static = {k: x for k, x in enumerate(outs) if not _is_numeric(x)}
-            found.append((out_tree, static))
-            return [x for k, x in enumerate(outs) if k not in static]
-
-        operands = [leaves[k] for k in places]
-        arrays = iter(_run(jax.make_jaxpr(flat)(operands), operands))
-        out_tree, static = found[-1]
-        count = out_tree.num_leaves
-        outs = [static[k] if k in static else next(arrays) for k in range(count)]
-        return jax.tree.unflatten(out_tree, outs)
+        traced = trace_leaves(jacobian, leaves, tree, places)
+        return traced.result(_run(traced.closed, [leaves[k] for k in places]))
 
     return by_need
-
-
-def _is_numeric(x: Any) -> bool:
-    return isinstance(x, (jax.Array, np.ndarray, np.generic)) and x.dtype != jax.dtypes.float0
 
 
 def _run(closed: Any, operands: Sequence[Any]) -> list[Any]:

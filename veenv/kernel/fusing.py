@@ -104,16 +104,24 @@ def trace_point(
     kinds = (*_ARRAYS, jax.ShapeDtypeStruct, int, float) if abstract else _ARRAYS
     arrays = [k for k, x in enumerate(leaves) if k in selected or isinstance(x, kinds)]
     try:
-        return _traced(fun, leaves, tree, arrays)
+        return trace_leaves(fun, leaves, tree, arrays)
     except _NEEDS_VALUES:
         if arrays == selected:
             raise
-        return _traced(fun, leaves, tree, selected)
+        return trace_leaves(fun, leaves, tree, selected)
 
 
-def _traced(
+def trace_leaves(
     fun: Callable[..., Any], leaves: Sequence[Any], tree: Any, dynamic: Sequence[int]
 ) -> Traced:
+    """Traces `fun` by some leaves of its arguments.
+
+    Args:
+      fun: a function of pytrees.
+      leaves: those of ``(args, kwargs)``.
+      tree: their structure.
+      dynamic: numbers of the leaves that are arguments; the others are constants.
+    """
     found: list[Any] = []
 
     def flat(values: Sequence[Any]) -> list[Any]:

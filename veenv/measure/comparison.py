@@ -36,7 +36,8 @@ class Row:
     Attributes:
       method: its name.
       seconds: median of a call.
-      ratio: median, over the rounds, of that to the faster of JAX's modes; None without them.
+      ratio: median, over the rounds, of that to the faster of JAX's modes that were timed; None
+        without them.
     """
 
     method: str
@@ -50,7 +51,7 @@ class Comparison:
 
     Attributes:
       batch: points of a call.
-      rows: what was timed, in the order found, reverse, JAX.
+      rows: what was timed, JAX's modes first.
       skipped: why a way is missing, by its name.
     """
 
@@ -60,10 +61,12 @@ class Comparison:
 
     def text(self) -> str:
         """The table, and a line for each way that is missing."""
-        lines = [f"{f'batch of {self.batch:,}':<24}  {'ms':>9}  {'ratio to JAX':>12}"]
+        timed = [row.method for row in self.rows if row.method in JAX_MODES]
+        base = f"ratio to {timed[0] if len(timed) == 1 else 'JAX'}"
+        lines = [f"{f'batch of {self.batch:,}':<24}  {'ms':>9}  {base:>15}"]
         for row in self.rows:
             ratio = "-" if row.ratio is None else f"{row.ratio:.3f}"
-            lines.append(f"{row.method:<24}  {1e3 * row.seconds:>9.3f}  {ratio:>12}")
+            lines.append(f"{row.method:<24}  {1e3 * row.seconds:>9.3f}  {ratio:>15}")
         lines += [f"{name}: not timed, {reason}" for name, reason in self.skipped.items()]
         return "\n".join(lines)
 
@@ -125,15 +128,14 @@ def compare(
 def _methods(
     fun: Callable[..., Any], argnums: Any, order: tuple[int, ...], graph: Graph
 ) -> dict[str, tuple[tuple[int, ...] | None, Callable[..., Any]]]:
-    """All ways by name, the most telling first; with the order of those that have one."""
+    """All ways by name, first those that the others are held against; with the order, if any."""
     orders = {"found": order, "reverse": tuple(graph.reverse())}
     methods: dict[str, tuple[tuple[int, ...] | None, Callable[..., Any]]] = {}
-    for name, ids in orders.items():
-        methods[f"kernel, {name}"] = ids, jacve(fun, ids, argnums, kernel="fused")
     for mode in JAX_MODES:
         methods[mode] = None, getattr(jax, mode)(fun, argnums)
-    for name, ids in orders.items():
-        methods[f"XLA, {name}"] = ids, jacve(fun, ids, argnums)
+    for kind, kernel in (("kernel", "fused"), ("XLA", "xla")):
+        for name, ids in orders.items():
+            methods[f"{kind}, {name}"] = ids, jacve(fun, ids, argnums, kernel=kernel)
     return methods
 
 

@@ -159,6 +159,9 @@ def rounds_interleaved(
 ) -> Iterator[dict[K, list[float]]]:
     """The rounds of `interleaved` one by one, for a caller who may have enough of them.
 
+    Every round has an order of its own (the same in every run): a function pays for the memory that
+    the one before it has given back, so none may always follow the same one.
+
     Args:
       runs: as there.
       args: as there.
@@ -177,8 +180,10 @@ def rounds_interleaved(
     """
     seconds: dict[K, list[float]] = {name: [] for name in runs}
     calls = dict.fromkeys(runs, 1)
+    names = list(runs)
     for turn in range(rounds + 1):
-        for name, run in runs.items():
+        for k in np.random.default_rng(turn).permutation(len(names)):
+            name, run = names[k], runs[names[k]]
             if longest is not None and turn > _FEWEST and sum(seconds[name]) > longest:
                 continue
             once = _seconds(run, args, calls[name])

@@ -1,10 +1,43 @@
-"""Files that are written aside first and then renamed into place."""
+"""Files: read where they are regular and small enough, written aside first and then renamed."""
 
 from __future__ import annotations
 
 import os
 import secrets
+import stat
 from pathlib import Path
+
+
+def read_bytes(path: str | os.PathLike[str], most: int, kind: str) -> bytes:
+    """The bytes of a regular file that is not too large.
+
+    Args:
+      path: the file.
+      most: bytes that are read at most.
+      kind: what the file should be, for the error.
+
+    Raises:
+      ValueError: if it is no regular file or too large.
+      OSError: if it cannot be read.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     write_text(f"{folder}/order", "2 1")
+      ...     read_bytes(f"{folder}/order", 100, "order file")
+      b'2 1'
+    """
+    status = os.stat(path)
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(f"{kind} {os.fspath(path)} is a directory")
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError("not a regular file")
+    with open(path, "rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        size = max(status.st_size, len(data))
+        raise ValueError(f"size: {size} bytes, expected at most {most}")
+    return data
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

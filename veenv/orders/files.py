@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 from collections.abc import Mapping
 from typing import Any
 
-from veenv.orders.documents import write_text
+from veenv.orders.documents import read_bytes, write_text
 
 FORMAT = "veenv-order"
 VERSION = 1
@@ -51,7 +50,7 @@ def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     shown = os.fspath(path)
     try:
-        return parse_record(_read(path))
+        return parse_record(read_bytes(path, MAX_BYTES, "order file"))
     except ValueError as error:
         raise ValueError(f"order file {shown}: {error}") from None
 
@@ -162,26 +161,6 @@ def write_record(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> Non
     record = check_record({"format": FORMAT, "version": VERSION, **fields})
     lines = (f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in record.items())
     write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
-
-
-def _read(path: str | os.PathLike[str]) -> bytes:
-    """The bytes of a regular file that is not too large.
-
-    Raises:
-      ValueError: if it is no regular file or too large.
-      OSError: if it cannot be read.
-    """
-    status = os.stat(path)
-    if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(f"order file {os.fspath(path)} is a directory")
-    if not stat.S_ISREG(status.st_mode):
-        raise ValueError("not a regular file")
-    with open(path, "rb") as file:
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        size = max(status.st_size, len(data))
-        raise ValueError(f"size: {size} bytes, expected at most {MAX_BYTES}")
-    return data
 
 
 def _check_ids(ids: Any, num_vertices: int) -> None:

@@ -83,6 +83,8 @@ def read_subjects(
       OSError: a file cannot be read.
     """
     path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist: expected a run folder or an order file")
     if not path.is_dir():
         return [_subject(Order.load(path), cost or "multiplications", task)]
     settings = _settings(path)

@@ -6,14 +6,13 @@ import json
 import math
 import os
 import re
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from veenv.orders.documents import write_text
+from veenv.orders.documents import read_bytes, write_text
 from veenv.search.tuning.contest import Trial, spread
 from veenv.search.tuning.forms import FORM_KERNELS, MODES, Form
 
@@ -159,24 +158,12 @@ def read(path: str | os.PathLike[str]) -> Record:
       OSError: if it cannot be read.
     """
     try:
-        return _checked(json.loads(_text(path), parse_constant=_no_constant))
+        text = read_bytes(path, MAX_BYTES, "tuned file").decode("utf-8")
+        return _checked(json.loads(text, parse_constant=_no_constant))
     except RecursionError:
         raise ValueError(f"tuned file {os.fspath(path)}: nested too deeply") from None
     except ValueError as error:
         raise ValueError(f"tuned file {os.fspath(path)}: {error}") from None
-
-
-def _text(path: str | os.PathLike[str]) -> str:
-    status = os.stat(path)
-    if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(f"tuned file {os.fspath(path)} is a directory")
-    if not stat.S_ISREG(status.st_mode):
-        raise ValueError("not a regular file")
-    with open(path, "rb") as file:
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise ValueError(f"size: more than the {MAX_BYTES} bytes that are read")
-    return data.decode("utf-8")
 
 
 def _no_constant(name: str) -> Any:
