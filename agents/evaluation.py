@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -143,7 +144,7 @@ class Player:
         params = _repeat(params, len(temperature))
 
         def step(state: State, key: PRNGKeyArray) -> tuple[State, None]:
-            inputs = jax.vmap(network.encode)(jax.vmap(self.env.observe)(state, params))
+            inputs = jax.vmap(partial(network.read, self.env))(state, params)
             logits = jax.vmap(network)(inputs)[0] / temperature[:, None]
             action = sample(logits, inputs.mask, key)[0]
             return jax.vmap(self.env.transition)(state, action, params)[0], None

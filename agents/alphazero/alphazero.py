@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from functools import partial
 
 import jax
@@ -53,14 +54,17 @@ def make_lessons(searches: Searches, gae_lambda: float = 1.0) -> Lessons:
 
 
 def loss_fn(
-    network: GraphNetwork, lessons: Lessons, vf_coef: float
+    network: GraphNetwork, parts: Sequence[Lessons], vf_coef: float
 ) -> tuple[Float[Array, ""], Stats]:
     """Cross-entropy to the searches' policy plus the squared error of the value, on [M] steps.
+
+    The episodes have one phase, so there is one part.
 
     Returns:
       The loss, and `policy_loss` (KL divergence of the network's policy from the searches'),
       `value_loss` (half the squared error) and `entropy` (of the network's policy).
     """
+    [lessons] = parts
     logits, value = jax.vmap(network)(lessons.inputs)
     logits = jnp.where(lessons.inputs.mask, logits, MASKED_LOGIT)
     log_policy = jax.nn.log_softmax(logits)
@@ -93,10 +97,10 @@ def search_batch(
     config: PPOConfig,
     *,
     search: SearchConfig,
-) -> tuple[Lessons, Episodes, None]:
+) -> tuple[tuple[Lessons], Episodes, None]:
     """Episodes with a search before every move: AlphaZero's part of `agents.ppo.trainer.Agent`."""
     searches, episodes = self_play(env, params, state.network, key, search)
-    return make_lessons(searches, config.gae_lambda), episodes, None
+    return (make_lessons(searches, config.gae_lambda),), episodes, None
 
 
 def make_loss(config: PPOConfig, progress: Float[Array, ""]) -> Loss:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -58,7 +59,7 @@ def predict(
     env: VertexEnv, params: EnvParams, network: GraphNetwork, state: State
 ) -> tuple[GraphInputs, Float[Array, "B A"], Float[Array, " B"]]:
     """What the network reads of B states, its masked logits, and its values (0 after the end)."""
-    inputs = jax.vmap(network.encode)(jax.vmap(env.observe)(state, params))
+    inputs = jax.vmap(partial(network.read, env))(state, params)
     logits, value = jax.vmap(network)(inputs)
     logits = jnp.where(state.action_mask, logits, MASKED_LOGIT)
     return inputs, logits, jnp.where(state.terminated, 0.0, value)

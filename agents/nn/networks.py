@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from agents.nn.encoding import GraphInputs, encode, num_features
-from veenv.env import Observation
+from veenv.env import EnvParams, Observation, State, VertexEnv
 
 # Scale of sums over vertices, so that they come out of the order of one.
 TYPICAL_SIZE = 32.0
@@ -38,7 +38,15 @@ class Linear(eqx.Module):
 
 
 class Head(eqx.Module):
-    """Two layers that end in one number."""
+    """Two layers that end in one number.
+
+    Example:
+      >>> head = Head(3, 4, scale=1.0, key=jax.random.key(0))
+      >>> rows, context = jnp.ones((5, 2)), jnp.ones(1)
+      >>> together = head(jnp.ones((5, 3)))
+      >>> bool(jnp.allclose(head.in_context(rows, context), together, rtol=1e-5)), together.shape
+      (True, (5,))
+    """
 
     inner: Linear
     outer: Linear
@@ -51,6 +59,12 @@ class Head(eqx.Module):
     def __call__(self, x: Float[Array, "... n"]) -> Float[Array, " *n"]:
         """Applies the layers; the last axis goes, the result is float32."""
         return self.outer(jax.nn.relu(self.inner(x)))[..., 0].astype(jnp.float32)
+
+    def in_context(self, x: Float[Array, "A n"], context: Float[Array, " m"]) -> Float[Array, " A"]:
+        """The head of every row of `x` with `context` behind it, multiplied once for all rows."""
+        own, shared = jnp.split(self.inner.weight.astype(x.dtype), [x.shape[-1]])
+        bias = context @ shared + self.inner.bias.astype(x.dtype)
+        return self.outer(jax.nn.relu(x @ own + bias[None]))[..., 0].astype(jnp.float32)
 
 
 class MessageRound(eqx.Module):
@@ -145,6 +159,12 @@ class GraphNetwork(eqx.Module):
         """What this network reads of one observation."""
         return encode(obs, self.num_hops, keep_edges=bool(self.rounds))
 
+    def read(self, env: VertexEnv, state: State, params: EnvParams) -> GraphInputs:
+        """`encode` of what is observed of one state; the bits of scalar graphs are read as such."""
+        words = state.core.present.T if env.spec.scalar else None
+        obs = env.observe(state, params)
+        return encode(obs, self.num_hops, keep_edges=bool(self.rounds), words=words)
+
     def __call__(self, inputs: GraphInputs) -> tuple[Float[Array, " A"], Float[Array, ""]]:
         """Logits of all slots (illegal ones included) and the value, float32 [A] and []."""
         dtype = jnp.dtype(self.compute_dtype)
@@ -155,6 +175,6 @@ class GraphNetwork(eqx.Module):
             h = message_round(h, edges) * legal
         total = h.sum(0)
         mean = total / jnp.maximum(legal.sum(), 1)
-        context = jnp.broadcast_to(mean, h.shape)
-        logits = self.policy(jnp.concatenate([h, context], axis=-1))
-        return logits, self.critic(jnp.concatenate([mean, total / TYPICAL_SIZE]))
+        return self.policy.in_context(h, mean), self.critic(
+            jnp.concatenate([mean, total / TYPICAL_SIZE])
+        )

@@ -10,6 +10,7 @@ import numpy as np
 
 from agents.config.ppo import PPOConfig
 from agents.nn.encoding import encode
+from agents.ppo.phases import PLAYED, phases_of
 from veenv.env import TaskDistribution
 
 
@@ -31,14 +32,17 @@ def bytes_of_episodes(tasks: TaskDistribution, config: PPOConfig, num_envs: int)
     """
     env, params = tasks.env, tasks.task(0)
 
+    phases = phases_of(env.num_actions, PLAYED)
+
     def play() -> tuple[Any, Any]:
         state = env.init(params)
         observed = env.observe(state, params)
-        return state, encode(observed, config.num_hops, keep_edges=config.num_rounds > 0)
+        inputs = encode(observed, config.num_hops, keep_edges=config.num_rounds > 0)
+        return state, [inputs.compact(phase.num_slots) for phase in phases]
 
     state, inputs = jax.eval_shape(play)
-    once = _size(params) + _size(state) + env.num_actions * _size(inputs)
-    return num_envs * once
+    seen = sum((p.stop - p.start) * _size(x) for p, x in zip(phases, inputs, strict=True))
+    return num_envs * (_size(params) + _size(state) + seen)
 
 
 def check_memory(

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import chex
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from agents.config.ppo import PPOConfig
 from agents.nn.distributions import log_prob_and_entropy
-from agents.nn.encoding import GraphInputs
 from agents.nn.networks import GraphNetwork
 from agents.ppo import losses
 from agents.ppo.exploration import BestSoFar, play
 from agents.ppo.gae import generalized_advantages, normalize
+from agents.ppo.phases import in_phases
 from agents.ppo.rollouts import Episodes, Trajectory
 from agents.ppo.updates import Loss, Stats, TrainState, anneal
 from veenv.env import EnvParams, VertexEnv
@@ -24,11 +27,11 @@ from veenv.env import EnvParams, VertexEnv
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """Steps to learn from: of whole episodes [T, B], or of a minibatch [M].
+    """Steps to learn from: of a phase of whole episodes [T, B], or of a minibatch [M].
 
     Attributes:
-      inputs: GraphInputs [T, B, ...].
-      action: int32 [T, B].
+      inputs: GraphInputs [T, B, ...]; a tuple of them, one for each phase, before the cut.
+      action: place of the action among the slots of the inputs, int32 [T, B].
       log_prob: under the policy that acted, float32 [T, B].
       value: by the critic that acted, float32 [T, B].
       advantage: normalised, float32 [T, B].
@@ -37,7 +40,7 @@ class Batch:
       imitate: 1 for steps to imitate, float32 [T, B]; None if there never are any.
     """
 
-    inputs: GraphInputs
+    inputs: Any
     action: Int[Array, "*n"]
     log_prob: Float[Array, "*n"]
     value: Float[Array, "*n"]
@@ -48,11 +51,13 @@ class Batch:
 
 
 def loss_fn(
-    network: GraphNetwork, batch: Batch, config: PPOConfig, ent_coef: Float[Array, ""]
+    network: GraphNetwork, parts: Sequence[Batch], config: PPOConfig, ent_coef: Float[Array, ""]
 ) -> tuple[Float[Array, ""], Stats]:
-    """PPO's loss on a minibatch [M], and what is worth logging about it."""
-    logits, value = jax.vmap(network)(batch.inputs)
-    log_prob, entropies = log_prob_and_entropy(logits, batch.inputs.mask, batch.action)
+    """PPO's loss on a minibatch [M] of steps of each phase, and what is worth logging about it."""
+    seen = [_read(network, part) for part in parts]
+    log_prob, entropies, value = (jnp.concatenate(x) for x in zip(*seen, strict=True))
+    bare = [dataclasses.replace(part, inputs=()) for part in parts]
+    batch: Batch = jax.tree.map(lambda *x: jnp.concatenate(x), *bare)
     weight = batch.weight
     entropy = losses.weighted_mean(entropies, weight)
     policy_loss = losses.clipped_policy_loss(
@@ -73,15 +78,21 @@ def loss_fn(
     }
 
 
-def make_batch(trajectory: Trajectory, config: PPOConfig) -> Batch:
-    """Advantages and targets of whole episodes, steps [T, B]."""
+def _read(network: GraphNetwork, part: Batch) -> tuple[Array, Array, Array]:
+    """Log-probabilities of the actions, entropies and values of steps [M], float32 [M] all."""
+    logits, value = jax.vmap(network)(part.inputs)
+    return *log_prob_and_entropy(logits, part.inputs.mask, part.action), value
+
+
+def make_batch(trajectory: Trajectory, config: PPOConfig) -> tuple[Batch, ...]:
+    """Advantages and targets of whole episodes, a batch for each phase."""
     chex.assert_rank([trajectory.reward, trajectory.value], 2)
     advantage, target = generalized_advantages(
         trajectory.reward, trajectory.value, 1.0, config.gae_lambda
     )
-    return Batch(
+    whole = Batch(
         trajectory.inputs,
-        trajectory.action,
+        trajectory.place,
         trajectory.log_prob,
         trajectory.value,
         normalize(advantage, trajectory.on_policy),
@@ -89,11 +100,12 @@ def make_batch(trajectory: Trajectory, config: PPOConfig) -> Batch:
         trajectory.on_policy,
         trajectory.replayed,
     )
+    return in_phases(whole)
 
 
 def play_batch(
     env: VertexEnv, params: EnvParams, state: TrainState, key: PRNGKeyArray, config: PPOConfig
-) -> tuple[Batch, Episodes, BestSoFar | None]:
+) -> tuple[tuple[Batch, ...], Episodes, BestSoFar | None]:
     """An episode in each of B environments: PPO's part of `agents.ppo.trainer.Agent`."""
     trajectory, episodes, found = play(env, params, state.network, key, state.found, config)
     return make_batch(trajectory, config), episodes, found

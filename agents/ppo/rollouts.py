@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +11,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from agents.nn.distributions import log_prob_and_entropy, sample
-from agents.nn.encoding import GraphInputs
+from agents.nn.encoding import GraphInputs, places
 from agents.nn.networks import GraphNetwork
-from veenv.env import EnvParams, VertexEnv
+from agents.ppo.phases import phases_of
+from veenv.env import EnvParams, State, VertexEnv
 
 
 @jax.tree_util.register_dataclass
@@ -22,8 +23,9 @@ class Trajectory:
     """Steps of B episodes; T = A, the number of action slots.
 
     Attributes:
-      inputs: what the policy saw, GraphInputs [T, B, ...].
+      inputs: what the policy saw, GraphInputs [steps, B, ...] for each phase.
       action: slot chosen, int32 [T, B].
+      place: of the action in the inputs: they hold the legal slots first, int32 [T, B].
       log_prob: of the action, float32 [T, B].
       value: the critic's estimate before the step, 0 after the end, float32 [T, B].
       reward: the environment's, 0 after the end, float32 [T, B].
@@ -34,8 +36,9 @@ class Trajectory:
       replayed: 1 where the step is to be imitated, float32 [T, B]; None if there never are any.
     """
 
-    inputs: GraphInputs
+    inputs: tuple[GraphInputs, ...]
     action: Int[Array, "T B"]
+    place: Int[Array, "T B"]
     log_prob: Float[Array, "T B"]
     value: Float[Array, "T B"]
     reward: Float[Array, "T B"]
@@ -91,38 +94,56 @@ def rollout(
     key: PRNGKeyArray,
     temperature: Float[Array, " B"] | float = 1.0,
     prefix: Int[Array, "B A"] | None = None,
+    most_phases: int = 1,
 ) -> tuple[Trajectory, Episodes]:
     """Plays one whole episode in each of B environments.
 
     The logits are divided by the temperature, one for all or float32 [B]; only 1 gives steps that
     PPO may learn from.  The actions of `prefix` (-1 where the policy chooses) are taken whatever
-    the policy says.
+    the policy says.  An episode is cut into at most so many phases.
     """
     scale = jnp.broadcast_to(jnp.asarray(temperature, jnp.float32), params.vertex_ids.shape[:1])
-    obs, state = jax.vmap(lambda p: env.reset(None, p))(params)
-
-    def step(carry: tuple[Any, Any], x: tuple[PRNGKeyArray, Any]) -> tuple[Any, Trajectory]:
-        obs, state = carry
-        key, prescribed = x
-        inputs = jax.vmap(network.encode)(obs)
-        logits, value = jax.vmap(network)(inputs)
-        logits = logits / scale[:, None]
-        action, log_prob = sample(logits, inputs.mask, key)
-        on_policy = active = (~state.terminated).astype(jnp.float32)
-        if prescribed is not None:
-            action = jnp.where(prescribed >= 0, prescribed, action)
-            log_prob, _ = log_prob_and_entropy(logits, inputs.mask, action)
-            on_policy = active * (prescribed < 0).astype(active.dtype)
-        obs, state, reward, *_ = jax.vmap(lambda s, a, p: env.step(None, s, a, p))(
-            state, action, params
-        )
-        row = Trajectory(
-            inputs, action, log_prob, value * active, reward * active, active, on_policy
-        )
-        return (obs, state), row
-
+    state = jax.vmap(env.init)(params)
     keys = jax.random.split(key, env.num_actions)
-    (_, state), trajectory = jax.lax.scan(
-        step, (obs, state), (keys, None if prefix is None else prefix.T)
-    )
-    return trajectory, Episodes(state.cost, state.order, ~state.action_mask.any(-1))
+    moves = None if prefix is None else prefix.T
+    parts: list[Trajectory] = []
+    for phase in phases_of(env.num_actions, most_phases):
+        step = partial(_step, env, params, network, scale, phase.num_slots)
+        prescribed = None if moves is None else moves[phase.steps]
+        state, seen = jax.lax.scan(step, state, (keys[phase.steps], prescribed))
+        parts.append(seen)
+    inputs = tuple(one for part in parts for one in part.inputs)
+    bare = [dataclasses.replace(part, inputs=()) for part in parts]
+    joined = jax.tree.map(lambda *x: jnp.concatenate(x), *bare)
+    episodes = Episodes(state.cost, state.order, ~state.action_mask.any(-1))
+    return dataclasses.replace(joined, inputs=inputs), episodes
+
+
+def _step(
+    env: VertexEnv,
+    params: EnvParams,
+    network: GraphNetwork,
+    scale: Float[Array, " B"],
+    num_slots: int,
+    state: State,
+    x: tuple[PRNGKeyArray, Int[Array, " B"] | None],
+) -> tuple[State, Trajectory]:
+    """One step of B environments, of which the network reads so many slots."""
+    key, prescribed = x
+    inputs = jax.vmap(partial(network.read, env))(state, params)
+    mask = inputs.mask
+    inputs = jax.vmap(lambda one: one.compact(num_slots))(inputs)
+    logits, value = jax.vmap(network)(inputs)
+    logits, where = logits / scale[:, None], jnp.maximum(jax.vmap(places)(mask), 0)
+    full = jnp.take_along_axis(logits, where, 1, mode="clip")
+    action, log_prob = sample(full, mask, key)
+    on_policy = active = (~state.terminated).astype(jnp.float32)
+    if prescribed is not None:
+        action = jnp.where(prescribed >= 0, prescribed, action)
+        log_prob, _ = log_prob_and_entropy(full, mask, action)
+        on_policy = active * (prescribed < 0).astype(active.dtype)
+    place = jnp.take_along_axis(where, action[:, None], 1)[:, 0]
+    state, reward, _ = jax.vmap(env.transition)(state, action, params)
+    reward, value = reward * active, value * active
+    seen = Trajectory((inputs,), action, place, log_prob, value, reward, active, on_policy)
+    return state, seen

@@ -19,6 +19,7 @@ from agents.nn.networks import GraphNetwork
 from agents.ppo.exploration import BestSoFar, Roles, explores
 from agents.ppo.losses import explained_variance
 from agents.ppo.memory import check_memory
+from agents.ppo.phases import whole
 from agents.ppo.ppo import make_loss, play_batch
 from agents.ppo.rollouts import Episodes, cheapest
 from agents.ppo.updates import Loss, Stats, TrainState, fit, make_optimizer
@@ -48,14 +49,15 @@ class Agent:
     """How to play, and what to learn from it.
 
     Attributes:
-      play: plays the graphs of B params with the network of a state: what to learn from, arrays
-        [T, B, ...] with `value`, `target` and `weight`; the episodes; the best orders so far.
+      play: plays the graphs of B params with the network of a state: what to learn from, for each
+        phase of the episodes arrays [T, B, ...] with `value`, `target` and `weight`; the episodes;
+        the best orders so far.
       loss: the loss when a share of the training, from 0 to 1, is over.
     """
 
     play: Callable[
         [VertexEnv, EnvParams, TrainState, PRNGKeyArray, PPOConfig],
-        tuple[Any, Episodes, BestSoFar | None],
+        tuple[tuple[Any, ...], Episodes, BestSoFar | None],
     ]
     loss: Callable[[PPOConfig, Array], Loss]
 
@@ -170,13 +172,14 @@ class Trainer:
     ) -> tuple[TrainState, Update]:
         config, constrain = self.config, self.placement.constrain
         play_key, learn_key, key = jax.random.split(state.key, 3)
-        batch, episodes, found = self.agent.play(self._env, params, state, play_key, config)
-        batch = constrain(batch, axis=1)
+        parts, episodes, found = self.agent.play(self._env, params, state, play_key, config)
+        parts = constrain(parts, axis=1)
         loss = self.agent.loss(config, progress)
         network, opt_state, stats = fit(
-            loss, state.network, state.opt_state, batch, config, learn_key, progress, constrain
+            loss, state.network, state.opt_state, parts, config, learn_key, progress, constrain
         )
-        stats["explained_variance"] = explained_variance(batch.value, batch.target, batch.weight)
+        seen = (whole(parts, name) for name in ("value", "target", "weight"))
+        stats["explained_variance"] = explained_variance(*seen)
         state = TrainState(network, opt_state, key, state.num_updates + 1, found)
         mean, least, order = cheapest(episodes, len(self.tasks), self._follows)
         return state, Update(mean, least, order, stats)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -18,6 +18,8 @@ from agents.ppo.exploration import BestSoFar
 
 Stats = dict[str, Float[Array, ""]]
 Loss = Callable[[GraphNetwork, Any], tuple[Float[Array, ""], Stats]]
+Indices = tuple[Int[Array, "..."], ...]
+"""Steps of each phase."""
 
 
 @jax.tree_util.register_dataclass
@@ -63,13 +65,15 @@ def fit(
     loss: Loss,
     network: GraphNetwork,
     opt_state: optax.OptState,
-    batch: Any,
+    parts: Sequence[Any],
     config: PPOConfig,
     key: PRNGKeyArray,
     progress: Float[Array, ""],
     spread: Callable[[Any], Any] = lambda rows: rows,
 ) -> tuple[GraphNetwork, optax.OptState, Stats]:
-    """All epochs and minibatches of one update on a batch, arrays [T, B, ...].
+    """All epochs and minibatches of one update on a batch, arrays [T, B, ...] for each phase.
+
+    Every minibatch holds the same share of each phase.
 
     Stops early once a minibatch's statistics show an `approx_kl` above `config.target_kl`; a
     minibatch whose gradient is not finite is skipped.  `spread` distributes the rows of a
@@ -81,13 +85,16 @@ def fit(
     optimizer = make_optimizer(config)
     rate = anneal(config.learning_rate, config.final_learning_rate, progress)
     gradient = eqx.filter_value_and_grad(loss, has_aux=True)
-    num_steps, num_envs = jax.tree.leaves(batch)[0].shape[:2]
+    num_envs = jax.tree.leaves(parts)[0].shape[1]
     carry = (network, opt_state, jnp.zeros((), bool))
 
-    def descend(carry: Any, index: Int[Array, " M"]) -> tuple[Any, Stats]:
-        network, opt_state, _ = carry
+    def pick(part: Any, index: Int[Array, " M"]) -> Any:
         # Two indices: every device picks its own steps, and no array is reshaped across devices.
-        rows = jax.tree.map(lambda x: x[index // num_envs, index % num_envs], batch)
+        return jax.tree.map(lambda x: x[index // num_envs, index % num_envs], part)
+
+    def descend(carry: Any, index: Indices) -> tuple[Any, Stats]:
+        network, opt_state, _ = carry
+        rows = tuple(pick(*pair) for pair in zip(parts, index, strict=True))
         (_, stats), grads = gradient(network, spread(rows))
         finite = jnp.stack([jnp.isfinite(g).all() for g in jax.tree.leaves(grads)]).all()
         deltas, new_opt_state = optimizer.update(grads, opt_state)
@@ -97,17 +104,25 @@ def fit(
         counts = {"minibatches": jnp.ones(()), "not_finite": 1.0 - finite.astype(jnp.float32)}
         return (network, opt_state, stop), stats | counts
 
-    def minibatch(carry: Any, index: Int[Array, " M"]) -> tuple[Any, Stats]:
+    def minibatch(carry: Any, index: Indices) -> tuple[Any, Stats]:
         _, shapes = jax.eval_shape(descend, carry, index)
         nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
         return jax.lax.cond(carry[2], lambda c, i: (c, nothing), descend, carry, index)
 
-    indices = minibatch_indices(key, num_steps * num_envs, config)
+    indices = phase_indices(key, [jax.tree.leaves(p)[0].shape[0] * num_envs for p in parts], config)
     (network, opt_state, _), stats = jax.lax.scan(minibatch, carry, indices)
     done = stats.pop("minibatches").sum()
     not_finite = stats.pop("not_finite").sum()
     means = {name: x.sum() / done for name, x in stats.items()}
     return network, opt_state, means | {"minibatches": done, "not_finite": not_finite}
+
+
+def phase_indices(key: PRNGKeyArray, num_steps: Sequence[int], config: PPOConfig) -> Indices:
+    """The steps of each phase that each minibatch holds, as `minibatch_indices`."""
+    count = min(config.num_minibatches, *num_steps)
+    config = dataclasses.replace(config, num_minibatches=count)
+    keys = jax.random.split(key, len(num_steps))
+    return tuple(minibatch_indices(k, n, config) for k, n in zip(keys, num_steps, strict=True))
 
 
 def minibatch_indices(key: PRNGKeyArray, num_steps: int, config: PPOConfig) -> Int[Array, "U M"]:

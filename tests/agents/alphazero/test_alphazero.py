@@ -118,7 +118,7 @@ def test_loss(trainer, played):
     network = trainer.init().network
     lessons = make_lessons(played[0], CONFIG.gae_lambda)
     flat = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), lessons)
-    loss, stats = jax.jit(loss_fn)(network, flat, 0.5)
+    loss, stats = jax.jit(loss_fn)(network, (flat,), 0.5)
     logits, values = jax.jit(jax.vmap(network))(flat.inputs)
     total_policy, total_value, total = 0.0, 0.0, 0
     for row in range(flat.weight.shape[0]):
@@ -155,7 +155,7 @@ def test_padding_is_left_out(trainer, played):
     spoiled = dataclasses.replace(flat, target=jnp.where(flat.weight == 0, 7.0, flat.target))
     assert (flat.weight == 0).any()
     loss = jax.jit(loss_fn)
-    losses = [loss(network, lessons, 0.5)[0] for lessons in (flat, spoiled)]
+    losses = [loss(network, (lessons,), 0.5)[0] for lessons in (flat, spoiled)]
     np.testing.assert_allclose(*losses, rtol=1e-6)
 
 

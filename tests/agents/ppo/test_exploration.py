@@ -87,9 +87,9 @@ def test_replays_cost_what_the_best_order_costs_and_teach_only_by_imitation(both
 
     def loss(network, weight):
         config = dataclasses.replace(CONFIG, self_imitation=weight)
-        batch = make_batch(trajectory, config)
+        [batch] = make_batch(trajectory, config)
         rows = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), batch)
-        return loss_fn(network, rows, config, jnp.float32(0.0))[0]
+        return loss_fn(network, (rows,), config, jnp.float32(0.0))[0]
 
     replayed = np.asarray(trajectory.replayed) == 1
     expected = -np.asarray(trajectory.log_prob)[replayed].mean()

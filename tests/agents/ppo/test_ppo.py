@@ -55,9 +55,9 @@ def same(a, b):
 
 
 def test_loss_where_nothing_has_moved_yet(start):
-    state, batch = start
+    state, [batch] = start
     batch = jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), batch)
-    _, stats = eqx.filter_jit(loss_fn)(state.network, batch, CONFIG, jnp.float32(0.0))
+    _, stats = eqx.filter_jit(loss_fn)(state.network, (batch,), CONFIG, jnp.float32(0.0))
     mean_advantage = float((batch.advantage * batch.weight).sum() / batch.weight.sum())
     np.testing.assert_allclose(stats["policy_loss"], -mean_advantage, atol=1e-5)
     np.testing.assert_allclose(stats["approx_kl"], 0.0, atol=1e-6)
@@ -87,8 +87,8 @@ def test_minibatches_of_awkward_sizes(steps, shape):
 
 
 def test_gradients_that_are_not_finite_are_skipped(start):
-    state, batch = start
-    broken = dataclasses.replace(batch, advantage=batch.advantage.at[:].set(jnp.nan))
+    state, [batch] = start
+    broken = (dataclasses.replace(batch, advantage=batch.advantage.at[:].set(jnp.nan)),)
     network, opt_state, stats = learn(
         state.network, state.opt_state, broken, CONFIG, jax.random.key(0), jnp.float32(0.0)
     )

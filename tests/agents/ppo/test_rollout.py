@@ -43,7 +43,8 @@ def test_steps_after_the_end_do_not_count(played, both):
 
 def test_actions_were_legal_when_chosen(played):
     (trajectory, _), _ = played
-    legal = np.take_along_axis(trajectory.inputs.mask, trajectory.action[..., None], -1)[..., 0]
+    [inputs] = trajectory.inputs
+    legal = np.take_along_axis(inputs.mask, trajectory.place[..., None], -1)[..., 0]
     assert np.all(legal[trajectory.active == 1])
 
 
