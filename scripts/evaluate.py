@@ -27,15 +27,27 @@ from veenv.env.task_set import TaskDistribution
 from veenv.graph.graph import CostModel
 from veenv.search import search
 from veenv.tasks import RandomFunctions
+from veenv.tasks.evaluation_sets import TRAIN_SUFFIX, EvaluationSet, evaluation_set
 
-COLUMNS = ("forward", "reverse", "Markowitz", "annealing", "random", "untrained", "greedy", "mean")
+COLUMNS = (
+    "forward",
+    "reverse",
+    "Markowitz",
+    "classical",
+    "annealing",
+    "random",
+    "untrained",
+    "greedy",
+    "mean",
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class EvaluateArgs:
     """Plays tasks with trained weights, without learning, next to other ways to find an order.
 
-    Columns: the classical orders, simulated annealing, and, each with the same number of episodes,
+    Columns: the classical orders and the best of them, simulated annealing (of a set: the reference
+    costs that come with it), and, each with the same number of episodes,
     the best of uniformly random play, of a network with fresh parameters, and of the trained one,
     whose greedy order and mean cost are there too.
 
@@ -50,6 +62,10 @@ class EvaluateArgs:
     task: str | None = None
     """Tasks to play, separated by commas, or `random` for random functions; without it those the
     run was trained on."""
+
+    set: str | None = None
+    """A named set of functions instead of tasks: scalar-small, scalar-large, arrays or real, or, of
+    the first three, the functions to train with, such as scalar-small-train."""
 
     own: Annotated[OmitArgPrefixes[FunctionConfig], arg(help="Instead of --task.")] = (
         dataclasses.field(default_factory=FunctionConfig)
@@ -76,12 +92,19 @@ class EvaluateArgs:
     arrays: float = 0.0
     """Share of random functions of small arrays."""
 
+    seeds: int = 1
+    """Number of seeds of the sampling, from --seed on; the table shows the first."""
+
     seed: int = 0
     """Seed of the sampling, and of random functions, which no training sees."""
 
     def __post_init__(self) -> None:
         """Checks the numbers."""
-        for name in ("samples", "functions"):
+        if self.set is not None and (self.task is not None or self.own.function is not None):
+            raise ValueError("set and task or function exclude each other")
+        if self.set is not None and self.cost != "multiplications":
+            raise ValueError(f"the references of sets are multiplications, got cost {self.cost}")
+        for name in ("samples", "functions", "seeds"):
             if getattr(self, name) < 1:
                 got = getattr(self, name)
                 raise ValueError(f"{name} must be an integer of at least 1, got {got}")
@@ -97,15 +120,16 @@ def main() -> None:
     try:
         network = read_network(args.run)
         played = read_tasks(args)
-        annealed = [anneal(played, index, args) for index in range(len(played))]
-        results = evaluate(
-            network, played, samples=args.samples, temperature=args.temperature, seed=args.seed
-        )
+        annealed = others(played, args)
+        runs = [
+            evaluate(network, played, samples=args.samples, temperature=args.temperature, seed=seed)
+            for seed in range(args.seed, args.seed + args.seeds)
+        ]
     except (ValueError, OSError) as error:
         fail(str(error))
-    rows = table(played, results, annealed)
+    rows = table(played, runs[0], annealed)
     print("\n".join(rows))
-    print(summary(played, results, annealed))
+    print(summary(played, runs, annealed))
 
 
 def read_network(run: str | None) -> GraphNetwork:
@@ -128,6 +152,8 @@ def read_tasks(args: EvaluateArgs) -> TaskDistribution:
       ValueError: a task is unknown, or the run does not say which.
       OSError: the run's settings cannot be read.
     """
+    if args.set is not None:
+        return tasks_of_set(evaluation_set(args.set))
     if args.task is not None and args.own.function is not None:
         args.own.check_one(args.task)
     task, own = args.task, args.own
@@ -142,6 +168,34 @@ def read_tasks(args: EvaluateArgs) -> TaskDistribution:
     return TaskDistribution.random(
         EVALUATION_SEEDS + args.seed, args.functions, args.cost, **dataclasses.asdict(family)
     )
+
+
+def tasks_of_set(chosen: EvaluationSet) -> TaskDistribution:
+    """The graphs of a set, with their names or numbers.
+
+    Raises:
+      ValueError: one of its functions cannot be played.
+    """
+    if chosen.family is None:
+        return Played.named(",".join(chosen.tasks)).tasks
+    ranges = dataclasses.asdict(chosen.family)
+    drawn = TaskDistribution.random(chosen.seed, chosen.number, **ranges)
+    # Sizes of the functions that were drawn, which are less than those that the ranges allow.
+    names = [f"{chosen.name} {k}" for k in range(chosen.number)]
+    return TaskDistribution.of(dict(zip(names, drawn.graphs, strict=True)))
+
+
+def others(played: TaskDistribution, args: EvaluateArgs) -> list[int | None]:
+    """What annealing finds of every task; of a test set, what it has found.
+
+    Raises:
+      ValueError: there is no such set.
+    """
+    chosen = None if args.set is None else evaluation_set(args.set)
+    if chosen is None or chosen.name.endswith(TRAIN_SUFFIX):
+        return [anneal(played, index, args) for index in range(len(played))]
+    names = chosen.tasks or [str(index) for index in range(chosen.number)]
+    return [chosen.reference(name, graph) for name, graph in zip(names, played.graphs, strict=True)]
 
 
 def trained_on(run: str | None) -> tuple[str | None, FunctionConfig]:
@@ -178,32 +232,43 @@ def table(
         costs = (result.random, result.untrained, result.greedy, result.mean, result.best)
         cells = [
             "-" if cost is None else f"{cost:,.1f}" if isinstance(cost, float) else f"{cost:,}"
-            for cost in (*classical.values(), other, *costs)
+            for cost in (*classical.values(), min(classical.values()), other, *costs)
         ]
         lines.append(f"{result.name:<22}" + "".join(f"{cell:>12}" for cell in cells))
     return lines
 
 
 def summary(
-    played: TaskDistribution, results: Sequence[Evaluation], annealed: Sequence[int | None]
+    played: TaskDistribution,
+    runs: Sequence[Sequence[Evaluation]],
+    annealed: Sequence[int | None],
 ) -> str:
-    """How often the best sample costs less than the others, and by how much."""
-    best = np.array([result.best for result in results])
-    others: dict[str, list[int]] = {
+    """How often the best sample costs less than the others, and by how much.
+
+    Of several seeds: how often in the mean, and the ratio's mean and standard deviation.
+    """
+    best = np.array([[result.best for result in results] for results in runs])
+    known = np.array([cost is not None for cost in annealed])
+    ways: dict[str, list[int]] = {
         "Markowitz": [c["Markowitz"] for c in played.classical],
         "reverse": [c["reverse"] for c in played.classical],
         "the best classical order": [min(c.values()) for c in played.classical],
-        "random play": [result.random for result in results],
-        "an untrained network": [result.untrained for result in results],
+        "random play": [result.random for result in runs[0]],
+        "an untrained network": [result.untrained for result in runs[0]],
         "annealing": [cost for cost in annealed if cost is not None],
     }
-    lines = [f"\nbest of {results[0].samples} samples against"]
-    for name, costs in others.items():
+    lines = [f"\nbest of {runs[0][0].samples} samples against"]
+    for name, costs in ways.items():
+        ours = best[:, known] if name == "annealing" else best
         if costs:
-            ratio = np.exp(np.mean(np.log(np.maximum(best, 1)) - np.log(np.maximum(costs, 1))))
+            logs = np.log(np.maximum(ours, 1)) - np.log(np.maximum(costs, 1))
+            ratios = np.exp(logs.mean(1))
+            spread = f" ± {ratios.std(ddof=1):.3f}" if len(runs) > 1 else ""
+            less, same = np.mean(ours < costs, 0).sum(), np.mean(ours == costs, 0).sum()
             lines.append(
-                f"  {name + ':':<26} less on {np.sum(best < costs):>3} of {len(best)}, "
-                f"the same on {np.sum(best == costs):>3}, geometric mean of ratios {ratio:.3f}"
+                f"  {name + ':':<26} less on {less:>3.3g} of {len(costs)}, "
+                f"the same on {same:>3.3g}, "
+                f"geometric mean of ratios {ratios.mean():.3f}{spread}"
             )
     return "\n".join(lines)
 

@@ -1,0 +1,118 @@
+"""Named sets of functions with which policies and searches are trained and compared.
+
+A test set comes with reference costs: those of long annealing, for the graphs that JAX traced when
+they were found.  `scripts/refresh_references.py` makes them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+
+from veenv.graph.graph import Graph
+from veenv.orders.order import fingerprint
+from veenv.tasks.random_family import RandomFunctions
+
+TRAIN_SUFFIX = "-train"
+"""What the name of a training set ends with."""
+
+FIRST_TEST_SEED = 2**32 + 2**31
+"""Test sets are drawn with seeds from here on; no training draws with one above 2**32."""
+
+_SMALL = RandomFunctions(vertices=(20, 60))
+_FAMILIES = {
+    "scalar-small": (_SMALL, 50),
+    "scalar-large": (RandomFunctions(vertices=(150, 300)), 10),
+    "arrays": (dataclasses.replace(_SMALL, arrays=1.0), 20),
+}
+_REAL = (
+    "RoeFlux_1d",
+    "RobotArm_6DOF",
+    "HumanHeartDipole",
+    "PropaneCombustion",
+    "BlackScholes_Jacobian",
+    "KerrMetric_Jacobian",
+    "mlp",
+    "LSTM",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationSet:
+    """A fixed set of functions.
+
+    Attributes:
+      name: of the set.
+      seed: seed of the draws of random functions.
+      number: how many functions.
+      family: where random functions come from; None for named tasks.
+      tasks: names of tasks; none for random functions.
+    """
+
+    name: str
+    seed: int
+    number: int
+    family: RandomFunctions | None
+    tasks: tuple[str, ...] = ()
+
+    def reference(self, function: str, graph: Graph) -> int | None:
+        """The cost that long annealing found, in multiplications.
+
+        Args:
+          function: name of the function: of a task, or the position in the set, from 0 on.
+          graph: its graph.
+
+        Returns:
+          None if there is no reference for this very graph: of a training set, or if this version
+          of JAX traces the function to another graph.
+        """
+        known = _references().get(self.name, {}).get(function)
+        if known is None or known["fingerprint"] != fingerprint(graph):
+            return None
+        return int(known["cost"])
+
+
+def set_names() -> tuple[str, ...]:
+    """Names of the sets.
+
+    Example:
+      >>> set_names()[:2]
+      ('scalar-small', 'scalar-small-train')
+    """
+    random = [name + suffix for name in _FAMILIES for suffix in ("", TRAIN_SUFFIX)]
+    return (*random, "real")
+
+
+def evaluation_set(name: str) -> EvaluationSet:
+    """Finds a set.
+
+    Args:
+      name: one of `set_names`: a test set, or, ending in ``-train``, functions of the same
+        family to train with. ``real`` has no training set: its tasks are held out.
+
+    Raises:
+      ValueError: there is no such set.
+
+    Example:
+      >>> evaluation_set("arrays").number, evaluation_set("real").tasks[0]
+      (20, 'RoeFlux_1d')
+    """
+    if name == "real":
+        return EvaluationSet(name, 0, len(_REAL), None, _REAL)
+    base = name.removesuffix(TRAIN_SUFFIX)
+    if base not in _FAMILIES:
+        raise ValueError(f"unknown set {name!r}; known: {', '.join(set_names())}")
+    family, number = _FAMILIES[base]
+    position = tuple(_FAMILIES).index(base)
+    seed = position if name != base else FIRST_TEST_SEED + position
+    return EvaluationSet(name, seed, number, family)
+
+
+@cache
+def _references() -> Mapping[str, Mapping[str, Mapping[str, str | int]]]:
+    """Reference costs by set and function."""
+    path = resources.files("veenv.tasks") / "data" / "references.json"
+    return json.loads(path.read_text(encoding="utf-8"))["sets"]
