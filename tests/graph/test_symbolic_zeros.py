@@ -102,6 +102,40 @@ def test_rules_that_are_operators_see_them_too():
 
 
 @pytest.mark.parametrize("linear", [True, False])
+def test_primitives_that_have_a_cotangent_rule_alone(linear):
+    """JAX's "hi" primitives, which users can make: no forward mode, and any rule they like."""
+    hijax = pytest.importorskip("jax.experimental.hijax")
+    if not hasattr(hijax, "HiPrim"):
+        pytest.skip("a newer JAX's name")
+    limit = (lambda g: 5 * g) if linear else (lambda g: jnp.clip(g, -1, 1))
+
+    class Cube(hijax.HiPrim):
+        def __init__(self, aval):
+            self.in_avals, self.out_aval, self.params = (aval,), aval, {}
+            super().__init__()
+
+        def expand(self, x):
+            return x**3
+
+        def vjp_fwd(self, _, x):
+            return self(x), x
+
+        def vjp_bwd_retval(self, x, g):
+            return (limit(g) * x,)
+
+        def batch(self, _, args, dims):
+            return Cube(jax.typeof(args[0]))(*args), dims[0]
+
+    f = lambda x: 3 * Cube(jax.typeof(x))(jnp.sin(x)) + x[0]  # noqa: E731
+    assert_same(veenv.jacve(f, "reverse")(X), jax.jacrev(f)(X))
+    if linear:
+        assert_same(veenv.jacve(f, "forward")(X), jax.jacrev(f)(X))
+        return
+    with pytest.raises(ValueError, match="rule of Cube .*not provably linear"):
+        veenv.jacve(f, "forward")(X)
+
+
+@pytest.mark.parametrize("linear", [True, False])
 def test_rules_as_jax_is_about_to_write_them(linear):
     """`jax_custom_vjp3` makes such functions primitives of another name."""
     if not hasattr(jax.config, "jax_custom_vjp3"):
