@@ -135,6 +135,37 @@ def test_primitives_that_have_a_cotangent_rule_alone(linear):
         veenv.jacve(f, "forward")(X)
 
 
+def test_a_primitive_that_has_only_a_linearisation_rule():
+    """Its tangents are defined by what it keeps for them, and its forward mode is not."""
+    hijax = pytest.importorskip("jax.experimental.hijax")
+    if not hasattr(hijax, "vjp_from_lin"):
+        pytest.skip("a newer JAX's name")
+
+    class Sine(hijax.HiPrim):
+        def __init__(self, aval):
+            self.in_avals, self.out_aval, self.params = (aval,), aval, {}
+            super().__init__()
+
+        def expand(self, x):
+            return jnp.sin(x)
+
+        def lin(self, _, x):
+            return self(x), x
+
+        def linearized(self, x, t):
+            return t * jnp.cos(x)
+
+        vjp_fwd, vjp_bwd_retval = hijax.vjp_from_lin
+
+        def batch(self, _, args, dims):
+            return Sine(jax.typeof(args[0]))(*args), dims[0]
+
+    f = lambda x: 3 * Sine(jax.typeof(x))(x * x) * x  # noqa: E731
+    for order in ORDERS:
+        for run in (veenv.jacve(f, order), jax.jit(veenv.jacve(f, order))):
+            assert_same(run(X), jax.jacrev(f)(X))
+
+
 @pytest.mark.parametrize("linear", [True, False])
 def test_rules_as_jax_is_about_to_write_them(linear):
     """`jax_custom_vjp3` makes such functions primitives of another name."""
