@@ -101,7 +101,9 @@ def sees_symbolic_zeros(primitive: Any, params: Mapping[str, Any]) -> bool:
     """Whether an equation is or holds a call of a function whose rule is told what is zero."""
     if own_rule(primitive, params) is not None:
         own = params.get("_prim")
-        return bool(params.get("symbolic_zeros") if own is None else getattr(own, "symbolic_zeros", True))
+        return bool(
+            params.get("symbolic_zeros") if own is None else getattr(own, "symbolic_zeros", True)
+        )
     eqns = (eqn for body in bodies(params) for eqn in body.eqns)
     return any(sees_symbolic_zeros(eqn.primitive, eqn.params) for eqn in eqns)
 

@@ -29,7 +29,10 @@ def watched(expected: tuple[bool, ...], perturbed: tuple[bool, ...], rule):
 
     def backward(residual, cotangents):
         assert tuple(type(g).__name__ == "SymbolicZero" for g in cotangents) == expected
-        known = [jnp.zeros(g.shape, g.dtype) if z else g for g, z in zip(cotangents, expected)]
+        known = [
+            jnp.zeros(g.shape, g.dtype) if z else g
+            for g, z in zip(cotangents, expected, strict=True)
+        ]
         return rule(residual, known)
 
     fun.defvjp(forward, backward, symbolic_zeros=True)
@@ -131,7 +134,7 @@ def test_primitives_that_have_a_cotangent_rule_alone(linear):
     if linear:
         assert_same(veenv.jacve(f, "forward")(X), jax.jacrev(f)(X))
         return
-    with pytest.raises(ValueError, match="rule of Cube .*not provably linear"):
+    with pytest.raises(ValueError, match=r"rule of Cube .*not provably linear"):
         veenv.jacve(f, "forward")(X)
 
 
