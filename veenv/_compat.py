@@ -89,7 +89,7 @@ def own_rule(primitive: Any, params: Mapping[str, Any]) -> str | None:
     """
     if primitive.name in ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"):
         return primitive.name[7:10]
-    own = params.get("_prim")
+    own: Any = params.get("_prim")
     if not hasattr(own, "vjp_fwd"):
         return None
     if hasattr(own, "bwd"):  # of `jax.custom_vjp`, with a forward mode that raises
