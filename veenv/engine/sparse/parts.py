@@ -17,6 +17,7 @@ from veenv.engine import edge
 from veenv.engine.product import multiply
 from veenv.engine.sparse import indexed
 from veenv.engine.sparse.indexed import Indexed
+from veenv.engine.sparse.numbers import Numbers
 from veenv.engine.sparse.pattern import Collection, Pattern, by_row
 from veenv.engine.sparse.summands import Entries, Term
 from veenv.engine.stored import Edge
@@ -83,7 +84,7 @@ def spread(values: Array, own: Pattern, pattern: Pattern) -> Array:
 
 def transposed(t: Entries) -> Entries:
     """Entries with rows and columns exchanged."""
-    x = indexed.transpose(Indexed(t.pattern, t.values, t.values.dtype))
+    x = indexed.transpose(Indexed(t.pattern, Numbers(t.values), t.values.dtype))
     return Entries(x.stored(), x.pattern)
 
 
@@ -188,7 +189,7 @@ def added(a: Tensor, b: Tensor) -> Tensor:
         every = [*a.terms, *b.terms]
         edges = [t.edge() for t in every if isinstance(t, Term)]
         total = type(a).from_edges(edges, a.out_shape, a.in_shape, dtype)
-        some = [Indexed(t.pattern, t.values, dtype) for t in every if isinstance(t, Entries)]
+        some = [Indexed(t.pattern, Numbers(t.values), dtype) for t in every if isinstance(t, Entries)]
         if not some:
             return total
         x = indexed.total(some)
@@ -200,7 +201,7 @@ def added(a: Tensor, b: Tensor) -> Tensor:
 
 def whole(j: Tensor) -> Indexed:
     """The tensor, without batch, as entries."""
-    return Indexed(j.pattern, j.values(), j.dtype)
+    return Indexed(j.pattern, Numbers(j.values()), j.dtype)
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
