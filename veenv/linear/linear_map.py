@@ -73,8 +73,16 @@ class Operator:
             not self.flipped,
             ("transpose", self.key),
             tuple((j, k) for k, j in self.diagonal),
-            None if self.taken is None else lambda: inverse(columns(self), prod(self.in_shape)),
+            None if self.taken is None else self._taken_back,
         )
+
+    def _taken_back(self) -> np.ndarray:
+        """`columns` of the transpose of a map that takes no element twice."""
+        assert self.taken is not None
+        taken, found = self.taken(), np.full(prod(self.in_shape), -1, np.int32)
+        there = np.flatnonzero(taken >= 0)
+        found[taken[there]] = there
+        return found
 
     def along(
         self, x: Array, axes: Sequence[int], *, transposed: bool = False, key: object = None
@@ -112,14 +120,6 @@ def columns(link: LinearMap) -> np.ndarray | None:
     if isinstance(link, Selection):
         return link.places.columns()
     return None if link.taken is None else link.taken()
-
-
-def inverse(taken: np.ndarray, size: int) -> np.ndarray:
-    """The columns of the transpose of a map that takes no element twice, with `size` of them."""
-    found = np.full(size, -1, np.int32)
-    there = np.flatnonzero(taken >= 0)
-    found[taken[there]] = there
-    return found
 
 
 def drop_ones(shape: Sequence[int]) -> tuple[int, ...]:

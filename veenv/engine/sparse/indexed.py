@@ -18,9 +18,12 @@ from jax import Array
 from veenv import _compat
 from veenv.engine import masking
 from veenv.engine.sparse.numbers import Numbers, joined
-from veenv.engine.sparse.pattern import Pattern, collected, meetings
+from veenv.engine.sparse.pattern import Pattern, collected, meetings, num_meetings
 from veenv.engine.sparse.summands import numbered_entries, term
 from veenv.engine.stored import Edge, respread_entries
+
+MOST_ENTRIES = 1 << 25
+"""Most entries of a matrix, and most products for one, that are held entry by entry."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,12 @@ def selected(indices: np.ndarray, in_shape: Sequence[int], dtype: Any) -> Indexe
     rows = np.arange(indices.size)
     pattern, _ = collected(rows, indices.reshape(-1), indices.shape, in_shape)
     return Indexed(pattern, None, dtype)
+
+
+def is_light(post: Indexed, pre: Indexed) -> bool:
+    """Whether the product post · pre is better formed entry by entry than of dense matrices."""
+    dense = post.pattern.sizes[0] * pre.pattern.sizes[1]
+    return num_meetings(post.pattern, pre.pattern) <= min(MOST_ENTRIES, 4 * dense + (1 << 20))
 
 
 def multiply(post: Indexed, pre: Indexed) -> Indexed:

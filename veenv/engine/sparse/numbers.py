@@ -87,8 +87,7 @@ def _taken(source: Array, at: np.ndarray) -> Array:
         one = source if m == 1 else lax.slice(source, (int(at[0]),), (int(at[0]) + 1,))
         return jnp.broadcast_to(one, (n,)) if n else source[:0]
     if n % m == 0:
-        rows, cols = np.divmod(np.arange(n), n // m)
-        if (at == rows).all():
+        if (at == np.arange(n) // (n // m)).all():
             return lax.broadcast_in_dim(source, (m, n // m), (0,)).reshape(n)
         if (at == np.arange(n) % m).all():
             return lax.broadcast_in_dim(source, (n // m, m), (1,)).reshape(n)

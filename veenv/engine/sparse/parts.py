@@ -19,9 +19,9 @@ from veenv.engine.sparse import indexed
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.numbers import Numbers
 from veenv.engine.sparse.pattern import Collection, Pattern, by_row
+from veenv.engine.sparse.policy import Sparse
 from veenv.engine.sparse.summands import Entries, Term
 from veenv.engine.stored import Edge
-from veenv.engine.sums import Sparse
 from veenv.structure import structure as algebra
 from veenv.structure.structure import Link
 
@@ -189,12 +189,14 @@ def added(a: Tensor, b: Tensor) -> Tensor:
         every = [*a.terms, *b.terms]
         edges = [t.edge() for t in every if isinstance(t, Term)]
         total = type(a).from_edges(edges, a.out_shape, a.in_shape, dtype)
-        some = [Indexed(t.pattern, Numbers(t.values), dtype) for t in every if isinstance(t, Entries)]
+        some = [
+            Indexed(t.pattern, Numbers(t.values), dtype) for t in every if isinstance(t, Entries)
+        ]
         if not some:
             return total
         x = indexed.total(some)
-        entries = Entries(x.stored().astype(dtype), x.pattern)
-        return replace(total, terms=(*total.terms, entries))
+        whole = Entries(x.stored().astype(dtype), x.pattern)
+        return replace(total, terms=(*total.terms, whole))
 
     return a.each(add, b)
 
@@ -214,6 +216,8 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     if all(isinstance(t, Term) and _is_thin(t) for t in every):
         post, pre = ([t.edge() for t in x.terms] for x in (a, b))
         some = Sparse().multiply(tuple(post), tuple(pre)) if post and pre else ()
+        if isinstance(some, Indexed):
+            return type(a).from_entries(some, dtype, a.out_shape, b.in_shape)
         return type(a).from_edges(some, a.out_shape, b.in_shape, dtype)
     return type(a).from_entries(indexed.multiply(whole(a), whole(b)), dtype)
 

@@ -48,6 +48,12 @@ class Term:
     structure: Structure = field(metadata={"static": True})
     places: Affine | None = field(default=None, metadata={"static": True})
 
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Shape of the batch that `vmap` has made: () without one."""
+        shape = jnp.shape(self.values)
+        return shape[: len(shape) - len(self.structure.value_shape)]
+
     def edge(self) -> Edge:
         """The term as an edge of the engine."""
         s = self.structure
@@ -110,6 +116,11 @@ class Entries:
 
     values: Array
     pattern: Pattern = field(metadata={"static": True})
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Shape of the batch that `vmap` has made: () without one."""
+        return jnp.shape(self.values)[:-1]
 
     def entries(self) -> Array:
         """The value of every entry."""
@@ -185,9 +196,7 @@ def numbered_entries(s: Structure) -> np.ndarray:
     for k in range(len(s.out_shape)):
         every += [] if k in s.link_out else [("out", k)]
     every += [("link", 0)] if s.link is not Link.NONE else []
-    every += [
-        ("in", j) for j in range(len(s.in_shape)) if j not in s.pairs and j not in s.link_in
-    ]
+    every += [("in", j) for j in range(len(s.in_shape)) if j not in s.pairs and j not in s.link_in]
     own = [a for a in every if a in labels]
     numbers = numbers.transpose([labels.index(a) for a in own])
     sizes = dict(zip(labels, shape, strict=True))
