@@ -54,7 +54,7 @@ def reference() -> Callable[[str], dict[str, Any]]:
 @pytest.fixture
 def optimised(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Runs one test with XLA's usual optimisations, in this process and in those it starts."""
-    usual = jax.config.jax_disable_most_optimizations
+    usual = jax.config.read("jax_disable_most_optimizations")
     monkeypatch.delenv("JAX_DISABLE_MOST_OPTIMIZATIONS", raising=False)
     jax.clear_caches()
     jax.config.update("jax_disable_most_optimizations", False)
