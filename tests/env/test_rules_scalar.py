@@ -23,8 +23,7 @@ FUNCTIONS = {"kept_outputs": kept_outputs, "with_units": with_units}
     ("name", "cost"),
     spared(
         itertools.product(TASKS, COST_MODELS),
-        ("HumanHeartDipole", "multiplications"),
-        ("PropaneCombustion", "executed"),
+        ("PropaneCombustion", "executed"),  # test_every_task plays the others
     ),
 )
 def test_random_episodes_of_tasks(name, cost, graph_of_task):
