@@ -214,7 +214,9 @@ def episode_cost(graph: Graph, cost: CostModel, ids: Sequence[int]) -> int:
       >>> episode_cost(graph, "multiplications", (1, 2)), graph.cost((1, 2))
       (4, 4)
     """
-    alike = [c for c in COST_MODELS if counts_additions(c) == counts_additions(cost)]
+    alike: list[CostModel] = [
+        c for c in COST_MODELS if counts_additions(c) == counts_additions(cost)
+    ]
     spec = Spec.common([Spec.of(graph, c) for c in alike])
     env = VertexEnv(graph, cost, spec=spec)
     slot = {int(v): a for a, v in enumerate(np.asarray(env.default_params.vertex_ids))}
