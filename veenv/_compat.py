@@ -81,9 +81,31 @@ def holds(jaxpr: Any, names: Container[str]) -> bool:
     )
 
 
-def function_source(params: dict[str, Any]) -> str | None:
+def own_rule(primitive: Any, params: Mapping[str, Any]) -> str | None:
+    """The kind of derivative rule that a user's function in an equation has: "jvp" or "vjp".
+
+    JAX is about to write such functions as its "hi" primitives (`jax_custom_vjp3`).
+    """
+    if primitive.name in ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"):
+        return primitive.name[7:10]
+    own = params.get("_prim")
+    return "jvp" if hasattr(own, "jvp_rule") else "vjp" if hasattr(own, "bwd") else None
+
+
+def sees_symbolic_zeros(primitive: Any, params: Mapping[str, Any]) -> bool:
+    """Whether an equation is or holds a call of a function whose rule is told what is zero."""
+    if own_rule(primitive, params) is not None:
+        own = params.get("_prim")
+        return bool(params.get("symbolic_zeros") if own is None else own.symbolic_zeros)
+    eqns = (eqn for body in bodies(params) for eqn in body.eqns)
+    return any(sees_symbolic_zeros(eqn.primitive, eqn.params) for eqn in eqns)
+
+
+def function_source(params: Mapping[str, Any]) -> str | None:
     """Name, file and line of the function that a call with a derivative rule is of."""
     body = params.get("call_jaxpr", params.get("fun_jaxpr"))
+    if "_prim" in params:
+        body = getattr(getattr(params["_prim"], "traced", None), "jaxpr", None)
     return getattr(getattr(open_jaxpr(body), "debug_info", None), "func_src_info", None)
 
 

@@ -50,7 +50,7 @@ def block(
     if not jnp.issubdtype(dtype, jnp.inexact):
         return np.zeros((*out_shape, *in_shape), jax.dtypes.float0)
     if isinstance(terms, Indexed):
-        return SparseTensor.from_entries(terms, dtype)
+        return SparseTensor.from_entries(terms, dtype, out_shape, in_shape)
     if lin.realify and jnp.issubdtype(dtype, jnp.complexfloating):
         terms = tuple(multiply(e, _parts(in_shape, dtype), keep=sparse) for e in terms)
     if sparse:

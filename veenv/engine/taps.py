@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv.engine.sparse.indexed import Indexed
+from veenv.engine.sparse.numbers import Numbers
 from veenv.engine.sparse.pattern import collected
 from veenv.graph.equations import Equation
 
@@ -48,7 +49,8 @@ def convolution(equation: Equation, kernel: np.ndarray | None, dtype: Any) -> In
     if not rows:
         return None
     pattern, collect = collected(np.concatenate(rows), np.concatenate(cols), out_shape, in_shape)
-    return Indexed(pattern, collect(jnp.asarray(np.concatenate(values), dtype)), dtype)
+    weights = Numbers(jnp.asarray(np.concatenate(values), dtype))
+    return Indexed(pattern, weights.collected(collect), dtype)
 
 
 def _source(params: Any, tap: Any, out_sizes: Any, in_sizes: Any) -> tuple[Any, Any]:

@@ -17,10 +17,11 @@ from veenv.engine import edge
 from veenv.engine.product import multiply
 from veenv.engine.sparse import indexed
 from veenv.engine.sparse.indexed import Indexed
+from veenv.engine.sparse.numbers import Numbers
 from veenv.engine.sparse.pattern import Collection, Pattern, by_row
+from veenv.engine.sparse.policy import Sparse
 from veenv.engine.sparse.summands import Entries, Term
 from veenv.engine.stored import Edge
-from veenv.engine.sums import Sparse
 from veenv.structure import structure as algebra
 from veenv.structure.structure import Link
 
@@ -83,7 +84,7 @@ def spread(values: Array, own: Pattern, pattern: Pattern) -> Array:
 
 def transposed(t: Entries) -> Entries:
     """Entries with rows and columns exchanged."""
-    x = indexed.transpose(Indexed(t.pattern, t.values, t.values.dtype))
+    x = indexed.transpose(Indexed(t.pattern, Numbers(t.values), t.values.dtype))
     return Entries(x.stored(), x.pattern)
 
 
@@ -188,19 +189,21 @@ def added(a: Tensor, b: Tensor) -> Tensor:
         every = [*a.terms, *b.terms]
         edges = [t.edge() for t in every if isinstance(t, Term)]
         total = type(a).from_edges(edges, a.out_shape, a.in_shape, dtype)
-        some = [Indexed(t.pattern, t.values, dtype) for t in every if isinstance(t, Entries)]
+        some = [
+            Indexed(t.pattern, Numbers(t.values), dtype) for t in every if isinstance(t, Entries)
+        ]
         if not some:
             return total
         x = indexed.total(some)
-        entries = Entries(x.stored().astype(dtype), x.pattern)
-        return replace(total, terms=(*total.terms, entries))
+        whole = Entries(x.stored().astype(dtype), x.pattern)
+        return replace(total, terms=(*total.terms, whole))
 
     return a.each(add, b)
 
 
 def whole(j: Tensor) -> Indexed:
     """The tensor, without batch, as entries."""
-    return Indexed(j.pattern, j.values(), j.dtype)
+    return Indexed(j.pattern, Numbers(j.values()), j.dtype)
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
@@ -213,6 +216,8 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     if all(isinstance(t, Term) and _is_thin(t) for t in every):
         post, pre = ([t.edge() for t in x.terms] for x in (a, b))
         some = Sparse().multiply(tuple(post), tuple(pre)) if post and pre else ()
+        if isinstance(some, Indexed):
+            return type(a).from_entries(some, dtype, a.out_shape, b.in_shape)
         return type(a).from_edges(some, a.out_shape, b.in_shape, dtype)
     return type(a).from_entries(indexed.multiply(whole(a), whole(b)), dtype)
 

@@ -16,9 +16,10 @@ from veenv import _compat
 from veenv.engine.links import link_on_out
 from veenv.engine.sparse.pattern import Pattern
 from veenv.engine.stored import Edge, respread_entries
-from veenv.linear.linear_map import LinearMap, Operator
+from veenv.linear.linear_map import LinearMap, Operator, columns
 from veenv.linear.selection import Affine, Selection
 from veenv.structure import structure as algebra
+from veenv.structure.contraction import labels_of
 from veenv.structure.structure import FREE, Link, Structure
 
 
@@ -46,6 +47,12 @@ class Term:
     partners: Array | None
     structure: Structure = field(metadata={"static": True})
     places: Affine | None = field(default=None, metadata={"static": True})
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Shape of the batch that `vmap` has made: () without one."""
+        shape = jnp.shape(self.values)
+        return shape[: len(shape) - len(self.structure.value_shape)]
 
     def edge(self) -> Edge:
         """The term as an edge of the engine."""
@@ -110,6 +117,11 @@ class Entries:
     values: Array
     pattern: Pattern = field(metadata={"static": True})
 
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Shape of the batch that `vmap` has made: () without one."""
+        return jnp.shape(self.values)[:-1]
+
     def entries(self) -> Array:
         """The value of every entry."""
         return self.values
@@ -166,12 +178,30 @@ def term(e: Edge) -> Term:
     elif e.link is not None:
         on_out = prod(e.link.out_shape) <= prod(e.link.in_shape)
         large = e.link.in_shape if on_out else e.link.out_shape
+        found = columns(e.link if on_out else e.link.T)
+        if found is not None:
+            return Term(-values if e.sign < 0 else values, found, s)
         move = e.link.apply if on_out else e.link.transpose
         with jax.ensure_compile_time_eval():  # inside of jit, too, unless places are computed
             dtype = jnp.float64 if _wide(large) else jnp.float32
             numbers = jnp.arange(1, prod(large) + 1, dtype=dtype)
             partners = move(numbers.reshape(large)).reshape(-1).astype(jnp.int32) - 1
     return Term(-values if e.sign < 0 else values, partners, s, places)
+
+
+def numbered_entries(s: Structure) -> np.ndarray:
+    """For every entry of a term, in `Term.entries`' order, which of its flat values it is."""
+    labels, shape = labels_of(s), s.value_shape
+    numbers, every = np.arange(prod(shape)).reshape(shape), []
+    for k in range(len(s.out_shape)):
+        every += [] if k in s.link_out else [("out", k)]
+    every += [("link", 0)] if s.link is not Link.NONE else []
+    every += [("in", j) for j in range(len(s.in_shape)) if j not in s.pairs and j not in s.link_in]
+    own = [a for a in every if a in labels]
+    numbers = numbers.transpose([labels.index(a) for a in own])
+    sizes = dict(zip(labels, shape, strict=True))
+    numbers = numbers.reshape([sizes.get(a, 1) for a in every])
+    return np.broadcast_to(numbers, entry_shape(s)).reshape(-1)
 
 
 def _wide(shape: Sequence[int]) -> bool:
