@@ -19,12 +19,13 @@ import veenv
 from veenv.graph.program import normalise_argnums
 from veenv.kernel.features import NAMES, at_batch, features_of
 from veenv.kernel.fusing import size_of, trace_point
+from veenv.kernel.parts import part_of
 from veenv.kernel.program import CannotFuseError, ScalarProgram
 from veenv.kernel.times import FILE, KERNEL, MICROSECONDS, kernel_features
 from veenv.measure.timing import near
 
 _LARGEST_KERNEL = 3_000
-_PRIOR = 0.03
+_PRIOR = 0.1
 """What one measurement weighs against the table so far, where it says little of a feature."""
 _ORDERS = ("reverse", "markowitz")
 _COMPILE = ("compile", "compile_equation")
@@ -78,7 +79,8 @@ def measured(name: str, entry: Entry, size: int, seconds: float) -> Iterator[Mea
     for form, jacobian, program in _forms(fun, args, argnums):
         if program is None:
             jaxpr = jax.make_jaxpr(jacobian)(*args)
-            features[form] = features_of(jaxpr).tolist(), len(jaxpr.eqns)
+            whole = part_of(jaxpr, range(len(jaxpr.out_avals)))
+            features[form] = features_of(jaxpr).tolist(), len(whole.eqns)
         else:
             features[form] = kernel_features(program, size).tolist(), size_of(program)
         ready[form] = compiled(jax.vmap(jacobian) if size > 1 else jacobian, points)
@@ -137,14 +139,16 @@ def fitted(rows: list[Measured]) -> dict[str, Any]:
 
 
 def _fit(names: tuple[str, ...], inputs: list[Any], seconds: list[float]) -> dict[str, float]:
-    """Costs that are not negative, of least squared relative errors."""
-    from scipy.optimize import nnls
+    """Positive costs of least squared logarithmic errors, near those so far where all will do."""
+    from scipy.optimize import least_squares
 
     prior = np.array([MICROSECONDS[name] for name in names])
     if not seconds:
         return dict(zip(names, prior.tolist(), strict=True))
-    rows = np.array(inputs, float) * prior / (1e6 * np.array(seconds))[:, None]
-    kept = np.sqrt(_PRIOR) * np.eye(len(names))
-    wanted = np.concatenate([np.ones(len(rows)), kept.diagonal()])
-    found, _ = nnls(np.concatenate([rows, kept]), wanted)
-    return dict(zip(names, (found * prior).tolist(), strict=True))
+    features, wanted = np.array(inputs, float) * prior, np.log(1e6 * np.array(seconds))
+
+    def errors(change: np.ndarray) -> np.ndarray:
+        return np.concatenate([np.log(features @ np.exp(change)) - wanted, _PRIOR * change])
+
+    found = least_squares(errors, np.zeros(len(names)), loss="soft_l1").x
+    return dict(zip(names, (prior * np.exp(found)).tolist(), strict=True))

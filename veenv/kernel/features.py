@@ -20,13 +20,14 @@ from veenv.kernel.parts import needed_equations
 from veenv.linear.barrier import EXPENSIVE
 
 NAMES = (
-    "calls", "loops", "steps", "simple", "functions", "stored", "flops", "contractions",
-    "decomposed", "pieces", "moved",
+    "calls", "loops", "steps", "simple", "functions", "reduced", "stored", "flops",
+    "contractions", "solvers", "decomposed", "pieces", "moved",
 )  # fmt: skip
 """The features: one for each call; loops and other programs that are started; steps of `scan`s;
-simple operations (repeated ones too) and functions of elementwise loops; entries that are written;
-operations of contractions, and contractions; entries of decompositions and triangular solves, and
-matrices that are decomposed; entries that are gathered, scattered, sorted."""
+simple operations (repeated ones too) and functions of elementwise loops; entries that are summed or
+compared away; entries that are written; operations of contractions, and contractions; calls of
+decompositions and triangular solves, the entries they go through, and the matrices they are of;
+entries that are gathered, scattered, sorted."""
 _INDEX = {name: k for k, name in enumerate(NAMES)}
 _FREE = frozenset(
     "broadcast_in_dim reshape transpose squeeze rev copy iota expand_dims stop_gradient "
@@ -176,11 +177,12 @@ class _Walk:
         elif name in _DECOMPOSED:
             shape = step.equation.invars[0].aval.shape
             self._add("decomposed", (step.ins[0].size * shape[-1] + written) * times, varies)
+            self._total[0, _INDEX["solvers"]] += times
             self._add("pieces", prod(shape[:-2]) * times, varies)
         elif name in ("scan", "while", "cond"):
             self._loop(step, times)
         elif name.startswith("reduce_") and "window" not in name:
-            self._add("simple", step.ins[0].size * times, varies)
+            self._add("reduced", step.ins[0].size * times, varies)
         else:
             self._add("moved", written * times, varies)
 
