@@ -17,6 +17,7 @@ from veenv.engine.known import Known
 from veenv.engine.sparse import indexed
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.stored import Edge
+from veenv.engine.supports import supported
 from veenv.engine.taps import convolution
 from veenv.graph.equations import Equation
 from veenv.graph.linearisation import Elemental, Linearisation
@@ -66,14 +67,21 @@ def _move(
 ) -> Indexed | None:
     s = e.structure
     name = equation.primitive.name
-    if elemental.inner is not None or s.link is Link.NONE or isinstance(e.link, Selection):
+    if elemental.inner is not None or isinstance(e.link, Selection):
+        return None
+    if s.link is Link.NONE and name not in TAKES:
         return None
     out_shape, in_shape = (lin.graph.shapes[n] for n in (elemental.target, elemental.source))
     operand = _operand(lin, equation, elemental)
     if prod(out_shape) == 0 or prod(in_shape) == 0 or operand is None or e.sign < 0:
         return None
     if name == "conv_general_dilated" and operand == 0:
-        return convolution(equation, known(equation.inputs[1]), e.dtype)
+        found = convolution(equation, known(equation.inputs[1]), e.dtype)
+        return found or supported(equation, operand, e, known)
+    if s.link is Link.OPERATOR:
+        evaluated = supported(equation, operand, e, known)
+        if evaluated is not None:
+            return evaluated
     found = places.moved(equation) if operand == 0 else None
     if found is None and name in TAKES:
         found = _by_indices(equation, operand, known)
