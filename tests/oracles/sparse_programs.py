@@ -178,7 +178,7 @@ STEPS = (
 
 
 def program(seed: int) -> Callable[[Any, Any], Any]:
-    """A random function of a vector [SIZE] and four run-time indices, with a vector for a result."""
+    """A random function of a vector [SIZE] and four run-time indices; it keeps the size."""
     rng = np.random.default_rng(seed)
     steps = [STEPS[k](rng, SIZE) for k in rng.integers(0, len(STEPS), size=rng.integers(2, 6))]
     if rng.random() < 0.3:  # indices at run time in every third program at least

@@ -88,6 +88,8 @@ def _move(
         if found is None and s.unit:
             adds = name in ADDS and operand == 2
             return computed.moved(e, (out_shape, in_shape), adds=adds)
+        if found is None and 1 in (prod(out_shape), prod(in_shape)) and e.link is None:
+            return computed.one_hot(e, (out_shape, in_shape))
     if found is None:
         selects = s.unit and s.link is Link.SELECTION and name not in TAKES
         return indexed.of_edge(e, out_shape, in_shape) if selects else None

@@ -143,6 +143,23 @@ def moved(e: Edge, shapes: tuple[Sequence[int], Sequence[int]], *, adds: bool) -
     return Computed(values, rows, cols.reshape(-1), tuple(shapes[0]), tuple(shapes[1]))
 
 
+def one_hot(e: Edge, shapes: tuple[Sequence[int], Sequence[int]]) -> Computed | None:
+    """A partial between an array and one number that is one of its elements, as one entry.
+
+    Args:
+      e: the partial, with a value for each element of the array, all zero but one at most.
+      shapes: of the result and the operand.
+    """
+    if e.values is None or e.values.size != prod(shapes[0]) * prod(shapes[1]):
+        return None
+    flat = e.values.reshape(-1)
+    at = jnp.argmax(flat != 0).reshape(1)
+    far = jnp.where(flat[at] != 0, at, -1).astype(jnp.int32)
+    near = np.zeros(1, np.int32)
+    rows, cols = (far, near) if prod(shapes[1]) == 1 else (near, far)
+    return Computed(e.sign * flat[at], rows, cols, tuple(shapes[0]), tuple(shapes[1]))
+
+
 def of_edge(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Matrix:
     """An edge of the engine, no operator, as entries."""
     found = indexed.of_edge(e, out_shape, in_shape)

@@ -198,14 +198,14 @@ def added(a: Tensor, b: Tensor) -> Tensor:
         every = [*a.terms, *b.terms]
         edges = [t.edge() for t in every if isinstance(t, Term)]
         total = type(a).from_edges(edges, a.out_shape, a.in_shape, dtype)
-        some = [
+        known = [
             Indexed(t.pattern, Numbers(t.values), dtype) for t in every if isinstance(t, Entries)
         ]
-        if not some:
-            return total
-        x = indexed.total(some)
-        whole = Entries(x.stored().astype(dtype), x.pattern)
-        return replace(total, terms=(*total.terms, whole))
+        further: list[Any] = [t for t in every if isinstance(t, Computed)]
+        if known:
+            x = indexed.total(known)
+            further.append(Entries(x.stored().astype(dtype), x.pattern))
+        return replace(total, terms=(*total.terms, *further))
 
     return a.each(add, b)
 
