@@ -30,7 +30,8 @@ the elimination and, where they can take its place, of those modes."""
 _NOMINAL = (1, 256)
 """Batches for which a program is chosen that does not know its own."""
 _GAIN = 0.75
-"""Share of the time of JAX's own mode that an elimination must be predicted to take at most."""
+"""Share of its time that what takes the place of JAX's own mode must be predicted to take at most;
+also of a kernel's against XLA's."""
 _FORWARD = 0.9
 """The same of forward mode against reverse mode, where both have about as many passes."""
 
@@ -80,6 +81,7 @@ def _separate(traced: Traced) -> list[Traced]:
         numbers = [k for k in range(start, end) if k not in traced.static]
         before = [sum(s < k for s in traced.static) for k in numbers]
         part = part_of(traced.closed, [k - b for k, b in zip(numbers, before, strict=True)])
+        part = part.without(traced.lifted)
         static = {k - start: x for k, x in traced.static.items() if start <= k < end}
         found.append(replace(traced, closed=part, tree=tree, static=static))
         start = end
@@ -140,7 +142,7 @@ class _Choice:
 def _fastest(predicted: Sequence[Features], program: ScalarProgram, batch: int) -> int | None:
     """The number of the fastest form for XLA at a batch; None: one kernel is faster."""
     best = _chosen([seconds(f, batch) for f in predicted])
-    limit = seconds(predicted[best], batch) * (_GAIN if best else 1.0)
+    limit = _GAIN * seconds(predicted[best], batch)
     return None if kernel_seconds(program, batch) < limit else best
 
 
