@@ -32,8 +32,6 @@ _NOMINAL = (1, 256)
 _GAIN = 0.75
 """Share of its time that what takes the place of JAX's own mode must be predicted to take at most;
 also of a kernel's against XLA's."""
-_FORWARD = 0.9
-"""The same of forward mode against reverse mode, where both have about as many passes."""
 
 
 def choosing(
@@ -153,12 +151,8 @@ def _nominal(predicted: Sequence[Features]) -> int:
 
 
 def _chosen(times: Sequence[float]) -> int:
-    """JAX's own mode unless the elimination, the first, is certainly faster.
-
-    Of two modes it is reverse, the last, unless forward is certainly faster.
-    """
-    own, *others = times
-    if not others:
+    """JAX's faster own mode, unless the elimination, the first, is certainly faster than that."""
+    own, *modes = times
+    if not modes or own < _GAIN * min(modes):
         return 0
-    mode = 1 if others[0] <= _FORWARD * others[-1] else len(others)
-    return 0 if own < _GAIN * times[mode] else mode
+    return max(k for k, seconds in enumerate(times) if k and seconds == min(modes))
