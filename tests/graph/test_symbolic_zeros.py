@@ -29,7 +29,10 @@ def watched(expected: tuple[bool, ...], perturbed: tuple[bool, ...], rule):
 
     def backward(residual, cotangents):
         assert tuple(type(g).__name__ == "SymbolicZero" for g in cotangents) == expected
-        known = [jnp.zeros(g.shape, g.dtype) if z else g for g, z in zip(cotangents, expected)]
+        known = [
+            jnp.zeros(g.shape, g.dtype) if z else g
+            for g, z in zip(cotangents, expected, strict=True)
+        ]
         return rule(residual, known)
 
     fun.defvjp(forward, backward, symbolic_zeros=True)
@@ -99,6 +102,71 @@ def test_rules_that_are_operators_see_them_too():
     f = lambda x: fun(jnp.sin(x), x)  # noqa: E731
     for order in ("reverse", "forward"):
         assert_same(veenv.jacve(f, order)(x), jax.jacrev(f)(x))
+
+
+@pytest.mark.parametrize("linear", [True, False])
+def test_primitives_that_have_a_cotangent_rule_alone(linear):
+    """JAX's "hi" primitives, which users can make: no forward mode, and any rule they like."""
+    hijax = pytest.importorskip("jax.experimental.hijax")
+    if not hasattr(hijax, "HiPrim"):
+        pytest.skip("a newer JAX's name")
+    limit = (lambda g: 5 * g) if linear else (lambda g: jnp.clip(g, -1, 1))
+
+    class Cube(hijax.HiPrim):
+        def __init__(self, aval):
+            self.in_avals, self.out_aval, self.params = (aval,), aval, {}
+            super().__init__()
+
+        def expand(self, x):
+            return x**3
+
+        def vjp_fwd(self, _, x):
+            return self(x), x
+
+        def vjp_bwd_retval(self, x, g):
+            return (limit(g) * x,)
+
+        def batch(self, _, args, dims):
+            return Cube(jax.typeof(args[0]))(*args), dims[0]
+
+    f = lambda x: 3 * Cube(jax.typeof(x))(jnp.sin(x)) + x[0]  # noqa: E731
+    assert_same(veenv.jacve(f, "reverse")(X), jax.jacrev(f)(X))
+    if linear:
+        assert_same(veenv.jacve(f, "forward")(X), jax.jacrev(f)(X))
+        return
+    with pytest.raises(ValueError, match=r"rule of Cube .*not provably linear"):
+        veenv.jacve(f, "forward")(X)
+
+
+def test_a_primitive_that_has_only_a_linearisation_rule():
+    """Its tangents are defined by what it keeps for them, and its forward mode is not."""
+    hijax = pytest.importorskip("jax.experimental.hijax")
+    if not hasattr(hijax, "vjp_from_lin"):
+        pytest.skip("a newer JAX's name")
+
+    class Sine(hijax.HiPrim):
+        def __init__(self, aval):
+            self.in_avals, self.out_aval, self.params = (aval,), aval, {}
+            super().__init__()
+
+        def expand(self, x):
+            return jnp.sin(x)
+
+        def lin(self, _, x):
+            return self(x), x
+
+        def linearized(self, x, t):
+            return t * jnp.cos(x)
+
+        vjp_fwd, vjp_bwd_retval = hijax.vjp_from_lin
+
+        def batch(self, _, args, dims):
+            return Sine(jax.typeof(args[0]))(*args), dims[0]
+
+    f = lambda x: 3 * Sine(jax.typeof(x))(x * x) * x  # noqa: E731
+    for order in ORDERS:
+        for run in (veenv.jacve(f, order), jax.jit(veenv.jacve(f, order))):
+            assert_same(run(X), jax.jacrev(f)(X))
 
 
 @pytest.mark.parametrize("linear", [True, False])

@@ -13,8 +13,8 @@ from tests.sampling import few
 from veenv.graph.graph import Graph
 from veenv.graph.linearisation import make_graph
 from veenv.search import search
-from veenv.search.exact.subsets import solve_subsets
 from veenv.search.budget import Budget, Tracker
+from veenv.search.exact.subsets import solve_subsets
 from veenv.search.heuristic.greedy_rules import RULES, greedy
 from veenv.search.problem import prepare
 from veenv.search.stand_in import greedy_order
@@ -88,7 +88,7 @@ def test_the_best_found_is_the_best_legal_order(shape):
     found_better = 0
     for graph in graphs(shape, few(4, of=30)):
         legal = [o for o in permutations(graph.eliminable) if is_legal(graph, o)]
-        assert 0 < len(legal)
+        assert len(legal) > 0
         best = min(graph.cost(order) for order in legal)
         found_better += best < graph.cost(graph.reverse())
         for method in ("anneal", "beam", "exact", "auto"):

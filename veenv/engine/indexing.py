@@ -14,9 +14,10 @@ from typing import TypeVar
 
 from veenv.engine import terms
 from veenv.engine.elimination import Elimination, eliminate_under
-from veenv.engine.moves import index_arrays
+from veenv.engine.moves import Move, index_arrays
 from veenv.engine.pulled import Call
-from veenv.engine.sparse import indexed
+from veenv.engine.sparse import computed, indexed
+from veenv.engine.sparse.computed import Computed, Matrix
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.policy import Sparse
 from veenv.engine.sparse.summands import entry_shape
@@ -67,8 +68,8 @@ def _eliminate(
     lin: Linearisation,
     parallel: Mapping[Pair, Sequence[Edge]],
     order: Sequence[int],
-    found: Mapping[tuple[tuple[int, int], int], Indexed],
-) -> dict[Pair, terms.Terms | Indexed]:
+    found: Mapping[Move, Matrix],
+) -> dict[Pair, terms.Terms | Indexed | Computed]:
     graph = lin.graph
     waiting = {node for pair, _ in found for node in pair}
     plain: dict[Pair, list[Edge]] = {}
@@ -87,16 +88,16 @@ def _eliminate(
     for (pair, _), move in found.items():
         later.setdefault(pair, []).append(move)
     second = Tableau(
-        graph.num_nodes, ((u, v, indexed.total(several)) for (u, v), several in later.items())
+        graph.num_nodes, ((u, v, computed.total(several)) for (u, v), several in later.items())
     )
     for node in nodes:
         if node in waiting:
-            second.eliminate(node, _multiply, indexed.add, keep=node in outputs)
-    result: dict[Pair, terms.Terms | Indexed] = dict(done)
+            second.eliminate(node, _multiply, _add, keep=node in outputs)
+    result: dict[Pair, terms.Terms | Indexed | Computed] = dict(done)
     for (u, v), x in _edges(second).items():
         if v in outputs:
             also = _converted(lin, (u, v), done[u, v]) if (u, v) in done else []
-            result[u, v] = indexed.total([x, *also])
+            result[u, v] = computed.total([x, *also])
     return result
 
 
@@ -104,10 +105,10 @@ def _split(
     lin: Linearisation,
     left: Mapping[Pair, terms.Terms | Indexed],
     waiting: Container[int],
-) -> tuple[dict[Pair, list[Indexed]], dict[Pair, terms.Terms | Indexed]]:
+) -> tuple[dict[Pair, list[Matrix]], dict[Pair, terms.Terms | Indexed]]:
     """The edges that are to be multiplied further, as entries, and those that are done."""
     inputs, outputs = range(lin.graph.num_inputs), lin.graph.output_nodes
-    later: dict[Pair, list[Indexed]] = {}
+    later: dict[Pair, list[Matrix]] = {}
     done: dict[Pair, terms.Terms | Indexed] = {}
     for (u, v), some in left.items():
         if u in inputs and v in outputs and v not in waiting:
@@ -119,7 +120,7 @@ def _split(
 
 def _converted(
     lin: Linearisation, pair: tuple[int, int], some: terms.Terms | Indexed
-) -> list[Indexed]:
+) -> list[Matrix]:
     """The terms of an edge, entry by entry."""
     out_shape, in_shape = (lin.graph.shapes[node] for node in reversed(pair))
     if isinstance(some, Indexed):
@@ -131,18 +132,20 @@ def _edges(tableau: Tableau[E]) -> dict[Pair, E]:
     return {(u, v): e for v, row in enumerate(tableau.preds) for u, e in row.items()}
 
 
-def _multiply(post: Indexed, pre: Indexed) -> Indexed:
-    if not indexed.is_light(post, pre):
+def _add(a: Matrix, b: Matrix) -> Matrix:
+    return computed.total([a, b])
+
+
+def _multiply(post: Matrix, pre: Matrix) -> Matrix:
+    product = computed.multiply(post, pre)
+    if product is None:
         raise _TooMany
-    return indexed.multiply(post, pre)
+    return product
 
 
-def _entries(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Indexed:
+def _entries(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Matrix:
     if prod(entry_shape(e.structure)) > indexed.MOST_ENTRIES:
         raise _TooMany
     if e.values is not None:
         e = replace(e, values=pin(e.values))
-    x = indexed.of_edge(e, out_shape, in_shape)
-    if x is None:
-        raise _TooMany
-    return x
+    return computed.of_edge(e, out_shape, in_shape)

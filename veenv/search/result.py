@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from veenv.graph.graph import CostModel, Graph
+from veenv.graph.graph import CostModel
 from veenv.search.race import Race
 
 

@@ -49,6 +49,11 @@ class Term:
     places: Affine | None = field(default=None, metadata={"static": True})
 
     @property
+    def nse(self) -> int:
+        """Number of entries."""
+        return prod(entry_shape(self.structure))
+
+    @property
     def batch_shape(self) -> tuple[int, ...]:
         """Shape of the batch that `vmap` has made: () without one."""
         shape = jnp.shape(self.values)
@@ -116,6 +121,11 @@ class Entries:
 
     values: Array
     pattern: Pattern = field(metadata={"static": True})
+
+    @property
+    def nse(self) -> int:
+        """Number of entries."""
+        return self.pattern.nse
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -219,7 +229,7 @@ def entry_shape(s: Structure) -> list[int]:
 def _coordinates(s: Structure, partners: Any, xp: Any) -> tuple[Any, Any]:
     """Flat out and in index of each entry, by NumPy or its like; -1 where there is none."""
     shape = entry_shape(s)
-    out_strides, in_strides = _strides(s.out_shape), _strides(s.in_shape)
+    out_strides, in_strides = strides_of(s.out_shape), strides_of(s.in_shape)
     rows = cols = xp.zeros(shape, np.int32)
     axis = 0
 
@@ -252,13 +262,14 @@ def _coordinates(s: Structure, partners: Any, xp: Any) -> tuple[Any, Any]:
     return rows.reshape(-1), cols.reshape(-1)
 
 
-def _strides(shape: Sequence[int]) -> list[int]:
+def strides_of(shape: Sequence[int]) -> list[int]:
+    """How far apart in flat index neighbours along each axis are."""
     return [prod(shape[k + 1 :]) for k in range(len(shape))]
 
 
 def _offsets(shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
     """The flat index of each index along some axes."""
-    strides = _strides(shape)
+    strides = strides_of(shape)
     total = np.zeros(1, np.int32)
     for k in axes:
         total = (total[:, None] + np.arange(shape[k], dtype=np.int32) * strides[k]).reshape(-1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import prod
 from typing import Any
 
 import jax
@@ -15,11 +14,12 @@ from jax import Array
 
 from veenv.engine import edge
 from veenv.engine.sparse import convert, parts
+from veenv.engine.sparse.computed import Computed
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.pattern import Collection, Pattern, collected
 from veenv.engine.sparse.policy import collected as merged_terms
 from veenv.engine.sparse.solving import solve
-from veenv.engine.sparse.summands import Entries, Term, entry_shape, term
+from veenv.engine.sparse.summands import Entries, Term, term
 from veenv.engine.stored import Edge
 from veenv.engine.terms import evaluated
 
@@ -49,7 +49,7 @@ class SparseTensor:
       (1000,)
     """
 
-    terms: tuple[Term | Entries, ...]
+    terms: tuple[Term | Entries | Computed, ...]
     out_shape: tuple[int, ...] = field(metadata={"static": True})
     in_shape: tuple[int, ...] = field(metadata={"static": True})
     dtype: Any = field(metadata={"static": True})
@@ -73,12 +73,15 @@ class SparseTensor:
     @classmethod
     def from_entries(
         cls,
-        x: Indexed,
+        x: Indexed | Computed,
         dtype: Any,
         out_shape: Sequence[int] | None = None,
         in_shape: Sequence[int] | None = None,
     ) -> SparseTensor:
-        """The tensor of entries at known places, its shapes the pattern's by default."""
+        """The tensor of entries, its shapes the matrix's by default."""
+        if isinstance(x, Computed):
+            cast = replace(x, values=x.values.astype(dtype))
+            return cls._of((cast,), x.out_shape, x.in_shape, dtype)
         p = x.pattern.reshaped(out_shape, in_shape)
         some = (Entries(x.stored().astype(dtype), p),) if p.nse else ()
         return cls._of(some, p.out_shape, p.in_shape, dtype)
@@ -161,10 +164,7 @@ class SparseTensor:
         """Number of entries; where places are computed, the most that it can be."""
         if self._layout is not None:
             return self.pattern.nse
-        return sum(
-            prod(entry_shape(t.structure)) if isinstance(t, Term) else t.pattern.nse
-            for t in self.terms
-        )
+        return sum(t.nse for t in self.terms)
 
     @property
     def bandwidth(self) -> tuple[int, int]:
@@ -178,7 +178,7 @@ class SparseTensor:
         def transpose(j: SparseTensor) -> SparseTensor:
             edges = [edge.transpose(t.edge()) for t in j.terms if isinstance(t, Term)]
             found = SparseTensor.from_edges(edges, j.in_shape, j.out_shape, j.dtype)
-            some = [parts.transposed(t) for t in j.terms if isinstance(t, Entries)]
+            some = [parts.transposed(t) for t in j.terms if not isinstance(t, Term)]
             return replace(found, terms=(*found.terms, *some))
 
         return self.each(transpose)

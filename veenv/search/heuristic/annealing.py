@@ -2,9 +2,10 @@
 
 A move changes one window of the order: one vertex goes elsewhere, a block of consecutive vertices
 goes elsewhere, or two vertices change places.  A move that puts a vertex before one it must wait
-for is no move; where no vertex has to wait every move is legal.  Distances are log-uniform: most moves are short and cheap to evaluate, some cross the order.
-Half of the single-vertex moves aim next to a neighbour of the vertex in the original graph, since
-only the order among vertices that become neighbours matters.
+for (`veenv.graph.precedence`) is not made; neighbouring vertices that change places lead from any
+legal order to any other.  Distances are log-uniform: most moves are short and cheap to evaluate,
+some cross the order.  Half of the single-vertex moves aim next to a neighbour of the vertex in the
+original graph, since only the order among vertices that become neighbours matters.
 
 The schedule is a sequence of chains fixed by the seed; the budget only decides where it stops, so
 a longer budget extends a shorter one.  Chain c anneals for ``base · 2**(c // width)`` moves; in
