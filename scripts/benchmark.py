@@ -24,6 +24,7 @@ from benchmark_engine import engine
 from benchmark_env import env, env_scaling
 from benchmark_kernel import kernel
 from benchmark_observations import observations
+from benchmark_prediction import prediction
 from benchmark_realistic import realistic
 from benchmark_record import recorded
 from benchmark_scaling import memory, tracing
@@ -37,6 +38,7 @@ COMMANDS = {
     "env-scaling": env_scaling,
     "engine": engine,
     "kernel": kernel,
+    "prediction": prediction,
     "realistic": realistic,
     "search": search,
     "evaluations": evaluations,

@@ -1,0 +1,55 @@
+"""Random sparse programs against JAX's dense Jacobians, compiled, in batches and differentiated."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from tests.oracles.jacobians import quick_jit
+from tests.oracles.sparse_programs import point, program
+
+ORDERS = ("reverse", "forward", "markowitz")
+BATCHES = range(0, 1000, 10)
+"""Programs are compiled ten by ten."""
+
+
+def _everything(seed, x, at):
+    """(found, expected) of one program: itself, in a batch, and the gradient of its square."""
+    fun, order = program(seed), ORDERS[seed % 3]
+    sparse = veenv.jacve(fun, order, sparse_representation=True)
+
+    def square(jacobian):
+        return lambda x: jnp.sum(jacobian(x, at[0]) ** 2)
+
+    found = [sparse(x[0], at[0]).todense()]
+    expected = [jax.jacrev(fun)(x[0], at[0])]
+    if seed % 2:
+        found.append(jax.vmap(sparse)(x, at).todense())
+        expected.append(jax.vmap(jax.jacrev(fun))(x, at))
+    else:
+        found.append(jax.grad(square(lambda *a: sparse(*a).todense()))(x[0]))
+        expected.append(jax.grad(square(jax.jacfwd(fun)))(x[0]))
+    return found, expected
+
+
+def _check(seeds):
+    points = {seed: point(seed) for seed in seeds}
+    results = quick_jit(lambda points: {s: _everything(s, *p) for s, p in points.items()})(points)
+    for seed, (found, expected) in results.items():
+        for a, b in zip(found, expected, strict=True):
+            scale = 1 + np.abs(b).max()
+            np.testing.assert_allclose(a / scale, b / scale, atol=1e-11, err_msg=f"program {seed}")
+
+
+@pytest.mark.parametrize("first", [0, 10, 20])
+def test_random_programs(first, x64):
+    _check(range(first, first + 10))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", BATCHES[3:])
+def test_a_thousand_random_programs(first, x64):
+    _check(range(first, first + 10))
