@@ -12,6 +12,7 @@ from benchmark_engine import engine
 from benchmark_env import env, env_scaling
 from benchmark_kernel import kernel
 from benchmark_observations import observations
+from benchmark_prediction import prediction
 from benchmark_realistic import realistic
 from benchmark_scaling import memory, tracing
 from benchmark_search import evaluations, search
@@ -24,6 +25,7 @@ COMMANDS = {
     "env-scaling": env_scaling,
     "engine": engine,
     "kernel": kernel,
+    "prediction": prediction,
     "realistic": realistic,
     "search": search,
     "evaluations": evaluations,

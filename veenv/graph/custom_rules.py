@@ -24,9 +24,6 @@ from veenv.graph.program import Program, trace
 from veenv.rules import Site
 from veenv.rules.dtypes import is_differentiable
 
-JVP = ("custom_jvp_call",)
-VJP = ("custom_vjp_call", "custom_vjp_call_jaxpr")
-
 
 @dataclass(frozen=True)
 class Inner:
@@ -55,8 +52,9 @@ def inner_program(site: Site) -> Inner | None:
 
     That of a cotangent rule need not be linear (`cotangent_rules`).
     """
-    name, operands, results = site.primitive.name, site.operands, site.results
-    if name not in (*JVP, *VJP) or not results:
+    operands, results = site.operands, site.results
+    kind = _compat.own_rule(site.primitive, site.params)
+    if kind is None or not results:
         return None
 
     def call(primals: list[Any], *moving: Any) -> tuple[Any, ...]:
@@ -74,7 +72,7 @@ def inner_program(site: Site) -> Inner | None:
         moving = [primals[i] for i in operands]
         return jax.vjp(lambda *v: call(primals, *v), *moving)[1](tuple(cotangents))
 
-    backward = name in VJP
+    backward = kind == "vjp"
     over = (
         [site.out_avals[k] for k in results] if backward else [site.in_avals[i] for i in operands]
     )
@@ -107,10 +105,11 @@ LINEAR = Cotangents()
 
 def cotangent_rules(site: Site) -> Cotangents:
     """What is proven of the cotangent rules of an equation and in its bodies."""
-    if site.primitive.name in VJP:
+    kind = _compat.own_rule(site.primitive, site.params)
+    if kind == "vjp":
         inner = inner_program(site)
         return LINEAR if inner is None else proven(inner)
-    if site.primitive.name in JVP:  # JAX differentiates its rule, not its body
+    if kind == "jvp":  # JAX differentiates its rule, not its body
         return LINEAR
     bodies = _compat.bodies(site.params)
     return reduce(and_, (_inside(body, site.realify) for body in bodies), LINEAR)
