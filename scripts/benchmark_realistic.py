@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -16,8 +17,10 @@ import numpy as np
 from benchmark_engine import SHORTEST
 from benchmark_machine import machine
 from realistic_functions import FUNCTIONS, Entry
+from realistic_plot import draw, rank_correlation
 
 import veenv
+from veenv.kernel.times import program_seconds
 from veenv.measure.timing import near, rounds_interleaved
 from veenv.structure import product, structure
 
@@ -47,8 +50,10 @@ def realistic(
     budget: str = "6s",
     seconds: float = 1.5,
     memory: float = 3.0,
+    minutes: float = 15.0,
     file: str | None = None,
     quick: bool = False,
+    fresh: bool = False,
     out: Path = Path("docs/realistic.json"),
     plot: Path = Path("docs/realistic.svg"),
 ) -> None:
@@ -57,42 +62,67 @@ def realistic(
     All methods of a function at a batch are timed interleaved; a ratio is the median over the
     rounds of the method's time to that of the faster mode in the same round. `tune` is what
     `veenv.tune` returned, timed again beside the others; `auto` is
-    ``jacve(f, "auto", kernel="auto")``; `reverse` is ``jacve(f)``.
+    ``jacve(f, "auto", kernel="auto")``; `reverse` is ``jacve(f)``. The plot has the ratios, and
+    the predicted against the measured time of each program with their rank correlation.
+
+    It can be run in parts: rows that `out` has are kept, and what it lacks is measured.
 
     Args:
-        function: names of functions; all by default.
+        function: names of functions; all by default. Named ones are measured again.
         batch: numbers of points.
         budget: of `veenv.tune`.
         seconds: time after which the rounds for one function and batch end (at least five).
         memory: GiB that results may take; larger batches are left out.
+        minutes: time after which no other row is begun; run it again to go on.
         file: a Python file with a dictionary `F` of (function, arguments, argnums) by name, to
             measure instead of `scripts/realistic_functions.py`.
         quick: three functions, batches 1 and 256, and a budget of 2 s, unless given otherwise.
+        fresh: forget the rows that `out` has.
         out: file of all figures.
         plot: file of the plot.
     """
-    functions = FUNCTIONS if file is None else _from_file(file)
+    end = time.monotonic() + 60 * minutes
+    functions = FUNCTIONS if file is None else from_file(file)
     names = function or tuple(functions)
     if quick:
         names, batch, budget = function or names[-3:], batch[:2], "2s"
-    print(machine() + "\n\n| function | batch | faster mode | µs | " + " | ".join(FORMS), end="")
-    print(" | form of tune | s | compile: " + " | ".join(FORMS[1:]) + " |")
-    print("| --- | ---: | --- |" + " ---: |" * (1 + len(FORMS)) + " --- |" + " ---: |" * 3)
-    rows = []
-    for name in names:
-        for size in batch:
-            row = _row(name, functions[name], size, budget, seconds, memory * 2**30)
-            if row is not None:
-                rows.append(row)
-                print(_line(row), flush=True)
-    _summary(rows)
-    found = {"machine": machine(), "budget": budget, "rows": rows}
-    out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    _plot(rows, plot)
+    known = [] if fresh or not out.exists() else json.loads(out.read_text("utf-8"))["rows"]
+    rows = {(row["function"], row["batch"]): row for row in known if row["function"] in functions}
+    for name, size in itertools.product(names, batch):
+        if (name, size) in rows and not function:
+            continue
+        if time.monotonic() > end:
+            print(f"{minutes:g} minutes are over; run this again for the rest")
+            break
+        row = _row(name, functions[name], size, budget, seconds, memory * 2**30)
+        if row is not None:
+            rows[name, size] = row
+            print(_line(row), flush=True)
+            _write(list(rows.values()), list(functions), budget, out, plot)
+    _table(_write(list(rows.values()), list(functions), budget, out, plot))
     print(f"\nfigures: {out}; plot: {plot}")
 
 
-def _from_file(path: str) -> dict[str, Entry]:
+def _write(rows: list[Row], names: list[str], budget: str, out: Path, plot: Path) -> list[Row]:
+    """Writes figures and plot; returns the rows, sorted."""
+    rows = sorted(rows, key=lambda row: (names.index(row["function"]), row["batch"]))
+    found = {"machine": machine(), "budget": budget, "rows": rows}
+    out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    if rows:
+        draw(rows, FORMS, plot)
+    return rows
+
+
+def _table(rows: list[Row]) -> None:
+    print(machine() + "\n\n| function | batch | faster mode | µs | " + " | ".join(FORMS), end="")
+    print(" | form of tune | s | compile: " + " | ".join(FORMS[1:]) + " |")
+    print("| --- | ---: | --- |" + " ---: |" * (1 + len(FORMS)) + " --- |" + " ---: |" * 3)
+    print("\n".join(map(_line, rows)))
+    _summary(rows)
+    print(f"\npredicted against measured time: Spearman {rank_correlation(rows):.3f}")
+
+
+def from_file(path: str) -> dict[str, Entry]:
     """The dictionary `F` of a Python file; argnums may be left out.
 
     Raises:
@@ -132,10 +162,10 @@ def _row(
     }
     ready = {}
     for method, jacobian in methods.items():
-        made = _compiled(jax.vmap(jacobian) if batch else jacobian, points)
+        made = compiled(jax.vmap(jacobian) if batch else jacobian, points)
         if made.bytes <= 2 * memory:  # a mode that takes too much memory is not the faster one
             ready[method] = made
-    times = _times({m: r.run for m, r in ready.items()}, points, seconds)
+    times = interleaved({m: r.run for m, r in ready.items()}, points, seconds)
     own = [m for m in ("jacfwd", "jacrev") if m in ready]
     faster = np.min([times[m] for m in own], axis=0)
     mode = min(own, key=lambda m: float(np.median(times[m])))
@@ -148,10 +178,15 @@ def _row(
     row["ratio"] = {m: float(np.median(times[m] / faster)) for m in FORMS if m in ready}
     row["compile"] = {m: ready[m].seconds / ready[mode].seconds for m in FORMS if m in ready}
     row["temporary"] = {m: r.bytes for m, r in ready.items()}
+    row["measured"] = {m: float(np.median(times[m])) for m in ready}
+    row["predicted"] = {
+        m: program_seconds(jax.make_jaxpr(methods[m])(*args), size) for m in ready if m != "tune"
+    }
     return row
 
 
-def _compiled(jacobian: Callable[..., Any], points: Sequence[Any]) -> Ready:
+def compiled(jacobian: Callable[..., Any], points: Sequence[Any]) -> Ready:
+    """Traces and compiles a Jacobian, with empty caches."""
     jax.clear_caches()
     product.multiply.cache_clear()
     structure.add.cache_clear()
@@ -162,9 +197,10 @@ def _compiled(jacobian: Callable[..., Any], points: Sequence[Any]) -> Ready:
     return Ready(run, seconds, memory.temp_size_in_bytes + memory.output_size_in_bytes)
 
 
-def _times(
+def interleaved(
     runs: dict[str, Callable[..., Any]], points: Sequence[Any], seconds: float
 ) -> dict[str, np.ndarray]:
+    """Seconds of each program, round after round, until there are enough rounds."""
     found: dict[str, list[float]] = {}
     began = time.perf_counter()
     for times in rounds_interleaved(runs, points, _MOST, shortest=SHORTEST):
@@ -197,28 +233,3 @@ def _summary(rows: list[Row]) -> None:
             counts = [str(sum(x <= bound for x in found.values())) for bound in (0.5, 1.03, 1.05)]
             cells = [f"{size:,}", form, str(len(found)), *counts, f"{worst} {found[worst]:.2f}"]
             print("| " + " | ".join(cells) + " |")
-
-
-def _plot(rows: list[Row], path: Path) -> None:
-    """Ratios of all forms, a panel for each batch."""
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    sizes = sorted({row["batch"] for row in rows})
-    names = list(dict.fromkeys(row["function"] for row in rows))
-    figure = Figure(figsize=(4 * len(sizes) + 2, 0.3 * len(names) + 2), layout="constrained")
-    FigureCanvasSVG(figure)
-    panels = figure.subplots(1, len(sizes), sharey=True, squeeze=False)[0]
-    for panel, size in zip(panels, sizes, strict=True):
-        for form, marker in zip(FORMS, "os^", strict=True):
-            some = [r for r in rows if r["batch"] == size and form in r["ratio"]]
-            places = [names.index(r["function"]) for r in some]
-            panel.plot([r["ratio"][form] for r in some], places, marker, label=form, alpha=0.7)
-        panel.axvline(1, color="gray", lw=0.8)
-        panel.set_xscale("log")
-        panel.set_title(f"batch {size:,}")
-        panel.set_xlabel("time / faster of jacfwd and jacrev")
-    panels[0].set_yticks(range(len(names)), names)
-    panels[0].invert_yaxis()
-    panels[0].legend()
-    figure.savefig(path)

@@ -12,11 +12,15 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # `jax.numpy_rank_promotion` where it does.
 os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"
 os.environ["JAX_NUMPY_DTYPE_PROMOTION"] = "strict"
+# Most programs of the tests run once: less time goes into their machine code, here and in the
+# processes that tests start. A test of memory or speed asks for the fixture `optimised`.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 import jax
 import pytest
 from hypothesis import HealthCheck, settings
 
+MOST_BYTES, MOST_MAPPINGS = 3 << 29, 20_000
 DATA = Path(__file__).parent / "data"
 
 settings.register_profile(
@@ -47,8 +51,34 @@ def reference() -> Callable[[str], dict[str, Any]]:
     return lambda name: json.loads((DATA / f"{name}.json").read_text())
 
 
+@pytest.fixture
+def optimised(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Runs one test with XLA's usual optimisations, in this process and in those it starts."""
+    usual = jax.config.read("jax_disable_most_optimizations")
+    monkeypatch.delenv("JAX_DISABLE_MOST_OPTIMIZATIONS", raising=False)
+    jax.clear_caches()
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", usual)
+    jax.clear_caches()
+
+
+def held() -> tuple[int, int]:
+    """Bytes and mappings of memory that this process holds; more than allowed if unknown."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE"), Path("/proc/self/maps").read_bytes().count(b"\n")
+    except OSError:
+        return MOST_BYTES, MOST_MAPPINGS
+
+
 @pytest.fixture(autouse=True, scope="module")
 def forget_compiled_programs() -> Iterator[None]:
-    """Drops a module's compiled programs at its end, which otherwise add up to gigabytes."""
+    """Drops compiled programs at a module's end, before they add up to gigabytes.
+
+    Until then modules share those of single operations. The system limits mappings to 65,530.
+    """
     yield
-    jax.clear_caches()
+    size, mappings = held()
+    if size >= MOST_BYTES or mappings >= MOST_MAPPINGS:
+        jax.clear_caches()

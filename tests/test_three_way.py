@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import dataclass, field
 from functools import partial
 
 import jax
@@ -22,30 +23,43 @@ from tests.oracles.multiplications import count_additions, count_multiplications
 from tests.sampling import on_seeds, spared
 from tests.test_invariant import orders_of, prepared
 from veenv.engine import elimination
-from veenv.env import VertexEnv
+from veenv.env import Spec, VertexEnv
 from veenv.graph.graph import COST_MODELS
 
 TASKS = ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion", "mlp"]
+
+
+@dataclass(frozen=True)
+class Program:
+    """What the compiled play depends on: cost models and graphs of one spec share it."""
+
+    spec: Spec
+    env: VertexEnv = field(compare=False)
+
+
+@partial(jax.jit, static_argnums=0)
+def play(program, params, actions):
+    """Return, cost and end of every order, played side by side."""
+    env = program.env
+
+    def episode(actions):
+        _, state = env.reset(jax.random.key(0), params)
+
+        def step(state, action):
+            state, reward, *_ = env.transition(state, action, params)
+            return state, reward
+
+        state, rewards = jax.lax.scan(step, state, actions)
+        return rewards.sum(), state.cost, state.terminated
+
+    return jax.vmap(episode)(actions)
 
 
 def returns_of(env: VertexEnv, graph, orders) -> np.ndarray:
     """The environment's return for each order, all played side by side."""
     slot = {vertex: n for n, vertex in enumerate(graph.eliminable)}
     actions = jnp.array([[slot[v] for v in order] for order in orders], jnp.int32)
-
-    @jax.jit
-    @jax.vmap
-    def play(actions):
-        _, state = env.reset(jax.random.key(0))
-
-        def step(state, action):
-            state, reward, *_ = env.transition(state, action)
-            return state, reward
-
-        state, rewards = jax.lax.scan(step, state, actions)
-        return rewards.sum(), state.cost, state.terminated
-
-    total, cost, terminated = play(actions)
+    total, cost, terminated = play(Program(env.spec, env), env.default_params, actions)
     assert bool(terminated.all())
     np.testing.assert_array_equal(-total, cost)
     return np.asarray(total)

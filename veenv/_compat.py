@@ -81,10 +81,41 @@ def holds(jaxpr: Any, names: Container[str]) -> bool:
     )
 
 
-def function_source(params: dict[str, Any]) -> str | None:
+def own_rule(primitive: Any, params: Mapping[str, Any]) -> str | None:
+    """The kind of derivative rule that somebody gave a function of theirs: "jvp" or "vjp".
+
+    JAX is about to write such functions as "hi" primitives (`jax_custom_vjp3`), which users can
+    make themselves, too (`jax.experimental.hijax`).
+    """
+    if primitive.name in ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"):
+        return primitive.name[7:10]
+    own: Any = params.get("_prim")
+    if not hasattr(own, "vjp_fwd"):
+        return None
+    if hasattr(own, "bwd"):  # of `jax.custom_vjp`, with a forward mode that raises
+        return "vjp"
+    return "vjp" if own.jvp.__qualname__ == "HiPrim.jvp" else "jvp"
+
+
+def sees_symbolic_zeros(primitive: Any, params: Mapping[str, Any]) -> bool:
+    """Whether an equation is or holds a call of a function whose rule is told what is zero."""
+    if own_rule(primitive, params) is not None:
+        own = params.get("_prim")
+        return bool(
+            params.get("symbolic_zeros") if own is None else getattr(own, "symbolic_zeros", True)
+        )
+    eqns = (eqn for body in bodies(params) for eqn in body.eqns)
+    return any(sees_symbolic_zeros(eqn.primitive, eqn.params) for eqn in eqns)
+
+
+def function_source(params: Mapping[str, Any]) -> str | None:
     """Name, file and line of the function that a call with a derivative rule is of."""
+    own = params.get("_prim")
     body = params.get("call_jaxpr", params.get("fun_jaxpr"))
-    return getattr(getattr(open_jaxpr(body), "debug_info", None), "func_src_info", None)
+    if own is not None:
+        body = getattr(getattr(own, "traced", None), "jaxpr", None)
+    source = getattr(getattr(open_jaxpr(body), "debug_info", None), "func_src_info", None)
+    return type(own).__name__ if own is not None and source is None else source
 
 
 def is_ref(aval: Any) -> bool:

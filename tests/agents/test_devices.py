@@ -116,7 +116,8 @@ CONFIG = PPOConfig(num_envs=4, hidden=8, learning_rate=1e-3, seed=5, steps=120)
 def command(out: Path, *options: str) -> list[str]:
     """Trains with the settings of `CONFIG`."""
     settings = ["--num-envs=4", "--hidden=8", "--learning-rate=1e-3", "--seed=5", "--steps=120"]
-    return [sys.executable, "scripts/train.py", TASK, f"--out={out}", *settings, *options]
+    settings += ["--timing=0", f"--out={out}"]
+    return [sys.executable, "scripts/train.py", TASK, *settings, *options]
 
 
 def train_together(*commands: list[str]) -> list[str]:

@@ -80,7 +80,12 @@ def same(a: np.ndarray | None, b: np.ndarray | None) -> bool:
     return bool(np.allclose(a, b, rtol=1e-9, atol=1e-12, equal_nan=True))
 
 
-@pytest.mark.parametrize("row", rows(), ids=lambda row: row.function)
+@pytest.fixture(scope="module", params=rows(), ids=lambda row: row.function)
+def row(request):
+    """Of the module, so that all tests of a row follow each other, and share its Jacobians."""
+    return request.param
+
+
 def test_the_verdict_holds(row):
     found = jacobians(row.function, row.point)
     rev, fwd, ours = found["jacrev"], found["jacfwd"], found["reverse"]
@@ -113,7 +118,6 @@ def test_other_orders_give_the_same(row):
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="the page shows what the newest JAX gives")
-@pytest.mark.parametrize("row", rows(), ids=lambda row: row.function)
 def test_the_table_shows_what_is_computed(row):
     found = jacobians(row.function, row.point)
     assert row.jacrev == text(found["jacrev"])

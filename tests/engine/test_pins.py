@@ -50,6 +50,7 @@ def test_an_expensive_value_that_is_used_once_is_not_pinned():
     assert barriers(lambda x: jnp.sin(x), 0.5, pin=True) > 0
 
 
+@pytest.mark.usefixtures("optimised")
 def test_a_dense_sum_that_is_an_output_is_written_once():
     x = jnp.asarray(np.stack([X, X + 1.0])[None] * np.ones((50, 1, 1)), jnp.float32)
     compiled = jax.jit(jax.vmap(veenv.jacve(stencil))).lower(x).compile()

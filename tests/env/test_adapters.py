@@ -15,6 +15,7 @@ from veenv.env.adapters.gymnax import GymnaxEnv
 from veenv.env.encode import Spec
 from veenv.env.random_play import random_episode, random_episodes
 from veenv.env.task_set import TaskDistribution, stack_params
+from veenv.graph.linearisation import make_graph
 from veenv.testing import check_env
 
 
@@ -98,14 +99,31 @@ def test_task_distribution_samples_every_task():
         TaskDistribution.of([])
 
 
-@pytest.mark.parametrize("name", spared(["mlp", "PropaneCombustion", "LIF"], "LIF"))
-def test_check_env_accepts_the_environment(name, graph_of_task):
-    check_env(VertexEnv(graph_of_task(name)), episodes=1)
+def arrays(x):
+    """A matrix, a vector and a number; diagonal, dense and broadcast edges."""
+    y = jnp.sin(x[0] @ x[1]) * x[1]
+    return jnp.exp(y.sum()) * y, y
 
 
-@pytest.mark.parametrize("name", spared(["mlp", "PropaneCombustion", "LIF"], "PropaneCombustion"))
-def test_check_env_accepts_a_larger_spec(name, graph_of_task):
-    env = VertexEnv(graph_of_task(name))
+@pytest.fixture
+def checked(request, graph_of_task):
+    """The graph of a task, or of the small function of arrays or of numbers."""
+    if request.param == "arrays":
+        return make_graph(lambda *x: arrays(x), (0, 1))(jnp.ones((3, 3)), jnp.ones(3))
+    return small_graph(kept_outputs) if request.param == "numbers" else graph_of_task(request.param)
+
+
+CHECKED = ["arrays", "numbers", "mlp", "PropaneCombustion", "LIF"]
+
+
+@pytest.mark.parametrize("checked", spared(CHECKED, "arrays"), indirect=True)
+def test_check_env_accepts_the_environment(checked):
+    check_env(VertexEnv(checked), episodes=1)
+
+
+@pytest.mark.parametrize("checked", spared(CHECKED, "numbers"), indirect=True)
+def test_check_env_accepts_a_larger_spec(checked):
+    env = VertexEnv(checked)
     small = env.spec
     padded = VertexEnv(
         env.graph,

@@ -144,6 +144,7 @@ def test_a_batch_takes_its_own_memory(name, order, x64):
     assert entries[1] == 2 * entries[0]
 
 
+@pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize(
     "name",
     spared(["scan", "while, then a sine", "while, then a sum", "solve", "fft"], "scan", "solve"),

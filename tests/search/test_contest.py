@@ -130,3 +130,11 @@ def test_the_bounds_hold_the_median():
         low, _, high = spread(np.exp(0.2 * rng.standard_normal(25)))
         held += low <= 1.0 <= high
     assert held >= 0.93 * 400
+
+
+def test_a_mode_without_a_round_is_known_by_its_first_call():
+    # Time is up in the first round, after jacfwd's turn: jacrev is known to be faster all the same.
+    clock = Clock({FWD: 3.0, REV: 0.5, JACVE[0]: 2.0}, compiling=0.1)
+    found = contest(clock, end=9.0)
+    assert [len(t.seconds) for t in found.trials][:2] == [1, 0]
+    assert found.verdict().form == REV

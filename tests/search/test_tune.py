@@ -46,6 +46,7 @@ def assert_same(a, b) -> None:
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-12), a, b)
 
 
+@pytest.mark.usefixtures("optimised")
 def test_it_is_a_jacobian_within_its_budget(x64):
     began = time.perf_counter()
     jacobian = tune(layer, X, W, argnums=(0, 1), budget="4s", cache=False)

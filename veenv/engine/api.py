@@ -12,8 +12,10 @@ import jax.numpy as jnp
 
 from veenv import _compat
 from veenv.engine.blocks import block
+from veenv.engine.choice import Forms, choosing
 from veenv.engine.counts import Counts
 from veenv.engine.elimination import Elimination, eliminate
+from veenv.engine.emission import own_blocks, own_modes
 from veenv.engine.evaluation import evaluate
 from veenv.engine.indexing import eliminate_sparse
 from veenv.engine.pins import pinned
@@ -46,8 +48,9 @@ def jacve(
       order: vertex ids (1-based, in equation order), "forward"/"fwd", "reverse"/"rev",
         "markowitz", "best"/"best-executed" (the cheapest order shipped for this graph, by either
         count), "auto" (that one, or else the cheapest by operations of the classical ones and a few
-        others, the same on every machine), `Auto` (searches for some seconds), an `Order`, or the
-        path of an order file.
+        others, the same on every machine; in a trace JAX's own mode takes its place where that is
+        predicted to be faster and gives the same, see docs/orders.md), `Auto` (searches for some
+        seconds), an `Order`, or the path of an order file.
       argnums: which positional arguments to differentiate by: an integer, or several (a tuple, a
         list, a range).
       has_aux: whether `fun` returns ``(output, aux)``.
@@ -60,7 +63,7 @@ def jacve(
       kernel: "xla" emits operations that XLA compiles. "fused" makes the whole Jacobian one loop
         over the points of a batch, with every number in a register (CPU; see docs/kernel.md), and
         raises where it cannot. "auto" takes the kernel where it can and where compiling it takes
-        a few seconds at most, else XLA. Derivatives of the result take XLA in any case.
+        about as long as XLA takes at most, else XLA. Derivatives of the result take XLA.
       pin: which values XLA is kept from computing again in each place that uses them: "auto" those
         that are expensive and would be repeated, True all that might be, False none.
 
@@ -92,18 +95,20 @@ def jacve(
       >>> jacve(f, order="reverse", argnums=(0, 1))(2.0, 3.0)[0].shape
       (2,)
     """
-    both = value_and_jacve(
-        fun, order, argnums, has_aux, count_ops, sparse_representation, holomorphic, allow_int,
-        pin=True,  # until the whole is known
-    )  # fmt: skip
+    forms = _forms(
+        fun, order, argnums, has_aux, count_ops, sparse_representation, holomorphic, allow_int
+    )
 
-    @functools.wraps(fun, updated=())
-    def jacobian(*args: Any, **kwargs: Any) -> Any:
-        value, *rest = both(*args, **kwargs)
-        parts = [rest[0], value[1], *rest[1:]] if has_aux else rest
-        return tuple(parts) if len(parts) > 1 else parts[0]
+    def without_value(*call: Any) -> list[Any]:
+        found = []
+        for value, *rest in forms(*call):
+            parts = [rest[0], value[1], *rest[1:]] if has_aux else rest
+            found.append(tuple(parts) if len(parts) > 1 else parts[0])
+        return found
 
-    return _compiled(jacobian, fun, kernel, pin, argnums, has_aux)
+    plain = not (count_ops or sparse_representation or holomorphic or allow_int)
+    chosen = plain and isinstance(order, str) and order.lower() == "auto"
+    return _compiled(without_value, fun, kernel, pin, argnums, has_aux, chosen)
 
 
 def value_and_jacve(
@@ -145,48 +150,83 @@ def value_and_jacve(
       >>> float(value), float(slope)
       (9.0, 6.0)
     """
+    forms = _forms(
+        fun, order, argnums, has_aux, count_ops, sparse_representation, holomorphic, allow_int
+    )
+    plain = not (count_ops or sparse_representation or holomorphic or allow_int)
+    chosen = plain and isinstance(order, str) and order.lower() == "auto"
+    return _compiled(forms, fun, kernel, pin, argnums, has_aux, chosen)
+
+
+def _forms(
+    fun: Callable[..., Any],
+    order: OrderLike,
+    argnums: int | Iterable[int],
+    has_aux: bool,
+    count_ops: bool,
+    sparse_representation: bool,
+    holomorphic: bool,
+    allow_int: bool,
+) -> Forms:
+    """What `value_and_jacve` returns, and the same with the blocks of JAX's own modes."""
     argnums = plain_argnums(argnums)
     if not callable(fun):
         raise TypeError(f"fun must be callable, got {fun!r}")
     if not isinstance(order, (str, os.PathLike, Order, Auto)):
         order = tuple(order)  # an iterator would be empty at the second call
 
-    @functools.wraps(fun, updated=())  # its signature, by which jit knows static arguments
-    def value_and_jacobian(*args: Any, **kwargs: Any) -> Any:
+    def forms(args: Sequence[Any], kwargs: dict[str, Any], others: bool) -> list[Any]:
         program = trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)
         _check_types(program, holomorphic=holomorphic, allow_int=allow_int)
         lin = linearise(program, holomorphic=holomorphic)
         ids = resolve_order(order, lin.graph)
         inputs = [args[a] for a in normalise_argnums(argnums, len(args))]
-        values = evaluate(lin, jax.tree.leaves(inputs))
+        leaves = jax.tree.leaves(inputs)
+        values = evaluate(lin, leaves)
         if sparse_representation:
             done = eliminate_sparse(lin, values.parallel, ids, values.calls)
         else:
             done = eliminate(lin, values.edges, ids, values.calls)
-        trees = _assemble(lin, done, inputs, isinstance(argnums, tuple), sparse_representation)
+        blocks = [_blocks(lin, done, sparse_representation)]
+        if others:
+            blocks += [own_blocks(lin, leaves, mode) for mode in own_modes(lin)]
         outputs = map(_compat.as_weak_as, program.out_avals, map(jnp.asarray, values.outputs))
-        value, result = (jax.tree.unflatten(program.out_tree, x) for x in (outputs, trees))
+        value = jax.tree.unflatten(program.out_tree, outputs)
         if program.aux:
             value = value, jax.tree.unflatten(program.aux[1], values.aux)
+        trees = [_assemble(lin, rows, inputs, isinstance(argnums, tuple)) for rows in blocks]
+        results = [jax.tree.unflatten(program.out_tree, tree) for tree in trees]
         if not count_ops:
-            return value, result
+            return [(value, result) for result in results]
         counted = not (sparse_representation or values.calls)
-        return value, result, _counts(lin, ids, done if counted else None)
+        counts = _counts(lin, ids, done if counted else None)
+        return [(value, result, counts) for result in results]
 
-    return _compiled(value_and_jacobian, fun, kernel, pin, argnums, has_aux)
+    return forms
 
 
 def _compiled(
-    jacobian: Callable[..., Any],
+    forms: Forms,
     fun: Callable[..., Any],
     kernel: KernelMode,
     pin: PinMode,
     argnums: int | Iterable[int],
     has_aux: bool,
+    chosen: bool,
 ) -> Callable[..., Any]:
     """The Jacobian of a function, as one kernel where that is asked for."""
     if kernel not in KERNEL_MODES:
         raise ValueError(f"kernel must be one of {', '.join(KERNEL_MODES)}, got {kernel!r}")
+
+    @functools.wraps(fun, updated=())  # its signature, by which jit knows static arguments
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        return forms(args, kwargs, False)[0]
+
+    def wanted(args: Sequence[Any]) -> tuple[int, ...]:
+        return normalise_argnums(argnums, len(args))
+
+    if chosen and kernel != "fused" and pin == "auto":
+        return choosing(jacobian, forms, wanted, kernel=kernel == "auto")
     compiled = pinned(jacobian, pin)
     if kernel == "xla":
         return compiled
@@ -198,7 +238,7 @@ def _compiled(
         lines = (e.source for e in program.equations if e.primitive.name == primitive)
         return next(lines, "")
 
-    return fuse(compiled, kernel, lambda args: normalise_argnums(argnums, len(args)), line)
+    return fuse(compiled, kernel, wanted, line)
 
 
 def _counts(lin: Linearisation, ids: tuple[int, ...], done: Elimination | None) -> Counts:
@@ -227,16 +267,23 @@ def _check_types(program: Program, *, holomorphic: bool, allow_int: bool) -> Non
                 )
 
 
+def _blocks(lin: Linearisation, done: Elimination, sparse: bool) -> list[tuple[Any, ...]]:
+    """For each output leaf its blocks by the input leaves."""
+    inputs = range(lin.graph.num_inputs)
+    return [
+        tuple(block(lin, done.terms, output, i, sparse=sparse) for i in inputs)
+        for output in range(lin.graph.num_outputs)
+    ]
+
+
 def _assemble(
-    lin: Linearisation, done: Elimination, inputs: Sequence[Any], several: bool, sparse: bool
+    lin: Linearisation, rows: Sequence[tuple[Any, ...]], inputs: Sequence[Any], several: bool
 ) -> list[Any]:
     """For each output leaf, the tree of blocks by the selected arguments."""
+    avals = lin.program.avals[: lin.graph.num_inputs]
     trees, in_tree = [], jax.tree.structure(inputs)
-    for output in range(lin.graph.num_outputs):
-        leaves = [
-            _compat.as_weak_as(aval, block(lin, done.terms, output, i, sparse=sparse))
-            for i, aval in enumerate(lin.program.avals[: lin.graph.num_inputs])
-        ]
+    for row in rows:
+        leaves = [_compat.as_weak_as(aval, x) for aval, x in zip(avals, row, strict=True)]
         by_argument = tuple(jax.tree.unflatten(in_tree, leaves))
         trees.append(by_argument if several else by_argument[0])
     return trees

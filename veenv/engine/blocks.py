@@ -12,6 +12,7 @@ import numpy as np
 from veenv.engine.product import multiply
 from veenv.engine.pulled import dense
 from veenv.engine.sparse import SparseTensor
+from veenv.engine.sparse.computed import Computed
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.stored import Edge
 from veenv.engine.terms import Terms
@@ -21,7 +22,7 @@ from veenv.structure import structure as algebra
 
 def block(
     lin: Linearisation,
-    left: Mapping[tuple[int, int], Terms | Indexed],
+    left: Mapping[tuple[int, int], Terms | Indexed | Computed],
     output: int,
     source: int,
     *,
@@ -44,13 +45,15 @@ def block(
     out_shape, in_shape, dtype = out_aval.shape, in_aval.shape, in_aval.dtype
     node = lin.graph.outputs[output]
     if node == source:
-        terms: Terms | Indexed = (Edge(algebra.diagonal(out_shape, valued=False), None, dtype),)
+        terms: Terms | Indexed | Computed = (
+            Edge(algebra.diagonal(out_shape, valued=False), None, dtype),
+        )
     else:
         terms = () if node is None else left.get((source, node), ())
     if not jnp.issubdtype(dtype, jnp.inexact):
         return np.zeros((*out_shape, *in_shape), jax.dtypes.float0)
-    if isinstance(terms, Indexed):
-        return SparseTensor.from_entries(terms, dtype)
+    if isinstance(terms, (Indexed, Computed)):
+        return SparseTensor.from_entries(terms, dtype, out_shape, in_shape)
     if lin.realify and jnp.issubdtype(dtype, jnp.complexfloating):
         terms = tuple(multiply(e, _parts(in_shape, dtype), keep=sparse) for e in terms)
     if sparse:

@@ -14,23 +14,22 @@ from typing import TypeVar
 
 from veenv.engine import terms
 from veenv.engine.elimination import Elimination, eliminate_under
-from veenv.engine.moves import index_arrays
+from veenv.engine.moves import Move, index_arrays
 from veenv.engine.pulled import Call
-from veenv.engine.sparse import indexed
+from veenv.engine.sparse import computed, indexed
+from veenv.engine.sparse.computed import Computed, Matrix
 from veenv.engine.sparse.indexed import Indexed
-from veenv.engine.sparse.pattern import num_meetings
+from veenv.engine.sparse.policy import Sparse
 from veenv.engine.sparse.summands import entry_shape
 from veenv.engine.stored import Edge
-from veenv.engine.sums import Sparse
 from veenv.graph.linearisation import Linearisation
 from veenv.graph.tableau import Tableau
 from veenv.linear.barrier import pin
 from veenv.rules.dtypes import is_complex
 
-_MOST_ENTRIES = 1 << 25
-"""Most entries of a matrix, and most products for one, that are held entry by entry."""
-
 E = TypeVar("E")
+Pair = tuple[int, int]
+"""Source and target of an edge."""
 
 
 class _TooMany(Exception):  # noqa: N818  # it is caught, never shown
@@ -39,7 +38,7 @@ class _TooMany(Exception):  # noqa: N818  # it is caught, never shown
 
 def eliminate_sparse(
     lin: Linearisation,
-    parallel: Mapping[tuple[int, int], Sequence[Edge]],
+    parallel: Mapping[Pair, Sequence[Edge]],
     order: Iterable[int],
     calls: Sequence[Call] = (),
 ) -> Elimination:
@@ -67,13 +66,13 @@ def eliminate_sparse(
 
 def _eliminate(
     lin: Linearisation,
-    parallel: Mapping[tuple[int, int], Sequence[Edge]],
+    parallel: Mapping[Pair, Sequence[Edge]],
     order: Sequence[int],
-    found: Mapping[tuple[tuple[int, int], int], Indexed],
-) -> dict[tuple[int, int], terms.Terms | Indexed]:
+    found: Mapping[Move, Matrix],
+) -> dict[Pair, terms.Terms | Indexed | Computed]:
     graph = lin.graph
     waiting = {node for pair, _ in found for node in pair}
-    plain: dict[tuple[int, int], list[Edge]] = {}
+    plain: dict[Pair, list[Edge]] = {}
     for pair, several in parallel.items():
         rest = [e for n, e in enumerate(several) if (pair, n) not in found]
         if rest:
@@ -89,26 +88,28 @@ def _eliminate(
     for (pair, _), move in found.items():
         later.setdefault(pair, []).append(move)
     second = Tableau(
-        graph.num_nodes, ((u, v, indexed.total(several)) for (u, v), several in later.items())
+        graph.num_nodes, ((u, v, computed.total(several)) for (u, v), several in later.items())
     )
     for node in nodes:
         if node in waiting:
-            second.eliminate(node, _multiply, indexed.add, keep=node in outputs)
-    result: dict[tuple[int, int], terms.Terms | Indexed] = dict(done)
+            second.eliminate(node, _multiply, _add, keep=node in outputs)
+    result: dict[Pair, terms.Terms | Indexed | Computed] = dict(done)
     for (u, v), x in _edges(second).items():
         if v in outputs:
             also = _converted(lin, (u, v), done[u, v]) if (u, v) in done else []
-            result[u, v] = indexed.total([x, *also])
+            result[u, v] = computed.total([x, *also])
     return result
 
 
 def _split(
-    lin: Linearisation, left: Mapping[tuple[int, int], terms.Terms], waiting: Container[int]
-) -> tuple[dict[tuple[int, int], list[Indexed]], dict[tuple[int, int], terms.Terms]]:
+    lin: Linearisation,
+    left: Mapping[Pair, terms.Terms | Indexed],
+    waiting: Container[int],
+) -> tuple[dict[Pair, list[Matrix]], dict[Pair, terms.Terms | Indexed]]:
     """The edges that are to be multiplied further, as entries, and those that are done."""
     inputs, outputs = range(lin.graph.num_inputs), lin.graph.output_nodes
-    later: dict[tuple[int, int], list[Indexed]] = {}
-    done: dict[tuple[int, int], terms.Terms] = {}
+    later: dict[Pair, list[Matrix]] = {}
+    done: dict[Pair, terms.Terms | Indexed] = {}
     for (u, v), some in left.items():
         if u in inputs and v in outputs and v not in waiting:
             done[u, v] = some
@@ -117,30 +118,34 @@ def _split(
     return later, done
 
 
-def _converted(lin: Linearisation, pair: tuple[int, int], some: terms.Terms) -> list[Indexed]:
+def _converted(
+    lin: Linearisation, pair: tuple[int, int], some: terms.Terms | Indexed
+) -> list[Matrix]:
     """The terms of an edge, entry by entry."""
     out_shape, in_shape = (lin.graph.shapes[node] for node in reversed(pair))
+    if isinstance(some, Indexed):
+        return [replace(some, pattern=some.pattern.reshaped(out_shape, in_shape))]
     return [_entries(e, out_shape, in_shape) for e in terms.evaluated(some)]
 
 
-def _edges(tableau: Tableau[E]) -> dict[tuple[int, int], E]:
+def _edges(tableau: Tableau[E]) -> dict[Pair, E]:
     return {(u, v): e for v, row in enumerate(tableau.preds) for u, e in row.items()}
 
 
-def _multiply(post: Indexed, pre: Indexed) -> Indexed:
-    products = num_meetings(post.pattern, pre.pattern)
-    dense = post.pattern.sizes[0] * pre.pattern.sizes[1]
-    if products > min(_MOST_ENTRIES, 4 * dense + (1 << 20)):
+def _add(a: Matrix, b: Matrix) -> Matrix:
+    return computed.total([a, b])
+
+
+def _multiply(post: Matrix, pre: Matrix) -> Matrix:
+    product = computed.multiply(post, pre)
+    if product is None:
         raise _TooMany
-    return indexed.multiply(post, pre)
+    return product
 
 
-def _entries(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Indexed:
-    if prod(entry_shape(e.structure)) > _MOST_ENTRIES:
+def _entries(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Matrix:
+    if prod(entry_shape(e.structure)) > indexed.MOST_ENTRIES:
         raise _TooMany
     if e.values is not None:
         e = replace(e, values=pin(e.values))
-    x = indexed.of_edge(e, out_shape, in_shape)
-    if x is None:
-        raise _TooMany
-    return x
+    return computed.of_edge(e, out_shape, in_shape)

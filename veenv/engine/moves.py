@@ -14,9 +14,10 @@ import numpy as np
 
 from veenv.engine import places
 from veenv.engine.known import Known
-from veenv.engine.sparse import indexed
-from veenv.engine.sparse.indexed import Indexed
+from veenv.engine.sparse import computed, indexed
+from veenv.engine.sparse.computed import Matrix
 from veenv.engine.stored import Edge
+from veenv.engine.supports import supported
 from veenv.engine.taps import convolution
 from veenv.graph.equations import Equation
 from veenv.graph.linearisation import Elemental, Linearisation
@@ -33,7 +34,7 @@ Move = tuple[tuple[int, int], int]
 
 def index_arrays(
     lin: Linearisation, parallel: Mapping[tuple[int, int], Sequence[Edge]]
-) -> dict[Move, Indexed]:
+) -> dict[Move, Matrix]:
     """The elemental partials that are index arrays, and are not named by the algebra.
 
     Args:
@@ -41,7 +42,7 @@ def index_arrays(
       parallel: their values.
     """
     known = Known(lin.program)
-    found: dict[Move, Indexed] = {}
+    found: dict[Move, Matrix] = {}
     for equation, elemental, number in _numbered(lin):
         pair = elemental.source, elemental.target
         e = parallel[pair][number]
@@ -63,20 +64,32 @@ def _numbered(lin: Linearisation) -> Iterator[tuple[Equation, Elemental, int]]:
 
 def _move(
     lin: Linearisation, equation: Equation, elemental: Elemental, e: Edge, known: Known
-) -> Indexed | None:
+) -> Matrix | None:
     s = e.structure
     name = equation.primitive.name
-    if elemental.inner is not None or s.link is Link.NONE or isinstance(e.link, Selection):
+    if elemental.inner is not None or isinstance(e.link, Selection):
+        return None
+    if s.link is Link.NONE and name not in TAKES:
         return None
     out_shape, in_shape = (lin.graph.shapes[n] for n in (elemental.target, elemental.source))
     operand = _operand(lin, equation, elemental)
     if prod(out_shape) == 0 or prod(in_shape) == 0 or operand is None or e.sign < 0:
         return None
     if name == "conv_general_dilated" and operand == 0:
-        return convolution(equation, known(equation.inputs[1]), e.dtype)
+        found = convolution(equation, known(equation.inputs[1]), e.dtype)
+        return found or supported(equation, operand, e, known)
+    if s.link is Link.OPERATOR:
+        evaluated = supported(equation, operand, e, known)
+        if evaluated is not None:
+            return evaluated
     found = places.moved(equation) if operand == 0 else None
     if found is None and name in TAKES:
         found = _by_indices(equation, operand, known)
+        if found is None and s.unit:
+            adds = name in ADDS and operand == 2
+            return computed.moved(e, (out_shape, in_shape), adds=adds)
+        if found is None and 1 in (prod(out_shape), prod(in_shape)) and e.link is None:
+            return computed.one_hot(e, (out_shape, in_shape))
     if found is None:
         selects = s.unit and s.link is Link.SELECTION and name not in TAKES
         return indexed.of_edge(e, out_shape, in_shape) if selects else None

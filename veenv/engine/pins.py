@@ -18,6 +18,7 @@ from jax.extend import core
 
 from veenv import _compat
 from veenv.kernel.fusing import trace_leaves
+from veenv.kernel.parts import Part, part_of
 from veenv.linear.barrier import EXPENSIVE, PinMode, with_pins
 
 _COSTLY = 40
@@ -72,26 +73,26 @@ def pinned(jacobian: Callable[..., Any], mode: PinMode) -> Callable[..., Any]:
         if not places:
             return jacobian(*args, **kwargs)
         traced = trace_leaves(jacobian, leaves, tree, places)
-        return traced.result(_run(traced.closed, [leaves[k] for k in places]))
+        closed = traced.closed
+        part = part_of(closed, range(len(closed.out_avals)))
+        return traced.result(run(part, closed.consts, [leaves[k] for k in places]))
 
     return by_need
 
 
-def _run(closed: Any, operands: Sequence[Any]) -> list[Any]:
-    """The results of a jaxpr, computed with the pins that are needed."""
-    jaxpr = _compat.open_jaxpr(closed)
-    equations = live(jaxpr)
-    lifted = [k for k, c in enumerate(closed.consts) if _compat.is_traced(c)]
-    varying = _varying(jaxpr, equations, lifted)
-    kept = needed(jaxpr, equations, varying)
-    once = shared(equations, varying)
-    values: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
-    values.update(zip(jaxpr.invars, operands, strict=True))
+def run(part: Part, consts: Sequence[Any], operands: Sequence[Any]) -> list[Any]:
+    """The results of a part of a jaxpr, computed with the pins that are needed."""
+    lifted = [k for k, c in enumerate(consts) if _compat.is_traced(c)]
+    varying = _varying(part, lifted)
+    kept = needed(part, part.eqns, varying)
+    once = shared(part.eqns, varying)
+    values: dict[Any, Any] = dict(zip(part.constvars, consts, strict=True))
+    values.update(zip(part.invars, operands, strict=True))
 
     def read(atom: Any) -> Any:
         return atom.val if isinstance(atom, core.Literal) else values[atom]
 
-    for equation in equations:
+    for equation in part.eqns:
         outs = [read(a) for a in equation.invars]
         if equation.primitive.name != _BARRIER or equation.outvars[0] in kept:
             outs = _compat.bind(equation.primitive, equation.params, outs)
@@ -99,19 +100,20 @@ def _run(closed: Any, operands: Sequence[Any]) -> list[Any]:
             values[v] = jax.lax.optimization_barrier(value) if v in once else value
     return [
         _compat.as_weak_as(aval, jnp.asarray(read(atom)))
-        for aval, atom in zip(closed.out_avals, jaxpr.outvars, strict=True)
+        for aval, atom in zip(part.out_avals, part.outvars, strict=True)
     ]
 
 
-def live(jaxpr: Any) -> list[Any]:
-    """The equations of an open jaxpr that its results need, or that do more than compute."""
-    wanted = {v for v in jaxpr.outvars if not isinstance(v, core.Literal)}
-    found = []
-    for equation in reversed(jaxpr.eqns):
-        if equation.effects or any(v in wanted for v in equation.outvars):
-            found.append(equation)
-            wanted.update(a for a in equation.invars if not isinstance(a, core.Literal))
-    return found[::-1]
+def dropped(part: Part, lifted: Sequence[int]) -> frozenset[Any]:
+    """The results of the barriers of a part of a jaxpr that are not needed.
+
+    Args:
+      part: the part.
+      lifted: the numbers of the constants that a batch may run over.
+    """
+    kept = needed(part, part.eqns, _varying(part, lifted))
+    barriers = {e.outvars[0] for e in part.eqns if e.primitive.name == _BARRIER}
+    return frozenset(barriers - kept)
 
 
 def needed(jaxpr: Any, equations: Sequence[Any], varying: set[Any]) -> frozenset[Any]:
@@ -164,10 +166,10 @@ def shared(equations: Sequence[Any], varying: set[Any]) -> frozenset[Any]:
     return frozenset(v for v in found if jnp.issubdtype(v.aval.dtype, jnp.inexact))
 
 
-def _varying(jaxpr: Any, equations: Sequence[Any], lifted: Sequence[int]) -> set[Any]:
+def _varying(part: Part, lifted: Sequence[int]) -> set[Any]:
     """The variables that depend on the arguments; others are computed once for a batch."""
-    varying = {*jaxpr.invars, *(jaxpr.constvars[k] for k in lifted)}
-    for equation in equations:
+    varying = {*part.invars, *(part.constvars[k] for k in lifted)}
+    for equation in part.eqns:
         if any(not isinstance(a, core.Literal) and a in varying for a in equation.invars):
             varying.update(equation.outvars)
     return varying

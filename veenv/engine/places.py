@@ -39,6 +39,8 @@ def moved(equation: Equation) -> np.ndarray | None:
         steps = params["strides"] or [1] * x.ndim
         limits = zip(params["start_indices"], params["limit_indices"], steps, strict=True)
         return x[tuple(slice(*some) for some in limits)]
+    if name == "tile":
+        return np.tile(x, params["reps"])
     if name == "rev":
         return np.flip(x, params["dimensions"])
     return _padded(x, params["padding_config"]) if name == "pad" else None

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from veenv.engine.edge import todense
+from veenv.engine.sparse.policy import structured
 from veenv.engine.stored import Edge
 from veenv.engine.sums import Policy
 from veenv.engine.terms import Terms
@@ -106,7 +107,9 @@ def pull_back(
         row, size = tableau.preds[target], prod(shapes[target])
         posts = {r: row.pop(r) for r in results if r in row}
         rows = {
-            r: dense(policy.left(post), shapes[target], results[r]).reshape(size, *results[r])
+            r: dense(structured(policy.left(post)), shapes[target], results[r]).reshape(
+                size, *results[r]
+            )
             for r, post in posts.items()
         }
         for source, x in call.rows(rows, size).items():

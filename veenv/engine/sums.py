@@ -5,8 +5,7 @@ it so.  Forming it at once would write and read a dense array for every term.  U
 `AsCounted` such a sum waits: terms with entries in the same places merge, products with unit
 edges, which cost nothing, reach every term on its own, and only when the sum meets values, or at
 the end, is the dense array made, of all terms at once.  Structures and multiplications are those
-of the algebra.  Under the policy `Sparse` a sum of different structures never becomes dense, unless
-its terms would store as much.
+of the algebra.  The other policy is `veenv.engine.sparse.policy.Sparse`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from veenv.engine import edge, masking, terms
 from veenv.engine import product as edge_product
 from veenv.engine.links import expand_link, placed
 from veenv.engine.stored import Edge, stored_values, with_mask
-from veenv.engine.terms import Terms, collect, merged
+from veenv.engine.terms import Terms, merged
 from veenv.linear.barrier import pin
 from veenv.linear.selection import Selection
 from veenv.structure import structure as algebra
@@ -113,39 +112,6 @@ class AsCounted:
         x = x.reshape(*s.out_shape, *s.in_shape)
         kept = [*s.out_values, *s.in_values]
         return Edge(s, x[tuple(slice(None) if valued else 0 for valued in kept)], x.dtype)
-
-
-class Sparse:
-    """Edges are terms, over which products distribute.
-
-    Attributes:
-      multiplications: not counted.
-      additions: not counted.
-    """
-
-    multiplications = additions = 0
-
-    def gather(self, several: Sequence[Edge]) -> Terms:
-        """The terms, merged."""
-        return collect(several)
-
-    def multiply(self, post: Terms, pre: Terms) -> Terms:
-        """Every product of two terms, merged."""
-        return collect([edge_product.multiply(p, q, keep=True) for p in post for q in pre])
-
-    def add(self, a: Terms, b: Terms) -> Terms:
-        """The terms of both, merged."""
-        return collect([*a, *b])
-
-    def left(self, e: Terms) -> Terms:
-        """The terms."""
-        return e
-
-    def stored(self, x: Array, pairs: Sequence[tuple[Terms, Structure]]) -> Terms:
-        """The array as one dense term."""
-        (post, *_), pre = pairs[0]
-        s = algebra.dense(post.structure.out_shape, pre.in_shape)
-        return (Edge(s, x.reshape(s.value_shape), x.dtype),)
 
 
 class Sum:

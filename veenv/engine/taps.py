@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv.engine.sparse.indexed import Indexed
+from veenv.engine.sparse.numbers import Numbers
 from veenv.engine.sparse.pattern import collected
 from veenv.graph.equations import Equation
 
@@ -25,33 +26,53 @@ def convolution(equation: Equation, kernel: np.ndarray | None, dtype: Any) -> In
       dtype: of the entries.
 
     Returns:
-      Its entries; None where the kernel has many taps, or there are groups of channels.
+      Its entries; None where the kernel has many taps, or there are groups of a batch.
+    """
+    found = None if kernel is None else taps(equation)
+    if found is None or kernel is None:
+        return None
+    rows, cols, at = found
+    weights = kernel.reshape(-1)[at]
+    there = np.flatnonzero(weights)
+    if not len(there):
+        return None
+    shapes = equation.out_avals[0].shape, equation.in_avals[0].shape
+    pattern, collect = collected(rows[there], cols[there], *shapes)
+    return Indexed(pattern, Numbers(jnp.asarray(weights[there], dtype)).collected(collect), dtype)
+
+
+def taps(equation: Equation) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """What a convolution is the sum of.
+
+    Returns:
+      For each product of the sum the flat indices of the result, of the operand's element and of
+      the kernel's; None where the kernel has many taps, or there are groups of a batch.
     """
     params = equation.params
-    groups = params["feature_group_count"], params["batch_group_count"]
-    if kernel is None or kernel.size > _MOST_TAPS or groups != (1, 1):
-        return None
     numbers = params["dimension_numbers"]
-    lhs, rhs, out = (tuple(s) for s in (numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec))
-    in_shape, out_shape = equation.in_avals[0].shape, equation.out_avals[0].shape
-    inside = np.arange(prod(in_shape)).reshape(in_shape).transpose(lhs)  # batch, channel, places
-    results = np.arange(prod(out_shape)).reshape(out_shape).transpose(out)
-    weights = kernel.transpose(rhs)  # out channel, in channel, places
-    rows, cols, values = [], [], []
-    for tap in product(*map(range, weights.shape[2:])):
-        at, there = _source(params, tap, results.shape[2:], inside.shape[2:])
-        for o, i in product(range(weights.shape[0]), range(weights.shape[1])):
-            if weights[(o, i, *tap)] != 0:
-                rows.append(results[:, o][(slice(None), *there)].reshape(-1))
-                cols.append(inside[:, i][(slice(None), *at)].reshape(-1))
-                values.append(np.full(rows[-1].size, weights[(o, i, *tap)]))
-    if not rows:
+    shapes = (*(a.shape for a in equation.in_avals), equation.out_avals[0].shape)
+    specs = numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec
+    groups, batches = params["feature_group_count"], params["batch_group_count"]
+    if batches != 1 or prod(shapes[1]) > _MOST_TAPS:
         return None
-    pattern, collect = collected(np.concatenate(rows), np.concatenate(cols), out_shape, in_shape)
-    return Indexed(pattern, collect(jnp.asarray(np.concatenate(values), dtype)), dtype)
+    inside, weights, results = (
+        np.arange(prod(shape)).reshape(shape).transpose(spec)
+        for shape, spec in zip(shapes, specs, strict=True)
+    )  # batch, channel, places; the kernel's out channel, in channel, places
+    per_group = weights.shape[0] // groups
+    found = []
+    for tap in product(*map(range, weights.shape[2:])):
+        at, there = source(params, tap, results.shape[2:], inside.shape[2:])
+        for o, i in product(range(weights.shape[0]), range(weights.shape[1])):
+            channel = o // per_group * weights.shape[1] + i
+            rows = results[:, o][(slice(None), *there)].reshape(-1)
+            cols = inside[:, channel][(slice(None), *at)].reshape(-1)
+            found.append((rows, cols, np.full(rows.size, weights[(o, i, *tap)])))
+    rows, cols, of_kernel = (np.concatenate(x) for x in zip(*found, strict=True))
+    return rows, cols, of_kernel
 
 
-def _source(params: Any, tap: Any, out_sizes: Any, in_sizes: Any) -> tuple[Any, Any]:
+def source(params: Any, tap: Any, out_sizes: Any, in_sizes: Any) -> tuple[Any, Any]:
     """Indices along each axis of what a tap reads, and of the results it is read for."""
     at, there = [], []
     for axis, k in enumerate(tap):

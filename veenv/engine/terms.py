@@ -28,8 +28,8 @@ from veenv.structure.structure import Link, Structure
 Terms = tuple[Edge, ...]
 
 
-def collect(terms: Sequence[Edge]) -> Terms:
-    """Merges terms of one kind; all of them if together they store as much as a dense one.
+def gathered(terms: Sequence[Edge]) -> tuple[Terms, bool]:
+    """Merges terms of one kind, and says whether together they store as much as a dense one.
 
     Terms on one diagonal are merged where one of them has values all along it already.
     """
@@ -41,11 +41,8 @@ def collect(terms: Sequence[Edge]) -> Terms:
         valued = any(term.structure.link_values for term in several)
         kept += [reduce(merge, several)] if valued else several
     s = kept[0].structure
-    if len(kept) > 1 and sum(map(_entries, kept)) >= prod(s.out_shape) * prod(s.in_shape):
-        if any(term.structure.link is Link.OPERATOR for term in kept):
-            return collect(evaluated(kept))
-        return (reduce(edge.add, kept),)
-    return tuple(kept)
+    size = prod(s.out_shape) * prod(s.in_shape)
+    return tuple(kept), len(kept) > 1 and sum(map(num_entries, kept)) >= size
 
 
 def merged(terms: Sequence[Edge], key: Callable[[Edge], Hashable]) -> list[Edge]:
@@ -82,7 +79,7 @@ def kind(e: Edge) -> tuple[Hashable, ...]:
     return (s.pairs, s.link, s.link_out, s.link_in, key)
 
 
-def _entries(e: Edge) -> int:
+def num_entries(e: Edge) -> int:
     """Number of places at which a term may have an entry."""
     s = e.structure
     entries = prod(s.out_shape) * prod(n for j, n in enumerate(s.in_shape) if j not in s.pairs)

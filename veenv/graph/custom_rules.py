@@ -8,7 +8,7 @@ becomes dense.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -20,12 +20,9 @@ import numpy as np
 
 from veenv import _compat
 from veenv.graph.linearity import is_linear, is_zero_at_zero
-from veenv.graph.program import Program, trace
+from veenv.graph.program import Literal, Program, trace
 from veenv.rules import Site
 from veenv.rules.dtypes import is_differentiable
-
-JVP = ("custom_jvp_call",)
-VJP = ("custom_vjp_call", "custom_vjp_call_jaxpr")
 
 
 @dataclass(frozen=True)
@@ -55,8 +52,9 @@ def inner_program(site: Site) -> Inner | None:
 
     That of a cotangent rule need not be linear (`cotangent_rules`).
     """
-    name, operands, results = site.primitive.name, site.operands, site.results
-    if name not in (*JVP, *VJP) or not results:
+    operands, results = site.operands, site.results
+    kind = _compat.own_rule(site.primitive, site.params)
+    if kind is None or not results:
         return None
 
     def call(primals: list[Any], *moving: Any) -> tuple[Any, ...]:
@@ -74,14 +72,37 @@ def inner_program(site: Site) -> Inner | None:
         moving = [primals[i] for i in operands]
         return jax.vjp(lambda *v: call(primals, *v), *moving)[1](tuple(cotangents))
 
-    backward = name in VJP
+    backward = kind == "vjp"
     over = (
         [site.out_avals[k] for k in results] if backward else [site.in_avals[i] for i in operands]
     )
     args = ([shape_of(a) for a in over], [shape_of(a) for a in site.in_avals])
     # JAX applies the rule to tangents and cotangents and does not differentiate it by them.
     program = trace(pulled if backward else pushed, args, plain=True)
+    given = [site.in_avals[i] for i in operands]
+    _check_shapes(site, program, given if backward else [site.out_avals[k] for k in results])
     return Inner(program, operands, results, backward)
+
+
+def _check_shapes(site: Site, program: Program, expected: Sequence[Any]) -> None:
+    """Refuses a rule whose results have other shapes than what they are the derivatives of.
+
+    JAX lets a few pass: where its check is switched off, and of a function that is constant
+    under `vmap` while its tangent is not, outside of jit.
+
+    Raises:
+      TypeError: naming the function and the line.
+    """
+    for output, aval in zip(program.outputs, expected, strict=True):
+        shape = (
+            np.shape(output.value) if isinstance(output, Literal) else program.avals[output].shape
+        )
+        if tuple(shape) != tuple(aval.shape):
+            raise TypeError(
+                f"the derivative rule of {_compat.function_source(site.params)} ({site.source}) "
+                f"gives an array of shape {tuple(shape)} where one of shape {tuple(aval.shape)} "
+                "is expected"
+            )
 
 
 @dataclass(frozen=True)
@@ -107,10 +128,11 @@ LINEAR = Cotangents()
 
 def cotangent_rules(site: Site) -> Cotangents:
     """What is proven of the cotangent rules of an equation and in its bodies."""
-    if site.primitive.name in VJP:
+    kind = _compat.own_rule(site.primitive, site.params)
+    if kind == "vjp":
         inner = inner_program(site)
         return LINEAR if inner is None else proven(inner)
-    if site.primitive.name in JVP:  # JAX differentiates its rule, not its body
+    if kind == "jvp":  # JAX differentiates its rule, not its body
         return LINEAR
     bodies = _compat.bodies(site.params)
     return reduce(and_, (_inside(body, site.realify) for body in bodies), LINEAR)

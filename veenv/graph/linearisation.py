@@ -88,7 +88,7 @@ def linearise(
     for equation in program.equations:
         site = _site(equation, active, within, realify=not holomorphic)
         found.append(EquationPartials() if site is None else find_partials(site, within, same))
-        moved = (equation.outputs[k] for k, _, _ in found[-1].pairs())
+        moved = (equation.outputs[k] for k in found[-1].moved())
         active.update(variable for variable in moved if variable is not None)
     outputs = tuple(
         node_of[o] if isinstance(o, int) and o in active else None for o in program.outputs
@@ -101,7 +101,7 @@ def linearise(
         found[index] = narrowed(found[index], wanted, within, same)
         kept.append(tuple(_elementals(equation, found[index], wanted, node_of)))
         needed.update(e.source for e in kept[-1])
-    kept.reverse()
+    kept, outputs = _reached(program, kept[::-1], outputs)
     reverse_only = tuple(
         _reverse_only(equation, f, node_of) if f.reverse_only and used else None
         for equation, f, used in zip(program.equations, found, kept, strict=True)
@@ -114,6 +114,18 @@ def linearise(
         _graph(program, outputs, kept, reverse_only, not holomorphic),
         not holomorphic,
     )
+
+
+def _reached(
+    program: Program, kept: Sequence[Sequence[Elemental]], outputs: Sequence[int | None]
+) -> tuple[list[tuple[Elemental, ...]], tuple[int | None, ...]]:
+    """Of partials and outputs those that an input leads to."""
+    reached = {*range(program.num_inputs)}
+    found = []
+    for used in kept:
+        found.append(tuple(e for e in used if e.source in reached))
+        reached.update(e.target for e in found[-1])
+    return found, tuple(n if n in reached else None for n in outputs)
 
 
 def _site(equation: Equation, active: set[int], within: Within, *, realify: bool) -> Site | None:

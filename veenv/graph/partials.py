@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from veenv import rules
+from veenv import _compat, rules
 from veenv.graph.custom_rules import (
     LINEAR,
     Cotangents,
@@ -69,12 +69,15 @@ class EquationPartials:
       custom: the rule of its own that gives them, if any.
       cotangents: what is proven of its cotangent rule; the partials stand for one that is not
         linear.
+      refused: its rule would not be applied to all its results; the partials stand for what it
+        gives for those that are asked for.
     """
 
     site: Site | None = None
     rows: Sequence[Row] = ()
     custom: Custom | None = None
     cotangents: Cotangents = LINEAR
+    refused: bool = False
 
     @property
     def reverse_only(self) -> bool:
@@ -85,6 +88,12 @@ class EquationPartials:
         """(result, operand, partial) of every partial."""
         for k, row in enumerate(self.rows):
             yield from ((k, i, p) for i, p in enumerate(row) if p is not None)
+
+    def moved(self) -> Iterator[int]:
+        """The results that JAX has a tangent for: those of a rule of its own even if it is zero."""
+        if self.site is not None and _compat.own_rule(self.site.primitive, self.site.params):
+            yield from self.site.results
+        yield from (k for k, _, _ in self.pairs())
 
     def inner(self, result: int, operand: int) -> tuple[int, int] | None:
         """The nodes of the custom rule's graph that a partial is the total edge between."""
@@ -103,7 +112,13 @@ def find_partials(site: Site, within: Within, linearise: Callable[..., Any]) -> 
       within: what it is a part of.
       linearise: (program, within=...) → its `Linearisation`.
     """
-    inner = _inner(site, within)
+    try:
+        inner = _inner(site, within)
+    except Exception:
+        # A user's rule may refuse, with any exception, cotangents of results that nobody uses.
+        if site.wanted is not None:
+            raise
+        return EquationPartials(site, _dense_rows(site), refused=True)
     known = LINEAR
     if inner is not None:
         known = proven(inner)
@@ -133,7 +148,7 @@ def narrowed(
     site = found.site
     if site is None or rules.find(site.primitive.name) or not any(wanted):
         return found
-    if all(wanted[k] for k in site.results):
+    if all(wanted[k] for k in site.results) and not found.refused:
         return found
     return find_partials(replace(site, wanted=wanted), within, linearise)
 

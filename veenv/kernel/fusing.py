@@ -14,7 +14,9 @@ import numpy as np
 
 from veenv import _compat
 from veenv.kernel import primitive
+from veenv.kernel.builder import MAX_OPERATIONS
 from veenv.kernel.program import CannotFuseError, ScalarProgram
+from veenv.kernel.times import compile_seconds, kernel_limit
 from veenv.kernel.unrolling import unroll
 
 KernelMode = Literal["auto", "xla", "fused"]
@@ -22,6 +24,8 @@ KERNEL_MODES: tuple[KernelMode, ...] = ("auto", "xla", "fused")
 AUTO_OPERATIONS = 20_000
 """The most operations and written entries, together, for which "auto" takes a kernel: about five
 seconds to compile."""
+_PATIENCE = 1.5
+"""How many times as long as XLA "auto" lets the compiler of kernels take."""
 _LARGEST_CONSTANT = 1024
 _ARRAYS = (jax.Array, np.ndarray, np.generic)
 _NEEDS_VALUES = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError,
@@ -47,28 +51,41 @@ class Traced:
     tree: Any
     static: dict[int, Any]
 
-    def program(self) -> ScalarProgram:
+    def program(self, limit: int = MAX_OPERATIONS) -> ScalarProgram:
         """The scalar program, unrolled.
 
-        Raises:
-          CannotFuseError: for what has no scalar form.
-        """
-        return unroll(self.closed, self.lifted)
+        Args:
+          limit: the most operations it may have.
 
-    def xla(self, wanted: Sequence[int]) -> Callable[..., list[Any]]:
-        """The function from operands to some of the results, for XLA."""
+        Raises:
+          CannotFuseError: for what has no scalar form, or has more operations.
+        """
+        return unroll(self.closed, self.lifted, limit)
+
+    def xla(
+        self, wanted: Sequence[int], run: Callable[..., list[Any]] | None = None
+    ) -> Callable[..., list[Any]]:
+        """The function from operands to some of the results, for XLA.
+
+        Args:
+          wanted: numbers of the results.
+          run: what computes all results of constants and arguments; the jaxpr by default.
+        """
         jaxpr, closed, lifted = _compat.open_jaxpr(self.closed), self.closed, self.lifted
         kept = [None if k in lifted else c for k, c in enumerate(closed.consts)]
         count = len(jaxpr.invars)
 
-        def run(*operands: Any) -> list[Any]:
+        def for_xla(*operands: Any) -> list[Any]:
             consts = list(kept)
             for k, value in zip(lifted, operands[count:], strict=True):
                 consts[k] = value
-            outs = jax.core.eval_jaxpr(jaxpr, consts, *operands[:count])
+            if run is None:
+                outs = jax.core.eval_jaxpr(jaxpr, consts, *operands[:count])
+            else:
+                outs = run(consts, operands[:count])
             return [outs[k] for k in wanted]
 
-        return run
+        return for_xla
 
     def result(self, leaves: Sequence[Any]) -> Any:
         """The result with these arrays as its leaves."""
@@ -174,8 +191,11 @@ def fuse(
     @functools.wraps(fun)
     def fused(*args: Any, **kwargs: Any) -> Any:
         traced = trace_point(fun, args, kwargs, argnums(args))
+        limit = MAX_OPERATIONS
+        if mode == "auto":
+            limit = kernel_size(traced.closed)
         try:
-            program = traced.program()
+            program = traced.program(limit)
         except CannotFuseError as error:
             if mode == "fused":
                 line = source(error.primitive, args, kwargs) if error.primitive else ""
@@ -183,17 +203,27 @@ def fuse(
                     CannotFuseError(error.reason, error.primitive, line) if line else error
                 ) from None
             return _run_xla(traced)
-        if mode == "auto" and not _predicted_faster(program):
+        if mode == "auto" and (jax.default_backend() != "cpu" or size_of(program) > limit):
             return _run_xla(traced)
-        return _run(traced, program)
+        return run_kernel(traced, program)
 
     return fused
 
 
-def _predicted_faster(program: ScalarProgram) -> bool:
-    """Whether "auto" takes the kernel: on a CPU, if it is compiled in a few seconds."""
-    written = sum(program.outputs[k].size for k in program.written())
-    return jax.default_backend() == "cpu" and program.size + written <= AUTO_OPERATIONS
+def size_of(program: ScalarProgram) -> int:
+    """What compiling a kernel goes with: its operations and the entries that it writes."""
+    return program.size + sum(program.outputs[k].size for k in program.written())
+
+
+def kernel_size(*compared: Any) -> int:
+    """The largest `size_of` a kernel for which "auto" takes it: XLA would take about as long.
+
+    Args:
+      *compared: the jaxprs that XLA would compile instead, of the longest of which it may take
+        1.5 times the time.
+    """
+    equations = max(len(_compat.open_jaxpr(closed).eqns) for closed in compared)
+    return min(AUTO_OPERATIONS, kernel_limit(_PATIENCE * compile_seconds(equations)))
 
 
 def _run_xla(traced: Traced) -> Any:
@@ -201,8 +231,24 @@ def _run_xla(traced: Traced) -> Any:
     return traced.result(traced.xla(range(count))(*traced.operands))
 
 
-def _run(traced: Traced, program: ScalarProgram) -> Any:
-    """Calls the kernel; constants and copies of arguments are none of its business."""
+def run_kernel(
+    traced: Traced,
+    program: ScalarProgram,
+    xla: Callable[..., list[Any]] | None = None,
+    instead: Callable[[int], Callable[..., Any] | None] | None = None,
+) -> Any:
+    """Calls the kernel; constants and copies of arguments are none of its business.
+
+    Args:
+      traced: the function.
+      program: its scalar program.
+      xla: the function from operands to the leaves that the kernel writes, for XLA; by default the
+        traced one.
+      instead: for a number of points such a function where that is faster than the kernel.
+
+    Returns:
+      The function's result.
+    """
     written = program.written()
     leaves: dict[int, Any] = {}
     if written:
@@ -210,7 +256,7 @@ def _run(traced: Traced, program: ScalarProgram) -> Any:
             jnp.asarray(x, leaf.dtype)
             for x, leaf in zip(traced.operands, program.inputs, strict=True)
         ]
-        kernel = primitive.fused(program, traced.xla(written))
+        kernel = primitive.fused(program, xla or traced.xla(written), instead)
         leaves = dict(zip(written, primitive.call(kernel, *operands), strict=True))
     for k, leaf in enumerate(program.outputs):
         if k in leaves:

@@ -32,11 +32,19 @@ class Fused:
     Attributes:
       program: the program.
       xla: the function of one point, from the input leaves to the written output leaves.
+      instead: of a number of points, such a function where it is faster on a CPU than the kernel;
+        None where the kernel is taken in any case.
       written: the output leaves that the kernel writes.
     """
 
-    def __init__(self, program: ScalarProgram, xla: Callable[..., Sequence[Any]]):
+    def __init__(
+        self,
+        program: ScalarProgram,
+        xla: Callable[..., Sequence[Any]],
+        instead: Callable[[int], Callable[..., Sequence[Any]] | None] | None = None,
+    ):
         self.program = program
+        self.instead = instead
         self.written = program.written()
         self.xla = xla
         self.compiled = jax.jit(functools.partial(fused_p.bind, kernel=self))
@@ -49,11 +57,13 @@ class Fused:
                 return tuple(aval.shape[:front])
         return ()
 
-    def batched_xla(self, avals: Sequence[Any]) -> Callable[..., Sequence[Any]]:
-        """The function for XLA, for arguments with such batch axes."""
+    def batched_xla(
+        self, avals: Sequence[Any], fun: Callable[..., Sequence[Any]] | None = None
+    ) -> Callable[..., Sequence[Any]]:
+        """The function for XLA, or another of one point, for arguments with such batch axes."""
         leaves = zip(avals, self.program.inputs, strict=True)
         axes = [0 if len(aval.shape) > len(leaf.shape) else None for aval, leaf in leaves]
-        fun = self.xla
+        fun = fun or self.xla
         for _ in self.batch_of(avals):
             fun = jax.vmap(fun, in_axes=axes)
         return fun
@@ -64,18 +74,23 @@ _known: weakref.WeakValueDictionary[str, Fused] = weakref.WeakValueDictionary()
 _recent: OrderedDict[str, Fused] = OrderedDict()
 
 
-def fused(program: ScalarProgram, xla: Callable[..., Sequence[Any]]) -> Fused:
+def fused(
+    program: ScalarProgram,
+    xla: Callable[..., Sequence[Any]],
+    instead: Callable[[int], Callable[..., Sequence[Any]] | None] | None = None,
+) -> Fused:
     """The `Fused` of a program; the same object for equal programs while there is one.
 
     Args:
       program: a program that writes at least one output leaf.
       xla: the same function of one point for XLA: from the input leaves to the written leaves.
+      instead: as `Fused` has it.
     """
-    key = program.digest()
+    key = program.digest() + ("" if instead is None else " or instead")
     with _lock:
         found = _known.get(key)
         if found is None:
-            found = _known[key] = Fused(program, xla)
+            found = _known[key] = Fused(program, xla, instead)
         _recent[key] = found
         _recent.move_to_end(key)
         while len(_recent) > _KEPT:
@@ -171,8 +186,13 @@ def _lower_cpu(ctx: Any, *operands: Any, kernel: Fused) -> Any:
             'function with jacve(..., kernel="xla") for jax.export, or write C with '
             "veenv.export.to_c"
         )
-    if math.prod(kernel.batch_of(ctx.avals_in)) == 0:
+    batch = math.prod(kernel.batch_of(ctx.avals_in))
+    if batch == 0:
         return _lower_xla(ctx, *operands, kernel=kernel)
+    faster = None if kernel.instead is None else kernel.instead(batch)
+    if faster is not None:
+        fun = kernel.batched_xla(ctx.avals_in, faster)
+        return mlir.lower_fun(fun, multiple_results=True)(ctx, *operands)
     from veenv.kernel.cpu import entries  # llvmlite is loaded when the first kernel is compiled
 
     code = entries.kernel(kernel.program)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -9,6 +10,7 @@ from typing import Any, Protocol, TypeAlias, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from veenv import _compat
@@ -44,6 +46,7 @@ class Operator:
       flipped: whether the map is the transpose of the one `shared` names.
       key: equal keys mean equal maps.
       diagonal: (out axis, in axis) pairs along which the map is diagonal.
+      taken: of a selection whose places are known, a function that makes `columns`.
     """
 
     out_shape: tuple[int, ...]
@@ -55,6 +58,7 @@ class Operator:
     flipped: bool = False
     key: Hashable = field(default_factory=object)
     diagonal: tuple[tuple[int, int], ...] = ()
+    taken: Callable[[], np.ndarray] | None = None
 
     @property
     def T(self) -> Operator:
@@ -69,7 +73,16 @@ class Operator:
             not self.flipped,
             ("transpose", self.key),
             tuple((j, k) for k, j in self.diagonal),
+            None if self.taken is None else self._taken_back,
         )
+
+    def _taken_back(self) -> np.ndarray:
+        """`columns` of the transpose of a map that takes no element twice."""
+        assert self.taken is not None
+        taken, found = self.taken(), np.full(prod(self.in_shape), -1, np.int32)
+        there = np.flatnonzero(taken >= 0)
+        found[taken[there]] = there
+        return found
 
     def along(
         self, x: Array, axes: Sequence[int], *, transposed: bool = False, key: object = None
@@ -96,6 +109,17 @@ class Operator:
 
 
 LinearMap: TypeAlias = Operator | Selection
+
+
+def columns(link: LinearMap) -> np.ndarray | None:
+    """Flat index of the argument's element that each element of the result is; -1 for none.
+
+    Returns:
+      Integers [size of the result]; None for maps whose places are not known without values.
+    """
+    if isinstance(link, Selection):
+        return link.places.columns()
+    return None if link.taken is None else link.taken()
 
 
 def drop_ones(shape: Sequence[int]) -> tuple[int, ...]:
@@ -127,7 +151,8 @@ def identity(shape: Sequence[int]) -> LinearMap:
         return Selection(canonical(n, n, 0, 1, 0, 1, n), shape, shape)
     every = tuple((k, k) for k in range(len(shape)))
     key = ("identity", shape)
-    return Operator(shape, shape, lambda x: x, lambda x: x, key=key, diagonal=every)
+    numbers = functools.partial(np.arange, prod(shape), dtype=np.int32)
+    return Operator(shape, shape, lambda x: x, lambda x: x, key=key, diagonal=every, taken=numbers)
 
 
 def chain(post: LinearMap, pre: LinearMap) -> LinearMap:
@@ -142,7 +167,20 @@ def chain(post: LinearMap, pre: LinearMap) -> LinearMap:
         _compat.promoted(post.dtype, pre.dtype),
         key=("chain", post.key, pre.key),
         diagonal=tuple((k, j) for k, m in _axes(post) for n, j in _axes(pre) if m == n),
+        taken=functools.partial(_chained, post, pre) if _known(post) and _known(pre) else None,
     )
+
+
+def _known(link: LinearMap) -> bool:
+    return isinstance(link, Selection) or link.taken is not None
+
+
+def _chained(post: LinearMap, pre: LinearMap) -> np.ndarray:
+    """`columns` of post ∘ pre."""
+    outer, inner = columns(post), columns(pre)
+    assert outer is not None
+    assert inner is not None
+    return np.where(outer >= 0, np.append(inner, -1)[outer], -1)
 
 
 def _axes(link: LinearMap) -> tuple[tuple[int, int], ...]:
@@ -227,6 +265,18 @@ def widen(
 
         return run
 
+    def taken() -> np.ndarray:
+        numbers = np.arange(prod(in_size.values())).reshape([in_size[j] for j in ins])
+        passed = [j for _, j in extra]
+        rows = numbers.transpose([ins.index(j) for j in (*in_axes, *passed)])
+        rows = rows.reshape(prod(base.in_shape), *(in_size[j] for j in passed))
+        own = columns(base)
+        assert own is not None
+        found = np.where((own >= 0).reshape(-1, *[1] * len(passed)), rows[own], -1)
+        found = found.reshape(*base.out_shape, *found.shape[1:])
+        labels = [*out_axes, *(k for k, _ in extra)]
+        return found.transpose([labels.index(k) for k in outs]).reshape(-1).astype(np.int32)
+
     forward = {j: k for k, j in extra}
     backward = dict(extra)
     return Operator(
@@ -240,4 +290,5 @@ def widen(
             (outs.index(k), ins.index(j))
             for k, j in [*extra, *((out_axes[a], in_axes[b]) for a, b in base.diagonal)]
         ),
+        taken=taken if _known(base) else None,
     )

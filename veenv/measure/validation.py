@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jaxtyping import Array, Float, Int
 
 from veenv.engine import edge, elimination, evaluation
 from veenv.engine.api import jacve
+from veenv.env.encode import EnvParams, Spec
 from veenv.env.env import VertexEnv
+from veenv.env.state import State
 from veenv.graph.graph import COST_MODELS, CostModel, Graph, counts_additions
 from veenv.graph.linearisation import linearise, make_graph
 from veenv.graph.program import trace
@@ -210,13 +214,32 @@ def episode_cost(graph: Graph, cost: CostModel, ids: Sequence[int]) -> int:
       >>> episode_cost(graph, "multiplications", (1, 2)), graph.cost((1, 2))
       (4, 4)
     """
-    env = VertexEnv(graph, cost)
+    alike: list[CostModel] = [
+        c for c in COST_MODELS if counts_additions(c) == counts_additions(cost)
+    ]
+    spec = Spec.common([Spec.of(graph, c) for c in alike])
+    env = VertexEnv(graph, cost, spec=spec)
     slot = {int(v): a for a, v in enumerate(np.asarray(env.default_params.vertex_ids))}
+    actions = jnp.array([slot[v] for v in ids], jnp.int32)
+    rewards = _play(_Program(spec, env), env.default_params, actions)
+    return -round(float(np.asarray(rewards, np.float64).sum()))
 
-    def step(state: Any, action: jax.Array) -> tuple[Any, jax.Array]:
-        state, reward, _ = env.transition(state, action)
+
+@dataclass(frozen=True)
+class _Program:
+    """What the compiled episode depends on: orders of all graphs of a spec share it."""
+
+    spec: Spec
+    env: VertexEnv = field(compare=False)
+
+
+@partial(jax.jit, static_argnums=0)
+def _play(program: _Program, params: EnvParams, actions: Int[Array, " T"]) -> Float[Array, " T"]:
+    """The reward of every step of an episode."""
+    env = program.env
+
+    def step(state: State, action: Int[Array, ""]) -> tuple[State, Float[Array, ""]]:
+        state, reward, _ = env.transition(state, action, params)
         return state, reward
 
-    actions = jnp.array([slot[v] for v in ids], jnp.int32)
-    rewards = jax.jit(lambda: lax.scan(step, env.init(), actions)[1])()
-    return -round(float(np.asarray(rewards, np.float64).sum()))
+    return lax.scan(step, env.init(params), actions)[1]

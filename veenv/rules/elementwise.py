@@ -155,7 +155,9 @@ def _from_jax(site: Site, i: int) -> Callable[[Values, Values], Any]:
             return _compat.bind(site.primitive, site.params, [*ins[:i], x, *ins[i + 1 :]])[0]
 
         x = jnp.asarray(ins[i])
-        return jax.jvp(alone, (x,), (jnp.ones_like(x),))[1]
+        # The rule of pow promotes an integer exponent, a literal that gives way in the program.
+        with jax.numpy_dtype_promotion("standard"):
+            return jax.jvp(alone, (x,), (jnp.ones_like(x),))[1]
 
     return derivative
 

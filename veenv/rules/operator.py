@@ -237,7 +237,12 @@ def _joint(site: Site, at: Values) -> Joint:
                 f"primitive {site.primitive.name!r} has no derivative ({site.source}): {error}"
             ) from error
 
+    told = _compat.sees_symbolic_zeros(site.primitive, site.params)
+
     def backward(result: int, g: Array) -> Several:
+        if told:  # a rule that is told which results are not used at all
+            zeros = [jnp.zeros(shape, dtype) for shape in out_shapes]
+            return pull([*zeros[:result], g, *zeros[result + 1 :]])
         # JAX sees that the other results are not used; their zeros could meet infinity.
         return pull([g], [result])
 
@@ -247,9 +252,8 @@ def _joint(site: Site, at: Values) -> Joint:
     if site.realify:
         dtype = jnp.finfo(dtype).dtype
     joint = Joint(out_shapes, in_shapes, dtype, forward_or_error, backward)
-    if site.primitive.name.startswith("custom_vjp_call") or _only_backward(
-        site, results_of, primals
-    ):
+    own = _compat.own_rule(site.primitive, site.params)
+    if own == "vjp" or _only_backward(site, results_of, primals):
         return joint.without_forward()
     if _has_vjp(results_of, primals):
         return joint

@@ -182,7 +182,8 @@ def _parse_method(method: str) -> tuple[str, int | None, Proposer | None]:
 def _starts(problem: Problem) -> list[np.ndarray]:
     """The greedy family from best to worst."""
     forward = np.arange(problem.n)
-    orders = [forward, forward[::-1].copy(), *(greedy(problem, rule) for rule in RULES)]
+    classical = [problem.legal(order) for order in (forward, forward[::-1].copy())]
+    orders = [*classical, *(greedy(problem, rule) for rule in RULES)]
     return sorted(orders, key=problem.total)
 
 

@@ -41,6 +41,11 @@ class Problem:
         """Number of eliminable vertices."""
         return self.core.n
 
+    @property
+    def waits(self) -> bool:
+        """Whether some vertices must wait for others (`veenv.graph.precedence`)."""
+        return len(self.core.before) > 0
+
     def to_ids(self, order: np.ndarray | Sequence[int]) -> tuple[int, ...]:
         """Vertex ids of a local order."""
         return tuple(int(self.vertex_ids[v]) for v in order)
@@ -48,6 +53,12 @@ class Problem:
     def to_local(self, order: Sequence[int]) -> np.ndarray:
         """Local order, int64 [n], of vertex ids."""
         return np.searchsorted(self.vertex_ids, np.asarray(order, np.int64)).astype(np.int64)
+
+    def legal(self, order: np.ndarray) -> np.ndarray:
+        """The nearest local order that the graph allows, int64 [n]."""
+        if not self.waits:
+            return order
+        return self.to_local(self.graph.legal(self.to_ids(order)))
 
     def costs(self, order: np.ndarray) -> np.ndarray:
         """Cost of each elimination of a local order, int64 [n]."""
@@ -110,14 +121,26 @@ def prepare(graph: Graph, cost_model: CostModel = "multiplications") -> Problem:
         if node is not None and node in local:
             kept[local[node]] = True
     n = len(vertex_nodes)
+    before = _encode_before(graph)
     core: kernels.Core
     if tables is None:
-        core = ScalarCore(n, bits, ids, kept, plain, additions)
+        core = ScalarCore(n, bits, ids, kept, plain, additions, before)
     else:
         store = (tables.keys, tables.results, tables.counts, tables.handle)
-        core = ArrayCore(n, bits, ids, kept, *store, additions)
+        core = ArrayCore(n, bits, ids, kept, *store, additions, before)
     edges = tuple((local[a], local[b]) for a, b in structures)
     return Problem(graph, cost_model, np.asarray(graph.eliminable, np.int64), core, tables, edges)
+
+
+def _encode_before(graph: Graph) -> np.ndarray:
+    """The vertices that must go before each one, as bits: uint64 [n, Wn], or [0, Wn] if none."""
+    n, needed = len(graph.eliminable), graph.prerequisites
+    before = np.zeros((n if needed else 0, (n + 63) // 64), np.uint64)
+    place = {vertex: v for v, vertex in enumerate(graph.eliminable)}
+    for vertex, others in needed.items():
+        for other in others:
+            _set(before[place[vertex]], place[other])
+    return before
 
 
 def _set(row: np.ndarray, bit: int) -> None:

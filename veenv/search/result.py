@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from veenv.graph.graph import CostModel, Graph
+from veenv.graph.graph import CostModel
 from veenv.search.race import Race
 
 
@@ -65,8 +65,6 @@ class SearchResult:
         if race.found is None and tracker is not None:
             bound, evaluations = tracker.lower_bound, tracker.evaluations
             trace = tuple(tracker.trace)
-            if graph.reverse_only:  # the compiled searches know of no order that is not allowed
-                order, cost = _allowed(graph, order, cost_model)
             if (actual := graph.cost(order, cost_model)) != cost:
                 raise RuntimeError(f"the search counts {cost}, the graph {actual}: {order}")
         elif not ready and race.stand_in is not None:
@@ -84,11 +82,3 @@ class SearchResult:
             seed=seed,
             ready=ready,
         )
-
-
-def _allowed(
-    graph: Graph, order: tuple[int, ...], cost_model: CostModel
-) -> tuple[tuple[int, ...], int]:
-    """The nearest order that the graph allows, or reverse if that is cheaper, and its cost."""
-    pairs = [(ids, graph.cost(ids, cost_model)) for ids in (graph.legal(order), graph.reverse())]
-    return min(pairs, key=lambda pair: pair[1])

@@ -92,11 +92,15 @@ def greedy_order(
     scores = {v: _score(tableau, rule, v, additions) - reach.get(v, 0) for v in nodes}
     # New edges between neighbours change fill-in and additions of vertices further off, too.
     far = rule == "fill-in" or (rule == "cost" and additions)
+    before = {
+        graph.node(v): {*map(graph.node, others)} for v, others in graph.prerequisites.items()
+    }
     order = []
     while scores:
         if not wanted():
             return None
-        best = min(scores, key=scores.__getitem__)
+        ready = [v for v in scores if not before.get(v, set()) & scores.keys()]
+        best = min(ready, key=scores.__getitem__)
         del scores[best]
         order.append(best - graph.num_inputs + 1)
         near = {*tableau.preds[best], *tableau.succs[best]}

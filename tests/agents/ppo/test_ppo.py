@@ -31,7 +31,8 @@ def start(trainer):
     """Fresh parameters and a batch that they played."""
     state = trainer.init()
     params = jax.tree.map(lambda x: jnp.repeat(x, 3, axis=0), trainer.tasks.params)
-    trajectory, _ = rollout(trainer.tasks.env, params, state.network, jax.random.key(1))
+    play = jax.jit(lambda key: rollout(trainer.tasks.env, params, state.network, key))
+    trajectory, _ = play(jax.random.key(1))
     return state, make_batch(trajectory, CONFIG)
 
 
@@ -126,21 +127,22 @@ def test_cheapest_leaves_out_incomplete_episodes():
 
 def test_train_step_is_deterministic_and_compiles_once(both):
     chex.clear_trace_counter()
-    results = []
-    for _ in range(2):
-        trainer = Trainer(CONFIG, both)
-        trainer._step = jax.jit(chex.assert_max_traces(trainer._train_step, n=1))
-        state = trainer.init()
+    trainer, results = Trainer(CONFIG, both), []
+    trainer._step = jax.jit(chex.assert_max_traces(trainer._train_step, n=1))
+    again = Trainer(CONFIG, both)
+    chex.assert_trees_all_equal(again._params, trainer._params)
+    for state in (trainer.init(), again.init()):
         for progress in (0.0, 0.3, 0.6):
             state, update = trainer.step(state, progress)
         results.append((state.network, update))
-        chex.clear_trace_counter()
+    chex.clear_trace_counter()
     assert same(results[0][0], results[1][0])
     chex.assert_trees_all_equal(results[0][1], results[1][1])
     assert trainer.num_envs == 6
     assert trainer.steps_per_update == 3 * sum(len(g.eliminable) for g in both.graphs)
 
 
+@pytest.mark.usefixtures("optimised")
 def test_ppo_beats_best_of_n_random_play(tangle_task):
     graph, env = tangle_task.graphs[0], tangle_task.env
     config = PPOConfig(num_envs=16, steps=20_000, hidden=16)

@@ -51,7 +51,8 @@ def test_actions_were_legal_when_chosen(played):
 def test_low_temperature_is_greedy(wide_task):
     network = GraphNetwork(8, key=jax.random.key(3))
     params = jax.tree.map(lambda x: jnp.repeat(x, 4, axis=0), wide_task.params)
-    _, episodes = rollout(wide_task.env, params, network, jax.random.key(0), temperature=1e-6)
+    play = jax.jit(lambda key: rollout(wide_task.env, params, network, key, temperature=1e-6))
+    _, episodes = play(jax.random.key(0))
     assert len(np.unique(np.asarray(episodes.order), axis=0)) == 1
 
 

@@ -1,5 +1,7 @@
 """The loop: budgets, the best orders, and what it reports."""
 
+import copy
+import dataclasses
 import time
 from types import SimpleNamespace
 
@@ -50,12 +52,13 @@ def test_time_limit_counts_from_the_start(trainer, both):
     assert len(list(train(FixedTasks(trainer), time_limit=10.0, started=late))) == 1
 
 
-def test_compilation_does_not_count_as_pace(both, monkeypatch):
+def test_compilation_does_not_count_as_pace(trainer, monkeypatch):
     """The first step takes 60 of 100 seconds, later ones 10 each: four more fit."""
     clock = iter([0.0, 5.0, 65.0, 75.0, 85.0, 95.0, 105.0])
     fake = SimpleNamespace(monotonic=lambda: next(clock))
     monkeypatch.setattr("agents.training.loop.time", fake)
-    endless = Trainer(PPOConfig(num_envs=2, hidden=4), both)
+    endless = copy.copy(trainer)
+    endless.config = dataclasses.replace(trainer.config, steps=None)
     seen = list(train(FixedTasks(endless), time_limit=100.0))
     assert [p.seconds for p in seen] == [65.0, 75.0, 85.0, 95.0]
 

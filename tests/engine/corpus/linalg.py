@@ -83,7 +83,7 @@ CASES = [
     case("svd_values", lambda a: jnp.linalg.svd(a * 1.1, compute_uv=False) ** 2, R),
     case(
         "svd_vectors",
-        lambda a: (lambda u, s, v: (u * s**2) @ v)(*jnp.linalg.svd(a, full_matrices=False)),
+        lambda a: (lambda u, s, v: (u * s[None] ** 2) @ v)(*jnp.linalg.svd(a, full_matrices=False)),
         R,
         slow=True,
     ),
@@ -118,7 +118,7 @@ CASES = [
     ),
     case(
         "matrix_square_root_by_eigh",
-        _symmetric(lambda a: (lambda w, v: (v * jnp.sqrt(w)) @ v.T)(*jnp.linalg.eigh(a))),
+        _symmetric(lambda a: (lambda w, v: (v * jnp.sqrt(w)[None]) @ v.T)(*jnp.linalg.eigh(a))),
         S,
         slow=True,
     ),

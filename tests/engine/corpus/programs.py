@@ -19,7 +19,7 @@ M = normal(2, 2)
 
 def _deep(v, steps):
     for i in range(steps):
-        v = jnp.sin(v) * v[::-1] + i if i % 3 else v * 0.5 + jnp.cos(v).sum()
+        v = jnp.sin(v) * v[::-1] + i % 5 / 4 if i % 3 else v * 0.5 + jnp.cos(v).sum() / 3
     return v
 
 

@@ -48,6 +48,11 @@ def padded_grid(z):
     return (inner * (u[2:, 1:-1] + u[1:-1, :-2] - 4 * inner)).ravel()
 
 
+def wrapped_grid(z):
+    u = jnp.pad(z.reshape(3, 4), ((0, 0), (1, 1)), mode="wrap")
+    return (u[:, 1:-1] ** 2 * (u[:, 2:] - u[:, :-2])).ravel()
+
+
 def cameras(z):
     """Bundle adjustment in small: poses and points, gathered for each observation."""
     poses, points = z[:4].reshape(2, 2), z[4:].reshape(4, 2)
@@ -94,11 +99,25 @@ CASES = {
     "diagonal_beside": lambda x: jnp.exp(x)[PERM] * x,
     "dilated_pad": lambda x: jax.lax.pad(x.reshape(3, 4) ** 2, 0.0, [(1, -1, 1), (-1, 2, 2)]),
     "brusselator": lambda x: jnp.concatenate([brusselator(x)]),
+    "sum_of_many_bands": lambda x: brusselator(jnp.concatenate([x, x[:4], x, x[-4:]])),
+    "rolled": lambda x: jnp.roll(x, 1) * x - 2 * x + jnp.roll(x, -1) * x,
+    "wrapped_grid": lambda x: wrapped_grid(x),
+    "tiled": lambda x: jnp.tile(x * x, 2) * jnp.repeat(x, 2),
+    "scalars": lambda x: jnp.stack([x[0] * x[1], jnp.sin(x[2]), x[0]]),
+    "set_a_number": lambda x: (x * 2).at[1].set(x[0] * x[2]) * x,
+    "subtracted": lambda x: x.at[np.array([3, 1, 3])].subtract(x[:3] ** 2) * x,
+    "multiplied": lambda x: x.at[PERM[:3]].multiply(x[3:6], unique_indices=True),
+    "running": lambda x: jnp.cumsum(x.reshape(3, 4) ** 2, 1) * jnp.cumprod(x.reshape(3, 4), 0),
+    "pooled": lambda x: jax.lax.reduce_window(
+        x.reshape(3, 4) ** 2, 0.0, jax.lax.add, (2, 2), (1, 2), "SAME"
+    ),
+    "two_convolved": lambda x: jnp.convolve(x[:8], x[8:] ** 2),
+    "grouped_convolution": lambda x: jax.lax.conv_general_dilated(
+        x.reshape(1, 2, 6), np.arange(1.0, 7).reshape(2, 1, 3), (1,), "SAME", feature_group_count=2
+    ),
 }
 
 SIZES = {"brusselator": 32}
-"""Numbers of inputs but 12: on a smaller grid the summands would hold as many entries as the dense
-block does, which is what is stored then."""
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -152,15 +171,62 @@ def test_what_a_select_shuts_out_stays_shut_out(x64):
     np.testing.assert_allclose(np.asarray(jacobian), expected, atol=1e-15)
 
 
-def test_indices_that_are_computed_give_the_same_numbers(x64):
-    def picked(x, indices):
-        return jnp.sin(x)[indices] * x[:3]
+AT_RUN_TIME = {
+    "gather": (lambda x, i: jnp.sin(x)[i] * x[:4], 8),
+    "longer_gather": (lambda x, i: jnp.sin(x[:3])[jnp.tile(i, 6) % 3] * 2, 24),
+    "rows": (lambda x, i: (x.reshape(6, 2) ** 2)[i % 6], 8),
+    "along": (lambda x, i: jnp.take_along_axis(x.reshape(4, 3) ** 2, (i % 3)[:, None], 1), 4),
+    "add": (lambda x, i: x.at[i].add(jnp.sin(x[:4])), 16),
+    "set": (lambda x, i: x.at[i].set(jnp.sin(x[:4])), 24),
+    "set_a_number": (lambda x, i: x.at[i[0]].set(jnp.sin(x[3]) * x[1]), 14),
+    "springs": (lambda x, i: jnp.zeros(12).at[i].add(jnp.sin(x[i] - x[(i + 1) % 12])), 8),
+    "filled": (lambda x, i: x.at[i * 3].get(mode="fill", fill_value=0.0) ** 2, 4),
+    "dynamic": (
+        lambda x, i: jax.lax.dynamic_update_slice(
+            x, jax.lax.dynamic_slice(x**2, (i[0],), (3,)), (i[3],)
+        ),
+        24,
+    ),
+}
+"""Functions of a vector and four indices, and the entries of their Jacobians inside of jit."""
 
-    x, indices = jnp.arange(5.0), jnp.array([4, 0, 4])
-    jacobian = jax.jit(veenv.jacve(picked, sparse_representation=True))(x, indices)
-    np.testing.assert_allclose(
-        np.asarray(jacobian), jax.jacrev(picked)(x, indices), rtol=1e-12, atol=1e-15
-    )
+
+@pytest.mark.parametrize("name", AT_RUN_TIME)
+def test_indices_that_are_arguments_give_entries(name, x64):
+    fun, entries = AT_RUN_TIME[name]
+    x, i = np.random.default_rng(0).uniform(0.5, 1.5, size=12), np.array([4, 0, 4, 7])
+    sizes = []
+
+    @jax.jit
+    def both(x, i):
+        jacobian = veenv.jacve(fun, sparse_representation=True)(x, i)
+        sizes.append(jacobian.nse)
+        return jacobian, jax.jacrev(fun)(x, i)
+
+    jacobian, dense = both(x, i)
+    assert sizes == [entries]
+    np.testing.assert_allclose(np.asarray(jacobian), dense, rtol=1e-12, atol=1e-12)
+    matrix = np.asarray(dense).reshape(-1, 12)
+    assert jacobian.nse == (matrix != 0).sum()
+    np.testing.assert_allclose(jacobian.to_scipy().toarray(), matrix, rtol=1e-12, atol=1e-12)
+
+
+def test_tensors_with_computed_places_add_and_multiply(x64):
+    fun, _ = AT_RUN_TIME["springs"]
+    x, i = np.random.default_rng(0).uniform(0.5, 1.5, size=(2, 12)), np.array([[4, 0, 4, 7]] * 2)
+    i[1] = i[1, ::-1] + 1
+    tensors, dense = jax.jit(
+        lambda x, i: (
+            jax.vmap(veenv.jacve(fun, sparse_representation=True))(x, i),
+            jax.vmap(jax.jacrev(fun))(x, i),
+        )
+    )(x, i)
+    np.testing.assert_allclose(tensors.todense(), dense, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(tensors @ x, jnp.einsum("bij,bj->bi", dense, x), rtol=1e-12)
+    one = jax.tree.map(lambda leaf: leaf[0], tensors)
+    np.testing.assert_allclose(np.asarray(one + 2 * one), 3 * dense[0], rtol=1e-12)
+    np.testing.assert_allclose(x[0] @ one, x[0] @ dense[0], rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(np.asarray(one.T @ one), dense[0].T @ dense[0], atol=1e-12)
 
 
 def test_gradients_pass_through_entries(x64):

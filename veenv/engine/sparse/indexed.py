@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add as add_arrays
 from typing import Any
 
 import jax.numpy as jnp
@@ -15,9 +17,13 @@ from jax import Array
 
 from veenv import _compat
 from veenv.engine import masking
-from veenv.engine.sparse.pattern import Pattern, collected, meetings
-from veenv.engine.sparse.summands import term
+from veenv.engine.sparse.numbers import Numbers, joined
+from veenv.engine.sparse.pattern import Pattern, collected, meetings, num_meetings
+from veenv.engine.sparse.summands import numbered_entries, term
 from veenv.engine.stored import Edge, respread_entries
+
+MOST_ENTRIES = 1 << 25
+"""Most entries of a matrix, and most products for one, that are held entry by entry."""
 
 
 @dataclass(frozen=True)
@@ -26,19 +32,25 @@ class Indexed:
 
     Attributes:
       pattern: where they are.
-      values: [nse]; None if all are ones.
+      values: as many as entries; None if all are ones.
       dtype: dtype of the values, or what ones become when stored.
       mask: bool [nse], what is not shut out by a select (`veenv.engine.masking`); None: all.
     """
 
     pattern: Pattern
-    values: Array | None
+    values: Numbers | None
     dtype: Any
     mask: Array | None = None
 
+    def numbers(self) -> Numbers:
+        """The values, ones too."""
+        if self.values is not None:
+            return self.values
+        return Numbers(jnp.ones(1, self.dtype), np.zeros(self.pattern.nse, np.int32))
+
     def stored(self) -> Array:
         """The values [nse]."""
-        return jnp.ones(self.pattern.nse, self.dtype) if self.values is None else self.values
+        return self.numbers().array()
 
 
 def selected(indices: np.ndarray, in_shape: Sequence[int], dtype: Any) -> Indexed:
@@ -52,6 +64,12 @@ def selected(indices: np.ndarray, in_shape: Sequence[int], dtype: Any) -> Indexe
     rows = np.arange(indices.size)
     pattern, _ = collected(rows, indices.reshape(-1), indices.shape, in_shape)
     return Indexed(pattern, None, dtype)
+
+
+def is_light(post: Indexed, pre: Indexed) -> bool:
+    """Whether the product post · pre is better formed entry by entry than of dense matrices."""
+    dense = post.pattern.sizes[0] * pre.pattern.sizes[1]
+    return num_meetings(post.pattern, pre.pattern) <= min(MOST_ENTRIES, 4 * dense + (1 << 20))
 
 
 def multiply(post: Indexed, pre: Indexed) -> Indexed:
@@ -68,32 +86,33 @@ def multiply(post: Indexed, pre: Indexed) -> Indexed:
         assert collect.table is not None
         left, right = left[collect.table], right[collect.table]
     values = _products(post, left, pre, right, dtype)
+    if values is None and not collect.alone:
+        values = Numbers(jnp.ones(1, dtype), np.zeros(len(left), np.int32))
     masks = [None if m is None else m[at] for m, at in ((post.mask, left), (pre.mask, right))]
     mask = masking.both(*masks)
-    if values is None and not collect.alone:
-        values = jnp.ones(len(left), dtype)
     if values is not None and not collect.alone:
-        values = collect(values)
+        values = values.collected(collect)
         mask = None if mask is None else collect(mask.astype(np.int32)) > 0
     return Indexed(pattern, values, dtype, mask)
 
 
 def _products(
     post: Indexed, left: np.ndarray, pre: Indexed, right: np.ndarray, dtype: Any
-) -> Array | None:
+) -> Numbers | None:
     """The products of entries that meet, what either shuts out zero; None if all are ones."""
-    factors = []
+    factors: list[Numbers] = []
     for x, own, other, its in ((post, left, pre, right), (pre, right, post, left)):
         if x.values is None:
             continue
-        value = x.values.astype(dtype)
-        value = value if np.array_equal(own, np.arange(len(value))) else value[own]
+        value = x.values.astype(dtype).take(own)
         if other.mask is not None:
-            value = masking.select(other.mask[its], value, 0)
+            value = Numbers(masking.select(other.mask[its], value.array(), 0))
         factors.append(value)
     if not factors:
         return None
-    return factors[0] if len(factors) == 1 else factors[0] * factors[1]
+    if len(factors) == 1:
+        return factors[0]
+    return Numbers(factors[0].array() * factors[1].array())
 
 
 def add(a: Indexed, b: Indexed) -> Indexed:
@@ -108,9 +127,8 @@ def total(several: Sequence[Indexed]) -> Indexed:
     dtype = _compat.promoted(*(x.dtype for x in several))
     first = several[0].pattern
     if all(x.pattern is first or x.pattern == first for x in several[1:]):
-        values = sum(x.stored().astype(dtype) for x in several[1:])
-        values = several[0].stored().astype(dtype) + values
-        return Indexed(first, values, dtype, _either(several, None))
+        values = reduce(add_arrays, (x.stored().astype(dtype) for x in several))
+        return Indexed(first, Numbers(values), dtype, _either(several, None))
     rows, cols = (
         np.concatenate([getattr(x.pattern, k) for x in several]) for k in ("rows", "cols")
     )
@@ -118,7 +136,7 @@ def total(several: Sequence[Indexed]) -> Indexed:
     if collect.alone and all(x.values is None for x in several):
         values = None
     else:
-        values = collect(jnp.concatenate([x.stored().astype(dtype) for x in several]))
+        values = joined([x.numbers().astype(dtype) for x in several]).collected(collect)
     return Indexed(pattern, values, dtype, _either(several, collect))
 
 
@@ -135,7 +153,8 @@ def transpose(x: Indexed) -> Indexed:
     """The matrix with rows and columns exchanged."""
     p = x.pattern
     pattern, collect = collected(p.cols, p.rows, p.in_shape, p.out_shape)
-    values, mask = (None if v is None else collect(v) for v in (x.values, x.mask))
+    values = None if x.values is None else x.values.collected(collect)
+    mask = None if x.mask is None else collect(x.mask)
     return replace(x, pattern=pattern, values=values, mask=mask)
 
 
@@ -158,4 +177,5 @@ def of_edge(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Index
     if e.mask is not None:
         full = jnp.broadcast_to(e.mask, t.values.shape)
         mask = collect(respread_entries(full, t.structure).reshape(-1))
-    return Indexed(pattern, collect(t.entries()), e.dtype, mask)
+    own = Numbers(t.values.reshape(-1), numbered_entries(t.structure))
+    return Indexed(pattern, own.collected(collect), e.dtype, mask)

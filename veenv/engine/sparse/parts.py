@@ -16,11 +16,13 @@ from veenv import _compat
 from veenv.engine import edge
 from veenv.engine.product import multiply
 from veenv.engine.sparse import indexed
+from veenv.engine.sparse.computed import Computed
 from veenv.engine.sparse.indexed import Indexed
+from veenv.engine.sparse.numbers import Numbers
 from veenv.engine.sparse.pattern import Collection, Pattern, by_row
+from veenv.engine.sparse.policy import Sparse
 from veenv.engine.sparse.summands import Entries, Term
 from veenv.engine.stored import Edge
-from veenv.engine.sums import Sparse
 from veenv.structure import structure as algebra
 from veenv.structure.structure import Link
 
@@ -38,13 +40,15 @@ def first_of_batch(j: Tensor) -> Tensor | None:
         return j
     found = []
     for t in j.terms:
-        partners = getattr(t, "partners", None)
-        if partners is not None and not _compat.is_traced(partners):
-            partners = np.asarray(partners).reshape(-1, partners.shape[-1])
-            if not len(partners) or (partners != partners[0]).any():
-                return None
-            t = replace(t, partners=partners[0])
-        found.append(t)
+        places = {}
+        for name in ("partners", "rows", "cols"):
+            each = getattr(t, name, None)
+            if each is not None and not _compat.is_traced(each):
+                each = np.asarray(each).reshape(-1, each.shape[-1])
+                if not len(each) or (each != each[0]).any():
+                    return None
+                places[name] = each[0]
+        found.append(replace(t, **places))
     return replace(j, terms=tuple(found))
 
 
@@ -81,9 +85,11 @@ def spread(values: Array, own: Pattern, pattern: Pattern) -> Array:
     return whole.at[..., places].set(values, unique_indices=True, indices_are_sorted=True)
 
 
-def transposed(t: Entries) -> Entries:
+def transposed(t: Entries | Computed) -> Entries | Computed:
     """Entries with rows and columns exchanged."""
-    x = indexed.transpose(Indexed(t.pattern, t.values, t.values.dtype))
+    if isinstance(t, Computed):
+        return t.T
+    x = indexed.transpose(Indexed(t.pattern, Numbers(t.values), t.values.dtype))
     return Entries(x.stored(), x.pattern)
 
 
@@ -91,13 +97,15 @@ def dense(j: Tensor) -> Array:
     """The tensor, without batch, as a dense array."""
     if not j.terms:
         return jnp.zeros(j.shape, j.dtype)
-    every = [
-        _dense_entries(t, j.dtype)
-        if isinstance(t, Entries)
-        else edge.todense(t.edge(), j.out_shape, j.in_shape, j.dtype)
-        for t in j.terms
-    ]
-    return reduce(jnp.add, every)
+    return reduce(jnp.add, (_dense_summand(t, j) for t in j.terms))
+
+
+def _dense_summand(t: Any, j: Tensor) -> Array:
+    if isinstance(t, Computed):
+        return t.dense(j.dtype)
+    if isinstance(t, Entries):
+        return _dense_entries(t, j.dtype)
+    return edge.todense(t.edge(), j.out_shape, j.in_shape, j.dtype)
 
 
 def _dense_entries(t: Entries, dtype: Any) -> Array:
@@ -125,8 +133,10 @@ def times(j: Tensor, x: Array) -> Array:
     dtype = _compat.promoted(j.dtype, x.dtype)
     total = jnp.zeros((*j.out_shape, *rest), dtype)
     for t in j.terms:
-        if isinstance(t, Entries):
-            flat = x.reshape(prod(j.in_shape), prod(rest)).astype(dtype)
+        flat = x.reshape(prod(j.in_shape), prod(rest)).astype(dtype)
+        if isinstance(t, Computed):
+            total = total + t.times(flat).reshape(total.shape)
+        elif isinstance(t, Entries):
             each = t.values.astype(dtype)[:, None] * flat[t.pattern.cols]
             total = total + by_row(t.pattern)(each).reshape(total.shape)
         else:
@@ -188,19 +198,21 @@ def added(a: Tensor, b: Tensor) -> Tensor:
         every = [*a.terms, *b.terms]
         edges = [t.edge() for t in every if isinstance(t, Term)]
         total = type(a).from_edges(edges, a.out_shape, a.in_shape, dtype)
-        some = [Indexed(t.pattern, t.values, dtype) for t in every if isinstance(t, Entries)]
-        if not some:
-            return total
-        x = indexed.total(some)
-        entries = Entries(x.stored().astype(dtype), x.pattern)
-        return replace(total, terms=(*total.terms, entries))
+        known = [
+            Indexed(t.pattern, Numbers(t.values), dtype) for t in every if isinstance(t, Entries)
+        ]
+        further: list[Any] = [t for t in every if isinstance(t, Computed)]
+        if known:
+            x = indexed.total(known)
+            further.append(Entries(x.stored().astype(dtype), x.pattern))
+        return replace(total, terms=(*total.terms, *further))
 
     return a.each(add, b)
 
 
 def whole(j: Tensor) -> Indexed:
     """The tensor, without batch, as entries."""
-    return Indexed(j.pattern, j.values(), j.dtype)
+    return Indexed(j.pattern, Numbers(j.values()), j.dtype)
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
@@ -213,6 +225,8 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     if all(isinstance(t, Term) and _is_thin(t) for t in every):
         post, pre = ([t.edge() for t in x.terms] for x in (a, b))
         some = Sparse().multiply(tuple(post), tuple(pre)) if post and pre else ()
+        if isinstance(some, Indexed):
+            return type(a).from_entries(some, dtype, a.out_shape, b.in_shape)
         return type(a).from_edges(some, a.out_shape, b.in_shape, dtype)
     return type(a).from_entries(indexed.multiply(whole(a), whole(b)), dtype)
 

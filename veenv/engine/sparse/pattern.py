@@ -82,6 +82,15 @@ class Pattern:
         alike = (self.out_shape, self.in_shape) == (other.out_shape, other.in_shape)
         return alike and all(map(np.array_equal, (self.rows, self.cols), (other.rows, other.cols)))
 
+    def reshaped(
+        self, out_shape: Sequence[int] | None = None, in_shape: Sequence[int] | None = None
+    ) -> Pattern:
+        """The same places under other shapes of as many elements; None: the own one."""
+        outs = self.out_shape if out_shape is None else tuple(out_shape)
+        ins = self.in_shape if in_shape is None else tuple(in_shape)
+        same = (outs, ins) == (self.out_shape, self.in_shape)
+        return self if same else Pattern(outs, ins, self.rows, self.cols)
+
     @property
     def T(self) -> Pattern:
         """The places with rows and columns exchanged."""

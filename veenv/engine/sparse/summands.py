@@ -16,9 +16,10 @@ from veenv import _compat
 from veenv.engine.links import link_on_out
 from veenv.engine.sparse.pattern import Pattern
 from veenv.engine.stored import Edge, respread_entries
-from veenv.linear.linear_map import LinearMap, Operator
+from veenv.linear.linear_map import LinearMap, Operator, columns
 from veenv.linear.selection import Affine, Selection
 from veenv.structure import structure as algebra
+from veenv.structure.contraction import labels_of
 from veenv.structure.structure import FREE, Link, Structure
 
 
@@ -46,6 +47,17 @@ class Term:
     partners: Array | None
     structure: Structure = field(metadata={"static": True})
     places: Affine | None = field(default=None, metadata={"static": True})
+
+    @property
+    def nse(self) -> int:
+        """Number of entries."""
+        return prod(entry_shape(self.structure))
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Shape of the batch that `vmap` has made: () without one."""
+        shape = jnp.shape(self.values)
+        return shape[: len(shape) - len(self.structure.value_shape)]
 
     def edge(self) -> Edge:
         """The term as an edge of the engine."""
@@ -110,6 +122,16 @@ class Entries:
     values: Array
     pattern: Pattern = field(metadata={"static": True})
 
+    @property
+    def nse(self) -> int:
+        """Number of entries."""
+        return self.pattern.nse
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Shape of the batch that `vmap` has made: () without one."""
+        return jnp.shape(self.values)[:-1]
+
     def entries(self) -> Array:
         """The value of every entry."""
         return self.values
@@ -166,12 +188,30 @@ def term(e: Edge) -> Term:
     elif e.link is not None:
         on_out = prod(e.link.out_shape) <= prod(e.link.in_shape)
         large = e.link.in_shape if on_out else e.link.out_shape
+        found = columns(e.link if on_out else e.link.T)
+        if found is not None:
+            return Term(-values if e.sign < 0 else values, found, s)
         move = e.link.apply if on_out else e.link.transpose
         with jax.ensure_compile_time_eval():  # inside of jit, too, unless places are computed
             dtype = jnp.float64 if _wide(large) else jnp.float32
             numbers = jnp.arange(1, prod(large) + 1, dtype=dtype)
             partners = move(numbers.reshape(large)).reshape(-1).astype(jnp.int32) - 1
     return Term(-values if e.sign < 0 else values, partners, s, places)
+
+
+def numbered_entries(s: Structure) -> np.ndarray:
+    """For every entry of a term, in `Term.entries`' order, which of its flat values it is."""
+    labels, shape = labels_of(s), s.value_shape
+    numbers, every = np.arange(prod(shape)).reshape(shape), []
+    for k in range(len(s.out_shape)):
+        every += [] if k in s.link_out else [("out", k)]
+    every += [("link", 0)] if s.link is not Link.NONE else []
+    every += [("in", j) for j in range(len(s.in_shape)) if j not in s.pairs and j not in s.link_in]
+    own = [a for a in every if a in labels]
+    numbers = numbers.transpose([labels.index(a) for a in own])
+    sizes = dict(zip(labels, shape, strict=True))
+    numbers = numbers.reshape([sizes.get(a, 1) for a in every])
+    return np.broadcast_to(numbers, entry_shape(s)).reshape(-1)
 
 
 def _wide(shape: Sequence[int]) -> bool:
@@ -189,7 +229,7 @@ def entry_shape(s: Structure) -> list[int]:
 def _coordinates(s: Structure, partners: Any, xp: Any) -> tuple[Any, Any]:
     """Flat out and in index of each entry, by NumPy or its like; -1 where there is none."""
     shape = entry_shape(s)
-    out_strides, in_strides = _strides(s.out_shape), _strides(s.in_shape)
+    out_strides, in_strides = strides_of(s.out_shape), strides_of(s.in_shape)
     rows = cols = xp.zeros(shape, np.int32)
     axis = 0
 
@@ -222,13 +262,14 @@ def _coordinates(s: Structure, partners: Any, xp: Any) -> tuple[Any, Any]:
     return rows.reshape(-1), cols.reshape(-1)
 
 
-def _strides(shape: Sequence[int]) -> list[int]:
+def strides_of(shape: Sequence[int]) -> list[int]:
+    """How far apart in flat index neighbours along each axis are."""
     return [prod(shape[k + 1 :]) for k in range(len(shape))]
 
 
 def _offsets(shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
     """The flat index of each index along some axes."""
-    strides = _strides(shape)
+    strides = strides_of(shape)
     total = np.zeros(1, np.int32)
     for k in axes:
         total = (total[:, None] + np.arange(shape[k], dtype=np.int32) * strides[k]).reshape(-1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import prod
 from typing import Any
 
 import jax
@@ -15,12 +14,14 @@ from jax import Array
 
 from veenv.engine import edge
 from veenv.engine.sparse import convert, parts
+from veenv.engine.sparse.computed import Computed
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.pattern import Collection, Pattern, collected
+from veenv.engine.sparse.policy import collected as merged_terms
 from veenv.engine.sparse.solving import solve
-from veenv.engine.sparse.summands import Entries, Term, entry_shape, term
+from veenv.engine.sparse.summands import Entries, Term, term
 from veenv.engine.stored import Edge
-from veenv.engine.terms import collect, evaluated
+from veenv.engine.terms import evaluated
 
 
 @jax.tree_util.register_dataclass
@@ -37,7 +38,7 @@ class SparseTensor:
       out_shape: shape of the differentiated value.
       in_shape: shape of the variable it is differentiated by.
       dtype: dtype of the entries.
-      zero: a zero of the dtype; its shape is that of the batch, () without one.
+      zero: a zero of the dtype and the batch's shape where there are no terms to tell it.
 
     Example:
       >>> import jax.numpy as jnp, veenv
@@ -48,11 +49,11 @@ class SparseTensor:
       (1000,)
     """
 
-    terms: tuple[Term | Entries, ...]
+    terms: tuple[Term | Entries | Computed, ...]
     out_shape: tuple[int, ...] = field(metadata={"static": True})
     in_shape: tuple[int, ...] = field(metadata={"static": True})
     dtype: Any = field(metadata={"static": True})
-    zero: Array
+    zero: Array | None = None
 
     __array_ufunc__ = None  # so that NumPy leaves `x @ tensor` to the tensor
 
@@ -64,13 +65,24 @@ class SparseTensor:
 
         An operator is made dense but for the axes along which it is diagonal.
         """
-        merged = collect(evaluated(edges)) if edges else ()
+        merged = merged_terms(evaluated(edges)) if edges else ()
+        if isinstance(merged, Indexed):
+            return cls.from_entries(merged, dtype, out_shape, in_shape)
         return cls._of(tuple(map(term, merged)), out_shape, in_shape, dtype)
 
     @classmethod
-    def from_entries(cls, x: Indexed, dtype: Any) -> SparseTensor:
-        """The tensor of entries at known places."""
-        p = x.pattern
+    def from_entries(
+        cls,
+        x: Indexed | Computed,
+        dtype: Any,
+        out_shape: Sequence[int] | None = None,
+        in_shape: Sequence[int] | None = None,
+    ) -> SparseTensor:
+        """The tensor of entries, its shapes the matrix's by default."""
+        if isinstance(x, Computed):
+            cast = replace(x, values=x.values.astype(dtype))
+            return cls._of((cast,), x.out_shape, x.in_shape, dtype)
+        p = x.pattern.reshaped(out_shape, in_shape)
         some = (Entries(x.stored().astype(dtype), p),) if p.nse else ()
         return cls._of(some, p.out_shape, p.in_shape, dtype)
 
@@ -79,12 +91,13 @@ class SparseTensor:
         cls, terms: Sequence[Any], out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any
     ) -> SparseTensor:
         dtype = jnp.dtype(dtype)
-        return cls(tuple(terms), tuple(out_shape), tuple(in_shape), dtype, jnp.zeros((), dtype))
+        zero = None if terms else jnp.zeros((), dtype)
+        return cls(tuple(terms), tuple(out_shape), tuple(in_shape), dtype, zero)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """Shape of the batch that `vmap` has made: () without one."""
-        return jnp.shape(self.zero)
+        return self.terms[0].batch_shape if self.terms else jnp.shape(self.zero)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -151,10 +164,7 @@ class SparseTensor:
         """Number of entries; where places are computed, the most that it can be."""
         if self._layout is not None:
             return self.pattern.nse
-        return sum(
-            prod(entry_shape(t.structure)) if isinstance(t, Term) else t.pattern.nse
-            for t in self.terms
-        )
+        return sum(t.nse for t in self.terms)
 
     @property
     def bandwidth(self) -> tuple[int, int]:
@@ -168,7 +178,7 @@ class SparseTensor:
         def transpose(j: SparseTensor) -> SparseTensor:
             edges = [edge.transpose(t.edge()) for t in j.terms if isinstance(t, Term)]
             found = SparseTensor.from_edges(edges, j.in_shape, j.out_shape, j.dtype)
-            some = [parts.transposed(t) for t in j.terms if isinstance(t, Entries)]
+            some = [parts.transposed(t) for t in j.terms if not isinstance(t, Term)]
             return replace(found, terms=(*found.terms, *some))
 
         return self.each(transpose)

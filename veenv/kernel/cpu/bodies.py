@@ -8,6 +8,7 @@ import numpy as np
 
 from veenv.kernel.cpu.functions import arity, scalar_symbol, vector_symbol
 from veenv.kernel.cpu.leaves import Leaves
+from veenv.kernel.cpu.quotients import Quotients
 from veenv.kernel.cpu.types import element, literal, suffix
 from veenv.kernel.program import FLOATS, FREE, Op, ScalarProgram
 
@@ -60,6 +61,7 @@ class _Body:
         self._fresh = 0
         self._names: dict[int, str] = {}
         self.leaves = Leaves(lanes, self.lines, self._emit)
+        self.quotients = Quotients(lanes, self._emit, self._declare)
 
     def text(self, name: str) -> str:
         writes = self._writes()
@@ -159,7 +161,9 @@ attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"
         if op.name in _FLOAT_OPS:
             return self._emit(f"{_FLOAT_OPS[op.name]} contract {kind} {args[0]}, {args[1]}")
         if op.name == "div":
-            return self._emit(f"fdiv {kind} {args[0]}, {args[1]}")
+            above = self.program.ops[op.args[0]]
+            is_one = above.name == "const" and above.attr == 1
+            return self.quotients.quotient(op.dtype, *args, is_one)
         if op.name == "neg":
             return self._emit(f"fneg {kind} {args[0]}")
         if op.name == "rem":

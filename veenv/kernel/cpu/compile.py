@@ -19,11 +19,13 @@ class Host:
       cpu: LLVM's name for it.
       features: its instruction sets, as LLVM writes them.
       vector_bytes: width of its registers.
+      reciprocals: whether it has AVX-512's approximation of the reciprocal, for any width.
     """
 
     cpu: str
     features: str
     vector_bytes: int
+    reciprocals: bool = False
 
     def lanes(self, program: ScalarProgram) -> int:
         """How many points a vector holds: a register's worth of the widest float."""
@@ -37,11 +39,9 @@ def host() -> Host:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     features = llvm.get_host_cpu_features()
-    if features.get("avx512f") and features.get("avx512vl") and features.get("avx512dq"):
-        width = 64
-    else:
-        width = 32 if features.get("avx2") else 16
-    return Host(llvm.get_host_cpu_name(), features.flatten(), width)
+    wide = all(features.get(name) for name in ("avx512f", "avx512vl", "avx512dq"))
+    width = 64 if wide else 32 if features.get("avx2") else 16
+    return Host(llvm.get_host_cpu_name(), features.flatten(), width, reciprocals=wide)
 
 
 def _machine(level: int) -> Any:

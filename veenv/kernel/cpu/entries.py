@@ -22,6 +22,7 @@ from veenv.kernel.cpu import driver, tiles
 from veenv.kernel.cpu.bodies import body
 from veenv.kernel.cpu.compile import MachineCode, host
 from veenv.kernel.cpu.leaves import STRIDE
+from veenv.kernel.cpu.memory import keep_memory
 from veenv.kernel.program import Leaf, ScalarProgram
 
 TARGET = "veenv_fused_kernel"
@@ -83,6 +84,7 @@ class _Registry:
         self.head = ctypes.c_uint64.from_address(self.driver.variable("veenv_entries"))
         self._type_info = np.array([24, 0, self.driver.address("veenv_delete_state")], np.uint64)
         self._register()
+        keep_memory()
 
     def _register(self) -> None:
         """Makes the handlers known to XLA."""

@@ -29,6 +29,8 @@ given order (the twin a is left and v's fill is there), and at most o + 2 in σ�
 missing).  So cost(σ₁) + cost(σ₂) ≤ 2 · cost(given).  Since cost(σ₂) cannot be below the optimum,
 cost(σ₁) is not above it.  ∎
 
+Neither is used where some vertices must wait for others.
+
 Both rules keep an optimal way from every state on an optimal path: the twin rule looks at the
 parent by which a state is reached most cheaply, and if the state is on an optimal path, so is it.
 """
@@ -74,6 +76,16 @@ def _is_safe(core, bits, v, bound):
             if w >= core.n:
                 return True
     return not fill
+
+
+@compiled
+def _may_go(core, gone, v):
+    """Whether what must go before v is in a set (uint64 [Wn])."""
+    if core.before.shape[0] > 0:
+        for k in range(gone.shape[0]):
+            if core.before[v, k] & ~gone[k] != _ZERO:
+                return False
+    return True
 
 
 @compiled
@@ -149,7 +161,7 @@ def _expand(core, plain, front, patterns, cutoff, count, bits, ids, next_bits, n
         for v in range(n):
             if front.sets[state, v >> 6] >> np.uint64(v & 63) & _ONE:
                 continue
-            if forced >= 0 and v != forced:
+            if (forced >= 0 and v != forced) or not _may_go(core, front.sets[state], v):
                 continue
             cost = front.cost[state] + cost_of(core, bits, ids, v)
             rest = front.rest[state] + least_change(patterns, front.sets[state], v)
@@ -198,7 +210,7 @@ def solve_astar(
     if tracker.cost <= tracker.lower_bound:
         return True
     core = problem.core
-    plain = bool(getattr(core, "plain", False)) and not core.additions
+    plain = bool(getattr(core, "plain", False)) and not core.additions and not problem.waits
     front = make_frontier(problem, patterns.total, max_states)
     scratch = [a.copy() for a in (core.bits, core.ids, core.bits, core.ids)]
     status = RUNNING

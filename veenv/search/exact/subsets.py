@@ -40,6 +40,7 @@ def _sweep(core, bits, ids, begin, end, best, choice):
       choice: int8 [2^n]; the last vertex of an order that reaches it.
     """
     n = core.n
+    waits = core.before.shape[0] > 0
     for s in range(begin, end):
         low = n
         if s > 0:
@@ -54,7 +55,7 @@ def _sweep(core, bits, ids, begin, end, best, choice):
         here = best[s]
         for v in range(n):
             t = s | (1 << v)
-            if t == s:
+            if t == s or (waits and core.before[v, 0] & ~np.uint64(s) != np.uint64(0)):
                 continue
             total = here + cost_of(core, now, now_ids, v)
             if total < best[t]:

@@ -1,10 +1,11 @@
 """Simulated annealing on elimination orders.
 
 A move changes one window of the order: one vertex goes elsewhere, a block of consecutive vertices
-goes elsewhere, or two vertices change places.  Any permutation is a legal order, so every move
-is.  Distances are log-uniform: most moves are short and cheap to evaluate, some cross the order.
-Half of the single-vertex moves aim next to a neighbour of the vertex in the original graph, since
-only the order among vertices that become neighbours matters.
+goes elsewhere, or two vertices change places.  A move that puts a vertex before one it must wait
+for (`veenv.graph.precedence`) is not made; neighbouring vertices that change places lead from any
+legal order to any other.  Distances are log-uniform: most moves are short and cheap to evaluate,
+some cross the order.  Half of the single-vertex moves aim next to a neighbour of the vertex in the
+original graph, since only the order among vertices that become neighbours matters.
 
 The schedule is a sequence of chains fixed by the seed; the budget only decides where it stops, so
 a longer budget extends a shorter one.  Chain c anneals for ``base · 2**(c // width)`` moves; in
@@ -24,6 +25,8 @@ import numpy as np
 from veenv.search.budget import Tracker
 from veenv.search.heuristic.windows import Tape, commit, discard, evaluate, load, make_tape
 from veenv.search.kernels.compilation import (
+    ONE,
+    ZERO,
     compiled,
     make_rng,
     next_random,
@@ -93,6 +96,29 @@ def _propose(tape, where, starts, neighbours, rng):
 
 
 @compiled
+def _is_legal(core, trial, lo, hi, left):
+    """Whether no vertex at lo .. hi of `trial` stands before one there that it must wait for.
+
+    Args:
+      core: the graph's constants.
+      trial: int64 [n]; a legal order but for the window.
+      lo: first position.
+      hi: last position.
+      left: uint64 [Wn]; scratch.
+    """
+    if core.before.shape[0] == 0:
+        return True
+    left[:] = ZERO
+    for i in range(hi, lo - 1, -1):
+        v = trial[i]
+        for k in range(left.shape[0]):
+            if core.before[v, k] & left[k] != ZERO:
+                return False
+        left[v >> 6] |= ONE << np.uint64(v & 63)
+    return True
+
+
+@compiled
 def _run(core, tape, where, starts, neighbours, rng, moves, first, last, total, best, best_order):
     """Anneals for `moves` moves while the temperature falls from `first` to `last`.
 
@@ -115,9 +141,13 @@ def _run(core, tape, where, starts, neighbours, rng, moves, first, last, total, 
     """
     cooling = (last / first) ** (1.0 / max(moves, 1))
     temperature = first
+    left = np.zeros(core.before.shape[1], np.uint64)
     for _ in range(moves):
         temperature *= cooling
         lo, hi = _propose(tape, where, starts, neighbours, rng)
+        if not _is_legal(core, tape.trial, lo, hi, left):
+            discard(tape, lo, hi)
+            continue
         allowed = np.int64(np.floor(-temperature * np.log(random_unit(rng))))
         change, end = evaluate(core, tape, lo, hi, allowed)
         if change > allowed:
@@ -137,10 +167,14 @@ def _run(core, tape, where, starts, neighbours, rng, moves, first, last, total, 
 def _uphill(core, tape, where, starts, neighbours, rng, changes):
     """Changes of random moves from the tape's order that make it worse, into `changes`."""
     found = 0
+    left = np.zeros(core.before.shape[1], np.uint64)
     for _ in range(8 * changes.shape[0]):
         if found == changes.shape[0]:
             break
         lo, hi = _propose(tape, where, starts, neighbours, rng)
+        if not _is_legal(core, tape.trial, lo, hi, left):
+            discard(tape, lo, hi)
+            continue
         change, _ = evaluate(core, tape, lo, hi, np.int64(1) << np.int64(60))
         discard(tape, lo, hi)
         if change > 0:

@@ -19,6 +19,7 @@ import numpy as np
 from veenv.search.budget import Tracker
 from veenv.search.kernels.compilation import compiled, make_rng, next_random
 from veenv.search.kernels.kernels import copy_state, cost_of, eliminate
+from veenv.search.kernels.scalar import may_go
 from veenv.search.problem import Problem
 
 _LAYER_BYTES = 1 << 28
@@ -28,11 +29,12 @@ _CHUNK = 64
 
 @compiled
 def _extend(core, bits, ids, alive, parents, costs):
-    """Cost of eliminating each vertex next from each state, int64 [B, n] (0 where eliminated)."""
+    """Cost of eliminating each vertex next from each state, int64 [B, n] (-1 where it may not)."""
     for b in range(parents):
         state, state_ids = bits[b], ids[b]
         for v in range(core.n):
-            costs[b, v] = cost_of(core, state, state_ids, v) if alive[b, v] else 0
+            possible = alive[b, v] and may_go(core, alive[b], v)
+            costs[b, v] = cost_of(core, state, state_ids, v) if possible else -1
 
 
 @compiled
@@ -125,7 +127,7 @@ def beam_pass(problem: Problem, tracker: Tracker, width: int, seed: int, number:
     for _ in range(n):
         costs = np.zeros((len(come), n), np.int64)
         _extend(core, layer.bits, layer.ids, layer.alive, len(come), costs)
-        parents, moves = np.nonzero(layer.alive[: len(come)])
+        parents, moves = np.nonzero(costs >= 0)
         reached = come[parents] + costs[parents, moves]
         new_keys = keys[parents] ^ numbers[moves]
         ranked = np.lexsort((ties.random(len(reached)), reached, new_keys))

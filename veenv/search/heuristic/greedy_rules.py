@@ -14,7 +14,7 @@ import numpy as np
 
 from veenv.search.kernels.compilation import compiled, lowest_bit, popcount
 from veenv.search.kernels.kernels import copy_state, cost_of, eliminate
-from veenv.search.kernels.scalar import PRED, SUCC, degree
+from veenv.search.kernels.scalar import PRED, SUCC, degree, may_go
 from veenv.search.problem import Problem
 
 RULES = {"markowitz": 0, "cost": 1, "relative-markowitz": 2, "fill-in": 3}
@@ -78,7 +78,7 @@ def _greedy(core, bits, ids, alive, rule, reach, order, filled):
     for position in range(filled, n):
         best = -1
         for v in range(n):
-            if alive[v] and (best < 0 or scores[v] < scores[best]):
+            if alive[v] and (best < 0 or scores[v] < scores[best]) and may_go(core, alive, v):
                 best = v
         for k in range(near.shape[0]):
             near[k] = bits[PRED, best, k] | bits[SUCC, best, k]
@@ -111,14 +111,15 @@ def _ahead(core, bits, ids, alive, depth, width):
     if depth == 0:
         return best, choice
     n = core.n
-    costs = np.full(n, np.int64(1) << np.int64(62))
+    never = np.int64(1) << np.int64(62)
+    costs = np.full(n, never)
     for v in range(n):
-        if alive[v]:
+        if alive[v] and may_go(core, alive, v):
             costs[v] = cost_of(core, bits[level], ids[level], v)
     ranked = np.argsort(costs, kind="mergesort")
     for i in range(min(width, n)):
         v = ranked[i]
-        if not alive[v]:
+        if costs[v] == never:
             break
         if choice >= 0 and costs[v] >= best:
             break

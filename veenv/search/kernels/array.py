@@ -29,6 +29,7 @@ class ArrayCore(NamedTuple):
       counts: int64 [2, size].
       handle: number of the tables.
       additions: additions cost as multiplications do.
+      before: uint64 [n, Wn]; see `ScalarCore`.
     """
 
     n: int
@@ -40,6 +41,7 @@ class ArrayCore(NamedTuple):
     counts: np.ndarray
     handle: int
     additions: bool
+    before: np.ndarray
 
 
 @partial(compiled, nogil=False)

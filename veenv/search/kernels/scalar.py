@@ -22,6 +22,8 @@ class ScalarCore(NamedTuple):
       plain: every edge carries a value, so an elimination takes in-degree times out-degree
         multiplications.
       additions: additions cost as multiplications do.
+      before: uint64 [n, Wn]; the vertices that must go before each one, as bits; [0, Wn] if no
+        vertex has to wait.
     """
 
     n: int
@@ -30,6 +32,21 @@ class ScalarCore(NamedTuple):
     kept: np.ndarray
     plain: bool
     additions: bool
+    before: np.ndarray
+
+
+@compiled
+def may_go(core, alive, v):
+    """Whether what must go before v is gone: `alive` (bool [n]) are those left."""
+    if core.before.shape[0] == 0:
+        return True
+    for k in range(core.before.shape[1]):
+        rest = core.before[v, k]
+        while rest != ZERO:
+            if alive[(k << 6) + lowest_bit(rest)]:
+                return False
+            rest &= rest - ONE
+    return True
 
 
 @compiled

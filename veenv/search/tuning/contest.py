@@ -113,8 +113,8 @@ class Contest:
 
     def verdict(self) -> Trial | None:
         """The winner so far: JAX's own mode unless another form is faster for certain."""
-        timed = [(t, t.seconds[:]) for t in self.trials if t.seconds]
-        timed = timed or [(t, [t.first]) for t in self.trials if t.first is not None]
+        # A form whose turn did not come any more is known by the call before the rounds.
+        timed = [(t, t.seconds[:] or [t.first]) for t in self.trials if t.first is not None]
         if not timed:
             return None
         rounds = max(len(seconds) for _, seconds in timed)

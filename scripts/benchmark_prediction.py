@@ -1,0 +1,161 @@
+"""Measures forms of Jacobians and fits what their features take: the table of `order="auto"`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from benchmark_machine import machine
+from benchmark_realistic import Ready, compiled, from_file, interleaved
+from realistic_functions import FUNCTIONS, Entry
+from realistic_plot import spearman
+
+import veenv
+from veenv.graph.program import normalise_argnums
+from veenv.kernel.features import NAMES, at_batch, features_of
+from veenv.kernel.fusing import size_of, trace_point
+from veenv.kernel.parts import part_of
+from veenv.kernel.program import CannotFuseError, ScalarProgram
+from veenv.kernel.times import FILE, KERNEL, MICROSECONDS, kernel_features
+from veenv.measure.timing import near
+
+_LARGEST_KERNEL = 3_000
+_LARGE_KERNEL = 2_000
+"""Operations and written entries of the largest kernel from which compile times are fitted."""
+_PRIOR = 0.1
+"""What one measurement weighs against the table so far, where it says little of a feature."""
+_ORDERS = ("reverse", "markowitz")
+_COMPILE = ("compile", "compile_equation")
+_COMPILE_KERNEL = ("compile_kernel", "compile_operation")
+Measured = dict[str, Any]
+
+
+def prediction(
+    function: tuple[str, ...] = (),
+    batch: tuple[int, ...] = (1, 256),
+    seconds: float = 0.5,
+    file: str | None = None,
+    measure: bool = True,
+    out: Path = FILE,
+) -> None:
+    """Fits the predicted time of a program to measurements; float32.
+
+    Measured are JAX's two modes and `jacve` under two orders, by XLA and as one kernel. The fit
+    minimises relative errors, no feature may take less than nothing, and what the measurements
+    leave open stays as it was. The measurements are kept in the table: a later run replaces those
+    of the same function, form and batch, so that it can be made in parts.
+
+    Args:
+        function: names of functions; all by default.
+        batch: numbers of points.
+        seconds: of timing for each function and batch.
+        file: a Python file as for `realistic`.
+        measure: measure, or only fit to what has been measured.
+        out: the table; the package reads its own.
+    """
+    functions = FUNCTIONS if file is None else from_file(file)
+    before = out if out.exists() else FILE
+    known = json.loads(before.read_text(encoding="utf-8")).get("measured", [])
+    print(machine() + "\n\n| measured | batch |\n| --- | ---: |")
+    rows = {(m["function"], m["form"], m["batch"]): m for m in known}
+    for name in (function or tuple(functions)) if measure else ():
+        for size in batch:
+            for m in measured(name, functions[name], size, seconds):
+                rows[m["function"], m["form"], m["batch"]] = m
+            _write(out, list(rows.values()))
+            print(f"| {name} | {size} |", flush=True)
+    table = _write(out, list(rows.values()))
+    print("\n| feature | microseconds |\n| --- | ---: |")
+    for name, each in table["microseconds"].items():
+        print(f"| {name} | {each:g} |")
+    print(f"\n{len(rows)} programs: Spearman {table['spearman']:.3f}; {out}")
+
+
+def measured(name: str, entry: Entry, size: int, seconds: float) -> Iterator[Measured]:
+    """Features, seconds and seconds of compiling of a function's forms at a batch."""
+    fun, args, argnums = entry
+    points = args if size == 1 else jax.tree.map(jnp.asarray, near(args, [0], size))
+    ready: dict[str, Ready] = {}
+    features: dict[str, tuple[list[Any], int]] = {}
+    for form, jacobian, program in _forms(fun, args, argnums):
+        if program is None:
+            jaxpr = jax.make_jaxpr(jacobian)(*args)
+            whole = part_of(jaxpr, range(len(jaxpr.out_avals)))
+            features[form] = features_of(jaxpr).tolist(), len(whole.eqns)
+        else:
+            features[form] = kernel_features(program, size).tolist(), size_of(program)
+        ready[form] = compiled(jax.vmap(jacobian) if size > 1 else jacobian, points)
+    times = interleaved({form: r.run for form, r in ready.items()}, points, seconds)
+    for form, found in times.items():
+        yield {
+            "function": name, "form": form, "batch": size, "features": features[form][0],
+            "size": features[form][1], "seconds": float(f"{np.quantile(found, 0.25):.4g}"),
+            "compile": float(f"{ready[form].seconds:.4g}"),
+        }  # fmt: skip
+
+
+def _forms(
+    fun: Callable[..., Any], args: tuple[Any, ...], argnums: Any
+) -> Iterator[tuple[str, Callable[..., Any], ScalarProgram | None]]:
+    """Name and Jacobian of each form; with its scalar program where it is one kernel."""
+    yield "jacfwd", jax.jacfwd(fun, argnums), None
+    yield "jacrev", jax.jacrev(fun, argnums), None
+    for order in _ORDERS:
+        yield order, veenv.jacve(fun, order, argnums), None
+        wanted = normalise_argnums(argnums, len(args))
+        plain = veenv.jacve(fun, order, argnums, pin=False)
+        try:
+            program = trace_point(plain, args, {}, wanted).program(_LARGEST_KERNEL)
+        except CannotFuseError:
+            continue
+        yield f"{order}, one kernel", veenv.jacve(fun, order, argnums, kernel="fused"), program
+
+
+def _write(out: Path, rows: list[Measured]) -> dict[str, Any]:
+    """Fits and writes the table."""
+    table = fitted(rows) | {"machine": machine(), "measured": rows}
+    text = json.dumps({k: v for k, v in table.items() if k != "measured"}, indent=1)
+    lines = ",\n".join("  " + json.dumps(row) for row in rows)
+    out.write_text(f'{text[:-2]},\n "measured": [\n{lines}\n ]\n}}\n', encoding="utf-8")
+    return table
+
+
+def fitted(rows: list[Measured]) -> dict[str, Any]:
+    """What each feature takes in microseconds, and how well the prediction ranks the rows."""
+    xla = [m for m in rows if "kernel" not in m["form"]]
+    kernels = [m for m in rows if "kernel" in m["form"]]
+    costs = dict(MICROSECONDS)
+    inputs = [at_batch(np.array(m["features"]), m["batch"]) for m in xla]
+    costs |= _fit(NAMES, inputs, [m["seconds"] for m in xla])
+    costs |= _fit(KERNEL, [m["features"] for m in kernels], [m["seconds"] for m in kernels])
+    large = any(m["size"] >= _LARGE_KERNEL for m in kernels)  # else they say little of the slope
+    for names, some in ((_COMPILE, xla), (_COMPILE_KERNEL, kernels if large else [])):
+        costs |= _fit(names, [[1.0, m["size"]] for m in some], [m["compile"] for m in some])
+    predicted = [x @ np.array([costs[n] for n in NAMES]) for x in inputs]
+    predicted += [np.array(m["features"]) @ [costs[n] for n in KERNEL] for m in kernels]
+    rank = spearman(predicted, [m["seconds"] for m in [*xla, *kernels]])
+    return {
+        "microseconds": {n: float(f"{c:.4g}") for n, c in costs.items()},
+        "spearman": round(rank, 4),
+    }
+
+
+def _fit(names: tuple[str, ...], inputs: list[Any], seconds: list[float]) -> dict[str, float]:
+    """Positive costs of least squared logarithmic errors, near those so far where all will do."""
+    from scipy.optimize import least_squares
+
+    prior = np.array([MICROSECONDS[name] for name in names])
+    if not seconds:
+        return dict(zip(names, prior.tolist(), strict=True))
+    features, wanted = np.array(inputs, float) * prior, np.log(1e6 * np.array(seconds))
+
+    def errors(change: np.ndarray) -> np.ndarray:
+        return np.concatenate([np.log(features @ np.exp(change)) - wanted, _PRIOR * change])
+
+    found = least_squares(errors, np.zeros(len(names)), loss="soft_l1").x
+    return dict(zip(names, (prior * np.exp(found)).tolist(), strict=True))

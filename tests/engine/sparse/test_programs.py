@@ -1,0 +1,56 @@
+"""Random sparse programs against JAX's dense Jacobians, compiled, in batches and differentiated."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from tests.oracles.jacobians import quick_jit
+from tests.oracles.sparse_programs import point, program
+
+ORDERS = ("reverse", "forward", "markowitz")
+BATCHES = range(0, 1000, 10)
+"""Programs are compiled ten by ten."""
+
+
+def _everything(seed, x, at):
+    """(found, expected) of one program: as it is, in a batch, or the gradient of its square."""
+    fun, order = program(seed), ORDERS[seed // 3 % 3]
+    sparse = veenv.jacve(fun, order, sparse_representation=True)
+
+    def square(jacobian):
+        return lambda x: jnp.sum(jacobian(x, at[0]) ** 2)
+
+    if seed % 3 == 0:
+        return sparse(x[0], at[0]).todense(), jax.jacrev(fun)(x[0], at[0])
+    if seed % 3 == 1:
+        return jax.vmap(sparse)(x, at).todense(), jax.vmap(jax.jacrev(fun))(x, at)
+    gradients = (
+        jax.grad(square(jacobian))(x[0])
+        for jacobian in (lambda *a: sparse(*a).todense(), jax.jacfwd(fun))
+    )
+    return tuple(gradients)
+
+
+def _check(seeds):
+    points = {seed: point(seed) for seed in seeds}
+    results = quick_jit(lambda points: {s: _everything(s, *p) for s, p in points.items()})(points)
+    for seed, (found, expected) in results.items():
+        scale = 1 + np.abs(expected).max()
+        np.testing.assert_allclose(
+            found / scale, expected / scale, rtol=0, atol=1e-11, err_msg=f"program {seed}"
+        )
+
+
+@pytest.mark.parametrize("first", [0, 10, 20])
+def test_random_programs(first, x64):
+    _check(range(first, first + 10))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", BATCHES[3:])
+def test_a_thousand_random_programs(first, x64):
+    _check(range(first, first + 10))

@@ -1,0 +1,138 @@
+"""``order="auto"``: the elimination or JAX's own mode, by prediction, with the same results."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from veenv import _compat
+from veenv.engine import choice, emission
+from veenv.graph.linearisation import linearise
+from veenv.graph.program import trace
+
+X = np.linspace(0.3, 1.2, 4)
+AUTO = partial(veenv.jacve, order="auto")
+
+
+def rolled(x):
+    """Two outputs of a tree."""
+    return {"a": jnp.sin(x) * jnp.roll(x, 1), "b": x[0] * x[1]}
+
+
+def looped(x):
+    """One scan."""
+    return jax.lax.scan(lambda c, _: (jnp.sin(c) * x, None), x, None, length=50)[0]
+
+
+def modes_of(fun, *args) -> tuple[str, ...]:
+    return emission.own_modes(linearise(trace(fun, args)))
+
+
+@pytest.fixture(params=["elimination", "mode", "kernel"])
+def form(request, monkeypatch):
+    """Each form in turn is predicted to be the fastest."""
+    times = {"elimination": (1.0, 9.0, 9.0), "mode": (9.0, 1.0, 9.0), "kernel": (9.0, 9.0, 1.0)}
+    own, other, kernel = times[request.param]
+    monkeypatch.setattr(choice, "features_of", lambda part, *dropped: bool(dropped))
+    monkeypatch.setattr(choice, "seconds", lambda first, batch: own if first else other)
+    monkeypatch.setattr(choice, "kernel_seconds", lambda program, batch: kernel)
+    return request.param
+
+
+@pytest.mark.parametrize("kernel", ["xla", "auto"])
+def test_all_forms_are_exact(x64, form, kernel):
+    jacobian, method, points = AUTO(rolled, kernel=kernel), jax.jacrev(rolled), X
+    if kernel == "auto":
+        points = np.stack([X, X + 0.1, X - 0.1])
+        jacobian, method = jax.vmap(jacobian), jax.vmap(method)
+    found, expected = jax.jit(lambda x: (jacobian(x), method(x)))(points)
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    assert veenv.tree_allclose(found, expected, rtol=1e-12)
+    text = jax.jit(jacobian).lower(points).as_text()
+    assert ("veenv_fused" in text) == (form == "kernel" and kernel == "auto")
+
+
+def test_values_auxiliaries_and_several_arguments(x64, form):
+    def f(x, n, y):
+        return x[:2] * y * n, {"sum": jnp.sum(x)}
+
+    both = veenv.value_and_jacve(f, "auto", argnums=(0, 2), has_aux=True, kernel="auto")
+    (value, aux), found = jax.jit(both)(X, 3.0, 2.0)
+    expected, _ = jax.jacrev(f, argnums=(0, 2), has_aux=True)(X, 3.0, 2.0)
+    assert veenv.tree_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(value, X[:2] * 6.0)
+    np.testing.assert_allclose(aux["sum"], X.sum())
+    jacobian, aux = jax.jit(AUTO(f, argnums=0, has_aux=True))(X, 3.0, 2.0)
+    np.testing.assert_allclose(jacobian, expected[0], rtol=1e-12)
+    hessian = jax.jit(jax.jacfwd(lambda x: AUTO(f, has_aux=True)(x, 3.0, 2.0)[0]))(X)
+    assert not np.any(hessian)
+
+
+def test_dtypes_and_weak_types_are_those_of_jacrev(form):
+    for args in ((2.0,), (np.float32(2.0),), (X.astype(np.float32),)):
+        found, expected = (jax.eval_shape(m(jnp.sin), *args) for m in (AUTO, jax.jacrev))
+        assert (found.dtype, found.weak_type) == (expected.dtype, expected.weak_type)
+
+
+def test_a_scan_is_left_to_jax(x64):
+    def scans(jacobian) -> list[str]:
+        eqns = _compat.open_jaxpr(jax.make_jaxpr(jacobian)(X)).eqns
+        return [str(e.params["jaxpr"]) for e in eqns if e.primitive.name == "scan"]
+
+    assert modes_of(looped, X) == ("jacfwd", "jacrev")
+    assert scans(AUTO(looped)) == scans(jax.jacfwd(looped))
+    np.testing.assert_array_equal(jax.jit(AUTO(looped))(X), jax.jit(jax.jacfwd(looped))(X))
+
+
+def test_counts_are_those_of_the_order():
+    graph = veenv.make_graph(looped)(X)
+    found = AUTO(looped, count_ops=True)(X)[1]
+    assert found.multiplications == graph.cost(graph.forward())
+
+
+def test_a_safe_where_stays_an_elimination(form):
+    def f(x):
+        return jnp.where(x > 0.5, jnp.sqrt(x - 0.5), 0.0) * x[::-1]
+
+    assert modes_of(f, X) == ()
+    at = np.array([0.5, 0.5, 1.0, 0.2], np.float32)
+    assert not np.isfinite(jax.jacrev(f)(at)).all()
+    assert np.isfinite(jax.jit(AUTO(f, kernel="auto"))(at)).all()
+
+
+def test_known_zeros_stay_zeros_beside_infinite_partials(form):
+    at = np.array([0.0, 1.0], np.float32)
+    assert np.isnan(jax.jacrev(jnp.sqrt)(at)).any()
+    found = np.asarray(jax.jit(AUTO(jnp.sqrt, kernel="auto"))(at))
+    np.testing.assert_array_equal(found, [[np.inf, 0.0], [0.0, 0.5]])
+
+
+@jax.custom_vjp
+def _clipped(x):
+    return x * x
+
+
+_clipped.defvjp(lambda x: (x * x, x), lambda x, g: (2.0 * x * g,))
+
+
+def test_what_one_mode_refuses_or_answers_otherwise_is_not_emitted():
+    assert modes_of(_clipped, X) == ()
+    assert modes_of(lambda x: jax.lax.while_loop(lambda c: c[0] < 2, jnp.sin, x), X) == ()
+    assert modes_of(lambda x: x.astype(jnp.float16), X.astype(np.float32)) == ()
+    assert modes_of(jnp.abs, X + 1j) == ()
+    assert modes_of(lambda x: jax.nn.relu(x) * 2, X) == ()
+    assert modes_of(lambda x: x, np.zeros(0)) == ()
+    assert modes_of(jnp.sqrt, X) == ()
+    assert modes_of(lambda x: jnp.stack([x, x * x]), 0.5) == ("jacfwd",)
+    assert modes_of(lambda x: jnp.sum(x * x), X) == ("jacrev",)
+
+
+def test_outside_of_jit_nothing_is_traced_for_a_choice(monkeypatch):
+    monkeypatch.setattr(choice, "trace_leaves", None)
+    found = AUTO(rolled)(X)
+    assert veenv.tree_allclose(found, jax.jacrev(rolled)(X), rtol=1e-5)

@@ -1,0 +1,190 @@
+"""Rules that are told which tangents and cotangents are zero: they are told what JAX tells them."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from tests.oracles.jacobians import assert_same
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+X, Y = np.array([0.3, 1.4, -0.7]), np.array([1.0, 2.0, 3.0])
+ORDERS = ["forward", "reverse", "markowitz"]
+
+
+def watched(expected: tuple[bool, ...], perturbed: tuple[bool, ...], rule):
+    """A function of two arguments and two results whose rule refuses other zeros than these."""
+
+    @jax.custom_vjp
+    def fun(x, y):
+        return x * y, jnp.sin(x)
+
+    def forward(x, y):
+        assert (x.perturbed, y.perturbed) == perturbed
+        return fun(x.value, y.value), (x.value, y.value)
+
+    def backward(residual, cotangents):
+        assert tuple(type(g).__name__ == "SymbolicZero" for g in cotangents) == expected
+        known = [
+            jnp.zeros(g.shape, g.dtype) if z else g
+            for g, z in zip(cotangents, expected, strict=True)
+        ]
+        return rule(residual, known)
+
+    fun.defvjp(forward, backward, symbolic_zeros=True)
+    return fun
+
+
+def product(residual, g):
+    x, y = residual
+    return g[0] * y + g[1] * jnp.cos(x), g[0] * x
+
+
+def first_alone(residual, g):
+    """A rule that says that the second result has no derivative."""
+    x, y = residual
+    return g[0] * y, g[0] * x
+
+
+CASES = {
+    # The second result has no derivative by the rule, and is asked for all the same.
+    "no derivative": lambda: watched((False, False), (True, True), first_alone),
+    "both": lambda: watched((False, False), (True, True), product),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("name", CASES)
+def test_results_that_are_asked_for_are_not_symbolic_zeros(name, order):
+    fun = CASES[name]()
+    for f in (fun, jax.jit(fun), jax.vmap(fun), lambda x, y: (lambda a, b: (a, b * x))(*fun(x, y))):
+        assert_same(veenv.jacve(f, order, (0, 1))(X, Y), jax.jacrev(f, (0, 1))(X, Y))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_results_that_nobody_asks_for_are(order):
+    """The rule refuses to be applied to all of its results, even once."""
+    fun = watched((False, True), (True, False), product)
+    stopped = lambda x: (lambda a, b: a * jax.lax.stop_gradient(b))(*fun(x, Y))  # noqa: E731
+    batched = lambda x: jax.vmap(fun)(x, jnp.asarray(Y))[0].sum()  # noqa: E731
+    for f in (lambda x: fun(x, Y)[0], batched, stopped, jax.jit(stopped)):
+        assert_same(veenv.jacve(f, order)(X), jax.jacrev(f)(X))
+
+
+def test_a_rule_that_refuses_what_is_asked_for_says_so():
+    fun = watched((False, True), (True, True), product)
+    with pytest.raises(AssertionError):
+        veenv.jacve(fun)(X, Y)
+
+
+def test_rules_that_are_operators_see_them_too():
+    """A matrix for every entry: the rule is left an operator."""
+    matrix = np.arange(9.0).reshape(3, 3) * np.ones((40, 1, 1))
+
+    def mixing(residual, g):
+        spread = jnp.einsum("bij,bj->bi", matrix, g[0])
+        return jnp.cumsum(spread, 0), g[1]
+
+    @jax.custom_vjp
+    def fun(x, y):
+        return jnp.cumsum(jnp.einsum("bji,bj->bi", matrix, x), 0), y
+
+    def backward(_, g):
+        assert not any(type(v).__name__ == "SymbolicZero" for v in g)
+        return mixing(_, g)
+
+    fun.defvjp(lambda x, y: (fun(x.value, y.value), None), backward, symbolic_zeros=True)
+    x = np.linspace(0.0, 1.0, 120).reshape(40, 3)
+    f = lambda x: fun(jnp.sin(x), x)  # noqa: E731
+    for order in ("reverse", "forward"):
+        assert_same(veenv.jacve(f, order)(x), jax.jacrev(f)(x))
+
+
+@pytest.mark.parametrize("linear", [True, False])
+def test_primitives_that_have_a_cotangent_rule_alone(linear):
+    """JAX's "hi" primitives, which users can make: no forward mode, and any rule they like."""
+    hijax = pytest.importorskip("jax.experimental.hijax")
+    if not hasattr(hijax, "HiPrim"):
+        pytest.skip("a newer JAX's name")
+    limit = (lambda g: 5 * g) if linear else (lambda g: jnp.clip(g, -1, 1))
+
+    class Cube(hijax.HiPrim):
+        def __init__(self, aval):
+            self.in_avals, self.out_aval, self.params = (aval,), aval, {}
+            super().__init__()
+
+        def expand(self, x):
+            return x**3
+
+        def vjp_fwd(self, _, x):
+            return self(x), x
+
+        def vjp_bwd_retval(self, x, g):
+            return (limit(g) * x,)
+
+        def batch(self, _, args, dims):
+            return Cube(jax.typeof(args[0]))(*args), dims[0]
+
+    f = lambda x: 3 * Cube(jax.typeof(x))(jnp.sin(x)) + x[0]  # noqa: E731
+    assert_same(veenv.jacve(f, "reverse")(X), jax.jacrev(f)(X))
+    if linear:
+        assert_same(veenv.jacve(f, "forward")(X), jax.jacrev(f)(X))
+        return
+    with pytest.raises(ValueError, match=r"rule of Cube .*not provably linear"):
+        veenv.jacve(f, "forward")(X)
+
+
+def test_a_primitive_that_has_only_a_linearisation_rule():
+    """Its tangents are defined by what it keeps for them, and its forward mode is not."""
+    hijax = pytest.importorskip("jax.experimental.hijax")
+    if not hasattr(hijax, "vjp_from_lin"):
+        pytest.skip("a newer JAX's name")
+
+    class Sine(hijax.HiPrim):
+        def __init__(self, aval):
+            self.in_avals, self.out_aval, self.params = (aval,), aval, {}
+            super().__init__()
+
+        def expand(self, x):
+            return jnp.sin(x)
+
+        def lin(self, _, x):
+            return self(x), x
+
+        def linearized(self, x, t):
+            return t * jnp.cos(x)
+
+        vjp_fwd, vjp_bwd_retval = hijax.vjp_from_lin
+
+        def batch(self, _, args, dims):
+            return Sine(jax.typeof(args[0]))(*args), dims[0]
+
+    f = lambda x: 3 * Sine(jax.typeof(x))(x * x) * x  # noqa: E731
+    for order in ORDERS:
+        for run in (veenv.jacve(f, order), jax.jit(veenv.jacve(f, order))):
+            assert_same(run(X), jax.jacrev(f)(X))
+
+
+@pytest.mark.parametrize("linear", [True, False])
+def test_rules_as_jax_is_about_to_write_them(linear):
+    """`jax_custom_vjp3` makes such functions primitives of another name."""
+    if not hasattr(jax.config, "jax_custom_vjp3"):
+        pytest.skip("a newer JAX's setting")
+    jax.config.update("jax_custom_vjp3", True)
+    try:
+        fun = jax.custom_vjp(lambda x: 2 * x)
+        limit = (lambda g: 5 * g) if linear else (lambda g: jnp.clip(g, -1, 1))
+        fun.defvjp(lambda x: (2 * x, None), lambda _, g: (limit(g),))
+        f = lambda x: (10 * fun(x * 3.0)).sum() + jnp.sin(x)  # noqa: E731
+        assert_same(veenv.jacve(f, "reverse")(X), jax.jacrev(f)(X))
+        if linear:
+            assert_same(veenv.jacve(f, "forward")(X), jax.jacrev(f)(X))
+            return
+        with pytest.raises(ValueError, match="not provably linear in its cotangent"):
+            veenv.jacve(f, "forward")(X)
+    finally:
+        jax.config.update("jax_custom_vjp3", False)

@@ -1,0 +1,58 @@
+"""What of a program takes time, counted by hand."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from veenv.kernel import times
+from veenv.kernel.features import NAMES, at_batch, features_of
+
+X = np.linspace(0.3, 1.2, 4, dtype=np.float32)
+
+
+def counts(fun, *args, batch: int = 1) -> dict[str, float]:
+    features = features_of(jax.make_jaxpr(fun)(*args))
+    found = dict(zip(NAMES, at_batch(features, batch).tolist(), strict=True))
+    return {name: n for name, n in found.items() if n}
+
+
+def test_a_loop_computes_what_it_needs():
+    assert counts(lambda x: jnp.sin(x) * x, X) == {
+        "calls": 1, "loops": 1, "simple": 4, "functions": 4, "stored": 4,
+    }  # fmt: skip
+
+
+def test_two_outputs_repeat_what_they_share():
+    def f(x):
+        y = x * x
+        return y + 1, y - 1
+
+    assert counts(f, X)["simple"] == 4 * (2 + 1 + 1)
+
+
+def test_a_batch_leaves_alone_what_does_not_vary():
+    def f(x):
+        return x + jnp.arange(4.0) * 2
+
+    assert counts(f, X, batch=10)["simple"] == 4 + 10 * 4
+
+
+def test_contractions_and_loops_stand_alone():
+    found = counts(lambda w, x: w @ x, np.ones((3, 4), np.float32), X)
+    assert (found["flops"], found["contractions"], found["loops"]) == (24, 1, 1)
+    found = counts(lambda x: jax.lax.scan(lambda c, _: (c * x, None), x, None, length=5)[0], X)
+    assert (found["steps"], found["simple"]) == (5, 20)
+
+
+def test_calls_are_seen_through():
+    def f(x):
+        return jax.jit(lambda z: z * z)(x) + jax.jit(lambda z: z * z)(x)
+
+    assert counts(f, X) == counts(lambda x: x * x + x * x, X)
+
+
+def test_more_points_take_longer():
+    jaxpr = jax.make_jaxpr(lambda x: jnp.sin(x) * x)(X)
+    assert times.program_seconds(jaxpr, 1) < times.program_seconds(jaxpr, 1000)

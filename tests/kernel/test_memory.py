@@ -1,0 +1,56 @@
+"""Free memory is kept for the next call."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import ctypes, resource, sys
+from veenv.kernel.cpu.memory import keep_memory
+
+library = ctypes.CDLL(None)
+library.malloc.restype = ctypes.c_void_p
+library.free.argtypes = [ctypes.c_void_p]
+
+def call():
+    arrays = [library.malloc(1 << 18) for _ in range(40)]
+    for array in arrays:
+        ctypes.memset(array, 1, 1 << 18)
+    for array in arrays:
+        library.free(array)
+
+kept = keep_memory()
+call()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(5):
+    call()
+print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def run(**environment):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, **environment},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    kept, faults = done.stdout.split()
+    return kept == "True", int(faults)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="of glibc")
+def test_arrays_of_the_next_call_cost_no_page_faults():
+    kept, faults = run()
+    assert kept
+    assert faults < 100  # of 5 times 40 arrays of 64 pages
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="of glibc")
+def test_the_limits_stay_where_the_user_says_so():
+    kept, faults = run(VEENV_KEEP_MEMORY="0")
+    assert not kept
+    assert faults > 1000

@@ -1,0 +1,198 @@
+"""Random programs of gathers, scatters, reshapes, stencils, sums of segments and windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+Vector = Any
+Step = Callable[[Vector, Any], Vector]
+"""A vector and the run-time indices to the next vector."""
+
+SIZE = 12
+
+
+def _function(rng: np.random.Generator, n: int) -> Step:
+    del n
+    which = int(rng.integers(5))
+    weight = rng.uniform(0.5, 1.5)
+    functions = (
+        lambda x: jnp.sin(x),
+        lambda x: x * x * weight,
+        lambda x: jnp.where(x > 1, x, x**3),
+        lambda x: jnp.exp(-x) * x,
+        lambda x: x + weight,
+    )
+    return lambda x, at: functions[which](x)
+
+
+def _shift(rng: np.random.Generator, n: int) -> Step:
+    k = int(rng.integers(1, n))
+    return lambda x, at: jnp.roll(x, k) * x
+
+
+def _stencil(rng: np.random.Generator, n: int) -> Step:
+    del n
+    a, b = rng.normal(size=2)
+    mode = str(rng.choice(["constant", "edge", "wrap", "reflect"]))
+
+    def step(x: Vector, at: Any) -> Vector:
+        y = jnp.pad(x, 1, mode=mode)
+        return y[1:-1] * (a * y[2:] + b * y[:-2]) - x
+
+    return step
+
+
+def _convolution(rng: np.random.Generator, n: int) -> Step:
+    del n
+    kernel = rng.normal(size=3)
+    return lambda x, at: jnp.convolve(x, kernel, "same")
+
+
+def _gather(rng: np.random.Generator, n: int) -> Step:
+    indices = rng.integers(0, n, size=n)
+    return lambda x, at: x[indices] + 0.5 * x
+
+
+def _take(rng: np.random.Generator, n: int) -> Step:
+    indices = rng.integers(-n - 2, n + 2, size=n)
+    mode = str(rng.choice(["clip", "wrap", "fill"]))
+
+    def step(x: Vector, at: Any) -> Vector:
+        return jnp.take(x, indices, mode=mode, fill_value=0.5) * x
+
+    return step
+
+
+def _along(rng: np.random.Generator, n: int) -> Step:
+    indices = rng.integers(0, n // 2, size=(2, n // 2))
+    return lambda x, at: jnp.take_along_axis(x.reshape(2, -1), indices, 1).ravel()
+
+
+def _segments(rng: np.random.Generator, n: int) -> Step:
+    segments, back = rng.integers(0, 4, size=n), rng.integers(0, 4, size=n)
+    return lambda x, at: jax.ops.segment_sum(x * x, segments, 4)[back] + x
+
+
+def _scatter(rng: np.random.Generator, n: int) -> Step:
+    indices = rng.permutation(n)[:4]
+    twice = rng.integers(0, n, size=5)
+    how = int(rng.integers(4))
+
+    def step(x: Vector, at: Any) -> Vector:
+        if how == 0:
+            return x.at[indices].set(x[:4] ** 2)
+        if how == 1:
+            return x.at[twice].add(jnp.sin(x[:5]))
+        return (
+            x.at[indices].multiply(x[1:5], unique_indices=True)
+            if how == 2
+            else x.at[twice].subtract(x[:5] * x[0])
+        )
+
+    return step
+
+
+def _set_slice(rng: np.random.Generator, n: int) -> Step:
+    start, size = int(rng.integers(0, n - 4)), int(rng.integers(1, 4))
+    return lambda x, at: x.at[start : start + size].set(x[-size:] ** 2)
+
+
+def _transpose(rng: np.random.Generator, n: int) -> Step:
+    rows = int(rng.choice([k for k in range(2, n) if n % k == 0] or [1]))
+    return lambda x, at: x.reshape(rows, -1).T.reshape(-1) * 1.5
+
+
+def _blocks(rng: np.random.Generator, n: int) -> Step:
+    del n
+    weights = rng.normal(size=(2, 2))
+    return lambda x, at: jnp.tanh(x.reshape(-1, 2) @ weights).reshape(-1)
+
+
+def _grid(rng: np.random.Generator, n: int) -> Step:
+    axis, sign = int(rng.integers(2)), int(rng.choice([-1, 1]))
+
+    def step(x: Vector, at: Any) -> Vector:
+        u = x.reshape(2, -1)
+        return (u * u - jnp.roll(u, sign, axis) + u[::-1]).ravel()
+
+    return step
+
+
+def _windows(rng: np.random.Generator, n: int) -> Step:
+    del n
+    kind = int(rng.integers(4))
+
+    def step(x: Vector, at: Any) -> Vector:
+        if kind == 0:
+            return lax.reduce_window(x, 0.0, lax.add, (3,), (1,), "SAME")
+        if kind == 1:
+            return lax.reduce_window(x, -jnp.inf, lax.max, (2,), (1,), "SAME") + x
+        if kind == 2:
+            return jnp.cumsum(x.reshape(2, -1), axis=1).ravel() * 0.3
+        return jnp.tile(x[: x.size // 2] * x[0], 2)
+
+    return step
+
+
+def _select(rng: np.random.Generator, n: int) -> Step:
+    mask = rng.random(n) < 0.5
+    return lambda x, at: jnp.where(mask, x, jnp.roll(x, 2) ** 2)
+
+
+def _total(rng: np.random.Generator, n: int) -> Step:
+    k = int(rng.integers(0, n))
+    return lambda x, at: x * x[k] + jnp.concatenate([x[:1], x[:-1]])
+
+
+def _run_time(rng: np.random.Generator, n: int) -> Step:
+    kind = int(rng.integers(6))
+
+    def step(x: Vector, at: Any) -> Vector:
+        if kind == 0:
+            return x.at[at].add(x[:4] ** 2)
+        if kind == 1:
+            return x * jnp.tile(x[at], n // 4 + 1)[:n]
+        if kind == 2:  # XLA's update in place goes wrong where it reads what it overwrites
+            y = lax.dynamic_update_slice(x, x[:1] ** 2, (at[1],))
+            return y.at[:3].add(lax.dynamic_slice(x, (at[0],), (3,)))
+        if kind == 3:
+            return x[(np.arange(n) + at[2]) % n] * x
+        if kind == 4:
+            return x.at[at[3]].set(x[0] * x[1])
+        return jax.ops.segment_sum(jnp.sin(x), (np.arange(n) * at[1]) % n, n) + x
+
+    return step
+
+
+STEPS = (
+    _function, _shift, _stencil, _convolution, _gather, _take, _along, _segments, _scatter,
+    _set_slice, _transpose, _blocks, _grid, _windows, _select, _total, _run_time,
+)  # fmt: skip
+
+
+def program(seed: int) -> Callable[[Any, Any], Any]:
+    """A random function of a vector [SIZE] and four run-time indices; it keeps the size."""
+    rng = np.random.default_rng(seed)
+    steps = [STEPS[k](rng, SIZE) for k in rng.integers(0, len(STEPS), size=rng.integers(2, 6))]
+    if rng.random() < 0.3:  # indices at run time in every third program at least
+        steps.insert(int(rng.integers(0, len(steps) + 1)), _run_time(rng, SIZE))
+    shape = ((SIZE,), (3, 4), (2, 2, 3))[int(rng.integers(3))]
+
+    def run(x: Any, at: Any) -> Any:
+        for step in steps:
+            x = step(x, at)
+        return x.reshape(shape)
+
+    return run
+
+
+def point(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two vectors and their run-time indices: float64 [2, SIZE] and int64 [2, 4]."""
+    rng = np.random.default_rng([seed, 1])
+    return rng.uniform(0.3, 1.7, size=(2, SIZE)), rng.integers(0, SIZE, size=(2, 4))

@@ -1,0 +1,22 @@
+"""Elementwise primitives whose derivative comes from JAX's own rule."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import veenv
+from tests.oracles.jacobians import assert_same
+
+
+@pytest.mark.parametrize("exponent", [2, 0, np.int32(3)])
+def test_powers_with_an_integer_exponent_under_strict_promotion(exponent):
+    """The exponent is a literal that gives way to floats, but no longer where it is a value."""
+    fun = lambda x: lax.pow(x, jnp.asarray(exponent, int)) * x  # noqa: E731
+    x = jnp.array([0.0, 0.5, -2.0])
+    with jax.numpy_dtype_promotion("standard"):
+        expected = jax.jacfwd(lambda x: x ** int(exponent) * x)(x)
+    assert_same(veenv.jacve(fun)(x), expected, tol=1e-6)

@@ -1,0 +1,126 @@
+"""The policy of a sparse elimination: sums of structured terms, or entries at known places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from math import prod
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from veenv.engine import edge, terms
+from veenv.engine import product as edge_product
+from veenv.engine.sparse import indexed
+from veenv.engine.sparse.indexed import Indexed
+from veenv.engine.sparse.summands import term
+from veenv.engine.stored import Edge
+from veenv.engine.terms import Terms
+from veenv.structure import structure as algebra
+from veenv.structure.structure import Link, Structure
+
+_MOST_MARKED = 1 << 24
+"""Largest dense matrix whose entries are counted one by one before it is stored dense."""
+
+_FULL = 0.95
+"""Share of a matrix from which on it is stored dense."""
+
+
+class Sparse:
+    """Edges are terms, over which products distribute, or entries where terms would be too many.
+
+    Attributes:
+      multiplications: not counted.
+      additions: not counted.
+    """
+
+    multiplications = additions = 0
+
+    def gather(self, several: Sequence[Edge]) -> Terms | Indexed:
+        """The terms, merged."""
+        return collected(several)
+
+    def multiply(self, post: Terms | Indexed, pre: Terms | Indexed) -> Terms | Indexed:
+        """Every product of two terms, merged; of entries where one factor has them."""
+        if isinstance(post, Indexed) or isinstance(pre, Indexed):
+            left, right = _entries(post), _entries(pre)
+            if left is not None and right is not None and indexed.is_light(left, right):
+                return indexed.multiply(left, right)
+            post, pre = structured(post), structured(pre)
+        return collected([edge_product.multiply(p, q, keep=True) for p in post for q in pre])
+
+    def add(self, a: Terms | Indexed, b: Terms | Indexed) -> Terms | Indexed:
+        """The terms of both, merged."""
+        if isinstance(a, Indexed) or isinstance(b, Indexed):
+            left, right = _entries(a), _entries(b)
+            if left is not None and right is not None:
+                return indexed.add(left, right)
+            a, b = structured(a), structured(b)
+        return collected([*a, *b])
+
+    def left(self, e: Terms | Indexed) -> Terms | Indexed:
+        """The edge as it is."""
+        return e
+
+    def stored(self, x: Array, pairs: Sequence[tuple[Terms | Indexed, Structure]]) -> Terms:
+        """The array as one dense term."""
+        (post, *_), pre = structured(pairs[0][0]), pairs[0][1]
+        s = algebra.dense(post.structure.out_shape, pre.in_shape)
+        return (Edge(s, x.reshape(s.value_shape), x.dtype),)
+
+
+def collected(several: Sequence[Edge]) -> Terms | Indexed:
+    """Terms merged; as entries, or one dense term, if together they would store as much as that."""
+    kept, full = terms.gathered(several)
+    if not full:
+        return kept
+    if any(t.structure.link is Link.OPERATOR for t in kept):
+        return collected(terms.evaluated(kept))
+    return _union(kept) or (reduce(edge.add, kept),)
+
+
+def _union(kept: Terms) -> Indexed | None:
+    """The sum of terms as entries; None if it is dense, or has places that are computed."""
+    s = kept[0].structure
+    size = prod(s.out_shape) * prod(s.in_shape)
+    if size > _MOST_MARKED or any(terms.num_entries(t) >= _FULL * size for t in kept):
+        return None
+    found = [term(t).coordinates() for t in kept]
+    there = np.zeros(size, bool)
+    width = prod(s.in_shape)
+    for places in found:
+        if places is None:
+            return None
+        rows, cols = places
+        at = rows.astype(np.int64) * width + cols
+        there[at[(rows >= 0) & (cols >= 0)]] = True
+    return _entries(kept) if np.count_nonzero(there) < _FULL * size else None
+
+
+def _entries(e: Terms | Indexed) -> Indexed | None:
+    """An edge as entries; None where places are computed."""
+    if isinstance(e, Indexed):
+        return e
+    s = e[0].structure
+    if sum(map(terms.num_entries, e)) > indexed.MOST_ENTRIES:
+        return None
+    found = [indexed.of_edge(t, s.out_shape, s.in_shape) for t in terms.evaluated(e)]
+    known = [x for x in found if x is not None]
+    return indexed.total(known) if len(known) == len(found) else None
+
+
+def structured(e: Terms | Indexed) -> Terms:
+    """An edge as terms: entries become one dense term."""
+    if not isinstance(e, Indexed):
+        return e
+    p = e.pattern
+    s = algebra.dense(p.out_shape, p.in_shape)
+
+    def dense(x: Array) -> Array:
+        whole = jnp.zeros(p.sizes, x.dtype).at[p.rows, p.cols]
+        found = whole.set(x, unique_indices=True, indices_are_sorted=True)
+        return found.reshape(s.value_shape)
+
+    mask = None if e.mask is None else dense(e.mask)
+    return (Edge(s, dense(e.stored().astype(e.dtype)), e.dtype, mask=mask),)

@@ -1,0 +1,126 @@
+"""Where the partials of operators can have entries: convolutions, windows, running sums.
+
+Their shapes alone say so.  Operators that are sums of their operand's elements, with no other
+factor, are known as entries altogether; of others the places are kept of what is evaluated.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from veenv.engine import terms
+from veenv.engine.known import Known
+from veenv.engine.links import keep_diagonal
+from veenv.engine.places import numbered, scattered
+from veenv.engine.sparse import indexed
+from veenv.engine.sparse.indexed import Indexed
+from veenv.engine.sparse.pattern import Pattern, collected
+from veenv.engine.stored import Edge
+from veenv.engine.taps import source, taps
+from veenv.graph.equations import Equation
+
+_MOST = 1 << 18
+"""Most entries of an operator that is evaluated for its places to be kept."""
+
+_SUMS = {"cumsum", "reduce_window_sum"}
+_RUNNING = {"cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"}
+_WINDOWS = {"reduce_window_sum", "reduce_window_max", "reduce_window_min", "reduce_window"}
+_UPDATES = {"scatter-sub", "scatter_sub", "scatter_mul", "scatter-mul", "scatter_min"}
+_UPDATES |= {"scatter_max", "scatter-min", "scatter-max"}
+
+Places = tuple[np.ndarray, np.ndarray]
+"""Rows and columns of entries."""
+
+
+def supported(equation: Equation, operand: int, e: Edge, known: Known) -> Indexed | None:
+    """A partial at the places where it can have entries.
+
+    Args:
+      equation: what it is of.
+      operand: by which operand.
+      e: the partial.
+      known: the program's variables that are known.
+
+    Returns:
+      Its entries; None where nothing is known of their places, or they are too many.
+    """
+    places = _places(equation, operand, known)
+    out_shape, in_shape = equation.out_avals[0].shape, equation.in_avals[operand].shape
+    if places is None or len(places[0]) > _MOST:
+        return None
+    pattern, collect = collected(*places, out_shape, in_shape)
+    if equation.primitive.name in _SUMS and collect.alone:
+        return Indexed(pattern, None, e.dtype)
+    if terms.num_entries(e) > _MOST:
+        return None
+    x = indexed.of_edge(keep_diagonal(e), out_shape, in_shape)
+    return None if x is None else _only(x, pattern)
+
+
+def _only(x: Indexed, pattern: Pattern) -> Indexed | None:
+    """The entries at the places of a pattern; None if those are all."""
+    kept = np.flatnonzero(np.isin(x.pattern.keys, pattern.keys, assume_unique=True))
+    if len(kept) == x.pattern.nse:
+        return None
+    p = x.pattern
+    fewer = Pattern(p.out_shape, p.in_shape, p.rows[kept], p.cols[kept])
+    mask = None if x.mask is None else x.mask[kept]
+    return Indexed(fewer, x.numbers().take(kept), x.dtype, mask)
+
+
+def _places(equation: Equation, operand: int, known: Known) -> Places | None:
+    name = equation.primitive.name
+    if name in _RUNNING:
+        return _running(equation)
+    if name in _WINDOWS and operand == 0 and len(equation.out_avals) == 1:
+        return _windows(equation)
+    if name == "conv_general_dilated":
+        found = taps(equation)
+        return None if found is None else (found[0], found[1 + operand])
+    if name in _UPDATES:
+        return _updates(equation, operand, known)
+    return None
+
+
+def _running(equation: Equation) -> Places:
+    x, axis = numbered(equation.in_avals[0].shape), equation.params["axis"]
+    i, j = np.tril_indices(x.shape[axis])
+    i, j = (j, i) if equation.params["reverse"] else (i, j)
+    rows, cols = (np.take(x, at, axis).reshape(-1) for at in (i, j))
+    return rows, cols
+
+
+def _windows(equation: Equation) -> Places | None:
+    params: Any = equation.params
+    sizes = params["window_dimensions"]
+    x, out = numbered(equation.in_avals[0].shape), numbered(equation.out_avals[0].shape)
+    if prod(sizes) * out.size > _MOST:
+        return None
+    renamed = {
+        "padding": params["padding"],
+        "window_strides": params["window_strides"],
+        "lhs_dilation": params["base_dilation"],
+        "rhs_dilation": params["window_dilation"],
+    }
+    rows, cols = [], []
+    for tap in product(*map(range, sizes)):
+        at, there = source(renamed, tap, out.shape, x.shape)
+        rows.append(out[there].reshape(-1))
+        cols.append(x[at].reshape(-1))
+    return np.concatenate(rows), np.concatenate(cols)
+
+
+def _updates(equation: Equation, operand: int, known: Known) -> Places | None:
+    """Of scatters that combine updates with what is there."""
+    if operand == 0:
+        rows = np.arange(prod(equation.out_avals[0].shape))
+        return rows, rows
+    indices = known(equation.inputs[1])
+    if indices is None or operand != 2:
+        return None
+    targets = scattered(equation, indices).reshape(-1)
+    return targets, np.arange(targets.size)

@@ -1,0 +1,221 @@
+"""What of a program takes time: counts of a jaxpr that go with it, from its equations alone.
+
+The compiler puts elementwise operations into loops that end where a value is stored: for an output,
+for a primitive that is no loop (a contraction, a decomposition, a `scan`), for a barrier.  What
+several such loops need, each of them computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax.extend import core
+
+from veenv import _compat
+from veenv.kernel.parts import needed_equations
+from veenv.linear.barrier import EXPENSIVE
+
+NAMES = (
+    "calls", "loops", "steps", "simple", "functions", "reduced", "stored", "flops",
+    "contractions", "solvers", "decomposed", "pieces", "moved",
+)  # fmt: skip
+"""The features: one for each call; loops and other programs that are started; steps of `scan`s;
+simple operations (repeated ones too) and functions of elementwise loops; entries that are summed or
+compared away; entries that are written; operations of contractions, and contractions; calls of
+decompositions and triangular solves, the entries they go through, and the matrices they are of;
+entries that are gathered, scattered, sorted."""
+_INDEX = {name: k for k, name in enumerate(NAMES)}
+_FREE = frozenset(
+    "broadcast_in_dim reshape transpose squeeze rev copy iota expand_dims stop_gradient "
+    "convert_element_type slice split unstack".split()
+)
+_ELEMENTWISE = frozenset(
+    "add add_any sub mul neg max min abs sign select_n eq ne lt le gt ge and or not xor floor ceil "
+    "round clamp integer_pow square pad is_finite real imag concatenate".split()
+)
+_FUSED = EXPENSIVE | _FREE | _ELEMENTWISE
+_DECOMPOSED = frozenset("cholesky triangular_solve lu eigh eig svd qr householder_product".split())
+_CALLS = frozenset("custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr custom_lin".split())
+_BARRIER = "optimization_barrier"
+_WEIGHTS = {"pad": 3.0, "concatenate": 3.0, "integer_pow": 2.0}
+_DIVISION = 0.2
+"""What a division or root is of a function."""
+_MOST_REPEATS = 12
+"""Loops in which a value is computed at most; one that is used more often is stored."""
+_UNKNOWN_STEPS = 20
+"""Steps that a loop of unknown length counts as."""
+
+Features = np.ndarray
+"""float64 [2, len(NAMES)]: what does not depend on the batch, and what each point adds."""
+
+
+def features_of(jaxpr: Any, dropped: Container[Any] = ()) -> Features:
+    """The features of a jaxpr of one point, for a batch over all of its arguments.
+
+    Args:
+      jaxpr: a jaxpr, open or closed, or a part of one.
+      dropped: results of barriers that are left out.
+
+    Returns:
+      float64 [2, len(NAMES)].
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> found = features_of(jax.make_jaxpr(lambda x: jnp.sin(x) * x)(jnp.ones(3)))
+      >>> float(dict(zip(NAMES, found[1]))["functions"])
+      3.0
+    """
+    total = np.zeros((2, len(NAMES)))
+    total[0, _INDEX["calls"]] = 1.0
+    opened = _compat.open_jaxpr(jaxpr)
+    _Walk(total, dropped).run(opened, [True] * len(opened.invars), 1.0)
+    return total
+
+
+def at_batch(features: Features, batch: int) -> np.ndarray:
+    """The features of a whole batch: float64 [len(NAMES)]."""
+    return features[0] + batch * features[1]
+
+
+@dataclass(eq=False)
+class _Value:
+    """A variable: its number of entries, whether a batch runs over it, the loops that make it."""
+
+    size: int
+    varies: bool
+    stored: bool = False
+    loops: int = 0
+
+
+class _Step(NamedTuple):
+    """An equation, calls inlined."""
+
+    name: str
+    equation: Any
+    ins: tuple[_Value, ...]
+    outs: tuple[_Value, ...]
+
+
+class _Walk:
+    """Adds up what the equations of a jaxpr come to, those inside of equations included."""
+
+    def __init__(self, total: Features, dropped: Container[Any]):
+        self._total, self._dropped = total, dropped
+
+    def run(self, jaxpr: Any, varies: Sequence[bool], times: float) -> list[bool]:
+        """Adds a jaxpr that runs so many times; says which of its results vary."""
+        ins = [_Value(_size(v), flag) for v, flag in zip(jaxpr.invars, varies, strict=True)]
+        steps: list[_Step] = []
+        outs = self._flatten(jaxpr, ins, steps)
+        for value in outs:
+            value.stored = True
+        for step in steps:
+            if step.name not in _FUSED:
+                for value in (*step.ins, *step.outs):
+                    value.stored = True
+        _find_loops(steps)
+        for step in steps:
+            if step.name in _FUSED:
+                self._elementwise(step, times)
+            elif step.name != _BARRIER:
+                self._alone(step, times)
+        for value in {id(v): v for step in steps for v in step.outs if v.stored}.values():
+            self._add("stored", value.size * times, value.varies)
+        return [value.varies for value in outs]
+
+    def _flatten(self, jaxpr: Any, ins: Sequence[_Value], steps: list[_Step]) -> list[_Value]:
+        """Appends the equations that the results need, and gives the results."""
+        values: dict[Any, _Value] = dict(zip(jaxpr.invars, ins, strict=True))
+        values.update((v, _Value(_size(v), False)) for v in jaxpr.constvars)
+
+        def read(atom: Any) -> _Value:
+            return _Value(1, False) if isinstance(atom, core.Literal) else values[atom]
+
+        for equation in needed_equations(jaxpr.eqns, jaxpr.outvars):
+            name, operands = equation.primitive.name, tuple(map(read, equation.invars))
+            body = _compat.inlinable(equation)
+            if body is None and name in _CALLS:
+                body = next(_compat.bodies(equation.params), None)
+            opened = None if body is None else _compat.open_jaxpr(body)
+            if name == _BARRIER and equation.outvars[0] in self._dropped:
+                results = operands
+            elif opened is not None and len(opened.invars) == len(operands):
+                results = self._flatten(opened, operands, steps)
+            else:
+                varies = any(v.varies for v in operands)
+                results = tuple(_Value(_size(v), varies) for v in equation.outvars)
+                steps.append(_Step(name, equation, operands, results))
+            values.update(zip(equation.outvars, results, strict=True))
+        return [read(v) for v in jaxpr.outvars]
+
+    def _add(self, name: str, amount: float, varies: bool) -> None:
+        self._total[int(varies), _INDEX[name]] += amount
+
+    def _elementwise(self, step: _Step, times: float) -> None:
+        out = step.outs[0]
+        if any(v.stored for v in step.outs):
+            self._total[0, _INDEX["loops"]] += times
+        if step.name in EXPENSIVE:
+            weight = _DIVISION if step.name in ("div", "sqrt", "rsqrt") else 1.0
+            self._add("functions", weight * out.size * times, out.varies)
+        elif step.name not in _FREE:
+            repeats = min(_MOST_REPEATS, max(1, out.loops.bit_count()))
+            amount = _WEIGHTS.get(step.name, 1.0) * out.size * times * repeats
+            self._add("simple", amount, out.varies)
+
+    def _alone(self, step: _Step, times: float) -> None:
+        name, varies = step.name, any(v.varies for v in step.outs)
+        written = sum(v.size for v in step.outs)
+        self._total[0, _INDEX["loops"]] += times
+        if name in ("dot_general", "conv_general_dilated"):
+            self._add("flops", 2.0 * written * _contracted(step.equation) * times, varies)
+            self._add("contractions", times, varies)
+        elif name in _DECOMPOSED:
+            shape = step.equation.invars[0].aval.shape
+            self._add("decomposed", (step.ins[0].size * shape[-1] + written) * times, varies)
+            self._total[0, _INDEX["solvers"]] += times
+            self._add("pieces", prod(shape[:-2]) * times, varies)
+        elif name in ("scan", "while", "cond"):
+            self._loop(step, times)
+        elif name.startswith("reduce_") and "window" not in name:
+            self._add("reduced", step.ins[0].size * times, varies)
+        else:
+            self._add("moved", written * times, varies)
+
+    def _loop(self, step: _Step, times: float) -> None:
+        once = 1 if step.name == "cond" else _UNKNOWN_STEPS
+        length = step.equation.params.get("length", once)
+        self._total[0, _INDEX["steps"]] += times * length
+        varies = any(v.varies for v in step.outs)
+        for body in _compat.bodies(step.equation.params):
+            self.run(body, [varies] * len(body.invars), times * length)
+
+
+def _size(variable: Any) -> int:
+    return prod(getattr(variable.aval, "shape", ()))
+
+
+def _find_loops(steps: Sequence[_Step]) -> None:
+    """Finds for each value the loops that compute it, as the bits of an integer."""
+    for number, step in reversed(list(enumerate(steps))):
+        if step.name not in _FUSED:
+            continue
+        loops = 0
+        for value in step.outs:
+            value.loops = 1 << number if value.stored else value.loops
+            loops |= value.loops
+        for value in step.ins:
+            value.loops |= loops
+
+
+def _contracted(equation: Any) -> int:
+    """Size of the axes that a contraction sums over."""
+    if equation.primitive.name == "dot_general":
+        axes = equation.params["dimension_numbers"][0][0]
+        return prod(equation.invars[0].aval.shape[a] for a in axes)
+    kernel = equation.invars[1].aval.shape
+    return prod(kernel) // max(1, kernel[equation.params["dimension_numbers"].rhs_spec[0]])

@@ -1,0 +1,87 @@
+"""Predicted seconds of a program: features, each with what it takes, fitted once to measurements.
+
+``python scripts/benchmark.py prediction`` measures the forms of many functions on a machine, fits,
+and writes ``times.json``: what each feature takes, the measurements, and how far the prediction is
+from them.  Another machine is faster or slower; what is compared here are forms of one function.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import numpy as np
+
+from veenv import _compat
+from veenv.kernel.features import NAMES, Features, at_batch, features_of
+from veenv.kernel.program import ScalarProgram
+
+FILE = Path(__file__).with_name("times.json")
+_FITTED: Mapping[str, Any] = MappingProxyType(json.loads(FILE.read_text(encoding="utf-8")))
+MICROSECONDS: Mapping[str, float] = MappingProxyType(_FITTED["microseconds"])
+"""What one of each feature takes, and what compiling takes: of XLA for an equation, of a kernel for
+an operation or a written entry."""
+KERNEL = ("kernel", "kernel_work", "kernel_moved")
+"""Features of a kernel: a call, the weights of its operations, the entries it reads and writes."""
+_COSTS = np.array([MICROSECONDS[name] for name in NAMES])
+_KERNEL_COSTS = np.array([MICROSECONDS[name] for name in KERNEL])
+
+
+def seconds(features: Features, batch: int) -> float:
+    """Predicted seconds of a program for XLA at a batch.
+
+    Args:
+      features: of the program at one point.
+      batch: number of points.
+    """
+    return 1e-6 * float(_COSTS @ at_batch(features, batch))
+
+
+def program_seconds(jaxpr: Any, batch: int) -> float:
+    """Predicted seconds of a jaxpr of one point at a batch on a CPU; it may call one kernel.
+
+    Args:
+      jaxpr: the closed jaxpr.
+      batch: number of points.
+    """
+    for equation in _compat.open_jaxpr(jaxpr).eqns:
+        kernel = equation.params.get("kernel")
+        if kernel is not None and equation.primitive.name == "veenv_fused":
+            instead = kernel.instead and kernel.instead(batch)
+            if not instead:
+                return kernel_seconds(kernel.program, batch)
+            shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in kernel.program.inputs]
+            return seconds(features_of(jax.make_jaxpr(instead)(*shapes)), batch)
+    return seconds(features_of(jaxpr), batch)
+
+
+def kernel_features(program: ScalarProgram, batch: int) -> np.ndarray:
+    """The features of a kernel at a batch: float64 [3], as `KERNEL` names them."""
+    written = sum(program.outputs[k].size for k in program.written())
+    moved = written + sum(leaf.size for leaf in program.inputs)
+    return np.array([1.0, program.work * max(batch, 4), moved * batch])
+
+
+def kernel_seconds(program: ScalarProgram, batch: int) -> float:
+    """Predicted seconds of one kernel at a batch.
+
+    Args:
+      program: the scalar program.
+      batch: number of points; a few take as long as one.
+    """
+    return 1e-6 * float(_KERNEL_COSTS @ kernel_features(program, batch))
+
+
+def compile_seconds(equations: int) -> float:
+    """Predicted seconds that tracing and compiling a program of so many equations takes XLA."""
+    return 1e-6 * (MICROSECONDS["compile"] + equations * MICROSECONDS["compile_equation"])
+
+
+def kernel_limit(available: float) -> int:
+    """How many operations and written entries a kernel may have to be compiled in some seconds."""
+    left = 1e6 * available - MICROSECONDS["compile_kernel"]
+    return max(0, int(left / MICROSECONDS["compile_operation"]))
