@@ -59,17 +59,21 @@ def prediction(
         out: the table; the package reads its own.
     """
     functions = FUNCTIONS if file is None else from_file(file)
-    known = json.loads(out.read_text(encoding="utf-8")).get("measured", [])
+    before = out if out.exists() else FILE
+    known = json.loads(before.read_text(encoding="utf-8")).get("measured", [])
+    print(machine() + "\n\n| measured | batch |\n| --- | ---: |")
     rows = {(m["function"], m["form"], m["batch"]): m for m in known}
     for name in (function or tuple(functions)) if measure else ():
         for size in batch:
             for m in measured(name, functions[name], size, seconds):
                 rows[m["function"], m["form"], m["batch"]] = m
             _write(out, list(rows.values()))
-            print(name, size, flush=True)
+            print(f"| {name} | {size} |", flush=True)
     table = _write(out, list(rows.values()))
-    print(json.dumps(table["microseconds"], indent=1))
-    print(f"{len(rows)} programs: Spearman {table['spearman']:.3f}; {out}")
+    print("\n| feature | microseconds |\n| --- | ---: |")
+    for name, each in table["microseconds"].items():
+        print(f"| {name} | {each:g} |")
+    print(f"\n{len(rows)} programs: Spearman {table['spearman']:.3f}; {out}")
 
 
 def measured(name: str, entry: Entry, size: int, seconds: float) -> Iterator[Measured]:
