@@ -20,7 +20,7 @@ from veenv.engine.sparse import indexed
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.pattern import Pattern, collected
 from veenv.engine.stored import Edge
-from veenv.engine.taps import source, taps
+from veenv.engine.taps import products, source
 from veenv.graph.equations import Equation
 
 _MOST = 1 << 18
@@ -79,7 +79,7 @@ def _places(equation: Equation, operand: int, known: Known) -> Places | None:
     if name in _WINDOWS and operand == 0 and len(equation.out_avals) == 1:
         return _windows(equation)
     if name == "conv_general_dilated":
-        found = taps(equation)
+        found = products(equation)
         return None if found is None else (found[0], found[1 + operand])
     if name in _UPDATES:
         return _updates(equation, operand, known)

@@ -28,7 +28,7 @@ def convolution(equation: Equation, kernel: np.ndarray | None, dtype: Any) -> In
     Returns:
       Its entries; None where the kernel has many taps, or there are groups of a batch.
     """
-    found = None if kernel is None else taps(equation)
+    found = None if kernel is None else products(equation)
     if found is None or kernel is None:
         return None
     rows, cols, at = found
@@ -41,7 +41,7 @@ def convolution(equation: Equation, kernel: np.ndarray | None, dtype: Any) -> In
     return Indexed(pattern, Numbers(jnp.asarray(weights[there], dtype)).collected(collect), dtype)
 
 
-def taps(equation: Equation) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+def products(equation: Equation) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """What a convolution is the sum of.
 
     Returns:

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 
 from veenv import _compat
-from veenv.linear.selection import Selection, canonical, compose
+from veenv.linear.selection import Selection, canonical, compose, widened
 
 Action = Callable[[Array], Array]
 
@@ -265,20 +265,7 @@ def widen(
 
         return run
 
-    def taken() -> np.ndarray:
-        numbers = np.arange(prod(in_size.values())).reshape([in_size[j] for j in ins])
-        passed = [j for _, j in extra]
-        rows = numbers.transpose([ins.index(j) for j in (*in_axes, *passed)])
-        rows = rows.reshape(prod(base.in_shape), *(in_size[j] for j in passed))
-        own = columns(base)
-        assert own is not None
-        found = np.where((own >= 0).reshape(-1, *[1] * len(passed)), rows[own], -1)
-        found = found.reshape(*base.out_shape, *found.shape[1:])
-        labels = [*out_axes, *(k for k, _ in extra)]
-        return found.transpose([labels.index(k) for k in outs]).reshape(-1).astype(np.int32)
-
-    forward = {j: k for k, j in extra}
-    backward = dict(extra)
+    forward, backward = {j: k for k, j in extra}, dict(extra)
     return Operator(
         tuple(out_size[k] for k in outs),
         tuple(in_size[j] for j in ins),
@@ -290,5 +277,13 @@ def widen(
             (outs.index(k), ins.index(j))
             for k, j in [*extra, *((out_axes[a], in_axes[b]) for a, b in base.diagonal)]
         ),
-        taken=taken if _known(base) else None,
+        taken=_wide(base, (out_axes, outs), (in_axes, ins), extra, in_size),
     )
+
+
+def _wide(base: LinearMap, outs: Any, ins: Any, extra: Any, in_size: Any) -> Any:
+    """What makes the columns of a map widened, if those of the base are known."""
+    if not _known(base):
+        return None
+    sizes = [in_size[j] for j in ins[1]]
+    return lambda: widened(columns(base), base.out_shape, outs, ins, extra, sizes)

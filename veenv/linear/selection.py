@@ -196,3 +196,31 @@ def _select(a: Affine, x: Array, axis: int) -> Array:
     config = [(0, 0, 0)] * x.ndim
     config[axis] = (a.out_start, above, a.out_step - 1)
     return lax.pad(x, jnp.zeros((), x.dtype), config)
+
+
+def widened(
+    own: Any,
+    out_shape: Sequence[int],
+    out_labels: tuple[Sequence[int], Sequence[int]],
+    in_labels: tuple[Sequence[int], Sequence[int]],
+    extra: Sequence[tuple[int, int]],
+    in_sizes: Sequence[int],
+) -> np.ndarray:
+    """The columns of the product of a selection with the identity on further axes.
+
+    Args:
+      own: the selection's columns.
+      out_shape: shape of its result.
+      out_labels: labels of its out axes, and of all.
+      in_labels: labels of its in axes, and of all.
+      extra: (out label, in label) of each further axis.
+      in_sizes: sizes of all in axes.
+    """
+    (out_axes, outs), (in_axes, ins) = out_labels, in_labels
+    order = [ins.index(j) for j in (*in_axes, *(j for _, j in extra))]
+    rows = np.arange(np.prod(in_sizes, dtype=int)).reshape(in_sizes).transpose(order)
+    rows = rows.reshape(-1, *rows.shape[len(in_axes) :])
+    found = np.where((own >= 0).reshape(-1, *[1] * len(extra)), rows[own], -1)
+    found = found.reshape(*out_shape, *found.shape[1:])
+    labels = [*out_axes, *(k for k, _ in extra)]
+    return found.transpose([labels.index(k) for k in outs]).reshape(-1).astype(np.int32)

@@ -7,7 +7,7 @@ some at none, where row and column are -1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, TypeAlias
 
@@ -67,6 +67,10 @@ class Computed:
     def T(self) -> Computed:
         """Rows and columns exchanged."""
         return Computed(self.values, self.cols, self.rows, self.in_shape, self.out_shape)
+
+    def astype(self, dtype: Any) -> Computed:
+        """The matrix in another dtype."""
+        return replace(self, values=self.values.astype(dtype))
 
     def entries(self) -> Array:
         """The value of every entry."""

@@ -103,15 +103,11 @@ def dense(j: Tensor) -> Array:
 def _dense_summand(t: Any, j: Tensor) -> Array:
     if isinstance(t, Computed):
         return t.dense(j.dtype)
-    if isinstance(t, Entries):
-        return _dense_entries(t, j.dtype)
-    return edge.todense(t.edge(), j.out_shape, j.in_shape, j.dtype)
-
-
-def _dense_entries(t: Entries, dtype: Any) -> Array:
+    if not isinstance(t, Entries):
+        return edge.todense(t.edge(), j.out_shape, j.in_shape, j.dtype)
     p = t.pattern
-    flat = jnp.zeros(p.sizes, dtype).at[p.rows, p.cols]
-    whole = flat.set(t.values.astype(dtype), unique_indices=True, indices_are_sorted=True)
+    flat = jnp.zeros(p.sizes, j.dtype).at[p.rows, p.cols]
+    whole = flat.set(t.values.astype(j.dtype), unique_indices=True, indices_are_sorted=True)
     return whole.reshape(p.out_shape + p.in_shape)
 
 

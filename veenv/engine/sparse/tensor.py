@@ -71,19 +71,12 @@ class SparseTensor:
         return cls._of(tuple(map(term, merged)), out_shape, in_shape, dtype)
 
     @classmethod
-    def from_entries(
-        cls,
-        x: Indexed | Computed,
-        dtype: Any,
-        out_shape: Sequence[int] | None = None,
-        in_shape: Sequence[int] | None = None,
-    ) -> SparseTensor:
-        """The tensor of entries, its shapes the matrix's by default."""
+    def from_entries(cls, x: Indexed | Computed, dtype: Any, *shapes: Any) -> SparseTensor:
+        """The tensor of entries, of the matrix's or of other out and in shapes."""
         if isinstance(x, Computed):
-            cast = replace(x, values=x.values.astype(dtype))
-            return cls._of((cast,), x.out_shape, x.in_shape, dtype)
-        p = x.pattern.reshaped(out_shape, in_shape)
-        some = (Entries(x.stored().astype(dtype), p),) if p.nse else ()
+            return cls._of((x.astype(dtype),), x.out_shape, x.in_shape, dtype)
+        p = x.pattern.reshaped(*shapes)
+        some = [Entries(x.stored().astype(dtype), p)] if p.nse else []
         return cls._of(some, p.out_shape, p.in_shape, dtype)
 
     @classmethod
@@ -106,7 +99,7 @@ class SparseTensor:
 
     @property
     def ndim(self) -> int:
-        """Number of axes, those of the batch counted."""
+        """Number of axes, with those of the batch."""
         return len(self.shape)
 
     @cached_property
@@ -189,7 +182,6 @@ class SparseTensor:
 
     def dense(self, iota: Any = None) -> Array:
         """As `todense`, as graphax calls it; its unit matrix `iota` is not needed."""
-        del iota
         return self.todense()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -270,8 +262,7 @@ class SparseTensor:
     def solve(self, b: Any) -> Array:
         """x with ``tensor @ x = b``, as the pattern allows.
 
-        Diagonal, tridiagonal and block-diagonal matrices are solved where the arrays are, banded
-        and other ones by SciPy on the host. Differentiable, in the values and in b.
+        On the host by SciPy if it is not diagonal, tridiagonal or block-diagonal; differentiable.
 
         Args:
           b: array of shape ``batch_shape + out_shape``.
@@ -285,14 +276,13 @@ class SparseTensor:
         return self.each(solve, jnp.asarray(b))
 
     def to_scipy(self, format: str = "csr") -> Any:  # as SciPy calls it
-        """The matrix as an array of `scipy.sparse` in the format "csr", "csc", "coo" or another."""
+        """The matrix as an array of `scipy.sparse`: "csr", "csc", "coo" or another format."""
         return convert.to_scipy(self, format)
 
     def to_bcoo(self) -> Any:
-        """The tensor as a `jax.experimental.sparse.BCOO` of the same shape.
+        """The tensor as a `jax.experimental.sparse.BCOO`, sorted, no duplicates, no padding.
 
-        Sorted, without duplicates and padding; entries whose places are computed inside of jit
-        stand as the terms have them, explicit zeros among them.
+        Entries at places that are computed inside of jit stand as they are, zeros among them.
         """
         return self.each(convert.to_bcoo)
 
@@ -301,10 +291,10 @@ class SparseTensor:
         return self.each(convert.to_bcsr)
 
     def spy(self, ax: Any = None, **style: Any) -> Any:
-        """Draws the pattern with Matplotlib.
+        """Draws the pattern with Matplotlib, on its axes `ax` or new ones, which are returned.
 
         Args:
-          ax: the axes to draw on, which are returned; None: new ones.
-          **style: for Matplotlib's `plot`, such as `markersize` and `color`.
+          ax: the axes.
+          **style: for Matplotlib's `plot`.
         """
         return convert.spy(self, ax, **style)
