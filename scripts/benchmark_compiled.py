@@ -12,6 +12,7 @@ from benchmark_cases import Case
 from benchmark_engine import SHORTEST
 
 import veenv
+from veenv.kernel import primitive
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.program import ScalarProgram
 from veenv.measure.timing import rounds_interleaved
@@ -24,11 +25,22 @@ def random_case(seed: int, equations: int) -> Case:
     return Case(f"random, {equations} equations, seed {seed}", fun, point, tuple(range(len(point))))
 
 
-def program_of(case: Case, order: Any) -> ScalarProgram:
-    """The scalar program of a case's Jacobian, in float32."""
+def traced(case: Case, order: Any) -> tuple[ScalarProgram, Callable[..., Any]]:
+    """The scalar program of a case's Jacobian in float32, and its kernel for a batch.
+
+    The kernel returns what it writes alone: no constant blocks, no copies of arguments.
+    """
     args = jax.tree.map(lambda x: np.asarray(x, np.float32), case.args)
     argnums = case.argnums if isinstance(case.argnums, tuple) else (case.argnums,)
-    return trace_point(veenv.jacve(case.fun, order, case.argnums), args, {}, argnums).program()
+    point = trace_point(veenv.jacve(case.fun, order, case.argnums), args, {}, argnums)
+    program = point.program()
+    kernel = primitive.fused(program, point.xla(program.written()))
+    return program, jax.vmap(lambda *args: primitive.call(kernel, *jax.tree.leaves(args)))
+
+
+def program_of(case: Case, order: Any) -> ScalarProgram:
+    """The scalar program of a case's Jacobian, in float32."""
+    return traced(case, order)[0]
 
 
 def fused(case: Case, order: Any) -> Callable[..., Any]:

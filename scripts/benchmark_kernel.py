@@ -43,7 +43,8 @@ HEADS: Mapping[Part, str] = {
     "| --- | ---: | ---: | ---: |",
 }
 HEAD_OF_CORRELATIONS = (
-    "| function | orders | Spearman with time: operations | work |\n| --- | ---: | ---: | ---: |"
+    "| function | orders | Spearman with time: operations | work "
+    "| least work, of reverse's | its time |\n| --- | ---: | ---: | ---: | ---: | ---: |"
 )
 
 
@@ -54,6 +55,7 @@ def kernel(
     repeats: int = 25,
     seconds: float = 10.0,
     num_orders: int = 50,
+    orders_batch: int = 16384,
     equations: tuple[int, ...] = (500, 3000),
     jacrev_up_to: int = 0,
     out: Path = Path("docs/kernel.json"),
@@ -72,9 +74,11 @@ def kernel(
             generated C on one core, where CasADi and gcc are installed.
         task: tasks of the tables of speed and orders.
         batch: batch sizes of the table of speed.
-        repeats: measurements of each method, at most.
+        repeats: measurements of each method, at most; of the part `orders` the least counts.
         seconds: time after which the repeats for one function and batch end (at least five).
         num_orders: how many orders of a function are timed, to compare their work with their time.
+        orders_batch: batch of the part `orders`: enough points for all cores, and few enough that
+            what is written stays in the cache.
         equations: sizes of the random functions of which tracing and compiling is timed.
         jacrev_up_to: the largest of them that jacrev is compiled for too (a minute for 500).
         out: file of all figures; of parts that are not measured now it keeps what it has.
@@ -92,11 +96,11 @@ def kernel(
                 for size in batch:
                     rows += _speed(find(name), size, repeats, seconds)
         elif part == "orders":
-            rows += [decision(find(name), max(batch), repeats) for name in task]
+            rows += [decision(find(name), orders_batch, repeats) for name in task]
             print(f"\n{HEAD_OF_CORRELATIONS}")
             cases = find("RoeFlux_1d"), find("RobotArm_6DOF"), random_case(1, 300)
             for case in (*cases, random_case(2, 300)):
-                rows.append(correlation(case, num_orders, max(batch), repeats))
+                rows.append(correlation(case, num_orders, orders_batch, repeats))
         elif part == "compile":
             rows += [_compilation(size, size <= jacrev_up_to) for size in equations]
         else:
@@ -192,7 +196,7 @@ def _plot(found: Mapping[str, Any], batch: int, path: Path) -> None:
     right.set_xscale("log")
     right.set_yscale("log")
     right.set_xlabel("work of a point, multiplications")
-    right.set_ylabel(f"ms at batch {batch:,}")
+    right.set_ylabel("ms, part orders")
     if correlations:
         right.legend(fontsize=7)
     figure.savefig(path)

@@ -25,6 +25,8 @@ from veenv.kernel.times import FILE, KERNEL, MICROSECONDS, kernel_features
 from veenv.measure.timing import near
 
 _LARGEST_KERNEL = 3_000
+_LARGE_KERNEL = 2_000
+"""Operations and written entries of the largest kernel from which compile times are fitted."""
 _PRIOR = 0.1
 """What one measurement weighs against the table so far, where it says little of a feature."""
 _ORDERS = ("reverse", "markowitz")
@@ -57,17 +59,21 @@ def prediction(
         out: the table; the package reads its own.
     """
     functions = FUNCTIONS if file is None else from_file(file)
-    known = json.loads(out.read_text(encoding="utf-8")).get("measured", [])
+    before = out if out.exists() else FILE
+    known = json.loads(before.read_text(encoding="utf-8")).get("measured", [])
+    print(machine() + "\n\n| measured | batch |\n| --- | ---: |")
     rows = {(m["function"], m["form"], m["batch"]): m for m in known}
     for name in (function or tuple(functions)) if measure else ():
         for size in batch:
             for m in measured(name, functions[name], size, seconds):
                 rows[m["function"], m["form"], m["batch"]] = m
             _write(out, list(rows.values()))
-            print(name, size, flush=True)
+            print(f"| {name} | {size} |", flush=True)
     table = _write(out, list(rows.values()))
-    print(json.dumps(table["microseconds"], indent=1))
-    print(f"{len(rows)} programs: Spearman {table['spearman']:.3f}; {out}")
+    print("\n| feature | microseconds |\n| --- | ---: |")
+    for name, each in table["microseconds"].items():
+        print(f"| {name} | {each:g} |")
+    print(f"\n{len(rows)} programs: Spearman {table['spearman']:.3f}; {out}")
 
 
 def measured(name: str, entry: Entry, size: int, seconds: float) -> Iterator[Measured]:
@@ -127,7 +133,8 @@ def fitted(rows: list[Measured]) -> dict[str, Any]:
     inputs = [at_batch(np.array(m["features"]), m["batch"]) for m in xla]
     costs |= _fit(NAMES, inputs, [m["seconds"] for m in xla])
     costs |= _fit(KERNEL, [m["features"] for m in kernels], [m["seconds"] for m in kernels])
-    for names, some in ((_COMPILE, xla), (_COMPILE_KERNEL, kernels)):
+    large = any(m["size"] >= _LARGE_KERNEL for m in kernels)  # else they say little of the slope
+    for names, some in ((_COMPILE, xla), (_COMPILE_KERNEL, kernels if large else [])):
         costs |= _fit(names, [[1.0, m["size"]] for m in some], [m["compile"] for m in some])
     predicted = [x @ np.array([costs[n] for n in NAMES]) for x in inputs]
     predicted += [np.array(m["features"]) @ [costs[n] for n in KERNEL] for m in kernels]

@@ -20,7 +20,7 @@ def memory(sizes: tuple[int, ...] = (1000, 10_000, 100_000)) -> None:
     Args:
         sizes: sizes of the argument.
     """
-    print(machine())
+    print(machine() + "\n\n| entries of x | bytes an entry |\n| ---: | ---: |")
     for size in sizes:
         x = jnp.linspace(0.1, 1.0, size)
         jacobian = veenv.jacve(banded_residual, sparse_representation=True)
@@ -28,7 +28,7 @@ def memory(sizes: tuple[int, ...] = (1000, 10_000, 100_000)) -> None:
         if analysis is None:
             raise SystemExit("this backend does not say how much memory a program takes")
         total = analysis.temp_size_in_bytes + analysis.output_size_in_bytes
-        print(f"banded residual, n = {size}: {total / size:.1f} bytes an entry of x")
+        print(f"| {size:,} | {total / size:.1f} |", flush=True)
 
 
 def tracing(sizes: tuple[int, ...] = (1000, 10_000)) -> None:
@@ -37,7 +37,7 @@ def tracing(sizes: tuple[int, ...] = (1000, 10_000)) -> None:
     Args:
         sizes: numbers of equations.
     """
-    print(machine())
+    print(machine() + "\n\n| equations | jacve, s | jacrev, s |\n| ---: | ---: | ---: |")
     for size in sizes:
         fun = _long_program(size)
         start = time.perf_counter()
@@ -45,7 +45,8 @@ def tracing(sizes: tuple[int, ...] = (1000, 10_000)) -> None:
         ours = time.perf_counter() - start
         start = time.perf_counter()
         jax.make_jaxpr(jax.jacrev(fun))(jnp.full(4, 0.3))
-        print(f"{size} equations: jacve {ours:.2f} s, jacrev {time.perf_counter() - start:.2f} s")
+        theirs = time.perf_counter() - start
+        print(f"| {size:,} | {ours:.2f} | {theirs:.2f} |", flush=True)
 
 
 def _long_program(size: int) -> Callable[[jax.Array], jax.Array]:

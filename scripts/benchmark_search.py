@@ -47,10 +47,9 @@ def search(
         cost: the cost model.
         plot: folder for one picture a task of the best count over time; none by default.
     """
-    print(machine())
     print(
-        f"{'task':<20} {'method':<20} {'best in ' + format(seconds, 'g') + ' s':>14} {'median':>8} "
-        f"{'best in ' + format(evaluations, ',') + ' evaluations':>28} {'median':>8} {'bound':>7}"
+        f"{machine()}\n\n| task | method | best in {seconds:g} s | median "
+        f"| best in {evaluations:,} evaluations | median | bound |\n| --- | --- |{' ---: |' * 5}"
     )
     for name in task:
         found = veenv.tasks.get(name)
@@ -63,8 +62,8 @@ def search(
             a, b = [r.cost for r in timed], [r.cost for r in counted]
             bound = max(r.lower_bound for r in timed)
             print(
-                f"{name:<20} {how:<20} {min(a):>14} {statistics.median(a):>8g} {min(b):>28} "
-                f"{statistics.median(b):>8g} {bound:>7}",
+                f"| {name} | {how} | {min(a):,} | {statistics.median(a):,g} | {min(b):,} "
+                f"| {statistics.median(b):,g} | {bound:,} |",
                 flush=True,
             )
         if plot is not None:
@@ -85,7 +84,7 @@ def evaluations(
         repeats: measurements, of which the fastest counts.
         cost: the cost model.
     """
-    print(machine())
+    print(machine() + "\n\n| task | vertices | orders/s |\n| --- | ---: | ---: |")
     rng = np.random.default_rng(0)
     for name in task:
         found = veenv.tasks.get(name)
@@ -97,7 +96,7 @@ def evaluations(
             start = time.perf_counter()
             problem.totals(batch)
             times.append(time.perf_counter() - start)
-        print(f"{name:<20} {problem.n:>5} vertices {orders / min(times):>12,.0f} orders/s")
+        print(f"| {name} | {problem.n} | {orders / min(times):,.0f} |", flush=True)
 
 
 def _runs(

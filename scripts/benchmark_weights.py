@@ -66,7 +66,7 @@ def weights(batch: int = 8192, repeats: int = 25, out: Path = FILE) -> None:
     """
     if hasattr(os, "sched_setaffinity"):  # one thread, so that nothing waits for another
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    print(machine())
+    print(machine() + "\n\n| operation | weight |\n| --- | ---: |")
     rng = np.random.default_rng(0)
     points = [jnp.asarray(rng.uniform(0.2, 0.9, batch), jnp.float32) for _ in range(_INPUTS)]
     few, many = _AROUND
@@ -83,7 +83,7 @@ def weights(batch: int = 8192, repeats: int = 25, out: Path = FILE) -> None:
     for name in OPERATIONS:
         more = np.median(seconds[name] - seconds["calls"]) / _CALLS
         found[name] = max(1, round(float(more / unit)) - _BESIDE.get(name, 0))
-        print(f"{name:>10} {found[name]:4d}", flush=True)
+        print(f"| {name} | {found[name]} |", flush=True)
     table = {"machine": machine(), "unit_ns": unit / batch * 1e9, "weights": found}
     out.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
     print(f"written: {out}")

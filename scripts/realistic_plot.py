@@ -64,7 +64,7 @@ def rank_correlation(rows: list[Row]) -> float:
     return spearman(*zip(*pairs, strict=True)) if len(pairs) > 2 else 1.0
 
 
-def spearman(a: Sequence[float], b: Sequence[float]) -> float:
+def spearman(a: Any, b: Any) -> float:
     """Spearman's rank correlation; ties rank in order of appearance."""
-    ranks = [np.argsort(np.argsort(np.asarray(x))) for x in (a, b)]
-    return float(np.corrcoef(*ranks)[0, 1])
+    first, second = (np.argsort(np.argsort(np.asarray(x))) for x in (a, b))
+    return float(np.corrcoef(first, second)[0, 1])

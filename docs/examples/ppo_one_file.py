@@ -26,7 +26,14 @@ class Step(NamedTuple):
     value: jax.Array
     reward: jax.Array
     done: jax.Array
+
+
+class Episode(NamedTuple):
+    """What an episode came to: its return, and the order and its cost as the info tells them."""
+
+    earned: jax.Array
     total: jax.Array
+    order: jax.Array
 
 
 class ActorCritic(eqx.Module):
@@ -76,7 +83,7 @@ def loss_of(network, steps, advantage, target):
 
 
 def make_train(task="HumanHeartDipole", num_envs=16, updates=60, epochs=4, minibatches=4):
-    """The training as one function of a key: the costs of all episodes, 0 where none ended."""
+    """The training as one function of a key, which returns every `Episode`, [updates, B, …]."""
     inner = veenv.make(task, normalise=True, observation="flat")
     env, length = GymnaxEnv(inner, split_done=True), inner.max_steps
     optimizer = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(1e-3))
@@ -95,13 +102,14 @@ def make_train(task="HumanHeartDipole", num_envs=16, updates=60, epochs=4, minib
             after, state, reward, done, _, info = jax.vmap(env.step, (None, 0, 0))(
                 None, state, action
             )
-            total = jnp.where(done, info["total"], 0)
-            kept = (obs, action, log_prob, value, reward, done.astype(jnp.float32), total)
-            return (after, state), Step(*kept)
+            kept = Step(obs, action, log_prob, value, reward, done.astype(jnp.float32))
+            return (after, state), (kept, info["total"], info["order"])
 
-        end, steps = jax.lax.scan(step, start, jax.random.split(key, length))
+        keys = jax.random.split(key, length)
+        end, (steps, totals, orders) = jax.lax.scan(step, start, keys)
         advantage = advantages(steps, jax.vmap(network)(end[0])[1])
-        return end, (steps, advantage, advantage + steps.value)
+        episodes = Episode(steps.reward.sum(0), totals[-1], orders[-1])  # all end together
+        return end, (steps, advantage, advantage + steps.value), episodes
 
     def learn(carry, batch):
         """One step of Adam."""
@@ -114,13 +122,13 @@ def make_train(task="HumanHeartDipole", num_envs=16, updates=60, epochs=4, minib
         """A rollout, and some passes over it in shuffled minibatches."""
         learner, env_state = carry
         key, *shuffles = jax.random.split(key, epochs + 1)
-        env_state, batch = play(learner[0], env_state, key)
+        env_state, batch, episodes = play(learner[0], env_state, key)
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
         for shuffle in shuffles:
             order = jax.random.permutation(shuffle, num_envs * length).reshape(minibatches, -1)
             learner, _ = jax.lax.scan(lambda c, i: learn(c, jax.tree.map(lambda x: x[i], flat)),
                                       learner, order)  # fmt: skip
-        return (learner, env_state), batch[0].total
+        return (learner, env_state), episodes
 
     def train(key):
         first, begin, rest = jax.random.split(key, 3)
@@ -135,10 +143,12 @@ def make_train(task="HumanHeartDipole", num_envs=16, updates=60, epochs=4, minib
 
 def main(task="HumanHeartDipole", updates=60, num_envs=16, seed=0):
     """Trains and returns the cost of the best episode."""
-    totals = jax.jit(make_train(task, num_envs, updates))(jax.random.key(seed))
-    best = int(totals[totals > 0].min())
-    print(f"{task}: best order of {int((totals > 0).sum())} episodes costs {best}")
-    return best
+    episodes = jax.jit(make_train(task, num_envs, updates))(jax.random.key(seed))
+    best = jnp.unravel_index(episodes.total.argmin(), episodes.total.shape)
+    cost, order = int(episodes.total[best]), episodes.order[best].tolist()
+    assert veenv.make(task).graph.cost(order) == cost
+    print(f"{task}: best order of {episodes.total.size} episodes costs {cost}")
+    return cost
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What every client has to beat: uniformly random play of HumanHeartDipole."""
+"""What every client has to beat, uniformly random play of HumanHeartDipole; and JAX's promotion."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import jax
 import numpy as np
@@ -18,3 +18,10 @@ def random_best() -> Callable[[int], int]:
     env = veenv.make(TASK)
     costs = jax.jit(lambda key: random_episodes(env, key, 4096).cost)(jax.random.key(0))
     return lambda episodes: int(np.asarray(costs)[:episodes].min())
+
+
+@pytest.fixture
+def promotion() -> Iterator[None]:
+    """Mixed types are promoted as JAX does by default: the clients count on it."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("promotion")]
 pytest.importorskip("gymnax.wrappers.gym")
 
 from gymnax.wrappers.gym import GymnaxToGymWrapper, GymnaxToVectorGymWrapper
@@ -19,13 +19,6 @@ from veenv.env.adapters import GymnaxEnv
 from veenv.env.observe import mask_of
 
 NAME, STEPS = "Robertson", 6
-
-
-@pytest.fixture(autouse=True)
-def _promotion():
-    """The library mixes types, as JAX does by default."""
-    with jax.numpy_dtype_promotion("standard"):
-        yield
 
 
 def flat_env(played=None):

@@ -7,14 +7,15 @@ import sys
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("promotion")]
 pytest.importorskip("mctx")
 
 import veenv
-from scripts.play_mctx import PlayArgs, play, value
+from scripts.play_mctx import PlayArgs, model, play, value
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "play_mctx.py"
 
@@ -31,6 +32,28 @@ def test_value_is_the_rest_in_reverse_order():
         for slot in slots[done : done + 10]:
             state, _, _ = env.transition(state, int(slot))
     assert float(value(env, state)) == 0.0
+
+
+def test_every_return_is_the_cost_of_its_order():
+    env, args = veenv.make("Robertson"), PlayArgs("Robertson", games=3, num_simulations=4)
+
+    @jax.jit
+    def games(key):
+        states = play(env, key, args)
+        start = jax.tree.map(lambda leaf: jnp.stack([leaf] * args.games), env.init())
+
+        def replayed(states, actions):
+            output, states = model(env, key, actions, states)
+            return states, (output.reward, output.discount)
+
+        return states, jax.lax.scan(replayed, start, states.order.T)[1]
+
+    states, (rewards, discounts) = jax.device_get(games(jax.random.key(0)))
+    for game in range(args.games):
+        order = env.final_order(jax.tree.map(lambda leaf, game=game: leaf[game], states))
+        assert env.graph.cost(order) == states.cost[game] == -rewards[:, game].sum()
+    assert (discounts[-1] == 0).all()
+    assert (discounts[:-1] == 1).all()
 
 
 def test_finds_a_better_order_than_random_play(random_best):

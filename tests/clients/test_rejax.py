@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("promotion")]
 pytest.importorskip("rejax")
 
 import distrax
@@ -28,6 +28,36 @@ class MaskedPolicy(DiscretePolicy):
         legal = obs.reshape(*obs.shape[:-1], self.action_dim, -1)[..., -1] > 0
         logits = super()._action_dist(obs).logits
         return distrax.Categorical(logits=jnp.where(legal, logits, -1e9))
+
+
+def test_every_return_is_the_cost_of_its_order():
+    task = veenv.make("Robertson")
+    env, length = GymnaxEnv(task, flat=True), task.max_steps
+    ppo = PPO.create(
+        env=env, num_envs=2, num_steps=length, num_minibatches=2, total_timesteps=8 * length,
+        eval_freq=8 * length, skip_initial_evaluation=True, gamma=1.0,
+    )  # fmt: skip
+    ppo = ppo.replace(actor=MaskedPolicy(task.num_actions, (8,), jax.nn.swish))
+
+    @jax.jit
+    def trained(key):
+        state, (_, returns) = ppo.train(key)
+        act = ppo.make_act(state)
+
+        def step(carry, key):
+            obs, state = carry
+            obs, state, reward, done, info = env.step(key, state, act(obs, key), ppo.env_params)
+            return (obs, state), (reward, done, info["order"])
+
+        start = env.reset(key, ppo.env_params)
+        return returns, jax.lax.scan(step, start, jax.random.split(key, 4 * length))[1]
+
+    evaluated, (rewards, done, orders) = jax.device_get(trained(jax.random.key(0)))
+    assert np.flatnonzero(done).tolist() == [length * k - 1 for k in range(1, 5)]
+    costs = [task.graph.cost(order.tolist()) for order in orders[done]]
+    assert costs == (-rewards.reshape(4, length).sum(1)).tolist()
+    least, most = 17, 40  # of Robertson, proven least, and more than any order
+    assert ((-evaluated >= least) & (-evaluated <= most)).all()
 
 
 def test_finds_a_better_order_than_random_play(random_best):

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.clients
+pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("promotion")]
 pytest.importorskip("stoa")
 
 from stoa.core_wrappers.auto_reset import AutoResetWrapper, CachedAutoResetWrapper
@@ -20,13 +20,6 @@ from veenv.env.adapters import to_stoa
 from veenv.env.observe import mask_of
 
 NAME, STEPS = "Robertson", 6
-
-
-@pytest.fixture(autouse=True)
-def _promotion():
-    """The library mixes types, as JAX does by default."""
-    with jax.numpy_dtype_promotion("standard"):
-        yield
 
 
 def test_spaces_hold_what_is_seen():

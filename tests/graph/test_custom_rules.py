@@ -152,3 +152,17 @@ def test_the_graph_of_an_ode_solver_ends():
         return odeint(lambda y, t: jnp.stack([y[1], -y[0]]), y, jnp.linspace(0.0, 1.0, 3))
 
     assert len(veenv.make_graph(fun)(np.array([1.0, 0.3])).edges) >= 1
+
+
+def test_a_rule_of_another_shape_is_named():
+    """Under vmap its value does not depend on the batch and its tangent does."""
+
+    @jax.custom_jvp
+    def constant(x):
+        return np.zeros(x.shape)
+
+    constant.defjvp(lambda primals, tangents: (constant(*primals), tangents[0]))
+    with pytest.raises(
+        TypeError, match=r"rule of constant .*test_custom_rules.*shape \(3,\) where"
+    ):
+        veenv.jacve(lambda x: jax.vmap(constant)(x).sum())(X)

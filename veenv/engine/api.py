@@ -48,8 +48,9 @@ def jacve(
       order: vertex ids (1-based, in equation order), "forward"/"fwd", "reverse"/"rev",
         "markowitz", "best"/"best-executed" (the cheapest order shipped for this graph, by either
         count), "auto" (that one, or else the cheapest by operations of the classical ones and a few
-        others, the same on every machine), `Auto` (searches for some seconds), an `Order`, or the
-        path of an order file.
+        others, the same on every machine; in a trace JAX's own mode takes its place where that is
+        predicted to be faster and gives the same, see docs/orders.md), `Auto` (searches for some
+        seconds), an `Order`, or the path of an order file.
       argnums: which positional arguments to differentiate by: an integer, or several (a tuple, a
         list, a range).
       has_aux: whether `fun` returns ``(output, aux)``.
@@ -62,7 +63,7 @@ def jacve(
       kernel: "xla" emits operations that XLA compiles. "fused" makes the whole Jacobian one loop
         over the points of a batch, with every number in a register (CPU; see docs/kernel.md), and
         raises where it cannot. "auto" takes the kernel where it can and where compiling it takes
-        a few seconds at most, else XLA. Derivatives of the result take XLA in any case.
+        about as long as XLA takes at most, else XLA. Derivatives of the result take XLA.
       pin: which values XLA is kept from computing again in each place that uses them: "auto" those
         that are expensive and would be repeated, True all that might be, False none.
 

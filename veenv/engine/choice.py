@@ -30,9 +30,8 @@ the elimination and, where they can take its place, of those modes."""
 _NOMINAL = (1, 256)
 """Batches for which a program is chosen that does not know its own."""
 _GAIN = 0.75
-"""Share of the time of JAX's own mode that an elimination must be predicted to take at most."""
-_FORWARD = 0.9
-"""The same of forward mode against reverse mode, where both have about as many passes."""
+"""Share of its time that what takes the place of JAX's own mode must be predicted to take at most;
+also of a kernel's against XLA's."""
 
 
 def choosing(
@@ -80,6 +79,7 @@ def _separate(traced: Traced) -> list[Traced]:
         numbers = [k for k in range(start, end) if k not in traced.static]
         before = [sum(s < k for s in traced.static) for k in numbers]
         part = part_of(traced.closed, [k - b for k, b in zip(numbers, before, strict=True)])
+        part = part.without(traced.lifted)
         static = {k - start: x for k, x in traced.static.items() if start <= k < end}
         found.append(replace(traced, closed=part, tree=tree, static=static))
         start = end
@@ -140,7 +140,7 @@ class _Choice:
 def _fastest(predicted: Sequence[Features], program: ScalarProgram, batch: int) -> int | None:
     """The number of the fastest form for XLA at a batch; None: one kernel is faster."""
     best = _chosen([seconds(f, batch) for f in predicted])
-    limit = seconds(predicted[best], batch) * (_GAIN if best else 1.0)
+    limit = _GAIN * seconds(predicted[best], batch)
     return None if kernel_seconds(program, batch) < limit else best
 
 
@@ -151,12 +151,8 @@ def _nominal(predicted: Sequence[Features]) -> int:
 
 
 def _chosen(times: Sequence[float]) -> int:
-    """JAX's own mode unless the elimination, the first, is certainly faster.
-
-    Of two modes it is reverse, the last, unless forward is certainly faster.
-    """
-    own, *others = times
-    if not others:
+    """JAX's faster own mode, unless the elimination, the first, is certainly faster than that."""
+    own, *modes = times
+    if not modes or own < _GAIN * min(modes):
         return 0
-    mode = 1 if others[0] <= _FORWARD * others[-1] else len(others)
-    return 0 if own < _GAIN * times[mode] else mode
+    return max(k for k, seconds in enumerate(times) if k and seconds == min(modes))

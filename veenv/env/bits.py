@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+from itertools import accumulate
+
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Int, UInt
 
 WORD = 32
+
+RUN = 16
+"""Numbers of a row of a running sum."""
 
 
 def _positions(rank: int) -> UInt[Array, "... 32"]:
@@ -66,23 +73,46 @@ def spread(words: UInt[Array, "*batch W"], n: int) -> Int[Array, "*batch n"]:
     return bits.reshape(*words.shape[:-1], -1)[..., :n].astype(jnp.int32)
 
 
-def count_in_sets(words: UInt[Array, "W R"], n: int) -> Int[Array, " n"]:
+def count_in_sets(words: Array, n: int) -> Int[Array, " n"]:
     """For each k < n, how many of the R sets (one a column of words) have k as a member.
 
-    The sets are added in pairs, in binary, all bits side by side (bit k of plane p is bit p of
-    the count of k), which is several times faster than summing the members one by one.
+    Counts grow in fields of a word, all members of a set side by side: eight sets are added in
+    fields of four bits, up to thirty-one such sums in bytes, and these as integers. That is several
+    times faster than summing the members one by one.
     """
-    sets = max(1, 1 << (words.shape[1] - 1).bit_length())
-    planes = [jnp.pad(words, ((0, 0), (0, sets - words.shape[1])))]
-    while sets > 1:
-        sets //= 2
-        halves = [(plane[:, :sets], plane[:, sets:]) for plane in planes]
-        carry, planes = jnp.zeros_like(halves[0][0]), []
-        for x, y in halves:
-            planes.append(x ^ y ^ carry)
-            carry = (x & y) | (carry & (x ^ y))
-        planes.append(carry)
-    total = jnp.zeros(n, jnp.int32)
-    for p, plane in enumerate(planes):
-        total += spread(plane[:, 0], n) << p
-    return total
+    num = words.shape[0]
+    blocks = -(-words.shape[1] // (8 * 31)) or 1
+    groups = -(-words.shape[1] // (8 * blocks))
+    padded = jnp.pad(words, ((0, 0), (0, 8 * blocks * groups - words.shape[1])))
+    eighths = padded.reshape(num, 8, blocks, groups)
+    nibbles = jnp.stack([_sum(eighths >> k & 0x11111111, 1) for k in range(4)], 1)
+    halves = jnp.stack([nibbles & 0x0F0F0F0F, nibbles >> 4 & 0x0F0F0F0F], 1)
+    in_bytes = lax.optimization_barrier(lax.optimization_barrier(halves).sum(-1, dtype=jnp.uint32))
+    fields = jnp.stack([in_bytes >> 8 * byte & 0xFF for byte in range(4)], 1)
+    # Bit k + 4 · half + 8 · byte of a word: fields [W, byte, half, k, blocks].
+    return fields.sum(-1, dtype=jnp.uint32).reshape(-1)[:n].astype(jnp.int32)
+
+
+def _sum(words: Array, axis: int) -> Array:
+    """A sum over a short axis that is not the last, written out."""
+    parts = [lax.index_in_dim(words, k, axis, keepdims=False) for k in range(words.shape[axis])]
+    return functools.reduce(operator.add, parts)
+
+
+def running_sum(numbers: Int[Array, " n"]) -> Int[Array, " n"]:
+    """Sums of the first 1, 2, … n numbers: rows of 16 by themselves, then what stands before them.
+
+    Several times faster than `jnp.cumsum` for some hundreds of numbers, which makes as many passes
+    as n has bits.
+
+    Example:
+      >>> running_sum(jnp.array([3, 0, 4])).tolist()
+      [3, 3, 7]
+    """
+    if len(numbers) <= RUN:
+        return jnp.stack(list(accumulate(numbers)))
+    rows = -(-len(numbers) // RUN)
+    table = jnp.pad(numbers, (0, rows * RUN - len(numbers))).reshape(rows, RUN)
+    within = list(accumulate(table[:, k] for k in range(RUN)))
+    before = running_sum(within[-1]) - within[-1]
+    return (jnp.stack(within, 1) + before[:, None]).reshape(-1)[: len(numbers)]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int, UInt
 
-from veenv.env.bits import WORD, count_bits, member
+from veenv.env.bits import WORD, count_bits, count_in_sets, member, running_sum
 from veenv.env.encode import EnvParams, Layout, Spec
 from veenv.env.rules_array import ArrayCore
 from veenv.env.rules_scalar import ScalarCore
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
 NODE_FEATURES = 8
 """Features of a node, before the sizes of its axes."""
+
+IN_DEGREE, OUT_DEGREE, IS_LEGAL = 0, 1, 6
+"""Those of them that a step changes."""
 
 
 @jax.tree_util.register_dataclass
@@ -92,7 +97,7 @@ class GraphView:
         else:
             row, column = own, other
             codes = 1 | _valued(core, row, column) << 1
-            in_degree = jnp.zeros(self.spec.columns, jnp.int32).at[column].add(counted)
+            in_degree = count_in_sets(core.present, self.spec.columns)
             out_degree = count_bits(sets)
         nodes = self._nodes(in_degree, out_degree, mask, params)
         nodes = jnp.where(total > self.max_edges, jnp.nan, nodes)
@@ -111,19 +116,27 @@ class GraphView:
     def _nodes(
         self, in_degree: Array, out_degree: Array, mask: Array, params: EnvParams
     ) -> Float[Array, "N F"]:
+        """The features: those of the graph that is played, and over them what changes."""
         num_inputs, ends = self.spec.num_inputs, self.spec.num_outputs
-        degrees = jnp.stack(
-            [jnp.pad(in_degree, (num_inputs, 0)), jnp.pad(out_degree, (0, ends))], -1
-        )
+        most = max(self.spec.rows, self.spec.columns)
+        logs = jnp.log1p(jnp.arange(most + 1, dtype=jnp.float32))  # a table: degrees are small
+        changing = {
+            IN_DEGREE: logs[jnp.pad(in_degree, (num_inputs, 0))],
+            OUT_DEGREE: logs[jnp.pad(out_degree, (0, ends))],
+            IS_LEGAL: jnp.pad(mask.astype(jnp.float32), (num_inputs, ends)),
+        }
+        return with_columns(self._lasting(params), changing)
+
+    def _lasting(self, params: EnvParams) -> Float[Array, "N F"]:
+        """The features with zeros for those that a step changes; one for a whole batch."""
+        num_inputs, ends = self.spec.num_inputs, self.spec.num_outputs
         static = jnp.pad(params.static_features, ((num_inputs, ends), (0, 0)))
         is_output = jnp.pad(params.is_output.astype(jnp.float32), (num_inputs, 0))
         is_output = jnp.pad(is_output, (0, ends), constant_values=1.0)
-        is_legal = jnp.pad(mask.astype(jnp.float32), (num_inputs, ends))
         is_input = jnp.arange(self.num_nodes, dtype=jnp.int32) < num_inputs
-        flags = jnp.stack([is_output, is_legal, is_input.astype(jnp.float32)], -1)
-        most = max(self.spec.rows, self.spec.columns)
-        logs = jnp.log1p(jnp.arange(most + 1, dtype=jnp.float32))  # a table: degrees are small
-        parts = [logs[degrees], static, flags]
+        zeros = jnp.zeros(self.num_nodes)
+        flags = jnp.stack([is_output, zeros, is_input.astype(jnp.float32)], -1)
+        parts = [jnp.stack([zeros, zeros], -1), static, flags]
         if params.axes is not None:
             parts.append(jnp.log(params.axes.astype(jnp.float32)))
         return jnp.concatenate(parts, -1)
@@ -163,15 +176,31 @@ def members(
       ([0, 0, 2], [0, 2, 1], [True, True, True, False], 3)
     """
     counts = count_bits(sets)
-    ends = jnp.cumsum(counts, dtype=jnp.int32)
+    ends = running_sum(counts)
+    counts, ends = lax.optimization_barrier((counts, ends))
     place = jnp.arange(room, dtype=jnp.int32)
     # How many sets end at each place, summed: several times faster than comparing with all ends.
     ended = jnp.zeros(room, jnp.int32).at[ends].add(1, mode="drop")
-    own = jnp.minimum(jnp.cumsum(ended, dtype=jnp.int32), len(counts) - 1)
+    own = lax.optimization_barrier(jnp.minimum(running_sum(ended), len(counts) - 1))
     rank = place - (ends - counts)[own]
     used = place < ends[-1]
-    one = member(sets[own], jnp.where(used, rank, 0))
-    return own, jnp.where(used, one, 0), used, ends[-1]
+    words, rank = lax.optimization_barrier((sets[own], jnp.where(used, rank, 0)))
+    return own, jnp.where(used, member(words, rank), 0), used, ends[-1]
+
+
+def with_columns(
+    table: Float[Array, "n F"], columns: Mapping[int, Float[Array, " n"]]
+) -> Float[Array, "n F"]:
+    """A table with some columns replaced: one pass, as fast as writing it.
+
+    Example:
+      >>> with_columns(jnp.zeros((2, 3)), {1: jnp.array([4.0, 5.0])}).tolist()
+      [[0.0, 4.0, 0.0], [0.0, 5.0, 0.0]]
+    """
+    own = jnp.arange(table.shape[1], dtype=jnp.int32)
+    for index, column in columns.items():
+        table = jnp.where(own == index, column[:, None], table)
+    return table
 
 
 def _valued(core: ScalarCore, row: Array, column: Array) -> Int[Array, " E"]:

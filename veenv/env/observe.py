@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from veenv.env.encode import EnvParams, Spec
-from veenv.env.graph_view import GraphObservation, GraphView
+from veenv.env.graph_view import GraphObservation, GraphView, with_columns
 from veenv.env.rules_array import ArrayCore, ArrayRules
 from veenv.env.rules_scalar import ScalarRules
 from veenv.env.state import Observation
@@ -112,10 +113,14 @@ class Observer:
     def _features(
         self, core: Any, mask: Bool[Array, " A"], params: EnvParams
     ) -> Float[Array, "A F"]:
-        in_degree, out_degree, cost = self.rules.degrees(core, params)
-        dynamic = jnp.log1p(jnp.stack([in_degree, out_degree, cost], -1).astype(jnp.float32))
-        flags = jnp.stack([params.is_output, mask], -1).astype(jnp.float32)
-        return jnp.concatenate([dynamic, params.static_features, flags], -1)
+        found = lax.optimization_barrier(self.rules.degrees(core, params))
+        changing = [jnp.log1p(number.astype(jnp.float32)) for number in found]
+        lasting = jnp.pad(params.static_features, ((0, 0), (len(found), 2)))
+        is_output = params.is_output.astype(jnp.float32)
+        lasting = with_columns(lasting, {NUM_FEATURES - 2: is_output})
+        return with_columns(
+            lasting, {**dict(enumerate(changing)), NUM_FEATURES - 1: mask.astype(jnp.float32)}
+        )
 
     def space(self, params: EnvParams) -> gymnasium.Space[Any]:
         """Bounds, shapes and dtypes of the observations, as a space of Gymnasium."""

@@ -8,7 +8,7 @@ becomes dense.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -20,7 +20,7 @@ import numpy as np
 
 from veenv import _compat
 from veenv.graph.linearity import is_linear, is_zero_at_zero
-from veenv.graph.program import Program, trace
+from veenv.graph.program import Literal, Program, trace
 from veenv.rules import Site
 from veenv.rules.dtypes import is_differentiable
 
@@ -79,7 +79,30 @@ def inner_program(site: Site) -> Inner | None:
     args = ([shape_of(a) for a in over], [shape_of(a) for a in site.in_avals])
     # JAX applies the rule to tangents and cotangents and does not differentiate it by them.
     program = trace(pulled if backward else pushed, args, plain=True)
+    given = [site.in_avals[i] for i in operands]
+    _check_shapes(site, program, given if backward else [site.out_avals[k] for k in results])
     return Inner(program, operands, results, backward)
+
+
+def _check_shapes(site: Site, program: Program, expected: Sequence[Any]) -> None:
+    """Refuses a rule whose results have other shapes than what they are the derivatives of.
+
+    JAX lets a few pass: where its check is switched off, and of a function that is constant
+    under `vmap` while its tangent is not, outside of jit.
+
+    Raises:
+      TypeError: naming the function and the line.
+    """
+    for output, aval in zip(program.outputs, expected, strict=True):
+        shape = (
+            np.shape(output.value) if isinstance(output, Literal) else program.avals[output].shape
+        )
+        if tuple(shape) != tuple(aval.shape):
+            raise TypeError(
+                f"the derivative rule of {_compat.function_source(site.params)} ({site.source}) "
+                f"gives an array of shape {tuple(shape)} where one of shape {tuple(aval.shape)} "
+                "is expected"
+            )
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -34,6 +34,11 @@ class Part:
     def out_avals(self) -> list[Any]:
         """Shape and dtype of each result."""
         return [v.aval for v in self.outvars]
+
+    def without(self, constants: Collection[int]) -> Part:
+        """The part without some of its constants, which may be of a trace that ends before it."""
+        kept = (None if k in constants else c for k, c in enumerate(self.consts))
+        return replace(self, consts=tuple(kept))
 
     def run(self, consts: Sequence[Any], operands: Sequence[Any]) -> list[Any]:
         """The results, the equations applied one after another."""

@@ -63,10 +63,10 @@ class Fused:
         """The function for XLA, or another of one point, for arguments with such batch axes."""
         leaves = zip(avals, self.program.inputs, strict=True)
         axes = [0 if len(aval.shape) > len(leaf.shape) else None for aval, leaf in leaves]
-        fun = fun or self.xla
+        batched = self.xla if fun is None else fun
         for _ in self.batch_of(avals):
-            fun = jax.vmap(fun, in_axes=axes)
-        return fun
+            batched = jax.vmap(batched, in_axes=axes)
+        return batched
 
 
 _lock = threading.RLock()

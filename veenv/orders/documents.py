@@ -17,6 +17,7 @@ def read_bytes(path: str | os.PathLike[str], most: int, kind: str) -> bytes:
       kind: what the file should be, for the error.
 
     Raises:
+      IsADirectoryError: if it is a folder.
       ValueError: if it is no regular file or too large.
       OSError: if it cannot be read.
 

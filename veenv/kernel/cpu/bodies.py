@@ -163,7 +163,8 @@ attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"
         if op.name == "div":
             above = self.program.ops[op.args[0]]
             is_one = above.name == "const" and above.attr == 1
-            return self.quotients.quotient(op.dtype, *args, is_one)
+            x, divisor = args
+            return self.quotients.quotient(op.dtype, x, divisor, is_one)
         if op.name == "neg":
             return self._emit(f"fneg {kind} {args[0]}")
         if op.name == "rem":

@@ -1,0 +1,110 @@
+"""The figures of the pages are those of the committed results, docs/results/*.json."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import veenv
+from veenv.tasks.best import best_order
+
+ROOT = Path(__file__).parents[2]
+COUNT = "multiplications"
+RESULTS = {path.stem: path for path in sorted((ROOT / "docs" / "results").glob("*.json"))}
+
+
+def text_of(page):
+    return " ".join((ROOT / page).read_text(encoding="utf-8").split())
+
+
+def rows_of(name):
+    """The rows of the first table of a result, as dictionaries by column."""
+    table = json.loads(RESULTS[name].read_text(encoding="utf-8"))["tables"][0]
+    return [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+
+
+def ratios(function, batch):
+    """The ratios of a function's orders at a batch, ascending."""
+    chosen = [r for r in rows_of("engine") if (r["function"], r["batch"]) == (function, batch)]
+    column = "ratio (10 … 90 %)"
+    return sorted(float(re.match(r"\*\*([\d.]+)\*\*", row[column])[1]) for row in chosen)
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_tables_of_the_pages_are_the_results(name):
+    document = json.loads(RESULTS[name].read_text(encoding="utf-8"))
+    assert document["command"].startswith("python ")
+    assert document["machine"]
+    lines = (ROOT / document["page"]).read_text(encoding="utf-8").splitlines()
+    shown = {tuple(cell.strip() for cell in x.strip("|").split(" | ")) for x in lines}
+    for table in document["tables"]:
+        for row in [table["columns"], *table["rows"]]:
+            assert tuple(row) in shown, f"{document['page']} has no row {row}"
+
+
+def test_readme_says_what_ppo_found():
+    readme = text_of("README.md")
+    for row in rows_of("ppo")[:4]:
+        optimal = int(row["worst"]) == best_order(row["task"]).lower_bounds.get(COUNT)
+        worst = row["worst"] + (" (optimal)" if optimal else "")
+        assert f"| {row['task']} | {row['goal']} | {worst} | {row['seconds']} |" in readme
+
+
+def test_readme_says_what_clients_found():
+    readme = text_of("README.md")
+    maskable, rejax, mctx = rows_of("clients")
+    said = (
+        f"MaskablePPO finds {maskable['best count']} in {maskable['episodes']} episodes, rejax "
+        f"{rejax['best count']} in {rejax['episodes']}, mctx {mctx['best count']} in one; random "
+        f"play {mctx['random play']}"
+    )
+    assert said in readme
+
+
+def test_readme_says_what_orders_cost():
+    readme = text_of("README.md")
+    graph = veenv.make("RoeFlux_1d").graph
+    orders = {
+        "forward": graph.forward(),
+        "reverse": graph.reverse(),
+        "Markowitz": graph.markowitz(),
+    }
+    costs = {name: graph.cost(order) for name, order in orders.items()}
+    assert "multiplications: " + ", ".join(f"{k} {v}" for k, v in costs.items()) in readme
+    for name, cost in costs.items():
+        assert f"{name} {cost} {cost / min(costs.values()):.3f}" in readme
+
+
+def test_readme_says_what_the_engine_takes():
+    said = re.search(
+        r"takes ([\d.]+) of the time of the faster JAX mode on the robot arm, ([\d.]+) on the 3-d "
+        r"Roe flux, ([\d.]+) to ([\d.]+) on",
+        text_of("README.md"),
+    )
+    smaller = [
+        ratios(name, "65,536")[0]
+        for name in ("RoeFlux_1d", "HumanHeartDipole", "PropaneCombustion", "mlp")
+    ]
+    expected = [ratios("RobotArm_6DOF", "65,536")[0], ratios("RoeFlux_3d", "65,536")[0]]
+    assert [float(x) for x in said.groups()] == [*expected, min(smaller), max(smaller)]
+
+
+def test_the_comparison_says_what_the_engine_takes():
+    page = text_of("docs/comparison.md").split("## Published orders")[0]
+    found = dict(re.findall(r"\| (\w+)(?: \(one `scan`\))? \| ([\d.]+) \|", page))
+    assert len(found) == 7
+    for name in found:
+        batch = "32,768" if name == "Encoder" else "65,536"
+        assert float(found[name]) == ratios(name, batch)[0], name
+
+
+def test_the_questions_say_what_the_engine_takes():
+    page = text_of("docs/faq.md")
+    low, high = ratios("RoeFlux_3d", "65,536")[0], ratios("RoeFlux_3d", "65,536")[1]
+    assert f"`RoeFlux_3d` takes {low:.2f} to {high:.2f} of the faster mode's time" in page
+    scan = [ratios("lorenz_rollout", batch)[0] for batch in ("1", "4,096", "65,536")]
+    assert f"(`lorenz_rollout`: {min(scan):.2f} to {max(scan):.2f} of the faster mode)" in page
+    assert f"(`Encoder`: {ratios('Encoder', '4,096')[-1]:.2f} at a batch of 4,096)" in page

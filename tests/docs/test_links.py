@@ -1,0 +1,85 @@
+"""Links of the pages lead somewhere, and names in them are names of the packages."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from veenv.search.plugins import GROUP
+
+ROOT = Path(__file__).parents[2]
+FILE = r"\b(?:veenv|agents|scripts|tests|docs)/[a-z_\d/]+\.[a-z]+\b"
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+
+
+def anchors(page):
+    """The anchors of a page's headings, as its site makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    plain = [re.sub(r"[^\w\s-]", "", heading).strip().lower() for heading in headings]
+    return {re.sub(r"[-\s]+", "-", heading) for heading in plain}
+
+
+def without_code(text):
+    return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files_and_headings(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text(encoding="utf-8"))):
+        if link.startswith(("http:", "https:", "mailto:")):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        assert target.exists(), f"{page.name}: {link}"
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), f"{page.name}: {link}"
+
+
+def resolves(name):
+    """Whether a dotted name is a module, or an attribute of one."""
+    words = name.split(".")
+    for length in range(len(words), 0, -1):
+        try:
+            found = importlib.import_module(".".join(words[:length]))
+        except ModuleNotFoundError:
+            continue
+        for index, word in enumerate(words[length:], length + 1):
+            fields = getattr(found, "__dataclass_fields__", {})
+            annotated = getattr(found, "__annotations__", {})
+            if word in fields or word in annotated:
+                return index == len(words)
+            if not hasattr(found, word):
+                return False
+            found = getattr(found, word)
+        return True
+    return False
+
+
+def test_names_resolve():
+    assert resolves("veenv.env.VertexEnv.observe")
+    assert resolves("agents.PPOConfig.seed")
+    assert not resolves("veenv.env.VertexEnv.look")
+    assert not resolves("veenv.jacvee")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_names_of_the_packages_exist(page):
+    text = without_code(page.read_text(encoding="utf-8"))
+    if page.name == "CHANGELOG.md":  # it names what was
+        return
+    for name in sorted(
+        set(re.findall(r"`((?:veenv|agents)(?:\.[A-Za-z_]\w*)+)(?:\([^`]*\))?`", text))
+    ):
+        assert name == GROUP or resolves(name), f"{page.name}: `{name}`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_are_named_exist(page):
+    if page.name == "CHANGELOG.md":
+        return
+    text = page.read_text(encoding="utf-8")
+    for file in sorted(set(re.findall(FILE, text))):
+        assert (ROOT / file).exists(), f"{page.name}: {file}"

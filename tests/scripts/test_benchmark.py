@@ -1,0 +1,68 @@
+"""A benchmark writes what it prints as JSON, table and plot."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+PRINTED = """a machine
+
+| task | method | steps/s |
+| --- | --- | ---: |
+| one | a | **1,200.5** (1 … 2) |
+| two | b |  |
+
+| other |
+| ---: |
+| 3 |
+"""
+
+
+@pytest.fixture
+def record(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import benchmark_record
+
+    return benchmark_record
+
+
+def test_tables_and_plot_are_written(record, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["benchmark.py", "name", "--quick"])
+    record.recorded("name", lambda: print(PRINTED), tmp_path / "new")
+    assert capsys.readouterr().out.startswith(PRINTED)
+    document = json.loads((tmp_path / "new" / "name.json").read_text(encoding="utf-8"))
+    assert document["command"] == "python scripts/benchmark.py name --quick"
+    assert "jax" in document["machine"]
+    assert document["tables"] == [
+        {
+            "columns": ["task", "method", "steps/s"],
+            "rows": [["one", "a", "**1,200.5** (1 … 2)"], ["two", "b", ""]],
+        },
+        {"columns": ["other"], "rows": [["3"]]},
+    ]
+    assert "| one | a |" in (tmp_path / "new" / "name.md").read_text(encoding="utf-8")
+    assert "<svg" in (tmp_path / "new" / "name.svg").read_text(encoding="utf-8")
+
+
+def test_numbers_of_cells(record):
+    cells = "**1,200.5** (1 … 2)", "2e+03", "-4", "best", ""
+    assert [record.number(cell) for cell in cells] == [1200.5, 2000.0, -4.0, None, None]
+
+
+def test_a_benchmark_without_a_table_is_an_error(record, tmp_path):
+    with pytest.raises(ValueError, match="benchmark name printed no table"):
+        record.recorded("name", lambda: print("done"), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_every_subcommand_has_a_quick_form(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import benchmark
+
+    assert benchmark.COMMANDS.keys() == benchmark.QUICK.keys()
