@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import veenv
+from veenv.engine.sparse.numbers import Numbers
 
 PERM = np.array([3, 0, 2, 5, 1, 4, 7, 11, 10, 9, 8, 6])
 SEGMENTS = np.array([0, 4, 2, 2, 1, 0, 3, 3, 3, 1, 4, 0])
@@ -227,6 +228,11 @@ def test_tensors_with_computed_places_add_and_multiply(x64):
     np.testing.assert_allclose(np.asarray(one + 2 * one), 3 * dense[0], rtol=1e-12)
     np.testing.assert_allclose(x[0] @ one, x[0] @ dense[0], rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(np.asarray(one.T @ one), dense[0].T @ dense[0], atol=1e-12)
+
+
+def test_none_of_some_numbers_are_no_numbers():
+    """Where the entries of two factors never meet."""
+    assert Numbers(jnp.arange(3.0)).take(np.zeros(0, int)).array().shape == (0,)
 
 
 def test_gradients_pass_through_entries(x64):

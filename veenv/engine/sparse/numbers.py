@@ -83,9 +83,11 @@ def _taken(source: Array, at: np.ndarray) -> Array:
     m, n = len(source), len(at)
     if m == n and (at == np.arange(m)).all():
         return source
-    if n == 0 or (at == at[0]).all():
+    if n == 0:
+        return source[:0]
+    if (at == at[0]).all():
         one = source if m == 1 else lax.slice(source, (int(at[0]),), (int(at[0]) + 1,))
-        return jnp.broadcast_to(one, (n,)) if n else source[:0]
+        return jnp.broadcast_to(one, (n,))
     if n % m == 0:
         if (at == np.arange(n) // (n // m)).all():
             return lax.broadcast_in_dim(source, (m, n // m), (0,)).reshape(n)

@@ -44,7 +44,7 @@ class Term:
     """
 
     values: Array
-    partners: Array | None
+    partners: Array | np.ndarray | None
     structure: Structure = field(metadata={"static": True})
     places: Affine | None = field(default=None, metadata={"static": True})
 
@@ -71,7 +71,7 @@ class Term:
             s = algebra.stored(s)
         return Edge(s, self.values, self.values.dtype, 1, link)
 
-    def partner_indices(self) -> Array | None:
+    def partner_indices(self) -> Array | np.ndarray | None:
         """As `partners`, also where `places` says them."""
         if self.places is None:
             return self.partners
@@ -150,7 +150,7 @@ def _linked_shapes(s: Structure) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(s.out_shape[k] for k in s.link_out), tuple(s.in_shape[j] for j in s.link_in)
 
 
-def _selection(s: Structure, partners: Array) -> Operator:
+def _selection(s: Structure, partners: Array | np.ndarray) -> Operator:
     """The linear map of a selection given by its partners."""
     out_shape, in_shape = _linked_shapes(s)
     on_out = link_on_out(s)

@@ -90,7 +90,7 @@ class SparseTensor:
     @property
     def batch_shape(self) -> tuple[int, ...]:
         """Shape of the batch that `vmap` has made: () without one."""
-        return self.terms[0].batch_shape if self.terms else jnp.shape(self.zero)
+        return self.terms[0].batch_shape if self.terms else getattr(self.zero, "shape", ())
 
     @property
     def shape(self) -> tuple[int, ...]:
