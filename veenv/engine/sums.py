@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import jax.numpy as jnp
 from jax import Array
@@ -57,8 +57,8 @@ class Policy(Protocol[E]):
         """The sum of two edges between the same nodes."""
         ...
 
-    def left(self, e: E) -> Terms:
-        """An edge that is left at the end, as terms."""
+    def left(self, e: E) -> Terms | Any:
+        """An edge that is left at the end, as terms, or as entries where those are sparse."""
         ...
 
     def stored(self, x: Array, pairs: Sequence[tuple[E, Structure]]) -> E:

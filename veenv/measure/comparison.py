@@ -15,7 +15,7 @@ import numpy as np
 from veenv.engine.api import jacve
 from veenv.graph.graph import Graph
 from veenv.graph.linearisation import make_graph
-from veenv.kernel.fusing import AUTO_OPERATIONS
+from veenv.kernel.fusing import AUTO_OPERATIONS, KernelMode
 from veenv.kernel.program import CannotFuseError
 from veenv.measure.timing import near, rounds_interleaved
 
@@ -133,7 +133,8 @@ def _methods(
     methods: dict[str, tuple[tuple[int, ...] | None, Callable[..., Any]]] = {}
     for mode in JAX_MODES:
         methods[mode] = None, getattr(jax, mode)(fun, argnums)
-    for kind, kernel in (("kernel", "fused"), ("XLA", "xla")):
+    kernels: tuple[tuple[str, KernelMode], ...] = ("kernel", "fused"), ("XLA", "xla")
+    for kind, kernel in kernels:
         for name, ids in orders.items():
             methods[f"{kind}, {name}"] = ids, jacve(fun, ids, argnums, kernel=kernel)
     return methods
