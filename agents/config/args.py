@@ -55,7 +55,7 @@ class TrainArgs:
     polish: str | None = None
     """Time (`10s`) or number of evaluations of a local search that starts from the best order; what
     it finds is reported and written next to it, as `order-polished.json`."""
-    timing: float = 6.0
+    timing: float = 10.0
     """Seconds, about, in which the orders are timed in the end, as one kernel and as XLA, beside
     reverse and JAX's modes; 0 leaves it out."""
     init_from: str | None = None

@@ -52,7 +52,7 @@ class SearchArgs:
     seed: int = 0
     """Seed of everything random."""
 
-    timing: float = 6.0
+    timing: float = 10.0
     """Seconds, about, in which the order is timed in the end, as one kernel and as XLA, beside
     reverse and JAX's modes; 0 leaves it out."""
 

@@ -55,7 +55,7 @@ class Config:
     """Points that are differentiated at once when timed."""
     rounds: int = 20
     """Timed calls of each method, in turn; 0 leaves the timing out."""
-    timing: float = 6.0
+    timing: float = 10.0
     """Seconds, about, in which an order is timed as one kernel too, beside reverse and JAX's
     modes; 0, or no rounds, leaves it out."""
     longest: float = 4.0
