@@ -63,7 +63,8 @@ class Checkpoints:
           Whether it is the best one.
 
         Raises:
-          OSError: it cannot be written; earlier ones stay as they are.
+          OSError: it cannot be written; earlier ones stay as they are.  What is half written has
+            another name, is never read and goes with the next save at the latest.
         """
         path = self.folder / str(number)
         if path.exists():
@@ -73,6 +74,7 @@ class Checkpoints:
             "run": dict(run),
             "score": score if math.isfinite(score) else None,
         }
+        self._remove_unfinished()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_checkpoint(path, state, record)
@@ -134,6 +136,11 @@ class Checkpoints:
         return math.inf if score is None else score
 
     def _remove_unfinished(self) -> None:
+        """Deletes what is half written.
+
+        TensorStore's threads may bring some of it back a moment after a write that failed, so every
+        save begins with this.
+        """
         if self.folder.is_dir():
             for path in self.folder.iterdir():
                 if not path.name.isdecimal():
