@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 NODE_FEATURES = 8
 """Features of a node, before the sizes of its axes."""
 
+VECTOR = 8
+"""Numbers of a row that vector instructions fill at once."""
+
 IN_DEGREE, OUT_DEGREE, IS_LEGAL = 0, 1, 6
 """Those of them that a step changes."""
 
@@ -92,14 +95,19 @@ class GraphView:
         sets = core.sources.T if arrays else core.present
         own, other, used, total = members(sets, self.max_edges)
         row, column = (other, own) if arrays else (own, other)
-        codes = core.codes[row, column] if arrays else 1 | _valued(core, row, column) << 1
+        row, column = lax.optimization_barrier((row, column))
+        if arrays:
+            codes = at(core.codes.reshape(-1), row * spec.columns + column)
+        else:
+            codes = 1 | _valued(core, row, column) << 1
+        codes = lax.optimization_barrier(jnp.where(used, codes, 0))
         outside = jnp.int32(self.num_nodes)
         senders = jnp.where(used, row, outside)
         receivers = jnp.where(used, column + spec.num_inputs, outside)
         nodes = self._nodes(*self._degrees(core, senders), mask, params)
         return GraphObservation(
             jnp.where(total > self.max_edges, jnp.nan, nodes),
-            decode_edges(jnp.where(used, codes, 0), spec.rank, spec.links),
+            decode_edges(codes, spec.rank, spec.links),
             senders,
             receivers,
             outside,
@@ -186,10 +194,14 @@ def with_columns(
       >>> with_columns(jnp.zeros((2, 3)), {1: jnp.array([4.0, 5.0])}).tolist()
       [[0.0, 4.0, 0.0], [0.0, 5.0, 0.0]]
     """
-    own = jnp.arange(table.shape[1], dtype=jnp.int32)
+    num = table.shape[1]
+    whole = num % VECTOR == 0  # else the columns are filled as rows, and turned
+    axis = 1 if whole else 0
+    table = table if whole else table.T
+    own = jnp.expand_dims(jnp.arange(num, dtype=jnp.int32), 1 - axis)
     for index, column in columns.items():
-        table = jnp.where(own == index, column[:, None], table)
-    return table
+        table = jnp.where(own == index, jnp.expand_dims(column, axis), table)
+    return table if whole else lax.optimization_barrier(table).T
 
 
 def _valued(core: ScalarCore, row: Array, column: Array) -> Int[Array, " E"]:

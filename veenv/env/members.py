@@ -52,7 +52,7 @@ def members(
     upto = _counts(sets, blocks)
     ends = running_sum(upto[-1].astype(jnp.float32)).astype(jnp.int32)
     total, begin = ends[-1], ends - upto[-1]
-    unit = lax.optimization_barrier(_units(ends, room))
+    unit = lax.optimization_barrier(units_at(ends, room))
     place = jnp.arange(room, dtype=jnp.int32)
     used = place < total
     # Where the unit begins, and how many of its members lie in its first words, as one number.
@@ -90,8 +90,17 @@ def _counts(sets: UInt[Array, "W S"], blocks: int) -> list[Int[Array, " U"]]:
     return list(lax.optimization_barrier(tuple(counts + counts[-1:] * pad)))
 
 
-def _units(ends: Int[Array, " U"], room: int) -> Int[Array, " E"]:
-    """The unit of every place: the first that ends behind it, or the last of all."""
+def units_at(ends: Int[Array, " U"], room: int) -> Int[Array, " E"]:
+    """Of places 0, 1, … the first unit that ends behind them, or the last of all.
+
+    Args:
+      ends: int32 [U], where each unit ends; ascending, not negative.
+      room: E, how many places.
+
+    Example:
+      >>> units_at(jnp.array([2, 2, 3]), 5).tolist()
+      [0, 0, 2, 2, 2]
+    """
     rows = -(-room // RUN) * RUN
     ended = jnp.zeros(rows, jnp.float32).at[ends.astype(jnp.uint32)].add(1.0, mode="drop")
     passed = running_sum(ended)[:room].astype(jnp.int32)
