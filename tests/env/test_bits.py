@@ -7,42 +7,88 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from veenv.env.bits import count_in_sets, pack_flags, running_sum
-from veenv.env.graph_view import members, with_columns
+from veenv.env.bits import count_columns, count_in_sets, pack_flags
+from veenv.env.graph_view import decode_edges, placed, with_columns
+from veenv.env.members import bit_of_rank, members, running_sum, units_at
 
 
-@pytest.mark.parametrize(("num_sets", "n"), [(1, 1), (8, 33), (248, 40), (249, 64), (700, 31)])
+@pytest.mark.parametrize(("num_sets", "n"), [(1, 1), (15, 33), (240, 40), (241, 64), (700, 31)])
 def test_members_are_counted_over_many_sets(num_sets, n):
-    """More than 248 sets overflow no byte, full ones neither."""
+    """More than 240 sets overflow no byte, full ones neither."""
     flags = np.random.default_rng(0).random((num_sets, n)) < 0.7
     flags[:, 0] = True
     words = pack_flags(jnp.asarray(flags)).T
     found = jax.jit(count_in_sets, static_argnums=1)(words, n)
     assert found.dtype == jnp.int32
     np.testing.assert_array_equal(found, flags.sum(0))
+    np.testing.assert_array_equal(count_columns(words), flags.sum(1))
 
 
-@pytest.mark.parametrize("n", [1, 16, 17, 300])
+def test_the_bit_of_a_rank():
+    words = np.random.default_rng(3).integers(0, 2**32, 40, dtype=np.uint32)
+    words[:3] = (1, 1 << 31, 2**32 - 1)
+    places = [(k, bit) for k, word in enumerate(words) for bit in range(32) if int(word) >> bit & 1]
+    own, bits = np.array(places).T
+    rank = np.concatenate([np.arange((own == k).sum()) for k in range(len(words))])
+    found = jax.jit(bit_of_rank)(jnp.asarray(words[own]), jnp.asarray(rank, jnp.int32))
+    np.testing.assert_array_equal(found, bits)
+
+
+@pytest.mark.parametrize("n", [1, 64, 65, 1500])
 def test_running_sums(n):
-    numbers = np.random.default_rng(1).integers(0, 99, n, dtype=np.int32)
+    numbers = np.random.default_rng(1).integers(0, 9999, n).astype(np.float32)
+    numbers[-1] = 2**24 - numbers[:-1].sum()
     found = jax.jit(running_sum)(numbers)
-    assert found.dtype == jnp.int32
-    np.testing.assert_array_equal(found, numbers.cumsum())
+    assert found.dtype == jnp.float32
+    np.testing.assert_array_equal(found, numbers.astype(np.int64).cumsum())
 
 
-@pytest.mark.parametrize("room", [1, 40, 900])
-def test_members_of_many_sets_in_a_row(room):
-    flags = np.random.default_rng(2).random((50, 70)) < 0.2
+def test_places_find_the_unit_that_they_lie_in():
+    ends = np.random.default_rng(4).integers(0, 3, 90).cumsum().astype(np.int32)
+    found = jax.jit(units_at, static_argnums=1)(ends, 120)
+    expected = np.minimum((ends[None] <= np.arange(120)[:, None]).sum(1), 89)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("n", "room"), [(20, 1), (70, 40), (70, 900), (300, 2047), (300, 2048)])
+def test_members_of_many_sets_in_a_row(n, room):
+    """In sets of less than one unit of 128, of one, and of several; a large room has two tables."""
+    flags = np.random.default_rng(2).random((50, n)) < 0.2
     flags[[0, 1, 7, 49]] = False
-    own, one, used, total = jax.jit(members, static_argnums=1)(pack_flags(jnp.asarray(flags)), room)
+    flags[5] = True
+    sets = pack_flags(jnp.asarray(flags)).T
+    own, one, used, total = jax.jit(members, static_argnums=1)(sets, room)
     expected = np.argwhere(flags)
     assert int(total) == len(expected)
     num = min(room, len(expected))
     np.testing.assert_array_equal(used, np.arange(room) < len(expected))
     np.testing.assert_array_equal(np.stack([own, one], 1)[:num], expected[:num])
+    assert not np.asarray(own[num:]).any()
+    assert not np.asarray(one[num:]).any()
 
 
 def test_columns_are_replaced():
     table = jnp.zeros((2, 3))
     found = with_columns(table, {2: jnp.array([1.0, 2.0])})
     assert found.tolist() == [[0.0, 0.0, 1.0], [0.0, 0.0, 2.0]]
+
+
+def test_columns_are_replaced_in_a_table_of_whole_vectors():
+    table = jnp.arange(16.0).reshape(2, 8)
+    found = with_columns(table, {6: jnp.array([-1.0, -2.0]), 0: jnp.array([-3.0, -4.0])})
+    expected = np.array(table)
+    expected[:, 6], expected[:, 0] = (-1, -2), (-3, -4)
+    np.testing.assert_array_equal(found, expected)
+    assert placed(jnp.array([True]), 2, 4).tolist() == [False, False, True, False]
+
+
+@pytest.mark.parametrize("links", [False, True])
+def test_edges_are_decoded_bit_by_bit(links):
+    codes = np.random.default_rng(5).integers(0, 2**31, (2, 30), dtype=np.int32)
+    found = np.asarray(decode_edges(jnp.asarray(codes), 2, links))
+    for index, code in np.ndenumerate(codes):
+        bits = [code >> 1 & 1]
+        bits += [(code >> (2 + 3 * k) & 7) == 1 + j for k in range(2) for j in range(2)]
+        bits += [code >> first & 1 for first in (14, 15, 18, 19)]
+        bits += [code >> first & 1 for first in (22, 23, 26, 27, 30)] if links else []
+        assert found[index].tolist() == [float(bit) for bit in bits]

@@ -10,7 +10,7 @@ import pytest
 import veenv
 from veenv.env import random_action, to_graphs_tuple, to_pyg
 from veenv.env.convert import GraphsTuple
-from veenv.env.encode import Spec
+from veenv.env.encode import Layout, Spec
 from veenv.env.env import VertexEnv
 from veenv.env.graph_view import decode_edges
 from veenv.env.observe import as_fields, mask_of
@@ -79,6 +79,37 @@ def test_lists_have_the_edges_of_the_matrix(states):
         slots = graph.nodes[k, first : first + env.num_actions]
         np.testing.assert_allclose(slots[:, :2], dense.features[k, :, :2])
         np.testing.assert_array_equal(slots[:, 2:7], dense.features[k, :, 3:])
+
+
+def test_lists_are_those_of_the_graph(states):
+    """At the start, against the graph itself and not the matrix."""
+    env, _, seen = states
+    obs, graph = jax.tree.map(lambda x: x[0], seen["graph"][1]), env.graph
+    layout = Layout.of(graph, env.spec)
+    where = {n: env.spec.num_inputs + c for n, c in layout.column.items()} | layout.row
+    expected = {(where[a], where[b]) for a, b in graph.edges}
+    num = int(obs.n_edge)
+    assert len(expected) == num
+    assert (
+        set(zip(obs.senders.tolist()[:num], obs.receivers.tolist()[:num], strict=True)) == expected
+    )
+    for node, place in where.items():
+        degrees = sum(b == node for _, b in graph.edges), sum(a == node for a, _ in graph.edges)
+        np.testing.assert_allclose(obs.nodes[place, :2], np.log1p(degrees), rtol=1e-6)
+
+
+def test_no_step_is_played_again_for_each_edge():
+    """XLA would put the whole step inside of each lookup: 19 µs a step instead of 8."""
+    env = veenv.make("Robertson", observation="graph")
+    step = jax.jit(jax.vmap(lambda state: env.step(None, state, jnp.int32(0))[0]))
+    states = jax.tree.map(lambda x: jnp.broadcast_to(x, (4, *x.shape)), env.init())
+    text = step.lower(states).compile().as_text()
+    bodies = [
+        body for body in text.split("\n}") if " gather(" in body and "fused_computation" in body
+    ]
+    assert bodies
+    for body in bodies:
+        assert "jit(eliminate)" not in body, body.strip().splitlines()[0]
 
 
 def test_observations_lie_in_their_spaces(states):

@@ -35,7 +35,7 @@ def members(
 
     Args:
       sets: the sets, one a column: bit k % 32 of word k // 32 says that k is a member.
-      room: E; with the number of units (of 128 possible members) at most 2²⁴.
+      room: E; this and the number of members are below 2²⁴.
 
     Returns:
       Of each member its set and itself, 0 where there is none; which of the E there are; how
