@@ -14,7 +14,7 @@ from benchmark_machine import machine
 from veenv.env import VertexEnv, random_action
 from veenv.env.factory import make
 
-KINDS = ("none", "packed", "flat", "graph", "adjacency")
+KINDS = ("none", "packed", "flat", "graph", "adjacency", "filled")
 
 
 def observations(
@@ -35,7 +35,8 @@ def observations(
     Args:
         task: tasks to play.
         num_envs: environments that run side by side.
-        kinds: kinds of observations; none for no observation.
+        kinds: kinds of observations; none for no observation, filled for arrays of the size of
+            adjacency that are filled with one number: the speed of writing memory.
         max_edges: room for edges in lists of a graph; without it, enough for every order.
         seconds: length of a measurement, about.
         repeats: measurements, of which the fastest counts.
@@ -65,7 +66,7 @@ def _run(
 ) -> tuple[tuple[Callable[..., Any], int], int]:
     """Compiled random play of so many episodes, their length, and the bytes of an observation."""
     env = make(name)
-    if kind != "none":
+    if kind not in ("none", "filled"):
         env = env.observing(kind, max_edges if kind == "graph" else None)  # type: ignore[arg-type]
     shown = jax.eval_shape(lambda: _look(env, kind, env.init()))
     size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shown))
@@ -96,7 +97,12 @@ def _run(
 
 
 def _look(env: VertexEnv, kind: str, state: Any) -> Any:
-    return () if kind == "none" else env.observe(state)
+    if kind == "none":
+        return ()
+    if kind == "filled":  # with what the step leaves, so that it is written anew
+        shapes = jax.eval_shape(env.observe, state)
+        return jax.tree.map(lambda x: jnp.full(x.shape, state.num_steps, x.dtype), shapes)
+    return env.observe(state)
 
 
 def _step_seconds(
