@@ -68,6 +68,13 @@ class Pattern:
         return (int(max(0, -off.min())), int(max(0, off.max()))) if self.nse else (0, 0)
 
     @cached_property
+    def symmetric(self) -> bool:
+        """Whether the matrix is square, with an entry (j, i) for each entry (i, j)."""
+        rows, width = self.sizes
+        mirrored = self.cols.astype(np.int64) * width + self.rows
+        return rows == width and np.array_equal(np.sort(mirrored), self.keys)
+
+    @cached_property
     def _hash(self) -> int:
         return hash((self.out_shape, self.in_shape, self.rows.tobytes(), self.cols.tobytes()))
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from veenv.engine.sparse import host
 from veenv.engine.sparse.pattern import Pattern
 
 Tensor = Any
@@ -78,7 +79,7 @@ def _solved(p: Pattern, values: Array, b: Array) -> Array:
         blocks = blocks.at[p.rows // size, p.rows % size, p.cols % size].set(values)
         return jnp.linalg.solve(blocks, b.reshape(-1, size, 1)).reshape(-1)
     shape = jax.ShapeDtypeStruct(b.shape, b.dtype)
-    on_host = _solve_banded if how == "banded" else _solve_sparse
+    on_host = host.banded if how == "banded" else host.sparse
     return jax.pure_callback(
         lambda v, b: on_host(p, np.asarray(v), np.asarray(b)),
         shape,
@@ -92,20 +93,3 @@ def _band(p: Pattern, values: Array, offset: int) -> Array:
     """The entries of one diagonal, at the numbers of their rows."""
     at = np.flatnonzero(p.cols.astype(np.int64) - p.rows == offset)
     return jnp.zeros(p.sizes[0], values.dtype).at[p.rows[at]].set(values[at])
-
-
-def _solve_banded(p: Pattern, values: np.ndarray, b: np.ndarray) -> np.ndarray:
-    from scipy.linalg import solve_banded
-
-    below, above = p.bandwidth
-    bands = np.zeros((below + above + 1, p.sizes[0]), values.dtype)
-    bands[above + p.rows - p.cols, p.cols] = values
-    return solve_banded((below, above), bands, b).astype(b.dtype)
-
-
-def _solve_sparse(p: Pattern, values: np.ndarray, b: np.ndarray) -> np.ndarray:
-    from scipy.sparse import csr_array
-    from scipy.sparse.linalg import splu
-
-    matrix = csr_array((values, p.cols, p.indptr), shape=p.sizes)
-    return splu(matrix.tocsc()).solve(b).astype(b.dtype)
