@@ -13,7 +13,7 @@ from veenv.engine.sparse import host
 from veenv.engine.sparse.pattern import collected
 from veenv.engine.sparse.solving import kind
 
-N = 24
+N = 72  # more than what is solved as one dense block
 
 
 def ring(x):
@@ -30,6 +30,13 @@ KINDS = {
     "banded": lambda x: 4 * x + jnp.pad(x[2:] ** 2, (0, 2)) + jnp.pad(x[:-1], (1, 0)),
     "sparse": ring,
 }
+
+
+def test_a_small_system_is_one_block(x64):
+    x, b = np.linspace(0.5, 1.0, 20), np.ones(20)
+    jacobian = veenv.jacve(ring, sparse_representation=True)(x)
+    assert kind(jacobian.pattern) == ("block-diagonal", 20)
+    np.testing.assert_allclose(jacobian.solve(b), np.linalg.solve(np.asarray(jacobian), b))
 
 
 @pytest.mark.parametrize("how", KINDS)

@@ -19,6 +19,8 @@ Tensor = Any
 Kind = Literal["diagonal", "tridiagonal", "block-diagonal", "banded", "sparse"]
 
 _LARGEST_BLOCK = 64
+"""Of dense blocks on the diagonal; a system as small is one block itself."""
+
 _WIDEST_BAND = 64
 
 
@@ -29,7 +31,7 @@ def kind(p: Pattern) -> tuple[Kind, int]:
         return "diagonal", 1
     if max(below, above) == 1 and n > 2:
         return "tridiagonal", 1
-    for size in range(2, min(_LARGEST_BLOCK, n // 2) + 1):
+    for size in range(2, min(_LARGEST_BLOCK, n) + 1):
         if n % size == 0 and (p.rows // size == p.cols // size).all():
             return "block-diagonal", size
     return ("banded" if below + above <= min(_WIDEST_BAND, n // 4) else "sparse"), 1
@@ -75,9 +77,7 @@ def _solved(p: Pattern, values: Array, b: Array) -> Array:
         lower, main, upper = (_band(p, values, k) for k in (-1, 0, 1))
         return lax.linalg.tridiagonal_solve(lower, main, upper, b[:, None])[:, 0]
     if how == "block-diagonal":
-        blocks = jnp.zeros((n // size, size, size), b.dtype)
-        blocks = blocks.at[p.rows // size, p.rows % size, p.cols % size].set(values)
-        return jnp.linalg.solve(blocks, b.reshape(-1, size, 1)).reshape(-1)
+        return jnp.linalg.solve(blocks(p, values, size), b.reshape(-1, size, 1)).reshape(-1)
     shape = jax.ShapeDtypeStruct(b.shape, b.dtype)
     on_host = host.banded if how == "banded" else host.sparse
     return jax.pure_callback(
@@ -87,6 +87,12 @@ def _solved(p: Pattern, values: Array, b: Array) -> Array:
         b,
         vmap_method="sequential",
     )
+
+
+def blocks(p: Pattern, values: Array, size: int) -> Array:
+    """The blocks on the diagonal, [blocks, size, size], of a pattern that has no other entries."""
+    zeros = jnp.zeros((p.sizes[0] // size, size, size), values.dtype)
+    return zeros.at[p.rows // size, p.rows % size, p.cols % size].set(values)
 
 
 def _band(p: Pattern, values: Array, offset: int) -> Array:
