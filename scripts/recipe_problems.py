@@ -7,7 +7,10 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+import scipy.sparse
 from sparse_cases import adjustment, brusselator
+
+sparse: Any = scipy.sparse  # SciPy's stubs know one kind of `offsets` only
 
 
 class Problem(NamedTuple):
@@ -40,16 +43,12 @@ def brusselator_line(size: int = 800) -> Problem:
         du = 1 + u * u * v - 4 * u + spread(u, 1.0)
         return jnp.concatenate([du, 3 * u - u * u * v + spread(v, 3.0)])
 
-    from scipy import sparse
-
     second = sparse.diags_array([1.0, -2.0, 1.0], offsets=[-1, 0, 1], shape=(n, n))
     return Problem(slope, start, _reactions(n, rate * second, 4.0, 3.0))
 
 
 def brusselator_grid(size: int = 800) -> Problem:
     """The two-dimensional Brusselator on a periodic grid, as Hairer & Wanner (1996) start it."""
-    from scipy import sparse
-
     n = round((size // 2) ** 0.5)
     place = np.arange(n) / n
     bump = (place * (1 - place)) ** 1.5
@@ -65,8 +64,6 @@ def brusselator_grid(size: int = 800) -> Problem:
 
 
 def _reactions(n: int, spread: Any, drain: float, feed: float) -> Callable[[np.ndarray], Any]:
-    from scipy import sparse
-
     def jacobian(z: np.ndarray) -> Any:
         u, v = z.reshape(2, n)
         upper = [sparse.diags_array(2 * u * v - drain) + spread, sparse.diags_array(u * u)]

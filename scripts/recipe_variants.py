@@ -174,7 +174,7 @@ def implicit(p: Problem, end: float) -> Ways:
     def way(linear_solver: Callable[[], Any]) -> Solve:
         import diffrax  # pyright: ignore[reportMissingImports]  # optional
 
-        tolerance = {"rtol": 1e-6, "atol": 1e-6}
+        tolerance: Any = {"rtol": 1e-6, "atol": 1e-6}
         finder = diffrax.VeryChord(**tolerance, linear_solver=linear_solver())
 
         @jax.jit
