@@ -31,9 +31,9 @@ def sparse(
 ) -> None:
     """Entries, seconds of the first call and milliseconds of the next, in float64.
 
-    Then the seconds of whole solutions, each in several ways. asdex, sparsejac, folx and diffrax are
-    measured where they are installed; no two run at once, and the methods of a case are measured in
-    turn.
+    Then the seconds of whole solutions, each in several ways. asdex, sparsejac, folx and diffrax
+    are measured where they are installed; no two run at once, and the methods of a case are
+    measured in turn.
 
     Args:
         case: names of the functions.
