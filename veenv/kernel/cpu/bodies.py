@@ -63,9 +63,7 @@ class _Body:
         self._names: dict[int, str] = {}
         self.leaves = Leaves(lanes, self.lines, self._emit)
         self.quotients = Quotients(lanes, self._emit, self._declare)
-        self.trigonometry = Trigonometry(
-            lanes, self._emit, self._declare, self._call_one, self._branch
-        )
+        self.trigonometry = Trigonometry(lanes, self._emit, self._declare, self._call, self._branch)
         self._block = "first"
         self._calls = {op for op in program.ops if op.name == "call"}
 
@@ -164,7 +162,7 @@ attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"
         of = self.program.ops[op.args[0]].dtype
         name, kind = op.name, self._vector(of)
         if name == "call" and op.attr in ("sin", "cos"):
-            needed = {f for f in ("sin", "cos") if op._replace(attr=f) in self._calls}
+            needed = [f for f in ("sin", "cos") if op._replace(attr=f) in self._calls]
             return self.trigonometry.value(op.attr, op.dtype, args[0], needed)
         if name == "call":
             return self._call(op.attr, op.dtype, args)
@@ -254,9 +252,6 @@ attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"
         self._declare(symbol, f"declare {kind} @{symbol}({types})")
         values = ", ".join(f"{kind} {a}" for a in args)
         return self._emit(f"call {kind} @{symbol}({values}{extra})")
-
-    def _call_one(self, function: str, dtype: str, x: str) -> str:
-        return self._call(function, dtype, [x])
 
     def _call(self, function: str, dtype: str, args: Sequence[str]) -> str:
         kind = self._vector(dtype)

@@ -59,7 +59,7 @@ _TABLES = {
     ),
 }  # fmt: skip
 
-Call = Callable[[str, str, str], str]
+Call = Callable[[str, str, list[str]], str]
 
 
 class Trigonometry:
@@ -69,7 +69,7 @@ class Trigonometry:
       lanes: width of the vectors.
       emit: takes an instruction and returns the name of its result.
       declare: takes a symbol and its declaration.
-      call: takes a function's name, a dtype and the name of a vector; calls the function.
+      call: takes a function's name, a dtype and the names of vectors; calls the function.
       branch: takes a condition's name and what emits code and values for where it is true, given
         those for where it is not; returns the values.
     """
@@ -96,7 +96,7 @@ class Trigonometry:
           needed: which of both functions of `x` the program needs anywhere.
         """
         if not host().fma:
-            return self._call(function, dtype, x)
+            return self._call(function, dtype, [x])
         if (function, x) not in self._known:
             wanted = [name for name in ("sin", "cos") if name == function or name in needed]
             self._known.update(
@@ -115,7 +115,7 @@ class Trigonometry:
 
         def calls() -> list[str]:
             return [
-                self._select(kind, far, self._call(name, dtype, x), near)
+                self._select(kind, far, self._call(name, dtype, [x]), near)
                 for name, near in zip(wanted, found, strict=True)
             ]
 
