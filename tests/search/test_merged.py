@@ -109,4 +109,4 @@ def test_what_has_no_work_is_told(monkeypatch):
     with pytest.raises(ValueError, match="cannot be fused"):
         work(lambda x: jnp.linalg.inv(x) @ x, np.eye(3, dtype=np.float32))
     with pytest.raises(ValueError, match="cost must be"):
-        optimize(jnp.sin, 1.0, cost="time")
+        optimize(jnp.sin, 1.0, cost="time")  # pyright: ignore[reportArgumentType]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 _LEAST = 0.01
 """Seconds of a search whose time is over before it begins."""
+_GRACE = 0.1
+"""Seconds that the last orders of a search may take when its time is over."""
 
 
 def optimize(
@@ -104,19 +107,34 @@ def _lightest(
     """The order of least work that annealing finds until the end, or within the evaluations."""
     from veenv.orders.order import Order
     from veenv.orders.shipped import best_for
+    from veenv.search.background import Background
     from veenv.search.merged import lightest, work
 
     starts = [graph.reverse(), graph.legal(graph.forward()), graph.legal(graph.markowitz())]
     with contextlib.suppress(ValueError):  # no order is shipped for it
         starts.append(best_for(graph, "operations").ids_for(graph))
-    most = limit.evaluations
+    left = threading.Event()
 
     def stop(evaluations: int) -> bool:
-        late = end is not None and time.perf_counter() >= end
-        return late or (most is not None and evaluations >= most)
+        late = left.is_set() or (end is not None and time.perf_counter() >= end)
+        return late or (limit.evaluations is not None and evaluations >= limit.evaluations)
 
-    ids, least = lightest(work(fun, *args, argnums=argnums), starts, stop, seed)
-    return Order.from_graph(graph, ids, name, f"work {least:,}, annealing, seed {seed}")
+    def lightest_order() -> tuple[tuple[int, ...], int]:
+        return lightest(work(fun, *args, argnums=argnums), starts, stop, seed)
+
+    searching = Background(lightest_order)
+    try:
+        while not searching.wait(0.1) and (end is None or time.perf_counter() < end + _LEAST):
+            pass
+    finally:
+        left.set()
+    if not searching.wait(_GRACE):  # the search is being compiled, once on a machine
+        ids = min(starts, key=lambda ids: graph.cost(ids, "operations"))
+        found_by = "the best of known orders, as the search by work was not ready in time"
+    else:
+        ids, least = searching.result()
+        found_by = f"work {least:,}, annealing, seed {seed}"
+    return Order.from_graph(graph, ids, name, found_by)
 
 
 def _seconds_to_finish(graph: Graph) -> float:

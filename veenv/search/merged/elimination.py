@@ -16,7 +16,6 @@ from veenv.search.merged.operations import (
     NONE,
     OR,
     SUB,
-    Operations,
     chosen,
     forget,
     logical,

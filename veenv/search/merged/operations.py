@@ -35,24 +35,23 @@ class Operations(NamedTuple):
     size: np.ndarray
 
 
-@intrinsic
-def float_of(typingctx: Any, bits: Any) -> Any:
-    """The float64 of 64 bits."""
+def _bitcast(source: Any, target: Any) -> Any:
+    """An intrinsic for the same 64 bits as another type."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], context.get_value_type(types.float64))
+    @intrinsic
+    def operation(typingctx: Any, x: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.bitcast(args[0], context.get_value_type(target))
 
-    return types.float64(types.int64), codegen
+        return target(source), codegen
+
+    return operation
 
 
-@intrinsic
-def bits_of(typingctx: Any, value: Any) -> Any:
-    """The 64 bits of a float64."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], context.get_value_type(types.int64))
-
-    return types.int64(types.float64), codegen
+float_of = _bitcast(types.int64, types.float64)
+"""The float64 of 64 bits."""
+bits_of = _bitcast(types.float64, types.int64)
+"""The bits of a float64, as int64."""
 
 
 @compiled
