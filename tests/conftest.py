@@ -16,8 +16,9 @@ os.environ["JAX_NUMPY_DTYPE_PROMOTION"] = "strict"
 # processes that tests start. A test of memory or speed asks for the fixture `optimised`.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 # What one process has compiled others load, here, in the processes that tests start and next time.
-PROGRAMS = Path(__file__).parents[1] / ".pytest_cache" / "programs"
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(PROGRAMS))
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "programs")
+)
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 import jax
