@@ -9,7 +9,7 @@ import pytest
 
 from veenv.env.bits import count_columns, count_in_sets, pack_flags
 from veenv.env.graph_view import decode_edges, placed, with_columns
-from veenv.env.members import bit_of_rank, members, running_sum, units_at
+from veenv.env.lists import bit_of_rank, members, running_sum, units_at
 
 
 @pytest.mark.parametrize(("num_sets", "n"), [(1, 1), (15, 33), (240, 40), (241, 64), (700, 31)])

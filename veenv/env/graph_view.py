@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from veenv.env.bits import WORD, count_columns, count_in_sets
 from veenv.env.encode import EnvParams, Layout, Spec
-from veenv.env.members import at, members
+from veenv.env.lists import at, members
 from veenv.env.rules_array import ArrayCore
 from veenv.env.rules_scalar import ScalarCore
 from veenv.graph.graph import Graph

@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Int, UInt
 from veenv.env.bits import WORD, count_bits, member, pack_flags
 from veenv.env.chunks import as_one_batch, for_chunks
 from veenv.env.encode import EnvParams, Layout, Spec, encode_common
-from veenv.env.members import at, units_at
+from veenv.env.lists import at, units_at
 from veenv.graph.graph import CostModel, Graph
 from veenv.structure import packed, packed_product
 

@@ -6,6 +6,8 @@ member is looked up by few gathers of one number each, and nothing is sorted.
 
 from __future__ import annotations
 
+import functools
+import operator
 from itertools import accumulate
 
 import jax.numpy as jnp
@@ -57,12 +59,13 @@ def members(
     used = place < total
     # Where the unit begins, and how many of its members lie in its first words, as one number.
     small = room < 1 << (WORD - (UNIT - 1) * COUNT)
-    inner = sum(count << (COUNT * k) for k, count in enumerate(upto[:-1]))
+    shifted = [count.astype(jnp.uint32) << (COUNT * k) for k, count in enumerate(upto[:-1])]
+    inner = functools.reduce(operator.or_, shifted)
     top = (UNIT - 1) * COUNT
     if small:
-        inner = inner.astype(jnp.uint32) | jnp.minimum(begin, room).astype(jnp.uint32) << top
+        inner = inner | jnp.minimum(begin, room).astype(jnp.uint32) << top
     inner, begin = lax.optimization_barrier((inner, begin))
-    found = lax.optimization_barrier(at(inner, unit)).astype(jnp.uint32)
+    found = lax.optimization_barrier(at(inner, unit))
     first = (found >> top).astype(jnp.int32) if small else at(begin, unit)
     rank = jnp.where(used, place - first, 0)
     ends_of = [(found >> (COUNT * k) & (1 << COUNT) - 1).astype(jnp.int32) for k in range(UNIT - 1)]
