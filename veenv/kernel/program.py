@@ -28,12 +28,13 @@ Integer ``div`` and ``rem`` are only emitted where the divisor is neither 0 nor 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from veenv.kernel.weights import weight
+from veenv.kernel.weights import SHARED, weight
 
 FLOATS = frozenset({"float32", "float64"})
 DTYPES = FLOATS | {
@@ -111,8 +112,26 @@ class ScalarProgram:
 
     @property
     def work(self) -> int:
-        """What computing a point takes, in multiplications: the sum of the operations' weights."""
-        return sum(weight(op.name, op.attr) for op in self.ops if op.name not in FREE)
+        """What computing a point takes, in multiplications: the sum of the operations' weights.
+
+        A sine and a cosine of one number share most of their work. An addition is free where one of
+        its operands is a product that nothing else needs: processors do both in one instruction.
+        """
+        total = sum(weight(op.name, op.attr) for op in self.ops if op.name not in FREE)
+        calls = {(op.attr, op.args) for op in self.ops if op.name == "call"}
+        shared = sum(name == "sin" and ("cos", args) in calls for name, args in calls)
+        return total - SHARED * shared - self._fused()
+
+    def _fused(self) -> int:
+        """How many additions are done with a product."""
+        uses = Counter(a for op in self.ops for a in op.args)
+        uses.update(i for ids in self.results for i in ids)
+        return sum(
+            op.name in ("add", "sub")
+            and op.dtype in FLOATS
+            and any(self.ops[a].name == "mul" and uses[a] == 1 for a in op.args)
+            for op in self.ops
+        )
 
     def count(self, *names: str) -> int:
         """How many operations have one of these names (of calls: the function's)."""

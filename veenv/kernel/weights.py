@@ -17,6 +17,8 @@ WEIGHTS: Mapping[str, int] = MappingProxyType(
 )
 """Weights of operations and of functions of libm, by name, in float32."""
 _OTHER_FUNCTION = 25
+SHARED = max(0, WEIGHTS["sin"] + WEIGHTS["cos"] - WEIGHTS["sincos"])
+"""What a sine and a cosine of one number take less than both alone."""
 
 
 def weight(name: str, function: str | None = None) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from veenv.kernel.cpu.functions import arity, scalar_symbol, vector_symbol
 from veenv.kernel.cpu.leaves import Leaves
 from veenv.kernel.cpu.quotients import Quotients
+from veenv.kernel.cpu.trigonometry import Trigonometry
 from veenv.kernel.cpu.types import element, literal, suffix
 from veenv.kernel.program import FLOATS, FREE, Op, ScalarProgram
 
@@ -62,6 +63,9 @@ class _Body:
         self._names: dict[int, str] = {}
         self.leaves = Leaves(lanes, self.lines, self._emit)
         self.quotients = Quotients(lanes, self._emit, self._declare)
+        self.trigonometry = Trigonometry(lanes, self._emit, self._declare, self._call, self._branch)
+        self._block = "first"
+        self._calls = {op for op in program.ops if op.name == "call"}
 
     def text(self, name: str) -> str:
         writes = self._writes()
@@ -100,6 +104,7 @@ exit:
 }}
 
 !0 = !{{}}
+!1 = !{{!"branch_weights", i32 1, i32 1000000}}
 attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"="{width}" }}
 """
 
@@ -124,6 +129,24 @@ attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"
 
     def _break(self, label: str) -> None:
         self.lines += [f"br label %{label}", f"{label}:"]
+        self._block = label
+
+    def _branch(
+        self, condition: str, kind: str, values: list[str], rare: Callable[[], list[str]]
+    ) -> list[str]:
+        """The values, or where a condition is true, which is rare, those of other code."""
+        before, label = self._block, condition.lstrip("%")
+        self.lines += [
+            f"br i1 {condition}, label %rare_{label}, label %after_{label}, !prof !1",
+            f"rare_{label}:",
+        ]
+        others = rare()
+        self.lines += [f"br label %after_{label}", f"after_{label}:"]
+        self._block = f"after_{label}"
+        pairs = zip(values, others, strict=True)
+        return [
+            self._emit(f"phi {kind} [ {x}, %{before} ], [ {y}, %rare_{label} ]") for x, y in pairs
+        ]
 
     def _operand(self, i: int) -> str:
         op = self.program.ops[i]
@@ -138,6 +161,9 @@ attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"
         args = [self._operand(a) for a in op.args]
         of = self.program.ops[op.args[0]].dtype
         name, kind = op.name, self._vector(of)
+        if name == "call" and op.attr in ("sin", "cos"):
+            needed = [f for f in ("sin", "cos") if op._replace(attr=f) in self._calls]
+            return self.trigonometry.value(op.attr, op.dtype, args[0], needed)
         if name == "call":
             return self._call(op.attr, op.dtype, args)
         if name == "select":

@@ -67,9 +67,16 @@ def _rotate(trial, source, length, target):
 
 
 @compiled
-def _propose(tape, where, starts, neighbours, rng):
-    """Changes `trial` by one random move; returns the window (lo, hi)."""
-    trial = tape.trial
+def random_move(trial, where, starts, neighbours, rng):
+    """Changes an order, int64 [n], by one random move; returns the window (lo, hi).
+
+    Args:
+      trial: the order, changed.
+      where: int64 [n]; position of each vertex in it.
+      starts: int64 [n + 1]; offsets into `neighbours`.
+      neighbours: int64; neighbours of each vertex in the original graph.
+      rng: uint64 [1]; random state.
+    """
     n = trial.shape[0]
     kind = random_below(rng, 16)
     i = random_below(rng, n)
@@ -144,7 +151,7 @@ def _run(core, tape, where, starts, neighbours, rng, moves, first, last, total, 
     left = np.zeros(core.before.shape[1], np.uint64)
     for _ in range(moves):
         temperature *= cooling
-        lo, hi = _propose(tape, where, starts, neighbours, rng)
+        lo, hi = random_move(tape.trial, where, starts, neighbours, rng)
         if not _is_legal(core, tape.trial, lo, hi, left):
             discard(tape, lo, hi)
             continue
@@ -171,7 +178,7 @@ def _uphill(core, tape, where, starts, neighbours, rng, changes):
     for _ in range(8 * changes.shape[0]):
         if found == changes.shape[0]:
             break
-        lo, hi = _propose(tape, where, starts, neighbours, rng)
+        lo, hi = random_move(tape.trial, where, starts, neighbours, rng)
         if not _is_legal(core, tape.trial, lo, hi, left):
             discard(tape, lo, hi)
             continue
