@@ -71,8 +71,8 @@ def kernel(
     Args:
         parts: what is measured: `speed` of tasks; `orders`: what the order decides, for each task
             the orders with the fewest operations and the least work against reverse, and of four
-            functions the correlation over many orders; what it takes to `compile`; `casadi`: CasADi's
-            generated C on one core, where CasADi and gcc are installed.
+            functions the correlation over many orders; what it takes to `compile`; `casadi`: the C
+            that CasADi generates, on one core, where CasADi and gcc are installed.
         task: tasks of the tables of speed and orders.
         batch: batch sizes of the table of speed.
         repeats: measurements of each method, at most; of the part `orders` the least counts.
