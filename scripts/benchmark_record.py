@@ -15,7 +15,7 @@ from benchmark_machine import machine
 
 PLOTTED = (
     "steps/s", "µs a step of one", "ratio", "bytes an entry", "jacve, s", "orders/s", "best in",
-    "call to return", "ms", "of its time", "weight",
+    "seconds", "call to return", "ms", "of its time", "weight",
 )  # fmt: skip
 """Beginnings of the columns that a plot shows, the preferred ones first."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import time
 from collections.abc import Callable
@@ -13,44 +13,52 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from benchmark_machine import machine
+from benchmark_recipes import RECIPES, recipes
+from markdown_table import Row, has, header, line
 from sparse_cases import CASES, SparseCase
 
 import veenv
-
-Row = dict[str, Any]
 
 
 def sparse(
     case: tuple[str, ...] = tuple(CASES),
     repeats: int = 30,
+    recipe: tuple[str, ...] = tuple(RECIPES),
+    solutions: int = 3,
+    small: bool = False,
     out: Path | None = None,
     plot: Path | None = None,
 ) -> None:
     """Entries, seconds of the first call and milliseconds of the next, in float64.
 
-    asdex, sparsejac and folx are measured where they are installed; no two run at once, and the
-    methods of a case are measured in turn.
+    Then the seconds of whole solutions, each in several ways. asdex, sparsejac, folx and diffrax
+    are measured where they are installed; no two run at once, and the methods of a case are
+    measured in turn.
 
     Args:
         case: names of the functions.
         repeats: calls of each method; the median is shown.
+        recipe: names of the problems that are solved in several ways.
+        solutions: of each way after the first; the median is shown.
+        small: solve these for few unknowns.
         out: JSON file to write.
         plot: picture to write.
     """
     print(machine())
     jax.config.update("jax_enable_x64", True)
     columns = ("case", "true", "stored", "first", "ms", "asdex first", "asdex ms", "sparsejac ms")
-    _header(columns)
+    header(columns)
     rows = []
     for name in case:
         rows.append(_jacobians(name, CASES[name], repeats))
-        _line(rows[-1], columns)
+        line(rows[-1], columns)
     seconds = [_laplacians(repeats), _pairs(repeats)]
     for row in seconds:
-        _header(tuple(row))
-        _line(row, tuple(row))
+        header(tuple(row))
+        line(row, tuple(row))
+    solved = recipes(recipe, solutions, small=small)
     if out is not None:
-        document = {"machine": machine(), "jacobians": rows, "second": seconds}
+        document = {"machine": machine(), "jacobians": rows, "second": seconds, "recipes": solved}
         out.write_text(json.dumps(document, indent=1) + "\n")
     if plot is not None:
         _plot(rows, plot)
@@ -62,10 +70,10 @@ def _jacobians(name: str, case: SparseCase, repeats: int) -> Row:
     row: Row = {"case": name, "stored": jacobian.nse, "first": first}
     row["true"] = int((np.asarray(jacobian.values()) != 0).sum())
     methods = {"ms": ours}
-    if _has("asdex"):
+    if has("asdex"):
         asdex = importlib.import_module("asdex")
         methods["asdex ms"], row["asdex first"], _ = _first(lambda: asdex.jacobian(fun, x), x)
-    if _has("sparsejac") and case.size <= 2000:
+    if has("sparsejac") and case.size <= 2000:
         peer = importlib.import_module("sparsejac")
         pattern = _ones(jacobian)
         by_rows = peer.jacrev  # the pattern is given: sparsejac does not find it
@@ -114,15 +122,11 @@ def _pairs(repeats: int) -> Row:
 
 
 def _folx(fun: Callable[..., Any], *, batch: bool) -> dict[str, Any]:
-    if not _has("folx"):
+    if not has("folx"):
         return {}
     folx = importlib.import_module("folx")
     one = lambda x: folx.forward_laplacian(fun)(x).laplacian  # noqa: E731
     return {"folx ms": jax.jit(jax.vmap(one) if batch else one)}
-
-
-def _has(name: str) -> bool:
-    return importlib.util.find_spec(name) is not None
 
 
 def _first(make: Callable[[], Any], x: Any) -> tuple[Any, float, Any]:
@@ -143,14 +147,6 @@ def _in_turn(methods: dict[str, Any], args: tuple[Any, ...], repeats: int) -> Ro
             if n:  # the first round compiles
                 times[name].append(1e3 * (time.perf_counter() - start))
     return {name: round(float(np.median(t)), 3) for name, t in times.items()}
-
-
-def _header(columns: tuple[str, ...]) -> None:
-    print("\n| " + " | ".join(columns) + " |\n|" + " --- |" * len(columns))
-
-
-def _line(row: Row, columns: tuple[str, ...]) -> None:
-    print("| " + " | ".join(str(row.get(c, "–")) for c in columns) + " |", flush=True)
 
 
 def _plot(rows: list[Row], path: Path) -> None:

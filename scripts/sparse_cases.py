@@ -48,7 +48,8 @@ def brusselator(z: Any, n: int = 20) -> Any:
     return jnp.stack([1 + u * u * v - 4.4 * u + spread(u), 3.4 * u - u * u * v + spread(v)]).ravel()
 
 
-def _adjustment(cameras: int = 10, points: int = 300, seen: int = 1000) -> Callable[[Any], Any]:
+def adjustment(cameras: int = 10, points: int = 300, seen: int = 1000) -> Callable[[Any], Any]:
+    """What cameras of nine numbers see of points, as pairs of numbers of one flat vector."""
     rng = np.random.default_rng(0)
     which, what = rng.integers(0, cameras, seen), rng.integers(0, points, seen)
 
@@ -99,7 +100,7 @@ CASES = {
     "1-D stencil, 100,000": SparseCase(_stencil, 100_000),
     "2-D stencil by pad, 10,000": SparseCase(_grid, 10_000),
     "Brusselator 2-D, 800": SparseCase(brusselator, 800),
-    "bundle adjustment, 990": SparseCase(_adjustment(), 990),
+    "bundle adjustment, 990": SparseCase(adjustment(), 990),
     "triangle springs, 1,200": SparseCase(_springs, 1200),
     "graph layer, 1,600": SparseCase(_graph_layer, 1600),
     "permutation, 500": SparseCase(lambda x: jnp.sin(x)[_PERM], 500),

@@ -11,9 +11,14 @@ import jax.numpy as jnp
 import lineax as lx  # pyright: ignore[reportMissingImports]  # optional
 from jax import Array
 from jax.flatten_util import ravel_pytree
+from jax.scipy.linalg import lu_factor, lu_solve
 
 from veenv.engine.api import jacve
 from veenv.engine.sparse import SparseTensor
+from veenv.engine.sparse.solving import blocks, kind
+
+_LARGEST_DENSE = 256
+"""Unknowns of a system whose dense factors cost less than calls of the host."""
 
 
 class SparseOperator(lx.AbstractLinearOperator):
@@ -51,31 +56,57 @@ class SparseOperator(lx.AbstractLinearOperator):
         return _struct(self.out_like)
 
 
+class Solvable(eqx.Module):
+    """A sparse matrix and what of its solution does not depend on the right-hand side.
+
+    Attributes:
+      operator: the matrix.
+      factors: the LU factors of its dense blocks, of which a small system is one; None: others
+        are solved from the beginning, or their factors are found again on the host.
+      transposed: whether the system is that of the transposed of what the factors are of.
+    """
+
+    operator: SparseOperator
+    factors: tuple[Array, Array] | None
+    transposed: bool = eqx.field(static=True, default=False)
+
+
 class SparseSolver(lx.AbstractLinearSolver):
     """Solves well-posed systems of any operator of lineax by its sparsity.
 
     An operator that is a function is made a sparse matrix first: its pattern is found when tracing.
     """
 
-    def init(self, operator: Any, options: dict[str, Any]) -> SparseOperator:
-        """The operator as a sparse matrix."""
+    def init(self, operator: Any, options: dict[str, Any]) -> Solvable:
+        """The operator as a sparse matrix, and factors of its blocks."""
         del options
-        return as_sparse(operator)
+        sparse = as_sparse(operator)
+        p, values = sparse.matrix.pattern, sparse.matrix.values()
+        how, size = kind(p)
+        if how in ("banded", "sparse") and p.sizes[0] <= _LARGEST_DENSE:
+            how, size = "block-diagonal", p.sizes[0]
+        blocked = how == "block-diagonal"
+        return Solvable(sparse, lu_factor(blocks(p, values, size)) if blocked else None)
 
     def compute(
-        self, state: SparseOperator, vector: Any, options: dict[str, Any]
+        self, state: Solvable, vector: Any, options: dict[str, Any]
     ) -> tuple[Any, Any, dict[str, Any]]:
         """The solution, whether it was found, and nothing about the way."""
         del options
         flat, _ = ravel_pytree(vector)
-        x = state.matrix.solve(flat)
-        return _unravelled(state.in_like, x), lx.RESULTS.successful, {}
+        if state.factors is None:
+            x = state.operator.matrix.solve(flat)
+        else:
+            sides = flat.reshape(*state.factors[1].shape, 1)
+            x = lu_solve(state.factors, sides, int(state.transposed)).reshape(-1)
+        return _unravelled(state.operator.in_like, x), lx.RESULTS.successful, {}
 
-    def transpose(self, state: SparseOperator, options: dict[str, Any]) -> tuple[Any, dict]:
+    def transpose(self, state: Solvable, options: dict[str, Any]) -> tuple[Any, dict]:
         """The state of the transposed system."""
-        return state.transpose(), options
+        whole = state.operator.transpose()
+        return Solvable(whole, state.factors, not state.transposed), options
 
-    def conj(self, state: SparseOperator, options: dict[str, Any]) -> tuple[Any, dict]:
+    def conj(self, state: Solvable, options: dict[str, Any]) -> tuple[Any, dict]:
         """The state of the conjugate system."""
         return jax.tree.map(jnp.conj, state), options
 
@@ -84,21 +115,24 @@ class SparseSolver(lx.AbstractLinearSolver):
         return True
 
 
-def operator(fun: Callable[[Any], Any], x: Any) -> SparseOperator:
-    """The Jacobian of `fun` at x, between raveled pytrees."""
+def operator(fun: Callable[[Any], Any], x: Any, tags: Any = ()) -> Any:
+    """The Jacobian of `fun` at x, between raveled pytrees: a `SparseOperator`, tagged if told."""
     flat, unravel = ravel_pytree(x)
 
     def raveled(flat: Array) -> Array:
         return ravel_pytree(fun(unravel(flat)))[0]
 
     matrix = jacve(raveled, sparse_representation=True)(flat)
-    return SparseOperator(matrix, _like(jax.eval_shape(fun, x)), _like(x))
+    found = SparseOperator(matrix, _like(jax.eval_shape(fun, x)), _like(x))
+    return lx.TaggedLinearOperator(found, tags) if tags else found
 
 
 def as_sparse(op: Any) -> SparseOperator:
     """Any operator of lineax as a sparse one."""
     if isinstance(op, SparseOperator):
         return op
+    if isinstance(op, lx.TaggedLinearOperator):
+        return as_sparse(op.operator)
     if isinstance(op, lx.JacobianLinearOperator):
         return operator(lambda x: op.fn(x, op.args), op.x)
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), op.in_structure())

@@ -79,14 +79,16 @@ def laplacian(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
     return of
 
 
-def linear_operator(fun: Callable[[Any], Any], x: Any) -> Any:
+def linear_operator(fun: Callable[[Any], Any], x: Any, tags: Any = ()) -> Any:
     """The Jacobian of `fun` at x as a `lineax.AbstractLinearOperator`, sparse.
 
-    Needs lineax. Its solvers take it; `sparse_solver` solves by its pattern.
+    Needs lineax. Its solvers take it, GMRES and CG too; `sparse_solver` solves by its pattern.
 
     Args:
       fun: function of one pytree of arrays, with output a pytree of arrays.
       x: where to differentiate.
+      tags: what is known of the matrix, tags of lineax: `lineax.CG` asks for
+        `lineax.positive_semidefinite_tag`.
 
     Example:
       >>> operator = linear_operator(lambda x: x**2, jnp.arange(3.0))  # doctest: +SKIP
@@ -95,7 +97,7 @@ def linear_operator(fun: Callable[[Any], Any], x: Any) -> Any:
     """
     from veenv.engine import lineax_operator
 
-    return lineax_operator.operator(fun, x)
+    return lineax_operator.operator(fun, x, tags)
 
 
 def sparse_solver() -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from itertools import accumulate
+from collections.abc import Sequence
 
 import jax.numpy as jnp
 from jax import lax
@@ -12,8 +12,8 @@ from jaxtyping import Array, Bool, Int, UInt
 
 WORD = 32
 
-RUN = 16
-"""Numbers of a row of a running sum."""
+FIELD, GROUPS = 15, 16
+"""Flags that fit into a field of four bits, and sums of so many that fit into a byte: 240."""
 
 
 def _positions(rank: int) -> UInt[Array, "... 32"]:
@@ -37,6 +37,12 @@ def pack_flags(flags: Bool[Array, "*batch n"]) -> UInt[Array, "*batch W"]:
 def count_bits(words: UInt[Array, "*batch W"]) -> Int[Array, "*batch"]:
     """Number of members."""
     return lax.population_count(words).astype(jnp.int32).sum(-1, dtype=jnp.int32)
+
+
+def count_columns(sets: UInt[Array, "W S"]) -> Int[Array, " S"]:
+    """Number of members of each set, one a column of words: whole rows are added at once."""
+    counts = lax.population_count(sets).astype(jnp.int32)
+    return _added([counts[w] for w in range(len(counts))])
 
 
 def member(words: UInt[Array, "*batch W"], rank: Int[Array, "*batch"]) -> Int[Array, "*batch"]:
@@ -73,46 +79,40 @@ def spread(words: UInt[Array, "*batch W"], n: int) -> Int[Array, "*batch n"]:
     return bits.reshape(*words.shape[:-1], -1)[..., :n].astype(jnp.int32)
 
 
-def count_in_sets(words: Array, n: int) -> Int[Array, " n"]:
+def count_in_sets(words: UInt[Array, "W R"], n: int) -> Int[Array, " n"]:
     """For each k < n, how many of the R sets (one a column of words) have k as a member.
 
-    Counts grow in fields of a word, all members of a set side by side: eight sets are added in
-    fields of four bits, up to thirty-one such sums in bytes, and these as integers. That is several
-    times faster than summing the members one by one.
+    Counts grow in fields of a word, all members of a set side by side: up to fifteen sets are
+    added in fields of four bits, up to sixteen such sums in bytes, and these as integers. That is
+    several times faster than summing the members one by one.
     """
-    num = words.shape[0]
-    blocks = -(-words.shape[1] // (8 * 31)) or 1
-    groups = -(-words.shape[1] // (8 * blocks))
-    padded = jnp.pad(words, ((0, 0), (0, 8 * blocks * groups - words.shape[1])))
-    eighths = padded.reshape(num, 8, blocks, groups)
-    nibbles = jnp.stack([_sum(eighths >> k & 0x11111111, 1) for k in range(4)], 1)
-    halves = jnp.stack([nibbles & 0x0F0F0F0F, nibbles >> 4 & 0x0F0F0F0F], 1)
-    in_bytes = lax.optimization_barrier(lax.optimization_barrier(halves).sum(-1, dtype=jnp.uint32))
-    fields = jnp.stack([in_bytes >> 8 * byte & 0xFF for byte in range(4)], 1)
+    num, sets = words.shape
+    blocks = -(-sets // (GROUPS * FIELD)) or 1
+    size = GROUPS * blocks
+    parts = [words[:, k : k + size] for k in range(0, sets, size)]
+    parts[-1] = lax.optimization_barrier(_widened(parts[-1], size))
+    bit = _steps(1, (1, 4, 1))
+    nibbles = _added([part[:, None] >> bit & 0x11111111 for part in parts])
+    nibbles = lax.optimization_barrier(nibbles).reshape(num, 4, 1, blocks, GROUPS)
+    half = _steps(4, (1, 1, 2, 1))
+    in_bytes = _added([nibbles[..., k] >> half & 0x0F0F0F0F for k in range(GROUPS)])
+    in_bytes = lax.optimization_barrier(in_bytes).swapaxes(1, 2)
+    byte = _steps(8, (1, 4, 1, 1, 1))
     # Bit k + 4 · half + 8 · byte of a word: fields [W, byte, half, k, blocks].
-    return fields.sum(-1, dtype=jnp.uint32).reshape(-1)[:n].astype(jnp.int32)
+    fields = _added([(in_bytes[:, None] >> byte & 0xFF)[..., k] for k in range(blocks)])
+    return fields.reshape(-1)[:n].astype(jnp.int32)
 
 
-def _sum(words: Array, axis: int) -> Array:
-    """A sum over a short axis that is not the last, written out."""
-    parts = [lax.index_in_dim(words, k, axis, keepdims=False) for k in range(words.shape[axis])]
+def _steps(step: int, shape: tuple[int, ...]) -> Array:
+    """0, step, 2 · step, … along the only axis of a shape."""
+    return (step * jnp.arange(max(shape), dtype=jnp.uint32)).reshape(shape)
+
+
+def _widened(words: Array, size: int) -> Array:
+    """The words with columns of zeros behind them."""
+    return jnp.pad(words, ((0, 0), (0, size - words.shape[1])))
+
+
+def _added(parts: Sequence[Array]) -> Array:
+    """A sum that is written out, for what a reduction would do element by element."""
     return functools.reduce(operator.add, parts)
-
-
-def running_sum(numbers: Int[Array, " n"]) -> Int[Array, " n"]:
-    """Sums of the first 1, 2, … n numbers: rows of 16 by themselves, then what stands before them.
-
-    Several times faster than `jnp.cumsum` for some hundreds of numbers, which makes as many passes
-    as n has bits.
-
-    Example:
-      >>> running_sum(jnp.array([3, 0, 4])).tolist()
-      [3, 3, 7]
-    """
-    if len(numbers) <= RUN:
-        return jnp.stack(list(accumulate(numbers)))
-    rows = -(-len(numbers) // RUN)
-    table = jnp.pad(numbers, (0, rows * RUN - len(numbers))).reshape(rows, RUN)
-    within = list(accumulate(table[:, k] for k in range(RUN)))
-    before = running_sum(within[-1]) - within[-1]
-    return (jnp.stack(within, 1) + before[:, None]).reshape(-1)[: len(numbers)]

@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, UInt
+from jaxtyping import Array, Bool, Float, Int
 
-from veenv.env.bits import WORD, count_bits, count_in_sets, member, running_sum
+from veenv.env.bits import WORD, count_columns, count_in_sets
 from veenv.env.encode import EnvParams, Layout, Spec
+from veenv.env.members import at, members
 from veenv.env.rules_array import ArrayCore
 from veenv.env.rules_scalar import ScalarCore
 from veenv.graph.graph import Graph
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 NODE_FEATURES = 8
 """Features of a node, before the sizes of its axes."""
+
+VECTOR = 8
+"""Numbers of a row that vector instructions fill at once."""
 
 IN_DEGREE, OUT_DEGREE, IS_LEGAL = 0, 1, 6
 """Those of them that a step changes."""
@@ -86,46 +90,59 @@ class GraphView:
 
     def __call__(self, core: Any, mask: Bool[Array, " A"], params: EnvParams) -> GraphObservation:
         """The lists; every node's features are NaN where there is no room for all edges."""
-        sets = core.sources if isinstance(core, ArrayCore) else core.present.T
+        core, mask = lax.optimization_barrier((core, mask))  # else a step is part of every edge
+        spec, arrays = self.spec, isinstance(core, ArrayCore)
+        sets = core.sources.T if arrays else core.present
         own, other, used, total = members(sets, self.max_edges)
-        counted = used.astype(jnp.int32)
-        if isinstance(core, ArrayCore):
-            row, column = other, own
-            codes = core.codes[row, column]
-            in_degree = count_bits(sets)
-            out_degree = jnp.zeros(self.spec.rows, jnp.int32).at[row].add(counted)
+        row, column = (other, own) if arrays else (own, other)
+        row, column = lax.optimization_barrier((row, column))
+        if arrays:
+            codes = at(core.codes.reshape(-1), row * spec.columns + column)
         else:
-            row, column = own, other
             codes = 1 | _valued(core, row, column) << 1
-            in_degree = count_in_sets(core.present, self.spec.columns)
-            out_degree = count_bits(sets)
-        nodes = self._nodes(in_degree, out_degree, mask, params)
-        nodes = jnp.where(total > self.max_edges, jnp.nan, nodes)
+        codes = lax.optimization_barrier(jnp.where(used, codes, 0))
         outside = jnp.int32(self.num_nodes)
-        edges = decode_edges(codes, self.spec.rank, self.spec.links)
+        senders = jnp.where(used, row, outside)
+        receivers = jnp.where(used, column + spec.num_inputs, outside)
+        nodes = self._nodes(*self._degrees(core, senders), mask, params)
         return GraphObservation(
-            nodes,
-            jnp.where(used[:, None], edges, 0.0),
-            jnp.where(used, row, outside),
-            jnp.where(used, column + self.spec.num_inputs, outside),
+            jnp.where(total > self.max_edges, jnp.nan, nodes),
+            decode_edges(codes, spec.rank, spec.links),
+            senders,
+            receivers,
             outside,
             total,
             mask,
         )
 
+    def _degrees(
+        self, core: Any, senders: Int[Array, " E"]
+    ) -> tuple[Int[Array, " N"], Int[Array, " N"]]:
+        """In-degree and out-degree of every node."""
+        num, first = self.num_nodes, self.spec.num_inputs
+        if isinstance(core, ArrayCore):
+            none = jnp.zeros(num, jnp.int32)
+            leaving = none.at[senders.astype(jnp.uint32)].add(1, mode="drop")
+            return placed(count_columns(core.sources.T), first, num), leaving
+        entering = count_in_sets(core.present, self.spec.columns)
+        return placed(entering, first, num), placed(count_columns(core.present), 0, num)
+
     def _nodes(
-        self, in_degree: Array, out_degree: Array, mask: Array, params: EnvParams
+        self,
+        in_degree: Int[Array, " N"],
+        out_degree: Int[Array, " N"],
+        mask: Bool[Array, " A"],
+        params: EnvParams,
     ) -> Float[Array, "N F"]:
         """The features: those of the graph that is played, and over them what changes."""
-        num_inputs, ends = self.spec.num_inputs, self.spec.num_outputs
         most = max(self.spec.rows, self.spec.columns)
         logs = jnp.log1p(jnp.arange(most + 1, dtype=jnp.float32))  # a table: degrees are small
         changing = {
-            IN_DEGREE: logs[jnp.pad(in_degree, (num_inputs, 0))],
-            OUT_DEGREE: logs[jnp.pad(out_degree, (0, ends))],
-            IS_LEGAL: jnp.pad(mask.astype(jnp.float32), (num_inputs, ends)),
+            IN_DEGREE: at(logs, in_degree),
+            OUT_DEGREE: at(logs, out_degree),
+            IS_LEGAL: placed(mask.astype(jnp.float32), self.spec.num_inputs, self.num_nodes),
         }
-        return with_columns(self._lasting(params), changing)
+        return with_columns(self._lasting(params), lax.optimization_barrier(changing))
 
     def _lasting(self, params: EnvParams) -> Float[Array, "N F"]:
         """The features with zeros for those that a step changes; one for a whole batch."""
@@ -157,35 +174,15 @@ class GraphView:
         }
 
 
-def members(
-    sets: UInt[Array, "S W"], room: int
-) -> tuple[Int[Array, " E"], Int[Array, " E"], Bool[Array, " E"], Int[Array, ""]]:
-    """All members of some sets, one after another.
-
-    Args:
-      sets: the sets as bits, as `veenv.env.bits` has them.
-      room: E.
-
-    Returns:
-      Of each member its set and itself; which of the E there are; how many members there are.
+def placed(values: Array, first: int, num: int) -> Array:
+    """Zeros with some values in their place: copied in, where padding would test every number.
 
     Example:
-      >>> sets = jnp.array([[0b101], [0], [0b10]], jnp.uint32)
-      >>> own, one, used, total = members(sets, 4)
-      >>> own[:3].tolist(), one[:3].tolist(), used.tolist(), int(total)
-      ([0, 0, 2], [0, 2, 1], [True, True, True, False], 3)
+      >>> placed(jnp.array([7, 8]), 1, 4).tolist()
+      [0, 7, 8, 0]
     """
-    counts = count_bits(sets)
-    ends = running_sum(counts)
-    counts, ends = lax.optimization_barrier((counts, ends))
-    place = jnp.arange(room, dtype=jnp.int32)
-    # How many sets end at each place, summed: several times faster than comparing with all ends.
-    ended = jnp.zeros(room, jnp.int32).at[ends].add(1, mode="drop")
-    own = lax.optimization_barrier(jnp.minimum(running_sum(ended), len(counts) - 1))
-    rank = place - (ends - counts)[own]
-    used = place < ends[-1]
-    words, rank = lax.optimization_barrier((sets[own], jnp.where(used, rank, 0)))
-    return own, jnp.where(used, member(words, rank), 0), used, ends[-1]
+    zeros = lax.optimization_barrier(jnp.zeros(num, values.dtype))
+    return lax.optimization_barrier(lax.dynamic_update_slice(zeros, values, (first,)))
 
 
 def with_columns(
@@ -197,10 +194,14 @@ def with_columns(
       >>> with_columns(jnp.zeros((2, 3)), {1: jnp.array([4.0, 5.0])}).tolist()
       [[0.0, 4.0, 0.0], [0.0, 5.0, 0.0]]
     """
-    own = jnp.arange(table.shape[1], dtype=jnp.int32)
+    num = table.shape[1]
+    whole = num % VECTOR == 0  # else the columns are filled as rows, and turned
+    axis = 1 if whole else 0
+    table = table if whole else table.T
+    own = jnp.expand_dims(jnp.arange(num, dtype=jnp.int32), 1 - axis)
     for index, column in columns.items():
-        table = jnp.where(own == index, column[:, None], table)
-    return table
+        table = jnp.where(own == index, jnp.expand_dims(column, axis), table)
+    return table if whole else lax.optimization_barrier(table).T
 
 
 def _valued(core: ScalarCore, row: Array, column: Array) -> Int[Array, " E"]:
@@ -247,13 +248,14 @@ def decode_edges(codes: Int[Array, "*shape"], rank: int, links: bool) -> Float[A
       [[1.0, 0.0, 1.0, 1.0], [0.0, 1.0, 0.0, 0.0]]
     """
     axes = range(rank)
-    bits = [codes >> 1 & 1]
-    bits += [((codes >> (2 + 3 * k) & 7) == 1 + j) for k in axes for j in axes]
-    bits += [codes >> (14 + k) & 1 for k in axes] + [codes >> (18 + j) & 1 for j in axes]
+    fields = [(1, 1, 1)]  # first bit, mask and what the masked bits are
+    fields += [(2 + 3 * k, 7, 1 + j) for k in axes for j in axes]
+    fields += [(14 + k, 1, 1) for k in axes] + [(18 + j, 1, 1) for j in axes]
     if links:
-        bits += [codes >> (22 + k) & 1 for k in axes] + [codes >> (26 + j) & 1 for j in axes]
-        bits.append(codes >> 30 & 1)
-    return jnp.stack([bit.astype(jnp.float32) for bit in bits], -1)
+        fields += [(22 + k, 1, 1) for k in axes] + [(26 + j, 1, 1) for j in axes] + [(30, 1, 1)]
+    table = jnp.array(fields, jnp.int32).reshape((1,) * codes.ndim + (len(fields), 3))
+    first, masks, wanted = jnp.moveaxis(table, -1, 0)
+    return (codes[..., None] >> first & masks == wanted).astype(jnp.float32)
 
 
 def most_edges(spec: Spec) -> int:

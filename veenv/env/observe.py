@@ -100,6 +100,7 @@ class Observer:
             return PackedObservation(core, mask)
         if self.view is not None:
             return self.view(core, mask, params)
+        core, mask = lax.optimization_barrier((core, mask))  # else a step is part of every entry
         features = self._features(core, mask, params)
         if self.kind == "flat":
             return features.reshape(-1)
@@ -114,13 +115,12 @@ class Observer:
         self, core: Any, mask: Bool[Array, " A"], params: EnvParams
     ) -> Float[Array, "A F"]:
         found = lax.optimization_barrier(self.rules.degrees(core, params))
-        changing = [jnp.log1p(number.astype(jnp.float32)) for number in found]
+        logs = [jnp.log1p(number.astype(jnp.float32)) for number in found]
+        *changing, legal = lax.optimization_barrier([*logs, mask.astype(jnp.float32)])
         lasting = jnp.pad(params.static_features, ((0, 0), (len(found), 2)))
         is_output = params.is_output.astype(jnp.float32)
         lasting = with_columns(lasting, {NUM_FEATURES - 2: is_output})
-        return with_columns(
-            lasting, {**dict(enumerate(changing)), NUM_FEATURES - 1: mask.astype(jnp.float32)}
-        )
+        return with_columns(lasting, {**dict(enumerate(changing)), NUM_FEATURES - 1: legal})
 
     def space(self, params: EnvParams) -> gymnasium.Space[Any]:
         """Bounds, shapes and dtypes of the observations, as a space of Gymnasium."""

@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Bool, Int, UInt
 
 from veenv.env.bits import WORD, count_bits, member, pack_flags
 from veenv.env.chunks import as_one_batch, for_chunks
 from veenv.env.encode import EnvParams, Layout, Spec, encode_common
+from veenv.env.members import at, units_at
 from veenv.graph.graph import CostModel, Graph
 from veenv.structure import packed, packed_product
 
@@ -197,8 +199,7 @@ class ArrayRules:
         """In-degree, out-degree and cost of eliminating now, for every slot."""
         codes = core.codes
         slots, first_row = self.spec.num_actions, self.spec.num_inputs
-        sources = pack_flags(codes[:, :slots].T != 0)
-        targets = pack_flags(codes[first_row:] != 0)
+        sources, targets = core.sources[:slots], pack_flags(codes[first_row:] != 0)
         in_degree, out_degree = count_bits(sources), count_bits(targets)
         pairs = in_degree * out_degree
         ends = jnp.cumsum(pairs, dtype=jnp.int32)
@@ -213,12 +214,17 @@ class ArrayRules:
         params, codes, sources, targets, out_degree, pairs, ends = data
         first_row = self.spec.num_inputs
         pair = start + jnp.arange(OBSERVED_CHUNK, dtype=jnp.int32)
-        slot = (ends[None] <= pair[:, None]).sum(-1, dtype=jnp.int32).clip(max=len(ends) - 1)
-        i, j = _divide(pair - ends[slot] + pairs[slot], out_degree[slot])
-        u, w = member(sources[slot], i), member(targets[slot], j)
-        pre, post = codes[u, slot], codes[first_row + slot, w]
-        _, count = self._join(params.axes, codes[u, w], post, pre, w, slot, u)
-        return costs.at[slot].add(jnp.where(pair < ends[-1], count, 0))
+        slot = units_at(jnp.maximum(ends - start, 0), OBSERVED_CHUNK)
+        apart = lax.optimization_barrier  # loops of one kind each, which become vector instructions
+        slot, width = apart((slot, out_degree[slot]))
+        i, j = apart(_divide(pair - ends[slot] + pairs[slot], width))
+        own_sources, own_targets = apart((sources[slot], targets[slot]))
+        u, w = apart((member(own_sources, i), member(own_targets, j)))
+        columns, flat = self.spec.columns, codes.reshape(-1)
+        pre, post = at(flat, u * columns + slot), at(flat, (first_row + slot) * columns + w)
+        old = at(flat, u * columns + w)
+        _, count = self._join(params.axes, old, post, pre, w, slot, u)
+        return costs.at[slot].add(apart(jnp.where(pair < ends[-1], count, 0)))
 
     @property
     def _algebra(self) -> tuple[int, bool]:
@@ -248,13 +254,16 @@ class ArrayRules:
         assert axes is not None
         first_row = self.spec.num_inputs
 
-        def sizes(at: Array) -> Array:
-            found = axes[at] if axes.ndim == 2 else axes[jnp.arange(len(at)), at]
-            return jnp.moveaxis(found, -1, 0)
+        def sizes(nodes: Array) -> list[Array]:
+            if axes.ndim == 2:
+                return [at(axes[:, k], nodes) for k in range(self.spec.rank)]
+            own = jnp.arange(len(nodes), dtype=jnp.int32)
+            return [axes[own, nodes, k] for k in range(self.spec.rank)]
 
-        sizes_out, sizes_in = sizes(first_row + w), sizes(u)
+        found = (old, post, pre, sizes(first_row + w), sizes(first_row + slot), sizes(u))
+        old, post, pre, sizes_out, sizes_mid, sizes_in = lax.optimization_barrier(found)
         code, cost, additions = packed_product.multiply(
-            post, pre, sizes_out, sizes(first_row + slot), sizes_in, *self._algebra
+            post, pre, sizes_out, sizes_mid, sizes_in, *self._algebra
         )
         total = packed.add(old, code, *self._algebra)
         if self.spec.additions:
@@ -276,7 +285,7 @@ def _add_bit(sources: Array, here: Array, b: Array, column: Array, row: Array, s
 
 
 def _divide(pair: Array, width: Array) -> tuple[Array, Array]:
-    """Quotient and remainder; a width of 0 counts as 1."""
+    """Quotient and remainder of a pair that is not negative; a width of 0 counts as 1."""
     width = jnp.maximum(width, 1)
-    i = pair // width
+    i = lax.div(pair, width)
     return i, pair - i * width

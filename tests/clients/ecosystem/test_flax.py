@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.clients.ecosystem.check import check, filled, library, parameters
+from tests.clients.ecosystem.check import check, filled, library, parameters, usual_promotion
 from tests.engine.corpus.case import case, normal
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
@@ -63,6 +63,7 @@ class _Recurrent(nn.Module):
         return nn.RNN(self.cell(3, **F64))(x)
 
 
+@usual_promotion()
 def _linen(module, x, **options):
     """A case that differentiates by a linen module's parameters and its input."""
     variables = filled(jax.eval_shape(module.init, jax.random.key(0), x))
@@ -74,6 +75,7 @@ def _linen(module, x, **options):
     return case(options.pop("name"), fun, variables["params"], x, argnums=(0, 1), **options)
 
 
+@usual_promotion()
 def _nnx(name, make, *shape):
     """A case that differentiates by an nnx module's parameters and its input."""
     graph, shapes = nnx.split(nnx.eval_shape(lambda: make(nnx.Rngs(0))))

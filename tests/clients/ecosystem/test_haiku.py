@@ -6,13 +6,14 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.clients.ecosystem.check import check, filled, library, parameters
+from tests.clients.ecosystem.check import check, filled, library, parameters, usual_promotion
 from tests.engine.corpus.case import case, normal
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
 hk = library("haiku")
 
 
+@usual_promotion()
 def _network(name, forward, x, **options):
     """A case that differentiates by the network's parameters and its input."""
     network = hk.without_apply_rng(hk.transform(forward))

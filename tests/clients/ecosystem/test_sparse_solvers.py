@@ -53,6 +53,45 @@ def test_lineax_takes_the_solver_for_its_own_operators(x64):
     np.testing.assert_allclose(jax.grad(total)(b), expected, rtol=1e-9)
 
 
+@pytest.mark.parametrize("size", [100, 300])
+def test_factors_solve_what_is_transposed_and_batched(size, x64):
+    """Dense factors in the state of the solver, and sparse ones on the host."""
+    x, b = jnp.linspace(0.1, 1.0, size), jnp.linspace(1.0, 2.0, 2 * size).reshape(2, size)
+    dense = jax.jacrev(ring)(x)
+
+    def solution(x, b):
+        operator = lx.JacobianLinearOperator(ring, x)
+        return lx.linear_solve(operator, b, veenv.sparse_solver()).value
+
+    found = jax.jit(jax.vmap(solution, in_axes=(None, 0)))(x, b)
+    np.testing.assert_allclose(found, jnp.linalg.solve(dense, b.T).T, rtol=1e-9)
+    expected = jnp.linalg.solve(dense.T, jnp.ones(size))
+    found = jax.grad(lambda b: solution(x, b).sum())(b[0])
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    operator = veenv.linear_operator(ring, x).T
+    found = lx.linear_solve(operator, b[0], veenv.sparse_solver()).value
+    np.testing.assert_allclose(found, jnp.linalg.solve(dense.T, b[0]), rtol=1e-9)
+
+
+def test_krylov_methods_take_the_operator(x64):
+    def symmetric(x):
+        return 5 * x + x**3 - jnp.roll(x, 1) - jnp.roll(x, -1)
+
+    x, b = jnp.linspace(0.1, 1.0, N), jnp.ones(N)
+    expected = jnp.linalg.solve(jax.jacrev(symmetric)(x), b)
+    tagged = veenv.linear_operator(symmetric, x, lx.positive_semidefinite_tag)
+    plain = veenv.linear_operator(symmetric, x)
+    tolerance = {"rtol": 1e-12, "atol": 1e-12}
+    for operator, solver in (
+        (tagged, lx.CG(**tolerance)),
+        (plain, lx.GMRES(**tolerance)),
+        (plain, lx.BiCGStab(**tolerance)),
+        (tagged, veenv.sparse_solver()),
+    ):
+        found = lx.linear_solve(operator, b, solver).value
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
 def test_optimistix_newton(x64):
     newton = optx.Newton(rtol=1e-10, atol=1e-10, linear_solver=veenv.sparse_solver())
     found = optx.root_find(ring, newton, jnp.full(N, 0.5))

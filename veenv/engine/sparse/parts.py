@@ -19,7 +19,7 @@ from veenv.engine.sparse import indexed
 from veenv.engine.sparse.computed import Computed
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.numbers import Numbers
-from veenv.engine.sparse.pattern import Collection, Pattern, by_row
+from veenv.engine.sparse.pattern import Collection, Pattern
 from veenv.engine.sparse.policy import Sparse
 from veenv.engine.sparse.summands import Entries, Term
 from veenv.engine.stored import Edge
@@ -129,12 +129,9 @@ def times(j: Tensor, x: Array) -> Array:
     dtype = _compat.promoted(j.dtype, x.dtype)
     total = jnp.zeros((*j.out_shape, *rest), dtype)
     for t in j.terms:
-        flat = x.reshape(prod(j.in_shape), prod(rest)).astype(dtype)
-        if isinstance(t, Computed):
+        flat = x.reshape(prod(j.in_shape), *rest).astype(dtype)
+        if isinstance(t, Computed | Entries):
             total = total + t.times(flat).reshape(total.shape)
-        elif isinstance(t, Entries):
-            each = t.values.astype(dtype)[:, None] * flat[t.pattern.cols]
-            total = total + by_row(t.pattern)(each).reshape(total.shape)
         else:
             product = multiply(t.edge(), right)
             total = total + edge.todense(product, j.out_shape, rest, dtype)

@@ -68,6 +68,13 @@ class Pattern:
         return (int(max(0, -off.min())), int(max(0, off.max()))) if self.nse else (0, 0)
 
     @cached_property
+    def symmetric(self) -> bool:
+        """Whether the matrix is square, with an entry (j, i) for each entry (i, j)."""
+        rows, width = self.sizes
+        mirrored = self.cols.astype(np.int64) * width + self.rows
+        return rows == width and np.array_equal(np.sort(mirrored), self.keys)
+
+    @cached_property
     def _hash(self) -> int:
         return hash((self.out_shape, self.in_shape, self.rows.tobytes(), self.cols.tobytes()))
 
@@ -127,9 +134,10 @@ class Collection:
             if unmoved and np.array_equal(self.table, np.arange(len(self.table))):
                 return numbers
             return numbers[self.table]
-        if self.table is not None:
-            zero = jnp.zeros((1, *numbers.shape[1:]), numbers.dtype)
-            return jnp.concatenate([numbers, zero])[self.table].sum(axis=1)
+        if self.table is not None:  # one loop that gathers column by column
+            numbers = padded(numbers, self.table)
+            columns = [numbers[column] for column in self.table.T]
+            return sum(columns[1:], columns[0])
         assert self.results is not None
         return jax.ops.segment_sum(
             numbers[self.order], self.results, self.size, indices_are_sorted=True
@@ -192,6 +200,13 @@ def collected(
         (unique % max(width, 1)).astype(np.int32),
     )
     return pattern, collection(order, np.cumsum(first) - 1, len(unique), total)
+
+
+def padded(numbers: Array, table: np.ndarray) -> Array:
+    """Numbers [n, …] and one zero more, if a table of their indices has index n."""
+    if not (table == len(numbers)).any():
+        return numbers
+    return jnp.concatenate([numbers, jnp.zeros((1, *numbers.shape[1:]), numbers.dtype)])
 
 
 def by_row(pattern: Pattern) -> Collection:

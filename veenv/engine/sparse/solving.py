@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from veenv.engine.sparse import host
 from veenv.engine.sparse.pattern import Pattern
 
 Tensor = Any
@@ -18,6 +19,8 @@ Tensor = Any
 Kind = Literal["diagonal", "tridiagonal", "block-diagonal", "banded", "sparse"]
 
 _LARGEST_BLOCK = 64
+"""Of dense blocks on the diagonal; a system as small is one block itself."""
+
 _WIDEST_BAND = 64
 
 
@@ -28,7 +31,7 @@ def kind(p: Pattern) -> tuple[Kind, int]:
         return "diagonal", 1
     if max(below, above) == 1 and n > 2:
         return "tridiagonal", 1
-    for size in range(2, min(_LARGEST_BLOCK, n // 2) + 1):
+    for size in range(2, min(_LARGEST_BLOCK, n) + 1):
         if n % size == 0 and (p.rows // size == p.cols // size).all():
             return "block-diagonal", size
     return ("banded" if below + above <= min(_WIDEST_BAND, n // 4) else "sparse"), 1
@@ -74,11 +77,9 @@ def _solved(p: Pattern, values: Array, b: Array) -> Array:
         lower, main, upper = (_band(p, values, k) for k in (-1, 0, 1))
         return lax.linalg.tridiagonal_solve(lower, main, upper, b[:, None])[:, 0]
     if how == "block-diagonal":
-        blocks = jnp.zeros((n // size, size, size), b.dtype)
-        blocks = blocks.at[p.rows // size, p.rows % size, p.cols % size].set(values)
-        return jnp.linalg.solve(blocks, b.reshape(-1, size, 1)).reshape(-1)
+        return jnp.linalg.solve(blocks(p, values, size), b.reshape(-1, size, 1)).reshape(-1)
     shape = jax.ShapeDtypeStruct(b.shape, b.dtype)
-    on_host = _solve_banded if how == "banded" else _solve_sparse
+    on_host = host.banded if how == "banded" else host.sparse
     return jax.pure_callback(
         lambda v, b: on_host(p, np.asarray(v), np.asarray(b)),
         shape,
@@ -88,24 +89,13 @@ def _solved(p: Pattern, values: Array, b: Array) -> Array:
     )
 
 
+def blocks(p: Pattern, values: Array, size: int) -> Array:
+    """The blocks on the diagonal, [blocks, size, size], of a pattern that has no other entries."""
+    zeros = jnp.zeros((p.sizes[0] // size, size, size), values.dtype)
+    return zeros.at[p.rows // size, p.rows % size, p.cols % size].set(values)
+
+
 def _band(p: Pattern, values: Array, offset: int) -> Array:
     """The entries of one diagonal, at the numbers of their rows."""
     at = np.flatnonzero(p.cols.astype(np.int64) - p.rows == offset)
     return jnp.zeros(p.sizes[0], values.dtype).at[p.rows[at]].set(values[at])
-
-
-def _solve_banded(p: Pattern, values: np.ndarray, b: np.ndarray) -> np.ndarray:
-    from scipy.linalg import solve_banded
-
-    below, above = p.bandwidth
-    bands = np.zeros((below + above + 1, p.sizes[0]), values.dtype)
-    bands[above + p.rows - p.cols, p.cols] = values
-    return solve_banded((below, above), bands, b).astype(b.dtype)
-
-
-def _solve_sparse(p: Pattern, values: np.ndarray, b: np.ndarray) -> np.ndarray:
-    from scipy.sparse import csr_array
-    from scipy.sparse.linalg import splu
-
-    matrix = csr_array((values, p.cols, p.indptr), shape=p.sizes)
-    return splu(matrix.tocsc()).solve(b).astype(b.dtype)

@@ -14,7 +14,7 @@ from jax import Array
 
 from veenv import _compat
 from veenv.engine.links import link_on_out
-from veenv.engine.sparse.pattern import Pattern
+from veenv.engine.sparse.pattern import Pattern, by_row, padded
 from veenv.engine.stored import Edge, respread_entries
 from veenv.linear.linear_map import LinearMap, Operator, columns
 from veenv.linear.selection import Affine, Selection
@@ -143,6 +143,20 @@ class Entries:
     def traced_coordinates(self) -> tuple[Array, Array]:
         """As `coordinates`, as arrays of JAX."""
         return jnp.asarray(self.pattern.rows), jnp.asarray(self.pattern.cols)
+
+    def times(self, x: Array) -> Array:
+        """The matrix times one of shape [columns, …]."""
+        p, values = self.pattern, self.values.astype(x.dtype)
+        values = values.reshape(-1, *[1] * (x.ndim - 1))
+        sums = by_row(p)
+        if sums.table is None:
+            return sums(values * x[p.cols])
+        # Short rows are one loop: the first entry of each times its number, and the second, …
+        table = sums.table.reshape(p.sizes[0], -1)
+        columns = np.append(p.cols, p.sizes[1])[table]
+        values, x = padded(values, table), padded(x, columns)
+        products = [values[e] * x[c] for e, c in zip(table.T, columns.T, strict=True)]
+        return sum(products[1:], products[0])
 
 
 def _linked_shapes(s: Structure) -> tuple[tuple[int, ...], tuple[int, ...]]:

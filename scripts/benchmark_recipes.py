@@ -1,0 +1,105 @@
+"""Whole solutions with sparse Jacobians, in seconds: the recipes of docs/sparse.md and others'."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import recipe_problems as problems
+from markdown_table import Row, has, header, line
+from recipe_problems import Problem
+from recipe_variants import Solve, Ways, adjust, implicit, integrate, newton
+
+COLUMNS = ("problem", "way", "first", "seconds", "took", "off by")
+
+
+class Recipe(NamedTuple):
+    """A problem and the ways to solve it.
+
+    Attributes:
+      problem: makes it, of the number of unknowns.
+      ways: makes the ways.
+      size: number of unknowns that is measured.
+      small: number of unknowns that `--quick` takes.
+    """
+
+    problem: Callable[[int], Problem]
+    ways: Callable[[Problem], Ways]
+    size: int
+    small: int
+
+
+RECIPES = {
+    "solve_ivp, Brusselator 1-D": Recipe(
+        problems.brusselator_line, lambda p: integrate(p, (0, 10)), 800, 40
+    ),
+    "solve_ivp, Brusselator 2-D": Recipe(
+        problems.brusselator_grid, lambda p: integrate(p, (0, 11.5)), 800, 32
+    ),
+    "Newton on a line": Recipe(
+        problems.phase_line, lambda p: newton(p, symmetric=True), 100_000, 200
+    ),
+    "Newton on a grid": Recipe(
+        problems.phase_grid, lambda p: newton(p, symmetric=True), 100_000, 200
+    ),
+    "bundle adjustment": Recipe(problems.cameras, adjust, 990, 120),
+    "diffrax Kvaerno5, Brusselator 2-D": Recipe(
+        problems.brusselator_grid, lambda p: implicit(p, 0.05), 800, 32
+    ),
+}
+
+
+def recipes(names: tuple[str, ...], repeats: int, *, small: bool = False) -> list[Row]:
+    """Prints, for each problem, the seconds of each way to solve it.
+
+    The first solution of a way is timed with all its preparation: compilation, colouring. Then the
+    ways are run in turn. The error is the largest difference from the solution of the first way, in
+    proportion to its largest number; of an adjustment it is that of the cost.
+
+    Args:
+      names: of `RECIPES`.
+      repeats: solutions of each way after the first; the median is shown.
+      small: solve for few unknowns: whether all of it works.
+    """
+    header(COLUMNS)
+    rows, absent = [], []
+    for name in names:
+        recipe = RECIPES[name]
+        size = recipe.small if small else recipe.size
+        found, missing = _measured(recipe.ways(recipe.problem(size)), repeats)
+        for row in found:
+            rows.append({"problem": f"{name}, {size:,}"} | row)
+            line(rows[-1], COLUMNS)
+        absent += [f"{name} by {way} (needs {modules})" for way, modules in missing.items()]
+    if absent:
+        print(f"\nNot measured: {'; '.join(absent)}.", flush=True)
+    return rows
+
+
+def _measured(ways: Ways, repeats: int) -> tuple[list[Row], dict[str, str]]:
+    """Rows of the ways that can be measured, and what the others need."""
+    missing = {w: ", ".join(needs) for w, (needs, _) in ways.items() if not all(map(has, needs))}
+    rows: list[Row] = []
+    solvers: list[Solve] = []
+    reference: Any = None
+    for way, (_, prepare) in ways.items():
+        if way in missing:
+            continue
+        start = time.perf_counter()
+        solvers.append(prepare())
+        value, took = solvers[-1]()
+        first = round(time.perf_counter() - start, 3)
+        reference = value if reference is None else reference
+        off = float(np.max(np.abs(value - reference)) / np.max(np.abs(reference)))
+        rows.append({"way": way, "first": first, "took": took, "off by": f"{off:.1e}"})
+    times: list[list[float]] = [[] for _ in solvers]
+    for _ in range(repeats):
+        for solve, seconds in zip(solvers, times, strict=True):
+            start = time.perf_counter()
+            solve()
+            seconds.append(time.perf_counter() - start)
+    for row, seconds in zip(rows, times, strict=True):
+        row["seconds"] = round(float(np.median(seconds)), 4)
+    return rows, missing
