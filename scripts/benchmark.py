@@ -57,7 +57,8 @@ QUICK = {
     "engine": "--task RobotArm_6DOF --batch 64 --orders reverse --repeats 5 --seconds 0.5 "
     "--no-sparse",
     "kernel": "--parts speed orders --task RobotArm_6DOF --batch 64 --repeats 5 --seconds 0.5 "
-    "--num-orders 5 --out {folder}/kernel-figures.json --plot {folder}/kernel-plot.svg",
+    "--num-orders 5 --order-budget 50 --out {folder}/kernel-figures.json "
+    "--plot {folder}/kernel-plot.svg",
     "prediction": "--no-measure --out {folder}/prediction-table.json",
     "realistic": "--quick --batch 1 --budget 1s --seconds 0.1 "
     "--out {folder}/realistic-figures.json --plot {folder}/realistic-plot.svg",

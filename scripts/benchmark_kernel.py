@@ -35,8 +35,8 @@ Part = Literal["speed", "orders", "compile", "casadi"]
 HEADS: Mapping[Part, str] = {
     "speed": "| function | batch | method | ms | ratio (10 … 90 %) | operations | work |\n"
     "| --- | ---: | --- | ---: | ---: | ---: | ---: |",
-    "orders": "| function | order | operations | reverse's | of its work | of its time |\n"
-    "| --- | --- | ---: | ---: | ---: | ---: |",
+    "orders": "| function | order | operations | reverse's | of its work | of its time, code alone "
+    "| called by JAX |\n| --- | --- | ---: | ---: | ---: | ---: | ---: |",
     "compile": "| equations | kernel: trace + compile, s | ns a point | jacrev | ns a point |\n"
     "| ---: | ---: | ---: | ---: | ---: |",
     "casadi": "| function | kernel, ns a point, one core | CasADi's C | ratio |\n"
@@ -56,6 +56,7 @@ def kernel(
     seconds: float = 10.0,
     num_orders: int = 50,
     orders_batch: int = 16384,
+    order_budget: str = "30s",
     equations: tuple[int, ...] = (500, 3000),
     jacrev_up_to: int = 0,
     out: Path = Path("docs/kernel.json"),
@@ -69,16 +70,17 @@ def kernel(
 
     Args:
         parts: what is measured: `speed` of tasks; `orders`: what the order decides, for each task
-            the order with the fewest operations against reverse, and of four functions the
-            correlation over many orders; what it takes to `compile`; `casadi`: against CasADi's
-            generated C on one core, where CasADi and gcc are installed.
+            the orders with the fewest operations and the least work against reverse, and of four
+            functions the correlation over many orders; what it takes to `compile`; `casadi`: the C
+            that CasADi generates, on one core, where CasADi and gcc are installed.
         task: tasks of the tables of speed and orders.
         batch: batch sizes of the table of speed.
         repeats: measurements of each method, at most; of the part `orders` the least counts.
         seconds: time after which the repeats for one function and batch end (at least five).
         num_orders: how many orders of a function are timed, to compare their work with their time.
-        orders_batch: batch of the part `orders`: enough points for all cores, and few enough that
-            what is written stays in the cache.
+        orders_batch: batch of the part `orders`, called by JAX: enough points for all cores, and
+            few enough that what is written stays in the cache. The code alone runs on one core.
+        order_budget: of the search for the order of least work.
         equations: sizes of the random functions of which tracing and compiling is timed.
         jacrev_up_to: the largest of them that jacrev is compiled for too (a minute for 500).
         out: file of all figures; of parts that are not measured now it keeps what it has.
@@ -96,11 +98,12 @@ def kernel(
                 for size in batch:
                     rows += _speed(find(name), size, repeats, seconds)
         elif part == "orders":
-            rows += [decision(find(name), orders_batch, repeats) for name in task]
+            for name in task:
+                rows += decision(find(name), orders_batch, repeats, order_budget)
             print(f"\n{HEAD_OF_CORRELATIONS}")
             cases = find("RoeFlux_1d"), find("RobotArm_6DOF"), random_case(1, 300)
             for case in (*cases, random_case(2, 300)):
-                rows.append(correlation(case, num_orders, orders_batch, repeats))
+                rows.append(correlation(case, num_orders, repeats))
         elif part == "compile":
             rows += [_compilation(size, size <= jacrev_up_to) for size in equations]
         else:
@@ -189,14 +192,14 @@ def _plot(found: Mapping[str, Any], batch: int, path: Path) -> None:
         order = list(row["works"])
         right.plot(
             [row["works"][n] for n in order],
-            [row["seconds"][n] * 1e3 for n in order],
+            [row["seconds"][n] * 1e9 for n in order],
             ".",
             label=f"{row['function']} ({row['work']:.2f})",
         )
     right.set_xscale("log")
     right.set_yscale("log")
     right.set_xlabel("work of a point, multiplications")
-    right.set_ylabel("ms, part orders")
+    right.set_ylabel("ns a point, code alone")
     if correlations:
         right.legend(fontsize=7)
     figure.savefig(path)

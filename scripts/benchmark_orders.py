@@ -5,44 +5,60 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
+from benchmark_alone import times_alone
 from benchmark_cases import Case, orders_of, points
-from benchmark_compiled import compiled, times_of, traced
+from benchmark_compiled import compiled, program_of, times_of, traced
 
 from veenv import make_graph
+from veenv.kernel.program import ScalarProgram
+from veenv.search.optimization import optimize
 
 Row = dict[str, Any]
 
 
-def decision(case: Case, batch: int, repeats: int) -> Row:
-    """The cheapest order by operations against reverse: counts, work and time."""
+def decision(case: Case, batch: int, repeats: int, budget: str) -> list[Row]:
+    """The cheapest orders by operations and by work against reverse: counts, work and time."""
     args = points(case, batch)
-    orders = orders_of(case, ("best-operations", "reverse"))
-    reverse = next(name for name in orders if "reverse" in name)
-    cheapest = next(iter(orders))
     graph = make_graph(case.fun, case.argnums)(*case.args)
-    counts = {name: graph.cost(ids, "operations") for name, ids in orders.items()}
-    works, runs = _kernels(case, orders, args)
-    times = times_of(runs, args, 2 * repeats, 20.0)
-    row: Row = {"function": case.name, "order": cheapest, "operations": counts[cheapest]}
-    row["reverse"] = counts[reverse]
-    row["work_ratio"] = works[cheapest] / works[reverse]
-    row["time_ratio"] = float(times[cheapest].min() / times[reverse].min())
-    cells = [case.name, cheapest, f"{row['operations']:,}", f"{row['reverse']:,}"]
-    cells += [f"{row['work_ratio']:.2f}", f"**{row['time_ratio']:.2f}**"]
-    print("| " + " | ".join(cells) + " |", flush=True)
-    return row
+    found = optimize(case.fun, *_single(case), argnums=case.argnums, budget=budget, cost="work")
+    orders = {"reverse": graph.reverse(), "operations": (), "work": found.ids}
+    (orders["operations"],) = orders_of(case, ("best-operations",)).values()
+    programs, runs = _kernels(case, orders, args)
+    works = {name: program.work for name, program in programs.items()}
+    times = {name: t.min() for name, t in times_of(runs, args, 2 * repeats, 20.0).items()}
+    alone = times_alone(case, programs, 40 * repeats, 10.0)
+    rows = []
+    for name in ("operations", "work"):
+        row: Row = {"function": case.name, "order": f"least {name}", "ids": list(orders[name])}
+        row["operations"] = graph.cost(orders[name], "operations")
+        row["reverse"] = graph.cost(orders["reverse"], "operations")
+        row["work_ratio"] = works[name] / works["reverse"]
+        row["alone_ratio"] = alone[name] / alone["reverse"]
+        row["time_ratio"] = float(times[name] / times["reverse"])
+        row["alone_ns"] = alone[name]
+        cells = [case.name, row["order"], f"{row['operations']:,}", f"{row['reverse']:,}"]
+        cells += [f"{row['work_ratio']:.2f}", f"**{row['alone_ratio']:.2f}**"]
+        print("| " + " | ".join([*cells, f"{row['time_ratio']:.2f}"]) + " |", flush=True)
+        rows.append(row)
+    return rows
+
+
+def _single(case: Case) -> tuple[Any, ...]:
+    """The case's point, in float32."""
+    return jax.tree.map(lambda x: np.asarray(x, np.float32), case.args)
 
 
 def _kernels(
     case: Case, orders: Mapping[str, Sequence[int]], args: Sequence[Any]
-) -> tuple[dict[str, int], dict[str, Any]]:
-    """The work of each order's program, and its kernel, compiled."""
-    works, runs = {}, {}
+) -> tuple[dict[str, ScalarProgram], dict[str, Any]]:
+    """The program of each order, and its kernel, compiled."""
+    programs, runs = {}, {}
     for name, ids in orders.items():
-        program, kernel = traced(case, ids)
-        works[name], runs[name] = program.work, compiled(kernel, args)
-    return works, runs
+        programs[name], kernel = traced(case, ids)
+        runs[name] = compiled(kernel, args)
+    return programs, runs
 
 
 def perturbed(ids: Sequence[int], swaps: int, rng: np.random.Generator) -> tuple[int, ...]:
@@ -66,25 +82,25 @@ def some_orders(case: Case, count: int) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def correlation(case: Case, count: int, batch: int, repeats: int) -> Row:
+def correlation(case: Case, count: int, repeats: int) -> Row:
     """Spearman's correlation of times with `operations`, and with the whole program's work.
 
     `operations` is the price of the elimination alone; the work is that of the whole program, in
     which a product of the elimination may be one that the function or its partials form anyway.
-    Times are the least of all rounds, as what disturbs a call only adds to it.
+    Times are those of the machine code alone, the least of all rounds, as what disturbs it only
+    adds to it.
     """
     from scipy.stats import spearmanr
 
-    args = points(case, batch)
     orders = some_orders(case, count)
     graph = make_graph(case.fun, case.argnums)(*case.args)
-    works, runs = _kernels(case, orders, args)
+    programs = {name: program_of(case, ids) for name, ids in orders.items()}
+    works = {name: program.work for name, program in programs.items()}
     counts: Mapping[str, Mapping[str, float]] = {
         "operations": {name: graph.cost(ids, "operations") for name, ids in orders.items()},
         "work": works,
     }
-    times = times_of(runs, args, repeats, 60.0)
-    least = {name: float(t.min()) for name, t in times.items()}
+    least = {n: 1e-9 * t for n, t in times_alone(case, programs, 20 * repeats, 60.0).items()}
     row: Row = {"function": case.name, "orders": len(orders)}
     for name, count_of in counts.items():
         found: Any = spearmanr([count_of[n] for n in orders], [least[n] for n in orders])

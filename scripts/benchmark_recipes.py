@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -46,7 +47,7 @@ RECIPES = {
     ),
     "bundle adjustment": Recipe(problems.cameras, adjust, 990, 120),
     "diffrax Kvaerno5, Brusselator 2-D": Recipe(
-        problems.brusselator_grid, lambda p: implicit(p, 0.05), 800, 32
+        problems.brusselator_grid, lambda p: implicit(p, 0.02), 800, 32
     ),
 }
 
@@ -84,9 +85,11 @@ def _measured(ways: Ways, repeats: int) -> tuple[list[Row], dict[str, str]]:
     rows: list[Row] = []
     solvers: list[Solve] = []
     reference: Any = None
-    for way, (_, prepare) in ways.items():
+    for way, (needs, prepare) in ways.items():
         if way in missing:
             continue
+        for module in needs:
+            importlib.import_module(module)
         start = time.perf_counter()
         solvers.append(prepare())
         value, took = solvers[-1]()

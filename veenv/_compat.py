@@ -33,6 +33,10 @@ _RULED = {
 """Calls with a derivative rule of their own, and the parameters that may hold their body."""
 
 
+_KERNELS = {"mosaic", "mosaic_gpu", "triton"}
+"""Compilers of kernels that JAX calls platforms."""
+
+
 def open_jaxpr(jaxpr: Any) -> Any:
     """The jaxpr inside a closed jaxpr (newer versions make no difference between the two)."""
     return getattr(jaxpr, "jaxpr", jaxpr)
@@ -54,6 +58,18 @@ def call_body(name: str, params: Mapping[str, Any]) -> Any | None:
     keys = _RULED.get(name, (_CALLS[name],) if name in _CALLS else ())
     found = (params.get(key) for key in keys)
     return next((body for body in found if body is not None), None)
+
+
+def default_branch(eqn: Any) -> Any | None:
+    """The branch that is for everything but kernels, of a choice by platform; None for others.
+
+    `jnp.diagonal` has one of its own for kernels of Pallas, a sum over all of a masked array.
+    """
+    platforms = eqn.params.get("branches_platforms") if eqn.primitive.name == "cond" else None
+    if platforms is None or {p for some in platforms for p in some or ()} - _KERNELS:
+        return None
+    branches = zip(eqn.params["branches"], platforms, strict=True)
+    return next((branch for branch, some in branches if some is None), None)
 
 
 def num_alike(inside: Sequence[Any], outside: Sequence[Any]) -> int:

@@ -28,6 +28,9 @@ ADDS = {"scatter-add", "scatter_add"}
 TAKES = {"gather", "scatter", "dynamic_slice", "dynamic_update_slice", *ADDS}
 """Primitives that take each result element from one operand element, by indices."""
 
+_MOST_CHOSEN = 0.95
+"""Share of the elements from which on a select is diagonal, the others stored zeros."""
+
 Move = tuple[tuple[int, int], int]
 """(source, target) of an edge, and which of the parallel ones it is."""
 
@@ -67,6 +70,8 @@ def _move(
 ) -> Matrix | None:
     s = e.structure
     name = equation.primitive.name
+    if name == "select_n":
+        return _let_through(lin, equation, elemental, e, known)
     if elemental.inner is not None or isinstance(e.link, Selection):
         return None
     if s.link is Link.NONE and name not in TAKES:
@@ -97,6 +102,23 @@ def _move(
         added = indexed.selected(found.reshape(in_shape), out_shape, e.dtype)
         return indexed.transpose(added)
     return indexed.selected(found.reshape(out_shape), in_shape, e.dtype)
+
+
+def _let_through(
+    lin: Linearisation, equation: Equation, elemental: Elemental, e: Edge, known: Known
+) -> Matrix | None:
+    """The elements that a select lets through, where that is known and leaves enough of them out.
+
+    Few that are left out are stored as zeros: axes that stay diagonal take less than index arrays.
+    """
+    mask, operand = known(equation.inputs[0]), _operand(lin, equation, elemental)
+    shape = equation.out_avals[0].shape
+    if mask is None or not operand or mask.shape != shape or e.sign < 0 or prod(shape) == 0:
+        return None
+    chosen = mask == operand - 1
+    if np.count_nonzero(chosen) >= _MOST_CHOSEN * chosen.size:
+        return None
+    return indexed.selected(np.where(chosen, places.numbered(shape), -1), shape, e.dtype)
 
 
 def _operand(lin: Linearisation, equation: Equation, elemental: Elemental) -> int | None:

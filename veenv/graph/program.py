@@ -241,6 +241,7 @@ class _Flattener:
         for eqn in jaxpr.eqns:
             plain = self.plain and any(self._is_moved(env, a) for a in eqn.invars)
             inner = _compat.inlinable(eqn)
+            branch = _compat.default_branch(eqn)
             source = _compat.source_line(eqn) or call  # a function that JAX had traced has no line
             if plain:
                 inner = _compat.call_body(eqn.primitive.name, eqn.params)
@@ -248,15 +249,20 @@ class _Flattener:
                 env[eqn.outvars[0]] = self._read(env, eqn.invars[0])
             elif inner is not None:
                 self._inline(eqn, inner, env, source)
+            elif branch is not None:
+                self._inline(eqn, branch, env, source, skip=1)
             else:
                 self._append(eqn, env, source)
 
-    def _inline(self, eqn: Any, inner: Any, env: dict[Any, Var | Literal], source: str) -> None:
+    def _inline(
+        self, eqn: Any, inner: Any, env: dict[Any, Var | Literal], source: str, *, skip: int = 0
+    ) -> None:
+        """Appends the equations of a call, whose first `skip` operands its body does not have."""
         body = _compat.open_jaxpr(inner)
         scope: dict[Any, Var | Literal] = {}
         for var, value in zip(body.constvars, getattr(inner, "consts", ()), strict=True):
             scope[var] = Literal(value)
-        for var, atom in zip(body.invars, eqn.invars, strict=True):
+        for var, atom in zip(body.invars, eqn.invars[skip:], strict=True):
             scope[var] = self._read(env, atom)
         self._walk(body, scope, source)
         for var, atom in zip(eqn.outvars, body.outvars, strict=True):

@@ -104,6 +104,12 @@ CASES = {
     "rolled": lambda x: jnp.roll(x, 1) * x - 2 * x + jnp.roll(x, -1) * x,
     "wrapped_grid": lambda x: wrapped_grid(x),
     "tiled": lambda x: jnp.tile(x * x, 2) * jnp.repeat(x, 2),
+    "diagonal": lambda x: jnp.diagonal(x[:9].reshape(3, 3)) ** 2,
+    "trace": lambda x: jnp.trace(x[:9].reshape(3, 3)) * x,
+    "diagonal_matrix": lambda x: jnp.diag(x[:4] ** 2) * 3,
+    "triangle": lambda x: jnp.tril(x[:9].reshape(3, 3)) ** 2,
+    "known_select": lambda x: jnp.where(PERM > 5, x * x, jnp.where(PERM > 3, x[::-1], 0)),
+    "one_branch_known": lambda x: jnp.where(PERM > 5, jnp.log(x), 1.0) * x,
     "scalars": lambda x: jnp.stack([x[0] * x[1], jnp.sin(x[2]), x[0]]),
     "set_a_number": lambda x: (x * 2).at[1].set(x[0] * x[2]) * x,
     "subtracted": lambda x: x.at[np.array([3, 1, 3])].subtract(x[:3] ** 2) * x,
@@ -133,6 +139,16 @@ def test_only_true_entries_are_stored(name, x64):
     assert jacobian.nse == true.sum()
     p = jacobian.pattern
     np.testing.assert_array_equal(np.argwhere(true), np.stack([p.rows, p.cols], axis=1))
+
+
+def test_what_a_known_select_shuts_out_may_be_infinite(x64):
+    x = np.array([0.0, 1.0, 2.0])
+
+    def fun(x):
+        return jnp.where(np.array([False, True, True]), jnp.log(x), 0.0) ** 2
+
+    jacobian = jax.jit(veenv.jacve(fun, sparse_representation=True))(x)
+    np.testing.assert_allclose(np.asarray(jacobian), np.diag([0, 0, np.log(2.0)]))
 
 
 @pytest.mark.parametrize("order", ["forward", "markowitz"])
