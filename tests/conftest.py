@@ -15,11 +15,6 @@ os.environ["JAX_NUMPY_DTYPE_PROMOTION"] = "strict"
 # Most programs of the tests run once: less time goes into their machine code, here and in the
 # processes that tests start. A test of memory or speed asks for the fixture `optimised`.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-# What one process has compiled others load, here, in the processes that tests start and next time.
-os.environ.setdefault(
-    "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "programs")
-)
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 import jax
 import pytest
@@ -63,9 +58,7 @@ def optimised(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("JAX_DISABLE_MOST_OPTIMIZATIONS", raising=False)
     jax.clear_caches()
     jax.config.update("jax_disable_most_optimizations", False)
-    jax.config.update("jax_enable_compilation_cache", False)  # what is loaded knows no memory
     yield
-    jax.config.update("jax_enable_compilation_cache", True)
     jax.config.update("jax_disable_most_optimizations", usual)
     jax.clear_caches()
 
