@@ -103,3 +103,12 @@ def test_values_of_other_arguments_may_decide_inside_of_jit(x64):
     others = np.array([3]), np.array([0, 2, 4])
     found = jax.jit(lambda x: veenv.jacve(f)(x, *others))(X)
     np.testing.assert_allclose(found, jax.jacrev(f)(X, *others), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", [{"pin": False}, {"kernel": "fused"}], ids=str)
+def test_a_jacobian_within_the_function_keeps_its_pins(options):
+    """So the function has one graph, whatever becomes of the Jacobian around it."""
+    slope = veenv.jacve(lambda x: jnp.sin(x) * jnp.exp(jnp.sin(x)))
+    order = veenv.make_graph(slope)(0.5).reverse()
+    got = jax.jit(veenv.jacve(slope, order, **options))(0.5)
+    np.testing.assert_allclose(got, jax.jacrev(slope)(0.5), rtol=1e-5)

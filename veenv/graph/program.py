@@ -20,6 +20,7 @@ from jax.extend import core
 from veenv import _compat
 from veenv.graph.equations import Equation, Literal, Var
 from veenv.graph.refs import fold_refs
+from veenv.linear.barrier import pins_as_written
 
 _TRACEABLE = (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)
 # What JAX raises where the value of a tracer is needed: most errors are TypeErrors; a slice or a
@@ -188,7 +189,7 @@ def _make_jaxpr(
     failure: Exception | None = None
     for context, inputs in attempts:
         try:
-            with context():
+            with context(), pins_as_written():
                 return jax.make_jaxpr(fun)(selected, inputs), inputs
         except _NEEDS_VALUES as error:
             failure = error

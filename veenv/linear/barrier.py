@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal
 
@@ -64,10 +65,25 @@ def with_pins(fun: Callable[..., Any], mode: PinMode) -> Callable[..., Any]:
 
     @functools.wraps(fun, updated=())
     def unpinned(*args: Any, **kwargs: Any) -> Any:
-        token = _pinning.set(False)
-        try:
+        with _pins(False):
             return fun(*args, **kwargs)
-        finally:
-            _pinning.reset(token)
 
     return unpinned
+
+
+def pins_as_written() -> AbstractContextManager[None]:
+    """Inside, values are pinned as by default.
+
+    A function is traced so, whatever becomes of its Jacobian: one that holds a Jacobian of its own
+    has one graph.
+    """
+    return _pins(True)
+
+
+@contextmanager
+def _pins(kept: bool) -> Iterator[None]:
+    token = _pinning.set(kept)
+    try:
+        yield
+    finally:
+        _pinning.reset(token)
