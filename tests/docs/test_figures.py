@@ -103,7 +103,8 @@ def test_pages_say_how_fast_kernels_are(function):
             "README.md",
             "takes {RobotArm_6DOF} of the time of the faster JAX mode on the robot arm, "
             "{RoeFlux_3d} on the 3-d Roe flux, {DoublePendulum_RK4} on a double pendulum, "
-            "{RoeFlux_1d} on the 1-d Roe flux, and {PropaneCombustion} and {HumanHeartDipole} on functions",
+            "{RoeFlux_1d} on the 1-d Roe flux, and {PropaneCombustion} and {HumanHeartDipole} on "
+            "functions that write 121 and 64 numbers",
         ),
         (
             "docs/comparison.md",
