@@ -139,7 +139,7 @@ def _by_result(linearisation: Linearisation, calls: Sequence[Call]) -> dict[int,
 
 def elimination_jaxpr(
     linearisation: Linearisation, edges: Edges, order: Iterable[int], *, keep_sums: bool = True
-) -> jax.extend.core.ClosedJaxpr:
+) -> jax.extend.core.ClosedJaxpr:  # pyright: ignore[reportPrivateImportUsage]
     """The program that an elimination emits: elemental values in, remaining edges' values out.
 
     Args:

@@ -82,7 +82,8 @@ def function_of(jaxpr: Any, consts: Sequence[Any]) -> Callable[..., list[Any]]:
       [3.0, 6.0]
     """
     consts = getattr(jaxpr, "consts", None) or consts
-    return core.jaxpr_as_fun(core.ClosedJaxpr(_compat.open_jaxpr(jaxpr), list(consts)))
+    closed = core.ClosedJaxpr  # pyright: ignore[reportPrivateImportUsage]
+    return core.jaxpr_as_fun(closed(_compat.open_jaxpr(jaxpr), list(consts)))
 
 
 def vertex_elimination_jaxpr(

@@ -130,7 +130,7 @@ def _program(closed: Any, source: str) -> Program:
     if not hasattr(_compat.open_jaxpr(closed), "eqns"):
         raise CannotWriteError(f"a nested function cannot be written as source code ({source})")
     if not hasattr(closed, "consts"):
-        closed = core.ClosedJaxpr(closed, ())
+        closed = core.ClosedJaxpr(closed, ())  # pyright: ignore[reportPrivateImportUsage]
     shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in closed.in_avals]
     return trace(core.jaxpr_as_fun(closed), shapes, argnums=tuple(range(len(shapes))))
 
