@@ -162,3 +162,27 @@ def test_the_questions_say_what_the_engine_takes():
     scan = [ratios("lorenz_rollout", batch)[0] for batch in ("1", "4,096", "65,536")]
     assert f"(`lorenz_rollout`: {min(scan):.2f} to {max(scan):.2f} of the faster mode)" in page
     assert f"(`Encoder`: {ratios('Encoder', '4,096')[-1]:.2f} at a batch of 4,096)" in page
+
+
+def test_the_comparison_says_what_sparse_jacobians_take():
+    page = text_of("docs/comparison.md")
+    rows = rows_of("sparse")
+    assert all(row["true"] == row["stored"] for row in rows)
+    ratios = [float(row["ms"]) / float(row["asdex ms"]) for row in rows]
+    assert f"a Jacobian takes {min(ratios):.2f} to {max(ratios):.2f} of asdex's time" in page
+    [slower] = [row for row in rows if float(row["first"]) > float(row["asdex first"])]
+    assert f"on the bundle adjustment it takes {slower['first'][:4]} s against" in page
+    assert slower["case"].startswith("bundle adjustment")
+
+
+def test_the_comparison_says_what_laplacians_take():
+    tables = json.loads(RESULTS["sparse"].read_text(encoding="utf-8"))["tables"]
+    mlp, pair = (dict(zip(t["columns"], t["rows"][0], strict=True)) for t in tables[1:3])
+    own = float(mlp["ms"]) / float(mlp["folx ms"])
+    pairs = float(pair["Laplacian ms"]) / float(pair["folx ms"])
+    hessian = float(pair["Hessian ms"]) / float(pair["jax.hessian ms"])
+    said = (
+        f"The Laplacian of an MLP takes {own:.2f} of folx's time, that of a pair potential "
+        f"{pairs:.2f}, where the Hessian takes {hessian:.2f} of `jax.hessian`'s."
+    )
+    assert said in text_of("docs/comparison.md")
