@@ -13,17 +13,8 @@ from veenv.tasks.best import best_order
 
 ROOT = Path(__file__).parents[2]
 COUNT = "multiplications"
-KERNELS = (
-    "RoeFlux_1d",
-    "RobotArm_6DOF",
-    "RoeFlux_3d",
-    "KerrMetric_Jacobian",
-    "DoublePendulum_RK4",
-    "VanDerPol_RK4",
-    "BlackScholes_Jacobian",
-    "HumanHeartDipole",
-    "PropaneCombustion",
-)
+SPEED = json.loads((ROOT / "docs" / "kernel.json").read_text(encoding="utf-8"))["speed"]
+KERNELS = tuple(dict.fromkeys(row["function"] for row in SPEED))
 RESULTS = {path.stem: path for path in sorted((ROOT / "docs" / "results").glob("*.json"))}
 
 
@@ -77,10 +68,9 @@ def test_readme_says_what_clients_found():
 
 def kernel_ratio(function, batch, order):
     """The ratio of a kernel's time to the faster JAX mode's; `order` may be "writing", too."""
-    speed = json.loads((ROOT / "docs" / "kernel.json").read_text(encoding="utf-8"))["speed"]
     [row] = [
         row
-        for row in speed
+        for row in SPEED
         if (row["function"], row["batch"]) == (function, batch)
         and order in row["method"].removeprefix("kernel, ")
         and not row["method"].startswith("XLA")
@@ -88,12 +78,16 @@ def kernel_ratio(function, batch, order):
     return f"{row['ratio']:.2g}"
 
 
-@pytest.mark.parametrize("function", KERNELS)
-def test_pages_say_how_fast_kernels_are(function):
-    batches = [kernel_ratio(function, batch, "best-operations") for batch in (1, 4096, 65536)]
-    others = [kernel_ratio(function, 65536, order) for order in ("reverse", "writing")]
-    page = (ROOT / "docs" / "kernel.md").read_text(encoding="utf-8").splitlines()
-    assert f"| {' | '.join([function, *batches, *others])} |" in page
+def test_the_page_says_how_fast_kernels_are():
+    def row(function):
+        kernels = [kernel_ratio(function, batch, "best-operations") for batch in (1, 4096, 65536)]
+        others = [kernel_ratio(function, 65536, order) for order in ("reverse", "writing")]
+        return f"| {' | '.join([function, *kernels, *others])} |"
+
+    page = (ROOT / "docs" / "kernel.md").read_text(encoding="utf-8")
+    table = page.split("only writing the arrays |\n")[1].split("\n\n")[0].splitlines()
+    assert table[1:] == [row(function) for function in KERNELS]
+    assert len(KERNELS) == 9
 
 
 @pytest.mark.parametrize(

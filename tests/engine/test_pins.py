@@ -108,7 +108,9 @@ def test_values_of_other_arguments_may_decide_inside_of_jit(x64):
 @pytest.mark.parametrize("options", [{"pin": False}, {"kernel": "fused"}], ids=str)
 def test_a_jacobian_within_the_function_keeps_its_pins(options):
     """So the function has one graph, whatever becomes of the Jacobian around it."""
-    slope = veenv.jacve(lambda x: jnp.sin(x) * jnp.exp(jnp.sin(x)))
-    order = veenv.make_graph(slope)(0.5).reverse()
+    slope = veenv.jacve(lambda x: jnp.sin(x) * jnp.exp(jnp.sin(x)), pin=True)
+    graph = veenv.make_graph(slope)(0.5)
+    assert "optimization_barrier" in repr(graph)
+    order = graph.reverse()
     got = jax.jit(veenv.jacve(slope, order, **options))(0.5)
     np.testing.assert_allclose(got, jax.jacrev(slope)(0.5), rtol=1e-5)

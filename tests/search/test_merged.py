@@ -108,5 +108,9 @@ def test_what_has_no_work_is_told(monkeypatch):
         work(signs, 0.3, 0.7, argnums=(0, 1))
     with pytest.raises(ValueError, match="cannot be fused"):
         work(lambda x: jnp.linalg.inv(x) @ x, np.eye(3, dtype=np.float32))
+    with pytest.raises(ValueError, match="method must be auto or anneal, got 'policy'"):
+        optimize(jnp.sin, 1.0, cost="work", method="policy")
+    with pytest.raises(ValueError, match="seed must be an int that is not negative, got -1"):
+        optimize(jnp.sin, 1.0, cost="work", seed=-1)
     with pytest.raises(ValueError, match="cost must be"):
         optimize(jnp.sin, 1.0, cost="time")  # pyright: ignore[reportArgumentType]

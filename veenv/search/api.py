@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from veenv.graph.graph import CostModel, Graph
-from veenv.search.budget import Budget, Progress, Tracker
+from veenv.search.budget import Budget, Progress, Tracker, check_seed
 from veenv.search.exact.astar import solve_astar
 from veenv.search.exact.bounds import vertex_bounds
 from veenv.search.exact.patterns import make_patterns, single_patterns
@@ -96,8 +96,7 @@ def search(
     limit = Budget.parse(budget)
     if start is not None and name not in _METHODS:
         raise ValueError(f"only {', '.join(_METHODS)} search from a start, not {method}")
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ValueError(f"seed must be an int that is not negative, got {seed!r}")
+    check_seed(seed)
     problem = prepare(graph, cost)
     given = None if start is None else graph.check_order(start)
     race = Race(problem, limit, began, given, seed)

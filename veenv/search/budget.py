@@ -18,6 +18,16 @@ if TYPE_CHECKING:
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
+def check_seed(seed: int) -> None:
+    """Checks the seed of a search.
+
+    Raises:
+      ValueError: if it is not an int, or negative.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ValueError(f"seed must be an int that is not negative, got {seed!r}")
+
+
 @dataclass(frozen=True)
 class Budget:
     """When a search stops: seconds, evaluations, or whichever comes first.

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from veenv.search.budget import Budget
+from veenv.search.budget import Budget, check_seed
 
 if TYPE_CHECKING:
     from veenv.graph.graph import CostModel, Graph
@@ -38,7 +38,7 @@ def optimize(
       *args: arguments to trace it at: arrays; for ``cost="runtime"`` with values to run it on.
       argnums: which of them to differentiate by.
       budget: seconds (``"10s"``, ``"2m"``) from call to return, or a number of evaluations.
-      method: a method of `veenv.search.search`.
+      method: a method of `veenv.search.search`; for ``"work"`` "auto" or "anneal", which are one.
       cost: the count to minimise; ``"work"``: that of the whole program of one kernel, in which
         equal operations are one (`veenv.search.merged`); or ``"runtime"``: of the orders that are
         cheap under one of the counts and the classical ones, the one whose compiled Jacobian runs
@@ -64,6 +64,8 @@ def optimize(
 
     if cost not in (*COST_MODELS, "runtime", "work"):
         raise ValueError(f"cost must be {', '.join(COST_MODELS)}, runtime or work, got {cost!r}")
+    if cost == "work":
+        _check_work(method, seed)
     limit = Budget.parse(budget)
     # What these import (the engine, numba) takes a second the first time, which the budget pays.
     from veenv.graph.linearisation import make_graph
@@ -92,6 +94,14 @@ def optimize(
 
     ids = fastest(fun, args, argnums, list(dict.fromkeys(orders)), seconds=part(1.0).seconds)
     return Order.from_graph(graph, ids, name, f"runtime, {_found_by(searched[0], budget)}")
+
+
+def _check_work(method: str, seed: int) -> None:
+    if method not in ("auto", "anneal"):
+        raise ValueError(
+            f'cost="work" is searched by annealing: method must be auto or anneal, got {method!r}'
+        )
+    check_seed(seed)
 
 
 def _lightest(

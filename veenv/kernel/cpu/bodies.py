@@ -10,7 +10,7 @@ from veenv.kernel.cpu.functions import arity, scalar_symbol, vector_symbol
 from veenv.kernel.cpu.leaves import Leaves
 from veenv.kernel.cpu.quotients import Quotients
 from veenv.kernel.cpu.trigonometry import Trigonometry
-from veenv.kernel.cpu.types import element, literal, suffix
+from veenv.kernel.cpu.types import element, intrinsic, literal, suffix
 from veenv.kernel.program import FLOATS, FREE, Op, ScalarProgram
 
 _PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
@@ -202,7 +202,7 @@ attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"
         if op.name == "neg":
             return self._emit(f"sub {kind} zeroinitializer, {args[0]}")
         if op.name == "abs":
-            return self._intrinsic("abs", kind, args, ", i1 false")
+            return self._intrinsic("abs", kind, args, "false")
         if op.name in ("div", "rem"):
             return self._emit(f"{'u' if unsigned else 's'}{op.name} {kind} {args[0]}, {args[1]}")
         return self._emit(f"{_INTEGER_OPS[op.name]} {kind} {args[0]}, {args[1]}")
@@ -246,12 +246,8 @@ attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"
         kind = ("sext" if signed else "zext") if grows else "trunc"
         return self._emit(f"{kind} {source} {x} to {target}")
 
-    def _intrinsic(self, name: str, kind: str, args: Sequence[str], extra: str = "") -> str:
-        symbol = f"llvm.{name}.{suffix(kind)}"
-        types = ", ".join([kind] * len(args)) + (", i1" if extra else "")
-        self._declare(symbol, f"declare {kind} @{symbol}({types})")
-        values = ", ".join(f"{kind} {a}" for a in args)
-        return self._emit(f"call {kind} @{symbol}({values}{extra})")
+    def _intrinsic(self, name: str, kind: str, args: Sequence[str], flag: str = "") -> str:
+        return intrinsic(self._emit, self._declare, name, kind, args, flag)
 
     def _call(self, function: str, dtype: str, args: Sequence[str]) -> str:
         kind = self._vector(dtype)

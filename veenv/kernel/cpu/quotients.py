@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from veenv.kernel.cpu.compile import host
-from veenv.kernel.cpu.types import element, literal, suffix
+from veenv.kernel.cpu.types import element, intrinsic, literal
 
 _STEPS = {"float32": 1, "float64": 2}
 _BITS = {"float32": 32, "float64": 64}
@@ -88,7 +88,7 @@ class Quotients:
         """What all quotients by `x` share."""
         of = element(dtype)
         limit, scale = (f"splat ({of} {literal(np.dtype(dtype).type(v))})" for v in _LARGE[dtype])
-        size = self._call("llvm.fabs", kind, x)
+        size = intrinsic(self._emit, self._declare, "fabs", kind, [x])
         large = self._emit(f"fcmp ogt {kind} {size}, {limit}")
         smaller = self._emit(f"fmul {kind} {x}, {scale}")
         divisor = self._select(kind, large, smaller, x)
@@ -120,9 +120,4 @@ class Quotients:
         return self._fma(kind, self._emit(f"fneg {kind} {x}"), y, of)
 
     def _fma(self, kind: str, x: str, y: str, z: str) -> str:
-        return self._call("llvm.fma", kind, x, y, z)
-
-    def _call(self, intrinsic: str, kind: str, *args: str) -> str:
-        symbol = f"{intrinsic}.{suffix(kind)}"
-        self._declare(symbol, f"declare {kind} @{symbol}({', '.join([kind] * len(args))})")
-        return self._emit(f"call {kind} @{symbol}({', '.join(f'{kind} {a}' for a in args)})")
+        return intrinsic(self._emit, self._declare, "fma", kind, [x, y, z])

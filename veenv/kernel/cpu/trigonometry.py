@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from veenv.kernel.cpu.compile import host
-from veenv.kernel.cpu.types import element, literal, suffix
+from veenv.kernel.cpu.types import element, intrinsic, literal
 
 
 class _Table(NamedTuple):
@@ -106,7 +106,7 @@ class Trigonometry:
 
     def _both(self, wanted: list[str], dtype: str, x: str) -> list[str]:
         kind = f"<{self._lanes} x {element(dtype)}>"
-        size = self._intrinsic("llvm.fabs", kind, x)
+        size = intrinsic(self._emit, self._declare, "fabs", kind, [x])
         found = self._near(wanted, dtype, kind, x, size)
         limit = self._number(dtype, _TABLES[dtype].limit)
         far = self._emit(f"fcmp ogt {kind} {size}, {limit}")
@@ -172,9 +172,4 @@ class Trigonometry:
         return self._emit(f"select <{self._lanes} x i1> {where}, {kind} {x}, {kind} {y}")
 
     def _fma(self, kind: str, x: str, y: str, z: str) -> str:
-        return self._intrinsic("llvm.fma", kind, x, y, z)
-
-    def _intrinsic(self, name: str, kind: str, *args: str) -> str:
-        symbol = f"{name}.{suffix(kind)}"
-        self._declare(symbol, f"declare {kind} @{symbol}({', '.join([kind] * len(args))})")
-        return self._emit(f"call {kind} @{symbol}({', '.join(f'{kind} {a}' for a in args)})")
+        return intrinsic(self._emit, self._declare, "fma", kind, [x, y, z])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,35 @@ def suffix(kind: str) -> str:
     """An LLVM vector type as it stands in the name of an intrinsic."""
     count, _, of = kind.strip("<>").split()
     return f"v{count}{ {'float': 'f32', 'double': 'f64'}.get(of, of) }"
+
+
+def intrinsic(
+    emit: Callable[[str], str],
+    declare: Callable[[str, str], None],
+    name: str,
+    kind: str,
+    args: Sequence[str],
+    flag: str = "",
+) -> str:
+    """Calls an intrinsic of LLVM whose arguments and result are of one type.
+
+    Args:
+      emit: takes an instruction and returns the name of its result.
+      declare: takes a symbol and its declaration.
+      name: such as "fma", without LLVM's prefix.
+      kind: the type, a vector.
+      args: names of the arguments.
+      flag: one bit more that some take, "true" or "false".
+
+    Returns:
+      The name of the result.
+    """
+    symbol = f"llvm.{name}.{suffix(kind)}"
+    types = [kind] * len(args) + ["i1"] * bool(flag)
+    declare(symbol, f"declare {kind} @{symbol}({', '.join(types)})")
+    values = [*args, flag] if flag else args
+    pairs = ", ".join(f"{t} {v}" for t, v in zip(types, values, strict=True))
+    return emit(f"call {kind} @{symbol}({pairs})")
 
 
 def literal(value: Any) -> str:
