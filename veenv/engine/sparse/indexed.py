@@ -72,10 +72,13 @@ def is_light(post: Indexed, pre: Indexed) -> bool:
     return num_meetings(post.pattern, pre.pattern) <= min(MOST_ENTRIES, 4 * dense + (1 << 20))
 
 
-def multiply(post: Indexed, pre: Indexed) -> Indexed:
-    """The product post · pre."""
+def multiply(post: Indexed, pre: Indexed, *, upper: bool = False) -> Indexed:
+    """The product post · pre; `upper`: of it what is on the diagonal and above it."""
     dtype = _compat.promoted(post.dtype, pre.dtype)
     left, right = meetings(post.pattern, pre.pattern)
+    if upper:
+        above = post.pattern.rows[left] <= pre.pattern.cols[right]
+        left, right = left[above], right[above]
     pattern, collect = collected(
         post.pattern.rows[left],
         pre.pattern.cols[right],
@@ -156,6 +159,33 @@ def transpose(x: Indexed) -> Indexed:
     values = None if x.values is None else x.values.collected(collect)
     mask = None if x.mask is None else collect(x.mask)
     return replace(x, pattern=pattern, values=values, mask=mask)
+
+
+def upper(x: Indexed) -> Indexed:
+    """What a square matrix has on its diagonal and above it."""
+    return _taken(x, np.flatnonzero(x.pattern.rows <= x.pattern.cols))
+
+
+def mirrored(x: Indexed) -> Indexed:
+    """The symmetric matrix that is given by what it has on its diagonal and above it."""
+    p = x.pattern
+    above = np.flatnonzero(p.rows < p.cols)
+    pattern, collect = collected(
+        np.concatenate([p.rows, p.cols[above]]),
+        np.concatenate([p.cols, p.rows[above]]),
+        p.out_shape,
+        p.in_shape,
+    )
+    assert collect.table is not None
+    return _taken(x, np.append(np.arange(p.nse), above)[collect.table], pattern)
+
+
+def _taken(x: Indexed, at: np.ndarray, pattern: Pattern | None = None) -> Indexed:
+    """Some entries of a matrix, in the order of a pattern or in their own."""
+    p = x.pattern
+    pattern = pattern or Pattern(p.out_shape, p.in_shape, p.rows[at], p.cols[at])
+    values = None if x.values is None else x.values.take(at)
+    return Indexed(pattern, values, x.dtype, None if x.mask is None else x.mask[at])
 
 
 def of_edge(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Indexed | None:

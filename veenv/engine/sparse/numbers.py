@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from veenv.engine.sparse.pattern import Collection
+from veenv.engine.sparse.pattern import Collection, taken
 
 _MOST_ADDED = 8
 """Most numbers of a sum that are taken one by one, in one loop."""
@@ -54,7 +54,10 @@ class Numbers:
         if collect.alone:
             assert collect.table is not None
             return self.take(collect.table)
-        if collect.table is None or collect.table.shape[1] > _MOST_ADDED:
+        if collect.table is None:
+            assert collect.at is not None
+            return joined([self.collected(group) for group in collect.groups]).take(collect.at)
+        if collect.table.shape[1] > _MOST_ADDED:
             return Numbers(collect(self.array()))
         own = np.arange(len(self.source)) if self.at is None else self.at
         places = np.append(own, len(self.source))[collect.table]
@@ -96,4 +99,4 @@ def _taken(source: Array, at: np.ndarray) -> Array:
     step = int(at[1] - at[0])
     if step > 0 and (np.diff(at) == step).all():
         return lax.slice(source, (int(at[0]),), (int(at[-1]) + 1,), (step,))
-    return source.at[at].get(mode="promise_in_bounds")
+    return taken(source, at)
