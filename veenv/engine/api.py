@@ -172,6 +172,11 @@ def jacobian_of_gradient(
       order: as for `jacve`.
       argnums: by which arguments it is the gradient.
       symmetric: arguments and keyword arguments to whether its Jacobian is known to be symmetric.
+
+    Example:
+      >>> cubes = lambda x: 3 * x**2  # the gradient of the sum of x**3
+      >>> jacobian_of_gradient(cubes, "reverse", 0, lambda *_: True)(jnp.ones(2)).nse
+      2
     """
     forms = _forms(gradient, order, argnums, False, False, True, False, False, symmetric)
 

@@ -180,7 +180,7 @@ def _converted(
     out_shape, in_shape = (lin.graph.shapes[node] for node in reversed(pair))
     if isinstance(some, Indexed):
         return [replace(some, pattern=some.pattern.reshaped(out_shape, in_shape))]
-    return [_entries(e, out_shape, in_shape) for e in terms.evaluated(some)]
+    return [_entries(e, out_shape, in_shape) for e in terms.absorbed(terms.evaluated(some))]
 
 
 def _edges(tableau: Tableau[E]) -> dict[Pair, E]:

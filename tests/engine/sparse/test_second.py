@@ -65,6 +65,53 @@ def test_hessians_by_several_arguments(x64):
             np.testing.assert_allclose(block, dense, rtol=1e-12, atol=1e-12)
 
 
+def test_hessians_by_meshes_and_trees(x64):
+    """Blocks of two leaves in a row, of which one is another's transpose; gathers on both sides."""
+    at = np.array([2, 0, 1, 1, 3])
+
+    def fun(tree, scale):
+        p, q = tree["p"][at], tree["q"].ravel()[at]
+        return jnp.sum(jnp.sin(p * q) * scale[at % 2] - (p - p[::-1]) ** 2 / q) + jnp.sum(scale**3)
+
+    args = {"p": X[:4], "q": X[4:8].reshape(2, 2)}, X[8:10]
+    found, expected = jax.jit(
+        lambda *a: (veenv.hessian(fun, argnums=(0, 1))(*a), jax.hessian(fun, (0, 1))(*a))
+    )(*args)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12), found, expected
+    )
+
+
+def test_only_one_triangle_is_computed(x64):
+    """The jaxpr of the Hessian of a sum over pairs gathers a number for each entry once."""
+
+    def sizes(jacobian):
+        jaxpr = jax.make_jaxpr(jacobian)(X)
+        return [e.outvars[0].aval.size for e in jaxpr.eqns if e.primitive.name == "gather"]
+
+    half = sizes(lambda x: veenv.hessian(pairs)(x))
+    whole = sizes(veenv.jacve(jax.grad(pairs), sparse_representation=True))
+    assert sum(half) < sum(whole)
+
+
+def test_a_rule_of_ones_own_need_not_be_symmetric(x64):
+    @jax.custom_jvp
+    def odd(x):
+        return x[0] * x[1] + x[2] ** 2
+
+    @odd.defjvp
+    def odd_jvp(primals, tangents):
+        (x,), (t,) = primals, tangents
+        return odd(x), x[1] * t[0] * x[2] + t[2]
+
+    def fun(x):
+        return odd(x[np.array([1, 0, 2])]) + jnp.sum(x**3)
+
+    expected = jax.hessian(fun)(X[:3])
+    assert (expected != expected.T).any()
+    np.testing.assert_allclose(veenv.hessian(fun)(X[:3]), expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("fun", [pairs, network, chain, several])
 def test_laplacians(fun, x64):
     def of_hessian(x):

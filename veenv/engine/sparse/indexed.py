@@ -46,7 +46,7 @@ class Indexed:
         """The values, ones too."""
         if self.values is not None:
             return self.values
-        return Numbers(jnp.ones(1, self.dtype), np.zeros(self.pattern.nse, np.int32))
+        return Numbers.ones(self.pattern.nse, self.dtype)
 
     def stored(self) -> Array:
         """The values [nse]."""
@@ -90,7 +90,7 @@ def multiply(post: Indexed, pre: Indexed, *, upper: bool = False) -> Indexed:
         left, right = left[collect.table], right[collect.table]
     values = _products(post, left, pre, right, dtype)
     if values is None and not collect.alone:
-        values = Numbers(jnp.ones(1, dtype), np.zeros(len(left), np.int32))
+        values = Numbers.ones(len(left), dtype)
     masks = [None if m is None else m[at] for m, at in ((post.mask, left), (pre.mask, right))]
     mask = masking.both(*masks)
     if values is not None and not collect.alone:
@@ -104,17 +104,21 @@ def _products(
 ) -> Numbers | None:
     """The products of entries that meet, what either shuts out zero; None if all are ones."""
     factors: list[Numbers] = []
+    signs: np.ndarray | None = None
     for x, own, other, its in ((post, left, pre, right), (pre, right, post, left)):
         if x.values is None:
             continue
         value = x.values.astype(dtype).take(own)
+        if x.values.unit:
+            signs = value.signed(signs).signs
+            continue
         if other.mask is not None:
             value = Numbers(masking.select(other.mask[its], value.array(), 0))
         factors.append(value)
     if not factors:
-        return None
+        return None if signs is None else Numbers.ones(len(left), dtype, signs)
     if len(factors) == 1:
-        return factors[0]
+        return factors[0].signed(signs)
     return Numbers(factors[0].array() * factors[1].array())
 
 
@@ -207,5 +211,8 @@ def of_edge(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Index
     if e.mask is not None:
         full = jnp.broadcast_to(e.mask, t.values.shape)
         mask = collect(respread_entries(full, t.structure).reshape(-1))
+    if e.values is None and e.mask is None:
+        minus = np.full(pattern.nse, -1, np.int8)
+        return Indexed(pattern, Numbers.ones(pattern.nse, e.dtype, minus), e.dtype)
     own = Numbers(t.values.reshape(-1), numbered_entries(t.structure))
     return Indexed(pattern, own.collected(collect), e.dtype, mask)
