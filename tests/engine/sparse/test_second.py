@@ -36,6 +36,20 @@ def several(x):
     }
 
 
+def mixed(x):
+    """Every way in which few numbers stay few: moves, sums, joins, and those that end it."""
+    a, b = jnp.split(x, [4])
+    u = jnp.pad(b[::-1].reshape(2, 4).T, ((1, 0), (0, 1))) * x[3]
+    v = jnp.concatenate([a * a, jnp.ones(2), u[:, 1] / a[0], b[np.array([0, 7, 7])]])
+    w = jnp.where(v > 0.9, v**2, jnp.maximum(v[::-1], jnp.roll(v, 1)))
+    some = jnp.sum(u * jnp.tile(a[None, :3], (5, 1)), axis=0)
+    return jnp.sum(w) * jnp.tanh(w[2]) + some @ some + jnp.arctan2(w, v).sum()
+
+
+def segments(x, at):
+    return jnp.sin(jax.ops.segment_sum(x[at] * x[at[::-1]], at, 4)).sum() + x[at[1]] ** 3
+
+
 X = np.random.default_rng(2).uniform(0.5, 1.5, size=12)
 
 
@@ -112,7 +126,7 @@ def test_a_rule_of_ones_own_need_not_be_symmetric(x64):
     np.testing.assert_allclose(veenv.hessian(fun)(X[:3]), expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("fun", [pairs, network, chain, several])
+@pytest.mark.parametrize("fun", [pairs, network, chain, several, mixed])
 def test_laplacians(fun, x64):
     def of_hessian(x):
         hessian = jax.hessian(fun)(x)
@@ -132,3 +146,19 @@ def test_laplacians_in_a_batch_of_trees(x64):
     found = jax.jit(jax.vmap(veenv.laplacian(fun), in_axes=(0, None)))(parts, 5.0)
     expected = 5 * 6 * parts["a"].sum(axis=1) * parts["b"]
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_laplacians_through_indices_at_run_time(x64):
+    at = np.array([0, 5, 7, 5])
+    found, expected = jax.jit(
+        lambda x, at: (veenv.laplacian(segments)(x, at), jnp.trace(jax.hessian(segments)(x, at)))
+    )(X, at)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_laplacians_of_sums_over_pairs_carry_few_slopes(x64):
+    """None of a variable for each pair of points has slopes by all coordinates."""
+    jaxpr = jax.make_jaxpr(jax.jit(veenv.laplacian(pairs)))(X)
+    eqns = jaxpr.eqns[0].params["jaxpr"].eqns
+    largest = max(v.aval.size for e in eqns for v in e.outvars)
+    assert largest <= 6 * 3 * 6  # pairs, coordinates, and the coordinates of both points
