@@ -143,8 +143,9 @@ class _Placed:
 
     @classmethod
     def of(cls, pair: Pair, matrix: Matrix, triangles: Container[Pair]) -> _Placed:
-        cut = pair in triangles and isinstance(matrix, Indexed)
-        return cls(pair, indexed.upper(matrix) if cut else matrix, triangles)
+        if pair in triangles and isinstance(matrix, Indexed):
+            matrix = indexed.upper(matrix)
+        return cls(pair, matrix, triangles)
 
     def whole(self) -> Matrix:
         """All entries."""

@@ -265,6 +265,7 @@ def test_sums_of_very_different_lengths(lengths, x64):
         some = Numbers(jnp.asarray(numbers), signs=signed)
         np.testing.assert_allclose(some.collected(collect).array(), expected, atol=1e-12)
         np.testing.assert_allclose(collect(some.array()), expected, atol=1e-12)
+        np.testing.assert_allclose(collect.on_host(np.asarray(some.array())), expected, atol=1e-12)
 
 
 def test_signs_are_no_factors(x64):

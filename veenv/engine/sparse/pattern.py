@@ -62,6 +62,13 @@ class Pattern:
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
 
     @cached_property
+    def by_column(self) -> tuple[np.ndarray, np.ndarray]:
+        """Compressed sparse columns: int32 [nse] the entries' order, and where columns begin."""
+        counts = np.bincount(self.cols, minlength=self.sizes[1])
+        order = np.argsort(self.cols, kind="stable").astype(np.int32)
+        return order, np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+
+    @cached_property
     def keys(self) -> np.ndarray:
         """int64 [nse]: row · columns + column of each entry, ascending."""
         return self.rows.astype(np.int64) * self.sizes[1] + self.cols
@@ -149,6 +156,14 @@ class Collection:
         # One loop that gathers column by column.
         columns = [taken(numbers, column) for column in self.table.T]
         return sum(columns[1:], columns[0])
+
+    def on_host(self, numbers: np.ndarray) -> np.ndarray:
+        """The results [size] of numbers [n] of NumPy."""
+        if self.table is None:
+            return np.concatenate([group.on_host(numbers) for group in self.groups])[self.at]
+        if self.alone:
+            return numbers[self.table]
+        return np.append(numbers, numbers.dtype.type(0))[self.table].sum(axis=1)
 
 
 def collection(order: np.ndarray, results: np.ndarray, size: int, total: int) -> Collection:
