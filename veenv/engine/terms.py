@@ -63,21 +63,20 @@ def evaluated(terms: Sequence[Edge]) -> Sequence[Edge]:
 
 
 def absorbed(terms: Sequence[Edge]) -> Sequence[Edge]:
-    """The terms without links that have all their places in another one are added to it.
+    """The terms that have all their places in another one, without link, are added to it.
 
-    A diagonal and blocks on it are blocks.
+    A diagonal and blocks on it are blocks, and so are columns of blocks and whole blocks.
     """
-    linked = [t for t in terms if t.link is not None]
     kept: list[Edge] = []
-    for t in sorted((t for t in terms if t.link is None), key=num_entries, reverse=True):
+    for t in sorted(terms, key=num_entries, reverse=True):
         for n, larger in enumerate(kept):
             total = algebra.add(larger.structure, t.structure)
-            if total.pairs == larger.structure.pairs:
+            if larger.link is None and total.pairs == larger.structure.pairs:
                 kept[n] = edge.add(larger, t)
                 break
         else:
             kept.append(t)
-    return kept + linked
+    return kept
 
 
 def empty(e: Edge) -> bool:

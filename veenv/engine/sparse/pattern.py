@@ -9,7 +9,7 @@ from math import prod
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 _THIN = 4
 """In a dense matrix with as many places for each entry, entries are put into zeros."""
@@ -197,8 +197,19 @@ def collection(order: np.ndarray, results: np.ndarray, size: int, total: int) ->
 
 
 def taken(numbers: Array, at: np.ndarray) -> Array:
-    """``numbers[at]`` for indices that are in bounds."""
-    return numbers.at[at].get(mode="promise_in_bounds")
+    """``numbers[at]`` for indices that are in bounds; one gather, no arithmetic on indices."""
+    rest = numbers.shape[1:]
+    return lax.gather(
+        numbers,
+        at.astype(np.int32)[..., None],
+        lax.GatherDimensionNumbers(
+            offset_dims=tuple(range(at.ndim, at.ndim + len(rest))),
+            collapsed_slice_dims=(0,),
+            start_index_map=(0,),
+        ),
+        slice_sizes=(1, *rest),
+        mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS,
+    )
 
 
 def collected(
