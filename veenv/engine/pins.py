@@ -125,7 +125,8 @@ def needed(jaxpr: Any, equations: Sequence[Any], varying: set[Any]) -> frozenset
       varying: the variables that depend on the arguments.
 
     Returns:
-      Its variables: each costs more than loading it and would be repeated.
+      Its variables: each costs more than loading it and would be repeated. What is joined of
+      parts that cost more than that is read by indices, and is no loop but branches unless stored.
     """
     makers = {v: equation for equation in equations for v in equation.outvars}
     users: dict[Any, list[Any]] = {}
@@ -139,11 +140,20 @@ def needed(jaxpr: Any, equations: Sequence[Any], varying: set[Any]) -> frozenset
         if equation.primitive.name != _BARRIER:
             continue
         value, source = equation.outvars[0], equation.invars[0]
+        if _is(makers.get(source), "concatenate"):
+            parts = makers[source].invars
+            if sum(_cost(p, makers, varying, kept) for p in parts) >= _CHEAP:
+                kept.add(value)
+            continue
         cost = _cost(source, makers, varying, kept)
         repeats = _repeats(value, users, outputs)
         if cost >= _CHEAP and cost * (repeats - 1) >= _WORTH:
             kept.add(value)
     return frozenset(kept)
+
+
+def _is(equation: Any, name: str) -> bool:
+    return equation is not None and equation.primitive.name == name
 
 
 def shared(equations: Sequence[Any], varying: set[Any]) -> frozenset[Any]:

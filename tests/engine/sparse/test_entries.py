@@ -12,6 +12,7 @@ import pytest
 import veenv
 from tests.sampling import spared, thinned
 from veenv.engine.sparse.numbers import Numbers
+from veenv.engine.sparse.pattern import collection
 
 PERM = np.array([3, 0, 2, 5, 1, 4, 7, 11, 10, 9, 8, 6])
 SEGMENTS = np.array([0, 4, 2, 2, 1, 0, 3, 3, 3, 1, 4, 0])
@@ -257,6 +258,32 @@ def test_tensors_with_computed_places_add_and_multiply(x64):
 def test_none_of_some_numbers_are_no_numbers():
     """Where the entries of two factors never meet."""
     assert Numbers(jnp.arange(3.0)).take(np.zeros(0, int)).array().shape == (0,)
+
+
+@pytest.mark.parametrize("lengths", [[1, 40, 0, 1, 2, 5, 1], [3, 0, 1], [30], [0, 0, 1, 0, 0, 0]])
+def test_sums_of_very_different_lengths(lengths, x64):
+    rng = np.random.default_rng(0)
+    rows = rng.permutation(np.repeat(np.arange(len(lengths)), lengths))
+    numbers, signs = rng.normal(size=len(rows)), rng.choice([-1, 1], size=len(rows)).astype(np.int8)
+    order = np.argsort(rows, kind="stable")
+    collect = collection(order, rows[order], len(lengths), len(rows))
+    for signed in (None, signs, np.full(len(rows), -1, np.int8)):
+        expected = np.zeros(len(lengths))
+        np.add.at(expected, rows, numbers if signed is None else signed * numbers)
+        some = Numbers(jnp.asarray(numbers), signs=signed)
+        np.testing.assert_allclose(some.collected(collect).array(), expected, atol=1e-12)
+        np.testing.assert_allclose(collect(some.array()), expected, atol=1e-12)
+        np.testing.assert_allclose(collect.on_host(np.asarray(some.array())), expected, atol=1e-12)
+
+
+def test_signs_are_no_factors(x64):
+    """Differences of gathered numbers take no multiplication by -1."""
+    at = np.array([1, 0, 3, 2, 2])
+    jacobian = veenv.jacve(lambda x: (x[at] - x[at[::-1]])[at], sparse_representation=True)
+    expected = jax.jacrev(lambda x: (x[at] - x[at[::-1]])[at])(jnp.ones(4))
+    np.testing.assert_array_equal(np.asarray(jacobian(jnp.ones(4))), expected)
+    jaxpr = jax.make_jaxpr(lambda x: jacobian(x).values())(jnp.ones(4))
+    assert not any(e.primitive.name == "mul" for e in jaxpr.eqns)
 
 
 def test_gradients_pass_through_entries(x64):
