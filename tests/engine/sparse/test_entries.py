@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import veenv
+from tests.sampling import spared, thinned
 from veenv.engine.sparse.numbers import Numbers
 from veenv.engine.sparse.pattern import collection
 
@@ -128,7 +131,7 @@ CASES = {
 SIZES = {"brusselator": 32}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", thinned(CASES, 2))
 def test_only_true_entries_are_stored(name, x64):
     fun = CASES[name]
     x = np.random.default_rng(3).uniform(0.5, 1.5, size=SIZES.get(name, 12))
@@ -152,8 +155,13 @@ def test_what_a_known_select_shuts_out_may_be_infinite(x64):
     np.testing.assert_allclose(np.asarray(jacobian), np.diag([0, 0, np.log(2.0)]))
 
 
-@pytest.mark.parametrize("order", ["forward", "markowitz"])
-@pytest.mark.parametrize("name", ["springs", "graph_layer"])
+@pytest.mark.parametrize(
+    ("name", "order"),
+    spared(
+        itertools.product(["springs", "graph_layer"], ["forward", "markowitz"]),
+        ("springs", "markowitz"),
+    ),
+)
 def test_every_order_gives_the_same(name, order, x64):
     x = np.random.default_rng(1).uniform(0.5, 1.5, size=12)
     jacobian, dense = jax.jit(
@@ -209,7 +217,7 @@ AT_RUN_TIME = {
 """Functions of a vector and four indices, and the entries of their Jacobians inside of jit."""
 
 
-@pytest.mark.parametrize("name", AT_RUN_TIME)
+@pytest.mark.parametrize("name", thinned(AT_RUN_TIME, 2))
 def test_indices_that_are_arguments_give_entries(name, x64):
     fun, entries = AT_RUN_TIME[name]
     x, i = np.random.default_rng(0).uniform(0.5, 1.5, size=12), np.array([4, 0, 4, 7])
