@@ -140,9 +140,9 @@ def needed(jaxpr: Any, equations: Sequence[Any], varying: set[Any]) -> frozenset
         if equation.primitive.name != _BARRIER:
             continue
         value, source = equation.outvars[0], equation.invars[0]
-        if _is(makers.get(source), "concatenate"):
-            parts = makers[source].invars
-            if sum(_cost(p, makers, varying, kept) for p in parts) >= _CHEAP:
+        joined = None if isinstance(source, core.Literal) else makers.get(source)
+        if joined is not None and joined.primitive.name == "concatenate":
+            if sum(_cost(p, makers, varying, kept) for p in joined.invars) >= _CHEAP:
                 kept.add(value)
             continue
         cost = _cost(source, makers, varying, kept)
@@ -150,10 +150,6 @@ def needed(jaxpr: Any, equations: Sequence[Any], varying: set[Any]) -> frozenset
         if cost >= _CHEAP and cost * (repeats - 1) >= _WORTH:
             kept.add(value)
     return frozenset(kept)
-
-
-def _is(equation: Any, name: str) -> bool:
-    return equation is not None and equation.primitive.name == name
 
 
 def shared(equations: Sequence[Any], varying: set[Any]) -> frozenset[Any]:
