@@ -131,7 +131,10 @@ def train_score(
         noise = rng.normal(size=(config.pairs, len(weights)))
         games = np.array(
             [
-                [[learned[i].play(weights + sign * config.noise * e) for i in chosen] for e in noise]
+                [
+                    [learned[i].play(weights + sign * config.noise * e) for i in chosen]
+                    for e in noise
+                ]
                 for sign in (1, -1)
             ]
         )

@@ -40,11 +40,8 @@ METHODS = (
 """Names of the methods; ``"beam-256"`` fixes the width and ``"lookahead-3"`` the depth."""
 
 _SECONDS_PER_SET = 2.5e-6
-_TINY = 10
-_SMALL = 16
-_LARGE = 400
-_ADVICE = 32
-_SHARE_OF_ADVICE = 0.1
+_TINY, _SMALL, _LARGE = 10, 16, 400
+_ADVICE, _SHARE_OF_ADVICE = 32, 0.1
 
 
 def search(
@@ -69,8 +66,8 @@ def search(
       method: one of `METHODS`.  ``"exact"`` proves optimality where it can and otherwise
         reports a lower bound; ``"auto"`` proves small graphs optimal and shares the budget
         between annealing and beam search on larger ones; above 400 vertices it anneals by regions
-        from the classical orders and the pretrained policy's.  ``"policy"`` plays the pretrained policy
-        of the package ``agents``, greedily and then by sampling until the budget is spent
+        from the classical orders and the policy's.  ``"policy"`` plays the pretrained policy of
+        the package ``agents``, greedily and then by sampling until the budget is spent
         (``"policy-32"``: at most 32 samples), and so does any method of `register_method`.
       cost: the cost model.
       budget: seconds (``"10s"``, ``"2m"``) from call to return, or a number of evaluations, which
@@ -119,27 +116,28 @@ def search(
 
 def _consider(race: Race, proposer: Proposer, seed: int, size: int | None) -> None:
     """Evaluates what a plugin proposes."""
-    first, proposals = propose(race.problem, proposer, seed, size, race.wanted)
+    first, others = propose(race.problem, proposer, seed, size, race.wanted)
     if not warm_up(("total",), race.problem.tables is None, race.wanted):
         return
     tracker = race.start(first)
     tracker.raise_bound(int(vertex_bounds(race.problem).sum()))
-    consider(race.problem, tracker, proposals)
+    consider(race.problem, tracker, others)
 
 
 def _improve(race: Race, name: str, seed: int, size: int | None) -> None:
     """Searches from the greedy orders, or from the given one."""
     problem = race.problem
-    kinds = _USES[name if name != "auto" else _method_for(problem.n)]
-    if not warm_up(kinds, problem.tables is None, race.wanted):
+    kind = name if name != "auto" else _method_for(problem.n)
+    if not warm_up(_USES[kind], problem.tables is None, race.wanted):
         return
     starts = _starts(problem) if race.given is None else [problem.to_local(race.given)]
     if race.stand_in is not None and race.stand_in.climbed and race.stand_in.best is not None:
         starts.insert(0, problem.to_local(race.stand_in.best[0]))
     tracker = race.start(starts[0])
-    bounds = vertex_bounds(problem)
+    # The flows of a large graph would take much of the time.
+    bounds = np.zeros(problem.n, np.int64) if kind == "regions" else vertex_bounds(problem)
     tracker.raise_bound(int(bounds.sum()))
-    if name == "auto" and problem.n > _LARGE and race.given is None:
+    if kind == "regions" and name == "auto" and race.given is None:
         starts = _advised(race, tracker, starts, seed)
     if not tracker.done():
         _METHODS[name](_Attempt(problem, tracker, starts, bounds, seed, size))
@@ -150,14 +148,12 @@ def _method_for(n: int) -> str:
     return "exact" if n <= _SMALL else "beam" if n <= _LARGE else "regions"
 
 
-def _advised(
-    race: Race, tracker: Tracker, starts: list[np.ndarray], seed: int
-) -> list[np.ndarray]:
+def _advised(race: Race, tracker: Tracker, starts: list[np.ndarray], seed: int) -> list[np.ndarray]:
     """Starts, best first, and among them the best of the pretrained policy's if it is installed."""
     try:
         proposer = find_method("policy")
     except ValueError:
-        return starts
+        proposer = None
     if proposer is None:
         return starts
     with tracker.limited_to(_SHARE_OF_ADVICE):

@@ -126,7 +126,9 @@ def _is_legal(core, trial, lo, hi, left):
 
 
 @compiled
-def run_moves(core, tape, where, starts, neighbours, rng, moves, first, last, total, best, best_order):
+def run_moves(
+    core, tape, where, starts, neighbours, rng, moves, first, last, total, best, best_order
+):
     """Anneals for `moves` moves while the temperature falls from `first` to `last`.
 
     Args:

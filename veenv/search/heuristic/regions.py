@@ -3,10 +3,10 @@
 What a window of an order costs depends on what was eliminated before it, not on how that was
 ordered, and only on the window's vertices and their neighbours at that time.  So the window is an
 order of a small graph, on which `veenv.search.heuristic.annealing` makes its moves about as fast as
-on a small function, whatever the size of the whole.  Two eliminations in a row of vertices that
-are no neighbours may change places at no cost: before every sweep the order is laid out anew, each
-vertex just behind those that had to wait for it (in a random depth-first order), so that windows
-hold vertices that have to do with each other, other ones in each sweep.
+on a small function, whatever the size of the whole.  Before every sweep the order is laid out anew
+(`veenv.search.heuristic.layout`), each vertex just behind those that it had to wait for, depth
+first and at random, so that windows hold vertices that have to do with each other, others each
+time.
 
 A sweep goes over the order with windows that overlap by half, at one temperature.  The best starts
 get a sweep each, and the order that is best then goes on in rounds, of which each is twice as long
@@ -22,8 +22,9 @@ import numpy as np
 
 from veenv.search.budget import Tracker
 from veenv.search.heuristic.annealing import run_moves, temperature_range, uphill_changes
+from veenv.search.heuristic.layout import lay_out
 from veenv.search.heuristic.windows import Tape, load, make_tape
-from veenv.search.kernels.compilation import ONE, ZERO, compiled, lowest_bit, make_rng, random_below
+from veenv.search.kernels.compilation import ONE, ZERO, compiled, lowest_bit, make_rng
 from veenv.search.kernels.kernels import copy_state, eliminate
 from veenv.search.kernels.scalar import PRED, SUCC, VALUED
 from veenv.search.problem import Problem
@@ -33,130 +34,6 @@ _MOVES = 40
 _MOST_STARTS = 3
 _REHEAT = 5.0
 _SAMPLE = 8
-
-
-@compiled
-def _later(core, bits, ids, order, starts, later):
-    """Neighbours of each vertex of an order when it is eliminated.
-
-    Args:
-      core: the graph's constants.
-      bits: uint64 [3, N, W]; the initial state, changed.
-      ids: int32 [N, N]; the same.
-      order: int64 [n].
-      starts: int64 [n + 1]; offsets into `later`, written.
-      later: int64; vertices, written as far as there is room.
-
-    Returns:
-      The number of neighbours in all.
-    """
-    n, found = core.n, 0
-    waits = core.before.shape[0] > 0
-    for i in range(n):
-        v = order[i]
-        starts[i] = found
-        for k in range((n + 63) >> 6):
-            rest = bits[PRED, v, k] | bits[SUCC, v, k]
-            while rest != ZERO:
-                u = (k << 6) + lowest_bit(rest)
-                rest &= rest - ONE
-                if u < n:
-                    if found < later.shape[0]:
-                        later[found] = u
-                    found += 1
-            rest = core.before[v, k] if waits else ZERO
-            while rest != ZERO:  # those that went before: the other way round
-                if found < later.shape[0]:
-                    later[found] = -1 - ((k << 6) + lowest_bit(rest))
-                found += 1
-                rest &= rest - ONE
-        eliminate(core, bits, ids, v)
-    starts[n] = found
-    return found
-
-
-@compiled
-def _incoming(order, starts, later, offsets, sources):
-    """The same pairs by their later vertex: offsets int64 [n + 1], sources int64 [pairs]."""
-    n = order.shape[0]
-    offsets[:] = 0
-    for i in range(n):
-        for k in range(starts[i], starts[i + 1]):
-            target = later[k] if later[k] >= 0 else order[i]
-            offsets[target + 1] += 1
-    for v in range(n):
-        offsets[v + 1] += offsets[v]
-    filled = offsets.copy()
-    for i in range(n):
-        for k in range(starts[i], starts[i + 1]):
-            source = order[i] if later[k] >= 0 else -1 - later[k]
-            target = later[k] if later[k] >= 0 else order[i]
-            sources[filled[target]] = source
-            filled[target] += 1
-
-
-@compiled
-def _depth_first(order, offsets, sources, rng, result):
-    """An order in which every vertex comes right behind its `sources`, depth first.
-
-    Args:
-      order: int64 [n]; roots are taken from its end.
-      offsets: int64 [n + 1]; offsets into `sources`, by vertex.
-      sources: int64; what comes before each vertex, shuffled.
-      rng: uint64 [1]; random state.
-      result: int64 [n]; written.
-    """
-    n, filled = order.shape[0], 0
-    for v in range(n):
-        for i in range(offsets[v + 1] - 1, offsets[v], -1):
-            j = offsets[v] + random_below(rng, i - offsets[v] + 1)
-            sources[i], sources[j] = sources[j], sources[i]
-    seen, at = np.zeros(n, np.bool_), offsets.copy()
-    stack = np.zeros(n, np.int64)
-    for root in range(n - 1, -1, -1):
-        if seen[order[root]]:
-            continue
-        stack[0], depth = order[root], 1
-        seen[order[root]] = True
-        while depth > 0:
-            v = stack[depth - 1]
-            if at[v] < offsets[v + 1]:
-                u = sources[at[v]]
-                at[v] += 1
-                if not seen[u]:
-                    seen[u] = True
-                    stack[depth] = u
-                    depth += 1
-            else:
-                depth -= 1
-                result[filled] = v
-                filled += 1
-
-
-def lay_out(problem: Problem, order: np.ndarray, rng: np.ndarray) -> np.ndarray:
-    """An order of the same cost in which eliminations that depend on each other are close.
-
-    Of a graph of arrays the cost can differ where sums of structures depend on their order.
-
-    Args:
-      problem: the problem.
-      order: int64 [n], local.
-      rng: uint64 [1]; random state.
-
-    Returns:
-      int64 [n].
-    """
-    core, n = problem.core, problem.n
-    starts, later = np.zeros(n + 1, np.int64), np.zeros(16 * n, np.int64)
-    found = _later(core, core.bits.copy(), core.ids.copy(), order, starts, later)
-    if found > len(later):
-        later = np.zeros(found, np.int64)
-        _later(core, core.bits.copy(), core.ids.copy(), order, starts, later)
-    offsets, sources = np.zeros(n + 1, np.int64), np.zeros(found, np.int64)
-    _incoming(order, starts, later, offsets, sources)
-    result = np.zeros(n, np.int64)
-    _depth_first(order, offsets, sources, rng, result)
-    return result
 
 
 @compiled
