@@ -32,15 +32,17 @@ def _later(core, bits, ids, order, starts, later):
     """
     n, found = core.n, 0
     waits = core.before.shape[0] > 0
+    alive = np.ones(n, np.bool_)
     for i in range(n):
         v = order[i]
+        alive[v] = False
         starts[i] = found
         for k in range((n + 63) >> 6):
             rest = bits[PRED, v, k] | bits[SUCC, v, k]
             while rest != ZERO:
                 u = (k << 6) + lowest_bit(rest)
                 rest &= rest - ONE
-                if u < n:
+                if u < n and alive[u]:  # an output that went before still has its in-edges
                     if found < later.shape[0]:
                         later[found] = u
                     found += 1

@@ -127,7 +127,7 @@ def _pairs(bits, length, starts, neighbours):
 
 
 @compiled
-def _advance(core, bits, ids, window):
+def advance(core, bits, ids, window):
     """Eliminates the vertices of a window from a state; returns what it costs."""
     total = np.int64(0)
     for i in range(window.shape[0]):
@@ -135,7 +135,7 @@ def _advance(core, bits, ids, window):
     return total
 
 
-class _Sweeper:
+class Sweeper:
     """What sweeps over the order of one problem share."""
 
     def __init__(self, problem: Problem, tracker: Tracker, seed: int):
@@ -169,7 +169,7 @@ class _Sweeper:
             if len(window) > 1 and not self.tracker.spent():
                 window[:] = window[self.anneal(self.part(window), moves, temperature)]
                 self.tracker.add(moves)
-            total += int(_advance(core, self.bits, self.ids, order[low : low + step]))
+            total += int(advance(core, self.bits, self.ids, order[low : low + step]))
         return total
 
     def improve(self, order: np.ndarray, length: int, temperature: float) -> tuple[np.ndarray, int]:
@@ -196,7 +196,7 @@ class _Sweeper:
         copy_state(self.bits, self.ids, core.bits, core.ids)
         changes, low = [np.zeros(0, np.int64)], 0
         for start in np.linspace(0, max(0, n - length), _SAMPLE).astype(int):
-            _advance(core, self.bits, self.ids, order[low:start])
+            advance(core, self.bits, self.ids, order[low:start])
             part, low = self.part(order[start : start + length]), start
             tape, where, starts, neighbours = _loaded(part)
             found = np.zeros(50, np.int64)
@@ -228,7 +228,7 @@ def anneal_regions(
     """
     if problem.n < 2:
         return
-    sweeper = _Sweeper(problem, tracker, seed)
+    sweeper = Sweeper(problem, tracker, seed)
     cold = sweeper.coldest(starts[0])
     tried = [sweeper.improve(start, _LENGTHS[0], cold) for start in starts[:_MOST_STARTS]]
     order = min(tried, key=lambda pair: pair[1])[0]
