@@ -13,17 +13,18 @@ from importlib import resources
 import jax
 
 from agents.evaluation import GREEDY, Player
+from agents.large import large_orders
 from agents.nn.networks import GraphNetwork
 from agents.nn.weights import load_weights
 from veenv.env import Spec, TaskDistribution
 from veenv.graph.graph import CostModel, Graph
 
 SAMPLES_AT_ONCE = 32
-"""Episodes that are sampled together, of graphs of up to `LARGE` vertices."""
+"""Episodes that are sampled together."""
 MOST_PLAYERS = 8
 """Sizes of graphs whose compiled programs are kept."""
 LARGE = 128
-"""Vertices above which fewer episodes are sampled together, so that a step takes no longer."""
+"""Vertices above which `agents.large` plays, which sees a vertex's surroundings only."""
 
 
 @cache
@@ -39,7 +40,7 @@ def pretrained() -> GraphNetwork:
 
 
 def policy_orders(graph: Graph, cost: CostModel, seed: int) -> Iterator[tuple[int, ...] | None]:
-    """Orders of a graph that the pretrained policy plays.
+    """Orders of a graph that the pretrained policy plays; above `LARGE` vertices that for them.
 
     Args:
       graph: the graph.
@@ -63,12 +64,13 @@ def policy_orders(graph: Graph, cost: CostModel, seed: int) -> Iterator[tuple[in
     if not graph.eliminable:
         yield ()
         return
+    if len(graph.eliminable) > LARGE:
+        yield from large_orders(graph, cost, seed)
+        return
     tasks = TaskDistribution.of([graph], cost)
     player, network, key = _player(tasks), pretrained(), jax.random.key(seed)
-    num_samples = max(
-        1, min(SAMPLES_AT_ONCE, SAMPLES_AT_ONCE * LARGE**2 // tasks.env.num_actions**2)
-    )
-    steps = max(1, min(16, 16 * LARGE // tasks.env.num_actions))
+    num_samples = SAMPLES_AT_ONCE
+    steps = 16
     # The first batch also holds the greedy episode, and so do all others: one program.
     temperatures = [GREEDY] + [1.0] * num_samples
     for batch in itertools.count():

@@ -23,6 +23,7 @@ from benchmark_budgets import budgets
 from benchmark_engine import engine
 from benchmark_env import env, env_scaling
 from benchmark_kernel import kernel
+from benchmark_long_games import long_games
 from benchmark_observations import observations
 from benchmark_prediction import prediction
 from benchmark_realistic import realistic
@@ -38,6 +39,7 @@ COMMANDS = {
     "env-scaling": env_scaling,
     "engine": engine,
     "kernel": kernel,
+    "long-games": long_games,
     "prediction": prediction,
     "realistic": realistic,
     "search": search,
@@ -59,6 +61,7 @@ QUICK = {
     "kernel": "--parts speed orders --task RobotArm_6DOF --batch 64 --repeats 5 --seconds 0.5 "
     "--num-orders 5 --order-budget 50 --out {folder}/kernel-figures.json "
     "--plot {folder}/kernel-plot.svg",
+    "long-games": "--sizes 500 --seconds 2 --functions 2 --sets wide structured",
     "prediction": "--no-measure --out {folder}/prediction-table.json",
     "realistic": "--quick --batch 1 --budget 1s --seconds 0.1 "
     "--out {folder}/realistic-figures.json --plot {folder}/realistic-plot.svg",

@@ -185,6 +185,7 @@ def assert_ends_alike(run: Path, alone: list[Progress]) -> None:
         np.testing.assert_allclose(a, b, atol=TOLERANCE)
 
 
+@pytest.mark.slow
 def test_two_processes_train_as_one(tmp_path, alone):
     said = train_together(*[command(tmp_path / str(i)) for i in range(2)])
     # Only the first process reports and writes.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from veenv.search.exact.subsets import MAX_VERTICES, solve_subsets
 from veenv.search.heuristic.annealing import anneal
 from veenv.search.heuristic.beam_search import beam
 from veenv.search.heuristic.greedy_rules import RULES, greedy, lookahead
+from veenv.search.heuristic.regions import anneal_regions
 from veenv.search.plugins import Proposer, consider, find_method, plugin_names, propose
 from veenv.search.problem import Problem, prepare
 from veenv.search.race import Race
@@ -27,6 +29,7 @@ from veenv.search.warm import is_warm, warm_up
 METHODS = (
     "auto",
     "anneal",
+    "regions",
     "beam",
     "exact",
     "forward",
@@ -37,8 +40,8 @@ METHODS = (
 """Names of the methods; ``"beam-256"`` fixes the width and ``"lookahead-3"`` the depth."""
 
 _SECONDS_PER_SET = 2.5e-6
-_TINY = 10
-_SMALL = 16
+_TINY, _SMALL, _LARGE = 10, 16, 400
+_ADVICE, _SHARE_OF_ADVICE = 32, 0.1
 
 
 def search(
@@ -62,8 +65,9 @@ def search(
       graph: the graph.
       method: one of `METHODS`.  ``"exact"`` proves optimality where it can and otherwise
         reports a lower bound; ``"auto"`` proves small graphs optimal and shares the budget
-        between annealing and beam search on larger ones.  ``"policy"`` plays the pretrained policy
-        of the package ``agents``, greedily and then by sampling until the budget is spent
+        between annealing and beam search on larger ones; above 400 vertices it anneals by regions
+        from the classical orders and the policy's.  ``"policy"`` plays the pretrained policy of
+        the package ``agents``, greedily and then by sampling until the budget is spent
         (``"policy-32"``: at most 32 samples), and so does any method of `register_method`.
       cost: the cost model.
       budget: seconds (``"10s"``, ``"2m"``) from call to return, or a number of evaluations, which
@@ -112,28 +116,51 @@ def search(
 
 def _consider(race: Race, proposer: Proposer, seed: int, size: int | None) -> None:
     """Evaluates what a plugin proposes."""
-    first, proposals = propose(race.problem, proposer, seed, size, race.wanted)
+    first, others = propose(race.problem, proposer, seed, size, race.wanted)
     if not warm_up(("total",), race.problem.tables is None, race.wanted):
         return
     tracker = race.start(first)
     tracker.raise_bound(int(vertex_bounds(race.problem).sum()))
-    consider(race.problem, tracker, proposals)
+    consider(race.problem, tracker, others)
 
 
 def _improve(race: Race, name: str, seed: int, size: int | None) -> None:
     """Searches from the greedy orders, or from the given one."""
     problem = race.problem
-    kinds = _USES[name] if name != "auto" else _USES["exact" if problem.n <= _SMALL else "beam"]
-    if not warm_up(kinds, problem.tables is None, race.wanted):
+    kind = name if name != "auto" else _method_for(problem.n)
+    if not warm_up(_USES[kind], problem.tables is None, race.wanted):
         return
     starts = _starts(problem) if race.given is None else [problem.to_local(race.given)]
     if race.stand_in is not None and race.stand_in.climbed and race.stand_in.best is not None:
         starts.insert(0, problem.to_local(race.stand_in.best[0]))
     tracker = race.start(starts[0])
-    bounds = vertex_bounds(problem)
+    # The flows of a large graph would take much of the time.
+    bounds = np.zeros(problem.n, np.int64) if kind == "regions" else vertex_bounds(problem)
     tracker.raise_bound(int(bounds.sum()))
+    if kind == "regions" and name == "auto" and race.given is None:
+        starts = _advised(race, tracker, starts, seed)
     if not tracker.done():
         _METHODS[name](_Attempt(problem, tracker, starts, bounds, seed, size))
+
+
+def _method_for(n: int) -> str:
+    """The method that "auto" is for so many vertices."""
+    return "exact" if n <= _SMALL else "beam" if n <= _LARGE else "regions"
+
+
+def _advised(race: Race, tracker: Tracker, starts: list[np.ndarray], seed: int) -> list[np.ndarray]:
+    """Starts, best first, and among them the best of the pretrained policy's if it is installed."""
+    try:
+        proposer = find_method("policy")
+    except ValueError:
+        proposer = None
+    if proposer is None:
+        return starts
+    with tracker.limited_to(_SHARE_OF_ADVICE):
+        first, others = propose(race.problem, proposer, seed, _ADVICE, race.wanted)
+        consider(race.problem, tracker, chain([first], others))
+    known = any(np.array_equal(tracker.order, start) for start in starts)
+    return starts if known else [tracker.order, *starts]
 
 
 def _construct(race: Race, name: str, size: int | None) -> None:
@@ -239,10 +266,14 @@ class _Attempt:
         if not solve_astar(problem, tracker, make_patterns(problem, tracker, self.bounds)):
             self.anneal_on()
 
+    def regions(self) -> None:
+        """Anneals by regions from the starts."""
+        anneal_regions(self.problem, self.tracker, self.starts, self.seed)
+
     def auto(self) -> None:
-        """Exact for small graphs; annealing, beam search and annealing again for others."""
-        if self.problem.n <= _SMALL:
-            self.exact()
+        """Exact for small graphs; annealing, beam and annealing again; regions for large ones."""
+        if self.problem.n <= _SMALL or self.problem.n > _LARGE:
+            _METHODS[_method_for(self.problem.n)](self)
             return
         with self.tracker.limited_to(0.5):
             self.anneal()
@@ -253,12 +284,14 @@ class _Attempt:
 
 _USES = {
     "anneal": ("total", "greedy", "anneal"),
+    "regions": ("total", "greedy", "regions"),
     "beam": ("total", "greedy", "anneal", "beam"),
     "exact": ("total", "greedy", "anneal", "exact"),
 }
 """Kernels (`veenv.search.warm`) that the methods need."""
 _METHODS = {
     "anneal": _Attempt.anneal,
+    "regions": _Attempt.regions,
     "beam": _Attempt.beam,
     "exact": _Attempt.exact,
     "auto": _Attempt.auto,

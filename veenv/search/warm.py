@@ -18,6 +18,7 @@ from veenv.search.exact.subsets import solve_subsets
 from veenv.search.heuristic.annealing import anneal
 from veenv.search.heuristic.beam_search import beam
 from veenv.search.heuristic.greedy_rules import RULES, greedy, lookahead
+from veenv.search.heuristic.regions import anneal_regions
 from veenv.search.problem import Problem, prepare
 
 _warm: set[tuple[str, bool]] = set()
@@ -80,6 +81,9 @@ _RUNS: dict[str, tuple[_Run, ...]] = {
     "greedy": tuple(lambda problem, rule=rule: greedy(problem, rule) for rule in RULES),
     "lookahead": (lookahead,),
     "anneal": (lambda problem: anneal(problem, _tracker(problem), [np.arange(problem.n)], 0),),
+    "regions": (
+        lambda problem: anneal_regions(problem, _tracker(problem), [np.arange(problem.n)], 0),
+    ),
     "beam": (lambda problem: beam(problem, _tracker(problem), 0),),
     "exact": (_search_sets, _search_states),
 }

@@ -126,7 +126,9 @@ def _is_legal(core, trial, lo, hi, left):
 
 
 @compiled
-def _run(core, tape, where, starts, neighbours, rng, moves, first, last, total, best, best_order):
+def run_moves(
+    core, tape, where, starts, neighbours, rng, moves, first, last, total, best, best_order
+):
     """Anneals for `moves` moves while the temperature falls from `first` to `last`.
 
     Args:
@@ -171,7 +173,7 @@ def _run(core, tape, where, starts, neighbours, rng, moves, first, last, total, 
 
 
 @compiled
-def _uphill(core, tape, where, starts, neighbours, rng, changes):
+def uphill_changes(core, tape, where, starts, neighbours, rng, changes):
     """Changes of random moves from the tape's order that make it worse, into `changes`."""
     found = 0
     left = np.zeros(core.before.shape[1], np.uint64)
@@ -210,11 +212,16 @@ def _temperatures(
 ) -> tuple[float, float]:
     """Start and end temperature, from how much random moves make a good order worse."""
     changes = np.zeros(400, np.int64)
-    found = _uphill(problem.core, tape, where, near[0], near[1], make_rng(seed), changes)
-    if not found:
+    found = uphill_changes(problem.core, tape, where, near[0], near[1], make_rng(seed), changes)
+    return temperature_range(changes[:found])
+
+
+def temperature_range(changes: np.ndarray) -> tuple[float, float]:
+    """Start and end temperature for moves that make a good order worse by so much, int64 [k]."""
+    if not len(changes):
         return 1.0, 0.1
-    worse = np.sort(changes[:found])
-    return max(0.5 * float(np.median(worse)), 0.5), max(0.12 * float(worse[found // 20]), 0.12)
+    worse = np.sort(changes)
+    return max(0.5 * float(np.median(worse)), 0.5), max(0.12 * float(worse[len(worse) // 20]), 0.12)
 
 
 def anneal(
@@ -252,7 +259,7 @@ def anneal(
         while done < moves and not tracker.done():
             count = min(_CHUNK, moves - done, tracker.evaluations_left())
             above, below = (first * (cold / first) ** (k / moves) for k in (done, done + count))
-            total, best = _run(
+            total, best = run_moves(
                 problem.core, tape, where, near[0], near[1], rng, count, above, below, total,
                 tracker.cost, best_order,
             )  # fmt: skip

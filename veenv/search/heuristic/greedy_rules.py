@@ -50,6 +50,36 @@ def _score(core, bits, ids, rule, reach, v):
 
 
 @compiled
+def mark_touched(bits, v, far, near):
+    """Bits of the nodes of which eliminating v changes what a score sees, into `near`.
+
+    Args:
+      bits: uint64 [3, N, W]; the state.
+      v: the vertex.
+      far: also those that stand between a predecessor and a successor of v: new edges between these
+        change the fill-in and the additions of vertices that are no neighbours.
+      near: uint64 [W]; written.
+    """
+    words = bits.shape[2]
+    below, above = np.zeros(words, np.uint64), np.zeros(words, np.uint64)
+    for k in range(words):
+        rest = bits[PRED, v, k] if far else _ZERO
+        while rest != _ZERO:
+            u = (k << 6) + lowest_bit(rest)
+            rest &= rest - _ONE
+            for j in range(words):
+                below[j] |= bits[SUCC, u, j]
+        rest = bits[SUCC, v, k] if far else _ZERO
+        while rest != _ZERO:
+            w = (k << 6) + lowest_bit(rest)
+            rest &= rest - _ONE
+            for j in range(words):
+                above[j] |= bits[PRED, w, j]
+    for k in range(words):
+        near[k] = bits[PRED, v, k] | bits[SUCC, v, k] | (below[k] & above[k])
+
+
+@compiled
 def _greedy(core, bits, ids, alive, rule, reach, order, filled):
     """Completes an order greedily.
 
@@ -67,7 +97,6 @@ def _greedy(core, bits, ids, alive, rule, reach, order, filled):
       What the completion costs.
     """
     n = core.n
-    # New edges between neighbours change the fill-in and the additions of vertices further off.
     far = rule == 3 or (rule == 1 and core.additions)
     scores = np.zeros(n, np.int64)
     for v in range(n):
@@ -80,13 +109,12 @@ def _greedy(core, bits, ids, alive, rule, reach, order, filled):
         for v in range(n):
             if alive[v] and (best < 0 or scores[v] < scores[best]) and may_go(core, alive, v):
                 best = v
-        for k in range(near.shape[0]):
-            near[k] = bits[PRED, best, k] | bits[SUCC, best, k]
+        mark_touched(bits, best, far, near)
         alive[best] = False
         order[position] = best
         total += eliminate(core, bits, ids, best)
         for v in range(n):
-            if alive[v] and (far or near[v >> 6] >> np.uint64(v & 63) & _ONE):
+            if alive[v] and near[v >> 6] >> np.uint64(v & 63) & _ONE:
                 scores[v] = _score(core, bits, ids, rule, reach, v)
     return total
 
@@ -133,37 +161,25 @@ def _ahead(core, bits, ids, alive, depth, width):
     return best, choice
 
 
-def _words(bits: np.ndarray) -> list[int]:
-    """Rows of a bitset array as Python ints."""
-    return [int.from_bytes(row.tobytes(), "little") for row in bits]
+def reach_counts(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """How many inputs each vertex depends on, and how many outputs it reaches: two int64 [n]."""
+    kept, n = problem.core.kept, problem.n
+    targets = {v for _, v in problem.edges}
+    above = [0 if u in targets else 1 << u for u in range(len(kept))]
+    below = [1 << u if kept[u] else 0 for u in range(len(kept))]
+    # Vertices are numbered as they were traced: all that goes into one has a lower number.
+    for u, v in sorted(problem.edges, key=lambda edge: edge[1] if edge[1] < n else n):
+        above[v] |= above[u]
+    for u, v in sorted(problem.edges, key=lambda edge: -edge[0] if edge[0] < n else 1):
+        below[u] |= below[v]
+    counts = [[row.bit_count() for row in rows[:n]] for rows in (above, below)]
+    return np.array(counts[0], np.int64), np.array(counts[1], np.int64)
 
 
 def reach_products(problem: Problem) -> np.ndarray:
     """Number of inputs each vertex depends on times outputs it reaches, int64 [n]."""
-    bits, kept = problem.core.bits, problem.core.kept
-    counts = []
-    for side in (PRED, SUCC):
-        rows = _words(bits[side])
-        ends = [
-            node for node in range(len(rows)) if (kept[node] if side == SUCC else not rows[node])
-        ]
-        found: dict[int, int] = {}
-        for root in range(problem.n):
-            stack = [root]
-            while stack:
-                node = stack[-1]
-                nexts = [x for x in range(len(rows)) if rows[node] >> x & 1]
-                waiting = [x for x in nexts if x not in found]
-                if waiting:
-                    stack.extend(waiting)
-                    continue
-                stack.pop()
-                here = 1 << node if node in ends else 0
-                for x in nexts:
-                    here |= found[x]
-                found[node] = here
-        counts.append([found[v].bit_count() for v in range(problem.n)])
-    return np.array(counts[0], np.int64) * np.array(counts[1], np.int64)
+    above, below = reach_counts(problem)
+    return above * below
 
 
 def greedy(problem: Problem, rule: str = "markowitz") -> np.ndarray:

@@ -1,0 +1,243 @@
+"""Annealing of large graphs by regions: small parts of an order, each a small graph of its own.
+
+What a window of an order costs depends on what was eliminated before it, not on how that was
+ordered, and only on the window's vertices and their neighbours at that time.  So the window is an
+order of a small graph, on which `veenv.search.heuristic.annealing` makes its moves about as fast as
+on a small function, whatever the size of the whole.  Before every sweep the order is laid out anew
+(`veenv.search.heuristic.layout`), each vertex just behind those that it had to wait for, depth
+first and at random, so that windows hold vertices that have to do with each other, others each
+time.
+
+A sweep goes over the order with windows that overlap by half, at one temperature.  The best starts
+get a sweep each, and the order that is best then goes on in rounds, of which each is twice as long
+as the one before: the first is cold, the others re-heat the best order and cool it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from veenv.search.budget import Tracker
+from veenv.search.heuristic.annealing import run_moves, temperature_range, uphill_changes
+from veenv.search.heuristic.layout import lay_out
+from veenv.search.heuristic.windows import Tape, load, make_tape
+from veenv.search.kernels.compilation import ONE, ZERO, compiled, lowest_bit, make_rng
+from veenv.search.kernels.kernels import copy_state, eliminate
+from veenv.search.kernels.scalar import PRED, SUCC, VALUED
+from veenv.search.problem import Problem
+
+_LENGTHS = (64, 128, 96)
+_MOVES = 40
+_MOST_STARTS = 3
+_REHEAT = 5.0
+_SAMPLE = 8
+
+
+@compiled
+def _nodes(bits, window, place, nodes):
+    """The window's vertices and then their neighbours, into `nodes`; returns how many.
+
+    Args:
+      bits: uint64 [3, N, W]; the state before the window.
+      window: int64 [L]; vertices.
+      place: int64 [N]; -1; position of each node found, written.
+      nodes: int64 [N]; written.
+    """
+    found = window.shape[0]
+    for i in range(found):
+        nodes[i] = window[i]
+        place[window[i]] = i
+    for i in range(window.shape[0]):
+        v = window[i]
+        for k in range(bits.shape[2]):
+            rest = bits[PRED, v, k] | bits[SUCC, v, k]
+            while rest != ZERO:
+                u = (k << 6) + lowest_bit(rest)
+                rest &= rest - ONE
+                if place[u] < 0:
+                    place[u] = found
+                    nodes[found] = u
+                    found += 1
+    return found
+
+
+@compiled
+def _part(core, bits, ids, place, nodes, length, part_bits, part_ids, before):
+    """Copies a part of a state to a small one, and clears `place`.
+
+    Args:
+      core: the graph's constants.
+      bits: uint64 [3, N, W]; the state.
+      ids: int32 [N, N]; the same.
+      place: int64 [N]; number of each node in the part, -1 for others; cleared.
+      nodes: int64 [M]; nodes of the part.
+      length: how many of them are vertices that can go.
+      part_bits: uint64 [3, M, V]; zero, written.
+      part_ids: int32 [M, M] or [1, 1]; the same.
+      before: uint64 [length or 0, V']; the same.
+    """
+    for i in range(nodes.shape[0]):
+        u = nodes[i]
+        for k in range(bits.shape[2]):
+            rest = bits[SUCC, u, k]
+            while rest != ZERO:
+                w = (k << 6) + lowest_bit(rest)
+                bit = rest & (~rest + ONE)
+                rest &= rest - ONE
+                j = place[w]
+                if j < 0:
+                    continue
+                part_bits[SUCC, i, j >> 6] |= ONE << np.uint64(j & 63)
+                part_bits[PRED, j, i >> 6] |= ONE << np.uint64(i & 63)
+                if bits[VALUED, u, k] & bit != ZERO:
+                    part_bits[VALUED, i, j >> 6] |= ONE << np.uint64(j & 63)
+                if part_ids.shape[0] > 1:
+                    part_ids[i, j] = ids[u, w]
+    for i in range(before.shape[0]):
+        for k in range(core.before.shape[1]):
+            rest = core.before[nodes[i], k]
+            while rest != ZERO:
+                j = place[(k << 6) + lowest_bit(rest)]
+                rest &= rest - ONE
+                if 0 <= j < length:
+                    before[i, j >> 6] |= ONE << np.uint64(j & 63)
+    for i in range(nodes.shape[0]):
+        place[nodes[i]] = -1
+
+
+@compiled
+def _pairs(bits, length, starts, neighbours):
+    """Neighbours among the first `length` nodes: offsets and list, as far as there is room."""
+    found = 0
+    for i in range(length):
+        starts[i] = found
+        for k in range((length + 63) >> 6):
+            rest = bits[PRED, i, k] | bits[SUCC, i, k]
+            while rest != ZERO:
+                u = (k << 6) + lowest_bit(rest)
+                rest &= rest - ONE
+                if u < length and found < neighbours.shape[0]:
+                    neighbours[found] = u
+                    found += 1
+    starts[length] = found
+    return found
+
+
+@compiled
+def advance(core, bits, ids, window):
+    """Eliminates the vertices of a window from a state; returns what it costs."""
+    total = np.int64(0)
+    for i in range(window.shape[0]):
+        total += eliminate(core, bits, ids, window[i])
+    return total
+
+
+class Sweeper:
+    """What sweeps over the order of one problem share."""
+
+    def __init__(self, problem: Problem, tracker: Tracker, seed: int):
+        self.problem, self.tracker = problem, tracker
+        self.bits, self.ids = problem.core.bits.copy(), problem.core.ids.copy()
+        self.place = np.full(len(problem.core.kept), -1, np.int64)
+        self.nodes = np.zeros(len(problem.core.kept), np.int64)
+        self.rng = make_rng(seed)
+
+    def part(self, window: np.ndarray) -> Problem:
+        """The problem of the vertices of a window of an order, as the state is now."""
+        whole = self.problem.core
+        found = _nodes(self.bits, window, self.place, self.nodes)
+        nodes, length = self.nodes[:found], len(window)
+        bits = np.zeros((3, found, (found + 63) // 64), np.uint64)
+        ids = np.zeros((1, 1) if self.problem.tables is None else (found, found), np.int32)
+        before = np.zeros((length if self.problem.waits else 0, (length + 63) // 64), np.uint64)
+        _part(whole, self.bits, self.ids, self.place, nodes, length, bits, ids, before)
+        changed = {"n": length, "bits": bits, "ids": ids, "before": before}
+        core = whole._replace(kept=whole.kept[nodes], **changed)
+        return replace(self.problem, core=core, vertex_ids=window, edges=())
+
+    def sweep(self, order: np.ndarray, length: int, temperature: float) -> int:
+        """Anneals every window of an order at one temperature, changing it; returns its cost."""
+        core, n = self.problem.core, self.problem.n
+        copy_state(self.bits, self.ids, core.bits, core.ids)
+        total, step = 0, max(1, length // 2)
+        for low in range(0, n, step):
+            window = order[low : low + length]
+            moves = min(_MOVES * len(window), self.tracker.evaluations_left())
+            if len(window) > 1 and not self.tracker.spent():
+                window[:] = window[self.anneal(self.part(window), moves, temperature)]
+                self.tracker.add(moves)
+            total += int(advance(core, self.bits, self.ids, order[low : low + step]))
+        return total
+
+    def improve(self, order: np.ndarray, length: int, temperature: float) -> tuple[np.ndarray, int]:
+        """An order laid out anew and swept over, and its cost; the tracker hears of better ones."""
+        laid_out = lay_out(self.problem, order, self.rng)
+        total = self.sweep(laid_out, length, temperature)
+        if total < self.tracker.cost:
+            self.tracker.improve(laid_out.copy(), total)
+        return laid_out, total
+
+    def anneal(self, part: Problem, moves: int, temperature: float) -> np.ndarray:
+        """The order of a part's vertices, int64 [n], after annealing from that as they stand."""
+        tape, order, starts, neighbours = _loaded(part)
+        total = int(tape.costs.sum())
+        run_moves(
+            part.core, tape, order.copy(), starts, neighbours, self.rng, moves,
+            temperature, temperature, total, total, order,
+        )  # fmt: skip
+        return tape.order
+
+    def coldest(self, order: np.ndarray) -> float:
+        """The temperature to end at, from what moves in windows of a good order change."""
+        core, n, length = self.problem.core, self.problem.n, _LENGTHS[0]
+        copy_state(self.bits, self.ids, core.bits, core.ids)
+        changes, low = [np.zeros(0, np.int64)], 0
+        for start in np.linspace(0, max(0, n - length), _SAMPLE).astype(int):
+            advance(core, self.bits, self.ids, order[low:start])
+            part, low = self.part(order[start : start + length]), start
+            tape, where, starts, neighbours = _loaded(part)
+            found = np.zeros(50, np.int64)
+            count = uphill_changes(part.core, tape, where, starts, neighbours, self.rng, found)
+            changes.append(found[:count])
+        return temperature_range(np.concatenate(changes))[1]
+
+
+def _loaded(part: Problem) -> tuple[Tape, np.ndarray, np.ndarray, np.ndarray]:
+    """A tape with the vertices of a part as they stand, that order, and who is whose neighbour."""
+    tape, n = make_tape(part), part.n
+    order = np.arange(n)
+    starts, neighbours = np.zeros(n + 1, np.int64), np.zeros(n * n, np.int64)
+    _pairs(part.core.bits, n, starts, neighbours)
+    load(part.core, tape, order)
+    return tape, order, starts, neighbours
+
+
+def anneal_regions(
+    problem: Problem, tracker: Tracker, starts: Sequence[np.ndarray], seed: int
+) -> None:
+    """Anneals by regions until the tracker's budget is spent.
+
+    Args:
+      problem: the problem.
+      tracker: receives improvements and counts moves.
+      starts: local orders (int64 [n]) to start from, best first.
+      seed: seed of every move.
+    """
+    if problem.n < 2:
+        return
+    sweeper = Sweeper(problem, tracker, seed)
+    cold = sweeper.coldest(starts[0])
+    tried = [sweeper.improve(start, _LENGTHS[0], cold) for start in starts[:_MOST_STARTS]]
+    order = min(tried, key=lambda pair: pair[1])[0]
+    count = 1
+    while not tracker.done():
+        for k in range(count * len(_LENGTHS)):
+            if tracker.done():
+                return
+            share = (k + 1) / (count * len(_LENGTHS))
+            temperature = cold if count == 1 else cold * _REHEAT ** (1.0 - share)
+            order, _ = sweeper.improve(order, _LENGTHS[(k + 1) % len(_LENGTHS)], temperature)
+        order, count = tracker.order, 2 * count
