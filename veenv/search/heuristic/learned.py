@@ -161,6 +161,7 @@ def play(core, bits, ids, static, weights, order):
         alive[best] = False
         order[position] = best
         total += eliminate(core, bits, ids, best)
+        outs[best] = 0  # if it is an output it stays, as the end of its in-edges
         for k in range(near.shape[0]):
             rest = near[k]
             while rest != ZERO:
