@@ -201,4 +201,6 @@ def _one_line(box: str) -> str:
     near = re.findall(r"(--(?!help)[a-z][\w-]*) ", advice)
     if text.startswith("Unrecognized") and near:
         text += f"; did you mean {' or '.join(dict.fromkeys(near[:3]))}?"
+    elif unnamed := re.match(r"Unrecognized options: ([^-\s][^,\s]*)", text):
+        text = f"unexpected {unnamed[1]!r}: every value follows the name of its option"
     return text + " (--help explains every option)"

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from agents.config.ppo import PPOConfig
+from agents.nn.batched import read_steps
 from agents.nn.distributions import log_prob_and_entropy
 from agents.nn.networks import GraphNetwork
 from agents.ppo import losses
@@ -80,7 +81,7 @@ def loss_fn(
 
 def _read(network: GraphNetwork, part: Batch) -> tuple[Array, Array, Array]:
     """Log-probabilities of the actions, entropies and values of steps [M], float32 [M] all."""
-    logits, value = jax.vmap(network)(part.inputs)
+    logits, value = read_steps(network, part.inputs)
     return *log_prob_and_entropy(logits, part.inputs.mask, part.action), value
 
 

@@ -38,7 +38,7 @@ def test_every_function_of_jax_nn_is_there():
     assert public <= there
 
 
-@pytest.mark.parametrize("case", _parameters(every=3))
+@pytest.mark.parametrize("case", _parameters(every=5))
 def test_jitted(case: Case):
     results = jitted_jacobians(case.fun, case.args, case.argnums, case.oracle, num_random=2)
     for name, got, expected in results:
@@ -51,7 +51,7 @@ def test_jitted(case: Case):
             raise AssertionError(f"order {name}: {error}") from error
 
 
-@pytest.mark.parametrize("case", _parameters(every=40))
+@pytest.mark.parametrize("case", _parameters(every=80))
 def test_plain(case: Case):
     graph = veenv.make_graph(case.fun, case.argnums)(*case.args)
     ids = next(iter(orders(graph, 1, seed=1)))
@@ -59,7 +59,7 @@ def test_plain(case: Case):
     assert_same(got, quick_jit(case.oracle(case.fun, case.argnums))(*case.args), case.tol)
 
 
-@pytest.mark.parametrize("case", _parameters(every=25))
+@pytest.mark.parametrize("case", _parameters(every=50))
 def test_sparse(case: Case):
     """The sparse form of every block, made dense, in reverse and in a random order."""
 

@@ -55,13 +55,13 @@ def assert_multiplies(seed: int) -> None:
     np.testing.assert_allclose(dense(result), expected, atol=1e-12)
 
 
-@on_seeds(12, 150)
+@on_seeds(6, 150)
 @in_float64
 def test_product_equals_dense_product(seed):
     assert_multiplies(seed)
 
 
-@on_seeds(12, 100)
+@on_seeds(6, 100)
 @in_float64
 def test_sum_equals_dense_sum(seed):
     rng = np.random.default_rng(seed)
@@ -188,7 +188,7 @@ def spoilt(e: edge.Edge, rows: np.ndarray) -> edge.Edge:
     return dataclasses.replace(e, values=masking.select(alone, infinite, e.values))
 
 
-@on_seeds(10, 60)
+@on_seeds(5, 60)
 @in_float64
 def test_what_a_mask_shuts_out_may_be_infinite(seed):
     rng = np.random.default_rng(seed)

@@ -171,7 +171,7 @@ def test_check_env_finds_faults(kind, message, graph):
     [
         ("PropaneCombustion", {"shaping": "reverse", "normalise": True}),
         pytest.param("mlp", {}, marks=pytest.mark.slow),
-        ("LIF", {"shaping": "classical", "normalise": True}),
+        pytest.param("LIF", {"shaping": "classical", "normalise": True}, marks=pytest.mark.slow),
     ],
 )
 def test_lowers_for_tpu_cuda_and_cpu(name, options, graph_of_task):

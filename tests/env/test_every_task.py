@@ -128,7 +128,7 @@ def test_single_compiled_steps_equal_batched_ones(name, cost, graph_of_task):
     [
         (True, ("multiplications", "executed")),
         (False, ("multiplications", "executed")),
-        (True, ("operations",)),
+        pytest.param(True, ("operations",), marks=pytest.mark.slow),
         pytest.param(False, ("operations",), marks=pytest.mark.slow),
     ],
 )

@@ -39,7 +39,6 @@ def test_random_episodes_of_tasks(name, cost, graph_of_task):
     spared(
         itertools.product(FUNCTIONS, COST_MODELS),
         ("kept_outputs", "multiplications"),
-        ("with_units", "executed"),
         ("with_units", "operations"),
     ),
 )
@@ -117,7 +116,6 @@ def test_random_rollouts_under_vmap(name, cost, graph_of_task):
     spared(
         itertools.product(FUNCTIONS, COST_MODELS),
         ("kept_outputs", "multiplications"),
-        ("with_units", "executed"),
         ("with_units", "operations"),
     ),
 )

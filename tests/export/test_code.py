@@ -51,7 +51,7 @@ def check_task(name):
     assert_close(executed(source)(*args), expected)
 
 
-@pytest.mark.parametrize("name", spared(TASKS, "RobotArm_6DOF", "mlp", "LIF", "Robertson"))
+@pytest.mark.parametrize("name", spared(TASKS, "mlp", "Robertson"))
 def test_source_of_a_task_gives_its_jacobian(name, x64):
     check_task(name)
 
@@ -166,7 +166,7 @@ def test_an_order_for_another_graph_is_refused():
         to_code(veenv.best_order("Robertson"), lambda *a: task.fun(*a)[0], *task.example_args())
 
 
-@pytest.mark.parametrize("name", ["RobotArm_6DOF", "mlp", "LIF"])
+@pytest.mark.parametrize("name", spared(["RobotArm_6DOF", "mlp", "LIF"], "LIF"))
 def test_stablehlo_makes_the_round_trip(name):
     task = veenv.tasks.get(name)
     args = jax.tree.map(jnp.float32, task.example_args())

@@ -130,9 +130,8 @@ def sparse_and_dense(fun, args, order):
 
 # One of each mechanism: bodies of every kind, solves, decompositions, selections, transforms.
 DEFAULT = (
-    *("scan", "two carries", "while, then a sine", "while that tests against an input", "cond"),
-    *("solve", "cholesky", "gather by data", "scatter", "sort", "cumulative product"),
-    *("complex", "convolution", "gradient of pooling"),
+    *("scan", "while that tests against an input", "cond", "solve", "gather by data", "sort"),
+    *("complex", "convolution"),
 )
 
 
@@ -170,7 +169,7 @@ def test_steps_of_a_map_are_apart(x64):
     assert got.nse == 4 * 3 * 3
 
 
-@pytest.mark.parametrize("where", ["scan", "fori", "cond", "vmap"])
+@pytest.mark.parametrize("where", spared(["scan", "fori", "cond", "vmap"], "scan", "cond"))
 def test_a_custom_vjp_inside(where, x64):
     @jax.custom_vjp
     def half(x):

@@ -204,6 +204,7 @@ def test_a_function_without_forward_mode_is_compared_with_reverse_mode():
     assert "jacfwd" not in {t.method for t in report.timings}
 
 
+@pytest.mark.slow
 def test_the_document_gets_the_table_between_its_markers(tmp_path, monkeypatch):
     path = tmp_path / "tasks.md"
     path.write_text("before\n<!-- proof: begin -->\nold\n<!-- proof: end -->\nafter\n")

@@ -1,4 +1,4 @@
-"""Random programs of gathers, scatters, reshapes, stencils, sums of segments and windows."""
+"""Random programs of gathers, scatters, reshapes, stencils, segments, windows and sorts."""
 
 from __future__ import annotations
 
@@ -170,9 +170,79 @@ def _run_time(rng: np.random.Generator, n: int) -> Step:
     return step
 
 
+def _springs(rng: np.random.Generator, n: int) -> Step:
+    """Differences of gathered elements, added up where they came from."""
+    i, j = rng.integers(0, n, size=(2, n))
+
+    def step(x: Vector, at: Any) -> Vector:
+        d = x[i] - x[j]
+        force = d * jnp.exp(-d * d)
+        return x.at[i].add(-force).at[j].add(force)
+
+    return step
+
+
+def _columns(rng: np.random.Generator, n: int) -> Step:
+    """Functions of some columns of small blocks, put beside each other."""
+    width = 3 if n % 3 == 0 else 2
+    a, b = (int(k) for k in rng.integers(0, width, size=2))
+
+    def block(r: Vector) -> Vector:
+        return jnp.concatenate([r[a : a + 1] * r[b], r[1:] * r.sum() - r[:1]])
+
+    return lambda x, at: jax.vmap(block)(x.reshape(-1, width)).ravel()
+
+
+def _picture(rng: np.random.Generator, n: int) -> Step:
+    """A small convolution of a picture of two rows."""
+    del n
+    kernel = rng.normal(size=(1, 1, 2, 3))
+
+    def step(x: Vector, at: Any) -> Vector:
+        picture = x.reshape(1, 1, 2, -1)
+        return lax.conv_general_dilated(picture, kernel, (1, 1), "SAME").ravel() * 0.5
+
+    return step
+
+
+def _cumulative(rng: np.random.Generator, n: int) -> Step:
+    del n
+    axis, flip = int(rng.integers(2)), bool(rng.integers(2))
+    cumulate = (lax.cumsum, lax.cummax, lax.cumlogsumexp)[int(rng.integers(3))]
+    return lambda x, at: 0.5 * cumulate(x.reshape(2, -1), axis=axis, reverse=flip).ravel()
+
+
+def _known_slice(rng: np.random.Generator, n: int) -> Step:
+    """Dynamic slices at places that are known when tracing."""
+    start, to = (int(k) for k in rng.integers(0, n, size=2))
+
+    def step(x: Vector, at: Any) -> Vector:
+        part = lax.dynamic_slice(x, (np.int32(start),), (n // 2,))
+        return lax.dynamic_update_slice(x, part * x[: n // 2], (np.int32(to),)) + x[::-1]
+
+    return step
+
+
+def _extremes(rng: np.random.Generator, n: int) -> Step:
+    """Which elements are taken depends on their values."""
+    kind, segments = int(rng.integers(4)), rng.permutation(n) % 4
+
+    def step(x: Vector, at: Any) -> Vector:
+        if kind == 0:
+            return jnp.sort(x) * x
+        if kind == 1:
+            return jnp.tile(lax.top_k(x, n // 2)[0], 2) + x
+        if kind == 2:
+            return jax.ops.segment_max(x, segments, 4)[segments] * x
+        return x[jnp.argsort(x)] + jnp.min(x) * x
+
+    return step
+
+
 STEPS = (
     _function, _shift, _stencil, _convolution, _gather, _take, _along, _segments, _scatter,
-    _set_slice, _transpose, _blocks, _grid, _windows, _select, _total, _run_time,
+    _set_slice, _transpose, _blocks, _grid, _windows, _select, _total, _run_time, _springs,
+    _columns, _picture, _cumulative, _known_slice, _extremes,
 )  # fmt: skip
 
 

@@ -196,7 +196,7 @@ def test_the_refresh_script_writes_files_that_load(tmp_path, capsys):
         pytest.param("PropaneCombustion", "multiplications", marks=pytest.mark.slow),
         pytest.param("LSTM", "multiplications", marks=pytest.mark.slow),
         ("LIF", "multiplications"),
-        ("Robertson", "multiplications"),
+        pytest.param("Robertson", "multiplications", marks=pytest.mark.slow),
         pytest.param("HumanHeartDipole", "multiplications", marks=pytest.mark.slow),
         pytest.param("RobotArm_6DOF", "multiplications", marks=pytest.mark.slow),
         # Those that only equal the best classical order:

@@ -54,6 +54,7 @@ def start(*args: str, out: Path) -> subprocess.Popen[str]:
         (["--task", "mlp", "--hidden", "many"], "--hidden: invalid literal"),
         (["--task", "mlp", "--cost", "time"], "invalid choice 'time'"),
         (["--task", "RoeFlux,roeflux_1d"], "task names RoeFlux_1d twice"),
+        (["mlp"], "unexpected 'mlp': every value follows the name of its option"),
         ([], "missing option --task"),
         (["--task", "mlp", "--checkpoint-seconds", "0"], "checkpoint_seconds must be .* got 0"),
         (["--task", "mlp", "--keep-checkpoints", "0"], "keep_checkpoints must be .* got 0"),

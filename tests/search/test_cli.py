@@ -48,6 +48,7 @@ def test_a_function_is_searched(monkeypatch, capsys):
         (("--task", "MLP", "--seed", "-1"), "seed must be an int that is not negative"),
         (("--task", "MLP", "--out", "/no/such/folder/x.json"), "folder of --out"),
         (("--task", "MLP", "--budgt", "3s"), "Unrecognized options"),
+        (("MLP", "--budget", "3s"), "unexpected 'MLP': every value follows"),
         (("--function", "jax.numpy"), "must be MODULE:NAME"),
         (("--function", "jax.numpy:sin"), "needs --args"),
         (("--function", "jax.numpy:sin", "--args", "f33[2]"), "of types f16, bf16, f32"),

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from veenv import _compat
-from veenv.engine.blocks import block
+from veenv.engine.blocks import all_blocks, assembled
 from veenv.engine.choice import Forms, choosing
 from veenv.engine.counts import Counts
 from veenv.engine.elimination import Elimination, eliminate
@@ -19,6 +19,7 @@ from veenv.engine.emission import own_blocks, own_modes
 from veenv.engine.evaluation import evaluate
 from veenv.engine.indexing import eliminate_sparse
 from veenv.engine.pins import pinned
+from veenv.engine.symmetry import Half, half_of
 from veenv.graph.linearisation import Linearisation, linearise
 from veenv.graph.program import Program, normalise_argnums, plain_argnums, trace
 from veenv.kernel.fusing import KERNEL_MODES, KernelMode, fuse
@@ -158,6 +159,33 @@ def value_and_jacve(
     return _compiled(forms, fun, kernel, pin, argnums, has_aux, chosen)
 
 
+def jacobian_of_gradient(
+    gradient: Callable[..., Any],
+    order: OrderLike,
+    argnums: int | tuple[int, ...],
+    symmetric: Callable[[Any, Any], bool],
+) -> Callable[..., Any]:
+    """`jacve` with sparse blocks of a function that is the gradient of another.
+
+    Args:
+      gradient: the function, of the same arguments as the other one.
+      order: as for `jacve`.
+      argnums: by which arguments it is the gradient.
+      symmetric: arguments and keyword arguments to whether its Jacobian is known to be symmetric.
+
+    Example:
+      >>> cubes = lambda x: 3 * x**2  # the gradient of the sum of x**3
+      >>> jacobian_of_gradient(cubes, "reverse", 0, lambda *_: True)(jnp.ones(2)).nse
+      2
+    """
+    forms = _forms(gradient, order, argnums, False, False, True, False, False, symmetric)
+
+    def without_value(*call: Any) -> list[Any]:
+        return [jacobian for _, jacobian in forms(*call)]
+
+    return _compiled(without_value, gradient, "xla", "auto", argnums, False, False)
+
+
 def _forms(
     fun: Callable[..., Any],
     order: OrderLike,
@@ -167,6 +195,7 @@ def _forms(
     sparse_representation: bool,
     holomorphic: bool,
     allow_int: bool,
+    symmetric: Callable[[Any, Any], bool] | None = None,
 ) -> Forms:
     """What `value_and_jacve` returns, and the same with the blocks of JAX's own modes."""
     argnums = plain_argnums(argnums)
@@ -183,18 +212,19 @@ def _forms(
         inputs = [args[a] for a in normalise_argnums(argnums, len(args))]
         leaves = jax.tree.leaves(inputs)
         values = evaluate(lin, leaves)
+        half = half_of(lin) if symmetric is not None and symmetric(args, kwargs) else Half()
         if sparse_representation:
-            done = eliminate_sparse(lin, values.parallel, ids, values.calls)
+            done = eliminate_sparse(lin, values.parallel, ids, values.calls, half)
         else:
             done = eliminate(lin, values.edges, ids, values.calls)
-        blocks = [_blocks(lin, done, sparse_representation)]
+        blocks = [all_blocks(lin, done.terms, half, sparse=sparse_representation)]
         if others:
             blocks += [own_blocks(lin, leaves, mode) for mode in own_modes(lin)]
         outputs = map(_compat.as_weak_as, program.out_avals, map(jnp.asarray, values.outputs))
         value = jax.tree.unflatten(program.out_tree, outputs)
         if program.aux:
             value = value, jax.tree.unflatten(program.aux[1], values.aux)
-        trees = [_assemble(lin, rows, inputs, isinstance(argnums, tuple)) for rows in blocks]
+        trees = [assembled(lin, rows, inputs, isinstance(argnums, tuple)) for rows in blocks]
         results = [jax.tree.unflatten(program.out_tree, tree) for tree in trees]
         if not count_ops:
             return [(value, result) for result in results]
@@ -265,25 +295,3 @@ def _check_types(program: Program, *, holomorphic: bool, allow_int: bool) -> Non
                     f"jacve needs {wanted} {kind}s, got dtype {aval.dtype} of shape "
                     f"{tuple(aval.shape)}"
                 )
-
-
-def _blocks(lin: Linearisation, done: Elimination, sparse: bool) -> list[tuple[Any, ...]]:
-    """For each output leaf its blocks by the input leaves."""
-    inputs = range(lin.graph.num_inputs)
-    return [
-        tuple(block(lin, done.terms, output, i, sparse=sparse) for i in inputs)
-        for output in range(lin.graph.num_outputs)
-    ]
-
-
-def _assemble(
-    lin: Linearisation, rows: Sequence[tuple[Any, ...]], inputs: Sequence[Any], several: bool
-) -> list[Any]:
-    """For each output leaf, the tree of blocks by the selected arguments."""
-    avals = lin.program.avals[: lin.graph.num_inputs]
-    trees, in_tree = [], jax.tree.structure(inputs)
-    for row in rows:
-        leaves = [_compat.as_weak_as(aval, x) for aval, x in zip(avals, row, strict=True)]
-        by_argument = tuple(jax.tree.unflatten(in_tree, leaves))
-        trees.append(by_argument if several else by_argument[0])
-    return trees

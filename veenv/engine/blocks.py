@@ -3,26 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from veenv import _compat
 from veenv.engine.product import multiply
 from veenv.engine.pulled import dense
 from veenv.engine.sparse import SparseTensor
 from veenv.engine.sparse.computed import Computed
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.stored import Edge
+from veenv.engine.symmetry import Half
 from veenv.engine.terms import Terms
 from veenv.graph.linearisation import Linearisation
 from veenv.structure import structure as algebra
 
+Left: TypeAlias = Mapping[tuple[int, int], Terms | Indexed | Computed]
+"""What an elimination leaves of each edge from an input to an output."""
+
+
+def all_blocks(
+    lin: Linearisation, left: Left, half: Half, *, sparse: bool
+) -> list[tuple[Any, ...]]:
+    """For each output leaf its blocks by the input leaves.
+
+    Args:
+      lin: the program.
+      left: what the elimination left.
+      half: what it left out, as the Jacobian is symmetric; only with sparse blocks.
+      sparse: make `SparseTensor`s.
+    """
+
+    def one(output: int, source: int) -> Any:
+        if (source, lin.graph.outputs[output]) in half.mirrors:
+            return block(lin, left, source, output, sparse=sparse).T
+        return block(lin, left, output, source, sparse=sparse)
+
+    inputs = range(lin.graph.num_inputs)
+    return [tuple(one(o, i) for i in inputs) for o in range(lin.graph.num_outputs)]
+
+
+def assembled(
+    lin: Linearisation, rows: Sequence[tuple[Any, ...]], inputs: Sequence[Any], several: bool
+) -> list[Any]:
+    """For each output leaf, the tree of blocks by the selected arguments."""
+    avals = lin.program.avals[: lin.graph.num_inputs]
+    trees, in_tree = [], jax.tree.structure(inputs)
+    for row in rows:
+        leaves = [_compat.as_weak_as(aval, x) for aval, x in zip(avals, row, strict=True)]
+        by_argument = tuple(jax.tree.unflatten(in_tree, leaves))
+        trees.append(by_argument if several else by_argument[0])
+    return trees
+
 
 def block(
     lin: Linearisation,
-    left: Mapping[tuple[int, int], Terms | Indexed | Computed],
+    left: Left,
     output: int,
     source: int,
     *,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from jax import Array
+from jax import Array, lax
 
 from veenv import _compat
 from veenv.engine.links import expand_link, link_on_out
@@ -49,10 +49,10 @@ def add_values(x: Edge, y: Edge) -> Edge:
     dtype = x_values.dtype
     mask = either(x.mask, y.mask)
     if x.sign == y.sign:
-        return Edge(x.structure, x_values + y_values, dtype, x.sign, x.link, mask)
+        return Edge(x.structure, lax.add(x_values, y_values), dtype, x.sign, x.link, mask)
     if x.sign < 0:
         x_values, y_values = y_values, x_values
-    return Edge(x.structure, x_values - y_values, dtype, 1, x.link, mask)
+    return Edge(x.structure, lax.sub(x_values, y_values), dtype, 1, x.link, mask)
 
 
 def expand_to(e: Edge, target: Structure) -> Edge:

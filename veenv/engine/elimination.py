@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -75,6 +75,7 @@ def eliminate_under(
     parallel: Mapping[tuple[int, int], Sequence[Edge]],
     order: Iterable[int],
     calls: Sequence[Call] = (),
+    unwanted: Container[tuple[int, int]] = (),
 ) -> Elimination:
     """Eliminates the vertices of a checked order.
 
@@ -84,13 +85,14 @@ def eliminate_under(
       parallel: the elemental edges, as many as there are between two nodes.
       order: eliminable vertex ids, each once.
       calls: the rules of the program that are not linear.
+      unwanted: (source, target) of edges that are not formed.
 
     Returns:
       What is left, and what the policy counted in each elimination.
     """
     graph = linearisation.graph
     gathered = ((u, v, policy.gather(several)) for (u, v), several in parallel.items())
-    tableau: Tableau[E] = Tableau(graph.num_nodes, gathered)
+    tableau: Tableau[E] = Tableau(graph.num_nodes, gathered, unwanted)
     multiplications: list[int] = []
     additions: list[int] = []
     waiting = _by_result(linearisation, calls)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from veenv import _compat
+from veenv.engine.known import Known
+from veenv.engine.slopes import Slopes, aligned, joined, moved, sources, summed
 from veenv.graph.equations import Equation, Literal
 from veenv.graph.program import Program
 from veenv.rules.dtypes import is_differentiable
@@ -32,6 +35,11 @@ _UNARY = frozenset(
 )
 """Primitives of one operand that work element by element."""
 
+_ELEMENTWISE = _UNARY | frozenset(
+    "add add_any sub mul div max min pow atan2 select_n neg copy real convert_element_type rem "
+    "clamp".split()
+)
+
 
 @dataclass(frozen=True)
 class Jet:
@@ -39,12 +47,12 @@ class Jet:
 
     Attributes:
       value: the variable.
-      slopes: [n, *shape], its derivatives by the n numbers differentiated by.
+      slopes: its derivatives by the numbers differentiated by that it depends on.
       laplacian: sum of its second derivatives, of its shape.
     """
 
     value: Array
-    slopes: Array
+    slopes: Slopes
     laplacian: Array
 
 
@@ -61,8 +69,9 @@ def laplacians(program: Program, inputs: Sequence[Any]) -> list[Array]:
     def read(atom: Any) -> Any:
         return atom.value if isinstance(atom, Literal) else variables[atom]
 
+    known = Known(program)
     for equation in program.equations:
-        results = _step(equation, [read(a) for a in equation.inputs])
+        results = _step(equation, [read(a) for a in equation.inputs], known)
         for variable, result in zip(equation.outputs, results, strict=True):
             if variable is not None:
                 variables[variable] = result
@@ -77,13 +86,14 @@ def _seeds(inputs: Sequence[Any]) -> list[Jet]:
     sizes = [prod(jnp.shape(x)) for x in inputs]
     total, start, jets = sum(sizes), 0, []
     for x, size in zip(map(jnp.asarray, inputs), sizes, strict=True):
-        unit = jnp.eye(total, size, -start, x.dtype)
-        jets.append(Jet(x, unit.reshape(total, *x.shape), jnp.zeros_like(x)))
+        numbers = np.arange(start, start + size, dtype=np.int32).reshape(1, *x.shape)
+        slopes = Slopes(jnp.ones((1, *x.shape), x.dtype), total, numbers)
+        jets.append(Jet(x, slopes, jnp.zeros_like(x)))
         start += size
     return jets
 
 
-def _step(equation: Equation, ins: Sequence[Any]) -> list[Any]:
+def _step(equation: Equation, ins: Sequence[Any], known: Known) -> list[Any]:
     """The results of an equation: jets where they depend on what is differentiated by."""
     active = [
         i
@@ -98,32 +108,73 @@ def _step(equation: Equation, ins: Sequence[Any]) -> list[Any]:
             full[i] = value
         return _compat.bind(equation.primitive, equation.params, full)
 
-    if not active or equation.primitive.name == "stop_gradient":
-        return run()
+    inert = not any(map(is_differentiable, equation.out_avals))  # comparisons and the like
+    if not active or inert or equation.primitive.name == "stop_gradient":
+        return run(*(plain[i] for i in active))
     jets = [ins[i] for i in active]
     name = equation.primitive.name
     if name in _UNARY:
         return [_unary(lambda x: run(x)[0], jets[0])]
     values = [j.value for j in jets]
+    slopes, numbers = _met(
+        equation, dict(zip(active, (j.slopes for j in jets), strict=True)), known
+    )
 
     def push(tangents: Any) -> tuple[Any, Any]:
         return jax.jvp(run, values, list(tangents))
 
     outs, forward = push([j.laplacian for j in jets])
-    slopes = jax.vmap(lambda t: push(t)[1])([j.slopes for j in jets])
+    if name == "reduce_sum":
+        carried = [summed(jets[0].slopes, equation.params["axes"])]
+    else:
+        pushed = jax.vmap(lambda t: push(t)[1])(slopes)
+        total = jets[0].slopes.total
+        carried = [Slopes(s, total, n) for s, n in zip(pushed, numbers, strict=True)]
     linear = name in _LINEAR or (name in _BILINEAR and len(active) == 1)
     linear |= name == "div" and active == [0]
     if name in _BILINEAR and len(active) == 2:
-        twice = jax.vmap(lambda a, b: run(a, b))(*(j.slopes for j in jets))
+        twice = jax.vmap(lambda a, b: run(a, b))(*slopes)
         second = [2 * s.sum(axis=0) for s in twice]
     elif not linear:
-        second = _second(run, values, [j.slopes for j in jets])
+        second = _second(run, values, slopes)
     else:
         second = [0] * len(outs)
     return [
         Jet(o, s, f + q) if is_differentiable(aval) else o
-        for o, s, f, q, aval in zip(outs, slopes, forward, second, equation.out_avals, strict=True)
+        for o, s, f, q, aval in zip(outs, carried, forward, second, equation.out_avals, strict=True)
     ]
+
+
+def _met(
+    equation: Equation, by_operand: dict[int, Slopes], known: Known
+) -> tuple[list[Array], list[np.ndarray | None]]:
+    """The slopes of an equation's operands by the same numbers, and the numbers of its results.
+
+    Where it is not known which numbers a result depends on, the slopes are by all.
+
+    Args:
+      equation: the equation.
+      by_operand: the slopes of its operands that have any.
+      known: the variables of the program that are known.
+    """
+    several, shape = list(by_operand.values()), equation.out_avals[0].shape
+    name = equation.primitive.name
+    if name == "reduce_sum":  # its slopes are summed, not pushed
+        return [], []
+    if name in _ELEMENTWISE and all(s.shape == shape for s in several):
+        several = aligned(several)
+        return [s.values for s in several], [several[0].numbers]
+    if name == "concatenate":
+        shapes, axis = [a.shape for a in equation.in_avals], equation.params["dimension"]
+        found = joined([by_operand.get(i) for i in range(len(shapes))], shapes, axis)
+        if found is not None:
+            return found[0], [found[1]]
+    numbers = several[0].numbers
+    if list(by_operand) == [0] and numbers is not None:
+        taken = sources(equation, known)
+        if taken is not None:
+            return [several[0].values], [moved(numbers, some) for some in taken]
+    return [s.dense().values for s in several], [None] * len(equation.out_avals)
 
 
 def _unary(fun: Any, x: Jet) -> Jet:
@@ -134,8 +185,9 @@ def _unary(fun: Any, x: Jet) -> Jet:
         return jax.jvp(fun, (v,), (one,))[::-1]
 
     (first, value), (second, _) = jax.jvp(slope, (x.value,), (one,))
-    squares = jnp.square(x.slopes).sum(axis=0)
-    return Jet(value, first[None] * x.slopes, first * x.laplacian + second * squares)
+    squares = jnp.square(x.slopes.values).sum(axis=0)
+    slopes = replace(x.slopes, values=first[None] * x.slopes.values)
+    return Jet(value, slopes, first * x.laplacian + second * squares)
 
 
 def _second(run: Any, values: Sequence[Array], slopes: Sequence[Array]) -> list[Array]:
@@ -147,4 +199,5 @@ def _second(run: Any, values: Sequence[Array], slopes: Sequence[Array]) -> list[
 
         return jax.jvp(moved, list(values), list(tangents))[1]
 
-    return [s.sum(axis=0) for s in jax.vmap(along)(list(slopes))]
+    found = jax.vmap(along)(list(slopes))
+    return [s if s.dtype == jax.dtypes.float0 else s.sum(axis=0) for s in found]

@@ -8,9 +8,11 @@ when tracing, and the other vertices are eliminated as sparse matrices are multi
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeVar
+
+import numpy as np
 
 from veenv.engine import terms
 from veenv.engine.elimination import Elimination, eliminate_under
@@ -22,6 +24,7 @@ from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.policy import Sparse
 from veenv.engine.sparse.summands import entry_shape
 from veenv.engine.stored import Edge
+from veenv.engine.symmetry import Half
 from veenv.graph.linearisation import Linearisation
 from veenv.graph.tableau import Tableau
 from veenv.linear.barrier import pin
@@ -41,6 +44,7 @@ def eliminate_sparse(
     parallel: Mapping[Pair, Sequence[Edge]],
     order: Iterable[int],
     calls: Sequence[Call] = (),
+    half: Half | None = None,
 ) -> Elimination:
     """As under the policy `Sparse`, and exact through gathers, scatters and reshapes it knows.
 
@@ -49,19 +53,21 @@ def eliminate_sparse(
       parallel: its elemental edges.
       order: eliminable vertex ids, each once.
       calls: the rules of the program that are not linear.
+      half: what need not be computed, as the Jacobian is symmetric.
 
     Returns:
       What is left: edges as terms, or as entries at known places. Nothing is counted.
     """
+    half = Half() if half is None or calls else half
     order = tuple(order)
     mixed = lin.realify and any(map(is_complex, lin.program.avals))
     found = {} if calls or mixed else index_arrays(lin, parallel)
     if found:
         try:
-            return Elimination(_eliminate(lin, parallel, order, found), (), ())
+            return Elimination(_eliminate(lin, parallel, order, found, half), (), ())
         except _TooMany:
             pass
-    return eliminate_under(Sparse(), lin, parallel, order, calls)
+    return eliminate_under(Sparse(), lin, parallel, order, calls, half.mirrors)
 
 
 def _eliminate(
@@ -69,6 +75,7 @@ def _eliminate(
     parallel: Mapping[Pair, Sequence[Edge]],
     order: Sequence[int],
     found: Mapping[Move, Matrix],
+    half: Half,
 ) -> dict[Pair, terms.Terms | Indexed | Computed]:
     graph = lin.graph
     waiting = {node for pair, _ in found for node in pair}
@@ -78,40 +85,89 @@ def _eliminate(
         if rest:
             plain[pair] = rest
     policy = Sparse()
-    first = Tableau(graph.num_nodes, ((u, v, policy.gather(s)) for (u, v), s in plain.items()))
+    gathered = ((u, v, policy.gather(s)) for (u, v), s in plain.items())
+    first = Tableau(graph.num_nodes, gathered, half.mirrors)
     nodes = [graph.node(vertex) for vertex in order]
     outputs = graph.output_nodes
     for node in nodes:
         if node not in waiting:
             first.eliminate(node, policy.multiply, policy.add, keep=node in outputs)
-    later, done = _split(lin, _edges(first), waiting)
+    later, done = _split(lin, _edges(first), waiting, half)
     for (pair, _), move in found.items():
         later.setdefault(pair, []).append(move)
-    second = Tableau(
-        graph.num_nodes, ((u, v, computed.total(several)) for (u, v), several in later.items())
+    known = all(isinstance(x, Indexed) for several in later.values() for x in several)
+    triangles = half.triangles if known else ()
+    placed = (
+        (u, v, _Placed.of((u, v), computed.total(several), triangles))
+        for (u, v), several in later.items()
     )
-    for node in nodes:
-        if node in waiting:
-            second.eliminate(node, _multiply, _add, keep=node in outputs)
+    second = Tableau(graph.num_nodes, placed, half.mirrors)
+    later_nodes = [node for node in nodes if node in waiting]
+    for node in sorted(later_nodes, key=lambda node: not _is_copy(second, node)):
+        second.eliminate(node, _multiply, _add, keep=node in outputs)
     result: dict[Pair, terms.Terms | Indexed | Computed] = dict(done)
     for (u, v), x in _edges(second).items():
         if v in outputs:
             also = _converted(lin, (u, v), done[u, v]) if (u, v) in done else []
-            result[u, v] = computed.total([x, *also])
+            result[u, v] = computed.total([x.whole(), *also])
     return result
+
+
+def _is_copy(tableau: Tableau[_Placed], node: int) -> bool:
+    """Whether each element of a node is one of one other node, or zero.
+
+    Such nodes are eliminated first, whatever the order: it takes no operation, and the edges of
+    the last products, of which a half may do, lead from inputs then.
+    """
+    if len(tableau.preds[node]) != 1:
+        return False
+    [matrix] = (e.matrix for e in tableau.preds[node].values())
+    if not isinstance(matrix, Indexed) or matrix.values is not None or matrix.mask is not None:
+        return False
+    return bool((np.diff(matrix.pattern.rows) > 0).all())
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """The edge of a pair of nodes as entries.
+
+    Attributes:
+      pair: its source and target.
+      matrix: the entries; those on the diagonal and above it where the pair is among `triangles`.
+      triangles: pairs whose matrix is symmetric in the end, and nobody's factor.
+    """
+
+    pair: Pair
+    matrix: Matrix
+    triangles: Container[Pair]
+
+    @classmethod
+    def of(cls, pair: Pair, matrix: Matrix, triangles: Container[Pair]) -> _Placed:
+        if pair in triangles and isinstance(matrix, Indexed):
+            matrix = indexed.upper(matrix)
+        return cls(pair, matrix, triangles)
+
+    def whole(self) -> Matrix:
+        """All entries."""
+        if self.pair in self.triangles and isinstance(self.matrix, Indexed):
+            return indexed.mirrored(self.matrix)
+        return self.matrix
 
 
 def _split(
     lin: Linearisation,
     left: Mapping[Pair, terms.Terms | Indexed],
     waiting: Container[int],
+    half: Half,
 ) -> tuple[dict[Pair, list[Matrix]], dict[Pair, terms.Terms | Indexed]]:
     """The edges that are to be multiplied further, as entries, and those that are done."""
     inputs, outputs = range(lin.graph.num_inputs), lin.graph.output_nodes
+    unfinished = {v for (u, v) in left if u in waiting}
     later: dict[Pair, list[Matrix]] = {}
     done: dict[Pair, terms.Terms | Indexed] = {}
     for (u, v), some in left.items():
-        if u in inputs and v in outputs and v not in waiting:
+        further = v in waiting or ((u, v) in half.triangles and v in unfinished)
+        if u in inputs and v in outputs and not further:
             done[u, v] = some
         else:
             later[u, v] = _converted(lin, (u, v), some)
@@ -125,22 +181,23 @@ def _converted(
     out_shape, in_shape = (lin.graph.shapes[node] for node in reversed(pair))
     if isinstance(some, Indexed):
         return [replace(some, pattern=some.pattern.reshaped(out_shape, in_shape))]
-    return [_entries(e, out_shape, in_shape) for e in terms.evaluated(some)]
+    return [_entries(e, out_shape, in_shape) for e in terms.absorbed(terms.evaluated(some))]
 
 
 def _edges(tableau: Tableau[E]) -> dict[Pair, E]:
     return {(u, v): e for v, row in enumerate(tableau.preds) for u, e in row.items()}
 
 
-def _add(a: Matrix, b: Matrix) -> Matrix:
-    return computed.total([a, b])
+def _add(a: _Placed, b: _Placed) -> _Placed:
+    return replace(a, matrix=computed.total([a.matrix, b.matrix]))
 
 
-def _multiply(post: Matrix, pre: Matrix) -> Matrix:
-    product = computed.multiply(post, pre)
+def _multiply(post: _Placed, pre: _Placed) -> _Placed:
+    pair = pre.pair[0], post.pair[1]
+    product = computed.multiply(post.matrix, pre.matrix, upper=pair in post.triangles)
     if product is None:
         raise _TooMany
-    return product
+    return _Placed(pair, product, post.triangles)
 
 
 def _entries(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Matrix:

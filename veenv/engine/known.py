@@ -76,6 +76,11 @@ class Known:
         return None if any(x is None for x in ins) else _results(equation, ins)[k]
 
 
+def _is_exact(dtype: Any) -> bool:
+    """Whether numbers of a dtype are converted by NumPy as by JAX: integers and bools."""
+    return dtype == np.bool_ or np.issubdtype(dtype, np.integer)
+
+
 def _results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
     """The results of an equation at known operands."""
     name, aval = equation.primitive.name, equation.out_avals[0]
@@ -90,6 +95,14 @@ def _results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
         for axis, n in zip(equation.params["broadcast_dimensions"], ins[0].shape, strict=True):
             shape[axis] = n
         return [np.broadcast_to(ins[0].reshape(shape), aval.shape)]
+    if name == "convert_element_type" and all(_is_exact(d) for d in (ins[0].dtype, aval.dtype)):
+        return [ins[0].astype(aval.dtype)]
+    if name == "rev":
+        return [np.flip(ins[0], equation.params["dimensions"])]
+    if name == "transpose":
+        return [ins[0].transpose(equation.params["permutation"])]
+    if name == "concatenate":
+        return [np.concatenate(ins, equation.params["dimension"])]
     with jax.ensure_compile_time_eval():
         given = [jax.numpy.asarray(x) for x in ins]
         return [np.asarray(x) for x in _compat.bind(equation.primitive, equation.params, given)]

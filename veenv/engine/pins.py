@@ -125,7 +125,8 @@ def needed(jaxpr: Any, equations: Sequence[Any], varying: set[Any]) -> frozenset
       varying: the variables that depend on the arguments.
 
     Returns:
-      Its variables: each costs more than loading it and would be repeated.
+      Its variables: each costs more than loading it and would be repeated. What is joined of
+      parts that cost more than that is read by indices, and is no loop but branches unless stored.
     """
     makers = {v: equation for equation in equations for v in equation.outvars}
     users: dict[Any, list[Any]] = {}
@@ -139,6 +140,11 @@ def needed(jaxpr: Any, equations: Sequence[Any], varying: set[Any]) -> frozenset
         if equation.primitive.name != _BARRIER:
             continue
         value, source = equation.outvars[0], equation.invars[0]
+        joined = None if isinstance(source, core.Literal) else makers.get(source)
+        if joined is not None and joined.primitive.name == "concatenate":
+            if sum(_cost(p, makers, varying, kept) for p in joined.invars) >= _CHEAP:
+                kept.add(value)
+            continue
         cost = _cost(source, makers, varying, kept)
         repeats = _repeats(value, users, outputs)
         if cost >= _CHEAP and cost * (repeats - 1) >= _WORTH:

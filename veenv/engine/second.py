@@ -7,9 +7,10 @@ from typing import Any
 
 import jax
 
-from veenv.engine.api import jacve
+from veenv.engine.api import jacobian_of_gradient
 from veenv.engine.forward_laplacian import laplacians
 from veenv.engine.sparse import SparseTensor
+from veenv.engine.symmetry import is_symmetric
 from veenv.graph.program import plain_argnums, trace
 from veenv.orders.resolve import OrderLike
 
@@ -21,6 +22,9 @@ def hessian(
     sparse_representation: bool = False,
 ) -> Callable[..., Any]:
     """Hessian of a function with one number as its result, by vertex elimination of its gradient.
+
+    Of a symmetric one what is below the diagonal is not computed. A function with derivative rules
+    of its own (`jax.custom_jvp`) may have another one, and is differentiated as it stands.
 
     Args:
       fun: function of pytrees of floating-point arrays.
@@ -38,7 +42,11 @@ def hessian(
       298
     """
     argnums = plain_argnums(argnums)
-    sparse = jacve(jax.grad(fun, argnums), order, argnums, sparse_representation=True)
+
+    def symmetric(args: Any, kwargs: Any) -> bool:
+        return is_symmetric(fun, args, kwargs, argnums)
+
+    sparse = jacobian_of_gradient(jax.grad(fun, argnums), order, argnums, symmetric)
     if sparse_representation:
         return sparse
 

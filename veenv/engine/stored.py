@@ -73,7 +73,8 @@ def stored_values(e: Edge) -> Array:
 
 def arranged(x: Array, labels: Sequence[Label], target: Sequence[Label]) -> Array:
     """Values with their axes, which have `labels`, in the order of the target's."""
-    return x.transpose([labels.index(a) for a in target if a in labels])
+    order = [labels.index(a) for a in target if a in labels]
+    return x if order == sorted(order) else lax.transpose(x, order)
 
 
 def spread(x: Array, labels: Sequence[Label], target: Sequence[Label], sizes: Any) -> Array:

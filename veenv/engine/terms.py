@@ -22,6 +22,7 @@ from veenv.engine.masking import select
 from veenv.engine.stored import Edge, respread, with_mask
 from veenv.linear.linear_map import LinearMap
 from veenv.linear.selection import Selection, hull
+from veenv.structure import structure as algebra
 from veenv.structure.contraction import labels_of
 from veenv.structure.structure import Link, Structure
 
@@ -59,6 +60,23 @@ def evaluated(terms: Sequence[Edge]) -> Sequence[Edge]:
     """The terms with operators made dense but for the axes along which they are diagonal."""
     operator = Link.OPERATOR
     return [keep_diagonal(t) if t.structure.link is operator else t for t in terms]
+
+
+def absorbed(terms: Sequence[Edge]) -> Sequence[Edge]:
+    """The terms that have all their places in another one, without link, are added to it.
+
+    A diagonal and blocks on it are blocks, and so are columns of blocks and whole blocks.
+    """
+    kept: list[Edge] = []
+    for t in sorted(terms, key=num_entries, reverse=True):
+        for n, larger in enumerate(kept):
+            total = algebra.add(larger.structure, t.structure)
+            if larger.link is None and total.pairs == larger.structure.pairs:
+                kept[n] = edge.add(larger, t)
+                break
+        else:
+            kept.append(t)
+    return kept
 
 
 def empty(e: Edge) -> bool:

@@ -5,7 +5,7 @@ The same loop serves the count (edges are structures) and the engine (edges hold
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Generic, TypeVar
 
 E = TypeVar("E")
@@ -17,9 +17,16 @@ class Tableau(Generic[E]):
     Attributes:
       preds: for each node its in-edges, source → edge.
       succs: for each node its successors (the keys; the order is that of insertion).
+      unwanted: (source, target) of edges that are not formed, as nobody asks for them.
     """
 
-    def __init__(self, num_nodes: int, edges: Iterable[tuple[int, int, E]]):
+    def __init__(
+        self,
+        num_nodes: int,
+        edges: Iterable[tuple[int, int, E]],
+        unwanted: Container[tuple[int, int]] = (),
+    ):
+        self.unwanted = unwanted
         self.preds: list[dict[int, E]] = [{} for _ in range(num_nodes)]
         self.succs: list[dict[int, None]] = [{} for _ in range(num_nodes)]
         for source, target, edge in edges:
@@ -47,6 +54,8 @@ class Tableau(Generic[E]):
             row = self.preds[target]
             post = row.pop(node)
             for source, pre in ins.items():
+                if (source, target) in self.unwanted:
+                    continue
                 new = multiply(post, pre)
                 old = row.get(source)
                 row[source] = new if old is None else add(old, new)

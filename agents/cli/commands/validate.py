@@ -20,6 +20,7 @@ from tyro.conf import OmitArgPrefixes, arg
 
 import veenv
 from agents.cli.report import points_of
+from agents.config.args import parse
 from agents.config.function import FunctionConfig
 from veenv.graph.graph import COST_MODELS
 from veenv.measure.comparison import compare
@@ -70,7 +71,7 @@ class Config:
 
 def main(config: Config | None = None) -> int:
     """Validates, prints, and returns the exit code; the command line says what by default."""
-    config = tyro.cli(Config) if config is None else config
+    config = parse(Config) if config is None else config
     reports: list[Report] = []
     try:
         own = _own(config)

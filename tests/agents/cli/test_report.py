@@ -36,6 +36,9 @@ def test_table():
     ]
     assert len(result_table({"forward": 2, "reverse": 1}, None).splitlines()) == 3
     assert "-" in result_table({"forward": 0}, 0)
+    worse = result_table({"forward": 9, "reverse": 5}, 7, polished=6).splitlines()
+    assert worse[-1] == 'reverse takes fewer: use order="reverse", or search for longer'
+    assert "takes fewer" not in result_table({"forward": 9, "reverse": 5}, 7, polished=5)
 
 
 def test_curve_is_a_picture_even_of_nothing(tmp_path):

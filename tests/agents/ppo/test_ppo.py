@@ -142,6 +142,7 @@ def test_train_step_is_deterministic_and_compiles_once(both):
     assert trainer.steps_per_update == 3 * sum(len(g.eliminable) for g in both.graphs)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("optimised")
 def test_ppo_beats_best_of_n_random_play(tangle_task):
     graph, env = tangle_task.graphs[0], tangle_task.env

@@ -45,12 +45,12 @@ def _check(seeds):
         )
 
 
-@pytest.mark.parametrize("first", [0, 10, 20])
+@pytest.mark.parametrize("first", [0])
 def test_random_programs(first, x64):
     _check(range(first, first + 10))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", BATCHES[3:])
+@pytest.mark.parametrize("first", BATCHES[1:])
 def test_a_thousand_random_programs(first, x64):
     _check(range(first, first + 10))

@@ -36,6 +36,20 @@ def several(x):
     }
 
 
+def mixed(x):
+    """Every way in which few numbers stay few: moves, sums, joins, and those that end it."""
+    a, b = jnp.split(x, [4])
+    u = jnp.pad(b[::-1].reshape(2, 4).T, ((1, 0), (0, 1))) * x[3]
+    v = jnp.concatenate([a * a, jnp.ones(2), u[:, 1] / a[0], b[np.array([0, 7, 7])]])
+    w = jnp.where(v > 0.9, v**2, jnp.maximum(v[::-1], jnp.roll(v, 1)))
+    some = jnp.sum(u * jnp.tile(a[None, :3], (5, 1)), axis=0)
+    return jnp.sum(w) * jnp.tanh(w[2]) + some @ some + jnp.arctan2(w, v).sum()
+
+
+def segments(x, at):
+    return jnp.sin(jax.ops.segment_sum(x[at] * x[at[::-1]], at, 4)).sum() + x[at[1]] ** 3
+
+
 X = np.random.default_rng(2).uniform(0.5, 1.5, size=12)
 
 
@@ -65,7 +79,54 @@ def test_hessians_by_several_arguments(x64):
             np.testing.assert_allclose(block, dense, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("fun", [pairs, network, chain, several])
+def test_hessians_by_meshes_and_trees(x64):
+    """Blocks of two leaves in a row, of which one is another's transpose; gathers on both sides."""
+    at = np.array([2, 0, 1, 1, 3])
+
+    def fun(tree, scale):
+        p, q = tree["p"][at], tree["q"].ravel()[at]
+        return jnp.sum(jnp.sin(p * q) * scale[at % 2] - (p - p[::-1]) ** 2 / q) + jnp.sum(scale**3)
+
+    args = {"p": X[:4], "q": X[4:8].reshape(2, 2)}, X[8:10]
+    found, expected = jax.jit(
+        lambda *a: (veenv.hessian(fun, argnums=(0, 1))(*a), jax.hessian(fun, (0, 1))(*a))
+    )(*args)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12), found, expected
+    )
+
+
+def test_only_one_triangle_is_computed(x64):
+    """The jaxpr of the Hessian of a sum over pairs gathers a number for each entry once."""
+
+    def sizes(jacobian):
+        jaxpr = jax.make_jaxpr(jacobian)(X)
+        return [e.outvars[0].aval.size for e in jaxpr.eqns if e.primitive.name == "gather"]
+
+    half = sizes(lambda x: veenv.hessian(pairs)(x))
+    whole = sizes(veenv.jacve(jax.grad(pairs), sparse_representation=True))
+    assert sum(half) < sum(whole)
+
+
+def test_a_rule_of_ones_own_need_not_be_symmetric(x64):
+    @jax.custom_jvp
+    def odd(x):
+        return x[0] * x[1] + x[2] ** 2
+
+    @odd.defjvp
+    def odd_jvp(primals, tangents):
+        (x,), (t,) = primals, tangents
+        return odd(x), x[1] * t[0] * x[2] + t[2]
+
+    def fun(x):
+        return odd(x[np.array([1, 0, 2])]) + jnp.sum(x**3)
+
+    expected = jax.hessian(fun)(X[:3])
+    assert (expected != expected.T).any()
+    np.testing.assert_allclose(veenv.hessian(fun)(X[:3]), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("fun", [pairs, network, chain, several, mixed])
 def test_laplacians(fun, x64):
     def of_hessian(x):
         hessian = jax.hessian(fun)(x)
@@ -85,3 +146,19 @@ def test_laplacians_in_a_batch_of_trees(x64):
     found = jax.jit(jax.vmap(veenv.laplacian(fun), in_axes=(0, None)))(parts, 5.0)
     expected = 5 * 6 * parts["a"].sum(axis=1) * parts["b"]
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_laplacians_through_indices_at_run_time(x64):
+    at = np.array([0, 5, 7, 5])
+    found, expected = jax.jit(
+        lambda x, at: (veenv.laplacian(segments)(x, at), jnp.trace(jax.hessian(segments)(x, at)))
+    )(X, at)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_laplacians_of_sums_over_pairs_carry_few_slopes(x64):
+    """None of a variable for each pair of points has slopes by all coordinates."""
+    jaxpr = jax.make_jaxpr(jax.jit(veenv.laplacian(pairs)))(X)
+    eqns = jaxpr.eqns[0].params["jaxpr"].eqns
+    largest = max(v.aval.size for e in eqns for v in e.outvars)
+    assert largest <= 6 * 3 * 6  # pairs, coordinates, and the coordinates of both points

@@ -107,6 +107,20 @@ def test_a_pattern_serves_all_values(x64):
         other.values(pattern)
 
 
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_pattern_is_worked_out_once(name, x64):
+    """For all results of a compiled function, and SciPy's columns with it."""
+    compiled = jax.jit(veenv.jacve(FUNCTIONS[name], sparse_representation=True))
+    first, second = compiled(X), compiled(2 * X)
+    assert first.pattern is second.pattern
+    assert first.pattern.by_column is second.pattern.by_column
+    columns = second.to_scipy("csc")
+    assert columns.has_canonical_format
+    columns.data[:] = 0  # it is the caller's own
+    columns.indices[:] = 0
+    assert (second.to_scipy("csc") != first.to_scipy("csc")).nnz
+
+
 def test_equal_patterns_are_one_for_jit(x64):
     fun = jax.jit(veenv.jacve(gathered, sparse_representation=True))
     other = jax.jit(veenv.jacve(lambda x: gathered(x), sparse_representation=True))

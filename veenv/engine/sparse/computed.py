@@ -205,15 +205,21 @@ def _joined(several: Sequence[Numbers]) -> Numbers:
     return np.concatenate(several) if known else jnp.concatenate([*map(jnp.asarray, several)])
 
 
-def multiply(post: Matrix, pre: Matrix) -> Matrix | None:
+def multiply(post: Matrix, pre: Matrix, *, upper: bool = False) -> Matrix | None:
     """The product post · pre.
+
+    Args:
+      post: the left factor.
+      pre: the right one.
+      upper: both have known places, and nothing below the product's diagonal is asked for.
 
     Returns:
       Its entries; None where they are too many, or the places on both sides of what is between are
       computed.
     """
     if isinstance(post, Indexed) and isinstance(pre, Indexed):
-        return indexed.multiply(post, pre) if indexed.is_light(post, pre) else None
+        light = indexed.is_light(post, pre)
+        return indexed.multiply(post, pre, upper=upper) if light else None
     left, right = as_computed(post), as_computed(pre)
     if isinstance(right.rows, np.ndarray):
         return _through(left, right)

@@ -8,6 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import sparse as jax_sparse
 
+from veenv.engine.sparse.layout import host_values
+from veenv.engine.sparse.parts import known
+
 Tensor = Any
 """A `SparseTensor`, whose methods these functions are."""
 
@@ -26,8 +29,13 @@ def to_scipy(j: Tensor, format: str) -> Any:
 
     if j.batch_shape:
         raise ValueError(f"SciPy has no batches of matrices, got one of shape {j.batch_shape}")
-    p = j.pattern
-    values = np.array(j.values())
+    p, collect = known(j._layout, j)
+    values = host_values(j.terms, collect, j.dtype)
+    if format == "csc":
+        order, starts = p.by_column
+        matrix = sparse.csc_array((values[order], p.rows[order], starts.copy()), shape=p.sizes)
+        matrix.has_canonical_format = True
+        return matrix
     if format == "coo":
         return sparse.coo_array((values, (p.rows, p.cols)), shape=p.sizes)
     matrix = sparse.csr_array((values, p.cols.copy(), p.indptr.copy()), shape=p.sizes)

@@ -46,7 +46,7 @@ class Indexed:
         """The values, ones too."""
         if self.values is not None:
             return self.values
-        return Numbers(jnp.ones(1, self.dtype), np.zeros(self.pattern.nse, np.int32))
+        return Numbers.ones(self.pattern.nse, self.dtype)
 
     def stored(self) -> Array:
         """The values [nse]."""
@@ -72,10 +72,13 @@ def is_light(post: Indexed, pre: Indexed) -> bool:
     return num_meetings(post.pattern, pre.pattern) <= min(MOST_ENTRIES, 4 * dense + (1 << 20))
 
 
-def multiply(post: Indexed, pre: Indexed) -> Indexed:
-    """The product post · pre."""
+def multiply(post: Indexed, pre: Indexed, *, upper: bool = False) -> Indexed:
+    """The product post · pre; `upper`: of it what is on the diagonal and above it."""
     dtype = _compat.promoted(post.dtype, pre.dtype)
     left, right = meetings(post.pattern, pre.pattern)
+    if upper:
+        above = post.pattern.rows[left] <= pre.pattern.cols[right]
+        left, right = left[above], right[above]
     pattern, collect = collected(
         post.pattern.rows[left],
         pre.pattern.cols[right],
@@ -87,7 +90,7 @@ def multiply(post: Indexed, pre: Indexed) -> Indexed:
         left, right = left[collect.table], right[collect.table]
     values = _products(post, left, pre, right, dtype)
     if values is None and not collect.alone:
-        values = Numbers(jnp.ones(1, dtype), np.zeros(len(left), np.int32))
+        values = Numbers.ones(len(left), dtype)
     masks = [None if m is None else m[at] for m, at in ((post.mask, left), (pre.mask, right))]
     mask = masking.both(*masks)
     if values is not None and not collect.alone:
@@ -101,17 +104,21 @@ def _products(
 ) -> Numbers | None:
     """The products of entries that meet, what either shuts out zero; None if all are ones."""
     factors: list[Numbers] = []
+    signs: np.ndarray | None = None
     for x, own, other, its in ((post, left, pre, right), (pre, right, post, left)):
         if x.values is None:
             continue
         value = x.values.astype(dtype).take(own)
+        if x.values.unit:
+            signs = value.signed(signs).signs
+            continue
         if other.mask is not None:
             value = Numbers(masking.select(other.mask[its], value.array(), 0))
         factors.append(value)
     if not factors:
-        return None
+        return None if signs is None else Numbers.ones(len(left), dtype, signs)
     if len(factors) == 1:
-        return factors[0]
+        return factors[0].signed(signs)
     return Numbers(factors[0].array() * factors[1].array())
 
 
@@ -158,6 +165,33 @@ def transpose(x: Indexed) -> Indexed:
     return replace(x, pattern=pattern, values=values, mask=mask)
 
 
+def upper(x: Indexed) -> Indexed:
+    """What a square matrix has on its diagonal and above it."""
+    return _taken(x, np.flatnonzero(x.pattern.rows <= x.pattern.cols))
+
+
+def mirrored(x: Indexed) -> Indexed:
+    """The symmetric matrix that is given by what it has on its diagonal and above it."""
+    p = x.pattern
+    above = np.flatnonzero(p.rows < p.cols)
+    pattern, collect = collected(
+        np.concatenate([p.rows, p.cols[above]]),
+        np.concatenate([p.cols, p.rows[above]]),
+        p.out_shape,
+        p.in_shape,
+    )
+    assert collect.table is not None
+    return _taken(x, np.append(np.arange(p.nse), above)[collect.table], pattern)
+
+
+def _taken(x: Indexed, at: np.ndarray, pattern: Pattern | None = None) -> Indexed:
+    """Some entries of a matrix, in the order of a pattern or in their own."""
+    p = x.pattern
+    pattern = pattern or Pattern(p.out_shape, p.in_shape, p.rows[at], p.cols[at])
+    values = None if x.values is None else x.values.take(at)
+    return Indexed(pattern, values, x.dtype, None if x.mask is None else x.mask[at])
+
+
 def of_edge(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Indexed | None:
     """An edge of the engine as entries; None if its places are not known when tracing.
 
@@ -177,5 +211,8 @@ def of_edge(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Index
     if e.mask is not None:
         full = jnp.broadcast_to(e.mask, t.values.shape)
         mask = collect(respread_entries(full, t.structure).reshape(-1))
+    if e.values is None and e.mask is None:
+        minus = np.full(pattern.nse, -1, np.int8)
+        return Indexed(pattern, Numbers.ones(pattern.nse, e.dtype, minus), e.dtype)
     own = Numbers(t.values.reshape(-1), numbered_entries(t.structure))
     return Indexed(pattern, own.collected(collect), e.dtype, mask)

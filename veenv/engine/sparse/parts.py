@@ -19,7 +19,7 @@ from veenv.engine.sparse import indexed
 from veenv.engine.sparse.computed import Computed
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.numbers import Numbers
-from veenv.engine.sparse.pattern import Collection, Pattern
+from veenv.engine.sparse.pattern import Collection, Pattern, placed
 from veenv.engine.sparse.policy import Sparse
 from veenv.engine.sparse.summands import Entries, Term
 from veenv.engine.stored import Edge
@@ -105,10 +105,7 @@ def _dense_summand(t: Any, j: Tensor) -> Array:
         return t.dense(j.dtype)
     if not isinstance(t, Entries):
         return edge.todense(t.edge(), j.out_shape, j.in_shape, j.dtype)
-    p = t.pattern
-    flat = jnp.zeros(p.sizes, j.dtype).at[p.rows, p.cols]
-    whole = flat.set(t.values.astype(j.dtype), unique_indices=True, indices_are_sorted=True)
-    return whole.reshape(p.out_shape + p.in_shape)
+    return placed(t.values.astype(j.dtype), t.pattern).reshape(j.out_shape + j.in_shape)
 
 
 def check_axes(expected: tuple[int, ...], got: tuple[int, ...], shape: tuple[int, ...]) -> None:

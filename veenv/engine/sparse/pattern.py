@@ -7,13 +7,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
+
+_THIN = 4
+"""In a dense matrix with as many places for each entry, entries are put into zeros."""
 
 _MOST_ALIKE = 16
-"""Most entries of one place that are added up as a table instead of a scatter."""
+"""Most entries of one place that are gathered one by one in one loop."""
+
+_PADDING = 4
+"""Most places of a table of sums for each number in it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +60,13 @@ class Pattern:
         """int32 [rows + 1]: where each row's entries begin, as compressed sparse rows have it."""
         counts = np.bincount(self.rows, minlength=self.sizes[0])
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+
+    @cached_property
+    def by_column(self) -> tuple[np.ndarray, np.ndarray]:
+        """Compressed sparse columns: int32 [nse] the entries' order, and where columns begin."""
+        counts = np.bincount(self.cols, minlength=self.sizes[1])
+        order = np.argsort(self.cols, kind="stable").astype(np.int32)
+        return order, np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
 
     @cached_property
     def keys(self) -> np.ndarray:
@@ -111,15 +123,16 @@ class Collection:
     Attributes:
       size: number of results.
       table: int32 [size], the number that each result is, or [size, k], those that it is the sum
-        of, one past the last number where there are fewer than k; None for a long sum.
-      order: int32 [n], with `results`: the numbers in the order of their results.
-      results: int32 [n], ascending, the result that each is added to.
+        of, one past the last number where there are fewer than k; None where some have many more
+        than others.
+      groups: with `at`: the sums of few numbers, those of more, and so on, one table each.
+      at: int32 [size], which of all their results each result is.
     """
 
     size: int
     table: np.ndarray | None
-    order: np.ndarray | None = None
-    results: np.ndarray | None = None
+    groups: tuple[Collection, ...] = ()
+    at: np.ndarray | None = None
 
     @property
     def alone(self) -> bool:
@@ -133,15 +146,24 @@ class Collection:
             unmoved = len(self.table) == len(numbers)
             if unmoved and np.array_equal(self.table, np.arange(len(self.table))):
                 return numbers
+            return taken(numbers, self.table)
+        if self.table is None:
+            assert self.at is not None
+            return taken(jnp.concatenate([group(numbers) for group in self.groups]), self.at)
+        numbers = padded(numbers, self.table)
+        if self.table.shape[1] > _MOST_ALIKE:
+            return taken(numbers, self.table.T).sum(axis=0)
+        # One loop that gathers column by column.
+        columns = [taken(numbers, column) for column in self.table.T]
+        return sum(columns[1:], columns[0])
+
+    def on_host(self, numbers: np.ndarray) -> np.ndarray:
+        """The results [size] of numbers [n] of NumPy."""
+        if self.table is None:
+            return np.concatenate([group.on_host(numbers) for group in self.groups])[self.at]
+        if self.alone:
             return numbers[self.table]
-        if self.table is not None:  # one loop that gathers column by column
-            numbers = padded(numbers, self.table)
-            columns = [numbers[column] for column in self.table.T]
-            return sum(columns[1:], columns[0])
-        assert self.results is not None
-        return jax.ops.segment_sum(
-            numbers[self.order], self.results, self.size, indices_are_sorted=True
-        )
+        return np.append(numbers, numbers.dtype.type(0))[self.table].sum(axis=1)
 
 
 def collection(order: np.ndarray, results: np.ndarray, size: int, total: int) -> Collection:
@@ -157,12 +179,37 @@ def collection(order: np.ndarray, results: np.ndarray, size: int, total: int) ->
     most = int(counts.max(initial=0))
     if most <= 1 and len(order) == size:
         return Collection(size, order.astype(np.int32))
-    if most <= _MOST_ALIKE and size * most <= 4 * max(len(order), 1):
+    length = np.searchsorted(_PADDING ** np.arange(16, dtype=np.int64), counts)
+    groups = np.unique(length)  # those of one number at most, of 2 to 4, of 5 to 16, …
+    if len(groups) <= 1 or size * most <= _PADDING * len(order):
         starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) if size else counts
         table = np.full((size, most), total, np.int32)
         table[results, np.arange(len(order)) - starts[results]] = order
         return Collection(size, table)
-    return Collection(size, None, order.astype(np.int32), results.astype(np.int32))
+    at, found, before = np.zeros(size, np.int32), [], 0
+    for n in groups:
+        own = length == n
+        many, mine = int(np.count_nonzero(own)), own[results]
+        at[own] = before + np.arange(many)
+        found.append(collection(order[mine], at[results[mine]] - before, many, total))
+        before += many
+    return Collection(size, None, tuple(found), at)
+
+
+def taken(numbers: Array, at: np.ndarray) -> Array:
+    """``numbers[at]`` for indices that are in bounds; one gather, no arithmetic on indices."""
+    rest = numbers.shape[1:]
+    return lax.gather(
+        numbers,
+        at.astype(np.int32)[..., None],
+        lax.GatherDimensionNumbers(
+            offset_dims=tuple(range(at.ndim, at.ndim + len(rest))),
+            collapsed_slice_dims=(0,),
+            start_index_map=(0,),
+        ),
+        slice_sizes=(1, *rest),
+        mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS,
+    )
 
 
 def collected(
@@ -207,6 +254,19 @@ def padded(numbers: Array, table: np.ndarray) -> Array:
     if not (table == len(numbers)).any():
         return numbers
     return jnp.concatenate([numbers, jnp.zeros((1, *numbers.shape[1:]), numbers.dtype)])
+
+
+def placed(values: Array, pattern: Pattern) -> Array:
+    """The dense matrix of values [nse] at the places of a pattern."""
+    rows, cols = pattern.sizes
+    if pattern.nse == rows * cols:
+        return values.reshape(rows, cols)
+    if pattern.nse * _THIN >= rows * cols:  # a gather is faster than a scatter of many
+        table = np.full(rows * cols, pattern.nse, np.int32)
+        table[pattern.keys] = np.arange(pattern.nse)
+        return taken(padded(values, table), table).reshape(rows, cols)
+    whole = jnp.zeros((rows, cols), values.dtype).at[pattern.rows, pattern.cols]
+    return whole.set(values, unique_indices=True, indices_are_sorted=True)
 
 
 def by_row(pattern: Pattern) -> Collection:

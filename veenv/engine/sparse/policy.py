@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import reduce
 from math import prod
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -14,6 +13,7 @@ from veenv.engine import edge, terms
 from veenv.engine import product as edge_product
 from veenv.engine.sparse import indexed
 from veenv.engine.sparse.indexed import Indexed
+from veenv.engine.sparse.pattern import placed
 from veenv.engine.sparse.summands import term
 from veenv.engine.stored import Edge
 from veenv.engine.terms import Terms
@@ -118,9 +118,7 @@ def structured(e: Terms | Indexed) -> Terms:
     s = algebra.dense(p.out_shape, p.in_shape)
 
     def dense(x: Array) -> Array:
-        whole = jnp.zeros(p.sizes, x.dtype).at[p.rows, p.cols]
-        found = whole.set(x, unique_indices=True, indices_are_sorted=True)
-        return found.reshape(s.value_shape)
+        return placed(x, p).reshape(s.value_shape)
 
     mask = None if e.mask is None else dense(e.mask)
     return (Edge(s, dense(e.stored().astype(e.dtype)), e.dtype, mask=mask),)

@@ -82,20 +82,20 @@ class Term:
         """The value of every entry, repeated values at every place, in one axis."""
         return respread_entries(self.values, self.structure).reshape(-1)
 
+    def key(self) -> tuple[Any, ...] | None:
+        """What tells the places of its entries; None if they are not known when tracing."""
+        if self.places is not None or self.partners is None:
+            return self.structure, self.places, None
+        if _compat.is_traced(self.partners) or isinstance(self.partners, jax.ShapeDtypeStruct):
+            return None
+        return self.structure, None, np.asarray(self.partners, np.int32).tobytes()
+
     def coordinates(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Flat out and in index of every entry; None if they are not known when tracing.
 
         An entry that a selection does not have is at -1.
         """
-        partners: Any = None
-        if self.places is not None:
-            on_out = link_on_out(self.structure)
-            partners = (self.places if on_out else self.places.T).columns()
-        elif self.partners is not None:
-            if _compat.is_traced(self.partners):
-                return None
-            partners = np.asarray(self.partners)
-        return _coordinates(self.structure, partners, np)
+        return None if (key := self.key()) is None else coordinates(key)
 
     def traced_coordinates(self) -> tuple[Array, Array]:
         """As `coordinates`, whether they are known or not."""
@@ -211,6 +211,16 @@ def term(e: Edge) -> Term:
             numbers = jnp.arange(1, prod(large) + 1, dtype=dtype)
             partners = move(numbers.reshape(large)).reshape(-1).astype(jnp.int32) - 1
     return Term(-values if e.sign < 0 else values, partners, s, places)
+
+
+def coordinates(key: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Flat out and in index of every entry of the terms that have a key."""
+    s, places, partners = key
+    if places is not None:
+        partners = (places if link_on_out(s) else places.T).columns()
+    elif partners is not None:
+        partners = np.frombuffer(partners, np.int32)
+    return _coordinates(s, partners, np)
 
 
 def numbered_entries(s: Structure) -> np.ndarray:

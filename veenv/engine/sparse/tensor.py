@@ -16,7 +16,8 @@ from veenv.engine import edge
 from veenv.engine.sparse import convert, parts
 from veenv.engine.sparse.computed import Computed
 from veenv.engine.sparse.indexed import Indexed
-from veenv.engine.sparse.pattern import Collection, Pattern, collected
+from veenv.engine.sparse.layout import layout_of
+from veenv.engine.sparse.pattern import Collection, Pattern
 from veenv.engine.sparse.policy import collected as merged_terms
 from veenv.engine.sparse.solving import solve
 from veenv.engine.sparse.summands import Entries, Term, term
@@ -106,12 +107,7 @@ class SparseTensor:
     def _layout(self) -> tuple[Pattern, Collection] | None:
         """The pattern, and how the terms' entries become its values; None if it is computed."""
         one = parts.first_of_batch(self)
-        found = [None] if one is None else [t.coordinates() for t in one.terms]
-        if any(f is None for f in found):
-            return None
-        none = np.zeros(0, np.int32)
-        rows, cols = (np.concatenate([none, *(f[k] for f in found if f)]) for k in (0, 1))
-        return collected(rows, cols, self.out_shape, self.in_shape)
+        return None if one is None else layout_of(one.terms, self.out_shape, self.in_shape)
 
     @property
     def pattern(self) -> Pattern:
