@@ -21,7 +21,6 @@ from veenv.search.problem import Problem
 
 NUM_FEATURES = 20
 """Numbers that the score of a vertex is made of."""
-_NUM_STATIC = 5
 _FAR = np.int64(1) << np.int64(60)
 
 
@@ -57,9 +56,8 @@ def _observe(core, bits, ids, ins, outs, static, v, features):
     """
     n, words = core.n, bits.shape[2]
     num_in, num_out = max(ins[v], 1), max(outs[v], 1)
-    stays = 0 if core.kept[v] else 1
+    fill, least, stays = 0, _FAR, 0 if core.kept[v] else 1
     features[:] = 0.0
-    fill, least = 0, _FAR
     for k in range(words):
         rest = bits[PRED, v, k]
         while rest != ZERO:
@@ -91,9 +89,8 @@ def _observe(core, bits, ids, ins, outs, static, v, features):
                 features[12] += np.log(1.0 + outs[w])
                 if w < n:
                     least = min(least, ins[w] * outs[w])
-    price = np.log(1.0 + cost_of(core, bits, ids, v))
-    features[0] = price
-    features[1], features[2] = np.log(num_in), np.log(num_out)
+    price, degrees = np.log(1.0 + cost_of(core, bits, ids, v)), np.log(1.0 + num_in * num_out)
+    features[0], features[1], features[2] = price, np.log(num_in), np.log(num_out)
     features[3] = fill / (num_in * num_out)
     features[4] = _signed_log(np.float64(fill - num_in * stays - num_out))
     features[5], features[6] = _signed_log(features[5]), _signed_log(features[6])
@@ -101,7 +98,6 @@ def _observe(core, bits, ids, ins, outs, static, v, features):
         features[k] /= num_in
     for k in (8, 11, 12):
         features[k] /= num_out
-    degrees = np.log(1.0 + num_in * num_out)
     features[13] = price - degrees
     if least < _FAR:
         features[14] = degrees - np.log(1.0 + least)
@@ -161,6 +157,7 @@ def play(core, bits, ids, static, weights, order):
         alive[best] = False
         order[position] = best
         total += eliminate(core, bits, ids, best)
+        outs[best] = 0  # if it is an output it stays, as the end of its in-edges
         for k in range(near.shape[0]):
             rest = near[k]
             while rest != ZERO:
