@@ -9,6 +9,7 @@ import pytest
 from scipy import sparse as scipy_sparse
 
 import veenv
+from veenv.engine.sparse.pattern import collection
 
 N = 6
 PERM = np.array([3, 0, 2, 5, 1, 4])
@@ -199,3 +200,19 @@ def test_what_cannot_be_done_is_said():
     cut = veenv.jacve(lambda x, i: jax.lax.dynamic_slice(x, (i,), (4,)), sparse_representation=True)
     with pytest.raises(ValueError, match="computed"):
         jax.jit(lambda x, i: cut(x, i).values())(jnp.ones(64), 2)
+
+
+def test_numbers_are_added_up_however_many_come_together():
+    """None, one, a few or many for a result, and all of these for different results."""
+    rng = np.random.default_rng(0)
+    for trial in range(60):
+        size, total = int(rng.integers(1, 80)), int(rng.integers(0, 400)) * (trial > 1)
+        hit = rng.integers(0, size, max(1, size // int(rng.integers(1, 9))))
+        results, order = np.sort(rng.choice(hit, total)), rng.permutation(total)
+        numbers, expected = rng.normal(size=total), np.zeros(size)
+        np.add.at(expected, results, numbers[order])
+        collect = collection(order, results, size, total)
+        np.testing.assert_allclose(collect.on_host(numbers), expected, atol=1e-12)
+        if trial < 6:
+            found = collect(jnp.asarray(numbers, jnp.float32))
+            np.testing.assert_allclose(found, expected, atol=1e-4)

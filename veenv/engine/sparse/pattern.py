@@ -183,7 +183,7 @@ def collection(order: np.ndarray, results: np.ndarray, size: int, total: int) ->
     groups = np.unique(length)  # those of one number at most, of 2 to 4, of 5 to 16, …
     if len(groups) <= 1 or size * most <= _PADDING * len(order):
         starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) if size else counts
-        table = np.full((size, most), total, np.int32)
+        table = np.full((size, max(most, 1)), total, np.int32)
         table[results, np.arange(len(order)) - starts[results]] = order
         return Collection(size, table)
     at, found, before = np.zeros(size, np.int32), [], 0
