@@ -9,7 +9,6 @@ order of sums.
 from __future__ import annotations
 
 import dataclasses
-import os
 from typing import Any
 
 import jax
@@ -19,9 +18,6 @@ from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 AXIS = "envs"
-
-ENVS_OF_A_CORE = 8
-"""Environments below which another core is not worth what the cores have to exchange."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +30,7 @@ class ScaleConfig:
 
     devices: int | None = None
     """Devices that share the environments; all by default (on one host as many as divide
-    --num-envs).  Cores of a CPU count as devices, by default one for every eight environments."""
+    --num-envs)."""
     coordinator: str | None = None
     """Address and port of process 0, such as 10.0.0.1:1234, for a run of several processes; each
     is started with the same options and its own --process-id."""
@@ -68,53 +64,6 @@ class ScaleConfig:
     def several(self) -> bool:
         """Whether the run has several processes."""
         return self.distributed or self.coordinator is not None
-
-
-def share_cores(config: ScaleConfig, num_envs: int) -> None:
-    """Makes devices of the cores of the CPU, before anything uses JAX's backends.
-
-    A compiled program splits only some of its work over threads; shared out over devices, all of
-    it is.  Nothing changes for accelerators, for runs of several processes, and where the number
-    of CPU devices is already decided (`jax_num_cpu_devices`, or XLA's flag).
-
-    Args:
-      config: the devices asked for.
-      num_envs: environments, which cores share evenly.
-    """
-    decided = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
-    if config.several or decided or (getattr(jax.config, "jax_num_cpu_devices", None) or 0) > 0:
-        return
-    try:
-        jax.config.update("jax_num_cpu_devices", cores_for(num_envs, config.devices, _cores()))
-    except RuntimeError:  # the backends are in use, with the devices that they have
-        return
-
-
-def cores_for(num_envs: int, wanted: int | None, cores: int) -> int:
-    """How many cores share some environments.
-
-    Args:
-      num_envs: environments.
-      wanted: devices asked for, if any: as many as there are cores for.
-      cores: that there are.
-
-    Example:
-      >>> [cores_for(n, None, 2) for n in (8, 15, 16, 512)], cores_for(16, None, 64)
-      ([1, 1, 2, 2], 2)
-      >>> cores_for(16, 4, 64), cores_for(16, 4, 2)
-      (4, 2)
-    """
-    if wanted is not None:
-        return min(wanted, cores)
-    most = max(1, min(cores, num_envs // ENVS_OF_A_CORE))
-    return max(n for n in range(1, most + 1) if num_envs % n == 0)
-
-
-def _cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def connect(config: ScaleConfig) -> None:

@@ -13,17 +13,7 @@ import numpy as np
 import pytest
 
 from agents.config.ppo import PPOConfig
-from agents.devices import (
-    ScaleConfig,
-    broadcast,
-    broadcast_number,
-    connect,
-    cores_for,
-    is_main,
-    local,
-    place,
-    share_cores,
-)
+from agents.devices import ScaleConfig, broadcast, broadcast_number, connect, is_main, local, place
 from agents.nn.weights import load_weights
 from agents.ppo.trainer import Trainer
 from agents.training.curriculum import FixedTasks
@@ -63,20 +53,6 @@ def test_eight_devices_train_as_one(runs):
     moved = max(abs(one[name] - one[name.replace("end", "start")]).max() for name in ends)
     apart = max(abs(one[name] - other[name]).max() for name in ends)
     assert min(moved, apart) > 20 * TOLERANCE
-
-
-@pytest.mark.parametrize(
-    ("num_envs", "wanted", "cores", "count"),
-    [(16, None, 2, 2), (16, None, 1, 1), (15, None, 8, 1), (48, None, 5, 4), (4, 2, 2, 2)],
-)
-def test_cores_share_environments_evenly(num_envs, wanted, cores, count):
-    assert cores_for(num_envs, wanted, cores) == count
-
-
-def test_cores_are_no_devices_once_the_backends_are_in_use():
-    before = len(jax.devices())
-    share_cores(ScaleConfig(), 512)
-    assert len(jax.devices()) == before
 
 
 def test_sharded_train_step_lowers_for_tpu(runs):

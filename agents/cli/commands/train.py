@@ -7,14 +7,12 @@ import time
 
 from agents.cli.session import run_training
 from agents.config.args import fail, parse_training
-from agents.devices import share_cores
 
 
 def main() -> int:
     """Parses the command line and trains; the exit code (0 right, 1 wrong, 2 bad input)."""
     started = time.monotonic()
     args = parse_training()
-    share_cores(args.scale, args.ppo.num_envs)
     try:
         return run_training(args, sys.stdout, started=started)
     except (ValueError, OSError) as error:
