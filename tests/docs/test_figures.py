@@ -164,9 +164,8 @@ def test_the_comparison_says_what_sparse_jacobians_take():
     assert all(row["true"] == row["stored"] for row in rows)
     ratios = [float(row["ms"]) / float(row["asdex ms"]) for row in rows]
     assert f"a Jacobian takes {min(ratios):.2f} to {max(ratios):.2f} of asdex's time" in page
-    [slower] = [row for row in rows if float(row["first"]) > float(row["asdex first"])]
-    assert f"on the bundle adjustment it takes {slower['first'][:4]} s against" in page
-    assert slower["case"].startswith("bundle adjustment")
+    slower = [row for row in rows if float(row["first"]) > float(row["asdex first"])]
+    assert ("the first call is faster in all" in page) == (not slower)
 
 
 def test_the_comparison_says_what_laplacians_take():
