@@ -10,6 +10,7 @@ from benchmark_machine import machine
 from long_games_functions import large_graph
 
 from agents.large import large_orders
+from veenv.env.rewards import classical_cost
 from veenv.graph.graph import Graph
 from veenv.search import search
 
@@ -57,8 +58,7 @@ def _row(
     title: str, graph: Graph, budget: float, methods: tuple[str, ...], seed: int, name: str
 ) -> tuple[float, list[int]]:
     """Prints a row; the seconds of the greedy game, and the costs by method."""
-    orders = graph.forward(), graph.reverse(), graph.markowitz()
-    classical = min(graph.cost(graph.legal(order)) for order in orders)
+    classical = classical_cost(graph, "multiplications")
     began = time.perf_counter()
     order = next(large_orders(graph, "multiplications", seed))
     game = time.perf_counter() - began

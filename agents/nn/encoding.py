@@ -45,7 +45,9 @@ class GraphInputs:
           >>> inputs.compact(3).nodes.ravel().tolist(), inputs.compact(3).mask.tolist()
           ([1.0, 3.0, 0.0], [True, True, False])
         """
-        slots, kept = legal_slots(self.mask, num_slots)
+        ranks = jnp.arange(num_slots, dtype=jnp.int32)
+        words = jnp.broadcast_to(pack_flags(self.mask), (num_slots, num_words(len(self.mask))))
+        slots, kept = member(words, ranks), ranks < self.mask.sum(dtype=jnp.int32)
         # What lies behind the legal slots is some row or other, and becomes 0.
         nodes = self.nodes.at[slots].get(mode="clip") * kept[:, None].astype(self.nodes.dtype)
         edges = self.edges.at[slots].get(mode="clip") & kept[:, None]
@@ -63,25 +65,6 @@ class GraphInputs:
         return GraphInputs(self.nodes[..., :num_slots, :], edges, self.mask[..., :num_slots])
 
 
-def legal_slots(
-    mask: Bool[Array, " A"], num_slots: int
-) -> tuple[Int[Array, " K"], Bool[Array, " K"]]:
-    """The legal slots in their order, and which of them there are; the rest is some slot or other.
-
-    Args:
-      mask: legal slots.
-      num_slots: K.
-
-    Example:
-      >>> slots, kept = legal_slots(jnp.array([False, True, False, True]), 3)
-      >>> slots[:2].tolist(), kept.tolist()
-      ([1, 3], [True, True, False])
-    """
-    ranks = jnp.arange(num_slots, dtype=jnp.int32)
-    words = jnp.broadcast_to(pack_flags(mask), (num_slots, num_words(len(mask))))
-    return member(words, ranks), ranks < mask.sum(dtype=jnp.int32)
-
-
 def places(mask: Bool[Array, "*n A"]) -> Int[Array, "*n A"]:
     """Where `GraphInputs.compact` moves each legal slot, int32; -1 or more also for the others."""
     return jnp.cumsum(mask.astype(jnp.int32), axis=-1) - 1
@@ -97,7 +80,6 @@ def encode(
     num_hops: int = 1,
     keep_edges: bool = False,
     words: UInt[Array, "R W"] | None = None,
-    num_slots: int | None = None,
 ) -> GraphInputs:
     """Features and edges of one observation.
 
@@ -112,44 +94,27 @@ def encode(
       num_hops: number of hops.
       keep_edges: whether the network needs the edges as well.
       words: the adjacency as bits (`pack_rows`), if they are at hand; the matrix is not read then.
-      num_slots: with it, the legal slots are at the front of so many, as `GraphInputs.compact`.
     """
     mask = obs.action_mask
+    num_slots = mask.shape[0]
     words = pack_rows(obs.adjacency) if words is None else words
-    present = spread(words, len(mask)) != 0
+    present = spread(words, num_slots) != 0
+    edges = present[-num_slots:]
+    matrix = edges.astype(jnp.float32)
     legal = mask.astype(jnp.float32)[:, None]
     counts = obs.features, _legal_degrees(words, mask), _pairs(words, present)
     # Without the barrier the compiler counts again for every reader of the features.
     features, degrees, existing = jax.lax.optimization_barrier(counts)
     extra = _extra_features(features, degrees, existing)
     base = jnp.concatenate([features, extra], axis=-1) * legal
-    edges = present[-len(mask) :]
-    early = num_slots is not None and num_slots < len(mask)
-    if num_slots is not None and early:  # hops over fewer slots are cheaper
-        slots, mask = legal_slots(mask, num_slots)
-        legal = mask.astype(jnp.float32)[:, None]
-        base, degrees = (x.at[slots].get(mode="clip") * legal for x in (base, degrees))
-        edges = _edges_among(words[-edges.shape[0] :], slots, mask)
-    matrix = edges.astype(jnp.float32)
     scale = jax.lax.rsqrt(jnp.maximum(degrees, 1.0)) * legal
     nodes, level = [base], base
     for _ in range(num_hops):
         over_in, over_out = _sums(matrix, level)
         level = jnp.concatenate([over_in * scale[:, :1], over_out * scale[:, 1:]], axis=-1)
         nodes.append(level)
-    kept = edges if keep_edges else jnp.zeros((len(mask), 0), bool)
-    inputs = GraphInputs(jnp.concatenate(nodes, axis=-1), kept, mask)
-    return inputs if num_slots is None or early else inputs.compact(num_slots)
-
-
-def _edges_among(
-    words: UInt[Array, "A W"], slots: Int[Array, " K"], kept: Bool[Array, " K"]
-) -> Bool[Array, "K K"]:
-    """The edges from each of some slots to each of them; none of those that are not kept."""
-    slots = slots.astype(jnp.uint32)
-    rows = words.at[slots].get(mode="clip")
-    bits = rows.at[:, slots // 32].get(mode="clip") >> (slots % 32)[None] & 1
-    return (bits != 0) & kept[:, None] & kept[None]
+    kept = edges if keep_edges else jnp.zeros((num_slots, 0), bool)
+    return GraphInputs(jnp.concatenate(nodes, axis=-1), kept, mask)
 
 
 def _sums(

@@ -159,16 +159,11 @@ class GraphNetwork(eqx.Module):
         """What this network reads of one observation."""
         return encode(obs, self.num_hops, keep_edges=bool(self.rounds))
 
-    def read(
-        self, env: VertexEnv, state: State, params: EnvParams, num_slots: int | None = None
-    ) -> GraphInputs:
-        """`encode` of what is observed of one state; the bits of scalar graphs are read as such.
-
-        With `num_slots`, compact: the legal slots at the front of so many.
-        """
+    def read(self, env: VertexEnv, state: State, params: EnvParams) -> GraphInputs:
+        """`encode` of what is observed of one state; the bits of scalar graphs are read as such."""
         words = state.core.present.T if env.spec.scalar else None
         obs = env.observe(state, params)
-        return encode(obs, self.num_hops, bool(self.rounds), words, num_slots)
+        return encode(obs, self.num_hops, keep_edges=bool(self.rounds), words=words)
 
     def __call__(self, inputs: GraphInputs) -> tuple[Float[Array, " A"], Float[Array, ""]]:
         """Logits of all slots (illegal ones included) and the value, float32 [A] and []."""

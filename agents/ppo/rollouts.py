@@ -130,8 +130,9 @@ def _step(
 ) -> tuple[State, Trajectory]:
     """One step of B environments, of which the network reads so many slots."""
     key, prescribed = x
-    mask = state.action_mask
-    inputs = jax.vmap(partial(network.read, env, num_slots=num_slots))(state, params)
+    inputs = jax.vmap(partial(network.read, env))(state, params)
+    mask = inputs.mask
+    inputs = jax.vmap(lambda one: one.compact(num_slots))(inputs)
     logits, value = jax.vmap(network)(inputs)
     logits, where = logits / scale[:, None], jnp.maximum(jax.vmap(places)(mask), 0)
     full = jnp.take_along_axis(logits, where, 1, mode="clip")

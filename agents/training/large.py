@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from veenv.env.rewards import classical_cost
 from veenv.graph.graph import Graph
 from veenv.graph.linearisation import make_graph
 from veenv.search.heuristic.learned import NUM_FEATURES, Player, num_weights
@@ -82,8 +83,7 @@ class Opponent:
     @classmethod
     def of(cls, graph: Graph) -> Opponent:
         """That of a graph."""
-        orders = (graph.forward(), graph.reverse(), graph.markowitz())
-        return cls(Player.of(prepare(graph)), min(graph.cost(graph.legal(o)) for o in orders))
+        return cls(Player.of(prepare(graph)), classical_cost(graph, "multiplications"))
 
     def play(self, weights: np.ndarray) -> float:
         """The logarithm of the cost of a game over that of the best classical order."""

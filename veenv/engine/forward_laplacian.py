@@ -115,6 +115,9 @@ def _step(equation: Equation, ins: Sequence[Any], known: Known) -> list[Any]:
     name = equation.primitive.name
     if name in _UNARY:
         return [_unary(lambda x: run(x)[0], jets[0])]
+    if name == "reduce_sum":
+        [jet], axes = jets, equation.params["axes"]
+        return [Jet(*run(jet.value), summed(jet.slopes, axes), *run(jet.laplacian))]
     values = [j.value for j in jets]
     slopes, numbers = _met(
         equation, dict(zip(active, (j.slopes for j in jets), strict=True)), known
@@ -124,12 +127,8 @@ def _step(equation: Equation, ins: Sequence[Any], known: Known) -> list[Any]:
         return jax.jvp(run, values, list(tangents))
 
     outs, forward = push([j.laplacian for j in jets])
-    if name == "reduce_sum":
-        carried = [summed(jets[0].slopes, equation.params["axes"])]
-    else:
-        pushed = jax.vmap(lambda t: push(t)[1])(slopes)
-        total = jets[0].slopes.total
-        carried = [Slopes(s, total, n) for s, n in zip(pushed, numbers, strict=True)]
+    pushed, total = jax.vmap(lambda t: push(t)[1])(slopes), jets[0].slopes.total
+    carried = [Slopes(s, total, n) for s, n in zip(pushed, numbers, strict=True)]
     linear = name in _LINEAR or (name in _BILINEAR and len(active) == 1)
     linear |= name == "div" and active == [0]
     if name in _BILINEAR and len(active) == 2:
@@ -159,8 +158,6 @@ def _met(
     """
     several, shape = list(by_operand.values()), equation.out_avals[0].shape
     name = equation.primitive.name
-    if name == "reduce_sum":  # its slopes are summed, not pushed
-        return [], []
     if name in _ELEMENTWISE and all(s.shape == shape for s in several):
         several = aligned(several)
         return [s.values for s in several], [several[0].numbers]

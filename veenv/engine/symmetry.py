@@ -10,6 +10,10 @@ from veenv import _compat
 from veenv.graph.linearisation import Linearisation
 from veenv.graph.program import trace
 
+_ASSUMING = frozenset("custom_linear_solve eigh custom_lin linear_call".split())
+"""Primitives whose derivatives are right by an assumption only (a symmetric matrix, an exact
+solver, a transpose that was given): JAX's Hessian of other functions need not be symmetric."""
+
 Pair = tuple[int, int]
 """Source and target of an edge."""
 
@@ -50,14 +54,14 @@ def half_of(lin: Linearisation) -> Half:
 def is_symmetric(fun: Callable[..., Any], args: Any, kwargs: Any, argnums: Any) -> bool:
     """Whether the Jacobian of a function's gradient is known to be symmetric.
 
-    It need not be where the derivative of a part is the user's own.
+    It need not be where the derivative of a part is the user's own, or rests on an assumption.
     """
     program = trace(fun, args, kwargs, argnums=argnums)
     return not any(_own_rules(e.primitive, e.params) for e in program.equations)
 
 
 def _own_rules(primitive: Any, params: Mapping[str, Any]) -> bool:
-    if _compat.own_rule(primitive, params) or primitive.name in ("custom_lin", "linear_call"):
+    if _compat.own_rule(primitive, params) or primitive.name in _ASSUMING:
         return True
     bodies = _compat.bodies(params)
     return any(_own_rules(e.primitive, e.params) for body in bodies for e in body.eqns)

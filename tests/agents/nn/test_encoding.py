@@ -100,15 +100,3 @@ def test_existing_pairs_and_packing():
     assert words.shape == (50, 3)
     unpacked = (words[:, :, None] >> np.arange(32)) & 1
     np.testing.assert_array_equal(unpacked.reshape(50, -1)[:, :70], present)
-
-
-@pytest.mark.parametrize("keep_edges", [False, True])
-def test_fewer_slots_are_read_as_if_they_were_cut_off_behind(wide_graph, keep_edges):
-    read = jax.jit(encode, static_argnums=(1, 2, 4))
-    for _, obs in list(states(wide_graph, 6))[3:]:
-        num_slots = len(obs.action_mask) - 3
-        cut = read(obs, 2, keep_edges, None, num_slots)
-        whole = read(obs, 2, keep_edges, None, None).compact(num_slots)
-        np.testing.assert_array_equal(cut.mask, whole.mask)
-        np.testing.assert_array_equal(cut.edges, whole.edges)
-        np.testing.assert_allclose(cut.nodes, whole.nodes, rtol=1e-5, atol=1e-6)

@@ -126,6 +126,23 @@ def test_a_rule_of_ones_own_need_not_be_symmetric(x64):
     np.testing.assert_allclose(veenv.hessian(fun)(X[:3]), expected, rtol=1e-12)
 
 
+def test_derivatives_that_assume_symmetry_need_not_be_symmetric(x64):
+    """JAX differentiates these as if the matrix were symmetric, which it is not here."""
+
+    def fun(a, b, c, d):
+        matrix = jnp.stack([jnp.stack([a, b]), jnp.stack([c, d])])
+        vectors, _ = jax.lax.linalg.eigh(matrix, symmetrize_input=False)
+        solved = jax.scipy.linalg.solve(matrix, jnp.arange(1.0, 3.0), assume_a="pos")
+        return jnp.sin(vectors).sum() + solved @ solved
+
+    args = 2.0, 0.3, 0.4, 1.5
+    found, expected = (
+        np.array(h(fun, argnums=(0, 1, 2, 3))(*args)) for h in (veenv.hessian, jax.hessian)
+    )
+    assert np.abs(expected - expected.T).max() > 0.1
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
 @pytest.mark.parametrize("fun", [pairs, network, chain, several, mixed])
 def test_laplacians(fun, x64):
     def of_hessian(x):

@@ -50,6 +50,22 @@ def _score(core, bits, ids, rule, reach, v):
 
 
 @compiled
+def first_choice(core, alive, scores):
+    """The vertex of least score that may go now, ties to the lowest id; -1 if there is none.
+
+    Args:
+      core: the graph's constants.
+      alive: bool [n]; vertices not eliminated.
+      scores: numbers [n].
+    """
+    best = -1
+    for v in range(core.n):
+        if alive[v] and (best < 0 or scores[v] < scores[best]) and may_go(core, alive, v):
+            best = v
+    return best
+
+
+@compiled
 def mark_touched(bits, v, far, near):
     """Bits of the nodes of which eliminating v changes what a score sees, into `near`.
 
@@ -105,10 +121,7 @@ def _greedy(core, bits, ids, alive, rule, reach, order, filled):
     near = np.zeros(bits.shape[2], np.uint64)
     total = np.int64(0)
     for position in range(filled, n):
-        best = -1
-        for v in range(n):
-            if alive[v] and (best < 0 or scores[v] < scores[best]) and may_go(core, alive, v):
-                best = v
+        best = first_choice(core, alive, scores)
         mark_touched(bits, best, far, near)
         alive[best] = False
         order[position] = best

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veenv.search.heuristic.greedy_rules import mark_touched, reach_counts
+from veenv.search.heuristic.greedy_rules import first_choice, mark_touched, reach_counts
 from veenv.search.kernels.compilation import ONE, ZERO, compiled, lowest_bit, popcount
 from veenv.search.kernels.kernels import copy_state, cost_of, eliminate
-from veenv.search.kernels.scalar import PRED, SUCC, degree, may_go
+from veenv.search.kernels.scalar import PRED, SUCC, degree
 from veenv.search.problem import Problem
 
 NUM_FEATURES = 20
@@ -149,10 +149,7 @@ def play(core, bits, ids, static, weights, order):
         scores[v] = _evaluate(weights, features)
     total = np.int64(0)
     for position in range(n):
-        best = -1
-        for v in range(n):
-            if alive[v] and (best < 0 or scores[v] < scores[best]) and may_go(core, alive, v):
-                best = v
+        best = first_choice(core, alive, scores)
         mark_touched(bits, best, True, near)
         alive[best] = False
         order[position] = best
