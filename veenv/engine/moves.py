@@ -19,6 +19,7 @@ from veenv.engine.sparse.computed import Matrix
 from veenv.engine.stored import Edge
 from veenv.engine.supports import supported
 from veenv.engine.taps import convolution
+from veenv.engine.thinned import thinned
 from veenv.graph.equations import Equation
 from veenv.graph.linearisation import Elemental, Linearisation
 from veenv.linear.selection import Selection
@@ -27,6 +28,8 @@ from veenv.structure.structure import Link
 ADDS = {"scatter-add", "scatter_add"}
 TAKES = {"gather", "scatter", "dynamic_slice", "dynamic_update_slice", *ADDS}
 """Primitives that take each result element from one operand element, by indices."""
+_SORTS = {"sort", "top_k", "approx_top_k"}
+"""Primitives that do so by the values of an operand."""
 
 _MOST_CHOSEN = 0.95
 """Share of the elements from which on a select is diagonal, the others stored zeros."""
@@ -74,17 +77,19 @@ def _move(
         return _let_through(lin, equation, elemental, e, known)
     if elemental.inner is not None or isinstance(e.link, Selection):
         return None
-    if s.link is Link.NONE and name not in TAKES:
-        return None
     out_shape, in_shape = (lin.graph.shapes[n] for n in (elemental.target, elemental.source))
     operand = _operand(lin, equation, elemental)
     if prod(out_shape) == 0 or prod(in_shape) == 0 or operand is None or e.sign < 0:
         return None
+    if s.link is Link.NONE and name not in TAKES:
+        return thinned(equation, operand, known, e.dtype)
+    if name in _SORTS and s.unit:
+        return computed.moved(e, (out_shape, in_shape), adds=False)
     if name == "conv_general_dilated" and operand == 0:
         found = convolution(equation, known(equation.inputs[1]), e.dtype)
-        return found or supported(equation, operand, e, known)
+        return found or supported(equation, operand, e, known, _passes(lin))
     if s.link is Link.OPERATOR:
-        evaluated = supported(equation, operand, e, known)
+        evaluated = supported(equation, operand, e, known, _passes(lin))
         if evaluated is not None:
             return evaluated
     found = places.moved(equation) if operand == 0 else None
@@ -102,6 +107,13 @@ def _move(
         added = indexed.selected(found.reshape(in_shape), out_shape, e.dtype)
         return indexed.transpose(added)
     return indexed.selected(found.reshape(out_shape), in_shape, e.dtype)
+
+
+def _passes(lin: Linearisation) -> int:
+    """How many forward or reverse passes the whole Jacobian takes, whichever are fewer."""
+    graph = lin.graph
+    nodes = range(graph.num_inputs), graph.output_nodes
+    return min(sum(prod(graph.shapes[n]) for n in several) for several in nodes)
 
 
 def _let_through(

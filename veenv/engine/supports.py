@@ -21,6 +21,7 @@ from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.pattern import Pattern, collected
 from veenv.engine.stored import Edge
 from veenv.engine.taps import products, source
+from veenv.engine.triangles import cholesky, triangular_solve
 from veenv.graph.equations import Equation
 
 _MOST = 1 << 18
@@ -31,12 +32,16 @@ _RUNNING = {"cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"}
 _WINDOWS = {"reduce_window_sum", "reduce_window_max", "reduce_window_min", "reduce_window"}
 _UPDATES = {"scatter-sub", "scatter_sub", "scatter_mul", "scatter-mul", "scatter_min"}
 _UPDATES |= {"scatter_max", "scatter-min", "scatter-max"}
+_DEAR = {"triangular_solve", "cholesky"}
+"""Of which one pass takes more than one over its entries."""
 
 Places = tuple[np.ndarray, np.ndarray]
 """Rows and columns of entries."""
 
 
-def supported(equation: Equation, operand: int, e: Edge, known: Known) -> Indexed | None:
+def supported(
+    equation: Equation, operand: int, e: Edge, known: Known, passes: int
+) -> Indexed | None:
     """A partial at the places where it can have entries.
 
     Args:
@@ -44,10 +49,15 @@ def supported(equation: Equation, operand: int, e: Edge, known: Known) -> Indexe
       operand: by which operand.
       e: the partial.
       known: the program's variables that are known.
+      passes: how many the program takes in forward or reverse mode, which dear operators that are
+        evaluated may not exceed.
 
     Returns:
       Its entries; None where nothing is known of their places, or they are too many.
     """
+    dear = equation.primitive.name in _DEAR
+    if dear and min(e.structure.linked_sizes) > passes:
+        return None
     places = _places(equation, operand, known)
     out_shape, in_shape = equation.out_avals[0].shape, equation.in_avals[operand].shape
     if places is None or len(places[0]) > _MOST:
@@ -81,6 +91,10 @@ def _places(equation: Equation, operand: int, known: Known) -> Places | None:
     if name == "conv_general_dilated":
         found = products(equation)
         return None if found is None else (found[0], found[1 + operand])
+    if name == "triangular_solve":
+        return triangular_solve(equation, operand)
+    if name == "cholesky":
+        return cholesky(equation)
     if name in _UPDATES:
         return _updates(equation, operand, known)
     return None

@@ -12,7 +12,7 @@ from veenv.rules.base import Site
 
 _MATRICES = frozenset(
     "cholesky cholesky_update eig eigh hessenberg householder_product lu qr geqrf geqp3 ormqr "
-    "schur svd symmetric_product triangular_solve tridiagonal".split()
+    "schur svd symmetric_product tridiagonal".split()
 )
 _SCATTERS = frozenset("scatter scatter-add scatter-sub scatter-mul scatter-min scatter-max".split())
 _WINDOWS = frozenset(
@@ -34,8 +34,17 @@ def _matrices(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
     return _leading(len(site.in_avals[0].shape) - 2)
 
 
+def _triangular_solve(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+    """Matrices of a batch; the right sides of one matrix."""
+    rank = len(site.in_avals[0].shape)
+    several = rank - 1 if site.params["left_side"] else rank - 2
+    return _leading(rank - 2) + [(several, several)] * (operand == 1)
+
+
 def _tridiagonal_solve(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
-    return _leading(len(site.in_avals[0].shape) - 1)
+    """Matrices of a batch; the right sides of one matrix."""
+    rank = len(site.in_avals[0].shape)
+    return _leading(rank - 1) + [(rank, rank)] * (operand == 3)
 
 
 def _fft(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
@@ -118,6 +127,7 @@ NAMED: dict[str, Callable[[Site, int, int], list[tuple[int, int]]]] = {
     "gather": _gather,
     "sort": _sort,
     "top_k": _top_k,
+    "triangular_solve": _triangular_solve,
     "tridiagonal_solve": _tridiagonal_solve,
 }
 """By primitive."""
