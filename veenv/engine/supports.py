@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from veenv.engine import terms
+from veenv.engine.dependence import LOOPS, dependence
 from veenv.engine.known import Known
 from veenv.engine.links import keep_diagonal
 from veenv.engine.places import numbered, scattered
@@ -32,7 +33,7 @@ _RUNNING = {"cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"}
 _WINDOWS = {"reduce_window_sum", "reduce_window_max", "reduce_window_min", "reduce_window"}
 _UPDATES = {"scatter-sub", "scatter_sub", "scatter_mul", "scatter-mul", "scatter_min"}
 _UPDATES |= {"scatter_max", "scatter-min", "scatter-max"}
-_DEAR = {"triangular_solve", "cholesky"}
+_DEAR = {"triangular_solve", "cholesky", *LOOPS}
 """Of which one pass takes more than one over its entries."""
 
 Places = tuple[np.ndarray, np.ndarray]
@@ -40,13 +41,13 @@ Places = tuple[np.ndarray, np.ndarray]
 
 
 def supported(
-    equation: Equation, operand: int, e: Edge, known: Known, passes: int
+    equation: Equation, ways: tuple[int, int], e: Edge, known: Known, passes: int
 ) -> Indexed | None:
     """A partial at the places where it can have entries.
 
     Args:
       equation: what it is of.
-      operand: by which operand.
+      ways: of which result, by which operand.
       e: the partial.
       known: the program's variables that are known.
       passes: how many the program takes in forward or reverse mode, which dear operators that are
@@ -55,11 +56,11 @@ def supported(
     Returns:
       Its entries; None where nothing is known of their places, or they are too many.
     """
-    dear = equation.primitive.name in _DEAR
-    if dear and min(e.structure.linked_sizes) > passes:
+    result, operand = ways
+    if equation.primitive.name in _DEAR and min(e.structure.linked_sizes) > passes:
         return None
-    places = _places(equation, operand, known)
-    out_shape, in_shape = equation.out_avals[0].shape, equation.in_avals[operand].shape
+    places = _places(equation, ways, known)
+    out_shape, in_shape = equation.out_avals[result].shape, equation.in_avals[operand].shape
     if places is None or len(places[0]) > _MOST:
         return None
     pattern, collect = collected(*places, out_shape, in_shape)
@@ -82,8 +83,10 @@ def _only(x: Indexed, pattern: Pattern) -> Indexed | None:
     return Indexed(fewer, x.numbers().take(kept), x.dtype, mask)
 
 
-def _places(equation: Equation, operand: int, known: Known) -> Places | None:
-    name = equation.primitive.name
+def _places(equation: Equation, ways: tuple[int, int], known: Known) -> Places | None:
+    name, (result, operand) = equation.primitive.name, ways
+    if name in LOOPS:
+        return dependence(equation, result, operand, known)
     if name in _RUNNING:
         return _running(equation)
     if name in _WINDOWS and operand == 0 and len(equation.out_avals) == 1:

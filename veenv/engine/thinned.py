@@ -37,7 +37,7 @@ def thinned(equation: Equation, operand: int, known: Known, dtype: Any) -> Index
     name = equation.primitive.name
     if name not in {"mul", "dot_general"}:
         return None
-    factor = known(equation.inputs[1 - operand])
+    factor = known.quickly(equation.inputs[1 - operand])
     if factor is None or not 0 < np.count_nonzero(factor) <= _MOST * factor.size:
         return None
     places = _dot if name == "dot_general" else _elementwise

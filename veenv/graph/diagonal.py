@@ -55,7 +55,7 @@ def diagonal_axes(site: Site, body: BodyOf) -> Callable[[int, int], Pairs | None
         ways = cache(lambda operand: _ways(flow(), operand, _rank(site, operand)))
         return lambda result, operand: _followed(flow(), operand, result, ways)
     rule = find(name)
-    if rule is None:
+    if rule is None or name in NAMED:
         return lambda result, operand: _named(site, result, operand)
     rows = cache(lambda: rule(replace(site, diagonal=None)))
 

@@ -116,6 +116,16 @@ def _scatter(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
     return pairs if operand == 2 else [(j, j) for j, _ in pairs]
 
 
+def _reduce(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+    """Axes that are not reduced, of what is; the numbers to begin with come after."""
+    rank, gone = len(site.in_avals[operand].shape), site.params["dimensions"]
+    return list(enumerate(j for j in range(rank) if j not in gone)) if rank else []
+
+
+def _elementwise(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+    return _leading(len(site.out_avals[result].shape))
+
+
 NAMED: dict[str, Callable[[Site, int, int], list[tuple[int, int]]]] = {
     **dict.fromkeys(_MATRICES, _matrices),
     **dict.fromkeys(_CUMULATIVE, _cumulative),
@@ -125,6 +135,8 @@ NAMED: dict[str, Callable[[Site, int, int], list[tuple[int, int]]]] = {
     "conv_general_dilated": _convolution,
     "fft": _fft,
     "gather": _gather,
+    "random_gamma": _elementwise,
+    "reduce": _reduce,
     "sort": _sort,
     "top_k": _top_k,
     "triangular_solve": _triangular_solve,
