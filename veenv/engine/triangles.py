@@ -1,4 +1,4 @@
-"""Where the partials of triangular solves and Cholesky factors can have entries."""
+"""Where the partials of triangular solves and triangular factors can have entries."""
 
 from __future__ import annotations
 
@@ -49,14 +49,30 @@ def triangular_solve(equation: Equation, operand: int) -> Places | None:
 
 
 def cholesky(equation: Equation) -> Places | None:
-    """Of the lower factor by the matrix: L[i, j] has what is above of row i, left of column j."""
+    """Of the lower factor by the matrix: L[i, j] has rows i and up to j of the columns up to j."""
     *batch, n, _ = equation.in_avals[0].shape
     if n**4 // 4 * prod(batch) > _MOST:
         return None
-    below = np.tri(n, dtype=bool)  # p is at most i
     matrix = numbered((n, n))
-    i, j, p, q = np.nonzero(below[:, :, None, None] & below[:, None, :, None] & below[:, None])
+    i, j, p, q = np.ogrid[:n, :n, :n, :n]
+    i, j, p, q = np.nonzero((i >= j) & (q <= j) & ((p == i) | (p <= j)))
     return _of_batch(matrix[i, j], matrix[p, q], prod(batch), (n * n, n * n))
+
+
+def lu(equation: Equation) -> Places | None:
+    """Of both factors by the matrix, whose rows may come in any order.
+
+    A column of L has what is in the columns up to its own; U[i, j] in those before i, and in j.
+    """
+    *batch, n, m = equation.in_avals[0].shape
+    if (n * m) ** 2 * prod(batch) > _MOST:
+        return None
+    matrix = numbered((n, m))
+    i, j, q = np.ogrid[:n, :m, :m]
+    i, j, q = np.nonzero(np.where(i > j, q <= j, (q < i) | (q == j)))
+    cols = matrix.T[q]
+    rows = np.broadcast_to(matrix[i, j][:, None], cols.shape)
+    return _of_batch(rows, cols, prod(batch), (n * m, n * m))
 
 
 def _of_batch(rows: np.ndarray, cols: np.ndarray, count: int, sizes: tuple[int, int]) -> Places:

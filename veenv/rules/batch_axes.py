@@ -19,6 +19,9 @@ _WINDOWS = frozenset(
     "reduce_window_max reduce_window_min reduce_window_sum select_and_gather_add "
     "select_and_scatter_add".split()
 )
+CHOOSE = frozenset(("select_and_gather_add", "select_and_scatter_add"))
+"""Primitives whose further operands only decide what is taken of the first."""
+
 _CUMULATIVE = frozenset("cumlogsumexp cummax cummin cumprod".split())
 
 

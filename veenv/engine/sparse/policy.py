@@ -81,8 +81,9 @@ class Sparse:
 def _product(p: Edge, q: Edge) -> Edge | Indexed:
     """The product of two terms; as entries where it would store zeros that a selection has."""
     product = edge_product.multiply(p, q, keep=True)
-    selects = any(e.structure.link is Link.SELECTION for e in (p, q))
+    links = {e.structure.link for e in (p, q)}
     stored = terms.num_entries(product)
+    selects = Link.SELECTION in links and Link.OPERATOR not in links
     if not selects or product.structure.link is not Link.NONE or stored > _MOST_MARKED:
         return product
     out_shape, in_shape = product.structure.out_shape, product.structure.in_shape
