@@ -104,10 +104,10 @@ class _Follower:
             if self._steps > _MOST_STEPS:
                 raise _TooManyError
             numbers = tuple(range(len(eqn.invars)))
-            avals = [tuple(v.aval for v in several) for several in (eqn.invars, eqn.outvars)]
-            equation = Equation(eqn.primitive, eqn.params, numbers, (), *avals, "")
-            outs = self.step(equation, [read(a) for a in eqn.invars])
-            there |= zip(eqn.outvars, outs, strict=True)
+            ins, outs = ([v.aval for v in several] for several in (eqn.invars, eqn.outvars))
+            equation = Equation(eqn.primitive, eqn.params, numbers, (), tuple(ins), tuple(outs), "")
+            given = self.step(equation, [read(a) for a in eqn.invars])
+            there |= zip(eqn.outvars, given, strict=True)
         return [read(a) for a in jaxpr.outvars]
 
     def closed(self, body: Any, given: Sequence[_Variable]) -> _Several:

@@ -31,7 +31,7 @@ _SIMPLE = {
 """What NumPy does as JAX, without compiling anything, to arrays of one dtype."""
 
 _QUICK = {*_SIMPLE, "select_n", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "rev"}
-_QUICK |= {"convert_element_type", "transpose", "concatenate", "iota"}
+_QUICK |= {"convert_element_type", "transpose", "concatenate", "split", "iota"}
 """What `results` leaves to NumPy, mostly."""
 
 
@@ -92,7 +92,7 @@ class Known:
 def _is_random(equation: Equation) -> bool:
     """Whether an equation takes or makes keys of random numbers, which are no arrays of NumPy."""
     avals = *equation.in_avals, *equation.out_avals
-    return any(jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key) for a in avals)
+    return any(jax.numpy.issubdtype(a.dtype, jax.dtypes.prng_key) for a in avals)
 
 
 def is_exact(dtype: Any) -> bool:
@@ -122,6 +122,9 @@ def results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
         return [ins[0].transpose(equation.params["permutation"])]
     if name == "concatenate":
         return [np.concatenate(ins, equation.params["dimension"])]
+    if name == "split":
+        ends = np.cumsum(equation.params["sizes"])[:-1]
+        return np.split(ins[0], ends, equation.params["axis"])
     with jax.ensure_compile_time_eval():
         given = [jax.numpy.asarray(x) for x in ins]
         return [np.asarray(x) for x in _compat.bind(equation.primitive, equation.params, given)]

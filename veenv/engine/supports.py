@@ -102,7 +102,7 @@ def _places(equation: Equation, ways: tuple[int, int], known: Known) -> Places |
     if name == "select_and_scatter_add" and operand == 0:  # back to what windows were made of
         shapes = equation.in_avals[0].shape, equation.out_avals[0].shape
         back = _windows(equation.params, *map(numbered, shapes))
-        return None if back is None else back[::-1]
+        return None if back is None else (back[1], back[0])
     if name == "conv_general_dilated":
         found = products(equation)
         return None if found is None else (found[0], found[1 + operand])

@@ -55,10 +55,13 @@ Places = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def _elementwise(equation: Equation, operand: int, factor: np.ndarray) -> Places | None:
-    if factor.shape != equation.in_avals[operand].shape:
+    shape = equation.out_avals[0].shape
+    if len(factor.shape) != len(shape):
         return None
+    factor = np.broadcast_to(factor, shape).reshape(-1)
+    taken = np.broadcast_to(numbered(equation.in_avals[operand].shape), shape).reshape(-1)
     at = np.flatnonzero(factor)
-    return at, at, factor.reshape(-1)[at]
+    return at, taken[at], factor[at]
 
 
 def _dot(equation: Equation, operand: int, factor: np.ndarray) -> Places | None:

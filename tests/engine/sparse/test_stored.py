@@ -25,6 +25,7 @@ NEAR = {"loop-while_until_converged", "vmap-while"}
 
 _CANCEL = "zeros by cancellation, which no structure says"
 _COMPLEX = "complex numbers are pairs of real ones, whose zeros are not followed everywhere"
+_MASKED = "weights that a mask makes zero are zero by their values"
 _OWN = "a solver or a transpose that the user gives is not looked into"
 MORE = {
     "complex-scan": _COMPLEX,
@@ -36,8 +37,11 @@ MORE = {
     "fft-odd_length_rfft": _CANCEL,
     "fft-rfft_irfft": _CANCEL,
     "fft-spectral_derivative": _CANCEL,
+    "graph-pairwise_distances": _CANCEL,
     "linalg-custom_root": _OWN,
     "linalg-eigh_vectors": _CANCEL,
+    "model-lstm": "following the loop takes more passes than the whole Jacobian",
+    "nn-dot_product_attention_causal": _MASKED,
     "pool-gradient_of_max_pool": "which element a window takes is computed",
     "shape-pad_negative": "the padding is a constant zero that is then multiplied",
 }

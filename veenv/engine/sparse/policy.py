@@ -88,12 +88,11 @@ def _product(p: Edge, q: Edge) -> Edge | Indexed:
         return product
     out_shape, in_shape = product.structure.out_shape, product.structure.in_shape
     between = p.structure.in_shape
-    factors = indexed.of_edge(p, out_shape, between), indexed.of_edge(q, between, in_shape)
-    if factors[0] is None or factors[1] is None or not indexed.is_light(*factors):
+    left, right = indexed.of_edge(p, out_shape, between), indexed.of_edge(q, between, in_shape)
+    if left is None or right is None or not indexed.is_light(left, right):
         return product
-    if num_meetings(factors[0].pattern, factors[1].pattern) > _THIN * stored:
-        return product
-    return indexed.multiply(*factors)
+    thin = num_meetings(left.pattern, right.pattern) <= _THIN * stored
+    return indexed.multiply(left, right) if thin else product
 
 
 def collected(several: Sequence[Edge]) -> Terms | Indexed:
