@@ -53,7 +53,7 @@ class _Variable:
 _Several = list[_Variable]
 
 
-def dependence(
+def dependent_places(
     equation: Equation, result: int, operand: int, known: Callable[[Any], np.ndarray | None]
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Rows and columns of the partial of a loop or branch that may have entries.

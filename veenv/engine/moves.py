@@ -79,10 +79,7 @@ def _move(
     ways = _ways(lin, equation, elemental)
     if prod(out_shape) == 0 or prod(in_shape) == 0 or ways is None or e.sign < 0:
         return None
-    result, operand = ways
-    sizes = equation.out_avals[result].size, equation.in_avals[operand].size
-    if sizes != (prod(out_shape), prod(in_shape)):
-        return _of_pairs(equation, operand, e, (out_shape, in_shape), known)
+    _, operand = ways
     if name == "pad" and operand == 1:
         return _padding(equation, e)
     if s.link is Link.NONE and name not in places.TAKES:
@@ -111,24 +108,6 @@ def _move(
         added = indexed.selected(found.reshape(in_shape), out_shape, e.dtype)
         return indexed.transpose(added)
     return indexed.selected(found.reshape(out_shape), in_shape, e.dtype)
-
-
-def _of_pairs(
-    equation: Equation,
-    operand: int,
-    e: Edge,
-    shapes: tuple[Sequence[int], Sequence[int]],
-    known: Known,
-) -> Matrix | None:
-    """Of complex arrays that are moved, seen as pairs of real numbers."""
-    found = places.moved(equation) if operand == 0 else None
-    if found is None:
-        found = places.by_indices(equation, operand, known)
-    adds = equation.primitive.name in places.ADDS and operand == 2
-    if found is None or adds or 2 * found.size != prod(shapes[0]):
-        return None
-    pairs = np.where(found[..., None] < 0, -1, 2 * found[..., None] + np.arange(2))
-    return indexed.selected(pairs.reshape(shapes[0]), shapes[1], e.dtype)
 
 
 def _passes(lin: Linearisation) -> int:

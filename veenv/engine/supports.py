@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from veenv.engine import terms
-from veenv.engine.dependence import LOOPS, dependence
+from veenv.engine.dependence import LOOPS, dependent_places
 from veenv.engine.known import Known
 from veenv.engine.links import diagonal_pairs, keep_diagonal
 from veenv.engine.places import numbered, scattered
@@ -93,7 +93,7 @@ def _only(x: Indexed, pattern: Pattern) -> Indexed | None:
 def _places(equation: Equation, ways: tuple[int, int], known: Known) -> Places | None:
     name, (result, operand) = equation.primitive.name, ways
     if name in LOOPS:
-        return dependence(equation, result, operand, known)
+        return dependent_places(equation, result, operand, known)
     if name in _RUNNING:
         return _running(equation)
     if name in _WINDOWS and operand == 0 and len(equation.out_avals) == 1:

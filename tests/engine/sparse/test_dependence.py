@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from veenv.engine.dependence import dependence
+from veenv.engine.dependence import dependent_places
 from veenv.engine.known import Known
 from veenv.graph.program import trace
 
@@ -21,7 +21,7 @@ def places(fun, name: str, x, *rest, result: int = 0) -> np.ndarray | None:
     """Of the first equation of a name, by its last operand: a mask of the partial."""
     program = trace(fun, (x, *rest))
     equation = next(e for e in program.equations if e.primitive.name == name)
-    found = dependence(equation, result, len(equation.inputs) - 1, Known(program))
+    found = dependent_places(equation, result, len(equation.inputs) - 1, Known(program))
     if found is None:
         return None
     mask = np.zeros((equation.out_avals[result].size, equation.in_avals[-1].size), bool)
