@@ -20,7 +20,7 @@ from veenv.engine.sparse.computed import Matrix
 from veenv.engine.stored import Edge
 from veenv.engine.supports import supported
 from veenv.engine.taps import convolution
-from veenv.engine.thinned import thinned
+from veenv.engine.thinned import thin_product
 from veenv.graph.equations import Equation
 from veenv.graph.linearisation import Elemental, Linearisation
 from veenv.linear.selection import Selection
@@ -83,7 +83,7 @@ def _move(
     if name == "pad" and operand == 1:
         return _padding(equation, e)
     if s.link is Link.NONE and name not in places.TAKES:
-        return thinned(equation, operand, known, e.dtype)
+        return thin_product(equation, operand, known, e.dtype)
     if name in _SORTS and s.unit:
         return computed.moved(e, (out_shape, in_shape), adds=False)
     if name == "conv_general_dilated" and operand == 0:

@@ -22,7 +22,7 @@ _MOST = 0.5
 """Share of nonzero elements up to which an array is thin: fuller ones multiply faster as arrays."""
 
 
-def thinned(equation: Equation, operand: int, known: Known, dtype: Any) -> Indexed | None:
+def thin_product(equation: Equation, operand: int, known: Known, dtype: Any) -> Indexed | None:
     """The partial of a product by the factor that is not known.
 
     Args:
