@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
+import runpy
 import sys
 import time
 from pathlib import Path
@@ -142,17 +142,14 @@ def test_bad_input_is_one_line(written, capsys, changes, message):
     assert captured.err.count("\n") == 1
 
 
-def test_the_command_line_has_help():
-    run = subprocess.run(
-        [sys.executable, str(SCRIPT), "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=SCRIPT.parents[1],
-        env={"PYTHONPATH": str(SCRIPT.parents[1]), "PATH": ""},
-    )
+def test_the_command_line_has_help(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
     for option in ("--order", "--task", "--json", "--batch", "--points"):
-        assert option in run.stdout
+        assert option in said
 
 
 def test_multiplications_are_those_of_products_and_contractions():

@@ -1,6 +1,8 @@
 """The command line of training: errors, signals, kills and what a run leaves behind."""
 
+import contextlib
 import csv
+import io
 import json
 import os
 import random
@@ -42,6 +44,14 @@ def start(*args: str, out: Path) -> subprocess.Popen[str]:
     )
 
 
+def train_here(monkeypatch, capsys, *args: str) -> tuple[int, str, str]:
+    """Runs the script in this process: its exit code, and what it says and complains."""
+    monkeypatch.setattr(sys, "argv", ["train.py", *args])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "scripts" / "train.py"), run_name="__main__")
+    return (ended.value.code, *capsys.readouterr())
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -76,11 +86,8 @@ def start(*args: str, out: Path) -> subprocess.Popen[str]:
 )
 def test_wrong_input_is_one_line_and_code_2(args, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["train.py", *args])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(ROOT / "scripts" / "train.py"), run_name="__main__")
-    said, complaint = capsys.readouterr()
-    assert ended.value.code == 2
+    code, said, complaint = train_here(monkeypatch, capsys, *args)
+    assert code == 2
     assert said == ""
     assert complaint.count("\n") == 1
     assert complaint.startswith("error: ")
@@ -88,17 +95,12 @@ def test_wrong_input_is_one_line_and_code_2(args, message, tmp_path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
-def test_help_explains_every_option():
-    process = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "train.py"), "--help"],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
+def test_help_explains_every_option(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "200")
+    code, said, _ = train_here(monkeypatch, capsys, "--help")
+    assert code == 0
     for option in ("--task", "--steps", "--num-envs", "--seed", "--cost", "--time-limit", "--out"):
-        assert re.search(rf"{option} .*?\s[A-Z][a-z]+", process.stdout, re.DOTALL), option
+        assert re.search(rf"{option} .*?\s[A-Z][a-z]+", said, re.DOTALL), option
 
 
 UPDATES = 10
@@ -133,13 +135,15 @@ def parameters(folder: Path) -> list[bytes]:
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory) -> tuple[Path, str]:
     """A whole run: its folder and what it said."""
-    out = tmp_path_factory.mktemp("whole") / "runs"
-    process = start(*BUDGET, out=out)
-    said, complaint = process.communicate(timeout=600)
-    assert process.returncode == 0, complaint
+    out, said = tmp_path_factory.mktemp("whole") / "runs", io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(said):
+        patch.setattr(sys, "argv", ["train.py", *BUDGET, "--out", str(out), "--timing", "0"])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(ROOT / "scripts" / "train.py"), run_name="__main__")
+    assert ended.value.code == 0
     folder = run_folder(out)
     assert folder is not None
-    return folder, said
+    return folder, said.getvalue()
 
 
 def test_run_leaves_a_proved_order(uninterrupted):
@@ -193,11 +197,8 @@ def test_a_checkpoint_of_something_else_is_refused(
 ):
     folder, _ = uninterrupted
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    monkeypatch.setattr(sys, "argv", ["train.py", "--resume", str(folder), *args])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(ROOT / "scripts" / "train.py"), run_name="__main__")
-    said, complaint = capsys.readouterr()
-    assert (ended.value.code, said) == (2, "")
+    code, said, complaint = train_here(monkeypatch, capsys, "--resume", str(folder), *args)
+    assert (code, said) == (2, "")
     assert complaint.count("\n") == 1
     assert re.search(message, complaint)
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
