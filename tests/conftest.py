@@ -31,6 +31,39 @@ settings.register_profile("long", deadline=None, max_examples=10_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+SEARCHES = (
+    "tests/search/",
+    "tests/orders/",
+    "tests/agents/test_large.py",
+    "tests/agents/test_policy.py",
+    "tests/graph/test_reverse_only.py",
+    "tests/scripts/test_evaluate.py",
+)
+"""Tests that need the kernels of the searches, which take a minute to compile."""
+
+
+def group_of(nodeid: str) -> str:
+    """Tests of one group are run by one process, in their order: they share compiled programs."""
+    if nodeid.startswith(SEARCHES):
+        return "searches"
+    return "agents" if nodeid.startswith("tests/agents/") else nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hands out whole groups, in their order, where `--dist` does not ask for something else."""
+    if config.getoption("dist") != "load":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    config.option.loadscopereorder = False
+    return Groups(config, log)
+
+
 @pytest.fixture
 def x64() -> Iterator[None]:
     """Runs one test with 64-bit types; without it JAX's default (float32) holds."""
