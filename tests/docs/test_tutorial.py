@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.md"
 
 
-@pytest.mark.usefixtures("optimised")
 def test_code_prints_what_its_comments_say(capsys):
     names = {}
     blocks = re.findall(r"```python\n(.*?)```", TUTORIAL.read_text(encoding="utf-8"), re.DOTALL)
