@@ -89,14 +89,15 @@ def reference() -> Callable[[str], dict[str, Any]]:
 
 @pytest.fixture
 def optimised(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Runs one test with XLA's usual optimisations, in this process and in those it starts."""
+    """Compiles with XLA's usual optimisations what one test makes, and what processes of it do.
+
+    What was compiled before stays as it is.
+    """
     usual = jax.config.read("jax_disable_most_optimizations")
     monkeypatch.delenv("JAX_DISABLE_MOST_OPTIMIZATIONS", raising=False)
-    jax.clear_caches()
     jax.config.update("jax_disable_most_optimizations", False)
     yield
     jax.config.update("jax_disable_most_optimizations", usual)
-    jax.clear_caches()
 
 
 def held() -> tuple[int, int]:

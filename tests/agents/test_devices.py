@@ -34,9 +34,12 @@ def environment(num_devices: int) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Results of `eight_devices.py`, by file name."""
-    out = tmp_path_factory.mktemp("runs")
+    return results(tmp_path_factory.mktemp("runs"))
+
+
+def results(out: Path, *args: str) -> dict[str, dict[str, np.ndarray]]:
     script = Path(__file__).parent / "eight_devices.py"
-    subprocess.run([sys.executable, script, out], env=environment(8), check=True)
+    subprocess.run([sys.executable, script, out, *args], env=environment(8), check=True)
     return {path.stem: dict(np.load(path)) for path in out.iterdir()}
 
 
@@ -55,8 +58,9 @@ def test_eight_devices_train_as_one(runs):
     assert min(moved, apart) > 20 * TOLERANCE
 
 
-def test_sharded_train_step_lowers_for_tpu(runs):
-    assert runs["placements"]["lowered"] == 8
+@pytest.mark.slow  # by default that of one device is lowered, in test_lowering
+def test_sharded_train_step_lowers_for_tpu(tmp_path):
+    assert results(tmp_path, "lower")["lowered"]["devices"] == 8
 
 
 def test_placements(runs):
