@@ -80,7 +80,7 @@ def same(a: np.ndarray | None, b: np.ndarray | None) -> bool:
     return bool(np.allclose(a, b, rtol=1e-9, atol=1e-12, equal_nan=True))
 
 
-@pytest.fixture(scope="module", params=thinned(rows(), 3), ids=lambda row: row.function)
+@pytest.fixture(scope="module", params=thinned(rows(), 4), ids=lambda row: row.function)
 def row(request):
     """Of the module, so that all tests of a row follow each other, and share its Jacobians."""
     return request.param

@@ -42,7 +42,7 @@ def test_every_function_of_jax_nn_is_there():
     assert public <= there
 
 
-@pytest.mark.parametrize("case", _parameters(every=10, of_each_family=True))
+@pytest.mark.parametrize("case", _parameters(every=14, of_each_family=True))
 def test_jitted(case: Case):
     results = jitted_jacobians(case.fun, case.args, case.argnums, case.oracle, num_random=2)
     for name, got, expected in results:
@@ -55,7 +55,7 @@ def test_jitted(case: Case):
             raise AssertionError(f"order {name}: {error}") from error
 
 
-@pytest.mark.parametrize("case", _parameters(every=120))
+@pytest.mark.parametrize("case", _parameters(every=200))
 def test_plain(case: Case):
     graph = veenv.make_graph(case.fun, case.argnums)(*case.args)
     ids = next(iter(orders(graph, 1, seed=1)))
@@ -63,7 +63,7 @@ def test_plain(case: Case):
     assert_same(got, quick_jit(case.oracle(case.fun, case.argnums))(*case.args), case.tol)
 
 
-@pytest.mark.parametrize("case", _parameters(every=60))
+@pytest.mark.parametrize("case", _parameters(every=90))
 def test_sparse(case: Case):
     """The sparse form of every block, made dense, in reverse and in a random order."""
 

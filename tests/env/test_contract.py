@@ -94,7 +94,7 @@ def far_actions():
     yield from FAR
     for kind in TYPES[1:]:
         bounds = np.iinfo(kind)
-        ends = {*FAR, int(bounds.min), int(bounds.max)} - {0}
+        ends = {*few(FAR[2:3], of=FAR), int(bounds.min), int(bounds.max)} - {0}
         yield from (kind(x) for x in sorted(ends) if bounds.min <= x <= bounds.max)
     yield from (np.array(2**40), np.array(2**63, np.uint64), np.array([2**40])[0])
 

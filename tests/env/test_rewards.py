@@ -43,7 +43,7 @@ def constants(graph, cost, options):
             "PropaneCombustion", "multiplications", {"normalise": True}, marks=pytest.mark.slow
         ),
         pytest.param("PropaneCombustion", "multiplications", BOTH, marks=pytest.mark.slow),
-        ("LIF", "executed", BOTH),
+        pytest.param("LIF", "executed", BOTH, marks=pytest.mark.slow),
     ],
 )
 def test_every_episode_returns_the_unshaped_return_plus_a_constant(
