@@ -13,6 +13,9 @@ from agents.ppo.trainer import Trainer
 from veenv import Graph, make_graph
 from veenv.env import TaskDistribution
 
+SHARED = PPOConfig(num_envs=6, hidden=8, num_minibatches=3, learning_rate=1e-3)
+"""The settings of the train step that tests share."""
+
 
 def wide(x, y):
     """Two inputs, three outputs, a shared stem: reverse is not the cheapest order."""
@@ -60,7 +63,7 @@ def both(wide_graph: Graph, chain_graph: Graph) -> TaskDistribution:
 @pytest.fixture(scope="session")
 def trainer(both: TaskDistribution) -> Trainer:
     """Whose train step is compiled once for all tests of the agent."""
-    return Trainer(PPOConfig(num_envs=6, hidden=8, num_minibatches=3), both)
+    return Trainer(SHARED, both)
 
 
 def lasting(trainer: Trainer, steps: int | None) -> Trainer:

@@ -92,7 +92,8 @@ def check_costs(env, graph, states, params=None):
     assert max(costs) <= float((params or env.default_params).worst_total)
 
 
-@pytest.mark.parametrize("cost", spared(COST_MODELS, "operations"))
+@pytest.mark.slow  # test_three_way plays random functions of arrays side by side
+@pytest.mark.parametrize("cost", COST_MODELS)
 def test_random_rollouts_under_vmap(cost, graph_of_task):
     env = VertexEnv(graph_of_task("Encoder"), cost)
     states = jax.jit(lambda key: random_episodes(env, key, 20))(jax.random.key(0))

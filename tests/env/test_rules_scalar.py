@@ -97,7 +97,7 @@ def test_graphs_of_one_spec_share_a_program(graph_of_task):
     ("name", "cost"),
     spared(
         itertools.product(TASKS, COST_MODELS),
-        ("RobotArm_6DOF", "operations"),  # test_three_way plays the others side by side
+        # test_three_way plays them side by side
     ),
 )
 def test_random_rollouts_under_vmap(name, cost, graph_of_task):
