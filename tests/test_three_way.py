@@ -69,7 +69,6 @@ def returns_of(env: VertexEnv, graph, orders) -> np.ndarray:
     ("name", "cost"),
     spared(
         itertools.product(TASKS, COST_MODELS),
-        ("RoeFlux_1d", "multiplications"),
         ("PropaneCombustion", "executed"),
         ("mlp", "operations"),
     ),

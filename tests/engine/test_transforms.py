@@ -11,6 +11,7 @@ import pytest
 
 import veenv
 from tests.oracles.jacobians import assert_compiled_same, assert_same, quick_jit
+from tests.sampling import spared
 from veenv import jacve
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -56,14 +57,17 @@ def test_jit():
     assert_same(ours[0](X), quick_jit(jax.jacrev(field))(X))
 
 
-@pytest.mark.parametrize(("in_axes", "out_axes"), [(0, 0), (1, 0), (0, 1), (1, -1)])
+AXES = [(0, 0), (1, 0), (0, 1), (1, -1)]
+
+
+@pytest.mark.parametrize(("in_axes", "out_axes"), spared(AXES, (0, 0), (1, -1)))
 def test_vmap_of_jacve(in_axes, out_axes):
     points = XS if in_axes == 0 else XS.T
     through = lambda jacobian: jax.vmap(jacobian(field), in_axes, out_axes)  # noqa: E731
     assert_all_same(through, through(jax.jacrev), points)
 
 
-@pytest.mark.parametrize(("in_axes", "out_axes"), [(0, 0), (1, 0), (0, 1), (1, -1)])
+@pytest.mark.parametrize(("in_axes", "out_axes"), spared(AXES, (0, 0), (1, -1)))
 def test_jacve_of_vmap(in_axes, out_axes):
     points = XS if in_axes == 0 else XS.T
     mapped = jax.vmap(field, in_axes, out_axes)
