@@ -1,4 +1,4 @@
-"""Random programs of gathers, scatters, reshapes, stencils, segments, windows and sorts."""
+"""Random programs of gathers, scatters, stencils, windows, sorts, loops, solves, thin matrices."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.linalg as jsl
 import numpy as np
 from jax import lax
 
@@ -239,10 +240,83 @@ def _extremes(rng: np.random.Generator, n: int) -> Step:
     return step
 
 
+def _loops(rng: np.random.Generator, n: int) -> Step:
+    """Recurrences, what every turn of them gives, a buffer that is filled."""
+    kind, backwards = int(rng.integers(4)), bool(rng.integers(2))
+
+    def turn(c: Vector, x: Vector) -> tuple[Vector, Vector]:
+        c = jnp.tanh(c + x)
+        return c, c * x
+
+    def step(x: Vector, at: Any) -> Vector:
+        rows = x.reshape(3, -1)
+        if kind == 0:
+            return lax.scan(turn, jnp.zeros(n // 3), rows, reverse=backwards)[1].ravel()
+        if kind == 1:
+            return lax.fori_loop(1, n, lambda i, h: h.at[i].set(h[i] * jnp.sin(h[i - 1])), x)
+        if kind == 2:
+            return lax.scan(turn, rows[0], rows[1:])[0].sum() * x + rows[::-1].ravel()
+        return lax.scan(lambda c, _: (jnp.roll(c, 4) * c, None), x, None, length=2)[0]
+
+    return step
+
+
+def _branches(rng: np.random.Generator, n: int) -> Step:
+    which = int(rng.integers(4))
+
+    def step(x: Vector, at: Any) -> Vector:
+        branches = [jnp.sin, lambda x: x[::-1] * 0.5, lambda x: jnp.cumsum(x) * 0.2]
+        index = at[0] % 3 if which == 3 else which
+        return lax.switch(index, branches, x)
+
+    return step
+
+
+def _solves(rng: np.random.Generator, n: int) -> Step:
+    """Triangular solves and factors of small matrices, some in batches."""
+    kind, lower = int(rng.integers(4)), bool(rng.integers(2))
+    matrix = rng.normal(size=(4, 4)) + 4 * np.eye(4)
+
+    def step(x: Vector, at: Any) -> Vector:
+        sides = x.reshape(4, -1)
+        if kind == 0:
+            return jsl.solve_triangular(matrix + 0.1 * sides @ sides.T, sides, lower=lower).ravel()
+        if kind == 1:
+            return jnp.linalg.solve(matrix, sides).ravel() * x
+        blocks = x[:8].reshape(2, 2, 2)
+        if kind == 2:
+            symmetric = blocks @ blocks.mT + 3 * np.eye(2)[None]
+            return jnp.concatenate([jnp.linalg.cholesky(symmetric).ravel(), x[8:] ** 2])
+        return jnp.concatenate([lax.linalg.lu(blocks + 3 * np.eye(2)[None])[0].ravel(), x[8:] ** 2])
+
+    return step
+
+
+def _matrices(rng: np.random.Generator, n: int) -> Step:
+    """Products with matrices that are mostly zeros, known or made of the vector."""
+    kind = int(rng.integers(4))
+    thin = np.where(rng.random((n, n)) < 0.2, rng.normal(size=(n, n)), 0.0)
+    mask = (rng.random(n) < 0.5).astype(float)
+    rows = rng.integers(0, n, size=n)
+
+    def step(x: Vector, at: Any) -> Vector:
+        if kind == 0:
+            return thin @ x + x
+        if kind == 1:
+            return mask * x * x + x[::-1]
+        if kind == 2:
+            return jax.nn.one_hot(rows, n, dtype=x.dtype) @ x * x
+        block, none = jnp.sin(x[:4].reshape(2, 2)), jnp.zeros((2, n - 2))
+        top = jnp.concatenate([block, none], 1)
+        return jnp.concatenate([top @ x, x[2:] * jnp.pad(x[:3], (0, n - 5))])
+
+    return step
+
+
 STEPS = (
     _function, _shift, _stencil, _convolution, _gather, _take, _along, _segments, _scatter,
     _set_slice, _transpose, _blocks, _grid, _windows, _select, _total, _run_time, _springs,
-    _columns, _picture, _cumulative, _known_slice, _extremes,
+    _columns, _picture, _cumulative, _known_slice, _extremes, _loops, _branches, _solves, _matrices,
 )  # fmt: skip
 
 
