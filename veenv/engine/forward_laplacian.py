@@ -117,7 +117,8 @@ def _step(equation: Equation, ins: Sequence[Any], known: Known) -> list[Any]:
         return [_unary(lambda x: run(x)[0], jets[0])]
     if name == "reduce_sum":
         [jet], axes = jets, equation.params["axes"]
-        return [Jet(*run(jet.value), summed(jet.slopes, axes), *run(jet.laplacian))]
+        [value], [laplacian] = run(jet.value), run(jet.laplacian)
+        return [Jet(value, summed(jet.slopes, axes), laplacian)]
     values = [j.value for j in jets]
     slopes, numbers = _met(
         equation, dict(zip(active, (j.slopes for j in jets), strict=True)), known

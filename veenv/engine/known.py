@@ -30,6 +30,10 @@ _SIMPLE = {
 }
 """What NumPy does as JAX, without compiling anything, to arrays of one dtype."""
 
+_QUICK = {*_SIMPLE, "select_n", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "rev"}
+_QUICK |= {"convert_element_type", "transpose", "concatenate", "split", "iota"}
+"""What `results` leaves to NumPy, mostly."""
+
 
 class Known:
     """The variables of a program whose values are known when tracing.
@@ -70,19 +74,34 @@ class Known:
             concrete = isinstance(value, (jax.Array, np.ndarray, np.generic, int))
             return np.asarray(value) if concrete and not _compat.is_traced(value) else None
         equation, k = self._makers[variable]
-        if any(_compat.bodies(equation.params)):
+        if any(_compat.bodies(equation.params)) or _is_random(equation):
             return None
         ins = [self(a) for a in equation.inputs]
-        return None if any(x is None for x in ins) else _results(equation, ins)[k]
+        return None if any(x is None for x in ins) else results(equation, ins)[k]
+
+    def quickly(self, atom: Any) -> np.ndarray | None:
+        """As a call, of constants and what NumPy makes of them; None where JAX would have to."""
+        if isinstance(atom, Literal) or atom not in self._makers:
+            return self(atom)
+        equation, _ = self._makers[atom]
+        if equation.primitive.name not in _QUICK:
+            return None
+        return None if any(self.quickly(a) is None for a in equation.inputs) else self(atom)
 
 
-def _is_exact(dtype: Any) -> bool:
+def _is_random(equation: Equation) -> bool:
+    """Whether an equation takes or makes keys of random numbers, which are no arrays of NumPy."""
+    avals = *equation.in_avals, *equation.out_avals
+    return any(jax.numpy.issubdtype(a.dtype, jax.dtypes.prng_key) for a in avals)
+
+
+def is_exact(dtype: Any) -> bool:
     """Whether numbers of a dtype are converted by NumPy as by JAX: integers and bools."""
     return dtype == np.bool_ or np.issubdtype(dtype, np.integer)
 
 
-def _results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
-    """The results of an equation at known operands."""
+def results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
+    """The results of an equation at known operands, one array each."""
     name, aval = equation.primitive.name, equation.out_avals[0]
     if name in _SIMPLE and (name != "and" or aval.dtype == np.bool_):
         return [np.asarray(_SIMPLE[name](*ins), aval.dtype)]
@@ -95,7 +114,7 @@ def _results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
         for axis, n in zip(equation.params["broadcast_dimensions"], ins[0].shape, strict=True):
             shape[axis] = n
         return [np.broadcast_to(ins[0].reshape(shape), aval.shape)]
-    if name == "convert_element_type" and all(_is_exact(d) for d in (ins[0].dtype, aval.dtype)):
+    if name == "convert_element_type" and all(is_exact(d) for d in (ins[0].dtype, aval.dtype)):
         return [ins[0].astype(aval.dtype)]
     if name == "rev":
         return [np.flip(ins[0], equation.params["dimensions"])]
@@ -103,6 +122,9 @@ def _results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
         return [ins[0].transpose(equation.params["permutation"])]
     if name == "concatenate":
         return [np.concatenate(ins, equation.params["dimension"])]
+    if name == "split":
+        ends = np.cumsum(equation.params["sizes"])[:-1]
+        return np.split(ins[0], ends, equation.params["axis"])
     with jax.ensure_compile_time_eval():
         given = [jax.numpy.asarray(x) for x in ins]
         return [np.asarray(x) for x in _compat.bind(equation.primitive, equation.params, given)]

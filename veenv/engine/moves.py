@@ -13,20 +13,21 @@ from math import prod
 import numpy as np
 
 from veenv.engine import places
+from veenv.engine.dependence import LOOPS
 from veenv.engine.known import Known
 from veenv.engine.sparse import computed, indexed
 from veenv.engine.sparse.computed import Matrix
 from veenv.engine.stored import Edge
 from veenv.engine.supports import supported
 from veenv.engine.taps import convolution
+from veenv.engine.thinned import thin_product
 from veenv.graph.equations import Equation
 from veenv.graph.linearisation import Elemental, Linearisation
 from veenv.linear.selection import Selection
 from veenv.structure.structure import Link
 
-ADDS = {"scatter-add", "scatter_add"}
-TAKES = {"gather", "scatter", "dynamic_slice", "dynamic_update_slice", *ADDS}
-"""Primitives that take each result element from one operand element, by indices."""
+_SORTS = {"sort", "top_k", "approx_top_k"}
+"""Primitives that do so by the values of an operand."""
 
 _MOST_CHOSEN = 0.95
 """Share of the elements from which on a select is diagonal, the others stored zeros."""
@@ -74,34 +75,46 @@ def _move(
         return _let_through(lin, equation, elemental, e, known)
     if elemental.inner is not None or isinstance(e.link, Selection):
         return None
-    if s.link is Link.NONE and name not in TAKES:
-        return None
     out_shape, in_shape = (lin.graph.shapes[n] for n in (elemental.target, elemental.source))
-    operand = _operand(lin, equation, elemental)
-    if prod(out_shape) == 0 or prod(in_shape) == 0 or operand is None or e.sign < 0:
+    ways = _ways(lin, equation, elemental)
+    if prod(out_shape) == 0 or prod(in_shape) == 0 or ways is None or e.sign < 0:
         return None
+    _, operand = ways
+    if name == "pad" and operand == 1:
+        return _padding(equation, e)
+    if s.link is Link.NONE and name not in places.TAKES:
+        return thin_product(equation, operand, known, e.dtype)
+    if name in _SORTS and s.unit:
+        return computed.moved(e, (out_shape, in_shape), adds=False)
     if name == "conv_general_dilated" and operand == 0:
         found = convolution(equation, known(equation.inputs[1]), e.dtype)
-        return found or supported(equation, operand, e, known)
+        return found or supported(equation, ways, e, known, _passes(lin))
     if s.link is Link.OPERATOR:
-        evaluated = supported(equation, operand, e, known)
+        evaluated = supported(equation, ways, e, known, _passes(lin))
         if evaluated is not None:
             return evaluated
     found = places.moved(equation) if operand == 0 else None
-    if found is None and name in TAKES:
-        found = _by_indices(equation, operand, known)
+    if found is None and name in places.TAKES:
+        found = places.by_indices(equation, operand, known)
         if found is None and s.unit:
-            adds = name in ADDS and operand == 2
+            adds = name in places.ADDS and operand == 2
             return computed.moved(e, (out_shape, in_shape), adds=adds)
         if found is None and 1 in (prod(out_shape), prod(in_shape)) and e.link is None:
             return computed.one_hot(e, (out_shape, in_shape))
     if found is None:
-        selects = s.unit and s.link is Link.SELECTION and name not in TAKES
+        selects = s.unit and s.link is Link.SELECTION and name not in places.TAKES
         return indexed.of_edge(e, out_shape, in_shape) if selects else None
-    if name in ADDS and operand == 2:
+    if name in places.ADDS and operand == 2:
         added = indexed.selected(found.reshape(in_shape), out_shape, e.dtype)
         return indexed.transpose(added)
     return indexed.selected(found.reshape(out_shape), in_shape, e.dtype)
+
+
+def _passes(lin: Linearisation) -> int:
+    """How many forward or reverse passes the whole Jacobian takes, whichever are fewer."""
+    graph = lin.graph
+    nodes = range(graph.num_inputs), graph.output_nodes
+    return min(sum(prod(graph.shapes[n]) for n in several) for several in nodes)
 
 
 def _let_through(
@@ -111,61 +124,37 @@ def _let_through(
 
     Few that are left out are stored as zeros: axes that stay diagonal take less than index arrays.
     """
-    mask, operand = known(equation.inputs[0]), _operand(lin, equation, elemental)
+    mask, ways = known(equation.inputs[0]), _ways(lin, equation, elemental)
     shape = equation.out_avals[0].shape
-    if mask is None or not operand or mask.shape != shape or e.sign < 0 or prod(shape) == 0:
+    if mask is None or ways is None or mask.shape != shape or e.sign < 0 or prod(shape) == 0:
         return None
-    chosen = mask == operand - 1
+    chosen = mask == ways[1] - 1
     if np.count_nonzero(chosen) >= _MOST_CHOSEN * chosen.size:
         return None
     return indexed.selected(np.where(chosen, places.numbered(shape), -1), shape, e.dtype)
 
 
-def _operand(lin: Linearisation, equation: Equation, elemental: Elemental) -> int | None:
-    """Which operand a partial is by; None if the variable is several."""
-    inside = elemental.source < lin.program.num_inputs
-    at = elemental.source - lin.program.num_inputs
-    variable = elemental.source if inside else lin.program.vertex_variables[at]
-    found = [i for i, a in enumerate(equation.inputs) if isinstance(a, int) and a == variable]
-    return found[0] if len(found) == 1 else None
+def _padding(equation: Equation, e: Edge) -> Matrix | None:
+    """Of a padded array by the one number that it is padded with."""
+    taken = places.moved(equation)
+    assert taken is not None
+    padded = np.where(taken < 0, 0, -1)
+    return indexed.selected(padded, (), e.dtype) if (padded == 0).any() else None
 
 
-def _by_indices(equation: Equation, operand: int, known: Known) -> np.ndarray | None:
-    """The places that a primitive moves an operand's elements to, if its indices are known.
+def _ways(lin: Linearisation, equation: Equation, elemental: Elemental) -> tuple[int, int] | None:
+    """Of which result a partial is, and by which operand; None if the variable is several.
 
-    Returns:
-      Flat index of the operand's element that each result element takes, -1 for none; for the
-      updates that a scatter adds, the result that each is added to.
+    Of loops and branches it may be several: any of them stands for all.
     """
-    name = equation.primitive.name
-    if name in ADDS and operand == 0:
-        return places.numbered(equation.in_avals[0].shape)
-    first = {"dynamic_update_slice": 2}.get(name, 1)
-    last = 2 if name in {*ADDS, "scatter"} else len(equation.inputs)
-    indices = [known(a) for a in equation.inputs[first:last]]
-    given = [i for i in indices if i is not None]
-    if len(given) < len(indices):
-        return None
-    if name == "gather":
-        return places.gathered(equation, given[0])
-    if name == "dynamic_slice":
-        return places.sliced(equation, given)
-    if name == "dynamic_update_slice":
-        return places.updated(equation, given, operand)
-    targets = places.scattered(equation, given[0])
-    return targets if name in ADDS else _set(equation, targets, operand)
+    program = lin.program
 
+    def variable(node: int) -> int:
+        inside = node < program.num_inputs
+        return node if inside else program.vertex_variables[node - program.num_inputs]
 
-def _set(equation: Equation, targets: np.ndarray, operand: int) -> np.ndarray | None:
-    """As `_by_indices` for a scatter that overwrites; None where it does so twice.
-
-    Which of several updates of one element counts is the device's choice.
-    """
-    flat = targets.reshape(-1)
-    put = np.flatnonzero(flat >= 0)
-    if len(np.unique(flat[put])) < len(put):
-        return None
-    shape = equation.out_avals[0].shape
-    found = places.numbered(shape) if operand == 0 else np.full(shape, -1)
-    found.reshape(-1)[flat[put]] = -1 if operand == 0 else put
-    return found
+    by, of = variable(elemental.source), variable(elemental.target)
+    operands = [i for i, a in enumerate(equation.inputs) if isinstance(a, int) and a == by]
+    results = [k for k, v in enumerate(equation.outputs) if v == of]
+    alone = len(operands) == 1 or (operands and equation.primitive.name in LOOPS)
+    return (results[0], operands[0]) if alone and len(results) == 1 else None

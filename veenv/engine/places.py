@@ -5,13 +5,17 @@ Every function returns flat indices; an index of -1 is none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from veenv.graph.equations import Equation
+
+ADDS = {"scatter-add", "scatter_add"}
+TAKES = {"gather", "scatter", "dynamic_slice", "dynamic_update_slice", *ADDS}
+"""Primitives that take each result element from one operand element, by indices."""
 
 
 def numbered(shape: Sequence[int]) -> np.ndarray:
@@ -166,3 +170,49 @@ def updated(equation: Equation, starts: Sequence[np.ndarray], operand: int) -> n
 def _cut(shape: Sequence[int], sizes: Sequence[int], starts: Sequence[np.ndarray]) -> Any:
     places = (min(max(int(s), 0), n - m) for s, n, m in zip(starts, shape, sizes, strict=True))
     return tuple(slice(a, a + m) for a, m in zip(places, sizes, strict=True))
+
+
+def by_indices(
+    equation: Equation, operand: int, known: Callable[[Any], np.ndarray | None]
+) -> np.ndarray | None:
+    """The places that a primitive moves an operand's elements to, if its indices are known.
+
+    Returns:
+      Flat index of the operand's element that each result element takes, -1 for none; for the
+      updates that a scatter adds, the result that each is added to; None for primitives that do
+      not take elements so.
+    """
+    name = equation.primitive.name
+    if name not in TAKES:
+        return None
+    if name in ADDS and operand == 0:
+        return numbered(equation.in_avals[0].shape)
+    first = {"dynamic_update_slice": 2}.get(name, 1)
+    last = 2 if name in {*ADDS, "scatter"} else len(equation.inputs)
+    indices = [known(a) for a in equation.inputs[first:last]]
+    given = [i for i in indices if i is not None]
+    if len(given) < len(indices):
+        return None
+    if name == "gather":
+        return gathered(equation, given[0])
+    if name == "dynamic_slice":
+        return sliced(equation, given)
+    if name == "dynamic_update_slice":
+        return updated(equation, given, operand)
+    targets = scattered(equation, given[0])
+    return targets if name in ADDS else _set(equation, targets, operand)
+
+
+def _set(equation: Equation, targets: np.ndarray, operand: int) -> np.ndarray | None:
+    """As `by_indices` for a scatter that overwrites; None where it does so twice.
+
+    Which of several updates of one element counts is the device's choice.
+    """
+    flat = targets.reshape(-1)
+    put = np.flatnonzero(flat >= 0)
+    if len(np.unique(flat[put])) < len(put):
+        return None
+    shape = equation.out_avals[0].shape
+    found = numbered(shape) if operand == 0 else np.full(shape, -1)
+    found.reshape(-1)[flat[put]] = -1 if operand == 0 else put
+    return found

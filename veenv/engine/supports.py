@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 
 from veenv.engine import terms
+from veenv.engine.dependence import LOOPS, dependent_places
 from veenv.engine.known import Known
-from veenv.engine.links import keep_diagonal
+from veenv.engine.links import diagonal_pairs, keep_diagonal
 from veenv.engine.places import numbered, scattered
 from veenv.engine.sparse import indexed
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.pattern import Pattern, collected
 from veenv.engine.stored import Edge
 from veenv.engine.taps import products, source
+from veenv.engine.triangles import cholesky, lu, triangular_solve
 from veenv.graph.equations import Equation
 
 _MOST = 1 << 18
@@ -29,27 +31,37 @@ _MOST = 1 << 18
 _SUMS = {"cumsum", "reduce_window_sum"}
 _RUNNING = {"cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"}
 _WINDOWS = {"reduce_window_sum", "reduce_window_max", "reduce_window_min", "reduce_window"}
+_WINDOWS |= {"select_and_gather_add"}
 _UPDATES = {"scatter-sub", "scatter_sub", "scatter_mul", "scatter-mul", "scatter_min"}
 _UPDATES |= {"scatter_max", "scatter-min", "scatter-max"}
+_DEAR = {"triangular_solve", "cholesky", "lu", *LOOPS}
+"""Of which one pass takes more than one over its entries."""
 
 Places = tuple[np.ndarray, np.ndarray]
 """Rows and columns of entries."""
 
 
-def supported(equation: Equation, operand: int, e: Edge, known: Known) -> Indexed | None:
+def supported(
+    equation: Equation, ways: tuple[int, int], e: Edge, known: Known, passes: int
+) -> Indexed | None:
     """A partial at the places where it can have entries.
 
     Args:
       equation: what it is of.
-      operand: by which operand.
+      ways: of which result, by which operand.
       e: the partial.
       known: the program's variables that are known.
+      passes: how many the program takes in forward or reverse mode, which dear operators that are
+        evaluated may not exceed.
 
     Returns:
       Its entries; None where nothing is known of their places, or they are too many.
     """
-    places = _places(equation, operand, known)
-    out_shape, in_shape = equation.out_avals[0].shape, equation.in_avals[operand].shape
+    result, operand = ways
+    if equation.primitive.name in _DEAR and _passes(e) > passes:
+        return None
+    places = _places(equation, ways, known)
+    out_shape, in_shape = equation.out_avals[result].shape, equation.in_avals[operand].shape
     if places is None or len(places[0]) > _MOST:
         return None
     pattern, collect = collected(*places, out_shape, in_shape)
@@ -59,6 +71,12 @@ def supported(equation: Equation, operand: int, e: Edge, known: Known) -> Indexe
         return None
     x = indexed.of_edge(keep_diagonal(e), out_shape, in_shape)
     return None if x is None else _only(x, pattern)
+
+
+def _passes(e: Edge) -> int:
+    """How many an operator takes to be evaluated: one serves all indices of a diagonal axis."""
+    shape = e.structure.out_shape
+    return min(e.structure.linked_sizes) // prod(shape[k] for k, _ in diagonal_pairs(e))
 
 
 def _only(x: Indexed, pattern: Pattern) -> Indexed | None:
@@ -72,15 +90,26 @@ def _only(x: Indexed, pattern: Pattern) -> Indexed | None:
     return Indexed(fewer, x.numbers().take(kept), x.dtype, mask)
 
 
-def _places(equation: Equation, operand: int, known: Known) -> Places | None:
-    name = equation.primitive.name
+def _places(equation: Equation, ways: tuple[int, int], known: Known) -> Places | None:
+    name, (result, operand) = equation.primitive.name, ways
+    if name in LOOPS:
+        return dependent_places(equation, result, operand, known)
     if name in _RUNNING:
         return _running(equation)
     if name in _WINDOWS and operand == 0 and len(equation.out_avals) == 1:
-        return _windows(equation)
+        shapes = equation.out_avals[0].shape, equation.in_avals[0].shape
+        return _windows(equation.params, *map(numbered, shapes))
+    if name == "select_and_scatter_add" and operand == 0:  # back to what windows were made of
+        shapes = equation.in_avals[0].shape, equation.out_avals[0].shape
+        back = _windows(equation.params, *map(numbered, shapes))
+        return None if back is None else (back[1], back[0])
     if name == "conv_general_dilated":
         found = products(equation)
         return None if found is None else (found[0], found[1 + operand])
+    if name == "triangular_solve":
+        return triangular_solve(equation, operand)
+    if name in {"cholesky", "lu"} and result == 0:
+        return cholesky(equation) if name == "cholesky" else lu(equation)
     if name in _UPDATES:
         return _updates(equation, operand, known)
     return None
@@ -94,17 +123,16 @@ def _running(equation: Equation) -> Places:
     return rows, cols
 
 
-def _windows(equation: Equation) -> Places | None:
-    params: Any = equation.params
-    sizes = params["window_dimensions"]
-    x, out = numbered(equation.in_avals[0].shape), numbered(equation.out_avals[0].shape)
+def _windows(params: Any, out: np.ndarray, x: np.ndarray) -> Places | None:
+    """Of what is made of windows, all numbers; with parameters as of `reduce_window`."""
+    sizes, ones = params["window_dimensions"], (1,) * x.ndim
     if prod(sizes) * out.size > _MOST:
         return None
     renamed = {
         "padding": params["padding"],
         "window_strides": params["window_strides"],
-        "lhs_dilation": params["base_dilation"],
-        "rhs_dilation": params["window_dilation"],
+        "lhs_dilation": params.get("base_dilation", ones),
+        "rhs_dilation": params.get("window_dilation", ones),
     }
     rows, cols = [], []
     for tap in product(*map(range, sizes)):

@@ -26,7 +26,7 @@ def convolution(equation: Equation, kernel: np.ndarray | None, dtype: Any) -> In
       dtype: of the entries.
 
     Returns:
-      Its entries; None where the kernel has many taps, or there are groups of a batch.
+      Its entries; None where the kernel has many taps.
     """
     found = None if kernel is None else products(equation)
     if found is None or kernel is None:
@@ -46,27 +46,28 @@ def products(equation: Equation) -> tuple[np.ndarray, np.ndarray, np.ndarray] | 
 
     Returns:
       For each product of the sum the flat indices of the result, of the operand's element and of
-      the kernel's; None where the kernel has many taps, or there are groups of a batch.
+      the kernel's; None where the kernel has many taps.
     """
     params = equation.params
     numbers = params["dimension_numbers"]
     shapes = (*(a.shape for a in equation.in_avals), equation.out_avals[0].shape)
     specs = numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec
     groups, batches = params["feature_group_count"], params["batch_group_count"]
-    if batches != 1 or prod(shapes[1]) > _MOST_TAPS:
+    if prod(shapes[1]) > _MOST_TAPS:
         return None
     inside, weights, results = (
         np.arange(prod(shape)).reshape(shape).transpose(spec)
         for shape, spec in zip(shapes, specs, strict=True)
     )  # batch, channel, places; the kernel's out channel, in channel, places
-    per_group = weights.shape[0] // groups
+    per_group, per_batch = weights.shape[0] // groups, weights.shape[0] // batches
     found = []
     for tap in product(*map(range, weights.shape[2:])):
         at, there = source(params, tap, results.shape[2:], inside.shape[2:])
         for o, i in product(range(weights.shape[0]), range(weights.shape[1])):
             channel = o // per_group * weights.shape[1] + i
+            points = slice(o // per_batch * len(results), (o // per_batch + 1) * len(results))
             rows = results[:, o][(slice(None), *there)].reshape(-1)
-            cols = inside[:, channel][(slice(None), *at)].reshape(-1)
+            cols = inside[points, channel][(slice(None), *at)].reshape(-1)
             found.append((rows, cols, np.full(rows.size, weights[(o, i, *tap)])))
     rows, cols, of_kernel = (np.concatenate(x) for x in zip(*found, strict=True))
     return rows, cols, of_kernel

@@ -17,7 +17,7 @@ from functools import cache
 
 from veenv.graph.flow import FLOWS, BodyOf, Flow, forwards, reachable
 from veenv.rules.base import Pairs, Site, find
-from veenv.rules.batch_axes import NAMED
+from veenv.rules.batch_axes import CHOOSE, NAMED
 from veenv.rules.dtypes import is_complex
 from veenv.structure.structure import FREE
 
@@ -55,7 +55,7 @@ def diagonal_axes(site: Site, body: BodyOf) -> Callable[[int, int], Pairs | None
         ways = cache(lambda operand: _ways(flow(), operand, _rank(site, operand)))
         return lambda result, operand: _followed(flow(), operand, result, ways)
     rule = find(name)
-    if rule is None:
+    if rule is None or name in NAMED:
         return lambda result, operand: _named(site, result, operand)
     rows = cache(lambda: rule(replace(site, diagonal=None)))
 
@@ -68,8 +68,11 @@ def diagonal_axes(site: Site, body: BodyOf) -> Callable[[int, int], Pairs | None
     return of_rule
 
 
-def _named(site: Site, result: int, operand: int) -> Pairs:
-    named = NAMED.get(site.primitive.name)
+def _named(site: Site, result: int, operand: int) -> Pairs | None:
+    name = site.primitive.name
+    if name in CHOOSE and operand:
+        return None
+    named = NAMED.get(name)
     out, shape = site.out_avals[result].shape, site.in_avals[operand].shape
     found = [] if named is None else named(site, result, operand)
     return tuple(

@@ -12,13 +12,16 @@ from veenv.rules.base import Site
 
 _MATRICES = frozenset(
     "cholesky cholesky_update eig eigh hessenberg householder_product lu qr geqrf geqp3 ormqr "
-    "schur svd symmetric_product triangular_solve tridiagonal".split()
+    "schur svd symmetric_product tridiagonal".split()
 )
 _SCATTERS = frozenset("scatter scatter-add scatter-sub scatter-mul scatter-min scatter-max".split())
 _WINDOWS = frozenset(
     "reduce_window_max reduce_window_min reduce_window_sum select_and_gather_add "
     "select_and_scatter_add".split()
 )
+CHOOSE = frozenset(("select_and_gather_add", "select_and_scatter_add"))
+"""Primitives whose further operands only decide what is taken of the first."""
+
 _CUMULATIVE = frozenset("cumlogsumexp cummax cummin cumprod".split())
 
 
@@ -34,8 +37,17 @@ def _matrices(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
     return _leading(len(site.in_avals[0].shape) - 2)
 
 
+def _triangular_solve(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+    """Matrices of a batch; the right sides of one matrix."""
+    rank = len(site.in_avals[0].shape)
+    several = rank - 1 if site.params["left_side"] else rank - 2
+    return _leading(rank - 2) + [(several, several)] * (operand == 1)
+
+
 def _tridiagonal_solve(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
-    return _leading(len(site.in_avals[0].shape) - 1)
+    """Matrices of a batch; the right sides of one matrix."""
+    rank = len(site.in_avals[0].shape)
+    return _leading(rank - 1) + [(rank, rank)] * (operand == 3)
 
 
 def _fft(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
@@ -107,6 +119,16 @@ def _scatter(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
     return pairs if operand == 2 else [(j, j) for j, _ in pairs]
 
 
+def _reduce(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+    """Axes that are not reduced, of what is; the numbers to begin with come after."""
+    rank, gone = len(site.in_avals[operand].shape), site.params["dimensions"]
+    return list(enumerate(j for j in range(rank) if j not in gone)) if rank else []
+
+
+def _elementwise(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+    return _leading(len(site.out_avals[result].shape))
+
+
 NAMED: dict[str, Callable[[Site, int, int], list[tuple[int, int]]]] = {
     **dict.fromkeys(_MATRICES, _matrices),
     **dict.fromkeys(_CUMULATIVE, _cumulative),
@@ -116,8 +138,11 @@ NAMED: dict[str, Callable[[Site, int, int], list[tuple[int, int]]]] = {
     "conv_general_dilated": _convolution,
     "fft": _fft,
     "gather": _gather,
+    "random_gamma": _elementwise,
+    "reduce": _reduce,
     "sort": _sort,
     "top_k": _top_k,
+    "triangular_solve": _triangular_solve,
     "tridiagonal_solve": _tridiagonal_solve,
 }
 """By primitive."""

@@ -11,25 +11,41 @@ from jax import Array
 
 from veenv import _compat
 from veenv.rules.base import Partial, Row, Site, Values, register
+from veenv.rules.operator import generic
 from veenv.structure.structure import make
 
 
-def _kept(site: Site) -> tuple[list[tuple[int, int]], list[int]]:
+def _kept(site: Site, operand: int = 0) -> tuple[list[tuple[int, int]], list[int]]:
     """(out axis, in axis) pairs a reduction keeps, and the in axes it reduces."""
     axes = sorted(site.params["axes"])
-    rest = [j for j in range(len(site.in_avals[0].shape)) if j not in axes]
+    rest = [j for j in range(len(site.in_avals[operand].shape)) if j not in axes]
     return list(enumerate(rest)), axes
 
 
 @register("reduce_sum")
 def reduce_sum(site: Site) -> Sequence[Row]:
     """Sum over axes: ones along them, counted as stored by the literature."""
-    pairs, axes = _kept(site)
-    out, shape = site.out_avals[0].shape, site.in_avals[0].shape
+    return [[_sum(site, 0)]]
+
+
+@register("psum")
+def psum(site: Site) -> Sequence[Row]:
+    """Sums over axes that `vmap` has made of a named one; over devices, an operator."""
+    positional = all(isinstance(axis, int) for axis in site.params["axes"])
+    if not positional or site.params["axis_index_groups"] is not None:
+        return generic(site)
+    numbers = range(len(site.in_avals))
+    return [[_sum(site, k) if i == k else None for i in numbers] for k in numbers]
+
+
+def _sum(site: Site, number: int) -> Partial:
+    """The sum of one of several operands, each of which has a result."""
+    out, shape = site.out_avals[number].shape, site.in_avals[number].shape
+    pairs, axes = _kept(site, number)
     executed = make(out, shape, pairs, unit=True)
     summed = [j for j in axes if shape[j] != 1]
     literature = make(out, shape, pairs, in_values=summed) if summed else executed
-    return [[Partial(executed, literature)]]
+    return Partial(executed, literature)
 
 
 @register("reduce_max", "reduce_min", "reduce_prod")

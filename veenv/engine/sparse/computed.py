@@ -140,7 +140,7 @@ def moved(e: Edge, shapes: tuple[Sequence[int], Sequence[int]], *, adds: bool) -
     for k, j in enumerate(s.pairs):
         if j != FREE:
             steps = np.arange(s.out_shape[k], dtype=np.int32) * in_strides[j]
-            cols = cols + steps.reshape([-1] + [1] * (len(s.out_shape) - k - 1))
+            cols = cols + steps.reshape([1] * k + [-1] + [1] * (len(s.out_shape) - k - 1))
     cols = jnp.broadcast_to(jnp.where(taken.reshape(on_link) >= 0, cols, -1), s.out_shape)
     rows = np.arange(prod(s.out_shape), dtype=np.int32)
     values = jnp.full(rows.size, e.sign, e.dtype)

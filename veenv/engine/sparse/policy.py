@@ -13,7 +13,7 @@ from veenv.engine import edge, terms
 from veenv.engine import product as edge_product
 from veenv.engine.sparse import indexed
 from veenv.engine.sparse.indexed import Indexed
-from veenv.engine.sparse.pattern import placed
+from veenv.engine.sparse.pattern import num_meetings, placed
 from veenv.engine.sparse.summands import term
 from veenv.engine.stored import Edge
 from veenv.engine.terms import Terms
@@ -25,6 +25,10 @@ _MOST_MARKED = 1 << 24
 
 _FULL = 0.95
 """Share of a matrix from which on it is stored dense."""
+
+
+_THIN = 0.75
+"""Share of the entries that a product of terms stores up to which it is formed entry by entry."""
 
 
 class Sparse:
@@ -48,7 +52,11 @@ class Sparse:
             if left is not None and right is not None and indexed.is_light(left, right):
                 return indexed.multiply(left, right)
             post, pre = structured(post), structured(pre)
-        return collected([edge_product.multiply(p, q, keep=True) for p in post for q in pre])
+        products = [_product(p, q) for p in post for q in pre]
+        several: list[Terms | Indexed] = [x for x in products if isinstance(x, Indexed)]
+        kept = [x for x in products if not isinstance(x, Indexed)]
+        several += [collected(kept)] if kept else []
+        return reduce(self.add, several)
 
     def add(self, a: Terms | Indexed, b: Terms | Indexed) -> Terms | Indexed:
         """The terms of both, merged."""
@@ -68,6 +76,23 @@ class Sparse:
         (post, *_), pre = structured(pairs[0][0]), pairs[0][1]
         s = algebra.dense(post.structure.out_shape, pre.in_shape)
         return (Edge(s, x.reshape(s.value_shape), x.dtype),)
+
+
+def _product(p: Edge, q: Edge) -> Edge | Indexed:
+    """The product of two terms; as entries where it would store zeros that a selection has."""
+    product = edge_product.multiply(p, q, keep=True)
+    links = {e.structure.link for e in (p, q)}
+    stored = terms.num_entries(product)
+    selects = Link.SELECTION in links and Link.OPERATOR not in links
+    if not selects or product.structure.link is not Link.NONE or stored > _MOST_MARKED:
+        return product
+    out_shape, in_shape = product.structure.out_shape, product.structure.in_shape
+    between = p.structure.in_shape
+    left, right = indexed.of_edge(p, out_shape, between), indexed.of_edge(q, between, in_shape)
+    if left is None or right is None or not indexed.is_light(left, right):
+        return product
+    thin = num_meetings(left.pattern, right.pattern) <= _THIN * stored
+    return indexed.multiply(left, right) if thin else product
 
 
 def collected(several: Sequence[Edge]) -> Terms | Indexed:
