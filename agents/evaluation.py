@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -152,6 +152,12 @@ class Player:
         return jax.lax.scan(step, state, keys)[0]
 
 
+@lru_cache(maxsize=4)
+def _player_of(env: VertexEnv) -> Player:
+    """The player of an environment that was evaluated lately: the same again compiles nothing."""
+    return Player(env)
+
+
 def _repeat(tree: Any, size: int) -> Any:
     """Arrays with a new first axis along which they repeat."""
     return jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *x.shape)), tree)
@@ -188,7 +194,7 @@ def evaluate(
       >>> played.greedy, played.best, played.samples
       (2, 2, 2)
     """
-    player = Player(tasks.env)
+    player = _player_of(tasks.env)
     untrained = network.renewed(jax.random.key(seed))
     results = []
     for index, name in enumerate(tasks.names):

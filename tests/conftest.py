@@ -1,5 +1,8 @@
 """Fixtures that every test shares: the platform, float64, the published reference data."""
 
+import contextlib
+import ctypes
+import gc
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -31,6 +34,39 @@ settings.register_profile("long", deadline=None, max_examples=10_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+SEARCHES = (
+    "tests/search/",
+    "tests/orders/",
+    "tests/agents/test_large.py",
+    "tests/agents/test_policy.py",
+    "tests/graph/test_reverse_only.py",
+    "tests/scripts/test_evaluate.py",
+)
+"""Tests that need the kernels of the searches, which take a minute to compile."""
+
+
+def group_of(nodeid: str) -> str:
+    """Tests of one group are run by one process, in their order: they share compiled programs."""
+    if nodeid.startswith(SEARCHES):
+        return "searches"
+    return "agents" if nodeid.startswith("tests/agents/") else nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hands out whole groups, in their order, where `--dist` does not ask for something else."""
+    if config.getoption("dist") != "load":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    config.option.loadscopereorder = False
+    return Groups(config, log)
+
+
 @pytest.fixture
 def x64() -> Iterator[None]:
     """Runs one test with 64-bit types; without it JAX's default (float32) holds."""
@@ -53,14 +89,15 @@ def reference() -> Callable[[str], dict[str, Any]]:
 
 @pytest.fixture
 def optimised(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Runs one test with XLA's usual optimisations, in this process and in those it starts."""
+    """Compiles with XLA's usual optimisations what one test makes, and what processes of it do.
+
+    What was compiled before stays as it is.
+    """
     usual = jax.config.read("jax_disable_most_optimizations")
     monkeypatch.delenv("JAX_DISABLE_MOST_OPTIMIZATIONS", raising=False)
-    jax.clear_caches()
     jax.config.update("jax_disable_most_optimizations", False)
     yield
     jax.config.update("jax_disable_most_optimizations", usual)
-    jax.clear_caches()
 
 
 def held() -> tuple[int, int]:
@@ -72,6 +109,12 @@ def held() -> tuple[int, int]:
         return MOST_BYTES, MOST_MAPPINGS
 
 
+def give_back() -> None:
+    """Hands memory that is free back to the system, which else counts it as held."""
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def forget_compiled_programs() -> Iterator[None]:
     """Drops compiled programs at a module's end, before they add up to gigabytes.
@@ -79,6 +122,10 @@ def forget_compiled_programs() -> Iterator[None]:
     Until then modules share those of single operations. The system limits mappings to 65,530.
     """
     yield
+    if held()[0] >= MOST_BYTES:
+        give_back()
     size, mappings = held()
     if size >= MOST_BYTES or mappings >= MOST_MAPPINGS:
         jax.clear_caches()
+        gc.collect()
+        give_back()

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+T = TypeVar("T")
 
 
 def _late(case: Any) -> Any:
@@ -36,8 +38,8 @@ def spared(cases: Iterable[Any], *kept: Any) -> list[Any]:
     return [case if case in kept else _late(case) for case in cases]
 
 
-def few(number: int, of: int) -> int:
-    """A number of random examples: `number`, or `of` with HYPOTHESIS_PROFILE=full or long."""
+def few(number: T, of: T) -> T:
+    """A number of random examples, or the like: `number`, or `of` in the full or long profile."""
     return of if os.environ.get("HYPOTHESIS_PROFILE") in ("full", "long") else number
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import veenv
+from tests.oracles.jacobians import quick_jit
 from tests.oracles.multiplications import count_additions, count_multiplications
 from tests.sampling import spared
 from veenv.engine import blocks, edge, elimination, evaluation
@@ -61,10 +62,10 @@ def assert_emitted_operations(lin, edges, order):
         assert count_multiplications(jaxpr) + count_additions(jaxpr) == expected, order
 
 
-@pytest.mark.parametrize("name", spared(TASKS, "RobotArm_6DOF", "PropaneCombustion", "mlp"))
+@pytest.mark.parametrize("name", ["PropaneCombustion", "mlp"])
 def test_counts_equal_emitted_multiplications(name):
     task = veenv.tasks.get(name)
-    assert_emitted_counts(task.fun, task.example_args(), task.argnums, num_random=3)
+    assert_emitted_counts(task.fun, task.example_args(), task.argnums, num_random=1)
 
 
 @pytest.mark.slow
@@ -100,15 +101,24 @@ def test_engine_reports_the_graphs_counts(name):
 def test_every_order_gives_the_jacobian(name, x64):
     task = veenv.tasks.get(name)
     args = [np.asarray(a, np.float64) for a in task.example_args()]
-    expected = jax.jacrev(task.fun, task.argnums)(*args)
-    lin = linearise(trace(task.fun, args, argnums=task.argnums))
-    edges = evaluation.evaluate(lin, args).edges
-    for order in orders_of(lin.graph, 3):
-        left = elimination.eliminate(lin, edges, order).terms
-        for o, by_argument in enumerate(jax.tree.leaves(expected, is_leaf=_is_row)):
-            for i, block in enumerate(by_argument):
-                found = blocks.block(lin, left, o, i)
-                np.testing.assert_allclose(found, block, rtol=1e-10, atol=1e-10)
+
+    @quick_jit
+    def run(*args):
+        lin = linearise(trace(task.fun, args, argnums=task.argnums))
+        edges = evaluation.evaluate(lin, args).edges
+        expected = jax.tree.leaves(jax.jacrev(task.fun, task.argnums)(*args), is_leaf=_is_row)
+        pairs = []
+        for order in orders_of(lin.graph, 3):
+            left = elimination.eliminate(lin, edges, order).terms
+            for o, by_argument in enumerate(expected):
+                for i, block in enumerate(by_argument):
+                    pairs.append((blocks.block(lin, left, o, i), block))
+        return pairs
+
+    pairs = run(*args)
+    assert len(pairs) >= 6
+    for found, block in pairs:
+        np.testing.assert_allclose(found, block, rtol=1e-10, atol=1e-10)
 
 
 def _is_row(x):

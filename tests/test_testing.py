@@ -42,7 +42,12 @@ def diagonal_values(shape):
 
 
 @pytest.mark.parametrize(
-    ("primitive", "args"), [(jax.lax.mul_p, (X, Y)), (jax.lax.atan2_p, (X, Y))], ids=str
+    ("primitive", "args"),
+    [
+        pytest.param(jax.lax.mul_p, (X, Y), marks=pytest.mark.slow),  # CONTRIBUTING.md does it
+        (jax.lax.atan2_p, (X, Y)),
+    ],
+    ids=str,
 )
 def test_rules_of_veenv_pass(primitive, args):
     check_rule(primitive, *args, points=1, tolerance=1e-12)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import equinox as eqx
@@ -14,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from agents.config.ppo import PPOConfig
-from agents.devices import place
+from agents.devices import Placement, place
 from agents.nn.networks import GraphNetwork
 from agents.ppo.exploration import BestSoFar, Roles, explores
 from agents.ppo.losses import explained_variance
@@ -23,7 +24,7 @@ from agents.ppo.phases import whole
 from agents.ppo.ppo import make_loss, play_batch
 from agents.ppo.rollouts import Episodes, cheapest
 from agents.ppo.updates import Loss, Stats, TrainState, fit, make_optimizer
-from veenv.env import EnvParams, TaskDistribution, VertexEnv
+from veenv.env import EnvParams, Spec, TaskDistribution, VertexEnv
 
 
 @jax.tree_util.register_dataclass
@@ -67,6 +68,8 @@ PPO = Agent(play_batch, make_loss)
 
 class Trainer:
     """An agent on tasks: fresh parameters, and the compiled train step.
+
+    Trainers of equal settings (but for the seed and the budget) and sizes share their train step.
 
     Attributes:
       config: the settings.
@@ -117,8 +120,11 @@ class Trainer:
         self._follows = Roles.of(config, self._envs_per_graph).follows
         self.placement = place(self.num_envs, devices)
         check_memory(tasks, config, self.num_envs, self.placement.mesh.size)
-        self._step = jax.jit(self._train_step, out_shardings=self.placement.everywhere)
         self._lay_out(tasks)
+        bare = dataclasses.replace(config, seed=0, steps=None)
+        self._step = _compiled(
+            _Program(agent, bare, type(tasks.env), tasks.env.spec, len(tasks), self.placement, self)
+        )
 
     def _lay_out(self, tasks: TaskDistribution) -> None:
         """Gives every graph as many environments."""
@@ -183,3 +189,23 @@ class Trainer:
         state = TrainState(network, opt_state, key, state.num_updates + 1, found)
         mean, least, order = cheapest(episodes, len(self.tasks), self._follows)
         return state, Update(mean, least, order, stats)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Program:
+    """What a compiled train step depends on, and a trainer that has it."""
+
+    agent: Agent
+    config: PPOConfig
+    env: type[VertexEnv]
+    spec: Spec
+    num_tasks: int
+    placement: Placement
+    trainer: Trainer = dataclasses.field(compare=False)
+
+
+@lru_cache(maxsize=4)
+def _compiled(program: _Program) -> Any:
+    """The train step of every trainer with this program, of the last few ones."""
+    everywhere = program.placement.everywhere
+    return jax.jit(program.trainer._train_step, out_shardings=everywhere)

@@ -1,10 +1,20 @@
-"""Small tasks for the tests of the agent."""
+"""Small tasks for the tests of the agent, and the programs that they share."""
 
+import copy
+import dataclasses
+
+import jax
 import jax.numpy as jnp
 import pytest
 
+from agents.config.ppo import PPOConfig
+from agents.ppo.rollouts import rollout
+from agents.ppo.trainer import Trainer
 from veenv import Graph, make_graph
 from veenv.env import TaskDistribution
+
+SHARED = PPOConfig(num_envs=6, hidden=8, num_minibatches=3, learning_rate=1e-3)
+"""The settings of the train step that tests share."""
 
 
 def wide(x, y):
@@ -48,6 +58,26 @@ def wide_task(wide_graph: Graph) -> TaskDistribution:
 def both(wide_graph: Graph, chain_graph: Graph) -> TaskDistribution:
     graphs = {"wide": wide_graph, "chain": chain_graph}
     return TaskDistribution.of(graphs, normalise=True)
+
+
+@pytest.fixture(scope="session")
+def trainer(both: TaskDistribution) -> Trainer:
+    """Whose train step is compiled once for all tests of the agent."""
+    return Trainer(SHARED, both)
+
+
+def lasting(trainer: Trainer, steps: int | None) -> Trainer:
+    """The trainer with another budget, which its compiled train step does not know."""
+    other = copy.copy(trainer)
+    other.config = dataclasses.replace(trainer.config, steps=steps)
+    return other
+
+
+@pytest.fixture(scope="session")
+def play(both: TaskDistribution):
+    """Plays three episodes of each of `both`, of networks of width 8 at a temperature [6]."""
+    params = jax.tree.map(lambda x: jnp.repeat(x, 3, axis=0), both.params)
+    return jax.jit(lambda network, key, t: rollout(both.env, params, network, key, temperature=t))
 
 
 @pytest.fixture(scope="session")

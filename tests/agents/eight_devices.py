@@ -1,4 +1,8 @@
-"""Trains on one and on eight devices and writes what came out to a file; for `test_devices`."""
+"""Trains on several devices and writes what came out to files; for `test_devices`.
+
+By default on six, with the settings that tests share; with the argument ``eight`` on one and on
+eight, whose train step is lowered for TPUs as well.
+"""
 
 import dataclasses
 import sys
@@ -11,7 +15,7 @@ from agents.config.ppo import PPOConfig
 from agents.devices import place
 from agents.ppo.trainer import Trainer
 from agents.ppo.updates import TrainState
-from tests.agents.conftest import chain, wide
+from tests.agents.conftest import SHARED, chain, wide
 from veenv import make_graph
 from veenv.env import TaskDistribution
 
@@ -31,17 +35,30 @@ def run(trainer: Trainer, state: TrainState) -> dict[str, np.ndarray]:
     return {name: np.asarray(x) for name, x in names.items()}
 
 
-def main(out: Path) -> None:
-    """Writes ``one.npz``, ``eight.npz``, ``other.npz`` (another seed) and ``placements.npz``."""
+def make_tasks() -> TaskDistribution:
     graphs = {"wide": make_graph(wide, (0, 1))(1.0, 2.0), "chain": make_graph(chain)(1.0)}
-    tasks = TaskDistribution.of(graphs, normalise=True)
-    one, eight = Trainer(CONFIG, tasks, 1), Trainer(CONFIG, tasks, 8)
+    return TaskDistribution.of(graphs, normalise=True)
+
+
+def write_eight(out: Path) -> None:
+    """Writes ``one.npz``, ``several.npz``, ``other.npz`` (another seed) and ``lowered.npz``."""
+    one, eight = Trainer(CONFIG, make_tasks(), 1), Trainer(CONFIG, make_tasks(), 8)
     np.savez(out / "one.npz", **run(one, one.init()))
-    np.savez(out / "eight.npz", **run(eight, eight.init()))
-    other = Trainer(dataclasses.replace(CONFIG, seed=1), tasks, 8)
-    np.savez(out / "other.npz", **run(eight, other.init()))
+    write_several(out, eight)
     inputs = (eight.init(), np.float32(0.0), eight._params)
-    lowered = jax.export.export(eight._step, platforms=["tpu"])(*inputs).nr_devices
+    exported = jax.export.export(eight._step, platforms=["tpu"])(*inputs)
+    np.savez(out / "lowered.npz", devices=exported.nr_devices)
+
+
+def write_several(out: Path, trainer: Trainer) -> None:
+    np.savez(out / "several.npz", **run(trainer, trainer.init()))
+    other = Trainer(dataclasses.replace(trainer.config, seed=1), make_tasks(), 1)
+    np.savez(out / "other.npz", **run(trainer, other.init()))
+
+
+def main(out: Path) -> None:
+    """Writes ``several.npz``, ``other.npz`` (another seed) and ``placements.npz``."""
+    write_several(out, Trainer(SHARED, make_tasks(), 6))
     found = [place(num_envs).mesh.size for num_envs in (16, 12, 7)]
     errors = []
     for num_envs, devices in ((12, 8), (16, 9), (4, 8)):
@@ -49,8 +66,8 @@ def main(out: Path) -> None:
             place(num_envs, devices)
         except ValueError as error:
             errors.append(str(error))
-    np.savez(out / "placements.npz", found=found, errors=errors, lowered=lowered)
+    np.savez(out / "placements.npz", found=found, errors=errors)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    (write_eight if sys.argv[2:] == ["eight"] else main)(Path(sys.argv[1]))

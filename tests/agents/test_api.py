@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 import agents
@@ -50,12 +52,16 @@ def test_what_can_be_played(wide_graph, both):
         assert played.tasks.env.cost == ("executed" if what is env else "multiplications")
 
 
-def test_ctrl_c_returns_what_was_found(chain_graph):
+def test_ctrl_c_returns_what_was_found(both, trainer):
     def interrupt(progress):
         raise KeyboardInterrupt
 
-    run = agents.train(chain_graph, SMALL, callback=interrupt)
-    assert chain_graph.cost(run.order.ids) == run.order.counts["multiplications"]
+    run = agents.train(both, dataclasses.replace(trainer.config, steps=900), callback=interrupt)
+    assert list(run.orders) == list(both.names)
+    for graph, order in zip(both.graphs, run.orders.values(), strict=True):
+        assert graph.cost(order.ids) == order.counts["multiplications"]
+    with pytest.raises(ValueError, match="several tasks were played; orders has wide, chain"):
+        _ = run.order
     assert len(run.history) == 1
     with pytest.raises(ValueError, match="has no function to prove"):
         run.prove()

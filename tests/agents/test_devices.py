@@ -19,6 +19,7 @@ from agents.ppo.trainer import Trainer
 from agents.training.curriculum import FixedTasks
 from agents.training.loop import Progress, train
 from agents.training.played import Played
+from tests.agents.eight_devices import run
 
 ROOT = Path(__file__).parents[2]
 # Sums are added up in another order; Adam makes more of it where a gradient is nearly zero.
@@ -34,29 +35,40 @@ def environment(num_devices: int) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Results of `eight_devices.py`, by file name."""
-    out = tmp_path_factory.mktemp("runs")
+    return results(tmp_path_factory.mktemp("runs"))
+
+
+def results(out: Path, *args: str) -> dict[str, dict[str, np.ndarray]]:
     script = Path(__file__).parent / "eight_devices.py"
-    subprocess.run([sys.executable, script, out], env=environment(8), check=True)
+    subprocess.run([sys.executable, script, out, *args], env=environment(8), check=True)
     return {path.stem: dict(np.load(path)) for path in out.iterdir()}
 
 
-def test_eight_devices_train_as_one(runs):
-    one, eight, other = runs["one"], runs["eight"], runs["other"]
-    assert (one["shards"], eight["shards"]) == (1, 8)
+def test_six_devices_train_as_one(runs, trainer):
+    one = run(trainer, trainer.init())
+    assert (one["shards"], runs["several"]["shards"]) == (1, 6)
+    assert_trained_alike(one, runs["several"], runs["other"])
+
+
+@pytest.mark.slow  # by default the train step of one device is lowered, in test_lowering
+def test_eight_devices_train_as_one_and_lower_for_tpu(tmp_path):
+    runs = results(tmp_path, "eight")
+    assert (runs["one"]["shards"], runs["several"]["shards"]) == (1, 8)
+    assert_trained_alike(runs["one"], runs["several"], runs["other"])
+    assert runs["lowered"]["devices"] == 8
+
+
+def assert_trained_alike(one, several, other):
     for step in range(3):
-        np.testing.assert_array_equal(one[f"order{step}"], eight[f"order{step}"])
-        np.testing.assert_array_equal(one[f"mean{step}"], eight[f"mean{step}"])
+        np.testing.assert_array_equal(one[f"order{step}"], several[f"order{step}"])
+        np.testing.assert_array_equal(one[f"mean{step}"], several[f"mean{step}"])
     ends = [name for name in one if name.startswith("end")]
     for name in ends:
-        np.testing.assert_allclose(eight[name], one[name], atol=TOLERANCE)
+        np.testing.assert_allclose(several[name], one[name], atol=TOLERANCE)
     # Training moves the parameters, and another seed leads elsewhere, by far more than that.
     moved = max(abs(one[name] - one[name.replace("end", "start")]).max() for name in ends)
     apart = max(abs(one[name] - other[name]).max() for name in ends)
     assert min(moved, apart) > 20 * TOLERANCE
-
-
-def test_sharded_train_step_lowers_for_tpu(runs):
-    assert runs["placements"]["lowered"] == 8
 
 
 def test_placements(runs):
@@ -153,10 +165,10 @@ def alone():
     return list(train(FixedTasks(Trainer(CONFIG, tasks))))
 
 
-def assert_ends_alike(run: Path, alone: list[Progress]) -> None:
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+def assert_ends_alike(folder: Path, alone: list[Progress]) -> None:
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [row["mean_cost"] for row in rows] == [seen.measured["mean_cost"] for seen in alone]
-    ends = load_weights(run / "weights.eqx"), alone[-1].state.network
+    ends = load_weights(folder / "weights.eqx"), alone[-1].state.network
     for a, b in zip(*map(jax.tree.leaves, ends), strict=True):
         np.testing.assert_allclose(a, b, atol=TOLERANCE)
 
@@ -168,8 +180,8 @@ def test_two_processes_train_as_one(tmp_path, alone):
     assert "run folder" in said[0]
     assert "run folder" not in said[1]
     assert [path.name for path in tmp_path.iterdir()] == ["0"]
-    (run,) = (tmp_path / "0" / "Robertson").iterdir()
-    assert_ends_alike(run, alone)
+    (folder,) = (tmp_path / "0" / "Robertson").iterdir()
+    assert_ends_alike(folder, alone)
     assert len(alone) == 5
 
 
@@ -181,10 +193,10 @@ def test_two_processes_go_on_where_one_has_stopped(tmp_path, alone):
         env=environment(1),
         check=True,
     )
-    (run,) = (tmp_path / "Robertson").iterdir()
+    (folder,) = (tmp_path / "Robertson").iterdir()
     for late in (3, 4, 5):
-        shutil.rmtree(run / "checkpoints" / str(late))
-    (run / "weights.eqx").unlink()
-    resume = [sys.executable, "scripts/train.py", f"--resume={run}"]
+        shutil.rmtree(folder / "checkpoints" / str(late))
+    (folder / "weights.eqx").unlink()
+    resume = [sys.executable, "scripts/train.py", f"--resume={folder}"]
     assert "from train step 2" in train_together(resume, resume)[0]
-    assert_ends_alike(run, alone)
+    assert_ends_alike(folder, alone)

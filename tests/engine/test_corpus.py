@@ -16,14 +16,18 @@ from tests.sampling import thinned
 pytestmark = pytest.mark.usefixtures("x64")
 
 
-def _parameters(every: int = 1) -> list:
-    """All cases, of which every `every`-th is run by default; neighbours share a family."""
-    params = [
-        pytest.param(case, id=f"{family}-{case.name}", marks=[pytest.mark.slow] * case.slow)
+def _parameters(every: int = 1, of_each_family: bool = False) -> list:
+    """All cases, of which every `every`-th is run by default, or that of each family."""
+    families = [
+        [
+            pytest.param(case, id=f"{family}-{case.name}", marks=[pytest.mark.slow] * case.slow)
+            for case in cases
+        ]
         for family, cases in FAMILIES.items()
-        for case in cases
     ]
-    return thinned(params, every)
+    if of_each_family:
+        return [param for params in families for param in thinned(params, every)]
+    return thinned([param for params in families for param in params], every)
 
 
 def test_the_corpus_is_large_enough_and_names_are_unique():
@@ -38,7 +42,7 @@ def test_every_function_of_jax_nn_is_there():
     assert public <= there
 
 
-@pytest.mark.parametrize("case", _parameters(every=5))
+@pytest.mark.parametrize("case", _parameters(every=14, of_each_family=True))
 def test_jitted(case: Case):
     results = jitted_jacobians(case.fun, case.args, case.argnums, case.oracle, num_random=2)
     for name, got, expected in results:
@@ -51,7 +55,7 @@ def test_jitted(case: Case):
             raise AssertionError(f"order {name}: {error}") from error
 
 
-@pytest.mark.parametrize("case", _parameters(every=80))
+@pytest.mark.parametrize("case", _parameters(every=200))
 def test_plain(case: Case):
     graph = veenv.make_graph(case.fun, case.argnums)(*case.args)
     ids = next(iter(orders(graph, 1, seed=1)))
@@ -59,7 +63,7 @@ def test_plain(case: Case):
     assert_same(got, quick_jit(case.oracle(case.fun, case.argnums))(*case.args), case.tol)
 
 
-@pytest.mark.parametrize("case", _parameters(every=50))
+@pytest.mark.parametrize("case", _parameters(every=90))
 def test_sparse(case: Case):
     """The sparse form of every block, made dense, in reverse and in a random order."""
 

@@ -55,13 +55,13 @@ def assert_multiplies(seed: int) -> None:
     np.testing.assert_allclose(dense(result), expected, atol=1e-12)
 
 
-@on_seeds(6, 150)
+@on_seeds(3, 150)
 @in_float64
 def test_product_equals_dense_product(seed):
     assert_multiplies(seed)
 
 
-@on_seeds(6, 100)
+@on_seeds(3, 100)
 @in_float64
 def test_sum_equals_dense_sum(seed):
     rng = np.random.default_rng(seed)
@@ -73,7 +73,7 @@ def test_sum_equals_dense_sum(seed):
     np.testing.assert_allclose(dense(total), a_dense + b_dense, atol=1e-12)
 
 
-@on_seeds(30, 100)
+@on_seeds(15, 100)
 @in_float64
 def test_count_is_what_the_emitted_program_multiplies(seed):
     rng = np.random.default_rng(seed)

@@ -106,7 +106,7 @@ PROGRAMS: dict[str, Callable] = {
 }
 
 
-@pytest.mark.parametrize("name", thinned(PROGRAMS, 2))
+@pytest.mark.parametrize("name", thinned(PROGRAMS, 3))
 def test_masks(name):
     assert compare(PROGRAMS[name], X) > 0.1
 
@@ -123,9 +123,9 @@ def test_the_select_that_users_write():
         return jnp.where(x > 0, jnp.sqrt(jnp.where(x > 0, x, 0.0)), 0.0)
 
     x = jnp.array([0.0, 4.0])
-    for order in ("forward", "reverse", "markowitz"):
-        np.testing.assert_array_equal(veenv.jacve(fun, order)(x), [[0, 0], [0, 0.25]])
-        np.testing.assert_array_equal(jax.jit(veenv.jacve(fun, order))(x), [[0, 0], [0, 0.25]])
+    every = [veenv.jacve(fun, order) for order in ("forward", "reverse", "markowitz")]
+    for found in (*quick_jit(lambda x: [jacobian(x) for jacobian in every])(x), every[0](x)):
+        np.testing.assert_array_equal(found, [[0, 0], [0, 0.25]])
 
 
 @pytest.mark.parametrize("outer", [jax.jacfwd, jax.jacrev, veenv.jacve])
@@ -133,9 +133,10 @@ def test_second_derivatives_stay_masked(outer):
     def fun(x):
         return safe(jnp.sqrt, x, x > 0)
 
-    expected = jax.jacfwd(jax.jacrev(fun))(X)
+    oracle = jax.jacfwd(jax.jacrev(fun))
+    found, expected = quick_jit(lambda x: (outer(veenv.jacve(fun))(x), oracle(x)))(X)
     assert np.isfinite(expected).all()
-    np.testing.assert_allclose(outer(veenv.jacve(fun))(X), expected, atol=1e-12)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 def test_one_select_behind_is_enough():
@@ -152,9 +153,9 @@ def test_exported_code_is_masked():
     source = export.to_code("reverse", PROGRAMS["distances"], X)
     scope = {}
     exec(source, scope)
-    np.testing.assert_allclose(
-        scope["jacobian"](X), jax.jacfwd(PROGRAMS["distances"])(X), atol=1e-12
-    )
+    oracle = jax.jacfwd(PROGRAMS["distances"])
+    found, expected = quick_jit(lambda x: (scope["jacobian"](x), oracle(x)))(X)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 def test_a_large_sum_is_masked_where_a_mask_shuts_out_all():
@@ -176,7 +177,7 @@ def test_counts_are_those_of_the_emitted_program(name):
 
 
 @given(seed=st.integers(0, 100_000))
-@settings(max_examples=few(3, of=12))
+@settings(max_examples=few(1, of=12))
 def test_random_masked_programs(seed):
     with jax.enable_x64(True):
         fun, x = random_masked_program(seed)

@@ -136,7 +136,7 @@ def test_refs(fun):
         assert_same(got, expected)
 
 
-@pytest.mark.parametrize("fun", thinned(EVERY, 4), ids=lambda f: f.__name__)
+@pytest.mark.parametrize("fun", thinned(EVERY, 8), ids=lambda f: f.__name__)
 def test_refs_outside_of_jit(fun):
     assert_same(jacve(fun, "forward")(X), _expected(jax.jacrev(fun)))
 

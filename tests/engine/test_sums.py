@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.test_edge import in_float64, random_shape
+from tests.oracles.jacobians import quick_jit
 from tests.oracles.structures import random_edge, random_structure
+from tests.sampling import few
 from tests.test_invariant import assert_emitted_counts
 from veenv import jacve, make_graph, structure
 from veenv.engine import edge, sums
@@ -60,7 +62,7 @@ def assert_multiplies(seed):
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=few(4, of=8), deadline=None)
 @in_float64
 def test_products_and_sums_of_sums_equal_dense_ones(seed):
     assert_multiplies(seed)
@@ -120,15 +122,15 @@ def waves(x, forcing):
 
 
 def test_counts_of_a_program_of_shifts_are_those_of_its_graph():
-    assert_emitted_counts(waves, (np.arange(6.0), np.array(8.0)), 0, 2)
+    assert_emitted_counts(waves, (np.arange(6.0), np.array(8.0)), 0, 1)
 
 
 def test_jacobian_of_shifts_is_right_in_any_order(x64):
     args = np.arange(7.0) * np.array([1, -1, 2, 0.3, 1, -2, 0.7]), np.array(8.0)
-    expected = jax.jacrev(waves)(*args)
     graph = make_graph(waves)(*args)
     rng = np.random.default_rng(4)
-    orders = [graph.markowitz(), rng.permutation(graph.eliminable)]
-    for order in orders:
-        found = jax.jit(jacve(waves, [int(v) for v in order]))(*args)
-        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+    orders = [graph.markowitz(), rng.permutation(graph.eliminable).tolist()]
+    every = [jax.jacrev(waves), *(jacve(waves, order) for order in orders)]
+    expected, *found = quick_jit(lambda *a: [jacobian(*a) for jacobian in every])(*args)
+    for got in found:
+        np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-12)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import veenv
-from tests.oracles.jacobians import assert_same, quick_jit
+from tests.oracles.jacobians import assert_compiled_same, assert_same, quick_jit
+from tests.sampling import spared
 from veenv import jacve
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -50,20 +51,23 @@ def assert_all_same(through, expected, *args):
 
 
 def test_jit():
-    expected = jax.jacrev(field)(X)
-    assert_same(quick_jit(jacve(field, "reverse"))(X), expected)
-    for order in ORDERS:
-        assert_same(jacve(jax.jit(field), order)(X), expected)
+    """A function that is compiled itself, in every order, and one Jacobian outside of jit."""
+    ours = [jacve(jax.jit(field), order) for order in ORDERS]
+    assert_compiled_same([(jacobian, jax.jacrev(field)) for jacobian in ours], X)
+    assert_same(ours[0](X), quick_jit(jax.jacrev(field))(X))
 
 
-@pytest.mark.parametrize(("in_axes", "out_axes"), [(0, 0), (1, 0), (0, 1), (1, -1)])
+AXES = [(0, 0), (1, 0), (0, 1), (1, -1)]
+
+
+@pytest.mark.parametrize(("in_axes", "out_axes"), spared(AXES, (0, 0), (1, -1)))
 def test_vmap_of_jacve(in_axes, out_axes):
     points = XS if in_axes == 0 else XS.T
     through = lambda jacobian: jax.vmap(jacobian(field), in_axes, out_axes)  # noqa: E731
     assert_all_same(through, through(jax.jacrev), points)
 
 
-@pytest.mark.parametrize(("in_axes", "out_axes"), [(0, 0), (1, 0), (0, 1), (1, -1)])
+@pytest.mark.parametrize(("in_axes", "out_axes"), spared(AXES, (0, 0), (1, -1)))
 def test_jacve_of_vmap(in_axes, out_axes):
     points = XS if in_axes == 0 else XS.T
     mapped = jax.vmap(field, in_axes, out_axes)
@@ -72,8 +76,8 @@ def test_jacve_of_vmap(in_axes, out_axes):
 
 def test_nested_vmap_of_jacve():
     grid = np.stack([XS, 2 * XS])
-    got = quick_jit(jax.vmap(jax.vmap(jacve(field, "markowitz"))))(grid)
-    assert_same(got, quick_jit(jax.vmap(jax.vmap(jax.jacrev(field))))(grid))
+    through = lambda jacobian: jax.vmap(jax.vmap(jacobian))  # noqa: E731
+    assert_compiled_same([(through(jacve(field, "markowitz")), through(jax.jacrev(field)))], grid)
 
 
 def test_vmap_with_a_collective_inside_jacve():
@@ -121,7 +125,7 @@ def test_jacve_of_a_derivative(transform):
             return jax.jvp(field, (x,), (x * x,))[1]
         return transform(energy)(x) if transform is jax.grad else transform(field)(x)
 
-    assert_same(quick_jit(jacve(derivative, "markowitz"))(X), quick_jit(jax.jacrev(derivative))(X))
+    assert_compiled_same([(jacve(derivative, "markowitz"), jax.jacrev(derivative))], X)
 
 
 @pytest.mark.parametrize("outer", ORDERS)
@@ -132,8 +136,8 @@ def test_hessian(outer):
 
 
 def test_third_order_by_three_eliminations():
-    got = quick_jit(jacve(jacve(jacve(energy, "reverse"), "forward"), "markowitz"))(X)
-    assert_same(got, quick_jit(jax.jacfwd(jax.jacfwd(jax.jacrev(energy))))(X))
+    ours = jacve(jacve(jacve(energy, "reverse"), "forward"), "markowitz")
+    assert_compiled_same([(ours, jax.jacfwd(jax.jacfwd(jax.jacrev(energy))))], X)
 
 
 @pytest.mark.parametrize(
@@ -146,18 +150,18 @@ def test_third_order_by_three_eliminations():
     ids=["jacfwd-jacve-grad", "jacve-jacrev-jacve", "jacrev-jacve-jacve"],
 )
 def test_third_order_mixed_with_jax(nest):
-    assert_same(quick_jit(nest(energy))(X), quick_jit(jax.jacfwd(jax.hessian(energy)))(X))
+    assert_compiled_same([(nest(energy), jax.jacfwd(jax.hessian(energy)))], X)
 
 
 def test_hessian_of_a_vmapped_function():
     mapped = jax.vmap(energy)
-    assert_same(quick_jit(jacve(jacve(mapped)))(XS), quick_jit(jax.jacrev(jax.jacrev(mapped)))(XS))
+    assert_compiled_same([(jacve(jacve(mapped)), jax.jacrev(jax.jacrev(mapped)))], XS)
 
 
 def test_second_order_over_pytrees():
-    got = quick_jit(jacve(jacve(network, "reverse", (0, 1)), "forward", (0, 1)))(PARAMS, POINT)
-    expected = quick_jit(jax.jacfwd(jax.jacrev(network, (0, 1)), (0, 1)))(PARAMS, POINT)
-    assert_same(got, expected)
+    ours = jacve(jacve(network, "reverse", (0, 1)), "forward", (0, 1))
+    oracle = jax.jacfwd(jax.jacrev(network, (0, 1)), (0, 1))
+    assert_compiled_same([(ours, oracle)], PARAMS, POINT)
 
 
 def test_jit_of_vmap_of_grad_of_jacve():
@@ -167,7 +171,8 @@ def test_jit_of_vmap_of_grad_of_jacve():
     def expected(x):
         return jnp.sum(jax.jacrev(field)(x) ** 2)
 
-    assert_same(quick_jit(jax.vmap(jax.grad(loss)))(XS), jax.vmap(jax.grad(expected))(XS))
+    pair = jax.vmap(jax.grad(loss)), jax.vmap(jax.grad(expected))
+    assert_compiled_same([pair], XS)
 
 
 def test_jacve_inside_scan_and_cond():
@@ -182,8 +187,8 @@ def test_jacve_inside_scan_and_cond():
 
         return jax.lax.scan(step, x, None, length=3)
 
-    ours = quick_jit(lambda x: newton(x, lambda f: jacve(f, "forward")))(X)
-    assert_same(ours, quick_jit(lambda x: newton(x, jax.jacrev))(X))
+    ours = lambda x: newton(x, lambda f: jacve(f, "forward"))  # noqa: E731
+    assert_compiled_same([(ours, lambda x: newton(x, jax.jacrev))], X)
 
 
 def test_polynomial_with_known_derivatives():
@@ -234,13 +239,15 @@ def _powers_of_tanh(x):
 )
 def test_first_four_derivatives_on_a_grid(fun, derivatives):
     grid = np.linspace(-2.0, 2.0, 9)
-    for n, expected in enumerate(derivatives(grid)):
-        for order in ("forward", "reverse"):
-            nested = fun
-            for _ in range(n + 1):
-                nested = jacve(nested, order)
-            got = quick_jit(jax.vmap(nested))(grid)
-            np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)
+    nested = []
+    for order in ("forward", "reverse"):
+        one = fun
+        for _ in range(4):
+            one = jacve(one, order)
+            nested.append(one)
+    found = quick_jit(lambda x: [jax.vmap(one)(x) for one in nested])(grid)
+    for got, expected in zip(found, 2 * derivatives(grid), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.slow

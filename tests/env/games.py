@@ -1,6 +1,6 @@
 """The game on the host, from sets and dictionaries: the oracle of the environment's tests."""
 
-from functools import cache
+from functools import cache, lru_cache
 
 import jax
 import jax.numpy as jnp
@@ -149,11 +149,17 @@ def expected_features(game, spec):
     return features
 
 
+@lru_cache(maxsize=4)
+def compiled_reset(env):
+    """An environment's `reset`, compiled once however often it is played."""
+    return jax.jit(env.reset)
+
+
 def play(env, graph, params, rng, *, game=None, step=None, observe_every=1):
     """One random episode, compared with the oracle after every step; returns its length."""
     game = game or new_game(graph, env.cost)
     step = step or jax.jit(env.step)
-    obs, state = jax.jit(env.reset)(None, params)
+    obs, state = compiled_reset(env)(None, params)
     total, eliminated = 0, []
     for t, slot in enumerate([*rng.permutation(len(graph.eliminable)), None]):
         mask = np.zeros(env.num_actions, bool)

@@ -7,12 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.sampling import spared
 from veenv.env.bits import count_columns, count_in_sets, pack_flags
 from veenv.env.graph_view import decode_edges, placed, with_columns
 from veenv.env.lists import bit_of_rank, members, running_sum, units_at
 
+COUNTED = [(1, 1), (15, 33), (240, 40), (241, 64), (700, 31)]
+ROOMS = [(20, 1), (70, 40), (70, 900), (300, 2047), (300, 2048)]
 
-@pytest.mark.parametrize(("num_sets", "n"), [(1, 1), (15, 33), (240, 40), (241, 64), (700, 31)])
+
+@pytest.mark.parametrize(("num_sets", "n"), spared(COUNTED, (1, 1), (241, 64), (700, 31)))
 def test_members_are_counted_over_many_sets(num_sets, n):
     """More than 240 sets overflow no byte, full ones neither."""
     flags = np.random.default_rng(0).random((num_sets, n)) < 0.7
@@ -50,7 +54,7 @@ def test_places_find_the_unit_that_they_lie_in():
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize(("n", "room"), [(20, 1), (70, 40), (70, 900), (300, 2047), (300, 2048)])
+@pytest.mark.parametrize(("n", "room"), spared(ROOMS, (20, 1), (70, 900), (300, 2048)))
 def test_members_of_many_sets_in_a_row(n, room):
     """In sets of less than one unit of 128, of one, and of several; a large room has two tables."""
     flags = np.random.default_rng(2).random((50, n)) < 0.2

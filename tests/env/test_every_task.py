@@ -1,5 +1,6 @@
 """Every task, both cost models: each step of the environment is a step of the host's algebra."""
 
+import itertools
 from collections.abc import Iterator
 
 import jax
@@ -123,22 +124,30 @@ def test_single_compiled_steps_equal_batched_ones(name, cost, graph_of_task):
             np.testing.assert_array_equal(state.action_mask, mask)
 
 
-@pytest.mark.parametrize(
-    ("scalar", "costs"),
-    [
-        (True, ("multiplications", "executed")),
-        (False, ("multiplications", "executed")),
-        pytest.param(True, ("operations",), marks=pytest.mark.slow),
-        pytest.param(False, ("operations",), marks=pytest.mark.slow),
-    ],
-)
+WITHOUT_ADDITIONS = "multiplications", "executed"
+
+
+@pytest.mark.parametrize("scalar", [True, False])
+def test_every_task_is_played_as_on_the_host(scalar, graph_of_task):
+    """Tasks of numbers, or of arrays, each under the next of two cost models."""
+    graphs = [graph for graph in map(graph_of_task, built_in) if graph.is_scalar == scalar]
+    play_in_one_program([*zip(graphs, itertools.cycle(WITHOUT_ADDITIONS), strict=False)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("costs", [WITHOUT_ADDITIONS, ("operations",)])
+@pytest.mark.parametrize("scalar", [True, False])
 def test_every_task_in_one_program(scalar, costs, graph_of_task):
-    """One random episode of each task and cost model, all side by side in one compiled step.
+    """Every task, of numbers by the rules for arrays as well, under every cost model."""
+    pairs = [(graph_of_task(name), cost) for name in built_in for cost in costs]
+    play_in_one_program([(graph, c) for graph, c in pairs if graph.is_scalar or not scalar])
+
+
+def play_in_one_program(pairs):
+    """One random episode of each graph and cost model, all side by side in one compiled step.
 
     Models that count additions and those that do not are different programs.
     """
-    pairs = [(graph_of_task(name), cost) for name in built_in for cost in costs]
-    pairs = [(graph, cost) for graph, cost in pairs if graph.is_scalar or not scalar]
     spec = Spec.common([Spec.of(graph, cost) for graph, cost in pairs])
     envs = [VertexEnv(graph, cost, spec=spec) for graph, cost in pairs]
     params = jax.tree.map(lambda *x: jnp.stack(x), *[env.default_params for env in envs])
@@ -147,7 +156,7 @@ def test_every_task_in_one_program(scalar, costs, graph_of_task):
     hosts = [host_steps(*pair, order, spec) for pair, order in zip(pairs, orders, strict=True)]
     step = jax.jit(jax.vmap(envs[0].transition))
     observe = jax.jit(lambda state, params: envs[0].observe(state, params).adjacency)
-    state = jax.vmap(envs[0].init)(params)
+    state = jax.jit(jax.vmap(envs[0].init))(params)
     for t in range(max(map(len, orders))):
         slots = [order[t] if t < len(order) else 0 for order in orders]
         state, rewards, info = step(state, jnp.asarray(slots, jnp.int32), params)

@@ -34,6 +34,12 @@ def keeper():
     return GymVertexEnv(TaskDistribution.of([small_graph(kept_outputs)]))
 
 
+@pytest.fixture(scope="module")
+def three(keeper):
+    """Three environments side by side, whose programs are compiled once."""
+    return GymVectorEnv(3, keeper.tasks)
+
+
 @pytest.fixture
 def small(keeper):
     return keeper.tasks
@@ -195,9 +201,8 @@ def test_vector_draws_the_task_of_each_later_episode():
     assert set(run(0, {"task": pool.names[4]})) == {pool.names[4]}
 
 
-def test_vector_steps_equal_single_steps_and_reset_in_the_same_step(small, graph):
-    num, rng = 4, np.random.default_rng(1)
-    vector = GymVectorEnv(num, small)
+def test_vector_steps_equal_single_steps_and_reset_in_the_same_step(three, small, graph):
+    num, rng, vector = 3, np.random.default_rng(1), three
     singles = [GymVertexEnv(small) for _ in range(num)]
     assert vector.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
     obs, info = vector.reset(seed=3)
@@ -241,9 +246,8 @@ def check_final(info, i, obs, extra):
         np.testing.assert_array_equal(final["order"][i], extra["order"])
 
 
-def test_vector_steps_equal_those_of_gymnasiums_own_vector_of_environments(small, graph):
-    num, rng = 3, np.random.default_rng(4)
-    ours = GymVectorEnv(num, small)
+def test_vector_steps_equal_those_of_gymnasiums_own_vector_of_environments(three, small, graph):
+    num, rng, ours = 3, np.random.default_rng(4), three
     single = functools.partial(GymVertexEnv, small)
     theirs = SyncVectorEnv([single] * num, autoreset_mode=AutoresetMode.SAME_STEP)
     assert ours.observation_space == theirs.observation_space
@@ -365,8 +369,7 @@ def test_render(small, graph):
         np.array([10**30, -(10**30), 2**32], object),
     ],
 )
-def test_vector_actions_out_of_range_are_illegal(small, actions):
-    envs = GymVectorEnv(3, small)
-    envs.reset()
-    *_, infos = envs.step(actions)
+def test_vector_actions_out_of_range_are_illegal(three, actions):
+    three.reset()
+    *_, infos = three.step(actions)
     assert infos["final_info"]["illegal"].tolist() == [True] * 3

@@ -43,7 +43,7 @@ def constants(graph, cost, options):
             "PropaneCombustion", "multiplications", {"normalise": True}, marks=pytest.mark.slow
         ),
         pytest.param("PropaneCombustion", "multiplications", BOTH, marks=pytest.mark.slow),
-        ("LIF", "executed", BOTH),
+        pytest.param("LIF", "executed", BOTH, marks=pytest.mark.slow),
     ],
 )
 def test_every_episode_returns_the_unshaped_return_plus_a_constant(
@@ -165,7 +165,7 @@ def test_random_pools_carry_their_own_rewards():
 def test_a_free_graph_is_not_divided_by_zero():
     env = make(lambda x: (x + 1.0) + 1.0, 0.5, cost="executed", shaping="reverse", normalise=True)
     assert classical(env.graph, "executed") == 0
-    state, reward, _ = env.transition(env.init(), 0)
+    state, reward, _ = jax.jit(lambda: env.transition(env.init(), 0))()
     assert (bool(state.terminated), float(reward)) == (True, 0.0)
 
 
@@ -175,7 +175,8 @@ def test_gymnasium_environments_take_the_options():
     single.reset()
     vector = GymVectorEnv(2, TaskDistribution.of([graph], **options))
     vector.reset()
-    expected = [float(env.transition(env.init(), slot)[1]) for slot in (2, -1)]
+    transition = jax.jit(env.transition)
+    expected = [float(transition(env.init(), slot)[1]) for slot in (2, -1)]
     np.testing.assert_array_equal(vector.step(np.array([2, -1]))[1], expected)
     _, reward, _, _, info = single.step(2)
     assert reward == expected[0]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.env.games import play
-from tests.sampling import spared
+from tests.sampling import few, spared
 from veenv.env import Spec, VertexEnv
 from veenv.env.factory import make
 from veenv.env.random_play import random_episodes
@@ -46,8 +46,7 @@ def graph_of_function(name):
 @pytest.mark.parametrize(
     ("name", "cost"),
     spared(
-        itertools.product(["mlp", "LIF"], COST_MODELS),
-        ("LIF", "operations"),  # test_every_task plays those without additions
+        itertools.product(["mlp", "LIF"], COST_MODELS),  # as test_every_task and test_three_way
     ),
 )
 def test_random_episodes_of_tasks(name, cost, graph_of_task):
@@ -59,14 +58,13 @@ def test_random_episodes_of_tasks(name, cost, graph_of_task):
     ("name", "cost"),
     spared(
         itertools.product(FUNCTIONS, COST_MODELS),
-        ("fan", "executed"),
         ("four_axes", "operations"),
     ),
 )
 def test_random_episodes_of_functions(name, cost):
     env = VertexEnv(graph_of_function(name), cost)
     step, rng = jax.jit(env.step), np.random.default_rng(1)
-    for _ in range(2):
+    for _ in range(few(1, of=2)):
         play(env, env.graph, env.default_params, rng, step=step, observe_every=3)
 
 
@@ -94,7 +92,8 @@ def check_costs(env, graph, states, params=None):
     assert max(costs) <= float((params or env.default_params).worst_total)
 
 
-@pytest.mark.parametrize("cost", spared(COST_MODELS, "operations"))
+@pytest.mark.slow  # test_three_way plays random functions of arrays side by side
+@pytest.mark.parametrize("cost", COST_MODELS)
 def test_random_rollouts_under_vmap(cost, graph_of_task):
     env = VertexEnv(graph_of_task("Encoder"), cost)
     states = jax.jit(lambda key: random_episodes(env, key, 20))(jax.random.key(0))
@@ -108,6 +107,13 @@ def test_graphs_of_all_kinds_share_a_program(graph_of_task):
     step, rng = jax.jit(env.step), np.random.default_rng(3)
     for graph in graphs:
         play(env, graph, env.encode(graph), rng, step=step, observe_every=40)
+
+
+@pytest.mark.slow
+def test_graphs_of_all_kinds_are_played_side_by_side(graph_of_task):
+    graphs = [graph_of_task(name) for name in ("LIF", "PropaneCombustion")]
+    spec = Spec.common([Spec.of(g, "multiplications") for g in graphs])
+    env = VertexEnv(graphs[0], spec=spec)
     params = jax.tree.map(lambda *x: jnp.stack(x), *map(env.encode, graphs))
     rollouts = jax.vmap(lambda p, key: random_episodes(env, key, 5, p))
     states = jax.jit(rollouts)(params, jax.random.split(jax.random.key(0), len(graphs)))

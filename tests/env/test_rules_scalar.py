@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.env.games import kept_outputs, play, small_graph, with_units
-from tests.sampling import spared
+from tests.sampling import few, spared
 from veenv.env import VertexEnv
 from veenv.env.encode import Spec
 from veenv.env.exact_range import check_total
@@ -29,7 +29,7 @@ FUNCTIONS = {"kept_outputs": kept_outputs, "with_units": with_units}
 def test_random_episodes_of_tasks(name, cost, graph_of_task):
     env = VertexEnv(graph_of_task(name), cost)
     step, rng = jax.jit(env.step), np.random.default_rng(0)
-    for every in (1, 3):
+    for every in few((1,), of=(1, 3)):
         steps = play(env, env.graph, env.default_params, rng, step=step, observe_every=every)
         assert steps == env.max_steps
 
@@ -54,10 +54,10 @@ def test_every_order_of_small_functions(name, cost):
 def test_kept_outputs_keep_their_in_edges():
     graph = small_graph(kept_outputs)
     env = VertexEnv(graph)
-    _, state = env.reset()
+    (obs, state), step = jax.jit(env.reset)(), jax.jit(env.step)
     for slot in range(env.num_actions):
-        state, _, _ = env.transition(state, slot)
-    codes = np.asarray(env.observe(state).adjacency)
+        obs, state, *_ = step(None, state, slot)
+    codes = np.asarray(obs.adjacency)
     kept = [graph.node(v) in graph.outputs for v in graph.eliminable]
     assert any(kept)
     assert not codes[env.spec.num_inputs :].any()
@@ -83,6 +83,7 @@ def test_padding_changes_nothing(name, cost, graph_of_task):
     play(env, graph, env.default_params, np.random.default_rng(2))
 
 
+@pytest.mark.slow  # test_every_task plays them side by side
 def test_graphs_of_one_spec_share_a_program(graph_of_task):
     graphs = [graph_of_task(name) for name in TASKS]
     spec = Spec.common([Spec.of(g, "executed") for g in graphs])
@@ -96,7 +97,7 @@ def test_graphs_of_one_spec_share_a_program(graph_of_task):
     ("name", "cost"),
     spared(
         itertools.product(TASKS, COST_MODELS),
-        ("RobotArm_6DOF", "operations"),  # test_three_way plays the others side by side
+        # test_three_way plays them side by side
     ),
 )
 def test_random_rollouts_under_vmap(name, cost, graph_of_task):
@@ -128,11 +129,11 @@ def test_worst_total_bounds_every_order(name, cost):
 
 def test_a_graph_without_moves_ends_at_once():
     env = make(lambda x: 2.0 * x, 1.0)
-    _, state = env.reset()
+    _, state = jax.jit(env.reset)()
     assert env.num_actions == 1
     assert env.max_steps == 0
     assert state.terminated
     assert not state.action_mask.any()
-    state, reward, info = env.transition(state, 0)
+    state, reward, info = jax.jit(env.transition)(state, 0)
     assert float(reward) == 0.0
     assert not info["illegal"]

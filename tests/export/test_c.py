@@ -59,7 +59,8 @@ def compare(folder: Path, fun: Callable[..., Any], point: Any, argnums: Any, rto
 
 
 @pytest.mark.parametrize(
-    "name", spared(["RoeFlux_1d", "RobotArm_6DOF", "BlackScholes_Jacobian"], "RobotArm_6DOF")
+    "name",
+    spared(["RoeFlux_1d", "RobotArm_6DOF", "BlackScholes_Jacobian", "KerrMetric"], "KerrMetric"),
 )
 def test_tasks(name: str, tmp_path: Path, x64: None):
     task = veenv.tasks.get(name)

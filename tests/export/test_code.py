@@ -82,6 +82,7 @@ RICH_ARGS = (
 
 
 @pytest.mark.parametrize("order", spared(["forward", "reverse", "markowitz"], "markowitz"))
+@pytest.mark.parametrize("precision", spared([False, True], True), indirect=True)
 def test_source_of_many_kinds_of_equations(order, precision):
     args = jax.tree.map(lambda a: a.astype(precision) if a.dtype != bool else a, RICH_ARGS)
     source = to_code(order, rich, *args, argnums=(0, 1))

@@ -106,8 +106,7 @@ PLAIN = [jnp.sin, jnp.tanh, lambda x: x * x.sum(), lambda x: x[::-1]]
     spared(
         itertools.product([*UNARY, *BINARY], PLACES),
         *[(name, "alone") for name in ("ping", "product")],
-        *[("flip", "scan"), ("both", "scan"), ("mirror", "cond"), ("product", "cond")],
-        *[("looped", "vmap"), ("flip", "vmap")],
+        *[("flip", "scan"), ("both", "scan"), ("mirror", "cond"), ("looped", "vmap")],
     ),
 )
 def test_rules_met_inside_themselves(name, place):
@@ -128,7 +127,7 @@ def test_rules_met_inside_themselves(name, place):
         assert_same(got, expected)
 
 
-@settings(max_examples=few(5, of=15), deadline=None)
+@settings(max_examples=few(3, of=15), deadline=None)
 @given(st.lists(st.integers(0, 99), min_size=2, max_size=6))
 def test_random_programs_of_rules_that_call_themselves(choices):
     def fun(x, y):

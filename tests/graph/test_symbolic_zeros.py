@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import veenv
-from tests.oracles.jacobians import assert_same
+from tests.oracles.jacobians import assert_compiled_same, assert_same
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -61,8 +61,11 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_results_that_are_asked_for_are_not_symbolic_zeros(name, order):
     fun = CASES[name]()
-    for f in (fun, jax.jit(fun), jax.vmap(fun), lambda x, y: (lambda a, b: (a, b * x))(*fun(x, y))):
-        assert_same(veenv.jacve(f, order, (0, 1))(X, Y), jax.jacrev(f, (0, 1))(X, Y))
+    used = lambda x, y: (lambda a, b: (a, b * x))(*fun(x, y))  # noqa: E731
+    functions = fun, jax.jit(fun), jax.vmap(fun), used
+    pairs = [(veenv.jacve(f, order, (0, 1)), jax.jacrev(f, (0, 1))) for f in functions]
+    assert_compiled_same(pairs, X, Y)
+    assert_same(veenv.jacve(fun, order, (0, 1))(X, Y), jax.jacrev(fun, (0, 1))(X, Y))
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -71,8 +74,8 @@ def test_results_that_nobody_asks_for_are(order):
     fun = watched((False, True), (True, False), product)
     stopped = lambda x: (lambda a, b: a * jax.lax.stop_gradient(b))(*fun(x, Y))  # noqa: E731
     batched = lambda x: jax.vmap(fun)(x, jnp.asarray(Y))[0].sum()  # noqa: E731
-    for f in (lambda x: fun(x, Y)[0], batched, stopped, jax.jit(stopped)):
-        assert_same(veenv.jacve(f, order)(X), jax.jacrev(f)(X))
+    functions = lambda x: fun(x, Y)[0], batched, stopped, jax.jit(stopped)
+    assert_compiled_same([(veenv.jacve(f, order), jax.jacrev(f)) for f in functions], X)
 
 
 def test_a_rule_that_refuses_what_is_asked_for_says_so():
@@ -100,8 +103,8 @@ def test_rules_that_are_operators_see_them_too():
     fun.defvjp(lambda x, y: (fun(x.value, y.value), None), backward, symbolic_zeros=True)
     x = np.linspace(0.0, 1.0, 120).reshape(40, 3)
     f = lambda x: fun(jnp.sin(x), x)  # noqa: E731
-    for order in ("reverse", "forward"):
-        assert_same(veenv.jacve(f, order)(x), jax.jacrev(f)(x))
+    ours = [veenv.jacve(f, order) for order in ("reverse", "forward")]
+    assert_compiled_same([(jacobian, jax.jacrev(f)) for jacobian in ours], x)
 
 
 @pytest.mark.parametrize("linear", [True, False])
@@ -180,9 +183,9 @@ def test_rules_as_jax_is_about_to_write_them(linear):
         limit = (lambda g: 5 * g) if linear else (lambda g: jnp.clip(g, -1, 1))
         fun.defvjp(lambda x: (2 * x, None), lambda _, g: (limit(g),))
         f = lambda x: (10 * fun(x * 3.0)).sum() + jnp.sin(x)  # noqa: E731
-        assert_same(veenv.jacve(f, "reverse")(X), jax.jacrev(f)(X))
+        orders = ("reverse", "forward") if linear else ("reverse",)
+        assert_compiled_same([(veenv.jacve(f, order), jax.jacrev(f)) for order in orders], X)
         if linear:
-            assert_same(veenv.jacve(f, "forward")(X), jax.jacrev(f)(X))
             return
         with pytest.raises(ValueError, match="not provably linear in its cotangent"):
             veenv.jacve(f, "forward")(X)

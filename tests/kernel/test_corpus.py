@@ -75,5 +75,5 @@ def qualifies(case: Case) -> bool:
 @pytest.mark.usefixtures("x64")
 def test_most_families_qualify():
     """Of each family some case is a kernel, so that the tests above are not all skipped."""
-    none = {f for f, cases in FAMILIES.items() if not any(map(qualifies, cases[:8]))}
-    assert none <= NEVER
+    for family, cases in FAMILIES.items():
+        assert family in NEVER or any(map(qualifies, cases[:8])), family

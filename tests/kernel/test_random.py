@@ -62,7 +62,7 @@ def check(seed: int, count: int) -> None:
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("seed", thinned(range(8), 4))
+@pytest.mark.parametrize("seed", thinned(range(8), 8))
 def test_some_random_functions(seed: int):
     check(seed, 2)
 

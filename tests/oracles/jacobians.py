@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,13 @@ def assert_same(got: Any, expected: Any, tol: float = 1e-9) -> None:
         assert (a.shape, a.dtype) == (b.shape, b.dtype), where
         a, b = (np.asarray(v, np.complex128 if v.dtype.kind == "c" else np.float64) for v in (a, b))
         np.testing.assert_allclose(a, b, rtol=tol, atol=tol, err_msg=where)
+
+
+def assert_compiled_same(pairs: Iterable[tuple[Any, Any]], *args: Any) -> None:
+    """`assert_same` of what each function and its oracle return at a point, in one program."""
+    pairs = list(pairs)
+    for got, expected in quick_jit(lambda *a: [(f(*a), g(*a)) for f, g in pairs])(*args):
+        assert_same(got, expected)
 
 
 def orders(graph: veenv.Graph, num_random: int, seed: int = 0) -> dict[tuple[int, ...], str]:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import veenv
+from tests.sampling import few
 from veenv.graph.graph import COST_MODELS
 from veenv.orders import files as order_files
 from veenv.orders.order import Order, fingerprint
@@ -331,6 +332,7 @@ def assert_refused_or_right(data, path):
     assert right_jacobian(ids)
 
 
+@settings(max_examples=few(40, of=100))
 @given(data=MUTATED)
 def test_mutated_files_are_refused_or_right(tmp_path_factory, data):
     assert_refused_or_right(data, tmp_path_factory.getbasetemp() / "mutated.json")

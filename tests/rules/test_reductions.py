@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from tests.oracles.jacobians import assert_same
+from tests.oracles.jacobians import assert_compiled_same, assert_same
 from veenv import export, jacve
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -39,17 +39,21 @@ def whole(op):
 )
 def test_initial_values_as_arguments(fun, start, order):
     assert_same(jacve(fun, order, (0, 1))(X, start), jax.jacrev(fun, (0, 1))(X, start))
-    assert_same(jacve(fun, order)(X, start), jax.jacrev(fun)(X, start))
+    alone = (lambda x: jacve(fun, order)(x, start)), (lambda x: jax.jacrev(fun)(x, start))
+    assert_compiled_same([alone], X)
 
 
 @pytest.mark.parametrize("start", [0.5, 4.0])
 @pytest.mark.parametrize("order", ["forward", "reverse"])
 def test_windows_from_other_values(start, order):
     """Neither of JAX's modes makes a Jacobian of these; its jvp is right."""
-    for op in (lax.max, lax.add, lax.mul):
-        fun = windows(op)
-        rows = [jax.jvp(lambda x, f=fun: f(x, start), (X,), (e,))[1] for e in np.eye(4)]
-        assert_same(jacve(fun, order)(X, start), jnp.stack(rows, -1))
+
+    def pair(fun):
+        row = lambda x, e: jax.jvp(lambda x: fun(x, start), (x,), (e,))[1]  # noqa: E731
+        expected = lambda x: jnp.stack([row(x, e) for e in np.eye(4)], -1)  # noqa: E731
+        return (lambda x: jacve(fun, order)(x, start)), expected
+
+    assert_compiled_same([pair(windows(op)) for op in (lax.max, lax.add, lax.mul)], X)
 
 
 def test_initial_values_that_are_no_identity_are_refused():
@@ -67,12 +71,11 @@ def test_dynamic_slices_clamp_once(start):
         y = lax.dynamic_slice(jnp.sin(x), (start,), (3,))
         return lax.dynamic_update_slice(x * x, y * y, (start,))
 
-    expected = jax.jacrev(fun)(X, start)
-    for order in ("forward", "reverse"):
-        assert_same(jacve(fun, order)(X, start), expected)
     scope = {}
     exec(export.to_code("reverse", fun, X, start), scope)
-    assert_same(scope["jacobian"](X, start), expected)
+    ours = jacve(fun, "forward"), jacve(fun, "reverse"), scope["jacobian"]
+    pairs = [((lambda x, f=f: f(x, start)), lambda x: jax.jacrev(fun)(x, start)) for f in ours]
+    assert_compiled_same(pairs, X)
 
 
 @pytest.mark.parametrize("order", ["forward", "reverse"])
@@ -82,5 +85,4 @@ def test_unused_results_do_not_meet_infinity(order):
     def fun(x):
         return jnp.linalg.eigvalsh(jnp.diag(x))
 
-    x = np.ones(3)
-    assert_same(jacve(fun, order)(x), jax.jacrev(fun)(x))
+    assert_compiled_same([(jacve(fun, order), jax.jacrev(fun))], np.ones(3))

@@ -1,6 +1,8 @@
 """The command line of training: errors, signals, kills and what a run leaves behind."""
 
+import contextlib
 import csv
+import io
 import json
 import os
 import random
@@ -42,6 +44,14 @@ def start(*args: str, out: Path) -> subprocess.Popen[str]:
     )
 
 
+def train_here(monkeypatch, capsys, *args: str) -> tuple[int, str, str]:
+    """Runs the script in this process: its exit code, and what it says and complains."""
+    monkeypatch.setattr(sys, "argv", ["train.py", *args])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "scripts" / "train.py"), run_name="__main__")
+    return (ended.value.code, *capsys.readouterr())
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -76,11 +86,8 @@ def start(*args: str, out: Path) -> subprocess.Popen[str]:
 )
 def test_wrong_input_is_one_line_and_code_2(args, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["train.py", *args])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(ROOT / "scripts" / "train.py"), run_name="__main__")
-    said, complaint = capsys.readouterr()
-    assert ended.value.code == 2
+    code, said, complaint = train_here(monkeypatch, capsys, *args)
+    assert code == 2
     assert said == ""
     assert complaint.count("\n") == 1
     assert complaint.startswith("error: ")
@@ -88,22 +95,18 @@ def test_wrong_input_is_one_line_and_code_2(args, message, tmp_path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
-def test_help_explains_every_option():
-    process = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "train.py"), "--help"],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
+def test_help_explains_every_option(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "200")
+    code, said, _ = train_here(monkeypatch, capsys, "--help")
+    assert code == 0
     for option in ("--task", "--steps", "--num-envs", "--seed", "--cost", "--time-limit", "--out"):
-        assert re.search(rf"{option} .*?\s[A-Z][a-z]+", process.stdout, re.DOTALL), option
+        assert re.search(rf"{option} .*?\s[A-Z][a-z]+", said, re.DOTALL), option
 
 
 UPDATES = 10
-STEPS = 204 * UPDATES  # 4 environments of 51 moves
-BUDGET = (*SMALL, "--steps", str(STEPS), "--seed", "3", "--checkpoint-updates", "3")
+STEPS = 24 * UPDATES  # 4 environments of 6 moves
+AGAIN = ("--seed", "3", "--checkpoint-updates", "3")
+BUDGET = (*SMALL, "--steps", str(204 * UPDATES), *AGAIN)  # 51 moves
 
 
 def run_folder(out: Path) -> Path | None:
@@ -130,20 +133,32 @@ def parameters(folder: Path) -> list[bytes]:
     return [np.asarray(x).tobytes() for x in data]
 
 
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory) -> tuple[Path, str]:
-    """A whole run: its folder and what it said."""
-    out = tmp_path_factory.mktemp("whole") / "runs"
-    process = start(*BUDGET, out=out)
-    said, complaint = process.communicate(timeout=600)
-    assert process.returncode == 0, complaint
+def whole_run(out: Path, *args: str) -> tuple[Path, str]:
+    """A run in this process from its beginning to its end: its folder and what it said."""
+    said = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(said):
+        patch.setattr(sys, "argv", ["train.py", *args, "--out", str(out), "--timing", "0"])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(ROOT / "scripts" / "train.py"), run_name="__main__")
+    assert ended.value.code == 0
     folder = run_folder(out)
     assert folder is not None
-    return folder, said
+    return folder, said.getvalue()
 
 
-def test_run_leaves_a_proved_order(uninterrupted):
-    folder, said = uninterrupted
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory) -> tuple[Path, str]:
+    args = ("--task", "Robertson", *SMALL[2:], "--steps", str(STEPS), *AGAIN)
+    return whole_run(tmp_path_factory.mktemp("small") / "runs", *args)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory) -> Path:
+    return whole_run(tmp_path_factory.mktemp("whole") / "runs", *BUDGET)[0]
+
+
+def test_run_leaves_a_proved_order(small_run):
+    folder, said = small_run
     assert {path.name for path in folder.iterdir()} == {
         "best.eqx",
         "checkpoints",
@@ -155,15 +170,15 @@ def test_run_leaves_a_proved_order(uninterrupted):
         "order.json",
         "weights.eqx",
     }
-    task = tasks.get("PropaneCombustion")
+    task = tasks.get("Robertson")
     graph = make_graph(task.fun, task.argnums)(*task.example_args())
     order = Order.load(folder / "order.json")
     cost = graph.cost(order.ids_for(graph))
     found = rows(folder)
     assert len(found) == UPDATES
     assert found[-1]["steps"] == STEPS
-    assert found[-1]["best_cost"] == {"PropaneCombustion": cost}
-    assert min(row["min_cost"]["PropaneCombustion"] for row in found) == cost
+    assert found[-1]["best_cost"] == {"Robertson": cost}
+    assert min(row["min_cost"]["Robertson"] for row in found) == cost
     with (folder / "metrics.csv").open() as file:
         table = list(csv.DictReader(file))
     assert [float(row["stats.entropy"]) for row in table] == [r["stats"]["entropy"] for r in found]
@@ -171,11 +186,11 @@ def test_run_leaves_a_proved_order(uninterrupted):
     assert config["ppo"] | {"seed": 3, "num_envs": 4, "steps": STEPS, "hidden": 8} == config["ppo"]
     assert (folder / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     again = parse_training(["--config", str(folder / "config.toml"), "--seed", "4"])
-    assert again.task == "PropaneCombustion"
+    assert again.task == "Robertson"
     assert again.ppo == PPOConfig(seed=4, num_envs=4, steps=STEPS, hidden=8)
 
-    assert "forward 151, reverse 90, Markowitz 111" in said
-    assert re.search(rf"best found \(PPO\) +{cost} +{cost / 90:.3f}\n", said)
+    assert "forward 20, reverse 18, Markowitz 17" in said
+    assert re.search(rf"best found \(PPO\) +{cost} +{cost / 17:.3f}\n", said)
     assert re.search(r"largest relative error \S+ \(right\)", said)
     assert "\r" not in said  # plain lines, no progress bar
 
@@ -183,21 +198,16 @@ def test_run_leaves_a_proved_order(uninterrupted):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--task", "RoeFlux_1d"], "another task: it is PropaneCombustion, .* is RoeFlux_1d"),
+        (["--task", "RoeFlux_1d"], "another task: it is Robertson, .* is RoeFlux_1d"),
         (["--hidden", "16"], "another network: it is hidden 8, this run's is hidden 16"),
         (["--cost", "executed"], "another cost model: it is multiplications, .* is executed"),
     ],
 )
-def test_a_checkpoint_of_something_else_is_refused(
-    args, message, uninterrupted, monkeypatch, capsys
-):
-    folder, _ = uninterrupted
+def test_a_checkpoint_of_something_else_is_refused(args, message, small_run, monkeypatch, capsys):
+    folder, _ = small_run
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    monkeypatch.setattr(sys, "argv", ["train.py", "--resume", str(folder), *args])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(ROOT / "scripts" / "train.py"), run_name="__main__")
-    said, complaint = capsys.readouterr()
-    assert (ended.value.code, said) == (2, "")
+    code, said, complaint = train_here(monkeypatch, capsys, "--resume", str(folder), *args)
+    assert (code, said) == (2, "")
     assert complaint.count("\n") == 1
     assert re.search(message, complaint)
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
@@ -230,7 +240,7 @@ def test_a_killed_run_ends_as_if_it_had_not_been(kills, uninterrupted, tmp_path)
     assert process.returncode == 0, complaint
     assert re.search(r"going on in .* from (train step \d+|the beginning)", said)
     assert run_folder(out) == folder
-    whole, _ = uninterrupted
+    whole = uninterrupted
     assert parameters(folder) == parameters(whole)
     for name in ("weights.eqx", "order.json"):
         assert (folder / name).read_bytes() == (whole / name).read_bytes()

@@ -7,6 +7,7 @@ import pytest
 
 from tests.oracles.jacobians import quick_jit
 from tests.oracles.scalar_graph import Elimination, scalar_graph
+from tests.sampling import spared
 from veenv import tasks
 
 SCALAR = ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion"]
@@ -28,7 +29,7 @@ def assert_nested(actual, expected, *, tol):
         np.testing.assert_allclose(actual, expected, rtol=tol, atol=tol)
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", spared(PUBLISHED, "RoeFlux_1d", "PropaneCombustion", "MLP"))
 def test_value_and_jacobian(name, reference, x64):
     task, ref = tasks.get(name), reference(name)
     args = arrays(ref["point"])

@@ -11,7 +11,7 @@ from scipy.spatial.transform import Rotation
 from scipy.stats import norm
 
 from tests.oracles.jacobians import quick_jit
-from tests.sampling import thinned
+from tests.sampling import spared, thinned
 from veenv import tasks
 from veenv.tasks import kinetics, relativity, spiking
 
@@ -25,7 +25,7 @@ def float64(x64):
     """Oracles need float64."""
 
 
-@pytest.mark.parametrize("name", thinned(tasks.list(), 7))
+@pytest.mark.parametrize("name", thinned(tasks.list(), 9))
 def test_every_input_and_output_matters(name):
     task = tasks.get(name)
     args = task.example_args()
@@ -46,7 +46,7 @@ def test_every_input_and_output_matters(name):
     assert np.all(np.any(dense != 0.0, axis=1)), "an output element that depends on no input"
 
 
-@pytest.mark.parametrize("name", thinned(tasks.list(), 7))
+@pytest.mark.parametrize("name", thinned(tasks.list(), 9))
 def test_float32_agrees_with_float64(name):
     task = tasks.get(name)
     args = task.example_args()
@@ -96,25 +96,29 @@ def test_lstm_against_equinox():
 
 
 def test_encoder_decoder_against_scipy_softmax():
-    source, target, labels, enc, dec, head = point("EncoderDecoder")
+    source, target, labels, enc, dec, head = tasks.get("EncoderDecoder").example_args()
 
     def attend(x, y, q, k, v):
         logits = np.einsum("in,np,jm,mp->ij", x, q, y, k) / 2.0
         return scipy.special.softmax(logits, axis=1) @ (y @ v)
 
     def norm(layer, i, x):
-        return jax.nn.standardize(x, axis=-1, epsilon=1e-6) * layer[f"gamma{i}"] + layer[f"beta{i}"]
+        centred = x - x.mean(-1, keepdims=True)
+        scale = np.sqrt(np.mean(centred**2, -1, keepdims=True) + 1e-6)
+        return centred / scale * layer[f"gamma{i}"] + layer[f"beta{i}"]
 
     def feed(layer, x):
-        return jax.nn.silu(x @ layer["W1"] + layer["b1"][None]) @ layer["W2"] + layer["b2"][None]
+        inner = x @ layer["W1"] + layer["b1"][None]
+        return inner * scipy.special.expit(inner) @ layer["W2"] + layer["b2"][None]
 
     memory = norm(enc, 0, source + attend(source, source, enc["WQ"], enc["WK"], enc["WV"]))
     memory = norm(enc, 1, memory + feed(enc, memory))
     x = norm(dec, 0, target + attend(target, target, dec["WQ"], dec["WK"], dec["WV"]))
     x = norm(dec, 1, x + attend(x, memory, dec["CQ"], dec["CK"], dec["CV"]))
     x = norm(dec, 2, x + feed(dec, x))
-    expected = -jnp.sum(labels * jax.nn.log_softmax(x @ head), axis=-1)
-    actual = tasks.get("EncoderDecoder").fun(source, target, labels, enc, dec, head)
+    expected = -np.sum(labels * scipy.special.log_softmax(x @ head, axis=-1), axis=-1)
+    fun = quick_jit(tasks.get("EncoderDecoder").fun)
+    actual = fun(source, target, labels, enc, dec, head)
     np.testing.assert_allclose(actual, expected, rtol=1e-10)
 
 
@@ -276,7 +280,8 @@ def test_euler_residual_conserves_and_vanishes_for_a_uniform_state():
 
 
 @pytest.mark.parametrize(
-    ("name", "batch"), [("RoeFlux_1d", 16), ("RobotArm_6DOF", 16), ("Reprojection", 8)]
+    ("name", "batch"),
+    spared([("RoeFlux_1d", 16), ("RobotArm_6DOF", 16), ("Reprojection", 8)], ("Reprojection", 8)),
 )
 def test_batched_tasks_repeat_the_single_one(name, batch):
     args = point(f"{name}_batch{batch}")

@@ -21,6 +21,7 @@ from veenv.engine.stored import Edge
 from veenv.engine.supports import supported
 from veenv.engine.taps import convolution
 from veenv.engine.thinned import thin_product
+from veenv.engine.zeros import Zeros
 from veenv.graph.equations import Equation
 from veenv.graph.linearisation import Elemental, Linearisation
 from veenv.linear.selection import Selection
@@ -46,11 +47,12 @@ def index_arrays(
       parallel: their values.
     """
     known = Known(lin.program)
+    zeros = Zeros(lin.program, known)
     found: dict[Move, Matrix] = {}
     for equation, elemental, number in _numbered(lin):
         pair = elemental.source, elemental.target
         e = parallel[pair][number]
-        move = _move(lin, equation, elemental, e, known)
+        move = _move(lin, equation, elemental, e, known, zeros)
         if move is not None:
             found[pair, number] = move
     return found
@@ -67,7 +69,12 @@ def _numbered(lin: Linearisation) -> Iterator[tuple[Equation, Elemental, int]]:
 
 
 def _move(
-    lin: Linearisation, equation: Equation, elemental: Elemental, e: Edge, known: Known
+    lin: Linearisation,
+    equation: Equation,
+    elemental: Elemental,
+    e: Edge,
+    known: Known,
+    zeros: Zeros,
 ) -> Matrix | None:
     s = e.structure
     name = equation.primitive.name
@@ -83,7 +90,7 @@ def _move(
     if name == "pad" and operand == 1:
         return _padding(equation, e)
     if s.link is Link.NONE and name not in places.TAKES:
-        return thin_product(equation, operand, known, e.dtype)
+        return thin_product(equation, operand, e, known, zeros)
     if name in _SORTS and s.unit:
         return computed.moved(e, (out_shape, in_shape), adds=False)
     if name == "conv_general_dilated" and operand == 0:

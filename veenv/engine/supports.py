@@ -19,7 +19,7 @@ from veenv.engine.links import diagonal_pairs, keep_diagonal
 from veenv.engine.places import numbered, scattered
 from veenv.engine.sparse import indexed
 from veenv.engine.sparse.indexed import Indexed
-from veenv.engine.sparse.pattern import Pattern, collected
+from veenv.engine.sparse.pattern import collected
 from veenv.engine.stored import Edge
 from veenv.engine.taps import products, source
 from veenv.engine.triangles import cholesky, lu, triangular_solve
@@ -70,24 +70,13 @@ def supported(
     if terms.num_entries(e) > _MOST:
         return None
     x = indexed.of_edge(keep_diagonal(e), out_shape, in_shape)
-    return None if x is None else _only(x, pattern)
+    return None if x is None else indexed.only(x, pattern)
 
 
 def _passes(e: Edge) -> int:
     """How many an operator takes to be evaluated: one serves all indices of a diagonal axis."""
     shape = e.structure.out_shape
     return min(e.structure.linked_sizes) // prod(shape[k] for k, _ in diagonal_pairs(e))
-
-
-def _only(x: Indexed, pattern: Pattern) -> Indexed | None:
-    """The entries at the places of a pattern; None if those are all."""
-    kept = np.flatnonzero(np.isin(x.pattern.keys, pattern.keys, assume_unique=True))
-    if len(kept) == x.pattern.nse:
-        return None
-    p = x.pattern
-    fewer = Pattern(p.out_shape, p.in_shape, p.rows[kept], p.cols[kept])
-    mask = None if x.mask is None else x.mask[kept]
-    return Indexed(fewer, x.numbers().take(kept), x.dtype, mask)
 
 
 def _places(equation: Equation, ways: tuple[int, int], known: Known) -> Places | None:

@@ -1,44 +1,59 @@
-"""Partials by what is multiplied with a known array that is mostly zeros: its other elements.
+"""Partials by what is multiplied with an array that is mostly zeros: its other elements.
 
-A matrix of differences, an incidence matrix, one-hot rows or a mask, given as a dense array.
+A matrix of differences, an incidence matrix, one-hot rows or a mask, given as a dense array; a
+block matrix or a padded array, whose zeros are known and whose other elements are not.
 """
 
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from veenv.engine.known import Known
 from veenv.engine.places import numbered
+from veenv.engine.sparse import indexed
 from veenv.engine.sparse.indexed import MOST_ENTRIES, Indexed
 from veenv.engine.sparse.numbers import Numbers
 from veenv.engine.sparse.pattern import collected
+from veenv.engine.stored import Edge
+from veenv.engine.terms import num_entries
+from veenv.engine.zeros import Zeros
 from veenv.graph.equations import Equation
 
-_MOST = 0.5
-"""Share of nonzero elements up to which an array is thin: fuller ones multiply faster as arrays."""
+_MOST_STORED = 1 << 18
+"""Most entries of a partial of which some are taken."""
+
+_MOST = {"mul": 0.75, "dot_general": 0.5}
+"""Share of elements that are not zero up to which a factor is thin: fuller ones multiply faster as
+arrays."""
 
 
-def thin_product(equation: Equation, operand: int, known: Known, dtype: Any) -> Indexed | None:
-    """The partial of a product by the factor that is not known.
+def thin_product(
+    equation: Equation, operand: int, e: Edge, known: Known, zeros: Zeros
+) -> Indexed | None:
+    """The partial of a product by one of its factors.
 
     Args:
       equation: of any primitive.
       operand: by which operand.
+      e: the partial.
       known: the program's variables that are known.
-      dtype: of the entries.
+      zeros: elements of them that are always zero.
 
     Returns:
-      Its entries; None where it is no product with a known, thin array.
+      Its entries; None where it is no product, or the other factor is not thin.
     """
     name = equation.primitive.name
-    if name not in {"mul", "dot_general"}:
+    if name not in _MOST:
         return None
-    factor = known.quickly(equation.inputs[1 - operand])
-    if factor is None or not 0 < np.count_nonzero(factor) <= _MOST * factor.size:
+    other = equation.inputs[1 - operand]
+    factor, always = known.quickly(other), None
+    if factor is None:
+        always = zeros(other)
+        factor = None if always is None else ~always
+    if factor is None or not 0 < np.count_nonzero(factor) <= _MOST[name] * factor.size:
         return None
     places = _dot if name == "dot_general" else _elementwise
     found = places(equation, operand, factor)
@@ -47,7 +62,10 @@ def thin_product(equation: Equation, operand: int, known: Known, dtype: Any) -> 
     rows, cols, values = found
     shapes = equation.out_avals[0].shape, equation.in_avals[operand].shape
     pattern, collect = collected(rows, cols, *shapes)
-    return Indexed(pattern, Numbers(jnp.asarray(values, dtype)).collected(collect), dtype)
+    if always is None:
+        return Indexed(pattern, Numbers(jnp.asarray(values, e.dtype)).collected(collect), e.dtype)
+    whole = indexed.of_edge(e, *shapes) if num_entries(e) <= _MOST_STORED else None
+    return None if whole is None else indexed.only(whole, pattern)
 
 
 Places = tuple[np.ndarray, np.ndarray, np.ndarray]

@@ -10,6 +10,9 @@ from agents.files import new_folder
 from agents.run.curve import plot_curve
 from agents.run.folder import RunFolder
 from agents.training.best import BestOrders
+from agents.training.curriculum import FixedTasks
+from agents.training.loop import train
+from tests.agents.conftest import lasting
 from veenv import make_graph, tasks
 from veenv.measure.proof import prove
 from veenv.orders.documents import write_bytes
@@ -75,16 +78,11 @@ class Terminal(io.StringIO):
 
 @pytest.mark.parametrize(
     "stream",
-    [pytest.param(io.StringIO(), id="file", marks=pytest.mark.slow), Terminal()],
+    [io.StringIO(), Terminal()],
     ids=["file", "terminal"],
 )
-def test_progress_shows_the_best_count(stream, both):
-    from agents.config.ppo import PPOConfig
-    from agents.ppo.trainer import Trainer
-    from agents.training.curriculum import FixedTasks
-    from agents.training.loop import train
-
-    curriculum = FixedTasks(Trainer(PPOConfig(num_envs=2, steps=20, hidden=4), both))
+def test_progress_shows_the_best_count(stream, trainer):
+    curriculum = FixedTasks(lasting(trainer, 50))
     with ProgressDisplay(stream, curriculum, interval=0.0) as display:
         for progress in train(curriculum):
             display.show(progress)

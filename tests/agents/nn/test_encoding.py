@@ -1,5 +1,7 @@
 """What the network reads, against counts by sets of edges."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,16 +10,20 @@ import pytest
 from agents.nn.encoding import NUM_BASE_FEATURES, encode, existing_pairs, num_features, pack_rows
 from veenv.env import Spec, VertexEnv
 
+encoded = jax.jit(encode, static_argnums=1)
 
-def states(graph, count, env=None):
-    """Observations along a random episode, with the edges as sets of (row, column)."""
-    env = env or VertexEnv(graph)
-    obs, state = env.reset()
-    rng = np.random.default_rng(0)
-    for _ in range(count):
-        yield env, obs
-        action = rng.choice(np.flatnonzero(np.asarray(obs.action_mask)))
-        obs, state, *_ = env.step(None, state, jnp.int32(action))
+
+@pytest.fixture(scope="module")
+def steps(wide_graph):
+    """The environment and what it shows along a random episode."""
+    env, shown = VertexEnv(wide_graph), []
+    rng, step = np.random.default_rng(0), jax.jit(env.step)
+    obs, state = jax.jit(env.reset)()
+    for _ in range(5):
+        shown.append(jax.device_get(obs))
+        action = rng.choice(np.flatnonzero(obs.action_mask))
+        obs, state, *_ = step(None, state, jnp.int32(action))
+    return env, shown
 
 
 def neighbours(env, obs):
@@ -30,9 +36,10 @@ def neighbours(env, obs):
         yield slot, first, into, out_of
 
 
-def test_extra_features(wide_graph):
-    for env, obs in states(wide_graph, 5):
-        nodes = np.asarray(jax.jit(encode)(obs).nodes)
+def test_extra_features(steps):
+    env, shown = steps
+    for obs in shown:
+        nodes = np.asarray(encoded(obs, 1).nodes)
         for slot, first, into, out_of in neighbours(env, obs):
             if not obs.action_mask[slot]:
                 assert np.all(nodes[slot] == 0.0)
@@ -47,9 +54,10 @@ def test_extra_features(wide_graph):
 
 
 @pytest.mark.parametrize("num_hops", [0, 1, 2])
-def test_hops(wide_graph, num_hops):
-    for env, obs in states(wide_graph, 4):
-        nodes = np.asarray(encode(obs, num_hops).nodes)
+def test_hops(steps, num_hops):
+    env, shown = steps
+    for obs in shown[:4]:
+        nodes = np.asarray(encoded(obs, num_hops).nodes)
         assert nodes.shape == (env.num_actions, num_features(num_hops))
         level = nodes[:, :NUM_BASE_FEATURES]
         legal, done = np.asarray(obs.action_mask), NUM_BASE_FEATURES
@@ -67,19 +75,19 @@ def test_hops(wide_graph, num_hops):
             done += level.shape[1]
 
 
-def test_edges_are_kept_on_request(wide_graph):
-    env, obs = next(iter(states(wide_graph, 1)))
-    kept = encode(obs, keep_edges=True).edges
+def test_edges_are_kept_on_request(steps):
+    env, [obs, *_] = steps
+    kept = jax.jit(partial(encode, keep_edges=True))(obs).edges
     np.testing.assert_array_equal(kept, obs.adjacency[-env.num_actions :, : env.num_actions] != 0)
-    assert encode(obs).edges.shape == (env.num_actions, 0)
+    assert encoded(obs, 0).edges.shape == (env.num_actions, 0)
 
 
 def test_padding_changes_nothing(wide_graph):
     own = Spec.of(wide_graph, "multiplications")
     wider = own.padded(num_inputs=9, num_actions=own.num_actions + 5, num_outputs=8)
     padded = VertexEnv(wide_graph, spec=wider)
-    plain, other = VertexEnv(wide_graph).reset()[0], padded.reset()[0]
-    nodes, more = encode(plain, 2).nodes, encode(other, 2).nodes
+    shown = [jax.jit(env.reset)()[0] for env in (VertexEnv(wide_graph), padded)]
+    nodes, more = (encoded(obs, 2).nodes for obs in shown)
     np.testing.assert_allclose(more[: own.num_actions], nodes, rtol=1e-6)
     assert np.all(np.asarray(more[own.num_actions :]) == 0.0)
 

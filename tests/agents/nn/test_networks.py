@@ -20,56 +20,67 @@ def network_of(kind, **options):
     return GraphNetwork(16, hops, rounds, key=jax.random.key(0), **options)
 
 
-def inputs_of(network, graph, spec=None):
-    env = VertexEnv(graph, spec=spec)
-    obs, state = env.reset()
-    obs, *_ = env.step(None, state, jnp.int32(2))
+@eqx.filter_jit
+def inputs_of(network, obs):
     return network.encode(obs)
 
 
+@eqx.filter_jit
+def read(network, inputs):
+    return network(inputs)
+
+
+@pytest.fixture(scope="module")
+def observed(wide_graph):
+    """What environments of the graph's own sizes and of larger ones show after a step."""
+    own = Spec.of(wide_graph, "multiplications")
+    wider = own.padded(num_inputs=7, num_actions=own.num_actions + 6, num_outputs=6)
+    envs = [VertexEnv(wide_graph, spec=spec) for spec in (own, wider)]
+    return [jax.jit(lambda e=e: e.step(None, e.init(), jnp.int32(2))[0])() for e in envs]
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_permutation_equivariance(kind, wide_graph):
+def test_permutation_equivariance(kind, observed):
     network = network_of(kind)
-    inputs = inputs_of(network, wide_graph)
+    inputs = inputs_of(network, observed[0])
     p = np.random.default_rng(0).permutation(inputs.mask.shape[0])
     edges = inputs.edges[p][:, p] if inputs.edges.size else inputs.edges
     shuffled = GraphInputs(inputs.nodes[p], edges, inputs.mask[p])
-    logits, value = network(inputs)
-    other, same = network(shuffled)
+    logits, value = read(network, inputs)
+    other, same = read(network, shuffled)
     np.testing.assert_allclose(other, logits[p], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(same, value, rtol=1e-5)
     assert np.ptp(np.asarray(logits)) > 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_padding_invariance(kind, wide_graph):
+def test_padding_invariance(kind, observed):
     network = network_of(kind)
-    own = Spec.of(wide_graph, "multiplications")
-    wider = own.padded(num_inputs=7, num_actions=own.num_actions + 6, num_outputs=6)
-    logits, value = network(inputs_of(network, wide_graph))
-    padded, same = network(inputs_of(network, wide_graph, wider))
-    np.testing.assert_allclose(padded[: own.num_actions], logits, rtol=1e-5, atol=1e-6)
+    (logits, value), (padded, same) = (read(network, inputs_of(network, x)) for x in observed)
+    assert len(padded) == len(logits) + 6
+    np.testing.assert_allclose(padded[: len(logits)], logits, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(same, value, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", [(0, 1), (1, 2)])
-def test_messages_reach_the_logits(kind, wide_graph):
+def test_messages_reach_the_logits(kind, observed):
     network = network_of(kind)
-    inputs = inputs_of(network, wide_graph)
+    inputs = inputs_of(network, observed[0])
     without = dataclasses.replace(inputs, edges=jnp.zeros_like(inputs.edges))
-    assert np.abs(np.asarray(network(inputs)[0] - network(without)[0])).max() > 0
+    logits, other = (np.asarray(read(network, x)[0]) for x in (inputs, without))
+    assert np.abs(logits - other).max() > 0
 
 
-def test_first_policy_is_nearly_uniform(wide_graph):
+def test_first_policy_is_nearly_uniform(observed):
     network = network_of((1, 0))
-    logits, _ = network(inputs_of(network, wide_graph))
+    logits, _ = read(network, inputs_of(network, observed[0]))
     assert np.abs(np.asarray(logits)).max() < 0.1
 
 
-def test_bfloat16_computes_low_and_answers_float32(wide_graph):
+def test_bfloat16_computes_low_and_answers_float32(observed):
     exact, rough = network_of((1, 1)), network_of((1, 1), bfloat16=True)
-    inputs = inputs_of(exact, wide_graph)
-    (logits, value), (other, same) = exact(inputs), rough(inputs)
+    inputs = inputs_of(exact, observed[0])
+    (logits, value), (other, same) = read(exact, inputs), read(rough, inputs)
     assert other.dtype == same.dtype == jnp.float32
     assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(eqx.filter(rough, eqx.is_array)))
     np.testing.assert_allclose(other, logits, atol=2e-3)

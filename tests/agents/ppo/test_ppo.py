@@ -11,29 +11,23 @@ import pytest
 
 from agents.config.ppo import PPOConfig
 from agents.ppo.ppo import loss_fn, make_batch, make_loss
-from agents.ppo.rollouts import Episodes, cheapest, rollout
+from agents.ppo.rollouts import Episodes, cheapest
 from agents.ppo.trainer import Trainer
 from agents.ppo.updates import anneal, fit, minibatch_indices
 from agents.training.curriculum import FixedTasks
 from agents.training.loop import train
+from tests.agents.conftest import SHARED
 from veenv.env.random_play import random_episodes
 
-CONFIG = PPOConfig(num_envs=6, steps=100, num_minibatches=3, update_epochs=2, hidden=8)
+CONFIG = dataclasses.replace(SHARED, steps=100)
 
 
 @pytest.fixture(scope="module")
-def trainer(both):
-    return Trainer(CONFIG, both)
-
-
-@pytest.fixture(scope="module")
-def start(trainer):
+def start(trainer, play):
     """Fresh parameters and a batch that they played."""
     state = trainer.init()
-    params = jax.tree.map(lambda x: jnp.repeat(x, 3, axis=0), trainer.tasks.params)
-    play = jax.jit(lambda key: rollout(trainer.tasks.env, params, state.network, key))
-    trajectory, _ = play(jax.random.key(1))
-    return state, make_batch(trajectory, CONFIG)
+    trajectory, _ = play(state.network, jax.random.key(1), jnp.ones(6))
+    return state, jax.jit(lambda x: make_batch(x, CONFIG))(trajectory)
 
 
 @eqx.filter_jit
@@ -125,17 +119,14 @@ def test_cheapest_leaves_out_incomplete_episodes():
     np.testing.assert_array_equal(order, orders[jnp.array([1, 4])])
 
 
-def test_train_step_is_deterministic_and_compiles_once(both):
-    chex.clear_trace_counter()
-    trainer, results = Trainer(CONFIG, both), []
-    trainer._step = jax.jit(chex.assert_max_traces(trainer._train_step, n=1))
-    again = Trainer(CONFIG, both)
+def test_train_step_is_deterministic_and_compiles_once(trainer, both):
+    again, results = Trainer(CONFIG, both), []
     chex.assert_trees_all_equal(again._params, trainer._params)
     for state in (trainer.init(), again.init()):
         for progress in (0.0, 0.3, 0.6):
             state, update = trainer.step(state, progress)
         results.append((state.network, update))
-    chex.clear_trace_counter()
+    assert trainer._step._cache_size() == 1
     assert same(results[0][0], results[1][0])
     chex.assert_trees_all_equal(results[0][1], results[1][1])
     assert trainer.num_envs == 6

@@ -11,21 +11,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.config.ppo import PPOConfig
-from agents.ppo.trainer import Trainer
 from agents.run.folder import RunFolder, identity_of
 from agents.run.metrics import Metrics
 from agents.training.best import BestOrders
 from agents.training.curriculum import FixedTasks
 from agents.training.loop import DivergedError, train
+from tests.agents.conftest import lasting
 from veenv import Order
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.fixture(scope="module")
-def trainer(both):
-    return Trainer(PPOConfig(num_envs=4, steps=200, hidden=8), both)
+@pytest.fixture(scope="module", name="trainer")
+def lasting_trainer(trainer):
+    return lasting(trainer, 300)
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """The loop: budgets, the best orders, and what it reports."""
 
-import copy
-import dataclasses
 import time
 from types import SimpleNamespace
 
@@ -13,20 +11,23 @@ from agents.ppo.trainer import Trainer
 from agents.training.best import BestOrders
 from agents.training.curriculum import FixedTasks
 from agents.training.loop import train
+from tests.agents.conftest import lasting
 from veenv import Graph
 from veenv.env import TaskDistribution
 
+STEPS = 180
 
-@pytest.fixture(scope="module")
-def trainer(both):
-    return Trainer(PPOConfig(num_envs=4, steps=120, hidden=8), both)
+
+@pytest.fixture(scope="module", name="trainer")
+def lasting_trainer(trainer):
+    return lasting(trainer, STEPS)
 
 
 def test_steps_are_rounded_up_to_whole_updates(trainer, both):
     curriculum = FixedTasks(trainer)
     best, seen = curriculum.best, list(train(curriculum))
     size = trainer.steps_per_update
-    assert [p.steps for p in seen] == [size * k for k in range(1, -(-120 // size) + 1)]
+    assert [p.steps for p in seen] == [size * k for k in range(1, -(-STEPS // size) + 1)]
     assert seen[-1].fraction == 1.0
     for name in both.names:
         costs = [p.measured["min_cost"][name] for p in seen]
@@ -57,9 +58,7 @@ def test_compilation_does_not_count_as_pace(trainer, monkeypatch):
     clock = iter([0.0, 5.0, 65.0, 75.0, 85.0, 95.0, 105.0])
     fake = SimpleNamespace(monotonic=lambda: next(clock))
     monkeypatch.setattr("agents.training.loop.time", fake)
-    endless = copy.copy(trainer)
-    endless.config = dataclasses.replace(trainer.config, steps=None)
-    seen = list(train(FixedTasks(endless), time_limit=100.0))
+    seen = list(train(FixedTasks(lasting(trainer, None)), time_limit=100.0))
     assert [p.seconds for p in seen] == [65.0, 75.0, 85.0, 95.0]
 
 

@@ -26,7 +26,6 @@ NEAR = {"loop-while_until_converged", "vmap-while"}
 _CANCEL = "zeros by cancellation, which no structure says"
 _COMPLEX = "complex numbers are pairs of real ones, whose zeros are not followed everywhere"
 _MASKED = "weights that a mask makes zero are zero by their values"
-_ZEROS = "elements of a value that are always zero are not followed"
 _OWN = "a solver or a transpose that the user gives is not looked into"
 MORE = {
     "complex-scan": _COMPLEX,
@@ -41,12 +40,9 @@ MORE = {
     "graph-pairwise_distances": _CANCEL,
     "linalg-custom_root": _OWN,
     "linalg-eigh_vectors": _CANCEL,
-    "model-lstm": "following the loop takes more passes than the whole Jacobian",
+    "model-lstm": "the first state is zero",
     "nn-dot_product_attention_causal": _MASKED,
-    "nested-jacobian_forward": _ZEROS,
-    "nested-jacobian_reverse": _ZEROS,
     "pool-gradient_of_max_pool": "which element a window takes is computed",
-    "shape-pad_negative": _ZEROS,
 }
 """What stores more than 1.05 times as much, and why."""
 

@@ -184,6 +184,14 @@ def mirrored(x: Indexed) -> Indexed:
     return _taken(x, np.append(np.arange(p.nse), above)[collect.table], pattern)
 
 
+def only(x: Indexed, pattern: Pattern) -> Indexed | None:
+    """The entries at the places of a pattern; None if those are all."""
+    kept = np.flatnonzero(np.isin(x.pattern.keys, pattern.keys, assume_unique=True))
+    if len(kept) == x.pattern.nse:
+        return None
+    return _taken(x, kept)
+
+
 def _taken(x: Indexed, at: np.ndarray, pattern: Pattern | None = None) -> Indexed:
     """Some entries of a matrix, in the order of a pattern or in their own."""
     p = x.pattern
