@@ -13,14 +13,14 @@ import jax.numpy as jnp
 from veenv import _compat
 from veenv.engine.blocks import all_blocks, assembled
 from veenv.engine.choice import Forms, choosing
-from veenv.engine.counts import Counts
-from veenv.engine.elimination import Elimination, eliminate
-from veenv.engine.emission import own_blocks, own_modes
+from veenv.engine.counts import counts_of
+from veenv.engine.elimination import eliminate
+from veenv.engine.emission import forward_instead, own_blocks
 from veenv.engine.evaluation import evaluate
 from veenv.engine.indexing import eliminate_sparse
 from veenv.engine.pins import pinned
 from veenv.engine.symmetry import Half, half_of
-from veenv.graph.linearisation import Linearisation, linearise
+from veenv.graph.linearisation import linearise
 from veenv.graph.program import Program, normalise_argnums, plain_argnums, trace
 from veenv.kernel.fusing import KERNEL_MODES, KernelMode, fuse
 from veenv.linear.barrier import PinMode
@@ -46,12 +46,13 @@ def jacve(
 
     Args:
       fun: function of pytrees of arrays, with output a pytree of arrays.
-      order: vertex ids (1-based, in equation order), "forward"/"fwd", "reverse"/"rev",
+      order: vertex ids (1-based, in equation order), "forward"/"fwd", "reverse"/"rev" (in a trace
+        the forward one, where operators of few inputs make that faster, see docs/orders.md),
         "markowitz", "best"/"best-executed" (the cheapest order shipped for this graph, by either
         count), "auto" (that one, or else the cheapest by operations of the classical ones and a few
         others, the same on every machine; in a trace JAX's own mode takes its place where that is
-        predicted to be faster and gives the same, see docs/orders.md), `Auto` (searches for some
-        seconds), an `Order`, or the path of an order file.
+        predicted to be faster and gives the same), `Auto` (searches for some seconds), an `Order`,
+        or the path of an order file.
       argnums: which positional arguments to differentiate by: an integer, or several (a tuple, a
         list, a range).
       has_aux: whether `fun` returns ``(output, aux)``.
@@ -108,8 +109,8 @@ def jacve(
         return found
 
     plain = not (count_ops or sparse_representation or holomorphic or allow_int)
-    chosen = plain and isinstance(order, str) and order.lower() == "auto"
-    return _compiled(without_value, fun, kernel, pin, argnums, has_aux, chosen)
+    name = _name(order) if plain else None
+    return _compiled(without_value, fun, kernel, pin, argnums, has_aux, name)
 
 
 def value_and_jacve(
@@ -155,8 +156,7 @@ def value_and_jacve(
         fun, order, argnums, has_aux, count_ops, sparse_representation, holomorphic, allow_int
     )
     plain = not (count_ops or sparse_representation or holomorphic or allow_int)
-    chosen = plain and isinstance(order, str) and order.lower() == "auto"
-    return _compiled(forms, fun, kernel, pin, argnums, has_aux, chosen)
+    return _compiled(forms, fun, kernel, pin, argnums, has_aux, _name(order) if plain else None)
 
 
 def jacobian_of_gradient(
@@ -183,7 +183,7 @@ def jacobian_of_gradient(
     def without_value(*call: Any) -> list[Any]:
         return [jacobian for _, jacobian in forms(*call)]
 
-    return _compiled(without_value, gradient, "xla", "auto", argnums, False, False)
+    return _compiled(without_value, gradient, "xla", "auto", argnums, False, None)
 
 
 def _forms(
@@ -218,8 +218,11 @@ def _forms(
         else:
             done = eliminate(lin, values.edges, ids, values.calls)
         blocks = [all_blocks(lin, done.terms, half, sparse=sparse_representation)]
-        if others:
-            blocks += [own_blocks(lin, leaves, mode) for mode in own_modes(lin)]
+        if others and _name(order) == "auto":
+            blocks += own_blocks(lin, fun, argnums, args, kwargs, has_aux=has_aux)
+        elif others and forward_instead(lin):
+            other = eliminate(lin, values.edges, lin.graph.forward())
+            blocks.append(all_blocks(lin, other.terms, half, sparse=False))
         outputs = map(_compat.as_weak_as, program.out_avals, map(jnp.asarray, values.outputs))
         value = jax.tree.unflatten(program.out_tree, outputs)
         if program.aux:
@@ -229,7 +232,7 @@ def _forms(
         if not count_ops:
             return [(value, result) for result in results]
         counted = not (sparse_representation or values.calls)
-        counts = _counts(lin, ids, done if counted else None)
+        counts = counts_of(lin.graph, ids, done if counted else None)
         return [(value, result, counts) for result in results]
 
     return forms
@@ -242,7 +245,7 @@ def _compiled(
     pin: PinMode,
     argnums: int | Iterable[int],
     has_aux: bool,
-    chosen: bool,
+    name: str | None,
 ) -> Callable[..., Any]:
     """The Jacobian of a function, as one kernel where that is asked for."""
     if kernel not in KERNEL_MODES:
@@ -255,8 +258,10 @@ def _compiled(
     def wanted(args: Sequence[Any]) -> tuple[int, ...]:
         return normalise_argnums(argnums, len(args))
 
-    if chosen and kernel != "fused" and pin == "auto":
-        return choosing(jacobian, forms, wanted, kernel=kernel == "auto")
+    chosen = (kernel == "xla" and name == "reverse") or (kernel != "fused" and name == "auto")
+    if chosen and pin == "auto":
+        kept = name == "reverse"
+        return choosing(jacobian, forms, wanted, kernel=kernel == "auto", kept=kept)
     compiled = pinned(jacobian, pin)
     if kernel == "xla":
         return compiled
@@ -271,13 +276,10 @@ def _compiled(
     return fuse(compiled, kernel, wanted, line)
 
 
-def _counts(lin: Linearisation, ids: tuple[int, ...], done: Elimination | None) -> Counts:
-    """What an elimination counted; by the graph where it could not (`done` is None)."""
-    graph = lin.graph
-    literature = graph.costs(ids)
-    if done is None:
-        return Counts(ids, literature, graph.costs(ids, "executed"), graph.additions(ids))
-    return Counts(ids, literature, done.executed, done.additions)
+def _name(order: OrderLike) -> str | None:
+    """The name of an order that stands for the fastest program, or for the default."""
+    name = order.lower() if isinstance(order, str) else ""
+    return {"auto": "auto", "reverse": "reverse", "rev": "reverse"}.get(name)
 
 
 def _check_types(program: Program, *, holomorphic: bool, allow_int: bool) -> None:

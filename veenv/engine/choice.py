@@ -32,6 +32,8 @@ _NOMINAL = (1, 256)
 _GAIN = 0.75
 """Share of its time that what takes the place of JAX's own mode must be predicted to take at most;
 also of a kernel's against XLA's."""
+_KEPT = 1.1
+"""How many times the time of another elimination one is predicted to take that is not kept."""
 
 
 def choosing(
@@ -40,6 +42,7 @@ def choosing(
     argnums: Callable[[Sequence[Any]], Sequence[int]],
     *,
     kernel: bool,
+    kept: bool = False,
 ) -> Callable[..., Any]:
     """A Jacobian in the form that is predicted to be fastest.
 
@@ -48,6 +51,8 @@ def choosing(
       forms: all results at once, every value that might be expensive pinned.
       argnums: of the positional arguments those that are differentiated by.
       kernel: one kernel is a form, too.
+      kept: the elimination stays unless another form, an elimination too, is certainly faster;
+        otherwise the others are JAX's own modes, and it is the other way round.
 
     Returns:
       A function as `jacobian`.
@@ -66,7 +71,7 @@ def choosing(
             if not places:
                 return jacobian(*args, **kwargs)
             traced = trace_leaves(every, leaves, tree, places)
-        return _Choice(_separate(traced)).result(kernel=kernel)
+        return _Choice(_separate(traced), kept).result(kernel=kernel)
 
     return chosen
 
@@ -91,13 +96,17 @@ class _Choice:
     """The forms of a Jacobian.
 
     Attributes:
-      forms: by elimination, then by those of JAX's own modes that can take its place.
+      forms: by elimination, then those that can take its place.
+      kept: whether those are eliminations too, and the first stays if in doubt.
     """
 
     forms: Sequence[Traced]
+    kept: bool
 
     def result(self, *, kernel: bool) -> Any:
         """The Jacobian in the form that is predicted to be fastest."""
+        if not kernel and len(self.forms) == 1:
+            return self._emitted(0)
         predicted = self._features()
         program = self._program() if kernel else None
         if program is not None and program.written():
@@ -110,20 +119,29 @@ class _Choice:
                 return None if best is None else forms[best]
 
             return run_kernel(self.forms[0], program, forms[0], instead)
-        best = _nominal(predicted)
-        traced, run = self._runs()[best]
+        return self._emitted(_nominal(predicted, _KEPT if self.kept else _GAIN))
+
+    def _emitted(self, number: int) -> Any:
+        """The Jacobian in one of the forms."""
+        traced, run = self._runs()[number]
         return traced.result(traced.xla(range(len(traced.closed.out_avals)), run)(*traced.operands))
 
     def _runs(self) -> list[tuple[Traced, Any]]:
-        own, *others = self.forms
-        with_pins = functools.partial(pins.run, own.closed)
-        return [(own, with_pins), *((form, form.closed.run) for form in others)]
+        return [
+            (form, functools.partial(pins.run, form.closed) if pin else form.closed.run)
+            for form, pin in zip(self.forms, self._pinned(), strict=True)
+        ]
+
+    def _pinned(self) -> list[bool]:
+        """Which forms have pins to be looked through."""
+        return [self.kept or not k for k in range(len(self.forms))]
 
     def _features(self) -> list[Features]:
-        own, *others = self.forms
-        part: Part = own.closed
-        first = features_of(part, pins.dropped(part, own.lifted))
-        return [first, *(features_of(form.closed) for form in others)]
+        found = []
+        for form, pin in zip(self.forms, self._pinned(), strict=True):
+            part: Part = form.closed
+            found.append(features_of(part, pins.dropped(part, form.lifted) if pin else ()))
+        return found
 
     def _program(self) -> ScalarProgram | None:
         """The scalar program, where compiling it takes not much longer than XLA's takes."""
@@ -139,20 +157,20 @@ class _Choice:
 
 def _fastest(predicted: Sequence[Features], program: ScalarProgram, batch: int) -> int | None:
     """The number of the fastest form for XLA at a batch; None: one kernel is faster."""
-    best = _chosen([seconds(f, batch) for f in predicted])
+    best = _chosen([seconds(f, batch) for f in predicted], _GAIN)
     limit = _GAIN * seconds(predicted[best], batch)
     return None if kernel_seconds(program, batch) < limit else best
 
 
-def _nominal(predicted: Sequence[Features]) -> int:
+def _nominal(predicted: Sequence[Features], gain: float) -> int:
     """The number of the fastest form where the batch is not known: over small and large ones."""
     times = [[seconds(f, batch) for batch in _NOMINAL] for f in predicted]
-    return _chosen([functools.reduce(lambda a, b: a * b, row) ** 0.5 for row in times])
+    return _chosen([functools.reduce(lambda a, b: a * b, row) ** 0.5 for row in times], gain)
 
 
-def _chosen(times: Sequence[float]) -> int:
-    """JAX's faster own mode, unless the elimination, the first, is certainly faster than that."""
+def _chosen(times: Sequence[float], gain: float) -> int:
+    """JAX's faster own mode, unless the elimination, the first, takes less than a share of that."""
     own, *modes = times
-    if not modes or own < _GAIN * min(modes):
+    if not modes or own < gain * min(modes):
         return 0
     return max(k for k, seconds in enumerate(times) if k and seconds == min(modes))

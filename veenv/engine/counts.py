@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from veenv.engine.elimination import Elimination
+from veenv.graph.graph import Graph
+
 
 @dataclass(frozen=True)
 class Counts:
@@ -56,3 +59,17 @@ class Counts:
     def operations(self) -> int:
         """Total of the executed multiplications and the additions."""
         return self.executed + self.additions
+
+
+def counts_of(graph: Graph, ids: tuple[int, ...], done: Elimination | None) -> Counts:
+    """What an elimination counted; by the graph where it could not (`done` is None).
+
+    Args:
+      graph: the graph.
+      ids: the order.
+      done: what was left of the graph.
+    """
+    literature = graph.costs(ids)
+    if done is None:
+        return Counts(ids, literature, graph.costs(ids, "executed"), graph.additions(ids))
+    return Counts(ids, literature, done.executed, done.additions)

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 
 from veenv import _compat
 from veenv.graph.linearisation import Linearisation
-from veenv.graph.program import Literal as Constant
 from veenv.graph.program import Program
+from veenv.structure.structure import Link
 
 OwnMode = Literal["jacfwd", "jacrev"]
 _OF_ONE_MODE = frozenset(
@@ -22,6 +22,8 @@ _OF_ONE_MODE = frozenset(
 """Primitives that one of the modes refuses, or that do more than compute."""
 _ABOUT = 1.5
 """Ratio of passes up to which either mode may be the faster one."""
+_FEWER = 2
+"""Ratio of passes from which the reverse order is compared with the forward one."""
 _ROOTS = frozenset("sqrt cbrt pow asin acos acosh".split())
 """Primitives with infinite partials at finite values: a mode multiplies them by its zeros."""
 
@@ -48,10 +50,34 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
         return ()
     if _selects(lin) or any(lin.reverse_only) or any(map(_refuses, program.equations)):
         return ()
-    passes = [sum(prod(a.shape) for a in some) for some in (inputs, outputs)]
+    passes = _passes(program)
     if max(passes) <= _ABOUT * min(passes):
         return "jacfwd", "jacrev"
     return ("jacfwd",) if passes[0] < passes[1] else ("jacrev",)
+
+
+def forward_instead(lin: Linearisation) -> bool:
+    """Whether the forward order may well be faster than the reverse one, and gives the same.
+
+    That takes operators (loops, decompositions, solves), of whose passes it needs far fewer.
+
+    Args:
+      lin: the function.
+    """
+    passes = _passes(lin.program)
+    return _FEWER * passes[0] <= passes[1] and _has_operators(lin) and not any(lin.reverse_only)
+
+
+def _passes(program: Program) -> tuple[int, int]:
+    """How many passes forward and reverse mode take."""
+    avals = program.avals[: program.num_inputs], program.out_avals
+    forward, reverse = (sum(prod(a.shape) for a in some) for some in avals)
+    return forward, reverse
+
+
+def _has_operators(lin: Linearisation) -> bool:
+    every = (e.partial for used in lin.elementals for e in used)
+    return any(partial.executed.link is Link.OPERATOR for partial in every)
 
 
 def _selects(lin: Linearisation) -> bool:
@@ -67,36 +93,36 @@ def _refuses(equation: Any) -> bool:
     return name in names | _ROOTS or any(_compat.holds(b, names) for b in bodies)
 
 
-def own_blocks(lin: Linearisation, inputs: Sequence[Any], mode: OwnMode) -> list[tuple[Any, ...]]:
-    """The blocks of the Jacobian by one of JAX's modes.
+def own_blocks(
+    lin: Linearisation,
+    fun: Callable[..., Any],
+    argnums: int | tuple[int, ...],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    *,
+    has_aux: bool,
+) -> list[list[tuple[Any, ...]]]:
+    """The blocks of the Jacobian by those of JAX's modes that can take an elimination's place.
+
+    The function itself is traced, not its program: what JAX remembers of nested calls (how
+    `jnp.cross` is linearised, say) it remembers of those.
 
     Args:
-      lin: the function, one that has this mode.
-      inputs: value of each input leaf.
-      mode: the mode.
+      lin: the function's linearisation.
+      fun: the function.
+      argnums: which of its positional arguments to differentiate by.
+      args: its positional arguments.
+      kwargs: its keyword arguments.
+      has_aux: whether it returns ``(output, aux)``.
 
     Returns:
-      For each output leaf of shape ``o`` a block of shape ``o + i`` for each input leaf.
+      For each mode, for each output leaf of shape ``o`` a block of shape ``o + i`` for each input
+      leaf.
     """
-    make: Callable[..., Any] = jax.jacfwd if mode == "jacfwd" else jax.jacrev
-    program = lin.program
-
-    def run(*inputs: Any) -> list[Any]:
-        return _run(program, inputs)
-
-    return make(run, argnums=tuple(range(len(inputs))))(*inputs)
-
-
-def _run(program: Program, inputs: Sequence[Any]) -> list[Any]:
-    """The outputs of a program at values of its inputs."""
-    values: dict[int, Any] = dict(enumerate([*inputs, *program.constants]))
-
-    def read(atom: Any) -> Any:
-        return atom.value if isinstance(atom, Constant) else values[atom]
-
-    for equation in program.equations:
-        outs = _compat.bind(equation.primitive, equation.params, map(read, equation.inputs))
-        for variable, value in zip(equation.outputs, outs, strict=True):
-            if variable is not None:
-                values[variable] = value
-    return [jnp.asarray(read(o)) for o in program.outputs]
+    found, n = [], lin.graph.num_inputs
+    for mode in own_modes(lin):
+        make: Callable[..., Any] = jax.jacfwd if mode == "jacfwd" else jax.jacrev
+        result = make(fun, argnums=argnums, has_aux=has_aux)(*args, **kwargs)
+        blocks = jax.tree.leaves(result[0] if has_aux else result)
+        found.append([tuple(blocks[k : k + n]) for k in range(0, len(blocks), n)])
+    return found

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import prod
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from veenv.engine.masking import align, select
@@ -20,7 +21,7 @@ from veenv.engine.stored import (
     stored_values,
 )
 from veenv.linear.barrier import pin
-from veenv.linear.linear_map import LinearMap, identity, widen
+from veenv.linear.linear_map import LinearMap, columns, identity, widen
 from veenv.linear.selection import Selection
 from veenv.structure import structure as algebra
 from veenv.structure.contraction import Label, labels_of, sizes_of
@@ -39,7 +40,7 @@ def expand_link(e: Edge) -> Edge:
     s = e.structure
     if s.link is Link.NONE:
         return e
-    if isinstance(e.link, Selection):
+    if is_placed(e):
         target = algebra.expand_link(s)
         mask, x = placed(e, target)
         return Edge(target, select(mask, x, 0), e.dtype, mask=None if e.mask is None else mask)
@@ -111,11 +112,24 @@ def _basis(e: Edge, near: Sequence[Label], counted: Sequence[Label]) -> Array:
     return select(mask.reshape((1,) * n + mask.shape), values, 0)
 
 
+def is_placed(e: Edge) -> bool:
+    """Whether an edge has a link whose places are known when tracing."""
+    return isinstance(e.link, Selection) or (e.link is not None and e.link.taken is not None)
+
+
+def places(e: Edge) -> np.ndarray:
+    """The flat in index that each flat out index of an edge's link is joined to; -1 for none."""
+    assert e.link is not None
+    found = columns(e.link)
+    assert found is not None
+    return found.astype(np.int32)
+
+
 def placed(e: Edge, target: Structure) -> tuple[Array, Array]:
     """A selection whose places are known, stored as `target`: where it is, and its values there.
 
     Args:
-      e: an edge whose link is a `Selection`.
+      e: an edge whose link's places are known.
       target: a structure without link, to which the edge's expands.
 
     Returns:
@@ -127,21 +141,29 @@ def placed(e: Edge, target: Structure) -> tuple[Array, Array]:
     s = e.structure
     outs, ins = [("out", k) for k in s.link_out], [("in", j) for j in s.link_in]
     labels, sizes = labels_of(target), sizes_of(target)
-    have: list[Label] = []
-    for a in labels_of(s):
-        have += (outs if link_on_out(s) else ins) if a == ("link", 0) else [a]
-    values = stored_values(e)
+    values, have = _unfolded(stored_values(e), e)
     if values.ndim:
         values = pin(values)
     shape = [sizes[a] if a in (*outs, *ins) else 1 for a in labels]
-    assert isinstance(e.link, Selection)
-    size = e.link.places.out_size, e.link.places.in_size
-    columns = lax.broadcast_in_dim(e.link.places.columns(), size, (0,))
-    mask = lax.eq(columns, lax.broadcasted_iota(jnp.int32, size, 1))
+    size = s.linked_sizes
+    rows = lax.broadcast_in_dim(places(e), size, (0,))
+    mask = lax.eq(rows, lax.broadcasted_iota(jnp.int32, size, 1))
     mask = mask.reshape(shape)
     if e.mask is not None:
-        mask = mask & align(e.mask, have, labels)
+        mask = mask & align(*_unfolded(e.mask, e), labels)
     return mask, spread(values, have, labels, sizes)
+
+
+def _unfolded(x: Array, e: Edge) -> tuple[Array, list[Label]]:
+    """Values or mask of an edge with an axis for each axis of its link, and all their labels."""
+    s = e.structure
+    side, axes = ("out", s.link_out) if link_on_out(s) else ("in", s.link_in)
+    sizes, have, shape = sizes_of(s), [], []
+    for a, n in zip(labels_of(s), x.shape, strict=True):
+        own = [(side, k) for k in axes] if a == ("link", 0) else [a]
+        have += own
+        shape += [n] if len(own) == 1 else [1 if n == 1 else sizes[b] for b in own]
+    return x.reshape(shape), have
 
 
 def absorb(e: Edge, axes: Sequence[int]) -> Edge:

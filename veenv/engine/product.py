@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 import jax.numpy as jnp
 import numpy as np
@@ -24,6 +25,9 @@ from veenv.structure import product
 from veenv.structure.contraction import Contraction, Label, labels_of, sizes_of
 from veenv.structure.product import Plan, Way
 from veenv.structure.structure import FREE, Link, Structure
+
+_FEWER = 2
+"""How many times fewer passes are worth the multiplications by a diagonal."""
 
 
 def multiply(post: Edge, pre: Edge, *, keep: bool = False) -> Edge:
@@ -51,11 +55,42 @@ def execute(plan: Plan, post: Edge, pre: Edge) -> Edge:
     pre = keep_diagonal(pre) if plan.expanded[1] else pre
     if plan.way is Way.COMPOSE:
         return _compose(plan, absorb(post, plan.absorbed[0]), absorb(pre, plan.absorbed[1]))
-    if plan.way is Way.PUSH_LEFT:
-        post, pre = _push_left(post, pre, pre)
-    elif plan.way is Way.PUSH_RIGHT:
-        left, right = _push_left(transpose(pre), transpose(post), post)
-        post, pre = transpose(right), transpose(left)
+    if plan.way is Way.CONTRACT:
+        return _contract(plan.contraction, post, pre)
+    left = plan.way is Way.PUSH_LEFT
+    with_link, other = (post, pre) if left else (transpose(pre), transpose(post))
+    if _fewer_pulls(with_link, other):
+        return expand_to(_scaled(post, pre), plan.structure)
+    with_link, other = _push_left(with_link, other, pre if left else post)
+    post, pre = (with_link, other) if left else (transpose(other), transpose(with_link))
+    return _contract(plan.contraction, post, pre)
+
+
+def _fewer_pulls(post: Edge, pre: Edge) -> bool:
+    """Whether post's operator takes far fewer passes by its results than over a diagonal of pre.
+
+    A diagonal that an operator meets is stored with its zeros and pushed through it, one pass for
+    each entry.  Where the operator has few results it is pulled back from each of them instead, and
+    the diagonal scales what comes out, inside of the operator as far as counts are concerned.
+
+    Args:
+      post: an edge with a link.
+      pre: an edge without one.
+    """
+    s, p = post.structure, pre.structure
+    if s.link is not Link.OPERATOR or s.link_values or any(p.pairs[m] == FREE for m in s.link_in):
+        return False
+    pairs = diagonal_pairs(post)
+    apart = [m for m in s.link_in if m not in {m for _, m in pairs}]
+    results = [k for k in s.link_out if k not in {k for k, _ in pairs}]
+    passes = prod(p.out_shape[m] for m in apart)
+    return _FEWER * prod(s.out_shape[k] for k in results) <= passes
+
+
+def _scaled(post: Edge, pre: Edge) -> Edge:
+    """The product of two edges, the zeros of their links stored but where they are diagonal."""
+    post, pre = keep_diagonal(post), keep_diagonal(pre)
+    plan = product.multiply(post.structure, pre.structure)
     return _contract(plan.contraction, post, pre)
 
 

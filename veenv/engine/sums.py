@@ -21,11 +21,10 @@ from jax import Array
 from veenv import _compat
 from veenv.engine import edge, masking, terms
 from veenv.engine import product as edge_product
-from veenv.engine.links import expand_link, placed
+from veenv.engine.links import expand_link, is_placed, placed, places
 from veenv.engine.stored import Edge, stored_values, with_mask
 from veenv.engine.terms import Terms, merged
 from veenv.linear.barrier import pin
-from veenv.linear.selection import Selection
 from veenv.structure import structure as algebra
 from veenv.structure.product import Plan
 from veenv.structure.product import multiply as multiply_structures
@@ -143,7 +142,7 @@ def formed(e: Edge | Sum, *, last: bool = False) -> Edge:
 def add(a: Edge | Sum, b: Edge | Sum) -> Edge | Sum:
     """Sum of two edges or sums; left unformed if a known selection is among the terms."""
     every = [*_terms(a), *_terms(b)]
-    if not any(isinstance(e.link, Selection) for e in every):
+    if not any(map(is_placed, every)):
         return edge.add(formed(a), formed(b))
     return Sum(algebra.add(a.structure, b.structure), _collected(every))
 
@@ -164,7 +163,7 @@ def multiply(post: Edge | Sum, pre: Edge | Sum, plan: Plan) -> Edge | Sum:
 
 def _free(pairs: Sequence[tuple[Edge, Edge]], other: Edge, plan: Plan) -> list[Edge] | None:
     """Products of the terms with a unit edge of known places; None unless all cost nothing."""
-    if not (other.structure.unit and _is_placed(other)):
+    if not (other.structure.unit and _has_places(other)):
         return None
     if plan.structure.unit or plan.structure.link is not Link.NONE:
         return None
@@ -173,9 +172,9 @@ def _free(pairs: Sequence[tuple[Edge, Edge]], other: Edge, plan: Plan) -> list[E
     return [edge_product.multiply(p, q) for p, q in pairs]
 
 
-def _is_placed(e: Edge) -> bool:
+def _has_places(e: Edge) -> bool:
     """Whether the places of an edge's entries are known when tracing."""
-    return e.link is None or isinstance(e.link, Selection)
+    return e.link is None or is_placed(e)
 
 
 def _terms(e: Edge | Sum) -> tuple[Edge, ...]:
@@ -184,7 +183,7 @@ def _terms(e: Edge | Sum) -> tuple[Edge, ...]:
 
 def _collected(several: Sequence[Edge]) -> list[Edge]:
     """The terms, those on one line of places merged, links of unknown places dense."""
-    known = [e if _is_placed(e) else expand_link(e) for e in several]
+    known = [e if _has_places(e) else expand_link(e) for e in several]
     return merged(known, terms.line)
 
 
@@ -196,25 +195,24 @@ def _formed(several: Sequence[Edge], target: Structure) -> Edge:
     several = [with_mask(e) for e in several] if masked else several
     parts: list[Array] = []
     masks: list[Array | None] = []
-    selections: dict[object, list[tuple[Edge, Selection]]] = {}
+    selections: dict[object, list[Edge]] = {}
     for e in several:
-        if isinstance(e.link, Selection):
-            axes = e.structure.link_out, e.structure.link_in
-            selections.setdefault(axes, []).append((e, e.link))
+        if is_placed(e):
+            selections.setdefault((e.structure.link_out, e.structure.link_in), []).append(e)
         else:
             whole = edge.expand_to(e, target)
             parts.append(stored_values(whole).astype(dtype))
             masks.append(whole.mask)
     for group in selections.values():
         total, covered = jnp.zeros((), dtype), []
-        for e, link in group:
+        for e in group:
             mask, values = placed(e, target)
-            columns = link.places.columns()
-            if any(((columns == other) & (columns >= 0)).any() for other in covered):
+            own = places(e)
+            if any(((own == other) & (own >= 0)).any() for other in covered):
                 parts.append(total)
                 total, covered = jnp.zeros((), dtype), []
             total = masking.select(mask, values.astype(dtype), total)
-            covered.append(columns)
+            covered.append(own)
             masks.append(mask)
         parts.append(total)
     mask = reduce(masking.either, masks) if masked else None

@@ -1,0 +1,107 @@
+"""What an elimination emits: the side operators are passed from, sums of pieces, the default."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from veenv import _compat
+from veenv.engine import choice
+from veenv.orders.resolve import resolve_order
+
+X = np.linspace(0.3, 1.7, 24)
+
+
+def equations_of(jacobian, *args):
+    return list(_compat.open_jaxpr(jax.make_jaxpr(jacobian)(*args)).eqns)
+
+
+def largest(jacobian, *args) -> int:
+    """Size of the largest array that a program makes, its loops' insides left out."""
+    return max(v.aval.size for e in equations_of(jacobian, *args) for v in e.outvars)
+
+
+def gathered(x):
+    """Two numbers out of a loop over values of functions of x."""
+    start = jnp.ones(2, x.dtype)
+    return jax.lax.scan(lambda c, s: (jnp.tanh(c * s) + c[::-1], None), start, jnp.sin(x))[0]
+
+
+def scattered(x):
+    """Functions of what a loop makes of two numbers."""
+    steps = np.linspace(0.1, 1.0, 24)
+    return jnp.sin(jax.lax.scan(lambda c, s: (jnp.cos(c * s), c[0] * c[1]), x, steps)[1])
+
+
+@pytest.mark.parametrize(("fun", "order"), [(gathered, "reverse"), (scattered, "forward")])
+def test_an_operator_that_meets_a_diagonal_is_passed_from_its_smaller_side(fun, order, x64):
+    x = X if fun is gathered else X[:2]
+    jacobian = veenv.jacve(fun, resolve_order(order, veenv.make_graph(fun)(x)))
+    np.testing.assert_allclose(jacobian(x), jax.jacrev(fun)(x), rtol=1e-10)
+    assert largest(jacobian, x) < X.size**2
+
+
+def test_infinity_that_a_select_shuts_out_stays_out_of_a_pulled_operator(x64):
+    def f(x):
+        return gathered(jnp.where(x > 0.5, jnp.sqrt(jnp.abs(x - 0.5)), 0.0))
+
+    at = np.where(X < 0.5, 0.5, X)
+    found = veenv.jacve(f, "reverse")(at)
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found[:, at > 0.5], jax.jacrev(f)(at)[:, at > 0.5], rtol=1e-9)
+
+
+def rings(y):
+    """Differences to neighbours on two rings, stacked."""
+    u, v = y
+    steps = [0.1 * (jnp.roll(z, 1) - 2 * z + jnp.roll(z, -1)) for z in (u, v)]
+    return jnp.stack([steps[0] + u * v, steps[1] - u * v])
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse", "markowitz"])
+def test_pieces_on_several_axes_are_written_once(order, x64):
+    y = np.stack([X, X**2])
+    jacobian = veenv.jacve(rings, order)
+    np.testing.assert_allclose(jacobian(y), jax.jacfwd(rings)(y), rtol=1e-12)
+    cut = [e for e in equations_of(jacobian, y) if e.primitive.name in ("slice", "pad")]
+    assert not [e for e in cut if e.outvars[0].aval.size >= X.size * (X.size - 1)]
+
+
+def whitened(theta):
+    """A Cholesky factor of what three numbers say, and a solve with it."""
+    x = jnp.linspace(0.0, 2.0, 24)
+    cover = theta[0] ** 2 * jnp.exp(-((x[:, None] - x[None]) ** 2) / theta[1])
+    lower = jnp.linalg.cholesky(cover + theta[2] ** 2 * jnp.eye(24))
+    return jax.scipy.linalg.solve_triangular(lower, jnp.cos(x), lower=True)
+
+
+def passes(fun, *args) -> list[list[tuple]]:
+    """Solves in the program of the default, of the reverse order and of the forward one."""
+    graph = veenv.make_graph(fun)(*args)
+    orders = ("reverse", graph.reverse(), graph.forward())
+    every = [equations_of(veenv.jacve(fun, order), *args) for order in orders]
+    return [
+        [e.outvars[0].aval.shape for e in found if e.primitive.name == "triangular_solve"]
+        for found in every
+    ]
+
+
+def test_few_arguments_of_operators_are_pushed_forward_by_default(x64):
+    theta = np.array([1.0, 0.4, 0.3])
+    default, reverse, forward = passes(whitened, theta)
+    assert default == forward != reverse
+    found = jax.jit(jax.vmap(veenv.jacve(whitened)))(np.stack([theta, theta + 0.1]))[0]
+    np.testing.assert_allclose(found, jax.jacfwd(whitened)(theta), rtol=1e-8)
+    counts = veenv.jacve(whitened, count_ops=True)(theta)[1]
+    assert counts.order == veenv.make_graph(whitened)(theta).reverse()
+
+
+def test_without_operators_or_with_many_arguments_the_default_is_reverse(monkeypatch):
+    monkeypatch.setattr(choice, "_nominal", None)  # nothing is compared
+    for fun, x in ((lambda x: jnp.outer(x, jnp.asarray(X)), X[:3]), (gathered, X)):
+        orders = "reverse", veenv.make_graph(fun)(x).reverse()
+        default, reverse = (str(jax.make_jaxpr(veenv.jacve(fun, o))(x)) for o in orders)
+        assert default == reverse
