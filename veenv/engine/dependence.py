@@ -272,7 +272,7 @@ def _through(s: Structure, reach: np.ndarray, shape: Sequence[int]) -> np.ndarra
     lost = tuple(j for j in range(len(s.in_shape)) if j not in paired)
     kept = reach.any(axis=lost)
     order = sorted(paired)
-    kept = kept.transpose([*(order.index(j) for j in paired), len(paired)])
+    kept = np.transpose(kept, [*(order.index(j) for j in paired), len(paired)])
     outer = [n if j != FREE else 1 for n, j in zip(s.out_shape, s.pairs, strict=True)]
     whole = np.broadcast_to(kept.reshape(*outer, size), (*s.out_shape, size))
     return whole.reshape(*shape, size)

@@ -85,7 +85,7 @@ class Zeros:
         if name == "concatenate":
             return np.concatenate(there, params["dimension"])
         if name == "reduce_sum":
-            return there[0].all(axis=tuple(params["axes"]))
+            return np.asarray(there[0].all(axis=tuple(params["axes"])))
         if name in {"squeeze", "expand_dims"}:
             return there[0].reshape(shape)
         if name == "transpose":
