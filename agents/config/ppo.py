@@ -39,8 +39,10 @@ class PPOConfig:
     """Weight of the value loss."""
     max_grad_norm: float = 0.5
     """Global norm at which gradients are clipped."""
-    update_epochs: int = 2
+    update_epochs: int = 1
     """Passes over the episodes of one update."""
+    learned_share: float = 1.0
+    """Share of the steps that a pass reads, drawn at random in each; less of them saves time."""
     num_minibatches: int = 4
     """Parts into which each pass is split, each giving one step of Adam."""
     target_kl: float = 0.03
@@ -68,5 +70,6 @@ class PPOConfig:
         check_integers(self, "num_hops", 0, 3)
         check_integers(self, "num_rounds", 0)
         check_positive(self, "learning_rate clip_eps value_clip_eps max_grad_norm target_kl")
+        check_positive(self, "learned_share")
         check_numbers(self, "final_learning_rate ent_coef final_ent_coef vf_coef self_imitation")
-        check_numbers(self, "gae_lambda temperatures restarts", 0.0, 1.0)
+        check_numbers(self, "gae_lambda learned_share temperatures restarts", 0.0, 1.0)
