@@ -8,13 +8,15 @@ imaginary leaves two of the four entries of a product out.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from veenv.engine import places
 from veenv.engine.known import Known
-from veenv.engine.sparse import indexed
+from veenv.engine.sparse import computed, indexed
+from veenv.engine.sparse.computed import Computed, Matrix
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.numbers import Numbers
 from veenv.engine.sparse.pattern import collected
@@ -88,3 +90,22 @@ def _turned(
     pattern, collect = collected(2 * at + row, 2 * at + col, *shapes)
     values = jnp.asarray(entries[at, row, col], e.dtype)
     return Indexed(pattern, Numbers(values).collected(collect), e.dtype)
+
+
+def by_complex(x: Matrix, in_shape: Sequence[int], dtype: Any) -> Matrix:
+    """From partials by real and imaginary part, ∂x and ∂y, to ∂x - i ∂y, as `jax.grad` has it.
+
+    Args:
+      x: by pairs of real numbers.
+      in_shape: shape of the complex variable.
+      dtype: its dtype.
+    """
+    if isinstance(x, Indexed) and x.mask is None:
+        p = x.pattern
+        pattern, collect = collected(p.rows, p.cols // 2, p.out_shape, in_shape)
+        values = x.stored().astype(dtype) * jnp.asarray(np.where(p.cols % 2, -1j, 1), dtype)
+        return Indexed(pattern, Numbers(values).collected(collect), dtype)
+    x = computed.as_computed(x)
+    factor = jnp.where(jnp.asarray(x.cols) % 2 == 1, -1j, 1).astype(dtype)
+    cols = x.cols // 2  # no place, -1, stays none
+    return Computed(x.values.astype(dtype) * factor, x.rows, cols, x.out_shape, tuple(in_shape))

@@ -102,6 +102,18 @@ def _move(
         evaluated = supported(equation, ways, e, known, _passes(lin))
         if evaluated is not None:
             return evaluated
+    return _taken(equation, operand, e, (out_shape, in_shape), known)
+
+
+def _taken(
+    equation: Equation,
+    operand: int,
+    e: Edge,
+    shapes: tuple[Sequence[int], Sequence[int]],
+    known: Known,
+) -> Matrix | None:
+    """Of what takes its elements from an operand, or puts them into what it gives."""
+    name, s, (out_shape, in_shape) = equation.primitive.name, e.structure, shapes
     found = places.moved(equation) if operand == 0 else None
     if found is None and name in places.TAKES:
         found = places.by_indices(equation, operand, known)
