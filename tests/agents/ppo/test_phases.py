@@ -73,7 +73,7 @@ def test_losses_and_gradients_do_not_depend_on_the_phases(played):
 
 
 def test_every_minibatch_holds_its_share_of_each_phase():
-    config = PPOConfig(num_minibatches=4, update_epochs=3)
+    config = PPOConfig(num_minibatches=4, update_epochs=3, learned_share=1.0)
     early, late = phase_indices(jax.random.key(0), [22, 8], config)
     assert (early.shape, late.shape) == ((12, 5), (12, 2))
     few = phase_indices(jax.random.key(0), [22, 3], config)
