@@ -63,8 +63,9 @@ def test_losses_and_gradients_do_not_depend_on_the_phases(played):
     network, [(one, _), (two, _)] = played
     parts = make_batch(two, CONFIG)
     assert [part.inputs.mask.shape for part in parts] == [(13, 3, 26), (13, 3, 13)]
-    joined = {name: np.concatenate([getattr(p, name) for p in parts]) for name in NAMES}
-    whole = Batch(one.inputs[0], **(joined | {"action": one.place}))
+    joined = {name: jnp.concatenate([getattr(p, name) for p in parts]) for name in NAMES}
+    joined["action"] = jnp.asarray(one.place)
+    whole = Batch(one.inputs[0], **joined)
     gradient = jax.jit(jax.grad(lambda n, b: loss_fn(n, b, CONFIG, jnp.float32(0.01))[0]))
     flat = [jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), b) for b in ((whole,), parts)]
     pairs = zip(*(jax.tree.leaves(gradient(network, b)) for b in flat), strict=True)
