@@ -28,7 +28,6 @@ _MASKED = "weights that a mask makes zero are zero by their values"
 _OWN = "a solver or a transpose that the user gives is not looked into"
 MORE = {
     "custom_vjp-linear_call": _OWN,
-    "elementwise-modf_ldexp": "the primitive has no name under JAX 0.12",
     "fft-fft_parts": _CANCEL,
     "fft-odd_length_rfft": _CANCEL,
     "fft-rfft_irfft": _CANCEL,
