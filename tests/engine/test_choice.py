@@ -90,6 +90,36 @@ def test_a_scan_is_left_to_jax(x64):
     np.testing.assert_array_equal(jax.jit(AUTO(looped))(X), jax.jit(modes[0](looped))(X))
 
 
+def test_one_loop_is_its_own_passes_and_no_mode_is_traced(x64):
+    def once(x):
+        return jax.lax.scan(lambda c, _: (jnp.sin(c), None), x, None, length=50)[0]
+
+    assert modes_of(once, X) == ()
+    np.testing.assert_allclose(jax.jit(AUTO(once))(X), jax.jacfwd(once)(X), rtol=1e-12)
+
+
+def test_the_default_compares_the_forward_order_where_it_does_far_fewer_operations(x64):
+    def unrolled(u):
+        x, found = jnp.ones(3), []
+        for each in u:
+            x = jnp.sin(x[::-1] * x + each)
+            found.append(x)
+        return jnp.stack(found)
+
+    def compared(fun, x) -> bool:
+        return emission.forward_instead(linearise(trace(fun, (x,))))
+
+    controls = np.linspace(0.1, 0.9, 8)
+    assert compared(unrolled, controls)
+    assert not compared(lambda u: unrolled(u)[-1], controls)
+    assert not compared(lambda x: jnp.sin(x) * jnp.sum(x), X)
+    jacobian = veenv.jacve(unrolled)
+    np.testing.assert_allclose(jax.jit(jacobian)(controls), jax.jacrev(unrolled)(controls))
+    graph = veenv.make_graph(unrolled)(controls)
+    counts = veenv.jacve(unrolled, count_ops=True)(controls)[1]
+    assert counts.multiplications == graph.cost(graph.reverse())
+
+
 def test_counts_are_those_of_the_order():
     graph = veenv.make_graph(looped)(X)
     found = AUTO(looped, count_ops=True)(X)[1]
