@@ -39,7 +39,7 @@ _FREE = frozenset(
 _ELEMENTWISE = frozenset(
     "add add_any sub mul neg max min abs sign select_n eq ne lt le gt ge and or not xor floor ceil "
     "round clamp integer_pow square one_minus_square pad is_finite real imag concatenate stack "
-    "tile rem log2".split()
+    "tile rem".split()
 )
 _FUSED = EXPENSIVE | _FREE | _ELEMENTWISE
 _DECOMPOSED = frozenset("cholesky triangular_solve lu eigh eig svd qr householder_product".split())
