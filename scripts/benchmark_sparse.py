@@ -37,7 +37,8 @@ def sparse(
 
     Args:
         case: names of the functions.
-        repeats: calls of each method; the median is shown.
+        repeats: calls of each method, at least; brief ones are called up to twenty times as
+            often, for half a second in all. The median is shown.
         recipe: names of the problems that are solved in several ways.
         solutions: of each way after the first; the median is shown.
         small: solve these for few unknowns.
@@ -153,15 +154,18 @@ def _first(make: Callable[[], Any], x: Any) -> tuple[Any, float, Any]:
 
 
 def _in_turn(methods: dict[str, Any], args: tuple[Any, ...], repeats: int) -> Row:
-    """Median milliseconds of each method, all called once in each round."""
+    """Median milliseconds of each method, all called once in each round, in both orders in turn."""
     times: dict[str, list[float]] = {name: [] for name in methods}
-    for n in range(repeats + 1):
-        for name, method in methods.items():
+    for method in methods.values():
+        jax.block_until_ready(method(*args))  # compiles
+    begin, rounds, order = time.perf_counter(), 0, list(methods.items())
+    while rounds < repeats or (rounds < 20 * repeats and time.perf_counter() - begin < 0.5):
+        for name, method in order if rounds % 2 else order[::-1]:
             start = time.perf_counter()
             jax.block_until_ready(method(*args))
-            if n:  # the first round compiles
-                times[name].append(1e3 * (time.perf_counter() - start))
-    return {name: round(float(np.median(t)), 3) for name, t in times.items()}
+            times[name].append(1e3 * (time.perf_counter() - start))
+        rounds += 1
+    return {name: round(float(np.median(t)), 4) for name, t in times.items()}
 
 
 def _plot(rows: list[Row], path: Path) -> None:

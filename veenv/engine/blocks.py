@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv import _compat
+from veenv.engine.complex_moves import by_complex
 from veenv.engine.product import multiply
 from veenv.engine.pulled import dense
 from veenv.engine.sparse import SparseTensor
@@ -91,9 +92,11 @@ def block(
         terms = () if node is None else left.get((source, node), ())
     if not jnp.issubdtype(dtype, jnp.inexact):
         return np.zeros((*out_shape, *in_shape), jax.dtypes.float0)
+    of_parts = lin.realify and jnp.issubdtype(dtype, jnp.complexfloating)
     if isinstance(terms, (Indexed, Computed)):
+        terms = by_complex(terms, in_shape, dtype) if of_parts else terms
         return SparseTensor.from_entries(terms, dtype, out_shape, in_shape)
-    if lin.realify and jnp.issubdtype(dtype, jnp.complexfloating):
+    if of_parts:
         terms = tuple(multiply(e, _parts(in_shape, dtype), keep=sparse) for e in terms)
     if sparse:
         return SparseTensor.from_edges(terms, out_shape, in_shape, dtype)

@@ -139,11 +139,12 @@ class _Follower:
         return [_Variable(np.broadcast_to(reach, shape)) for shape in shapes]
 
     def _mixed(self, equation: Equation, given: _Several) -> _Several:
-        """By the structures of its partials."""
+        """By the structures of its partials; a product with zeros depends on nothing."""
+        if equation.primitive.name in {"mul", "dot_general"} and any(map(_is_zero, given)):
+            return [_Variable()]
         active = tuple(x.reach is not None for x in given)
-        site = Site(
-            equation.primitive, equation.params, equation.in_avals, equation.out_avals, active, ""
-        )
+        avals = equation.in_avals, equation.out_avals
+        site = Site(equation.primitive, equation.params, *avals, active, "", realify=False)
         found: _Several = []
         for aval, row in zip(equation.out_avals, partials(site), strict=True):
             by = [
@@ -230,20 +231,32 @@ def _worked_out(equation: Equation, given: _Several) -> _Several:
     return [_Variable(value=x) for x in results(equation, [x.value for x in given])]
 
 
+def _is_zero(x: _Variable) -> bool:
+    return x.value is not None and not x.value.any()
+
+
 def _row(x: _Variable, t: int) -> _Variable:
     return _Variable(*(None if a is None else a[t] for a in (x.reach, x.value)))
 
 
 def _moved(equation: Equation, given: _Several) -> _Several | None:
     """The result of an equation that moves elements; None if it does not, or to unknown places."""
-    name = equation.primitive.name
+    name, params = equation.primitive.name, equation.params
     size = next(x.reach.shape[-1] for x in given if x.reach is not None)
-    if name == "concatenate":
+    if name in {"concatenate", "stack"}:
         parts = [
             np.zeros((*a.shape, size), bool) if x.reach is None else x.reach
             for x, a in zip(given, equation.in_avals, strict=True)
         ]
-        return [_Variable(np.concatenate(parts, equation.params["dimension"]))]
+        if name == "stack":
+            return [_Variable(np.stack(parts, params["axis"] % parts[0].ndim))]
+        return [_Variable(np.concatenate(parts, params["dimension"]))]
+    if name in {"split", "unstack"} and given[0].reach is not None:
+        axis, whole = params["axis"] % len(equation.in_avals[0].shape), given[0].reach
+        ends = np.cumsum(params["sizes"])[:-1] if name == "split" else range(1, whole.shape[axis])
+        shapes = [(*a.shape, size) for a in equation.out_avals]
+        pieces = zip(np.split(whole, ends, axis), shapes, strict=True)
+        return [_Variable(piece.reshape(shape)) for piece, shape in pieces]
     found = []
     for operand, x in enumerate(given):
         if x.reach is None:

@@ -28,7 +28,6 @@ from veenv.engine.symmetry import Half
 from veenv.graph.linearisation import Linearisation
 from veenv.graph.tableau import Tableau
 from veenv.linear.barrier import pin
-from veenv.rules.dtypes import is_complex
 
 E = TypeVar("E")
 Pair = tuple[int, int]
@@ -60,8 +59,7 @@ def eliminate_sparse(
     """
     half = Half() if half is None or calls else half
     order = tuple(order)
-    mixed = lin.realify and any(map(is_complex, lin.program.avals))
-    found = {} if calls or mixed else index_arrays(lin, parallel)
+    found = {} if calls else index_arrays(lin, parallel)
     if found:
         try:
             return Elimination(_eliminate(lin, parallel, order, found, half), (), ())

@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from veenv.engine import places
+from veenv.engine import complex_moves, places
 from veenv.engine.dependence import LOOPS
 from veenv.engine.known import Known
 from veenv.engine.sparse import computed, indexed
@@ -25,13 +25,11 @@ from veenv.engine.zeros import Zeros
 from veenv.graph.equations import Equation
 from veenv.graph.linearisation import Elemental, Linearisation
 from veenv.linear.selection import Selection
+from veenv.rules.dtypes import is_complex
 from veenv.structure.structure import Link
 
 _SORTS = {"sort", "top_k", "approx_top_k"}
 """Primitives that do so by the values of an operand."""
-
-_MOST_CHOSEN = 0.95
-"""Share of the elements from which on a select is diagonal, the others stored zeros."""
 
 Move = tuple[tuple[int, int], int]
 """(source, target) of an edge, and which of the parallel ones it is."""
@@ -78,15 +76,19 @@ def _move(
 ) -> Matrix | None:
     s = e.structure
     name = equation.primitive.name
-    if name == "select_n":
-        return _let_through(lin, equation, elemental, e, known)
-    if elemental.inner is not None or isinstance(e.link, Selection):
-        return None
     out_shape, in_shape = (lin.graph.shapes[n] for n in (elemental.target, elemental.source))
     ways = _ways(lin, equation, elemental)
-    if prod(out_shape) == 0 or prod(in_shape) == 0 or ways is None or e.sign < 0:
+    empty = prod(out_shape) == 0 or prod(in_shape) == 0
+    if elemental.inner is not None or empty or ways is None or e.sign < 0:
         return None
+    if lin.realify and any(map(is_complex, (*equation.in_avals, *equation.out_avals))):
+        return complex_moves.move(equation, ways, e, (out_shape, in_shape), known, _passes(lin))
     _, operand = ways
+    if name == "select_n":
+        chosen = places.let_through(equation, operand, known(equation.inputs[0]))
+        return None if chosen is None else indexed.selected(chosen, in_shape, e.dtype)
+    if isinstance(e.link, Selection):
+        return None
     if name == "pad" and operand == 1:
         return _padding(equation, e)
     if s.link is Link.NONE and name not in places.TAKES:
@@ -100,6 +102,18 @@ def _move(
         evaluated = supported(equation, ways, e, known, _passes(lin))
         if evaluated is not None:
             return evaluated
+    return _taken(equation, operand, e, (out_shape, in_shape), known)
+
+
+def _taken(
+    equation: Equation,
+    operand: int,
+    e: Edge,
+    shapes: tuple[Sequence[int], Sequence[int]],
+    known: Known,
+) -> Matrix | None:
+    """Of what takes its elements from an operand, or puts them into what it gives."""
+    name, s, (out_shape, in_shape) = equation.primitive.name, e.structure, shapes
     found = places.moved(equation) if operand == 0 else None
     if found is None and name in places.TAKES:
         found = places.by_indices(equation, operand, known)
@@ -122,23 +136,6 @@ def _passes(lin: Linearisation) -> int:
     graph = lin.graph
     nodes = range(graph.num_inputs), graph.output_nodes
     return min(sum(prod(graph.shapes[n]) for n in several) for several in nodes)
-
-
-def _let_through(
-    lin: Linearisation, equation: Equation, elemental: Elemental, e: Edge, known: Known
-) -> Matrix | None:
-    """The elements that a select lets through, where that is known and leaves enough of them out.
-
-    Few that are left out are stored as zeros: axes that stay diagonal take less than index arrays.
-    """
-    mask, ways = known(equation.inputs[0]), _ways(lin, equation, elemental)
-    shape = equation.out_avals[0].shape
-    if mask is None or ways is None or mask.shape != shape or e.sign < 0 or prod(shape) == 0:
-        return None
-    chosen = mask == ways[1] - 1
-    if np.count_nonzero(chosen) >= _MOST_CHOSEN * chosen.size:
-        return None
-    return indexed.selected(np.where(chosen, places.numbered(shape), -1), shape, e.dtype)
 
 
 def _padding(equation: Equation, e: Edge) -> Matrix | None:

@@ -17,6 +17,9 @@ ADDS = {"scatter-add", "scatter_add"}
 TAKES = {"gather", "scatter", "dynamic_slice", "dynamic_update_slice", *ADDS}
 """Primitives that take each result element from one operand element, by indices."""
 
+_MOST_CHOSEN = 0.95
+"""Share of the elements from which on a select is diagonal."""
+
 
 def numbered(shape: Sequence[int]) -> np.ndarray:
     """An array of a shape whose elements are their flat indices."""
@@ -170,6 +173,27 @@ def updated(equation: Equation, starts: Sequence[np.ndarray], operand: int) -> n
 def _cut(shape: Sequence[int], sizes: Sequence[int], starts: Sequence[np.ndarray]) -> Any:
     places = (min(max(int(s), 0), n - m) for s, n, m in zip(starts, shape, sizes, strict=True))
     return tuple(slice(a, a + m) for a, m in zip(places, sizes, strict=True))
+
+
+def let_through(equation: Equation, operand: int, mask: np.ndarray | None) -> np.ndarray | None:
+    """The elements that a select takes of one of its cases; -1 where it takes another's.
+
+    Args:
+      equation: a select.
+      operand: number of the case among the operands.
+      mask: the first operand.
+
+    Returns:
+      Integers of the result's shape.  None where the mask is not known or one for all, or leaves
+      hardly any out: they are stored as zeros, as diagonal axes take less than index arrays.
+    """
+    shape = equation.out_avals[0].shape
+    if mask is None or mask.shape != shape:
+        return None
+    chosen = mask == operand - 1
+    if np.count_nonzero(chosen) >= _MOST_CHOSEN * chosen.size:
+        return None
+    return np.where(chosen, numbered(shape), -1)
 
 
 def by_indices(

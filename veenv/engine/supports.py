@@ -24,6 +24,8 @@ from veenv.engine.stored import Edge
 from veenv.engine.taps import products, source
 from veenv.engine.triangles import cholesky, lu, triangular_solve
 from veenv.graph.equations import Equation
+from veenv.rules.dtypes import is_complex
+from veenv.rules.operator import real_shape
 
 _MOST = 1 << 18
 """Most entries of an operator that is evaluated for its places to be kept."""
@@ -42,7 +44,13 @@ Places = tuple[np.ndarray, np.ndarray]
 
 
 def supported(
-    equation: Equation, ways: tuple[int, int], e: Edge, known: Known, passes: int
+    equation: Equation,
+    ways: tuple[int, int],
+    e: Edge,
+    known: Known,
+    passes: int,
+    *,
+    realify: bool = False,
 ) -> Indexed | None:
     """A partial at the places where it can have entries.
 
@@ -53,6 +61,7 @@ def supported(
       known: the program's variables that are known.
       passes: how many the program takes in forward or reverse mode, which dear operators that are
         evaluated may not exceed.
+      realify: complex variables have an axis more, of their parts.
 
     Returns:
       Its entries; None where nothing is known of their places, or they are too many.
@@ -61,7 +70,11 @@ def supported(
     if equation.primitive.name in _DEAR and _passes(e) > passes:
         return None
     places = _places(equation, ways, known)
-    out_shape, in_shape = equation.out_avals[result].shape, equation.in_avals[operand].shape
+    of, by = equation.out_avals[result], equation.in_avals[operand]
+    out_shape, in_shape = (real_shape(a, realify=realify) for a in (of, by))
+    if places is not None and realify:
+        alike = equation.primitive.name in _SUMS
+        places = _of_parts(*places, 1 + is_complex(of), 1 + is_complex(by), alike=alike)
     if places is None or len(places[0]) > _MOST:
         return None
     pattern, collect = collected(*places, out_shape, in_shape)
@@ -71,6 +84,13 @@ def supported(
         return None
     x = indexed.of_edge(keep_diagonal(e), out_shape, in_shape)
     return None if x is None else indexed.only(x, pattern)
+
+
+def _of_parts(rows: np.ndarray, cols: np.ndarray, outs: int, ins: int, *, alike: bool) -> Places:
+    """Places in arrays of so many parts a number: each part of each other, or of itself alone."""
+    pairs = [(i, j) for i in range(outs) for j in range(ins) if i == j or not alike]
+    several = [(outs * rows + i, ins * cols + j) for i, j in pairs]
+    return np.concatenate([r for r, _ in several]), np.concatenate([c for _, c in several])
 
 
 def _passes(e: Edge) -> int:

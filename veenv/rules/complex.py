@@ -3,25 +3,110 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from veenv import _compat
-from veenv.rules.base import Partial, Row, Rule, Site, Values
+from veenv.linear.selection import canonical
+from veenv.rules.axes import selected
+from veenv.rules.base import Partial, Row, Rule, Site, Values, find
 from veenv.rules.dtypes import is_complex
-from veenv.rules.elementwise import ELEMENTWISE, ZERO, case
+from veenv.rules.elementwise import ELEMENTWISE, ZERO
 from veenv.rules.operator import generic, real_shape, to_real
-from veenv.structure.structure import Structure, make
+from veenv.structure.structure import make
+
+_MOVES = frozenset(
+    "broadcast_in_dim transpose squeeze expand_dims reshape slice rev pad tile".split()
+)
+_MOVES |= frozenset("concatenate split stack unstack dynamic_slice dynamic_update_slice".split())
+_MOVES |= frozenset("reduce_sum cumsum add add_any sub neg select_n convert_element_type".split())
+_MOVES |= frozenset("copy copy_p device_put pvary pbroadcast reshard sharding_constraint".split())
+_MOVES |= frozenset("optimization_barrier name".split())
+"""Primitives that do the same to the real and to the imaginary part."""
+
+_PARTS = {"real": (0,), "imag": (1,), "complex": (0, 1), "convert_element_type": (0,)}
+"""Primitives that take or put parts of numbers, and which those of their operands are."""
 
 
 def complex_rule(site: Site) -> Rule | None:
     """The rule of an equation that touches complex variables; None if its own one will do."""
-    if site.primitive.name in ZERO:
+    name = site.primitive.name
+    if name in ZERO:
         return None
-    same = all(a.shape == site.out_avals[0].shape for a in site.in_avals)
-    return _elementwise if site.primitive.name in ELEMENTWISE and same else generic
+    operands = [a for a, active in zip(site.in_avals, site.active, strict=True) if active]
+    if name in _MOVES and all(map(is_complex, [*operands, *site.out_avals])):
+        return _alike
+    if name in _PARTS:
+        return _parts
+    if name == "conj" and is_complex(site.in_avals[0]):
+        return _conjugate
+    same = all(a.shape == site.out_avals[0].shape for a in operands)
+    return _elementwise if name in ELEMENTWISE and same else generic
+
+
+def _alike(site: Site) -> Sequence[Row]:
+    """The rule of real arrays, for both parts: they are one axis more, which stays diagonal."""
+    real = replace(
+        site,
+        in_avals=[_of_parts(a) for a in site.in_avals],
+        out_avals=[_of_parts(a) for a in site.out_avals],
+    )
+    rule = find(site.primitive.name)
+    assert rule is not None
+    return [[None if p is None else _paired(p) for p in row] for row in rule(real)]
+
+
+def _parts(site: Site) -> Sequence[Row]:
+    """Parts as pieces of the last axis."""
+    out = real_shape(site.out_avals[0], realify=True)
+    row: list[Partial | None] = []
+    for aval, part in zip(site.in_avals, _PARTS[site.primitive.name], strict=True):
+        shape = real_shape(aval, realify=True)
+        pairs = [(k, k) for k in range(len(aval.shape))]
+        if len(out) > len(shape):
+            place = canonical(2, 1, part, 1, 0, 1, 1)
+        else:
+            place = canonical(1, 2, 0, 1, part, 1, 1)
+        row.append(selected(out, shape, pairs, place))
+    return [row]
+
+
+def _conjugate(site: Site) -> Sequence[Row]:
+    """The imaginary part changes its sign."""
+    shape = real_shape(site.out_avals[0], realify=True)
+    pairs = [(k, k) for k in range(len(shape))]
+    structure = make(shape, shape, pairs, out_values=[len(shape) - 1])
+
+    def values(_ins: Values, outs: Values) -> Array:
+        return jnp.array([1.0, -1.0], jnp.finfo(outs[0].dtype).dtype)
+
+    return [[Partial(structure, structure, values)]]
+
+
+def _of_parts(aval: Any) -> Any:
+    if not is_complex(aval):
+        return aval
+    return jax.ShapeDtypeStruct(aval.shape, jnp.finfo(aval.dtype).dtype)
+
+
+def _paired(p: Partial) -> Partial:
+    """A partial with one diagonal axis more, behind all others."""
+    wider = [
+        replace(
+            s,
+            out_shape=(*s.out_shape, 2),
+            in_shape=(*s.in_shape, 2),
+            pairs=(*s.pairs, len(s.in_shape)),
+            out_values=(*s.out_values, False),
+            in_values=(*s.in_values, False),
+        )
+        for s in (p.executed, p.literature)
+    ]
+    return replace(p, executed=wider[0], literature=wider[1])
 
 
 def _elementwise(site: Site) -> Sequence[Row]:
@@ -40,21 +125,8 @@ def _elementwise(site: Site) -> Sequence[Row]:
             out_values=range(len(out)),
             in_values=range(rank, len(shape)),
         )
-        row[i] = Partial(structure, structure, _matrix(site, i), mask=_mask(site, i, structure))
+        row[i] = Partial(structure, structure, _matrix(site, i))
     return [row]
-
-
-def _mask(site: Site, i: int, structure: Structure) -> Callable[[Values, Values], Array] | None:
-    """Where a select takes its operand i: for both parts alike."""
-    if site.primitive.name != "select_n":
-        return None
-
-    def mask(ins: Values, _outs: Values) -> Array:
-        on, rank = case(ins, i), len(structure.value_shape)
-        kept = [n for n in on.shape if n != 1]
-        return on.reshape([*kept, *[1] * (rank - len(kept))])
-
-    return mask
 
 
 def _matrix(site: Site, i: int) -> Callable[[Values, Values], Array]:

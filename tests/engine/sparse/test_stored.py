@@ -18,21 +18,16 @@ pytestmark = pytest.mark.usefixtures("x64")
 
 QUICK = {"sort-sort_pairs", "gather-one_hot_lookup", "conv-batch_groups", "vmap-psum"}
 QUICK |= {"linalg-solve", "linalg-triangular_lower", "linalg-cholesky", "loop-scan_outputs"}
-QUICK |= {"branch-switch_clamped"}
+QUICK |= {"branch-switch_clamped", "complex-scan", "complex-shapes", "complex-where_gather"}
 
 NEAR = {"loop-while_until_converged", "vmap-while"}
 """What may not end far from its point."""
 
 _CANCEL = "zeros by cancellation, which no structure says"
-_COMPLEX = "complex numbers are pairs of real ones, whose zeros are not followed everywhere"
 _MASKED = "weights that a mask makes zero are zero by their values"
 _OWN = "a solver or a transpose that the user gives is not looked into"
 MORE = {
-    "complex-scan": _COMPLEX,
-    "complex-shapes": _COMPLEX,
-    "complex-where_gather": _COMPLEX,
     "custom_vjp-linear_call": _OWN,
-    "elementwise-modf_ldexp": "the primitive has no name under JAX 0.12",
     "fft-fft_parts": _CANCEL,
     "fft-odd_length_rfft": _CANCEL,
     "fft-rfft_irfft": _CANCEL,
@@ -40,7 +35,6 @@ MORE = {
     "graph-pairwise_distances": _CANCEL,
     "linalg-custom_root": _OWN,
     "linalg-eigh_vectors": _CANCEL,
-    "model-lstm": "the first state is zero",
     "nn-dot_product_attention_causal": _MASKED,
     "pool-gradient_of_max_pool": "which element a window takes is computed",
 }

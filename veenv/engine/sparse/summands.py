@@ -258,7 +258,8 @@ def _coordinates(s: Structure, partners: Any, xp: Any) -> tuple[Any, Any]:
     axis = 0
 
     def along(numbers: Any) -> Any:
-        return xp.asarray(numbers, np.int32).reshape([-1] + [1] * (len(shape) - axis - 1))
+        ones = [1] * (len(shape) - 1)
+        return xp.asarray(numbers, np.int32).reshape([*ones[:axis], -1, *ones[axis:]])
 
     for k, n in enumerate(s.out_shape):
         if k not in s.link_out:
@@ -268,10 +269,9 @@ def _coordinates(s: Structure, partners: Any, xp: Any) -> tuple[Any, Any]:
             axis += 1
     there: Any = None
     if s.link is not Link.NONE:
-        out_offsets = _offsets(s.out_shape, s.link_out)
-        in_offsets = _offsets(s.in_shape, s.link_in)
+        offsets = _offsets(s.out_shape, s.link_out), _offsets(s.in_shape, s.link_in)
         on_out = link_on_out(s)
-        near, far = (out_offsets, in_offsets) if on_out else (in_offsets, out_offsets)
+        near, far = offsets if on_out else offsets[::-1]
         there = along(partners) >= 0
         far = along(xp.asarray(far)[xp.maximum(partners, 0)])
         rows = rows + (along(near) if on_out else far)
