@@ -24,7 +24,7 @@ _ABOUT = 1.5
 """Ratio of passes up to which either mode may be the faster one."""
 _FEWER = 2
 """Ratio of passes from which the reverse order is compared with the forward one."""
-_LESS = 0.75
+_LESS = 0.5
 """Share of the reverse order's operations up to which the forward one is compared with it."""
 _ROOTS = frozenset("sqrt cbrt pow asin acos acosh".split())
 """Primitives with infinite partials at finite values: a mode multiplies them by its zeros."""
