@@ -24,10 +24,10 @@ from veenv.kernel.program import CannotFuseError, ScalarProgram
 from veenv.kernel.times import FILE, KERNEL, MICROSECONDS, kernel_features
 from veenv.measure.timing import near
 
-_LARGEST_KERNEL = 3_000
-_LARGE_KERNEL = 2_000
+_LARGEST_KERNEL = 10_000
+_LARGE_KERNEL = 5_000
 """Operations and written entries of the largest kernel from which compile times are fitted."""
-_PRIOR = 0.1
+_PRIOR = 0.3
 """What one measurement weighs against the table so far, where it says little of a feature."""
 _ORDERS = ("reverse", "markowitz")
 _COMPILE = ("compile", "compile_equation")

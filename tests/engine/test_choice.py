@@ -89,6 +89,33 @@ def test_a_scan_is_left_to_jax(x64):
     np.testing.assert_array_equal(jax.jit(AUTO(looped))(X), jax.jit(jax.jacfwd(looped))(X))
 
 
+def test_one_loop_is_its_own_passes_and_no_mode_is_traced(x64):
+    def once(x):
+        return jax.lax.scan(lambda c, _: (jnp.sin(c), None), x, None, length=50)[0]
+
+    assert modes_of(once, X) == ()
+    np.testing.assert_allclose(jax.jit(AUTO(once))(X), jax.jacfwd(once)(X), rtol=1e-12)
+
+
+def test_the_default_compares_the_forward_order_where_it_does_far_fewer_operations(x64):
+    wide, square = np.linspace(0.0, 1.0, 12).reshape(6, 2), np.linspace(0.0, 1.0, 36).reshape(6, 6)
+
+    def layers(x):
+        return jnp.tanh(square @ jnp.tanh(square @ jnp.tanh(wide @ x)))
+
+    def compared(fun, x) -> bool:
+        return emission.forward_instead(linearise(trace(fun, (x,))))
+
+    assert compared(layers, X[:2])
+    assert not compared(lambda x: layers(x)[:1], X[:2])
+    assert not compared(lambda x: jnp.sin(x) * jnp.sum(x), X)
+    expected = jax.jacrev(layers)(X[:2])
+    np.testing.assert_allclose(jax.jit(veenv.jacve(layers))(X[:2]), expected, rtol=1e-12)
+    graph = veenv.make_graph(layers)(X[:2])
+    counts = veenv.jacve(layers, count_ops=True)(X[:2])[1]
+    assert counts.multiplications == graph.cost(graph.reverse())
+
+
 def test_counts_are_those_of_the_order():
     graph = veenv.make_graph(looped)(X)
     found = AUTO(looped, count_ops=True)(X)[1]

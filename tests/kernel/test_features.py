@@ -20,7 +20,7 @@ def counts(fun, *args, batch: int = 1) -> dict[str, float]:
 
 def test_a_loop_computes_what_it_needs():
     assert counts(lambda x: jnp.sin(x) * x, X) == {
-        "calls": 1, "loops": 1, "simple": 4, "functions": 4, "stored": 4,
+        "calls": 1, "loops": 1, "simple": 4, "repeated": 4, "stored": 4,
     }  # fmt: skip
 
 
@@ -30,6 +30,49 @@ def test_two_outputs_repeat_what_they_share():
         return y + 1, y - 1
 
     assert counts(f, X)["simple"] == 4 * (2 + 1 + 1)
+
+
+def test_an_expensive_value_is_stored_and_a_sine_repeated():
+    def two(function):
+        def f(x):
+            y = function(x)
+            return y + 1, y - 1
+
+        return counts(f, X)
+
+    assert (two(jnp.tanh)["functions"], two(jnp.tanh)["stored"]) == (4, 12)
+    assert (two(jnp.sin)["repeated"], two(jnp.sin)["stored"]) == (8, 8)
+
+
+def test_a_value_is_computed_once_for_each_way_of_indexing_it():
+    def f(x):
+        y = x * x
+        return y + y[::-1]
+
+    assert counts(f, X)["simple"] == 4 * (2 + 1)
+
+
+def test_a_slice_of_what_was_joined_is_the_part():
+    def steps(x):
+        for _ in range(3):
+            a, b = x
+            x = jnp.stack([a * b, a + b])
+        return x
+
+    def parts(x):
+        a, b = x
+        for _ in range(3):
+            a, b = a * b, a + b
+        return jnp.stack([a, b])
+
+    assert counts(steps, X[:2]) == counts(parts, X[:2])
+
+
+def test_what_is_computed_within_a_loop_is_not_started_as_a_program():
+    def f(x):
+        return jax.lax.scan(lambda c, _: (c * x, None), x, None, length=5)[0]
+
+    assert (counts(f, X)["loops"], counts(f, X)["inner"]) == (1, 5)
 
 
 def test_a_batch_leaves_alone_what_does_not_vary():

@@ -34,6 +34,8 @@ _GAIN = 0.75
 also of a kernel's against XLA's."""
 _KEPT = 1.1
 """How many times the time of another elimination one is predicted to take that is not kept."""
+_ALIKE = 0.95
+"""Share from which on two predicted times say nothing of which is the shorter."""
 
 
 def choosing(
@@ -169,8 +171,12 @@ def _nominal(predicted: Sequence[Features], gain: float) -> int:
 
 
 def _chosen(times: Sequence[float], gain: float) -> int:
-    """JAX's faster own mode, unless the elimination, the first, takes less than a share of that."""
+    """JAX's faster own mode, unless the elimination, the first, takes less than a share of that.
+
+    Of two that are predicted to take about as long it is the one before, forward, which stores
+    nothing on its way.
+    """
     own, *modes = times
     if not modes or own < gain * min(modes):
         return 0
-    return max(k for k, seconds in enumerate(times) if k and seconds == min(modes))
+    return next(k for k, seconds in enumerate(modes, 1) if _ALIKE * seconds <= min(modes))

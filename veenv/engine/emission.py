@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any, Literal
 
@@ -24,6 +24,8 @@ _ABOUT = 1.5
 """Ratio of passes up to which either mode may be the faster one."""
 _FEWER = 2
 """Ratio of passes from which the reverse order is compared with the forward one."""
+_LESS = 0.5
+"""Share of the reverse order's operations up to which the forward one is compared with it."""
 _ROOTS = frozenset("sqrt cbrt pow asin acos acosh".split())
 """Primitives with infinite partials at finite values: a mode multiplies them by its zeros."""
 
@@ -34,6 +36,7 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
     It cannot where it would give other results: for numbers that are not all real and of one
     dtype; where there could be a product of 0 and infinity, as a select has to keep what is not
     chosen out, or as a root has an infinite partial, while the entry next to it is a known zero.
+    It need not where the elimination is the passes of one operator, as of a single loop.
 
     Args:
       lin: the function.
@@ -50,6 +53,8 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
         return ()
     if _selects(lin) or any(lin.reverse_only) or any(map(_refuses, program.equations)):
         return ()
+    if _is_one_operator(lin):
+        return ()
     passes = _passes(program)
     if max(passes) <= _ABOUT * min(passes):
         return "jacfwd", "jacrev"
@@ -59,13 +64,20 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
 def forward_instead(lin: Linearisation) -> bool:
     """Whether the forward order may well be faster than the reverse one, and gives the same.
 
-    That takes operators (loops, decompositions, solves), of whose passes it needs far fewer.
+    That takes operators (loops, decompositions, solves), of whose passes it needs far fewer, or
+    that it does far fewer operations.
 
     Args:
       lin: the function.
     """
-    passes = _passes(lin.program)
-    return _FEWER * passes[0] <= passes[1] and _has_operators(lin) and not any(lin.reverse_only)
+    forward, reverse = _passes(lin.program)
+    if forward >= reverse or any(lin.reverse_only):
+        return False
+    if _has_operators(lin):
+        return _FEWER * forward <= reverse
+    graph = lin.graph
+    limit = _LESS * graph.cost(graph.reverse(), "operations")
+    return graph.cost(graph.forward(), "operations") <= limit
 
 
 def _passes(program: Program) -> tuple[int, int]:
@@ -76,8 +88,17 @@ def _passes(program: Program) -> tuple[int, int]:
 
 
 def _has_operators(lin: Linearisation) -> bool:
+    return any(_operators(lin))
+
+
+def _is_one_operator(lin: Linearisation) -> bool:
+    graph = lin.graph
+    return sum(_operators(lin)) == 1 and not graph.cost(graph.reverse(), "operations")
+
+
+def _operators(lin: Linearisation) -> Iterator[bool]:
     every = (e.partial for used in lin.elementals for e in used)
-    return any(partial.executed.link is Link.OPERATOR for partial in every)
+    return (partial.executed.link is Link.OPERATOR for partial in every)
 
 
 def _selects(lin: Linearisation) -> bool:

@@ -43,7 +43,7 @@ _FUSED = frozenset(
         *EXPENSIVE,
         *_FREE,
         *"add add_any sub mul neg max min abs sign select_n eq ne lt le gt ge and or not xor floor "
-        "ceil round clamp integer_pow square pad is_finite real imag".split(),
+        "ceil round clamp integer_pow square one_minus_square pad is_finite real imag".split(),
     ]
 )
 """Primitives whose results the compiler computes where they are used."""
@@ -141,7 +141,7 @@ def needed(jaxpr: Any, equations: Sequence[Any], varying: set[Any]) -> frozenset
             continue
         value, source = equation.outvars[0], equation.invars[0]
         joined = None if isinstance(source, core.Literal) else makers.get(source)
-        if joined is not None and joined.primitive.name == "concatenate":
+        if joined is not None and joined.primitive.name in ("concatenate", "stack"):
             if sum(_cost(p, makers, varying, kept) for p in joined.invars) >= _CHEAP:
                 kept.add(value)
             continue

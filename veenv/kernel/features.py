@@ -2,7 +2,7 @@
 
 The compiler puts elementwise operations into loops that end where a value is stored: for an output,
 for a primitive that is no loop (a contraction, a decomposition, a `scan`), for a barrier.  What
-several such loops need, each of them computes.
+several such loops need, each of them computes (`veenv.kernel.repeats`).
 """
 
 from __future__ import annotations
@@ -16,18 +16,21 @@ import numpy as np
 from jax.extend import core
 
 from veenv import _compat
+from veenv.kernel.joins import Joins
 from veenv.kernel.parts import needed_equations
+from veenv.kernel.repeats import REPEATED, find_repeats
 from veenv.linear.barrier import EXPENSIVE
 
 NAMES = (
-    "calls", "loops", "steps", "simple", "functions", "reduced", "stored", "flops",
-    "contractions", "solvers", "decomposed", "pieces", "moved",
+    "calls", "loops", "inner", "steps", "simple", "functions", "repeated", "reduced", "stored",
+    "flops", "contractions", "solvers", "decomposed", "pieces", "moved",
 )  # fmt: skip
-"""The features: one for each call; loops and other programs that are started; steps of `scan`s;
-simple operations (repeated ones too) and functions of elementwise loops; entries that are summed or
-compared away; entries that are written; operations of contractions, and contractions; calls of
-decompositions and triangular solves, the entries they go through, and the matrices they are of;
-entries that are gathered, scattered, sorted."""
+"""The features: one for each call; loops and other programs that are started, and those inside of
+`scan`s; steps of `scan`s; simple operations of elementwise loops, functions, and functions that the
+compiler repeats (what is repeated counts as often); entries that are summed or compared away;
+entries that are written; operations of contractions, and contractions; calls of decompositions and
+triangular solves, the entries they go through, and the matrices they are of; entries that are
+gathered, scattered, sorted."""
 _INDEX = {name: k for k, name in enumerate(NAMES)}
 _FREE = frozenset(
     "broadcast_in_dim reshape transpose squeeze rev copy iota expand_dims stop_gradient "
@@ -35,17 +38,18 @@ _FREE = frozenset(
 )
 _ELEMENTWISE = frozenset(
     "add add_any sub mul neg max min abs sign select_n eq ne lt le gt ge and or not xor floor ceil "
-    "round clamp integer_pow square pad is_finite real imag concatenate".split()
+    "round clamp integer_pow square one_minus_square pad is_finite real imag concatenate stack "
+    "tile rem".split()
 )
 _FUSED = EXPENSIVE | _FREE | _ELEMENTWISE
 _DECOMPOSED = frozenset("cholesky triangular_solve lu eigh eig svd qr householder_product".split())
 _CALLS = frozenset("custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr custom_lin".split())
 _BARRIER = "optimization_barrier"
-_WEIGHTS = {"pad": 3.0, "concatenate": 3.0, "integer_pow": 2.0}
-_DIVISION = 0.2
-"""What a division or root is of a function."""
-_MOST_REPEATS = 12
-"""Loops in which a value is computed at most; one that is used more often is stored."""
+_WEIGHTS = {
+    "pad": 3.0, "concatenate": 3.0, "stack": 3.0, "integer_pow": 2.0, "div": 0.2, "sqrt": 0.2,
+    "rsqrt": 0.2,
+}  # fmt: skip
+"""What operations are of a simple one, and divisions and roots of a function."""
 _UNKNOWN_STEPS = 20
 """Steps that a loop of unknown length counts as."""
 
@@ -65,7 +69,7 @@ def features_of(jaxpr: Any, dropped: Container[Any] = ()) -> Features:
 
     Example:
       >>> import jax, jax.numpy as jnp
-      >>> found = features_of(jax.make_jaxpr(lambda x: jnp.sin(x) * x)(jnp.ones(3)))
+      >>> found = features_of(jax.make_jaxpr(lambda x: jnp.exp(x) * x)(jnp.ones(3)))
       >>> float(dict(zip(NAMES, found[1]))["functions"])
       3.0
     """
@@ -88,7 +92,7 @@ class _Value:
     size: int
     varies: bool
     stored: bool = False
-    loops: int = 0
+    computed: float = 0.0
 
 
 class _Step(NamedTuple):
@@ -105,6 +109,7 @@ class _Walk:
 
     def __init__(self, total: Features, dropped: Container[Any]):
         self._total, self._dropped = total, dropped
+        self._joins: Joins[_Value] = Joins()
 
     def run(self, jaxpr: Any, varies: Sequence[bool], times: float) -> list[bool]:
         """Adds a jaxpr that runs so many times; says which of its results vary."""
@@ -117,7 +122,7 @@ class _Walk:
             if step.name not in _FUSED:
                 for value in (*step.ins, *step.outs):
                     value.stored = True
-        _find_loops(steps)
+        find_repeats(steps, _FUSED)
         for step in steps:
             if step.name in _FUSED:
                 self._elementwise(step, times)
@@ -146,31 +151,47 @@ class _Walk:
             elif opened is not None and len(opened.invars) == len(operands):
                 results = self._flatten(opened, operands, steps)
             else:
-                varies = any(v.varies for v in operands)
-                results = tuple(_Value(_size(v), varies) for v in equation.outvars)
-                steps.append(_Step(name, equation, operands, results))
+                results = self._results(equation, operands, steps)
             values.update(zip(equation.outvars, results, strict=True))
         return [read(v) for v in jaxpr.outvars]
+
+    def _results(
+        self, equation: Any, operands: tuple[_Value, ...], steps: list[_Step]
+    ) -> Sequence[_Value]:
+        """The results of an equation, which is appended unless it only reads what was joined."""
+        name, params, atoms = equation.primitive.name, equation.params, equation.invars
+        shape = getattr(atoms[0].aval, "shape", ()) if atoms else ()
+        parts = self._joins.read(name, params, operands[0], shape) if operands else None
+        if parts is not None:
+            return parts
+        varies = any(v.varies for v in operands)
+        results = tuple(_Value(_size(v), varies) for v in equation.outvars)
+        if name.startswith("reduce_") and results[0].size == operands[0].size:
+            name = "reshape"  # a sum over axes of one entry
+        steps.append(_Step(name, equation, operands, results))
+        if results:
+            self._joins.add(name, params, operands, [a.aval.shape for a in atoms], results[0])
+        return results
 
     def _add(self, name: str, amount: float, varies: bool) -> None:
         self._total[int(varies), _INDEX[name]] += amount
 
+    def _start(self, times: float) -> None:
+        self._total[0, _INDEX["inner" if times > 1 else "loops"]] += times
+
     def _elementwise(self, step: _Step, times: float) -> None:
-        out = step.outs[0]
+        out, name = step.outs[0], step.name
         if any(v.stored for v in step.outs):
-            self._total[0, _INDEX["loops"]] += times
-        if step.name in EXPENSIVE:
-            weight = _DIVISION if step.name in ("div", "sqrt", "rsqrt") else 1.0
-            self._add("functions", weight * out.size * times, out.varies)
-        elif step.name not in _FREE:
-            repeats = min(_MOST_REPEATS, max(1, out.loops.bit_count()))
-            amount = _WEIGHTS.get(step.name, 1.0) * out.size * times * repeats
-            self._add("simple", amount, out.varies)
+            self._start(times)
+        if name in _FREE:
+            return
+        kind = "repeated" if name in REPEATED else "functions" if name in EXPENSIVE else "simple"
+        self._add(kind, _WEIGHTS.get(name, 1.0) * out.computed * times, out.varies)
 
     def _alone(self, step: _Step, times: float) -> None:
         name, varies = step.name, any(v.varies for v in step.outs)
         written = sum(v.size for v in step.outs)
-        self._total[0, _INDEX["loops"]] += times
+        self._start(times)
         if name in ("dot_general", "conv_general_dilated"):
             self._add("flops", 2.0 * written * _contracted(step.equation) * times, varies)
             self._add("contractions", times, varies)
@@ -197,19 +218,6 @@ class _Walk:
 
 def _size(variable: Any) -> int:
     return prod(getattr(variable.aval, "shape", ()))
-
-
-def _find_loops(steps: Sequence[_Step]) -> None:
-    """Finds for each value the loops that compute it, as the bits of an integer."""
-    for number, step in reversed(list(enumerate(steps))):
-        if step.name not in _FUSED:
-            continue
-        loops = 0
-        for value in step.outs:
-            value.loops = 1 << number if value.stored else value.loops
-            loops |= value.loops
-        for value in step.ins:
-            value.loops |= loops
 
 
 def _contracted(equation: Any) -> int:
