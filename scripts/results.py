@@ -23,12 +23,12 @@ from veenv.env.random_play import random_episodes
 from veenv.search import search
 
 STEPS = {
-    "RoeFlux_1d": 75_000,
-    "RobotArm_6DOF": 100_000,
-    "HumanHeartDipole": 60_000,
-    "PropaneCombustion": 40_000,
-    "mlp": 15_000,
-    "Encoder": 60_000,
+    "RoeFlux_1d": 1_200_000,
+    "RobotArm_6DOF": 200_000,
+    "HumanHeartDipole": 100_000,
+    "PropaneCombustion": 80_000,
+    "mlp": 30_000,
+    "Encoder": 1_000_000,
 }
 """Environment steps that suffice for the goals."""
 

@@ -114,7 +114,8 @@ def make_trainer(
 ) -> Trainer:
     """A trainer of AlphaZero on tasks with normalised rewards.
 
-    Of the settings, those of PPO's losses and `target_kl` have no meaning here.
+    Of the settings, those of PPO's losses, `target_kl` and `learned_share` have no meaning here:
+    playing takes so long that every step is learned from.
 
     Raises:
       ValueError: as `Trainer`, or the settings ask for what only PPO does.
@@ -122,4 +123,4 @@ def make_trainer(
     if explores(config):
         raise ValueError("self_imitation, restarts and temperatures are PPO's; AlphaZero has none")
     agent = Agent(partial(search_batch, search=search), make_loss)
-    return Trainer(config, tasks, devices, agent)
+    return Trainer(dataclasses.replace(config, learned_share=1.0), tasks, devices, agent)

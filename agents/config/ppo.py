@@ -41,6 +41,9 @@ class PPOConfig:
     """Global norm at which gradients are clipped."""
     update_epochs: int = 2
     """Passes over the episodes of one update."""
+    learned_share: float = 0.25
+    """Share of the steps that a pass of PPO reads, drawn anew in each; 1 is slower and learns more
+    from every step."""
     num_minibatches: int = 4
     """Parts into which each pass is split, each giving one step of Adam."""
     target_kl: float = 0.03
@@ -68,5 +71,6 @@ class PPOConfig:
         check_integers(self, "num_hops", 0, 3)
         check_integers(self, "num_rounds", 0)
         check_positive(self, "learning_rate clip_eps value_clip_eps max_grad_norm target_kl")
+        check_positive(self, "learned_share")
         check_numbers(self, "final_learning_rate ent_coef final_ent_coef vf_coef self_imitation")
-        check_numbers(self, "gae_lambda temperatures restarts", 0.0, 1.0)
+        check_numbers(self, "gae_lambda learned_share temperatures restarts", 0.0, 1.0)

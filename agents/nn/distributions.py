@@ -52,10 +52,31 @@ def sample(
       >>> int(action), float(log_prob)
       (1, 0.0)
     """
-    # distrax adds an axis for one sample and takes products with it before it drops it again.
-    with jax.numpy_rank_promotion("allow"):
-        action, log_prob = masked_categorical(logits, mask).sample_and_log_prob(seed=key)
-    return jnp.asarray(action), jnp.asarray(log_prob)
+    return choose(logits, mask, jax.random.gumbel(key, logits.shape, logits.dtype))
+
+
+def choose(
+    logits: Float[Array, "*n A"], mask: Bool[Array, "*n A"], noise: Float[Array, "*n A"]
+) -> tuple[Int[Array, " *n"], Float[Array, " *n"]]:
+    """Draws legal actions with noise that has been drawn before: `sample` without its key.
+
+    Args:
+      logits: unnormalised log-probabilities, float32 [..., A].
+      mask: True where an action is legal, bool [..., A].
+      noise: of Gumbel's distribution, float32 [..., A].
+
+    Returns:
+      The actions, int32 [...], and their log-probabilities, float32 [...].
+
+    Example:
+      >>> action, log_prob = choose(jnp.zeros(2), jnp.array([True, True]), jnp.array([0.0, 1.0]))
+      >>> int(action), round(float(log_prob), 4)
+      (1, -0.6931)
+    """
+    masked = jnp.where(mask, logits, MASKED_LOGIT)
+    action = jnp.argmax(masked + noise, axis=-1).astype(jnp.int32)
+    chosen = jnp.take_along_axis(masked, action[..., None], -1)[..., 0]
+    return action, chosen - jax.nn.logsumexp(masked, axis=-1)
 
 
 def log_prob_and_entropy(

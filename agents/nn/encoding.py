@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from veenv.env import Observation
-from veenv.env.bits import count_bits, count_in_sets, member, num_words, pack_flags, spread
+from veenv.env.bits import count_bits, count_in_sets, num_words, pack_flags
 
 # The environment's features, and those computed here.
 NUM_BASE_FEATURES = 8 + 3
@@ -33,42 +33,6 @@ class GraphInputs:
     edges: Bool[Array, "A E"]
     mask: Bool[Array, " A"]
 
-    def compact(self, num_slots: int) -> GraphInputs:
-        """The legal slots, in their order, at the front of so many slots; the rest is cut off.
-
-        Args:
-          num_slots: K, at least the number of legal slots.
-
-        Example:
-          >>> mask = jnp.array([False, True, False, True])
-          >>> inputs = GraphInputs(jnp.arange(4.0)[:, None], jnp.zeros((4, 0), bool), mask)
-          >>> inputs.compact(3).nodes.ravel().tolist(), inputs.compact(3).mask.tolist()
-          ([1.0, 3.0, 0.0], [True, True, False])
-        """
-        ranks = jnp.arange(num_slots, dtype=jnp.int32)
-        words = jnp.broadcast_to(pack_flags(self.mask), (num_slots, num_words(len(self.mask))))
-        slots, kept = member(words, ranks), ranks < self.mask.sum(dtype=jnp.int32)
-        # What lies behind the legal slots is some row or other, and becomes 0.
-        nodes = self.nodes.at[slots].get(mode="clip") * kept[:, None].astype(self.nodes.dtype)
-        edges = self.edges.at[slots].get(mode="clip") & kept[:, None]
-        if edges.shape[1]:
-            edges = edges.at[:, slots].get(mode="clip") & kept[None]
-        return GraphInputs(nodes, edges, kept)
-
-    def first(self, num_slots: int) -> GraphInputs:
-        """The first slots alone, of inputs [..., A, ...] whose legal slots are in front.
-
-        Args:
-          num_slots: K, at least the number of legal slots.
-        """
-        edges = self.edges[..., :num_slots, : min(num_slots, self.edges.shape[-1])]
-        return GraphInputs(self.nodes[..., :num_slots, :], edges, self.mask[..., :num_slots])
-
-
-def places(mask: Bool[Array, "*n A"]) -> Int[Array, "*n A"]:
-    """Where `GraphInputs.compact` moves each legal slot, int32; -1 or more also for the others."""
-    return jnp.cumsum(mask.astype(jnp.int32), axis=-1) - 1
-
 
 def num_features(num_hops: int) -> int:
     """F, the number of features of a slot: its own and the sums over its neighbourhoods."""
@@ -80,6 +44,7 @@ def encode(
     num_hops: int = 1,
     keep_edges: bool = False,
     words: UInt[Array, "R W"] | None = None,
+    slots: Int[Array, " K"] | None = None,
 ) -> GraphInputs:
     """Features and edges of one observation.
 
@@ -94,17 +59,26 @@ def encode(
       num_hops: number of hops.
       keep_edges: whether the network needs the edges as well.
       words: the adjacency as bits (`pack_rows`), if they are at hand; the matrix is not read then.
+      slots: the slots to read, in any order, among them all that have edges; A or more stands for
+        none. All slots by default.
+
+    Example:
+      >>> import veenv
+      >>> obs, _ = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0).reset()
+      >>> some = encode(obs, slots=jnp.array([1, 0, 2]))
+      >>> bool((some.nodes[jnp.array([1, 0])] == encode(obs).nodes).all()), some.mask.tolist()
+      (True, [True, True, False])
     """
-    mask = obs.action_mask
-    num_slots = mask.shape[0]
     words = pack_rows(obs.adjacency) if words is None else words
-    present = spread(words, num_slots) != 0
-    edges = present[-num_slots:]
-    matrix = edges.astype(jnp.float32)
+    num_slots = len(obs.action_mask)
+    slots = jnp.arange(num_slots, dtype=jnp.int32) if slots is None else slots
+    edges = Edges.of(words, num_slots, slots)
+    matrix, mask = edges.between.astype(jnp.float32), _rows(obs.action_mask, slots)
     legal = mask.astype(jnp.float32)[:, None]
-    counts = obs.features, _legal_degrees(words, mask), _pairs(words, present)
+    among = _legal_degrees(edges, obs.action_mask, mask, slots)
+    counts = _rows(obs.features, slots), among, matrix, edges.existing_pairs()
     # Without the barrier the compiler counts again for every reader of the features.
-    features, degrees, existing = jax.lax.optimization_barrier(counts)
+    features, degrees, matrix, existing = jax.lax.optimization_barrier(counts)
     extra = _extra_features(features, degrees, existing)
     base = jnp.concatenate([features, extra], axis=-1) * legal
     scale = jax.lax.rsqrt(jnp.maximum(degrees, 1.0)) * legal
@@ -113,24 +87,84 @@ def encode(
         over_in, over_out = _sums(matrix, level)
         level = jnp.concatenate([over_in * scale[:, :1], over_out * scale[:, 1:]], axis=-1)
         nodes.append(level)
-    kept = edges if keep_edges else jnp.zeros((num_slots, 0), bool)
+    kept = edges.between.T if keep_edges else jnp.zeros((len(mask), 0), bool)
     return GraphInputs(jnp.concatenate(nodes, axis=-1), kept, mask)
 
 
+def _rows(x: Array, slots: Int[Array, " K"]) -> Array:
+    """Rows [K, ...] of an array [A, ...], 0 for slots that are none."""
+    return x.at[slots].get(mode="fill", fill_value=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Edges:
+    """Edges of the slots that are read, as bits and as flags.
+
+    Attributes:
+      leaving: of the inputs' rows, then of the slots', uint32 [I + K, W].
+      entering: whether there is an edge to a slot from those rows, bool [K, I + K].
+    """
+
+    leaving: UInt[Array, "rows W"]
+    entering: Bool[Array, "K rows"]
+
+    @classmethod
+    def of(cls, words: UInt[Array, "R W"], num_slots: int, slots: Int[Array, " K"]) -> Edges:
+        """The edges of a graph of so many slots.
+
+        Args:
+          words: as `pack_rows`.
+          num_slots: A.
+          slots: those to read; A or more stands for none.
+        """
+        first = len(words) - num_slots
+        leaving = jnp.concatenate([words[:first], _rows(words[first:], slots)])
+        # Whole words of all rows side by side, shifted by as much: nothing is looked up bit by bit.
+        columns = leaving.T.at[slots // 32].get(mode="clip")
+        shifts = jnp.where(slots < num_slots, slots % 32, 0).astype(jnp.uint32)[:, None]
+        found = (columns >> shifts) & (slots < num_slots).astype(jnp.uint32)[:, None]
+        return cls(leaving, found != 0)
+
+    @property
+    def own(self) -> UInt[Array, "K W"]:
+        """Edges that leave the slots."""
+        return self.leaving[-len(self.entering) :]
+
+    @property
+    def between(self) -> Bool[Array, "K K"]:
+        """Row v, column u: whether there is an edge from slot u to slot v."""
+        return self.entering[:, -len(self.entering) :]
+
+    def existing_pairs(self) -> Int[Array, " K"]:
+        """Counts, for every slot, the (predecessor, successor) pairs that already have an edge."""
+        common = sum(
+            jax.lax.population_count(to[:, None] & word[None])
+            for word, to in zip(self.leaving.T, self.own.T, strict=True)
+        )
+        return jnp.where(self.entering, common, jnp.uint32(0)).sum(-1, dtype=jnp.int32)
+
+
 def _sums(
-    matrix: Float[Array, "A A"], x: Float[Array, "A F"]
-) -> tuple[Float[Array, "A F"], Float[Array, "A F"]]:
-    """Sums of `x` over the predecessors and over the successors of every slot."""
-    return jax.lax.dot_general(matrix, x, (((0,), (0,)), ((), ()))), matrix @ x
+    matrix: Float[Array, "K K"], x: Float[Array, "K F"]
+) -> tuple[Float[Array, "K F"], Float[Array, "K F"]]:
+    """Sums of `x` over the predecessors and over the successors of every slot.
+
+    Row v of the matrix is 1 at its predecessors.  The barriers keep the compiler from moving the
+    transpositions into the second product, which on a CPU is then three times slower.
+    """
+    over_out = jax.lax.optimization_barrier(jax.lax.optimization_barrier(x.T) @ matrix)
+    return matrix @ x, over_out.T
 
 
-def _legal_degrees(words: UInt[Array, "R W"], mask: Bool[Array, " A"]) -> Float[Array, "A 2"]:
+def _legal_degrees(
+    edges: Edges, legal: Bool[Array, " A"], mask: Bool[Array, " K"], slots: Int[Array, " K"]
+) -> Float[Array, "K 2"]:
     """The legal predecessors and the legal successors of every slot, counted."""
-    own = words[-len(mask) :]
-    legal = jnp.pad(pack_flags(mask), (0, own.shape[1] - num_words(len(mask))))
+    own = edges.own
+    among = jnp.pad(pack_flags(legal), (0, own.shape[1] - num_words(len(legal))))
     sources = jnp.where(mask[:, None], own, jnp.uint32(0))
-    counts = count_in_sets(sources.T, len(mask)), count_bits(own & legal[None])
-    return jnp.stack(counts, axis=-1).astype(jnp.float32)
+    before = _rows(count_in_sets(sources.T, len(legal)), slots)
+    return jnp.stack([before, count_bits(own & among[None])], axis=-1).astype(jnp.float32)
 
 
 def _extra_features(
@@ -149,17 +183,8 @@ def existing_pairs(adjacency: Int[Array, "R C"], num_slots: int) -> Int[Array, "
     Returns:
       int32 [A].
     """
-    return _pairs(pack_rows(adjacency), adjacency[:, :num_slots] != 0)
-
-
-def _pairs(words: UInt[Array, "R W"], present: Bool[Array, "R A"]) -> Int[Array, " A"]:
-    """`existing_pairs` of edges as bits, of which `present` are those to slots."""
-    own = words[-present.shape[1] :]
-    common = sum(
-        jax.lax.population_count(word[:, None] & to[None])
-        for word, to in zip(words.T, own.T, strict=True)
-    )
-    return jnp.where(present, common, jnp.uint32(0)).sum(0, dtype=jnp.int32)
+    slots = jnp.arange(num_slots, dtype=jnp.int32)
+    return Edges.of(pack_rows(adjacency), num_slots, slots).existing_pairs()
 
 
 def pack_rows(adjacency: Int[Array, "R C"]) -> UInt[Array, "R W"]:

@@ -7,7 +7,7 @@ import math
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from agents.nn.encoding import GraphInputs, encode, num_features
 from veenv.env import EnvParams, Observation, State, VertexEnv
@@ -159,11 +159,17 @@ class GraphNetwork(eqx.Module):
         """What this network reads of one observation."""
         return encode(obs, self.num_hops, keep_edges=bool(self.rounds))
 
-    def read(self, env: VertexEnv, state: State, params: EnvParams) -> GraphInputs:
+    def read(
+        self,
+        env: VertexEnv,
+        state: State,
+        params: EnvParams,
+        slots: Int[Array, " K"] | None = None,
+    ) -> GraphInputs:
         """`encode` of what is observed of one state; the bits of scalar graphs are read as such."""
         words = state.core.present.T if env.spec.scalar else None
         obs = env.observe(state, params)
-        return encode(obs, self.num_hops, keep_edges=bool(self.rounds), words=words)
+        return encode(obs, self.num_hops, keep_edges=bool(self.rounds), words=words, slots=slots)
 
     def __call__(self, inputs: GraphInputs) -> tuple[Float[Array, " A"], Float[Array, ""]]:
         """Logits of all slots (illegal ones included) and the value, float32 [A] and []."""

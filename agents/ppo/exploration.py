@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from agents.config.ppo import PPOConfig
 from agents.nn.networks import GraphNetwork
-from agents.ppo.phases import PLAYED
+from agents.ppo.phases import PHASES
 from agents.ppo.rollouts import Episodes, Trajectory, cheapest, rollout
 from veenv.env import EnvParams, VertexEnv
 
@@ -123,13 +123,13 @@ def play(
       The steps, the episodes, and the best orders with these episodes' taken in.
     """
     if found is None:
-        return *rollout(env, params, network, key, most_phases=PLAYED), None
+        return *rollout(env, params, network, key, most_phases=PHASES), None
     num_graphs = len(found.cost)
     roles = Roles.of(config, len(params.vertex_ids) // num_graphs)
     prefix_key, key = jax.random.split(key)
     moves = prefixes(found, roles, prefix_key)
     temperature = jnp.tile(roles.temperature, num_graphs)
-    trajectory, episodes = rollout(env, params, network, key, temperature, moves, PLAYED)
+    trajectory, episodes = rollout(env, params, network, key, temperature, moves, PHASES)
     replays = jnp.tile(roles.replays, num_graphs) & (found.cost < NOTHING).repeat(
         len(roles.replays)
     )

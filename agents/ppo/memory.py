@@ -6,11 +6,12 @@ import os
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from agents.config.ppo import PPOConfig
 from agents.nn.encoding import encode
-from agents.ppo.phases import PLAYED, phases_of
+from agents.ppo.phases import PHASES, phases_of
 from veenv.env import TaskDistribution
 
 
@@ -32,13 +33,16 @@ def bytes_of_episodes(tasks: TaskDistribution, config: PPOConfig, num_envs: int)
     """
     env, params = tasks.env, tasks.task(0)
 
-    phases = phases_of(env.num_actions, PLAYED)
+    phases = phases_of(env.num_actions, PHASES)
 
     def play() -> tuple[Any, Any]:
         state = env.init(params)
         observed = env.observe(state, params)
-        inputs = encode(observed, config.num_hops, keep_edges=config.num_rounds > 0)
-        return state, [inputs.compact(phase.num_slots) for phase in phases]
+        keep_edges, inputs = config.num_rounds > 0, []
+        for phase in phases:
+            slots = jnp.arange(phase.num_slots, dtype=jnp.int32)
+            inputs.append(encode(observed, config.num_hops, keep_edges, slots=slots))
+        return state, inputs
 
     state, inputs = jax.eval_shape(play)
     seen = sum((p.stop - p.start) * _size(x) for p, x in zip(phases, inputs, strict=True))

@@ -10,11 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from agents.nn.distributions import log_prob_and_entropy, sample
-from agents.nn.encoding import GraphInputs, places
+from agents.nn.distributions import choose, log_prob_and_entropy
+from agents.nn.encoding import GraphInputs
 from agents.nn.networks import GraphNetwork
 from agents.ppo.phases import phases_of
 from veenv.env import EnvParams, State, VertexEnv
+from veenv.env.bits import member, num_words, pack_flags
+from veenv.env.precedence import left_slots
 
 
 @jax.tree_util.register_dataclass
@@ -25,7 +27,7 @@ class Trajectory:
     Attributes:
       inputs: what the policy saw, GraphInputs [steps, B, ...] for each phase.
       action: slot chosen, int32 [T, B].
-      place: of the action in the inputs: they hold the legal slots first, int32 [T, B].
+      place: of the action among the slots of the inputs, int32 [T, B].
       log_prob: of the action, float32 [T, B].
       value: the critic's estimate before the step, 0 after the end, float32 [T, B].
       reward: the environment's, 0 after the end, float32 [T, B].
@@ -102,15 +104,20 @@ def rollout(
     PPO may learn from.  The actions of `prefix` (-1 where the policy chooses) are taken whatever
     the policy says.  An episode is cut into at most so many phases.
     """
-    scale = jnp.broadcast_to(jnp.asarray(temperature, jnp.float32), params.vertex_ids.shape[:1])
+    shape = params.vertex_ids.shape
+    scale = jnp.broadcast_to(jnp.asarray(temperature, jnp.float32), shape[:1])
     state = jax.vmap(env.init)(params)
     keys = jax.random.split(key, env.num_actions)
     moves = None if prefix is None else prefix.T
     parts: list[Trajectory] = []
     for phase in phases_of(env.num_actions, most_phases):
-        step = partial(_step, env, params, network, scale, phase.num_slots)
+        # Drawn at once, since one step's few numbers take longer to draw than to use.
+        noise = jax.vmap(lambda k: jax.random.gumbel(k, shape))(keys[phase.steps])
+        slots = jax.vmap(partial(kept_slots, phase.num_slots))(state, params)
+        noise = jax.vmap(_at, (0, None))(noise, slots)
+        step = partial(_step, env, params, network, scale, slots)
         prescribed = None if moves is None else moves[phase.steps]
-        state, seen = jax.lax.scan(step, state, (keys[phase.steps], prescribed))
+        state, seen = jax.lax.scan(step, state, (noise, prescribed))
         parts.append(seen)
     inputs = tuple(one for part in parts for one in part.inputs)
     bare = [dataclasses.replace(part, inputs=()) for part in parts]
@@ -119,30 +126,47 @@ def rollout(
     return dataclasses.replace(joined, inputs=inputs), episodes
 
 
+def kept_slots(num_slots: int, state: State, params: EnvParams) -> Int[Array, " K"]:
+    """The slots whose vertices are left, ascending, int32 [K]; A behind them.
+
+    Args:
+      num_slots: K, at least their number.
+      state: of one environment.
+      params: its graph.
+    """
+    left = left_slots(params, state.action_mask, state.order)
+    ranks = jnp.arange(num_slots, dtype=jnp.int32)
+    words = jnp.broadcast_to(pack_flags(left), (num_slots, num_words(len(left))))
+    return jnp.where(ranks < left.sum(dtype=jnp.int32), member(words, ranks), len(left))
+
+
+def _at(x: Array, slots: Int[Array, "B K"]) -> Array:
+    """Of each row of [B, A] what stands at its slots, [B, K]."""
+    return jnp.take_along_axis(x, slots, 1, mode="clip")
+
+
 def _step(
     env: VertexEnv,
     params: EnvParams,
     network: GraphNetwork,
     scale: Float[Array, " B"],
-    num_slots: int,
+    slots: Int[Array, "B K"],
     state: State,
-    x: tuple[PRNGKeyArray, Int[Array, " B"] | None],
+    x: tuple[Float[Array, "B K"], Int[Array, " B"] | None],
 ) -> tuple[State, Trajectory]:
-    """One step of B environments, of which the network reads so many slots."""
-    key, prescribed = x
-    inputs = jax.vmap(partial(network.read, env))(state, params)
-    mask = inputs.mask
-    inputs = jax.vmap(lambda one: one.compact(num_slots))(inputs)
+    """One step of B environments, of which the network reads some slots."""
+    noise, prescribed = x
+    inputs = jax.vmap(partial(network.read, env))(state, params, slots)
     logits, value = jax.vmap(network)(inputs)
-    logits, where = logits / scale[:, None], jnp.maximum(jax.vmap(places)(mask), 0)
-    full = jnp.take_along_axis(logits, where, 1, mode="clip")
-    action, log_prob = sample(full, mask, key)
+    logits = logits / scale[:, None]
+    place, log_prob = choose(logits, inputs.mask, noise)
     on_policy = active = (~state.terminated).astype(jnp.float32)
     if prescribed is not None:
-        action = jnp.where(prescribed >= 0, prescribed, action)
-        log_prob, _ = log_prob_and_entropy(full, mask, action)
+        given = jnp.argmax(slots == prescribed[:, None], axis=-1).astype(jnp.int32)
+        place = jnp.where(prescribed >= 0, given, place)
+        log_prob, _ = log_prob_and_entropy(logits, inputs.mask, place)
         on_policy = active * (prescribed < 0).astype(active.dtype)
-    place = jnp.take_along_axis(where, action[:, None], 1)[:, 0]
+    action = _at(slots, place[:, None])[:, 0]
     state, reward, _ = jax.vmap(env.transition)(state, action, params)
     reward, value = reward * active, value * active
     seen = Trajectory((inputs,), action, place, log_prob, value, reward, active, on_policy)

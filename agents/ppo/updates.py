@@ -126,13 +126,13 @@ def phase_indices(key: PRNGKeyArray, num_steps: Sequence[int], config: PPOConfig
 
 
 def minibatch_indices(key: PRNGKeyArray, num_steps: int, config: PPOConfig) -> Int[Array, "U M"]:
-    """Which steps each minibatch holds: every epoch a new shuffle, a remainder left out.
+    """Which steps each minibatch holds: every epoch a new shuffle, of which a share is taken.
 
     Returns:
       int32 [epochs · minibatches, steps in a minibatch].
     """
     count = min(config.num_minibatches, num_steps)
-    size = num_steps // count
+    size = max(1, int(num_steps * config.learned_share) // count)
     shuffles = [
         jax.random.permutation(k, num_steps)[: count * size].reshape(count, size)
         for k in jax.random.split(key, config.update_epochs)

@@ -22,6 +22,7 @@ WRONG = {
     "vf_coef": [-1.0],
     "max_grad_norm": [0.0],
     "update_epochs": [0],
+    "learned_share": [0.0, 1.1, float("nan")],
     "num_minibatches": [0],
     "target_kl": [0.0],
     "temperatures": [-0.1, 1.1],

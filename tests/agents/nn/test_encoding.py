@@ -82,6 +82,24 @@ def test_edges_are_kept_on_request(steps):
     assert encoded(obs, 0).edges.shape == (env.num_actions, 0)
 
 
+def test_slots_can_be_picked(steps):
+    env, shown = steps
+    pick = jax.jit(partial(encode, num_hops=2, keep_edges=True))
+    for obs in shown[1:]:
+        everything = pick(obs)
+        left = np.flatnonzero(obs.action_mask)[::-1]
+        none = [env.num_actions, env.num_actions + 3]
+        slots = jnp.asarray([*left, *none], jnp.int32)
+        some = pick(obs, slots=slots)
+        np.testing.assert_allclose(some.nodes[: len(left)], everything.nodes[left], rtol=1e-5)
+        np.testing.assert_array_equal(
+            some.edges[: len(left), : len(left)], np.asarray(everything.edges)[np.ix_(left, left)]
+        )
+        assert some.mask.tolist() == [True] * len(left) + [False] * len(none)
+        behind = (some.nodes[len(left) :], some.edges[len(left) :], some.edges[:, len(left) :])
+        assert not any(np.any(x) for x in behind)
+
+
 def test_padding_changes_nothing(wide_graph):
     own = Spec.of(wide_graph, "multiplications")
     wider = own.padded(num_inputs=9, num_actions=own.num_actions + 5, num_outputs=8)

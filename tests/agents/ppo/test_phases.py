@@ -1,14 +1,15 @@
 """Cutting off slots that are gone changes what is computed, and no result."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from agents.config.ppo import PPOConfig
-from agents.nn.encoding import GraphInputs
 from agents.nn.networks import GraphNetwork
-from agents.ppo.phases import LEARNED, PLAYED, Phase, in_phases, phases_of
+from agents.ppo.phases import PHASES, Phase, in_phases, phases_of
 from agents.ppo.ppo import Batch, loss_fn, make_batch
 from agents.ppo.rollouts import rollout
 from agents.ppo.updates import phase_indices
@@ -33,28 +34,37 @@ def played(tangle_task):
     network = GraphNetwork(8, 1, 1, key=jax.random.key(0))
     params = jax.tree.map(lambda x: jnp.repeat(x, 3, axis=0), tangle_task.params)
     env = tangle_task.env
-    assert len(phases_of(env.num_actions, PLAYED)) == 2
-    assert len(phases_of(env.num_actions, LEARNED)) == 2
+    assert len(phases_of(env.num_actions, PHASES)) == 2
     play = jax.jit(
         lambda n: rollout(env, params, network, jax.random.key(1), most_phases=n), static_argnums=0
     )
-    return network, jax.device_get([play(most) for most in (1, PLAYED)])
+    return network, jax.device_get([play(most) for most in (1, PHASES)])
 
 
 def test_phases_are_played_as_a_whole_episode(played):
     _, [(one, episodes), (two, same)] = played
     np.testing.assert_array_equal(episodes.order, same.order)
-    np.testing.assert_array_equal(one.place, two.place)
+    np.testing.assert_array_equal(one.action, two.action)
+    np.testing.assert_array_equal(one.place, one.action)
+    legal = [np.take_along_axis(x.mask, p[..., None], 2) for x, p in _places(two)]
+    assert all(x.all() for x in legal)
     np.testing.assert_allclose(one.log_prob, two.log_prob, atol=1e-5)
     np.testing.assert_allclose(one.value, two.value, rtol=1e-5, atol=1e-6)
     assert [x.nodes.shape[2] for x in two.inputs] == [26, 13]
+
+
+def _places(trajectory):
+    """What the network read in each phase, and the places of the actions in it."""
+    bounds = np.cumsum([len(inputs.mask) for inputs in trajectory.inputs])[:-1]
+    return zip(trajectory.inputs, np.split(trajectory.place, bounds), strict=True)
 
 
 def test_losses_and_gradients_do_not_depend_on_the_phases(played):
     network, [(one, _), (two, _)] = played
     parts = make_batch(two, CONFIG)
     assert [part.inputs.mask.shape for part in parts] == [(13, 3, 26), (13, 3, 13)]
-    joined = {name: np.concatenate([getattr(p, name) for p in parts]) for name in NAMES}
+    joined = {name: jnp.concatenate([getattr(p, name) for p in parts]) for name in NAMES}
+    joined["action"] = jnp.asarray(one.place)
     whole = Batch(one.inputs[0], **joined)
     gradient = jax.jit(jax.grad(lambda n, b: loss_fn(n, b, CONFIG, jnp.float32(0.01))[0]))
     flat = [jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), b) for b in ((whole,), parts)]
@@ -63,38 +73,21 @@ def test_losses_and_gradients_do_not_depend_on_the_phases(played):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5)
 
 
-def test_compact_inputs_keep_legal_slots_and_their_edges():
-    rng = np.random.default_rng(0)
-    mask = rng.random(40) < 0.4
-    nodes = rng.random((40, 3)).astype(np.float32) * mask[:, None]
-    edges = rng.random((40, 40)) < 0.3
-    inputs = GraphInputs(jnp.asarray(nodes), jnp.asarray(edges), jnp.asarray(mask))
-    count = int(mask.sum())
-    legal = np.flatnonzero(mask)
-    for num_slots in (count, 40):
-        cut = jax.jit(lambda x, n=num_slots: x.compact(n))
-        compact = jax.device_get(cut(inputs))
-        np.testing.assert_array_equal(compact.mask, np.arange(num_slots) < count)
-        np.testing.assert_array_equal(compact.nodes[:count], nodes[legal])
-        assert np.all(compact.nodes[count:] == 0)
-        np.testing.assert_array_equal(compact.edges[:count, :count], edges[np.ix_(legal, legal)])
-        assert not compact.edges[count:].any()
-        assert not compact.edges[:, count:].any()
-
-
 def test_every_minibatch_holds_its_share_of_each_phase():
-    config = PPOConfig(num_minibatches=4, update_epochs=3)
+    config = PPOConfig(num_minibatches=4, update_epochs=3, learned_share=1.0)
     early, late = phase_indices(jax.random.key(0), [22, 8], config)
     assert (early.shape, late.shape) == ((12, 5), (12, 2))
     few = phase_indices(jax.random.key(0), [22, 3], config)
     assert [x.shape for x in few] == [(9, 7), (9, 1)]
+    half = phase_indices(jax.random.key(0), [24, 8], dataclasses.replace(config, learned_share=0.5))
+    assert [x.shape for x in half] == [(12, 3), (12, 1)]
+    assert len(set(np.asarray(half[0][:4]).ravel())) == 12  # a step at most once in a pass
 
 
 def test_records_are_cut_where_phases_begin(played):
     _, [(one, _), (two, _)] = played
-    for record in (one, two):
+    for record, slots in ((one, [26]), (two, [26, 13])):
         parts = in_phases(record)
-        assert [part.inputs.mask.shape[2] for part in parts] == [26, 13]
+        assert [part.inputs.mask.shape[2] for part in parts] == slots
         np.testing.assert_array_equal(np.concatenate([p.reward for p in parts]), record.reward)
-        kept = sum(int(part.inputs.mask.sum()) for part in parts)
-        assert kept == sum(int(inputs.mask.sum()) for inputs in record.inputs)
+        assert all(len(part.reward) == len(part.inputs.mask) for part in parts)
