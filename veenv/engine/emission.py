@@ -25,7 +25,7 @@ _ABOUT = 1.5
 _FEWER = 2
 """Ratio of passes from which the reverse order is compared with the forward one."""
 _LESS = 0.5
-"""Share of the reverse order's operations up to which the forward one is compared with it."""
+"""Share of the reverse order's operations below which the forward one is compared with it."""
 _ROOTS = frozenset("sqrt cbrt pow asin acos acosh".split())
 """Primitives with infinite partials at finite values: a mode multiplies them by its zeros."""
 
@@ -77,7 +77,7 @@ def forward_instead(lin: Linearisation) -> bool:
         return _FEWER * forward <= reverse
     graph = lin.graph
     limit = _LESS * graph.cost(graph.reverse(), "operations")
-    return graph.cost(graph.forward(), "operations") <= limit
+    return graph.cost(graph.forward(), "operations") < limit
 
 
 def _passes(program: Program) -> tuple[int, int]:
