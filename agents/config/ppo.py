@@ -70,7 +70,7 @@ class PPOConfig:
         check_integers(self, "num_envs steps update_epochs num_minibatches hidden")
         check_integers(self, "num_hops", 0, 3)
         check_integers(self, "num_rounds", 0)
-        check_positive(self, "learning_rate clip_eps value_clip_eps max_grad_norm target_kl")
-        check_positive(self, "learned_share")
+        positive = "learning_rate clip_eps value_clip_eps max_grad_norm target_kl learned_share"
+        check_positive(self, positive)
         check_numbers(self, "final_learning_rate ent_coef final_ent_coef vf_coef self_imitation")
         check_numbers(self, "gae_lambda learned_share temperatures restarts", 0.0, 1.0)

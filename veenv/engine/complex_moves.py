@@ -58,9 +58,8 @@ def move(
     found = _places(equation, operand, known) if alike else None
     if found is not None:
         both = np.where(found[..., None] < 0, -1, 2 * found[..., None] + np.arange(2))
-        if name in places.ADDS and operand == 2:
-            return indexed.transpose(indexed.selected(both.reshape(in_shape), out_shape, e.dtype))
-        return indexed.selected(both.reshape(out_shape), in_shape, e.dtype)
+        adds = name in places.ADDS and operand == 2
+        return indexed.taken(both, shapes, e.dtype, adds=adds)
     if e.structure.link is Link.OPERATOR:
         return supported(equation, ways, e, known, passes, realify=True)
     selects = e.structure.unit and e.structure.link is Link.SELECTION

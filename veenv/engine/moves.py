@@ -125,10 +125,8 @@ def _taken(
     if found is None:
         selects = s.unit and s.link is Link.SELECTION and name not in places.TAKES
         return indexed.of_edge(e, out_shape, in_shape) if selects else None
-    if name in places.ADDS and operand == 2:
-        added = indexed.selected(found.reshape(in_shape), out_shape, e.dtype)
-        return indexed.transpose(added)
-    return indexed.selected(found.reshape(out_shape), in_shape, e.dtype)
+    adds = name in places.ADDS and operand == 2
+    return indexed.taken(found, (out_shape, in_shape), e.dtype, adds=adds)
 
 
 def _passes(lin: Linearisation) -> int:

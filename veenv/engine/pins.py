@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from math import prod
+from math import ceil, prod
 from typing import Any
 
 import jax
@@ -146,8 +146,7 @@ def needed(jaxpr: Any, equations: Sequence[Any], varying: set[Any]) -> frozenset
                 kept.add(value)
             continue
         cost = _cost(source, makers, varying, kept)
-        repeats = _repeats(value, users, outputs)
-        if cost >= _CHEAP and cost * (repeats - 1) >= _WORTH:
+        if cost >= _CHEAP and _repeats(value, users, outputs, 1 + ceil(_WORTH / cost)):
             kept.add(value)
     return frozenset(kept)
 
@@ -201,10 +200,10 @@ def _cost(atom: Any, makers: dict[Any, Any], varying: set[Any], kept: set[Any]) 
     return total
 
 
-def _repeats(value: Any, users: dict[Any, list[Any]], outputs: set[Any]) -> int:
-    """How often an entry is used by loops that would each compute it, up to `_MOST`."""
+def _repeats(value: Any, users: dict[Any, list[Any]], outputs: set[Any], times: int) -> bool:
+    """Whether at least so many uses of an entry are in loops that would each compute it."""
     total, waiting, seen = 0, [(value, 1)], set()
-    while waiting and total < _MOST:
+    while waiting and total < times:
         v, spread = waiting.pop()
         if v in seen:
             continue
@@ -218,4 +217,4 @@ def _repeats(value: Any, users: dict[Any, list[Any]], outputs: set[Any]) -> int:
             grown = prod(out.aval.shape) // max(1, prod(v.aval.shape))
             more = spread * (grown if name == "broadcast_in_dim" else 1)
             waiting.append((out, max(1, more)))
-    return total
+    return total >= times

@@ -81,7 +81,9 @@ def test_every_minibatch_holds_its_share_of_each_phase():
     assert [x.shape for x in few] == [(9, 7), (9, 1)]
     half = phase_indices(jax.random.key(0), [24, 8], dataclasses.replace(config, learned_share=0.5))
     assert [x.shape for x in half] == [(12, 3), (12, 1)]
-    assert len(set(np.asarray(half[0][:4]).ravel())) == 12  # a step at most once in a pass
+    first, second = (set(np.asarray(x).ravel().tolist()) for x in (half[0][:4], half[0][4:8]))
+    assert len(first) == len(second) == 12  # a step at most once in a pass
+    assert first != second
 
 
 def test_records_are_cut_where_phases_begin(played):

@@ -66,6 +66,22 @@ def selected(indices: np.ndarray, in_shape: Sequence[int], dtype: Any) -> Indexe
     return Indexed(pattern, None, dtype)
 
 
+def taken(found: np.ndarray, shapes: Sequence[Sequence[int]], dtype: Any, *, adds: bool) -> Indexed:
+    """The matrix of what takes elements, or adds them to results.
+
+    Args:
+      found: for each result the element that it is; with `adds`, for each element the result that
+        it is added to; -1 for none.
+      shapes: of the result and of what is taken from.
+      dtype: of the entries.
+      adds: see above.
+    """
+    out_shape, in_shape = shapes
+    if adds:
+        return transpose(selected(found.reshape(in_shape), out_shape, dtype))
+    return selected(found.reshape(out_shape), in_shape, dtype)
+
+
 def is_light(post: Indexed, pre: Indexed) -> bool:
     """Whether the product post · pre is better formed entry by entry than of dense matrices."""
     dense = post.pattern.sizes[0] * pre.pattern.sizes[1]
