@@ -178,7 +178,10 @@ def _converted(
     """The terms of an edge, entry by entry."""
     out_shape, in_shape = (lin.graph.shapes[node] for node in reversed(pair))
     if isinstance(some, Indexed):
-        return [replace(some, pattern=some.pattern.reshaped(out_shape, in_shape))]
+        pattern = some.pattern.reshaped(out_shape, in_shape)
+        return [
+            some if pattern is some.pattern else replace(some, pattern=pattern, given=some.values)
+        ]
     return [_entries(e, out_shape, in_shape) for e in terms.absorbed(terms.evaluated(some))]
 
 

@@ -11,8 +11,9 @@ import pytest
 
 import veenv
 from tests.sampling import spared, thinned
+from veenv.engine.sparse import indexed
 from veenv.engine.sparse.numbers import Numbers
-from veenv.engine.sparse.pattern import collection
+from veenv.engine.sparse.pattern import collected, collection
 
 PERM = np.array([3, 0, 2, 5, 1, 4, 7, 11, 10, 9, 8, 6])
 SEGMENTS = np.array([0, 4, 2, 2, 1, 0, 3, 3, 3, 1, 4, 0])
@@ -274,6 +275,25 @@ def test_sums_of_very_different_lengths(lengths, x64):
         np.testing.assert_allclose(some.collected(collect).array(), expected, atol=1e-12)
         np.testing.assert_allclose(collect(some.array()), expected, atol=1e-12)
         np.testing.assert_allclose(collect.on_host(np.asarray(some.array())), expected, atol=1e-12)
+
+
+def test_what_is_added_goes_to_its_places_at_once(x64):
+    rng = np.random.default_rng(0)
+    dense, total = np.zeros((4, 5)), None
+    for size in (9, 3, 9, 1, 20, 5):
+        keys = np.sort(rng.choice(20, size, replace=False))
+        values = rng.normal(size=size)
+        pattern, _ = collected(keys // 5, keys % 5, (4,), (5,))
+        matrix = indexed.Indexed(pattern, Numbers(jnp.asarray(values)), np.dtype("float64"))
+        total = matrix if total is None else indexed.add(total, matrix)
+        dense[keys // 5, keys % 5] += values
+    assert isinstance(total.given, indexed.Sum)
+    assert len(total.given.summands) == 6  # none of the sums before was asked for
+    found = np.zeros((4, 5))
+    found[total.pattern.rows, total.pattern.cols] = total.stored()
+    np.testing.assert_allclose(found, dense, rtol=1e-14, atol=1e-15)
+    again = indexed.add(total, total)
+    np.testing.assert_allclose(again.stored(), 2 * np.asarray(total.stored()), rtol=1e-14)
 
 
 def test_signs_are_no_factors(x64):

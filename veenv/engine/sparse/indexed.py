@@ -6,8 +6,8 @@ The places are NumPy arrays and known when a function is traced; only values are
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import dataclass
+from functools import cached_property, reduce
 from operator import add as add_arrays
 from typing import Any
 
@@ -18,12 +18,15 @@ from jax import Array
 from veenv import _compat
 from veenv.engine import masking
 from veenv.engine.sparse.numbers import Numbers, joined
-from veenv.engine.sparse.pattern import Pattern, collected, meetings, num_meetings
+from veenv.engine.sparse.pattern import Collection, Pattern, collected, meetings, num_meetings
 from veenv.engine.sparse.summands import numbered_entries, term
 from veenv.engine.stored import Edge, respread_entries
 
 MOST_ENTRIES = 1 << 25
 """Most entries of a matrix, and most products for one, that are held entry by entry."""
+
+_MOST_SUMMANDS = 8
+"""Most matrices that are kept one by one until their sum is asked for."""
 
 
 @dataclass(frozen=True)
@@ -32,15 +35,20 @@ class Indexed:
 
     Attributes:
       pattern: where they are.
-      values: as many as entries; None if all are ones.
+      given: as many values as entries, or what they are the sum of; None if all are ones.
       dtype: dtype of the values, or what ones become when stored.
       mask: bool [nse], what is not shut out by a select (`veenv.engine.masking`); None: all.
     """
 
     pattern: Pattern
-    values: Numbers | None
+    given: Numbers | Sum | None
     dtype: Any
     mask: Array | None = None
+
+    @cached_property
+    def values(self) -> Numbers | None:
+        """As many as entries, added up where somebody asks for them; None if all are ones."""
+        return self.given.numbers(self.dtype) if isinstance(self.given, Sum) else self.given
 
     def numbers(self) -> Numbers:
         """The values, ones too."""
@@ -51,6 +59,18 @@ class Indexed:
     def stored(self) -> Array:
         """The values [nse]."""
         return self.numbers().array()
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Values that are the sums of entries of matrices of one shape, none of which has a mask."""
+
+    summands: tuple[Indexed, ...]
+    collect: Collection
+
+    def numbers(self, dtype: Any) -> Numbers:
+        """They in a dtype."""
+        return joined([x.numbers().astype(dtype) for x in self.summands]).collected(self.collect)
 
 
 def selected(indices: np.ndarray, in_shape: Sequence[int], dtype: Any) -> Indexed:
@@ -144,23 +164,48 @@ def add(a: Indexed, b: Indexed) -> Indexed:
 
 
 def total(several: Sequence[Indexed]) -> Indexed:
-    """The sum of at least one matrix of one shape."""
+    """The sum of at least one matrix of one shape.
+
+    It is formed when its values are asked for: until then a few more matrices may be added to it,
+    so that all go to their places at once.
+    """
+    if len(several) == 1:
+        return several[0]
+    alike: dict[Pattern, list[Indexed]] = {}
+    for x in _summands(several):
+        alike.setdefault(x.pattern, []).append(x)
+    several = tuple(_sum(group) for group in alike.values())
     if len(several) == 1:
         return several[0]
     dtype = _compat.promoted(*(x.dtype for x in several))
     first = several[0].pattern
-    if all(x.pattern is first or x.pattern == first for x in several[1:]):
-        values = reduce(add_arrays, (x.stored().astype(dtype) for x in several))
-        return Indexed(first, Numbers(values), dtype, _either(several, None))
     rows, cols = (
         np.concatenate([getattr(x.pattern, k) for x in several]) for k in ("rows", "cols")
     )
     pattern, collect = collected(rows, cols, first.out_shape, first.in_shape)
-    if collect.alone and all(x.values is None for x in several):
-        values = None
-    else:
-        values = joined([x.numbers().astype(dtype) for x in several]).collected(collect)
-    return Indexed(pattern, values, dtype, _either(several, collect))
+    if collect.alone and all(x.given is None for x in several):
+        return Indexed(pattern, None, dtype, _either(several, collect))
+    found = Sum(several, collect)
+    mask = _either(several, collect)
+    return Indexed(pattern, found if mask is None else found.numbers(dtype), dtype, mask)
+
+
+def _summands(several: Sequence[Indexed]) -> Sequence[Indexed]:
+    """Matrices, and for sums that nobody asked for what they are the sums of, if those are few."""
+    found: list[Indexed] = []
+    for x in several:
+        asked = "values" in x.__dict__
+        found.extend(x.given.summands if isinstance(x.given, Sum) and not asked else [x])
+    return found if len(found) <= _MOST_SUMMANDS else several
+
+
+def _sum(several: Sequence[Indexed]) -> Indexed:
+    """The sum of matrices of one pattern."""
+    if len(several) == 1:
+        return several[0]
+    dtype = _compat.promoted(*(x.dtype for x in several))
+    values = reduce(add_arrays, (x.stored().astype(dtype) for x in several))
+    return Indexed(several[0].pattern, Numbers(values), dtype, _either(several, None))
 
 
 def _either(several: Sequence[Indexed], collect: Any) -> Array | None:
@@ -178,7 +223,7 @@ def transpose(x: Indexed) -> Indexed:
     pattern, collect = collected(p.cols, p.rows, p.in_shape, p.out_shape)
     values = None if x.values is None else x.values.collected(collect)
     mask = None if x.mask is None else collect(x.mask)
-    return replace(x, pattern=pattern, values=values, mask=mask)
+    return Indexed(pattern, values, x.dtype, mask)
 
 
 def upper(x: Indexed) -> Indexed:
