@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import time
 from collections.abc import Callable, Mapping
 
@@ -17,6 +18,10 @@ from veenv.kernel.program import ScalarProgram
 _POINTS = 64
 _SHORTEST = 2e-4
 """Seconds of one measurement."""
+_PLACEMENTS = 4
+"""How many places in memory arrays take in turn: where they lie may cost as much as the order."""
+_STEP = 1088
+"""Bytes between two of these places."""
 _LOOP = """
 declare void @llvm.x86.sse.ldmxcsr(ptr)
 
@@ -72,29 +77,37 @@ def _run(case: Case, program: ScalarProgram) -> Callable[[], float]:
     word = ctypes.c_void_p
     kind = ctypes.CFUNCTYPE(None, word, word, ctypes.c_long, ctypes.c_long)
     function = kind(code.address("again"))
-    leaves = jax.tree.leaves(points(case, _POINTS))
-    ins = [_aligned(np.asarray(x).reshape(_POINTS, -1)) for x in leaves]
-    sizes = [program.outputs[k].size for k in program.written()]
-    outs = [_aligned(np.zeros((_POINTS, size), np.float32)) for size in sizes]
-    in_words = np.array([w for x in ins for w in (x.ctypes.data, lanes * x[0].nbytes)], np.int64)
-    out_words = np.array([x.ctypes.data for x in outs], np.int64)
+    places = itertools.cycle([_Arrays(case, program, lanes, k) for k in range(_PLACEMENTS)])
 
-    def seconds_of(times: int) -> float:
-        assert all((code, ins, outs))  # which the code is, reads and writes
+    def seconds_of(times: int, arrays: _Arrays) -> float:
+        assert code  # which owns the function
         began = time.perf_counter()
-        function(in_words.ctypes.data, out_words.ctypes.data, _POINTS // lanes, times)
+        function(arrays.in_words.ctypes.data, arrays.out_words.ctypes.data, _POINTS // lanes, times)
         return time.perf_counter() - began
 
     times = 1
-    while seconds_of(times) < _SHORTEST:
+    while seconds_of(times, next(places)) < _SHORTEST:
         times *= 2
-    return lambda: seconds_of(times) / (times * _POINTS) * 1e9
+    return lambda: seconds_of(times, next(places)) / (times * _POINTS) * 1e9
 
 
-def _aligned(x: np.ndarray) -> np.ndarray:
-    """A copy that begins with a line of the cache."""
-    memory = np.zeros(x.nbytes + 64, np.uint8)
-    start = -memory.ctypes.data % 64
+class _Arrays:
+    """What the code reads and writes, and the tables of where that is."""
+
+    def __init__(self, case: Case, program: ScalarProgram, lanes: int, place: int):
+        leaves = jax.tree.leaves(points(case, _POINTS))
+        self.ins = [_aligned(np.asarray(x).reshape(_POINTS, -1), place) for x in leaves]
+        sizes = [program.outputs[k].size for k in program.written()]
+        self.outs = [_aligned(np.zeros((_POINTS, size), np.float32), place) for size in sizes]
+        words = [w for x in self.ins for w in (x.ctypes.data, lanes * x[0].nbytes)]
+        self.in_words = np.array(words, np.int64)
+        self.out_words = np.array([x.ctypes.data for x in self.outs], np.int64)
+
+
+def _aligned(x: np.ndarray, place: int) -> np.ndarray:
+    """A copy that begins with a line of the cache, further back for other places."""
+    memory = np.zeros(x.nbytes + 64 + _STEP * place, np.uint8)
+    start = -memory.ctypes.data % 64 + _STEP * place
     copy = memory[start : start + x.nbytes].view(x.dtype).reshape(x.shape)
     copy[...] = x
     return copy

@@ -1,14 +1,12 @@
-"""The order of operations: what is not needed goes, and values live for short stretches."""
+"""The order of operations: what is not needed goes, and what stays runs in the faster order."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
 
+from veenv.kernel.pipeline import cycles
 from veenv.kernel.program import FREE, Leaf, Op, ScalarProgram
-
-REGISTERS = 28
-"""Values that a machine keeps at hand; orders are compared by what does not fit."""
 
 
 def scheduled(
@@ -28,7 +26,7 @@ def scheduled(
     roots = [i for ids in results for i in ids]
     needed = _needed(ops, roots)
     candidates = [_late(ops, needed), _depth_first(ops, roots)]
-    order = min(candidates, key=lambda order: spilled(ops, order))
+    order = min(candidates, key=lambda order: cycles(ops, order))
     free = [i for i in needed if ops[i].name in FREE]
     order = [*free, *(i for i in order if ops[i].name not in FREE)]
     number = {old: new for new, old in enumerate(order)}
@@ -89,28 +87,3 @@ def _late(ops: Sequence[Op], needed: Sequence[int]) -> list[int]:
             if users[a] == 0:
                 heapq.heappush(ready, (-a, a))
     return order[::-1]
-
-
-def spilled(ops: Sequence[Op], order: Sequence[int], registers: int = REGISTERS) -> int:
-    """How many values beyond the registers are alive, summed over the operations.
-
-    A result that is an output is written when it is computed, and lives on only for other uses.
-
-    Args:
-      ops: the operations.
-      order: the order in which they run.
-      registers: how many values are at hand.
-    """
-    last: dict[int, int] = {}
-    for position, i in enumerate(order):
-        for a in ops[i].args:
-            last[a] = position
-    alive = total = 0
-    for position, i in enumerate(order):
-        if ops[i].name not in FREE and i in last:
-            alive += 1
-        for a in set(ops[i].args):
-            if ops[a].name not in FREE and last[a] == position:
-                alive -= 1
-        total += max(0, alive - registers)
-    return total
