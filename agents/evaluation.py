@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -12,10 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from agents.nn.distributions import sample
 from agents.nn.networks import GraphNetwork
 from agents.ppo.rollouts import Episodes, rollout
-from veenv.env import EnvParams, State, TaskDistribution, VertexEnv
+from veenv.env import EnvParams, TaskDistribution, VertexEnv
 from veenv.env.random_play import random_episodes
 
 # Low enough that only ties are decided by chance.
@@ -68,8 +67,6 @@ class Player:
         """
         self.env = env
         self._play = jax.jit(self._rollout)
-        self._begin = jax.jit(self._first_states, static_argnums=1)
-        self._go_on = jax.jit(self._some_steps)
         self._random = jax.jit(
             lambda key, params, num: random_episodes(env, key, num, params), static_argnums=2
         )
@@ -85,37 +82,6 @@ class Player:
         scale = jnp.asarray(temperatures, jnp.float32)
         return jax.device_get(self._play(network, params, key, scale))
 
-    def play_in_parts(
-        self,
-        network: GraphNetwork,
-        params: EnvParams,
-        key: PRNGKeyArray,
-        temperatures: Sequence[float],
-        steps: int = 16,
-    ) -> Iterator[Episodes | None]:
-        """`play` for a caller who may lose patience: the same episodes, a few steps at a time.
-
-        Args:
-          network: the policy.
-          params: the graph.
-          key: of the sampling.
-          temperatures: of each episode.
-          steps: how many steps are played at a time.
-
-        Yields:
-          None after every part, then the episodes.
-        """
-        scale = jnp.asarray(temperatures, jnp.float32)
-        keys = jax.random.split(key, self.env.num_actions)
-        index = np.arange(-(-len(keys) // steps) * steps)
-        keys = keys[np.minimum(index, len(keys) - 1)]  # steps after the end have no effect
-        state = self._begin(params, len(temperatures))
-        for part in keys.reshape(-1, steps):
-            state = jax.block_until_ready(self._go_on(network, params, state, part, scale))
-            yield None
-        state = jax.device_get(state)
-        yield Episodes(state.cost, state.order, ~state.action_mask.any(-1))
-
     def play_at_random(self, params: EnvParams, key: PRNGKeyArray, episodes: int) -> np.ndarray:
         """Costs of episodes of uniformly random play, int32 [episodes]."""
         return np.asarray(self._random(key, params, episodes).cost)
@@ -128,28 +94,6 @@ class Player:
         temperature: Float[Array, " B"],
     ) -> Episodes:
         return rollout(self.env, _repeat(params, len(temperature)), network, key, temperature)[1]
-
-    def _first_states(self, params: EnvParams, size: int) -> State:
-        return _repeat(self.env.init(params), size)
-
-    def _some_steps(
-        self,
-        network: GraphNetwork,
-        params: EnvParams,
-        state: State,
-        keys: PRNGKeyArray,
-        temperature: Float[Array, " B"],
-    ) -> State:
-        """As many steps of `rollout` as there are keys."""
-        params = _repeat(params, len(temperature))
-
-        def step(state: State, key: PRNGKeyArray) -> tuple[State, None]:
-            inputs = jax.vmap(partial(network.read, self.env))(state, params)
-            logits = jax.vmap(network)(inputs)[0] / temperature[:, None]
-            action = sample(logits, inputs.mask, key)[0]
-            return jax.vmap(self.env.transition)(state, action, params)[0], None
-
-        return jax.lax.scan(step, state, keys)[0]
 
 
 @lru_cache(maxsize=4)

@@ -9,7 +9,7 @@ import numpy as np
 from benchmark_machine import machine
 from long_games_functions import large_graph
 
-from agents.large import large_orders
+from agents.policy import policy_orders
 from veenv.env.rewards import classical_cost
 from veenv.graph.graph import Graph
 from veenv.search import search
@@ -60,7 +60,7 @@ def _row(
     """Prints a row; the seconds of the greedy game, and the costs by method."""
     classical = classical_cost(graph, "multiplications")
     began = time.perf_counter()
-    order = next(large_orders(graph, "multiplications", seed))
+    order = next(policy_orders(graph, "multiplications", seed))
     game = time.perf_counter() - began
     costs = [search(graph, how, budget=f"{budget}s", seed=seed).cost for how in methods]
     cells = [f"{cost:,}" for cost in costs]
@@ -94,6 +94,6 @@ def _summary(
 def _compile(methods: tuple[str, ...]) -> None:
     """Has everything compiled that is timed later."""
     _, graph = large_graph("wide", 500, 0)
-    next(large_orders(graph, "multiplications", 0))
+    next(policy_orders(graph, "multiplications", 0))
     for how in methods:
         search(graph, how, budget=1000)

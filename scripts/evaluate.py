@@ -20,7 +20,6 @@ from agents.config.function import FunctionConfig
 from agents.evaluation import Evaluation, evaluate
 from agents.nn.networks import GraphNetwork
 from agents.nn.weights import load_weights
-from agents.policy import pretrained
 from agents.training.curriculum import EVALUATION_SEEDS
 from agents.training.played import Played
 from veenv.env.task_set import TaskDistribution
@@ -55,9 +54,8 @@ class EvaluateArgs:
       ValueError: naming the first field that is out of range.
     """
 
-    run: str | None = None
-    """Run folder of `scripts/train.py` (its `weights.eqx`), or a file of weights; without it the
-    pretrained policy that comes with the package."""
+    run: str
+    """Run folder of `scripts/train.py` (its `weights.eqx`), or a file of weights."""
 
     task: str | None = None
     """Tasks to play, separated by commas, or `random` for random functions; without it those the
@@ -132,15 +130,13 @@ def main() -> None:
     print(summary(played, runs, annealed))
 
 
-def read_network(run: str | None) -> GraphNetwork:
-    """The weights of a run folder or file; the pretrained ones if there is none.
+def read_network(run: str) -> GraphNetwork:
+    """The weights of a run folder or file.
 
     Raises:
       ValueError: the file holds no weights.
       OSError: it cannot be read.
     """
-    if run is None:
-        return pretrained()
     path = Path(run)
     return load_weights(path / "weights.eqx" if path.is_dir() else path)
 
@@ -198,14 +194,14 @@ def others(played: TaskDistribution, args: EvaluateArgs) -> list[int | None]:
     return [chosen.reference(name, graph) for name, graph in zip(names, played.graphs, strict=True)]
 
 
-def trained_on(run: str | None) -> tuple[str | None, FunctionConfig]:
+def trained_on(run: str) -> tuple[str | None, FunctionConfig]:
     """The tasks, or the function, of a run folder.
 
     Raises:
       ValueError: it is no run folder.
       OSError: its settings cannot be read.
     """
-    if run is None or not Path(run).is_dir():
+    if not Path(run).is_dir():
         raise ValueError("weights alone do not say what to play; name it with --task or --function")
     settings = json.loads((Path(run) / "config.json").read_text())
     own = FunctionConfig(**settings.get("own", {}))

@@ -111,24 +111,52 @@ def test_a_game_by_a_score_costs_what_the_graph_counts(task_graph):
     for problem in problems(task_graph):
         player = learned.Player.of(problem)
         for hidden in (0, 3):
-            weights = rng.normal(size=learned.num_weights(hidden))
+            weights = rng.normal(size=learned.num_weights(hidden, player.num_features))
             order, cost = player.play(weights)
             assert sorted(order) == list(range(problem.n))
             assert cost == problem.graph.cost(problem.to_ids(order), problem.cost_model)
 
 
-def test_a_score_can_be_a_greedy_rule():
+def test_a_score_can_be_a_greedy_rule(task_graph):
     """The first feature is what an elimination costs, which is kept up to date."""
-    weights = np.zeros(learned.num_weights(0))
-    weights[0] = 1.0
-    for seed in range(5):
-        problem = prepare(scalars(seed))
-        order, _ = learned.Player.of(problem).play(weights)
-        assert order.tolist() == greedy(problem, "cost").tolist()
+    for problem in (*(prepare(scalars(seed)) for seed in range(5)), prepare(task_graph("MLP"))):
+        player = learned.Player.of(problem)
+        weights = np.zeros(learned.num_weights(0, player.num_features))
+        weights[0] = 1.0
+        assert player.play(weights)[0].tolist() == greedy(problem, "cost").tolist()
+
+
+def test_a_score_of_arrays_sees_how_the_costs_of_neighbours_change(task_graph):
+    """By a game whose score is what all costs together become: least first, step by step."""
+    graph = task_graph("MLP")
+    problem = prepare(graph)
+    player = learned.Player.of(problem)
+    weights = np.zeros(learned.num_weights(0, player.num_features))
+    weights[15] = 1.0  # own cost, and the changes of those of all neighbours
+    order, _ = player.play(weights)
+    left, gone = list(range(problem.n)), []
+    for chosen in order:
+        changes = {v: _change(problem, gone, left, v) for v in left}
+        assert changes[chosen] == min(changes.values())
+        gone.append(chosen)
+        left.remove(chosen)
+
+
+def _change(problem: Problem, gone: list[int], left: list[int], v: int) -> int:
+    """By how much eliminating v changes what the others would cost next, and its own cost."""
+
+    def next_cost(before: list[int], u: int) -> int:
+        return int(problem.costs(np.array([*before, u]))[len(before)])
+
+    others = [u for u in left if u != v]
+    after = sum(next_cost([*gone, v], u) - next_cost(gone, u) for u in others)
+    return after + next_cost(gone, v)
 
 
 def test_games_by_a_score_keep_to_the_orders_that_a_graph_allows():
-    weights = np.random.default_rng(0).normal(size=learned.num_weights(2))
+    weights = np.random.default_rng(0).normal(
+        size=learned.num_weights(2, learned.NUM_FEATURES["scalar"])
+    )
     for seed in range(10):
         graph = waiting_graph(seed, ())
         problem = prepare(graph)

@@ -72,8 +72,8 @@ def search(
       cost: the cost model.
       budget: seconds (``"10s"``, ``"2m"``) from call to return, or a number of evaluations, which
         the greedy methods do not look at.  What is compiled (once on a machine whose cache
-        directory can be written; a policy, in every process) is compiled in the background while
-        plain hill climbing stands in; what is not ready in time gives way to its order.
+        directory can be written) is compiled in the background while plain hill climbing stands
+        in; what is not ready in time gives way to its order.
       seed: seed of everything random, not negative.
       start: vertex ids of an order to improve upon, with which annealing, beam or exact search
         begins instead of the greedy ones.

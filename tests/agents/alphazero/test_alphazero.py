@@ -213,3 +213,7 @@ def test_the_command_line_chooses_the_agent(both):
 def test_what_only_ppo_does_is_refused(both):
     with pytest.raises(ValueError, match="are PPO's"):
         make_trainer(dataclasses.replace(CONFIG, restarts=0.5), SEARCH, both)
+    with pytest.raises(ValueError, match=r"learned_share is PPO's.*learned_share=0\.5"):
+        make_trainer(dataclasses.replace(CONFIG, learned_share=0.5), SEARCH, both)
+    whole = dataclasses.replace(CONFIG, learned_share=1.0)
+    assert make_trainer(whole, SEARCH, both).config == whole

@@ -4,105 +4,81 @@ The network sees a vertex's surroundings as they are now: degrees, what eliminat
 fills in, how that changes what its neighbours cost, and where it lies in the whole graph
 (`NUM_FEATURES` numbers).  An elimination changes those of a few vertices only, which are scored
 anew, so that a game takes little longer than the eliminations, whatever the size of the graph.
-The weights are given; `agents.large` has some, and trains them.
+Scalars and arrays have features of their own, and so need weights of their own, which are given;
+`agents.policy` has some.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numba.extending import overload
 
-from veenv.search.heuristic.greedy_rules import first_choice, mark_touched, reach_counts
-from veenv.search.kernels.compilation import ONE, ZERO, compiled, lowest_bit, popcount
+from veenv.search.heuristic.array_features import (
+    ARRAYS,
+    array_static,
+    node_sizes,
+    observe_array,
+)
+from veenv.search.heuristic.greedy_rules import first_choice, mark_touched
+from veenv.search.heuristic.scalar_features import SCALAR, observe_scalar, scalar_static
+from veenv.search.kernels.compilation import ONE, ZERO, compiled, lowest_bit
 from veenv.search.kernels.kernels import copy_state, cost_of, eliminate
-from veenv.search.kernels.scalar import PRED, SUCC, degree
+from veenv.search.kernels.scalar import PRED, SUCC, ScalarCore, degree
 from veenv.search.problem import Problem
 
-NUM_FEATURES = 20
-"""Numbers that the score of a vertex is made of."""
-_FAR = np.int64(1) << np.int64(60)
+NUM_FEATURES = {kind: sum(numbers) for kind, numbers in (("scalar", SCALAR), ("arrays", ARRAYS))}
+"""Numbers that the score of a vertex is made of, in a graph of scalars and in one of arrays."""
 
 
-def num_weights(hidden: int) -> int:
+def num_weights(hidden: int, num_features: int) -> int:
     """Number of weights of a network of so many hidden units.
 
     Example:
-      >>> num_weights(0), num_weights(8)
+      >>> num_weights(0, 20), num_weights(8, 20)
       (20, 196)
     """
-    return NUM_FEATURES + hidden * (NUM_FEATURES + 2)
+    return num_features + hidden * (num_features + 2)
 
 
-@compiled
-def _signed_log(x):
-    """A logarithm of either sign."""
-    return np.log(1.0 + x) if x >= 0 else -np.log(1.0 - x)
+def _look(
+    core: Any,
+    bits: Any,
+    ids: Any,
+    ins: Any,
+    outs: Any,
+    static: Any,
+    sizes: Any,
+    prices: Any,
+    v: Any,
+    features: Any,
+) -> Any:
+    """Writes what the network sees of a vertex; for compiled callers."""
+    raise TypeError("_look is called from compiled code only")
 
 
-@compiled
-def _observe(core, bits, ids, ins, outs, static, v, features):
-    """Writes what the network sees of a vertex.
-
-    Args:
-      core: the graph's constants.
-      bits: uint64 [3, N, W]; the state.
-      ids: int32 [N, N]; the same.
-      ins: int64 [N]; in-degree of every node.
-      outs: int64 [N]; out-degree of every node.
-      static: float64 [n, 5]; what stays, of every vertex.
-      v: the vertex.
-      features: float64 [20]; written.
-    """
-    n, words = core.n, bits.shape[2]
-    num_in, num_out = max(ins[v], 1), max(outs[v], 1)
-    fill, least, stays = 0, _FAR, 0 if core.kept[v] else 1
-    features[:] = 0.0
-    for k in range(words):
-        rest = bits[PRED, v, k]
-        while rest != ZERO:
-            u = (k << 6) + lowest_bit(rest)
-            rest &= rest - ONE
-            new = 0
-            for j in range(words):
-                new += popcount(bits[SUCC, v, j] & ~bits[SUCC, u, j])
-            fill += new
-            features[9] += np.log(outs[u])
-            if u >= n:
-                features[7] += 1.0
-            else:
-                features[5] += ins[u] * (new - stays)
-                features[10] += np.log(1.0 + ins[u])
-                least = min(least, ins[u] * outs[u])
-        rest = bits[SUCC, v, k]
-        while rest != ZERO:
-            w = (k << 6) + lowest_bit(rest)
-            rest &= rest - ONE
-            new = -1
-            for j in range(words):
-                new += popcount(bits[PRED, v, j] & ~bits[PRED, w, j])
-            features[11] += np.log(ins[w])
-            if outs[w] == 0:
-                features[8] += 1.0
-            else:
-                features[6] += outs[w] * new
-                features[12] += np.log(1.0 + outs[w])
-                if w < n:
-                    least = min(least, ins[w] * outs[w])
-    price, degrees = np.log(1.0 + cost_of(core, bits, ids, v)), np.log(1.0 + num_in * num_out)
-    features[0], features[1], features[2] = price, np.log(num_in), np.log(num_out)
-    features[3] = fill / (num_in * num_out)
-    features[4] = _signed_log(np.float64(fill - num_in * stays - num_out))
-    features[5], features[6] = _signed_log(features[5]), _signed_log(features[6])
-    for k in (7, 9, 10):
-        features[k] /= num_in
-    for k in (8, 11, 12):
-        features[k] /= num_out
-    features[13] = price - degrees
-    if least < _FAR:
-        features[14] = degrees - np.log(1.0 + least)
-    for k in range(static.shape[1]):
-        features[15 + k] = static[v, k]
+@overload(_look, strict=False)
+def _look_at(
+    core: Any,
+    bits: Any,
+    ids: Any,
+    ins: Any,
+    outs: Any,
+    static: Any,
+    sizes: Any,
+    prices: Any,
+    v: Any,
+    features: Any,
+) -> Any:
+    if core.instance_class is ScalarCore:
+        return lambda core, bits, ids, ins, outs, static, sizes, prices, v, features: (
+            observe_scalar(core, bits, ids, ins, outs, static, v, features)
+        )
+    return lambda core, bits, ids, ins, outs, static, sizes, prices, v, features: observe_array(
+        core, bits, ids, ins, outs, static, sizes, prices, v, features
+    )
 
 
 @compiled
@@ -123,53 +99,77 @@ def _evaluate(weights, features):
 
 
 @compiled
-def play(core, bits, ids, static, weights, order):
+def _add_neighbours(bits, near):
+    """Adds the neighbours of nodes to them: their sums over edges change, too."""
+    nodes = near.copy()
+    for k in range(near.shape[0]):
+        rest = nodes[k]
+        while rest != ZERO:
+            u = (k << 6) + lowest_bit(rest)
+            rest &= rest - ONE
+            for j in range(near.shape[0]):
+                near[j] |= bits[PRED, u, j] | bits[SUCC, u, j]
+
+
+@compiled
+def _recount(core, bits, ids, near, alive, ins, outs, prices):
+    """Counts edges, and for arrays prices, of the nodes that an elimination has touched."""
+    for k in range(near.shape[0]):
+        rest = near[k]
+        while rest != ZERO:
+            u = (k << 6) + lowest_bit(rest)
+            rest &= rest - ONE
+            ins[u], outs[u] = degree(bits, PRED, u), degree(bits, SUCC, u)
+            if u < prices.shape[0] and alive[u]:
+                prices[u] = cost_of(core, bits, ids, u)
+
+
+@compiled
+def play(core, bits, ids, static, sizes, weights, order):
     """Plays a game.
 
     Args:
       core: the graph's constants.
       bits: uint64 [3, N, W]; a state, overwritten.
       ids: int32 [N, N]; the same.
-      static: float64 [n, 5]; what stays, of every vertex.
+      static: float64 [n, S]; what stays, of every vertex.
+      sizes: float64 [N]; logarithms of the elements of every node; [0] for scalars.
       weights: float64 [K]; the network.
       order: int64 [n]; written.
 
     Returns:
       What the order costs.
     """
-    n, size = core.n, core.kept.shape[0]
+    n, size, of_arrays = core.n, core.kept.shape[0], sizes.shape[0] > 0
     copy_state(bits, ids, core.bits, core.ids)
     ins, outs = np.zeros(size, np.int64), np.zeros(size, np.int64)
-    for u in range(size):
-        ins[u], outs[u] = degree(bits, PRED, u), degree(bits, SUCC, u)
-    scores, features = np.zeros(n), np.zeros(NUM_FEATURES)
-    alive, near = np.ones(n, np.bool_), np.zeros(bits.shape[2], np.uint64)
-    for v in range(n):
-        _observe(core, bits, ids, ins, outs, static, v, features)
-        scores[v] = _evaluate(weights, features)
-    total = np.int64(0)
-    for position in range(n):
-        best = first_choice(core, alive, scores)
-        mark_touched(bits, best, True, near)
-        alive[best] = False
-        order[position] = best
-        total += eliminate(core, bits, ids, best)
-        outs[best] = 0  # if it is an output it stays, as the end of its in-edges
-        for k in range(near.shape[0]):
-            rest = near[k]
-            while rest != ZERO:
-                u = (k << 6) + lowest_bit(rest)
-                rest &= rest - ONE
-                ins[u], outs[u] = degree(bits, PRED, u), degree(bits, SUCC, u)
+    prices = np.zeros(n if of_arrays else 0, np.int64)
+    changing = ARRAYS[0] if of_arrays else SCALAR[0]
+    scores, features = np.zeros(n), np.zeros(changing + static.shape[1])
+    alive, near = np.ones(n, np.bool_), np.full(bits.shape[2], ~ZERO)
+    near[-1] = near[-1] >> np.uint64(64 * bits.shape[2] - size)
+    total, position = np.int64(0), 0
+    while True:
+        _recount(core, bits, ids, near, alive, ins, outs, prices)
+        if of_arrays:
+            _add_neighbours(bits, near)
         for k in range((n + 63) >> 6):
             rest = near[k]
             while rest != ZERO:
                 v = (k << 6) + lowest_bit(rest)
                 rest &= rest - ONE
                 if v < n and alive[v]:
-                    _observe(core, bits, ids, ins, outs, static, v, features)
+                    _look(core, bits, ids, ins, outs, static, sizes, prices, v, features)
                     scores[v] = _evaluate(weights, features)
-    return total
+        if position == n:
+            return total
+        best = first_choice(core, alive, scores)
+        mark_touched(bits, best, True, near)
+        alive[best] = False
+        order[position] = best
+        total += eliminate(core, bits, ids, best)
+        outs[best] = 0  # if it is an output it stays, as the end of its in-edges
+        position += 1
 
 
 @dataclass(frozen=True)
@@ -178,27 +178,31 @@ class Player:
 
     Attributes:
       problem: the problem.
-      static: float64 [n, 5]; what stays, of every vertex.
+      static: float64 [n, S]; what stays, of every vertex.
+      sizes: float64 [N]; logarithms of the elements of every node; [0] for scalars.
       bits: uint64 [3, N, W]; scratch.
       ids: int32 [N, N]; scratch.
     """
 
     problem: Problem
     static: np.ndarray
+    sizes: np.ndarray
     bits: np.ndarray
     ids: np.ndarray
 
     @classmethod
     def of(cls, problem: Problem) -> Player:
         """A player of a problem."""
-        core, n = problem.core, problem.n
-        above, below = reach_counts(problem)
-        place = 2.0 * (np.arange(n) + 0.5) / max(n, 1) - 1.0
-        sources = len(core.kept) - n - int(core.kept[n:].sum())
-        tilt = np.log((1.0 + sources) / (1.0 + core.kept.sum()))
-        columns = (np.log1p(above), np.log1p(below), place, tilt * place, core.kept[:n])
-        static = np.stack([np.asarray(column, float) for column in columns], axis=1)
-        return cls(problem, static, core.bits.copy(), core.ids.copy())
+        core = problem.core
+        scratch = core.bits.copy(), core.ids.copy()
+        if problem.tables is not None:
+            return cls(problem, array_static(problem), np.log(node_sizes(problem)), *scratch)
+        return cls(problem, scalar_static(problem), np.zeros(0), *scratch)
+
+    @property
+    def num_features(self) -> int:
+        """Numbers that the score of a vertex is made of."""
+        return NUM_FEATURES["scalar" if self.problem.tables is None else "arrays"]
 
     def play(self, weights: np.ndarray) -> tuple[np.ndarray, int]:
         """An order and its cost.
@@ -210,5 +214,7 @@ class Player:
           Local order, int64 [n], and what it costs.
         """
         order = np.zeros(self.problem.n, np.int64)
-        total = play(self.problem.core, self.bits, self.ids, self.static, weights, order)
+        total = play(
+            self.problem.core, self.bits, self.ids, self.static, self.sizes, weights, order
+        )
         return order, int(total)

@@ -1,4 +1,4 @@
-"""Trains the policy for large graphs: ``python scripts/train_large.py --help``."""
+"""Trains the policy that comes with the package: ``python scripts/train_policy.py --help``."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from pathlib import Path
 import numpy as np
 import tyro
 
-from agents.training.large import FAMILIES, LargeConfig, train_score
+from agents.training.score import FAMILIES, ScoreConfig, train_score
 from veenv.orders.documents import write_text
 
 
 @dataclasses.dataclass(frozen=True)
-class Arguments(LargeConfig):
-    """Trains the score that plays large graphs, and writes it with how it was made."""
+class Arguments(ScoreConfig):
+    """Trains the score that the policy plays by, and writes it with how it was made."""
 
-    out: Path = Path("large.json")
-    """The file; `agents/data/large.json` is the one that the package ships."""
+    out: Path = Path("policy.json")
+    """The file; the package ships `policy-scalar.json` and `policy-arrays.json`."""
 
 
 def main(arguments: Arguments) -> None:
@@ -42,9 +42,9 @@ def main(arguments: Arguments) -> None:
     settings = dataclasses.asdict(arguments)
     del settings["out"]
     card = {
-        "command": shlex.join(["python", "scripts/train_large.py", *sys.argv[1:]]),
+        "command": shlex.join(["python", "scripts/train_policy.py", *sys.argv[1:]]),
         "settings": settings,
-        "families": [dataclasses.asdict(family) for family in FAMILIES],
+        "families": [dataclasses.asdict(family) for family in FAMILIES[arguments.kind]],
         "seconds": round(time.monotonic() - began),
         "validation": [round(float(np.exp(mean)), 4) for mean in validation],
         "note": "validation: greedy games on functions that training has not seen, over the best "

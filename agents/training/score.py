@@ -1,4 +1,4 @@
-"""Trains the score of `agents.large` by evolution strategies on the costs of whole games.
+"""Trains the score of `agents.policy` by evolution strategies on the costs of whole games.
 
 A train step plays the same functions with weights that a random vector was added to, and with those
 that it was taken from, many times; how the costs differ says how the weights should change
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 
@@ -20,27 +21,43 @@ from veenv.search.heuristic.learned import NUM_FEATURES, Player, num_weights
 from veenv.search.problem import prepare
 from veenv.tasks.random_family import RandomFunctions
 
-FAMILIES = (
-    RandomFunctions(vertices=(60, 300)),
-    RandomFunctions(vertices=(100, 500), inputs=(8, 64), outputs=(8, 64)),
-    RandomFunctions(
-        vertices=(100, 500), inputs=(4, 32), outputs=(4, 32), fan_out=(1.4, 1.9), windows=(8, 200)
+Kind = Literal["scalar", "arrays"]
+"""Kinds of graphs, each with weights of its own."""
+
+FAMILIES: dict[Kind, tuple[RandomFunctions, ...]] = {
+    "scalar": (
+        RandomFunctions(vertices=(20, 60)),
+        RandomFunctions(vertices=(60, 300)),
+        RandomFunctions(vertices=(100, 500), inputs=(8, 64), outputs=(8, 64)),
+        RandomFunctions(
+            vertices=(100, 500),
+            inputs=(4, 32),
+            outputs=(4, 32),
+            fan_out=(1.4, 1.9),
+            windows=(8, 200),
+        ),
     ),
-    RandomFunctions(vertices=(30, 120), inputs=(2, 12), outputs=(2, 12), arrays=1.0),
-)
+    "arrays": (
+        RandomFunctions(vertices=(20, 60), arrays=1.0),
+        RandomFunctions(vertices=(20, 60), inputs=(4, 16), outputs=(1, 8), arrays=1.0),
+        RandomFunctions(vertices=(30, 120), inputs=(2, 12), outputs=(2, 12), arrays=1.0),
+    ),
+}
 """What functions are drawn from, in turn."""
 VALIDATION_SEED = 2**31
 """First seed of the functions that a training is judged by; those it learns from are below."""
 
 
 @dataclasses.dataclass(frozen=True)
-class LargeConfig:
+class ScoreConfig:
     """How the score is trained.
 
     Raises:
       ValueError: a number is not positive.
     """
 
+    kind: Kind = "scalar"
+    """Graphs of scalars or of arrays."""
     steps: int = 400
     """Train steps."""
     seed: int = 0
@@ -61,10 +78,11 @@ class LargeConfig:
     """Learning rate at the beginning; it falls to a tenth."""
 
     def __post_init__(self) -> None:
-        """Checks every field."""
-        for field in dataclasses.fields(LargeConfig):
+        """Checks every number."""
+        for field in dataclasses.fields(ScoreConfig):
             value = getattr(self, field.name)
-            if value < 0 or (value == 0 and field.name not in ("seed", "hidden", "steps")):
+            may_be_0 = field.name in ("seed", "hidden", "steps")
+            if field.name != "kind" and (value < 0 or (value == 0 and not may_be_0)):
                 raise ValueError(f"{field.name} must be a positive number, got {value}")
 
 
@@ -90,26 +108,27 @@ class Opponent:
         return float(np.log(max(self.player.play(weights)[1], 1) / max(self.cost, 1)))
 
 
-def draw(seed: int, number: int) -> list[Opponent]:
-    """Graphs of random functions of `FAMILIES`, from a first seed on."""
-    found = []
+def draw(kind: Kind, seed: int, number: int) -> list[Opponent]:
+    """Graphs of random functions of a kind of `FAMILIES`, from a first seed on."""
+    families, found = FAMILIES[kind], []
     for i in range(number):
-        fun, point = FAMILIES[i % len(FAMILIES)].draw(seed + i)
+        fun, point = families[i % len(families)].draw(seed + i)
         found.append(Opponent.of(make_graph(fun, tuple(range(len(point))))(*point)))
     return found
 
 
-def first_weights(config: LargeConfig, rng: np.random.Generator) -> np.ndarray:
+def first_weights(config: ScoreConfig, rng: np.random.Generator) -> np.ndarray:
     """Weights that play by least cost, with hidden units that do nothing yet, float64 [K]."""
-    weights = np.zeros(num_weights(config.hidden))
+    num_features = NUM_FEATURES[config.kind]
+    weights = np.zeros(num_weights(config.hidden, num_features))
     weights[0] = 1.0
-    for unit in weights[NUM_FEATURES:].reshape(config.hidden, NUM_FEATURES + 2):
-        unit[:-1] = 0.3 * rng.normal(size=NUM_FEATURES + 1)
+    for unit in weights[num_features:].reshape(config.hidden, num_features + 2):
+        unit[:-1] = 0.3 * rng.normal(size=num_features + 1)
     return weights
 
 
 def train_score(
-    config: LargeConfig, callback: Callable[[int, float, np.ndarray], None] | None = None
+    config: ScoreConfig, callback: Callable[[int, float, np.ndarray], None] | None = None
 ) -> tuple[np.ndarray, tuple[float, ...]]:
     """Trains a score.
 
@@ -123,7 +142,8 @@ def train_score(
       functions of validation, by family.
     """
     rng = np.random.default_rng(config.seed)
-    learned, judged = draw(0, config.functions), draw(VALIDATION_SEED, config.validation)
+    learned = draw(config.kind, 0, config.functions)
+    judged = draw(config.kind, VALIDATION_SEED, config.validation)
     weights = first_weights(config, rng)
     mean, square = np.zeros_like(weights), np.zeros_like(weights)
     for step in range(1, config.steps + 1):
@@ -148,5 +168,6 @@ def train_score(
         if callback is not None:
             callback(step, float(games.mean()), weights)
     logs = np.array([opponent.play(weights) for opponent in judged])
-    families = range(min(len(FAMILIES), len(judged)))
-    return weights, tuple(float(logs[k :: len(FAMILIES)].mean()) for k in families)
+    number = len(FAMILIES[config.kind])
+    first = range(min(number, len(judged)))
+    return weights, tuple(float(logs[k::number].mean()) for k in first)

@@ -1,0 +1,220 @@
+"""What the learned score of a vertex is made of where edges are structures of arrays.
+
+Sizes count here, not only numbers of edges: how eliminating a vertex changes the costs of its
+neighbours is computed with the structure algebra's tables, and every variable has its number of
+elements, on a log scale.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from veenv.search.heuristic.scalar_features import FAR, signed_log
+from veenv.search.kernels.array import lookup
+from veenv.search.kernels.compilation import ONE, ZERO, compiled, lowest_bit
+from veenv.search.kernels.scalar import PRED, SUCC
+from veenv.search.problem import Problem
+
+ARRAYS = 19, 6
+"""Numbers that change as a game goes on, and those of `array_static`, which come behind them."""
+
+
+def node_sizes(problem: Problem) -> np.ndarray:
+    """Elements of every local node, float64 [N]."""
+    graph = problem.graph
+    vertices = [graph.node(vertex) for vertex in graph.eliminable]
+    others = sorted({node for edge in graph.edges for node in edge} - set(vertices))
+    return np.array([prod(graph.shapes[node]) for node in (*vertices, *others)], float)
+
+
+def array_static(problem: Problem) -> np.ndarray:
+    """What stays, of every vertex, float64 [n, 6].
+
+    The logarithms of its elements, of those of the inputs that it depends on and of those of the
+    outputs that it reaches; its place in the trace; the same times how many more elements the
+    inputs have than the outputs; whether it is an output.
+    """
+    sizes, kept, n = node_sizes(problem), problem.core.kept, problem.n
+    above, below = _reach(problem, sizes)
+    place = 2.0 * (np.arange(n) + 0.5) / max(n, 1) - 1.0
+    sources = np.ones(len(kept), bool)
+    sources[[v for _, v in problem.edges]] = False
+    tilt = np.log(
+        (1.0 + sizes[: len(kept)][sources].sum()) / (1.0 + sizes[: len(kept)][kept].sum())
+    )
+    columns = (np.log(sizes[:n]), np.log1p(above), np.log1p(below), place, tilt * place, kept[:n])
+    return np.stack([np.asarray(column, float) for column in columns], axis=1)
+
+
+def _reach(problem: Problem, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Elements of the inputs above and of the outputs below every vertex, float64 [n] both."""
+    kept, n = problem.core.kept, problem.n
+    above, below = np.eye(len(kept), dtype=bool), np.eye(len(kept), dtype=bool)
+    # Vertices are numbered as they were traced: all that goes into one has a lower number.
+    for u, v in sorted(problem.edges, key=lambda edge: edge[1] if edge[1] < n else n):
+        above[v] |= above[u]
+    for u, v in sorted(problem.edges, key=lambda edge: -edge[0] if edge[0] < n else 1):
+        below[u] |= below[v]
+    sources = np.ones(len(kept), bool)
+    sources[[v for _, v in problem.edges]] = False
+    weights = sizes[: len(kept)]
+    return above[:n] @ (weights * sources), below[:n] @ (weights * kept)
+
+
+@compiled
+def _count(core, post, pre):
+    """What the product of two edges costs."""
+    return core.counts[0, lookup(core.keys, core.handle, post, pre, 0)]
+
+
+@compiled
+def _joined(core, post, pre, old):
+    """The edge that stands where `old` (0 for none) did, when a vertex between is gone."""
+    new = core.results[0, lookup(core.keys, core.handle, post, pre, 0)]
+    if old == 0:
+        return new
+    return core.results[1, lookup(core.keys, core.handle, min(old, new), max(old, new), 1)]
+
+
+@compiled
+def _through(core, bits, ids, u, w, edge, forward):
+    """What products of an edge u → w cost: with the edges into u, or with those out of w."""
+    total, row = np.int64(0), PRED if forward else SUCC
+    centre = u if forward else w
+    for k in range(bits.shape[2]):
+        rest = bits[row, centre, k]
+        while rest != ZERO:
+            other = (k << 6) + lowest_bit(rest)
+            rest &= rest - ONE
+            if forward:
+                total += _count(core, edge, ids[other, u])
+            else:
+                total += _count(core, ids[w, other], edge)
+    return total
+
+
+@compiled
+def _change(core, bits, ids, u, w, old, new, forward):
+    """How what products of an edge u → w cost changes as `new` takes the place of `old`."""
+    before = np.int64(0) if old == 0 else _through(core, bits, ids, u, w, old, forward)
+    return _through(core, bits, ids, u, w, new, forward) - before
+
+
+@compiled
+def _changes(core, bits, ids, outs, v):
+    """What eliminating v would change.
+
+    Returns:
+      New edges, and the changes of what eliminating all predecessors and all successors costs.
+    """
+    fill, above, below = 0, np.int64(0), np.int64(0)
+    for k in range(bits.shape[2]):
+        rest = bits[PRED, v, k]
+        while rest != ZERO:
+            u = (k << 6) + lowest_bit(rest)
+            rest &= rest - ONE
+            if u < core.n and not core.kept[v]:
+                above -= _through(core, bits, ids, u, v, ids[u, v], True)
+            for j in range(bits.shape[2]):
+                others = bits[SUCC, v, j]
+                while others != ZERO:
+                    w = (j << 6) + lowest_bit(others)
+                    others &= others - ONE
+                    old = ids[u, w]
+                    new = _joined(core, ids[v, w], ids[u, v], old)
+                    fill += old == 0
+                    if new != old and u < core.n:
+                        above += _change(core, bits, ids, u, w, old, new, True)
+                    if new != old and outs[w] > 0:
+                        below += _change(core, bits, ids, u, w, old, new, False)
+    for j in range(bits.shape[2]):
+        others = bits[SUCC, v, j]
+        while others != ZERO:
+            w = (j << 6) + lowest_bit(others)
+            others &= others - ONE
+            if outs[w] > 0:
+                below -= _through(core, bits, ids, v, w, ids[v, w], False)
+    return fill, above, below
+
+
+@compiled
+def _sum_predecessors(core, bits, ins, outs, sizes, prices, v, features):
+    """Sums over the predecessors of v, into features; returns the least of their prices."""
+    least = FAR
+    for k in range(bits.shape[2]):
+        rest = bits[PRED, v, k]
+        while rest != ZERO:
+            u = (k << 6) + lowest_bit(rest)
+            rest &= rest - ONE
+            features[9] += np.log(outs[u])
+            features[16] += sizes[u]
+            if u >= core.n:
+                features[7] += 1.0
+            else:
+                features[10] += np.log(1.0 + ins[u])
+                least = min(least, prices[u])
+    return least
+
+
+@compiled
+def _sum_successors(core, bits, ins, outs, sizes, prices, v, features):
+    """Sums over the successors of v, into features; returns the least of their prices."""
+    least = FAR
+    for k in range(bits.shape[2]):
+        rest = bits[SUCC, v, k]
+        while rest != ZERO:
+            w = (k << 6) + lowest_bit(rest)
+            rest &= rest - ONE
+            features[11] += np.log(ins[w])
+            features[17] += sizes[w]
+            if outs[w] == 0:
+                features[8] += 1.0
+            else:
+                features[12] += np.log(1.0 + outs[w])
+                if w < core.n:
+                    least = min(least, prices[w])
+    return least
+
+
+@compiled
+def observe_array(core, bits, ids, ins, outs, static, sizes, prices, v, features):
+    """Writes what the network sees of a vertex of a graph of arrays.
+
+    Args:
+      core: the graph's constants.
+      bits: uint64 [3, N, W]; the state.
+      ids: int32 [N, N]; the same.
+      ins: int64 [N]; in-degree of every node.
+      outs: int64 [N]; out-degree of every node.
+      static: float64 [n, 6]; what stays, of every vertex.
+      sizes: float64 [N]; logarithms of the elements of every node.
+      prices: int64 [n]; what eliminating every vertex costs now.
+      v: the vertex.
+      features: float64 [25]; written.
+    """
+    features[:] = 0.0
+    num_in, num_out = max(ins[v], 1), max(outs[v], 1)
+    fill, above, below = _changes(core, bits, ids, outs, v)
+    least = min(
+        _sum_successors(core, bits, ins, outs, sizes, prices, v, features),
+        _sum_predecessors(core, bits, ins, outs, sizes, prices, v, features),
+    )
+    removed = num_out if core.kept[v] else num_in + num_out
+    price, degrees = np.log(1.0 + prices[v]), np.log(1.0 + num_in * num_out)
+    features[0], features[1], features[2] = price, np.log(num_in), np.log(num_out)
+    features[3] = fill / (num_in * num_out)
+    features[4] = signed_log(np.float64(fill - removed))
+    features[5], features[6] = signed_log(np.float64(above)), signed_log(np.float64(below))
+    for k in (7, 9, 10, 16):
+        features[k] /= num_in
+    for k in (8, 11, 12, 17):
+        features[k] /= num_out
+    features[13] = price - degrees
+    if least < FAR:
+        features[14] = price - np.log(1.0 + least)
+    features[15] = signed_log(np.float64(above + below + prices[v]))
+    features[18] = price - static[v, 0] - features[16] - features[17] - degrees
+    for k in range(static.shape[1]):
+        features[ARRAYS[0] + k] = static[v, k]

@@ -1,0 +1,98 @@
+"""What the learned score of a vertex is made of where edges are of scalars: sets of bits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from veenv.search.heuristic.greedy_rules import reach_counts
+from veenv.search.kernels.compilation import ONE, ZERO, compiled, lowest_bit, popcount
+from veenv.search.kernels.kernels import cost_of
+from veenv.search.kernels.scalar import PRED, SUCC
+from veenv.search.problem import Problem
+
+SCALAR = 15, 5
+"""Numbers that change as a game goes on, and those of `scalar_static`, which come behind them."""
+FAR = np.int64(1) << np.int64(60)
+"""More than any price."""
+
+
+def scalar_static(problem: Problem) -> np.ndarray:
+    """What stays, of every vertex of a scalar graph, float64 [n, 5]."""
+    core, n = problem.core, problem.n
+    above, below = reach_counts(problem)
+    place = 2.0 * (np.arange(n) + 0.5) / max(n, 1) - 1.0
+    sources = len(core.kept) - n - int(core.kept[n:].sum())
+    tilt = np.log((1.0 + sources) / (1.0 + core.kept.sum()))
+    columns = (np.log1p(above), np.log1p(below), place, tilt * place, core.kept[:n])
+    return np.stack([np.asarray(column, float) for column in columns], axis=1)
+
+
+@compiled
+def signed_log(x):
+    """A logarithm of either sign."""
+    return np.log(1.0 + x) if x >= 0 else -np.log(1.0 - x)
+
+
+@compiled
+def observe_scalar(core, bits, ids, ins, outs, static, v, features):
+    """Writes what the network sees of a vertex.
+
+    Args:
+      core: the graph's constants.
+      bits: uint64 [3, N, W]; the state.
+      ids: int32 [N, N]; the same.
+      ins: int64 [N]; in-degree of every node.
+      outs: int64 [N]; out-degree of every node.
+      static: float64 [n, 5]; what stays, of every vertex.
+      v: the vertex.
+      features: float64 [20]; written.
+    """
+    n, words = core.n, bits.shape[2]
+    num_in, num_out = max(ins[v], 1), max(outs[v], 1)
+    fill, least, stays = 0, FAR, 0 if core.kept[v] else 1
+    features[:] = 0.0
+    for k in range(words):
+        rest = bits[PRED, v, k]
+        while rest != ZERO:
+            u = (k << 6) + lowest_bit(rest)
+            rest &= rest - ONE
+            new = 0
+            for j in range(words):
+                new += popcount(bits[SUCC, v, j] & ~bits[SUCC, u, j])
+            fill += new
+            features[9] += np.log(outs[u])
+            if u >= n:
+                features[7] += 1.0
+            else:
+                features[5] += ins[u] * (new - stays)
+                features[10] += np.log(1.0 + ins[u])
+                least = min(least, ins[u] * outs[u])
+        rest = bits[SUCC, v, k]
+        while rest != ZERO:
+            w = (k << 6) + lowest_bit(rest)
+            rest &= rest - ONE
+            new = -1
+            for j in range(words):
+                new += popcount(bits[PRED, v, j] & ~bits[PRED, w, j])
+            features[11] += np.log(ins[w])
+            if outs[w] == 0:
+                features[8] += 1.0
+            else:
+                features[6] += outs[w] * new
+                features[12] += np.log(1.0 + outs[w])
+                if w < n:
+                    least = min(least, ins[w] * outs[w])
+    price, degrees = np.log(1.0 + cost_of(core, bits, ids, v)), np.log(1.0 + num_in * num_out)
+    features[0], features[1], features[2] = price, np.log(num_in), np.log(num_out)
+    features[3] = fill / (num_in * num_out)
+    features[4] = signed_log(np.float64(fill - num_in * stays - num_out))
+    features[5], features[6] = signed_log(features[5]), signed_log(features[6])
+    for k in (7, 9, 10):
+        features[k] /= num_in
+    for k in (8, 11, 12):
+        features[k] /= num_out
+    features[13] = price - degrees
+    if least < FAR:
+        features[14] = degrees - np.log(1.0 + least)
+    for k in range(static.shape[1]):
+        features[SCALAR[0] + k] = static[v, k]
