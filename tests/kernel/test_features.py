@@ -89,6 +89,15 @@ def test_contractions_and_loops_stand_alone():
     assert (found["steps"], found["simple"]) == (5, 20)
 
 
+def test_a_contraction_of_other_than_rows_by_columns_is_turned():
+    w = np.ones((3, 4), np.float32)
+    for fun, turned in ((lambda x: w @ x, False), (lambda x: x @ w.T, False)):
+        assert ("turned" in counts(fun, X)) == turned
+    found = counts(jax.vmap(lambda x: w @ x), np.ones((5, 4), np.float32))
+    assert found["turned"] == found["flops"] == 120
+    assert "turned" not in counts(jax.vmap(lambda x: x @ w.T), np.ones((5, 4), np.float32))
+
+
 def test_calls_are_seen_through():
     def f(x):
         return jax.jit(lambda z: z * z)(x) + jax.jit(lambda z: z * z)(x)

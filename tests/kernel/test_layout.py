@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import veenv
+from veenv.kernel.cpu import bodies, entries
 from veenv.kernel.cpu import compile as compiling
-from veenv.kernel.cpu import entries
 from veenv.kernel.cpu.layout import Shuffles, Unwoven, woven
+from veenv.kernel.fusing import trace_point
 
 ENTRIES = [*range(1, 21), 24, 36, 48, 63, 64, 121]
 
@@ -78,3 +79,12 @@ def test_arrays_with_narrow_vectors_and_staged_outputs(bytes_, monkeypatch):
     expected = jax.vmap(jax.jacfwd(mixed, (0, 1, 2)), axes)(*points)
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-3)
+
+
+def test_no_basic_block_is_long_where_many_entries_are_written():
+    program = trace_point(lambda x: jnp.outer(x, x), (np.ones(30, np.float32),), {}, (0,)).program()
+    text = bodies.body(program, 8)
+    assert text.count(" store ") == 900
+    blocks = text.split(":\n")
+    assert max(block.count("\n") for block in blocks) < 3 * bodies._BLOCK < text.count("\n")
+    assert text.count("br i1 %never") > 5  # no jump that the code generator would remove

@@ -65,19 +65,19 @@ def forward_instead(lin: Linearisation) -> bool:
     """Whether the forward order may well be faster than the reverse one, and gives the same.
 
     That takes operators (loops, decompositions, solves), of whose passes it needs far fewer, or
-    that it does far fewer operations.
+    that it does far fewer operations; no more of them where either needs as many passes.
 
     Args:
       lin: the function.
     """
     forward, reverse = _passes(lin.program)
-    if forward >= reverse or any(lin.reverse_only):
+    if forward > reverse or any(lin.reverse_only):
         return False
     if _has_operators(lin):
         return _FEWER * forward <= reverse
     graph = lin.graph
-    limit = _LESS * graph.cost(graph.reverse(), "operations")
-    return graph.cost(graph.forward(), "operations") < limit
+    limit = (1 if forward == reverse else _LESS) * graph.cost(graph.reverse(), "operations")
+    return graph.cost(graph.forward(), "operations") <= limit and limit > 0
 
 
 def _passes(program: Program) -> tuple[int, int]:

@@ -23,12 +23,13 @@ from veenv.linear.barrier import EXPENSIVE
 
 NAMES = (
     "calls", "loops", "inner", "steps", "simple", "functions", "repeated", "reduced", "stored",
-    "flops", "contractions", "solvers", "decomposed", "pieces", "moved",
+    "flops", "turned", "contractions", "solvers", "decomposed", "pieces", "moved",
 )  # fmt: skip
 """The features: one for each call; loops and other programs that are started, and those inside of
 `scan`s; steps of `scan`s; simple operations of elementwise loops, functions, and functions that the
 compiler repeats (what is repeated counts as often); entries that are summed or compared away;
-entries that are written; operations of contractions, and contractions; calls of decompositions and
+entries that are written; operations of contractions, those of contractions that are not of rows by
+columns (once more), and contractions; calls of decompositions and
 triangular solves, the entries they go through, and the matrices they are of; entries that are
 gathered, scattered, sorted."""
 _INDEX = {name: k for k, name in enumerate(NAMES)}
@@ -193,7 +194,9 @@ class _Walk:
         written = sum(v.size for v in step.outs)
         self._start(times)
         if name in ("dot_general", "conv_general_dilated"):
-            self._add("flops", 2.0 * written * _contracted(step.equation) * times, varies)
+            flops = 2.0 * written * _contracted(step.equation) * times
+            self._add("flops", flops, varies)
+            self._add("turned", flops if _is_turned(step.equation) else 0.0, varies)
             self._add("contractions", times, varies)
         elif name in _DECOMPOSED:
             shape = step.equation.invars[0].aval.shape
@@ -227,3 +230,11 @@ def _contracted(equation: Any) -> int:
         return prod(equation.invars[0].aval.shape[a] for a in axes)
     kernel = equation.invars[1].aval.shape
     return prod(kernel) // max(1, kernel[equation.params["dimension_numbers"].rhs_spec[0]])
+
+
+def _is_turned(equation: Any) -> bool:
+    """Whether a contraction sums over other axes than the last one by the first one."""
+    if equation.primitive.name != "dot_general":
+        return False
+    (left, right), (_, batch) = equation.params["dimension_numbers"]
+    return tuple(left) != (equation.invars[0].aval.ndim - 1,) or tuple(right) != (len(batch),)

@@ -33,7 +33,7 @@ _INTEGER_OPS = {
     "shr_a": "ashr",
     "shr_l": "lshr",
 }
-_BLOCK = 500
+_BLOCK = 250
 """Instructions of a basic block: the code generator takes more than linear time in it."""
 _PURE = "nounwind willreturn memory(none)"
 
@@ -64,21 +64,17 @@ class _Body:
         self.leaves = Leaves(lanes, self.lines, self._emit)
         self.quotients = Quotients(lanes, self._emit, self._declare)
         self.trigonometry = Trigonometry(lanes, self._emit, self._declare, self._call, self._branch)
-        self._block = "first"
+        self._block, self._start = "first", 0
         self._calls = {op for op in program.ops if op.name == "call"}
 
     def text(self, name: str) -> str:
         writes = self._writes()
-        last = 0
         for position, op in enumerate(self.program.ops):
             if op.name not in FREE:
                 self._names[position] = self._operation(op)
             for stream, leaf in writes.get(position, ()):
                 values = [self._operand(i) for i in self.program.results[leaf]]
                 self.leaves.store(stream, self.program.outputs[leaf], values)
-            if len(self.lines) > last + _BLOCK:
-                self._break(f"part{position}")
-                last = len(self.lines)
         loop = "\n".join(f"  {line}" if not line.endswith(":") else line for line in self.lines)
         declarations = "\n".join(self.declared.values())
         width = self.lanes * 32
@@ -88,6 +84,7 @@ class _Body:
 define void @{name}(ptr noalias %ins, ptr noalias %outs, i64 %vectors) #0 {{
 entry:
   %none = icmp eq i64 %vectors, 0
+  %never = icmp slt i64 %vectors, 0
   br i1 %none, label %exit, label %loop
 loop:
   %step = phi i64 [ 0, %entry ], [ %next, %last ]
@@ -123,29 +120,34 @@ attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"
         return f"%t{self._fresh}"
 
     def _emit(self, text: str) -> str:
+        if len(self.lines) > self._start + _BLOCK:
+            label = f"part{self._fresh}"  # a plain jump would be removed, and the blocks be one
+            self._begin(label, f"br i1 %never, label %exit, label %{label}, !prof !1")
+        return self._instruction(text)
+
+    def _instruction(self, text: str) -> str:
         name = self._new()
         self.lines.append(f"{name} = {text}")
         return name
 
-    def _break(self, label: str) -> None:
-        self.lines += [f"br label %{label}", f"{label}:"]
-        self._block = label
+    def _begin(self, label: str, jump: str) -> None:
+        """Ends the basic block with a jump and begins another."""
+        self.lines += [jump, f"{label}:"]
+        self._block, self._start = label, len(self.lines)
 
     def _branch(
         self, condition: str, kind: str, values: list[str], rare: Callable[[], list[str]]
     ) -> list[str]:
         """The values, or where a condition is true, which is rare, those of other code."""
         before, label = self._block, condition.lstrip("%")
-        self.lines += [
-            f"br i1 {condition}, label %rare_{label}, label %after_{label}, !prof !1",
-            f"rare_{label}:",
-        ]
-        others = rare()
-        self.lines += [f"br label %after_{label}", f"after_{label}:"]
-        self._block = f"after_{label}"
+        after = f"after_{label}"
+        jump = f"br i1 {condition}, label %rare_{label}, label %{after}, !prof !1"
+        self._begin(f"rare_{label}", jump)
+        others, end = rare(), self._block
+        self._begin(after, f"br label %{after}")
         pairs = zip(values, others, strict=True)
         return [
-            self._emit(f"phi {kind} [ {x}, %{before} ], [ {y}, %rare_{label} ]") for x, y in pairs
+            self._instruction(f"phi {kind} [ {x}, %{before} ], [ {y}, %{end} ]") for x, y in pairs
         ]
 
     def _operand(self, i: int) -> str:
