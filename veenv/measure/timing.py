@@ -19,6 +19,8 @@ SPREAD = 0.02
 """Relative distance of the random points from the task's own."""
 USUAL = ("jacfwd", "jacrev", "forward", "reverse", "markowitz")
 """The ways to a Jacobian that an order is timed next to."""
+_CALLS = 3
+"""Calls of which the fastest tells how long one takes."""
 _FEWEST = 3
 
 
@@ -189,8 +191,9 @@ def rounds_interleaved(
             once = _seconds(run, args, calls[name])
             if turn:
                 seconds[name].append(once)
-            elif shortest:  # the first call warms up, so that the second one tells
-                calls[name] = max(1, int(shortest / _seconds(run, args, 1)))
+            elif shortest:  # warmed up; a call that finds its code in no cache tells too much
+                once = min(_seconds(run, args, 1) for _ in range(_CALLS))
+                calls[name] = max(1, int(shortest / once))
         yield seconds
 
 
