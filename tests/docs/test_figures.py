@@ -169,6 +169,17 @@ def test_the_comparison_says_what_sparse_jacobians_take():
     assert f"and the first call is faster in {said}" in page
 
 
+def test_readme_says_what_functions_that_people_differentiate_gain():
+    auto = [float(row["auto"].strip("*")) for row in rows_of("realistic")]
+    half, alike = (sum(ratio <= most for ratio in auto) for most in (0.5, 1.05))
+    readme = text_of("README.md")
+    assert f"at most half of the faster JAX mode's time in {half} of {len(auto)} cases" in readme
+    assert f"and at most 1.05 in {alike}; it loses most on an upwind scheme" in readme
+    upwind = [row["auto"].strip("*") for row in rows_of("realistic") if row["function"] == "upwind"]
+    assert float(upwind[0]) == max(auto)
+    assert f"({upwind[0]} and {upwind[1]})" in readme
+
+
 def test_the_comparison_says_what_laplacians_take():
     tables = json.loads(RESULTS["sparse"].read_text(encoding="utf-8"))["tables"]
     mlp, pair = (dict(zip(t["columns"], t["rows"][0], strict=True)) for t in tables[1:3])

@@ -29,9 +29,8 @@ NAMES = (
 `scan`s; steps of `scan`s; simple operations of elementwise loops, functions, and functions that the
 compiler repeats (what is repeated counts as often); entries that are summed or compared away;
 entries that are written; operations of contractions, those of contractions that are not of rows by
-columns (once more), and contractions; calls of decompositions and
-triangular solves, the entries they go through, and the matrices they are of; entries that are
-gathered, scattered, sorted."""
+columns (once more), and contractions; calls of decompositions and triangular solves, the entries
+they go through, and the matrices they are of; entries that are gathered, scattered, sorted."""
 _INDEX = {name: k for k, name in enumerate(NAMES)}
 _FREE = frozenset(
     "broadcast_in_dim reshape transpose squeeze rev copy iota expand_dims stop_gradient "
