@@ -26,12 +26,12 @@ from veenv.measure.timing import near
 
 _LARGEST_KERNEL = 10_000
 _LARGE_KERNEL = 5_000
-"""Operations and written entries of the largest kernel from which compile times are fitted."""
+"""Size of the largest kernel from which compile times are fitted."""
 _PRIOR = 0.3
 """What one measurement weighs against the table so far, where it says little of a feature."""
 _ORDERS = ("reverse", "markowitz")
 _COMPILE = ("compile", "compile_equation")
-_COMPILE_KERNEL = ("compile_kernel", "compile_operation")
+_COMPILE_KERNEL = ("compile_kernel", "compile_operation", "compile_traced")
 Measured = dict[str, Any]
 
 
@@ -81,14 +81,15 @@ def measured(name: str, entry: Entry, size: int, seconds: float) -> Iterator[Mea
     fun, args, argnums = entry
     points = args if size == 1 else jax.tree.map(jnp.asarray, near(args, [0], size))
     ready: dict[str, Ready] = {}
-    features: dict[str, tuple[list[Any], int]] = {}
+    features: dict[str, tuple[list[Any], list[int]]] = {}
     for form, jacobian, program in _forms(fun, args, argnums):
+        jaxpr = jax.make_jaxpr(jacobian)(*args)
         if program is None:
-            jaxpr = jax.make_jaxpr(jacobian)(*args)
             whole = part_of(jaxpr, range(len(jaxpr.out_avals)))
-            features[form] = features_of(jaxpr).tolist(), len(whole.eqns)
+            equations = len(whole.eqns)
+            features[form] = features_of(jaxpr).tolist(), [equations]
         else:
-            features[form] = kernel_features(program, size).tolist(), size_of(program)
+            features[form] = kernel_features(program, size).tolist(), [size_of(program), equations]
         ready[form] = compiled(jax.vmap(jacobian) if size > 1 else jacobian, points)
     times = interleaved({form: r.run for form, r in ready.items()}, points, seconds)
     for form, found in times.items():

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import veenv
-from veenv.kernel.cpu import bodies, entries
+from veenv.kernel.cpu import bodies, entries, records
 from veenv.kernel.cpu import compile as compiling
 from veenv.kernel.cpu.layout import Shuffles, Unwoven, woven
-from veenv.kernel.fusing import trace_point
+from veenv.kernel.cpu.written import written
+from veenv.kernel.fusing import fuse, trace_point
 
 ENTRIES = [*range(1, 21), 24, 36, 48, 63, 64, 121]
 
@@ -65,7 +66,7 @@ def test_arrays_with_narrow_vectors_and_staged_outputs(bytes_, monkeypatch):
         pytest.skip("this processor has no such vectors")
     narrow = dataclasses.replace(compiling.host(), vector_bytes=bytes_)
     monkeypatch.setattr(entries, "host", lambda: narrow)
-    monkeypatch.setattr(entries, "_MOST_DIRECT", 2)
+    monkeypatch.setattr(records, "_MOST_DIRECT", 2)
 
     def mixed(x: jax.Array, y: jax.Array, z: jax.Array) -> tuple[jax.Array, jax.Array]:
         product = jnp.outer(x, y) * z * float(bytes_)  # another program for each width
@@ -82,9 +83,59 @@ def test_arrays_with_narrow_vectors_and_staged_outputs(bytes_, monkeypatch):
 
 
 def test_no_basic_block_is_long_where_many_entries_are_written():
-    program = trace_point(lambda x: jnp.outer(x, x), (np.ones(30, np.float32),), {}, (0,)).program()
-    text = bodies.body(program, 8)
-    assert text.count(" store ") == 900
+    program = trace_point(lambda x: jnp.outer(x, x), (np.ones(11, np.float32),), {}, (0,)).program()
+    text = bodies.body(program, 16)
+    assert text.count(" store ") == 121
     blocks = text.split(":\n")
     assert max(block.count("\n") for block in blocks) < 3 * bodies._BLOCK < text.count("\n")
     assert text.count("br i1 %never") > 5  # no jump that the code generator would remove
+
+
+def written_of(fun, *args):
+    (made,) = written(trace_point(fun, args, {}, (0,)).program())
+    return made
+
+
+def test_the_code_writes_the_values_of_a_large_leaf_once():
+    x = np.ones(30, np.float32)
+    small = written_of(lambda x: jnp.outer(x, x)[:4, :30], x)
+    assert not small.by_value
+    assert small.stored.size == 120
+    large = written_of(lambda x: jnp.outer(x, x), x)
+    assert large.by_value
+    assert large.stored.size == 465  # symmetric
+    assert len(large.sources) == 900
+    assert not large.constants.size
+    assert (large.sources.reshape(30, 30) == large.sources.reshape(30, 30).T).all()
+    zeros = written_of(lambda x: jnp.diag(jnp.sin(x)) + jnp.eye(30, k=1), x)
+    assert zeros.stored.size == 30
+    np.testing.assert_array_equal(zeros.places, 4 * 31 * np.arange(30))
+    np.testing.assert_array_equal(zeros.constants.reshape(30, 30), np.eye(30, k=1))
+
+
+DTYPES = ["float32", "float64", "int32", "bool", "int8", "int64"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("columns", [5, 16, 33])
+def test_large_leaves(dtype: str, columns: int):
+    """Rows of any length, repeated values, almost all constants; batches with and without rest."""
+    rng = np.random.default_rng(columns)
+
+    def fun(x: jax.Array) -> tuple[jax.Array, ...]:
+        wide = jnp.outer(x, jnp.flip(x)[:columns])
+        many = jnp.tile(wide.ravel()[:7], 41)
+        few = jnp.full((29, 31), 3).astype(x.dtype).at[np.arange(29), np.arange(29)].set(x[:29])
+        small = x[:3] * x[1:4]
+        return tuple(y.astype(dtype) for y in (wide, many, few, small))
+
+    with jax.enable_x64(dtype.endswith("64")):
+        for batch in (1, 50):
+            x = np.round(rng.normal(size=(batch, 37)) * 3)
+            x = x.astype("f8" if dtype.endswith("64") else "f4")
+            program = trace_point(fun, (x[0],), {}, (0,)).program()
+            assert [made.by_value for made in written(program)] == [True, True, True, False]
+            got = jax.jit(jax.vmap(fuse(fun, "fused", lambda _: (0,))))(x)
+            for a, b in zip(got, jax.vmap(fun)(x), strict=True):
+                assert a.dtype == b.dtype == dtype
+                np.testing.assert_array_equal(a, b)

@@ -57,6 +57,14 @@ class Builder:
     def op(self, name: str, dtype: str, *args: int, attr: Any = None) -> int:
         """The number of an operation, new or known."""
         made = Op(name, dtype, args, attr)
+        known = self._known.get(made)
+        if known is None:
+            known = self._known[made] = self._simplest(made)
+        return known
+
+    def _simplest(self, made: Op) -> int:
+        """The number of the constant or operation that an operation comes to."""
+        name, dtype, args, attr = made
         values = [self.value(a) for a in args]
         if None not in values and name not in _NOT_FOLDED:
             return self.const(evaluate(made, values))

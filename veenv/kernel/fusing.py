@@ -15,6 +15,7 @@ import numpy as np
 from veenv import _compat
 from veenv.kernel import primitive
 from veenv.kernel.builder import MAX_OPERATIONS
+from veenv.kernel.cpu.written import written_vectors
 from veenv.kernel.program import CannotFuseError, ScalarProgram
 from veenv.kernel.times import compile_seconds, kernel_limit
 from veenv.kernel.unrolling import unroll
@@ -26,6 +27,8 @@ AUTO_OPERATIONS = 20_000
 seconds to compile."""
 _PATIENCE = 1.5
 """How many times as long as XLA "auto" lets the compiler of kernels take."""
+_ANGLE = 50
+"""What a sine and cosine count as: in the code they are polynomials, with branches."""
 _LARGEST_CONSTANT = 1024
 _ARRAYS = (jax.Array, np.ndarray, np.generic)
 _NEEDS_VALUES = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError,
@@ -211,8 +214,12 @@ def fuse(
 
 
 def size_of(program: ScalarProgram) -> int:
-    """What compiling a kernel goes with: its operations and the entries that it writes."""
-    return program.size + sum(program.outputs[k].size for k in program.written())
+    """What compiling a kernel goes with: its operations and the vectors that its code writes.
+
+    A sine, a cosine or both of an angle are many instructions in the code.
+    """
+    angles = {op.args for op in program.ops if op.name == "call" and op.attr in ("sin", "cos")}
+    return program.size + written_vectors(program) + _ANGLE * len(angles)
 
 
 def kernel_size(*compared: Any) -> int:
@@ -220,10 +227,11 @@ def kernel_size(*compared: Any) -> int:
 
     Args:
       *compared: the jaxprs that XLA would compile instead, of the longest of which it may take
-        1.5 times the time.
+        1.5 times the time; the first is what becomes the kernel.
     """
-    equations = max(len(_compat.open_jaxpr(closed).eqns) for closed in compared)
-    return min(AUTO_OPERATIONS, kernel_limit(_PATIENCE * compile_seconds(equations)))
+    equations = [len(_compat.open_jaxpr(closed).eqns) for closed in compared]
+    seconds = _PATIENCE * compile_seconds(max(equations))
+    return min(AUTO_OPERATIONS, kernel_limit(seconds, equations[0]))
 
 
 def _run_xla(traced: Traced) -> Any:

@@ -24,7 +24,7 @@ FILE = Path(__file__).with_name("times.json")
 _FITTED: Mapping[str, Any] = MappingProxyType(json.loads(FILE.read_text(encoding="utf-8")))
 MICROSECONDS: Mapping[str, float] = MappingProxyType(_FITTED["microseconds"])
 """What one of each feature takes, and what compiling takes: of XLA for an equation, of a kernel for
-an operation or a written entry."""
+an operation or a written vector, and for an equation that is traced."""
 KERNEL = ("kernel", "kernel_work", "kernel_moved")
 """Features of a kernel: a call, the weights of its operations, the entries it reads and writes."""
 _COSTS = np.array([MICROSECONDS[name] for name in NAMES])
@@ -81,7 +81,12 @@ def compile_seconds(equations: int) -> float:
     return 1e-6 * (MICROSECONDS["compile"] + equations * MICROSECONDS["compile_equation"])
 
 
-def kernel_limit(available: float) -> int:
-    """How many operations and written entries a kernel may have to be compiled in some seconds."""
-    left = 1e6 * available - MICROSECONDS["compile_kernel"]
-    return max(0, int(left / MICROSECONDS["compile_operation"]))
+def kernel_limit(available: float, equations: int) -> int:
+    """How large a kernel may be to be traced and compiled in some seconds.
+
+    Args:
+      available: the seconds.
+      equations: of the program that is traced.
+    """
+    traced = MICROSECONDS["compile_kernel"] + equations * MICROSECONDS["compile_traced"]
+    return max(0, int((1e6 * available - traced) / MICROSECONDS["compile_operation"]))

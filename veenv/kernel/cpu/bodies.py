@@ -9,8 +9,10 @@ import numpy as np
 from veenv.kernel.cpu.functions import arity, scalar_symbol, vector_symbol
 from veenv.kernel.cpu.leaves import Leaves
 from veenv.kernel.cpu.quotients import Quotients
+from veenv.kernel.cpu.transposition import transposition, transposition_name
 from veenv.kernel.cpu.trigonometry import Trigonometry
-from veenv.kernel.cpu.types import element, intrinsic, literal, suffix
+from veenv.kernel.cpu.types import element, intrinsic, literal, memory_element, suffix
+from veenv.kernel.cpu.written import Written, written
 from veenv.kernel.program import FLOATS, FREE, Op, ScalarProgram
 
 _PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
@@ -42,8 +44,9 @@ def body(program: ScalarProgram, lanes: int, name: str = "body") -> str:
     """LLVM IR of a function of two tables of pointers and a number of vectors.
 
     `ins` is a table of two words for each input leaf, its address and the bytes from one vector of
-    points to the next; `outs` is a table of the addresses of the written output leaves. Points lie
-    one after the other; the function computes ``vectors * lanes`` of them.
+    points to the next; `outs` is a table of the addresses of what is written of the output leaves
+    (`veenv.kernel.cpu.written`). Points lie one after the other; the function computes
+    ``vectors * lanes`` of them.
 
     Args:
       program: what to compute.
@@ -72,9 +75,11 @@ class _Body:
         for position, op in enumerate(self.program.ops):
             if op.name not in FREE:
                 self._names[position] = self._operation(op)
-            for stream, leaf in writes.get(position, ()):
-                values = [self._operand(i) for i in self.program.results[leaf]]
-                self.leaves.store(stream, self.program.outputs[leaf], values)
+            for number, made, value in writes.get(position, ()):
+                if value is None:
+                    self.leaves.store(number, made.stored, [self._operand(i) for i in made.ids])
+                else:
+                    self.leaves.store_value(number, made.stored, value, self._operand(position))
         loop = "\n".join(f"  {line}" if not line.endswith(":") else line for line in self.lines)
         declarations = "\n".join(self.declared.values())
         width = self.lanes * 32
@@ -105,11 +110,17 @@ exit:
 attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"="{width}" }}
 """
 
-    def _writes(self) -> dict[int, list[tuple[int, int]]]:
-        """For each operation the output leaves that are known with it, by number and leaf."""
-        found: dict[int, list[tuple[int, int]]] = {}
-        for number, leaf in enumerate(self.program.written()):
-            found.setdefault(max(self.program.results[leaf]), []).append((number, leaf))
+    def _writes(self) -> dict[int, list[tuple[int, Written, int | None]]]:
+        """For each operation the leaves, with their numbers, or values that are known with it."""
+        found: dict[int, list[tuple[int, Written, int | None]]] = {}
+        for number, made in enumerate(written(self.program)):
+            if not made.by_value:
+                found.setdefault(max(made.ids), []).append((number, made, None))
+                continue
+            kind = memory_element(made.leaf.dtype)
+            self._declare(transposition_name(kind), transposition(kind, self.lanes))
+            for value, i in enumerate(made.ids):
+                found.setdefault(i, []).append((number, made, value))
         return found
 
     def _vector(self, dtype: str) -> str:

@@ -12,30 +12,20 @@ import ctypes
 import os
 import threading
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
-from veenv.kernel.cpu import driver, tiles
+from veenv.kernel.cpu import driver, records, tiles
 from veenv.kernel.cpu.bodies import body
 from veenv.kernel.cpu.compile import MachineCode, host
-from veenv.kernel.cpu.leaves import STRIDE
 from veenv.kernel.cpu.memory import keep_memory
-from veenv.kernel.program import Leaf, ScalarProgram
+from veenv.kernel.program import ScalarProgram
 
 TARGET = "veenv_fused_kernel"
-_MOST_DIRECT = 24
-"""Outputs that are written in place where a vector of points is not a whole line of the cache.
-
-More of them would collide in the cache, at the equal distances they often have; they are staged.
-"""
-_LINE = 64
-_STAGING = 48 * 1024
-_IN_PLACE_TILE = 1 << 40
-_CHUNK_OPERATIONS = 1_500_000
-"""Operations of points that are worth a task of the thread pool, about 20 microseconds."""
 
 
 @dataclass
@@ -44,13 +34,13 @@ class _Entry:
 
     Attributes:
       words: the record; it never moves and is never freed.
-      leaves: the leaves' records.
+      arrays: what the record refers to.
       code: the machine code.
       handles: how many `Kernel` objects refer to it.
     """
 
     words: np.ndarray
-    leaves: tuple[np.ndarray, ...] = ()
+    arrays: Sequence[np.ndarray] = ()
     code: MachineCode | None = None
     handles: int = 0
 
@@ -127,7 +117,7 @@ class _Registry:
         for key, entry in list(self.entries.items()):
             if entry.handles == 0 and self.retire(entry.address):
                 del self.entries[key]
-                entry.code, entry.leaves = None, ()
+                entry.code, entry.arrays = None, ()
                 self.free.append(entry)
 
     def _add(self, key: int, program: ScalarProgram) -> None:
@@ -136,7 +126,7 @@ class _Registry:
         entry = self.free.pop() if self.free else _Entry(np.zeros(tiles.ENTRY_WORDS, np.int64))
         fresh = entry.words[tiles.BODY] == 0
         entry.code = code
-        _fill(entry, program, lanes)
+        entry.arrays = records.fill(entry.words, program, lanes, code)
         entry.words[tiles.KEY] = key
         entry.words[tiles.USERS] = 0  # from here on it can be found, if it is in the list
         if fresh:
@@ -192,37 +182,3 @@ if hasattr(os, "register_at_fork"):
 
 def _capsule(address: int) -> Any:
     return jax.ffi.pycapsule(ctypes.c_void_p(address))
-
-
-def _fill(entry: _Entry, program: ScalarProgram, lanes: int) -> None:
-    """Writes the record of a kernel but for its key and users."""
-    outputs = [program.outputs[k] for k in program.written()]
-    direct = len(outputs) <= _MOST_DIRECT or all(lanes * _bytes(x) >= _LINE for x in outputs)
-    tile = _IN_PLACE_TILE if direct else max(1, _STAGING // (lanes * sum(map(_bytes, outputs))))
-    offset, tables = 0, []
-    for leaves, in_place, vectors in (
-        (program.inputs, True, 1),
-        (outputs, direct, 1 if direct else tile),
-    ):
-        rows = []
-        for leaf in leaves:
-            rows.append((_bytes(leaf), len(leaf.shape), offset, int(in_place)))
-            offset += -(-_bytes(leaf) * lanes * vectors // _LINE) * _LINE
-        tables.append(np.array(rows, np.int64).reshape(-1, tiles.LEAF_WORDS))
-    entry.leaves = tuple(tables)
-    words = entry.words
-    assert entry.code is not None
-    words[tiles.BODY] = entry.code.address("body")
-    words[tiles.NUM_IN], words[tiles.NUM_OUT] = len(program.inputs), len(outputs)
-    words[tiles.TILE], words[tiles.LANES] = tile, lanes
-    words[tiles.STAGING] = offset
-    words[tiles.WORDS] = STRIDE * len(program.inputs) + len(outputs)
-    words[tiles.INS], words[tiles.OUTS] = (t.ctypes.data for t in entry.leaves)
-    moved = sum(leaf.size for leaf in (*program.inputs, *outputs))
-    work = _CHUNK_OPERATIONS // (program.size + 2 * moved + 1)
-    words[tiles.CHUNK] = -(-max(work, 1) // lanes) * lanes
-
-
-def _bytes(leaf: Leaf) -> int:
-    """Bytes of a leaf at one point."""
-    return leaf.size * np.dtype(leaf.dtype).itemsize

@@ -27,6 +27,7 @@ class Leaves:
         self.lanes = lanes
         self._lines, self._emit = lines, emit
         self._read: dict[int, Unwoven] = {}
+        self._starts: dict[int, str] = {}
 
     def load(self, number: int, leaf: Leaf, entry: int) -> str:
         """The vector of an entry of an input leaf."""
@@ -54,18 +55,33 @@ class Leaves:
     def store(self, number: int, leaf: Leaf, values: Sequence[str]) -> None:
         """Writes an output leaf, given the vectors of its entries."""
         shuffles = self._shuffles(leaf)
-        if leaf.dtype == "bool":
-            values = [
-                self._emit(f"zext <{self.lanes} x i1> {value} to {shuffles.kind}")
-                for value in values
-            ]
-        table = self._emit(f"getelementptr ptr, ptr %outs, i64 {number}")
-        base = self._emit(f"load ptr, ptr {table}, align 8, !invariant.load !0")
-        offset = self._emit(f"mul i64 %step, {self.lanes * leaf.size * _bytes(leaf)}")
-        start = self._emit(f"getelementptr i8, ptr {base}, i64 {offset}")
+        values = [self._in_memory(leaf, value) for value in values]
+        start = self._target(number, leaf)
         for k, vector in enumerate(woven(values, shuffles)):
             place = self._part(start, leaf, k)
             self._lines.append(f"store {shuffles.kind} {vector}, ptr {place}, align {_bytes(leaf)}")
+
+    def store_value(self, number: int, leaf: Leaf, place: int, value: str) -> None:
+        """Writes a vector of an output leaf that is written by values."""
+        if number not in self._starts:
+            self._starts[number] = self._target(number, leaf)
+        kind = self._shuffles(leaf).kind
+        address = self._part(self._starts[number], leaf, place)
+        self._lines.append(
+            f"store {kind} {self._in_memory(leaf, value)}, ptr {address}, align {_bytes(leaf)}"
+        )
+
+    def _target(self, number: int, leaf: Leaf) -> str:
+        """The address where a step's part of an output leaf begins."""
+        table = self._emit(f"getelementptr ptr, ptr %outs, i64 {number}")
+        base = self._emit(f"load ptr, ptr {table}, align 8, !invariant.load !0")
+        offset = self._emit(f"mul i64 %step, {self.lanes * leaf.size * _bytes(leaf)}")
+        return self._emit(f"getelementptr i8, ptr {base}, i64 {offset}")
+
+    def _in_memory(self, leaf: Leaf, value: str) -> str:
+        if leaf.dtype != "bool":
+            return value
+        return self._emit(f"zext <{self.lanes} x i1> {value} to {self._shuffles(leaf).kind}")
 
     def _shuffles(self, leaf: Leaf) -> Shuffles:
         return Shuffles(memory_element(leaf.dtype), self.lanes, self._emit)

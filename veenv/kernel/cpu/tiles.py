@@ -2,8 +2,8 @@
 
 A kernel reads and writes arrays where they are, vectors of points at a time. Staged are arguments
 that are not batched, repeated for one vector; the points after the last whole vector; and outputs
-where many of them would collide in the cache: they are written tile by tile. A kernel is described
-by an entry:
+where many of them would collide in the cache, or that the code writes by values
+(`veenv.kernel.cpu.written`): they are written tile by tile. A kernel is described by an entry:
 
 | entry, 8 bytes each | |
 | --- | --- |
@@ -12,7 +12,11 @@ by an entry:
 | 4, 5 number of input and output leaves | |
 | 6 vectors of a tile, 7 points of a vector | |
 | 8 bytes of staging, 9 words in both tables | |
-| 10, 11 addresses of the leaves' records | bytes of a point, rank, offset in staging, in place |
+| 10, 11 addresses of the leaves' records | 0 bytes of a point, 1 rank, 2 offset in staging |
+| | 3 whether it is in place, 4 bytes of a point in staging |
+| | of what is staged by values: 5 number of entries, addresses: 6 the numbers of their |
+| | values, 7 their places, 8 the constants between them or 0; 9 bytes of an entry |
+| | 10 ``void(ptr source, ptr target, i64 entries, i64 stride, ptr numbers)`` |
 | 12 least points of a chunk | |
 """
 
@@ -27,9 +31,12 @@ from veenv.kernel.cpu.module import I64, PTR, VOID, Code, SharedModule, typed, w
 
 KEY, USERS, NEXT, BODY, NUM_IN, NUM_OUT, TILE, LANES, STAGING, WORDS, INS, OUTS, CHUNK = range(13)
 ENTRY_WORDS = 13
-LEAF_WORDS = 4
-BYTES, RANK, OFFSET, IN_PLACE = range(LEAF_WORDS)
+LEAF_WORDS = 11
+BYTES, RANK, OFFSET, IN_PLACE, STAGED = range(5)
+COUNT, SOURCES, PLACES, CONSTANTS, WIDTH, TRANSPOSE = range(5, LEAF_WORDS)
+_WIDTHS = (1, 2, 4, 8)
 _BODY = ir.FunctionType(VOID, [PTR, PTR, I64])
+_TRANSPOSE = ir.FunctionType(VOID, [PTR, PTR, I64, I64, PTR])
 
 
 class Tiles(SharedModule):
@@ -43,6 +50,8 @@ class Tiles(SharedModule):
         super().__init__()
         self.memcpy = self.extern("memcpy", PTR, [PTR, PTR, I64])
         self.stage = self._stage()
+        self.scatter = self._scatter()
+        self.spread = self._spread()
         self.shared_inputs = self._shared_inputs()
         self.whole = self._whole()
         self.rest = self._rest()
@@ -56,6 +65,55 @@ class Tiles(SharedModule):
         last = b.far(data, b.mul(b.sub(count, word(1)), bytes_))
         with b.loop(count, upto) as point:
             b.call(self.memcpy, [b.far(buffer, b.mul(point, bytes_)), last, bytes_])
+        b.ret_void()
+        return function
+
+    def _spread(self) -> ir.Function:
+        """``spread(entry, record, target, source, count)``: points that are staged by values."""
+        types = [PTR, PTR, PTR, PTR, I64]
+        function, b, (entry, record, target, source, count) = self.function(
+            "veenv_spread", VOID, types
+        )
+        lanes, constants = b.field(entry, LANES), b.field(record, CONSTANTS)
+        bytes_, staged = b.field(record, BYTES), b.field(record, STAGED)
+        entries, transpose = b.field(record, COUNT), b.field(record, TRANSPOSE, PTR)
+        squares = b.and_(
+            b.icmp_signed("==", constants, word(0)), b.icmp_signed(">=", entries, lanes)
+        )
+        with b.loop(word(0), count, lanes) as first:
+            rows, vectors = b.far(target, b.mul(first, bytes_)), b.far(source, b.mul(first, staged))
+            points = b.least(lanes, b.sub(count, first))
+            full = b.and_(squares, b.icmp_signed("==", points, lanes))
+            with b.if_else(full) as (then, otherwise):
+                with then:
+                    numbers = b.field(record, SOURCES, PTR)
+                    values = [vectors, rows, entries, bytes_, numbers]
+                    b.call(typed(b, transpose, _TRANSPOSE), values)
+                with otherwise:
+                    b.call(self.scatter, [record, rows, vectors, points, lanes])
+        b.ret_void()
+        return function
+
+    def _scatter(self) -> ir.Function:
+        """``scatter(record, rows, vectors, points, lanes)``: a few points, or a few entries."""
+        types = [PTR, PTR, PTR, I64, I64]
+        function, b, args = self.function("veenv_scatter", VOID, types)
+        record, rows, vectors, points, lanes = args
+        constants, places = b.field(record, CONSTANTS, PTR), b.field(record, PLACES, PTR)
+        sources = b.field(record, SOURCES, PTR)
+        some = b.icmp_signed("!=", b.field(record, CONSTANTS), word(0))
+        bytes_, width = b.field(record, BYTES), b.field(record, WIDTH)
+        with b.loop(word(0), points) as point:
+            row = b.far(rows, b.mul(point, bytes_))
+            with b.if_then(some):
+                b.call(self.memcpy, [row, constants, bytes_])
+            for size in _WIDTHS:
+                kind = ir.IntType(8 * size)
+                of_width = b.icmp_signed("==", width, word(size))
+                with b.if_then(of_width), b.loop(word(0), b.field(record, COUNT)) as k:
+                    number = b.add(b.mul(b.item(sources, k), lanes), point)
+                    value = b.load(b.gep(vectors, [number], source_etype=kind), typ=kind)
+                    b.store(value, b.far(row, b.item(places, k)), align=size)
         b.ret_void()
         return function
 
@@ -168,4 +226,9 @@ class Tiles(SharedModule):
                 bytes_ = b.field(record, BYTES)
                 target = b.far(b.item(outs, k, PTR), b.mul(first, bytes_))
                 source = b.far(memory, b.field(record, OFFSET))
-                b.call(self.memcpy, [target, source, b.mul(count, bytes_)])
+                by_value = b.icmp_signed("!=", b.field(record, COUNT), word(0))
+                with b.if_else(by_value) as (then, otherwise):
+                    with then:
+                        b.call(self.spread, [entry, record, target, source, count])
+                    with otherwise:
+                        b.call(self.memcpy, [target, source, b.mul(count, bytes_)])

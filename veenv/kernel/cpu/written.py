@@ -1,0 +1,80 @@
+"""What a kernel's code writes of its output leaves, and what is left to the driver.
+
+The code writes small leaves as they lie in memory. Of a large one it writes a vector for each value
+as soon as that is known, once if several entries have it, and the driver brings the vectors into
+the order of memory, in a loop: weaving them in the code would take several instructions for each,
+and keep all of them waiting for the last. Most entries of the dense Jacobian of a stencil are zero:
+of a leaf that is almost all constants the driver copies these, as a row for each point, and puts
+the others in their places.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from veenv.kernel.program import Leaf, ScalarProgram
+
+_LARGE = 128
+"""Entries from which on a leaf is written by values."""
+_CONSTANTS = 512
+"""Entries from which on a leaf's constants are not written by the code."""
+_SHARE = 8
+"""How many times as many entries such a leaf has as are computed: they are put there singly."""
+_NONE = np.zeros(0, np.int64)
+
+
+class Written(NamedTuple):
+    """An output leaf that a kernel writes.
+
+    Attributes:
+      leaf: its shape and dtype.
+      stored: what the code writes: the leaf, or different values of it.
+      ids: the operations of what the code writes.
+      sources: int64, of a leaf that is written by values for each entry but the constants the
+        number of its value; empty for others.
+      places: int64, for each of these entries its bytes from the start of the leaf.
+      constants: the leaf with its constants, and zero elsewhere; empty where the code writes it.
+    """
+
+    leaf: Leaf
+    stored: Leaf
+    ids: tuple[int, ...]
+    sources: np.ndarray = _NONE
+    places: np.ndarray = _NONE
+    constants: np.ndarray = _NONE
+
+    @property
+    def by_value(self) -> bool:
+        """Whether the code writes a vector for each value, not vectors of successive memory."""
+        return self.sources.size > 0
+
+
+def written(program: ScalarProgram) -> list[Written]:
+    """The output leaves that a kernel writes, in their order."""
+    return [_written(program, k) for k in program.written()]
+
+
+def written_vectors(program: ScalarProgram) -> int:
+    """How many vectors the code of a kernel writes."""
+    return sum(made.stored.size for made in written(program))
+
+
+def _written(program: ScalarProgram, output: int) -> Written:
+    leaf, ids = program.outputs[output], program.results[output]
+    if leaf.size < _LARGE:
+        return Written(leaf, leaf, ids)
+    ops = [program.ops[i] for i in ids]
+    computed = [k for k, op in enumerate(ops) if op.name != "const"]
+    entries, constants = np.arange(leaf.size), _NONE
+    if leaf.size >= _CONSTANTS and len(computed) * _SHARE <= leaf.size:
+        entries = np.array(computed)
+        constants = np.array([op.attr if op.name == "const" else 0 for op in ops], leaf.dtype)
+    values = dict.fromkeys(ids[k] for k in entries)
+    number = {i: k for k, i in enumerate(values)}
+    sources = np.array([number[ids[k]] for k in entries], np.int64)
+    places = np.dtype(leaf.dtype).itemsize * entries
+    return Written(
+        leaf, Leaf((len(values),), leaf.dtype), tuple(values), sources, places, constants
+    )
