@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from benchmark_machine import machine
-from benchmark_realistic import Ready, compiled, from_file, interleaved
+from benchmark_realistic import Ready, compiled, from_file, interleaved, named
 from realistic_functions import FUNCTIONS, Entry
 from realistic_plot import spearman
 
@@ -63,7 +63,7 @@ def prediction(
     known = json.loads(before.read_text(encoding="utf-8")).get("measured", [])
     print(machine() + "\n\n| measured | batch |\n| --- | ---: |")
     rows = {(m["function"], m["form"], m["batch"]): m for m in known}
-    for name in (function or tuple(functions)) if measure else ():
+    for name in named(function, functions) if measure else ():
         for size in batch:
             for m in measured(name, functions[name], size, seconds):
                 rows[m["function"], m["form"], m["batch"]] = m
@@ -81,40 +81,47 @@ def measured(name: str, entry: Entry, size: int, seconds: float) -> Iterator[Mea
     fun, args, argnums = entry
     points = args if size == 1 else jax.tree.map(jnp.asarray, near(args, [0], size))
     ready: dict[str, Ready] = {}
-    features: dict[str, tuple[list[Any], list[int]]] = {}
-    for form, jacobian, program in _forms(fun, args, argnums):
-        jaxpr = jax.make_jaxpr(jacobian)(*args)
+    known: dict[str, Measured] = {}
+    for form, jacobian, program, equations in _forms(fun, args, argnums):
         if program is None:
-            whole = part_of(jaxpr, range(len(jaxpr.out_avals)))
-            equations = len(whole.eqns)
-            features[form] = features_of(jaxpr).tolist(), [equations]
+            found = features_of(jax.make_jaxpr(jacobian)(*args))
+            known[form] = {"features": found.tolist(), "equations": equations}
         else:
-            features[form] = kernel_features(program, size).tolist(), [size_of(program), equations]
+            found = kernel_features(program, size)
+            sizes = {"equations": equations, "size": size_of(program)}
+            known[form] = {"features": found.tolist(), **sizes}
         ready[form] = compiled(jax.vmap(jacobian) if size > 1 else jacobian, points)
     times = interleaved({form: r.run for form, r in ready.items()}, points, seconds)
-    for form, found in times.items():
+    for form, rounds in times.items():
         yield {
-            "function": name, "form": form, "batch": size, "features": features[form][0],
-            "size": features[form][1], "seconds": float(f"{np.quantile(found, 0.25):.4g}"),
+            "function": name, "form": form, "batch": size, **known[form],
+            "seconds": float(f"{np.quantile(rounds, 0.25):.4g}"),
             "compile": float(f"{ready[form].seconds:.4g}"),
         }  # fmt: skip
 
 
 def _forms(
     fun: Callable[..., Any], args: tuple[Any, ...], argnums: Any
-) -> Iterator[tuple[str, Callable[..., Any], ScalarProgram | None]]:
-    """Name and Jacobian of each form; with its scalar program where it is one kernel."""
-    yield "jacfwd", jax.jacfwd(fun, argnums), None
-    yield "jacrev", jax.jacrev(fun, argnums), None
+) -> Iterator[tuple[str, Callable[..., Any], ScalarProgram | None, int]]:
+    """Name and Jacobian of each form; its scalar program where it is one kernel; equations."""
+
+    def equations(jacobian: Callable[..., Any]) -> int:
+        jaxpr = jax.make_jaxpr(jacobian)(*args)
+        return len(part_of(jaxpr, range(len(jaxpr.out_avals))).eqns)
+
+    for mode, jacobian in (("jacfwd", jax.jacfwd), ("jacrev", jax.jacrev)):
+        yield mode, jacobian(fun, argnums), None, equations(jacobian(fun, argnums))
     for order in _ORDERS:
-        yield order, veenv.jacve(fun, order, argnums), None
+        jacobian = veenv.jacve(fun, order, argnums)
+        yield order, jacobian, None, equations(jacobian)
         wanted = normalise_argnums(argnums, len(args))
         plain = veenv.jacve(fun, order, argnums, pin=False)
         try:
             program = trace_point(plain, args, {}, wanted).program(_LARGEST_KERNEL)
         except CannotFuseError:
             continue
-        yield f"{order}, one kernel", veenv.jacve(fun, order, argnums, kernel="fused"), program
+        fused = veenv.jacve(fun, order, argnums, kernel="fused")
+        yield f"{order}, one kernel", fused, program, equations(plain)
 
 
 def _write(out: Path, rows: list[Measured]) -> dict[str, Any]:
@@ -136,7 +143,8 @@ def fitted(rows: list[Measured]) -> dict[str, Any]:
     costs |= _fit(KERNEL, [m["features"] for m in kernels], [m["seconds"] for m in kernels])
     large = any(m["size"] >= _LARGE_KERNEL for m in kernels)  # else they say little of the slope
     for names, some in ((_COMPILE, xla), (_COMPILE_KERNEL, kernels if large else [])):
-        costs |= _fit(names, [[1.0, m["size"]] for m in some], [m["compile"] for m in some])
+        sizes = [[1.0, *(m[key] for key in ("size", "equations") if key in m)] for m in some]
+        costs |= _fit(names, sizes, [m["compile"] for m in some])
     predicted = [x @ np.array([costs[n] for n in NAMES]) for x in inputs]
     predicted += [np.array(m["features"]) @ [costs[n] for n in KERNEL] for m in kernels]
     rank = spearman(predicted, [m["seconds"] for m in [*xla, *kernels]])

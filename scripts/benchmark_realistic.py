@@ -6,7 +6,7 @@ import importlib.util
 import itertools
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from veenv.structure import product, structure
 
 FORMS = ("tune", "auto", "reverse")
 Row = dict[str, Any]
-_FEWEST, _MOST = 5, 25
+_FEWEST, _MOST = 5, 100
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def realistic(
     """
     end = time.monotonic() + 60 * minutes
     functions = FUNCTIONS if file is None else from_file(file)
-    names = function or tuple(functions)
+    names = named(function, functions)
     if quick:
         names, batch, budget = function or names[-3:], batch[:2], "2s"
     known = [] if fresh or not out.exists() else json.loads(out.read_text("utf-8"))["rows"]
@@ -120,6 +120,18 @@ def _table(rows: list[Row]) -> None:
     print("\n".join(map(_line, rows)))
     _summary(rows)
     print(f"\npredicted against measured time: Spearman {rank_correlation(rows):.3f}")
+
+
+def named(names: tuple[str, ...], functions: Mapping[str, Entry]) -> tuple[str, ...]:
+    """The names, or those of all functions.
+
+    Raises:
+      ValueError: if there is no function of a name.
+    """
+    unknown = [name for name in names if name not in functions]
+    if unknown:
+        raise ValueError(f"--function {unknown[0]}: expected one of {', '.join(functions)}")
+    return names or tuple(functions)
 
 
 def from_file(path: str) -> dict[str, Entry]:
