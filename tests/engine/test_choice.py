@@ -11,7 +11,7 @@ import pytest
 
 import veenv
 from veenv import _compat
-from veenv.engine import choice, emission
+from veenv.engine import api, choice, emission
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
 
@@ -41,6 +41,7 @@ def form(request, monkeypatch):
     monkeypatch.setattr(choice, "features_of", lambda part, *dropped: bool(dropped))
     monkeypatch.setattr(choice, "seconds", lambda first, batch: own if first else other)
     monkeypatch.setattr(choice, "kernel_seconds", lambda program, batch: kernel)
+    monkeypatch.setattr(choice, "_FEW", 0)
     return request.param
 
 
@@ -169,6 +170,20 @@ def test_what_one_mode_refuses_or_answers_otherwise_is_not_emitted():
     assert modes_of(jnp.sqrt, X) == ()
     assert modes_of(lambda x: jnp.stack([x, x * x]), 0.5) == ("jacfwd",)
     assert modes_of(lambda x: jnp.sum(x * x), X) == ("jacrev",)
+
+
+def test_no_mode_is_traced_beside_a_small_kernel(monkeypatch):
+    def refused(*args, **kwargs):
+        raise AssertionError
+
+    monkeypatch.setattr(api, "own_blocks", refused)
+    expected = jax.jacrev(rolled)(X)
+    assert veenv.tree_allclose(jax.jit(AUTO(rolled, kernel="auto"))(X), expected, rtol=1e-5)
+    for fun, x in ((rolled, np.linspace(0.0, 1.0, 40)), (looped, X)):
+        with pytest.raises(AssertionError):
+            jax.jit(AUTO(fun, kernel="auto"))(x)
+    with pytest.raises(AssertionError):
+        jax.jit(AUTO(rolled))(X)
 
 
 def test_outside_of_jit_nothing_is_traced_for_a_choice(monkeypatch):

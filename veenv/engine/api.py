@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from veenv import _compat
 from veenv.engine.blocks import all_blocks, assembled
-from veenv.engine.choice import Forms, choosing
+from veenv.engine.choice import Forms, Others, choosing, fused_for_certain
 from veenv.engine.counts import counts_of
 from veenv.engine.elimination import eliminate
 from veenv.engine.emission import forward_instead, own_blocks
@@ -204,7 +204,7 @@ def _forms(
     if not isinstance(order, (str, os.PathLike, Order, Auto)):
         order = tuple(order)  # an iterator would be empty at the second call
 
-    def forms(args: Sequence[Any], kwargs: dict[str, Any], others: bool) -> list[Any]:
+    def forms(args: Sequence[Any], kwargs: dict[str, Any], others: Others) -> list[Any]:
         program = trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)
         _check_types(program, holomorphic=holomorphic, allow_int=allow_int)
         lin = linearise(program, holomorphic=holomorphic)
@@ -218,9 +218,10 @@ def _forms(
         else:
             done = eliminate(lin, values.edges, ids, values.calls)
         blocks = [all_blocks(lin, done.terms, half, sparse=sparse_representation)]
-        if others and _name(order) == "auto":
+        alone = others == "none" or (others == "beside a kernel" and fused_for_certain(lin, ids))
+        if not alone and _name(order) == "auto":
             blocks += own_blocks(lin, fun, argnums, args, kwargs, has_aux=has_aux)
-        elif others and forward_instead(lin):
+        elif not alone and forward_instead(lin):
             other = eliminate(lin, values.edges, lin.graph.forward())
             blocks.append(all_blocks(lin, other.terms, half, sparse=False))
         outputs = map(_compat.as_weak_as, program.out_avals, map(jnp.asarray, values.outputs))
@@ -253,7 +254,7 @@ def _compiled(
 
     @functools.wraps(fun, updated=())  # its signature, by which jit knows static arguments
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        return forms(args, kwargs, False)[0]
+        return forms(args, kwargs, "none")[0]
 
     def wanted(args: Sequence[Any]) -> tuple[int, ...]:
         return normalise_argnums(argnums, len(args))

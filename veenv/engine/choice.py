@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from math import prod
+from typing import Any, Literal
 
 import jax
 
 from veenv import _compat
 from veenv.engine import pins
+from veenv.graph.linearisation import Linearisation
 from veenv.kernel.features import Features, features_of
 from veenv.kernel.fusing import (
     Traced,
@@ -23,10 +25,13 @@ from veenv.kernel.fusing import (
 from veenv.kernel.parts import Part, part_of
 from veenv.kernel.program import CannotFuseError, ScalarProgram
 from veenv.kernel.times import kernel_seconds, seconds
+from veenv.kernel.unrolling import FUSABLE
 
-Forms = Callable[[Sequence[Any], dict[str, Any], bool], list[Any]]
-"""From positional and keyword arguments, and whether JAX's own modes are wanted too, to results: of
-the elimination and, where they can take its place, of those modes."""
+Others = Literal["none", "all", "beside a kernel"]
+"""Which forms are wanted besides the elimination: none, or all that can take its place; none beside
+a kernel that is certainly the fastest form."""
+Forms = Callable[[Sequence[Any], dict[str, Any], Others], list[Any]]
+"""From positional and keyword arguments to results: of the elimination, then of other forms."""
 _NOMINAL = (1, 256)
 """Batches for which a program is chosen that does not know its own."""
 _GAIN = 0.75
@@ -34,6 +39,8 @@ _GAIN = 0.75
 also of a kernel's against XLA's."""
 _KEPT = 1.1
 """How many times the time of another elimination one is predicted to take that is not kept."""
+_FEW = 800
+"""Operations and entries of a kernel that takes less time than XLA takes to be called."""
 _ALIKE = 0.95
 """Share from which on two predicted times say nothing of which is the shorter."""
 
@@ -59,9 +66,10 @@ def choosing(
     Returns:
       A function as `jacobian`.
     """
+    others: Others = "beside a kernel" if kernel else "all"
 
     def every(*args: Any, **kwargs: Any) -> list[Any]:
-        return forms(args, kwargs, True)
+        return forms(args, kwargs, others)
 
     @functools.wraps(jacobian, updated=())
     def chosen(*args: Any, **kwargs: Any) -> Any:
@@ -76,6 +84,26 @@ def choosing(
         return _Choice(_separate(traced), kept).result(kernel=kernel)
 
     return chosen
+
+
+def fused_for_certain(lin: Linearisation, ids: Sequence[int]) -> bool:
+    """Whether one kernel is faster than anything that XLA makes: it takes less than a call of that.
+
+    JAX's own modes, of which tracing takes about as long as the rest, need not be looked at then.
+
+    Args:
+      lin: the function.
+      ids: vertex ids in elimination order.
+    """
+    program = lin.program
+    if jax.default_backend() != "cpu" or any(
+        equation.primitive.name not in FUSABLE for equation in program.equations
+    ):
+        return False
+    outputs = sum(prod(aval.shape) for aval in program.out_avals)
+    inputs = sum(prod(aval.shape) for aval in program.avals[: program.num_inputs])
+    own = sum(prod(aval.shape) for aval in program.avals)
+    return own + inputs * outputs + lin.graph.cost(ids, "operations") <= _FEW
 
 
 def _separate(traced: Traced) -> list[Traced]:
