@@ -13,7 +13,7 @@ import veenv
 from veenv.kernel.cpu import bodies, entries, records
 from veenv.kernel.cpu import compile as compiling
 from veenv.kernel.cpu.layout import Shuffles, Unwoven, woven
-from veenv.kernel.cpu.written import written
+from veenv.kernel.cpu.outputs import written
 from veenv.kernel.fusing import fuse, trace_point
 
 ENTRIES = [*range(1, 21), 24, 36, 48, 63, 64, 121]

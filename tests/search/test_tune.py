@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from dataclasses import replace
@@ -15,7 +16,7 @@ import veenv
 from veenv import Jacobian, make_graph, tune
 from veenv.orders.order import fingerprint
 from veenv.search.tuning import records, work
-from veenv.search.tuning.forms import Form, jacve_forms, own_modes
+from veenv.search.tuning.forms import Form, all_forms, own_modes
 from veenv.search.tuning.point import Point, shapes_of
 from veenv.search.tuning.records import Record
 
@@ -255,13 +256,27 @@ def test_what_was_found_is_remembered(tmp_path, monkeypatch):
 
 def test_each_form_is_tried_once():
     graph = make_graph(layer, (0, 1))(X, W)
-    forms = list(jacve_forms(graph, ["tanh", "mul"], 0.01, kernels=True))
+    forms = list(all_forms([], graph, ["tanh", "mul"], 0.1, kernels=True))
     assert len(forms) == len({(f.ids, f.kernel, f.pin) for f in forms}) >= 4
     assert {f.kernel for f in forms} == {"xla", "fused"}
     assert {f.pin for f in forms} == {"auto", True, False}
     graph.check_order(forms[0].ids)
-    plain = list(jacve_forms(graph, ["mul"], 0.01, kernels=False))
+    plain = list(all_forms([], graph, ["mul"], 0.1, kernels=False))
     assert {(f.kernel, f.pin) for f in plain} == {("xla", "auto")}
+
+
+def test_the_modes_of_jax_are_first_but_for_a_kernel_that_takes_no_time():
+    graph, modes = make_graph(layer, (0, 1))(X, W), own_modes(3, 3)
+
+    def first(seconds: float, **options) -> list[str]:
+        forms = all_forms(modes, graph, ["tanh"], seconds, **{"kernels": True, **options})
+        return [f.label for f in itertools.islice(forms, 3)]
+
+    jax_first = ["jax.jacrev", "jax.jacfwd"]
+    assert first(20.0)[0].endswith("one kernel")
+    assert first(20.0)[1:] == jax_first
+    assert first(0.1)[:2] == first(20.0, kernels=False)[:2] == jax_first
+    assert first(20.0, entries=10**6)[:2] == jax_first
 
 
 def test_pins_are_as_asked_for():

@@ -15,7 +15,7 @@ import numpy as np
 from veenv import _compat
 from veenv.kernel import primitive
 from veenv.kernel.builder import MAX_OPERATIONS
-from veenv.kernel.cpu.written import written_vectors
+from veenv.kernel.cpu.outputs import written_vectors
 from veenv.kernel.program import CannotFuseError, ScalarProgram
 from veenv.kernel.times import compile_seconds, kernel_limit
 from veenv.kernel.unrolling import unroll

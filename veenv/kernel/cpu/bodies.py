@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from veenv.kernel.cpu.functions import arity, scalar_symbol, vector_symbol
+from veenv.kernel.cpu.functions import PURE, lanewise, lanewise_name, vector_symbol
 from veenv.kernel.cpu.leaves import Leaves
+from veenv.kernel.cpu.outputs import Written, written
 from veenv.kernel.cpu.quotients import Quotients
-from veenv.kernel.cpu.transposition import transposition, transposition_name
+from veenv.kernel.cpu.transposition import transposing, transposing_name
 from veenv.kernel.cpu.trigonometry import Trigonometry
 from veenv.kernel.cpu.types import element, intrinsic, literal, memory_element, suffix
-from veenv.kernel.cpu.written import Written, written
 from veenv.kernel.program import FLOATS, FREE, Op, ScalarProgram
 
 _PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
@@ -37,7 +37,6 @@ _INTEGER_OPS = {
 }
 _BLOCK = 250
 """Instructions of a basic block: the code generator takes more than linear time in it."""
-_PURE = "nounwind willreturn memory(none)"
 
 
 def body(program: ScalarProgram, lanes: int, name: str = "body") -> str:
@@ -45,7 +44,7 @@ def body(program: ScalarProgram, lanes: int, name: str = "body") -> str:
 
     `ins` is a table of two words for each input leaf, its address and the bytes from one vector of
     points to the next; `outs` is a table of the addresses of what is written of the output leaves
-    (`veenv.kernel.cpu.written`). Points lie one after the other; the function computes
+    (`veenv.kernel.cpu.outputs`). Points lie one after the other; the function computes
     ``vectors * lanes`` of them.
 
     Args:
@@ -118,7 +117,7 @@ attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"
                 found.setdefault(max(made.ids), []).append((number, made, None))
                 continue
             kind = memory_element(made.leaf.dtype)
-            self._declare(transposition_name(kind), transposition(kind, self.lanes))
+            self._declare(transposing_name(kind), transposing(kind, self.lanes))
             for value, i in enumerate(made.ids):
                 found.setdefault(i, []).append((number, made, value))
         return found
@@ -267,43 +266,12 @@ attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"
         symbol = vector_symbol(function, dtype, self.lanes)
         types = ", ".join([kind] * len(args))
         if symbol is not None:
-            self._declare(symbol, f"declare {kind} @{symbol}({types}) {_PURE}")
+            self._declare(symbol, f"declare {kind} @{symbol}({types}) {PURE}")
         else:
-            symbol = self._lanewise(function, dtype)
+            symbol = lanewise_name(function, dtype)
+            self._declare(symbol, lanewise(function, dtype, self.lanes))
         values = ", ".join(f"{kind} {a}" for a in args)
-        return self._emit(f"call {kind} @{symbol}({values}) {_PURE}")
-
-    def _lanewise(self, function: str, dtype: str) -> str:
-        """A function of this module that calls a scalar function for each lane."""
-        symbol, of, kind = f"lanes_{function}_{dtype}", element(dtype), self._vector(dtype)
-        if symbol in self.declared:
-            return symbol
-        scalar, count = scalar_symbol(function, dtype), arity(function)
-        types = ", ".join([of] * count)
-        arguments = ", ".join(f"{kind} %x{k}" for k in range(count))
-        parts = "\n".join(f"  %e{k} = extractelement {kind} %x{k}, i64 %i" for k in range(count))
-        values = ", ".join(f"{of} %e{k}" for k in range(count))
-        self._declare(
-            symbol,
-            f"""\
-declare {of} @{scalar}({types}) {_PURE}
-define internal {kind} @{symbol}({arguments}) noinline {_PURE} {{
-entry:
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %n, %loop ]
-  %r = phi {kind} [ zeroinitializer, %entry ], [ %s, %loop ]
-{parts}
-  %y = call {of} @{scalar}({values})
-  %s = insertelement {kind} %r, {of} %y, i64 %i
-  %n = add i64 %i, 1
-  %done = icmp eq i64 %n, {self.lanes}
-  br i1 %done, label %exit, label %loop
-exit:
-  ret {kind} %s
-}}""",
-        )
-        return symbol
+        return self._emit(f"call {kind} @{symbol}({values}) {PURE}")
 
     def _declare(self, symbol: str, text: str) -> None:
         self.declared.setdefault(symbol, text)

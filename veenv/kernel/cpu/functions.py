@@ -11,6 +11,10 @@ import functools
 
 from llvmlite import binding as llvm
 
+from veenv.kernel.cpu.types import element
+
+PURE = "nounwind willreturn memory(none)"
+"""LLVM's attributes of a function of mathematics."""
 _LANES = {("float32", 16): "e", ("float32", 8): "d", ("float32", 4): "b"} | {
     ("float64", 8): "e",
     ("float64", 4): "d",
@@ -75,3 +79,41 @@ def vector_symbol(function: str, dtype: str, lanes: int) -> str | None:
     assert address is not None
     llvm.add_symbol(symbol, address)
     return symbol
+
+
+def lanewise_name(function: str, dtype: str) -> str:
+    """The name of the function that `lanewise` writes."""
+    return f"lanes_{function}_{dtype}"
+
+
+def lanewise(function: str, dtype: str, lanes: int) -> str:
+    """LLVM IR of a function of vectors that calls a scalar function for each lane.
+
+    Args:
+      function: name of the function, as in `veenv.kernel.program`.
+      dtype: of its arguments and its result.
+      lanes: width of the vectors.
+    """
+    symbol, of = lanewise_name(function, dtype), element(dtype)
+    kind, scalar, count = f"<{lanes} x {of}>", scalar_symbol(function, dtype), arity(function)
+    types = ", ".join([of] * count)
+    arguments = ", ".join(f"{kind} %x{k}" for k in range(count))
+    parts = "\n".join(f"  %e{k} = extractelement {kind} %x{k}, i64 %i" for k in range(count))
+    values = ", ".join(f"{of} %e{k}" for k in range(count))
+    return f"""\
+declare {of} @{scalar}({types}) {PURE}
+define internal {kind} @{symbol}({arguments}) noinline {PURE} {{
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %n, %loop ]
+  %r = phi {kind} [ zeroinitializer, %entry ], [ %s, %loop ]
+{parts}
+  %y = call {of} @{scalar}({values})
+  %s = insertelement {kind} %r, {of} %y, i64 %i
+  %n = add i64 %i, 1
+  %done = icmp eq i64 %n, {lanes}
+  br i1 %done, label %exit, label %loop
+exit:
+  ret {kind} %s
+}}"""

@@ -7,9 +7,9 @@ import numpy as np
 from veenv.kernel.cpu import tiles
 from veenv.kernel.cpu.compile import MachineCode
 from veenv.kernel.cpu.leaves import STRIDE
-from veenv.kernel.cpu.transposition import transposition_name
+from veenv.kernel.cpu.outputs import Written, written
+from veenv.kernel.cpu.transposition import transposing_name
 from veenv.kernel.cpu.types import memory_element
-from veenv.kernel.cpu.written import Written, written
 from veenv.kernel.program import Leaf, ScalarProgram
 
 _MOST_DIRECT = 24
@@ -69,7 +69,7 @@ def fill(
 def _by_value(made: Written, code: MachineCode) -> list[int]:
     """The fields of a leaf that is written by values."""
     constants = made.constants.ctypes.data if made.constants.size else 0
-    transpose = code.address(transposition_name(memory_element(made.leaf.dtype)))
+    transpose = code.address(transposing_name(memory_element(made.leaf.dtype)))
     width = np.dtype(made.leaf.dtype).itemsize
     tables = [made.sources.ctypes.data, made.places.ctypes.data, constants]
     return [len(made.sources), *tables, width, transpose]

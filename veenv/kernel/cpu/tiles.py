@@ -3,7 +3,7 @@
 A kernel reads and writes arrays where they are, vectors of points at a time. Staged are arguments
 that are not batched, repeated for one vector; the points after the last whole vector; and outputs
 where many of them would collide in the cache, or that the code writes by values
-(`veenv.kernel.cpu.written`): they are written tile by tile. A kernel is described by an entry:
+(`veenv.kernel.cpu.outputs`): they are written tile by tile. A kernel is described by an entry:
 
 | entry, 8 bytes each | |
 | --- | --- |

@@ -5,12 +5,12 @@ from __future__ import annotations
 from veenv.kernel.cpu.layout import Shuffles, woven
 
 
-def transposition_name(element: str) -> str:
+def transposing_name(element: str) -> str:
     """The name of the function for numbers of an LLVM type."""
     return f"transpose_{element}"
 
 
-def transposition(element: str, lanes: int) -> str:
+def transposing(element: str, lanes: int) -> str:
     """LLVM IR of a function that transposes an array of numbers.
 
     ``(ptr source, ptr target, i64 entries, i64 stride, ptr numbers)``: `source` has a vector of
@@ -45,7 +45,7 @@ def transposition(element: str, lanes: int) -> str:
         offset = emit(f"mul i64 %stride, {point}")
         place = emit(f"getelementptr i8, ptr {target}, i64 {offset}")
         lines.append(f"store {kind} {row}, ptr {place}, align 1")
-    name, body = transposition_name(element), "\n".join(f"  {line}" for line in lines)
+    name, body = transposing_name(element), "\n".join(f"  {line}" for line in lines)
     parameters = "ptr noalias %source, ptr noalias %target, i64 %entries, i64 %stride, ptr %numbers"
     return f"""\
 define void @{name}({parameters}) nounwind {{

@@ -11,6 +11,7 @@ import jax
 
 from veenv.engine.api import jacve
 from veenv.graph.graph import Graph
+from veenv.kernel.times import kernel_limit
 from veenv.linear.barrier import EXPENSIVE, PinMode
 from veenv.orders.cache import Auto
 from veenv.orders.climbing import climb
@@ -21,6 +22,12 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 FORM_KERNELS = ("xla", "fused")
 _LARGEST_KERNEL = 1_000_000
 """Operations above which no kernel is tried; those with known zeros are counted here too."""
+_MANY = 1000
+"""Vertices of a graph above which JAX's own modes are tried before any order is looked at."""
+_QUICK = 0.2
+"""Share of the time in which a kernel is compiled that is tried before JAX's own modes."""
+_SEARCHING = 0.1
+"""Share of the time for the search of an order."""
 
 
 @dataclass(frozen=True)
@@ -80,25 +87,33 @@ def own_modes(num_inputs: int, num_outputs: int) -> list[Form]:
     return modes if num_inputs < num_outputs else modes[::-1]
 
 
-def jacve_forms(
+def all_forms(
+    modes: Sequence[Form],
     graph: Graph,
     primitives: Sequence[str],
     seconds: float,
     *,
+    entries: int = 0,
     kernels: bool,
     batched: bool = False,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[Form]:
-    """The forms of `veenv.jacve`, each once; the search for an order begins when its turn comes.
+    """The forms of a Jacobian, each once; the search for an order begins when its turn comes.
+
+    JAX's own modes are the first, but for a kernel that is compiled in no time.
 
     Args:
+      modes: JAX's own.
       graph: the function's graph.
       primitives: names of the primitives of its program.
-      seconds: how long the search for an order may take.
+      seconds: the time that there is for all of them.
+      entries: numbers in the Jacobian.
       kernels: whether to try one kernel as well as XLA.
       batched: whether there are many points, for which one kernel is most promising.
       clock: tells the time.
     """
+    if len(graph.eliminable) > _MANY:  # even the classical orders take a while
+        yield from modes
     ids = {
         "reverse": graph.reverse(),
         "forward": graph.legal(graph.forward()),
@@ -118,6 +133,10 @@ def jacve_forms(
                 yield form
 
     best = Form("jacve", ranked[0], ids[ranked[0]])
+    fits = kernel_limit(_QUICK * seconds, len(primitives))
+    if len(graph.eliminable) <= _MANY:
+        quick = price[ranked[0]] + entries <= fits
+        yield from (*(fresh(_fused(best)) if quick else ()), *modes)
     first = (_fused(best), best) if batched else (best, _fused(best))
     yield from fresh(*first, Form("jacve", "reverse", ids["reverse"]))
     if EXPENSIVE.intersection(primitives):
@@ -125,7 +144,7 @@ def jacve_forms(
             Form("jacve", best.order, best.ids, pin=False),
             Form("jacve", best.order, best.ids, pin=True),
         )
-    found = _searched(graph, best.ids, seconds, clock)
+    found = _searched(graph, best.ids, _SEARCHING * seconds, clock)
     searched = Form("jacve", "searched", found)
     yield from fresh(searched, _fused(searched))
     for name in ranked[1:]:

@@ -9,7 +9,7 @@ import math
 import operator
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -23,13 +23,10 @@ from veenv.orders.cache import cache_dir
 from veenv.orders.order import fingerprint
 from veenv.search.tuning import records
 from veenv.search.tuning.contest import Contest, Entry
-from veenv.search.tuning.forms import Form, jacve_forms, own_modes
+from veenv.search.tuning.forms import Form, all_forms, own_modes
 from veenv.search.tuning.machine import free_bytes, where
 from veenv.search.tuning.point import Point, shapes_of
 from veenv.search.tuning.records import Record, results_of
-
-_SEARCHING = 0.1
-"""Share of the budget for the search of an order."""
 
 
 def _batched(in_axes: Any, count: int) -> tuple[bool, ...]:
@@ -124,16 +121,20 @@ class Tuning:
         kernels = jax.default_backend() == "cpu"
         names = [e.primitive.name for e in program.equations]
 
-        def forms() -> Iterator[Form]:
-            yield from self._modes
-            if graph is not None and graph.eliminable:
-                limit = _SEARCHING * job.seconds
-                batched = job.batch is not None
-                yield from jacve_forms(graph, names, limit, kernels=kernels, batched=batched)
-
-        self._contest.run(forms())
+        forms: Iterable[Form] = self._modes
+        if graph is not None and graph.eliminable:
+            forms = all_forms(
+                self._modes,
+                graph,
+                names,
+                job.seconds,
+                entries=inputs * outputs,
+                kernels=kernels,
+                batched=job.batch is not None,
+            )
+        self._contest.run(forms)
         errors = self._contest.errors
-        if len(errors) > 1 and all(t.form in errors for t in self._contest.trials[:2]):
+        if all(form in errors for form in self._modes):
             raise errors[Form("jacrev")]
 
     def record(self) -> Record:
