@@ -20,6 +20,7 @@ from realistic_functions import FUNCTIONS, Entry
 from realistic_plot import draw, rank_correlation
 
 import veenv
+from agents.config.args import fail
 from veenv.kernel.times import program_seconds
 from veenv.measure.timing import near, rounds_interleaved
 from veenv.structure import product, structure
@@ -126,11 +127,11 @@ def named(names: tuple[str, ...], functions: Mapping[str, Entry]) -> tuple[str, 
     """The names, or those of all functions.
 
     Raises:
-      ValueError: if there is no function of a name.
+      SystemExit: there is no function of a name.
     """
     unknown = [name for name in names if name not in functions]
     if unknown:
-        raise ValueError(f"--function {unknown[0]}: expected one of {', '.join(functions)}")
+        fail(f"--function {unknown[0]}: expected one of {', '.join(functions)}")
     return names or tuple(functions)
 
 
@@ -138,16 +139,16 @@ def from_file(path: str) -> dict[str, Entry]:
     """The dictionary `F` of a Python file; argnums may be left out.
 
     Raises:
-      ValueError: if it has none.
+      SystemExit: it has none.
     """
     spec = importlib.util.spec_from_file_location("functions", path)
-    if spec is None or spec.loader is None:
-        raise ValueError(f"--file {path}: not a Python file")
+    if spec is None or spec.loader is None or not Path(path).is_file():
+        fail(f"--file {path}: no Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     found = getattr(module, "F", None)
     if not isinstance(found, dict):
-        raise ValueError(f"--file {path}: expected a dictionary F")
+        fail(f"--file {path}: expected a dictionary F")
     return {name: (fun, args, *rest) if rest else (fun, args, 0)
             for name, (fun, args, *rest) in found.items()}  # fmt: skip
 
