@@ -86,7 +86,7 @@ def measured(name: str, entry: Entry, size: int, seconds: float) -> Iterator[Mea
         if program is None:
             jaxpr = jax.make_jaxpr(jacobian)(*args)
             whole = part_of(jaxpr, range(len(jaxpr.out_avals)))
-            features[form] = features_of(jaxpr).tolist(), len(whole.eqns)
+            features[form] = features_of(jaxpr, points=size).tolist(), len(whole.eqns)
         else:
             features[form] = kernel_features(program, size).tolist(), size_of(program)
         ready[form] = compiled(jax.vmap(jacobian) if size > 1 else jacobian, points)
