@@ -29,10 +29,10 @@ _LOOP = 4000
 takes to start."""
 _BATCHES = 64, 8, 1
 """Numbers of points, from more to fewer, for which what is worth it is looked at again."""
-_LARGE = 512
-"""The number of points from which on only a value's entries count."""
+_LARGE = _LOOP // _WORTH
+"""The number of points from which on what is worth it for each entry is worth a loop."""
 _MOST = 64
-"""Operations after which the cost of a value is not counted any further."""
+"""Operations after which the cost of a value is not counted any further in a large batch."""
 _SHARED = 4
 """Operations for which what a batch shares is stored."""
 _EMBEDDING = 4
@@ -74,7 +74,7 @@ def stored_from(jaxpr: Any, equations: Sequence[Any], varying: Collection[Any]) 
     outputs = {v for v in jaxpr.outvars if not isinstance(v, core.Literal)}
     barriers = [e for e in equations if e.primitive.name in BARRIERS]
     points: dict[Any, int] = {}
-    for batch in (_LARGE, *_BATCHES):
+    for batch in (_LARGE, *_BATCHES):  # what is stored by fewer points is among that of more
         flow = _Flow(makers, users, outputs, varying, batch)
         barriers = flow.stored(barriers)
         points.update((e.outvars[0], batch) for e in barriers)
@@ -130,6 +130,7 @@ class _Flow:
         return found
 
     def _is_worth(self, barrier: Any) -> bool:
+        """Whether storing saves more than it costs, given what is stored before it."""
         value, source = barrier.outvars[0], barrier.invars[0]
         maker = None if isinstance(source, core.Literal) else self.makers.get(source)
         joined = maker is not None and maker.primitive.name in ("concatenate", "stack")
