@@ -84,7 +84,7 @@ def measured(name: str, entry: Entry, size: int, seconds: float) -> Iterator[Mea
     known: dict[str, Measured] = {}
     for form, jacobian, program, equations in _forms(fun, args, argnums):
         if program is None:
-            found = features_of(jax.make_jaxpr(jacobian)(*args))
+            found = features_of(jax.make_jaxpr(jacobian)(*args), points=size)
             known[form] = {"features": found.tolist(), "equations": equations}
         else:
             found = kernel_features(program, size)

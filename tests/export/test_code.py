@@ -101,6 +101,19 @@ def test_source_holds_loops():
     np.testing.assert_allclose(executed(source)(1.0, 2.0), (2**0.5, 5.0), rtol=1e-6)
 
 
+def test_source_of_a_jacobian_stores_what_a_batch_stores(x64):
+    def spread(x):
+        for _ in range(3):
+            x = jnp.sin(x) * x
+        return jnp.outer(x, x)
+
+    x, jacobian = np.linspace(0.3, 1.2, 4), veenv.jacve(spread)
+    assert "veenv_batch_barrier" in repr(veenv.make_graph(jacobian)(x))
+    source = to_code("reverse", jacobian, x)
+    assert "lax.optimization_barrier" in source
+    assert_close(executed(source)(x), quick_jit(jax.jacrev(jacobian))(x))
+
+
 def test_source_with_the_value_and_a_name():
     def f(x, scale):
         return scale * jnp.sin(x)

@@ -32,6 +32,8 @@ Others = Literal["none", "all", "beside a kernel"]
 a kernel that is certainly the fastest form."""
 Forms = Callable[[Sequence[Any], dict[str, Any], Others], list[Any]]
 """From positional and keyword arguments to results: of the elimination, then of other forms."""
+Predicted = Callable[[int], float]
+"""From a number of points to the seconds that a program is predicted to take."""
 _NOMINAL = (1, 256)
 """Batches for which a program is chosen that does not know its own."""
 _GAIN = 0.75
@@ -137,7 +139,7 @@ class _Choice:
         """The Jacobian in the form that is predicted to be fastest."""
         if not kernel and len(self.forms) == 1:
             return self._emitted(0)
-        predicted = self._features()
+        predicted = self._predicted()
         program = self._program() if kernel else None
         if program is not None and program.written():
             wanted = program.written()
@@ -166,12 +168,11 @@ class _Choice:
         """Which forms have pins to be looked through."""
         return [self.kept or not k for k in range(len(self.forms))]
 
-    def _features(self) -> list[Features]:
-        found = []
-        for form, pin in zip(self.forms, self._pinned(), strict=True):
-            part: Part = form.closed
-            found.append(features_of(part, pins.dropped(part, form.lifted) if pin else ()))
-        return found
+    def _predicted(self) -> list[Predicted]:
+        return [
+            _predicted_seconds(form, pin)
+            for form, pin in zip(self.forms, self._pinned(), strict=True)
+        ]
 
     def _program(self) -> ScalarProgram | None:
         """The scalar program, where compiling it takes not much longer than XLA's takes."""
@@ -185,16 +186,32 @@ class _Choice:
         return program if size_of(program) <= limit else None
 
 
-def _fastest(predicted: Sequence[Features], program: ScalarProgram, batch: int) -> int | None:
+def _predicted_seconds(form: Traced, pin: bool) -> Predicted:
+    """The predicted seconds of a form at a batch, on which depends what is stored."""
+    part: Part = form.closed
+    points = pins.stored_points(part, form.lifted) if pin else {}
+
+    @functools.cache
+    def features(dropped: frozenset[Any]) -> Features:
+        return features_of(part, dropped)
+
+    def at(batch: int) -> float:
+        dropped = frozenset(v for v, least in points.items() if least > batch)
+        return seconds(features(dropped), batch)
+
+    return at
+
+
+def _fastest(predicted: Sequence[Predicted], program: ScalarProgram, batch: int) -> int | None:
     """The number of the fastest form for XLA at a batch; None: one kernel is faster."""
-    best = _chosen([seconds(f, batch) for f in predicted], _GAIN)
-    limit = _GAIN * seconds(predicted[best], batch)
+    best = _chosen([seconds(batch) for seconds in predicted], _GAIN)
+    limit = _GAIN * predicted[best](batch)
     return None if kernel_seconds(program, batch) < limit else best
 
 
-def _nominal(predicted: Sequence[Features], gain: float) -> int:
+def _nominal(predicted: Sequence[Predicted], gain: float) -> int:
     """The number of the fastest form where the batch is not known: over small and large ones."""
-    times = [[seconds(f, batch) for batch in _NOMINAL] for f in predicted]
+    times = [[seconds(batch) for batch in _NOMINAL] for seconds in predicted]
     return _chosen([functools.reduce(lambda a, b: a * b, row) ** 0.5 for row in times], gain)
 
 

@@ -10,6 +10,8 @@ import jax
 import numpy as np
 from jax import lax
 
+from veenv.linear.batch_barrier import BARRIERS
+
 Writer = Callable[[Sequence[str], Mapping[str, Any]], str]
 """From operands and parameters, as text, to an expression."""
 
@@ -172,7 +174,7 @@ def number(value: Any) -> str:
 
 
 def _barrier(operands: Sequence[str], params: Mapping[str, Any]) -> str:
-    _check_used("optimization_barrier", params, ())
+    _check_used("optimization_barrier", params, ("points",))
     if len(operands) == 1:
         return f"lax.optimization_barrier({operands[0]})"
     return f"lax.optimization_barrier(({', '.join(operands)}))"
@@ -242,7 +244,7 @@ _SPECIAL: Mapping[str, Writer] = {
     "dynamic_update_slice": _dynamic_update_slice,
     "empty": _empty,
     "empty2": _empty,
-    "optimization_barrier": _barrier,
+    **dict.fromkeys(BARRIERS, _barrier),
     "sort": _sort,
     "top_k": _top_k,
 }

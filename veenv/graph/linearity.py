@@ -20,6 +20,7 @@ from jax.extend import core
 from veenv import _compat
 from veenv.graph.own_derivative import is_own_derivative
 from veenv.graph.program import Equation, Literal, Program
+from veenv.linear.batch_barrier import BARRIERS
 from veenv.rules.base import find
 from veenv.rules.dtypes import is_differentiable
 from veenv.rules.elementwise import ELEMENTWISE
@@ -41,8 +42,8 @@ _EVERY = (
     "squeeze expand_dims rev reduce_sum cumsum convert_element_type copy copy_p device_put "
     "reduce_window_sum stack unstack split tile slice reduce_precision fft psum psum2 "
     "psum_invariant all_gather ppermute all_to_all reduce_scatter pvary pbroadcast reshard "
-    "sharding_constraint optimization_barrier name"
-).split()
+    "sharding_constraint name"
+).split() + [*BARRIERS]
 
 _LINEAR: dict[str, tuple[int, ...]] = {
     "gather": (0,),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from veenv.kernel.joins import Joins
 from veenv.kernel.parts import needed_equations
 from veenv.kernel.repeats import REPEATED, find_repeats
 from veenv.linear.barrier import EXPENSIVE
+from veenv.linear.batch_barrier import BARRIERS
 
 NAMES = (
     "calls", "loops", "inner", "steps", "simple", "functions", "repeated", "reduced", "stored",
@@ -44,7 +45,6 @@ _ELEMENTWISE = frozenset(
 _FUSED = EXPENSIVE | _FREE | _ELEMENTWISE
 _DECOMPOSED = frozenset("cholesky triangular_solve lu eigh eig svd qr householder_product".split())
 _CALLS = frozenset("custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr custom_lin".split())
-_BARRIER = "optimization_barrier"
 _WEIGHTS = {
     "pad": 3.0, "concatenate": 3.0, "stack": 3.0, "integer_pow": 2.0, "div": 0.2, "sqrt": 0.2,
     "rsqrt": 0.2,
@@ -57,12 +57,13 @@ Features = np.ndarray
 """float64 [2, len(NAMES)]: what does not depend on the batch, and what each point adds."""
 
 
-def features_of(jaxpr: Any, dropped: Container[Any] = ()) -> Features:
+def features_of(jaxpr: Any, dropped: Container[Any] = (), points: float = inf) -> Features:
     """The features of a jaxpr of one point, for a batch over all of its arguments.
 
     Args:
       jaxpr: a jaxpr, open or closed, or a part of one.
       dropped: results of barriers that are left out.
+      points: the number of points, which says what barriers of batches there are; all by default.
 
     Returns:
       float64 [2, len(NAMES)].
@@ -76,7 +77,7 @@ def features_of(jaxpr: Any, dropped: Container[Any] = ()) -> Features:
     total = np.zeros((2, len(NAMES)))
     total[0, _INDEX["calls"]] = 1.0
     opened = _compat.open_jaxpr(jaxpr)
-    _Walk(total, dropped).run(opened, [True] * len(opened.invars), 1.0)
+    _Walk(total, dropped, points).run(opened, [True] * len(opened.invars), 1.0)
     return total
 
 
@@ -107,8 +108,8 @@ class _Step(NamedTuple):
 class _Walk:
     """Adds up what the equations of a jaxpr come to, those inside of equations included."""
 
-    def __init__(self, total: Features, dropped: Container[Any]):
-        self._total, self._dropped = total, dropped
+    def __init__(self, total: Features, dropped: Container[Any], points: float):
+        self._total, self._dropped, self._points = total, dropped, points
         self._joins: Joins[_Value] = Joins()
 
     def run(self, jaxpr: Any, varies: Sequence[bool], times: float) -> list[bool]:
@@ -126,7 +127,7 @@ class _Walk:
         for step in steps:
             if step.name in _FUSED:
                 self._elementwise(step, times)
-            elif step.name != _BARRIER:
+            elif step.name not in BARRIERS:
                 self._alone(step, times)
         for value in {id(v): v for step in steps for v in step.outs if v.stored}.values():
             self._add("stored", value.size * times, value.varies)
@@ -146,7 +147,7 @@ class _Walk:
             if body is None and name in _CALLS:
                 body = next(_compat.bodies(equation.params), None)
             opened = None if body is None else _compat.open_jaxpr(body)
-            if name == _BARRIER and equation.outvars[0] in self._dropped:
+            if name in BARRIERS and self._is_dropped(equation):
                 results = operands
             elif opened is not None and len(opened.invars) == len(operands):
                 results = self._flatten(opened, operands, steps)
@@ -154,6 +155,9 @@ class _Walk:
                 results = self._results(equation, operands, steps)
             values.update(zip(equation.outvars, results, strict=True))
         return [read(v) for v in jaxpr.outvars]
+
+    def _is_dropped(self, barrier: Any) -> bool:
+        return barrier.outvars[0] in self._dropped or barrier.params.get("points", 1) > self._points
 
     def _results(
         self, equation: Any, operands: tuple[_Value, ...], steps: list[_Step]

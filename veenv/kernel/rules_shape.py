@@ -12,6 +12,7 @@ import numpy as np
 from veenv import _compat
 from veenv.kernel.builder import Builder
 from veenv.kernel.program import CannotFuseError
+from veenv.linear.batch_barrier import BARRIERS
 
 Ids = np.ndarray
 """Numbers of scalar operations, int64, in the shape of the array whose entries they compute."""
@@ -270,7 +271,7 @@ RULES: Mapping[str, Rule] = {
     "empty2": _empty,
     "gather": _gather,
     "iota": _iota,
-    "optimization_barrier": _same,
+    **dict.fromkeys(BARRIERS, _same),
     "pad": _pad,
     "reshape": _reshape,
     "rev": _rev,

@@ -55,8 +55,9 @@ def program_seconds(jaxpr: Any, batch: int) -> float:
             if not instead:
                 return kernel_seconds(kernel.program, batch)
             shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in kernel.program.inputs]
-            return seconds(features_of(jax.make_jaxpr(instead)(*shapes)), batch)
-    return seconds(features_of(jaxpr), batch)
+            jaxpr = jax.make_jaxpr(instead)(*shapes)
+            return seconds(features_of(jaxpr, points=batch), batch)
+    return seconds(features_of(jaxpr, points=batch), batch)
 
 
 def kernel_features(program: ScalarProgram, batch: int) -> np.ndarray:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from veenv import _compat
+from veenv.linear.batch_barrier import BARRIERS
 from veenv.linear.selection import canonical
 from veenv.rules.axes import selected
 from veenv.rules.base import Partial, Row, Rule, Site, Values, find
@@ -25,7 +26,7 @@ _MOVES = frozenset(
 _MOVES |= frozenset("concatenate split stack unstack dynamic_slice dynamic_update_slice".split())
 _MOVES |= frozenset("reduce_sum cumsum add add_any sub neg select_n convert_element_type".split())
 _MOVES |= frozenset("copy copy_p device_put pvary pbroadcast reshard sharding_constraint".split())
-_MOVES |= frozenset("optimization_barrier name".split())
+_MOVES |= {*BARRIERS, "name"}
 """Primitives that do the same to the real and to the imaginary part."""
 
 _PARTS = {"real": (0,), "imag": (1,), "complex": (0, 1), "convert_element_type": (0,)}

@@ -11,6 +11,7 @@ from jax import Array, lax
 
 from veenv import _compat
 from veenv.linear.barrier import EXPENSIVE, pin
+from veenv.linear.batch_barrier import BARRIERS
 from veenv.rules.base import Partial, Row, Site, Values, register
 from veenv.rules.dtypes import is_complex
 from veenv.structure.structure import Structure, diagonal, make, scaled
@@ -258,7 +259,7 @@ def sign(site: Site) -> Sequence[Row]:
     "copy_p",
     "pvary",
     "pbroadcast",
-    "optimization_barrier",
+    *BARRIERS,
     "reshard",
     "sharding_constraint",
     "name",
