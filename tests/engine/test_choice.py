@@ -14,6 +14,7 @@ from veenv import _compat
 from veenv.engine import api, choice, emission
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
+from veenv.kernel import primitive
 
 X = np.linspace(0.3, 1.2, 4)
 AUTO = partial(veenv.jacve, order="auto")
@@ -38,15 +39,19 @@ def form(request, monkeypatch):
     """Each form in turn is predicted to be the fastest."""
     times = {"elimination": (1.0, 9.0, 9.0), "mode": (9.0, 1.0, 9.0), "kernel": (9.0, 9.0, 1.0)}
     own, other, kernel = times[request.param]
-    monkeypatch.setattr(choice, "features_of", lambda part, *dropped: bool(dropped))
-    monkeypatch.setattr(choice, "seconds", lambda first, batch: own if first else other)
+    monkeypatch.setattr(
+        choice, "_predicted_seconds", lambda _, pin: lambda _: own if pin else other
+    )
     monkeypatch.setattr(choice, "kernel_seconds", lambda program, batch: kernel)
     monkeypatch.setattr(choice, "_FEW", 0)
+    monkeypatch.setattr(primitive, "_known", {})  # a kernel keeps what was predicted for it
     return request.param
 
 
 @pytest.mark.parametrize("kernel", ["xla", "auto"])
-def test_all_forms_are_exact(x64, form, kernel):
+def test_all_forms_are_exact(x64, form, kernel, monkeypatch):
+    numbers, choose = [], choice._chosen
+    monkeypatch.setattr(choice, "_chosen", lambda *a: numbers.append(choose(*a)) or numbers[-1])
     jacobian, method, points = AUTO(rolled, kernel=kernel), jax.jacrev(rolled), X
     if kernel == "auto":
         points = np.stack([X, X + 0.1, X - 0.1])
@@ -56,6 +61,7 @@ def test_all_forms_are_exact(x64, form, kernel):
     assert veenv.tree_allclose(found, expected, rtol=1e-12)
     text = jax.jit(jacobian).lower(points).as_text()
     assert ("veenv_fused" in text) == (form == "kernel" and kernel == "auto")
+    assert {number > 0 for number in numbers} == {form != "elimination"}
 
 
 def test_values_auxiliaries_and_several_arguments(x64, form):
