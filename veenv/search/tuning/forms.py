@@ -22,7 +22,7 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 FORM_KERNELS = ("xla", "fused")
 _LARGEST_KERNEL = 1_000_000
 """Operations above which no kernel is tried; those with known zeros are counted here too."""
-_MANY = 1000
+_MANY = 5000
 """Vertices of a graph above which JAX's own modes are tried before any order is looked at."""
 _QUICK = 0.2
 """Share of the time in which a kernel is compiled that is tried before JAX's own modes."""
