@@ -18,12 +18,11 @@ from veenv.kernel.fusing import (
     Traced,
     kernel_size,
     run_kernel,
-    size_of,
     trace_leaves,
     trace_point,
 )
 from veenv.kernel.parts import Part, part_of
-from veenv.kernel.program import CannotFuseError, ScalarProgram
+from veenv.kernel.program import ScalarProgram
 from veenv.kernel.times import kernel_seconds, seconds
 from veenv.kernel.unrolling import FUSABLE
 
@@ -176,14 +175,8 @@ class _Choice:
 
     def _program(self) -> ScalarProgram | None:
         """The scalar program, where compiling it takes not much longer than XLA's takes."""
-        if jax.default_backend() != "cpu":
-            return None
         limit = kernel_size(*(form.closed for form in self.forms))
-        try:
-            program = self.forms[0].program(limit)
-        except CannotFuseError:
-            return None
-        return program if size_of(program) <= limit else None
+        return self.forms[0].program_within(limit)
 
 
 def _predicted_seconds(form: Traced, pin: bool) -> Predicted:

@@ -27,6 +27,8 @@ AUTO_OPERATIONS = 20_000
 seconds to compile."""
 _PATIENCE = 1.5
 """How many times as long as XLA "auto" lets the compiler of kernels take."""
+_ENTRIES = 4
+"""Entries of arrays that "auto" goes through for each operation: those take time, too."""
 _ANGLE = 50
 """What a sine and cosine count as: in the code they are polynomials, with branches."""
 _LARGEST_CONSTANT = 1024
@@ -64,6 +66,20 @@ class Traced:
           CannotFuseError: for what has no scalar form, or has more operations.
         """
         return unroll(self.closed, self.lifted, limit)
+
+    def program_within(self, limit: int) -> ScalarProgram | None:
+        """The scalar program where `"auto"` may take a kernel; None elsewhere.
+
+        Args:
+          limit: the largest `size_of`.
+        """
+        if jax.default_backend() != "cpu":
+            return None
+        try:
+            program = unroll(self.closed, self.lifted, limit, _ENTRIES)
+        except CannotFuseError:
+            return None
+        return program if size_of(program) <= limit else None
 
     def xla(
         self, wanted: Sequence[int], run: Callable[..., list[Any]] | None = None
@@ -194,20 +210,16 @@ def fuse(
     @functools.wraps(fun)
     def fused(*args: Any, **kwargs: Any) -> Any:
         traced = trace_point(fun, args, kwargs, argnums(args))
-        limit = MAX_OPERATIONS
         if mode == "auto":
-            limit = kernel_size(traced.closed)
+            found = traced.program_within(kernel_size(traced.closed))
+            return _run_xla(traced) if found is None else run_kernel(traced, found)
         try:
-            program = traced.program(limit)
+            program = traced.program()
         except CannotFuseError as error:
-            if mode == "fused":
-                line = source(error.primitive, args, kwargs) if error.primitive else ""
-                raise (
-                    CannotFuseError(error.reason, error.primitive, line) if line else error
-                ) from None
-            return _run_xla(traced)
-        if mode == "auto" and (jax.default_backend() != "cpu" or size_of(program) > limit):
-            return _run_xla(traced)
+            line = source(error.primitive, args, kwargs) if error.primitive else ""
+            raise (
+                CannotFuseError(error.reason, error.primitive, line) if line else error
+            ) from None
         return run_kernel(traced, program)
 
     return fused

@@ -32,13 +32,19 @@ FUSABLE = (frozenset(_MOVES) | frozenset(rules_scalar.RULES) | {"clamp", "device
 """Primitives that have a scalar form, whatever they are applied to."""
 
 
-def unroll(closed: Any, lifted: Sequence[int] = (), limit: int = MAX_OPERATIONS) -> ScalarProgram:
+def unroll(
+    closed: Any,
+    lifted: Sequence[int] = (),
+    limit: int = MAX_OPERATIONS,
+    entries: int = _ENTRIES_PER_OPERATION,
+) -> ScalarProgram:
     """The scalar program of a closed jaxpr.
 
     Args:
       closed: the jaxpr of a function of one point; its constants are folded.
       lifted: numbers of constants that are inputs of the program instead, after the others.
       limit: the most operations the program may have.
+      entries: how many entries of arrays are gone through for each of them, at most.
 
     Returns:
       The program, without what its outputs do not need.
@@ -47,7 +53,7 @@ def unroll(closed: Any, lifted: Sequence[int] = (), limit: int = MAX_OPERATIONS)
       CannotFuseError: naming the primitive and its line, for what has no scalar form; for
         programs of more operations than `limit`.
     """
-    walker = _Unroller(limit)
+    walker = _Unroller(limit, entries)
     jaxpr = _compat.open_jaxpr(closed)
     variables = [*jaxpr.invars, *(jaxpr.constvars[k] for k in lifted)]
     inputs = [_leaf(v.aval) for v in variables]
@@ -84,9 +90,10 @@ def _leaf(aval: Any) -> Leaf:
 class _Unroller:
     """Interprets jaxprs on arrays of the numbers of scalar operations."""
 
-    def __init__(self, limit: int):
+    def __init__(self, limit: int, entries: int):
         self.builder = Builder(limit)
         self._limit = limit
+        self._most = entries * limit
         self._entries = 0
 
     def constant(self, value: Any) -> Ids:
@@ -148,7 +155,7 @@ class _Unroller:
     def _account(self, size: int, name: str) -> None:
         """Refuses what would take long to unroll, however few operations it comes to."""
         self._entries += size
-        if size > self._limit or self._entries > _ENTRIES_PER_OPERATION * self._limit:
+        if size > self._limit or self._entries > self._most:
             raise CannotFuseError(
                 f"primitive {name!r} makes an array of {size:,} entries; a kernel takes more than "
                 f"{self._limit:,} scalar operations with it, the most that it may have",
