@@ -27,7 +27,7 @@ AUTO_OPERATIONS = 20_000
 seconds to compile."""
 _PATIENCE = 1.5
 """How many times as long as XLA "auto" lets the compiler of kernels take."""
-_ENTRIES = 4
+_ENTRIES = 10
 """Entries of arrays that "auto" goes through for each operation: those take time, too."""
 _ANGLE = 50
 """What a sine and cosine count as: in the code they are polynomials, with branches."""
