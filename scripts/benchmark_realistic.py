@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import json
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -166,6 +167,9 @@ def _row(
     batch = None if size == 1 else size
     tuned = veenv.tune(fun, *args, argnums=argnums, batch=batch, budget=budget, cache=False)
     taken = time.perf_counter() - began
+    for thread in threading.enumerate():  # a compilation that tune has left behind
+        if thread.name.startswith("veenv"):
+            thread.join()
     methods = {
         "jacfwd": jax.jacfwd(fun, argnums),
         "jacrev": jax.jacrev(fun, argnums),
