@@ -193,6 +193,18 @@ def test_no_mode_is_traced_beside_a_small_kernel(monkeypatch):
         jax.jit(AUTO(rolled))(X)
 
 
+def test_what_is_no_kernel_for_every_value_or_dtype_is_no_small_kernel():
+    def small(fun, *args) -> bool:
+        lin = linearise(trace(fun, args))
+        return choice.is_small_kernel(lin, lin.graph.reverse())
+
+    assert small(rolled, X)
+    assert not small(lambda x: x[jnp.argmax(x)] * x, X)
+    assert not small(lambda x: x.at[jnp.argmax(x)].max(2.0) * x, X)
+    assert not small(lambda x: jnp.sin(x) * x, X.astype(jnp.bfloat16))
+    assert not small(lambda x: jnp.outer(x, x), np.ones(20))
+
+
 def test_outside_of_jit_nothing_is_traced_for_a_choice(monkeypatch):
     monkeypatch.setattr(choice, "trace_leaves", None)
     found = AUTO(rolled)(X)

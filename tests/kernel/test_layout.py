@@ -14,7 +14,7 @@ from veenv.kernel.cpu import bodies, entries, records
 from veenv.kernel.cpu import compile as compiling
 from veenv.kernel.cpu.layout import Shuffles, Unwoven, woven
 from veenv.kernel.cpu.outputs import written
-from veenv.kernel.fusing import fuse, trace_point
+from veenv.kernel.fusing import fuse, size_of, trace_point
 
 ENTRIES = [*range(1, 21), 24, 36, 48, 63, 64, 121]
 
@@ -139,3 +139,19 @@ def test_large_leaves(dtype: str, columns: int):
             for a, b in zip(got, jax.vmap(fun)(x), strict=True):
                 assert a.dtype == b.dtype == dtype
                 np.testing.assert_array_equal(a, b)
+
+
+def test_auto_counts_what_takes_time_to_compile():
+    def traced(fun, size):
+        return trace_point(fun, (np.ones(size, np.float32),), {}, (0,))
+
+    plain, angles = (traced(f, 9) for f in (jnp.square, lambda x: jnp.sin(x) * jnp.cos(x)))
+    assert size_of(plain.program()) == 18  # a product and a value for each entry
+    assert size_of(angles.program()) > 9 * 40  # one polynomial for both functions
+    wide = traced(lambda x: jnp.diag(jnp.sin(x)) @ jnp.ones((9, 9), x.dtype), 9)
+    assert plain.program_within(18) is not None
+    assert plain.program_within(17) is None
+    stencil = traced(lambda x: jnp.diag(x * x) + jnp.roll(jnp.diag(x), 1, 0), 40)
+    assert size_of(stencil.program()) < 400
+    assert stencil.program_within(400) is None  # thousands of entries are gone through
+    assert wide.program_within(10_000) is not None

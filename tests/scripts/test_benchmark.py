@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -66,3 +67,18 @@ def test_every_subcommand_has_a_quick_form(monkeypatch):
     import benchmark
 
     assert benchmark.COMMANDS.keys() == benchmark.QUICK.keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--function", "nothing"], "--function nothing: expected one of gru_params"),
+        (["--file", "nowhere.py"], "--file nowhere.py: no Python file"),
+    ],
+)
+def test_a_wrong_name_is_one_line(arguments, said):
+    command = [sys.executable, str(SCRIPTS / "benchmark.py"), "realistic", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {said}")
+    assert done.stderr.count("\n") == 1

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from veenv import _compat
 from veenv.engine.blocks import all_blocks, assembled
-from veenv.engine.choice import Forms, Others, choosing, fused_for_certain
+from veenv.engine.choice import Forms, Others, choosing, is_small_kernel
 from veenv.engine.counts import counts_of
 from veenv.engine.elimination import eliminate
 from veenv.engine.emission import forward_instead, own_blocks
@@ -218,7 +218,7 @@ def _forms(
         else:
             done = eliminate(lin, values.edges, ids, values.calls)
         blocks = [all_blocks(lin, done.terms, half, sparse=sparse_representation)]
-        alone = others == "none" or (others == "beside a kernel" and fused_for_certain(lin, ids))
+        alone = others == "none" or (others == "beside a kernel" and is_small_kernel(lin, ids))
         if not alone and _name(order) == "auto":
             blocks += own_blocks(lin, fun, argnums, args, kwargs, has_aux=has_aux)
         elif not alone and forward_instead(lin):

@@ -22,13 +22,13 @@ from veenv.kernel.fusing import (
     trace_point,
 )
 from veenv.kernel.parts import Part, part_of
-from veenv.kernel.program import ScalarProgram
+from veenv.kernel.program import DTYPES, ScalarProgram
 from veenv.kernel.times import kernel_seconds, seconds
 from veenv.kernel.unrolling import FUSABLE
 
 Others = Literal["none", "all", "beside a kernel"]
 """Which forms are wanted besides the elimination: none, or all that can take its place; none beside
-a kernel that is certainly the fastest form."""
+a small kernel."""
 Forms = Callable[[Sequence[Any], dict[str, Any], Others], list[Any]]
 """From positional and keyword arguments to results: of the elimination, then of other forms."""
 Predicted = Callable[[int], float]
@@ -41,7 +41,7 @@ also of a kernel's against XLA's."""
 _KEPT = 1.1
 """How many times the time of another elimination one is predicted to take that is not kept."""
 _FEW = 800
-"""Operations and entries of a kernel that takes less time than XLA takes to be called."""
+"""Operations and entries of a kernel that takes about as long as XLA takes to be called."""
 _ALIKE = 0.95
 """Share from which on two predicted times say nothing of which is the shorter."""
 
@@ -87,19 +87,22 @@ def choosing(
     return chosen
 
 
-def fused_for_certain(lin: Linearisation, ids: Sequence[int]) -> bool:
-    """Whether one kernel is faster than anything that XLA makes: it takes less than a call of that.
+def is_small_kernel(lin: Linearisation, ids: Sequence[int]) -> bool:
+    """Whether a function is one kernel that takes no longer than XLA takes to be called.
 
-    JAX's own modes, of which tracing takes about as long as the rest, need not be looked at then.
+    Nothing is much faster at one point then, nor as fast at many. JAX's own modes, of which tracing
+    takes about as long as the rest, need not be looked at.
 
     Args:
       lin: the function.
       ids: vertex ids in elimination order.
     """
     program = lin.program
-    if jax.default_backend() != "cpu" or any(
-        equation.primitive.name not in FUSABLE for equation in program.equations
-    ):
+    if jax.default_backend() != "cpu":
+        return False
+    if any(equation.primitive.name not in FUSABLE for equation in program.equations):
+        return False
+    if any(aval.dtype.name not in DTYPES for aval in program.avals):
         return False
     outputs = sum(prod(aval.shape) for aval in program.out_avals)
     inputs = sum(prod(aval.shape) for aval in program.avals[: program.num_inputs])

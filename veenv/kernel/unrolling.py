@@ -26,10 +26,14 @@ _ENTRIES_PER_OPERATION = 40
 """Entries of arrays that are gone through for each operation that a kernel may have, at most."""
 _HERE = str(Path(__file__).parent.parent)
 _MOVES = {**rules_shape.RULES, **rules_sum.RULES}
-_BY_VALUE = frozenset("gather scatter scatter-add dynamic_slice dynamic_update_slice".split())
-"""Primitives that have a scalar form only where their indices do not depend on the arguments."""
-FUSABLE = (frozenset(_MOVES) | frozenset(rules_scalar.RULES) | {"clamp", "device_put"}) - _BY_VALUE
-"""Primitives that have a scalar form, whatever they are applied to."""
+_BY_INDEX = ("gather", "scatter", "dynamic_")
+"""How primitives begin that have a scalar form only where their indices are known."""
+FUSABLE = frozenset(
+    name
+    for name in (*_MOVES, *rules_scalar.RULES, "clamp", "device_put")
+    if not name.startswith(_BY_INDEX)
+)
+"""Primitives that have a scalar form for small arrays of any values."""
 
 
 def unroll(
