@@ -27,8 +27,6 @@ AUTO_OPERATIONS = 20_000
 seconds to compile."""
 _PATIENCE = 1.5
 """How many times as long as XLA "auto" lets the compiler of kernels take."""
-_ENTRIES = 10
-"""Entries of arrays that "auto" goes through for each operation: those take time, too."""
 _ANGLE = 50
 """What a sine and cosine count as: in the code they are polynomials, with branches."""
 _LARGEST_CONSTANT = 1024
@@ -76,7 +74,7 @@ class Traced:
         if jax.default_backend() != "cpu":
             return None
         try:
-            program = unroll(self.closed, self.lifted, limit, _ENTRIES)
+            program = unroll(self.closed, self.lifted, limit)
         except CannotFuseError:
             return None
         return program if size_of(program) <= limit else None

@@ -11,7 +11,7 @@ import numpy as np
 
 from veenv import _compat
 from veenv.kernel.builder import Builder
-from veenv.kernel.program import CannotFuseError
+from veenv.kernel.program import DTYPES, CannotFuseError
 from veenv.linear.batch_barrier import BARRIERS
 
 Ids = np.ndarray
@@ -19,21 +19,51 @@ Ids = np.ndarray
 Rule = Callable[[Builder, Any, Sequence[Ids]], list[Ids]]
 """From the builder, the equation and the operands to the results."""
 _MOST_STARTS = 64
+_ALIKE = 64
+"""Entries of an array from which on equal ones, as in a stencil's Jacobian, are looked for."""
 
 
 def constant(b: Builder, ids: Ids) -> np.ndarray | None:
     """The array that constants make up; None where an entry is not constant."""
-    values = [b.value(int(i)) for i in ids.flat]
+    rows, places = different([ids.ravel()])
+    values = [b.value(i) for (i,) in rows]
     if any(v is None for v in values):
         return None
     dtype = b.ops[int(ids.flat[0])].dtype if ids.size else np.int32
-    return np.array(values, dtype).reshape(ids.shape)
+    return np.array(values, dtype)[places].reshape(ids.shape)
 
 
 def constants(b: Builder, values: Any) -> Ids:
     """The numbers of the entries of a constant array."""
     values = np.asarray(values)
-    return np.array([b.const(v) for v in values.flat], np.int64).reshape(values.shape)
+    if values.dtype.name not in DTYPES:  # no operation takes them
+        return np.array([b.const(v) for v in values.flat], np.int64).reshape(values.shape)
+    bits = values.ravel().view(f"u{values.dtype.itemsize}")
+    rows, places = different([bits])
+    found = np.array(rows, bits.dtype).ravel().view(values.dtype)
+    return np.array([b.const(v) for v in found], np.int64)[places].reshape(values.shape)
+
+
+def different(columns: Sequence[np.ndarray]) -> tuple[list[list[int]], Any]:
+    """The rows that are not equal, in the order in which they come first, and where each is.
+
+    Args:
+      columns: numbers [n] each.
+
+    Example:
+      >>> different([np.array([7, 5]), np.array([0, 0])])[0]
+      [[7, 0], [5, 0]]
+    """
+    table = np.stack(columns)
+    if table.shape[1] < _ALIKE:
+        return table.T.tolist(), slice(None)
+    key, *others = table
+    for column in others:
+        key = key * (int(column.max()) + 1) + column
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    rank = np.empty_like(first)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return table[:, np.sort(first)].T.tolist(), rank[inverse]
 
 
 def _static(b: Builder, eqn: Any, ids: Ids) -> np.ndarray:

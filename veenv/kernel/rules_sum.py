@@ -91,11 +91,17 @@ def _cumulative(name: str) -> Rule:
     return rule
 
 
+def _converted(b: Builder, ids: Ids, dtype: str) -> Ids:
+    if not ids.size or b.ops[int(ids.flat[0])].dtype == dtype:
+        return ids
+    return np.array([b.op("convert", dtype, int(i)) for i in ids.flat], np.int64).reshape(ids.shape)
+
+
 def _dot(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     (over_x, over_y), (batch_x, batch_y) = eqn.params["dimension_numbers"]
-    x, y = ins
     aval = eqn.outvars[0].aval
     dtype = aval.dtype.name
+    x, y = (_converted(b, ids, dtype) for ids in ins)
     free_x = [a for a in range(x.ndim) if a not in (*over_x, *batch_x)]
     free_y = [a for a in range(y.ndim) if a not in (*over_y, *batch_y)]
     summed = math.prod(x.shape[a] for a in over_x)
@@ -109,10 +115,10 @@ def _dot(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     left = x.transpose(*batch_x, *free_x, *over_x).reshape(batch, -1, summed)
     right = y.transpose(*batch_y, *free_y, *over_y).reshape(batch, -1, summed)
     result = np.empty((batch, left.shape[1], right.shape[1]), np.int64)
+    left, right = left.tolist(), right.tolist()
     for k, i, j in np.ndindex(result.shape):
         total = None
-        for p, q in zip(left[k, i], right[k, j], strict=True):
-            p, q = (b.op("convert", dtype, int(v)) for v in (p, q))
+        for p, q in zip(left[k][i], right[k][j], strict=True):
             term = b.op("and" if dtype == "bool" else "mul", dtype, p, q)
             total = term if total is None else b.op("add", dtype, total, term)
         result[k, i, j] = b.number(0, dtype) if total is None else total

@@ -23,15 +23,18 @@ def scheduled(
       outputs: the output leaves.
       results: the operation of every entry of each output leaf.
     """
-    roots = [i for ids in results for i in ids]
+    roots = list(dict.fromkeys(i for ids in results for i in ids))
     needed = _needed(ops, roots)
-    candidates = [_late(ops, needed), _depth_first(ops, roots)]
-    order = min(candidates, key=lambda order: cycles(ops, order))
+    order, late = _depth_first(ops, roots), _late(ops, needed)
+    least = cycles(ops, order)
+    if cycles(ops, late, least) <= least:
+        order = late
     free = [i for i in needed if ops[i].name in FREE]
     order = [*free, *(i for i in order if ops[i].name not in FREE)]
     number = {old: new for new, old in enumerate(order)}
     renamed = tuple(
-        op._replace(args=tuple(number[a] for a in op.args)) for op in (ops[i] for i in order)
+        Op(op.name, op.dtype, tuple([number[a] for a in op.args]), op.attr)
+        for op in (ops[i] for i in order)
     )
     places = tuple(tuple(number[i] for i in ids) for ids in results)
     return ScalarProgram(tuple(inputs), renamed, tuple(outputs), places)

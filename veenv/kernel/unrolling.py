@@ -12,8 +12,9 @@ from jax.extend import core
 from veenv import _compat
 from veenv.kernel import rules_scalar, rules_shape, rules_sum
 from veenv.kernel.builder import MAX_OPERATIONS, Builder
-from veenv.kernel.program import DTYPES, CannotFuseError, Leaf, ScalarProgram
-from veenv.kernel.rules_shape import Ids, constant, constants
+from veenv.kernel.fold import evaluate
+from veenv.kernel.program import DTYPES, CannotFuseError, Leaf, Op, ScalarProgram
+from veenv.kernel.rules_shape import Ids, constant, constants, different
 from veenv.kernel.schedule import scheduled
 
 _CUSTOM = {
@@ -22,10 +23,11 @@ _CUSTOM = {
     "custom_vjp_call_jaxpr": "fun_jaxpr",
     "custom_lin": "call_jaxpr",
 }
-_ENTRIES_PER_OPERATION = 40
+_ENTRIES = 100
 """Entries of arrays that are gone through for each operation that a kernel may have, at most."""
 _HERE = str(Path(__file__).parent.parent)
 _MOVES = {**rules_shape.RULES, **rules_sum.RULES}
+_COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 _BY_INDEX = ("gather", "scatter", "dynamic_")
 """How primitives begin that have a scalar form only where their indices are known."""
 FUSABLE = frozenset(
@@ -40,7 +42,6 @@ def unroll(
     closed: Any,
     lifted: Sequence[int] = (),
     limit: int = MAX_OPERATIONS,
-    entries: int = _ENTRIES_PER_OPERATION,
 ) -> ScalarProgram:
     """The scalar program of a closed jaxpr.
 
@@ -48,7 +49,6 @@ def unroll(
       closed: the jaxpr of a function of one point; its constants are folded.
       lifted: numbers of constants that are inputs of the program instead, after the others.
       limit: the most operations the program may have.
-      entries: how many entries of arrays are gone through for each of them, at most.
 
     Returns:
       The program, without what its outputs do not need.
@@ -57,7 +57,7 @@ def unroll(
       CannotFuseError: naming the primitive and its line, for what has no scalar form; for
         programs of more operations than `limit`.
     """
-    walker = _Unroller(limit, entries)
+    walker = _Unroller(limit)
     jaxpr = _compat.open_jaxpr(closed)
     variables = [*jaxpr.invars, *(jaxpr.constvars[k] for k in lifted)]
     inputs = [_leaf(v.aval) for v in variables]
@@ -94,16 +94,16 @@ def _leaf(aval: Any) -> Leaf:
 class _Unroller:
     """Interprets jaxprs on arrays of the numbers of scalar operations."""
 
-    def __init__(self, limit: int, entries: int):
+    def __init__(self, limit: int):
         self.builder = Builder(limit)
         self._limit = limit
-        self._most = entries * limit
+        self._most = _ENTRIES * limit
         self._entries = 0
 
     def constant(self, value: Any) -> Ids:
         """The numbers of a constant's entries."""
         value = np.asarray(value)
-        if value.size > self._limit:
+        if value.size > self._most:
             raise CannotFuseError(f"a constant of {value.size:,} entries is too large to be fused")
         return constants(self.builder, value)
 
@@ -159,10 +159,10 @@ class _Unroller:
     def _account(self, size: int, name: str) -> None:
         """Refuses what would take long to unroll, however few operations it comes to."""
         self._entries += size
-        if size > self._limit or self._entries > self._most:
+        if self._entries > self._most:
             raise CannotFuseError(
-                f"primitive {name!r} makes an array of {size:,} entries; a kernel takes more than "
-                f"{self._limit:,} scalar operations with it, the most that it may have",
+                f"primitive {name!r} makes an array of {size:,} entries, {self._entries:,} with "
+                f"those before it: too many for a kernel of {self._limit:,} scalar operations",
                 name,
             )
 
@@ -177,10 +177,15 @@ class _Unroller:
         if of not in DTYPES:
             raise CannotFuseError(f"values of dtype {of} cannot be fused", eqn.primitive.name)
         shape = eqn.outvars[0].aval.shape
-        columns = [np.broadcast_to(x, shape).ravel().tolist() for x in ins]
         builder, params = self.builder, eqn.params
-        ids = [rule(builder, of, to, params, *row) for row in zip(*columns, strict=True)]
-        return np.array(ids, np.int64).reshape(shape)
+        if eqn.primitive.name in _COMPARISONS and of != "bool":
+            values = [constant(builder, x) for x in ins]
+            if all(v is not None for v in values):  # as masks are made of indices
+                known = evaluate(Op(eqn.primitive.name, to), values)
+                return constants(builder, np.broadcast_to(known, shape))
+        rows, places = different([np.broadcast_to(x, shape).ravel() for x in ins])
+        ids = [rule(builder, of, to, params, *row) for row in rows]
+        return np.array(ids, np.int64)[places].reshape(shape)
 
     def _clamp(self, eqn: Any, ins: Sequence[Ids]) -> Ids:
         b, aval = self.builder, eqn.outvars[0].aval
