@@ -12,10 +12,10 @@ import jax.numpy as jnp
 
 from veenv import _compat
 from veenv.engine.blocks import all_blocks, assembled
-from veenv.engine.choice import Forms, Others, choosing, is_small_kernel
+from veenv.engine.choice import Forms, Others, Results, choosing, is_small_kernel
 from veenv.engine.counts import counts_of
 from veenv.engine.elimination import eliminate
-from veenv.engine.emission import forward_instead, own_blocks
+from veenv.engine.emission import other_orders, own_blocks, own_instead
 from veenv.engine.evaluation import evaluate
 from veenv.engine.indexing import eliminate_sparse
 from veenv.engine.pins import pinned
@@ -101,12 +101,13 @@ def jacve(
         fun, order, argnums, has_aux, count_ops, sparse_representation, holomorphic, allow_int
     )
 
-    def without_value(*call: Any) -> list[Any]:
-        found = []
-        for value, *rest in forms(*call):
-            parts = [rest[0], value[1], *rest[1:]] if has_aux else rest
-            found.append(tuple(parts) if len(parts) > 1 else parts[0])
-        return found
+    def alone(value: Any, *rest: Any) -> Any:
+        parts = [rest[0], value[1], *rest[1:]] if has_aux else rest
+        return tuple(parts) if len(parts) > 1 else parts[0]
+
+    def without_value(*call: Any) -> Results:
+        eliminations, modes = forms(*call)
+        return [alone(*form) for form in eliminations], [alone(*form) for form in modes]
 
     plain = not (count_ops or sparse_representation or holomorphic or allow_int)
     name = _name(order) if plain else None
@@ -180,8 +181,8 @@ def jacobian_of_gradient(
     """
     forms = _forms(gradient, order, argnums, False, False, True, False, False, symmetric)
 
-    def without_value(*call: Any) -> list[Any]:
-        return [jacobian for _, jacobian in forms(*call)]
+    def without_value(*call: Any) -> Results:
+        return [jacobian for _, jacobian in forms(*call)[0]], []
 
     return _compiled(without_value, gradient, "xla", "auto", argnums, False, None)
 
@@ -204,7 +205,7 @@ def _forms(
     if not isinstance(order, (str, os.PathLike, Order, Auto)):
         order = tuple(order)  # an iterator would be empty at the second call
 
-    def forms(args: Sequence[Any], kwargs: dict[str, Any], others: Others) -> list[Any]:
+    def forms(args: Sequence[Any], kwargs: dict[str, Any], others: Others) -> Results:
         program = trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)
         _check_types(program, holomorphic=holomorphic, allow_int=allow_int)
         lin = linearise(program, holomorphic=holomorphic)
@@ -219,22 +220,25 @@ def _forms(
             done = eliminate(lin, values.edges, ids, values.calls)
         blocks = [all_blocks(lin, done.terms, half, sparse=sparse_representation)]
         alone = others == "none" or (others == "beside a kernel" and is_small_kernel(lin, ids))
-        if not alone and _name(order) == "auto":
+        name = None if alone else _name(order)
+        for other in other_orders(lin, ids, name):
+            terms = eliminate(lin, values.edges, other).terms
+            blocks.append(all_blocks(lin, terms, half, sparse=False))
+        eliminations = len(blocks)
+        if name == "auto" or (name and own_instead(lin)):
             blocks += own_blocks(lin, fun, argnums, args, kwargs, has_aux=has_aux)
-        elif not alone and forward_instead(lin):
-            other = eliminate(lin, values.edges, lin.graph.forward())
-            blocks.append(all_blocks(lin, other.terms, half, sparse=False))
         outputs = map(_compat.as_weak_as, program.out_avals, map(jnp.asarray, values.outputs))
         value = jax.tree.unflatten(program.out_tree, outputs)
         if program.aux:
             value = value, jax.tree.unflatten(program.aux[1], values.aux)
         trees = [assembled(lin, rows, inputs, isinstance(argnums, tuple)) for rows in blocks]
         results = [jax.tree.unflatten(program.out_tree, tree) for tree in trees]
-        if not count_ops:
-            return [(value, result) for result in results]
-        counted = not (sparse_representation or values.calls)
-        counts = counts_of(lin.graph, ids, done if counted else None)
-        return [(value, result, counts) for result in results]
+        found: list[Any] = [(value, result) for result in results]
+        if count_ops:
+            counted = not (sparse_representation or values.calls)
+            counts = counts_of(lin.graph, ids, done if counted else None)
+            found = [(*pair, counts) for pair in found]
+        return found[:eliminations], found[eliminations:]
 
     return forms
 
@@ -254,15 +258,15 @@ def _compiled(
 
     @functools.wraps(fun, updated=())  # its signature, by which jit knows static arguments
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        return forms(args, kwargs, "none")[0]
+        return forms(args, kwargs, "none")[0][0]
 
     def wanted(args: Sequence[Any]) -> tuple[int, ...]:
         return normalise_argnums(argnums, len(args))
 
     chosen = (kernel == "xla" and name == "reverse") or (kernel != "fused" and name == "auto")
     if chosen and pin == "auto":
-        kept = name == "reverse"
-        return choosing(jacobian, forms, wanted, kernel=kernel == "auto", kept=kept)
+        auto = kernel == "auto"
+        return choosing(jacobian, forms, wanted, kernel=auto, kept=name == "reverse")
     compiled = pinned(jacobian, pin)
     if kernel == "xla":
         return compiled

@@ -29,8 +29,10 @@ from veenv.kernel.unrolling import FUSABLE
 Others = Literal["none", "all", "beside a kernel"]
 """Which forms are wanted besides the elimination: none, or all that can take its place; none beside
 a small kernel."""
-Forms = Callable[[Sequence[Any], dict[str, Any], Others], list[Any]]
-"""From positional and keyword arguments to results: of the elimination, then of other forms."""
+Results = tuple[list[Any], list[Any]]
+"""Of the elimination and of those by other orders; of JAX's own modes."""
+Forms = Callable[[Sequence[Any], dict[str, Any], Others], Results]
+"""From positional and keyword arguments to results."""
 Predicted = Callable[[int], float]
 """From a number of points to the seconds that a program is predicted to take."""
 _NOMINAL = (1, 256)
@@ -61,15 +63,15 @@ def choosing(
       forms: all results at once, every value that might be expensive pinned.
       argnums: of the positional arguments those that are differentiated by.
       kernel: one kernel is a form, too.
-      kept: the elimination stays unless another form, an elimination too, is certainly faster;
-        otherwise the others are JAX's own modes, and it is the other way round.
+      kept: the elimination stays unless another form is certainly faster; otherwise it has to be
+        certainly faster than JAX's own modes.
 
     Returns:
       A function as `jacobian`.
     """
     others: Others = "beside a kernel" if kernel else "all"
 
-    def every(*args: Any, **kwargs: Any) -> list[Any]:
+    def every(*args: Any, **kwargs: Any) -> Results:
         return forms(args, kwargs, others)
 
     @functools.wraps(jacobian, updated=())
@@ -82,7 +84,8 @@ def choosing(
             if not places:
                 return jacobian(*args, **kwargs)
             traced = trace_leaves(every, leaves, tree, places)
-        return _Choice(_separate(traced), kept).result(kernel=kernel)
+        eliminations = len(traced.tree.children()[0].children())
+        return _Choice(_separate(traced), eliminations, kept).result(kernel=kernel)
 
     return chosen
 
@@ -113,7 +116,7 @@ def is_small_kernel(lin: Linearisation, ids: Sequence[int]) -> bool:
 def _separate(traced: Traced) -> list[Traced]:
     """The forms of a function that was traced with all of them."""
     found, start = [], 0
-    for tree in traced.tree.children():
+    for tree in (tree for group in traced.tree.children() for tree in group.children()):
         end = start + tree.num_leaves
         numbers = [k for k in range(start, end) if k not in traced.static]
         before = [sum(s < k for s in traced.static) for k in numbers]
@@ -130,11 +133,13 @@ class _Choice:
     """The forms of a Jacobian.
 
     Attributes:
-      forms: by elimination, then those that can take its place.
-      kept: whether those are eliminations too, and the first stays if in doubt.
+      forms: by elimination, then JAX's own modes.
+      eliminations: how many are eliminations; the first is by the order that was asked for.
+      kept: whether that one stays if in doubt.
     """
 
     forms: Sequence[Traced]
+    eliminations: int
     kept: bool
 
     def result(self, *, kernel: bool) -> Any:
@@ -143,17 +148,17 @@ class _Choice:
             return self._emitted(0)
         predicted = self._predicted()
         program = self._program() if kernel else None
-        if program is not None and program.written():
-            wanted = program.written()
-            forms = [t.xla(wanted, run) for t, run in self._runs()]
-            times = functools.partial(_fastest, predicted, program)
+        if program is None or not program.written():
+            return self._emitted(self._nominal(predicted))
+        wanted = program.written()
+        forms = [t.xla(wanted, run) for t, run in self._runs()]
 
-            def instead(batch: int) -> Callable[..., Any] | None:
-                best = times(batch)
-                return None if best is None else forms[best]
+        def instead(batch: int) -> Callable[..., Any] | None:
+            times = [seconds(batch) for seconds in predicted]
+            best = self._fastest(times)
+            return forms[best] if _GAIN * times[best] <= kernel_seconds(program, batch) else None
 
-            return run_kernel(self.forms[0], program, forms[0], instead)
-        return self._emitted(_nominal(predicted, _KEPT if self.kept else _GAIN))
+        return run_kernel(self.forms[0], program, forms[0], instead)
 
     def _emitted(self, number: int) -> Any:
         """The Jacobian in one of the forms."""
@@ -168,7 +173,7 @@ class _Choice:
 
     def _pinned(self) -> list[bool]:
         """Which forms have pins to be looked through."""
-        return [self.kept or not k for k in range(len(self.forms))]
+        return [k < self.eliminations for k in range(len(self.forms))]
 
     def _predicted(self) -> list[Predicted]:
         return [
@@ -180,6 +185,29 @@ class _Choice:
         """The scalar program, where compiling it takes not much longer than XLA's takes."""
         limit = kernel_size(*(form.closed for form in self.forms))
         return self.forms[0].program_within(limit)
+
+    def _nominal(self, predicted: Sequence[Predicted]) -> int:
+        """The number of the fastest form where the batch is not known: over small and large."""
+        return self._fastest([prod(seconds(n) for n in _NOMINAL) ** 0.5 for seconds in predicted])
+
+    def _fastest(self, times: Sequence[float]) -> int:
+        """The number of the fastest form for XLA by predicted times, in seconds."""
+        if self.kept:
+            return 0 if times[0] < _KEPT * min(times) else _first(times)
+        best = min(range(self.eliminations), key=times.__getitem__)
+        modes = times[self.eliminations :]
+        if not modes or times[best] < _GAIN * min(modes):
+            return best
+        return self.eliminations + _first(modes)
+
+
+def _first(times: Sequence[float]) -> int:
+    """The number of the first that is about the least.
+
+    Of two modes that are predicted to take about as long that is forward, which stores nothing on
+    its way.
+    """
+    return next(k for k, seconds in enumerate(times) if _ALIKE * seconds <= min(times))
 
 
 def _predicted_seconds(form: Traced, pin: bool) -> Predicted:
@@ -196,28 +224,3 @@ def _predicted_seconds(form: Traced, pin: bool) -> Predicted:
         return seconds(features(dropped), batch)
 
     return at
-
-
-def _fastest(predicted: Sequence[Predicted], program: ScalarProgram, batch: int) -> int | None:
-    """The number of the fastest form for XLA at a batch; None: one kernel is faster."""
-    best = _chosen([seconds(batch) for seconds in predicted], _GAIN)
-    limit = _GAIN * predicted[best](batch)
-    return None if kernel_seconds(program, batch) < limit else best
-
-
-def _nominal(predicted: Sequence[Predicted], gain: float) -> int:
-    """The number of the fastest form where the batch is not known: over small and large ones."""
-    times = [[seconds(batch) for batch in _NOMINAL] for seconds in predicted]
-    return _chosen([functools.reduce(lambda a, b: a * b, row) ** 0.5 for row in times], gain)
-
-
-def _chosen(times: Sequence[float], gain: float) -> int:
-    """JAX's faster own mode, unless the elimination, the first, takes less than a share of that.
-
-    Of two that are predicted to take about as long it is the one before, forward, which stores
-    nothing on its way.
-    """
-    own, *modes = times
-    if not modes or own < gain * min(modes):
-        return 0
-    return next(k for k, seconds in enumerate(modes, 1) if _ALIKE * seconds <= min(modes))

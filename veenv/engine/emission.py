@@ -15,13 +15,18 @@ from veenv.graph.program import Program
 from veenv.structure.structure import Link
 
 OwnMode = Literal["jacfwd", "jacrev"]
+Name = Literal["auto", "reverse"]
+"""An order in whose place a faster form may be taken."""
 _OF_ONE_MODE = frozenset(
     "while linear_call custom_lin custom_vjp_call custom_vjp_call_jaxpr pure_callback io_callback "
-    "run_state".split()
+    "run_state refs".split()
 )
 """Primitives that one of the modes refuses, or that do more than compute."""
-_ABOUT = 1.5
+_ABOUT = 3
 """Ratio of passes up to which either mode may be the faster one."""
+_DEAR = 2
+"""Operations of an elimination, for each pass of a mode and each value of the function, from which
+on the mode is compared with it."""
 _FEWER = 2
 """Ratio of passes from which the reverse order is compared with the forward one."""
 _LESS = 0.5
@@ -61,6 +66,26 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
     return ("jacfwd",) if passes[0] < passes[1] else ("jacrev",)
 
 
+def other_orders(
+    lin: Linearisation, ids: Sequence[int], name: Name | None
+) -> list[tuple[int, ...]]:
+    """Orders that may well be faster than one that was asked for by name, and give the same.
+
+    Args:
+      lin: the function.
+      ids: the order.
+      name: its name; None if no other order is wanted.
+    """
+    graph = lin.graph
+    if name == "reverse":
+        return [graph.forward()] if forward_instead(lin) else []
+    reverse = graph.reverse()
+    if name is None or tuple(ids) == reverse or own_modes(lin):
+        return []
+    enough = _LESS * graph.cost(reverse, "operations")
+    return [reverse] if graph.cost(ids, "operations") > enough else []
+
+
 def forward_instead(lin: Linearisation) -> bool:
     """Whether the forward order may well be faster than the reverse one, and gives the same.
 
@@ -78,6 +103,20 @@ def forward_instead(lin: Linearisation) -> bool:
     graph = lin.graph
     limit = (1 if forward == reverse else _LESS) * graph.cost(graph.reverse(), "operations")
     return graph.cost(graph.forward(), "operations") <= limit and limit > 0
+
+
+def own_instead(lin: Linearisation) -> bool:
+    """Whether JAX's own mode may well be faster than the reverse order.
+
+    That takes operators, whose passes it can share, or more operations than it seems to need.
+
+    Args:
+      lin: the function.
+    """
+    program, graph = lin.program, lin.graph
+    values = sum(prod(aval.shape) for aval in program.avals[program.num_inputs :])
+    enough = _DEAR * min(_passes(program)) * values
+    return _has_operators(lin) or graph.cost(graph.reverse(), "operations") > enough
 
 
 def _passes(program: Program) -> tuple[int, int]:

@@ -78,10 +78,10 @@ def _fewer_pulls(post: Edge, pre: Edge) -> bool:
       pre: an edge without one.
     """
     s, p = post.structure, pre.structure
-    if s.link is not Link.OPERATOR or s.link_values or any(p.pairs[m] == FREE for m in s.link_in):
+    if s.link is not Link.OPERATOR or s.link_values:
         return False
     pairs = diagonal_pairs(post)
-    apart = [m for m in s.link_in if m not in {m for _, m in pairs}]
+    apart = [m for m in s.link_in if m not in {m for _, m in pairs} and p.pairs[m] != FREE]
     results = [k for k in s.link_out if k not in {k for k, _ in pairs}]
     passes = prod(p.out_shape[m] for m in apart)
     return _FEWER * prod(s.out_shape[k] for k in results) <= passes
