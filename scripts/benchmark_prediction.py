@@ -111,16 +111,18 @@ def _forms(
 
     for mode, jacobian in (("jacfwd", jax.jacfwd), ("jacrev", jax.jacrev)):
         yield mode, jacobian(fun, argnums), None, equations(jacobian(fun, argnums))
+    graph = veenv.make_graph(fun, argnums)(*args)
     for order in _ORDERS:
-        jacobian = veenv.jacve(fun, order, argnums)
+        ids = graph.legal(graph.markowitz() if order == "markowitz" else graph.reverse())
+        jacobian = veenv.jacve(fun, ids, argnums)
         yield order, jacobian, None, equations(jacobian)
         wanted = normalise_argnums(argnums, len(args))
-        plain = veenv.jacve(fun, order, argnums, pin=False)
+        plain = veenv.jacve(fun, ids, argnums, pin=False)
         try:
             program = trace_point(plain, args, {}, wanted).program(_LARGEST_KERNEL)
         except CannotFuseError:
             continue
-        fused = veenv.jacve(fun, order, argnums, kernel="fused")
+        fused = veenv.jacve(fun, ids, argnums, kernel="fused")
         yield f"{order}, one kernel", fused, program, equations(plain)
 
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from realistic_fields import FIELDS
 
 Entry = tuple[Callable[..., Any], tuple[Any, ...], int | tuple[int, ...]]
 
@@ -232,5 +233,6 @@ FUNCTIONS: dict[str, Entry] = {
         (1.0 + 0.1 * _random(0, 10), 0.1 * _random(1, 10), _random(2, 10, 10), _random(3, 10, 10)),
         (0, 1),
     ),
+    **FIELDS,
 }  # fmt: skip
 """Function, point and argnums by name."""

@@ -182,6 +182,51 @@ def test_what_one_mode_refuses_or_answers_otherwise_is_not_emitted():
     assert modes_of(lambda x: jnp.sum(x * x), X) == ("jacrev",)
 
 
+def masked(x):
+    """A select, which keeps JAX's modes out, and orders that differ."""
+    y = jnp.where(x > 0.5, jnp.sin(x), x)
+    return jnp.stack([jnp.sum(y * y[::-1]), y[0] * y[1], jnp.prod(y[:3])])
+
+
+def test_reverse_order_is_compared_with_another_where_no_mode_of_jax_is(x64, monkeypatch):
+    lin = linearise(trace(masked, (X,)))
+    forward, reverse = lin.graph.forward(), lin.graph.reverse()
+    assert emission.own_modes(lin) == ()
+    assert emission.other_orders(lin, forward, "auto") == [reverse]
+    assert emission.other_orders(lin, reverse, "auto") == []
+    assert emission.other_orders(lin, forward, None) == []
+    assert emission.other_orders(linearise(trace(rolled, (X,))), forward, "auto") == []
+    monkeypatch.setattr(choice._Choice, "_fastest", lambda self, times: len(times) - 1)
+    found = jax.jit(AUTO(masked))(X)
+    np.testing.assert_allclose(found, jax.jacrev(masked)(X), rtol=1e-12)
+
+
+def sums(x):
+    """Many operations by elimination for each value: chains that every output needs."""
+    y = x[:, None] * jnp.ones((4, 3))
+    for _ in range(6):
+        y = jnp.tanh(y @ y.T @ y)
+    return y
+
+
+def test_the_default_compares_jaxs_modes_where_it_seems_to_need_more_operations(x64, monkeypatch):
+    def compared(fun, x) -> bool:
+        return emission.own_instead(linearise(trace(fun, (x,))))
+
+    assert compared(sums, X)
+    assert compared(looped, X)  # an operator
+    assert not compared(rolled, X)
+    for number in (0, -1):
+        monkeypatch.setattr(
+            choice._Choice, "_fastest", lambda self, times, number=number: number % len(times)
+        )
+        found = jax.jit(veenv.jacve(sums))(X)
+        np.testing.assert_allclose(found, jax.jacfwd(sums)(X), rtol=1e-9)
+    text = str(jax.make_jaxpr(veenv.jacve(sums))(X))
+    modes = [str(jax.make_jaxpr(m(sums))(X)) for m in (jax.jacfwd, jax.jacrev)]
+    assert len(text) < 1.2 * max(map(len, modes))  # one of them
+
+
 def test_no_mode_is_traced_beside_a_small_kernel(monkeypatch):
     def refused(*args, **kwargs):
         raise AssertionError

@@ -54,6 +54,24 @@ def test_infinity_that_a_select_shuts_out_stays_out_of_a_pulled_operator(x64):
     np.testing.assert_allclose(found[:, at > 0.5], jax.jacrev(f)(at)[:, at > 0.5], rtol=1e-9)
 
 
+def assembled(x):
+    """Two numbers of a matrix that outer products are scattered into."""
+    e = jnp.stack([jnp.sin(x), jnp.cos(x), x], 1)
+    pieces = e[:, :, None] * e[:, None, :]
+    at = np.arange(24)[:, None] % 7 + np.arange(3)
+    whole = jnp.zeros((9, 9), x.dtype).at[at[:, :, None], at[:, None, :]].add(pieces)
+    return jnp.stack([jnp.sum(whole[0] * whole[1]), whole[2, 3] * whole[4, 4]])
+
+
+def test_an_operator_that_meets_a_sum_beside_a_diagonal_is_passed_from_its_smaller_side(x64):
+    jacobian = veenv.jacve(assembled, veenv.make_graph(assembled)(X).reverse())
+    np.testing.assert_allclose(jacobian(X), jax.jacrev(assembled)(X), rtol=1e-10)
+    scatters = [
+        e for e in equations_of(jacobian, X) if e.primitive.name in ("gather", "scatter-add")
+    ]
+    assert max(e.outvars[0].aval.size for e in scatters) <= 2 * 24 * 3 * 3
+
+
 def rings(y):
     """Differences to neighbours on two rings, stacked."""
     u, v = y

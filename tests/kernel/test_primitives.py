@@ -208,3 +208,17 @@ ARRAYS: dict[str, Callable[[Any], Any]] = {
 def test_arrays(name: str, precision: str):
     x = np.random.default_rng(1).uniform(0, 1, (37, 2, 3, 4)).astype(precision)
     assert_as_xla(ARRAYS[name], x, ulps=30)
+
+
+def test_constants_and_masks_of_many_entries_are_what_they_were():
+    table = np.tile(np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1.0], np.float32), 20)
+    found = jax.jit(kernel_of(lambda x: x * table, 1))(np.float32(1.0))
+    np.testing.assert_array_equal(found, table)
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(table))
+
+    def lower(x):
+        rows, columns = np.indices((12, 12), np.int32)
+        shift = jnp.asarray(rows) - jnp.asarray(columns) + jnp.arange(12, dtype=np.int32)
+        return jnp.where((shift >= 3) & (shift != 5), x, 0.0), jnp.equal(shift, 4)
+
+    assert_as_xla(lower, POINTS.astype(np.float32))

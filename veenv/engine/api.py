@@ -47,7 +47,7 @@ def jacve(
     Args:
       fun: function of pytrees of arrays, with output a pytree of arrays.
       order: vertex ids (1-based, in equation order), "forward"/"fwd", "reverse"/"rev" (in a trace
-        the forward one, where operators of few inputs make that faster, see docs/orders.md),
+        the forward one or JAX's own mode, where that is predicted to be faster and gives the same),
         "markowitz", "best"/"best-executed" (the cheapest order shipped for this graph, by either
         count), "auto" (that one, or else the cheapest by operations of the classical ones and a few
         others, the same on every machine; in a trace JAX's own mode takes its place where that is

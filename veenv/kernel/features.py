@@ -23,15 +23,16 @@ from veenv.linear.barrier import EXPENSIVE
 from veenv.linear.batch_barrier import BARRIERS
 
 NAMES = (
-    "calls", "loops", "inner", "steps", "simple", "functions", "repeated", "reduced", "stored",
-    "flops", "turned", "contractions", "solvers", "decomposed", "pieces", "moved",
+    "calls", "loops", "inner", "steps", "simple", "joined", "functions", "repeated", "reduced",
+    "stored", "flops", "turned", "contractions", "solvers", "decomposed", "pieces", "moved",
 )  # fmt: skip
 """The features: one for each call; loops and other programs that are started, and those inside of
-`scan`s; steps of `scan`s; simple operations of elementwise loops, functions, and functions that the
-compiler repeats (what is repeated counts as often); entries that are summed or compared away;
-entries that are written; operations of contractions, those of contractions that are not of rows by
-columns (once more), and contractions; calls of decompositions and triangular solves, the entries
-they go through, and the matrices they are of; entries that are gathered, scattered, sorted."""
+`scan`s; steps of `scan`s; simple operations of elementwise loops, entries that these pad or join
+(branches), functions, and functions that the compiler repeats (what is repeated counts as often);
+entries that are summed or compared away; entries that are written; operations of contractions,
+those of contractions that are not of rows by columns (once more), and contractions; calls of
+decompositions and triangular solves, the entries they go through, and the matrices they are of;
+entries that are gathered, scattered, sorted."""
 _INDEX = {name: k for k, name in enumerate(NAMES)}
 _FREE = frozenset(
     "broadcast_in_dim reshape transpose squeeze rev copy iota expand_dims stop_gradient "
@@ -45,10 +46,8 @@ _ELEMENTWISE = frozenset(
 _FUSED = EXPENSIVE | _FREE | _ELEMENTWISE
 _DECOMPOSED = frozenset("cholesky triangular_solve lu eigh eig svd qr householder_product".split())
 _CALLS = frozenset("custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr custom_lin".split())
-_WEIGHTS = {
-    "pad": 3.0, "concatenate": 3.0, "stack": 3.0, "integer_pow": 2.0, "div": 0.2, "sqrt": 0.2,
-    "rsqrt": 0.2,
-}  # fmt: skip
+_JOINED = frozenset(["pad", "concatenate", "stack"])
+_WEIGHTS = {"integer_pow": 2.0, "div": 0.2, "sqrt": 0.2, "rsqrt": 0.2}
 """What operations are of a simple one, and divisions and roots of a function."""
 _UNKNOWN_STEPS = 20
 """Steps that a loop of unknown length counts as."""
@@ -189,8 +188,7 @@ class _Walk:
             self._start(times)
         if name in _FREE:
             return
-        kind = "repeated" if name in REPEATED else "functions" if name in EXPENSIVE else "simple"
-        self._add(kind, _WEIGHTS.get(name, 1.0) * out.computed * times, out.varies)
+        self._add(_kind(name), _WEIGHTS.get(name, 1.0) * out.computed * times, out.varies)
 
     def _alone(self, step: _Step, times: float) -> None:
         name, varies = step.name, any(v.varies for v in step.outs)
@@ -220,6 +218,15 @@ class _Walk:
         varies = any(v.varies for v in step.outs)
         for body in _compat.bodies(step.equation.params):
             self.run(body, [varies] * len(body.invars), times * length)
+
+
+def _kind(name: str) -> str:
+    """Which feature an elementwise operation adds to."""
+    if name in REPEATED:
+        return "repeated"
+    if name in EXPENSIVE:
+        return "functions"
+    return "joined" if name in _JOINED else "simple"
 
 
 def _size(variable: Any) -> int:
