@@ -218,7 +218,7 @@ def test_constants_and_masks_of_many_entries_are_what_they_were():
 
     def lower(x):
         rows, columns = np.indices((12, 12), np.int32)
-        shift = jnp.asarray(rows) - jnp.asarray(columns) + jnp.arange(12, dtype=np.int32)
+        shift = jnp.asarray(rows) - jnp.asarray(columns) + jnp.arange(12, dtype=np.int32)[None]
         return jnp.where((shift >= 3) & (shift != 5), x, 0.0), jnp.equal(shift, 4)
 
     assert_as_xla(lower, POINTS.astype(np.float32))
