@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from veenv import _compat
 from veenv.kernel.builder import Builder
 from veenv.kernel.program import DTYPES, CannotFuseError
+from veenv.kernel.windows import of_gather, of_scatter
 from veenv.linear.batch_barrier import BARRIERS
 
 Ids = np.ndarray
@@ -230,49 +228,20 @@ def _dynamic_update_slice(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]
 
 
 def _gather(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-    """The primitive itself, applied to the numbers; -1 stands for the value outside."""
     indices = _static(b, eqn, ins[1])
-    aval = eqn.outvars[0].aval
+    places = of_gather(eqn.params).places(ins[0].shape, indices)
+    outside = places < 0
+    if not outside.any():
+        return [ins[0].ravel()[places]]
+    dtype = np.dtype(eqn.outvars[0].aval.dtype)
     fill = eqn.params["fill_value"]
     if fill is None:
-        inexact = jnp.issubdtype(aval.dtype, jnp.inexact)
-        unsigned = jnp.issubdtype(aval.dtype, jnp.unsignedinteger)
-        if aval.dtype == bool:
-            fill = True
-        else:
-            info = None if inexact else jnp.iinfo(aval.dtype)
-            fill = np.nan if info is None else (info.max if unsigned else info.min)
-    params = {**eqn.params, "fill_value": -1}
-    with jax.ensure_compile_time_eval():
-        moved = _compat.bind(eqn.primitive, params, [ins[0].astype(np.int32), indices])
-    ids = np.array(moved[0], np.int64)
-    if (ids < 0).any():
-        ids[ids < 0] = b.const(np.dtype(aval.dtype).type(fill))
+        fill = {"b": True, "f": np.nan}.get(dtype.kind)
+    if fill is None:
+        fill = np.iinfo(dtype).max if dtype.kind == "u" else np.iinfo(dtype).min
+    ids = np.full(places.shape, b.const(dtype.type(fill)), np.int64)
+    ids[~outside] = ins[0].ravel()[places[~outside]]
     return [ids]
-
-
-def _scatter_places(eqn: Any, operand: Ids, indices: np.ndarray, updates: Ids) -> np.ndarray:
-    """For each update the row-major place in the operand where it goes, -1 for nowhere.
-
-    The adjoint of a scatter gathers: of the places' own numbers it makes where each update went.
-    """
-    params = eqn.params
-    numbered = np.arange(1, operand.size + 1, dtype=np.float32).reshape(operand.shape)
-
-    def scatter(values: Any) -> Any:
-        return jax.lax.scatter_add(
-            jnp.zeros(operand.shape, np.float32),
-            indices,
-            values,
-            params["dimension_numbers"],
-            indices_are_sorted=params["indices_are_sorted"],
-            unique_indices=params["unique_indices"],
-            mode=params["mode"],
-        )
-
-    with jax.ensure_compile_time_eval():
-        _, adjoint = jax.vjp(scatter, jnp.zeros(updates.shape, np.float32))
-        return np.asarray(adjoint(jnp.asarray(numbered))[0]).astype(np.int64) - 1
 
 
 def _scatter(name: str | None) -> Rule:
@@ -280,7 +249,8 @@ def _scatter(name: str | None) -> Rule:
 
     def rule(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         operand, indices, updates = ins[0], _static(b, eqn, ins[1]), ins[2]
-        places = _scatter_places(eqn, operand, indices, updates)
+        windows = of_scatter(eqn.params, operand.ndim, updates.shape)
+        places = windows.places(operand.shape, indices)
         result = np.array(operand).reshape(-1)
         dtype = eqn.outvars[0].aval.dtype.name
         for place, update in zip(places.flat, updates.flat, strict=True):
