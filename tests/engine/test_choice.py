@@ -194,7 +194,6 @@ def test_reverse_order_is_compared_with_another_where_no_mode_of_jax_is(x64, mon
     assert emission.own_modes(lin) == ()
     assert emission.other_orders(lin, forward, "auto") == [reverse]
     assert emission.other_orders(lin, reverse, "auto") == []
-    assert emission.other_orders(lin, forward, None) == []
     assert emission.other_orders(linearise(trace(rolled, (X,))), forward, "auto") == []
     monkeypatch.setattr(choice._Choice, "_fastest", lambda self, times: len(times) - 1)
     found = jax.jit(AUTO(masked))(X)

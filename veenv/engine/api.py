@@ -15,7 +15,7 @@ from veenv.engine.blocks import all_blocks, assembled
 from veenv.engine.choice import Forms, Others, Results, choosing, is_small_kernel
 from veenv.engine.counts import counts_of
 from veenv.engine.elimination import eliminate
-from veenv.engine.emission import other_orders, own_blocks, own_instead
+from veenv.engine.emission import Name, other_blocks, own_blocks
 from veenv.engine.evaluation import evaluate
 from veenv.engine.indexing import eliminate_sparse
 from veenv.engine.pins import pinned
@@ -50,9 +50,8 @@ def jacve(
         the forward one or JAX's own mode, where that is predicted to be faster and gives the same),
         "markowitz", "best"/"best-executed" (the cheapest order shipped for this graph, by either
         count), "auto" (that one, or else the cheapest by operations of the classical ones and a few
-        others, the same on every machine; in a trace JAX's own mode takes its place where that is
-        predicted to be faster and gives the same), `Auto` (searches for some seconds), an `Order`,
-        or the path of an order file.
+        others, the same on every machine; in a trace as with "reverse"), `Auto` (searches for some
+        seconds), an `Order`, or the path of an order file.
       argnums: which positional arguments to differentiate by: an integer, or several (a tuple, a
         list, a range).
       has_aux: whether `fun` returns ``(output, aux)``.
@@ -101,16 +100,17 @@ def jacve(
         fun, order, argnums, has_aux, count_ops, sparse_representation, holomorphic, allow_int
     )
 
-    def alone(value: Any, *rest: Any) -> Any:
+    def alone(form: Sequence[Any]) -> Any:
+        value, *rest = form
         parts = [rest[0], value[1], *rest[1:]] if has_aux else rest
         return tuple(parts) if len(parts) > 1 else parts[0]
 
     def without_value(*call: Any) -> Results:
         eliminations, modes = forms(*call)
-        return [alone(*form) for form in eliminations], [alone(*form) for form in modes]
+        return list(map(alone, eliminations)), list(map(alone, modes))
 
-    plain = not (count_ops or sparse_representation or holomorphic or allow_int)
-    name = _name(order) if plain else None
+    special = count_ops or sparse_representation or holomorphic or allow_int
+    name = None if special else _name(order)
     return _compiled(without_value, fun, kernel, pin, argnums, has_aux, name)
 
 
@@ -156,8 +156,8 @@ def value_and_jacve(
     forms = _forms(
         fun, order, argnums, has_aux, count_ops, sparse_representation, holomorphic, allow_int
     )
-    plain = not (count_ops or sparse_representation or holomorphic or allow_int)
-    return _compiled(forms, fun, kernel, pin, argnums, has_aux, _name(order) if plain else None)
+    special = count_ops or sparse_representation or holomorphic or allow_int
+    return _compiled(forms, fun, kernel, pin, argnums, has_aux, None if special else _name(order))
 
 
 def jacobian_of_gradient(
@@ -218,15 +218,11 @@ def _forms(
             done = eliminate_sparse(lin, values.parallel, ids, values.calls, half)
         else:
             done = eliminate(lin, values.edges, ids, values.calls)
-        blocks = [all_blocks(lin, done.terms, half, sparse=sparse_representation)]
         alone = others == "none" or (others == "beside a kernel" and is_small_kernel(lin, ids))
-        name = None if alone else _name(order)
-        for other in other_orders(lin, ids, name):
-            terms = eliminate(lin, values.edges, other).terms
-            blocks.append(all_blocks(lin, terms, half, sparse=False))
-        eliminations = len(blocks)
-        if name == "auto" or (name and own_instead(lin)):
-            blocks += own_blocks(lin, fun, argnums, args, kwargs, has_aux=has_aux)
+        own = functools.partial(own_blocks, lin, fun, argnums, args, kwargs, has_aux=has_aux)
+        orders, modes = other_blocks(lin, values.edges, ids, None if alone else _name(order), own)
+        first = all_blocks(lin, done.terms, half, sparse=sparse_representation)
+        blocks, eliminations = [first, *orders, *modes], 1 + len(orders)
         outputs = map(_compat.as_weak_as, program.out_avals, map(jnp.asarray, values.outputs))
         value = jax.tree.unflatten(program.out_tree, outputs)
         if program.aux:
@@ -281,10 +277,10 @@ def _compiled(
     return fuse(compiled, kernel, wanted, line)
 
 
-def _name(order: OrderLike) -> str | None:
+def _name(order: OrderLike) -> Name | None:
     """The name of an order that stands for the fastest program, or for the default."""
     name = order.lower() if isinstance(order, str) else ""
-    return {"auto": "auto", "reverse": "reverse", "rev": "reverse"}.get(name)
+    return "auto" if name == "auto" else "reverse" if name in ("reverse", "rev") else None
 
 
 def _check_types(program: Program, *, holomorphic: bool, allow_int: bool) -> None:

@@ -10,6 +10,10 @@ import jax
 import jax.numpy as jnp
 
 from veenv import _compat
+from veenv.engine.blocks import all_blocks
+from veenv.engine.elimination import eliminate
+from veenv.engine.stored import Edges
+from veenv.engine.symmetry import Half
 from veenv.graph.linearisation import Linearisation
 from veenv.graph.program import Program
 from veenv.structure.structure import Link
@@ -17,6 +21,8 @@ from veenv.structure.structure import Link
 OwnMode = Literal["jacfwd", "jacrev"]
 Name = Literal["auto", "reverse"]
 """An order in whose place a faster form may be taken."""
+Blocks = list[list[tuple[Any, ...]]]
+"""For each form, for each output leaf, a block for each input leaf."""
 _OF_ONE_MODE = frozenset(
     "while linear_call custom_lin custom_vjp_call custom_vjp_call_jaxpr pure_callback io_callback "
     "run_state refs".split()
@@ -66,21 +72,47 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
     return ("jacfwd",) if passes[0] < passes[1] else ("jacrev",)
 
 
-def other_orders(
-    lin: Linearisation, ids: Sequence[int], name: Name | None
-) -> list[tuple[int, ...]]:
-    """Orders that may well be faster than one that was asked for by name, and give the same.
+def other_blocks(
+    lin: Linearisation,
+    edges: Edges,
+    ids: Sequence[int],
+    name: Name | None,
+    own: Callable[[], Blocks],
+) -> tuple[Blocks, Blocks]:
+    """The blocks of the Jacobian in other ways that may well be faster, and give the same.
+
+    Args:
+      lin: the function.
+      edges: its elemental edges.
+      ids: the order that was asked for.
+      name: its name; None if no other way is wanted.
+      own: those by JAX's own modes, as `own_blocks`.
+
+    Returns:
+      By other orders, and by JAX's own modes.
+    """
+    if name is None:
+        return [], []
+    orders = [
+        all_blocks(lin, eliminate(lin, edges, other).terms, Half(), sparse=False)
+        for other in other_orders(lin, ids, name)
+    ]
+    return orders, own() if name == "auto" or own_instead(lin) else []
+
+
+def other_orders(lin: Linearisation, ids: Sequence[int], name: Name) -> list[tuple[int, ...]]:
+    """Orders that may well be faster than one that was asked for by name.
 
     Args:
       lin: the function.
       ids: the order.
-      name: its name; None if no other order is wanted.
+      name: its name.
     """
     graph = lin.graph
     if name == "reverse":
         return [graph.forward()] if forward_instead(lin) else []
     reverse = graph.reverse()
-    if name is None or tuple(ids) == reverse or own_modes(lin):
+    if tuple(ids) == reverse or own_modes(lin):
         return []
     enough = _LESS * graph.cost(reverse, "operations")
     return [reverse] if graph.cost(ids, "operations") > enough else []
@@ -161,7 +193,7 @@ def own_blocks(
     kwargs: dict[str, Any],
     *,
     has_aux: bool,
-) -> list[list[tuple[Any, ...]]]:
+) -> Blocks:
     """The blocks of the Jacobian by those of JAX's modes that can take an elimination's place.
 
     The function itself is traced, not its program: what JAX remembers of nested calls (how

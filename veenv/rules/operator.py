@@ -23,6 +23,7 @@ from veenv.linear.linear_map import LinearMap
 from veenv.rules.base import Pairs, Partial, Row, Site, Values
 from veenv.rules.branches import taken
 from veenv.rules.dtypes import is_complex, is_differentiable
+from veenv.rules.modes import goes_both_ways, has_vjp, only_backward
 from veenv.structure.structure import Link, dense, make
 
 Several = tuple[Array, ...]
@@ -231,7 +232,7 @@ def _joint(site: Site, at: Values) -> Joint:
         try:
             return forward(which, t)
         except (ValueError, NotImplementedError, TypeError) as error:
-            if _has_vjp(results_of, primals):  # a custom vjp inside
+            if has_vjp(results_of, primals):  # a custom vjp inside
                 return joint.without_forward().forward(which, t)
             raise NotImplementedError(
                 f"primitive {site.primitive.name!r} has no derivative ({site.source}): {error}"
@@ -252,37 +253,11 @@ def _joint(site: Site, at: Values) -> Joint:
     if site.realify:
         dtype = jnp.finfo(dtype).dtype
     joint = Joint(out_shapes, in_shapes, dtype, forward_or_error, backward)
+    if goes_both_ways(site.primitive.name, site.params):
+        return joint
     own = _compat.own_rule(site.primitive, site.params)
-    if own == "vjp" or _only_backward(site, results_of, primals):
+    if own == "vjp" or only_backward(site.params, results_of, primals):
         return joint.without_forward()
-    if _has_vjp(results_of, primals):
+    if has_vjp(results_of, primals):
         return joint
     return joint.without_backward(lambda at, which: diagonal_of(site, results[at], operands[which]))
-
-
-def _only_backward(site: Site, fun: Callable[..., Several], primals: Sequence[Array]) -> bool:
-    """Whether a custom vjp inside of an equation leaves it without a forward mode.
-
-    JAX raises where the tangent of such a function is computed, which under jit is after this.
-    """
-    if not any(True for _ in _compat.bodies(site.params)):
-        return False
-    try:
-        pushed = jax.make_jaxpr(lambda p: jax.jvp(fun, p, p))(tuple(primals))
-    except (ValueError, NotImplementedError, TypeError):
-        return False  # said where it is pushed forward
-    return _compat.holds(pushed, ("custom_lin",))
-
-
-def _has_vjp(fun: Callable[..., Several], primals: Sequence[Array]) -> bool:
-    """Whether JAX can transpose a function's derivative (it cannot for a `while`, say)."""
-
-    def pull(*values: Array) -> Several:
-        outs, back = jax.vjp(fun, *values)
-        return back(outs)
-
-    try:
-        jax.eval_shape(pull, *primals)
-    except (ValueError, NotImplementedError, TypeError):
-        return False
-    return True

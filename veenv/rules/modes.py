@@ -1,0 +1,67 @@
+"""Which of JAX's two modes a primitive has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax import Array
+
+from veenv import _compat
+
+_BOTH_WAYS = frozenset(
+    "abs add add_any and atan2 broadcast_in_dim ceil cholesky clamp closed_call concatenate cond "
+    "convert_element_type copy cos cosh cumsum div dot_general dynamic_slice dynamic_update_slice "
+    "eq erf exp exp2 expand_dims expm1 fft floor gather ge gt integer_pow iota is_finite jit le "
+    "log log1p logistic lt max min mul ne neg not or pad pjit pow reduce_max reduce_min reduce_sum "
+    "reshape rev round rsqrt scan scatter-add select_n sign sin sinh slice split sqrt square "
+    "squeeze stack stop_gradient sub tan tanh transpose triangular_solve unstack xor".split()
+)
+"""Primitives of `jax.lax` that have both."""
+
+
+def goes_both_ways(name: str, params: Any) -> bool:
+    """Whether JAX is known to have both modes of a primitive, which need not be traced for that.
+
+    Args:
+      name: the primitive's name.
+      params: its parameters; what is in their jaxprs counts too.
+
+    Example:
+      >>> goes_both_ways("sin", {}), goes_both_ways("while", {})
+      (True, False)
+    """
+    return name in _BOTH_WAYS and all(
+        goes_both_ways(e.primitive.name, e.params)
+        for body in _compat.bodies(params)
+        for e in _compat.open_jaxpr(body).eqns
+    )
+
+
+def only_backward(params: Any, fun: Callable[..., Any], primals: Sequence[Array]) -> bool:
+    """Whether a custom vjp inside of an equation leaves it without a forward mode.
+
+    JAX raises where the tangent of such a function is computed, which under jit is after this.
+    """
+    if not any(True for _ in _compat.bodies(params)):
+        return False
+    try:
+        pushed = jax.make_jaxpr(lambda p: jax.jvp(fun, p, p))(tuple(primals))
+    except (ValueError, NotImplementedError, TypeError):
+        return False  # said where it is pushed forward
+    return _compat.holds(pushed, ("custom_lin",))
+
+
+def has_vjp(fun: Callable[..., Any], primals: Sequence[Array]) -> bool:
+    """Whether JAX can transpose a function's derivative (it cannot for a `while`, say)."""
+
+    def pull(*values: Array) -> Any:
+        outs, back = jax.vjp(fun, *values)
+        return back(outs)
+
+    try:
+        jax.eval_shape(pull, *primals)
+    except (ValueError, NotImplementedError, TypeError):
+        return False
+    return True
