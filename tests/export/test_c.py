@@ -85,6 +85,15 @@ def test_every_kind_of_operation(tmp_path: Path):
     compare(tmp_path, everything, args, 0, 1e-5) if COMPILER else pytest.skip("no C compiler")
 
 
+def test_arguments_that_nothing_reads_and_results_without_entries(tmp_path: Path, x64: None):
+    def linear(x, y):
+        return x[:0] * y[0], 2 * x
+
+    args = (np.array([0.7, 1.3]), np.array([1.0, 2.0, 3.0]))
+    compare(tmp_path, linear, args, 0, 1e-12)
+    compiled(to_c("reverse", linear, *args), tmp_path)  # strict: a warning is an error
+
+
 def test_what_has_no_form_in_c():
     with pytest.raises(CannotFuseError, match="cholesky"):
         to_c("reverse", jnp.linalg.cholesky, jnp.eye(2))

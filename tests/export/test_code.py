@@ -101,6 +101,46 @@ def test_source_holds_loops():
     np.testing.assert_allclose(executed(source)(1.0, 2.0), (2**0.5, 5.0), rtol=1e-6)
 
 
+def loops(x, steps):
+    """A loop with constants, a state of two parts and stacked results, backwards; one without."""
+
+    def step(c, v):
+        a, n = c
+        return (jnp.tanh(a * v + x[0]), n + 1), (a * v, n)
+
+    (last, _), (trace, counts) = jax.lax.scan(step, (x[1], 0), steps, reverse=True)
+    total = jax.lax.fori_loop(0, 3, lambda _, y: y * x[2] + last, last)
+    return trace + counts.astype(x.dtype), total
+
+
+def parts(x, y):
+    """Stacks and their parts, windows, solves, spectra, what a function of libm becomes."""
+    a, b = x
+    both = jnp.stack([a * b, jnp.tanh(b)], axis=1)
+    image = jnp.tile(both[None, :, :, None], (1, 2, 1, 1))
+    seen = jax.lax.conv_general_dilated(
+        image, y, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    matrix = jnp.linalg.cholesky(both.T @ both + jnp.eye(2))
+    solved = jax.scipy.linalg.solve_triangular(matrix, both.T, lower=True)
+    spectrum = jnp.abs(jnp.fft.rfft(a)) + jnp.log2(2 + b[:2] ** 2)
+    return seen, solved, spectrum, jax.nn.gelu(a, approximate=False).at[0].subtract(b[1])
+
+
+@pytest.mark.parametrize(
+    ("fun", "args"),
+    [
+        (loops, ([0.3, -0.7, 1.1], [0.5, 0.2, -0.4, 0.9])),
+        (parts, ([[0.3, -0.7, 1.1], [0.4, 0.6, -0.2]], 0.1 * np.arange(8.0).reshape(2, 2, 1, 2))),
+    ],
+    ids=["loops", "parts"],
+)
+def test_source_of_what_functions_are_made_of(fun, args, x64):
+    args = [jnp.asarray(x) for x in args]
+    source = to_code("reverse", fun, *args, argnums=(0, 1))
+    assert_close(executed(source)(*args), quick_jit(jax.jacrev(fun, (0, 1)))(*args))
+
+
 def test_source_of_a_jacobian_stores_what_a_batch_stores(x64):
     def spread(x):
         for _ in range(3):

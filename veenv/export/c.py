@@ -97,6 +97,9 @@ class _Writer:
         inputs, outputs = self.program.inputs, self.program.outputs
         parameters = [f"const {_type(x.dtype)} *restrict in{k}" for k, x in enumerate(inputs)]
         parameters += [f"{_type(x.dtype)} *restrict out{k}" for k, x in enumerate(outputs)]
+        there = set(re.findall(r"\b(?:in|out)\d+(?=\[)", "\n".join(lines)))
+        every = [f"in{k}" for k in range(len(inputs))] + [f"out{k}" for k in range(len(outputs))]
+        lines += [f"(void){name};" for name in every if name not in there]
         steps = [f"in{k} + {_step(x)}" for k, x in enumerate(inputs)]
         steps += [f"out{k} + {_step(x)}" for k, x in enumerate(outputs)]
         shapes = [f"in{k}: {_shape(x)}" for k, x in enumerate(inputs)]

@@ -24,21 +24,26 @@ _ELEMENTWISE = (
     "stop_gradient sub tan tanh zeta"
 ).split()
 _RENAMED = {
-    "add_any": "add",
-    "and": "bitwise_and",
-    "or": "bitwise_or",
-    "xor": "bitwise_xor",
-    "not": "bitwise_not",
-    "regularized_incomplete_beta": "betainc",
+    "add_any": "lax.add",
+    "and": "lax.bitwise_and",
+    "or": "lax.bitwise_or",
+    "xor": "lax.bitwise_xor",
+    "not": "lax.bitwise_not",
+    "regularized_incomplete_beta": "lax.betainc",
+    "log2": "jnp.log2",
 }
 _SCATTER = "dimension_numbers indices_are_sorted unique_indices mode"
 _KEYWORDS: Mapping[str, tuple[str, ...]] = {
     name: tuple(keywords.split())
     for name, keywords in {
+        "bitcast_convert_type": "new_dtype",
         "broadcast_in_dim": "shape broadcast_dimensions",
+        "conv_general_dilated": "window_strides padding lhs_dilation rhs_dilation "
+        "dimension_numbers feature_group_count batch_group_count precision preferred_element_type",
         "convert_element_type": "new_dtype",
         **dict.fromkeys(["cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"], "axis reverse"),
         "dot_general": "dimension_numbers precision preferred_element_type",
+        "fft": "fft_type fft_lengths",
         "gather": "dimension_numbers slice_sizes indices_are_sorted unique_indices mode fill_value",
         "integer_pow": "y",
         "iota": "dtype shape dimension",
@@ -49,23 +54,26 @@ _KEYWORDS: Mapping[str, tuple[str, ...]] = {
         "reshape": "new_sizes dimensions",
         "rev": "dimensions",
         "round": "rounding_method",
-        **dict.fromkeys(["scatter", "scatter-add", "scatter-mul"], _SCATTER),
+        **dict.fromkeys(["scatter", "scatter-add", "scatter-mul", "scatter-sub"], _SCATTER),
         **dict.fromkeys(["scatter-max", "scatter-min"], _SCATTER),
         "slice": "start_indices limit_indices strides",
         "split": "sizes axis",
         "squeeze": "dimensions",
+        "tile": "reps",
         "transpose": "permutation",
+        "triangular_solve": "left_side lower transpose_a conjugate_a unit_diagonal",
+        "unstack": "axis",
     }.items()
 }
 """For primitives whose function takes the operands, then keywords of the parameters' names."""
 
 _CALLED = {
-    "iota": "broadcasted_iota",
-    "scatter-add": "scatter_add",
-    "scatter-mul": "scatter_mul",
-    "scatter-min": "scatter_min",
-    "scatter-max": "scatter_max",
+    "iota": "lax.broadcasted_iota",
+    **{f"scatter-{name}": f"lax.scatter_{name}" for name in ("add", "mul", "min", "max", "sub")},
+    **{name: f"jnp.{name}" for name in ("tile", "unstack")},
+    "triangular_solve": "lax.linalg.triangular_solve",
 }
+_RECORDS = (lax.GatherDimensionNumbers, lax.ScatterDimensionNumbers, lax.ConvDimensionNumbers)
 _NO_MATTER = frozenset({"weak_type", "update_jaxpr", "update_consts", "input_dtype"})
 """Parameters that say nothing about the result."""
 
@@ -92,13 +100,14 @@ def expression(name: str, operands: Sequence[str], params: Mapping[str, Any]) ->
     if name in _SPECIAL:
         return _SPECIAL[name](operands, left)
     if name in _ELEMENTWISE or name in _RENAMED:
-        _check_used(name, left, ())
-        return f"lax.{_RENAMED.get(name, name)}({', '.join(operands)})"
+        _check_used(name, left, ("accuracy",))
+        named = [f"accuracy={text(left['accuracy'])}"] if "accuracy" in left else []
+        return f"{_RENAMED.get(name, f'lax.{name}')}({', '.join([*operands, *named])})"
     if name not in _KEYWORDS:
         raise CannotWriteError(f"primitive {name!r} cannot be written as source code")
     _check_used(name, left, _KEYWORDS[name])
     named = [f"{key}={text(left[key])}" for key in _KEYWORDS[name] if key in left]
-    return f"lax.{_CALLED.get(name, name)}({', '.join([*operands, *named])})"
+    return f"{_CALLED.get(name, f'lax.{name}')}({', '.join([*operands, *named])})"
 
 
 def _says_nothing(value: Any) -> bool:
@@ -131,7 +140,7 @@ def text(value: Any) -> str:
         return str(int(value))
     elif isinstance(value, (float, np.floating)):
         return number(value)
-    elif isinstance(value, (lax.GatherDimensionNumbers, lax.ScatterDimensionNumbers)):
+    elif isinstance(value, _RECORDS):
         fields = ", ".join(f"{k}={text(v)}" for k, v in vars_of(value).items())
         return f"lax.{type(value).__name__}({fields})"
     elif isinstance(value, (tuple, list)):
@@ -221,6 +230,30 @@ def _empty(operands: Sequence[str], params: Mapping[str, Any]) -> str:
     return f"jnp.zeros({text(params.get('shape', ()))}, {text(np.dtype(params['dtype']))})"
 
 
+def _cholesky(operands: Sequence[str], params: Mapping[str, Any]) -> str:
+    _check_used("cholesky", params, ())
+    return f"lax.linalg.cholesky({operands[0]}, symmetrize_input=False)"
+
+
+def _one_minus_square(operands: Sequence[str], params: Mapping[str, Any]) -> str:
+    _check_used("one_minus_square", params, ())
+    return f"(1 - {operands[0]}) * (1 + {operands[0]})"
+
+
+def _polynomial(operands: Sequence[str], params: Mapping[str, Any]) -> str:
+    """Horner's rule; the constant coefficient comes first."""
+    _check_used("polynomial", params, ())
+    x, *coefficients, total = operands
+    for c in reversed(coefficients):
+        total = f"({c} + {x} * {total})"
+    return f"jnp.asarray({total})"
+
+
+def _stack(operands: Sequence[str], params: Mapping[str, Any]) -> str:
+    _check_used("stack", params, ("axis",))
+    return f"jnp.stack([{', '.join(operands)}], axis={int(params['axis'])})"
+
+
 def _sort(operands: Sequence[str], params: Mapping[str, Any]) -> str:
     _check_used("sort", params, ("dimension", "is_stable", "num_keys"))
     several = f"({', '.join(operands)},)"
@@ -229,14 +262,17 @@ def _sort(operands: Sequence[str], params: Mapping[str, Any]) -> str:
 
 
 def _top_k(operands: Sequence[str], params: Mapping[str, Any]) -> str:
-    _check_used("top_k", params, ("k", "operand", "axis"))
-    named = ", ".join(f"{key}={text(value)}" for key, value in params.items())
+    _check_used("top_k", params, ("k", "operand", "axis", "is_stable"))
+    # Stable is the default, and all there is in older versions.
+    stated = {k: v for k, v in params.items() if (k, v) != ("is_stable", True)}
+    named = ", ".join(f"{key}={text(value)}" for key, value in stated.items())
     return f"lax.top_k({operands[0]}, {named})"
 
 
 _SPECIAL: Mapping[str, Writer] = {
     "argmax": _arg("argmax"),
     "argmin": _arg("argmin"),
+    "cholesky": _cholesky,
     "concatenate": _concatenate,
     "copy": _copy,
     "copy_p": _copy,
@@ -244,7 +280,10 @@ _SPECIAL: Mapping[str, Writer] = {
     "dynamic_update_slice": _dynamic_update_slice,
     "empty": _empty,
     "empty2": _empty,
+    "one_minus_square": _one_minus_square,
     **dict.fromkeys(BARRIERS, _barrier),
+    "polynomial": _polynomial,
     "sort": _sort,
+    "stack": _stack,
     "top_k": _top_k,
 }

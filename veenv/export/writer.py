@@ -60,6 +60,8 @@ class Writer:
                 right = self._cond(params, operands, equation.source)
             elif primitive == "while":
                 right = self._while(params, operands, equation.source)
+            elif primitive == "scan":
+                right = self._scan(equation, operands)
             else:
                 right = expression(primitive, operands, params)
         except CannotWriteError as error:
@@ -86,6 +88,21 @@ class Writer:
         test, step = (", ".join([*some, "*c"]) for some in starts)
         carry = ", ".join(operands[in_cond + in_body :])
         return f"lax.while_loop(lambda c: {cond}({test})[0], lambda c: {body}({step}), ({carry},))"
+
+    def _scan(self, equation: Equation, operands: Sequence[str]) -> str:
+        params, body = equation.params, equation.params["jaxpr"]
+        num_carry = _num_unstacked(equation.out_avals, body.out_avals)
+        num_kept = _num_unstacked(equation.in_avals, body.in_avals)
+        split = num_kept - num_carry
+        step = self._function(body, equation.source)
+        call = f"{step}({', '.join([*operands[:split], '*c', '*x'])})"
+        both = f"(lambda r: (r[:{num_carry}], r[{num_carry}:]))({call})"
+        carry, stacks = (
+            f"({''.join(f'{x}, ' for x in some).rstrip()})"
+            for some in (operands[split:num_kept], operands[num_kept:])
+        )
+        named = f"length={int(params['length'])}, reverse={bool(params['reverse'])}"
+        return f"sum(lax.scan(lambda c, x: {both}, {carry}, {stacks}, {named}), ())"
 
     def _function(self, closed: Any, source: str) -> str:
         """Writes a local function of a jaxpr that returns a tuple; returns its name."""
@@ -123,6 +140,11 @@ class Writer:
     def _new(self, kind: str) -> str:
         self._counter[0] += 1
         return f"{kind}{self._counter[0]}"
+
+
+def _num_unstacked(outer: Sequence[Any], inner: Sequence[Any]) -> int:
+    """How many values of a loop have the same rank outside: those that are not stacked."""
+    return sum(len(o.shape) == len(i.shape) for o, i in zip(outer, inner, strict=True))
 
 
 def _program(closed: Any, source: str) -> Program:

@@ -101,8 +101,9 @@ def rev(site: Site) -> Sequence[Row]:
 def pad(site: Site) -> Sequence[Row]:
     """Padding, interior and negative too; the padding value reaches every padded entry."""
     out, shape = site.out_avals[0].shape, site.in_avals[0].shape
-    config = site.params["padding_config"]
-    touched = [k for k in range(len(shape)) if tuple(config[k]) != (0, 0, 0)]
+    # JAX's own transposes of strided slices pad by NumPy integers.
+    config = [(int(low), int(high), int(gap)) for low, high, gap in site.params["padding_config"]]
+    touched = [k for k in range(len(shape)) if config[k] != (0, 0, 0)]
     inner = [config[k] for k in touched]
 
     def padded(x: Array) -> Array:
