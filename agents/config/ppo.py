@@ -41,9 +41,9 @@ class PPOConfig:
     """Global norm at which gradients are clipped."""
     update_epochs: int = 2
     """Passes over the episodes of one update."""
-    learned_share: float = 0.25
-    """Share of the steps that a pass of PPO reads, drawn anew in each; 1 is slower and learns more
-    from every step."""
+    learned_share: float | None = None
+    """Share of the steps that a pass reads, drawn anew in each; 1 is slower and learns more from
+    every step. By default 0.25 for PPO, and 1 for AlphaZero, whose steps take longer to play."""
     num_minibatches: int = 4
     """Parts into which each pass is split, each giving one step of Adam."""
     target_kl: float = 0.03
