@@ -125,7 +125,7 @@ class Trainer:
         self.placement = place(self.num_envs, devices)
         check_memory(tasks, config, self.num_envs, self.placement.mesh.size)
         self._lay_out(tasks)
-        bare = dataclasses.replace(config, seed=0, steps=None)
+        bare = dataclasses.replace(config, seed=0, steps=None, start_updates=0)
         self._step = _compiled(
             _Program(agent, bare, type(tasks.env), tasks.env.spec, len(tasks), self.placement, self)
         )
@@ -171,6 +171,13 @@ class Trainer:
         if explores(config):
             found = BestSoFar.nothing(len(self.tasks), self.tasks.env.num_actions)
         return TrainState(network, opt_state, key, jnp.zeros((), jnp.int32), found)
+
+    def renew(self, state: TrainState) -> TrainState:
+        """A state with fresh parameters; what else it holds stays, the best orders among it."""
+        net_key, key = jax.random.split(state.key)
+        network = state.network.renewed(net_key)
+        opt_state = self._optimizer.init(eqx.filter(network, eqx.is_array))
+        return dataclasses.replace(state, network=network, opt_state=opt_state, key=key)
 
     def step(self, state: TrainState, progress: float) -> tuple[TrainState, Update]:
         """Plays an episode in every environment and learns; `progress` drives the schedules."""
