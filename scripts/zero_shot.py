@@ -105,8 +105,10 @@ def main() -> None:
     )
     totals.show()
     if args.out is not None:
-        shown = (functions, totals) if args.set is None else (totals,)
-        write_result(args.out, "scripts.zero_shot", *shown, functions=functions)
+        if args.set is None:
+            write_result(args.out, "scripts.zero_shot", functions, totals)
+        else:
+            write_result(args.out, "scripts.zero_shot", totals, functions=functions)
 
 
 def play_all(played: TaskDistribution, args: ZeroShotArgs, table: Table) -> np.ndarray:

@@ -87,7 +87,6 @@ def test_the_pretrained_policy_with_a_clock(monkeypatch, capsys, tmp_path):
     result = json.loads(path.read_text(encoding="utf-8"))
     assert result["command"].startswith("python -m scripts.zero_shot --task KerrMetric,Prop")
     functions, [totals] = result["tables"][0], result["tables"][1]["rows"]
-    assert result["functions"] == functions
     said = capsys.readouterr().out
     logs = []
     for cells in functions["rows"]:
