@@ -158,6 +158,8 @@ def train(
     if limit is None and config.steps is None:
         limit = DEFAULT_TIME_LIMIT
     played = Played.of(what, cost, args, argnums)
+    if network is not None:  # which is not given up for fresh ones
+        config = dataclasses.replace(config, start_updates=0)
     trainer = make_trainer(agent, config, search or SearchConfig(), played.tasks)
     curriculum = FixedTasks(trainer, AGENTS[agent])
     state = curriculum.init(network)

@@ -1,4 +1,4 @@
-"""Trains on tasks with several seeds and prints the table of results: ``scripts/results.py``."""
+"""PPO on tasks with several seeds, the table of results: ``python -m scripts.results --help``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from agents.cli.signals import exit_on_interrupt, run_script
 exit_on_interrupt(__name__)
 
 import dataclasses
-import os
 import time
 
 import jax
@@ -19,6 +18,7 @@ from agents.ppo.trainer import Trainer
 from agents.training.curriculum import FixedTasks
 from agents.training.loop import train
 from agents.training.played import Played
+from scripts.result_file import Table, write_result
 from veenv.env.random_play import random_episodes
 from veenv.search import search
 
@@ -81,6 +81,9 @@ class ResultsArgs:
     anneal: str = "20s"
     """Most time for annealing, which otherwise gets as long as a run took."""
 
+    out: str | None = None
+    """File to write the table to, as JSON, after every task."""
+
     def __post_init__(self) -> None:
         """Checks the number of seeds."""
         if self.seeds < 1:
@@ -107,17 +110,19 @@ class Run:
 def main() -> None:
     """Parses the command line, trains, and prints the table line by line."""
     args = parse(ResultsArgs)
-    print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, jax {jax.__version__}\n")
-    print(f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}")
+    table = Table(COLUMNS)
+    table.begin()
     try:
         for name in task_names(args.task):
-            print(line(name, args), flush=True)
+            table.add(*row(name, args))
+            if args.out is not None:
+                write_result(args.out, "scripts.results", table)
     except ValueError as error:
         fail(str(error))
 
 
-def line(name: str, args: ResultsArgs) -> str:
-    """Trains on a task with every seed; its line of the table.
+def row(name: str, args: ResultsArgs) -> tuple[str, ...]:
+    """Trains on a task with every seed; its row of the table.
 
     Raises:
       ValueError: there is no such task.
@@ -135,7 +140,7 @@ def line(name: str, args: ResultsArgs) -> str:
     play = jax.jit(lambda key: random_episodes(played.env, key, 1000).cost.mean())
     budget = max(1.0, min(seconds, float(args.anneal.removesuffix("s"))))
     annealed = search(played.graphs[0], "anneal", budget=f"{budget:.0f}s")
-    cells = (
+    return (
         played.names[0],
         f"{goal:,}",
         f"{min(costs):,}",
@@ -148,7 +153,6 @@ def line(name: str, args: ResultsArgs) -> str:
         f"{float(play(jax.random.key(0))):,.1f}",
         f"{annealed.cost:,} ({budget:.0f} s)",
     )
-    return f"| {' | '.join(cells)} |"
 
 
 def run(trainer: Trainer, config: PPOConfig, goal: int) -> Run:

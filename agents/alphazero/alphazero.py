@@ -114,18 +114,12 @@ def make_trainer(
 ) -> Trainer:
     """A trainer of AlphaZero on tasks with normalised rewards.
 
-    Of the settings, those of PPO's losses and `target_kl` have no meaning here.  Playing takes so
-    long that every step is learned from, whatever share of them PPO reads by default.
+    Of the settings, those of PPO's losses and `target_kl` have no meaning here.
 
     Raises:
       ValueError: as `Trainer`, or the settings ask for what only PPO does.
     """
     if explores(config):
         raise ValueError("self_imitation, restarts and temperatures are PPO's; AlphaZero has none")
-    if config.learned_share not in (PPOConfig.learned_share, 1.0):
-        raise ValueError(
-            "learned_share is PPO's; AlphaZero learns from every step, "
-            f"got learned_share={config.learned_share}"
-        )
     agent = Agent(partial(search_batch, search=search), make_loss)
-    return Trainer(dataclasses.replace(config, learned_share=1.0), tasks, devices, agent)
+    return Trainer(config, tasks, devices, agent)

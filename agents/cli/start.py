@@ -65,7 +65,9 @@ def make_curriculum(args: TrainArgs, played: Played | None) -> Curriculum:
     """
     if played is None:
         return RandomPools(args.ppo, args.random.family, args.random.functions, args.cost)
-    trainer = make_trainer(args.agent, args.ppo, args.search, played.tasks, args.scale.devices)
+    # Weights to start from are not given up for fresh ones.
+    ppo = args.ppo if args.init_from is None else dataclasses.replace(args.ppo, start_updates=0)
+    trainer = make_trainer(args.agent, ppo, args.search, played.tasks, args.scale.devices)
     return FixedTasks(trainer, AGENTS[args.agent])
 
 

@@ -21,6 +21,10 @@ class PPOConfig:
     """Environments played side by side, shared out evenly among the tasks."""
     steps: int | None = None
     """Environment steps in total, rounded up to whole updates; without it the time limit rules."""
+    start_updates: int = 600
+    """Train steps of a start, at least: a budget with room for several is divided evenly among
+    starts from fresh parameters, each with the whole course of learning rate and entropy bonus, and
+    the best order of all of them stays; 0 for one start."""
     learning_rate: float = 5e-3
     """Adam's learning rate at the start."""
     final_learning_rate: float = 5e-4
@@ -41,9 +45,9 @@ class PPOConfig:
     """Global norm at which gradients are clipped."""
     update_epochs: int = 2
     """Passes over the episodes of one update."""
-    learned_share: float = 0.25
-    """Share of the steps that a pass of PPO reads, drawn anew in each; 1 is slower and learns more
-    from every step."""
+    learned_share: float | None = None
+    """Share of the steps that a pass reads, drawn anew in each; 1 is slower and learns more from
+    every step. By default 0.25 for PPO, and 1 for AlphaZero, whose steps take longer to play."""
     num_minibatches: int = 4
     """Parts into which each pass is split, each giving one step of Adam."""
     target_kl: float = 0.03
@@ -69,7 +73,7 @@ class PPOConfig:
         check_integers(self, "seed", 0, 2**32 - 1)
         check_integers(self, "num_envs steps update_epochs num_minibatches hidden")
         check_integers(self, "num_hops", 0, 3)
-        check_integers(self, "num_rounds", 0)
+        check_integers(self, "num_rounds start_updates", 0)
         positive = "learning_rate clip_eps value_clip_eps max_grad_norm target_kl learned_share"
         check_positive(self, positive)
         check_numbers(self, "final_learning_rate ent_coef final_ent_coef vf_coef self_imitation")

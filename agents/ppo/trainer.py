@@ -54,6 +54,7 @@ class Agent:
         phase of the episodes arrays [T, B, ...] with `value`, `target` and `weight`; the episodes;
         the best orders so far.
       loss: the loss when a share of the training, from 0 to 1, is over.
+      learned_share: `PPOConfig.learned_share` where the settings do not say.
     """
 
     play: Callable[
@@ -61,9 +62,10 @@ class Agent:
         tuple[tuple[Any, ...], Episodes, BestSoFar | None],
     ]
     loss: Callable[[PPOConfig, Array], Loss]
+    learned_share: float = 1.0
 
 
-PPO = Agent(play_batch, make_loss)
+PPO = Agent(play_batch, make_loss, learned_share=0.25)
 
 
 class Trainer:
@@ -72,7 +74,7 @@ class Trainer:
     Trainers of equal settings (but for the seed and the budget) and sizes share their train step.
 
     Attributes:
-      config: the settings.
+      config: the settings, with those of the agent where nothing else was said.
       agent: how to play and to learn.
       tasks: the graphs and their environment, whose rewards are normalised.
       num_envs: environments played in every step: `config.num_envs`, rounded up to a multiple of
@@ -113,6 +115,8 @@ class Trainer:
             )
         if not tasks.env.normalise:
             raise ValueError("expected tasks with normalise=True: losses are on that scale")
+        if config.learned_share is None:
+            config = dataclasses.replace(config, learned_share=agent.learned_share)
         self.config, self.agent = config, agent
         self._optimizer = make_optimizer(config)
         self._envs_per_graph = -(-config.num_envs // len(tasks))
@@ -121,7 +125,7 @@ class Trainer:
         self.placement = place(self.num_envs, devices)
         check_memory(tasks, config, self.num_envs, self.placement.mesh.size)
         self._lay_out(tasks)
-        bare = dataclasses.replace(config, seed=0, steps=None)
+        bare = dataclasses.replace(config, seed=0, steps=None, start_updates=0)
         self._step = _compiled(
             _Program(agent, bare, type(tasks.env), tasks.env.spec, len(tasks), self.placement, self)
         )
@@ -167,6 +171,13 @@ class Trainer:
         if explores(config):
             found = BestSoFar.nothing(len(self.tasks), self.tasks.env.num_actions)
         return TrainState(network, opt_state, key, jnp.zeros((), jnp.int32), found)
+
+    def renew(self, state: TrainState) -> TrainState:
+        """A state with fresh parameters; what else it holds stays, the best orders among it."""
+        net_key, key = jax.random.split(state.key)
+        network = state.network.renewed(net_key)
+        opt_state = self._optimizer.init(eqx.filter(network, eqx.is_array))
+        return dataclasses.replace(state, network=network, opt_state=opt_state, key=key)
 
     def step(self, state: TrainState, progress: float) -> tuple[TrainState, Update]:
         """Plays an episode in every environment and learns; `progress` drives the schedules."""

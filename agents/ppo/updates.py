@@ -132,7 +132,8 @@ def minibatch_indices(key: PRNGKeyArray, num_steps: int, config: PPOConfig) -> I
       int32 [epochs · minibatches, steps in a minibatch].
     """
     count = min(config.num_minibatches, num_steps)
-    size = max(1, int(num_steps * config.learned_share) // count)
+    share = 1.0 if config.learned_share is None else config.learned_share
+    size = max(1, int(num_steps * share) // count)
     shuffles = [
         jax.random.permutation(k, num_steps)[: count * size].reshape(count, size)
         for k in jax.random.split(key, config.update_epochs)

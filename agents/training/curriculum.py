@@ -30,7 +30,10 @@ class Curriculum(abc.ABC):
 
     Attributes:
       trainers: the trainer of each task set, by name.
+      start_updates: train steps of a start from fresh parameters, at least; 0 for one start.
     """
+
+    start_updates = 0
 
     def __init__(self, trainers: Mapping[str, Trainer]):
         """Nothing is played yet."""
@@ -49,6 +52,10 @@ class Curriculum(abc.ABC):
     def init(self, network: GraphNetwork | None = None) -> TrainState:
         """The state before the first round, with the parameters of a network; as `Trainer.init`."""
         return next(iter(self.trainers.values())).init(network)
+
+    def restart(self, state: TrainState) -> TrainState:
+        """The state before the first round of another start; as `Trainer.renew`."""
+        return next(iter(self.trainers.values())).renew(state)
 
     @abc.abstractmethod
     def renew(self, rounds: int) -> bool:
@@ -78,6 +85,7 @@ class FixedTasks(Curriculum):
     def __init__(self, trainer: Trainer, agent: str = "PPO"):
         """Starts without any order."""
         super().__init__({"tasks": trainer})
+        self.start_updates = trainer.config.start_updates
         self.tasks, self.best = trainer.tasks, BestOrders(trainer.tasks, agent)
 
     def renew(self, rounds: int) -> bool:

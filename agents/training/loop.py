@@ -12,9 +12,13 @@ import jax
 from agents.devices import broadcast_number, local
 from agents.ppo.updates import Stats, TrainState
 from agents.training.curriculum import Curriculum
+from agents.training.starts import Starts
 
 MAX_NOT_FINITE = 10
 """Rounds in a row without any finite gradient after which training ends."""
+
+PACE_ROUNDS = 20
+"""Rounds after which the time of a round is known."""
 
 
 class DivergedError(RuntimeError):
@@ -59,7 +63,7 @@ class Budget:
         """
         if steps is None and time_limit is None:
             raise ValueError("training needs a number of steps or a time limit")
-        self._steps, self._time_limit = steps, time_limit
+        self.steps, self.time_limit = steps, time_limit
         self._started = time.monotonic() if started is None else started
 
     def elapsed(self) -> float:
@@ -68,14 +72,50 @@ class Budget:
 
     def fraction(self, steps: int, seconds: float) -> float:
         """The share that is spent, from 0 to 1: that of steps or of seconds, whichever is more."""
-        of_steps = steps / self._steps if self._steps else 0.0
-        of_time = seconds / self._time_limit if self._time_limit else 0.0
+        of_steps = steps / self.steps if self.steps else 0.0
+        of_time = seconds / self.time_limit if self.time_limit else 0.0
         return min(1.0, max(of_steps, of_time))
 
     def is_spent(self, steps: int, seconds: float) -> bool:
         """Whether so many steps are enough, or the seconds more than the limit."""
-        late = self._time_limit is not None and seconds > self._time_limit
-        return late or (self._steps is not None and steps >= self._steps)
+        late = self.time_limit is not None and seconds > self.time_limit
+        return late or (self.steps is not None and steps >= self.steps)
+
+
+class Course:
+    """Where a run is: which of its starts is under way, and how far it is.
+
+    How many starts there is room for follows from a number of steps; with a time limit alone it is
+    known after a few rounds.
+    """
+
+    def __init__(self, budget: Budget, curriculum: Curriculum, steps: int):
+        """The course of a run that has played so many steps."""
+        each = sum(trainer.steps_per_update for trainer in curriculum.trainers.values())
+        self._budget, self._least = budget, curriculum.start_updates
+        self._starts = Starts.of((budget.steps or 0) / each, self._least)
+        self._index = self._starts.index(budget.fraction(max(0, steps - each), 0.0))
+        self._ends: list[float] = []
+
+    def advance(self, fraction: float) -> tuple[bool, float]:
+        """What the next round is, when a share of the budget is spent.
+
+        Returns:
+          Whether another start begins with it, and the share of that start that is over.
+        """
+        before, self._index = self._index, self._starts.index(fraction)
+        return self._index > before, self._starts.progress(fraction)
+
+    def note(self, now: float) -> None:
+        """Takes in that a round has ended so many seconds after the beginning."""
+        if len(self._ends) == PACE_ROUNDS or self._budget.steps or not self._budget.time_limit:
+            return
+        self._ends.append(now)
+        if len(self._ends) == PACE_ROUNDS:
+            pace = max((now - self._ends[0]) / (PACE_ROUNDS - 1), 1e-6)
+            left = max(0.0, self._budget.time_limit - now)
+            first = self._budget.fraction(0, now)
+            self._starts = Starts.of(left / pace, self._least, first)
 
 
 def train(
@@ -90,7 +130,8 @@ def train(
     """Trains, and yields after every round.
 
     Ends when `config.steps` are played or the next round would pass the time limit; the learning
-    rate and the entropy bonus follow whichever budget is further spent.  Where several processes
+    rate and the entropy bonus follow whichever budget is further spent, anew in every start
+    (`Curriculum.start_updates`).  Where several processes
     train together, the clock and the signals of the first one count.
 
     Args:
@@ -110,20 +151,24 @@ def train(
     update = int(state.num_updates)
     rounds = update // len(curriculum.trainers)
     steps = curriculum.steps_until(state) if steps is None else steps
+    course = Course(budget, curriculum, steps)
     pace, before, not_finite = None, budget.elapsed(), 0
     while not broadcast_number(should_stop()):
         # The first round is played however late it is, and says nothing of the pace: it compiles.
         if budget.is_spent(steps, 0.0 if pace is None else before + pace):
             return
-        unseen, spent, seen = curriculum.renew(rounds), budget.fraction(steps, before), {}
+        unseen, seen = curriculum.renew(rounds), {}
+        begins, over = course.advance(budget.fraction(steps, before))
+        state = curriculum.restart(local(state)) if begins else state
         for name, trainer in curriculum.trainers.items():
-            state, result = trainer.step(state, spent)
+            state, result = trainer.step(state, over)
             seen[name] = jax.device_get(result)
             steps += trainer.steps_per_update
         rounds, update = rounds + 1, update + len(seen)
         measured = curriculum.measure(seen, steps, unseen=unseen)
         now = budget.elapsed()
         pace, before = 0.0 if pace is None else now - before, now
+        course.note(now)
         fraction = budget.fraction(steps, now)
         yield Progress(update, steps, now, fraction, measured, local(state))
         not_finite = not_finite + 1 if all(_is_lost(s.stats) for s in seen.values()) else 0

@@ -18,7 +18,7 @@ from veenv.tasks.user import from_function, trace_task
 
 AgentName = Literal["ppo", "alphazero"]
 
-AGENTS = {"ppo": "PPO", "alphazero": "AlphaZero"}
+AGENTS: dict[AgentName, str] = {"ppo": "PPO", "alphazero": "AlphaZero"}
 """Names of the agents, as they are written."""
 
 Playable = Callable[..., Any] | str | Task | Graph | VertexEnv

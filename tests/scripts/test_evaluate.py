@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import runpy
 import sys
@@ -77,18 +79,41 @@ def test_wrong_input_is_one_line_and_code_2(args, message, weights, monkeypatch,
     assert re.search(message, complaint)
 
 
-def test_the_pretrained_policy_with_a_clock(monkeypatch, capsys):
-    options = "--task", "KerrMetric,PropaneCombustion", "--games", "3", "--anneal", "500"
-    call(monkeypatch, *options, script="zero_shot.py")
-    head, *lines = capsys.readouterr().out.splitlines()
-    for line in lines[:2]:
-        row = dict(zip(head.split(), line.split(), strict=True))
-        graph = task_graph(row["task"])
-        assert int(row["reverse"]) == graph.cost(graph.reverse())
-        assert int(row["policy"]) <= int(row["greedy"])
-        assert int(row["games"]) == 3
-    assert "the policy, which played 2 of 2 in time, against" in lines
+def test_the_pretrained_policy_with_a_clock(monkeypatch, capsys, tmp_path):
+    path = tmp_path / "zero-shot.json"
+    options = "--task", "KerrMetric,PropaneCombustion", "--games", "3", "--seconds", "60"
+    others = "--anneal", "500", "--seeds", "2", "--out", str(path)
+    call(monkeypatch, *options, *others, script="zero_shot.py")
+    result = json.loads(path.read_text(encoding="utf-8"))
+    assert result["command"].startswith("python -m scripts.zero_shot --task KerrMetric,Prop")
+    functions, [totals] = result["tables"][0], result["tables"][1]["rows"]
+    said = capsys.readouterr().out
+    logs = []
+    for cells in functions["rows"]:
+        assert f"| {' | '.join(cells)} |" in said
+        row = dict(zip(functions["columns"], cells, strict=True))
+        graph = task_graph(row["function"])
+        classical = [graph.cost(order) for order in (graph.forward(), graph.reverse())]
+        assert [int(row["forward"]), int(row["reverse"])] == classical
+        best = int(row["best of 3"].strip("*"))
+        assert best <= int(row["greedy"])
+        assert (best < min(*classical, int(row["Markowitz"]))) == ("*" in row["best of 3"])
+        logs.append(math.log(best / int(row["annealing"])))
+    assert totals[:2] == ["tasks", "2"]
+    assert totals[2].startswith(f"{math.exp(sum(logs) / 2):.3f} (")
+    assert totals[3] == str(sum(log > 0 for log in logs))
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--set", "nosuch"), "unknown set 'nosuch'"),
+        (("--set", "arrays", "--task", "mlp"), "not both"),
+        (("--games", "0"), "games must be an integer of at least 1, got 0"),
+    ],
+)
+def test_wrong_options_of_zero_shot(args, message, monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
-        call(monkeypatch, "--set", "nosuch", script="zero_shot.py")
+        call(monkeypatch, *args, script="zero_shot.py")
     assert ended.value.code == 2
-    assert "unknown set 'nosuch'" in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -213,7 +213,12 @@ def test_the_command_line_chooses_the_agent(both):
 def test_what_only_ppo_does_is_refused(both):
     with pytest.raises(ValueError, match="are PPO's"):
         make_trainer(dataclasses.replace(CONFIG, restarts=0.5), SEARCH, both)
-    with pytest.raises(ValueError, match=r"learned_share is PPO's.*learned_share=0\.5"):
-        make_trainer(dataclasses.replace(CONFIG, learned_share=0.5), SEARCH, both)
-    whole = dataclasses.replace(CONFIG, learned_share=1.0)
-    assert make_trainer(whole, SEARCH, both).config == whole
+
+
+@pytest.mark.parametrize(("said", "share"), [(None, 1.0), (0.25, 0.25), (1.0, 1.0)])
+def test_a_learned_share_counts_as_it_is_said(said, share, both):
+    config = dataclasses.replace(CONFIG, learned_share=said)
+    trainer = make_trainer(config, SEARCH, both)
+    assert trainer.config == dataclasses.replace(CONFIG, learned_share=share)
+    ppo = choose_trainer("ppo", config, SEARCH, both)
+    assert ppo.config.learned_share == (0.25 if said is None else share)
