@@ -202,11 +202,7 @@ class _Choice:
 
 
 def _first(times: Sequence[float]) -> int:
-    """The number of the first that is about the least.
-
-    Of two modes that are predicted to take about as long that is forward, which stores nothing on
-    its way.
-    """
+    """The number of the first that is about the least."""
     return next(k for k, seconds in enumerate(times) if _ALIKE * seconds <= min(times))
 
 

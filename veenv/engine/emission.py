@@ -30,6 +30,8 @@ _OF_ONE_MODE = frozenset(
 """Primitives that one of the modes refuses, or that do more than compute."""
 _ABOUT = 3
 """Ratio of passes up to which either mode may be the faster one."""
+_ALIKE = 1.5
+"""Ratio of passes up to which they say nothing of which is."""
 _DEAR = 2
 """Operations of an elimination, for each pass of a mode and each value of the function, from which
 on the mode is compared with it."""
@@ -53,7 +55,8 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
       lin: the function.
 
     Returns:
-      Its name, both names if both have about as many passes; none if none can.
+      Its name; both names, the likelier one first, if both have about as many passes; none if none
+      can.
     """
     program = lin.program
     inputs, outputs = program.avals[: program.num_inputs], program.out_avals
@@ -67,8 +70,10 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
     if _is_one_operator(lin):
         return ()
     passes = _passes(program)
+    if max(passes) <= _ALIKE * min(passes):
+        return "jacfwd", "jacrev"  # forward stores nothing on its way
     if max(passes) <= _ABOUT * min(passes):
-        return "jacfwd", "jacrev"
+        return ("jacfwd", "jacrev") if passes[0] < passes[1] else ("jacrev", "jacfwd")
     return ("jacfwd",) if passes[0] < passes[1] else ("jacrev",)
 
 
@@ -109,13 +114,13 @@ def other_orders(lin: Linearisation, ids: Sequence[int], name: Name) -> list[tup
       name: its name.
     """
     graph = lin.graph
-    if name == "reverse":
-        return [graph.forward()] if forward_instead(lin) else []
-    reverse = graph.reverse()
-    if tuple(ids) == reverse or own_modes(lin):
+    if name == "auto" and own_modes(lin):
         return []
-    enough = _LESS * graph.cost(reverse, "operations")
-    return [reverse] if graph.cost(ids, "operations") > enough else []
+    found = [graph.forward()] if forward_instead(lin) else []
+    if name == "auto":
+        enough = _LESS * graph.cost(graph.reverse(), "operations")
+        found += [graph.reverse()] if graph.cost(ids, "operations") > enough else []
+    return [other for other in found if other != tuple(ids)]
 
 
 def forward_instead(lin: Linearisation) -> bool:
