@@ -144,7 +144,8 @@ def fitted(rows: list[Measured]) -> dict[str, Any]:
     costs |= _fit(NAMES, inputs, [m["seconds"] for m in xla])
     costs |= _fit(KERNEL, [m["features"] for m in kernels], [m["seconds"] for m in kernels])
     large = any(m["size"] >= _LARGE_KERNEL for m in kernels)  # else they say little of the slope
-    for names, some in ((_COMPILE, xla), (_COMPILE_KERNEL, kernels if large else [])):
+    for names, kind in ((_COMPILE, xla), (_COMPILE_KERNEL, kernels if large else [])):
+        some = [m for m in kind if m["batch"] == 1]  # a kernel is compiled once for all batches
         sizes = [[1.0, *(m[key] for key in ("size", "equations") if key in m)] for m in some]
         costs |= _fit(names, sizes, [m["compile"] for m in some])
     predicted = [x @ np.array([costs[n] for n in NAMES]) for x in inputs]

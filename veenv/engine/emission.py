@@ -32,9 +32,6 @@ _ABOUT = 3
 """Ratio of passes up to which either mode may be the faster one."""
 _ALIKE = 1.5
 """Ratio of passes up to which they say nothing of which is."""
-_DEAR = 2
-"""Operations of an elimination, for each pass of a mode and each value of the function, from which
-on the mode is compared with it."""
 _FEWER = 2
 """Ratio of passes from which the reverse order is compared with the forward one."""
 _LESS = 0.5
@@ -102,7 +99,7 @@ def other_blocks(
         all_blocks(lin, eliminate(lin, edges, other).terms, Half(), sparse=False)
         for other in other_orders(lin, ids, name)
     ]
-    return orders, own() if name == "auto" or own_instead(lin) else []
+    return orders, own() if name == "auto" or _has_operators(lin) else []
 
 
 def other_orders(lin: Linearisation, ids: Sequence[int], name: Name) -> list[tuple[int, ...]]:
@@ -140,20 +137,6 @@ def forward_instead(lin: Linearisation) -> bool:
     graph = lin.graph
     limit = (1 if forward == reverse else _LESS) * graph.cost(graph.reverse(), "operations")
     return graph.cost(graph.forward(), "operations") <= limit and limit > 0
-
-
-def own_instead(lin: Linearisation) -> bool:
-    """Whether JAX's own mode may well be faster than the reverse order.
-
-    That takes operators, whose passes it can share, or more operations than it seems to need.
-
-    Args:
-      lin: the function.
-    """
-    program, graph = lin.program, lin.graph
-    values = sum(prod(aval.shape) for aval in program.avals[program.num_inputs :])
-    enough = _DEAR * min(_passes(program)) * values
-    return _has_operators(lin) or graph.cost(graph.reverse(), "operations") > enough
 
 
 def _passes(program: Program) -> tuple[int, int]:

@@ -26,7 +26,9 @@ AUTO_OPERATIONS = 20_000
 """The most operations and written entries, together, for which "auto" takes a kernel: about five
 seconds to compile."""
 _PATIENCE = 1.5
-"""How many times as long as XLA "auto" lets the compiler of kernels take."""
+"""How many times as long as XLA "auto" lets the compiler of kernels take, and a little more."""
+_LITTLE = 0.25
+"""Seconds that it lets it take beyond that: they are not noticed, and small functions gain most."""
 _ANGLE = 50
 """What a sine and cosine count as: in the code they are polynomials, with branches."""
 _LARGEST_CONSTANT = 1024
@@ -237,10 +239,10 @@ def kernel_size(*compared: Any) -> int:
 
     Args:
       *compared: the jaxprs that XLA would compile instead, of the longest of which it may take
-        1.5 times the time; the first is what becomes the kernel.
+        1.5 times the time and a quarter of a second; the first is what becomes the kernel.
     """
     equations = [len(_compat.open_jaxpr(closed).eqns) for closed in compared]
-    seconds = _PATIENCE * compile_seconds(max(equations))
+    seconds = _PATIENCE * compile_seconds(max(equations)) + _LITTLE
     return min(AUTO_OPERATIONS, kernel_limit(seconds, equations[0]))
 
 
