@@ -234,6 +234,21 @@ def test_no_mode_is_traced_beside_a_small_kernel(monkeypatch):
         jax.jit(AUTO(rolled))(X)
 
 
+def test_a_rule_that_is_not_linear_is_eliminated_in_the_order_alone(x64):
+    def f(x):
+        y = jnp.sin(x)
+        z = _clipped(y)
+        w = jnp.outer(z, z) @ y
+        for _ in range(3):
+            w = jnp.tanh(w * jnp.sum(y))
+        return jnp.stack([jnp.sum(w * y), w[0] * y[1]])
+
+    lin = linearise(trace(f, (X,)))
+    assert emission.other_orders(lin, lin.graph.forward(), "auto") == []
+    for jacobian in (AUTO(f), AUTO(f, kernel="auto"), veenv.jacve(f)):
+        np.testing.assert_allclose(jax.jit(jacobian)(X), jax.jacrev(f)(X), rtol=1e-10)
+
+
 def test_what_is_no_kernel_for_every_value_or_dtype_is_no_small_kernel():
     def small(fun, *args) -> bool:
         lin = linearise(trace(fun, args))

@@ -111,7 +111,7 @@ def other_orders(lin: Linearisation, ids: Sequence[int], name: Name) -> list[tup
       name: its name.
     """
     graph = lin.graph
-    if name == "auto" and own_modes(lin):
+    if any(lin.reverse_only) or (name == "auto" and own_modes(lin)):
         return []
     found = [graph.forward()] if forward_instead(lin) else []
     if name == "auto":
