@@ -228,6 +228,17 @@ def test_the_default_compares_jaxs_modes_where_there_are_operators(x64, monkeypa
     assert jax.jit(veenv.jacve(rolled))(X)["b"].shape == (4,)  # no operators
 
 
+def test_what_a_function_prints_is_printed_once(capfd):
+    def f(x):
+        jax.debug.print("at {}", x[0])
+        return looped(x) * jnp.sum(x)
+
+    for jacobian in (veenv.jacve(f), AUTO(f), AUTO(f, kernel="auto")):
+        jax.block_until_ready(jax.jit(jacobian)(X.astype(np.float32)))
+        jax.effects_barrier()
+        assert capfd.readouterr().out.count("at ") == 1
+
+
 def test_no_mode_is_traced_beside_a_small_kernel(monkeypatch):
     def refused(*args, **kwargs):
         raise AssertionError

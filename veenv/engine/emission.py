@@ -25,7 +25,7 @@ Blocks = list[list[tuple[Any, ...]]]
 """For each form, for each output leaf, a block for each input leaf."""
 _OF_ONE_MODE = frozenset(
     "while linear_call custom_lin custom_vjp_call custom_vjp_call_jaxpr pure_callback io_callback "
-    "run_state refs".split()
+    "debug_callback debug_print run_state refs".split()
 )
 """Primitives that one of the modes refuses, or that do more than compute."""
 _ABOUT = 3
