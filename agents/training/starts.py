@@ -39,7 +39,7 @@ class Starts:
         """The start under way when a share of the budget is spent, from 0 on.
 
         Example:
-          >>> [Starts(2, 0.2).index(fraction) for fraction in (0.1, 0.59, 0.6, 1.0)]
+          >>> [Starts(2, 0.5).index(fraction) for fraction in (0.25, 0.7, 0.75, 1.0)]
           [0, 0, 1, 1]
         """
         return min(self.number - 1, int(self._passed(fraction)))
@@ -48,7 +48,7 @@ class Starts:
         """The share of that start that is over, from 0 to 1.
 
         Example:
-          >>> [round(Starts(2, 0.2).progress(fraction), 3) for fraction in (0.1, 0.4, 0.6, 1.0)]
+          >>> [Starts(2, 0.5).progress(fraction) for fraction in (0.25, 0.625, 0.75, 1.0)]
           [0.0, 0.5, 0.0, 1.0]
         """
         return min(1.0, max(0.0, self._passed(fraction) - self.index(fraction)))

@@ -123,13 +123,13 @@ def test_a_jacobian_within_the_function_keeps_its_pins(options):
     np.testing.assert_allclose(got, jax.jacrev(slope)(0.5), rtol=1e-5)
 
 
-DEEP = veenv.jacve(deep)
+DEEP = veenv.jacve(deep, "forward")
 
 
 def test_fewer_values_are_stored_where_points_are_few():
     points = [jnp.stack([X] * n) for n in (1, 8, 64, 512)]
     counts = [lowered(jax.vmap(DEEP), x) for x in points]
-    assert lowered(DEEP, X) == counts[0] < counts[-1] == barriers(deep, X)
+    assert lowered(DEEP, X) == counts[0] < counts[-1] == barriers(deep, X, order="forward")
     assert counts == sorted(counts)
     nested = jax.vmap(jax.vmap(DEEP))
     assert lowered(nested, points[2].reshape(8, 8, -1)) == counts[2]
@@ -146,7 +146,7 @@ def test_what_would_grow_exponentially_is_stored_at_one_point():
 
 
 def test_what_is_stored_is_the_same_each_time():
-    first, again = (repr(jax.make_jaxpr(veenv.jacve(deep))(X)) for _ in range(2))
+    first, again = (repr(jax.make_jaxpr(veenv.jacve(deep, "forward"))(X)) for _ in range(2))
     assert first == again
     assert "veenv_batch_barrier" in first
 
