@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from veenv.kernel import schedule
 from veenv.kernel.pipeline import cycles
 from veenv.kernel.program import FREE, Leaf, Op
@@ -39,12 +41,19 @@ def test_a_function_that_is_called_leaves_no_register():
     assert between(20, called) - one[1] > between(20, sine) - one[0] + 15
 
 
+def test_an_estimate_ends_above_its_limit():
+    chain = [X, *(Op("mul", "float32", (k, k)) for k in range(2000))]
+    whole = in_order(chain)
+    assert cycles(chain, range(len(chain)), whole) == whole
+    assert whole / 4 < cycles(chain, range(len(chain)), whole / 4) < whole
+
+
 def test_the_order_of_fewer_cycles_is_taken(monkeypatch):
     ops = [X, *(Op("mul", "float32", (k, 0)) for k in range(4)), Op("add", "float32", (0, 0))]
     leaf = Leaf((2,), "float32")
     found = []
     for sign in (1, -1):  # the order whose last operation has the lower number, then the other
-        monkeypatch.setattr(schedule, "cycles", lambda _, order, s=sign: s * order[-1])
+        monkeypatch.setattr(schedule, "cycles", lambda _, order, __=inf, s=sign: s * order[-1])
         program = schedule.scheduled(ops, [Leaf((), "float32")], [leaf], [[5, 4]])
         found.append([op.name for op in program.ops if op.name not in FREE])
     assert found == [["add", *["mul"] * 4], [*["mul"] * 4, "add"]]

@@ -28,7 +28,7 @@ seconds to compile."""
 _PATIENCE = 1.5
 """How many times as long as XLA "auto" lets the compiler of kernels take, and a little more."""
 _LITTLE = 0.25
-"""Seconds that it lets it take beyond that: they are not noticed, and small functions gain most."""
+"""Seconds that it lets it take beyond that: functions that compile fast gain most by a kernel."""
 _ANGLE = 50
 """What a sine and cosine count as: in the code they are polynomials, with branches."""
 _LARGEST_CONSTANT = 1024

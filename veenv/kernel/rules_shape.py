@@ -46,7 +46,7 @@ def different(columns: Sequence[np.ndarray]) -> tuple[list[list[int]], Any]:
     """The rows that are not equal, in the order in which they come first, and where each is.
 
     Args:
-      columns: numbers [n] each.
+      columns: numbers [n] each, not negative.
 
     Example:
       >>> different([np.array([7, 5]), np.array([0, 0])])[0]
@@ -57,6 +57,8 @@ def different(columns: Sequence[np.ndarray]) -> tuple[list[list[int]], Any]:
         return table.T.tolist(), slice(None)
     key, *others = table
     for column in others:
+        if int(key.max() + 1) * int(column.max() + 1) > np.iinfo(np.int64).max:
+            key = np.unique(key, return_inverse=True)[1]  # as many numbers as there are rows
         key = key * (int(column.max()) + 1) + column
     _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
     rank = np.empty_like(first)
