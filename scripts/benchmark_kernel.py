@@ -17,6 +17,7 @@ from benchmark_machine import machine
 from benchmark_orders import correlation, decision
 
 import veenv
+from veenv.orders.documents import write_text
 
 TASKS = (
     "RoeFlux_1d",
@@ -108,7 +109,7 @@ def kernel(
             rows += [_compilation(size, size <= jacrev_up_to) for size in equations]
         else:
             rows += casadi_rows(max(batch), repeats)
-        out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        write_text(out, json.dumps(found, indent=1) + "\n")
     _plot(found, max(batch), plot)
     print(f"\nfigures: {out}; plot: {plot}")
 

@@ -23,6 +23,7 @@ from veenv.kernel.parts import part_of
 from veenv.kernel.program import CannotFuseError, ScalarProgram
 from veenv.kernel.times import FILE, KERNEL, MICROSECONDS, kernel_features
 from veenv.measure.timing import near
+from veenv.orders.documents import write_text
 
 _LARGEST_KERNEL = 10_000
 _LARGE_KERNEL = 5_000
@@ -131,7 +132,7 @@ def _write(out: Path, rows: list[Measured]) -> dict[str, Any]:
     table = fitted(rows) | {"machine": machine(), "measured": rows}
     text = json.dumps({k: v for k, v in table.items() if k != "measured"}, indent=1)
     lines = ",\n".join("  " + json.dumps(row) for row in rows)
-    out.write_text(f'{text[:-2]},\n "measured": [\n{lines}\n ]\n}}\n', encoding="utf-8")
+    write_text(out, f'{text[:-2]},\n "measured": [\n{lines}\n ]\n}}\n')
     return table
 
 

@@ -24,6 +24,7 @@ import veenv
 from agents.config.args import fail
 from veenv.kernel.times import program_seconds
 from veenv.measure.timing import near, rounds_interleaved
+from veenv.orders.documents import write_text
 from veenv.structure import product, structure
 
 FORMS = ("tune", "auto", "reverse")
@@ -109,7 +110,7 @@ def _write(rows: list[Row], names: list[str], budget: str, out: Path, plot: Path
     """Writes figures and plot; returns the rows, sorted."""
     rows = sorted(rows, key=lambda row: (names.index(row["function"]), row["batch"]))
     found = {"machine": machine(), "budget": budget, "rows": rows}
-    out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_text(out, json.dumps(found, indent=1) + "\n")
     if rows:
         draw(rows, FORMS, plot)
     return rows

@@ -13,6 +13,8 @@ from typing import Any, TextIO
 
 from benchmark_machine import machine
 
+from veenv.orders.documents import write_text
+
 PLOTTED = (
     "steps/s", "µs a step of one", "ratio", "bytes an entry", "jacve, s", "orders/s", "best in",
     "seconds", "call to return", "ms", "of its time", "weight",
@@ -58,8 +60,8 @@ def recorded(name: str, run: Callable[[], object], folder: Path) -> None:
     command = " ".join(["python", "scripts/benchmark.py", *sys.argv[1:]])
     document = {"command": command, "machine": machine(), "tables": found}
     whole = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-    (folder / f"{name}.json").write_text(whole, encoding="utf-8")
-    (folder / f"{name}.md").write_text(f"`{command}`\n\n{text.strip()}\n", encoding="utf-8")
+    write_text(folder / f"{name}.json", whole)
+    write_text(folder / f"{name}.md", f"`{command}`\n\n{text.strip()}\n")
     plot(name, found, folder / f"{name}.svg")
 
 

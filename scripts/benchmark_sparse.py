@@ -18,6 +18,7 @@ from markdown_table import Row, has, header, line
 from sparse_cases import CASES, SparseCase
 
 import veenv
+from veenv.orders.documents import write_text
 
 
 def sparse(
@@ -61,7 +62,7 @@ def sparse(
     solved = recipes(recipe, solutions, small=small)
     if out is not None:
         document = {"machine": machine(), "jacobians": rows, "second": seconds, "recipes": solved}
-        out.write_text(json.dumps(document, indent=1) + "\n")
+        write_text(out, json.dumps(document, indent=1) + "\n")
     if plot is not None:
         _plot(rows, plot)
 

@@ -17,6 +17,7 @@ from jax import lax
 
 from veenv.kernel.fusing import fuse
 from veenv.kernel.weights import FILE
+from veenv.orders.documents import write_text
 
 _INPUTS = 8
 _CALLS = 24
@@ -86,7 +87,7 @@ def weights(batch: int = 8192, repeats: int = 25, out: Path = FILE) -> None:
         found[name] = max(1, round(float(more / unit)) - _BESIDE.get(name, 0))
         print(f"| {name} | {found[name]} |", flush=True)
     table = {"machine": machine(), "unit_ns": unit / batch * 1e9, "weights": found}
-    out.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+    write_text(out, json.dumps(table, indent=1) + "\n")
     print(f"written: {out}")
 
 

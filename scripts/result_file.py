@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.benchmark_machine import machine
+from veenv.orders.documents import write_text
 
 PAGE = "docs/training.md"
 """The page that shows the tables."""
@@ -62,4 +63,4 @@ def write_result(path: str | Path, script: str, *tables: Table, **more: Table) -
         "tables": [dataclasses.asdict(table) for table in tables],
     }
     document |= {name: dataclasses.asdict(table) for name, table in more.items()}
-    Path(path).write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    write_text(path, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
