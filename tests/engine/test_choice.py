@@ -190,6 +190,18 @@ def test_what_one_mode_refuses_or_answers_otherwise_is_not_emitted():
     assert modes_of(lambda x: jnp.sum(x * x), X) == ("jacrev",)
 
 
+def test_the_masked_half_of_a_factor_leaves_the_modes_in_and_other_masks_do_not(x64):
+    def factor(x):
+        return jnp.linalg.cholesky(x.T @ x + 4 * jnp.eye(3)) @ x
+
+    x = jnp.sin(jnp.arange(9.0)).reshape(3, 3)
+    assert modes_of(factor, x) == ("jacfwd", "jacrev")
+    assert modes_of(lambda x: factor(jnp.where(x > 0, x, 1 / x)), x) == ()
+    for order in ("auto", "reverse"):
+        found = jax.jit(veenv.jacve(factor, order))(x)
+        np.testing.assert_allclose(found, jax.jacfwd(factor)(x), rtol=1e-12, atol=1e-14)
+
+
 def masked(x):
     """A select, which keeps JAX's modes out, and orders that differ."""
     y = jnp.where(x > 0.5, jnp.sin(x), x)

@@ -36,6 +36,8 @@ _FEWER = 2
 """Ratio of passes from which the reverse order is compared with the forward one."""
 _LESS = 0.5
 """Share of the reverse order's operations below which the forward one is compared with it."""
+_FINITE = frozenset(["cholesky"])
+"""Primitives that have finite partials wherever they are finite: what a mask keeps out is a 0."""
 _ROOTS = frozenset("sqrt cbrt pow asin acos acosh".split())
 """Primitives with infinite partials at finite values: a mode multiplies them by its zeros."""
 
@@ -161,10 +163,15 @@ def _operators(lin: Linearisation) -> Iterator[bool]:
 
 
 def _selects(lin: Linearisation) -> bool:
-    """Whether a partial has a mask, those of custom rules included."""
-    inner = [c.linearisation for c in lin.customs if c is not None]
-    masked = any(e.partial.mask is not None for used in lin.elementals for e in used)
-    return masked or any(map(_selects, inner))
+    """Whether a partial has a mask, those of custom rules included.
+
+    Half of a factor is masked away, whose partials are finite wherever its entries are.
+    """
+    equations = zip(lin.program.equations, lin.elementals, strict=True)
+    finite = {e.target for eq, used in equations if eq.primitive.name in _FINITE for e in used}
+    every = (e for used in lin.elementals for e in used)
+    masked = any(e.partial.mask is not None and e.source not in finite for e in every)
+    return masked or any(_selects(c.linearisation) for c in lin.customs if c is not None)
 
 
 def _refuses(equation: Any) -> bool:
