@@ -11,8 +11,8 @@ import jax
 import numpy as np
 from benchmark_cases import Case, points
 
-from veenv.kernel.cpu.bodies import body
 from veenv.kernel.cpu.compile import MachineCode, host
+from veenv.kernel.cpu.sections import body
 from veenv.kernel.program import ScalarProgram
 
 _POINTS = 64

@@ -17,8 +17,9 @@ from realistic_plot import spearman
 
 import veenv
 from veenv.graph.program import normalise_argnums
+from veenv.kernel.cpu.spans import code_length, size_of
 from veenv.kernel.features import NAMES, at_batch, features_of
-from veenv.kernel.fusing import size_of, trace_point
+from veenv.kernel.fusing import trace_point
 from veenv.kernel.parts import part_of
 from veenv.kernel.program import CannotFuseError, ScalarProgram
 from veenv.kernel.times import FILE, KERNEL, MICROSECONDS, kernel_features
@@ -147,7 +148,8 @@ def fitted(rows: list[Measured]) -> dict[str, Any]:
     large = any(m["size"] >= _LARGE_KERNEL for m in kernels)  # else they say little of the slope
     for names, kind in ((_COMPILE, xla), (_COMPILE_KERNEL, kernels if large else [])):
         some = [m for m in kind if m["batch"] == 1]  # a kernel is compiled once for all batches
-        sizes = [[1.0, *(m[key] for key in ("size", "equations") if key in m)] for m in some]
+        lengths = ([code_length(m["size"])] if "size" in m else [] for m in some)
+        sizes = [[1.0, *length, m["equations"]] for length, m in zip(lengths, some, strict=True)]
         costs |= _fit(names, sizes, [m["compile"] for m in some])
     predicted = [x @ np.array([costs[n] for n in NAMES]) for x in inputs]
     predicted += [np.array(m["features"]) @ [costs[n] for n in KERNEL] for m in kernels]

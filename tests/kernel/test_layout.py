@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import veenv
-from veenv.kernel.cpu import bodies, entries, records
+from veenv.kernel.cpu import bodies, entries, records, sections
 from veenv.kernel.cpu import compile as compiling
 from veenv.kernel.cpu.layout import Shuffles, Unwoven, woven
 from veenv.kernel.cpu.outputs import written
-from veenv.kernel.fusing import fuse, size_of, trace_point
+from veenv.kernel.cpu.spans import size_of
+from veenv.kernel.fusing import fuse, trace_point
 
 ENTRIES = [*range(1, 21), 24, 36, 48, 63, 64, 121]
 
@@ -84,7 +85,7 @@ def test_arrays_with_narrow_vectors_and_staged_outputs(bytes_, monkeypatch):
 
 def test_no_basic_block_is_long_where_many_entries_are_written():
     program = trace_point(lambda x: jnp.outer(x, x), (np.ones(11, np.float32),), {}, (0,)).program()
-    text = bodies.body(program, 16)
+    text = sections.body(program, 16)
     assert text.count(" store ") == 121
     blocks = text.split(":\n")
     assert max(block.count("\n") for block in blocks) < 3 * bodies._BLOCK < text.count("\n")

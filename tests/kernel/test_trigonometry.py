@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from veenv.kernel.cpu import compile as compilation
-from veenv.kernel.cpu.bodies import body
+from veenv.kernel.cpu.sections import body
 from veenv.kernel.fusing import fuse, trace_point
 
 

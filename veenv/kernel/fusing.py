@@ -15,7 +15,7 @@ import numpy as np
 from veenv import _compat
 from veenv.kernel import primitive
 from veenv.kernel.builder import MAX_OPERATIONS
-from veenv.kernel.cpu.outputs import written_vectors
+from veenv.kernel.cpu.spans import size_of
 from veenv.kernel.program import CannotFuseError, ScalarProgram
 from veenv.kernel.times import compile_seconds, kernel_limit
 from veenv.kernel.unrolling import unroll
@@ -29,8 +29,6 @@ _PATIENCE = 1.5
 """How many times as long as XLA "auto" lets the compiler of kernels take, and a little more."""
 _LITTLE = 0.25
 """Seconds that it lets it take beyond that: functions that compile fast gain most by a kernel."""
-_ANGLE = 50
-"""What a sine and cosine count as: in the code they are polynomials, with branches."""
 _LARGEST_CONSTANT = 1024
 _ARRAYS = (jax.Array, np.ndarray, np.generic)
 _NEEDS_VALUES = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError,
@@ -223,15 +221,6 @@ def fuse(
         return run_kernel(traced, program)
 
     return fused
-
-
-def size_of(program: ScalarProgram) -> int:
-    """What compiling a kernel goes with: its operations and the vectors that its code writes.
-
-    A sine, a cosine or both of an angle are many instructions in the code.
-    """
-    angles = {op.args for op in program.ops if op.name == "call" and op.attr in ("sin", "cos")}
-    return program.size + written_vectors(program) + _ANGLE * len(angles)
 
 
 def kernel_size(*compared: Any) -> int:

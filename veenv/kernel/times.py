@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from veenv import _compat
+from veenv.kernel.cpu.spans import code_length
 from veenv.kernel.features import NAMES, Features, at_batch, features_of
 from veenv.kernel.program import ScalarProgram
 
@@ -90,4 +91,5 @@ def kernel_limit(available: float, equations: int) -> int:
       equations: of the program that is traced.
     """
     traced = MICROSECONDS["compile_kernel"] + equations * MICROSECONDS["compile_traced"]
-    return max(0, int((1e6 * available - traced) / MICROSECONDS["compile_operation"]))
+    length = max(0, int((1e6 * available - traced) / MICROSECONDS["compile_operation"]))
+    return 2 * length if code_length(2 * length) <= length else length

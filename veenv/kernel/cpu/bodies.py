@@ -1,8 +1,8 @@
-"""A scalar program as LLVM IR: one function that computes vectors of points."""
+"""Operations of a scalar program as instructions of LLVM IR, for vectors of points."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -10,7 +10,6 @@ from veenv.kernel.cpu.functions import PURE, lanewise, lanewise_name, vector_sym
 from veenv.kernel.cpu.leaves import Leaves
 from veenv.kernel.cpu.outputs import Written, written
 from veenv.kernel.cpu.quotients import Quotients
-from veenv.kernel.cpu.transposition import transposing, transposing_name
 from veenv.kernel.cpu.trigonometry import Trigonometry
 from veenv.kernel.cpu.types import element, intrinsic, literal, memory_element, suffix
 from veenv.kernel.program import FLOATS, FREE, Op, ScalarProgram
@@ -35,30 +34,29 @@ _INTEGER_OPS = {
     "shr_a": "ashr",
     "shr_l": "lshr",
 }
+ALIGNED = 64
+"""Bytes of a cache line, at whose start each value lies that sections keep."""
 _BLOCK = 250
 """Instructions of a basic block: the code generator takes more than linear time in it."""
 
 
-def body(program: ScalarProgram, lanes: int, name: str = "body") -> str:
-    """LLVM IR of a function of two tables of pointers and a number of vectors.
+class Instructions:
+    """The instructions of operations that follow one another, at one vector of points.
 
-    `ins` is a table of two words for each input leaf, its address and the bytes from one vector of
-    points to the next; `outs` is a table of the addresses of what is written of the output leaves
-    (`veenv.kernel.cpu.outputs`). Points lie one after the other; the function computes
-    ``vectors * lanes`` of them.
+    They read and write through `%ins` and `%outs` (see `veenv.kernel.cpu.sections`), of the vector
+    with the number `%step`; values of operations before these come from `%kept`.
 
     Args:
       program: what to compute.
       lanes: width of the vectors.
-      name: name of the function.
+      span: the positions of the operations.
+      kept: for each operation that is kept its place in that memory, in bytes.
     """
-    return _Body(program, lanes).text(name)
 
-
-class _Body:
-    def __init__(self, program: ScalarProgram, lanes: int):
+    def __init__(self, program: ScalarProgram, lanes: int, span: range, kept: Mapping[int, int]):
         self.program = program
         self.lanes = lanes
+        self.span, self.kept = span, kept
         self.declared: dict[str, str] = {}
         self.lines: list[str] = []
         self._fresh = 0
@@ -67,47 +65,23 @@ class _Body:
         self.quotients = Quotients(lanes, self._emit, self._declare)
         self.trigonometry = Trigonometry(lanes, self._emit, self._declare, self._call, self._branch)
         self._block, self._start = "first", 0
-        self._calls = {op for op in program.ops if op.name == "call"}
+        self._calls = {program.ops[i] for i in span if program.ops[i].name == "call"}
 
-    def text(self, name: str) -> str:
+    def text(self) -> str:
+        """Blocks of LLVM IR; they need a block `exit` and a condition `%never`, which is false."""
         writes = self._writes()
-        for position, op in enumerate(self.program.ops):
+        for position in self.span:
+            op = self.program.ops[position]
             if op.name not in FREE:
                 self._names[position] = self._operation(op)
+            if position in self.kept:
+                self._keep(position, op.dtype)
             for number, made, value in writes.get(position, ()):
                 if value is None:
                     self.leaves.store(number, made.stored, [self._operand(i) for i in made.ids])
                 else:
                     self.leaves.store_value(number, made.stored, value, self._operand(position))
-        loop = "\n".join(f"  {line}" if not line.endswith(":") else line for line in self.lines)
-        declarations = "\n".join(self.declared.values())
-        width = self.lanes * 32
-        return f"""\
-{declarations}
-
-define void @{name}(ptr noalias %ins, ptr noalias %outs, i64 %vectors) #0 {{
-entry:
-  %none = icmp eq i64 %vectors, 0
-  %never = icmp slt i64 %vectors, 0
-  br i1 %none, label %exit, label %loop
-loop:
-  %step = phi i64 [ 0, %entry ], [ %next, %last ]
-  br label %first
-first:
-{loop}
-  br label %last
-last:
-  %next = add i64 %step, 1
-  %done = icmp eq i64 %next, %vectors
-  br i1 %done, label %exit, label %loop
-exit:
-  ret void
-}}
-
-!0 = !{{}}
-!1 = !{{!"branch_weights", i32 1, i32 1000000}}
-attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"="{width}" }}
-"""
+        return "\n".join(f"  {line}" if not line.endswith(":") else line for line in self.lines)
 
     def _writes(self) -> dict[int, list[tuple[int, Written, int | None]]]:
         """For each operation the leaves, with their numbers, or values that are known with it."""
@@ -116,8 +90,6 @@ attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"
             if not made.by_value:
                 found.setdefault(max(made.ids), []).append((number, made, None))
                 continue
-            kind = memory_element(made.leaf.dtype)
-            self._declare(transposing_name(kind), transposing(kind, self.lanes))
             for value, i in enumerate(made.ids):
                 found.setdefault(i, []).append((number, made, value))
         return found
@@ -165,9 +137,29 @@ attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"
         if op.name == "const":
             return f"splat ({element(op.dtype)} {literal(op.attr)})"
         if i not in self._names:
-            number, entry = op.attr
-            self._names[i] = self.leaves.load(number, self.program.inputs[number], entry)
+            if op.name != "input":
+                self._names[i] = self._kept(i, op.dtype)
+            else:
+                number, entry = op.attr
+                self._names[i] = self.leaves.load(number, self.program.inputs[number], entry)
         return self._names[i]
+
+    def _keep(self, position: int, dtype: str) -> None:
+        """Stores a value for later sections."""
+        value, kind = self._names[position], f"<{self.lanes} x {memory_element(dtype)}>"
+        if dtype == "bool":
+            value = self._emit(f"zext {self._vector(dtype)} {value} to {kind}")
+        place = self._emit(f"getelementptr i8, ptr %kept, i64 {self.kept[position]}")
+        self.lines.append(f"store {kind} {value}, ptr {place}, align {ALIGNED}")
+
+    def _kept(self, position: int, dtype: str) -> str:
+        """A value that an earlier section stored."""
+        kind = f"<{self.lanes} x {memory_element(dtype)}>"
+        place = self._emit(f"getelementptr i8, ptr %kept, i64 {self.kept[position]}")
+        value = self._emit(f"load {kind}, ptr {place}, align {ALIGNED}")
+        if dtype == "bool":
+            return self._emit(f"icmp ne {kind} {value}, zeroinitializer")
+        return value
 
     def _operation(self, op: Op) -> str:
         args = [self._operand(a) for a in op.args]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import binding as llvm
+from llvmlite.binding import ffi
 
 from veenv.kernel.program import ScalarProgram
 
@@ -53,18 +56,31 @@ def _machine(level: int) -> Any:
     return target.create_target_machine(cpu=known.cpu, features=known.features, opt=level, jit=True)
 
 
+@functools.cache
+def _generate() -> Callable[[Any], None]:
+    """Makes the machine code of an engine.
+
+    llvmlite holds a lock while it calls LLVM, so that one thread at a time would do so. What is
+    made here is in a context of its own, for which LLVM needs none.
+    """
+    return ctypes.CDLL(ffi.lib._name).LLVMPY_FinalizeObject
+
+
 class MachineCode:
-    """Compiled code; it is freed with this object.
+    """Compiled code; it is freed with this object. Several threads can compile at once.
 
     Args:
       text: LLVM IR of a module.
       passes: how many of LLVM's passes run, 0 to 3; scalar programs need none.
       level: of the code generator, 0 to 3.
+      calls: other code that it calls, which lives as long.
     """
 
-    def __init__(self, text: str, passes: int = 0, level: int = 2):
+    def __init__(
+        self, text: str, passes: int = 0, level: int = 2, calls: Sequence[MachineCode] = ()
+    ):
         machine = _machine(level)
-        module = llvm.parse_assembly(text)
+        module = llvm.parse_assembly(text, llvm.create_context())
         module.triple = llvm.get_process_triple()
         module.verify()
         if passes:
@@ -72,7 +88,8 @@ class MachineCode:
             builder = llvm.create_pass_builder(machine, options)
             builder.getModulePassManager().run(module, builder)
         self._engine = llvm.create_mcjit_compiler(module, machine)
-        self._engine.finalize_object()
+        self._calls = calls
+        _generate()(self._engine)
 
     def address(self, name: str) -> int:
         """The address of a function or variable."""

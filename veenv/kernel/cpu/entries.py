@@ -20,9 +20,9 @@ import jax
 import numpy as np
 
 from veenv.kernel.cpu import driver, records, tiles
-from veenv.kernel.cpu.bodies import body
 from veenv.kernel.cpu.compile import MachineCode, host
 from veenv.kernel.cpu.memory import keep_memory
+from veenv.kernel.cpu.sections import compiled
 from veenv.kernel.program import ScalarProgram
 
 TARGET = "veenv_fused_kernel"
@@ -122,7 +122,7 @@ class _Registry:
 
     def _add(self, key: int, program: ScalarProgram) -> None:
         lanes = host().lanes(program)
-        code = MachineCode(body(program, lanes))
+        code = compiled(program, lanes)
         entry = self.free.pop() if self.free else _Entry(np.zeros(tiles.ENTRY_WORDS, np.int64))
         fresh = entry.words[tiles.BODY] == 0
         entry.code = code

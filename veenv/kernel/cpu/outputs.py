@@ -56,11 +56,6 @@ def written(program: ScalarProgram) -> list[Written]:
     return [_written(program, k) for k in program.written()]
 
 
-def written_vectors(program: ScalarProgram) -> int:
-    """How many vectors the code of a kernel writes."""
-    return sum(made.stored.size for made in written(program))
-
-
 def _written(program: ScalarProgram, output: int) -> Written:
     leaf, ids = program.outputs[output], program.results[output]
     if leaf.size < _LARGE:

@@ -1,0 +1,115 @@
+"""Long programs as sections: the same results, wherever the cuts are."""
+
+from __future__ import annotations
+
+import gc
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from veenv.kernel import times
+from veenv.kernel.cpu import entries, spans
+from veenv.kernel.fusing import trace_point
+
+
+def mixed(x, k):
+    """Values of every dtype, of which many are needed late; results of every kind."""
+    where = x > k.astype(x.dtype)
+    steps = jnp.cumsum(jnp.sin(x) * jnp.where(where, x, 1 / x))
+    late = jnp.where(where[::-1], steps * x[0], jnp.exp(-x)) + (k + 2).astype(x.dtype)
+    return {
+        "row": late,
+        "square": jnp.outer(late, steps),
+        "which": (where & (late > 1)).astype(x.dtype),
+        "same": x,
+    }
+
+
+def program_of(fun, *args):
+    return trace_point(fun, args, {}, range(len(args))).program()
+
+
+def cut(monkeypatch, length: int) -> None:
+    """From here on sections have about this length."""
+    monkeypatch.setattr(spans, "LONG", length)
+    monkeypatch.setattr(spans, "_PAIR", 2 * length)
+
+
+@pytest.mark.parametrize("length", [40, 200, 10**6])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sections_compute_what_the_whole_does(x64, monkeypatch, length, dtype):
+    cut(monkeypatch, length)
+    rng = np.random.default_rng(length)
+    points = rng.uniform(0.5, 2, (133, 4)).astype(dtype), rng.integers(0, 3, (133, 4))
+    shift = np.asarray(1 + length, dtype)  # a program of its own, compiled now
+
+    def shifted(x, k):
+        return mixed(x * shift, k)
+
+    program = program_of(shifted, *(p[0] for p in points))
+    assert (len(spans.sections(program)) > 1) == (length < 1000)
+    got = jax.vmap(veenv.value_and_jacve(shifted, kernel="fused"))(*points)
+    expected = jax.vmap(lambda x, k: (shifted(x, k), jax.jacfwd(shifted)(x, k)))(*points)
+    tolerance = 1e-12 if dtype == "float64" else 1e-4
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max())
+
+
+def test_every_operation_is_in_one_section_and_cuts_are_where_little_is_kept(monkeypatch):
+    def waist(x):
+        """Much before and after, and one number between."""
+        middle = jnp.prod(jnp.sin(x))
+        return jnp.cumsum(jnp.cos(x * middle))
+
+    program = program_of(waist, np.ones(40, np.float32))
+    cut(monkeypatch, spans.size_of(program) // 2)
+    found = spans.sections(program)
+    assert [i for span in found for i in span] == list(range(len(program.ops)))
+    assert len(found) == 2
+    assert len(spans.kept_places(program, found)) == 1
+
+
+def test_places_are_taken_again_when_nothing_needs_them(monkeypatch):
+    def chain(x):
+        for _ in range(60):
+            x = jnp.sin(x) * x
+        return x
+
+    cut(monkeypatch, 10)
+    program = program_of(chain, np.ones(3, np.float32))
+    found = spans.sections(program)
+    places = spans.kept_places(program, found)
+    assert len(found) > 10
+    assert len(places) > 30
+    assert max(places.values()) < 12
+    last = spans._last_uses(program)
+    for k, span in enumerate(found):
+        alive = [places[i] for i in places if i < span.start <= last[i]]
+        assert len(set(alive)) == len(alive), k
+
+
+def test_sections_live_as_long_as_what_calls_them(monkeypatch):
+    cut(monkeypatch, 100)
+    x = np.linspace(0.1, 0.9, 30, dtype=np.float32)
+
+    def scaled(x):
+        return jnp.tanh(jnp.cumsum(jnp.sin(x) * 7.25))
+
+    run = jax.jit(veenv.jacve(scaled, kernel="fused")).lower(x).compile()
+    before = np.asarray(run(x))
+    jax.clear_caches()
+    gc.collect()
+    entries.alive()
+    np.testing.assert_array_equal(run(x), before)
+    np.testing.assert_allclose(before, jax.jacfwd(scaled)(x), rtol=2e-5, atol=1e-6)
+
+
+def test_a_kernel_may_be_twice_as_long_where_two_cores_compile_it():
+    second, little = times.kernel_limit(1.0, 100), times.kernel_limit(0.13, 100)
+    assert spans.code_length(second) < second  # cut
+    assert 0 < little == spans.code_length(little) < spans.LONG
+    assert times.kernel_limit(2.0, 100) > 1.9 * second
+    assert times.kernel_limit(0.0, 100) == 0

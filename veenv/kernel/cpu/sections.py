@@ -1,0 +1,145 @@
+"""The code of a scalar program: one function, or sections that are compiled side by side.
+
+LLVM takes one core for a function. The code of a long program is therefore cut into functions of
+about the same length. What one computes and a later one needs is kept in memory; the cuts are where
+that is little (`veenv.kernel.cpu.spans`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from veenv.kernel.cpu.bodies import ALIGNED, Instructions
+from veenv.kernel.cpu.compile import MachineCode
+from veenv.kernel.cpu.outputs import written
+from veenv.kernel.cpu.spans import kept_places, sections
+from veenv.kernel.cpu.transposition import transposing
+from veenv.kernel.cpu.types import memory_element
+from veenv.kernel.program import ScalarProgram
+
+
+def compiled(program: ScalarProgram, lanes: int) -> MachineCode:
+    """The machine code of a program; its function `body` is as `body` says.
+
+    Args:
+      program: what to compute.
+      lanes: width of the vectors.
+    """
+    spans = sections(program)
+    if len(spans) == 1:
+        return MachineCode(body(program, lanes))
+    size, places = _size(program, lanes), kept_places(program, spans)
+    kept = {i: size * place for i, place in places.items()}
+    texts = (section(program, lanes, span, kept) for span in spans)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        parts = list(pool.map(MachineCode, texts))
+    return MachineCode(
+        _calling(program, lanes, parts, size * (1 + max(places.values(), default=0))), calls=parts
+    )
+
+
+def body(program: ScalarProgram, lanes: int) -> str:
+    """A module with the function `body` of two tables of pointers and a number of vectors.
+
+    `ins` is a table of two words for each input leaf, its address and the bytes from one vector of
+    points to the next; `outs` is a table of the addresses of what is written of the output leaves
+    (`veenv.kernel.cpu.outputs`). Points lie one after the other; the function computes
+    ``vectors * lanes`` of them.
+
+    Args:
+      program: what to compute.
+      lanes: width of the vectors.
+    """
+    made = Instructions(program, lanes, range(len(program.ops)), {})
+    steps = f"""\
+  br label %first
+first:
+{made.text()}
+  br label %last"""
+    return _module(lanes, [*made.declared.values(), *_transposing(program, lanes)], _loop(steps))
+
+
+def section(program: ScalarProgram, lanes: int, span: range, kept: Mapping[int, int]) -> str:
+    """A module with the function `section` of some of a program's operations.
+
+    It computes one vector of points: `ins` and `outs` are as for `body`; `kept` is memory for what
+    other sections need; then comes the number of the vector.
+
+    Args:
+      program: what to compute.
+      lanes: width of the vectors.
+      span: the positions of the operations.
+      kept: for each operation of any section that a later one needs its place in memory, in bytes.
+    """
+    made = Instructions(program, lanes, span, kept)
+    function = f"""\
+define void @section(ptr noalias %ins, ptr noalias %outs, ptr noalias %kept, i64 %step) #0 {{
+entry:
+  %never = icmp slt i64 %step, 0
+  br label %first
+first:
+{made.text()}
+  br label %exit
+exit:
+  ret void
+}}"""
+    return _module(lanes, list(made.declared.values()), function)
+
+
+def _size(program: ScalarProgram, lanes: int) -> int:
+    """Bytes of a kept vector, of any dtype."""
+    width = max(np.dtype(op.dtype).itemsize for op in program.ops)
+    return -(-width * lanes // ALIGNED) * ALIGNED
+
+
+def _calling(program: ScalarProgram, lanes: int, parts: Sequence[MachineCode], memory: int) -> str:
+    """A module with the function `body` that calls sections, for one vector after the other."""
+    steps = "\n".join(
+        f"  call void inttoptr (i64 {part.address('section')} to ptr)"
+        "(ptr %ins, ptr %outs, ptr %kept, i64 %step)"
+        for part in parts
+    )
+    entry = f"  %kept = alloca [{memory} x i8], align {ALIGNED}\n"
+    return _module(lanes, _transposing(program, lanes), _loop(steps + "\n  br label %last", entry))
+
+
+def _loop(steps: str, entry: str = "") -> str:
+    return f"""\
+define void @body(ptr noalias %ins, ptr noalias %outs, i64 %vectors) #0 {{
+entry:
+{entry}  %none = icmp eq i64 %vectors, 0
+  %never = icmp slt i64 %vectors, 0
+  br i1 %none, label %exit, label %loop
+loop:
+  %step = phi i64 [ 0, %entry ], [ %next, %last ]
+{steps}
+last:
+  %next = add i64 %step, 1
+  %done = icmp eq i64 %next, %vectors
+  br i1 %done, label %exit, label %loop
+exit:
+  ret void
+}}"""
+
+
+def _transposing(program: ScalarProgram, lanes: int) -> list[str]:
+    """The functions that put in place what is written by values."""
+    kinds = dict.fromkeys(memory_element(m.leaf.dtype) for m in written(program) if m.by_value)
+    return [transposing(kind, lanes) for kind in kinds]
+
+
+def _module(lanes: int, declarations: Sequence[str], function: str) -> str:
+    width = lanes * 32
+    return f"""\
+{chr(10).join(declarations)}
+
+{function}
+
+!0 = !{{}}
+!1 = !{{!"branch_weights", i32 1, i32 1000000}}
+attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"="{width}" }}
+"""

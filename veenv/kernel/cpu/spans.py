@@ -1,0 +1,118 @@
+"""Where the code of a long scalar program is cut, and what is kept from one part to another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from veenv.kernel.cpu.outputs import written
+from veenv.kernel.program import FREE, ScalarProgram
+
+LONG = 1500
+"""Length from which on a program is cut into two sections or more."""
+_PAIR = 4000
+"""Length of two sections of a program, about."""
+_AROUND = 0.4
+"""Share of a section's length by which a cut may be moved."""
+_ANGLE = 50
+"""What a sine and cosine count as: in the code they are polynomials, with branches."""
+
+
+def size_of(program: ScalarProgram) -> int:
+    """What compiling a kernel goes with: its operations and the vectors that its code writes.
+
+    A sine, a cosine or both of an angle are many instructions in the code.
+
+    Args:
+      program: what the kernel computes.
+    """
+    return int(_lengths(program).sum())
+
+
+def sections(program: ScalarProgram) -> list[range]:
+    """The positions of the operations of each section; they do not depend on the machine.
+
+    There is one of a short program, otherwise an even number, as most machines have an even number
+    of cores.
+
+    Args:
+      program: what to compute.
+    """
+    ends = np.cumsum(_lengths(program))
+    length = int(ends[-1]) if ends.size else 0
+    number = 2 * max(1, round(length / _PAIR)) if length >= LONG else 1
+    crossing, cuts = _crossing(program), [0]
+    for k in range(1, number):
+        middle, around = k * length / number, _AROUND * length / number
+        first, last = np.searchsorted(ends, [middle - around, middle + around])
+        if last > first:
+            cuts.append(1 + int(first + np.argmin(crossing[first:last])))
+    return [range(start, stop) for start, stop in pairwise([*cuts, len(program.ops)])]
+
+
+def kept_places(program: ScalarProgram, spans: Sequence[range]) -> dict[int, int]:
+    """For each operation that a later section needs the number of its place in memory.
+
+    A place is free again for the section after the last one that needs it.
+
+    Args:
+      program: what to compute.
+      spans: its sections.
+    """
+    last = _last_uses(program)
+    places: dict[int, int] = {}
+    used: list[int] = []
+    free: list[int] = []
+    for span in spans:
+        free += [places[i] for i in used if last[i] < span.start]
+        used = [i for i in used if last[i] >= span.start]
+        for i in span:
+            if last[i] >= span.stop and program.ops[i].name not in FREE:
+                places[i] = free.pop() if free else len(used)
+                used.append(i)
+    return places
+
+
+def code_length(size: int) -> int:
+    """The length of what one core compiles of a kernel, if there are two.
+
+    Args:
+      size: its `size_of`.
+    """
+    return size // 2 if size >= LONG else size
+
+
+def _lengths(program: ScalarProgram) -> np.ndarray:
+    """What each operation adds to the code, with the vectors written as soon as it is known."""
+    found = np.array([op.name not in FREE for op in program.ops], np.int64)
+    calls = ((k, op) for k, op in enumerate(program.ops) if op.name == "call")
+    angles = {op.args: k for k, op in calls if op.attr in ("sin", "cos")}
+    found[list(angles.values())] += _ANGLE
+    for made in written(program):
+        known = made.ids if made.by_value else [max(made.ids)] * len(made.ids)
+        np.add.at(found, np.array(known, np.int64), 1)
+    return found
+
+
+def _crossing(program: ScalarProgram) -> np.ndarray:
+    """For each operation how many values are known with it and needed later: int64 [n]."""
+    last = _last_uses(program)
+    known = np.array([op.name not in FREE for op in program.ops], np.int64)
+    ended = np.bincount(last[known > 0], minlength=len(last))
+    return np.cumsum(known - ended)
+
+
+def _last_uses(program: ScalarProgram) -> np.ndarray:
+    """For each operation the position where it is needed last, its own if never: int64 [n]."""
+    last = np.arange(len(program.ops))
+    for position, op in enumerate(program.ops):
+        for i in op.args:
+            last[i] = position
+    for made in written(program):
+        if not made.by_value:
+            there = max(made.ids)
+            for i in made.ids:
+                last[i] = max(last[i], there)
+    return last
