@@ -174,9 +174,9 @@ class ArrayRules:
     def _combine(self, start: Array, carry: tuple[Any, ...], data: Pairs) -> tuple[Any, ...]:
         """Combines one chunk of the pairs of a batch."""
         codes, sources, cost = carry
-        pair = start + jnp.arange(self._chunk(data.slot), dtype=jnp.int32)
-        b = jnp.searchsorted(data.ends, pair, side="right", method="scan_unrolled")
-        b = jnp.minimum(b, len(data.slot) - 1).astype(jnp.int32)
+        chunk = self._chunk(data.slot)
+        pair = start + jnp.arange(chunk, dtype=jnp.int32)
+        b = units_at(jnp.maximum(data.ends - start, 0), chunk)
         here = pair < data.ends[-1]
         v = data.slot[b]
         i, j = _divide(pair - data.ends[b] + data.number[b], data.width[b])
