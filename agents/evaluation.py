@@ -83,7 +83,7 @@ class Player:
         return jax.device_get(self._play(network, params, key, scale))
 
     def play_at_random(self, params: EnvParams, key: PRNGKeyArray, episodes: int) -> np.ndarray:
-        """Costs of episodes of uniformly random play, int32 [episodes]."""
+        """Costs of episodes of uniformly random play, integers [episodes]."""
         return np.asarray(self._random(key, params, episodes).cost)
 
     def _rollout(
@@ -147,7 +147,7 @@ def evaluate(
         temperatures = [GREEDY] + [temperature] * samples
         played = player.play(network, params, keys[0], temperatures)
         fresh = player.play(untrained, params, keys[1], temperatures)
-        costs = played.cost
+        costs = np.asarray(played.cost)
         order = tasks.vertex_ids(index, played.order[costs.argmin()])
         if tasks.graphs[index].cost(order, tasks.env.cost) != costs.min():
             raise RuntimeError(f"{name}: environment and graph count the order differently")
@@ -158,7 +158,7 @@ def evaluate(
                 best=int(costs[1:].min()),
                 mean=float(costs[1:].mean()),
                 random=int(player.play_at_random(params, keys[2], samples).min()),
-                untrained=int(fresh.cost[1:].min()),
+                untrained=int(np.asarray(fresh.cost)[1:].min()),
                 order=order,
                 samples=samples,
             )

@@ -20,13 +20,11 @@ from agents.config.ppo import PPOConfig
 from agents.nn.networks import GraphNetwork
 from agents.ppo.phases import PHASES
 from agents.ppo.rollouts import Episodes, Trajectory, cheapest, rollout
-from veenv.env import EnvParams, VertexEnv
+from veenv.env import EnvParams, Spec, VertexEnv
+from veenv.env.counts import Count, largest_like, less, select
 
 MAX_TEMPERATURE = 2.0
 """Environments that do not teach sample at temperatures from its reciprocal to it."""
-
-NOTHING = jnp.iinfo(jnp.int32).max
-"""Cost of the best order of a graph that has none yet."""
 
 
 @jax.tree_util.register_dataclass
@@ -35,24 +33,24 @@ class BestSoFar:
     """The best order of every graph so far.
 
     Attributes:
-      cost: `NOTHING` if there is none yet, int32 [K].
+      cost: counts [K], the largest there are if there is none yet.
       order: slots, -1 padded, int32 [K, A].
     """
 
-    cost: Int[Array, " K"]
+    cost: Count
     order: Int[Array, "K A"]
 
     @classmethod
-    def nothing(cls, num_graphs: int, num_actions: int) -> BestSoFar:
+    def nothing(cls, num_graphs: int, spec: Spec) -> BestSoFar:
         """No orders yet."""
-        none = jnp.full(num_graphs, NOTHING, jnp.int32)
-        return cls(none, jnp.full((num_graphs, num_actions), -1, jnp.int32))
+        none = largest_like(spec.counted(jnp.zeros(num_graphs, jnp.int32)))
+        return cls(none, jnp.full((num_graphs, spec.num_actions), -1, jnp.int32))
 
-    def updated(self, cost: Int[Array, " K"], order: Int[Array, "K A"]) -> BestSoFar:
+    def updated(self, cost: Count, order: Int[Array, "K A"]) -> BestSoFar:
         """With other orders taken over where they cost less."""
-        less = cost < self.cost
+        better = less(cost, self.cost)
         return BestSoFar(
-            jnp.where(less, cost, self.cost), jnp.where(less[:, None], order, self.order)
+            select(better, cost, self.cost), jnp.where(better[:, None], order, self.order)
         )
 
 
@@ -124,15 +122,14 @@ def play(
     """
     if found is None:
         return *rollout(env, params, network, key, most_phases=PHASES), None
-    num_graphs = len(found.cost)
+    num_graphs = len(found.order)
     roles = Roles.of(config, len(params.vertex_ids) // num_graphs)
     prefix_key, key = jax.random.split(key)
     moves = prefixes(found, roles, prefix_key)
     temperature = jnp.tile(roles.temperature, num_graphs)
     trajectory, episodes = rollout(env, params, network, key, temperature, moves, PHASES)
-    replays = jnp.tile(roles.replays, num_graphs) & (found.cost < NOTHING).repeat(
-        len(roles.replays)
-    )
+    known = found.order[:, 0] >= 0
+    replays = jnp.tile(roles.replays, num_graphs) & known.repeat(len(roles.replays))
     trajectory = dataclasses.replace(
         trajectory,
         on_policy=jnp.where((temperature == 1)[None], trajectory.on_policy, 0.0),

@@ -16,6 +16,7 @@ from agents.nn.networks import GraphNetwork
 from agents.ppo.phases import phases_of
 from veenv.env import EnvParams, State, VertexEnv
 from veenv.env.bits import member, num_words, pack_flags
+from veenv.env.counts import Count, largest_like, select
 from veenv.env.precedence import left_slots
 
 
@@ -55,19 +56,19 @@ class Episodes:
     """Results of B episodes.
 
     Attributes:
-      cost: of the whole order, int32 [B].
+      cost: of the whole order, counts [B].
       order: slots in the order of elimination, -1 padded, int32 [B, A].
       complete: every vertex of the graph was eliminated, bool [B].
     """
 
-    cost: Int[Array, " B"]
+    cost: Count
     order: Int[Array, "B A"]
     complete: Bool[Array, " B"]
 
 
 def cheapest(
     episodes: Episodes, num_graphs: int, counted: Bool[np.ndarray, " E"] | None = None
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, Count, Array]:
     """Mean cost, least cost and cheapest order of each graph's episodes.
 
     Args:
@@ -76,11 +77,11 @@ def cheapest(
       counted: which of a graph's episodes the mean is over, bool [E = B / K]; all by default.
 
     Returns:
-      float32 [K], int32 [K] and int32 [K, A].
+      float32 [K], counts [K] and int32 [K, A].
     """
     # An episode that broke off has no order to offer; with masked actions there is none.
-    worst = jnp.iinfo(jnp.int32).max
-    cost = jnp.where(episodes.complete, episodes.cost, worst).reshape(num_graphs, -1)
+    worst = largest_like(episodes.cost)
+    cost = select(episodes.complete, episodes.cost, worst).reshape(num_graphs, -1)
     orders = episodes.order.reshape(*cost.shape, -1)
     index = cost.argmin(1)
     where = None if counted is None else counted[None]

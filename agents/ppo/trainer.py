@@ -25,6 +25,7 @@ from agents.ppo.ppo import make_loss, play_batch
 from agents.ppo.rollouts import Episodes, cheapest
 from agents.ppo.updates import Loss, Stats, TrainState, fit, make_optimizer
 from veenv.env import EnvParams, Spec, TaskDistribution, VertexEnv
+from veenv.env.counts import Count
 
 
 @jax.tree_util.register_dataclass
@@ -34,13 +35,13 @@ class Update:
 
     Attributes:
       mean_cost: over the episodes of each graph that followed the policy, float32 [K].
-      min_cost: the cheapest episode of each graph, int32 [K].
+      min_cost: the cheapest episode of each graph, counts [K].
       best_order: its order as slots, -1 padded, int32 [K, A].
       stats: float32 [] each: losses, entropy, KL and so on.
     """
 
     mean_cost: Float[Array, " K"]
-    min_cost: Int[Array, " K"]
+    min_cost: Count
     best_order: Int[Array, "K A"]
     stats: Stats
 
@@ -169,7 +170,7 @@ class Trainer:
         opt_state = self._optimizer.init(eqx.filter(network, eqx.is_array))
         found = None
         if explores(config):
-            found = BestSoFar.nothing(len(self.tasks), self.tasks.env.num_actions)
+            found = BestSoFar.nothing(len(self.tasks), self.tasks.env.spec)
         return TrainState(network, opt_state, key, jnp.zeros((), jnp.int32), found)
 
     def renew(self, state: TrainState) -> TrainState:

@@ -258,6 +258,21 @@ def reverse_of(task):
     return veenv.make_graph(task.fun, task.argnums)(*task.example_args()).reverse()
 
 
+def test_vertices_may_have_other_numbers_in_float64():
+    """Indices of 64 bits are converted there, and the conversions are numbered."""
+    indices = np.array([2, 0, 1, 0])
+
+    def fun(x):
+        return jnp.tanh(jax.ops.segment_sum(jnp.sin(x), jnp.asarray(indices), 3)) ** 2
+
+    task = task_of(fun, np.array([0.3, -0.5, 0.8, 1.1]))
+    order = reverse_of(task)
+    with jax.enable_x64(True):
+        assert order != reverse_of(task)
+    assert prove(task, order).passed
+    assert prove(task, order[::-1]).passed
+
+
 def test_points_without_a_derivative_are_passed_by():
     """At the task's own point the derivative is infinite, and half of the others lie outside."""
     task = task_of(lambda x: jnp.sqrt(x - 1.0) * x, np.ones(2))

@@ -1,5 +1,6 @@
 from . import adapters, drawing, graph_view, observe, random_play, rewards, task_set
 from .convert import to_graphs_tuple, to_pyg
+from .counts import WideCount
 from .encode import EnvParams, Spec
 from .env import VertexEnv
 from .factory import make
@@ -18,6 +19,7 @@ __all__ = [
     "State",
     "TaskDistribution",
     "VertexEnv",
+    "WideCount",
     "adapters",
     "drawing",
     "graph_view",

@@ -103,6 +103,18 @@ def count_in_sets(words: UInt[Array, "W R"], n: int) -> Int[Array, " n"]:
     return fields.reshape(-1)[:n].astype(jnp.int32)
 
 
+def upper_product(x: UInt[Array, "*shape"], y: UInt[Array, "*shape"]) -> UInt[Array, "*shape"]:
+    """The upper 32 bits of the products of words.
+
+    Example:
+      >>> int(upper_product(jnp.uint32(2**31), jnp.uint32(6)))
+      3
+    """
+    a, b, c, d = x >> 16, x & 0xFFFF, y >> 16, y & 0xFFFF
+    middle = (b * d >> 16) + (a * d & 0xFFFF) + (b * c & 0xFFFF)
+    return a * c + (a * d >> 16) + (b * c >> 16) + (middle >> 16)
+
+
 def _steps(step: int, shape: tuple[int, ...]) -> Array:
     """0, step, 2 · step, … along the only axis of a shape."""
     return (step * jnp.arange(max(shape), dtype=jnp.uint32)).reshape(shape)

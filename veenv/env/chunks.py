@@ -63,12 +63,13 @@ def for_chunks(step: Step, size: int, total: Int[Array, ""], carry: Any, data: A
 
 
 def as_one_batch(
-    run: Callable[..., tuple[Array, ...]], num_devices: int, axes: Array, *batch: Array
-) -> tuple[Array, ...]:
+    run: Callable[..., tuple[Any, ...]], num_devices: int, axes: Array, *batch: Array
+) -> tuple[Any, ...]:
     """Runs a function on a batch; under `jax.vmap` the batches become one.
 
     Args:
-      run: (axes, *batch) → arrays [B, …]; axes are [M, rank], or one such array for each member.
+      run: (axes, *batch) → a tuple of arrays [B, …] or trees of them; axes are [M, rank], or one
+        such array for each member.
       num_devices: devices that share the batch: each has a group, which needs nothing of others.
       axes: the first argument.
       *batch: arrays [B, …].
@@ -78,13 +79,13 @@ def as_one_batch(
     """
 
     @custom_vmap
-    def together(axes: Array, *batch: Array) -> tuple[Array, ...]:
+    def together(axes: Array, *batch: Array) -> tuple[Any, ...]:
         return _in_groups(run, num_devices, axes, *batch)
 
     @together.def_vmap
     def run_as_one(  # pyright: ignore[reportUnusedFunction]
         axis_size: int, in_batched: list[bool], axes: Array, *batch: Array
-    ) -> tuple[tuple[Array, ...], tuple[bool, ...]]:
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         size = batch[0].shape[1 if in_batched[1] else 0]
 
         def flat(x: Array, batched: bool) -> Array:
@@ -97,15 +98,15 @@ def as_one_batch(
             axes = flat(axes, in_batched[0])
         flattened = (flat(x, b) for x, b in zip(batch, in_batched[1:], strict=True))
         results = as_one_batch(run, num_devices, axes, *flattened)
-        split = tuple(x.reshape(axis_size, size, *x.shape[1:]) for x in results)
-        return split, (True,) * len(split)
+        split = jax.tree.map(lambda x: x.reshape(axis_size, size, *x.shape[1:]), results)
+        return split, jax.tree.map(lambda _: True, results)
 
     return together(axes, *batch)
 
 
 def _in_groups(
-    run: Callable[..., tuple[Array, ...]], num_devices: int, axes: Array, *batch: Array
-) -> tuple[Array, ...]:
+    run: Callable[..., tuple[Any, ...]], num_devices: int, axes: Array, *batch: Array
+) -> tuple[Any, ...]:
     """`run` on a group for each device, if so many have equal shares."""
     size = len(batch[0])
     groups = gcd(size, num_devices)

@@ -22,7 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from veenv.env.exact_range import check_total
+from veenv.env.counts import Count, WideCount
+from veenv.env.exact_range import INT32_MAX, check_total
 from veenv.graph.graph import CostModel, Graph, counts_additions
 from veenv.graph.layout import node_depths
 from veenv.structure.packed import MAX_RANK
@@ -44,7 +45,7 @@ class EnvParams:
       initial: the kernel's arrays before the first elimination.
       axes: int32 [R + O, rank], axis sizes of the rows' nodes, then of the terminal outputs; axes
         of size one are left out, and 1 stands where there is no axis. None for scalar graphs.
-      reference: int32 [A], of each vertex what it costs in the reference order of the shaped
+      reference: count [A], of each vertex what it costs in the reference order of the shaped
         rewards (`veenv.env.rewards`); None for rewards that are not shaped.
       scale: float32 [], what rewards are divided by; None for 1.
       before: bool [A, A], which slots must go before each slot (`veenv.env.precedence`); None
@@ -63,7 +64,7 @@ class EnvParams:
     worst_total: Float[Array, ""]
     initial: Any
     axes: Int[Array, "nodes rank"] | None = None
-    reference: Int[Array, " A"] | None = None
+    reference: Count | None = None
     scale: Float[Array, ""] | None = None
     before: Bool[Array, "A A"] | None = None
 
@@ -87,6 +88,7 @@ class Spec:
       links: some edges have a link (`veenv.structure`).
       additions: additions cost as multiplications do.
       precedence: some vertices must wait for others (`veenv.env.precedence`).
+      wide: some order may cost more than int32 holds, so that counts are `WideCount`s.
 
     Example:
       >>> import veenv
@@ -105,6 +107,7 @@ class Spec:
     links: bool = False
     additions: bool = False
     precedence: bool = False
+    wide: bool = False
 
     @property
     def rows(self) -> int:
@@ -116,12 +119,21 @@ class Spec:
         """C, the number of nodes that edges can enter."""
         return self.num_actions + self.num_outputs
 
+    def counted(self, number: Int[Array, "*shape"]) -> Count:
+        """Numbers as counts of the kind that the environment keeps."""
+        return WideCount.of(number) if self.wide else number
+
+    def counts(self, numbers: Int[np.ndarray, " n"]) -> Count:
+        """Numbers of the host, int64, as such counts."""
+        return WideCount.of_ints(numbers) if self.wide else jnp.asarray(numbers, jnp.int32)
+
     @classmethod
     def of(cls, graph: Graph, cost: CostModel) -> Spec:
         """The smallest spec of a graph.
 
         Raises:
-          ValueError: if a variable has more than four axes of size other than one.
+          ValueError: if a variable has more than four axes of size other than one, or an order
+            may cost more than the largest count (`veenv.env.exact_range.check_total`).
         """
         structures = graph.structures(cost).values()
         return cls(
@@ -134,6 +146,7 @@ class Spec:
             any(s.link is not Link.NONE for s in structures),
             counts_additions(cost),
             bool(graph.prerequisites),
+            check_total(graph, cost) > INT32_MAX,
         )
 
     @classmethod
@@ -158,6 +171,7 @@ class Spec:
             any(s.links for s in specs),
             specs[0].additions,
             any(s.precedence for s in specs),
+            any(s.wide for s in specs),
         )
 
     def padded(
@@ -199,6 +213,11 @@ class Spec:
                 f"the derivative rule of {rule.name} ({rule.source}) is not provably linear in its "
                 "cotangent, so that vertices must wait for others, which this environment's spec "
                 "does not provide for (precedence=True)"
+            )
+        if needed.wide and not self.wide:
+            raise ValueError(
+                f"an order of this graph could cost up to {check_total(graph, cost)}, which passes "
+                f"int32 ({INT32_MAX}), in which this environment's spec counts (wide=True)"
             )
         if needed.links and not self.links:
             raise ValueError("a graph with linked edges does not fit an environment without them")
@@ -252,11 +271,7 @@ def terminal_outputs(graph: Graph) -> tuple[int, ...]:
 def encode_common(
     graph: Graph, cost: CostModel, spec: Spec, initial: Any, axes: np.ndarray | None = None
 ) -> EnvParams:
-    """The parts of the params that every kernel shares, around the kernel's own arrays.
-
-    Raises:
-      ValueError: if the cost of some order could pass the range of int32.
-    """
+    """The parts of the params that every kernel shares, around the kernel's own arrays."""
     slots, num_used = spec.num_actions, len(graph.eliminable)
     nodes = [graph.node(v) for v in graph.eliminable]
     ids = np.full(slots, -1, np.int32)

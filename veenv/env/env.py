@@ -93,7 +93,7 @@ class VertexEnv:
         Raises:
           ValueError: if `cost` is not a cost model, `shaping` not a reference order,
             `observation` not a kind or `max_edges` no number for it, the graph
-            does not fit `spec`, or the cost of some order could pass the range of int32 (see
+            does not fit `spec`, or the cost of some order could pass the range of counts (see
             `veenv.env.exact_range.check_total`).
         """
         self.graph = graph
@@ -139,15 +139,15 @@ class VertexEnv:
         """The params of another graph for this environment's program.
 
         Raises:
-          ValueError: if the graph does not fit the sizes, or could pass the range of int32, or the
-            ids of `shaping` are no order of it.
+          ValueError: if the graph does not fit the sizes, or the ids of `shaping` are no order of
+            it.
         """
         params = self._rules.encode(graph, self.cost)
         params = replace(params, before=encode_before(graph, self.spec))
         if self.shaping is not None:
             costs = reference_costs(graph, self.cost, self.shaping)
             padded = np.pad(costs, (0, self.num_actions - len(costs)))
-            params = replace(params, reference=jnp.asarray(padded))
+            params = replace(params, reference=self.spec.counts(padded))
         if self.normalise:
             scale = max(1, classical_cost(graph, self.cost))
             params = replace(params, scale=jnp.asarray(scale, jnp.float32))
@@ -159,11 +159,11 @@ class VertexEnv:
         mask = legal_slots(params, params.vertex_ids >= 0)
         zero = jnp.zeros((), jnp.int32)
         order = jnp.full(mask.shape, -1, jnp.int32)
-        return State(params.initial, mask, order, zero, zero, ~mask.any())
+        return State(params.initial, mask, order, zero, self.spec.counted(zero), ~mask.any())
 
     def transition(
         self, state: State, action: Int[Array, ""], params: EnvParams | None = None
-    ) -> tuple[State, Float[Array, ""], dict[str, Array]]:
+    ) -> tuple[State, Float[Array, ""], dict[str, Any]]:
         """`step` without its observation, for rollouts that look at the state only.
 
         Returns:
@@ -239,7 +239,7 @@ class VertexEnv:
         action: Int[Array, ""],
         params: EnvParams | None = None,
     ) -> tuple[
-        Observation, State, Float[Array, ""], Bool[Array, ""], Bool[Array, ""], dict[str, Array]
+        Observation, State, Float[Array, ""], Bool[Array, ""], Bool[Array, ""], dict[str, Any]
     ]:
         """Eliminates one vertex.
 
@@ -251,9 +251,8 @@ class VertexEnv:
 
         Returns:
           ``(obs, state, reward, terminated, truncated, info)``: reward float32 [], terminated and
-          truncated bool [] (truncated is always False), info with ``cost`` (int32 [], of this
-          step), ``total`` (int32 [], of the episode so far) and
-          ``illegal`` (bool []).
+          truncated bool [] (truncated is always False), info with ``cost`` (of this step),
+          ``total`` (of the episode so far; both as `State.cost`) and ``illegal`` (bool []).
 
         Raises:
           TypeError: if the action is not an integer.

@@ -1,19 +1,22 @@
-"""Whether every order of a graph can be counted exactly in int32."""
+"""What an order of a graph can cost, and whether it can be counted exactly."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 
 import numpy as np
 
+from veenv.env.counts import INT64_MAX
 from veenv.graph.graph import CostModel, Graph, counts_additions
 
 INT32_MAX = 2**31 - 1
 
 
+@lru_cache(maxsize=8)
 def check_total(graph: Graph, cost: CostModel = "multiplications") -> int:
-    """An upper bound on the cost of any order, which must fit int32.
+    """An upper bound on the cost of any order, which must fit int64.
 
     Whatever the order, the in-neighbours of v when it is eliminated are among its ancestors and
     the out-neighbours among its descendants, and the product of two edges u → v → w takes at most
@@ -33,22 +36,28 @@ def check_total(graph: Graph, cost: CostModel = "multiplications") -> int:
       cost: the cost model.
 
     Raises:
-      ValueError: if the bound exceeds 2³¹ - 1.
+      ValueError: if the bound exceeds 2⁶³ - 1, or the size of a variable 2³¹ - 1.
     """
     additions = counts_additions(cost)
     empty = 2 if additions else 0
     size = [prod(n or empty for n in shape) for shape in graph.shapes]
+    largest = max((size[node] for edge in graph.edges for node in edge), default=0)
+    if largest > INT32_MAX:
+        raise ValueError(
+            f"the environment plays variables of at most 2**31 - 1 = {INT32_MAX} elements, but one "
+            f"has {largest}"
+        )
     moves = {graph.node(v) for v in graph.eliminable}
     above = _reachable_sizes(graph.edges, size, {*range(graph.num_inputs), *moves})
     backwards = [(w, v) for v, w in sorted(graph.edges, reverse=True)]
     below = _reachable_sizes(backwards, size, moves | graph.output_nodes)
     total = sum(size[v] * above[v] * below[v] for v in moves) * (2 if additions else 1)
-    if total > INT32_MAX:
+    if total > INT64_MAX:
         what, twice = ("operations", "twice the ") if additions else ("multiplications", "")
         raise ValueError(
             f"an elimination order of this graph could take up to {total} {what} (bound: {twice}"
             f"size of each vertex × sizes of its ancestors × sizes of its descendants), which "
-            f"passes the environment's exact range of 2**31 - 1 = {INT32_MAX}"
+            f"passes the environment's exact range of 2**63 - 1 = {INT64_MAX}"
         )
     return total
 

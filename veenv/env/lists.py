@@ -104,6 +104,8 @@ def units_at(ends: Int[Array, " U"], room: int) -> Int[Array, " E"]:
       >>> units_at(jnp.array([2, 2, 3]), 5).tolist()
       [0, 0, 2, 2, 2]
     """
+    if len(ends) == 1:
+        return jnp.zeros(room, jnp.int32)
     rows = -(-room // RUN) * RUN
     ended = jnp.zeros(rows, jnp.float32).at[ends.astype(jnp.uint32)].add(1.0, mode="drop")
     passed = running_sum(ended)[:room].astype(jnp.int32)

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 ObservationKind = Literal["adjacency", "flat", "graph", "packed"]
 
 NUM_FEATURES = 8
-LARGEST_FEATURE = 22.0  # more than log1p(2**31)
 
 
 @jax.tree_util.register_dataclass
@@ -127,12 +126,12 @@ class Observer:
         """Bounds, shapes and dtypes of the observations, as a space of Gymnasium."""
         import gymnasium
 
-        box, slots = gymnasium.spaces.Box, self.spec.num_actions
+        box, slots, most = gymnasium.spaces.Box, self.spec.num_actions, largest_feature(self.spec)
         mask = gymnasium.spaces.MultiBinary(slots)
         if self.kind == "flat":
-            return box(0.0, LARGEST_FEATURE, (slots * NUM_FEATURES,), np.float32)
+            return box(0.0, most, (slots * NUM_FEATURES,), np.float32)
         if self.view is not None:
-            return gymnasium.spaces.Dict({**self.view.boxes(LARGEST_FEATURE), "action_mask": mask})
+            return gymnasium.spaces.Dict({**self.view.boxes(most), "action_mask": mask})
         if self.kind == "packed":
             leaves = fields_of(params.initial)
             edges = {
@@ -140,14 +139,19 @@ class Observer:
                 for name, leaf in leaves.items()
             }
             return gymnasium.spaces.Dict({**edges, "action_mask": mask})
-        most = np.iinfo(np.int32).max if not self.spec.scalar else 3
+        code = np.iinfo(np.int32).max if not self.spec.scalar else 3
         return gymnasium.spaces.Dict(
             {
-                "adjacency": box(0, most, (self.spec.rows, self.spec.columns), np.int32),
-                "features": box(0.0, LARGEST_FEATURE, (slots, NUM_FEATURES), np.float32),
+                "adjacency": box(0, code, (self.spec.rows, self.spec.columns), np.int32),
+                "features": box(0.0, most, (slots, NUM_FEATURES), np.float32),
                 "action_mask": mask,
             }
         )
+
+
+def largest_feature(spec: Spec) -> float:
+    """More than any feature of a slot: log1p of a size or of a count."""
+    return 44.0 if spec.wide else 22.0  # log1p of 2 ** 63, of 2 ** 31
 
 
 def fields_of(core: Any) -> dict[str, Any]:

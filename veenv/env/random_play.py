@@ -8,7 +8,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Int, PRNGKeyArray, UInt
 
 from veenv.env.arguments import chosen_params
-from veenv.env.bits import count_bits, member, pack_flags
+from veenv.env.bits import count_bits, member, pack_flags, upper_product
 from veenv.env.encode import EnvParams
 from veenv.env.env import VertexEnv
 from veenv.env.state import State
@@ -43,16 +43,8 @@ def _scaled(
     high: UInt[Array, "*batch"], low: UInt[Array, "*batch"], num: UInt[Array, "*batch"]
 ) -> UInt[Array, "*batch"]:
     """⌊num · x / 2⁶⁴⌋ for the 64-bit number x = high · 2³² + low."""
-    half = jnp.uint32(0xFFFF)
-
-    def upper(x: Array, y: Array) -> Array:
-        """The upper 32 bits of a product."""
-        a, b, c, d = x >> 16, x & half, y >> 16, y & half
-        middle = (b * d >> 16) + (a * d & half) + (b * c & half)
-        return a * c + (a * d >> 16) + (b * c >> 16) + (middle >> 16)
-
-    carry = high * num + upper(low, num) < high * num  # the lower word overflows
-    return upper(high, num) + carry.astype(jnp.uint32)
+    carry = high * num + upper_product(low, num) < high * num  # the lower word overflows
+    return upper_product(high, num) + carry.astype(jnp.uint32)
 
 
 def random_order(key: PRNGKeyArray, state: State) -> Int[Array, " A"]:

@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from veenv.env.counts import Count
 from veenv.env.encode import EnvParams
 from veenv.graph.graph import CostModel, Graph
 
@@ -52,7 +53,7 @@ def check_shaping(shaping: Shaping) -> Shaping:
 def reference_costs(
     graph: Graph, cost: CostModel, shaping: str | Sequence[int]
 ) -> Int[np.ndarray, " V"]:
-    """What each eliminable vertex, ascending, costs in the reference order: int32 [V].
+    """What each eliminable vertex, ascending, costs in the reference order: int64 [V].
 
     Raises:
       ValueError: if the ids are no order of the graph.
@@ -64,7 +65,7 @@ def reference_costs(
     else:
         order = graph.check_order(shaping)
     costs = dict(zip(order, graph.costs(order, cost), strict=True))
-    return np.array([costs[v] for v in graph.eliminable], np.int32)
+    return np.array([costs[v] for v in graph.eliminable], np.int64)
 
 
 def classical_costs(graph: Graph, cost: CostModel) -> dict[str, int]:
@@ -92,7 +93,7 @@ def reward_of(
     slot: Int[Array, ""],
     legal: Bool[Array, ""],
     illegal: Bool[Array, ""],
-    cost: Int[Array, ""],
+    cost: Count,
 ) -> Float[Array, ""]:
     """The reward of a step.
 
@@ -102,15 +103,15 @@ def reward_of(
       slot: int32 [], in [0, A).
       legal: bool [], the slot's vertex was eliminated.
       illegal: bool [], the action ended the episode; neither is true after the end.
-      cost: int32 [], multiplications of the step, 0 unless it was legal.
+      cost: count [], multiplications of the step, 0 unless it was legal.
 
     Returns:
       float32 [].
     """
     gain, penalty = -cost, -params.worst_total
     if params.reference is not None:
-        gain += jnp.where(legal, params.reference[slot], 0)
-        potential = jnp.where(left, params.reference, 0).sum(dtype=jnp.int32)
-        penalty += potential.astype(jnp.float32)
+        gain += params.reference[slot] * legal.astype(jnp.int32)
+        potential = params.reference * left.astype(jnp.int32)
+        penalty += potential.sum().astype(jnp.float32)
     reward = jnp.where(illegal, penalty, gain.astype(jnp.float32))
     return reward if params.scale is None else reward / params.scale

@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Int, UInt
 
 from veenv.env.bits import WORD, count_bits, member, pack_flags
 from veenv.env.chunks import as_one_batch, for_chunks
+from veenv.env.counts import MOST_ADDENDS, Count, added_at
 from veenv.env.encode import EnvParams, Layout, Spec, encode_common
 from veenv.env.lists import at, units_at
 from veenv.graph.graph import CostModel, Graph
@@ -93,7 +94,7 @@ class ArrayRules:
         """The params of a graph.
 
         Raises:
-          ValueError: if the graph does not fit the spec, or its total could pass int32.
+          ValueError: if the graph does not fit the spec.
         """
         spec = self.spec
         spec.check_fits(graph, cost)
@@ -112,7 +113,7 @@ class ArrayRules:
     @partial(jax.jit, static_argnums=0)
     def eliminate(
         self, core: ArrayCore, params: EnvParams, slot: Int[Array, ""], legal: Bool[Array, ""]
-    ) -> tuple[ArrayCore, Int[Array, ""]]:
+    ) -> tuple[ArrayCore, Count]:
         """Eliminates the vertex of a slot.
 
         Args:
@@ -122,17 +123,18 @@ class ArrayRules:
           legal: bool [], if False nothing changes and nothing is paid.
 
         Returns:
-          The edges afterwards, and what it costs, int32 [].
+          The edges afterwards, and what it costs, a count [].
         """
         assert params.axes is not None
         args = (core.codes, core.sources, params.is_output[slot], slot, legal)
         batch = jax.tree.map(lambda x: x[None], args)
-        codes, sources, cost = as_one_batch(self._eliminate, self.num_devices, params.axes, *batch)
-        return ArrayCore(codes[0], sources[0]), cost[0]
+        after = as_one_batch(self._eliminate, self.num_devices, params.axes, *batch)
+        codes, sources, cost = jax.tree.map(lambda leaf: leaf[0], after)
+        return ArrayCore(codes, sources), cost
 
     def _eliminate(
         self, axes: Array, codes: Array, sources: Array, keeps: Array, slot: Array, legal: Array
-    ) -> tuple[Array, Array, Array]:
+    ) -> tuple[Array, Array, Count]:
         """Eliminates one vertex in each of a batch of graphs.
 
         The pairs of all graphs are numbered and taken in chunks, so that a graph with many of them
@@ -148,7 +150,7 @@ class ArrayRules:
           legal: bool [B].
 
         Returns:
-          Codes and sources afterwards, and what it costs in each, int32 [B].
+          Codes and sources afterwards, and what it costs in each, counts [B].
         """
         graphs = jnp.arange(len(slot), dtype=jnp.int32)
         row = self.spec.num_inputs + slot
@@ -158,18 +160,23 @@ class ArrayRules:
         pairs = jnp.where(legal, count_bits(own_sources) * width, 0)
         ends = jnp.cumsum(pairs, dtype=jnp.int32)
         data = Pairs(axes, keeps, slot, row, outs, own_sources, targets, width, pairs, ends)
-        carry = (codes, sources, jnp.zeros_like(slot))
-        codes, sources, cost = for_chunks(self._combine, _chunk(slot), ends[-1], carry, data)
+        carry = (codes, sources, self.spec.counted(jnp.zeros_like(slot)))
+        codes, sources, cost = for_chunks(self._combine, self._chunk(slot), ends[-1], carry, data)
         codes = codes.at[graphs, jnp.where(legal, row, self.spec.rows)].set(0, mode="drop")
         dropped = jnp.where(legal & ~keeps, slot, self.spec.columns)
         return codes, sources.at[graphs, dropped].set(0, mode="drop"), cost
 
-    def _combine(self, start: Array, carry: tuple[Array, ...], data: Pairs) -> tuple[Array, ...]:
+    def _chunk(self, slot: Array) -> int:
+        """Pairs that a batch combines at once."""
+        chunk = max(CHUNK, PAIRS * len(slot))
+        return min(chunk, MOST_ADDENDS) if self.spec.wide else chunk
+
+    def _combine(self, start: Array, carry: tuple[Any, ...], data: Pairs) -> tuple[Any, ...]:
         """Combines one chunk of the pairs of a batch."""
         codes, sources, cost = carry
-        pair = start + jnp.arange(_chunk(data.slot), dtype=jnp.int32)
-        b = jnp.searchsorted(data.ends, pair, side="right", method="scan_unrolled")
-        b = jnp.minimum(b, len(data.slot) - 1).astype(jnp.int32)
+        chunk = self._chunk(data.slot)
+        pair = start + jnp.arange(chunk, dtype=jnp.int32)
+        b = units_at(jnp.maximum(data.ends - start, 0), chunk)
         here = pair < data.ends[-1]
         v = data.slot[b]
         i, j = _divide(pair - data.ends[b] + data.number[b], data.width[b])
@@ -185,7 +192,7 @@ class ArrayRules:
         # A new edge adds a bit, and the vertex takes its own from each target.
         sources = _add_bit(sources, here & (old == 0), b, w, u, 1)
         sources = _add_bit(sources, here & (i == 0), b, w, data.row[b], -1)
-        return codes, sources, cost.at[b].add(jnp.where(here, count, 0))
+        return codes, sources, added_at(cost, b, count * here.astype(jnp.int32))
 
     @partial(jax.jit, static_argnums=0)
     def adjacency(self, core: ArrayCore) -> Int[Array, "R C"]:
@@ -195,7 +202,7 @@ class ArrayRules:
     @partial(jax.jit, static_argnums=0)
     def degrees(
         self, core: ArrayCore, params: EnvParams
-    ) -> tuple[Int[Array, " A"], Int[Array, " A"], Int[Array, " A"]]:
+    ) -> tuple[Int[Array, " A"], Int[Array, " A"], Count]:
         """In-degree, out-degree and cost of eliminating now, for every slot."""
         codes = core.codes
         slots, first_row = self.spec.num_actions, self.spec.num_inputs
@@ -205,11 +212,11 @@ class ArrayRules:
         ends = jnp.cumsum(pairs, dtype=jnp.int32)
 
         data = (params, codes, sources, targets, out_degree, pairs, ends)
-        none = jnp.zeros(slots, jnp.int32)
+        none = self.spec.counted(jnp.zeros(slots, jnp.int32))
         costs = for_chunks(self._price, OBSERVED_CHUNK, ends[-1], none, data)
         return in_degree, out_degree, costs
 
-    def _price(self, start: Array, costs: Array, data: Any) -> Array:
+    def _price(self, start: Array, costs: Count, data: Any) -> Count:
         """What one chunk of the pairs of all slots costs."""
         params, codes, sources, targets, out_degree, pairs, ends = data
         first_row = self.spec.num_inputs
@@ -224,7 +231,8 @@ class ArrayRules:
         pre, post = at(flat, u * columns + slot), at(flat, (first_row + slot) * columns + w)
         old = at(flat, u * columns + w)
         _, count = self._join(params.axes, old, post, pre, w, slot, u)
-        return costs.at[slot].add(apart(jnp.where(pair < ends[-1], count, 0)))
+        here = (pair < ends[-1]).astype(jnp.int32)
+        return added_at(costs, slot, apart(count * here))
 
     @property
     def _algebra(self) -> tuple[int, bool]:
@@ -239,7 +247,7 @@ class ArrayRules:
         w: Array,
         slot: Array,
         u: Array,
-    ) -> tuple[Array, Array]:
+    ) -> tuple[Array, Count]:
         """Codes of old edges with products added to them, and what that costs.
 
         Args:
@@ -263,18 +271,15 @@ class ArrayRules:
         found = (old, post, pre, sizes(first_row + w), sizes(first_row + slot), sizes(u))
         old, post, pre, sizes_out, sizes_mid, sizes_in = lax.optimization_barrier(found)
         code, cost, additions = packed_product.multiply(
-            post, pre, sizes_out, sizes_mid, sizes_in, *self._algebra
+            post, pre, sizes_out, sizes_mid, sizes_in, *self._algebra, self.spec.counted
         )
         total = packed.add(old, code, *self._algebra)
         if self.spec.additions:
-            merged = packed.num_values(total, sizes_out, sizes_in, self.spec.rank)
-            cost += additions + jnp.where(old == 0, 0, merged)
+            merged = packed.num_values(
+                total, sizes_out, sizes_in, self.spec.rank, self.spec.counted
+            )
+            cost += additions + merged * (old != 0).astype(jnp.int32)
         return jnp.where(old == 0, code, total), cost
-
-
-def _chunk(slot: Array) -> int:
-    """Pairs that a batch combines at once."""
-    return max(CHUNK, PAIRS * len(slot))
 
 
 def _add_bit(sources: Array, here: Array, b: Array, column: Array, row: Array, sign: int) -> Array:

@@ -16,6 +16,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Int, UInt
 
 from veenv.env.bits import WORD, count_bits, count_in_sets, num_words, spread
+from veenv.env.counts import Count
 from veenv.env.encode import EnvParams, Layout, Spec, encode_common
 from veenv.graph.graph import CostModel, Graph
 
@@ -45,7 +46,7 @@ class ScalarRules:
         """The params of a graph.
 
         Raises:
-          ValueError: if the graph does not fit the spec, or its total could pass int32.
+          ValueError: if the graph does not fit the spec.
         """
         spec = self.spec
         spec.check_fits(graph, cost)
@@ -63,7 +64,7 @@ class ScalarRules:
     @partial(jax.jit, static_argnums=0)
     def eliminate(
         self, core: ScalarCore, params: EnvParams, slot: Int[Array, ""], legal: Bool[Array, ""]
-    ) -> tuple[ScalarCore, Int[Array, ""]]:
+    ) -> tuple[ScalarCore, Count]:
         """Eliminates the vertex of a slot.
 
         Args:
@@ -73,7 +74,7 @@ class ScalarRules:
           legal: bool [], if False nothing changes and nothing is paid.
 
         Returns:
-          The edges afterwards, and what it costs, int32 [].
+          The edges afterwards, and what it costs, a count [].
         """
         present = core.present
         row = self.spec.num_inputs + slot
@@ -95,13 +96,14 @@ class ScalarRules:
             there = count_bits((present & targets[:, None]).T)
             additions = jnp.where(sources, there, 0).sum(dtype=jnp.int32)
         if core.valued is None:
-            return ScalarCore(filled, None), _count(sources) * count_bits(targets) + additions
+            cost = self.spec.counted(_count(sources)) * count_bits(targets) + additions
+            return ScalarCore(filled, None), cost
         valued_sources = ((core.valued[word] & bit) != 0) & legal
         valued_targets = core.valued[:, row]
         # A product is valued if a factor is, and a sum always is.
         gained = jnp.where(valued_sources[None], targets[:, None], valued_targets[:, None])
         gained |= present & targets[:, None]
-        cost = _count(valued_sources) * count_bits(valued_targets)
+        cost = self.spec.counted(_count(valued_sources)) * count_bits(valued_targets)
         return ScalarCore(filled, fill(core.valued, gained)), cost + additions
 
     @partial(jax.jit, static_argnums=0)
@@ -114,15 +116,15 @@ class ScalarRules:
     @partial(jax.jit, static_argnums=0)
     def degrees(
         self, core: ScalarCore, params: EnvParams
-    ) -> tuple[Int[Array, " A"], Int[Array, " A"], Int[Array, " A"]]:
+    ) -> tuple[Int[Array, " A"], Int[Array, " A"], Count]:
         """In-degree, out-degree and cost of eliminating now, for every slot."""
         del params
         in_degree, out_degree = self._degrees(core.present)
         if core.valued is None:
-            cost = in_degree * out_degree
+            cost = self.spec.counted(in_degree) * out_degree
         else:
             valued_in, valued_out = self._degrees(core.valued)
-            cost = valued_in * valued_out
+            cost = self.spec.counted(valued_in) * valued_out
         if self.spec.additions:
             cost += self._additions(core.present)
         return in_degree, out_degree, cost

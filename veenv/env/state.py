@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 from jaxtyping import Array, Bool, Float, Int
 
-if TYPE_CHECKING:
-    pass
+from veenv.env.counts import Count
 
 
 @jax.tree_util.register_dataclass
@@ -22,7 +21,8 @@ class State:
       action_mask: bool [A], True where the slot's vertex can be eliminated now.
       order: int32 [A], slots in the order of elimination; -1 where not yet.
       num_steps: int32 [], number of eliminations.
-      cost: int32 [], multiplications so far, exact.
+      cost: int32 [], or a `veenv.env.WideCount` where the spec is wide; multiplications so far,
+        exact.
       terminated: bool [], the episode is over.
     """
 
@@ -30,7 +30,7 @@ class State:
     action_mask: Bool[Array, " A"]
     order: Int[Array, " A"]
     num_steps: Int[Array, ""]
-    cost: Int[Array, ""]
+    cost: Count
     terminated: Bool[Array, ""]
 
 

@@ -13,7 +13,6 @@ from jaxtyping import Array, Int, PRNGKeyArray
 
 from veenv.env.encode import EnvParams, Spec
 from veenv.env.env import VertexEnv
-from veenv.env.exact_range import check_total
 from veenv.env.factory import task_graph
 from veenv.env.graph_view import most_edges, num_paths
 from veenv.env.observe import ObservationKind
@@ -291,7 +290,6 @@ def _draw_one(family: RandomFunctions, seed: int, k: int, cost: CostModel, spec:
         graph = make_graph(fun, tuple(range(len(point))))(*point)
         try:
             spec.check_fits(graph, cost)
-            check_total(graph, cost)
         except ValueError as error:  # too many axes, or possibly more multiplications than int32
             reason = error
         else:

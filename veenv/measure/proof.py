@@ -10,6 +10,8 @@ import jax
 import numpy as np
 
 from veenv.engine.api import jacve
+from veenv.graph.graph import Graph
+from veenv.graph.linearisation import make_graph
 from veenv.measure.timing import near
 from veenv.tasks import Task
 
@@ -100,8 +102,9 @@ def prove(
       >>> proof.passed, proof.points, proof.tried > 3, proof.missing
       (True, 3, True, ())
     """
+    graph = make_graph(task.fun, task.argnums)(*task.example_args())
     with jax.enable_x64(True):
-        compared = _Comparison(task, ids)
+        compared = _Comparison(task, _renumbered(task, graph, ids))
         partial, tried = [], 0
         for index in range(points * ATTEMPTS):
             args = near(task.example_args(), None if index == 0 else [seed, index])
@@ -127,6 +130,22 @@ def prove(
         )
 
 
+def _renumbered(task: Task, graph: Graph, ids: Sequence[int]) -> tuple[int, ...]:
+    """The order by the ids that the vertices have where 64-bit types are enabled.
+
+    Indices of 64 bits are then traced with other conversions, which are numbered too but are no
+    moves: it is the n-th vertex that is eliminable in both graphs.
+    """
+    traced = make_graph(task.fun, task.argnums)(*task.example_args())
+    moves, others = (
+        [(g.primitives[v - 1], g.shapes[g.node(v)]) for v in g.eliminable] for g in (graph, traced)
+    )
+    if moves != others:
+        return tuple(ids)
+    new = dict(zip(graph.eliminable, traced.eliminable, strict=True))
+    return tuple(new[v] for v in graph.check_order(ids))
+
+
 class _Comparison:
     """Jacobians at one point after another, and the largest errors so far.
 
@@ -143,7 +162,9 @@ class _Comparison:
         self.noise: float | None = None
         self.points = 0
         self.seen: dict[str, np.ndarray] = {}
-        self._fun = jax.jit(task.fun)
+        # A function of its own: JAX hands what it traced here for that of the task to traces of
+        # the task without 64-bit types, constants of 64 bits included.
+        self._fun = jax.jit(lambda *args: task.fun(*args))
         self._ours = jax.jit(jacve(task.fun, tuple(ids), task.argnums))
         self._modes: dict[str, Callable[..., Any]] = {
             "jacrev": jax.jit(jax.jacrev(task.fun, task.argnums)),

@@ -202,7 +202,10 @@ def count(
 
 
 def episode_cost(graph: Graph, cost: CostModel, ids: Sequence[int]) -> int:
-    """Minus the return of the episode that eliminates the vertices in order.
+    """Minus the return of the episode that eliminates the vertices in order, before rounding.
+
+    The reward of a step is its exact cost rounded to float32; of what is rounded off, the step's
+    info has all of it.
 
     Args:
       graph: the graph.
@@ -221,8 +224,10 @@ def episode_cost(graph: Graph, cost: CostModel, ids: Sequence[int]) -> int:
     env = VertexEnv(graph, cost, spec=spec)
     slot = {int(v): a for a, v in enumerate(np.asarray(env.default_params.vertex_ids))}
     actions = jnp.array([slot[v] for v in ids], jnp.int32)
-    rewards = _play(_Program(spec, env), env.default_params, actions)
-    return -round(float(np.asarray(rewards, np.float64).sum()))
+    rewards, costs = _play(_Program(spec, env), env.default_params, actions)
+    costs = np.asarray(costs)
+    differ = np.asarray(rewards, np.float64) + costs.astype(np.float32)
+    return int(costs.sum()) - round(float(differ.sum()))
 
 
 @dataclass(frozen=True)
@@ -234,12 +239,14 @@ class _Program:
 
 
 @partial(jax.jit, static_argnums=0)
-def _play(program: _Program, params: EnvParams, actions: Int[Array, " T"]) -> Float[Array, " T"]:
-    """The reward of every step of an episode."""
+def _play(
+    program: _Program, params: EnvParams, actions: Int[Array, " T"]
+) -> tuple[Float[Array, " T"], Any]:
+    """The reward and the count of every step of an episode."""
     env = program.env
 
-    def step(state: State, action: Int[Array, ""]) -> tuple[State, Float[Array, ""]]:
-        state, reward, _ = env.transition(state, action, params)
-        return state, reward
+    def step(state: State, action: Int[Array, ""]) -> tuple[State, tuple[Float[Array, ""], Any]]:
+        state, reward, info = env.transition(state, action, params)
+        return state, (reward, info["cost"])
 
     return lax.scan(step, env.init(params), actions)[1]

@@ -23,6 +23,11 @@ def nonzero(x: Any) -> Any:
     return 1 - ((x - 1) >> 31 & 1)
 
 
+def int32(count: Any) -> Any:
+    """The count itself: what fits int32 is counted in it."""
+    return count
+
+
 def smaller(a: Any, b: Any) -> Any:
     """The smaller of two int32 that are not negative."""
     return a + (b - a) * ((b - a) >> 31 & 1)

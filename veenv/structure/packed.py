@@ -24,9 +24,10 @@ A set of axes is an integer, bit k for axis k.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from veenv.structure.axis_sets import nonzero, volume
+from veenv.structure.axis_sets import int32, nonzero, volume
 from veenv.structure.structure import FREE, Link, Structure
 
 MAX_RANK = 4
@@ -103,7 +104,13 @@ def unpack(code: int, out_shape: tuple[int, ...], in_shape: tuple[int, ...]) -> 
     )
 
 
-def num_values(code: Any, sizes_out: Any, sizes_in: Any, rank: int = MAX_RANK) -> Any:
+def num_values(
+    code: Any,
+    sizes_out: Any,
+    sizes_in: Any,
+    rank: int = MAX_RANK,
+    counted: Callable[[Any], Any] = int32,
+) -> Any:
     """Number of values of a valued edge without link, such as a sum.
 
     Args:
@@ -111,6 +118,7 @@ def num_values(code: Any, sizes_out: Any, sizes_in: Any, rank: int = MAX_RANK) -
       sizes_out: sizes of w's axes, as for `multiply`.
       sizes_in: the same of u.
       rank: no variable has more axes.
+      counted: as for `multiply`.
 
     Example:
       >>> from veenv.structure import dense
@@ -118,7 +126,7 @@ def num_values(code: Any, sizes_out: Any, sizes_in: Any, rank: int = MAX_RANK) -
       6
     """
     outs, ins = code >> OUT & ALL, code >> IN & ALL
-    return volume(outs, sizes_out, rank) * volume(ins, sizes_in, rank)
+    return counted(volume(outs, sizes_out, rank)) * volume(ins, sizes_in, rank)
 
 
 def add(a: Any, b: Any, rank: int = MAX_RANK, links: bool = True) -> Any:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from veenv.structure.axis_sets import break_in, break_out, contract, nonzero, smaller, volume
+from veenv.structure.axis_sets import (
+    break_in,
+    break_out,
+    contract,
+    int32,
+    nonzero,
+    smaller,
+    volume,
+)
 from veenv.structure.packed import (
     ALL,
     IN,
@@ -27,6 +36,7 @@ def multiply(
     sizes_in: Any,
     rank: int = MAX_RANK,
     links: bool = True,
+    counted: Callable[[Any], Any] = int32,
 ) -> tuple[Any, Any, Any]:
     """Product post · pre: `veenv.structure.product.multiply` on integers.
 
@@ -38,6 +48,8 @@ def multiply(
       sizes_in: the same of u.
       rank: no variable has more axes.
       links: False if no edge of the graph is linked (then no product is).
+      counted: makes what counts are kept in of an int32: numbers that int32 can be multiplied
+        with, for counts that may pass it. The size of a variable may not.
 
     Returns:
       The code of the edge u → w, and the numbers of multiplications and of additions.
@@ -52,13 +64,15 @@ def multiply(
       ('i,j:ij', 6, 0)
     """
     if links:
-        return _multiply_linked(post, pre, sizes_out, sizes_mid, sizes_in, rank)
+        return _multiply_linked(post, pre, sizes_out, sizes_mid, sizes_in, rank, counted)
     outs, ins = post >> OUT & ALL, pre >> IN & ALL
-    left = _Factor(
-        post >> PAIRS, outs, post >> IN & ALL, volume(outs, sizes_out, rank), post >> 1 & 1
+    outer, pre_outer = (
+        counted(volume(ends, sizes, rank)) for ends, sizes in ((outs, sizes_out), (ins, sizes_in))
     )
-    right = _Factor(pre >> PAIRS, ins, pre >> OUT & ALL, volume(ins, sizes_in, rank), pre >> 1 & 1)
-    return _contract(left, right, (post & 0) | ALL, 1, sizes_out, sizes_mid, sizes_in, rank)
+    left = _Factor(post >> PAIRS, outs, post >> IN & ALL, outer, post >> 1 & 1)
+    right = _Factor(pre >> PAIRS, ins, pre >> OUT & ALL, pre_outer, pre >> 1 & 1)
+    kept = (post & 0) | ALL
+    return _contract(left, right, kept, 1, sizes_out, sizes_mid, sizes_in, rank, counted)
 
 
 class _Factor(NamedTuple):
@@ -88,6 +102,7 @@ def _contract(
     sizes_mid: Any,
     sizes_in: Any,
     rank: int,
+    counted: Callable[[Any], Any],
 ) -> tuple[Any, Any, Any]:
     """Code without link, multiplications and additions of a product.
 
@@ -100,30 +115,37 @@ def _contract(
       sizes_mid: sizes of v's axes.
       sizes_in: sizes of u's axes.
       rank: no variable has more axes.
+      counted: as for `multiply`.
     """
     pairs, outs, ins, summed, scale, unpaired = contract(
         left.pairs, left.ends, left.mids, right.pairs, right.mids, right.ends,
         kept, sizes_mid, rank,
     )  # fmt: skip
     scaled = nonzero(scale ^ 1)
-    values = volume(outs, sizes_out, rank) * volume(ins, sizes_in, rank) * link_values
+    values = counted(volume(outs, sizes_out, rank)) * volume(ins, sizes_in, rank) * link_values
     both, one = left.valued & right.valued, left.valued ^ right.valued
-    times = values * summed + scaled * left.outer * volume(left.mids, sizes_mid, rank)
-    count = both * times + (one & scaled) * values
-    additions = both * values * (summed - nonzero(summed))
+    times = values * summed + left.outer * volume(left.mids, sizes_mid, rank) * scaled
+    count = times * both + values * (one & scaled)
+    additions = values * (summed - nonzero(summed)) * both
     for factor, other in ((left, right), (right, left)):
         # Along middle axes where the other is constant a factor is summed alone.
         alone = unpaired & ~other.mids
-        before = factor.outer * volume(factor.mids, sizes_mid, rank)
-        after = factor.outer * volume(factor.mids & ~alone, sizes_mid, rank)
-        additions += factor.valued * (before - after) * nonzero(before)
+        before = volume(factor.mids, sizes_mid, rank)
+        after = volume(factor.mids & ~alone, sizes_mid, rank)
+        additions += factor.outer * ((before - after) * nonzero(before) * factor.valued)
     valued = both | one | scaled
     code = pairs << PAIRS | outs << OUT | ins << IN | valued << 1 | PRESENT
     return code, count, additions
 
 
 def _multiply_linked(
-    post: Any, pre: Any, sizes_out: Any, sizes_mid: Any, sizes_in: Any, rank: int
+    post: Any,
+    pre: Any,
+    sizes_out: Any,
+    sizes_mid: Any,
+    sizes_in: Any,
+    rank: int,
+    counted: Callable[[Any], Any],
 ) -> tuple[Any, Any, Any]:
     """`multiply` where there may be links: composed where they meet, else pushed through."""
     post, pre = _without_conflict(post, pre, rank)
@@ -142,9 +164,9 @@ def _multiply_linked(
     on_post = nonzero(outs & end_out | mids & drop * compose)
     on_pre = nonzero(pre_mids & drop * compose | ins & end_in)
     # A link that is pushed leaves its values where they are; the other factor varies along its end.
-    outer = volume(outs & ~end_out | freed_out * push, sizes_out, rank)
+    outer = counted(volume(outs & ~end_out | freed_out * push, sizes_out, rank))
     outer *= volume(link_in * push, sizes_in, rank) * (1 + (size - 1) * on_post)
-    pre_outer = volume(ins & ~end_in | freed_in * push, sizes_in, rank)
+    pre_outer = counted(volume(ins & ~end_in | freed_in * push, sizes_in, rank))
     pre_outer *= volume(link_out * push, sizes_out, rank) * (1 + (size - 1) * on_pre)
     valued = post >> 1 & 1 | push & nonzero(pre >> LINK_OUT & 255)
     pre_valued = pre >> 1 & 1 | push & nonzero(post >> LINK_OUT & 255)
@@ -152,7 +174,7 @@ def _multiply_linked(
         _Factor(pairs, outs & ~out | out * push, mids & ~drop, outer, valued),
         _Factor(pre_pairs, ins & ~into | into * push, pre_mids & ~drop, pre_outer, pre_valued),
         ALL & ~drop, 1 + (size - 1) * (on_post | on_pre),
-        sizes_out, sizes_mid, sizes_in, rank,
+        sizes_out, sizes_mid, sizes_in, rank, counted,
     )  # fmt: skip
     carries = (on_post | on_pre) & nonzero(size ^ 1)
     link = end_out << LINK_OUT | end_in << LINK_IN

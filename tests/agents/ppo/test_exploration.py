@@ -9,9 +9,10 @@ import pytest
 
 from agents.config.ppo import PPOConfig
 from agents.nn.networks import GraphNetwork
-from agents.ppo.exploration import NOTHING, BestSoFar, Roles, explores, play, prefixes
+from agents.ppo.exploration import BestSoFar, Roles, explores, play, prefixes
 from agents.ppo.ppo import loss_fn, make_batch
 from agents.ppo.trainer import Trainer
+from veenv.env import Spec
 
 CONFIG = PPOConfig(num_envs=16, hidden=8, temperatures=0.25, restarts=0.25, self_imitation=1.0)
 
@@ -53,12 +54,14 @@ def test_prefixes_are_those_of_the_best_orders():
 
 
 def test_the_best_so_far_keeps_the_cheaper_order():
-    found = BestSoFar.nothing(2, 3)
     first = jnp.array([[0, 1, 2], [2, 1, 0]], jnp.int32)
-    found = found.updated(jnp.array([5, 6], jnp.int32), first)
-    found = found.updated(jnp.array([6, 4], jnp.int32), first[::-1])
-    assert found.cost.tolist() == [5, 4]
-    assert found.order.tolist() == [[0, 1, 2], [0, 1, 2]]
+    for wide in (False, True):
+        spec = Spec(num_inputs=1, num_actions=3, num_outputs=1, wide=wide)
+        found = BestSoFar.nothing(2, spec)
+        found = found.updated(spec.counts(np.array([5, 6])), first)
+        found = found.updated(spec.counts(np.array([6, 4])), first[::-1])
+        assert found.cost.tolist() == [5, 4]
+        assert found.order.tolist() == [[0, 1, 2], [0, 1, 2]]
 
 
 def test_replays_cost_what_the_best_order_costs_and_teach_only_by_imitation(both):
@@ -66,10 +69,10 @@ def test_replays_cost_what_the_best_order_costs_and_teach_only_by_imitation(both
     graph_of_env = jnp.repeat(jnp.arange(2), 8)
     params = jax.tree.map(lambda x: x[graph_of_env], both.params)
     run = jax.jit(lambda key, found: play(both.env, params, network, key, found, CONFIG))
-    nothing = BestSoFar.nothing(2, both.env.num_actions)
+    nothing = BestSoFar.nothing(2, both.env.spec)
     first, _, found = run(jax.random.key(1), nothing)
     assert first.replayed.sum() == 0
-    assert nothing.cost.tolist() == [NOTHING] * 2
+    assert nothing.cost.tolist() == [2**31 - 1] * 2
     trajectory, episodes, _ = run(jax.random.key(2), found)
     replaying = np.array([3, 11])
     np.testing.assert_array_equal(episodes.order[replaying], found.order)

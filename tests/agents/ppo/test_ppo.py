@@ -17,6 +17,7 @@ from agents.ppo.updates import anneal, fit, minibatch_indices
 from agents.training.curriculum import FixedTasks
 from agents.training.loop import train
 from tests.agents.conftest import SHARED
+from veenv.env import WideCount
 from veenv.env.random_play import random_episodes
 
 CONFIG = dataclasses.replace(SHARED, steps=100)
@@ -111,12 +112,16 @@ def test_anneal():
 
 def test_cheapest_leaves_out_incomplete_episodes():
     orders = jnp.arange(12, dtype=jnp.int32).reshape(6, 2)
-    cost = jnp.array([5, 3, 4, 9, 7, 1], jnp.int32)
+    cost = np.array([5, 3, 4, 9, 7, 1])
     complete = jnp.array([True, True, True, True, True, False])
-    mean, least, order = cheapest(Episodes(cost, orders, complete), 2)
-    np.testing.assert_allclose(mean, [4.0, 17 / 3], rtol=1e-6)
-    np.testing.assert_array_equal(least, [3, 7])
-    np.testing.assert_array_equal(order, orders[jnp.array([1, 4])])
+    for counts, scale in (
+        (jnp.asarray(cost, jnp.int32), 1),
+        (WideCount.of_ints(cost << 40), 2**40),
+    ):
+        mean, least, order = cheapest(Episodes(counts, orders, complete), 2)
+        np.testing.assert_allclose(np.asarray(mean) / scale, [4.0, 17 / 3], rtol=1e-6)
+        np.testing.assert_array_equal(least, np.array([3, 7]) * scale)
+        np.testing.assert_array_equal(order, orders[jnp.array([1, 4])])
 
 
 def test_train_step_is_deterministic_and_compiles_once(trainer, both):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -39,7 +40,7 @@ class TimeStep:
     reward: Float[Array, ""]
     discount: Float[Array, ""]
     observation: Observation
-    extras: dict[str, Array]
+    extras: dict[str, Any]
 
     def first(self) -> Bool[Array, ""]:
         """Whether an episode begins here."""
@@ -88,8 +89,7 @@ class TimeStepEnv:
         last one.
         """
         obs, state = self.env.reset(key, params)
-        zero = jnp.zeros((), jnp.int32)
-        extras = {"cost": zero, "total": zero, "illegal": jnp.zeros((), bool)}
+        extras = {"cost": state.cost, "total": state.cost, "illegal": jnp.zeros((), bool)}
         return state, _time_step(obs, jnp.zeros((), jnp.float32), state.terminated, extras, FIRST)
 
     def step(
@@ -101,7 +101,7 @@ class TimeStepEnv:
 
 
 def _time_step(
-    obs: Observation, reward: Array, terminated: Array, extras: dict[str, Array], otherwise: int
+    obs: Observation, reward: Array, terminated: Array, extras: dict[str, Any], otherwise: int
 ) -> TimeStep:
     step_type = jnp.where(terminated, jnp.int8(LAST), jnp.int8(otherwise))
     return TimeStep(step_type, reward, 1.0 - terminated.astype(jnp.float32), obs, extras)

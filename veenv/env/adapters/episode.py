@@ -68,7 +68,7 @@ class Episodes:
 
     def step(
         self, episode: Episode, action: Int[Array, ""], params: EnvParams | None = None
-    ) -> tuple[Any, Episode, Float[Array, ""], dict[str, Array]]:
+    ) -> tuple[Any, Episode, Float[Array, ""], dict[str, Any]]:
         """Observation, episode, reward and info, to which ``order`` and ``task`` are added."""
         params = self.params if params is None else params
         own = pick_params(params, episode.task)
@@ -76,9 +76,9 @@ class Episodes:
         info |= {"order": order_ids(state, own), "task": episode.task}
         return obs, Episode(state, episode.task, episode.key), reward, info
 
-    def first_info(self, episode: Episode) -> dict[str, Array]:
+    def first_info(self, episode: Episode) -> dict[str, Any]:
         """The info before the first step."""
-        zero, no = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+        zero, no = episode.state.cost, jnp.zeros((), bool)
         order = jnp.full(self.env.num_actions, -1, jnp.int32)
         return {"cost": zero, "total": zero, "illegal": no, "order": order, "task": episode.task}
 

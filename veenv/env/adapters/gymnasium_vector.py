@@ -184,10 +184,10 @@ class GymVectorEnv(Played, VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         if len(self.tasks) > 1:
             self._params = self._pick(self.tasks.params, self._indices)
         self._ended = np.zeros(self.num_envs, bool)
-        obs, self._state = self._start(self._params)
+        obs, self._state = first = self._start(self._params)
         self._obs = to_numpy(obs)
         self._previous = self._obs["adjacency"]
-        zeros = np.zeros(self.num_envs, np.int32)
+        zeros = np.array(first[1].cost)
         info = with_flags(
             {
                 "cost": zeros,

@@ -14,7 +14,7 @@ from jaxtyping import Array, Int, PRNGKeyArray
 from veenv.env.adapters.episode import Episodes, bounds, order_ids
 from veenv.env.encode import EnvParams
 from veenv.env.env import VertexEnv
-from veenv.env.observe import LARGEST_FEATURE, NUM_FEATURES
+from veenv.env.observe import NUM_FEATURES, largest_feature
 from veenv.env.task_set import TaskDistribution
 
 
@@ -95,7 +95,7 @@ class GymnaxEnv:
         spaces = _spaces()
         if self.flat:
             shape = (self.num_actions * NUM_FEATURES,)
-            return spaces.Box(0.0, LARGEST_FEATURE, shape, np.float32)
+            return spaces.Box(0.0, largest_feature(self.env.spec), shape, np.float32)
         whole: Any = self.env.observation_space
         if spaces is gymnasium.spaces:
             return whole
