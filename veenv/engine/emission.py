@@ -16,6 +16,7 @@ from veenv.engine.stored import Edges
 from veenv.engine.symmetry import Half
 from veenv.graph.linearisation import Linearisation
 from veenv.graph.program import Program
+from veenv.rules.modes import REFUSALS
 from veenv.structure.structure import Link
 
 OwnMode = Literal["jacfwd", "jacrev"]
@@ -196,13 +197,16 @@ def own_blocks(
       has_aux: whether it returns ``(output, aux)``.
 
     Returns:
-      For each mode, for each output leaf of shape ``o`` a block of shape ``o + i`` for each input
-      leaf.
+      For each mode that JAX has of it, for each output leaf of shape ``o`` a block of shape
+      ``o + i`` for each input leaf.
     """
     found, n = [], lin.graph.num_inputs
     for mode in own_modes(lin):
         make: Callable[..., Any] = jax.jacfwd if mode == "jacfwd" else jax.jacrev
-        result = make(fun, argnums=argnums, has_aux=has_aux)(*args, **kwargs)
+        try:
+            result = make(fun, argnums=argnums, has_aux=has_aux)(*args, **kwargs)
+        except REFUSALS:
+            continue  # a solver, a function with a batching rule, … has the other mode only
         blocks = jax.tree.leaves(result[0] if has_aux else result)
         found.append([tuple(blocks[k : k + n]) for k in range(0, len(blocks), n)])
     return found
