@@ -154,6 +154,20 @@ def test_a_safe_where_stays_an_elimination(form):
     assert np.isfinite(jax.jit(AUTO(f, kernel="auto"))(at)).all()
 
 
+def test_a_select_by_a_known_mask_leaves_forward_mode(x64, form):
+    def f(x):
+        rows, columns = jnp.meshgrid(x[:2], x[:2])
+        q = jnp.where(np.eye(2, dtype=bool), rows, 1 / (rows - columns))
+        return jax.lax.scan(lambda c, y: (jnp.tanh(q @ c) * y, c + y), x[2:], X)
+
+    assert modes_of(f, X) == ("jacfwd",)
+    assert modes_of(lambda x: jnp.diag(x * x).sum(0)[:1], X) == ()  # reverse mode has fewer passes
+    assert modes_of(lambda x: jnp.where(x > 0.5, x, x * x), X) == ()
+    assert not np.isfinite(jax.jacrev(f)(X)[1]).all()
+    for jacobian in (AUTO(f, kernel="auto"), veenv.jacve(f)):
+        assert veenv.tree_allclose(jax.jit(jacobian)(X), jax.jacfwd(f)(X), rtol=1e-12)
+
+
 def test_known_zeros_stay_zeros_beside_infinite_partials(form):
     at = np.array([0.0, 1.0], np.float32)
     assert np.isnan(jax.jacrev(jnp.sqrt)(at)).any()

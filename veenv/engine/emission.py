@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from veenv import _compat
 from veenv.engine.blocks import all_blocks
 from veenv.engine.elimination import eliminate
+from veenv.engine.known import Known
 from veenv.engine.stored import Edges
 from veenv.engine.symmetry import Half
 from veenv.graph.linearisation import Linearisation
@@ -47,6 +48,8 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
     It cannot where it would give other results: for numbers that are not all real and of one
     dtype; where there could be a product of 0 and infinity, as a select has to keep what is not
     chosen out, or as a root has an infinite partial, while the entry next to it is a known zero.
+    A select by a known mask (a diagonal, a triangle) is no more to forward mode than a slice: what
+    is not chosen is shut out of the tangents, too.
     It need not where the elimination is the passes of one operator, as of a single loop.
 
     Args:
@@ -63,11 +66,16 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
         return ()
     if len({a.dtype for a in avals}) > 1 or not jnp.issubdtype(avals[0].dtype, jnp.floating):
         return ()
-    if _selects(lin) or any(lin.reverse_only) or any(map(_refuses, program.equations)):
+    selects = _selects(lin)
+    if selects == "computed" or any(lin.reverse_only) or any(map(_refuses, program.equations)):
         return ()
     if _is_one_operator(lin):
         return ()
-    passes = _passes(program)
+    modes = _of_fewer_passes(*_passes(program))
+    return tuple(m for m in modes if m == "jacfwd" or selects == "none")
+
+
+def _of_fewer_passes(*passes: int) -> tuple[OwnMode, ...]:
     if max(passes) <= _ALIKE * min(passes):
         return "jacfwd", "jacrev"  # forward stores nothing on its way
     if max(passes) <= _ABOUT * min(passes):
@@ -161,11 +169,21 @@ def _operators(lin: Linearisation) -> Iterator[bool]:
     return (partial.executed.link is Link.OPERATOR for partial in every)
 
 
-def _selects(lin: Linearisation) -> bool:
-    """Whether a partial has a mask, those of custom rules included."""
+def _selects(lin: Linearisation) -> Literal["none", "known", "computed"]:
+    """By which masks partials are shut out; those of custom rules are not looked at closer."""
     inner = [c.linearisation for c in lin.customs if c is not None]
-    masked = any(e.partial.mask is not None for used in lin.elementals for e in used)
-    return masked or any(map(_selects, inner))
+    if any(_selects(one) != "none" for one in inner):
+        return "computed"
+    masked = [
+        equation
+        for equation, used in zip(lin.program.equations, lin.elementals, strict=True)
+        if any(e.partial.mask is not None for e in used)
+    ]
+    if not masked:
+        return "none"
+    mask_of = Known(lin.program).quickly
+    known = all(e.primitive.name == "select_n" and mask_of(e.inputs[0]) is not None for e in masked)
+    return "known" if known else "computed"
 
 
 def _refuses(equation: Any) -> bool:

@@ -120,6 +120,11 @@ def results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
         return [np.broadcast_to(ins[0].reshape(shape), aval.shape)]
     if name == "convert_element_type" and all(is_exact(d) for d in (ins[0].dtype, aval.dtype)):
         return [ins[0].astype(aval.dtype)]
+    if name == "iota" and is_exact(aval.dtype):
+        axis = equation.params["dimension"]
+        counted = np.arange(aval.shape[axis], dtype=aval.dtype)
+        counted = counted.reshape(-1, *(1 for _ in aval.shape[axis + 1 :]))
+        return [np.broadcast_to(counted, aval.shape)]
     if name == "rev":
         return [np.flip(ins[0], equation.params["dimensions"])]
     if name == "transpose":
