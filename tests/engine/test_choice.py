@@ -17,6 +17,7 @@ from veenv.graph.program import trace
 from veenv.kernel import primitive
 
 X = np.linspace(0.3, 1.2, 4)
+SHORT = X.astype(np.float32)
 AUTO = partial(veenv.jacve, order="auto")
 
 
@@ -154,6 +155,20 @@ def test_a_safe_where_stays_an_elimination(form):
     assert np.isfinite(jax.jit(AUTO(f, kernel="auto"))(at)).all()
 
 
+def test_a_select_by_a_known_mask_leaves_forward_mode(x64, form):
+    def f(x):
+        rows, columns = jnp.meshgrid(x[:2], x[:2])
+        q = jnp.where(np.eye(2, dtype=bool), rows, 1 / (rows - columns))
+        return jax.lax.scan(lambda c, y: (jnp.tanh(q @ c) * y, c + y), x[2:], X)
+
+    assert modes_of(f, X) == ("jacfwd",)
+    assert modes_of(lambda x: jnp.diag(x * x).sum(0)[:1], X) == ()  # reverse mode has fewer passes
+    assert modes_of(lambda x: jnp.where(x > 0.5, x, x * x), X) == ()
+    assert not np.isfinite(jax.jacrev(f)(X)[1]).all()
+    for jacobian in (AUTO(f, kernel="auto"), veenv.jacve(f)):
+        assert veenv.tree_allclose(jax.jit(jacobian)(X), jax.jacfwd(f)(X), rtol=1e-12)
+
+
 def test_known_zeros_stay_zeros_beside_infinite_partials(form):
     at = np.array([0.0, 1.0], np.float32)
     assert np.isnan(jax.jacrev(jnp.sqrt)(at)).any()
@@ -255,13 +270,13 @@ def test_no_mode_is_traced_beside_a_small_kernel(monkeypatch):
         raise AssertionError
 
     monkeypatch.setattr(api, "own_blocks", refused)
-    expected = jax.jacrev(rolled)(X)
-    assert veenv.tree_allclose(jax.jit(AUTO(rolled, kernel="auto"))(X), expected, rtol=1e-5)
-    for fun, x in ((rolled, np.linspace(0.0, 1.0, 40)), (looped, X)):
+    expected = jax.jacrev(rolled)(SHORT)
+    assert veenv.tree_allclose(jax.jit(AUTO(rolled, kernel="auto"))(SHORT), expected, rtol=1e-5)
+    for fun, x in ((rolled, np.linspace(0.0, 1.0, 40, dtype=np.float32)), (looped, SHORT)):
         with pytest.raises(AssertionError):
             jax.jit(AUTO(fun, kernel="auto"))(x)
     with pytest.raises(AssertionError):
-        jax.jit(AUTO(rolled))(X)
+        jax.jit(AUTO(rolled))(SHORT)
 
 
 def test_a_rule_that_is_not_linear_is_eliminated_in_the_order_alone(x64):
@@ -293,5 +308,5 @@ def test_what_is_no_kernel_for_every_value_or_dtype_is_no_small_kernel():
 
 def test_outside_of_jit_nothing_is_traced_for_a_choice(monkeypatch):
     monkeypatch.setattr(choice, "trace_leaves", None)
-    found = AUTO(rolled)(X)
-    assert veenv.tree_allclose(found, jax.jacrev(rolled)(X), rtol=1e-5)
+    found = AUTO(rolled)(SHORT)
+    assert veenv.tree_allclose(found, jax.jacrev(rolled)(SHORT), rtol=1e-5)

@@ -165,6 +165,13 @@ def test_more_than_four_axes_are_refused():
     assert make(lambda x: jnp.sin(jnp.cos(x)), jnp.ones((2, 1, 2, 1, 2, 2))).spec.rank == 4
 
 
+@pytest.mark.parametrize("unused", [(2, 3, 4), (2, 2, 2, 2, 2)])
+def test_an_argument_without_edges_may_have_more_axes_than_all_others(unused):
+    fun = lambda x, _: jnp.sin(x) * x  # noqa: E731
+    env = make(fun, jnp.ones(2), jnp.ones(unused), argnums=(0, 1))
+    play(env, env.graph, env.default_params, np.random.default_rng(0))
+
+
 def test_spec_of_other_kinds_of_graphs(graph_of_task):
     scalar, array, linked = (
         Spec.of(graph_of_task(name), "multiplications")

@@ -201,7 +201,11 @@ ARRAYS: dict[str, Callable[[Any], Any]] = {
         lax.fori_loop(0, 3, lambda i, v: v + i, x[0, 0]),
     ),
     "calls": lambda x: (jax.jit(jnp.tanh)(x), jax.nn.relu(x), jax.checkpoint(jnp.sin)(x)),
-    "empty": lambda x: (x[:0].sum(), x[:0], x[:0].prod()),
+    "empty": lambda x: (
+        x[:0].sum(), x[:0], x[:0].prod(), x[:0].sum((1, 2)), x[:0, 0] @ jnp.ones((4, 2), x.dtype),
+        lax.batch_matmul(x[:0], jnp.swapaxes(x[:0], 1, 2)),
+        x[0, :, :0] @ x[0, 0, :0],
+    ),
 }  # fmt: skip
 
 

@@ -20,3 +20,11 @@ def test_powers_with_an_integer_exponent_under_strict_promotion(exponent):
     with jax.numpy_dtype_promotion("standard"):
         expected = jax.jacfwd(lambda x: x ** int(exponent) * x)(x)
     assert_same(veenv.jacve(fun)(x), expected, tol=1e-6)
+
+
+@pytest.mark.parametrize("divisor", [np.float32(0), np.array([0.0, 2.0], np.float32)])
+def test_constant_divisors_of_zero_do_not_warn(divisor):
+    """NumPy warns of a division by zero, which the suite makes an error; JAX does not."""
+    fun = lambda x: jnp.where(divisor > 0, x / divisor, x)  # noqa: E731
+    x = jnp.array([1.0, 2.0])
+    assert_same(veenv.jacve(fun)(x), jax.jacfwd(fun)(x), tol=1e-6)

@@ -15,7 +15,7 @@ import numpy as np
 
 from veenv import _compat
 from veenv.engine import places
-from veenv.engine.known import is_exact, results
+from veenv.engine.known import held, is_exact, results
 from veenv.graph.equations import Equation
 from veenv.rules import Site, partials
 from veenv.structure.structure import FREE, Structure
@@ -214,11 +214,7 @@ LOOPS: dict[str, Callable[[_Follower, Equation, _Several], _Several]] = {
 
 
 def _constant(value: Any) -> _Variable:
-    plain = isinstance(value, (int, float, np.ndarray, np.generic)) or hasattr(
-        value, "addressable_shards"
-    )
-    known = plain and not _compat.is_traced(value) and np.size(value) <= _MOST_KNOWN
-    return _Variable(value=np.asarray(value) if known else None)
+    return _Variable(value=held(value, _MOST_KNOWN))
 
 
 def _worked_out(equation: Equation, given: _Several) -> _Several:

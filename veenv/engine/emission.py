@@ -12,10 +12,12 @@ import jax.numpy as jnp
 from veenv import _compat
 from veenv.engine.blocks import all_blocks
 from veenv.engine.elimination import eliminate
+from veenv.engine.known import Known
 from veenv.engine.stored import Edges
 from veenv.engine.symmetry import Half
 from veenv.graph.linearisation import Linearisation
 from veenv.graph.program import Program
+from veenv.rules.modes import REFUSALS
 from veenv.structure.structure import Link
 
 OwnMode = Literal["jacfwd", "jacrev"]
@@ -48,6 +50,8 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
     It cannot where it would give other results: for numbers that are not all real and of one
     dtype; where there could be a product of 0 and infinity, as a select has to keep what is not
     chosen out, or as a root has an infinite partial, while the entry next to it is a known zero.
+    A select by a known mask (a diagonal, a triangle) is no more to forward mode than a slice: what
+    is not chosen is shut out of the tangents, too.
     It need not where the elimination is the passes of one operator, as of a single loop.
 
     Args:
@@ -64,11 +68,16 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
         return ()
     if len({a.dtype for a in avals}) > 1 or not jnp.issubdtype(avals[0].dtype, jnp.floating):
         return ()
-    if _selects(lin) or any(lin.reverse_only) or any(map(_refuses, program.equations)):
+    selects = _selects(lin)
+    if selects == "computed" or any(lin.reverse_only) or any(map(_refuses, program.equations)):
         return ()
     if _is_one_operator(lin):
         return ()
-    passes = _passes(program)
+    modes = _of_fewer_passes(*_passes(program))
+    return tuple(m for m in modes if m == "jacfwd" or selects == "none")
+
+
+def _of_fewer_passes(*passes: int) -> tuple[OwnMode, ...]:
     if max(passes) <= _ALIKE * min(passes):
         return "jacfwd", "jacrev"  # forward stores nothing on its way
     if max(passes) <= _ABOUT * min(passes):
@@ -162,16 +171,26 @@ def _operators(lin: Linearisation) -> Iterator[bool]:
     return (partial.executed.link is Link.OPERATOR for partial in every)
 
 
-def _selects(lin: Linearisation) -> bool:
-    """Whether a partial has a mask, those of custom rules included.
+def _selects(lin: Linearisation) -> Literal["none", "known", "computed"]:
+    """By which masks partials are shut out; those of custom rules are not looked at closer.
 
-    Half of a factor is masked away, whose partials are finite wherever its entries are.
+    Half of a factor is masked away, too, whose partials are finite wherever its entries are.
     """
-    equations = zip(lin.program.equations, lin.elementals, strict=True)
-    finite = {e.target for eq, used in equations if eq.primitive.name in _FINITE for e in used}
-    every = (e for used in lin.elementals for e in used)
-    masked = any(e.partial.mask is not None and e.source not in finite for e in every)
-    return masked or any(_selects(c.linearisation) for c in lin.customs if c is not None)
+    inner = [c.linearisation for c in lin.customs if c is not None]
+    if any(_selects(one) != "none" for one in inner):
+        return "computed"
+    pairs = list(zip(lin.program.equations, lin.elementals, strict=True))
+    finite = {e.target for eq, used in pairs if eq.primitive.name in _FINITE for e in used}
+    masked = [
+        equation
+        for equation, used in pairs
+        if any(e.partial.mask is not None and e.source not in finite for e in used)
+    ]
+    if not masked:
+        return "none"
+    mask_of = Known(lin.program).quickly
+    known = all(e.primitive.name == "select_n" and mask_of(e.inputs[0]) is not None for e in masked)
+    return "known" if known else "computed"
 
 
 def _refuses(equation: Any) -> bool:
@@ -203,13 +222,16 @@ def own_blocks(
       has_aux: whether it returns ``(output, aux)``.
 
     Returns:
-      For each mode, for each output leaf of shape ``o`` a block of shape ``o + i`` for each input
-      leaf.
+      For each mode that JAX has of it, for each output leaf of shape ``o`` a block of shape
+      ``o + i`` for each input leaf.
     """
     found, n = [], lin.graph.num_inputs
     for mode in own_modes(lin):
         make: Callable[..., Any] = jax.jacfwd if mode == "jacfwd" else jax.jacrev
-        result = make(fun, argnums=argnums, has_aux=has_aux)(*args, **kwargs)
+        try:
+            result = make(fun, argnums=argnums, has_aux=has_aux)(*args, **kwargs)
+        except REFUSALS:
+            continue  # a solver, a function with a batching rule, … has the other mode only
         blocks = jax.tree.leaves(result[0] if has_aux else result)
         found.append([tuple(blocks[k : k + n]) for k in range(0, len(blocks), n)])
     return found

@@ -6,6 +6,7 @@ is worked out here at once, if it depends on nothing that is traced or different
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ import numpy as np
 from veenv import _compat
 from veenv.graph.equations import Equation
 from veenv.graph.program import Literal, Program
+from veenv.rules.dtypes import is_key
 
 _SIMPLE = {
     "lt": np.less,
@@ -70,11 +72,11 @@ class Known:
         if number < 0:
             return None
         if variable not in self._makers:
-            value = program.constants[number]
-            concrete = isinstance(value, (jax.Array, np.ndarray, np.generic, int))
-            return np.asarray(value) if concrete and not _compat.is_traced(value) else None
+            return held(program.constants[number])
         equation, k = self._makers[variable]
-        if any(_compat.bodies(equation.params)) or _is_random(equation):
+        if any(_compat.bodies(equation.params)):
+            return None
+        if any(is_key(aval) for aval in (*equation.in_avals, *equation.out_avals)):
             return None
         ins = [self(a) for a in equation.inputs]
         return None if any(x is None for x in ins) else results(equation, ins)[k]
@@ -89,15 +91,17 @@ class Known:
         return None if any(self.quickly(a) is None for a in equation.inputs) else self(atom)
 
 
-def _is_random(equation: Equation) -> bool:
-    """Whether an equation takes or makes keys of random numbers, which are no arrays of NumPy."""
-    avals = *equation.in_avals, *equation.out_avals
-    return any(jax.numpy.issubdtype(a.dtype, jax.dtypes.prng_key) for a in avals)
+def held(constant: Any, most: float = inf) -> np.ndarray | None:
+    """A constant's numbers; None if it is traced, holds keys, or holds more than `most` numbers."""
+    plain = isinstance(constant, (jax.Array, np.ndarray, np.generic, int, float))
+    if not plain or _compat.is_traced(constant) or is_key(constant):
+        return None
+    return np.asarray(constant) if np.size(constant) <= most else None
 
 
 def is_exact(dtype: Any) -> bool:
     """Whether numbers of a dtype are converted by NumPy as by JAX: integers and bools."""
-    return dtype == np.bool_ or np.issubdtype(dtype, np.integer)
+    return dtype == np.bool_ or jax.numpy.issubdtype(dtype, np.integer)
 
 
 def results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
@@ -116,6 +120,11 @@ def results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
         return [np.broadcast_to(ins[0].reshape(shape), aval.shape)]
     if name == "convert_element_type" and all(is_exact(d) for d in (ins[0].dtype, aval.dtype)):
         return [ins[0].astype(aval.dtype)]
+    if name == "iota" and is_exact(aval.dtype):
+        axis = equation.params["dimension"]
+        counted = np.arange(aval.shape[axis], dtype=aval.dtype)
+        counted = counted.reshape(-1, *(1 for _ in aval.shape[axis + 1 :]))
+        return [np.broadcast_to(counted, aval.shape)]
     if name == "rev":
         return [np.flip(ins[0], equation.params["dimensions"])]
     if name == "transpose":

@@ -104,7 +104,8 @@ class ArrayRules:
             codes[layout.row[source], layout.column[target]] = packed.pack(structure)
         axes = np.ones((spec.num_inputs + spec.columns, spec.rank), np.int32)
         positions = {n: spec.num_inputs + c for n, c in layout.column.items()} | layout.row
-        for node, position in positions.items():
+        for node in {node for edge in graph.edges for node in edge}:  # spec.rank is theirs
+            position = positions[node]
             sizes = [n for n in graph.shapes[node] if n != 1]
             axes[position, : len(sizes)] = sizes
         core = ArrayCore(jnp.asarray(codes), pack_flags(jnp.asarray(codes.T != 0)))

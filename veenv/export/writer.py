@@ -16,6 +16,7 @@ from jax.extend import core
 from veenv import _compat
 from veenv.export.primitives import CannotWriteError, dtype, expression, number
 from veenv.graph.program import Equation, Literal, Program, trace
+from veenv.rules.dtypes import is_key
 
 MAX_CONSTANT = 1_000_000
 _LONGEST_LIST = 64
@@ -132,6 +133,8 @@ class Writer:
             raise CannotWriteError(
                 "a constant of the function is traced; call to_code outside of jit"
             )
+        if is_key(value):
+            dtype(value.dtype)  # refuses it
         source = _array(np.asarray(value))
         if source not in self.constants:
             self.constants[source] = f"c{len(self.constants) + 1}"

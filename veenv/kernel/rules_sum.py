@@ -58,8 +58,9 @@ def _reduce(name: str) -> Rule:
         x, axes = ins[0], tuple(eqn.params["axes"])
         dtype = eqn.outvars[0].aval.dtype.name
         kept = [a for a in range(x.ndim) if a not in axes]
-        rows = x.transpose(*kept, *axes).reshape(*(x.shape[a] for a in kept), -1)
-        result = np.empty(rows.shape[:-1], np.int64)
+        shape = [x.shape[a] for a in kept]
+        rows = x.transpose(*kept, *axes).reshape(*shape, math.prod(x.shape[a] for a in axes))
+        result = np.empty(shape, np.int64)
         for place in np.ndindex(result.shape):
             row = rows[place]
             total = int(row[0]) if row.size else _neutral(b, name, dtype)
@@ -111,11 +112,12 @@ def _dot(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
             f"large to be fused (at most {MAX_OPERATIONS:,})",
             "dot_general",
         )
-    batch = math.prod(x.shape[a] for a in batch_x)
-    left = x.transpose(*batch_x, *free_x, *over_x).reshape(batch, -1, summed)
-    right = y.transpose(*batch_y, *free_y, *over_y).reshape(batch, -1, summed)
-    result = np.empty((batch, left.shape[1], right.shape[1]), np.int64)
-    left, right = left.tolist(), right.tolist()
+    batch, rows, cols = (
+        math.prod(z.shape[a] for a in axes) for z, axes in ((x, batch_x), (x, free_x), (y, free_y))
+    )
+    left = x.transpose(*batch_x, *free_x, *over_x).reshape(batch, rows, summed).tolist()
+    right = y.transpose(*batch_y, *free_y, *over_y).reshape(batch, cols, summed).tolist()
+    result = np.empty((batch, rows, cols), np.int64)
     for k, i, j in np.ndindex(result.shape):
         total = None
         for p, q in zip(left[k][i], right[k][j], strict=True):

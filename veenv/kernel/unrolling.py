@@ -16,6 +16,7 @@ from veenv.kernel.fold import evaluate
 from veenv.kernel.program import DTYPES, CannotFuseError, Leaf, Op, ScalarProgram
 from veenv.kernel.rules_shape import Ids, constant, constants, different
 from veenv.kernel.schedule import scheduled
+from veenv.rules.dtypes import is_key
 
 _CUSTOM = {
     "custom_jvp_call": "call_jaxpr",
@@ -84,11 +85,15 @@ def unroll(
 def _leaf(aval: Any) -> Leaf:
     dtype = getattr(aval.dtype, "name", str(aval.dtype))
     if dtype not in DTYPES:
-        raise CannotFuseError(
-            f"values of dtype {dtype} cannot be fused; a kernel takes float32, float64, integers "
-            "and bools"
-        )
+        raise _refused(dtype)
     return Leaf(tuple(aval.shape), dtype)
+
+
+def _refused(dtype: Any) -> CannotFuseError:
+    return CannotFuseError(
+        f"values of dtype {dtype} cannot be fused; a kernel takes float32, float64, integers and "
+        "bools"
+    )
 
 
 class _Unroller:
@@ -102,6 +107,8 @@ class _Unroller:
 
     def constant(self, value: Any) -> Ids:
         """The numbers of a constant's entries."""
+        if is_key(value):
+            raise _refused(value.dtype)
         value = np.asarray(value)
         if value.size > self._most:
             raise CannotFuseError(f"a constant of {value.size:,} entries is too large to be fused")

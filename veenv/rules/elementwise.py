@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from veenv import _compat
@@ -125,7 +126,8 @@ def div(site: Site) -> Sequence[Row]:
     """x / y."""
 
     def reciprocal(ins: Values, _outs: Values) -> Any:
-        return pin(1 / ins[1])
+        with np.errstate(all="ignore"):  # a constant divisor; NumPy would warn, JAX does not
+            return pin(1 / ins[1])
 
     by_y = _valued(site, 1, lambda _, outs, inverse: -outs[0] * inverse, reciprocal)
     return [[_by_factor(site, 0, lambda *of: of[2], reciprocal), by_y]]

@@ -10,6 +10,8 @@ from jax import Array
 
 from veenv import _compat
 
+REFUSALS = (ValueError, NotImplementedError, TypeError)
+"""What JAX raises where it lacks a mode."""
 _BOTH_WAYS = frozenset(
     "abs add add_any and atan2 broadcast_in_dim ceil cholesky clamp closed_call concatenate cond "
     "convert_element_type copy cos cosh cumsum div dot_general dynamic_slice dynamic_update_slice "
@@ -48,7 +50,7 @@ def only_backward(params: Any, fun: Callable[..., Any], primals: Sequence[Array]
         return False
     try:
         pushed = jax.make_jaxpr(lambda p: jax.jvp(fun, p, p))(tuple(primals))
-    except (ValueError, NotImplementedError, TypeError):
+    except REFUSALS:
         return False  # said where it is pushed forward
     return _compat.holds(pushed, ("custom_lin",))
 
@@ -62,6 +64,6 @@ def has_vjp(fun: Callable[..., Any], primals: Sequence[Array]) -> bool:
 
     try:
         jax.eval_shape(pull, *primals)
-    except (ValueError, NotImplementedError, TypeError):
+    except REFUSALS:
         return False
     return True

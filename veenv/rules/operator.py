@@ -23,7 +23,7 @@ from veenv.linear.linear_map import LinearMap
 from veenv.rules.base import Pairs, Partial, Row, Site, Values
 from veenv.rules.branches import taken
 from veenv.rules.dtypes import is_complex, is_differentiable
-from veenv.rules.modes import goes_both_ways, has_vjp, only_backward
+from veenv.rules.modes import REFUSALS, goes_both_ways, has_vjp, only_backward
 from veenv.structure.structure import Link, dense, make
 
 Several = tuple[Array, ...]
@@ -231,7 +231,7 @@ def _joint(site: Site, at: Values) -> Joint:
     def forward_or_error(which: int, t: Array) -> Several:
         try:
             return forward(which, t)
-        except (ValueError, NotImplementedError, TypeError) as error:
+        except REFUSALS as error:
             if has_vjp(results_of, primals):  # a custom vjp inside
                 return joint.without_forward().forward(which, t)
             raise NotImplementedError(
