@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from jax.sharding import PartitionSpec as P
 
 import veenv
 from tests.oracles.jacobians import quick_jit
+from veenv.kernel import unrolling
+from veenv.kernel.fusing import trace_point
 from veenv.kernel.program import CannotFuseError
 
 
@@ -183,6 +186,25 @@ def test_shards():
     )
     expected = jax.vmap(lambda v: ORACLE(v, args[1][0], 0.5))(args[0])
     assert_same(jax.jit(shared)(args[0], args[1][0]), expected)
+
+
+def test_a_loop_that_is_too_long_is_refused_after_a_few_steps(monkeypatch):
+    taken = []
+
+    def steps(x, length):
+        def step(c, k):
+            return jnp.where(k < 3, jnp.sin(c) * c, jnp.cos(c * k) * x), c[0]
+
+        return jax.lax.scan(step, x, jnp.arange(float(length)))
+
+    made = unrolling._Unroller.closed
+    monkeypatch.setattr(unrolling._Unroller, "closed", lambda *a: taken.append(1) or made(*a))
+    x = np.ones(3, np.float32)
+    with pytest.raises(CannotFuseError, match=r"a loop of 9,000 steps takes \d+ scalar.* 60,000"):
+        trace_point(functools.partial(steps, length=9000), (x,), {}, (0,)).program()
+    assert len(taken) < 50
+    program = trace_point(functools.partial(steps, length=900), (x,), {}, (0,)).program()
+    assert program.size > 5000
 
 
 def test_what_cannot_be_a_kernel_names_primitive_and_line():

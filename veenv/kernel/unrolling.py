@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,10 @@ _CUSTOM = {
 }
 _ENTRIES = 100
 """Entries of arrays that are gone through for each operation that a kernel may have, at most."""
+_TELLING = 4
+"""Steps of a loop that tell what the others come to."""
+_FAR = 1.1
+"""How many times the operations of a kernel a loop must be foreseen to take to be refused."""
 _HERE = str(Path(__file__).parent.parent)
 _MOVES = {**rules_shape.RULES, **rules_sum.RULES}
 _COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
@@ -242,14 +247,33 @@ class _Unroller:
         length = params["length"]
         steps: list[list[Ids]] = [[] for _ in range(length)]
         order = range(length)
+        sizes = []
         for step in reversed(order) if params["reverse"] else order:
             outs = self.closed(params["jaxpr"], [*consts, *carry, *(x[step] for x in stacks)])
             carry, steps[step] = outs[:num_carry], outs[num_carry:]
+            sizes.append(len(self.builder.ops))
+            if len(sizes) == _TELLING:
+                self._foresee(sizes, length)
         stacked = [
             np.stack([s[k] for s in steps]) if length else np.zeros(v.aval.shape, np.int64)
             for k, v in enumerate(eqn.outvars[num_carry:])
         ]
         return [*carry, *stacked]
+
+    def _foresee(self, sizes: Sequence[int], length: int) -> None:
+        """Refuses a loop that would come to far more operations than a kernel may have.
+
+        Args:
+          sizes: numbers of operations after its first steps.
+          length: how many steps it has.
+        """
+        least = min(later - earlier for earlier, later in pairwise(sizes))
+        if sizes[-1] + least * (length - len(sizes)) > _FAR * self._limit:
+            raise CannotFuseError(
+                f"a loop of {length:,} steps takes {least:,} scalar operations or more for each, "
+                f"of {self._limit:,} that one kernel may have (it would take too long to compile)",
+                "scan",
+            )
 
 
 def _num_unstacked(outer: Sequence[Any], inner: Sequence[Any]) -> int:
