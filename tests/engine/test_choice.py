@@ -159,7 +159,7 @@ def test_a_select_by_a_known_mask_leaves_forward_mode(x64, form):
     def f(x):
         rows, columns = jnp.meshgrid(x[:2], x[:2])
         q = jnp.where(np.eye(2, dtype=bool), rows, 1 / (rows - columns))
-        return jax.lax.scan(lambda c, y: (jnp.tanh(q @ c) * y, c + y), x[2:], X)
+        return jax.lax.scan(lambda c, y: (jnp.tanh(q @ c) * y, c + y), x[2:], x)
 
     assert modes_of(f, X) == ("jacfwd",)
     assert modes_of(lambda x: jnp.diag(x * x).sum(0)[:1], X) == ()  # reverse mode has fewer passes
