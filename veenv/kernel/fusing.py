@@ -23,7 +23,7 @@ from veenv.kernel.unrolling import unroll
 KernelMode = Literal["auto", "xla", "fused"]
 KERNEL_MODES: tuple[KernelMode, ...] = ("auto", "xla", "fused")
 AUTO_OPERATIONS = 20_000
-"""The most operations and written entries, together, for which "auto" takes a kernel: about five
+"""The most operations and written entries, together, for which "auto" takes a kernel: about two
 seconds to compile."""
 _PATIENCE = 1.5
 """How many times as long as XLA "auto" lets the compiler of kernels take, and a little more."""
