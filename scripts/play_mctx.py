@@ -74,11 +74,12 @@ def value(env: VertexEnv, state: State) -> Float[Array, ""]:
     slots = jnp.arange(env.num_actions, dtype=jnp.int32)
     order = jnp.argsort(jnp.where(state.action_mask, -slots, env.num_actions))
 
-    def step(state: State, slot: Int[Array, ""]) -> tuple[State, None]:
-        return env.transition(state, slot)[0], None
+    def step(state: State, slot: Int[Array, ""]) -> tuple[State, Float[Array, ""]]:
+        after, reward, _ = env.transition(state, slot)
+        return after, reward
 
-    after, _ = lax.scan(step, state, order.astype(jnp.int32))
-    return (state.cost - after.cost).astype(jnp.float32)
+    _, rewards = lax.scan(step, state, order.astype(jnp.int32))
+    return rewards.sum()
 
 
 def prior(env: VertexEnv, state: State) -> Float[Array, " A"]:

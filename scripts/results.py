@@ -137,7 +137,7 @@ def row(name: str, args: ResultsArgs) -> tuple[str, ...]:
     seconds = float(np.mean([r.seconds for r in runs]))
     reached = [r.reached for r in runs]
     steps = max(filter(None, reached), default=0) if None not in reached else None
-    play = jax.jit(lambda key: random_episodes(played.env, key, 1000).cost.mean())
+    play = jax.jit(lambda key: random_episodes(played.env, key, 1000).cost.astype(float).mean())
     budget = max(1.0, min(seconds, float(args.anneal.removesuffix("s"))))
     annealed = search(played.graphs[0], "anneal", budget=f"{budget:.0f}s")
     return (
