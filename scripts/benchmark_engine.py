@@ -114,7 +114,7 @@ def _methods(case: Case, orders: tuple[str, ...]) -> Methods:
         "jacrev": jax.vmap(jax.jacrev(case.fun, case.argnums)),
     }
     for name, ids in orders_of(case, orders).items():
-        methods[name] = jax.vmap(veenv.jacve(case.fun, ids, case.argnums))
+        methods[name] = jax.vmap(veenv.jacve(case.fun, ids, case.argnums, kernel="xla"))
     return methods
 
 

@@ -124,7 +124,7 @@ def _speed(case: Case, batch: int, repeats: int, seconds: float) -> list[Row]:
     for name, ids in orders_of(case, ORDERS).items():
         programs[f"kernel, {name}"] = program_of(case, ids)
         methods[f"kernel, {name}"] = fused(case, ids)
-        methods[f"XLA, {name}"] = jax.vmap(veenv.jacve(case.fun, ids, case.argnums))
+        methods[f"XLA, {name}"] = jax.vmap(veenv.jacve(case.fun, ids, case.argnums, kernel="xla"))
     program = next(iter(programs.values()))
     shapes = [leaf.shape for leaf in program.outputs]
     first = jax.tree.leaves(args)[0].reshape(batch, -1)[:, :1]

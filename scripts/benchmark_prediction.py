@@ -16,7 +16,7 @@ from realistic_functions import FUNCTIONS, Entry
 from realistic_plot import spearman
 
 import veenv
-from veenv.graph.program import normalise_argnums
+from veenv.graph.argnums import normalise_argnums
 from veenv.kernel.cpu.spans import code_length, size_of
 from veenv.kernel.features import NAMES, at_batch, features_of
 from veenv.kernel.fusing import trace_point
@@ -116,10 +116,10 @@ def _forms(
     graph = veenv.make_graph(fun, argnums)(*args)
     for order in _ORDERS:
         ids = graph.legal(graph.markowitz() if order == "markowitz" else graph.reverse())
-        jacobian = veenv.jacve(fun, ids, argnums)
+        jacobian = veenv.jacve(fun, ids, argnums, kernel="xla")
         yield order, jacobian, None, equations(jacobian)
         wanted = normalise_argnums(argnums, len(args))
-        plain = veenv.jacve(fun, ids, argnums, pin=False)
+        plain = veenv.jacve(fun, ids, argnums, kernel="xla", pin=False)
         try:
             program = trace_point(plain, args, {}, wanted).program(_LARGEST_KERNEL)
         except CannotFuseError:

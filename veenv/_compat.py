@@ -23,7 +23,8 @@ _CALLS = {
 }
 """Call primitives whose body is inlined, and the parameter that holds it."""
 
-
+KERNEL = "veenv_fused"
+"""Name of the primitive of a kernel."""
 _RULED = {
     "custom_jvp_call": ("call_jaxpr",),
     "custom_vjp_call": ("call_jaxpr", "fun_jaxpr"),
@@ -43,7 +44,12 @@ def open_jaxpr(jaxpr: Any) -> Any:
 
 
 def inlinable(eqn: Any) -> Any | None:
-    """The body of an equation that is a plain call, None for every other equation."""
+    """The body of an equation that is a plain call, None for every other equation.
+
+    That of a kernel is what it is for XLA.
+    """
+    if eqn.primitive.name == KERNEL:
+        return eqn.params["kernel"].jaxpr([v.aval for v in eqn.invars])
     return inlinable_body(eqn.primitive.name, eqn.params)
 
 
@@ -182,10 +188,26 @@ def is_traced(value: Any) -> bool:
     return isinstance(value, jax.core.Tracer)
 
 
+def shape_of(x: Any) -> jax.ShapeDtypeStruct:
+    """Shape, dtype and weakness of an array, which is forgotten."""
+    aval = jax.typeof(x)
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+
+
+def varies(x: Any) -> bool:
+    """Whether an array differs along an axis of a mesh, inside of `jax.shard_map`."""
+    return bool(getattr(jax.typeof(x), "vma", None))
+
+
 def is_export(ctx: Any) -> bool:
     """Whether a lowering is for `jax.export`."""
     parameters = getattr(ctx.module_context, "lowering_parameters", None)
     return bool(getattr(parameters, "for_export", False))
+
+
+def is_partitioned(ctx: Any) -> bool:
+    """Whether XLA divides what is lowered among several devices."""
+    return getattr(ctx.module_context.axis_context, "num_devices", 1) > 1
 
 
 def keep_alive(ctx: Any, value: Any) -> None:

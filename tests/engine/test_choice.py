@@ -11,10 +11,12 @@ import pytest
 
 import veenv
 from veenv import _compat
-from veenv.engine import api, choice, emission
+from veenv.engine import choice, emission
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
 from veenv.kernel import primitive
+
+pytestmark = pytest.mark.kernels
 
 X = np.linspace(0.3, 1.2, 4)
 SHORT = X.astype(np.float32)
@@ -44,16 +46,15 @@ def form(request, monkeypatch):
         choice, "_predicted_seconds", lambda _, pin: lambda _: own if pin else other
     )
     monkeypatch.setattr(choice, "kernel_seconds", lambda program, batch: kernel)
-    monkeypatch.setattr(choice, "_FEW", 0)
     monkeypatch.setattr(primitive, "_known", {})  # a kernel keeps what was predicted for it
     return request.param
 
 
 @pytest.mark.parametrize("kernel", ["xla", "auto"])
 def test_all_forms_are_exact(x64, form, kernel, monkeypatch):
-    numbers, choose = [], choice._Choice._fastest
+    numbers, choose = [], choice._Choice._best
     monkeypatch.setattr(
-        choice._Choice, "_fastest", lambda *a: numbers.append(choose(*a)) or numbers[-1]
+        choice._Choice, "_best", lambda *a: numbers.append(choose(*a)) or numbers[-1]
     )
     jacobian, method, points = AUTO(rolled, kernel=kernel), jax.jacrev(rolled), X
     if kernel == "auto":
@@ -230,7 +231,7 @@ def test_reverse_order_is_compared_with_another_where_no_mode_of_jax_is(x64, mon
     assert emission.other_orders(lin, forward, "auto") == [reverse]
     assert emission.other_orders(lin, reverse, "auto") == []
     assert emission.other_orders(linearise(trace(rolled, (X,))), forward, "auto") == []
-    monkeypatch.setattr(choice._Choice, "_fastest", lambda self, times: len(times) - 1)
+    monkeypatch.setattr(choice._Choice, "_best", lambda self, times: len(times) - 1)
     found = jax.jit(AUTO(masked))(X)
     np.testing.assert_allclose(found, jax.jacrev(masked)(X), rtol=1e-12)
 
@@ -243,10 +244,10 @@ def test_the_default_compares_jaxs_modes_where_there_are_operators(x64, monkeypa
     for number in (0, -1):
 
         def chosen(self, times, number=number):
-            modes.append(len(times) - self.eliminations)
+            modes.append(len(times) - len(self.eliminations))
             return number % len(times)
 
-        monkeypatch.setattr(choice._Choice, "_fastest", chosen)
+        monkeypatch.setattr(choice._Choice, "_best", chosen)
         found = jax.jit(veenv.jacve(both))(X)
         assert veenv.tree_allclose(found, jax.jacfwd(both)(X), rtol=1e-9)
     assert modes == [2, 2]
@@ -265,18 +266,46 @@ def test_what_a_function_prints_is_printed_once(capfd):
         assert capfd.readouterr().out.count("at ") == 1
 
 
-def test_no_mode_is_traced_beside_a_small_kernel(monkeypatch):
-    def refused(*args, **kwargs):
+def test_modes_are_traced_where_they_may_be_faster_than_a_kernel(monkeypatch):
+    def refused(self):
         raise AssertionError
 
-    monkeypatch.setattr(api, "own_blocks", refused)
-    expected = jax.jacrev(rolled)(SHORT)
-    assert veenv.tree_allclose(jax.jit(AUTO(rolled, kernel="auto"))(SHORT), expected, rtol=1e-5)
-    for fun, x in ((rolled, np.linspace(0.0, 1.0, 40, dtype=np.float32)), (looped, SHORT)):
-        with pytest.raises(AssertionError):
-            jax.jit(AUTO(fun, kernel="auto"))(x)
+    monkeypatch.setattr(choice._OwnModes, "traced", refused)
+    monkeypatch.setattr(primitive, "_known", {})
+    jacobian, expected = AUTO(rolled, kernel="auto"), jax.jacrev(rolled)
+    assert veenv.tree_allclose(jax.jit(jacobian)(SHORT), expected(SHORT), rtol=1e-5)
+    many = np.tile(SHORT, (5000, 1))
     with pytest.raises(AssertionError):
-        jax.jit(AUTO(rolled))(SHORT)
+        jax.jit(jax.vmap(jacobian))(many)
+    for fun, kernel in ((looped, "auto"), (rolled, "xla")):
+        with pytest.raises(AssertionError):
+            jax.jit(AUTO(fun, kernel=kernel))(SHORT)
+    monkeypatch.undo()
+    found, wanted = (jax.jit(jax.vmap(f))(many) for f in (AUTO(rolled, kernel="auto"), expected))
+    assert veenv.tree_allclose(found, wanted, rtol=1e-5)
+
+
+def test_a_mode_that_is_traced_late_is_of_the_function_as_it_was(x64, monkeypatch):
+    monkeypatch.setattr(choice, "kernel_seconds", lambda program, batch: 9.0)
+    monkeypatch.setattr(choice, "_predicted_seconds", lambda _, pin: lambda _: 9.0 if pin else 1.0)
+    monkeypatch.setattr(primitive, "_known", {})
+    scale, table = [2.0], np.linspace(0.0, 1.0, 2000)
+
+    def f(x):
+        return jnp.sin(x) * scale[0] + jnp.sum(table) * x[::-1]
+
+    def of_all(shift, x):
+        return jax.vmap(AUTO(lambda x: f(x + shift), kernel="auto"))(x)
+
+    points = np.stack([X, X + 0.1])
+    expected = jax.vmap(jax.jacrev(f))(points)
+    staged = [jax.jit(jax.vmap(AUTO(f, kernel="auto"))).trace(points)]
+    staged.append(jax.jit(of_all).trace(0.0, points))  # its shift is of an outer trace
+    scale[0] = 3.0
+    for arguments, one in zip([(points,), (0.0, points)], staged, strict=True):
+        lowered = one.lower()
+        assert "veenv_fused" not in lowered.as_text()
+        np.testing.assert_allclose(lowered.compile()(*arguments), expected, rtol=1e-12)
 
 
 def test_a_rule_that_is_not_linear_is_eliminated_in_the_order_alone(x64):
@@ -292,18 +321,6 @@ def test_a_rule_that_is_not_linear_is_eliminated_in_the_order_alone(x64):
     assert emission.other_orders(lin, lin.graph.forward(), "auto") == []
     for jacobian in (AUTO(f), AUTO(f, kernel="auto"), veenv.jacve(f)):
         np.testing.assert_allclose(jax.jit(jacobian)(X), jax.jacrev(f)(X), rtol=1e-10)
-
-
-def test_what_is_no_kernel_for_every_value_or_dtype_is_no_small_kernel():
-    def small(fun, *args) -> bool:
-        lin = linearise(trace(fun, args))
-        return choice.is_small_kernel(lin, lin.graph.reverse())
-
-    assert small(rolled, X)
-    assert not small(lambda x: x[jnp.argmax(x)] * x, X)
-    assert not small(lambda x: x.at[jnp.argmax(x)].max(2.0) * x, X)
-    assert not small(lambda x: jnp.sin(x) * x, X.astype(jnp.bfloat16))
-    assert not small(lambda x: jnp.outer(x, x), np.ones(20))
 
 
 def test_outside_of_jit_nothing_is_traced_for_a_choice(monkeypatch):

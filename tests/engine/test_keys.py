@@ -10,6 +10,8 @@ from tests.oracles.jacobians import assert_same
 from veenv.export.primitives import CannotWriteError
 from veenv.kernel.program import CannotFuseError
 
+pytestmark = pytest.mark.kernels
+
 X = jnp.arange(1.0, 4.0)
 KEYS = jax.random.split(jax.random.key(0), 3)
 

@@ -8,6 +8,8 @@ import pytest
 import veenv
 from tests.oracles.jacobians import assert_same
 
+pytestmark = pytest.mark.kernels
+
 POINT = np.array([2.0, 3.0], np.float32), np.array([0.3, 0.4, 0.5], np.float32)
 
 

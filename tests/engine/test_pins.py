@@ -123,7 +123,7 @@ def test_a_jacobian_within_the_function_keeps_its_pins(options):
     np.testing.assert_allclose(got, jax.jacrev(slope)(0.5), rtol=1e-5)
 
 
-DEEP = veenv.jacve(deep, "forward")
+DEEP = veenv.jacve(deep, "forward", kernel="xla")
 
 
 def test_fewer_values_are_stored_where_points_are_few():

@@ -225,8 +225,20 @@ def test_what_cannot_be_a_kernel_names_primitive_and_line():
 
 
 def test_export_says_what_to_do():
-    with pytest.raises(ValueError, match=r'kernel="xla".*to_c'):
+    with pytest.raises(ValueError, match=r'kernel="auto" or "xla".*to_c'):
         jax.export.export(jax.jit(FUSED))(*(v[0] for v in points(1)))
+
+
+@pytest.mark.parametrize("pin", ["auto", True])
+def test_what_is_exported_or_for_another_machine_is_for_xla(pin):
+    args = [v[0] for v in points(1)]
+    jacobian = jax.jit(veenv.jacve(fun, "reverse", ARGNUMS, kernel="auto", pin=pin))
+    exported = jax.export.export(jacobian)(*args)
+    assert_same(exported.call(*args), ORACLE(*args))
+    assert "custom_call" not in exported.mlir_module()
+    assert "veenv_fused" in jacobian.lower(*args).as_text()
+    elsewhere = jacobian.trace(*args).lower(lowering_platforms=("cuda",)).as_text()
+    assert "custom_call" not in elsewhere
 
 
 def test_threads():
@@ -302,6 +314,12 @@ ways = {
 for name, way in ways.items():
     for a, b in zip(way(x, y), expected):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=name)
+auto = jax.jit(jax.vmap(veenv.jacve(f, "reverse", (0, 1), kernel="auto"), (0, None)))
+sharded = jax.device_put(x, NamedSharding(mesh, P("i")))
+for value, fused in ((x, True), (sharded, False)):
+    assert ("veenv_fused" in auto.lower(value, y).as_text()) == fused
+    for a, b in zip(auto(value, y), expected):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 print(len(jax.devices()), *ways)
 """
 

@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
-from veenv import _compat
-from veenv.engine.blocks import all_blocks, assembled
-from veenv.engine.choice import Forms, Others, Results, choosing, is_small_kernel
-from veenv.engine.counts import counts_of
-from veenv.engine.elimination import eliminate
-from veenv.engine.emission import Name, other_blocks, own_blocks
-from veenv.engine.evaluation import evaluate
-from veenv.engine.indexing import eliminate_sparse
+from veenv.engine.choice import Forms, Results, choosing
+from veenv.engine.forms import forms_of, name_of
 from veenv.engine.pins import pinned
-from veenv.engine.symmetry import Half, half_of
-from veenv.graph.linearisation import linearise
-from veenv.graph.program import Program, normalise_argnums, plain_argnums, trace
+from veenv.graph.argnums import normalise_argnums
+from veenv.graph.program import trace
 from veenv.kernel.fusing import KERNEL_MODES, KernelMode, fuse
 from veenv.linear.barrier import PinMode
-from veenv.orders.cache import Auto
-from veenv.orders.order import Order
-from veenv.orders.resolve import OrderLike, resolve_order
-from veenv.rules.dtypes import is_complex, is_differentiable
+from veenv.orders.resolve import OrderLike
 
 
 def jacve(
@@ -39,7 +25,7 @@ def jacve(
     sparse_representation: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
-    kernel: KernelMode = "xla",
+    kernel: KernelMode = "auto",
     pin: PinMode = "auto",
 ) -> Callable[..., Any]:
     """Jacobian of `fun` by vertex elimination in the given order.
@@ -96,7 +82,7 @@ def jacve(
       >>> jacve(f, order="reverse", argnums=(0, 1))(2.0, 3.0)[0].shape
       (2,)
     """
-    forms = _forms(
+    forms = forms_of(
         fun, order, argnums, has_aux, count_ops, sparse_representation, holomorphic, allow_int
     )
 
@@ -105,13 +91,14 @@ def jacve(
         parts = [rest[0], value[1], *rest[1:]] if has_aux else rest
         return tuple(parts) if len(parts) > 1 else parts[0]
 
+    def after(mode: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args, **kwargs: alone(mode(*args, **kwargs))
+
     def without_value(*call: Any) -> Results:
         eliminations, modes = forms(*call)
-        return list(map(alone, eliminations)), list(map(alone, modes))
+        return list(map(alone, eliminations)), list(map(after, modes))
 
-    special = count_ops or sparse_representation or holomorphic or allow_int
-    name = None if special else _name(order)
-    return _compiled(without_value, fun, kernel, pin, argnums, has_aux, name)
+    return _compiled(without_value, fun, order, kernel, pin, argnums, has_aux)
 
 
 def value_and_jacve(
@@ -123,7 +110,7 @@ def value_and_jacve(
     sparse_representation: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
-    kernel: KernelMode = "xla",
+    kernel: KernelMode = "auto",
     pin: PinMode = "auto",
 ) -> Callable[..., Any]:
     """As `jacve`, with fun's value in front of the Jacobian.
@@ -153,11 +140,10 @@ def value_and_jacve(
       >>> float(value), float(slope)
       (9.0, 6.0)
     """
-    forms = _forms(
+    forms = forms_of(
         fun, order, argnums, has_aux, count_ops, sparse_representation, holomorphic, allow_int
     )
-    special = count_ops or sparse_representation or holomorphic or allow_int
-    return _compiled(forms, fun, kernel, pin, argnums, has_aux, None if special else _name(order))
+    return _compiled(forms, fun, order, kernel, pin, argnums, has_aux)
 
 
 def jacobian_of_gradient(
@@ -179,74 +165,22 @@ def jacobian_of_gradient(
       >>> jacobian_of_gradient(cubes, "reverse", 0, lambda *_: True)(jnp.ones(2)).nse
       2
     """
-    forms = _forms(gradient, order, argnums, False, False, True, False, False, symmetric)
+    forms = forms_of(gradient, order, argnums, False, False, True, False, False, symmetric)
 
     def without_value(*call: Any) -> Results:
         return [jacobian for _, jacobian in forms(*call)[0]], []
 
-    return _compiled(without_value, gradient, "xla", "auto", argnums, False, None)
-
-
-def _forms(
-    fun: Callable[..., Any],
-    order: OrderLike,
-    argnums: int | Iterable[int],
-    has_aux: bool,
-    count_ops: bool,
-    sparse_representation: bool,
-    holomorphic: bool,
-    allow_int: bool,
-    symmetric: Callable[[Any, Any], bool] | None = None,
-) -> Forms:
-    """What `value_and_jacve` returns, and the same with the blocks of JAX's own modes."""
-    argnums = plain_argnums(argnums)
-    if not callable(fun):
-        raise TypeError(f"fun must be callable, got {fun!r}")
-    if not isinstance(order, (str, os.PathLike, Order, Auto)):
-        order = tuple(order)  # an iterator would be empty at the second call
-
-    def forms(args: Sequence[Any], kwargs: dict[str, Any], others: Others) -> Results:
-        program = trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)
-        _check_types(program, holomorphic=holomorphic, allow_int=allow_int)
-        lin = linearise(program, holomorphic=holomorphic)
-        ids = resolve_order(order, lin.graph)
-        inputs = [args[a] for a in normalise_argnums(argnums, len(args))]
-        leaves = jax.tree.leaves(inputs)
-        values = evaluate(lin, leaves)
-        half = half_of(lin) if symmetric is not None and symmetric(args, kwargs) else Half()
-        if sparse_representation:
-            done = eliminate_sparse(lin, values.parallel, ids, values.calls, half)
-        else:
-            done = eliminate(lin, values.edges, ids, values.calls)
-        alone = others == "none" or (others == "beside a kernel" and is_small_kernel(lin, ids))
-        own = functools.partial(own_blocks, lin, fun, argnums, args, kwargs, has_aux=has_aux)
-        orders, modes = other_blocks(lin, values.edges, ids, None if alone else _name(order), own)
-        first = all_blocks(lin, done.terms, half, sparse=sparse_representation)
-        blocks, eliminations = [first, *orders, *modes], 1 + len(orders)
-        outputs = map(_compat.as_weak_as, program.out_avals, map(jnp.asarray, values.outputs))
-        value = jax.tree.unflatten(program.out_tree, outputs)
-        if program.aux:
-            value = value, jax.tree.unflatten(program.aux[1], values.aux)
-        trees = [assembled(lin, rows, inputs, isinstance(argnums, tuple)) for rows in blocks]
-        results = [jax.tree.unflatten(program.out_tree, tree) for tree in trees]
-        found: list[Any] = [(value, result) for result in results]
-        if count_ops:
-            counted = not (sparse_representation or values.calls)
-            counts = counts_of(lin.graph, ids, done if counted else None)
-            found = [(*pair, counts) for pair in found]
-        return found[:eliminations], found[eliminations:]
-
-    return forms
+    return _compiled(without_value, gradient, (), "xla", "auto", argnums, False)
 
 
 def _compiled(
     forms: Forms,
     fun: Callable[..., Any],
+    order: OrderLike,
     kernel: KernelMode,
     pin: PinMode,
     argnums: int | Iterable[int],
     has_aux: bool,
-    name: str | None,
 ) -> Callable[..., Any]:
     """The Jacobian of a function, as one kernel where that is asked for."""
     if kernel not in KERNEL_MODES:
@@ -254,15 +188,15 @@ def _compiled(
 
     @functools.wraps(fun, updated=())  # its signature, by which jit knows static arguments
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        return forms(args, kwargs, "none")[0][0]
+        return forms(args, kwargs, False)[0][0]
 
     def wanted(args: Sequence[Any]) -> tuple[int, ...]:
         return normalise_argnums(argnums, len(args))
 
-    chosen = (kernel == "xla" and name == "reverse") or (kernel != "fused" and name == "auto")
-    if chosen and pin == "auto":
-        auto = kernel == "auto"
-        return choosing(jacobian, forms, wanted, kernel=auto, kept=name == "reverse")
+    name = name_of(order)
+    if pin == "auto" and (kernel == "auto" or (kernel == "xla" and name is not None)):
+        kept = name == "reverse"
+        return choosing(jacobian, forms, wanted, kernel=kernel == "auto", kept=kept)
     compiled = pinned(jacobian, pin)
     if kernel == "xla":
         return compiled
@@ -275,26 +209,3 @@ def _compiled(
         return next(lines, "")
 
     return fuse(compiled, kernel, wanted, line)
-
-
-def _name(order: OrderLike) -> Name | None:
-    """The name of an order that stands for the fastest program, or for the default."""
-    name = order.lower() if isinstance(order, str) else ""
-    return "auto" if name == "auto" else "reverse" if name in ("reverse", "rev") else None
-
-
-def _check_types(program: Program, *, holomorphic: bool, allow_int: bool) -> None:
-    """Refuses what `jax.jacrev` refuses: integers, and complex outputs where not holomorphic."""
-    inputs = program.avals[: program.num_inputs]
-    if allow_int:
-        inputs = [aval for aval in inputs if is_differentiable(aval)]
-    for kind, avals in (("argument", inputs), ("output", program.out_avals)):
-        either = kind == "argument" and not holomorphic
-        wanted = "complex" if holomorphic else "floating-point" if either else "real"
-        for aval in avals:
-            fits = either or is_complex(aval) == holomorphic
-            if not (is_differentiable(aval) and fits):
-                raise TypeError(
-                    f"jacve needs {wanted} {kind}s, got dtype {aval.dtype} of shape "
-                    f"{tuple(aval.shape)}"
-                )

@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from veenv import _compat
 from veenv.engine import pins
-from veenv.graph.linearisation import Linearisation
 from veenv.kernel.features import Features, features_of
-from veenv.kernel.fusing import (
-    Traced,
-    kernel_size,
-    run_kernel,
-    trace_leaves,
-    trace_point,
-)
+from veenv.kernel.fusing import Traced, kernel_size, run_kernel, trace_leaves, trace_point
 from veenv.kernel.parts import Part, part_of
-from veenv.kernel.program import DTYPES, ScalarProgram
-from veenv.kernel.times import kernel_seconds, seconds
-from veenv.kernel.unrolling import FUSABLE
+from veenv.kernel.program import ScalarProgram
+from veenv.kernel.times import kernel_seconds, least_seconds, seconds
+from veenv.rules.modes import REFUSALS
 
-Others = Literal["none", "all", "beside a kernel"]
-"""Which forms are wanted besides the elimination: none, or all that can take its place; none beside
-a small kernel."""
-Results = tuple[list[Any], list[Any]]
-"""Of the elimination and of those by other orders; of JAX's own modes."""
-Forms = Callable[[Sequence[Any], dict[str, Any], Others], Results]
-"""From positional and keyword arguments to results."""
+Results = tuple[list[Any], list[Callable[..., Any]]]
+"""Of the elimination and of those by other orders; functions of the same arguments whose results
+are by JAX's own modes."""
+Forms = Callable[[Sequence[Any], dict[str, Any], bool], Results]
+"""From positional and keyword arguments, and whether other forms are wanted, to results."""
 Predicted = Callable[[int], float]
 """From a number of points to the seconds that a program is predicted to take."""
+Run = Callable[..., list[Any]]
+"""From the operands of the elimination to the leaves of a result."""
+_LACKING = (*REFUSALS, jax.errors.UnexpectedTracerError)
 _NOMINAL = (1, 256)
 """Batches for which a program is chosen that does not know its own."""
 _GAIN = 0.75
@@ -42,8 +38,6 @@ _GAIN = 0.75
 also of a kernel's against XLA's."""
 _KEPT = 1.1
 """How many times the time of another elimination one is predicted to take that is not kept."""
-_FEW = 800
-"""Operations and entries of a kernel that takes about as long as XLA takes to be called."""
 _ALIKE = 0.95
 """Share from which on two predicted times say nothing of which is the shorter."""
 
@@ -69,54 +63,33 @@ def choosing(
     Returns:
       A function as `jacobian`.
     """
-    others: Others = "beside a kernel" if kernel else "all"
-
-    def every(*args: Any, **kwargs: Any) -> Results:
-        return forms(args, kwargs, others)
 
     @functools.wraps(jacobian, updated=())
     def chosen(*args: Any, **kwargs: Any) -> Any:
+        modes: list[Callable[..., Any]] = []
+
+        def eliminations(*args: Any, **kwargs: Any) -> list[Any]:
+            results, modes[:] = forms(args, kwargs, True)
+            return results
+
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        places = [k for k, x in enumerate(leaves) if _compat.is_traced(x)]
+        if not places:
+            return jacobian(*args, **kwargs)
         if kernel:
-            traced = trace_point(every, args, kwargs, argnums(args))
+            traced = trace_point(eliminations, args, kwargs, argnums(args))
         else:
-            leaves, tree = jax.tree.flatten((args, kwargs))
-            places = [k for k, x in enumerate(leaves) if _compat.is_traced(x)]
-            if not places:
-                return jacobian(*args, **kwargs)
-            traced = trace_leaves(every, leaves, tree, places)
-        eliminations = len(traced.tree.children()[0].children())
-        return _Choice(_separate(traced), eliminations, kept).result(kernel=kernel)
+            traced = trace_leaves(eliminations, leaves, tree, places)
+        own = _OwnModes(tuple(modes), tuple(leaves), tree, traced.dynamic)
+        return _Choice(_separate(traced), own, kept).result(kernel=kernel)
 
     return chosen
-
-
-def is_small_kernel(lin: Linearisation, ids: Sequence[int]) -> bool:
-    """Whether a function is one kernel that takes no longer than XLA takes to be called.
-
-    Nothing is much faster at one point then, nor as fast at many. JAX's own modes, of which tracing
-    takes about as long as the rest, need not be looked at.
-
-    Args:
-      lin: the function.
-      ids: vertex ids in elimination order.
-    """
-    program = lin.program
-    if jax.default_backend() != "cpu":
-        return False
-    if any(equation.primitive.name not in FUSABLE for equation in program.equations):
-        return False
-    if any(aval.dtype.name not in DTYPES for aval in program.avals):
-        return False
-    outputs = sum(prod(aval.shape) for aval in program.out_avals)
-    inputs = sum(prod(aval.shape) for aval in program.avals[: program.num_inputs])
-    own = sum(prod(aval.shape) for aval in program.avals)
-    return own + inputs * outputs + lin.graph.cost(ids, "operations") <= _FEW
 
 
 def _separate(traced: Traced) -> list[Traced]:
     """The forms of a function that was traced with all of them."""
     found, start = [], 0
-    for tree in (tree for group in traced.tree.children() for tree in group.children()):
+    for tree in traced.tree.children():
         end = start + tree.num_leaves
         numbers = [k for k in range(start, end) if k not in traced.static]
         before = [sum(s < k for s in traced.static) for k in numbers]
@@ -129,76 +102,150 @@ def _separate(traced: Traced) -> list[Traced]:
 
 
 @dataclass(frozen=True)
+class _OwnModes:
+    """JAX's own modes of a function, to be traced.
+
+    Attributes:
+      functions: of its arguments, one for each mode.
+      leaves: of the arguments.
+      tree: their structure.
+      dynamic: numbers of the leaves that are the operands of the elimination.
+    """
+
+    functions: tuple[Callable[..., Any], ...]
+    leaves: tuple[Any, ...]
+    tree: Any
+    dynamic: tuple[int, ...]
+
+    def later(self) -> _OwnModes:
+        """The same without values: for tracing when those of this trace are gone."""
+        leaves = list(self.leaves)
+        for k in self.dynamic:
+            leaves[k] = _compat.shape_of(leaves[k])
+        return replace(self, leaves=tuple(leaves))
+
+    def traced(self) -> Iterator[Traced]:
+        """Each mode that JAX has of the function, and that can be traced still."""
+        for function in self.functions:
+            try:
+                found = trace_leaves(function, self.leaves, self.tree, self.dynamic)
+            except _LACKING:
+                continue  # a solver, a function with a batching rule, … has the other mode only
+            yield replace(found, closed=part_of(found.closed, range(len(found.closed.out_avals))))
+
+
 class _Choice:
     """The forms of a Jacobian.
 
-    Attributes:
-      forms: by elimination, then JAX's own modes.
-      eliminations: how many are eliminations; the first is by the order that was asked for.
-      kept: whether that one stays if in doubt.
+    Args:
+      eliminations: the first is by the order that was asked for.
+      own: JAX's own modes.
+      kept: whether that elimination stays if in doubt.
     """
 
-    forms: Sequence[Traced]
-    eliminations: int
-    kept: bool
+    def __init__(self, eliminations: Sequence[Traced], own: _OwnModes, kept: bool):
+        self.eliminations = eliminations
+        self._own, self._kept = own, kept
+
+    @functools.cached_property
+    def forms(self) -> list[Traced]:
+        """By elimination, then by JAX's own modes."""
+        own = (form for form in self._own.traced() if self._at(form) is not None)
+        return [*self.eliminations, *own]
 
     def result(self, *, kernel: bool) -> Any:
         """The Jacobian in the form that is predicted to be fastest."""
-        if not kernel and len(self.forms) == 1:
-            return self._emitted(0)
-        predicted = self._predicted()
+        first = self.eliminations[0]
         program = self._program() if kernel else None
         if program is None or not program.written():
-            return self._emitted(self._nominal(predicted))
-        wanted = program.written()
-        forms = [t.xla(wanted, run) for t, run in self._runs()]
+            run = self._run(self._nominal(), range(len(first.closed.out_avals)))
+            return first.result(run(*first.operands))
+        if _is_alone(first):
+            self._own = self._own.later()
+        else:
+            assert self.forms  # traced now: what they need of an outer trace is gone later
+        wanted, precision = program.written(), jnp.result_type(float)
 
-        def instead(batch: int) -> Callable[..., Any] | None:
-            times = [seconds(batch) for seconds in predicted]
-            best = self._fastest(times)
-            return forms[best] if _GAIN * times[best] <= kernel_seconds(program, batch) else None
+        def instead(batch: int) -> Run | None:
+            least = kernel_seconds(program, batch)
+            if _GAIN * least_seconds(program, batch) > least:
+                return None
+            if jnp.result_type(float) != precision:
+                return None  # lowered with another width of numbers than traced
+            best, times = self._fastest(batch)
+            return self._run(best, wanted) if _GAIN * times <= least else None
 
-        return run_kernel(self.forms[0], program, forms[0], instead)
-
-    def _emitted(self, number: int) -> Any:
-        """The Jacobian in one of the forms."""
-        traced, run = self._runs()[number]
-        return traced.result(traced.xla(range(len(traced.closed.out_avals)), run)(*traced.operands))
-
-    def _runs(self) -> list[tuple[Traced, Any]]:
-        return [
-            (form, functools.partial(pins.run, form.closed) if pin else form.closed.run)
-            for form, pin in zip(self.forms, self._pinned(), strict=True)
-        ]
-
-    def _pinned(self) -> list[bool]:
-        """Which forms have pins to be looked through."""
-        return [k < self.eliminations for k in range(len(self.forms))]
-
-    def _predicted(self) -> list[Predicted]:
-        return [
-            _predicted_seconds(form, pin)
-            for form, pin in zip(self.forms, self._pinned(), strict=True)
-        ]
+        return run_kernel(first, program, self._run(0, wanted), instead)
 
     def _program(self) -> ScalarProgram | None:
         """The scalar program, where compiling it takes not much longer than XLA's takes."""
-        limit = kernel_size(*(form.closed for form in self.forms))
-        return self.forms[0].program_within(limit)
+        limit = kernel_size(*(form.closed for form in self.eliminations))
+        return self.eliminations[0].program_within(limit)
 
-    def _nominal(self, predicted: Sequence[Predicted]) -> int:
+    def _run(self, number: int, wanted: Sequence[int]) -> Run:
+        """One of the forms, as a function of the operands of the elimination."""
+        if number < len(self.eliminations):
+            form = self.eliminations[number]
+            return form.xla(wanted, functools.partial(pins.run, form.closed))
+        form = self.forms[number]
+        count, lifted = len(form.dynamic), self._at(form) or []
+        fun = form.xla(wanted, form.closed.run)
+        return lambda *operands: fun(*operands[:count], *(made(operands) for made in lifted))
+
+    def _at(self, form: Traced) -> list[Callable[[Sequence[Any]], Any]] | None:
+        """What the operands of the elimination have of a form's lifted constants.
+
+        Returns:
+          For each of them a function of the operands; None where a value of an outer trace is not
+          among them.
+        """
+        places = {id(x): k for k, x in enumerate(self.eliminations[0].operands)}
+        lifted = form.operands[len(form.dynamic) :]
+        if any(_compat.is_traced(x) and id(x) not in places for x in lifted):
+            return None
+        return [
+            operator.itemgetter(places[id(x)]) if id(x) in places else (lambda _, x=x: x)
+            for x in lifted
+        ]
+
+    @functools.cached_property
+    def _predicted(self) -> list[Predicted]:
+        return [
+            _predicted_seconds(form, k < len(self.eliminations))
+            for k, form in enumerate(self.forms)
+        ]
+
+    def _fastest(self, batch: int) -> tuple[int, float]:
+        """The number of the fastest form for XLA at a batch, and its predicted seconds."""
+        times = [seconds(batch) for seconds in self._predicted]
+        best = self._best(times)
+        return best, times[best]
+
+    def _nominal(self) -> int:
         """The number of the fastest form where the batch is not known: over small and large."""
-        return self._fastest([prod(seconds(n) for n in _NOMINAL) ** 0.5 for seconds in predicted])
+        if len(self.forms) == 1:
+            return 0
+        times = [prod(seconds(n) for n in _NOMINAL) ** 0.5 for seconds in self._predicted]
+        return self._best(times)
 
-    def _fastest(self, times: Sequence[float]) -> int:
+    def _best(self, times: Sequence[float]) -> int:
         """The number of the fastest form for XLA by predicted times, in seconds."""
-        if self.kept:
+        if self._kept:
             return 0 if times[0] < _KEPT * min(times) else _first(times)
-        best = min(range(self.eliminations), key=times.__getitem__)
-        modes = times[self.eliminations :]
+        count = len(self.eliminations)
+        best = min(range(count), key=times.__getitem__)
+        modes = times[count:]
         if not modes or times[best] < _GAIN * min(modes):
             return best
-        return self.eliminations + _first(modes)
+        return count + _first(modes)
+
+
+def _is_alone(traced: Traced) -> bool:
+    """Whether a function depends on no other trace than that of its arguments."""
+    captured = traced.operands[len(traced.dynamic) :]
+    return not any(map(_compat.is_traced, captured)) and not any(
+        map(_compat.varies, traced.operands)
+    )
 
 
 def _first(times: Sequence[float]) -> int:

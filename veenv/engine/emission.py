@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any, Literal
@@ -17,14 +18,15 @@ from veenv.engine.stored import Edges
 from veenv.engine.symmetry import Half
 from veenv.graph.linearisation import Linearisation
 from veenv.graph.program import Program
-from veenv.rules.modes import REFUSALS
 from veenv.structure.structure import Link
 
 OwnMode = Literal["jacfwd", "jacrev"]
 Name = Literal["auto", "reverse"]
 """An order in whose place a faster form may be taken."""
-Blocks = list[list[tuple[Any, ...]]]
-"""For each form, for each output leaf, a block for each input leaf."""
+Blocks = list[tuple[Any, ...]]
+"""For each output leaf, a block for each input leaf."""
+Mode = Callable[..., tuple[Any, Any]]
+"""From a function's arguments to what it returns and its Jacobian, by a mode of JAX."""
 _OF_ONE_MODE = frozenset(
     "while linear_call custom_lin custom_vjp_call custom_vjp_call_jaxpr pure_callback io_callback "
     "debug_callback debug_print run_state refs".split()
@@ -86,31 +88,20 @@ def _of_fewer_passes(*passes: int) -> tuple[OwnMode, ...]:
 
 
 def other_blocks(
-    lin: Linearisation,
-    edges: Edges,
-    ids: Sequence[int],
-    name: Name | None,
-    own: Callable[[], Blocks],
-) -> tuple[Blocks, Blocks]:
-    """The blocks of the Jacobian in other ways that may well be faster, and give the same.
+    lin: Linearisation, edges: Edges, ids: Sequence[int], name: Name | None
+) -> list[Blocks]:
+    """The blocks of the Jacobian by other orders that may well be faster, and give the same.
 
     Args:
       lin: the function.
       edges: its elemental edges.
       ids: the order that was asked for.
-      name: its name; None if no other way is wanted.
-      own: those by JAX's own modes, as `own_blocks`.
-
-    Returns:
-      By other orders, and by JAX's own modes.
+      name: its name; None if no other is wanted.
     """
-    if name is None:
-        return [], []
-    orders = [
+    return [
         all_blocks(lin, eliminate(lin, edges, other).terms, Half(), sparse=False)
-        for other in other_orders(lin, ids, name)
+        for other in ([] if name is None else other_orders(lin, ids, name))
     ]
-    return orders, own() if name == "auto" or _has_operators(lin) else []
 
 
 def other_orders(lin: Linearisation, ids: Sequence[int], name: Name) -> list[tuple[int, ...]]:
@@ -199,39 +190,34 @@ def _refuses(equation: Any) -> bool:
     return name in names | _ROOTS or any(_compat.holds(b, names) for b in bodies)
 
 
-def own_blocks(
-    lin: Linearisation,
-    fun: Callable[..., Any],
-    argnums: int | tuple[int, ...],
-    args: Sequence[Any],
-    kwargs: dict[str, Any],
-    *,
-    has_aux: bool,
-) -> Blocks:
-    """The blocks of the Jacobian by those of JAX's modes that can take an elimination's place.
+def other_modes(
+    lin: Linearisation, name: Name | None, argnums: int | tuple[int, ...], *, has_aux: bool
+) -> list[Mode]:
+    """JAX's own modes that may well be faster than an elimination, and give the same.
 
-    The function itself is traced, not its program: what JAX remembers of nested calls (how
-    `jnp.cross` is linearised, say) it remembers of those.
+    What they differentiate is the function as it was traced, nested calls and all.
 
     Args:
       lin: the function's linearisation.
-      fun: the function.
-      argnums: which of its positional arguments to differentiate by.
-      args: its positional arguments.
-      kwargs: its keyword arguments.
+      name: the name of the order; None if no mode is wanted.
+      argnums: by which of its positional arguments it is differentiated.
       has_aux: whether it returns ``(output, aux)``.
 
     Returns:
-      For each mode that JAX has of it, for each output leaf of shape ``o`` a block of shape
-      ``o + i`` for each input leaf.
+      Functions of the function's arguments that return the pair of what it returns and of its
+      Jacobian. They raise one of `REFUSALS` if JAX does not have that mode of it.
     """
-    found, n = [], lin.graph.num_inputs
-    for mode in own_modes(lin):
-        make: Callable[..., Any] = jax.jacfwd if mode == "jacfwd" else jax.jacrev
-        try:
-            result = make(fun, argnums=argnums, has_aux=has_aux)(*args, **kwargs)
-        except REFUSALS:
-            continue  # a solver, a function with a batching rule, … has the other mode only
-        blocks = jax.tree.leaves(result[0] if has_aux else result)
-        found.append([tuple(blocks[k : k + n]) for k in range(0, len(blocks), n)])
-    return found
+    if name is None or not (name == "auto" or _has_operators(lin)):
+        return []
+    again = lin.program.again
+
+    def twice(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        returned = again(*args, **kwargs)
+        return (returned[0] if has_aux else returned), returned
+
+    def mode(make: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        jacobian, returned = make(twice, argnums=argnums, has_aux=True)(*args, **kwargs)
+        return returned, jacobian
+
+    makers = {"jacfwd": jax.jacfwd, "jacrev": jax.jacrev}
+    return [functools.partial(mode, makers[name]) for name in own_modes(lin)]

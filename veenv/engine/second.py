@@ -11,7 +11,8 @@ from veenv.engine.api import jacobian_of_gradient
 from veenv.engine.forward_laplacian import laplacians
 from veenv.engine.sparse import SparseTensor
 from veenv.engine.symmetry import is_symmetric
-from veenv.graph.program import plain_argnums, trace
+from veenv.graph.argnums import plain_argnums
+from veenv.graph.program import trace
 from veenv.orders.resolve import OrderLike
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from veenv.engine.api import jacve, value_and_jacve
-from veenv.graph.program import normalise_argnums
+from veenv.graph.argnums import normalise_argnums
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.program import FLOATS, CannotFuseError, Leaf, Op, ScalarProgram
 
@@ -71,7 +71,7 @@ def to_c(
     """
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name in _KEYWORDS:
         raise ValueError(f"name must be a C identifier, got {name!r}")
-    transformed = (value_and_jacve if with_value else jacve)(fun, order, argnums)
+    transformed = (value_and_jacve if with_value else jacve)(fun, order, argnums, kernel="xla")
     wanted = normalise_argnums(argnums, len(args))
     traced = trace_point(transformed, args, {}, wanted, abstract=True)
     if traced.lifted:

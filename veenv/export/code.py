@@ -13,7 +13,8 @@ import jax
 from veenv.engine.api import jacve, value_and_jacve
 from veenv.export.primitives import CannotWriteError, dtype, text
 from veenv.export.writer import Writer
-from veenv.graph.program import Program, plain_argnums, trace
+from veenv.graph.argnums import plain_argnums
+from veenv.graph.program import Program, trace
 
 if TYPE_CHECKING:
     from veenv.orders.resolve import OrderLike
@@ -63,7 +64,7 @@ def to_code(
     if not name.isidentifier() or keyword.iskeyword(name) or _RESERVED.fullmatch(name):
         raise ValueError(f"name must be a free Python identifier, got {name!r}")
     argnums = plain_argnums(argnums)
-    transformed = (value_and_jacve if with_value else jacve)(fun, order, argnums)
+    transformed = (value_and_jacve if with_value else jacve)(fun, order, argnums, kernel="xla")
     program = trace(transformed, args, argnums=tuple(range(len(args))))
     writer = Writer()
     inputs = [f"x{i}" for i in range(program.num_inputs)]

@@ -7,17 +7,18 @@ one output numbers its vertices as its equations.  No numeric work is done.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.core
 import numpy as np
 from jax.extend import core
 
 from veenv import _compat
+from veenv.graph.argnums import normalise_argnums
 from veenv.graph.equations import Equation, Literal, Var
 from veenv.graph.refs import fold_refs
 from veenv.linear.barrier import pins_as_written
@@ -45,6 +46,7 @@ class Program:
       out_avals: shape and dtype of every output leaf.
       out_tree: pytree structure of the output (the auxiliary part excluded).
       aux: variables or literals of the auxiliary output, and its pytree structure; None without.
+      again: the function as it was traced, of arguments of the same shapes.
     """
 
     num_inputs: int
@@ -56,43 +58,7 @@ class Program:
     out_avals: tuple[Any, ...]
     out_tree: Any
     aux: tuple[tuple[Var | Literal, ...], Any] | None
-
-
-def plain_argnums(argnums: int | Iterable[int]) -> int | tuple[int, ...]:
-    """Argnums as an int or a tuple of ints, whatever says them: a range, NumPy integers.
-
-    Raises:
-      TypeError: if an argnum is not an integer.
-    """
-    try:
-        return operator.index(argnums)  # type: ignore[arg-type]
-    except TypeError:
-        pass
-    try:
-        return tuple(operator.index(a) for a in argnums)  # type: ignore[union-attr]
-    except TypeError:
-        raise TypeError(f"argnums must be an int or a sequence of ints, got {argnums!r}") from None
-
-
-def normalise_argnums(argnums: int | Iterable[int], num_args: int) -> tuple[int, ...]:
-    """Argnums as a tuple of non-negative ints.
-
-    Raises:
-      TypeError: if an argnum is not an int.
-      ValueError: if one is out of range or occurs twice.
-    """
-    plain = plain_argnums(argnums)
-    result = []
-    for index in (plain,) if isinstance(plain, int) else plain:
-        if not -num_args <= index < num_args:
-            raise ValueError(
-                f"argnums {argnums!r} is out of range for a function called with {num_args} "
-                "positional arguments"
-            )
-        result.append(index % num_args)
-    if len(set(result)) != len(result):
-        raise ValueError(f"argnums must not repeat an argument, got {argnums!r}")
-    return tuple(result)
+    again: Callable[..., Any]
 
 
 def trace(
@@ -160,7 +126,39 @@ def trace(
         out_avals=tuple(closed.out_avals[:num_out]),
         out_tree=tree,
         aux=(tuple(outputs[num_out:]), aux_tree) if has_aux else None,
+        again=_replayed(closed, wanted, tuple(traced), out_trees[-1], has_aux=has_aux),
     )
+
+
+def _replayed(
+    closed: Any,
+    wanted: tuple[int, ...],
+    numbers: tuple[int, ...],
+    trees: tuple[Any, Any, int],
+    *,
+    has_aux: bool,
+) -> Callable[..., Any]:
+    """The function that a jaxpr was traced from, of arguments of the same shapes.
+
+    Args:
+      closed: the jaxpr.
+      wanted: the arguments that it is differentiated by.
+      numbers: of the leaves of the others those that are its inputs, too.
+      trees: structures of the output and of the auxiliary output, and the output's leaves.
+      has_aux: whether there is an auxiliary output.
+    """
+    tree, aux_tree, num_out = trees
+
+    def again(*args: Any, **kwargs: Any) -> Any:
+        selected = [args[a] for a in wanted]
+        rest = tuple(None if i in wanted else a for i, a in enumerate(args))
+        others = jax.tree.leaves((rest, kwargs))
+        given = [*jax.tree.leaves(selected), *(others[n] for n in numbers)]
+        leaves = jax.core.eval_jaxpr(_compat.open_jaxpr(closed), closed.consts, *given)
+        out = jax.tree.unflatten(tree, leaves[:num_out])
+        return (out, jax.tree.unflatten(aux_tree, leaves[num_out:])) if has_aux else out
+
+    return again
 
 
 def _with_aux(out: Any) -> tuple[Any, Any]:

@@ -31,9 +31,8 @@ _LITTLE = 0.25
 """Seconds that it lets it take beyond that: functions that compile fast gain most by a kernel."""
 _LARGEST_CONSTANT = 1024
 _ARRAYS = (jax.Array, np.ndarray, np.generic)
-_NEEDS_VALUES = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError,
-    jax.errors.TracerIntegerConversionError, jax.errors.TracerBoolConversionError,
-    jax.errors.NonConcreteBooleanIndexError)  # fmt: skip
+_NEEDS_VALUES = (TypeError, IndexError)
+"""What JAX raises where the value of a tracer is needed."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +45,7 @@ class Traced:
       lifted: which constants of the jaxpr are arguments: those of an outer trace, large ones.
       tree: structure of the result.
       static: leaves of the result that are no arrays, by their number.
+      dynamic: numbers of the leaves that are arguments.
     """
 
     closed: Any
@@ -53,6 +53,7 @@ class Traced:
     lifted: tuple[int, ...]
     tree: Any
     static: dict[int, Any]
+    dynamic: tuple[int, ...]
 
     def program(self, limit: int = MAX_OPERATIONS) -> ScalarProgram:
         """The scalar program, unrolled.
@@ -177,7 +178,7 @@ def trace_leaves(
         if _compat.is_traced(c) or np.size(c) > _LARGEST_CONSTANT
     )  # fmt: skip
     operands += [consts[k] for k in lifted]
-    return Traced(closed, tuple(operands), lifted, out_tree, static)
+    return Traced(closed, tuple(operands), lifted, out_tree, static, tuple(dynamic))
 
 
 def _is_numeric(x: Any) -> bool:
@@ -210,7 +211,9 @@ def fuse(
         traced = trace_point(fun, args, kwargs, argnums(args))
         if mode == "auto":
             found = traced.program_within(kernel_size(traced.closed))
-            return _run_xla(traced) if found is None else run_kernel(traced, found)
+            if found is None:
+                return _run_xla(traced)
+            return run_kernel(traced, found, instead=lambda batch: None)
         try:
             program = traced.program()
         except CannotFuseError as error:

@@ -33,7 +33,8 @@ class Fused:
       program: the program.
       xla: the function of one point, from the input leaves to the written output leaves.
       instead: of a number of points, such a function where it is faster on a CPU than the kernel;
-        None where the kernel is taken in any case.
+        None where the kernel is taken in any case. With it `xla` is what other machines run, what
+        is exported, and what is divided among devices.
       written: the output leaves that the kernel writes.
     """
 
@@ -67,6 +68,11 @@ class Fused:
         for _ in self.batch_of(avals):
             batched = jax.vmap(batched, in_axes=axes)
         return batched
+
+    def jaxpr(self, avals: Sequence[Any]) -> Any:
+        """The closed jaxpr of the function for XLA at arguments of such shapes."""
+        shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
+        return jax.make_jaxpr(self.batched_xla(avals))(*shapes)
 
 
 _lock = threading.RLock()
@@ -109,7 +115,7 @@ def call(kernel: Fused, *args: Any) -> list[Any]:
     return fused_p.bind(*_compat.same_variance(args), kernel=kernel)
 
 
-fused_p = core.Primitive("veenv_fused")
+fused_p = core.Primitive(_compat.KERNEL)
 fused_p.multiple_results = True
 
 
@@ -180,11 +186,13 @@ def _lower_xla(ctx: Any, *operands: Any, kernel: Fused) -> Any:
 
 
 def _lower_cpu(ctx: Any, *operands: Any, kernel: Fused) -> Any:
-    if _compat.is_export(ctx):
+    exported = _compat.is_export(ctx)
+    if kernel.instead is not None and (exported or _compat.is_partitioned(ctx)):
+        return _lower_xla(ctx, *operands, kernel=kernel)
+    if exported:
         raise ValueError(
             "a fused kernel is machine code of this process and cannot be exported; build the "
-            'function with jacve(..., kernel="xla") for jax.export, or write C with '
-            "veenv.export.to_c"
+            'function with kernel="auto" or "xla" for jax.export, or write C with veenv.export.to_c'
         )
     batch = math.prod(kernel.batch_of(ctx.avals_in))
     if batch == 0:
@@ -205,7 +213,7 @@ def _lower_pallas(platform: Platform) -> Callable[..., Any]:
 
     def lower(ctx: Any, *operands: Any, kernel: Fused) -> Any:
         batch = kernel.batch_of(ctx.avals_in)
-        if math.prod(batch) == 0:
+        if math.prod(batch) == 0 or kernel.instead is not None:
             return _lower_xla(ctx, *operands, kernel=kernel)
         from veenv.kernel.pallas import PallasKernel  # a second to import
 

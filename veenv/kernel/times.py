@@ -51,7 +51,7 @@ def program_seconds(jaxpr: Any, batch: int) -> float:
     """
     for equation in _compat.open_jaxpr(jaxpr).eqns:
         kernel = equation.params.get("kernel")
-        if kernel is not None and equation.primitive.name == "veenv_fused":
+        if kernel is not None and equation.primitive.name == _compat.KERNEL:
             instead = kernel.instead and kernel.instead(batch)
             if not instead:
                 return kernel_seconds(kernel.program, batch)
@@ -76,6 +76,18 @@ def kernel_seconds(program: ScalarProgram, batch: int) -> float:
       batch: number of points; a few take as long as one.
     """
     return 1e-6 * float(_KERNEL_COSTS @ kernel_features(program, batch))
+
+
+def least_seconds(program: ScalarProgram, batch: int) -> float:
+    """Predicted seconds that any program for XLA takes at a batch: a call, and what it writes.
+
+    Args:
+      program: the same as one kernel.
+      batch: number of points.
+    """
+    entries = batch * sum(program.outputs[k].size for k in program.written())
+    called = MICROSECONDS["calls"] + MICROSECONDS["loops"]
+    return 1e-6 * (called + entries * MICROSECONDS["stored"])
 
 
 def compile_seconds(equations: int) -> float:

@@ -15,8 +15,9 @@ import jax
 import jax.numpy as jnp
 
 from veenv.engine.evaluation import evaluate
+from veenv.graph.argnums import normalise_argnums
 from veenv.graph.linearisation import linearise
-from veenv.graph.program import normalise_argnums, trace
+from veenv.graph.program import trace
 from veenv.kernel.builder import Builder
 from veenv.kernel.program import FREE, CannotFuseError
 from veenv.kernel.rules_scalar import RULES

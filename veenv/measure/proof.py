@@ -165,7 +165,7 @@ class _Comparison:
         # A function of its own: JAX hands what it traced here for that of the task to traces of
         # the task without 64-bit types, constants of 64 bits included.
         self._fun = jax.jit(lambda *args: task.fun(*args))
-        self._ours = jax.jit(jacve(task.fun, tuple(ids), task.argnums))
+        self._ours = jax.jit(jacve(task.fun, tuple(ids), task.argnums, kernel="xla"))
         self._modes: dict[str, Callable[..., Any]] = {
             "jacrev": jax.jit(jax.jacrev(task.fun, task.argnums)),
             "jacfwd": jax.jit(jax.jacfwd(task.fun, task.argnums)),

@@ -81,7 +81,7 @@ def times(
 def _jacobians(task: Task, ids: Sequence[int]) -> tuple[Callable[..., Any], ...]:
     """The ways, in the order of `WAYS`."""
     return (
-        jacve(task.fun, tuple(ids), task.argnums),
+        jacve(task.fun, tuple(ids), task.argnums, kernel="xla"),
         jax.jacfwd(task.fun, task.argnums),
         jax.jacrev(task.fun, task.argnums),
     )

@@ -12,8 +12,9 @@ import numpy as np
 
 from veenv.engine.edge import todense
 from veenv.engine.evaluation import evaluate
+from veenv.graph.argnums import normalise_argnums
 from veenv.graph.linearisation import Linearisation, linearise
-from veenv.graph.program import normalise_argnums, trace
+from veenv.graph.program import trace
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.program import FLOATS, FREE, ScalarProgram
 from veenv.kernel.weights import SHARED, weight

@@ -17,8 +17,9 @@ from typing import Any
 
 import jax
 
+from veenv.graph.argnums import normalise_argnums, plain_argnums
 from veenv.graph.linearisation import linearise
-from veenv.graph.program import Program, normalise_argnums, plain_argnums, trace
+from veenv.graph.program import Program, trace
 from veenv.orders.cache import cache_dir
 from veenv.orders.order import fingerprint
 from veenv.search.tuning import records

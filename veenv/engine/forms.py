@@ -1,0 +1,114 @@
+"""The forms of a Jacobian: by elimination in one order or several, and by JAX's own modes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from veenv import _compat
+from veenv.engine.blocks import all_blocks, assembled
+from veenv.engine.choice import Forms, Results
+from veenv.engine.counts import counts_of
+from veenv.engine.elimination import eliminate
+from veenv.engine.emission import Name, other_blocks, other_modes
+from veenv.engine.evaluation import evaluate
+from veenv.engine.indexing import eliminate_sparse
+from veenv.engine.symmetry import Half, half_of
+from veenv.graph.argnums import normalise_argnums, plain_argnums
+from veenv.graph.linearisation import linearise
+from veenv.graph.program import Program, trace
+from veenv.orders.cache import Auto
+from veenv.orders.order import Order
+from veenv.orders.resolve import OrderLike, resolve_order
+from veenv.rules.dtypes import is_complex, is_differentiable
+
+
+def forms_of(
+    fun: Callable[..., Any],
+    order: OrderLike,
+    argnums: int | Iterable[int],
+    has_aux: bool,
+    count_ops: bool,
+    sparse_representation: bool,
+    holomorphic: bool,
+    allow_int: bool,
+    symmetric: Callable[[Any, Any], bool] | None = None,
+) -> Forms:
+    """What `value_and_jacve` returns, and the same in other ways.
+
+    Args:
+      fun: as for `jacve`, and so are the next seven.
+      order: as there.
+      argnums: as there.
+      has_aux: as there.
+      count_ops: as there.
+      sparse_representation: as there.
+      holomorphic: as there.
+      allow_int: as there.
+      symmetric: arguments and keyword arguments to whether the Jacobian is known to be symmetric.
+    """
+    argnums = plain_argnums(argnums)
+    if not callable(fun):
+        raise TypeError(f"fun must be callable, got {fun!r}")
+    if not isinstance(order, (str, os.PathLike, Order, Auto)):
+        order = tuple(order)  # an iterator would be empty at the second call
+    special = count_ops or sparse_representation or holomorphic or allow_int
+    compared = None if special else name_of(order)
+
+    def forms(args: Sequence[Any], kwargs: dict[str, Any], others: bool) -> Results:
+        program = trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)
+        _check_types(program, holomorphic=holomorphic, allow_int=allow_int)
+        lin = linearise(program, holomorphic=holomorphic)
+        ids = resolve_order(order, lin.graph)
+        inputs = [args[a] for a in normalise_argnums(argnums, len(args))]
+        leaves = jax.tree.leaves(inputs)
+        values = evaluate(lin, leaves)
+        half = half_of(lin) if symmetric is not None and symmetric(args, kwargs) else Half()
+        if sparse_representation:
+            done = eliminate_sparse(lin, values.parallel, ids, values.calls, half)
+        else:
+            done = eliminate(lin, values.edges, ids, values.calls)
+        name = compared if others else None
+        first = all_blocks(lin, done.terms, half, sparse=sparse_representation)
+        blocks = [first, *other_blocks(lin, values.edges, ids, name)]
+        outputs = map(_compat.as_weak_as, program.out_avals, map(jnp.asarray, values.outputs))
+        value = jax.tree.unflatten(program.out_tree, outputs)
+        if program.aux:
+            value = value, jax.tree.unflatten(program.aux[1], values.aux)
+        trees = [assembled(lin, rows, inputs, isinstance(argnums, tuple)) for rows in blocks]
+        results = [jax.tree.unflatten(program.out_tree, tree) for tree in trees]
+        found: list[Any] = [(value, result) for result in results]
+        if count_ops:
+            counted = not (sparse_representation or values.calls)
+            counts = counts_of(lin.graph, ids, done if counted else None)
+            found = [(*pair, counts) for pair in found]
+        return found, other_modes(lin, name, argnums, has_aux=has_aux)
+
+    return forms
+
+
+def name_of(order: OrderLike) -> Name | None:
+    """The name of an order that stands for the fastest program, or for the default."""
+    name = order.lower() if isinstance(order, str) else ""
+    return "auto" if name == "auto" else "reverse" if name in ("reverse", "rev") else None
+
+
+def _check_types(program: Program, *, holomorphic: bool, allow_int: bool) -> None:
+    """Refuses what `jax.jacrev` refuses: integers, and complex outputs where not holomorphic."""
+    inputs = program.avals[: program.num_inputs]
+    if allow_int:
+        inputs = [aval for aval in inputs if is_differentiable(aval)]
+    for kind, avals in (("argument", inputs), ("output", program.out_avals)):
+        either = kind == "argument" and not holomorphic
+        wanted = "complex" if holomorphic else "floating-point" if either else "real"
+        for aval in avals:
+            fits = either or is_complex(aval) == holomorphic
+            if not (is_differentiable(aval) and fits):
+                raise TypeError(
+                    f"jacve needs {wanted} {kind}s, got dtype {aval.dtype} of shape "
+                    f"{tuple(aval.shape)}"
+                )
