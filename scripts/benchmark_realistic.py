@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import itertools
 import json
@@ -22,6 +23,8 @@ from realistic_plot import draw, rank_correlation
 
 import veenv
 from agents.config.args import fail
+from veenv.kernel import primitive
+from veenv.kernel.cpu import entries
 from veenv.kernel.times import program_seconds
 from veenv.measure.timing import near, rounds_interleaved
 from veenv.orders.documents import write_text
@@ -65,7 +68,7 @@ def realistic(
     All methods of a function at a batch are timed interleaved; a ratio is the median over the
     rounds of the method's time to that of the faster mode in the same round. `tune` is what
     `veenv.tune` returned, timed again beside the others; `auto` is
-    ``jacve(f, "auto", kernel="auto")``; `reverse` is ``jacve(f)``. The plot has the ratios, and
+    ``jacve(f, "auto")``; `reverse` is ``jacve(f)``. The plot has the ratios, and
     the predicted against the measured time of each program with their rank correlation.
 
     It can be run in parts: rows that `out` has are kept, and what it lacks is measured.
@@ -91,6 +94,7 @@ def realistic(
         names, batch, budget = function or names[-3:], batch[:2], "2s"
     known = [] if fresh or not out.exists() else json.loads(out.read_text("utf-8"))["rows"]
     rows = {(row["function"], row["batch"]): row for row in known if row["function"] in functions}
+    compiled(veenv.jacve(jnp.sin, kernel="fused"), (1.0,))  # loads what compiles
     for name, size in itertools.product(names, batch):
         if (name, size) in rows and not function:
             continue
@@ -164,23 +168,24 @@ def _row(
     if size * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(result)) > memory:
         return None
     points = args if size == 1 else jax.tree.map(jnp.asarray, near(args, [0], size))
-    began = time.perf_counter()
     batch = None if size == 1 else size
+    methods = {
+        "jacfwd": jax.jacfwd(fun, argnums),
+        "jacrev": jax.jacrev(fun, argnums),
+        "auto": veenv.jacve(fun, "auto", argnums),
+        "reverse": veenv.jacve(fun, argnums=argnums),
+    }
+    mapped = {m: jax.vmap(jacobian) if batch else jacobian for m, jacobian in methods.items()}
+    took = {m: compiled(jacobian, points).seconds for m, jacobian in mapped.items()}
+    began = time.perf_counter()
     tuned = veenv.tune(fun, *args, argnums=argnums, batch=batch, budget=budget, cache=False)
     taken = time.perf_counter() - began
     for thread in threading.enumerate():  # a compilation that tune has left behind
         if thread.name.startswith("veenv"):
             thread.join()
-    methods = {
-        "jacfwd": jax.jacfwd(fun, argnums),
-        "jacrev": jax.jacrev(fun, argnums),
-        "auto": veenv.jacve(fun, "auto", argnums, kernel="auto"),
-        "reverse": veenv.jacve(fun, argnums=argnums),
-        "tune": tuned,
-    }
     ready = {}
-    for method, jacobian in methods.items():
-        made = compiled(jax.vmap(jacobian) if batch else jacobian, points)
+    for method, jacobian in (mapped | {"tune": jax.vmap(tuned) if batch else tuned}).items():
+        made = compiled(jacobian, points)
         if made.bytes <= 2 * memory:  # a mode that takes too much memory is not the faster one
             ready[method] = made
     times = interleaved({m: r.run for m, r in ready.items()}, points, seconds)
@@ -194,18 +199,21 @@ def _row(
         "settled": tuned.record.settled,
     }
     row["ratio"] = {m: float(np.median(times[m] / faster)) for m in FORMS if m in ready}
-    row["compile"] = {m: ready[m].seconds / ready[mode].seconds for m in FORMS if m in ready}
+    row["compile"] = {m: took[m] / took[mode] for m in FORMS[1:]}
     row["temporary"] = {m: r.bytes for m, r in ready.items()}
     row["measured"] = {m: float(np.median(times[m])) for m in ready}
     row["predicted"] = {
-        m: program_seconds(jax.make_jaxpr(methods[m])(*args), size) for m in ready if m != "tune"
+        m: program_seconds(jax.make_jaxpr(methods[m])(*args), size) for m in methods if m in ready
     }
     return row
 
 
 def compiled(jacobian: Callable[..., Any], points: Sequence[Any]) -> Ready:
-    """Traces and compiles a Jacobian, with empty caches."""
+    """Traces and compiles a Jacobian, with empty caches: kernels are kept while they are in use."""
     jax.clear_caches()
+    primitive.forget()
+    gc.collect()
+    entries.alive()
     product.multiply.cache_clear()
     structure.add.cache_clear()
     began = time.perf_counter()
