@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from veenv.kernel.fold import evaluate
-from veenv.kernel.program import COMMUTATIVE, FLOATS, CannotFuseError, Op
+from veenv.kernel.program import COMMUTATIVE, FLOATS, CannotFuseError, Op, dtype_name
 
 MAX_OPERATIONS = 60_000
 """Programs of more operations take longer than about fifteen seconds to compile."""
@@ -42,7 +42,7 @@ class Builder:
     def const(self, value: Any) -> int:
         """A NumPy scalar."""
         value = np.asarray(value)[()]
-        dtype = value.dtype.name
+        dtype = dtype_name(value.dtype)
         return self._add(Op("const", dtype, (), value), (dtype, value.tobytes()))
 
     def number(self, value: float, dtype: str) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from veenv.kernel.program import FLOATS, Op, ScalarProgram
+from veenv.kernel.program import FLOATS, Op, ScalarProgram, dtype_name
 
 _ARITHMETIC: Mapping[str, Callable[..., Any]] = {
     "add": np.add,
@@ -101,7 +101,7 @@ def _convert(x: Any, dtype: str) -> Any:
     x = np.asarray(x)
     if dtype == "bool":
         return x != 0
-    if x.dtype.name in FLOATS and dtype not in FLOATS:
+    if dtype_name(x.dtype) in FLOATS and dtype not in FLOATS:
         info = np.iinfo(dtype)
         inside = np.clip(np.trunc(np.nan_to_num(x.astype(np.float64))), info.min, info.max)
         top, bottom = x >= float(info.max), x <= float(info.min)

@@ -27,6 +27,7 @@ Integer ``div`` and ``rem`` are only emitted where the divisor is neither 0 nor 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections import Counter
 from dataclasses import dataclass
@@ -45,6 +46,12 @@ FREE = frozenset({"input", "const"})
 """Operations that compute nothing."""
 Platform = Literal["gpu", "tpu"]
 """Accelerators that run a program as a Pallas kernel."""
+
+
+@functools.cache
+def dtype_name(dtype: Any) -> str:
+    """The name of a dtype, NumPy's or one of JAX's own; NumPy makes it anew each time."""
+    return getattr(dtype, "name", str(dtype))
 
 
 class CannotFuseError(ValueError):

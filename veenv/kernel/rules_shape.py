@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from veenv.kernel.builder import Builder
-from veenv.kernel.program import DTYPES, CannotFuseError
+from veenv.kernel.program import DTYPES, CannotFuseError, dtype_name
 from veenv.kernel.windows import of_gather, of_scatter
 from veenv.linear.batch_barrier import BARRIERS
 
@@ -34,7 +34,7 @@ def constant(b: Builder, ids: Ids) -> np.ndarray | None:
 def constants(b: Builder, values: Any) -> Ids:
     """The numbers of the entries of a constant array."""
     values = np.asarray(values)
-    if values.dtype.name not in DTYPES:  # no operation takes them
+    if dtype_name(values.dtype) not in DTYPES:  # no operation takes them
         return np.array([b.const(v) for v in values.flat], np.int64).reshape(values.shape)
     bits = values.ravel().view(f"u{values.dtype.itemsize}")
     rows, places = different([bits])
@@ -254,7 +254,7 @@ def _scatter(name: str | None) -> Rule:
         windows = of_scatter(eqn.params, operand.ndim, updates.shape)
         places = windows.places(operand.shape, indices)
         result = np.array(operand).reshape(-1)
-        dtype = eqn.outvars[0].aval.dtype.name
+        dtype = dtype_name(eqn.outvars[0].aval.dtype)
         for place, update in zip(places.flat, updates.flat, strict=True):
             if place >= 0:
                 old, new = int(result[place]), int(update)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from veenv.kernel.builder import MAX_OPERATIONS, Builder
-from veenv.kernel.program import FLOATS, CannotFuseError
+from veenv.kernel.program import FLOATS, CannotFuseError, dtype_name
 from veenv.kernel.rules_shape import Ids, Rule
 
 Combine = Callable[[Builder, str, int, int], int]
@@ -56,7 +56,7 @@ def _reduce(name: str) -> Rule:
 
     def rule(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         x, axes = ins[0], tuple(eqn.params["axes"])
-        dtype = eqn.outvars[0].aval.dtype.name
+        dtype = dtype_name(eqn.outvars[0].aval.dtype)
         kept = [a for a in range(x.ndim) if a not in axes]
         shape = [x.shape[a] for a in kept]
         rows = x.transpose(*kept, *axes).reshape(*shape, math.prod(x.shape[a] for a in axes))
@@ -76,7 +76,7 @@ def _cumulative(name: str) -> Rule:
     combine = _COMBINE[name][0]
 
     def rule(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-        axis, dtype = eqn.params["axis"], eqn.outvars[0].aval.dtype.name
+        axis, dtype = eqn.params["axis"], dtype_name(eqn.outvars[0].aval.dtype)
         x = np.moveaxis(np.array(ins[0]), axis, -1)
         order = range(x.shape[-1])
         if eqn.params["reverse"]:
@@ -101,7 +101,7 @@ def _converted(b: Builder, ids: Ids, dtype: str) -> Ids:
 def _dot(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     (over_x, over_y), (batch_x, batch_y) = eqn.params["dimension_numbers"]
     aval = eqn.outvars[0].aval
-    dtype = aval.dtype.name
+    dtype = dtype_name(aval.dtype)
     x, y = (_converted(b, ids, dtype) for ids in ins)
     free_x = [a for a in range(x.ndim) if a not in (*over_x, *batch_x)]
     free_y = [a for a in range(y.ndim) if a not in (*over_y, *batch_y)]
@@ -130,8 +130,8 @@ def _dot(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
 def _extreme_index(compare: str) -> Rule:
     def rule(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         (axis,) = eqn.params["axes"]
-        dtype = eqn.outvars[0].aval.dtype.name
-        of = eqn.invars[0].aval.dtype.name
+        dtype = dtype_name(eqn.outvars[0].aval.dtype)
+        of = dtype_name(eqn.invars[0].aval.dtype)
         x = np.moveaxis(ins[0], axis, -1)
         result = np.empty(x.shape[:-1], np.int64)
         for place in np.ndindex(result.shape):

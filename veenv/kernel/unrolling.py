@@ -14,7 +14,7 @@ from veenv import _compat
 from veenv.kernel import rules_scalar, rules_shape, rules_sum
 from veenv.kernel.builder import MAX_OPERATIONS, Builder
 from veenv.kernel.fold import evaluate
-from veenv.kernel.program import DTYPES, CannotFuseError, Leaf, Op, ScalarProgram
+from veenv.kernel.program import DTYPES, CannotFuseError, Leaf, Op, ScalarProgram, dtype_name
 from veenv.kernel.rules_shape import Ids, constant, constants, different
 from veenv.kernel.schedule import scheduled
 from veenv.rules.dtypes import is_key
@@ -27,7 +27,7 @@ _CUSTOM = {
 }
 _ENTRIES = 100
 """Entries of arrays that are gone through for each operation that a kernel may have, at most."""
-_TELLING = 4
+_TELLING = 2
 """Steps of a loop that tell what the others come to."""
 _FAR = 1.1
 """How many times the operations of a kernel a loop must be foreseen to take to be refused."""
@@ -88,7 +88,7 @@ def unroll(
 
 
 def _leaf(aval: Any) -> Leaf:
-    dtype = getattr(aval.dtype, "name", str(aval.dtype))
+    dtype = dtype_name(aval.dtype)
     if dtype not in DTYPES:
         raise _refused(dtype)
     return Leaf(tuple(aval.shape), dtype)
@@ -185,7 +185,7 @@ class _Unroller:
 
     def _elementwise(self, eqn: Any, ins: Sequence[Ids]) -> Ids:
         rule = rules_scalar.RULES[eqn.primitive.name]
-        of, to = eqn.invars[0].aval.dtype.name, eqn.outvars[0].aval.dtype.name
+        of, to = dtype_name(eqn.invars[0].aval.dtype), dtype_name(eqn.outvars[0].aval.dtype)
         if of not in DTYPES:
             raise CannotFuseError(f"values of dtype {of} cannot be fused", eqn.primitive.name)
         shape = eqn.outvars[0].aval.shape
@@ -195,13 +195,15 @@ class _Unroller:
             if all(v is not None for v in values):  # as masks are made of indices
                 known = evaluate(Op(eqn.primitive.name, to), values)
                 return constants(builder, np.broadcast_to(known, shape))
+        if not shape:
+            return np.array(rule(builder, of, to, params, *map(int, ins)), np.int64)
         rows, places = different([np.broadcast_to(x, shape).ravel() for x in ins])
         ids = [rule(builder, of, to, params, *row) for row in rows]
         return np.array(ids, np.int64)[places].reshape(shape)
 
     def _clamp(self, eqn: Any, ins: Sequence[Ids]) -> Ids:
         b, aval = self.builder, eqn.outvars[0].aval
-        dtype = aval.dtype.name
+        dtype = dtype_name(aval.dtype)
         low, x, high = (np.broadcast_to(v, aval.shape).ravel().tolist() for v in ins)
         ids = [
             b.op("min", dtype, b.op("max", dtype, i, lo), hi)
@@ -217,7 +219,7 @@ class _Unroller:
             chosen = min(max(int(index), 0), len(branches) - 1)
             return self.closed(branches[chosen], ins[1:])
         results = [self.closed(branch, ins[1:]) for branch in branches]
-        which, dtype = int(ins[0][()]), eqn.invars[0].aval.dtype.name
+        which, dtype = int(ins[0][()]), dtype_name(eqn.invars[0].aval.dtype)
         chosen = results[-1]
         for number in reversed(range(len(branches) - 1)):
             here = b.op("le", "bool", which, b.number(number, dtype))
