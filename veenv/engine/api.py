@@ -47,10 +47,11 @@ def jacve(
       holomorphic: `fun` is a holomorphic function of complex arguments.
       allow_int: let arguments to differentiate by hold integers and bools; their blocks are
         zeros of dtype float0, as `jax.grad` gives them.
-      kernel: "xla" emits operations that XLA compiles. "fused" makes the whole Jacobian one loop
-        over the points of a batch, with every number in a register (CPU; see docs/kernel.md), and
-        raises where it cannot. "auto" takes the kernel where it can and where compiling it takes
-        about as long as XLA takes at most, else XLA. Derivatives of the result take XLA.
+      kernel: "fused" makes the whole Jacobian one loop over the points of a batch, with every
+        number in a register (see docs/kernel.md), and raises where it cannot. "xla" emits
+        operations that XLA compiles. "auto" is, in a trace on a CPU, the kernel where it can be
+        one that is predicted to compile about as fast and to run faster at the batch, else XLA.
+        Derivatives of the result take XLA, and so do `jax.export` and several devices with "auto".
       pin: which values XLA is kept from computing again in each place that uses them: "auto" those
         that are expensive and would be repeated, True all that might be, False none.
 

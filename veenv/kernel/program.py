@@ -31,6 +31,7 @@ import functools
 import hashlib
 from collections import Counter
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -93,7 +94,7 @@ class Leaf(NamedTuple):
     @property
     def size(self) -> int:
         """Number of entries."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return prod(self.shape)
 
 
 @dataclass(frozen=True)
