@@ -155,8 +155,8 @@ class _Choice:
 
     def result(self, *, kernel: bool) -> Any:
         """The Jacobian in the form that is predicted to be fastest."""
-        first = self.eliminations[0]
-        program = self._program() if kernel else None
+        first, source = self.eliminations[0], self._source()
+        program = self._program(source) if kernel else None
         if program is None or not program.written():
             run = self._run(self._nominal(), range(len(first.closed.out_avals)))
             return first.result(run(*first.operands))
@@ -175,12 +175,20 @@ class _Choice:
             best, times = self._fastest(batch)
             return self._run(best, wanted) if _GAIN * times <= least else None
 
-        return run_kernel(first, program, self._run(0, wanted), instead)
+        return run_kernel(self.eliminations[source], program, self._run(source, wanted), instead)
 
-    def _program(self) -> ScalarProgram | None:
+    def _source(self) -> int:
+        """The number of the elimination that becomes a kernel: of fewest operations, most likely.
+
+        Beside the default stands another order where it takes fewer; others are the cheapest.
+        """
+        return len(self.eliminations) - 1 if self._kept else 0
+
+    def _program(self, source: int) -> ScalarProgram | None:
         """The scalar program, where compiling it takes not much longer than XLA's takes."""
-        limit = kernel_size(*(form.closed for form in self.eliminations))
-        return self.eliminations[0].program_within(limit)
+        form = self.eliminations[source]
+        limit = kernel_size(form.closed, *(other.closed for other in self.eliminations))
+        return form.program_within(limit)
 
     def _run(self, number: int, wanted: Sequence[int]) -> Run:
         """One of the forms, as a function of the operands of the elimination."""
