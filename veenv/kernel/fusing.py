@@ -22,9 +22,6 @@ from veenv.kernel.unrolling import unroll
 
 KernelMode = Literal["auto", "xla", "fused"]
 KERNEL_MODES: tuple[KernelMode, ...] = ("auto", "xla", "fused")
-AUTO_OPERATIONS = 20_000
-"""The most operations and written entries, together, for which "auto" takes a kernel: about two
-seconds to compile."""
 _PATIENCE = 1.5
 """How many times as long as XLA "auto" lets the compiler of kernels take, and a little more."""
 _LITTLE = 0.25
@@ -235,7 +232,7 @@ def kernel_size(*compared: Any) -> int:
     """
     equations = [len(_compat.open_jaxpr(closed).eqns) for closed in compared]
     seconds = _PATIENCE * compile_seconds(max(equations)) + _LITTLE
-    return min(AUTO_OPERATIONS, kernel_limit(seconds, equations[0]))
+    return min(MAX_OPERATIONS, kernel_limit(seconds, equations[0]))
 
 
 def _run_xla(traced: Traced) -> Any:

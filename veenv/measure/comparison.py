@@ -15,7 +15,7 @@ import numpy as np
 from veenv.engine.api import jacve
 from veenv.graph.graph import Graph
 from veenv.graph.linearisation import make_graph
-from veenv.kernel.fusing import AUTO_OPERATIONS, KernelMode
+from veenv.kernel.fusing import KernelMode
 from veenv.kernel.program import CannotFuseError
 from veenv.measure.timing import near, rounds_interleaved
 
@@ -23,6 +23,8 @@ BATCH = 4096
 JAX_MODES = ("jacfwd", "jacrev")
 _BYTES = 1 << 26
 """Of the Jacobians of a batch, at most."""
+_MOST_OPERATIONS = 20_000
+"""Operations of the longest kernel that is compiled: about two seconds."""
 _MOST_VERTICES = 400
 """XLA may compile functions of more vertices for minutes."""
 _SHARE = 0.7
@@ -158,7 +160,7 @@ def _too_long(name: str, ids: Sequence[int] | None, graph: Graph) -> str | None:
         long = count > _MOST_VERTICES
         return f"as XLA may compile {count:,} vertices for minutes" if long else None
     operations = graph.cost(ids or (), "operations")
-    long = operations > AUTO_OPERATIONS
+    long = operations > _MOST_OPERATIONS
     return f"as a kernel of {operations:,} operations is compiled for long" if long else None
 
 
