@@ -12,6 +12,7 @@ from jax.extend import core
 
 from veenv import _compat
 from veenv.engine.api import jacve
+from veenv.kernel.fusing import KernelMode
 from veenv.orders.resolve import OrderLike
 
 
@@ -21,6 +22,7 @@ def filter_jacve(
     has_aux: bool = False,
     count_ops: bool = False,
     sparse_representation: bool = False,
+    kernel: KernelMode = "auto",
 ) -> Callable[..., Any]:
     """As `jacve` by the first argument, which may hold anything: only its float arrays count.
 
@@ -30,6 +32,7 @@ def filter_jacve(
       has_aux: as for `jacve`.
       count_ops: as for `jacve`.
       sparse_representation: as for `jacve`.
+      kernel: as for `jacve`.
 
     Returns:
       A function of fun's arguments; in its result the first argument's tree has None in place
@@ -56,6 +59,7 @@ def filter_jacve(
             has_aux=has_aux,
             count_ops=count_ops,
             sparse_representation=sparse_representation,
+            kernel=kernel,
         )
         return inner(arrays, *args, **kwargs)
 
