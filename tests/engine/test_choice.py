@@ -14,6 +14,7 @@ from veenv import _compat
 from veenv.engine import choice, emission
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
+from veenv.kernel.fusing import KernelMode
 
 pytestmark = pytest.mark.kernels
 
@@ -305,7 +306,7 @@ def test_a_mode_that_is_traced_late_is_of_the_function_as_it_was(x64, monkeypatc
 
 
 @pytest.mark.parametrize("kernel", ["xla", "auto"])
-def test_auxiliary_constants_are_in_their_places_in_all_forms(x64, form, kernel):
+def test_auxiliary_constants_are_in_their_places_in_all_forms(x64, form, kernel: KernelMode):
     def f(x):
         return rolled(x), (2.0, x > 0.5, [np.arange(3)])
 
