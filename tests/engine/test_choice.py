@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -275,7 +276,8 @@ def test_modes_are_traced_where_they_may_be_faster_than_a_kernel(monkeypatch):
     many = np.tile(SHORT, (5000, 1))
     with pytest.raises(AssertionError):
         jax.jit(jax.vmap(jacobian))(many)
-    for fun, kernel in ((looped, "auto"), (rolled, "xla")):
+    cases: list[tuple[Any, KernelMode]] = [(looped, "auto"), (rolled, "xla")]
+    for fun, kernel in cases:
         with pytest.raises(AssertionError):
             jax.jit(AUTO(fun, kernel=kernel))(SHORT)
     monkeypatch.undo()

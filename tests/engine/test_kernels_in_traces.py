@@ -72,13 +72,19 @@ def test_no_tracer_is_kept(x64):
     np.testing.assert_allclose(alone, expected[0], rtol=1e-10)
 
 
-def test_without_jit_a_batch_is_a_kernel_still(x64):
+def test_a_batch_without_jit_is_run_one_by_one(x64):
     with jax.disable_jit():
         found = jax.vmap(veenv.jacve(functools.partial(product, X)))(POINTS)
         alone = jax.jit(veenv.jacve(product))(X, POINTS[1])
     expected = jax.vmap(jax.jacfwd(functools.partial(product, X)))(POINTS)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
     np.testing.assert_allclose(alone, jax.jacfwd(product)(X, POINTS[1]), rtol=1e-10)
+
+
+def test_nan_is_found_in_a_batch(x64):
+    jacobian = jax.vmap(veenv.jacve(lambda x: jnp.log(x) * x))
+    with jax.debug_nans(True), pytest.raises(FloatingPointError, match="log"):
+        jacobian(np.array([[-1.0, 1.0]]))
 
 
 def mapped(fun, out_specs):

@@ -59,12 +59,18 @@ class Fused:
         with _lock:
             found = _known.get(key)
             if found is None:
-                found = _known[key] = jax.jit(functools.partial(fused_p.bind, kernel=self))
+                found = _known[key] = jax.jit(self._alone)
             _recent[key] = found
             _recent.move_to_end(key)
             while len(_recent) > _KEPT:
                 _recent.popitem(last=False)
             return found
+
+    def _alone(self, *args: Any) -> Sequence[Any]:
+        """What is compiled; JAX runs it one by one where it looks for NaN, or jit is disabled."""
+        if any(map(_compat.is_traced, args)):
+            return fused_p.bind(*args, kernel=self)
+        return self.batched_xla([jax.typeof(x) for x in args])(*args)
 
     def batch_of(self, avals: Sequence[Any]) -> tuple[int, ...]:
         """The batch axes that the arguments of a call have in front of those of a point."""
@@ -112,8 +118,7 @@ fused_p.multiple_results = True
 
 
 def _impl(*args: Any, kernel: Fused) -> list[Any]:
-    with jax.disable_jit(False):  # a kernel has no operations to be run one by one
-        return kernel.compiled(*args)
+    return kernel.compiled(*args)
 
 
 def _abstract(*avals: Any, kernel: Fused) -> list[Any]:
