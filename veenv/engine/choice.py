@@ -1,4 +1,4 @@
-"""``order="auto"``: the elimination by XLA or as one kernel, or JAX's own mode, as predicted."""
+"""In a trace: an elimination by XLA or as one kernel, or JAX's own mode, as predicted."""
 
 from __future__ import annotations
 
@@ -128,10 +128,6 @@ class _OwnModes:
             leaves[k] = _compat.shape_of(leaves[k])
         return replace(self, leaves=tuple(leaves))
 
-    def none(self) -> _OwnModes:
-        """No mode, and no values."""
-        return replace(self, functions=(), leaves=())
-
     def traced(self) -> Iterator[Traced]:
         """Each mode that JAX has of the function, and that can be traced still."""
         for function in self.functions:
@@ -199,7 +195,7 @@ class _Choice:
             self._own = self._own.later()
         else:  # JAX's modes may need values of an outer trace
             _ = self.forms
-            self._own = self._own.none()
+            self._own = replace(self._own, functions=(), leaves=())
         self.eliminations = list(map(_without_values, self.eliminations))
 
     def _program(self, source: int) -> ScalarProgram | None:
