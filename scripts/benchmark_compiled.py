@@ -34,7 +34,7 @@ def traced(case: Case, order: Any) -> tuple[ScalarProgram, Callable[..., Any]]:
     argnums = case.argnums if isinstance(case.argnums, tuple) else (case.argnums,)
     point = trace_point(veenv.jacve(case.fun, order, case.argnums), args, {}, argnums)
     program = point.program()
-    kernel = primitive.fused(program, point.xla(program.written()))
+    kernel = primitive.Fused(program, point.xla(program.written()))
     return program, jax.vmap(lambda *args: primitive.call(kernel, *jax.tree.leaves(args)))
 
 

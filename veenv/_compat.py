@@ -194,9 +194,16 @@ def shape_of(x: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
 
 
-def varies(x: Any) -> bool:
-    """Whether an array differs along an axis of a mesh, inside of `jax.shard_map`."""
-    return bool(getattr(jax.typeof(x), "vma", None))
+def variance(x: Any) -> frozenset[Any]:
+    """The axes of a mesh along which an array differs, inside of `jax.shard_map`."""
+    aval = jax.typeof(x)
+    found = getattr(aval, "manual_axis_type", None)
+    return getattr(aval, "vma", frozenset()) if found is None else found.varying
+
+
+def vary_alike(args: Any) -> bool:
+    """Whether arrays all differ along the same axes of a mesh, inside of `jax.shard_map`."""
+    return len(set(map(variance, args))) <= 1
 
 
 def is_export(ctx: Any) -> bool:
@@ -219,10 +226,10 @@ def keep_alive(ctx: Any, value: Any) -> None:
 
 def same_variance(args: Any) -> list[Any]:
     """Arguments of one primitive inside `jax.shard_map`: all vary along the same mesh axes."""
-    varying = [getattr(jax.typeof(x), "vma", frozenset()) for x in args]
-    together = frozenset().union(*varying)
-    if all(v == together for v in varying):
+    if vary_alike(args):
         return list(args)
+    varying = [variance(x) for x in args]
+    together = frozenset().union(*varying)
     cast = getattr(jax.lax, "pcast", None) or getattr(jax.lax, "pvary")  # noqa: B009  # jax 0.10
     options = {"to": "varying"} if hasattr(jax.lax, "pcast") else {}
     return [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ from veenv import _compat
 from veenv.engine import choice, emission
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
-from veenv.kernel import primitive
+from veenv.kernel.fusing import KernelMode
 
 pytestmark = pytest.mark.kernels
 
@@ -46,7 +47,6 @@ def form(request, monkeypatch):
         choice, "_predicted_seconds", lambda _, pin: lambda _: own if pin else other
     )
     monkeypatch.setattr(choice, "kernel_seconds", lambda program, batch: kernel)
-    monkeypatch.setattr(primitive, "_known", {})  # a kernel keeps what was predicted for it
     return request.param
 
 
@@ -271,13 +271,13 @@ def test_modes_are_traced_where_they_may_be_faster_than_a_kernel(monkeypatch):
         raise AssertionError
 
     monkeypatch.setattr(choice._OwnModes, "traced", refused)
-    monkeypatch.setattr(primitive, "_known", {})
     jacobian, expected = AUTO(rolled, kernel="auto"), jax.jacrev(rolled)
     assert veenv.tree_allclose(jax.jit(jacobian)(SHORT), expected(SHORT), rtol=1e-5)
     many = np.tile(SHORT, (5000, 1))
     with pytest.raises(AssertionError):
         jax.jit(jax.vmap(jacobian))(many)
-    for fun, kernel in ((looped, "auto"), (rolled, "xla")):
+    cases: list[tuple[Any, KernelMode]] = [(looped, "auto"), (rolled, "xla")]
+    for fun, kernel in cases:
         with pytest.raises(AssertionError):
             jax.jit(AUTO(fun, kernel=kernel))(SHORT)
     monkeypatch.undo()
@@ -288,7 +288,6 @@ def test_modes_are_traced_where_they_may_be_faster_than_a_kernel(monkeypatch):
 def test_a_mode_that_is_traced_late_is_of_the_function_as_it_was(x64, monkeypatch):
     monkeypatch.setattr(choice, "kernel_seconds", lambda program, batch: 9.0)
     monkeypatch.setattr(choice, "_predicted_seconds", lambda _, pin: lambda _: 9.0 if pin else 1.0)
-    monkeypatch.setattr(primitive, "_known", {})
     scale, table = [2.0], np.linspace(0.0, 1.0, 2000)
 
     def f(x):
@@ -306,6 +305,17 @@ def test_a_mode_that_is_traced_late_is_of_the_function_as_it_was(x64, monkeypatc
         lowered = one.lower()
         assert "veenv_fused" not in lowered.as_text()
         np.testing.assert_allclose(lowered.compile()(*arguments), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", ["xla", "auto"])
+def test_auxiliary_constants_are_in_their_places_in_all_forms(x64, form, kernel: KernelMode):
+    def f(x):
+        return rolled(x), (2.0, x > 0.5, [np.arange(3)])
+
+    jacobian = veenv.value_and_jacve(f, "auto", has_aux=True, kernel=kernel)
+    (value, aux), found = jax.jit(jacobian)(X)
+    assert veenv.tree_allclose((value, found), (rolled(X), jax.jacrev(rolled)(X)), rtol=1e-10)
+    assert veenv.tree_allclose(aux, f(X)[1])
 
 
 def test_a_rule_that_is_not_linear_is_eliminated_in_the_order_alone(x64):

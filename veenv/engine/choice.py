@@ -1,4 +1,4 @@
-"""``order="auto"``: the elimination by XLA or as one kernel, or JAX's own mode, as predicted."""
+"""In a trace: an elimination by XLA or as one kernel, or JAX's own mode, as predicted."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ Predicted = Callable[[int], float]
 """From a number of points to the seconds that a program is predicted to take."""
 Run = Callable[..., list[Any]]
 """From the operands of the elimination to the leaves of a result."""
+Lifted = Callable[[Sequence[Any]], Any]
+"""From the operands of the elimination to a value that another form needs."""
 _LACKING = (*REFUSALS, jax.errors.UnexpectedTracerError)
 _NOMINAL = (1, 256)
 """Batches for which a program is chosen that does not know its own."""
@@ -80,8 +82,10 @@ def choosing(
             traced = trace_point(eliminations, args, kwargs, argnums(args))
         else:
             traced = trace_leaves(eliminations, leaves, tree, places)
-        own = _OwnModes(tuple(modes), tuple(leaves), tree, traced.dynamic)
-        return _Choice(_separate(traced), own, kept).result(kernel=kernel)
+        # Reverse mode of JAX sums over the devices where only some of the values differ among them.
+        alike = _compat.vary_alike(traced.operands)
+        own = _OwnModes(tuple(modes if alike else ()), tuple(leaves), tree, traced.dynamic)
+        return _Choice(_separate(traced), own, kept).result(kernel=kernel and alike)
 
     return chosen
 
@@ -131,7 +135,8 @@ class _OwnModes:
                 found = trace_leaves(function, self.leaves, self.tree, self.dynamic)
             except _LACKING:
                 continue  # a solver, a function with a batching rule, … has the other mode only
-            yield replace(found, closed=part_of(found.closed, range(len(found.closed.out_avals))))
+            part = part_of(found.closed, range(len(found.closed.out_avals)))
+            yield replace(found, closed=part.without(found.lifted))
 
 
 class _Choice:
@@ -148,10 +153,12 @@ class _Choice:
         self._own, self._kept = own, kept
 
     @functools.cached_property
-    def forms(self) -> list[Traced]:
-        """By elimination, then by JAX's own modes."""
-        own = (form for form in self._own.traced() if self._at(form) is not None)
-        return [*self.eliminations, *own]
+    def forms(self) -> list[tuple[Traced, list[Lifted]]]:
+        """By elimination, then by JAX's own modes, each with what it needs beside its arguments."""
+        own = ((form, self._lifted(form)) for form in self._own.traced())
+        known = [(form, lifted) for form, lifted in own if lifted is not None]
+        every = [*((form, []) for form in self.eliminations), *known]
+        return [(_without_values(form), lifted) for form, lifted in every]
 
     def result(self, *, kernel: bool) -> Any:
         """The Jacobian in the form that is predicted to be fastest."""
@@ -160,10 +167,8 @@ class _Choice:
         if program is None or not program.written():
             run = self._run(self._nominal(), range(len(first.closed.out_avals)))
             return first.result(run(*first.operands))
-        if _is_alone(first):
-            self._own = self._own.later()
-        else:
-            assert self.forms  # traced now: what they need of an outer trace is gone later
+        made = self.eliminations[source]
+        self._forget()
         wanted, precision = program.written(), jnp.result_type(float)
 
         def instead(batch: int) -> Run | None:
@@ -175,7 +180,7 @@ class _Choice:
             best, times = self._fastest(batch)
             return self._run(best, wanted) if _GAIN * times <= least else None
 
-        return run_kernel(self.eliminations[source], program, self._run(source, wanted), instead)
+        return run_kernel(made, program, self._run(source, wanted), instead)
 
     def _source(self) -> int:
         """The number of the elimination that becomes a kernel: of fewest operations, most likely.
@@ -183,6 +188,15 @@ class _Choice:
         Beside the default stands another order where it takes fewer; others are the cheapest.
         """
         return len(self.eliminations) - 1 if self._kept else 0
+
+    def _forget(self) -> None:
+        """Drops the values of this trace, which are gone when the choice is made."""
+        if _is_alone(self.eliminations[0], self._own.leaves):
+            self._own = self._own.later()
+        else:  # JAX's modes may need values of an outer trace
+            _ = self.forms
+            self._own = replace(self._own, functions=(), leaves=())
+        self.eliminations = list(map(_without_values, self.eliminations))
 
     def _program(self, source: int) -> ScalarProgram | None:
         """The scalar program, where compiling it takes not much longer than XLA's takes."""
@@ -195,13 +209,12 @@ class _Choice:
         if number < len(self.eliminations):
             form = self.eliminations[number]
             return form.xla(wanted, functools.partial(pins.run, form.closed))
-        form = self.forms[number]
-        count, lifted = len(form.dynamic), self._at(form) or []
-        fun = form.xla(wanted, form.closed.run)
+        form, lifted = self.forms[number]
+        count, fun = len(form.dynamic), form.xla(wanted, form.closed.run)
         return lambda *operands: fun(*operands[:count], *(made(operands) for made in lifted))
 
-    def _at(self, form: Traced) -> list[Callable[[Sequence[Any]], Any]] | None:
-        """What the operands of the elimination have of a form's lifted constants.
+    def _lifted(self, form: Traced) -> list[Lifted] | None:
+        """What the lifted constants of one of JAX's modes are of the operands of the elimination.
 
         Returns:
           For each of them a function of the operands; None where a value of an outer trace is not
@@ -220,7 +233,7 @@ class _Choice:
     def _predicted(self) -> list[Predicted]:
         return [
             _predicted_seconds(form, k < len(self.eliminations))
-            for k, form in enumerate(self.forms)
+            for k, (form, _) in enumerate(self.forms)
         ]
 
     def _fastest(self, batch: int) -> tuple[int, float]:
@@ -248,12 +261,19 @@ class _Choice:
         return count + _first(modes)
 
 
-def _is_alone(traced: Traced) -> bool:
-    """Whether a function depends on no other trace than that of its arguments."""
+def _is_alone(traced: Traced, leaves: Sequence[Any]) -> bool:
+    """Whether a function of some leaves depends on no other trace than that of its arguments."""
+    others = [x for k, x in enumerate(leaves) if k not in traced.dynamic]
     captured = traced.operands[len(traced.dynamic) :]
-    return not any(map(_compat.is_traced, captured)) and not any(
-        map(_compat.varies, traced.operands)
+    return not any(map(_compat.is_traced, (*others, *captured))) and not any(
+        map(_compat.variance, traced.operands)
     )
+
+
+def _without_values(traced: Traced) -> Traced:
+    """A function without the operands that are of a trace, which ends before it is used."""
+    kept = (None if _compat.is_traced(x) else x for x in traced.operands)
+    return replace(traced, operands=tuple(kept))
 
 
 def _first(times: Sequence[float]) -> int:

@@ -8,12 +8,13 @@ one output numbers its vertices as its equations.  No numeric work is done.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.core
+import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
@@ -154,11 +155,17 @@ def _replayed(
         rest = tuple(None if i in wanted else a for i, a in enumerate(args))
         others = jax.tree.leaves((rest, kwargs))
         given = [*jax.tree.leaves(selected), *(others[n] for n in numbers)]
-        leaves = jax.core.eval_jaxpr(_compat.open_jaxpr(closed), closed.consts, *given)
+        found = jax.core.eval_jaxpr(_compat.open_jaxpr(closed), closed.consts, *given)
+        leaves = list(map(_array, closed.out_avals, found))  # constants are numbers of Python
         out = jax.tree.unflatten(tree, leaves[:num_out])
         return (out, jax.tree.unflatten(aux_tree, leaves[num_out:])) if has_aux else out
 
     return again
+
+
+def _array(aval: Any, x: Any) -> Any:
+    """A result of a jaxpr as the array that it stands for."""
+    return x if isinstance(x, jax.Array) else _compat.as_weak_as(aval, jnp.asarray(x, aval.dtype))
 
 
 def _with_aux(out: Any) -> tuple[Any, Any]:
@@ -184,15 +191,12 @@ def _make_jaxpr(
         (jax.ensure_compile_time_eval, others),
         (jax.ensure_compile_time_eval, abstract),
     )
-    failure: Exception | None = None
-    for context, inputs in attempts:
-        try:
-            with context(), pins_as_written():
-                return jax.make_jaxpr(fun)(selected, inputs), inputs
-        except _NEEDS_VALUES as error:
-            failure = error
-    assert failure is not None
-    raise failure
+    for context, inputs in attempts[:-1]:
+        with suppress(*_NEEDS_VALUES), context(), pins_as_written():
+            return jax.make_jaxpr(fun)(selected, inputs), inputs
+    context, inputs = attempts[-1]
+    with context(), pins_as_written():
+        return jax.make_jaxpr(fun)(selected, inputs), inputs
 
 
 class _Flattener:

@@ -207,7 +207,8 @@ def fuse(
     def fused(*args: Any, **kwargs: Any) -> Any:
         traced = trace_point(fun, args, kwargs, argnums(args))
         if mode == "auto":
-            found = traced.program_within(kernel_size(traced.closed))
+            alike = _compat.vary_alike(traced.operands)
+            found = traced.program_within(kernel_size(traced.closed)) if alike else None
             if found is None:
                 return _run_xla(traced)
             return run_kernel(traced, found, instead=lambda batch: None)
@@ -265,7 +266,7 @@ def run_kernel(
             jnp.asarray(x, leaf.dtype)
             for x, leaf in zip(traced.operands, program.inputs, strict=True)
         ]
-        kernel = primitive.fused(program, xla or traced.xla(written), instead)
+        kernel = primitive.Fused(program, xla or traced.xla(written), instead)
         leaves = dict(zip(written, primitive.call(kernel, *operands), strict=True))
     for k, leaf in enumerate(program.outputs):
         if k in leaves:

@@ -29,8 +29,11 @@ _KEPT = 32
 class Fused:
     """A scalar program as a function of JAX arrays, and the same function for XLA.
 
+    Equal programs may be of functions with other derivatives, so each has its own `Fused`; what is
+    compiled of them is the same.
+
     Attributes:
-      program: the program.
+      program: the program; it writes at least one output leaf.
       xla: the function of one point, from the input leaves to the written output leaves.
       instead: of a number of points, such a function where it is faster on a CPU than the kernel;
         None where the kernel is taken in any case. With it `xla` is what other machines run, what
@@ -48,7 +51,26 @@ class Fused:
         self.instead = instead
         self.written = program.written()
         self.xla = xla
-        self.compiled = jax.jit(functools.partial(fused_p.bind, kernel=self))
+
+    @functools.cached_property
+    def compiled(self) -> Callable[..., list[Any]]:
+        """The kernel compiled by itself; one for all that compute the same."""
+        key = self.program.digest() + ("" if self.instead is None else " or instead")
+        with _lock:
+            found = _known.get(key)
+            if found is None:
+                found = _known[key] = jax.jit(self._alone)
+            _recent[key] = found
+            _recent.move_to_end(key)
+            while len(_recent) > _KEPT:
+                _recent.popitem(last=False)
+            return found
+
+    def _alone(self, *args: Any) -> Sequence[Any]:
+        """What is compiled; JAX runs it one by one where it looks for NaN, or jit is disabled."""
+        if any(map(_compat.is_traced, args)):
+            return fused_p.bind(*args, kernel=self)
+        return self.batched_xla([jax.typeof(x) for x in args])(*args)
 
     def batch_of(self, avals: Sequence[Any]) -> tuple[int, ...]:
         """The batch axes that the arguments of a call have in front of those of a point."""
@@ -76,32 +98,8 @@ class Fused:
 
 
 _lock = threading.RLock()
-_known: weakref.WeakValueDictionary[str, Fused] = weakref.WeakValueDictionary()
-_recent: OrderedDict[str, Fused] = OrderedDict()
-
-
-def fused(
-    program: ScalarProgram,
-    xla: Callable[..., Sequence[Any]],
-    instead: Callable[[int], Callable[..., Sequence[Any]] | None] | None = None,
-) -> Fused:
-    """The `Fused` of a program; the same object for equal programs while there is one.
-
-    Args:
-      program: a program that writes at least one output leaf.
-      xla: the same function of one point for XLA: from the input leaves to the written leaves.
-      instead: as `Fused` has it.
-    """
-    key = program.digest() + ("" if instead is None else " or instead")
-    with _lock:
-        found = _known.get(key)
-        if found is None:
-            found = _known[key] = Fused(program, xla, instead)
-        _recent[key] = found
-        _recent.move_to_end(key)
-        while len(_recent) > _KEPT:
-            _recent.popitem(last=False)
-        return found
+_known: weakref.WeakValueDictionary[str, Callable[..., Any]] = weakref.WeakValueDictionary()
+_recent: OrderedDict[str, Callable[..., Any]] = OrderedDict()
 
 
 def forget() -> None:
