@@ -270,7 +270,7 @@ def test_modes_are_traced_where_they_may_be_faster_than_a_kernel(monkeypatch):
     def refused(self):
         raise AssertionError
 
-    monkeypatch.setattr(choice._OwnModes, "traced", refused)
+    monkeypatch.setattr(choice.TracedModes, "traced", refused)
     jacobian, expected = AUTO(rolled, kernel="auto"), jax.jacrev(rolled)
     assert veenv.tree_allclose(jax.jit(jacobian)(SHORT), expected(SHORT), rtol=1e-5)
     many = np.tile(SHORT, (5000, 1))

@@ -99,13 +99,13 @@ def mapped(fun, out_specs):
 def test_devices_have_jacobians_of_their_own(
     x64, order, kernel: KernelMode, modes_first, monkeypatch
 ):
-    sums, traced = [], choice._OwnModes.traced
+    sums, traced = [], choice.TracedModes.traced
 
     def counted(self):
         sums.append(len(self.functions))
         return traced(self)
 
-    monkeypatch.setattr(choice._OwnModes, "traced", counted)
+    monkeypatch.setattr(choice.TracedModes, "traced", counted)
     jacobian = jax.vmap(veenv.jacve(product, order, (0, 1), kernel=kernel), (None, 0))
     expected = jax.vmap(jax.jacfwd(product, (0, 1)), (None, 0))(X, POINTS)
     found = mapped(jacobian, P("i"))(X, POINTS)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -14,12 +14,12 @@ import jax.numpy as jnp
 
 from veenv import _compat
 from veenv.engine import pins
+from veenv.engine.traced_modes import TracedModes
 from veenv.kernel.features import Features, features_of
-from veenv.kernel.fusing import Traced, kernel_size, run_kernel, trace_leaves, trace_point
+from veenv.kernel.fusing import LITTLE, Traced, kernel_size, run_kernel, trace_leaves, trace_point
 from veenv.kernel.parts import Part, part_of
 from veenv.kernel.program import ScalarProgram
 from veenv.kernel.times import kernel_seconds, least_seconds, seconds
-from veenv.rules.modes import REFUSALS
 
 Results = tuple[list[Any], list[Callable[..., Any]]]
 """Of the elimination and of those by other orders; functions of the same arguments whose results
@@ -32,7 +32,6 @@ Run = Callable[..., list[Any]]
 """From the operands of the elimination to the leaves of a result."""
 Lifted = Callable[[Sequence[Any]], Any]
 """From the operands of the elimination to a value that another form needs."""
-_LACKING = (*REFUSALS, jax.errors.UnexpectedTracerError)
 _NOMINAL = (1, 256)
 """Batches for which a program is chosen that does not know its own."""
 _GAIN = 0.75
@@ -40,6 +39,9 @@ _GAIN = 0.75
 also of a kernel's against XLA's."""
 _KEPT = 1.1
 """How many times the time of another elimination one is predicted to take that is not kept."""
+_UNASKED = 0.1
+"""Seconds beyond 1.5 of XLA's time that a kernel may take to compile in the default; who names an
+order has more patience."""
 _ALIKE = 0.95
 """Share from which on two predicted times say nothing of which is the shorter."""
 
@@ -84,7 +86,7 @@ def choosing(
             traced = trace_leaves(eliminations, leaves, tree, places)
         # Reverse mode of JAX sums over the devices where only some of the values differ among them.
         alike = _compat.vary_alike(traced.operands)
-        own = _OwnModes(tuple(modes if alike else ()), tuple(leaves), tree, traced.dynamic)
+        own = TracedModes(tuple(modes if alike else ()), tuple(leaves), tree, traced.dynamic)
         return _Choice(_separate(traced), own, kept).result(kernel=kernel and alike)
 
     return chosen
@@ -105,40 +107,6 @@ def _separate(traced: Traced) -> list[Traced]:
     return found
 
 
-@dataclass(frozen=True)
-class _OwnModes:
-    """JAX's own modes of a function, to be traced.
-
-    Attributes:
-      functions: of its arguments, one for each mode.
-      leaves: of the arguments.
-      tree: their structure.
-      dynamic: numbers of the leaves that are the operands of the elimination.
-    """
-
-    functions: tuple[Callable[..., Any], ...]
-    leaves: tuple[Any, ...]
-    tree: Any
-    dynamic: tuple[int, ...]
-
-    def later(self) -> _OwnModes:
-        """The same without values: for tracing when those of this trace are gone."""
-        leaves = list(self.leaves)
-        for k in self.dynamic:
-            leaves[k] = _compat.shape_of(leaves[k])
-        return replace(self, leaves=tuple(leaves))
-
-    def traced(self) -> Iterator[Traced]:
-        """Each mode that JAX has of the function, and that can be traced still."""
-        for function in self.functions:
-            try:
-                found = trace_leaves(function, self.leaves, self.tree, self.dynamic)
-            except _LACKING:
-                continue  # a solver, a function with a batching rule, … has the other mode only
-            part = part_of(found.closed, range(len(found.closed.out_avals)))
-            yield replace(found, closed=part.without(found.lifted))
-
-
 class _Choice:
     """The forms of a Jacobian.
 
@@ -148,7 +116,7 @@ class _Choice:
       kept: whether that elimination stays if in doubt.
     """
 
-    def __init__(self, eliminations: Sequence[Traced], own: _OwnModes, kept: bool):
+    def __init__(self, eliminations: Sequence[Traced], own: TracedModes, kept: bool):
         self.eliminations = eliminations
         self._own, self._kept = own, kept
 
@@ -201,7 +169,8 @@ class _Choice:
     def _program(self, source: int) -> ScalarProgram | None:
         """The scalar program, where compiling it takes not much longer than XLA's takes."""
         form = self.eliminations[source]
-        limit = kernel_size(form.closed, *(other.closed for other in self.eliminations))
+        compared = (form.closed, *(other.closed for other in self.eliminations))
+        limit = kernel_size(*compared, little=_UNASKED if self._kept else LITTLE)
         return form.program_within(limit)
 
     def _run(self, number: int, wanted: Sequence[int]) -> Run:

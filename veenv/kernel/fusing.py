@@ -24,7 +24,7 @@ KernelMode = Literal["auto", "xla", "fused"]
 KERNEL_MODES: tuple[KernelMode, ...] = ("auto", "xla", "fused")
 _PATIENCE = 1.5
 """How many times as long as XLA "auto" lets the compiler of kernels take, and a little more."""
-_LITTLE = 0.25
+LITTLE = 0.25
 """Seconds that it lets it take beyond that: functions that compile fast gain most by a kernel."""
 _LARGEST_CONSTANT = 1024
 _ARRAYS = (jax.Array, np.ndarray, np.generic)
@@ -224,15 +224,16 @@ def fuse(
     return fused
 
 
-def kernel_size(*compared: Any) -> int:
+def kernel_size(*compared: Any, little: float = LITTLE) -> int:
     """The largest `size_of` a kernel for which "auto" takes it: XLA would take about as long.
 
     Args:
       *compared: the jaxprs that XLA would compile instead, of the longest of which it may take
-        1.5 times the time and a quarter of a second; the first is what becomes the kernel.
+        1.5 times the time and a little more; the first is what becomes the kernel.
+      little: how many seconds more.
     """
     equations = [len(_compat.open_jaxpr(closed).eqns) for closed in compared]
-    seconds = _PATIENCE * compile_seconds(max(equations)) + _LITTLE
+    seconds = _PATIENCE * compile_seconds(max(equations)) + little
     return min(MAX_OPERATIONS, kernel_limit(seconds, equations[0]))
 
 

@@ -1,0 +1,51 @@
+"""JAX's own modes as programs beside an elimination's, traced when they are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+
+from veenv import _compat
+from veenv.kernel.fusing import Traced, trace_leaves
+from veenv.kernel.parts import part_of
+from veenv.rules.modes import REFUSALS
+
+_LACKING = (*REFUSALS, jax.errors.UnexpectedTracerError)
+"""What is raised where JAX has no such mode, or where a value of a trace that has ended is needed."""
+
+
+@dataclass(frozen=True)
+class TracedModes:
+    """JAX's own modes of a function, to be traced.
+
+    Attributes:
+      functions: of its arguments, one for each mode.
+      leaves: of the arguments.
+      tree: their structure.
+      dynamic: numbers of the leaves that are the operands of the elimination.
+    """
+
+    functions: tuple[Callable[..., Any], ...]
+    leaves: tuple[Any, ...]
+    tree: Any
+    dynamic: tuple[int, ...]
+
+    def later(self) -> TracedModes:
+        """The same without values: for tracing when those of this trace are gone."""
+        leaves = list(self.leaves)
+        for k in self.dynamic:
+            leaves[k] = _compat.shape_of(leaves[k])
+        return replace(self, leaves=tuple(leaves))
+
+    def traced(self) -> Iterator[Traced]:
+        """Each mode that JAX has of the function, and that can be traced still."""
+        for function in self.functions:
+            try:
+                found = trace_leaves(function, self.leaves, self.tree, self.dynamic)
+            except _LACKING:
+                continue  # a solver, a function with a batching rule, … has the other mode only
+            part = part_of(found.closed, range(len(found.closed.out_avals)))
+            yield replace(found, closed=part.without(found.lifted))
