@@ -26,6 +26,8 @@ _MANY = 5000
 """Vertices of a graph above which JAX's own modes are tried before any order is looked at."""
 _QUICK = 0.2
 """Share of the time in which a kernel is compiled that is tried before JAX's own modes."""
+_SLOW = 0.25
+"""Share of the time in which a mode is compiled that is followed by a kernel."""
 _SEARCHING = 0.1
 """Share of the time for the search of an order."""
 
@@ -100,7 +102,8 @@ def all_forms(
 ) -> Iterator[Form]:
     """The forms of a Jacobian, each once; the search for an order begins when its turn comes.
 
-    JAX's own modes are the first, but for a kernel that is compiled in no time.
+    JAX's own modes are the first, but for a kernel that is compiled in no time, or in less time
+    than the second mode if the first one takes long.
 
     Args:
       modes: JAX's own.
@@ -136,7 +139,8 @@ def all_forms(
     fits = kernel_limit(_QUICK * seconds, len(primitives))
     if len(graph.eliminable) <= _MANY:
         quick = price[ranked[0]] + entries <= fits
-        yield from (*(fresh(_fused(best)) if quick else ()), *modes)
+        yield from fresh(_fused(best)) if quick else ()
+        yield from _between(modes, lambda: fresh(_fused(best)), _SLOW * seconds, clock)
     first = (_fused(best), best) if batched else (best, _fused(best))
     yield from fresh(*first, Form("jacve", "reverse", ids["reverse"]))
     if EXPENSIVE.intersection(primitives):
@@ -150,6 +154,20 @@ def all_forms(
     for name in ranked[1:]:
         form = Form("jacve", name, ids[name])
         yield from fresh(form, _fused(form))
+
+
+def _between(
+    modes: Sequence[Form],
+    kernel: Callable[[], Iterator[Form]],
+    seconds: float,
+    clock: Callable[[], float],
+) -> Iterator[Form]:
+    """The modes, and a kernel after the first if that takes long: the next may have no time."""
+    began = clock()
+    yield from modes[:1]
+    if clock() - began > seconds:
+        yield from kernel()
+    yield from modes[1:]
 
 
 def _fused(form: Form) -> Form:
