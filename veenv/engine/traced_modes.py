@@ -14,7 +14,7 @@ from veenv.kernel.parts import part_of
 from veenv.rules.modes import REFUSALS
 
 _LACKING = (*REFUSALS, jax.errors.UnexpectedTracerError)
-"""What is raised where JAX has no such mode, or where it needs a value of a trace that has ended."""
+"""What is raised where JAX has no such mode, or it needs a value of a trace that has ended."""
 
 
 @dataclass(frozen=True)
