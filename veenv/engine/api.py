@@ -162,6 +162,7 @@ def jacobian_of_gradient(
       symmetric: arguments and keyword arguments to whether its Jacobian is known to be symmetric.
 
     Example:
+      >>> import jax.numpy as jnp
       >>> cubes = lambda x: 3 * x**2  # the gradient of the sum of x**3
       >>> jacobian_of_gradient(cubes, "reverse", 0, lambda *_: True)(jnp.ones(2)).nse
       2
