@@ -32,7 +32,8 @@ def traced(case: Case, order: Any) -> tuple[ScalarProgram, Callable[..., Any]]:
     """
     args = jax.tree.map(lambda x: np.asarray(x, np.float32), case.args)
     argnums = case.argnums if isinstance(case.argnums, tuple) else (case.argnums,)
-    point = trace_point(veenv.jacve(case.fun, order, case.argnums), args, {}, argnums)
+    jacobian = veenv.jacve(case.fun, order, case.argnums, kernel="xla", pin=False)
+    point = trace_point(jacobian, args, {}, argnums)
     program = point.program()
     kernel = primitive.Fused(program, point.xla(program.written()))
     return program, jax.vmap(lambda *args: primitive.call(kernel, *jax.tree.leaves(args)))

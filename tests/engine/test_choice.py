@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,10 @@ from veenv import _compat
 from veenv.engine import choice, emission
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
+from veenv.kernel import fusing
+from veenv.kernel.builder import MAX_OPERATIONS
 from veenv.kernel.fusing import KernelMode
+from veenv.kernel.parts import part_of
 
 pytestmark = pytest.mark.kernels
 
@@ -125,6 +129,57 @@ def test_the_default_compares_the_forward_order_where_it_does_far_fewer_operatio
     graph = veenv.make_graph(layers)(X[:2])
     counts = veenv.jacve(layers, count_ops=True)(X[:2])[1]
     assert counts.multiplications == graph.cost(graph.reverse())
+
+
+def kernel_of(jacobian, *args):
+    """The kernel that a Jacobian is in a trace; None where there is none."""
+    equations = _compat.open_jaxpr(jax.make_jaxpr(jacobian)(*args)).eqns
+    kernels = (e.params["kernel"] for e in equations if e.primitive.name == _compat.KERNEL)
+    return next(kernels, None)
+
+
+def test_the_kernel_of_the_default_is_of_the_order_of_fewer_operations(x64):
+    def chain(x):
+        y = jnp.stack([x[0] * x[1], x[0] + x[1], jnp.sin(x[0])])
+        for _ in range(4):
+            y = jnp.cos(y * y[::-1])
+        return jnp.concatenate([y, y * x[0]])
+
+    graph = veenv.make_graph(chain)(X[:2])
+    works = [
+        kernel_of(veenv.jacve(chain, order, kernel="fused"), X[:2]).program.work
+        for order in (graph.forward(), graph.reverse())
+    ]
+    assert works[0] < works[1]
+    assert kernel_of(veenv.jacve(chain), X[:2]).program.work == works[0]
+    expected = jax.jacrev(chain)(X[:2])
+    np.testing.assert_allclose(jax.jit(veenv.jacve(chain))(X[:2]), expected, rtol=1e-12)
+
+
+def test_the_default_waits_less_for_a_kernel_than_who_names_an_order(monkeypatch):
+    limits, within = [], fusing.Traced.program_within
+    monkeypatch.setattr(
+        fusing.Traced, "program_within", lambda self, n: limits.append(n) or within(self, n)
+    )
+    for order in ("reverse", "auto", veenv.make_graph(rolled)(SHORT).reverse()):
+        jax.make_jaxpr(veenv.jacve(rolled, order))(SHORT)
+    default, auto, named = limits
+    assert 0 < default < auto == named
+
+
+def test_a_kernel_may_be_as_long_as_xla_would_take():
+    part = part_of(jax.make_jaxpr(jnp.sin)(1.0), [0])
+    many, most = (
+        fusing.kernel_size(replace(part, eqns=part.eqns * number)) for number in (5000, 50_000)
+    )
+    assert 20_000 < many <= most == MAX_OPERATIONS
+
+
+def test_pins_ask_for_xla():
+    assert kernel_of(AUTO(rolled), SHORT) is not None
+    for pin in (True, False):
+        assert kernel_of(AUTO(rolled, pin=pin), SHORT) is None
+        assert kernel_of(AUTO(rolled, pin=pin, kernel="fused"), SHORT) is not None
 
 
 def test_the_default_compares_the_forward_order_where_it_takes_as_many_passes_and_no_more(x64):

@@ -136,7 +136,7 @@ def test_large_leaves(dtype: str, columns: int):
             x = x.astype("f8" if dtype.endswith("64") else "f4")
             program = trace_point(fun, (x[0],), {}, (0,)).program()
             assert [made.by_value for made in written(program)] == [True, True, True, False]
-            got = jax.jit(jax.vmap(fuse(fun, "fused", lambda _: (0,))))(x)
+            got = jax.jit(jax.vmap(fuse(fun, lambda _: (0,))))(x)
             for a, b in zip(got, jax.vmap(fun)(x), strict=True):
                 assert a.dtype == b.dtype == dtype
                 np.testing.assert_array_equal(a, b)

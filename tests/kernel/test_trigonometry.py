@@ -15,7 +15,7 @@ def both(x):
 
 
 def kernel(fun):
-    return jax.jit(jax.vmap(fuse(fun, "fused", lambda args: ())))
+    return jax.jit(jax.vmap(fuse(fun, lambda args: ())))
 
 
 BOTH = kernel(both)

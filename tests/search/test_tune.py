@@ -282,18 +282,14 @@ def test_the_modes_of_jax_are_first_but_for_a_kernel_that_takes_no_time():
 def test_a_kernel_follows_a_mode_that_is_compiled_for_long():
     graph, now = make_graph(layer, (0, 1))(X, W), [0.0]
     modes = own_modes(3, 3)
-    for taken, kernels, second in (
-        (0.5, True, "kernel"),
-        (0.5, False, "mode"),
-        (0.1, True, "mode"),
-    ):
+    for taken, kernels, follows in ((0.5, True, True), (0.5, False, False), (0.1, True, False)):
         forms = all_forms(
             modes, graph, ["tanh"], 1.0, entries=10**6, kernels=kernels, clock=lambda: now[0]
         )
         assert next(forms) is modes[0]
         now[0] += taken
         found = [next(forms)]
-        assert (found[0].kernel == "fused") == (second == "kernel")
+        assert (found[0].kernel == "fused") == follows
         found += forms
         assert modes[1] in found
         assert len(found) == len({(f.mode, f.ids, f.kernel, f.pin) for f in found})

@@ -8,11 +8,10 @@ from typing import Any
 
 from veenv.engine.choice import Forms, Results, choosing
 from veenv.engine.forms import forms_of, name_of
-from veenv.engine.pins import pinned
 from veenv.graph.argnums import normalise_argnums
 from veenv.graph.program import trace
 from veenv.kernel.fusing import KERNEL_MODES, KernelMode, fuse
-from veenv.linear.barrier import PinMode
+from veenv.linear.barrier import PinMode, with_pins
 from veenv.orders.resolve import OrderLike
 
 
@@ -53,7 +52,8 @@ def jacve(
         one that is predicted to compile about as fast and to run faster at the batch, else XLA.
         Derivatives of the result take XLA, and so do `jax.export` and several devices with "auto".
       pin: which values XLA is kept from computing again in each place that uses them: "auto" those
-        that are expensive and would be repeated, True all that might be, False none.
+        that are expensive and would be repeated, True all that might be, False none. True and
+        False ask for XLA, unless a kernel is asked for.
 
     Returns:
       A function of fun's arguments. Its result has the structure, shapes and (weak) dtypes of
@@ -195,19 +195,16 @@ def _compiled(
     def wanted(args: Sequence[Any]) -> tuple[int, ...]:
         return normalise_argnums(argnums, len(args))
 
-    name = name_of(order)
-    if pin == "auto" and (kernel == "auto" or (kernel == "xla" and name is not None)):
-        kept = name == "reverse"
+    plain = with_pins(jacobian, pin)
+    if kernel != "fused" and pin == "auto":
+        kept = name_of(order) == "reverse"
         return choosing(jacobian, forms, wanted, kernel=kernel == "auto", kept=kept)
-    compiled = pinned(jacobian, pin)
-    if kernel == "xla":
-        return compiled
-    if kernel == "fused":
-        compiled = pinned(jacobian, False)  # a kernel repeats nothing
+    if kernel != "fused":
+        return plain
 
     def line(primitive: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
         program = trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)
         lines = (e.source for e in program.equations if e.primitive.name == primitive)
         return next(lines, "")
 
-    return fuse(compiled, kernel, wanted, line)
+    return fuse(with_pins(jacobian, False), wanted, line)  # a kernel repeats nothing

@@ -7,8 +7,7 @@ left to the compiler, for whom each barrier is the end of a loop (`veenv.engine.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
@@ -18,41 +17,8 @@ from jax.extend import core
 
 from veenv import _compat
 from veenv.engine.worth import shared, stored_from
-from veenv.kernel.fusing import trace_leaves
-from veenv.kernel.parts import Part, part_of
-from veenv.linear.barrier import PinMode, with_pins
+from veenv.kernel.parts import Part
 from veenv.linear.batch_barrier import BARRIERS, barrier_from
-
-
-def pinned(jacobian: Callable[..., Any], mode: PinMode) -> Callable[..., Any]:
-    """A Jacobian with as many pins as it was asked for.
-
-    Args:
-      jacobian: the function, in which every value that might be expensive is pinned.
-      mode: "auto" keeps the pins that are needed, True all, False none.
-
-    Returns:
-      A function as `jacobian`.
-
-    Raises:
-      ValueError: if there is no such mode.
-    """
-    plain = with_pins(jacobian, mode)
-    if mode != "auto":
-        return plain
-
-    @functools.wraps(jacobian, updated=())
-    def by_need(*args: Any, **kwargs: Any) -> Any:
-        leaves, tree = jax.tree.flatten((args, kwargs))
-        places = [k for k, x in enumerate(leaves) if _compat.is_traced(x)]
-        if not places:
-            return jacobian(*args, **kwargs)
-        traced = trace_leaves(jacobian, leaves, tree, places)
-        closed = traced.closed
-        part = part_of(closed, range(len(closed.out_avals)))
-        return traced.result(run(part, closed.consts, [leaves[k] for k in places]))
-
-    return by_need
 
 
 def run(part: Part, consts: Sequence[Any], operands: Sequence[Any]) -> list[Any]:

@@ -184,7 +184,6 @@ def _is_numeric(x: Any) -> bool:
 
 def fuse(
     fun: Callable[..., Any],
-    mode: KernelMode,
     argnums: Callable[[Sequence[Any]], Sequence[int]],
     source: Callable[[str, Sequence[Any], dict[str, Any]], str] = lambda name, args, kwargs: "",
 ) -> Callable[..., Any]:
@@ -192,7 +191,6 @@ def fuse(
 
     Args:
       fun: a function of pytrees, of one point.
-      mode: "fused" or "auto".
       argnums: of the positional arguments those whose leaves are always the kernel's.
       source: of a primitive's name and fun's arguments the user's line, for the error.
 
@@ -200,18 +198,12 @@ def fuse(
       A function as `fun`.
 
     Raises:
-      CannotFuseError: (from the returned function) in mode "fused", for what cannot be a kernel.
+      CannotFuseError: (from the returned function) for what cannot be a kernel.
     """
 
     @functools.wraps(fun)
     def fused(*args: Any, **kwargs: Any) -> Any:
         traced = trace_point(fun, args, kwargs, argnums(args))
-        if mode == "auto":
-            alike = _compat.vary_alike(traced.operands)
-            found = traced.program_within(kernel_size(traced.closed)) if alike else None
-            if found is None:
-                return _run_xla(traced)
-            return run_kernel(traced, found, instead=lambda batch: None)
         try:
             program = traced.program()
         except CannotFuseError as error:
@@ -235,11 +227,6 @@ def kernel_size(*compared: Any, little: float = LITTLE) -> int:
     equations = [len(_compat.open_jaxpr(closed).eqns) for closed in compared]
     seconds = _PATIENCE * compile_seconds(max(equations)) + little
     return min(MAX_OPERATIONS, kernel_limit(seconds, equations[0]))
-
-
-def _run_xla(traced: Traced) -> Any:
-    count = len(traced.closed.out_avals)
-    return traced.result(traced.xla(range(count))(*traced.operands))
 
 
 def run_kernel(

@@ -61,7 +61,7 @@ def times(
     missing = []
     for way, jacobian in zip(WAYS, _jacobians(task, ids), strict=True):
         for kernel in (False, True):
-            method = fuse(jacobian, "fused", lambda args: argnums) if kernel else jacobian
+            method = fuse(jacobian, lambda args: argnums) if kernel else jacobian
             try:
                 compiled[way, kernel] = jax.jit(jax.vmap(method)).lower(*points).compile()
             except CannotFuseError as error:
