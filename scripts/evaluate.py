@@ -175,10 +175,9 @@ def tasks_of_set(chosen: EvaluationSet) -> TaskDistribution:
     if chosen.family is None:
         return Played.named(",".join(chosen.tasks)).tasks
     ranges = dataclasses.asdict(chosen.family)
-    drawn = TaskDistribution.random(chosen.seed, chosen.number, **ranges)
+    drawn = TaskDistribution.random(chosen.seed, chosen.draws[-1] + 1, **ranges)
     # Sizes of the functions that were drawn, which are less than those that the ranges allow.
-    names = [f"{chosen.name} {k}" for k in range(chosen.number)]
-    return TaskDistribution.of(dict(zip(names, drawn.graphs, strict=True)))
+    return TaskDistribution.of({f"{chosen.name} {k}": drawn.graphs[k] for k in chosen.draws})
 
 
 def others(played: TaskDistribution, args: EvaluateArgs) -> list[int | None]:
@@ -190,8 +189,8 @@ def others(played: TaskDistribution, args: EvaluateArgs) -> list[int | None]:
     chosen = None if args.set is None else evaluation_set(args.set)
     if chosen is None or chosen.name.endswith(TRAIN_SUFFIX):
         return [anneal(played, index, args) for index in range(len(played))]
-    names = chosen.tasks or [str(index) for index in range(chosen.number)]
-    return [chosen.reference(name, graph) for name, graph in zip(names, played.graphs, strict=True)]
+    pairs = zip(chosen.functions, played.graphs, strict=True)
+    return [chosen.reference(name, graph) for name, graph in pairs]
 
 
 def trained_on(run: str) -> tuple[str | None, FunctionConfig]:

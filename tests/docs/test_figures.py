@@ -15,9 +15,6 @@ ROOT = Path(__file__).parents[2]
 COUNT = "multiplications"
 SPEED = json.loads((ROOT / "docs" / "kernel.json").read_text(encoding="utf-8"))["speed"]
 KERNELS = tuple(dict.fromkeys(row["function"] for row in SPEED))
-REFERENCES = json.loads(
-    (ROOT / "veenv" / "tasks" / "data" / "references.json").read_text(encoding="utf-8")
-)["sets"]
 RESULTS = {path.stem: path for path in sorted((ROOT / "docs" / "results").glob("*.json"))}
 
 
@@ -61,11 +58,7 @@ def test_readme_says_what_ppo_found():
 def test_where_the_policy_is_above_others():
     sets = json.loads(RESULTS["zero-shot-sets"].read_text(encoding="utf-8"))["functions"]
     for row in (dict(zip(sets["columns"], cells, strict=True)) for cells in sets["rows"]):
-        costs = [int(row[name].replace(",", "")) for name in ("forward", "reverse", "Markowitz")]
-        if "*" not in row["best of 32"]:  # "the same, and the reference costs are no lower"
-            chosen, _, number = row["function"].rpartition(" ")
-            assert int(row["best of 32"].replace(",", "")) == min(costs), row
-            assert REFERENCES[chosen][number]["cost"] >= min(costs), row
+        assert "*" in row["best of 32"], row  # "below every classical order on all of them"
     above = [
         row["function"]
         for row in rows_of("zero-shot")

@@ -1,7 +1,10 @@
 """The named sets: fixed functions, references of these very graphs, no overlap with training."""
 
+import dataclasses
+
 import pytest
 
+from scripts.evaluate import tasks_of_set
 from veenv import make_graph
 from veenv.search import search
 from veenv.tasks import get
@@ -31,6 +34,39 @@ def test_unknown_sets_are_refused():
     for name in ("scalar-tiny", "real-train", "-train"):
         with pytest.raises(ValueError, match=f"unknown set '{name}'; known: scalar-small, "):
             evaluation_set(name)
+
+
+@pytest.mark.parametrize("name", ["scalar-small", "arrays"])
+def test_every_function_can_be_played_below_its_classical_orders(name):
+    chosen, compared = evaluation_set(name), 0
+    played = tasks_of_set(chosen)
+    assert played.names == tuple(f"{name} {draw}" for draw in chosen.functions)
+    assert len(played) == chosen.number
+    pairs = zip(chosen.functions, played.graphs, played.classical, strict=True)
+    for function, graph, classical in pairs:
+        reference = chosen.reference(function, graph)  # None where another JAX traces otherwise
+        if reference is not None:
+            assert reference < min(classical.values())
+            compared += 1
+    assert compared > chosen.number / 2
+
+
+def test_draws_without_a_cost_below_the_classical_orders_are_left_out():
+    chosen = evaluation_set("scalar-small")
+    assert chosen.left_out
+    assert not set(chosen.left_out) & set(chosen.draws)
+    assert set(range(chosen.draws[-1])) <= set(chosen.left_out) | set(chosen.draws)
+    every = dataclasses.replace(chosen, number=chosen.draws[-1], left_out=())
+    drawn = tasks_of_set(every)
+    for draw in chosen.left_out[:5]:
+        classical = min(drawn.classical[draw].values())
+        assert search(drawn.graphs[draw], "anneal", budget=20_000, seed=7).cost >= classical
+
+
+def test_training_sets_have_all_draws():
+    for name in ("scalar-small", "scalar-large", "arrays"):
+        chosen = evaluation_set(name + TRAIN_SUFFIX)
+        assert chosen.draws == tuple(range(chosen.number))
 
 
 def test_references_are_of_these_very_graphs():
