@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from benchmark_machine import machine
-from benchmark_realistic import Ready, compiled, from_file, interleaved, named
+from benchmark_realistic import compiled, from_file, interleaved, named
 from realistic_functions import FUNCTIONS, Entry
+from realistic_loops import LOOPS
 from realistic_plot import spearman
 
 import veenv
 from veenv.graph.argnums import normalise_argnums
 from veenv.kernel.cpu.spans import code_length, size_of
-from veenv.kernel.features import NAMES, at_batch, features_of
+from veenv.kernel.features import NAMES, features_of
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.parts import part_of
 from veenv.kernel.program import CannotFuseError, ScalarProgram
@@ -32,6 +33,7 @@ _LARGE_KERNEL = 5_000
 _PRIOR = 0.3
 """What one measurement weighs against the table so far, where it says little of a feature."""
 _ORDERS = ("reverse", "markowitz")
+_IN_LOOPS = [NAMES.index(name) for name in ("steps", "turns")]
 _COMPILE = ("compile", "compile_equation")
 _COMPILE_KERNEL = ("compile_kernel", "compile_operation", "compile_traced")
 Measured = dict[str, Any]
@@ -53,23 +55,27 @@ def prediction(
     of the same function, form and batch, so that it can be made in parts.
 
     Args:
-        function: names of functions; all by default.
+        function: names of functions; all of `realistic` and some loops by default.
         batch: numbers of points.
         seconds: of timing for each function and batch.
         file: a Python file as for `realistic`.
-        measure: measure, or only fit to what has been measured.
+        measure: measure, or only count the features anew of what has been measured, and fit.
         out: the table; the package reads its own.
     """
-    functions = FUNCTIONS if file is None else from_file(file)
+    functions = {**FUNCTIONS, **LOOPS} if file is None else from_file(file)
     before = out if out.exists() else FILE
     known = json.loads(before.read_text(encoding="utf-8")).get("measured", [])
     print(machine() + "\n\n| measured | batch |\n| --- | ---: |")
     rows = {(m["function"], m["form"], m["batch"]): m for m in known}
-    for name in named(function, functions) if measure else ():
+    for name in named(function, functions):
         for size in batch:
-            for m in measured(name, functions[name], size, seconds):
-                rows[m["function"], m["form"], m["batch"]] = m
-            _write(out, list(rows.values()))
+            if measure:
+                found = measured(name, functions[name], size, seconds)
+                rows |= {(name, m["form"], size): m for m in found}
+                _write(out, list(rows.values()))
+            else:
+                for form, counted in _counted(functions[name], size).items():
+                    rows.get((name, form, size), {}).update(counted.features)
             print(f"| {name} | {size} |", flush=True)
     table = _write(out, list(rows.values()))
     print("\n| feature | microseconds |\n| --- | ---: |")
@@ -80,26 +86,42 @@ def prediction(
 
 def measured(name: str, entry: Entry, size: int, seconds: float) -> Iterator[Measured]:
     """Features, seconds and seconds of compiling of a function's forms at a batch."""
-    fun, args, argnums = entry
+    _, args, _ = entry
     points = args if size == 1 else jax.tree.map(jnp.asarray, near(args, [0], size))
-    ready: dict[str, Ready] = {}
-    known: dict[str, Measured] = {}
-    for form, jacobian, program, equations in _forms(fun, args, argnums):
-        if program is None:
-            found = features_of(jax.make_jaxpr(jacobian)(*args), points=size)
-            known[form] = {"features": found.tolist(), "equations": equations}
-        else:
-            found = kernel_features(program, size)
-            sizes = {"equations": equations, "size": size_of(program)}
-            known[form] = {"features": found.tolist(), **sizes}
-        ready[form] = compiled(jax.vmap(jacobian) if size > 1 else jacobian, points)
+    forms = _counted(entry, size)
+    ready = {
+        form: compiled(jax.vmap(counted.jacobian) if size > 1 else counted.jacobian, points)
+        for form, counted in forms.items()
+    }
     times = interleaved({form: r.run for form, r in ready.items()}, points, seconds)
     for form, rounds in times.items():
         yield {
-            "function": name, "form": form, "batch": size, **known[form],
+            "function": name, "form": form, "batch": size, **forms[form].features,
             "seconds": float(f"{np.quantile(rounds, 0.25):.4g}"),
             "compile": float(f"{ready[form].seconds:.4g}"),
         }  # fmt: skip
+
+
+class _Counted(NamedTuple):
+    """A form of a Jacobian, and what is counted of it."""
+
+    jacobian: Callable[..., Any]
+    features: Measured
+
+
+def _counted(entry: Entry, size: int) -> dict[str, _Counted]:
+    """The forms of a function, with their features at a batch."""
+    fun, args, argnums = entry
+    found = {}
+    for form, jacobian, program, equations in _forms(fun, args, argnums):
+        if program is None:
+            counts = features_of(jax.make_jaxpr(jacobian)(*args), points=size).at(size)
+            features: Measured = {"features": counts.tolist(), "equations": equations}
+        else:
+            counts, length = kernel_features(program, size), size_of(program)
+            features = {"features": counts.tolist(), "equations": equations, "size": length}
+        found[form] = _Counted(jacobian, features)
+    return found
 
 
 def _forms(
@@ -142,11 +164,12 @@ def fitted(rows: list[Measured]) -> dict[str, Any]:
     xla = [m for m in rows if "kernel" not in m["form"]]
     kernels = [m for m in rows if "kernel" in m["form"]]
     costs = dict(MICROSECONDS)
-    inputs = [at_batch(np.array(m["features"]), m["batch"]) for m in xla]
+    inputs = [np.array(m["features"]) for m in xla]
     costs |= _fit(NAMES, inputs, [m["seconds"] for m in xla])
     costs |= _fit(KERNEL, [m["features"] for m in kernels], [m["seconds"] for m in kernels])
     large = any(m["size"] >= _LARGE_KERNEL for m in kernels)  # else they say little of the slope
-    for names, kind in ((_COMPILE, xla), (_COMPILE_KERNEL, kernels if large else [])):
+    plain = [m for m in xla if not any(m["features"][k] for k in _IN_LOOPS)]
+    for names, kind in ((_COMPILE, plain), (_COMPILE_KERNEL, kernels if large else [])):
         some = [m for m in kind if m["batch"] == 1]  # a kernel is compiled once for all batches
         lengths = ([code_length(m["size"])] if "size" in m else [] for m in some)
         sizes = [[1.0, *length, m["equations"]] for length, m in zip(lengths, some, strict=True)]

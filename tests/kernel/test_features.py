@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv.kernel import times
-from veenv.kernel.features import NAMES, at_batch, features_of
+from veenv.kernel.features import NAMES, features_of
 
 X = np.linspace(0.3, 1.2, 4, dtype=np.float32)
 
 
 def counts(fun, *args, batch: int = 1) -> dict[str, float]:
     features = features_of(jax.make_jaxpr(fun)(*args))
-    found = dict(zip(NAMES, at_batch(features, batch).tolist(), strict=True))
+    found = dict(zip(NAMES, features.at(batch).tolist(), strict=True))
     return {name: n for name, n in found.items() if n}
 
 
@@ -72,7 +72,7 @@ def test_what_is_computed_within_a_loop_is_not_started_as_a_program():
     def f(x):
         return jax.lax.scan(lambda c, _: (c * x, None), x, None, length=5)[0]
 
-    assert (counts(f, X)["loops"], counts(f, X)["inner"]) == (1, 5)
+    assert (counts(f, X)["loops"], counts(f, X)["inlined"]) == (1, 5)
 
 
 def test_a_batch_leaves_alone_what_does_not_vary():
@@ -86,7 +86,7 @@ def test_contractions_and_loops_stand_alone():
     found = counts(lambda w, x: w @ x, np.ones((3, 4), np.float32), X)
     assert (found["flops"], found["contractions"], found["loops"]) == (24, 1, 1)
     found = counts(lambda x: jax.lax.scan(lambda c, _: (c * x, None), x, None, length=5)[0], X)
-    assert (found["steps"], found["simple"]) == (5, 20)
+    assert (found["turns"], found["simple"]) == (5, 20)
 
 
 def test_a_contraction_of_other_than_rows_by_columns_is_turned():

@@ -17,22 +17,25 @@ from jax.extend import core
 
 from veenv import _compat
 from veenv.kernel.joins import Joins
+from veenv.kernel.loops import called_from, varying
 from veenv.kernel.parts import needed_equations
 from veenv.kernel.repeats import REPEATED, find_repeats
 from veenv.linear.barrier import EXPENSIVE
 from veenv.linear.batch_barrier import BARRIERS
 
 NAMES = (
-    "calls", "loops", "inner", "steps", "simple", "joined", "functions", "repeated", "reduced",
-    "stored", "flops", "turned", "contractions", "solvers", "decomposed", "pieces", "moved",
+    "calls", "loops", "inner", "steps", "inlined", "turns", "simple", "joined", "functions",
+    "repeated", "reduced", "stored", "flops", "turned", "contractions", "solvers", "decomposed",
+    "pieces", "moved",
 )  # fmt: skip
 """The features: one for each call; loops and other programs that are started, and those inside of
-`scan`s; steps of `scan`s; simple operations of elementwise loops, entries that these pad or join
-(branches), functions, and functions that the compiler repeats (what is repeated counts as often);
-entries that are summed or compared away; entries that are written; operations of contractions,
-those of contractions that are not of rows by columns (once more), and contractions; calls of
-decompositions and triangular solves, the entries they go through, and the matrices they are of;
-entries that are gathered, scattered, sorted."""
+`scan`s; steps of `scan`s; the same two of `scan`s that are one function (`veenv.kernel.loops`);
+simple operations of elementwise loops, entries that these pad or join (branches), functions, and
+functions that the compiler repeats (what is repeated counts as often); entries that are summed or
+compared away; entries that are written; operations of contractions, those of contractions that are
+not of rows by columns (once more), and contractions; calls of decompositions and triangular solves,
+the entries they go through, and the matrices they are of; entries that are gathered, scattered,
+sorted."""
 _INDEX = {name: k for k, name in enumerate(NAMES)}
 _FREE = frozenset(
     "broadcast_in_dim reshape transpose squeeze rev copy iota expand_dims stop_gradient "
@@ -52,8 +55,27 @@ _WEIGHTS = {"integer_pow": 2.0, "div": 0.2, "sqrt": 0.2, "rsqrt": 0.2}
 _UNKNOWN_STEPS = 20
 """Steps that a loop of unknown length counts as."""
 
-Features = np.ndarray
-"""float64 [2, len(NAMES)]: what does not depend on the batch, and what each point adds."""
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """The features of a program of one point, for any batch.
+
+    Attributes:
+      counts: float64 [2, len(NAMES)]: what does not depend on the batch, and what each point adds.
+      loops: float64 [n, 3]: of each `scan` the least batch at which it is not one function, the
+        loops and programs that its steps start, and its steps.
+    """
+
+    counts: np.ndarray
+    loops: np.ndarray
+
+    def at(self, batch: int) -> np.ndarray:
+        """The features of a whole batch: float64 [len(NAMES)]."""
+        total = self.counts[0] + batch * self.counts[1]
+        called = batch >= self.loops[:, 0]
+        for names, those in (("inner", "steps"), called), (("inlined", "turns"), ~called):
+            total[[_INDEX[name] for name in names]] += self.loops[those, 1:].sum(0)
+        return total
 
 
 def features_of(jaxpr: Any, dropped: Container[Any] = (), points: float = inf) -> Features:
@@ -64,25 +86,18 @@ def features_of(jaxpr: Any, dropped: Container[Any] = (), points: float = inf) -
       dropped: results of barriers that are left out.
       points: the number of points, which says what barriers of batches there are; all by default.
 
-    Returns:
-      float64 [2, len(NAMES)].
-
     Example:
       >>> import jax, jax.numpy as jnp
       >>> found = features_of(jax.make_jaxpr(lambda x: jnp.exp(x) * x)(jnp.ones(3)))
-      >>> float(dict(zip(NAMES, found[1]))["functions"])
-      3.0
+      >>> float(dict(zip(NAMES, found.at(batch=2)))["functions"])
+      6.0
     """
     total = np.zeros((2, len(NAMES)))
     total[0, _INDEX["calls"]] = 1.0
     opened = _compat.open_jaxpr(jaxpr)
-    _Walk(total, dropped, points).run(opened, [True] * len(opened.invars), 1.0)
-    return total
-
-
-def at_batch(features: Features, batch: int) -> np.ndarray:
-    """The features of a whole batch: float64 [len(NAMES)]."""
-    return features[0] + batch * features[1]
+    walk = _Walk(total, dropped, points)
+    walk.run(opened, [True] * len(opened.invars), 1.0)
+    return Features(total, np.array(walk.loops, float).reshape(-1, 3))
 
 
 @dataclass(eq=False)
@@ -93,6 +108,14 @@ class _Value:
     varies: bool
     stored: bool = False
     computed: float = 0.0
+
+
+@dataclass(eq=False)
+class _Loop:
+    """A `scan` or `while`: the least batch at which it is not one function, and what it starts."""
+
+    called_from: float = inf
+    started: float = 0.0
 
 
 class _Step(NamedTuple):
@@ -107,9 +130,11 @@ class _Step(NamedTuple):
 class _Walk:
     """Adds up what the equations of a jaxpr come to, those inside of equations included."""
 
-    def __init__(self, total: Features, dropped: Container[Any], points: float):
+    def __init__(self, total: np.ndarray, dropped: Container[Any], points: float):
         self._total, self._dropped, self._points = total, dropped, points
         self._joins: Joins[_Value] = Joins()
+        self._inside: list[_Loop] = []
+        self.loops: list[tuple[float, float, float]] = []
 
     def run(self, jaxpr: Any, varies: Sequence[bool], times: float) -> list[bool]:
         """Adds a jaxpr that runs so many times; says which of its results vary."""
@@ -124,6 +149,9 @@ class _Walk:
                     value.stored = True
         find_repeats(steps, _FUSED)
         for step in steps:
+            if self._inside:
+                least = called_from(step.equation, [v.varies for v in step.ins])
+                self._inside[-1].called_from = min(self._inside[-1].called_from, least)
             if step.name in _FUSED:
                 self._elementwise(step, times)
             elif step.name not in BARRIERS:
@@ -180,7 +208,10 @@ class _Walk:
         self._total[int(varies), _INDEX[name]] += amount
 
     def _start(self, times: float) -> None:
-        self._total[0, _INDEX["inner" if times > 1 else "loops"]] += times
+        if self._inside:
+            self._inside[-1].started += times
+        else:
+            self._total[0, _INDEX["loops"]] += times
 
     def _elementwise(self, step: _Step, times: float) -> None:
         out, name = step.outs[0], step.name
@@ -212,12 +243,20 @@ class _Walk:
             self._add("moved", written * times, varies)
 
     def _loop(self, step: _Step, times: float) -> None:
-        once = 1 if step.name == "cond" else _UNKNOWN_STEPS
-        length = step.equation.params.get("length", once)
-        self._total[0, _INDEX["steps"]] += times * length
-        varies = any(v.varies for v in step.outs)
-        for body in _compat.bodies(step.equation.params):
-            self.run(body, [varies] * len(body.invars), times * length)
+        params, varies = step.equation.params, any(v.varies for v in step.outs)
+        length = times * (1 if step.name == "cond" else params.get("length", _UNKNOWN_STEPS))
+        if step.name == "cond":
+            for body in _compat.bodies(params):
+                self.run(body, [varies] * len(body.invars), length)
+            return
+        self._inside.append(_Loop())
+        for body in _compat.bodies(params):
+            flags = varying(step.equation, body, [v.varies for v in step.ins])
+            self.run(body, flags, length)
+        loop = self._inside.pop()
+        self.loops.append((loop.called_from, loop.started, length))
+        if self._inside:
+            self._inside[-1].called_from = min(self._inside[-1].called_from, loop.called_from)
 
 
 def _kind(name: str) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 
 from veenv import _compat
 from veenv.kernel.cpu.spans import code_length
-from veenv.kernel.features import NAMES, Features, at_batch, features_of
+from veenv.kernel.features import NAMES, Features, features_of
 from veenv.kernel.program import ScalarProgram
 
 FILE = Path(__file__).with_name("times.json")
@@ -39,7 +39,7 @@ def seconds(features: Features, batch: int) -> float:
       features: of the program at one point.
       batch: number of points.
     """
-    return 1e-6 * float(_COSTS @ at_batch(features, batch))
+    return 1e-6 * float(_COSTS @ features.at(batch))
 
 
 def program_seconds(jaxpr: Any, batch: int) -> float:
