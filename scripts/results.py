@@ -18,6 +18,7 @@ from agents.ppo.trainer import Trainer
 from agents.training.curriculum import FixedTasks
 from agents.training.loop import train
 from agents.training.played import Played
+from scripts import learning_curves
 from scripts.result_file import Table, write_result
 from veenv.env.random_play import random_episodes
 from veenv.search import search
@@ -39,6 +40,9 @@ PUBLISHED = {
     "PropaneCombustion": 88,
 }
 """Best published counts of a learned order (AlphaZero; Lohoff & Neftci 2024)."""
+
+POINTS = 40
+"""Points of a learning curve."""
 
 COLUMNS = (
     "task",
@@ -82,7 +86,10 @@ class ResultsArgs:
     """Most time for annealing, which otherwise gets as long as a run took."""
 
     out: str | None = None
-    """File to write the table to, as JSON, after every task."""
+    """File to write the table and the learning curves to, as JSON, after every task."""
+
+    plot: str | None = None
+    """File to draw the learning curves to, SVG, after every task."""
 
     def __post_init__(self) -> None:
         """Checks the number of seeds."""
@@ -99,30 +106,39 @@ class Run:
       reached: environment steps after which the goal was reached; None if it never was.
       seconds: wall-clock time, without that of compiling.
       last: the largest mean cost of an update in the last quarter.
+      curve: steps, mean cost and best cost so far, at points of its course.
     """
 
     best: int
     reached: int | None
     seconds: float
     last: float
+    curve: tuple[tuple[float, ...], ...]
 
 
 def main() -> None:
     """Parses the command line, trains, and prints the table line by line."""
     args = parse(ResultsArgs)
-    table = Table(COLUMNS)
+    table, curves, goals = Table(COLUMNS), Table(learning_curves.COLUMNS), dict[str, int]()
     table.begin()
     try:
         for name in task_names(args.task):
-            table.add(*row(name, args))
+            cells, runs = row(name, args)
+            table.add(*cells)
+            goals[cells[0]] = int(cells[1].replace(",", ""))
+            for seed, each in enumerate(runs):
+                texts = (" ".join(f"{x:.5g}" for x in line) for line in each.curve)
+                curves.rows.append((cells[0], str(seed), *texts))
             if args.out is not None:
-                write_result(args.out, "scripts.results", table)
+                write_result(args.out, "scripts.results", table, curves=curves)
+            if args.plot is not None:
+                learning_curves.draw(curves.rows, goals, args.plot)
     except ValueError as error:
         fail(str(error))
 
 
-def row(name: str, args: ResultsArgs) -> tuple[str, ...]:
-    """Trains on a task with every seed; its row of the table.
+def row(name: str, args: ResultsArgs) -> tuple[tuple[str, ...], list[Run]]:
+    """Trains on a task with every seed; its row of the table, and the runs.
 
     Raises:
       ValueError: there is no such task.
@@ -140,7 +156,7 @@ def row(name: str, args: ResultsArgs) -> tuple[str, ...]:
     play = jax.jit(lambda key: random_episodes(played.env, key, 1000).cost.astype(float).mean())
     budget = max(1.0, min(seconds, float(args.anneal.removesuffix("s"))))
     annealed = search(played.graphs[0], "anneal", budget=f"{budget:.0f}s")
-    return (
+    cells = (
         played.names[0],
         f"{goal:,}",
         f"{min(costs):,}",
@@ -153,21 +169,25 @@ def row(name: str, args: ResultsArgs) -> tuple[str, ...]:
         f"{float(play(jax.random.key(0))):,.1f}",
         f"{annealed.cost:,} ({budget:.0f} s)",
     )
+    return cells, runs
 
 
 def run(trainer: Trainer, config: PPOConfig, goal: int) -> Run:
     """Trains with the seed of a configuration, in a program that is compiled already."""
     [name] = trainer.tasks.names
-    curriculum, means, reached = FixedTasks(trainer), [], None
+    curriculum, course, reached = FixedTasks(trainer), list[tuple[float, ...]](), None
     state = Trainer(config, trainer.tasks).init()
     began = time.monotonic()
     for progress in train(curriculum, state=state):
-        means += progress.measured["mean_cost"].values()
+        [mean] = progress.measured["mean_cost"].values()
+        course.append((progress.steps, mean, curriculum.best.cost(name)))
         if reached is None and curriculum.best.cost(name) <= goal:
             reached = progress.steps
     seconds = time.monotonic() - began
-    last = max(means[-max(1, len(means) // 4) :])
-    return Run(curriculum.best.cost(name), reached, seconds, last)
+    last = max(mean for _, mean, _ in course[-max(1, len(course) // 4) :])
+    shown = np.linspace(0, len(course) - 1, min(POINTS, len(course))).round().astype(int)
+    curve = tuple(zip(*(course[k] for k in shown), strict=True))
+    return Run(curriculum.best.cost(name), reached, seconds, last, curve)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import time
 from dataclasses import replace
@@ -14,6 +13,8 @@ import pytest
 
 import veenv
 from veenv import Jacobian, make_graph, tune
+from veenv.kernel.fusing import kernels_within
+from veenv.kernel.program import CannotFuseError
 from veenv.orders.order import fingerprint
 from veenv.search.tuning import records, work
 from veenv.search.tuning.forms import Form, all_forms, own_modes
@@ -265,34 +266,60 @@ def test_each_form_is_tried_once():
     assert {(f.kernel, f.pin) for f in plain} == {("xla", "auto")}
 
 
-def test_the_modes_of_jax_are_first_but_for_a_kernel_that_takes_no_time():
+@pytest.mark.parametrize("too_large", [True, False])
+def test_a_kernel_is_first_and_comes_again_where_it_was_too_large(too_large):
     graph, modes = make_graph(layer, (0, 1))(X, W), own_modes(3, 3)
-
-    def first(seconds: float, **options) -> list[str]:
-        forms = all_forms(modes, graph, ["tanh"], seconds, **{"kernels": True, **options})
-        return [f.label for f in itertools.islice(forms, 3)]
-
-    jax_first = ["jax.jacrev", "jax.jacfwd"]
-    assert first(20.0)[0].endswith("one kernel")
-    assert first(20.0)[1:] == jax_first
-    assert first(0.1)[:2] == first(20.0, kernels=False)[:2] == jax_first
-    assert first(20.0, entries=10**6)[:2] == jax_first
+    refused = (lambda form: True) if too_large else (lambda form: False)
+    first, *others = all_forms(modes, graph, ["tanh"], 20.0, kernels=True, too_large=refused)
+    assert first.kernel == "fused"
+    assert others[:2] == modes
+    assert (first in others) == too_large
+    keys = [(f.mode, f.ids, f.kernel, f.pin) for f in others]
+    assert len(keys) == len(set(keys))
 
 
-def test_a_kernel_follows_a_mode_that_is_compiled_for_long():
+def test_without_kernels_the_modes_of_jax_are_first():
+    graph, modes = make_graph(layer, (0, 1))(X, W), own_modes(3, 3)
+    forms = list(all_forms(modes, graph, ["tanh"], 20.0, kernels=False))
+    assert forms[:2] == modes
+    assert all(form.kernel == "xla" for form in forms)
+
+
+@pytest.mark.parametrize(("taken", "follows"), [(0.5, True), (0.1, False)])
+def test_a_kernel_follows_a_mode_that_is_compiled_for_long(taken, follows):
     graph, now = make_graph(layer, (0, 1))(X, W), [0.0]
     modes = own_modes(3, 3)
-    for taken, kernels, follows in ((0.5, True, True), (0.5, False, False), (0.1, True, False)):
-        forms = all_forms(
-            modes, graph, ["tanh"], 1.0, entries=10**6, kernels=kernels, clock=lambda: now[0]
-        )
-        assert next(forms) is modes[0]
-        now[0] += taken
-        found = [next(forms)]
-        assert (found[0].kernel == "fused") == follows
-        found += forms
-        assert modes[1] in found
-        assert len(found) == len({(f.mode, f.ids, f.kernel, f.pin) for f in found})
+    forms = all_forms(
+        modes, graph, ["tanh"], 1.0, kernels=True, too_large=lambda _: True, clock=lambda: now[0]
+    )
+    kernel = next(forms)
+    assert next(forms) is modes[0]
+    now[0] += taken
+    assert next(forms) == (kernel if follows else modes[1])
+
+
+def test_kernels_are_as_large_as_there_is_time_to_compile(monkeypatch):
+    patience = []
+
+    def refusing(seconds: float, equations: int) -> int:
+        patience.append(seconds)
+        return 20
+
+    monkeypatch.setattr(work, "kernel_limit", refusing)
+    tuned = tune(layer, X, W, argnums=(0, 1), budget="8s", cache=False)
+    kernels = [row for row in tuned.table().splitlines() if "one kernel" in row]
+    assert len(kernels) >= 2
+    assert all("more than 20 scalar operations" in row for row in kernels)
+    assert patience[0] == pytest.approx(0.2 * 8)
+    assert all(seconds < 0.5 * 0.75 * 8 for seconds in patience[1:])
+    assert veenv.tree_allclose(tuned(X, W), jax.jacrev(layer, (0, 1))(X, W), rtol=1e-5)
+
+
+def test_a_limit_of_kernels_holds_where_it_is_set():
+    kernel = jax.jit(veenv.jacve(layer, argnums=(0, 1), kernel="fused"))
+    with kernels_within(20), pytest.raises(CannotFuseError, match="more than 20 scalar"):
+        kernel.trace(X, W)
+    kernel.trace(X, W)
 
 
 def test_pins_are_as_asked_for():

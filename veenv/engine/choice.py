@@ -42,7 +42,7 @@ _KEPT = 1.1
 _UNASKED = 0.1
 """Seconds beyond 1.5 of XLA's time that a kernel may take to compile in the default; who names an
 order has more patience."""
-_ALIKE = 0.95
+_ALIKE = 0.97
 """Share from which on two predicted times say nothing of which is the shorter."""
 
 

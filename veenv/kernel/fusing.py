@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,6 +29,7 @@ _PATIENCE = 1.5
 LITTLE = 0.25
 """Seconds that it lets it take beyond that: functions that compile fast gain most by a kernel."""
 _LARGEST_CONSTANT = 1024
+_largest: ContextVar[int] = ContextVar("largest kernel", default=MAX_OPERATIONS)
 _ARRAYS = (jax.Array, np.ndarray, np.generic)
 _NEEDS_VALUES = (TypeError, IndexError)
 """What JAX raises where the value of a tracer is needed."""
@@ -59,9 +62,13 @@ class Traced:
           limit: the most operations it may have.
 
         Raises:
-          CannotFuseError: for what has no scalar form, or has more operations.
+          CannotFuseError: for what has no scalar form, or is larger than that or `kernels_within`.
         """
-        return unroll(self.closed, self.lifted, limit)
+        largest = _largest.get()
+        program = unroll(self.closed, self.lifted, min(limit, largest))
+        if largest < MAX_OPERATIONS and size_of(program) > largest:
+            raise CannotFuseError("compiling the kernel would take longer than there is time")
+        return program
 
     def program_within(self, limit: int) -> ScalarProgram | None:
         """The scalar program where `"auto"` may take a kernel; None elsewhere.
@@ -108,6 +115,20 @@ class Traced:
         total = len(leaves) + len(self.static)
         full = [self.static[k] if k in self.static else next(arrays) for k in range(total)]
         return jax.tree.unflatten(self.tree, full)
+
+
+@contextmanager
+def kernels_within(size: int) -> Iterator[None]:
+    """Refuses larger kernels, for who has no time to compile them.
+
+    Args:
+      size: the largest `size_of` a kernel.
+    """
+    token = _largest.set(min(size, MAX_OPERATIONS))
+    try:
+        yield
+    finally:
+        _largest.reset(token)
 
 
 def trace_point(

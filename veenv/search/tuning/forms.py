@@ -11,7 +11,6 @@ import jax
 
 from veenv.engine.api import jacve
 from veenv.graph.graph import Graph
-from veenv.kernel.times import kernel_limit
 from veenv.linear.barrier import EXPENSIVE, PinMode
 from veenv.orders.cache import Auto
 from veenv.orders.climbing import climb
@@ -24,8 +23,6 @@ _LARGEST_KERNEL = 1_000_000
 """Operations above which no kernel is tried; those with known zeros are counted here too."""
 _MANY = 5000
 """Vertices of a graph above which JAX's own modes are tried before any order is looked at."""
-_QUICK = 0.2
-"""Share of the time in which a kernel is compiled that is tried before JAX's own modes."""
 _SLOW = 0.25
 """Share of the time in which a mode is compiled that is followed by a kernel."""
 _SEARCHING = 0.1
@@ -95,24 +92,24 @@ def all_forms(
     primitives: Sequence[str],
     seconds: float,
     *,
-    entries: int = 0,
     kernels: bool,
     batched: bool = False,
+    too_large: Callable[[Form], bool] = lambda form: False,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[Form]:
-    """The forms of a Jacobian, each once; the search for an order begins when its turn comes.
+    """The forms of a Jacobian; the search for an order begins when its turn comes.
 
-    JAX's own modes are the first, but for a kernel that is compiled in no time, or in less time
-    than the second mode if the first one takes long.
+    The first is a kernel, of which only a small one is compiled before JAX's own modes have been;
+    one that was too large comes again: after the first mode if that took long, else after both.
 
     Args:
       modes: JAX's own.
       graph: the function's graph.
       primitives: names of the primitives of its program.
       seconds: the time that there is for all of them.
-      entries: numbers in the Jacobian.
       kernels: whether to try one kernel as well as XLA.
       batched: whether there are many points, for which one kernel is most promising.
+      too_large: whether a kernel was refused for its size.
       clock: tells the time.
     """
     if len(graph.eliminable) > _MANY:  # even the classical orders take a while
@@ -136,10 +133,10 @@ def all_forms(
                 yield form
 
     best = Form("jacve", ranked[0], ids[ranked[0]])
-    fits = kernel_limit(_QUICK * seconds, len(primitives))
     if len(graph.eliminable) <= _MANY:
-        quick = price[ranked[0]] + entries <= fits
-        yield from fresh(_fused(best)) if quick else ()
+        yield from fresh(_fused(best))
+        if too_large(_fused(best)):
+            tried.clear()
         yield from _between(modes, lambda: fresh(_fused(best)), _SLOW * seconds, clock)
     first = (_fused(best), best) if batched else (best, _fused(best))
     yield from fresh(*first, Form("jacve", "reverse", ids["reverse"]))

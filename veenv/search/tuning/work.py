@@ -20,6 +20,9 @@ import jax
 from veenv.graph.argnums import normalise_argnums, plain_argnums
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import Program, trace
+from veenv.kernel.fusing import kernels_within
+from veenv.kernel.program import CannotFuseError
+from veenv.kernel.times import kernel_limit
 from veenv.orders.cache import cache_dir
 from veenv.orders.order import fingerprint
 from veenv.search.tuning import records
@@ -28,6 +31,11 @@ from veenv.search.tuning.forms import Form, all_forms, own_modes
 from veenv.search.tuning.machine import free_bytes, where
 from veenv.search.tuning.point import Point, shapes_of
 from veenv.search.tuning.records import Record, results_of
+
+_HURRIED = 0.2
+"""Share of the time in which a kernel has to be compiled before JAX's own modes have been tried."""
+_LAST = 0.75
+"""Share of the time of which a kernel may take half of what is left."""
 
 
 def _batched(in_axes: Any, count: int) -> tuple[bool, ...]:
@@ -98,7 +106,7 @@ class Tuning:
         self._job, self._cache = job, cache
         self._where = where()
         self._contest = Contest(self._prepare, job.end, left.is_set)
-        self._key, self._fingerprint = "", ""
+        self._key, self._fingerprint, self._equations = "", "", 0
         self._found: Record | None = None
         self._modes = own_modes(1, 1)
 
@@ -121,7 +129,7 @@ class Tuning:
                 return
         kernels = jax.default_backend() == "cpu"
         names = [e.primitive.name for e in program.equations]
-
+        self._equations = len(names)
         forms: Iterable[Form] = self._modes
         if graph is not None and graph.eliminable:
             forms = all_forms(
@@ -129,9 +137,9 @@ class Tuning:
                 graph,
                 names,
                 job.seconds,
-                entries=inputs * outputs,
                 kernels=kernels,
                 batched=job.batch is not None,
+                too_large=self._was_too_large,
             )
         self._contest.run(forms)
         errors = self._contest.errors
@@ -178,13 +186,31 @@ class Tuning:
         if job.batch is not None:
             axes = [0 if batched else None for batched in job.point.axes]
             jacobian = jax.vmap(jacobian, in_axes=axes, axis_size=job.batch)
-        compiled = jax.jit(jacobian).lower(*values).compile()
+        fused = form.kernel == "fused"
+        limit = kernel_limit(self._patience(), self._equations)
+        with kernels_within(limit) if fused else contextlib.nullcontext():
+            compiled = jax.jit(jacobian).lower(*values).compile()
         memory = compiled.memory_analysis()
         temporary = getattr(memory, "temp_size_in_bytes", None)
         total = (temporary or 0) + getattr(memory, "output_size_in_bytes", 0)
         if total > free_bytes():
             raise MemoryError(f"it would take {total / 2**20:,.0f} MiB of memory")
         return Entry(lambda: jax.block_until_ready(compiled(*values)), temporary)
+
+    def _was_too_large(self, form: Form) -> bool:
+        """Whether a kernel was refused, and not for a primitive."""
+        error = self._contest.errors.get(form)
+        return isinstance(error, CannotFuseError) and not error.primitive
+
+    def _patience(self) -> float:
+        """Seconds that a kernel may be predicted to take to compile.
+
+        Some take longer than predicted, and there has to be time to compare.
+        """
+        job = self._job
+        if all(trial.form.mode == "jacve" for trial in self._contest.trials):
+            return _HURRIED * job.seconds
+        return max(0.0, 0.5 * (job.began + _LAST * job.seconds - time.perf_counter()))
 
     def _name_in_cache(self, program: Program) -> str:
         """Hash of all that decides what is fastest."""
