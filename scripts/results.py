@@ -24,7 +24,7 @@ from veenv.env.random_play import random_episodes
 from veenv.search import search
 
 STEPS = {
-    "RoeFlux_1d": 1_000_000,
+    "RoeFlux_1d": 2_000_000,
     "RobotArm_6DOF": 200_000,
     "HumanHeartDipole": 100_000,
     "PropaneCombustion": 80_000,

@@ -311,7 +311,7 @@ def test_kernels_are_as_large_as_there_is_time_to_compile(monkeypatch):
     assert len(kernels) >= 2
     assert all("more than 20 scalar operations" in row for row in kernels)
     assert patience[0] == pytest.approx(0.2 * 8)
-    assert all(seconds < 0.5 * 0.75 * 8 for seconds in patience[1:])
+    assert all(seconds < 0.6 * 0.75 * 8 for seconds in patience[1:])
     assert veenv.tree_allclose(tuned(X, W), jax.jacrev(layer, (0, 1))(X, W), rtol=1e-5)
 
 

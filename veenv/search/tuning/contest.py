@@ -204,9 +204,12 @@ class Contest:
 
 
 def halved(trials: list[Trial]) -> list[Trial]:
-    """The faster half, and the faster of JAX's own modes: it can be beaten, not dropped."""
+    """The faster half, two at least, and the faster of JAX's own modes, which is never dropped.
+
+    Of the last two the slower one stays until it is certain that it is.
+    """
     ranked = sorted(trials, key=lambda t: float(np.median(t.seconds)))
-    kept = ranked[: max(1, (len(ranked) + 1) // 2)]
+    kept = ranked[: max(2, (len(ranked) + 1) // 2)]
     own = [t for t in ranked if t.form.mode != "jacve"]
     for trial in ranked:
         if trial not in kept and trial not in own[:1]:

@@ -35,7 +35,9 @@ from veenv.search.tuning.records import Record, results_of
 _HURRIED = 0.2
 """Share of the time in which a kernel has to be compiled before JAX's own modes have been tried."""
 _LAST = 0.75
-"""Share of the time of which a kernel may take half of what is left."""
+"""Share of the time that a kernel must leave some of, to compare."""
+_SAFE = 0.6
+"""Share of what is left of it that a kernel may be predicted to take: some take twice as long."""
 
 
 def _batched(in_axes: Any, count: int) -> tuple[bool, ...]:
@@ -203,14 +205,11 @@ class Tuning:
         return isinstance(error, CannotFuseError) and not error.primitive
 
     def _patience(self) -> float:
-        """Seconds that a kernel may be predicted to take to compile.
-
-        Some take longer than predicted, and there has to be time to compare.
-        """
+        """Seconds that a kernel may be predicted to take to compile."""
         job = self._job
         if all(trial.form.mode == "jacve" for trial in self._contest.trials):
             return _HURRIED * job.seconds
-        return max(0.0, 0.5 * (job.began + _LAST * job.seconds - time.perf_counter()))
+        return max(0.0, _SAFE * (job.began + _LAST * job.seconds - time.perf_counter()))
 
     def _name_in_cache(self, program: Program) -> str:
         """Hash of all that decides what is fastest."""
