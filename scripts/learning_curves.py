@@ -22,6 +22,7 @@ def draw(rows: Sequence[Sequence[str]], goals: Mapping[str, int], path: str | Pa
     """
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator, NullFormatter, StrMethodFormatter
 
     tasks = list(dict.fromkeys(row[0] for row in rows))
     height = -(-len(tasks) // _PANELS)
@@ -35,7 +36,11 @@ def draw(rows: Sequence[Sequence[str]], goals: Mapping[str, int], path: str | Pa
             panel.plot(steps, mean, color=colour, lw=0.7, alpha=0.5)
             panel.plot(steps, best, color=colour, lw=1.5, label=f"seed {seed}")
         panel.axhline(goals[task], color="gray", ls="--", lw=0.8)
+        panel.set_xscale("log")
         panel.set_yscale("log")
+        panel.yaxis.set_major_locator(MaxNLocator(6, prune="lower"))
+        panel.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        panel.yaxis.set_minor_formatter(NullFormatter())
         panel.set_title(task)
         panel.set_xlabel("environment steps")
         panel.set_ylabel("multiplications")
