@@ -13,6 +13,7 @@ from pathlib import Path
 import tyro
 
 import veenv
+from agents.config.args import fail
 from scripts.evaluate import tasks_of_set
 from veenv.orders.documents import write_text
 from veenv.orders.order import fingerprint
@@ -76,5 +77,14 @@ def main(config: Config) -> None:
     )
 
 
+def run() -> None:
+    """Parses the command line; what is wrong with it is one line."""
+    config = tyro.cli(Config)
+    try:
+        main(config)
+    except ValueError as error:
+        fail(str(error))
+
+
 if __name__ == "__main__":
-    run_script(lambda: main(tyro.cli(Config)))
+    run_script(run)
