@@ -62,7 +62,7 @@ QUICK = {
     "--num-orders 5 --order-budget 50 --out {folder}/kernel-figures.json "
     "--plot {folder}/kernel-plot.svg",
     "long-games": "--sizes 500 --seconds 2 --functions 2 --sets wide structured",
-    "prediction": "--no-measure --out {folder}/prediction-table.json",
+    "prediction": "--no-measure --function reactor --batch 1 --out {folder}/prediction-table.json",
     "realistic": "--quick --batch 1 --budget 1s --seconds 0.1 "
     "--out {folder}/realistic-figures.json --plot {folder}/realistic-plot.svg",
     "search": "--task Robertson --method markowitz anneal --seconds 0.2 --evaluations 100 "

@@ -74,8 +74,9 @@ def prediction(
                 rows |= {(name, m["form"], size): m for m in found}
                 _write(out, list(rows.values()))
             else:
-                for form, counted in _counted(functions[name], size).items():
-                    rows.get((name, form, size), {}).update(counted.features)
+                found = _counted(functions[name], size).items()
+                keys = {(name, form, size): counted.features for form, counted in found}
+                rows |= {key: rows[key] | keys[key] for key in keys if key in rows}
             print(f"| {name} | {size} |", flush=True)
     table = _write(out, list(rows.values()))
     print("\n| feature | microseconds |\n| --- | ---: |")

@@ -10,6 +10,7 @@ import pytest
 
 import veenv
 from veenv.tasks.best import best_order
+from veenv.tasks.evaluation_sets import evaluation_set
 
 ROOT = Path(__file__).parents[2]
 COUNT = "multiplications"
@@ -53,6 +54,19 @@ def test_readme_says_what_ppo_found():
         optimal = int(row["worst"]) == best_order(row["task"]).lower_bounds.get(COUNT)
         worst = row["worst"] + (" (optimal)" if optimal else "")
         assert f"| {row['task']} | {row['goal']} | {worst} | {row['seconds']} |" in readme
+
+
+def test_the_page_says_how_many_draws_test_sets_leave_out():
+    def said(name):
+        chosen = evaluation_set(name)
+        return len(chosen.left_out), chosen.draws[-1] + 1
+
+    (small, of_small), (arrays, of_arrays) = said("scalar-small"), said("arrays")
+    assert (arrays, said("scalar-large")[0]) == (1, 0)
+    sentence = (
+        f"leaves out {small} of {of_small} draws, `arrays` one of {of_arrays}, `scalar-large`"
+    )
+    assert sentence in text_of("docs/training.md")
 
 
 def test_where_the_policy_is_above_others():

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from veenv.search.tuning.contest import NO_TIME, Contest, Entry, spread
+from veenv.search.tuning.contest import FIRST_RUNG, NO_TIME, Contest, Entry, spread
 from veenv.search.tuning.forms import Form
 
 FWD, REV = Form("jacfwd"), Form("jacrev")
@@ -67,6 +67,14 @@ def test_half_is_dropped_at_a_time():
     assert rounds[JACVE[0]] == rounds[REV] >= 8
     assert rounds[JACVE[-1]] == 4
     assert [t.note for t in found.trials if t.form == JACVE[-1]] == ["in the slower half"]
+
+
+def test_of_the_last_two_the_slower_one_stays_until_that_is_certain():
+    clock = Clock({FWD: 1e-3, REV: 1.1e-3}, noise=0.3)
+    found = contest(clock, end=20.0)
+    rounds = [len(trial.seconds) for trial in found.trials]
+    assert min(rounds) >= 2 * FIRST_RUNG
+    assert max(rounds) - min(rounds) <= 1
 
 
 def test_the_hopeless_get_no_rounds():

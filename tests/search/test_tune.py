@@ -310,9 +310,26 @@ def test_kernels_are_as_large_as_there_is_time_to_compile(monkeypatch):
     kernels = [row for row in tuned.table().splitlines() if "one kernel" in row]
     assert len(kernels) >= 2
     assert all("more than 20 scalar operations" in row for row in kernels)
+    first = kernels[0].split("|")[1]
+    assert sum(row.split("|")[1] == first for row in kernels) == 2  # it comes again
     assert patience[0] == pytest.approx(0.2 * 8)
     assert all(seconds < 0.6 * 0.75 * 8 for seconds in patience[1:])
     assert veenv.tree_allclose(tuned(X, W), jax.jacrev(layer, (0, 1))(X, W), rtol=1e-5)
+
+
+def test_kernels_that_the_function_asks_for_itself_have_no_limit(monkeypatch):
+    monkeypatch.setattr(work, "kernel_limit", lambda seconds, equations: 20)
+
+    def products(x):
+        return jnp.tanh(jnp.outer(x, x)).sum(0)
+
+    def slopes(x):
+        return veenv.jacve(products, kernel="fused")(x).sum(0)
+
+    table = tune(slopes, X, budget="8s", cache=False).table()
+    modes = [row for row in table.splitlines() if "jax.jac" in row]
+    assert len(modes) == 2
+    assert not any("CannotFuseError" in row for row in modes)
 
 
 def test_a_limit_of_kernels_holds_where_it_is_set():
