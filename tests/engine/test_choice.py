@@ -18,6 +18,7 @@ from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
 from veenv.kernel import fusing
 from veenv.kernel.builder import MAX_OPERATIONS
+from veenv.kernel.cpu import entries
 from veenv.kernel.fusing import KernelMode
 from veenv.kernel.parts import part_of
 
@@ -50,7 +51,7 @@ def form(request, monkeypatch):
     monkeypatch.setattr(
         choice, "_predicted_seconds", lambda _, pin: lambda _: own if pin else other
     )
-    monkeypatch.setattr(choice, "kernel_seconds", lambda program, batch: kernel)
+    monkeypatch.setattr(choice, "kernel_seconds", lambda program, batch, quick: kernel)
     return request.param
 
 
@@ -100,8 +101,9 @@ def test_a_scan_is_left_to_jax(x64):
         return [str(e.params["jaxpr"]) for e in eqns if e.primitive.name == "scan"]
 
     assert modes_of(looped, X) == ("jacfwd", "jacrev")
-    assert scans(AUTO(looped)) in (scans(jax.jacfwd(looped)), scans(jax.jacrev(looped)))
-    assert scans(AUTO(looped)) != scans(veenv.jacve(looped, "forward"))
+    auto, forward = (veenv.jacve(looped, order, kernel="xla") for order in ("auto", "forward"))
+    assert scans(auto) in (scans(jax.jacfwd(looped)), scans(jax.jacrev(looped)))
+    assert scans(auto) != scans(forward)
     np.testing.assert_allclose(jax.jit(AUTO(looped))(X), jax.jacfwd(looped)(X), rtol=1e-12)
 
 
@@ -175,6 +177,24 @@ def test_a_kernel_may_be_as_long_as_xla_would_take():
     assert 20_000 < many <= most == MAX_OPERATIONS
 
 
+def test_a_kernel_that_would_take_too_long_to_compile_is_compiled_quickly(monkeypatch):
+    levels = []
+    made = entries.kernel
+    monkeypatch.setattr(entries, "kernel", lambda p, quick: levels.append(quick) or made(p, quick))
+    limits = {False: 10, True: 100_000}
+    for limits[False] in (10, 100_000):
+        size = lambda *closed, little, quick: limits[quick]  # noqa: E731
+        monkeypatch.setattr(choice, "kernel_size", size)
+        jax.clear_caches()
+        found = jax.jit(veenv.jacve(rolled))(SHORT)
+        assert veenv.tree_allclose(found, jax.jacrev(rolled)(SHORT), rtol=1e-5)
+    assert levels == [True, False]
+    limits[False] = limits[True] = 10
+    jax.clear_caches()
+    jax.jit(veenv.jacve(rolled))(SHORT)
+    assert len(levels) == 2
+
+
 def test_pins_ask_for_xla():
     assert kernel_of(AUTO(rolled), SHORT) is not None
     for pin in (True, False):
@@ -218,8 +238,8 @@ def test_a_select_by_a_known_mask_leaves_forward_mode(x64, form):
         return jax.lax.scan(lambda c, y: (jnp.tanh(q @ c) * y, c + y), x[2:], x)
 
     assert modes_of(f, X) == ("jacfwd",)
-    assert modes_of(lambda x: jnp.diag(x * x).sum(0)[:1], X) == ()  # reverse mode has fewer passes
-    assert modes_of(lambda x: jnp.where(x > 0.5, x, x * x), X) == ()
+    shut = jnp.eye(4, dtype=bool)
+    assert modes_of(lambda x: jnp.where(shut, x, 1 / x).sum(0)[:1], X) == ()  # fewer passes back
     assert not np.isfinite(jax.jacrev(f)(X)[1]).all()
     for jacobian in (AUTO(f, kernel="auto"), veenv.jacve(f)):
         assert veenv.tree_allclose(jax.jit(jacobian)(X), jax.jacfwd(f)(X), rtol=1e-12)
@@ -253,7 +273,7 @@ def test_what_one_mode_refuses_or_answers_otherwise_is_not_emitted():
     assert modes_of(lambda x: jax.lax.while_loop(lambda c: c[0] < 2, jnp.sin, x), X) == ()
     assert modes_of(lambda x: x.astype(jnp.float16), X.astype(np.float32)) == ()
     assert modes_of(jnp.abs, X + 1j) == ()
-    assert modes_of(lambda x: jax.nn.relu(x) * 2, X) == ()
+    assert modes_of(lambda x: jax.nn.relu(1 / x) * 2, X) == ()
     assert modes_of(lambda x: x, np.zeros(0)) == ()
     assert modes_of(jnp.sqrt, X) == ()
     assert modes_of(lambda x: jnp.stack([x, x * x]), 0.5) == ("jacfwd", "jacrev")
@@ -267,15 +287,15 @@ def test_the_masked_half_of_a_factor_leaves_the_modes_in_and_other_masks_do_not(
 
     x = jnp.sin(jnp.arange(9.0)).reshape(3, 3)
     assert modes_of(factor, x) == ("jacfwd", "jacrev")
-    assert modes_of(lambda x: factor(jnp.where(x > 0, x, 1 / x)), x) == ()
+    assert modes_of(lambda x: factor(jax.nn.relu(1 / x)), x) == ()
     for order in ("auto", "reverse"):
         found = jax.jit(veenv.jacve(factor, order))(x)
         np.testing.assert_allclose(found, jax.jacfwd(factor)(x), rtol=1e-12, atol=1e-14)
 
 
 def masked(x):
-    """A select, which keeps JAX's modes out, and orders that differ."""
-    y = jnp.where(x > 0.5, jnp.sin(x), x)
+    """A rectified quotient, which keeps JAX's modes out, and orders that differ."""
+    y = jax.nn.relu(jnp.sin(x) - 0.1 / x)
     return jnp.stack([jnp.sum(y * y[::-1]), y[0] * y[1], jnp.prod(y[:3])])
 
 
@@ -331,7 +351,11 @@ def test_modes_are_traced_where_they_may_be_faster_than_a_kernel(monkeypatch):
     many = np.tile(SHORT, (5000, 1))
     with pytest.raises(AssertionError):
         jax.jit(jax.vmap(jacobian))(many)
-    cases: list[tuple[Any, KernelMode]] = [(looped, "auto"), (rolled, "xla")]
+
+    def long(x):
+        return jax.lax.scan(lambda c, _: (jnp.sin(c) * x, None), x, None, length=9000)[0]
+
+    cases: list[tuple[Any, KernelMode]] = [(long, "auto"), (rolled, "xla")]
     for fun, kernel in cases:
         with pytest.raises(AssertionError):
             jax.jit(AUTO(fun, kernel=kernel))(SHORT)
@@ -341,7 +365,7 @@ def test_modes_are_traced_where_they_may_be_faster_than_a_kernel(monkeypatch):
 
 
 def test_a_mode_that_is_traced_late_is_of_the_function_as_it_was(x64, monkeypatch):
-    monkeypatch.setattr(choice, "kernel_seconds", lambda program, batch: 9.0)
+    monkeypatch.setattr(choice, "kernel_seconds", lambda program, batch, quick: 9.0)
     monkeypatch.setattr(choice, "_predicted_seconds", lambda _, pin: lambda _: 9.0 if pin else 1.0)
     scale, table = [2.0], np.linspace(0.0, 1.0, 2000)
 

@@ -48,6 +48,14 @@ def test_an_estimate_ends_above_its_limit():
     assert whole / 4 < cycles(chain, range(len(chain)), whole / 4) < whole
 
 
+def test_long_programs_are_in_depth_first_order(monkeypatch):
+    monkeypatch.setattr(schedule, "_ESTIMATED", 5)
+    monkeypatch.setattr(schedule, "cycles", None)  # nothing is estimated
+    ops = [X, *(Op("mul", "float32", (k, 0)) for k in range(4)), Op("add", "float32", (0, 0))]
+    program = schedule.scheduled(ops, [Leaf((), "float32")], [Leaf((2,), "float32")], [[5, 4]])
+    assert [op.name for op in program.ops if op.name not in FREE] == ["add", *["mul"] * 4]
+
+
 def test_the_order_of_fewer_cycles_is_taken(monkeypatch):
     ops = [X, *(Op("mul", "float32", (k, 0)) for k in range(4)), Op("add", "float32", (0, 0))]
     leaf = Leaf((2,), "float32")

@@ -11,8 +11,8 @@ import pytest
 
 import veenv
 from veenv.kernel import times
-from veenv.kernel.cpu import entries, spans
-from veenv.kernel.fusing import trace_point
+from veenv.kernel.cpu import compile, entries, sections, spans
+from veenv.kernel.fusing import run_kernel, trace_point
 
 
 def mixed(x, k):
@@ -30,6 +30,11 @@ def mixed(x, k):
 
 def program_of(fun, *args):
     return trace_point(fun, args, {}, range(len(args))).program()
+
+
+def traced_at(fun, *args):
+    """A Jacobian, as it is traced at some arguments."""
+    return trace_point(veenv.jacve(fun, kernel="xla"), args, {}, [0])
 
 
 def cut(monkeypatch, length: int) -> None:
@@ -56,6 +61,36 @@ def test_sections_compute_what_the_whole_does(x64, monkeypatch, length, dtype):
     tolerance = 1e-12 if dtype == "float64" else 1e-4
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max())
+
+
+@pytest.mark.parametrize("length", [40, 10**6])
+def test_quick_code_computes_the_same(x64, monkeypatch, length):
+    """Every dtype, function and mask, without LLVM's optimisations."""
+    cut(monkeypatch, length)
+    calls = []
+
+    def counted(*args, level=2, **kwargs):
+        calls.append(level)
+        return compile.MachineCode(*args, level=level, **kwargs)
+
+    monkeypatch.setattr(sections, "MachineCode", counted)
+    rng = np.random.default_rng(length)
+    points = rng.uniform(0.5, 2, (35, 4)), rng.integers(0, 3, (35, 4))
+
+    def shifted(x, k):
+        return mixed(x * (2.0 + length), k)  # a program of its own, compiled now
+
+    program = traced_at(shifted, *(p[0] for p in points)).program()
+    slow, fast = (
+        jax.vmap(lambda x, k, q=q: run_kernel(traced_at(shifted, x, k), program, quick=q))(*points)
+        for q in (True, False)
+    )
+    assert set(calls) == {0, 2}
+    assert entries.kernel(program, True).key != entries.kernel(program, False).key
+    expected = jax.vmap(jax.jacfwd(shifted))(*points)
+    for found in (slow, fast):
+        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12 * np.abs(b).max())
 
 
 def test_every_operation_is_in_one_section_and_cuts_are_where_little_is_kept(monkeypatch):

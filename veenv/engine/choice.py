@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from veenv import _compat
 from veenv.engine import pins
 from veenv.engine.traced_modes import TracedModes
+from veenv.kernel.cpu.spans import size_of
 from veenv.kernel.features import Features, features_of
 from veenv.kernel.fusing import LITTLE, Traced, kernel_size, run_kernel, trace_leaves, trace_point
 from veenv.kernel.parts import Part, part_of
@@ -131,7 +132,7 @@ class _Choice:
     def result(self, *, kernel: bool) -> Any:
         """The Jacobian in the form that is predicted to be fastest."""
         first, source = self.eliminations[0], self._source()
-        program = self._program(source) if kernel else None
+        program, quick = self._program(source) if kernel else (None, False)
         if program is None or not program.written():
             run = self._run(self._nominal(), range(len(first.closed.out_avals)))
             return first.result(run(*first.operands))
@@ -140,7 +141,7 @@ class _Choice:
         wanted, precision = program.written(), jnp.result_type(float)
 
         def instead(batch: int) -> Run | None:
-            least = kernel_seconds(program, batch)
+            least = kernel_seconds(program, batch, quick)
             if _GAIN * least_seconds(program, batch) > least:
                 return None
             if jnp.result_type(float) != precision:
@@ -148,7 +149,7 @@ class _Choice:
             best, times = self._fastest(batch)
             return self._run(best, wanted) if _GAIN * times <= least else None
 
-        return run_kernel(made, program, self._run(source, wanted), instead)
+        return run_kernel(made, program, self._run(source, wanted), instead, quick)
 
     def _source(self) -> int:
         """The number of the elimination that becomes a kernel: of fewest operations, most likely.
@@ -166,12 +167,18 @@ class _Choice:
             self._own = replace(self._own, functions=(), leaves=())
         self.eliminations = list(map(_without_values, self.eliminations))
 
-    def _program(self, source: int) -> ScalarProgram | None:
-        """The scalar program, where compiling it takes not much longer than XLA's takes."""
+    def _program(self, source: int) -> tuple[ScalarProgram | None, bool]:
+        """The scalar program, where compiling it takes not much longer than XLA's takes.
+
+        Returns:
+          The program or None, and whether it has to be compiled quickly for that.
+        """
         form = self.eliminations[source]
         compared = (form.closed, *(other.closed for other in self.eliminations))
-        limit = kernel_size(*compared, little=_UNASKED if self._kept else LITTLE)
-        return form.program_within(limit)
+        little = _UNASKED if self._kept else LITTLE
+        limit, most = (kernel_size(*compared, little=little, quick=q) for q in (False, True))
+        program = form.program_within(most)
+        return program, program is not None and size_of(program) > limit
 
     def _run(self, number: int, wanted: Sequence[int]) -> Run:
         """One of the forms, as a function of the operands of the elimination."""

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from veenv import _compat
 from veenv.engine.blocks import all_blocks
 from veenv.engine.elimination import eliminate
-from veenv.engine.known import Known
+from veenv.engine.finite import has_infinite_partials, shut_out
 from veenv.engine.stored import Edges
 from veenv.engine.symmetry import Half
 from veenv.graph.linearisation import Linearisation
@@ -38,22 +38,17 @@ _ALIKE = 1.5
 """Ratio of passes up to which they say nothing of which is."""
 _FEWER = 2
 """Ratio of passes from which the reverse order is compared with the forward one."""
+_MUCH = 10_000
+"""Operations of the reverse order from which on the default is compared with JAX's modes."""
 _LESS = 0.5
 """Share of the reverse order's operations below which the forward one is compared with it."""
-_FINITE = frozenset(["cholesky"])
-"""Primitives that have finite partials wherever they are finite: what a mask keeps out is a 0."""
-_ROOTS = frozenset("sqrt cbrt pow asin acos acosh".split())
-"""Primitives with infinite partials at finite values: a mode multiplies them by its zeros."""
 
 
 def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
     """The modes of JAX that can take the place of an elimination: the one with fewer passes.
 
     It cannot where it would give other results: for numbers that are not all real and of one
-    dtype; where there could be a product of 0 and infinity, as a select has to keep what is not
-    chosen out, or as a root has an infinite partial, while the entry next to it is a known zero.
-    A select by a known mask (a diagonal, a triangle) is no more to forward mode than a slice: what
-    is not chosen is shut out of the tangents, too.
+    dtype; where there could be a product of 0 and infinity (`veenv.engine.finite`).
     It need not where the elimination is the passes of one operator, as of a single loop.
 
     Args:
@@ -70,13 +65,12 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
         return ()
     if len({a.dtype for a in avals}) > 1 or not jnp.issubdtype(avals[0].dtype, jnp.floating):
         return ()
-    selects = _selects(lin)
-    if selects == "computed" or any(lin.reverse_only) or any(map(_refuses, program.equations)):
+    if any(lin.reverse_only) or any(map(_refuses, program.equations)):
         return ()
-    if _is_one_operator(lin):
+    if _is_one_operator(lin) or has_infinite_partials(lin):
         return ()
     modes = _of_fewer_passes(*_passes(program))
-    return tuple(m for m in modes if m == "jacfwd" or selects == "none")
+    return tuple(m for m in modes if not shut_out(lin, reverse=m == "jacrev"))
 
 
 def _of_fewer_passes(*passes: int) -> tuple[OwnMode, ...]:
@@ -126,18 +120,20 @@ def forward_instead(lin: Linearisation) -> bool:
     """Whether the forward order may well be faster than the reverse one, and gives the same.
 
     That takes operators (loops, decompositions, solves), of whose passes it needs far fewer, or
-    that it does far fewer operations; no more of them where either needs as many passes.
+    that it does far fewer operations and has about as few passes of these; without operators no
+    more operations where either needs as many passes.
 
     Args:
       lin: the function.
     """
-    forward, reverse = _passes(lin.program)
-    if forward > reverse or any(lin.reverse_only):
+    if any(lin.reverse_only):
         return False
-    if _has_operators(lin):
-        return _FEWER * forward <= reverse
-    graph = lin.graph
-    limit = (1 if forward == reverse else _LESS) * graph.cost(graph.reverse(), "operations")
+    graph, (forward, reverse) = lin.graph, _passes(lin.program)
+    operators = _has_operators(lin)
+    if operators and (forward > _ALIKE * reverse or _FEWER * forward <= reverse):
+        return forward < reverse
+    share = 1 if forward == reverse and not operators else _LESS
+    limit = share * graph.cost(graph.reverse(), "operations")
     return graph.cost(graph.forward(), "operations") <= limit and limit > 0
 
 
@@ -152,6 +148,11 @@ def _has_operators(lin: Linearisation) -> bool:
     return any(_operators(lin))
 
 
+def _is_much(lin: Linearisation) -> bool:
+    """Whether tracing JAX's modes, too, is little beside what the reverse order takes."""
+    return lin.graph.cost(lin.graph.reverse(), "operations") >= _MUCH
+
+
 def _is_one_operator(lin: Linearisation) -> bool:
     graph = lin.graph
     return sum(_operators(lin)) == 1 and not graph.cost(graph.reverse(), "operations")
@@ -162,32 +163,9 @@ def _operators(lin: Linearisation) -> Iterator[bool]:
     return (partial.executed.link is Link.OPERATOR for partial in every)
 
 
-def _selects(lin: Linearisation) -> Literal["none", "known", "computed"]:
-    """By which masks partials are shut out; those of custom rules are not looked at closer.
-
-    Half of a factor is masked away, too, whose partials are finite wherever its entries are.
-    """
-    inner = [c.linearisation for c in lin.customs if c is not None]
-    if any(_selects(one) != "none" for one in inner):
-        return "computed"
-    pairs = list(zip(lin.program.equations, lin.elementals, strict=True))
-    finite = {e.target for eq, used in pairs if eq.primitive.name in _FINITE for e in used}
-    masked = [
-        equation
-        for equation, used in pairs
-        if any(e.partial.mask is not None and e.source not in finite for e in used)
-    ]
-    if not masked:
-        return "none"
-    mask_of = Known(lin.program).quickly
-    known = all(e.primitive.name == "select_n" and mask_of(e.inputs[0]) is not None for e in masked)
-    return "known" if known else "computed"
-
-
 def _refuses(equation: Any) -> bool:
     names, bodies = _OF_ONE_MODE, _compat.bodies(equation.params)
-    name = equation.primitive.name
-    return name in names | _ROOTS or any(_compat.holds(b, names) for b in bodies)
+    return equation.primitive.name in names or any(_compat.holds(b, names) for b in bodies)
 
 
 def other_modes(
@@ -207,7 +185,7 @@ def other_modes(
       Functions of the function's arguments that return the pair of what it returns and of its
       Jacobian. They raise one of `REFUSALS` if JAX does not have that mode of it.
     """
-    if name is None or not (name == "auto" or _has_operators(lin)):
+    if name is None or not (name == "auto" or _has_operators(lin) or _is_much(lin)):
         return []
     again = lin.program.again
 

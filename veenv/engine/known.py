@@ -86,9 +86,14 @@ class Known:
         if isinstance(atom, Literal) or atom not in self._makers:
             return self(atom)
         equation, _ = self._makers[atom]
-        if equation.primitive.name not in _QUICK:
+        if not is_quick(equation):
             return None
         return None if any(self.quickly(a) is None for a in equation.inputs) else self(atom)
+
+
+def is_quick(equation: Equation) -> bool:
+    """Whether NumPy mostly does an equation's work if its operands are known."""
+    return equation.primitive.name in _QUICK
 
 
 def held(constant: Any, most: float = inf) -> np.ndarray | None:

@@ -237,17 +237,18 @@ def fuse(
     return fused
 
 
-def kernel_size(*compared: Any, little: float = LITTLE) -> int:
+def kernel_size(*compared: Any, little: float = LITTLE, quick: bool = False) -> int:
     """The largest `size_of` a kernel for which "auto" takes it: XLA would take about as long.
 
     Args:
       *compared: the jaxprs that XLA would compile instead, of the longest of which it may take
         1.5 times the time and a little more; the first is what becomes the kernel.
       little: how many seconds more.
+      quick: of a kernel that is compiled quickly, to slower code.
     """
     equations = [len(_compat.open_jaxpr(closed).eqns) for closed in compared]
     seconds = _PATIENCE * compile_seconds(max(equations)) + little
-    return min(MAX_OPERATIONS, kernel_limit(seconds, equations[0]))
+    return min(MAX_OPERATIONS, kernel_limit(seconds, equations[0], quick))
 
 
 def run_kernel(
@@ -255,6 +256,7 @@ def run_kernel(
     program: ScalarProgram,
     xla: Callable[..., list[Any]] | None = None,
     instead: Callable[[int], Callable[..., Any] | None] | None = None,
+    quick: bool = False,
 ) -> Any:
     """Calls the kernel; constants and copies of arguments are none of its business.
 
@@ -264,6 +266,7 @@ def run_kernel(
       xla: the function from operands to the leaves that the kernel writes, for XLA; by default the
         traced one.
       instead: for a number of points such a function where that is faster than the kernel.
+      quick: compile it quickly, to slower code.
 
     Returns:
       The function's result.
@@ -275,7 +278,7 @@ def run_kernel(
             jnp.asarray(x, leaf.dtype)
             for x, leaf in zip(traced.operands, program.inputs, strict=True)
         ]
-        kernel = primitive.Fused(program, xla or traced.xla(written), instead)
+        kernel = primitive.Fused(program, xla or traced.xla(written), instead, quick)
         leaves = dict(zip(written, primitive.call(kernel, *operands), strict=True))
     for k, leaf in enumerate(program.outputs):
         if k in leaves:

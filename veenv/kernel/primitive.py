@@ -38,6 +38,7 @@ class Fused:
       instead: of a number of points, such a function where it is faster on a CPU than the kernel;
         None where the kernel is taken in any case. With it `xla` is what other machines run, what
         is exported, and what is divided among devices.
+      quick: whether it is compiled quickly, to slower code.
       written: the output leaves that the kernel writes.
     """
 
@@ -46,16 +47,19 @@ class Fused:
         program: ScalarProgram,
         xla: Callable[..., Sequence[Any]],
         instead: Callable[[int], Callable[..., Sequence[Any]] | None] | None = None,
+        quick: bool = False,
     ):
         self.program = program
         self.instead = instead
+        self.quick = quick
         self.written = program.written()
         self.xla = xla
 
     @functools.cached_property
     def compiled(self) -> Callable[..., list[Any]]:
         """The kernel compiled by itself; one for all that compute the same."""
-        key = self.program.digest() + ("" if self.instead is None else " or instead")
+        kind = " quick" if self.quick else ""
+        key = self.program.digest() + kind + ("" if self.instead is None else " or instead")
         with _lock:
             found = _known.get(key)
             if found is None:
@@ -201,7 +205,7 @@ def _lower_cpu(ctx: Any, *operands: Any, kernel: Fused) -> Any:
         return mlir.lower_fun(fun, multiple_results=True)(ctx, *operands)
     from veenv.kernel.cpu import entries  # llvmlite is loaded when the first kernel is compiled
 
-    code = entries.kernel(kernel.program)
+    code = entries.kernel(kernel.program, kernel.quick)
     _compat.keep_alive(ctx, code)
     return jax.ffi.ffi_lowering(entries.TARGET)(ctx, *operands, key=np.int64(code.key))
 

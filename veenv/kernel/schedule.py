@@ -8,6 +8,10 @@ from collections.abc import Iterable, Sequence
 from veenv.kernel.pipeline import cycles
 from veenv.kernel.program import FREE, Leaf, Op, ScalarProgram
 
+_ESTIMATED = 6000
+"""Most operations of which orders are compared: in longer programs depth first keeps fewer values
+waiting, and comparing would take a third of the time that unrolling takes."""
+
 
 def scheduled(
     ops: Sequence[Op],
@@ -25,10 +29,11 @@ def scheduled(
     """
     roots = list(dict.fromkeys(i for ids in results for i in ids))
     needed = _needed(ops, roots)
-    order, late = _depth_first(ops, roots), _late(ops, needed)
-    least = cycles(ops, order)
-    if cycles(ops, late, least) <= least:
-        order = late
+    order = _depth_first(ops, roots)
+    if len(needed) <= _ESTIMATED:
+        late, least = _late(ops, needed), cycles(ops, order)
+        if cycles(ops, late, least) <= least:
+            order = late
     free = [i for i in needed if ops[i].name in FREE]
     order = [*free, *(i for i in order if ops[i].name not in FREE)]
     number = {old: new for new, old in enumerate(order)}

@@ -26,6 +26,8 @@ _FITTED: Mapping[str, Any] = MappingProxyType(json.loads(FILE.read_text(encoding
 MICROSECONDS: Mapping[str, float] = MappingProxyType(_FITTED["microseconds"])
 """What one of each feature takes, and what compiling takes: of XLA for an equation, of a kernel for
 an operation or a written vector, and for an equation that is traced."""
+QUICK, SLOWER = 0.67, 1.5
+"""Shares of its times that a kernel takes that is compiled quickly: to be compiled, and to run."""
 KERNEL = ("kernel", "kernel_work", "kernel_moved")
 """Features of a kernel: a call, the weights of its operations, the entries it reads and writes."""
 _COSTS = np.array([MICROSECONDS[name] for name in NAMES])
@@ -68,14 +70,17 @@ def kernel_features(program: ScalarProgram, batch: int) -> np.ndarray:
     return np.array([1.0, program.work * max(batch, 4), moved * batch])
 
 
-def kernel_seconds(program: ScalarProgram, batch: int) -> float:
+def kernel_seconds(program: ScalarProgram, batch: int, quick: bool = False) -> float:
     """Predicted seconds of one kernel at a batch.
 
     Args:
       program: the scalar program.
       batch: number of points; a few take as long as one.
+      quick: compiled quickly, to slower code.
     """
-    return 1e-6 * float(_KERNEL_COSTS @ kernel_features(program, batch))
+    work = SLOWER if quick else 1.0
+    call, *rest = _KERNEL_COSTS * kernel_features(program, batch)
+    return 1e-6 * float(call + work * sum(rest))
 
 
 def least_seconds(program: ScalarProgram, batch: int) -> float:
@@ -95,13 +100,15 @@ def compile_seconds(equations: int) -> float:
     return 1e-6 * (MICROSECONDS["compile"] + equations * MICROSECONDS["compile_equation"])
 
 
-def kernel_limit(available: float, equations: int) -> int:
+def kernel_limit(available: float, equations: int, quick: bool = False) -> int:
     """How large a kernel may be to be traced and compiled in some seconds.
 
     Args:
       available: the seconds.
       equations: of the program that is traced.
+      quick: compiled quickly, to slower code.
     """
     traced = MICROSECONDS["compile_kernel"] + equations * MICROSECONDS["compile_traced"]
-    length = max(0, int((1e6 * available - traced) / MICROSECONDS["compile_operation"]))
+    each = MICROSECONDS["compile_operation"] * (QUICK if quick else 1.0)
+    length = max(0, int((1e6 * available - traced) / each))
     return 2 * length if code_length(2 * length) <= length else length

@@ -7,6 +7,7 @@ that is little (`veenv.kernel.cpu.spans`).
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,22 +22,26 @@ from veenv.kernel.cpu.transposition import transposing
 from veenv.kernel.cpu.types import memory_element
 from veenv.kernel.program import ScalarProgram
 
+_LEVEL, _QUICK = 2, 0
+"""Levels of the code generator."""
 
-def compiled(program: ScalarProgram, lanes: int) -> MachineCode:
+
+def compiled(program: ScalarProgram, lanes: int, quick: bool = False) -> MachineCode:
     """The machine code of a program; its function `body` is as `body` says.
 
     Args:
       program: what to compute.
       lanes: width of the vectors.
+      quick: without optimisations, in about half the time.
     """
-    spans = sections(program)
+    spans, level = sections(program), _QUICK if quick else _LEVEL
     if len(spans) == 1:
-        return MachineCode(body(program, lanes))
+        return MachineCode(body(program, lanes), level=level)
     size, places = _size(program, lanes), kept_places(program, spans)
     kept = {i: size * place for i, place in places.items()}
     texts = (section(program, lanes, span, kept) for span in spans)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        parts = list(pool.map(MachineCode, texts))
+        parts = list(pool.map(functools.partial(MachineCode, level=level), texts))
     return MachineCode(
         _calling(program, lanes, parts, size * (1 + max(places.values(), default=0))), calls=parts
     )

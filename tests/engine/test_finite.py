@@ -1,0 +1,101 @@
+"""Where JAX's modes may stand for an elimination: nothing infinite is multiplied by a zero."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from veenv.engine import choice, emission
+from veenv.engine.finite import has_infinite_partials, shut_out
+from veenv.graph.linearisation import linearise
+from veenv.graph.program import trace
+
+X = np.array([0.0, 0.5, -1.0, 2.0])
+HALF = np.array([True, False, True, False])
+
+ROOTS = {
+    "root": jnp.sqrt,
+    "norm": lambda x: jnp.sqrt(jnp.sum(x * x)),
+    "power": lambda x: x**0.25,
+    "traced exponent": lambda x: x[:2] ** x[2:],
+    "negative bound": lambda x: jnp.sqrt(x * x - 1.0),
+    "arcsine": lambda x: jnp.arcsin(x * x + 0.5),
+    "one branch": lambda x: jnp.sqrt(jnp.where(x > 0, x * x, x * x + 1.0)),
+}
+SMOOTH = {
+    "shifted square": lambda x: jnp.sqrt(x * x + 1e-3),
+    "softened norm": lambda x: jnp.sqrt(jnp.sum(jnp.square(x)) + 1e-6),
+    "variance": lambda x: x / jnp.sqrt(jnp.var(x) + 1e-5),
+    "whole power": lambda x: x**3.0,
+    "negative power": lambda x: jnp.sum(x * x) ** -1.5,
+    "constant": lambda x: x * 10.0 ** (-jnp.arange(4.0) / 4),
+    "maximum": lambda x: jnp.sqrt(jnp.maximum(x, 0.1)),
+    "fourth power": lambda x: jnp.sqrt(jnp.exp(x) + x**4 + 2.0),
+    "both branches": lambda x: jnp.sqrt(jnp.where(x > 0, x * x + 2.0, jnp.abs(x) + 1.0)),
+}
+MASKED = {  # (function, shut out of reverse mode, of forward mode)
+    "polynomials": (lambda x: jnp.where(x > 0, x * x, jnp.sin(x)), False, False),
+    "rectifier": (lambda x: jax.nn.relu(x @ jnp.eye(4)) * 2, False, False),
+    "known mask": (lambda x: jnp.where(HALF, x, jnp.tanh(x)), False, False),
+    "logarithm": (lambda x: jnp.where(x > 0, jnp.log(x), 0.0) * x, True, False),
+    "overflow": (lambda x: jnp.where(x < 1, jnp.exp(x), x), True, False),
+    "quotient": (lambda x: jnp.where(x != 0, jnp.sin(x) / x, 1.0), True, False),
+    "bounded quotient": (lambda x: jnp.where(x > 1, x / (1.0 + x * x), x), False, False),
+    "rectified quotient": (lambda x: jax.nn.relu(1 / x), True, True),
+    "normalised": (lambda x: jax.nn.relu(x / jnp.sqrt(jnp.var(x) + 1e-5)), False, False),
+    "negative power": (lambda x: jnp.where(x > 0, x**-2, x), True, False),
+    "real power": (lambda x: jnp.where(x > 0, x**-1.5, x), True, False),
+    "power of a sum": (lambda x: jnp.where(x > 0, (x * x + 1.0) ** -1.5, x), False, False),
+    "loop": (
+        lambda x: jnp.where(HALF, jax.lax.scan(lambda c, y: (c * y, c), x, x)[0], x),
+        False,
+        False,
+    ),
+}
+
+
+def linearised(fun):
+    return linearise(trace(fun, (X,)))
+
+
+@pytest.mark.parametrize("name", ROOTS)
+def test_roots_of_what_may_be_zero_have_infinite_partials(name):
+    assert has_infinite_partials(linearised(ROOTS[name]))
+    assert emission.own_modes(linearised(ROOTS[name])) == ()
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_roots_of_what_is_positive_and_other_powers_have_not(name):
+    assert not has_infinite_partials(linearised(SMOOTH[name]))
+    assert emission.own_modes(linearised(SMOOTH[name]))
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_what_masks_shut_out(name):
+    fun, reverse, forward = MASKED[name]
+    lin = linearised(fun)
+    assert shut_out(lin, reverse=True) == reverse
+    assert shut_out(lin, reverse=False) == forward
+
+
+@pytest.mark.parametrize("name", [*SMOOTH, *MASKED])
+def test_a_mode_that_may_stand_for_the_elimination_gives_the_same(x64, name, monkeypatch):
+    fun = SMOOTH[name] if name in SMOOTH else MASKED[name][0]
+    monkeypatch.setattr(choice._Choice, "_best", lambda self, times: len(times) - 1)
+    expected = np.asarray(veenv.jacve(fun, kernel="xla", pin=True)(jnp.asarray(X)))
+    found = np.asarray(jax.jit(veenv.jacve(fun, "auto"))(X))
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_long_programs_take_no_deep_calls_and_no_long_time():
+    def fun(x):
+        for _ in range(1500):
+            x = jnp.where(x > 0, x + 0.1, x * 0.5)
+        return jnp.sqrt(x * x + 1.0)
+
+    lin = linearised(fun)
+    assert not has_infinite_partials(lin)
+    assert not shut_out(lin, reverse=True)

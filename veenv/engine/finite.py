@@ -1,0 +1,204 @@
+"""Where JAX's own modes give what an elimination gives: no product of a zero and infinity.
+
+An elimination leaves out what is known to be zero. A mode multiplies by it: reverse mode the zeros
+that a mask lets through, forward mode the zeros of its seeds. That is the same as long as what is
+multiplied is finite. What is looked at are finite values of the function; where a value itself is
+infinite or NaN the Jacobian is, too.
+"""
+
+from __future__ import annotations
+
+import functools
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from veenv import _compat
+from veenv.engine.known import Known, is_quick
+from veenv.graph.linearisation import Linearisation
+from veenv.graph.program import Equation, Literal, Program
+
+_TOTAL = frozenset(
+    "abs add add_any and atan broadcast_in_dim ceil clamp concatenate conv_general_dilated "
+    "convert_element_type copy cos cumsum dot_general dynamic_slice dynamic_update_slice eq erf "
+    "expand_dims floor gather ge gt iota jit le logistic lt max min mul ne neg not or pad pjit "
+    "reduce_max reduce_min reduce_sum reshape rev round scatter-add select_n sign sin slice sort "
+    "split square squeeze stack stop_gradient sub tanh transpose unstack xor".split()
+)
+"""Primitives with finite values and partials at all finite operands, but for what overflows."""
+_FINITE = frozenset(["cholesky"])
+"""Primitives that have finite partials wherever they are finite: what a mask keeps out is a 0."""
+_ROOTS = frozenset("sqrt cbrt pow asin acos acosh".split())
+"""Primitives with infinite partials at finite values: a mode multiplies them by its zeros."""
+_AS_OPERAND = frozenset(
+    "broadcast_in_dim reshape transpose squeeze expand_dims rev slice dynamic_slice copy split "
+    "stop_gradient reduce_max reduce_min unstack".split()
+)
+"""Primitives whose results are entries of their first operand."""
+_MONOTONE = _AS_OPERAND | frozenset(
+    "add mul div reduce_sum max min concatenate stack select_n".split()
+)
+"""Primitives whose results have a bound if their operands have."""
+_INVERSE = frozenset("asin acos acosh".split())
+_NEVER_NEGATIVE = frozenset("abs exp exp2 logistic square".split())
+
+
+def has_infinite_partials(lin: Linearisation) -> bool:
+    """Whether partials can be infinite where the function is finite, as a root's at zero.
+
+    A root of what is certainly positive, as ``x**2 + 1``, has none, nor has a power with a known
+    exponent that is no root.
+
+    Args:
+      lin: the function.
+    """
+    bounds = _Bounds(lin.program)
+    pairs = zip(lin.program.equations, lin.elementals, strict=True)
+    if any(used and bounds.is_root(equation) for equation, used in pairs):
+        return True
+    return any(has_infinite_partials(c.linearisation) for c in lin.customs if c is not None)
+
+
+def shut_out(lin: Linearisation, *, reverse: bool) -> bool:
+    """Whether a mask shuts out partials that may be infinite, which a mode would multiply by zero.
+
+    Forward mode chooses between the tangents of a select as between its operands.
+
+    Args:
+      lin: the function.
+      reverse: of reverse mode; else of forward mode.
+    """
+    bounds, infinite = _Bounds(lin.program), set[int]()
+    for number, used in enumerate(lin.elementals):
+        equation, custom = lin.program.equations[number], lin.customs[number]
+        total = not used or _is_total(lin, number, bounds)
+        masked = [e for e in used if e.partial.mask is not None]
+        if custom is not None and _masks(custom.linearisation):
+            masked = list(used)
+            if not total:
+                return True
+        elif not reverse and equation.primitive.name == "select_n":
+            masked = []
+        if any(e.source in infinite for e in masked):
+            return True
+        if equation.primitive.name not in _FINITE:
+            infinite.update(e.target for e in used if not total or e.source in infinite)
+    return False
+
+
+def _masks(lin: Linearisation) -> bool:
+    """Whether there is a mask anywhere in a function."""
+    own = any(e.partial.mask is not None for used in lin.elementals for e in used)
+    return own or any(_masks(c.linearisation) for c in lin.customs if c is not None)
+
+
+def _is_total(lin: Linearisation, number: int, bounds: _Bounds) -> bool:
+    """Whether an equation has finite values and partials at all finite operands."""
+    equation, custom = lin.program.equations[number], lin.customs[number]
+    if custom is not None:
+        inner = custom.linearisation
+        within = _Bounds(inner.program)
+        return all(_is_total(inner, k, within) for k, used in enumerate(inner.elementals) if used)
+    name, params = equation.primitive.name, equation.params
+    if name == "div":
+        return bounds.is_apart_from_zero(equation.inputs[1])
+    if name in ("sqrt", "cbrt", "rsqrt", "pow", "log"):
+        return bounds.lower(equation.inputs[0]) > 0
+    if name == "integer_pow":
+        return bool(params["y"] >= 0)
+    return name in _TOTAL or (name == "scan" and all(map(_holds_total, _compat.bodies(params))))
+
+
+def _holds_total(jaxpr: Any) -> bool:
+    equations = _compat.open_jaxpr(jaxpr).eqns
+    return all(
+        e.primitive.name in _TOTAL and all(map(_holds_total, _compat.bodies(e.params)))
+        for e in equations
+    )
+
+
+class _Bounds:
+    """Lower bounds of the variables of a program, where they are easily known."""
+
+    def __init__(self, program: Program):
+        self._program = program
+        self._known = Known(program)
+
+    def is_root(self, equation: Equation) -> bool:
+        """Whether an equation may have infinite partials where its result is finite."""
+        name = equation.primitive.name
+        if name not in _ROOTS:
+            return False
+        if name == "pow":
+            exponent = self._value(equation.inputs[1])
+            if exponent is not None and bool(((exponent <= 0) | (exponent >= 1)).all()):
+                return False
+        return name in _INVERSE or self.lower(equation.inputs[0]) <= 0
+
+    def is_apart_from_zero(self, atom: Any) -> bool:
+        """Whether no entry of a variable or `Literal` is zero."""
+        value = self._value(atom)
+        return bool(value.all()) if value is not None else self.lower(atom) > 0
+
+    def lower(self, atom: Any) -> float:
+        """What no entry of a variable or `Literal` is less than; minus infinity if unknown."""
+        value = self._value(atom)
+        if value is None:
+            return -inf if isinstance(atom, Literal) else self._lowers.get(atom, -inf)
+        if not (value.size and np.issubdtype(value.dtype, np.number)) or np.isnan(value).any():
+            return -inf
+        return float(value.min())
+
+    def _value(self, atom: Any) -> np.ndarray | None:
+        """What is known of constants, and of what NumPy makes of them."""
+        if isinstance(atom, Literal) or atom in self._constants:
+            return self._known(atom)
+        return None
+
+    @functools.cached_property
+    def _constants(self) -> set[Any]:
+        """The variables whose values are known without compiling anything."""
+        program = self._program
+        count = program.num_inputs
+        found = {*range(count, count + len(program.constants))}
+        for equation in program.equations:
+            if is_quick(equation) and all(
+                isinstance(a, Literal) or a in found for a in equation.inputs
+            ):
+                found.update(v for v in equation.outputs if v is not None)
+        return found
+
+    @functools.cached_property
+    def _lowers(self) -> dict[Any, float]:
+        """The lower bounds of what equations make."""
+        found: dict[Any, float] = {}
+        self.__dict__["_lowers"] = found  # what comes first is read by what follows
+        for equation in self._program.equations:
+            bound = self._of(equation)
+            if bound > -inf:
+                found.update((v, bound) for v in equation.outputs if v is not None)
+        return found
+
+    def _of(self, equation: Equation) -> float:
+        name, ins = equation.primitive.name, equation.inputs
+        if name == "sqrt":
+            return max(0.0, self.lower(ins[0])) ** 0.5
+        if name in _NEVER_NEGATIVE or (name == "integer_pow" and equation.params["y"] % 2 == 0):
+            return 0.0
+        if name == "mul" and ins[0] == ins[1]:
+            return 0.0
+        if name not in _MONOTONE:
+            return -inf
+        if name == "select_n":
+            chosen = self._value(ins[0])
+            cases = range(len(ins) - 1) if chosen is None else np.unique(chosen)
+            return min(self.lower(ins[1 + int(k)]) for k in cases)
+        bounds = [self.lower(a) for a in ins]
+        if name in _AS_OPERAND:
+            return bounds[0]
+        if name in ("mul", "div", "reduce_sum"):
+            return 0.0 if min(bounds) >= 0 else -inf
+        if name == "add":
+            return sum(bounds)
+        return max(bounds) if name == "max" else min(bounds)
