@@ -40,6 +40,8 @@ _MONOTONE = _AS_OPERAND | frozenset(
     "add mul div reduce_sum max min concatenate stack select_n".split()
 )
 """Primitives whose results have a bound if their operands have."""
+_REAL = "fiu"
+"""Kinds of NumPy's dtypes that are ordered."""
 _INVERSE = frozenset("asin acos acosh".split())
 _NEVER_NEGATIVE = frozenset("abs exp exp2 logistic square".split())
 
@@ -146,7 +148,7 @@ class _Bounds:
         value = self._value(atom)
         if value is None:
             return -inf if isinstance(atom, Literal) else self._lowers.get(atom, -inf)
-        if not (value.size and np.issubdtype(value.dtype, np.number)) or np.isnan(value).any():
+        if not value.size or value.dtype.kind not in _REAL or np.isnan(value).any():
             return -inf
         return float(value.min())
 
