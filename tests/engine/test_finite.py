@@ -49,6 +49,7 @@ MASKED = {  # (function, shut out of reverse mode, of forward mode)
     "negative power": (lambda x: jnp.where(x > 0, x**-2, x), True, False),
     "real power": (lambda x: jnp.where(x > 0, x**-1.5, x), True, False),
     "power of a sum": (lambda x: jnp.where(x > 0, (x * x + 1.0) ** -1.5, x), False, False),
+    "large power": (lambda x: jnp.where(x < 1, x**20, x), True, False),
     "loop": (
         lambda x: jnp.where(HALF, jax.lax.scan(lambda c, y: (c * y, c), x, x)[0], x),
         False,
@@ -81,13 +82,70 @@ def test_what_masks_shut_out(name):
     assert shut_out(lin, reverse=False) == forward
 
 
+def padded(x):
+    """What is not positive becomes zero."""
+    return jnp.where(x > 0.3, x, 0.0)
+
+
+@jax.custom_jvp
+def half_power(x):
+    return jnp.sqrt(x)
+
+
+half_power.defjvp(lambda p, t: (half_power(p[0]), t[0] * (0.5 / jnp.sqrt(p[0]))))
+
+
+NEAR = np.array([0, 2, 7])
+REFUSED = {  # where JAX's modes are NaN and an elimination is not
+    "entropy": lambda x: jnp.where(x > 0, jax.scipy.special.entr(x), 0.0) * 2,
+    "padded entropy": lambda x: jnp.append(jnp.sum(jax.scipy.special.entr(padded(x))), x * x),
+    "padded product": lambda x: jax.scipy.special.xlogy(padded(x), padded(x)) * x[::-1],
+    "rule with a root": lambda x: jnp.where(x > 0, half_power(x), 0.0),
+    "angle": lambda x: jnp.arctan2(padded(x), padded(x * x)) * x[::-1],
+    "roots in a loop": lambda x: jax.lax.map(jnp.sqrt, padded(x)) * x[::-1],
+    "roots in a branch": lambda x: jax.lax.cond(x[1] > 0, jnp.sqrt, jnp.sin, padded(x)) * x[::-1],
+    "filled": lambda x: jnp.where(NEAR < 3, jnp.take(x, NEAR) * x[:3], 0.0),
+    "softened quotient": lambda x: jnp.where(x > 0, jnp.sin(x) / (x * x + 1e-300), 1.0),
+    "softened root": lambda x: jnp.where(x > 0, x * jax.lax.rsqrt(x * x + 1e-300), 1.0),
+    "padded quotient": lambda x: padded(x) / (padded(x) ** 2 + 1e-300) * x[::-1],
+    "denormal": lambda x: jnp.where(x > 0, jnp.sqrt(x * x + 1e-310), 0.0) * x,
+    "rounded away": lambda x: jnp.sqrt((jnp.maximum(x, -1.0) + 1e-17) + 1.0),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_no_mode_stands_where_it_would_be_nan(x64, name):
+    fun = REFUSED[name]
+    lin = linearised(fun)
+    at = jnp.asarray(X)
+    expected = np.asarray(veenv.jacve(fun, kernel="xla", pin=True)(at))
+    for mode in emission.own_modes(lin):
+        found = np.asarray(getattr(jax, mode)(fun)(at))
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14, err_msg=mode)
+
+
 @pytest.mark.parametrize("name", [*SMOOTH, *MASKED])
 def test_a_mode_that_may_stand_for_the_elimination_gives_the_same(x64, name, monkeypatch):
     fun = SMOOTH[name] if name in SMOOTH else MASKED[name][0]
-    monkeypatch.setattr(choice._Choice, "_best", lambda self, times: len(times) - 1)
-    expected = np.asarray(veenv.jacve(fun, kernel="xla", pin=True)(jnp.asarray(X)))
-    found = np.asarray(jax.jit(veenv.jacve(fun, "auto"))(X))
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+    at = jnp.asarray(X)
+
+    def between(x):
+        return fun(x * 1.0) * x[::-1]
+
+    expected = np.asarray(veenv.jacve(between, kernel="xla", pin=True)(at))
+    modes = emission.own_modes(linearised(between))
+    for number in range(len(modes)):
+        monkeypatch.setattr(choice._Choice, "_best", lambda _, times, n=number: n - len(modes))
+        numbers, run = [], choice._Choice._run
+
+        def recorded(self, number, wanted, numbers=numbers, run=run):
+            numbers.append(number - len(self.eliminations))
+            return run(self, number % len(self.forms), wanted)
+
+        monkeypatch.setattr(choice._Choice, "_run", recorded)
+        found = np.asarray(jax.jit(veenv.jacve(between, "auto", kernel="xla"))(at))
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+        monkeypatch.undo()
 
 
 def test_long_programs_take_no_deep_calls_and_no_long_time():

@@ -119,9 +119,9 @@ def other_orders(lin: Linearisation, ids: Sequence[int], name: Name) -> list[tup
 def forward_instead(lin: Linearisation) -> bool:
     """Whether the forward order may well be faster than the reverse one, and gives the same.
 
-    That takes operators (loops, decompositions, solves), of whose passes it needs far fewer, or
-    that it does far fewer operations and has about as few passes of these; without operators no
-    more operations where either needs as many passes.
+    Without operators (loops, decompositions, solves) it has to do far fewer operations, or no more
+    of them where either needs as many passes. With operators it needs far fewer of their passes, or
+    not many more and far fewer operations.
 
     Args:
       lin: the function.

@@ -22,14 +22,16 @@ from veenv.graph.program import Equation, Literal, Program
 _TOTAL = frozenset(
     "abs add add_any and atan broadcast_in_dim ceil clamp concatenate conv_general_dilated "
     "convert_element_type copy cos cumsum dot_general dynamic_slice dynamic_update_slice eq erf "
-    "expand_dims floor gather ge gt iota jit le logistic lt max min mul ne neg not or pad pjit "
+    "expand_dims floor ge gt iota le logistic lt max min mul ne neg not or pad "
     "reduce_max reduce_min reduce_sum reshape rev round scatter-add select_n sign sin slice sort "
     "split square squeeze stack stop_gradient sub tanh transpose unstack xor".split()
 )
 """Primitives with finite values and partials at all finite operands, but for what overflows."""
+_CALLS = frozenset("jit pjit closed_call custom_jvp_call scan".split())
+"""Primitives that do what their bodies do."""
 _FINITE = frozenset(["cholesky"])
 """Primitives that have finite partials wherever they are finite: what a mask keeps out is a 0."""
-_ROOTS = frozenset("sqrt cbrt pow asin acos acosh".split())
+_ROOTS = frozenset("sqrt cbrt pow asin acos acosh atan2".split())
 """Primitives with infinite partials at finite values: a mode multiplies them by its zeros."""
 _AS_OPERAND = frozenset(
     "broadcast_in_dim reshape transpose squeeze expand_dims rev slice dynamic_slice copy split "
@@ -42,7 +44,16 @@ _MONOTONE = _AS_OPERAND | frozenset(
 """Primitives whose results have a bound if their operands have."""
 _REAL = "fiu"
 """Kinds of NumPy's dtypes that are ordered."""
-_INVERSE = frozenset("asin acos acosh".split())
+_INVERSE = frozenset("asin acos acosh atan2".split())
+_POLES = frozenset(
+    "custom_linear_solve div exp exp2 expm1 integer_pow log log1p lu rsqrt scatter "
+    "triangular_solve".split()
+)
+"""Primitives whose partials are infinite only where their values are, but for what overflows."""
+_APART = 1e-10
+"""The least bound of a divisor whose powers do not overflow."""
+_LARGEST_POWER = 3
+"""Exponents up to which a power counts as a product."""
 _NEVER_NEGATIVE = frozenset("abs exp exp2 logistic square".split())
 
 
@@ -63,30 +74,39 @@ def has_infinite_partials(lin: Linearisation) -> bool:
 
 
 def shut_out(lin: Linearisation, *, reverse: bool) -> bool:
-    """Whether a mask shuts out partials that may be infinite, which a mode would multiply by zero.
+    """Whether a mode might multiply by infinity the zeros that a mask makes of its numbers.
 
-    Forward mode chooses between the tangents of a select as between its operands.
+    Reverse mode has them in what a mask shuts out: above it everything must be total. Forward mode
+    chooses between tangents as a select does between values, and has zeros below it: there no
+    partial may be infinite where values are finite. What custom rules compute is not looked into
+    any closer: all of it has to be total.
 
     Args:
       lin: the function.
       reverse: of reverse mode; else of forward mode.
     """
     bounds, infinite = _Bounds(lin.program), set[int]()
+    computed, tame = False, True
     for number, used in enumerate(lin.elementals):
+        if not used:
+            continue
         equation, custom = lin.program.equations[number], lin.customs[number]
-        total = not used or _is_total(lin, number, bounds)
+        name, total = equation.primitive.name, _is_total(lin, number, bounds)
         masked = [e for e in used if e.partial.mask is not None]
         if custom is not None and _masks(custom.linearisation):
             masked = list(used)
             if not total:
                 return True
-        elif not reverse and equation.primitive.name == "select_n":
+        pole = name in _POLES or (name == "pow" and not bounds.is_root(equation))
+        tame = tame and (total or (pole and not bounds.is_almost_zero(equation)))
+        if not reverse and name == "select_n":
+            computed = computed or bool(masked and bounds.value(equation.inputs[0]) is None)
             masked = []
         if any(e.source in infinite for e in masked):
             return True
-        if equation.primitive.name not in _FINITE:
+        if name not in _FINITE:
             infinite.update(e.target for e in used if not total or e.source in infinite)
-    return False
+    return computed and not tame
 
 
 def _masks(lin: Linearisation) -> bool:
@@ -98,26 +118,26 @@ def _masks(lin: Linearisation) -> bool:
 def _is_total(lin: Linearisation, number: int, bounds: _Bounds) -> bool:
     """Whether an equation has finite values and partials at all finite operands."""
     equation, custom = lin.program.equations[number], lin.customs[number]
-    if custom is not None:
-        inner = custom.linearisation
-        within = _Bounds(inner.program)
-        return all(_is_total(inner, k, within) for k, used in enumerate(inner.elementals) if used)
-    name, params = equation.primitive.name, equation.params
+    if custom is not None:  # what depends on the operands alone is a coefficient of the rule
+        return all(map(_is_total_anywhere, custom.linearisation.program.equations))
+    name, first = equation.primitive.name, equation.inputs[0] if equation.inputs else None
     if name == "div":
         return bounds.is_apart_from_zero(equation.inputs[1])
     if name in ("sqrt", "cbrt", "rsqrt", "pow", "log"):
-        return bounds.lower(equation.inputs[0]) > 0
+        return bounds.lower(first) >= _APART
+    return _is_total_anywhere(equation)
+
+
+def _is_total_anywhere(equation: Any) -> bool:
+    """As `_is_total`, of an equation of a program or a jaxpr, whatever its operands are."""
+    name, params = equation.primitive.name, equation.params
     if name == "integer_pow":
-        return bool(params["y"] >= 0)
-    return name in _TOTAL or (name == "scan" and all(map(_holds_total, _compat.bodies(params))))
-
-
-def _holds_total(jaxpr: Any) -> bool:
-    equations = _compat.open_jaxpr(jaxpr).eqns
-    return all(
-        e.primitive.name in _TOTAL and all(map(_holds_total, _compat.bodies(e.params)))
-        for e in equations
-    )
+        return bool(0 <= params["y"] <= _LARGEST_POWER)
+    if name == "gather":  # out of bounds it may fill with NaN
+        return "FILL" not in str(params["mode"]).upper()
+    bodies = [_compat.open_jaxpr(body).eqns for body in _compat.bodies(params)]
+    known = name in _TOTAL or name in _CALLS
+    return known and all(_is_total_anywhere(e) for body in bodies for e in body)
 
 
 class _Bounds:
@@ -133,26 +153,36 @@ class _Bounds:
         if name not in _ROOTS:
             return False
         if name == "pow":
-            exponent = self._value(equation.inputs[1])
+            exponent = self.value(equation.inputs[1])
             if exponent is not None and bool(((exponent <= 0) | (exponent >= 1)).all()):
                 return False
-        return name in _INVERSE or self.lower(equation.inputs[0]) <= 0
+        return name in _INVERSE or self.lower(equation.inputs[0]) < self._tiny(equation)
 
     def is_apart_from_zero(self, atom: Any) -> bool:
         """Whether no entry of a variable or `Literal` is zero."""
-        value = self._value(atom)
-        return bool(value.all()) if value is not None else self.lower(atom) > 0
+        value = self.value(atom)
+        apart = value is not None and bool((np.abs(value) >= _APART).all())
+        return apart or self.lower(atom) >= _APART
+
+    def is_almost_zero(self, equation: Equation) -> bool:
+        """Whether what is divided by, or a power is of, is kept from zero by a tiny number only."""
+        place = 1 if equation.primitive.name == "div" else 0
+        return 0 < self.lower(equation.inputs[place]) < _APART
+
+    def _tiny(self, equation: Equation) -> float:
+        """The least positive number that is no denormal: processors may take those for zero."""
+        return float(np.finfo(equation.out_avals[0].dtype).tiny)
 
     def lower(self, atom: Any) -> float:
         """What no entry of a variable or `Literal` is less than; minus infinity if unknown."""
-        value = self._value(atom)
+        value = self.value(atom)
         if value is None:
             return -inf if isinstance(atom, Literal) else self._lowers.get(atom, -inf)
         if not value.size or value.dtype.kind not in _REAL or np.isnan(value).any():
             return -inf
         return float(value.min())
 
-    def _value(self, atom: Any) -> np.ndarray | None:
+    def value(self, atom: Any) -> np.ndarray | None:
         """What is known of constants, and of what NumPy makes of them."""
         if isinstance(atom, Literal) or atom in self._constants:
             return self._known(atom)
@@ -193,7 +223,7 @@ class _Bounds:
         if name not in _MONOTONE:
             return -inf
         if name == "select_n":
-            chosen = self._value(ins[0])
+            chosen = self.value(ins[0])
             cases = range(len(ins) - 1) if chosen is None else np.unique(chosen)
             return min(self.lower(ins[1 + int(k)]) for k in cases)
         bounds = [self.lower(a) for a in ins]
@@ -201,6 +231,6 @@ class _Bounds:
             return bounds[0]
         if name in ("mul", "div", "reduce_sum"):
             return 0.0 if min(bounds) >= 0 else -inf
-        if name == "add":
-            return sum(bounds)
+        if name == "add":  # sums are rounded
+            return max(bounds) if min(bounds) >= 0 else -inf
         return max(bounds) if name == "max" else min(bounds)

@@ -26,8 +26,11 @@ _FITTED: Mapping[str, Any] = MappingProxyType(json.loads(FILE.read_text(encoding
 MICROSECONDS: Mapping[str, float] = MappingProxyType(_FITTED["microseconds"])
 """What one of each feature takes, and what compiling takes: of XLA for an equation, of a kernel for
 an operation or a written vector, and for an equation that is traced."""
-QUICK, SLOWER = 0.67, 1.5
-"""Shares of its times that a kernel takes that is compiled quickly: to be compiled, and to run."""
+QUICK = 0.67
+"""Share of its time that compiling a kernel takes if it is done quickly."""
+SLOWER = 1.5
+"""How many times as long a kernel runs that was compiled quickly; those are long ones, which read
+and write their intermediate values, too."""
 KERNEL = ("kernel", "kernel_work", "kernel_moved")
 """Features of a kernel: a call, the weights of its operations, the entries it reads and writes."""
 _COSTS = np.array([MICROSECONDS[name] for name in NAMES])
@@ -78,9 +81,9 @@ def kernel_seconds(program: ScalarProgram, batch: int, quick: bool = False) -> f
       batch: number of points; a few take as long as one.
       quick: compiled quickly, to slower code.
     """
-    work = SLOWER if quick else 1.0
+    share = SLOWER if quick else 1.0
     call, *rest = _KERNEL_COSTS * kernel_features(program, batch)
-    return 1e-6 * float(call + work * sum(rest))
+    return 1e-6 * float(call + share * sum(rest))
 
 
 def least_seconds(program: ScalarProgram, batch: int) -> float:

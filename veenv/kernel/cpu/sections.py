@@ -32,7 +32,7 @@ def compiled(program: ScalarProgram, lanes: int, quick: bool = False) -> Machine
     Args:
       program: what to compute.
       lanes: width of the vectors.
-      quick: without optimisations, in about half the time.
+      quick: without optimisations, in about two thirds of the time.
     """
     spans, level = sections(program), _QUICK if quick else _LEVEL
     if len(spans) == 1:
