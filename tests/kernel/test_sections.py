@@ -81,14 +81,14 @@ def test_quick_code_computes_the_same(x64, monkeypatch, length):
         return mixed(x * (2.0 + length), k)  # a program of its own, compiled now
 
     program = traced_at(shifted, *(p[0] for p in points)).program()
-    slow, fast = (
+    quick, usual = (
         jax.vmap(lambda x, k, q=q: run_kernel(traced_at(shifted, x, k), program, quick=q))(*points)
         for q in (True, False)
     )
     assert set(calls) == {0, 2}
     assert entries.kernel(program, True).key != entries.kernel(program, False).key
     expected = jax.vmap(jax.jacfwd(shifted))(*points)
-    for found in (slow, fast):
+    for found in (quick, usual):
         for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12 * np.abs(b).max())
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from veenv import _compat
 from veenv.engine.blocks import all_blocks
 from veenv.engine.elimination import eliminate
-from veenv.engine.finite import has_infinite_partials, shut_out
+from veenv.engine.finite import Bounds, has_infinite_partials, shut_out
 from veenv.engine.stored import Edges
 from veenv.engine.symmetry import Half
 from veenv.graph.linearisation import Linearisation
@@ -67,10 +67,11 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
         return ()
     if any(lin.reverse_only) or any(map(_refuses, program.equations)):
         return ()
-    if _is_one_operator(lin) or has_infinite_partials(lin):
+    bounds = Bounds(program)
+    if _is_one_operator(lin) or has_infinite_partials(lin, bounds):
         return ()
     modes = _of_fewer_passes(*_passes(program))
-    return tuple(m for m in modes if not shut_out(lin, reverse=m == "jacrev"))
+    return tuple(m for m in modes if not shut_out(lin, bounds, reverse=m == "jacrev"))
 
 
 def _of_fewer_passes(*passes: int) -> tuple[OwnMode, ...]:

@@ -31,7 +31,8 @@ _CALLS = frozenset("jit pjit closed_call custom_jvp_call scan".split())
 """Primitives that do what their bodies do."""
 _FINITE = frozenset(["cholesky"])
 """Primitives that have finite partials wherever they are finite: what a mask keeps out is a 0."""
-_ROOTS = frozenset("sqrt cbrt pow asin acos acosh atan2".split())
+_INVERSE = frozenset("asin acos acosh atan2".split())
+_ROOTS = _INVERSE | frozenset(["sqrt", "cbrt", "pow"])
 """Primitives with infinite partials at finite values: a mode multiplies them by its zeros."""
 _AS_OPERAND = frozenset(
     "broadcast_in_dim reshape transpose squeeze expand_dims rev slice dynamic_slice copy split "
@@ -44,7 +45,6 @@ _MONOTONE = _AS_OPERAND | frozenset(
 """Primitives whose results have a bound if their operands have."""
 _REAL = "fiu"
 """Kinds of NumPy's dtypes that are ordered."""
-_INVERSE = frozenset("asin acos acosh atan2".split())
 _POLES = frozenset(
     "custom_linear_solve div exp exp2 expm1 integer_pow log log1p lu rsqrt scatter "
     "triangular_solve".split()
@@ -57,7 +57,7 @@ _LARGEST_POWER = 3
 _NEVER_NEGATIVE = frozenset("abs exp exp2 logistic square".split())
 
 
-def has_infinite_partials(lin: Linearisation) -> bool:
+def has_infinite_partials(lin: Linearisation, bounds: Bounds) -> bool:
     """Whether partials can be infinite where the function is finite, as a root's at zero.
 
     A root of what is certainly positive, as ``x**2 + 1``, has none, nor has a power with a known
@@ -65,15 +65,16 @@ def has_infinite_partials(lin: Linearisation) -> bool:
 
     Args:
       lin: the function.
+      bounds: of its program.
     """
-    bounds = _Bounds(lin.program)
     pairs = zip(lin.program.equations, lin.elementals, strict=True)
     if any(used and bounds.is_root(equation) for equation, used in pairs):
         return True
-    return any(has_infinite_partials(c.linearisation) for c in lin.customs if c is not None)
+    inner = [c.linearisation for c in lin.customs if c is not None]
+    return any(has_infinite_partials(one, Bounds(one.program)) for one in inner)
 
 
-def shut_out(lin: Linearisation, *, reverse: bool) -> bool:
+def shut_out(lin: Linearisation, bounds: Bounds, *, reverse: bool) -> bool:
     """Whether a mode might multiply by infinity the zeros that a mask makes of its numbers.
 
     Reverse mode has them in what a mask shuts out: above it everything must be total. Forward mode
@@ -83,10 +84,10 @@ def shut_out(lin: Linearisation, *, reverse: bool) -> bool:
 
     Args:
       lin: the function.
+      bounds: of its program.
       reverse: of reverse mode; else of forward mode.
     """
-    bounds, infinite = _Bounds(lin.program), set[int]()
-    computed, tame = False, True
+    infinite, computed, tame = set[int](), False, True
     for number, used in enumerate(lin.elementals):
         if not used:
             continue
@@ -115,7 +116,7 @@ def _masks(lin: Linearisation) -> bool:
     return own or any(_masks(c.linearisation) for c in lin.customs if c is not None)
 
 
-def _is_total(lin: Linearisation, number: int, bounds: _Bounds) -> bool:
+def _is_total(lin: Linearisation, number: int, bounds: Bounds) -> bool:
     """Whether an equation has finite values and partials at all finite operands."""
     equation, custom = lin.program.equations[number], lin.customs[number]
     if custom is not None:  # what depends on the operands alone is a coefficient of the rule
@@ -140,12 +141,13 @@ def _is_total_anywhere(equation: Any) -> bool:
     return known and all(_is_total_anywhere(e) for body in bodies for e in body)
 
 
-class _Bounds:
+class Bounds:
     """Lower bounds of the variables of a program, where they are easily known."""
 
     def __init__(self, program: Program):
         self._program = program
         self._known = Known(program)
+        self._lowers: dict[Any, float] | None = None
 
     def is_root(self, equation: Equation) -> bool:
         """Whether an equation may have infinite partials where its result is finite."""
@@ -177,7 +179,7 @@ class _Bounds:
         """What no entry of a variable or `Literal` is less than; minus infinity if unknown."""
         value = self.value(atom)
         if value is None:
-            return -inf if isinstance(atom, Literal) else self._lowers.get(atom, -inf)
+            return -inf if isinstance(atom, Literal) else self._all_lowers().get(atom, -inf)
         if not value.size or value.dtype.kind not in _REAL or np.isnan(value).any():
             return -inf
         return float(value.min())
@@ -201,16 +203,15 @@ class _Bounds:
                 found.update(v for v in equation.outputs if v is not None)
         return found
 
-    @functools.cached_property
-    def _lowers(self) -> dict[Any, float]:
-        """The lower bounds of what equations make."""
-        found: dict[Any, float] = {}
-        self.__dict__["_lowers"] = found  # what comes first is read by what follows
-        for equation in self._program.equations:
-            bound = self._of(equation)
-            if bound > -inf:
-                found.update((v, bound) for v in equation.outputs if v is not None)
-        return found
+    def _all_lowers(self) -> dict[Any, float]:
+        """The lower bounds of what equations make, where there are any."""
+        if self._lowers is None:
+            self._lowers = {}  # `_of` reads in it what comes first
+            for equation in self._program.equations:
+                bound = self._of(equation)
+                if bound > -inf:
+                    self._lowers.update((v, bound) for v in equation.outputs if v is not None)
+        return self._lowers
 
     def _of(self, equation: Equation) -> float:
         name, ins = equation.primitive.name, equation.inputs
@@ -218,7 +219,7 @@ class _Bounds:
             return max(0.0, self.lower(ins[0])) ** 0.5
         if name in _NEVER_NEGATIVE or (name == "integer_pow" and equation.params["y"] % 2 == 0):
             return 0.0
-        if name == "mul" and ins[0] == ins[1]:
+        if name == "mul" and ins[0] == ins[1] and not isinstance(ins[0], Literal):
             return 0.0
         if name not in _MONOTONE:
             return -inf
