@@ -109,6 +109,14 @@ def is_exact(dtype: Any) -> bool:
     return dtype == np.bool_ or jax.numpy.issubdtype(dtype, np.integer)
 
 
+def _converts(given: Any, wanted: Any) -> bool:
+    """Whether NumPy converts numbers from one dtype to another as JAX does: rounded once."""
+    wide = (np.float32, np.float64)
+    return (is_exact(wanted) and is_exact(given)) or (
+        wanted in wide and (given in wide or is_exact(given))
+    )
+
+
 def results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
     """The results of an equation at known operands, one array each."""
     name, aval = equation.primitive.name, equation.out_avals[0]
@@ -123,11 +131,11 @@ def results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
         for axis, n in zip(equation.params["broadcast_dimensions"], ins[0].shape, strict=True):
             shape[axis] = n
         return [np.broadcast_to(ins[0].reshape(shape), aval.shape)]
-    if name == "convert_element_type" and all(is_exact(d) for d in (ins[0].dtype, aval.dtype)):
+    if name == "convert_element_type" and _converts(ins[0].dtype, aval.dtype):
         return [ins[0].astype(aval.dtype)]
-    if name == "iota" and is_exact(aval.dtype):
+    if name == "iota" and _converts(np.dtype(int), aval.dtype):
         axis = equation.params["dimension"]
-        counted = np.arange(aval.shape[axis], dtype=aval.dtype)
+        counted = np.arange(aval.shape[axis]).astype(aval.dtype)
         counted = counted.reshape(-1, *(1 for _ in aval.shape[axis + 1 :]))
         return [np.broadcast_to(counted, aval.shape)]
     if name == "rev":

@@ -4,44 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jax.extend import core
 
 from veenv import _compat
-from veenv.kernel import rules_scalar, rules_shape, rules_sum
+from veenv.kernel import rules_scalar
 from veenv.kernel.builder import MAX_OPERATIONS, Builder
 from veenv.kernel.fold import evaluate
-from veenv.kernel.program import DTYPES, CannotFuseError, Leaf, Op, ScalarProgram, dtype_name
+from veenv.kernel.fusable import HERE, MOVES, inlined, leaf_of, refuse_unknown, refused
+from veenv.kernel.program import DTYPES, CannotFuseError, Op, ScalarProgram, dtype_name
 from veenv.kernel.rules_shape import Ids, constant, constants, different
 from veenv.kernel.schedule import scheduled
 from veenv.rules.dtypes import is_key
 
-_CUSTOM = {
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-    "custom_vjp_call_jaxpr": "fun_jaxpr",
-    "custom_lin": "call_jaxpr",
-}
 _ENTRIES = 100
 """Entries of arrays that are gone through for each operation that a kernel may have, at most."""
 _TELLING = 2
 """Steps of a loop that tell what the others come to."""
-_FAR = 1.1
-"""How many times the operations of a kernel a loop must be foreseen to take to be refused."""
-_HERE = str(Path(__file__).parent.parent)
-_MOVES = {**rules_shape.RULES, **rules_sum.RULES}
 _COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
-_BY_INDEX = ("gather", "scatter", "dynamic_")
-"""How primitives begin that have a scalar form only where their indices are known."""
-FUSABLE = frozenset(
-    name
-    for name in (*_MOVES, *rules_scalar.RULES, "clamp", "device_put")
-    if not name.startswith(_BY_INDEX)
-)
-"""Primitives that have a scalar form for small arrays of any values."""
 
 
 def unroll(
@@ -66,7 +48,7 @@ def unroll(
     walker = _Unroller(limit)
     jaxpr = _compat.open_jaxpr(closed)
     variables = [*jaxpr.invars, *(jaxpr.constvars[k] for k in lifted)]
-    inputs = [_leaf(v.aval) for v in variables]
+    inputs = [leaf_of(v.aval) for v in variables]
     if sum(leaf.size for leaf in inputs) > limit:
         raise CannotFuseError(f"the arguments have more than {limit:,} entries")
     ins = [
@@ -75,6 +57,7 @@ def unroll(
         ).reshape(leaf.shape)
         for k, leaf in enumerate(inputs)
     ]
+    refuse_unknown(jaxpr)
     count = len(jaxpr.invars)
     given = dict(zip(lifted, ins[count:], strict=True))
     consts = [
@@ -82,23 +65,9 @@ def unroll(
         for k, c in enumerate(getattr(closed, "consts", ()))
     ]
     outs = walker.jaxpr(jaxpr, consts, ins[:count])
-    outputs = [_leaf(v.aval) for v in jaxpr.outvars]
+    outputs = [leaf_of(v.aval) for v in jaxpr.outvars]
     results = [tuple(int(i) for i in ids.flat) for ids in outs]
     return scheduled(walker.builder.ops, inputs, outputs, results)
-
-
-def _leaf(aval: Any) -> Leaf:
-    dtype = dtype_name(aval.dtype)
-    if dtype not in DTYPES:
-        raise _refused(dtype)
-    return Leaf(tuple(aval.shape), dtype)
-
-
-def _refused(dtype: Any) -> CannotFuseError:
-    return CannotFuseError(
-        f"values of dtype {dtype} cannot be fused; a kernel takes float32, float64, integers and "
-        "bools"
-    )
 
 
 class _Unroller:
@@ -113,7 +82,7 @@ class _Unroller:
     def constant(self, value: Any) -> Ids:
         """The numbers of a constant's entries."""
         if is_key(value):
-            raise _refused(value.dtype)
+            raise refused(value.dtype)
         value = np.asarray(value)
         if value.size > self._most:
             raise CannotFuseError(f"a constant of {value.size:,} entries is too large to be fused")
@@ -141,16 +110,14 @@ class _Unroller:
             return self._apply(eqn, ins)
         except CannotFuseError as error:
             line = _compat.source_line(eqn)
-            if error.args[0] != error.reason or _HERE in line:  # said already, or not the user's
+            if error.args[0] != error.reason or HERE in line:  # said already, or not the user's
                 raise
             raise CannotFuseError(error.reason, error.primitive, line) from None
 
     def _apply(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         name = eqn.primitive.name
-        inner = _compat.inlinable(eqn)
-        if inner is None and name in _CUSTOM:
-            inner = eqn.params.get(_CUSTOM[name])
-        if inner is not None and hasattr(_compat.open_jaxpr(inner), "eqns"):
+        inner = inlined(eqn)
+        if inner is not None:
             return self.closed(inner, ins)
         if name == "device_put":  # of any number of arrays; inside of jit it moves nothing
             return list(ins)
@@ -159,9 +126,9 @@ class _Unroller:
         if name == "scan":
             return self._scan(eqn, ins)
         for var in eqn.outvars:
-            self._account(_leaf(var.aval).size, name)
-        if name in _MOVES:
-            return _MOVES[name](self.builder, eqn, ins)
+            self._account(leaf_of(var.aval).size, name)
+        if name in MOVES:
+            return MOVES[name](self.builder, eqn, ins)
         if name == "clamp":
             return [self._clamp(eqn, ins)]
         if name in rules_scalar.RULES:
@@ -270,7 +237,7 @@ class _Unroller:
           length: how many steps it has.
         """
         least = min(later - earlier for earlier, later in pairwise(sizes))
-        if sizes[-1] + least * (length - len(sizes)) > _FAR * self._limit:
+        if sizes[-1] + least * (length - len(sizes)) > self._limit:
             raise CannotFuseError(
                 f"a loop of {length:,} steps takes {least:,} scalar operations or more for each, "
                 f"of {self._limit:,} that one kernel may have (it would take too long to compile)",

@@ -176,7 +176,7 @@ class MeasuredReward(gymnasium.Wrapper[Any, Any, Any, Any]):
       >>> for slot in (1, 0):
       ...     obs, reward, terminated, truncated, info = env.step(slot)
       ...     rewards.append(reward)
-      >>> rewards == [0.0, -info["measured"].ratio]
+      >>> rewards == [0.0, -min(info["measured"].ratio, env.worst)]
       True
     """
 
