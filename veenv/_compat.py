@@ -189,14 +189,23 @@ def is_traced(value: Any) -> bool:
 
 
 def shape_of(x: Any) -> jax.ShapeDtypeStruct:
-    """Shape, dtype and weakness of an array, which is forgotten."""
-    aval = jax.typeof(x)
-    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+    """Shape, dtype and the like of an array, which is forgotten."""
+    return abstract(jax.typeof(x))
+
+
+def abstract(aval: Any) -> jax.ShapeDtypeStruct:
+    """Shape, dtype and weakness of a variable, and in what it differs among devices."""
+    varying = {k: getattr(aval, k) for k in ("manual_axis_type", "sharding") if variance_of(aval)}
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type, **varying)
 
 
 def variance(x: Any) -> frozenset[Any]:
     """The axes of a mesh along which an array differs, inside of `jax.shard_map`."""
-    aval = jax.typeof(x)
+    return variance_of(jax.typeof(x))
+
+
+def variance_of(aval: Any) -> frozenset[Any]:
+    """As `variance`, of a variable."""
     found = getattr(aval, "manual_axis_type", None)
     return getattr(aval, "vma", frozenset()) if found is None else found.varying
 

@@ -45,7 +45,7 @@ def _(primals, tangents):
 def modes_first(monkeypatch):
     """JAX's own modes are taken wherever they are a form."""
     monkeypatch.setattr(choice, "kernel_seconds", lambda program, batch, quick: 9.0)
-    monkeypatch.setattr(choice, "_predicted_seconds", lambda _, pin: lambda _: 9.0 if pin else 1.0)
+    monkeypatch.setattr(choice, "predicted_seconds", lambda _, pin: lambda _: 9.0 if pin else 1.0)
 
 
 @pytest.mark.parametrize("kernel", ["auto", "fused"])

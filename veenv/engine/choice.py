@@ -6,7 +6,6 @@ import functools
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 import jax
@@ -14,37 +13,36 @@ import jax.numpy as jnp
 
 from veenv import _compat
 from veenv.engine import pins
+from veenv.engine.predicted import Predicted, first, nominal, predicted_seconds
 from veenv.engine.traced_modes import TracedModes
 from veenv.kernel.cpu.spans import size_of
-from veenv.kernel.features import Features, features_of
-from veenv.kernel.fusing import LITTLE, Traced, kernel_size, run_kernel, trace_leaves, trace_point
-from veenv.kernel.parts import Part, part_of
+from veenv.kernel.fusing import (
+    LITTLE,
+    UNASKED,
+    Traced,
+    kernel_size,
+    run_kernel,
+    trace_leaves,
+    trace_point,
+)
+from veenv.kernel.parts import part_of
 from veenv.kernel.program import ScalarProgram
-from veenv.kernel.times import kernel_seconds, least_seconds, seconds
+from veenv.kernel.times import kernel_seconds, least_seconds
 
 Results = tuple[list[Any], list[Callable[..., Any]]]
-"""Of the elimination and of those by other orders; functions of the same arguments whose results
-are by JAX's own modes."""
+"""Of the elimination and of those by other orders, of none where only a mode of JAX is wanted;
+functions of the same arguments whose results are by JAX's own modes."""
 Forms = Callable[[Sequence[Any], dict[str, Any], bool], Results]
 """From positional and keyword arguments, and whether other forms are wanted, to results."""
-Predicted = Callable[[int], float]
-"""From a number of points to the seconds that a program is predicted to take."""
 Run = Callable[..., list[Any]]
 """From the operands of the elimination to the leaves of a result."""
 Lifted = Callable[[Sequence[Any]], Any]
 """From the operands of the elimination to a value that another form needs."""
-_NOMINAL = (1, 256)
-"""Batches for which a program is chosen that does not know its own."""
 _GAIN = 0.75
 """Share of its time that what takes the place of JAX's own mode must be predicted to take at most;
 also of a kernel's against XLA's."""
 _KEPT = 1.1
 """How many times the time of another elimination one is predicted to take that is not kept."""
-_UNASKED = 0.1
-"""Seconds beyond 1.5 of XLA's time that a kernel may take to compile in the default; who names an
-order has more patience."""
-_ALIKE = 0.97
-"""Share from which on two predicted times say nothing of which is the shorter."""
 
 
 def choosing(
@@ -81,13 +79,21 @@ def choosing(
         places = [k for k, x in enumerate(leaves) if _compat.is_traced(x)]
         if not places:
             return jacobian(*args, **kwargs)
-        if kernel:
-            traced = trace_point(eliminations, args, kwargs, argnums(args))
-        else:
-            traced = trace_leaves(eliminations, leaves, tree, places)
+
+        def trace(results: Callable[..., list[Any]]) -> Traced:
+            if kernel:
+                return trace_point(results, args, kwargs, argnums(args))
+            return trace_leaves(results, leaves, tree, places)
+
+        traced = trace(eliminations)
         # Reverse mode of JAX sums over the devices where only some of the values differ among them.
         alike = _compat.vary_alike(traced.operands)
         own = TracedModes(tuple(modes if alike else ()), tuple(leaves), tree, traced.dynamic)
+        if not traced.tree.children():
+            if (mode := own.fastest()) is not None:
+                every = range(len(mode.closed.out_avals))
+                return mode.result(_run_mode(mode, every)(*mode.operands))
+            traced = trace(lambda *args, **kwargs: forms(args, kwargs, False)[0])
         return _Choice(_separate(traced), own, kept).result(kernel=kernel and alike)
 
     return chosen
@@ -174,8 +180,9 @@ class _Choice:
           The program or None, and whether it has to be compiled quickly for that.
         """
         form = self.eliminations[source]
-        compared = (form.closed, *(other.closed for other in self.eliminations))
-        little = _UNASKED if self._kept else LITTLE
+        traced = (form, *self.eliminations)
+        compared = [len(_compat.open_jaxpr(one.closed).eqns) for one in traced]
+        little = UNASKED if self._kept else LITTLE
         limit, most = (kernel_size(*compared, little=little, quick=q) for q in (False, True))
         program = form.program_within(most)
         return program, program is not None and size_of(program) > limit
@@ -186,7 +193,7 @@ class _Choice:
             form = self.eliminations[number]
             return form.xla(wanted, functools.partial(pins.run, form.closed))
         form, lifted = self.forms[number]
-        count, fun = len(form.dynamic), form.xla(wanted, form.closed.run)
+        count, fun = len(form.dynamic), _run_mode(form, wanted)
         return lambda *operands: fun(*operands[:count], *(made(operands) for made in lifted))
 
     def _lifted(self, form: Traced) -> list[Lifted] | None:
@@ -208,7 +215,7 @@ class _Choice:
     @functools.cached_property
     def _predicted(self) -> list[Predicted]:
         return [
-            _predicted_seconds(form, k < len(self.eliminations))
+            predicted_seconds(form, pin=k < len(self.eliminations))
             for k, (form, _) in enumerate(self.forms)
         ]
 
@@ -222,19 +229,23 @@ class _Choice:
         """The number of the fastest form where the batch is not known: over small and large."""
         if len(self.forms) == 1:
             return 0
-        times = [prod(seconds(n) for n in _NOMINAL) ** 0.5 for seconds in self._predicted]
-        return self._best(times)
+        return self._best(list(map(nominal, self._predicted)))
 
     def _best(self, times: Sequence[float]) -> int:
         """The number of the fastest form for XLA by predicted times, in seconds."""
         if self._kept:
-            return 0 if times[0] < _KEPT * min(times) else _first(times)
+            return 0 if times[0] < _KEPT * min(times) else first(times)
         count = len(self.eliminations)
         best = min(range(count), key=times.__getitem__)
         modes = times[count:]
         if not modes or times[best] < _GAIN * min(modes):
             return best
-        return count + _first(modes)
+        return count + first(modes)
+
+
+def _run_mode(mode: Traced, wanted: Sequence[int]) -> Run:
+    """One of JAX's own modes, as a function of its operands to some of its leaves."""
+    return mode.xla(wanted, mode.closed.run)
 
 
 def _is_alone(traced: Traced, leaves: Sequence[Any]) -> bool:
@@ -250,24 +261,3 @@ def _without_values(traced: Traced) -> Traced:
     """A function without the operands that are of a trace, which ends before it is used."""
     kept = (None if _compat.is_traced(x) else x for x in traced.operands)
     return replace(traced, operands=tuple(kept))
-
-
-def _first(times: Sequence[float]) -> int:
-    """The number of the first that is about the least."""
-    return next(k for k, seconds in enumerate(times) if _ALIKE * seconds <= min(times))
-
-
-def _predicted_seconds(form: Traced, pin: bool) -> Predicted:
-    """The predicted seconds of a form at a batch, on which depends what is stored."""
-    part: Part = form.closed
-    points = pins.stored_points(part, form.lifted) if pin else {}
-
-    @functools.cache
-    def features(dropped: frozenset[Any]) -> Features:
-        return features_of(part, dropped)
-
-    def at(batch: int) -> float:
-        dropped = frozenset(v for v, least in points.items() if least > batch)
-        return seconds(features(dropped), batch)
-
-    return at

@@ -70,7 +70,7 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
     bounds = Bounds(program)
     if _is_one_operator(lin) or has_infinite_partials(lin, bounds):
         return ()
-    modes = _of_fewer_passes(*_passes(program))
+    modes = _of_fewer_passes(*num_passes(program))
     return tuple(m for m in modes if not shut_out(lin, bounds, reverse=m == "jacrev"))
 
 
@@ -129,7 +129,7 @@ def forward_instead(lin: Linearisation) -> bool:
     """
     if any(lin.reverse_only):
         return False
-    graph, (forward, reverse) = lin.graph, _passes(lin.program)
+    graph, (forward, reverse) = lin.graph, num_passes(lin.program)
     operators = _has_operators(lin)
     if operators and (forward > _ALIKE * reverse or _FEWER * forward <= reverse):
         return forward < reverse
@@ -138,8 +138,8 @@ def forward_instead(lin: Linearisation) -> bool:
     return graph.cost(graph.forward(), "operations") <= limit and limit > 0
 
 
-def _passes(program: Program) -> tuple[int, int]:
-    """How many passes forward and reverse mode take."""
+def num_passes(program: Program) -> tuple[int, int]:
+    """How many passes forward and reverse mode take: entries of the inputs and of the outputs."""
     avals = program.avals[: program.num_inputs], program.out_avals
     forward, reverse = (sum(prod(a.shape) for a in some) for some in avals)
     return forward, reverse

@@ -17,10 +17,12 @@ from veenv.engine.elimination import eliminate
 from veenv.engine.emission import Name, other_blocks, other_modes
 from veenv.engine.evaluation import evaluate
 from veenv.engine.indexing import eliminate_sparse
+from veenv.engine.loops import modes_of_loops
 from veenv.engine.symmetry import Half, half_of
 from veenv.graph.argnums import normalise_argnums, plain_argnums
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import Program, trace
+from veenv.kernel.fusing import LITTLE, UNASKED
 from veenv.orders.cache import Auto
 from veenv.orders.order import Order
 from veenv.orders.resolve import OrderLike, resolve_order
@@ -63,16 +65,18 @@ def forms_of(
         program = trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)
         _check_types(program, holomorphic=holomorphic, allow_int=allow_int)
         lin = linearise(program, holomorphic=holomorphic)
+        name = compared if others else None
+        modes = other_modes(lin, name, argnums, has_aux=has_aux)
+        if alone := modes_of_loops(lin, modes, UNASKED if name == "reverse" else LITTLE):
+            return [], alone
         ids = resolve_order(order, lin.graph)
         inputs = [args[a] for a in normalise_argnums(argnums, len(args))]
-        leaves = jax.tree.leaves(inputs)
-        values = evaluate(lin, leaves)
+        values = evaluate(lin, jax.tree.leaves(inputs))
         half = half_of(lin) if symmetric is not None and symmetric(args, kwargs) else Half()
         if sparse_representation:
             done = eliminate_sparse(lin, values.parallel, ids, values.calls, half)
         else:
             done = eliminate(lin, values.edges, ids, values.calls)
-        name = compared if others else None
         first = all_blocks(lin, done.terms, half, sparse=sparse_representation)
         blocks = [first, *other_blocks(lin, values.edges, ids, name)]
         outputs = map(_compat.as_weak_as, program.out_avals, map(jnp.asarray, values.outputs))
@@ -80,13 +84,12 @@ def forms_of(
         if program.aux:
             value = value, jax.tree.unflatten(program.aux[1], values.aux)
         trees = [assembled(lin, rows, inputs, isinstance(argnums, tuple)) for rows in blocks]
-        results = [jax.tree.unflatten(program.out_tree, tree) for tree in trees]
-        found: list[Any] = [(value, result) for result in results]
+        found: list[Any] = [(value, jax.tree.unflatten(program.out_tree, tree)) for tree in trees]
         if count_ops:
             counted = not (sparse_representation or values.calls)
             counts = counts_of(lin.graph, ids, done if counted else None)
             found = [(*pair, counts) for pair in found]
-        return found, other_modes(lin, name, argnums, has_aux=has_aux)
+        return found, modes
 
     return forms
 

@@ -111,10 +111,11 @@ def is_exact(dtype: Any) -> bool:
 
 def _converts(given: Any, wanted: Any) -> bool:
     """Whether NumPy converts numbers from one dtype to another as JAX does: rounded once."""
-    wide = (np.float32, np.float64)
-    return (is_exact(wanted) and is_exact(given)) or (
-        wanted in wide and (given in wide or is_exact(given))
-    )
+    if not is_exact(given) and given not in (np.float32, np.float64):
+        return False
+    if is_exact(wanted):
+        return is_exact(given)
+    return wanted in (np.float32, np.float64, np.complex64, np.complex128)
 
 
 def results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:

@@ -171,4 +171,4 @@ def shape_of(aval: Any) -> Any:
     """An argument to trace with: of the shape and dtype of a variable."""
     if aval.dtype == jax.dtypes.float0:
         return np.zeros(aval.shape, aval.dtype)
-    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
+    return _compat.abstract(aval)

@@ -199,7 +199,8 @@ def _pushforward(site: Site, at: Values) -> Callable[[int, Array], Several]:
     def forward(which: int, t: Array) -> Several:
         own = moving.index(site.operands[which])
         tangents = [jnp.zeros_like(p) for p in primals]
-        tangents[own] = from_real(t, site.in_avals[site.operands[which]])
+        tangent = from_real(t, site.in_avals[site.operands[which]])
+        tangents[own], _ = _compat.same_variance([tangent, primals[own]])
         # JAX sees that the other operands do not move; their zeros could meet infinity.
         some = range(len(moving)) if solve else [own]
 
@@ -253,11 +254,12 @@ def _joint(site: Site, at: Values) -> Joint:
     if site.realify:
         dtype = jnp.finfo(dtype).dtype
     joint = Joint(out_shapes, in_shapes, dtype, forward_or_error, backward)
-    if goes_both_ways(site.primitive.name, site.params):
+    if goes_both_ways(site.primitive.name, site.params) and _compat.vary_alike(primals):
         return joint
     own = _compat.own_rule(site.primitive, site.params)
     if own == "vjp" or only_backward(site.params, results_of, primals):
         return joint.without_forward()
-    if has_vjp(results_of, primals):
+    # Reverse mode of JAX sums over the devices where only some of the operands differ among them.
+    if has_vjp(results_of, primals) and _compat.vary_alike(primals):
         return joint
     return joint.without_backward(lambda at, which: diagonal_of(site, results[at], operands[which]))

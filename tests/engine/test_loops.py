@@ -1,0 +1,166 @@
+"""Functions that are loops: one of JAX's modes is taken, and no elimination is traced."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+
+import veenv
+from veenv.engine import emission, forms, loops
+from veenv.graph.linearisation import linearise
+from veenv.graph.program import trace
+from veenv.kernel.fusing import LITTLE
+
+pytestmark = pytest.mark.kernels
+
+X, W = np.array([0.3, -0.2, 0.5]), np.linspace(-0.4, 0.6, 9).reshape(3, 3)
+
+
+def steps(x, w, length=1000):
+    """States of a recurrent network: two operators, into one loop."""
+    return jax.lax.scan(lambda c, _: (jnp.tanh(w @ c + x), c), x, None, length=length)[0]
+
+
+def wide(x):
+    return steps(x, jnp.outer(x, x))
+
+
+def solved(x, length=3):
+    """A short loop that no kernel has."""
+
+    def step(c, _):
+        return jnp.linalg.solve(jnp.eye(3) * 4 + jnp.outer(c, c), x), None
+
+    return jax.lax.scan(step, jnp.sin(x), None, length=length)[0]
+
+
+def waist(x):
+    """A loop of one number between many."""
+    one = jax.lax.scan(lambda c, _: (jnp.sin(c) * c, None), jnp.sum(x * x), None, length=10000)[0]
+    return one * jnp.cos(x)
+
+
+def mapped(x):
+    """A loop for each number: its partials are diagonal."""
+    one = lambda c: jax.lax.scan(lambda c, _: (c - jnp.sin(c), None), c, None, length=10000)[0]  # noqa: E731
+    return jax.vmap(one)(jnp.cos(x)) * x
+
+
+def beside(x):
+    """A short loop, and more of something else."""
+    big = jnp.tanh(jnp.outer(jnp.arange(4000.0), x)).sum(0)
+    return jax.lax.scan(lambda c, _: (jnp.sin(c) * x, None), big, None, length=4)[0]
+
+
+def are_loops(fun, *args, argnums=0) -> bool:
+    lin = linearise(trace(fun, args, argnums=argnums))
+    assert emission.own_modes(lin)
+    return loops.are_loops(lin, LITTLE)
+
+
+@pytest.fixture
+def without_eliminations(monkeypatch):
+    monkeypatch.setattr(forms, "eliminate", None)
+
+
+def test_what_are_loops(x64):
+    assert are_loops(steps, X, W, argnums=(0, 1))
+    assert are_loops(wide, X)
+    assert are_loops(solved, X)
+    assert not are_loops(functools.partial(steps, length=2), X, W, argnums=(0, 1))  # a kernel
+    assert not are_loops(waist, X)
+    assert not are_loops(mapped, X)
+    assert not are_loops(beside, X)
+    assert not are_loops(lambda x: jnp.sin(x) * x[0], X)
+
+
+@pytest.mark.parametrize("fun", [wide, solved, waist, mapped, beside], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("order", ["reverse", "auto"])
+def test_values(x64, fun, order):
+    points = np.stack([X, X + 0.1, X - 0.2])
+    expected = jax.vmap(jax.jacrev(fun))(points)
+    for kernel in ("auto", "xla"):
+        jacobian = veenv.jacve(fun, order, kernel=kernel)
+        found = jax.jit(jax.vmap(jacobian))(points)
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize("kernel", ["auto", "xla"])
+@pytest.mark.parametrize("order", ["reverse", "auto"])
+def test_only_a_mode_is_traced(x64, order, kernel, without_eliminations):
+    def fun(x, w, scale):
+        return {"last": steps(x, w) * scale}, {"scale": scale, "name": None}
+
+    both = veenv.value_and_jacve(fun, order, argnums=(1, 0), has_aux=True, kernel=kernel)
+    (value, aux), found = jax.jit(both)(X, W, 2.0)
+    expected, _ = jax.jacrev(fun, argnums=(1, 0), has_aux=True)(X, W, 2.0)
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    assert veenv.tree_allclose(found, expected, rtol=1e-10)
+    np.testing.assert_allclose(value["last"], fun(X, W, 2.0)[0]["last"], rtol=1e-12)
+    assert aux["name"] is None
+    np.testing.assert_allclose(aux["scale"], 2.0)
+
+
+def test_fewer_passes_forward_are_not_compared(x64, monkeypatch):
+    traced = []
+    made = jax.jacfwd, jax.jacrev
+    for mode in made:
+        name = mode.__name__
+        monkeypatch.setattr(
+            jax, name, lambda *a, m=mode, n=name, **k: traced.append(n) or m(*a, **k)
+        )
+    jax.jit(veenv.jacve(wide)).trace(X)
+    assert traced == ["jacfwd"]
+    traced.clear()
+    jax.jit(veenv.jacve(lambda x: solved(x)[:2])).trace(X)
+    assert sorted(traced) == ["jacfwd", "jacrev"]
+
+
+def test_dtypes_and_weak_types(without_eliminations):
+    x = X.astype(np.float32)
+    found, expected = (jax.eval_shape(m(solved), x) for m in (veenv.jacve, jax.jacrev))
+    assert (found.dtype, found.weak_type) == (expected.dtype, expected.weak_type)
+
+
+def test_values_of_a_trace_around_it(x64, without_eliminations):
+    def around(w, points):
+        return jax.vmap(veenv.jacve(lambda x: steps(x, w)))(0.9 * points)
+
+    points = np.stack([X, X + 0.1])
+    expected = jax.vmap(jax.jacrev(lambda x: steps(x, W)))(0.9 * points)
+    with jax.checking_leaks():
+        np.testing.assert_allclose(jax.jit(around)(W, points), expected, rtol=1e-10)
+    slope = jax.jit(jax.grad(lambda w: jnp.sum(around(w, points) ** 2)))(W)
+    known = jax.grad(
+        lambda w: jnp.sum(jax.vmap(jax.jacfwd(lambda x: steps(x, w)))(0.9 * points) ** 2)
+    )(W)
+    np.testing.assert_allclose(slope, known, rtol=1e-8)
+
+
+@pytest.mark.parametrize("kernel", ["auto", "xla"])
+def test_devices_that_differ_in_some_of_the_values_eliminate(x64, kernel):
+    mesh = jax.make_mesh((1,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+    points = np.stack([X, X + 0.1])
+    jacobian = jax.vmap(veenv.jacve(steps, argnums=(0, 1), kernel=kernel), (0, None))
+    shared = jax.shard_map(jacobian, mesh=mesh, in_specs=(P("i"), P()), out_specs=P("i"))
+    expected = jax.vmap(jax.jacfwd(steps, (0, 1)), (0, None))(points, W)
+    for a, b in zip(jax.jit(shared)(points, W), expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9)
+
+
+def test_a_mode_that_jax_lacks_is_an_elimination_after_all(x64, monkeypatch):
+    monkeypatch.setattr(jax, "jacfwd", _lacking)
+    monkeypatch.setattr(jax, "jacrev", _lacking)
+    found = jax.jit(veenv.jacve(wide))(X)
+    monkeypatch.undo()
+    np.testing.assert_allclose(found, jax.jacrev(wide)(X), rtol=1e-10)
+
+
+def _lacking(*_, **__):
+    def refuses(*args, **kwargs):
+        raise NotImplementedError("no such mode")
+
+    return refuses
