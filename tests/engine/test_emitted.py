@@ -120,7 +120,7 @@ def test_few_arguments_of_operators_are_pushed_forward_by_default(x64, monkeypat
 
 
 def test_without_operators_or_with_many_arguments_the_default_is_reverse(monkeypatch):
-    monkeypatch.setattr(choice._Choice, "_best", None)  # nothing is compared
+    monkeypatch.setattr(choice.Choice, "_best", None)  # nothing is compared
     for fun, x in ((lambda x: jnp.outer(x, jnp.asarray(X)), X[:3]), (gathered, X)):
         orders = "reverse", veenv.make_graph(fun)(x).reverse()
         default, reverse = (str(jax.make_jaxpr(veenv.jacve(fun, o))(x)) for o in orders)

@@ -139,16 +139,16 @@ def test_a_mode_that_may_stand_for_the_elimination_gives_the_same(x64, name, mon
 
     expected = np.asarray(veenv.jacve(between, kernel="xla", pin=True)(at))
     modes = emission.own_modes(linearised(between))
-    emitted, run = [], choice._Choice._run
+    emitted, run = [], choice.Choice._run
 
-    def recorded(self, number, wanted):
+    def recorded(self, number, wanted=None):
         emitted.append(number - len(self.eliminations))
         return run(self, number, wanted)
 
-    monkeypatch.setattr(choice._Choice, "_run", recorded)
+    monkeypatch.setattr(choice.Choice, "_run", recorded)
     for k in range(len(modes)):
         first = lambda _, times, k=k: len(times) - len(modes) + k  # noqa: E731
-        monkeypatch.setattr(choice._Choice, "_best", first)
+        monkeypatch.setattr(choice.Choice, "_best", first)
         found = np.asarray(jax.jit(veenv.jacve(between, "auto", kernel="xla"))(at))
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
     assert emitted == list(range(len(modes)))

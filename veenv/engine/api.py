@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from veenv.engine.choice import Forms, Results, choosing
 from veenv.engine.forms import forms_of, name_of
+from veenv.engine.in_traces import Forms, Results, choosing
 from veenv.graph.argnums import normalise_argnums
 from veenv.graph.program import trace
 from veenv.kernel.fusing import KERNEL_MODES, KernelMode, fuse

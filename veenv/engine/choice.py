@@ -1,4 +1,4 @@
-"""In a trace: an elimination by XLA or as one kernel, or JAX's own mode, as predicted."""
+"""The forms of a Jacobian, and which is predicted to be the fastest at a batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from veenv import _compat
 from veenv.engine import pins
-from veenv.engine.predicted import Predicted, first, nominal, predicted_seconds
+from veenv.engine.predicted import NOMINAL, Predicted, least, nominal, predicted_seconds
 from veenv.engine.traced_modes import TracedModes
 from veenv.kernel.cpu.spans import size_of
 from veenv.kernel.fusing import (
@@ -22,18 +22,11 @@ from veenv.kernel.fusing import (
     Traced,
     kernel_size,
     run_kernel,
-    trace_leaves,
-    trace_point,
 )
-from veenv.kernel.parts import part_of
+from veenv.kernel.primitive import Batched, call
 from veenv.kernel.program import ScalarProgram
 from veenv.kernel.times import kernel_seconds, least_seconds
 
-Results = tuple[list[Any], list[Callable[..., Any]]]
-"""Of the elimination and of those by other orders, of none where only a mode of JAX is wanted;
-functions of the same arguments whose results are by JAX's own modes."""
-Forms = Callable[[Sequence[Any], dict[str, Any], bool], Results]
-"""From positional and keyword arguments, and whether other forms are wanted, to results."""
 Run = Callable[..., list[Any]]
 """From the operands of the elimination to the leaves of a result."""
 Lifted = Callable[[Sequence[Any]], Any]
@@ -41,89 +34,22 @@ Lifted = Callable[[Sequence[Any]], Any]
 _GAIN = 0.75
 """Share of its time that what takes the place of JAX's own mode must be predicted to take at most;
 also of a kernel's against XLA's."""
-_KEPT = 1.1
-"""How many times the time of another elimination one is predicted to take that is not kept."""
+_OTHERWISE = 0.85
+"""Share of the time of the form that is usual which another one is predicted to take at a batch to
+be taken there."""
 
 
-def choosing(
-    jacobian: Callable[..., Any],
-    forms: Forms,
-    argnums: Callable[[Sequence[Any]], Sequence[int]],
-    *,
-    kernel: bool,
-    kept: bool = False,
-) -> Callable[..., Any]:
-    """A Jacobian in the form that is predicted to be fastest.
-
-    Args:
-      jacobian: by elimination, called where nothing is compiled.
-      forms: all results at once, every value that might be expensive pinned.
-      argnums: of the positional arguments those that are differentiated by.
-      kernel: one kernel is a form, too.
-      kept: the elimination stays unless another form is certainly faster; otherwise it has to be
-        certainly faster than JAX's own modes.
-
-    Returns:
-      A function as `jacobian`.
-    """
-
-    @functools.wraps(jacobian, updated=())
-    def chosen(*args: Any, **kwargs: Any) -> Any:
-        modes: list[Callable[..., Any]] = []
-
-        def eliminations(*args: Any, **kwargs: Any) -> list[Any]:
-            results, modes[:] = forms(args, kwargs, True)
-            return results
-
-        leaves, tree = jax.tree.flatten((args, kwargs))
-        places = [k for k, x in enumerate(leaves) if _compat.is_traced(x)]
-        if not places:
-            return jacobian(*args, **kwargs)
-
-        def trace(results: Callable[..., list[Any]]) -> Traced:
-            if kernel:
-                return trace_point(results, args, kwargs, argnums(args))
-            return trace_leaves(results, leaves, tree, places)
-
-        traced = trace(eliminations)
-        # Reverse mode of JAX sums over the devices where only some of the values differ among them.
-        alike = _compat.vary_alike(traced.operands)
-        own = TracedModes(tuple(modes if alike else ()), tuple(leaves), tree, traced.dynamic)
-        if not traced.tree.children():
-            if (mode := own.fastest()) is not None:
-                every = range(len(mode.closed.out_avals))
-                return mode.result(_run_mode(mode, every)(*mode.operands))
-            traced = trace(lambda *args, **kwargs: forms(args, kwargs, False)[0])
-        return _Choice(_separate(traced), own, kept).result(kernel=kernel and alike)
-
-    return chosen
-
-
-def _separate(traced: Traced) -> list[Traced]:
-    """The forms of a function that was traced with all of them."""
-    found, start = [], 0
-    for tree in traced.tree.children():
-        end = start + tree.num_leaves
-        numbers = [k for k in range(start, end) if k not in traced.static]
-        before = [sum(s < k for s in traced.static) for k in numbers]
-        part = part_of(traced.closed, [k - b for k, b in zip(numbers, before, strict=True)])
-        part = part.without(traced.lifted)
-        static = {k - start: x for k, x in traced.static.items() if start <= k < end}
-        found.append(replace(traced, closed=part, tree=tree, static=static))
-        start = end
-    return found
-
-
-class _Choice:
+class Choice:
     """The forms of a Jacobian.
 
     Args:
       eliminations: the first is by the order that was asked for.
       own: JAX's own modes.
-      kept: whether that elimination stays if in doubt.
+      kept: how many times the time of the fastest form the first one is predicted to take at most
+        to be kept; None if an elimination has to be certainly faster than JAX's own modes.
     """
 
-    def __init__(self, eliminations: Sequence[Traced], own: TracedModes, kept: bool):
+    def __init__(self, eliminations: Sequence[Traced], own: TracedModes, kept: float | None):
         self.eliminations = eliminations
         self._own, self._kept = own, kept
 
@@ -135,12 +61,17 @@ class _Choice:
         every = [*((form, []) for form in self.eliminations), *known]
         return [(_without_values(form), lifted) for form, lifted in every]
 
-    def result(self, *, kernel: bool) -> Any:
-        """The Jacobian in the form that is predicted to be fastest."""
+    def result(self, *, kernel: bool, batched: bool) -> Any:
+        """The Jacobian in the form that is predicted to be fastest.
+
+        Args:
+          kernel: one kernel is a form, too.
+          batched: the choice may wait until the batch is known.
+        """
         first, source = self.eliminations[0], self._source()
         program, quick = self._program(source) if kernel else (None, False)
         if program is None or not program.written():
-            run = self._run(self._nominal(), range(len(first.closed.out_avals)))
+            run = self._by_batch() if batched and self._differ() else self._run(self._nominal())
             return first.result(run(*first.operands))
         made = self.eliminations[source]
         self._forget()
@@ -156,6 +87,28 @@ class _Choice:
             return self._run(best, wanted) if _GAIN * times <= least else None
 
         return run_kernel(made, program, self._run(source, wanted), instead, quick)
+
+    def _differ(self) -> bool:
+        """Whether other forms are the fastest at other batches, and all of them only compute."""
+        if len(self.forms) == 1 or len({self._fastest(batch)[0] for batch in NOMINAL}) == 1:
+            return False
+        operands = map(jax.typeof, self.eliminations[0].operands)
+        plain = not any(jax.dtypes.issubdtype(a.dtype, jax.dtypes.extended) for a in operands)
+        return plain and not any(e.effects for form, _ in self.forms for e in form.closed.eqns)
+
+    def _by_batch(self) -> Run:
+        """The forms as one function, of which the fastest is taken when the batch is known."""
+        first = self.eliminations[0]
+        inputs, outputs = list(map(jax.typeof, first.operands)), first.closed.out_avals
+        self._forget()
+        usual = self._run(self._nominal())
+        forms = Batched(inputs, outputs, usual, lambda batch: self._run(self._fastest(batch)[0]))
+
+        def run(*operands: Any) -> list[Any]:
+            found = call(forms, *map(jnp.asarray, operands))
+            return list(map(_compat.as_weak_as, outputs, found))
+
+        return run
 
     def _source(self) -> int:
         """The number of the elimination that becomes a kernel: of fewest operations, most likely.
@@ -187,13 +140,15 @@ class _Choice:
         program = form.program_within(most)
         return program, program is not None and size_of(program) > limit
 
-    def _run(self, number: int, wanted: Sequence[int]) -> Run:
-        """One of the forms, as a function of the operands of the elimination."""
+    def _run(self, number: int, wanted: Sequence[int] | None = None) -> Run:
+        """One of the forms, as a function of the operands of the elimination, to some leaves."""
+        if wanted is None:
+            wanted = range(len(self.eliminations[0].closed.out_avals))
         if number < len(self.eliminations):
             form = self.eliminations[number]
             return form.xla(wanted, functools.partial(pins.run, form.closed))
         form, lifted = self.forms[number]
-        count, fun = len(form.dynamic), _run_mode(form, wanted)
+        count, fun = len(form.dynamic), form.xla(wanted, form.closed.run)
         return lambda *operands: fun(*operands[:count], *(made(operands) for made in lifted))
 
     def _lifted(self, form: Traced) -> list[Lifted] | None:
@@ -220,9 +175,14 @@ class _Choice:
         ]
 
     def _fastest(self, batch: int) -> tuple[int, float]:
-        """The number of the fastest form for XLA at a batch, and its predicted seconds."""
+        """The number of the fastest form for XLA at a batch, and its predicted seconds.
+
+        Predictions for one batch are less certain than those for two, so that it is the usual form
+        unless another one is certainly faster.
+        """
         times = [seconds(batch) for seconds in self._predicted]
-        best = self._best(times)
+        best, usual = self._best(times), self._nominal()
+        best = best if times[best] < _OTHERWISE * times[usual] else usual
         return best, times[best]
 
     def _nominal(self) -> int:
@@ -233,19 +193,14 @@ class _Choice:
 
     def _best(self, times: Sequence[float]) -> int:
         """The number of the fastest form for XLA by predicted times, in seconds."""
-        if self._kept:
-            return 0 if times[0] < _KEPT * min(times) else first(times)
+        if self._kept is not None:
+            return 0 if times[0] < self._kept * min(times) else least(times)
         count = len(self.eliminations)
         best = min(range(count), key=times.__getitem__)
         modes = times[count:]
         if not modes or times[best] < _GAIN * min(modes):
             return best
-        return count + first(modes)
-
-
-def _run_mode(mode: Traced, wanted: Sequence[int]) -> Run:
-    """One of JAX's own modes, as a function of its operands to some of its leaves."""
-    return mode.xla(wanted, mode.closed.run)
+        return count + least(modes)
 
 
 def _is_alone(traced: Traced, leaves: Sequence[Any]) -> bool:

@@ -171,7 +171,7 @@ def _refuses(equation: Any) -> bool:
 
 def other_modes(
     lin: Linearisation, name: Name | None, argnums: int | tuple[int, ...], *, has_aux: bool
-) -> list[Mode]:
+) -> dict[OwnMode, Mode]:
     """JAX's own modes that may well be faster than an elimination, and give the same.
 
     What they differentiate is the function as it was traced, nested calls and all.
@@ -183,11 +183,12 @@ def other_modes(
       has_aux: whether it returns ``(output, aux)``.
 
     Returns:
-      Functions of the function's arguments that return the pair of what it returns and of its
-      Jacobian. They raise one of `REFUSALS` if JAX does not have that mode of it.
+      For each mode's name, the likelier one first, a function of the function's arguments that
+      returns the pair of what it returns and of its Jacobian. It raises one of `REFUSALS` if JAX
+      does not have that mode of the function.
     """
     if name is None or not (name == "auto" or _has_operators(lin) or _is_much(lin)):
-        return []
+        return {}
     again = lin.program.again
 
     def twice(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
@@ -199,4 +200,4 @@ def other_modes(
         return returned, jacobian
 
     makers = {"jacfwd": jax.jacfwd, "jacrev": jax.jacrev}
-    return [functools.partial(mode, makers[name]) for name in own_modes(lin)]
+    return {name: functools.partial(mode, makers[name]) for name in own_modes(lin)}

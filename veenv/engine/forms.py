@@ -11,11 +11,11 @@ import jax.numpy as jnp
 
 from veenv import _compat
 from veenv.engine.blocks import all_blocks, assembled
-from veenv.engine.choice import Forms, Results
 from veenv.engine.counts import counts_of
 from veenv.engine.elimination import eliminate
 from veenv.engine.emission import Name, other_blocks, other_modes
 from veenv.engine.evaluation import evaluate
+from veenv.engine.in_traces import Forms, Results
 from veenv.engine.indexing import eliminate_sparse
 from veenv.engine.loops import modes_of_loops
 from veenv.engine.symmetry import Half, half_of
@@ -89,7 +89,7 @@ def forms_of(
             counted = not (sparse_representation or values.calls)
             counts = counts_of(lin.graph, ids, done if counted else None)
             found = [(*pair, counts) for pair in found]
-        return found, modes
+        return found, [*modes.values()]
 
     return forms
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any
 
 from veenv import _compat
-from veenv.engine.emission import Mode, num_passes
+from veenv.engine.emission import Mode, OwnMode, num_passes
 from veenv.graph.equations import Equation
 from veenv.graph.linearisation import Elemental, Linearisation
 from veenv.graph.program import Program
@@ -25,21 +25,22 @@ _TRACED = 3
 """Equations of a Jacobian for each of its function, about."""
 
 
-def modes_of_loops(lin: Linearisation, modes: Sequence[Mode], little: float) -> list[Mode]:
+def modes_of_loops(lin: Linearisation, modes: Mapping[OwnMode, Mode], little: float) -> list[Mode]:
     """Of JAX's modes those that are compared where a function is loops; none elsewhere.
 
-    Forward mode is alone if it takes no more passes: backwards a loop is run twice, and what it
-    computes is stored at each step.
+    Forward mode comes first, and is alone if it takes no more passes: backwards a loop is run
+    twice, and what it computes is stored at each step.
 
     Args:
       lin: the function.
-      modes: those that can take the place of an elimination, the likelier one first.
+      modes: those that can take the place of an elimination.
       little: seconds beyond 1.5 of XLA's time that a kernel may take to compile.
     """
     if not (modes and are_loops(lin, little)):
         return []
     forward, reverse = num_passes(lin.program)
-    return [modes[0]] if forward <= reverse else [*modes]
+    found = [modes[name] for name in ("jacfwd", "jacrev") if name in modes]
+    return found[:1] if forward <= reverse else found
 
 
 def are_loops(lin: Linearisation, little: float) -> bool:

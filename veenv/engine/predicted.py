@@ -15,7 +15,7 @@ from veenv.kernel.times import seconds
 
 Predicted = Callable[[int], float]
 """From a number of points to the seconds that a program is predicted to take."""
-_NOMINAL = (1, 256)
+NOMINAL = (1, 256)
 """Batches for which a program is chosen that does not know its own."""
 _ALIKE = 0.97
 """Share from which on two predicted times say nothing of which is the shorter."""
@@ -44,9 +44,9 @@ def predicted_seconds(form: Traced, *, pin: bool) -> Predicted:
 
 def nominal(predicted: Predicted) -> float:
     """The predicted seconds where the batch is not known: over small and large."""
-    return float(prod(map(predicted, _NOMINAL)) ** (1 / len(_NOMINAL)))
+    return float(prod(map(predicted, NOMINAL)) ** (1 / len(NOMINAL)))
 
 
-def first(times: Sequence[float]) -> int:
+def least(times: Sequence[float]) -> int:
     """The number of the first that is about the least."""
     return next(k for k, seconds in enumerate(times) if _ALIKE * seconds <= min(times))

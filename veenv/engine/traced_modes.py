@@ -9,7 +9,6 @@ from typing import Any
 import jax
 
 from veenv import _compat
-from veenv.engine.predicted import first, nominal, predicted_seconds
 from veenv.kernel.fusing import Traced, trace_leaves
 from veenv.kernel.parts import part_of
 from veenv.rules.modes import REFUSALS
@@ -51,9 +50,10 @@ class TracedModes:
             part = part_of(found.closed, range(len(found.closed.out_avals)))
             yield replace(found, closed=part.without(found.lifted))
 
-    def fastest(self) -> Traced | None:
-        """The mode that is predicted to be the fastest; None where JAX has none."""
-        found = list(self.traced())
-        if len(found) < 2:
-            return found[0] if found else None
-        return found[first([nominal(predicted_seconds(form, pin=False)) for form in found])]
+    def split(self) -> tuple[list[Traced], TracedModes]:
+        """The first mode that JAX has, traced, if there is one, and the modes after it."""
+        for k, function in enumerate(self.functions):
+            found = [*replace(self, functions=(function,)).traced()]
+            if found:
+                return found, replace(self, functions=self.functions[k + 1 :])
+        return [], replace(self, functions=())

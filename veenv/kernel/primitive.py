@@ -26,7 +26,59 @@ _KEPT = 32
 """Kernels that are remembered when nothing uses them: for functions called outside of jit."""
 
 
-class Fused:
+class Batched:
+    """A function of JAX arrays, written for one point, that sees its batch when it is lowered.
+
+    Attributes:
+      inputs: shape and dtype of each operand of one point.
+      outputs: shape and dtype of each result.
+      xla: the function of one point, from operands to results.
+      instead: of a number of points, such a function where it is faster on a CPU; None where there
+        is no other. With it `xla` is what other machines run, what is exported, and what is divided
+        among devices.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        xla: Callable[..., Sequence[Any]],
+        instead: Callable[[int], Callable[..., Sequence[Any]] | None] | None = None,
+    ):
+        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+        self.xla = xla
+        self.instead = instead
+
+    def now(self, *args: Any) -> list[Any]:
+        """The results at arrays, outside of any trace."""
+        return list(self.batched_xla([jax.typeof(x) for x in args])(*args))
+
+    def batch_of(self, avals: Sequence[Any]) -> tuple[int, ...]:
+        """The batch axes that the arguments of a call have in front of those of a point."""
+        for aval, leaf in zip(avals, self.inputs, strict=True):
+            front = len(aval.shape) - len(leaf.shape)
+            if front:
+                return tuple(aval.shape[:front])
+        return ()
+
+    def batched_xla(
+        self, avals: Sequence[Any], fun: Callable[..., Sequence[Any]] | None = None
+    ) -> Callable[..., Sequence[Any]]:
+        """The function for XLA, or another of one point, for arguments with such batch axes."""
+        leaves = zip(avals, self.inputs, strict=True)
+        axes = [0 if len(aval.shape) > len(leaf.shape) else None for aval, leaf in leaves]
+        batched = self.xla if fun is None else fun
+        for _ in self.batch_of(avals):
+            batched = jax.vmap(batched, in_axes=axes)
+        return batched
+
+    def jaxpr(self, avals: Sequence[Any]) -> Any:
+        """The closed jaxpr of the function for XLA at arguments of such shapes."""
+        shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
+        return jax.make_jaxpr(self.batched_xla(avals))(*shapes)
+
+
+class Fused(Batched):
     """A scalar program as a function of JAX arrays, and the same function for XLA.
 
     Equal programs may be of functions with other derivatives, so each has its own `Fused`; what is
@@ -34,12 +86,7 @@ class Fused:
 
     Attributes:
       program: the program; it writes at least one output leaf.
-      xla: the function of one point, from the input leaves to the written output leaves.
-      instead: of a number of points, such a function where it is faster on a CPU than the kernel;
-        None where the kernel is taken in any case. With it `xla` is what other machines run, what
-        is exported, and what is divided among devices.
       quick: whether it is compiled quickly, to slower code.
-      written: the output leaves that the kernel writes.
     """
 
     def __init__(
@@ -49,11 +96,10 @@ class Fused:
         instead: Callable[[int], Callable[..., Sequence[Any]] | None] | None = None,
         quick: bool = False,
     ):
+        written = [program.outputs[k] for k in program.written()]
+        super().__init__(program.inputs, written, xla, instead)
         self.program = program
-        self.instead = instead
         self.quick = quick
-        self.written = program.written()
-        self.xla = xla
 
     @functools.cached_property
     def compiled(self) -> Callable[..., list[Any]]:
@@ -70,35 +116,15 @@ class Fused:
                 _recent.popitem(last=False)
             return found
 
+    def now(self, *args: Any) -> list[Any]:
+        """The results of the compiled kernel."""
+        return self.compiled(*args)
+
     def _alone(self, *args: Any) -> Sequence[Any]:
         """What is compiled; JAX runs it one by one where it looks for NaN, or jit is disabled."""
         if any(map(_compat.is_traced, args)):
             return fused_p.bind(*args, kernel=self)
-        return self.batched_xla([jax.typeof(x) for x in args])(*args)
-
-    def batch_of(self, avals: Sequence[Any]) -> tuple[int, ...]:
-        """The batch axes that the arguments of a call have in front of those of a point."""
-        for aval, leaf in zip(avals, self.program.inputs, strict=True):
-            front = len(aval.shape) - len(leaf.shape)
-            if front:
-                return tuple(aval.shape[:front])
-        return ()
-
-    def batched_xla(
-        self, avals: Sequence[Any], fun: Callable[..., Sequence[Any]] | None = None
-    ) -> Callable[..., Sequence[Any]]:
-        """The function for XLA, or another of one point, for arguments with such batch axes."""
-        leaves = zip(avals, self.program.inputs, strict=True)
-        axes = [0 if len(aval.shape) > len(leaf.shape) else None for aval, leaf in leaves]
-        batched = self.xla if fun is None else fun
-        for _ in self.batch_of(avals):
-            batched = jax.vmap(batched, in_axes=axes)
-        return batched
-
-    def jaxpr(self, avals: Sequence[Any]) -> Any:
-        """The closed jaxpr of the function for XLA at arguments of such shapes."""
-        shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
-        return jax.make_jaxpr(self.batched_xla(avals))(*shapes)
+        return super().now(*args)
 
 
 _lock = threading.RLock()
@@ -112,8 +138,8 @@ def forget() -> None:
         _recent.clear()
 
 
-def call(kernel: Fused, *args: Any) -> list[Any]:
-    """The written output leaves at the input leaves; inside of transformations too."""
+def call(kernel: Batched, *args: Any) -> list[Any]:
+    """The results at arrays, inside of transformations too: of a kernel what it writes."""
     return fused_p.bind(*_compat.same_variance(args), kernel=kernel)
 
 
@@ -121,28 +147,27 @@ fused_p = core.Primitive(_compat.KERNEL)
 fused_p.multiple_results = True
 
 
-def _impl(*args: Any, kernel: Fused) -> list[Any]:
-    return kernel.compiled(*args)
+def _impl(*args: Any, kernel: Batched) -> list[Any]:
+    return kernel.now(*args)
 
 
-def _abstract(*avals: Any, kernel: Fused) -> list[Any]:
+def _abstract(*avals: Any, kernel: Batched) -> list[Any]:
     batch = kernel.batch_of(avals)
-    leaves = [kernel.program.outputs[k] for k in kernel.written]
     if not avals:
-        return [jax.core.ShapedArray(leaf.shape, np.dtype(leaf.dtype)) for leaf in leaves]
+        return [jax.core.ShapedArray(leaf.shape, np.dtype(leaf.dtype)) for leaf in kernel.outputs]
     return [
         avals[0].update(shape=(*batch, *leaf.shape), dtype=np.dtype(leaf.dtype), weak_type=False)
-        for leaf in leaves
+        for leaf in kernel.outputs
     ]
 
 
 def _batch(
-    args: Sequence[Any], dims: Sequence[int | None], *, kernel: Fused
+    args: Sequence[Any], dims: Sequence[int | None], *, kernel: Batched
 ) -> tuple[list[Any], list[int]]:
     """The new axis comes first; an argument has all batch axes or none."""
     pairs = list(zip(args, dims, strict=True))
     size = next(x.shape[d] for x, d in pairs if d is not None)
-    point = [len(leaf.shape) for leaf in kernel.program.inputs]
+    point = [len(leaf.shape) for leaf in kernel.inputs]
     old: tuple[int, ...] = ()
     for (x, d), rank in zip(pairs, point, strict=True):
         shape = x.shape if d is None else x.shape[:d] + x.shape[d + 1 :]
@@ -159,11 +184,11 @@ def _batch(
             wide = x.reshape(size, *(1 for _ in old), *x.shape[1:])
             x = jnp.broadcast_to(wide, (size, *old, *x.shape[1:]))
         moved.append(x)
-    return call(kernel, *moved), [0] * len(kernel.written)
+    return call(kernel, *moved), [0] * len(kernel.outputs)
 
 
 def _jvp(
-    primals: Sequence[Any], tangents: Sequence[Any], *, kernel: Fused
+    primals: Sequence[Any], tangents: Sequence[Any], *, kernel: Batched
 ) -> tuple[list[Any], list[Any]]:
     """Everything on the XLA path; arguments without tangents stay constants."""
     active = [k for k, t in enumerate(tangents) if not isinstance(t, ad.Zero)]
@@ -182,12 +207,12 @@ def _jvp(
     return list(outs), zeros
 
 
-def _lower_xla(ctx: Any, *operands: Any, kernel: Fused) -> Any:
+def _lower_xla(ctx: Any, *operands: Any, kernel: Batched) -> Any:
     fun = kernel.batched_xla(ctx.avals_in)
     return mlir.lower_fun(fun, multiple_results=True)(ctx, *operands)
 
 
-def _lower_cpu(ctx: Any, *operands: Any, kernel: Fused) -> Any:
+def _lower_cpu(ctx: Any, *operands: Any, kernel: Batched) -> Any:
     exported = _compat.is_export(ctx)
     if kernel.instead is not None and (exported or _compat.is_partitioned(ctx)):
         return _lower_xla(ctx, *operands, kernel=kernel)
@@ -203,6 +228,7 @@ def _lower_cpu(ctx: Any, *operands: Any, kernel: Fused) -> Any:
     if faster is not None:
         fun = kernel.batched_xla(ctx.avals_in, faster)
         return mlir.lower_fun(fun, multiple_results=True)(ctx, *operands)
+    assert isinstance(kernel, Fused)  # any other has a function for every number of points
     from veenv.kernel.cpu import entries  # llvmlite is loaded when the first kernel is compiled
 
     code = entries.kernel(kernel.program, kernel.quick)
@@ -213,10 +239,11 @@ def _lower_cpu(ctx: Any, *operands: Any, kernel: Fused) -> Any:
 def _lower_pallas(platform: Platform) -> Callable[..., Any]:
     """The lowering for an accelerator: a Pallas kernel."""
 
-    def lower(ctx: Any, *operands: Any, kernel: Fused) -> Any:
+    def lower(ctx: Any, *operands: Any, kernel: Batched) -> Any:
         batch = kernel.batch_of(ctx.avals_in)
         if math.prod(batch) == 0 or kernel.instead is not None:
             return _lower_xla(ctx, *operands, kernel=kernel)
+        assert isinstance(kernel, Fused)
         from veenv.kernel.pallas import PallasKernel  # a second to import
 
         fun = functools.partial(PallasKernel(kernel.program, platform).on_batch, batch)

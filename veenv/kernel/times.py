@@ -60,7 +60,7 @@ def program_seconds(jaxpr: Any, batch: int) -> float:
             instead = kernel.instead and kernel.instead(batch)
             if not instead:
                 return kernel_seconds(kernel.program, batch)
-            shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in kernel.program.inputs]
+            shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in kernel.inputs]
             jaxpr = jax.make_jaxpr(instead)(*shapes)
             return seconds(features_of(jaxpr, points=batch), batch)
     return seconds(features_of(jaxpr, points=batch), batch)

@@ -1,0 +1,138 @@
+"""A Jacobian for XLA whose form is chosen when the batch is known."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.extend import core
+
+import veenv
+from veenv import _compat
+from veenv.engine import choice
+
+pytestmark = pytest.mark.kernels
+
+X = np.array([0.3, -0.2, 0.5])
+POINTS = np.stack([X + 0.1 * k for k in range(8)])
+TABLE = np.linspace(0.0, 1.0, 4000).reshape(4, 1000)
+
+
+def solved(x, scale=1.0):
+    """No kernel can be made of it, and all of JAX's modes can stand for its elimination."""
+    system = jnp.eye(3) * 4 + jnp.outer(x, jnp.sin(x)) * scale
+    many = jnp.asarray(TABLE, x.dtype) @ jnp.tile(x, 1000)[:1000]
+    return jnp.linalg.solve(system, x * x) * jnp.sum(many)
+
+
+@pytest.fixture(autouse=True)
+def runs(monkeypatch):
+    """The elimination is the fastest up to four points, a mode of more; which forms are run."""
+    found = []
+    made = choice.Choice._run
+
+    def predicted(form, pin):
+        return lambda batch: float(pin == (batch > 4)) + 1.0
+
+    def recorded(self, number, wanted=None):
+        run = made(self, number, wanted)
+        name = "elimination" if number < len(self.eliminations) else "mode"
+        return lambda *args: found.append(name) or run(*args)
+
+    monkeypatch.setattr(choice, "predicted_seconds", predicted)
+    monkeypatch.setattr(choice.Choice, "_run", recorded)
+    return found
+
+
+def test_the_form_goes_with_the_number_of_points(x64, runs):
+    expected = jax.vmap(jax.jacfwd(solved))(POINTS)
+    for order in ("reverse", "auto"):
+        jacobian = veenv.jacve(solved, order)
+        for number, form in ((1, "elimination"), (4, "elimination"), (5, "mode"), (8, "mode")):
+            runs.clear()
+            found = jax.jit(jax.vmap(jacobian))(POINTS[:number])
+            assert runs == [form]
+            np.testing.assert_allclose(found, expected[:number], rtol=1e-10)
+        runs.clear()
+        np.testing.assert_allclose(jax.jit(jacobian)(X), expected[0], rtol=1e-10)
+        assert runs == ["elimination"]
+        again = jax.jit(jax.vmap(jax.jit(jacobian)))(POINTS)  # the batch comes from outside
+        assert runs == ["elimination", "mode"]
+        np.testing.assert_allclose(again, expected, rtol=1e-10)
+
+
+def test_axes_of_any_kind(x64, runs):
+    jacobian = veenv.jacve(solved, argnums=(0, 1))
+    scales = np.linspace(0.5, 1.0, 3)
+    both = jax.vmap(jax.vmap(jacobian, (None, 0)), (1, None), out_axes=1)
+    known = jax.vmap(jax.vmap(jax.jacfwd(solved, (0, 1)), (None, 0)), (1, None), out_axes=1)
+    for a, b in zip(jax.jit(both)(POINTS.T, scales), known(POINTS.T, scales), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10)
+    assert runs == ["mode"]
+    empty = jax.jit(jax.vmap(jacobian, (0, None)))(POINTS[:0], 1.0)
+    assert [x.shape for x in empty] == [(0, 3, 3), (0, 3)]
+
+
+def test_values_auxiliaries_and_dtypes(runs):
+    def fun(x, name):
+        return {"a": solved(x)}, {"x": x, "name": name}
+
+    x = X.astype(np.float32)
+    both = jax.jit(veenv.value_and_jacve(fun, has_aux=True), static_argnums=1)
+    (value, aux), found = both(x, None)
+    expected, _ = jax.jacrev(fun, has_aux=True)(x, None)
+    assert veenv.tree_allclose(found, expected, rtol=1e-4)
+    assert aux["name"] is None
+    np.testing.assert_allclose(value["a"], solved(x), rtol=1e-5)
+    shapes = [jax.eval_shape(m(solved), x) for m in (veenv.jacve, jax.jacrev)]
+    assert shapes[0] == shapes[1]
+    assert shapes[0].weak_type == shapes[1].weak_type
+
+
+def test_derivatives(x64):
+    jacobian = veenv.jacve(solved)
+    known = jax.jit(jax.vmap(jax.jacfwd(jax.jacfwd(solved))))(POINTS)
+    for mode in (jax.jacfwd, jax.jacrev):
+        np.testing.assert_allclose(jax.jit(jax.vmap(mode(jacobian)))(POINTS), known, rtol=1e-8)
+        np.testing.assert_allclose(jax.jit(mode(jax.jit(jacobian)))(X), known[0], rtol=1e-8)
+
+
+def test_outside_of_a_trace(x64):
+    closed = jax.make_jaxpr(veenv.jacve(solved))(X)
+    assert [e.primitive.name for e in closed.eqns] == [_compat.KERNEL]
+    expected = jax.jacfwd(solved)(X)
+    np.testing.assert_allclose(core.jaxpr_as_fun(closed)(X)[0], expected, rtol=1e-10)
+    with jax.disable_jit():
+        np.testing.assert_allclose(jax.vmap(veenv.jacve(solved))(POINTS)[0], expected, rtol=1e-10)
+    graph = veenv.make_graph(veenv.jacve(solved))(X)
+    assert graph.num_vertices > 3
+
+
+def test_what_is_exported_is_the_usual_form(x64, runs):
+    (size,) = jax.export.symbolic_shape("b")
+    shape = jax.ShapeDtypeStruct((size, 3), jnp.float64)
+    exported = jax.export.export(jax.jit(jax.vmap(veenv.jacve(solved))))(shape)
+    assert runs == ["elimination"]
+    expected = jax.vmap(jax.jacfwd(solved))(POINTS)
+    np.testing.assert_allclose(exported.call(POINTS), expected, rtol=1e-10)
+
+
+def test_values_of_a_trace_around_it(x64):
+    def around(scale, points):
+        return jax.vmap(veenv.jacve(lambda x: solved(x, scale)))(points)
+
+    with jax.checking_leaks():
+        found = jax.jit(around)(2.0, POINTS)
+    expected = jax.vmap(jax.jacfwd(lambda x: solved(x, 2.0)))(POINTS)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_xla_as_it_is_asked_for_and_what_prints_are_chosen_at_once(x64, runs, capfd):
+    for kernel in ("xla", "auto"):
+
+        def noisy(x, prints=kernel == "auto"):
+            if prints:
+                jax.debug.print("at {}", x[0])
+            return solved(x)
+
+        closed = jax.make_jaxpr(veenv.jacve(noisy, "auto", kernel=kernel))(X)
+        assert all(e.primitive.name != _compat.KERNEL for e in closed.eqns)
