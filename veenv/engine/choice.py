@@ -26,6 +26,7 @@ from veenv.kernel.fusing import (
 from veenv.kernel.primitive import Batched, call
 from veenv.kernel.program import ScalarProgram
 from veenv.kernel.times import kernel_seconds, least_seconds
+from veenv.rules.dtypes import is_key
 
 Run = Callable[..., list[Any]]
 """From the operands of the elimination to the leaves of a result."""
@@ -92,9 +93,9 @@ class Choice:
         """Whether other forms are the fastest at other batches, and all of them only compute."""
         if len(self.forms) == 1 or len({self._fastest(batch)[0] for batch in NOMINAL}) == 1:
             return False
-        operands = map(jax.typeof, self.eliminations[0].operands)
-        plain = not any(jax.dtypes.issubdtype(a.dtype, jax.dtypes.extended) for a in operands)
-        return plain and not any(e.effects for form, _ in self.forms for e in form.closed.eqns)
+        if any(map(is_key, map(jax.typeof, self.eliminations[0].operands))):
+            return False
+        return not any(e.effects for form, _ in self.forms for e in form.closed.eqns)
 
     def _by_batch(self) -> Run:
         """The forms as one function, of which the fastest is taken when the batch is known."""
