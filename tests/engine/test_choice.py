@@ -154,7 +154,7 @@ def test_the_kernel_of_the_default_is_of_the_order_of_fewer_operations(x64):
     np.testing.assert_allclose(jax.jit(veenv.jacve(chain))(X[:2]), expected, rtol=1e-12)
 
 
-def test_the_default_waits_less_for_a_kernel_than_who_names_an_order(monkeypatch):
+def test_every_order_waits_as_long_for_a_kernel(monkeypatch):
     limits, within = [], fusing.Traced.program_within
     monkeypatch.setattr(
         fusing.Traced, "program_within", lambda self, n: limits.append(n) or within(self, n)
@@ -162,7 +162,7 @@ def test_the_default_waits_less_for_a_kernel_than_who_names_an_order(monkeypatch
     for order in ("reverse", "auto", veenv.make_graph(rolled)(SHORT).reverse()):
         jax.make_jaxpr(veenv.jacve(rolled, order))(SHORT)
     default, auto, named = limits
-    assert 0 < default < auto == named
+    assert 0 < default == auto == named
 
 
 def test_a_kernel_may_be_as_long_as_xla_would_take():
@@ -176,7 +176,7 @@ def test_a_kernel_that_would_take_too_long_to_compile_is_compiled_quickly(monkey
     monkeypatch.setattr(entries, "kernel", lambda p, quick: levels.append(quick) or made(p, quick))
     limits = {False: 10, True: 100_000}
     for limits[False] in (10, 100_000):
-        size = lambda *closed, little, quick: limits[quick]  # noqa: E731
+        size = lambda *equations, quick: limits[quick]  # noqa: E731
         monkeypatch.setattr(choice, "kernel_size", size)
         jax.clear_caches()
         found = jax.jit(veenv.jacve(rolled))(SHORT)

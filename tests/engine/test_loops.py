@@ -12,7 +12,6 @@ import veenv
 from veenv.engine import emission, forms, loops
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
-from veenv.kernel.fusing import LITTLE
 
 pytestmark = pytest.mark.kernels
 
@@ -58,7 +57,7 @@ def beside(x):
 def are_loops(fun, *args, argnums=0) -> bool:
     lin = linearise(trace(fun, args, argnums=argnums))
     assert emission.own_modes(lin)
-    return loops.are_loops(lin, LITTLE)
+    return loops.are_loops(lin)
 
 
 @pytest.fixture

@@ -17,8 +17,6 @@ from veenv.engine.predicted import NOMINAL, Predicted, least, nominal, predicted
 from veenv.engine.traced_modes import TracedModes
 from veenv.kernel.cpu.spans import size_of
 from veenv.kernel.fusing import (
-    LITTLE,
-    UNASKED,
     Traced,
     kernel_size,
     run_kernel,
@@ -136,8 +134,7 @@ class Choice:
         form = self.eliminations[source]
         traced = (form, *self.eliminations)
         compared = [len(_compat.open_jaxpr(one.closed).eqns) for one in traced]
-        little = UNASKED if self._kept else LITTLE
-        limit, most = (kernel_size(*compared, little=little, quick=q) for q in (False, True))
+        limit, most = (kernel_size(*compared, quick=q) for q in (False, True))
         program = form.program_within(most)
         return program, program is not None and size_of(program) > limit
 

@@ -22,7 +22,6 @@ from veenv.engine.symmetry import Half, half_of
 from veenv.graph.argnums import normalise_argnums, plain_argnums
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import Program, trace
-from veenv.kernel.fusing import LITTLE, UNASKED
 from veenv.orders.cache import Auto
 from veenv.orders.order import Order
 from veenv.orders.resolve import OrderLike, resolve_order
@@ -67,7 +66,7 @@ def forms_of(
         lin = linearise(program, holomorphic=holomorphic)
         name = compared if others else None
         modes = other_modes(lin, name, argnums, has_aux=has_aux)
-        if alone := modes_of_loops(lin, modes, UNASKED if name == "reverse" else LITTLE):
+        if alone := modes_of_loops(lin, modes):
             return [], alone
         ids = resolve_order(order, lin.graph)
         inputs = [args[a] for a in normalise_argnums(argnums, len(args))]

@@ -25,7 +25,7 @@ _TRACED = 3
 """Equations of a Jacobian for each of its function, about."""
 
 
-def modes_of_loops(lin: Linearisation, modes: Mapping[OwnMode, Mode], little: float) -> list[Mode]:
+def modes_of_loops(lin: Linearisation, modes: Mapping[OwnMode, Mode]) -> list[Mode]:
     """Of JAX's modes those that are compared where a function is loops; none elsewhere.
 
     Forward mode comes first, and is alone if it takes no more passes: backwards a loop is run
@@ -34,16 +34,15 @@ def modes_of_loops(lin: Linearisation, modes: Mapping[OwnMode, Mode], little: fl
     Args:
       lin: the function.
       modes: those that can take the place of an elimination.
-      little: seconds beyond 1.5 of XLA's time that a kernel may take to compile.
     """
-    if not (modes and are_loops(lin, little)):
+    if not (modes and are_loops(lin)):
         return []
     forward, reverse = num_passes(lin.program)
     found = [modes[name] for name in ("jacfwd", "jacrev") if name in modes]
     return found[:1] if forward <= reverse else found
 
 
-def are_loops(lin: Linearisation, little: float) -> bool:
+def are_loops(lin: Linearisation) -> bool:
     """Whether no elimination does better than JAX's own mode, seen without tracing one.
 
     Nearly all that the function computes is in its `scan`s; each takes about as many passes as the
@@ -51,7 +50,6 @@ def are_loops(lin: Linearisation, little: float) -> bool:
 
     Args:
       lin: the function, of which JAX has a mode that can take the place of an elimination.
-      little: seconds beyond 1.5 of XLA's time that a kernel may take to compile.
     """
     program = lin.program
     loops = [
@@ -67,7 +65,7 @@ def are_loops(lin: Linearisation, little: float) -> bool:
         return False
     if any(map(_cannot_be_kernel, (program.equations[k] for k in loops))):
         return True
-    most = kernel_size(_TRACED * len(program.equations), little=little, quick=True)
+    most = kernel_size(_TRACED * len(program.equations), quick=True)
     return _LEAST * inside * (1 + passes) > most
 
 

@@ -26,10 +26,8 @@ KernelMode = Literal["auto", "xla", "fused"]
 KERNEL_MODES: tuple[KernelMode, ...] = ("auto", "xla", "fused")
 _PATIENCE = 1.5
 """How many times as long as XLA "auto" lets the compiler of kernels take, and a little more."""
-LITTLE = 0.25
+_LITTLE = 0.1
 """Seconds that it lets it take beyond that: functions that compile fast gain most by a kernel."""
-UNASKED = 0.1
-"""The same in the default; who names an order has more patience."""
 _LARGEST_CONSTANT = 1024
 _largest: ContextVar[int] = ContextVar("largest kernel", default=MAX_OPERATIONS)
 _ARRAYS = (jax.Array, np.ndarray, np.generic)
@@ -239,17 +237,16 @@ def fuse(
     return fused
 
 
-def kernel_size(*equations: int, little: float = LITTLE, quick: bool = False) -> int:
+def kernel_size(*equations: int, quick: bool = False) -> int:
     """The largest `size_of` a kernel for which "auto" takes it: XLA would take about as long.
 
     Args:
       *equations: how many equations the jaxprs have that XLA would compile instead, of the longest
         of which it may take 1.5 times the time and a little more; the first is what becomes the
         kernel.
-      little: how many seconds more.
       quick: of a kernel that is compiled quickly, to slower code.
     """
-    seconds = _PATIENCE * compile_seconds(max(equations)) + little
+    seconds = _PATIENCE * compile_seconds(max(equations)) + _LITTLE
     return min(MAX_OPERATIONS, kernel_limit(seconds, equations[0], quick))
 
 
