@@ -3,16 +3,21 @@
 In memory the entries of a point follow one another; the kernel computes with a vector for each
 entry, of as many points as it has lanes. The entries are woven in two steps. What is a power of
 two is woven by halves, each step making units of twice the width. The units of what remains are
-gathered by shuffles of two vectors, as many as a vector in memory has sources.
+gathered by shuffles of two vectors, as many as a vector in memory has sources. Where that takes
+more, rows of a point's entries are woven instead, square by square, and read or written wherever
+they begin in memory; the last ones overlap those before them.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 Emit = Callable[[str], str]
 Place = tuple[str, int]
 """A vector and the number of a unit in it."""
+_STORED = 2
+"""Shuffles that a row counts as that is read or written across lines of the cache."""
 
 
 class Shuffles:
@@ -63,6 +68,23 @@ def unit_width(entries: int, lanes: int) -> int:
     return min(entries & -entries, lanes)
 
 
+@functools.cache
+def row_starts(entries: int, lanes: int) -> tuple[int, ...]:
+    """The entries at which rows begin, if arrays of so many are woven by rows; else nothing.
+
+    Args:
+      entries: of a point.
+      lanes: width of the vectors.
+    """
+    if entries < lanes:
+        return ()
+    starts = (*range(0, entries - lanes, lanes), entries - lanes)
+    width = unit_width(entries, lanes)
+    whole = entries * (width.bit_length() - 1 + lanes // width - 1 + 1)
+    rows = lanes * len(starts) * (lanes.bit_length() - 1 + _STORED)
+    return starts if rows < whole else ()
+
+
 def woven(values: Sequence[str], shuffles: Shuffles) -> list[str]:
     """The vectors of successive memory for a vector of each entry.
 
@@ -94,6 +116,28 @@ def _zipped(values: Sequence[str], shuffles: Shuffles) -> list[str]:
             lanes = [k for i in range(start, start + half) for k in (i, i + shuffles.lanes)]
             found.append(shuffles.pick(x, y, lanes))
     return found
+
+
+class UnwovenRows:
+    """The vectors of entries of an array that is read by rows, made when they are asked for.
+
+    Args:
+      load: a row, by its point and the entry that it begins with.
+      starts: `row_starts`.
+      shuffles: emits.
+    """
+
+    def __init__(self, load: Callable[[int, int], str], starts: Sequence[int], shuffles: Shuffles):
+        self._load, self._starts, self._shuffles = load, starts, shuffles
+        self._known: dict[int, list[str]] = {}
+
+    def entry(self, number: int) -> str:
+        """The vector of an entry."""
+        first = max(start for start in self._starts if start <= number)
+        if first not in self._known:
+            rows = [self._load(point, first) for point in range(self._shuffles.lanes)]
+            self._known[first] = woven(rows, self._shuffles)
+        return self._known[first][number - first]
 
 
 class Unwoven:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from veenv.kernel.cpu.layout import Shuffles, Unwoven, woven
+from veenv.kernel.cpu.layout import Shuffles, Unwoven, UnwovenRows, row_starts, woven
 from veenv.kernel.cpu.types import memory_element
 from veenv.kernel.program import Leaf
 
@@ -26,7 +26,7 @@ class Leaves:
     def __init__(self, lanes: int, lines: list[str], emit: Callable[[str], str]):
         self.lanes = lanes
         self._lines, self._emit = lines, emit
-        self._read: dict[int, Unwoven] = {}
+        self._read: dict[int, Unwoven | UnwovenRows] = {}
         self._starts: dict[int, str] = {}
 
     def load(self, number: int, leaf: Leaf, entry: int) -> str:
@@ -38,27 +38,42 @@ class Leaves:
             stride = self._emit(f"load i64, ptr {second}, align 8, !invariant.load !0")
             offset = self._emit(f"mul i64 %step, {stride}")
             start = self._emit(f"getelementptr i8, ptr {base}, i64 {offset}")
-            shuffles = self._shuffles(leaf)
-            vectors = [
-                self._emit(
-                    f"load {shuffles.kind}, ptr {self._part(start, leaf, k)}, "
-                    f"align {_bytes(leaf)}, !invariant.load !0"
-                )
-                for k in range(leaf.size)
-            ]
-            self._read[number] = Unwoven(vectors, shuffles)
+            self._read[number] = self._unwoven(start, leaf)
         value = self._read[number].entry(entry)
         if leaf.dtype == "bool":
             return self._emit(f"icmp ne <{self.lanes} x i8> {value}, zeroinitializer")
         return value
 
+    def _unwoven(self, start: str, leaf: Leaf) -> Unwoven | UnwovenRows:
+        """An input leaf whose part of this step begins at an address."""
+        shuffles, starts = self._shuffles(leaf), row_starts(leaf.size, self.lanes)
+
+        def load(place: str) -> str:
+            bounds = f"align {_bytes(leaf)}, !invariant.load !0"
+            return self._emit(f"load {shuffles.kind}, ptr {place}, {bounds}")
+
+        def row(point: int, first: int) -> str:
+            return load(self._place(start, leaf, point * leaf.size + first))
+
+        if starts:
+            return UnwovenRows(row, starts, shuffles)
+        return Unwoven([load(self._part(start, leaf, k)) for k in range(leaf.size)], shuffles)
+
     def store(self, number: int, leaf: Leaf, values: Sequence[str]) -> None:
         """Writes an output leaf, given the vectors of its entries."""
         shuffles = self._shuffles(leaf)
         values = [self._in_memory(leaf, value) for value in values]
-        start = self._target(number, leaf)
-        for k, vector in enumerate(woven(values, shuffles)):
-            place = self._part(start, leaf, k)
+        start, starts = self._target(number, leaf), row_starts(leaf.size, self.lanes)
+        if starts:
+            vectors = [
+                (point * leaf.size + first, row)
+                for first in starts
+                for point, row in enumerate(woven(values[first : first + self.lanes], shuffles))
+            ]
+        else:
+            vectors = [(k * self.lanes, row) for k, row in enumerate(woven(values, shuffles))]
+        for flat, vector in vectors:
+            place = self._place(start, leaf, flat)
             self._lines.append(f"store {shuffles.kind} {vector}, ptr {place}, align {_bytes(leaf)}")
 
     def store_value(self, number: int, leaf: Leaf, place: int, value: str) -> None:
@@ -88,9 +103,13 @@ class Leaves:
 
     def _part(self, start: str, leaf: Leaf, k: int) -> str:
         """The address of the k-th vector of a leaf."""
-        if not k:
+        return self._place(start, leaf, k * self.lanes)
+
+    def _place(self, start: str, leaf: Leaf, flat: int) -> str:
+        """The address of a number of a leaf, in the order of memory."""
+        if not flat:
             return start
-        return self._emit(f"getelementptr i8, ptr {start}, i64 {k * self.lanes * _bytes(leaf)}")
+        return self._emit(f"getelementptr i8, ptr {start}, i64 {flat * _bytes(leaf)}")
 
 
 def _bytes(leaf: Leaf) -> int:
