@@ -41,6 +41,11 @@ def modes_of(fun, *args) -> tuple[str, ...]:
     return emission.own_modes(linearise(trace(fun, args)))
 
 
+def others(lin, ids) -> list[tuple[int, ...]]:
+    """Orders that are compared with one under `"auto"`."""
+    return emission.other_orders(lin, ids, "auto", modes=bool(emission.own_modes(lin)))
+
+
 @pytest.fixture(params=["elimination", "mode", "kernel"])
 def form(request, monkeypatch):
     """Each form in turn is predicted to be the fastest."""
@@ -296,9 +301,9 @@ def test_reverse_order_is_compared_with_another_where_no_mode_of_jax_is(x64, mon
     lin = linearise(trace(masked, (X,)))
     forward, reverse = lin.graph.forward(), lin.graph.reverse()
     assert emission.own_modes(lin) == ()
-    assert emission.other_orders(lin, forward, "auto") == [reverse]
-    assert emission.other_orders(lin, reverse, "auto") == []
-    assert emission.other_orders(linearise(trace(rolled, (X,))), forward, "auto") == []
+    assert others(lin, forward) == [reverse]
+    assert others(lin, reverse) == []
+    assert others(linearise(trace(rolled, (X,))), forward) == []
     monkeypatch.setattr(choice.Choice, "_best", lambda self, times: len(times) - 1)
     found = jax.jit(AUTO(masked))(X)
     np.testing.assert_allclose(found, jax.jacrev(masked)(X), rtol=1e-12)
@@ -401,7 +406,7 @@ def test_a_rule_that_is_not_linear_is_eliminated_in_the_order_alone(x64):
         return jnp.stack([jnp.sum(w * y), w[0] * y[1]])
 
     lin = linearise(trace(f, (X,)))
-    assert emission.other_orders(lin, lin.graph.forward(), "auto") == []
+    assert others(lin, lin.graph.forward()) == []
     for jacobian in (AUTO(f), AUTO(f, kernel="auto"), veenv.jacve(f)):
         np.testing.assert_allclose(jax.jit(jacobian)(X), jax.jacrev(f)(X), rtol=1e-10)
 

@@ -368,3 +368,13 @@ def test_fork(said):
     """A child keeps the kernels, and no lock stays taken in it."""
     _, ([_, line, *_], complaint) = said
     assert line == "child 0", complaint
+
+
+def test_what_cannot_be_a_kernel_is_seen_before_anything_is_unrolled(monkeypatch):
+    def f(x):
+        return jnp.linalg.cholesky(jnp.tanh(jnp.sin(x) @ x) + 9 * jnp.eye(3))
+
+    traced = trace_point(f, (jnp.eye(3),), {}, (0,))
+    monkeypatch.setattr(unrolling._Unroller, "_apply", None)
+    with pytest.raises(CannotFuseError, match=r"'cholesky'.*test_transforms\.py:\d+.*f\)"):
+        traced.program()

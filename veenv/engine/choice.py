@@ -16,11 +16,7 @@ from veenv.engine import pins
 from veenv.engine.predicted import NOMINAL, Predicted, least, nominal, predicted_seconds
 from veenv.engine.traced_modes import TracedModes
 from veenv.kernel.cpu.spans import size_of
-from veenv.kernel.fusing import (
-    Traced,
-    kernel_size,
-    run_kernel,
-)
+from veenv.kernel.fusing import Traced, kernel_size, run_kernel
 from veenv.kernel.primitive import Batched, call
 from veenv.kernel.program import ScalarProgram
 from veenv.kernel.times import kernel_seconds, least_seconds

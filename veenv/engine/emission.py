@@ -83,7 +83,7 @@ def _of_fewer_passes(*passes: int) -> tuple[OwnMode, ...]:
 
 
 def other_blocks(
-    lin: Linearisation, edges: Edges, ids: Sequence[int], name: Name | None
+    lin: Linearisation, edges: Edges, ids: Sequence[int], name: Name | None, *, modes: bool
 ) -> list[Blocks]:
     """The blocks of the Jacobian by other orders that may well be faster, and give the same.
 
@@ -92,23 +92,27 @@ def other_blocks(
       edges: its elemental edges.
       ids: the order that was asked for.
       name: its name; None if no other is wanted.
+      modes: one of JAX's modes can take its place.
     """
     return [
         all_blocks(lin, eliminate(lin, edges, other).terms, Half(), sparse=False)
-        for other in ([] if name is None else other_orders(lin, ids, name))
+        for other in ([] if name is None else other_orders(lin, ids, name, modes=modes))
     ]
 
 
-def other_orders(lin: Linearisation, ids: Sequence[int], name: Name) -> list[tuple[int, ...]]:
+def other_orders(
+    lin: Linearisation, ids: Sequence[int], name: Name, *, modes: bool
+) -> list[tuple[int, ...]]:
     """Orders that may well be faster than one that was asked for by name.
 
     Args:
       lin: the function.
       ids: the order.
       name: its name.
+      modes: one of JAX's modes can take its place.
     """
     graph = lin.graph
-    if any(lin.reverse_only) or (name == "auto" and own_modes(lin)):
+    if any(lin.reverse_only) or (name == "auto" and modes):
         return []
     found = [graph.forward()] if forward_instead(lin) else []
     if name == "auto":

@@ -77,7 +77,7 @@ def forms_of(
         else:
             done = eliminate(lin, values.edges, ids, values.calls)
         first = all_blocks(lin, done.terms, half, sparse=sparse_representation)
-        blocks = [first, *other_blocks(lin, values.edges, ids, name)]
+        blocks = [first, *other_blocks(lin, values.edges, ids, name, modes=bool(modes))]
         outputs = map(_compat.as_weak_as, program.out_avals, map(jnp.asarray, values.outputs))
         value = jax.tree.unflatten(program.out_tree, outputs)
         if program.aux:

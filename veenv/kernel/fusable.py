@@ -14,12 +14,6 @@ MOVES = {**rules_shape.RULES, **rules_sum.RULES}
 """Rules of what moves, sums and contracts entries, by primitive."""
 HERE = str(Path(__file__).parent.parent)
 """Where lines of this package are, which tell a user nothing."""
-_CUSTOM = {
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-    "custom_vjp_call_jaxpr": "fun_jaxpr",
-    "custom_lin": "call_jaxpr",
-}
 _CONTROL = frozenset({"cond", "device_put", "scan"})
 _KNOWN = frozenset({*MOVES, *rules_scalar.RULES, "clamp"})
 
@@ -27,9 +21,8 @@ _KNOWN = frozenset({*MOVES, *rules_scalar.RULES, "clamp"})
 def inlined(eqn: Any) -> Any | None:
     """The body of a call, one with a derivative rule of its own too; None for other equations."""
     body = _compat.inlinable(eqn)
-    name = eqn.primitive.name
-    if body is None and name in _CUSTOM:
-        body = eqn.params.get(_CUSTOM[name])
+    if body is None:
+        body = _compat.call_body(eqn.primitive.name, eqn.params)
     return body if hasattr(_compat.open_jaxpr(body), "eqns") else None
 
 
@@ -56,7 +49,7 @@ def refuse_unknown(jaxpr: Any, within: Sequence[Any] = ()) -> None:
                     leaf_of(var.aval)
             if name not in _KNOWN:
                 lines = map(_compat.source_line, reversed(path))
-                line = next((line for line in lines if HERE not in line), "")
+                line = next((line for line in lines if line and HERE not in line), "")
                 raise CannotFuseError(f"primitive {name!r} cannot be fused", name, line)
 
 

@@ -216,7 +216,7 @@ def _lower_cpu(ctx: Any, *operands: Any, kernel: Batched) -> Any:
     exported = _compat.is_export(ctx)
     if kernel.instead is not None and (exported or _compat.is_partitioned(ctx)):
         return _lower_xla(ctx, *operands, kernel=kernel)
-    if exported:
+    if exported and isinstance(kernel, Fused):
         raise ValueError(
             "a fused kernel is machine code of this process and cannot be exported; build the "
             'function with kernel="auto" or "xla" for jax.export, or write C with veenv.export.to_c'
@@ -228,7 +228,8 @@ def _lower_cpu(ctx: Any, *operands: Any, kernel: Batched) -> Any:
     if faster is not None:
         fun = kernel.batched_xla(ctx.avals_in, faster)
         return mlir.lower_fun(fun, multiple_results=True)(ctx, *operands)
-    assert isinstance(kernel, Fused)  # any other has a function for every number of points
+    if not isinstance(kernel, Fused):
+        return _lower_xla(ctx, *operands, kernel=kernel)
     from veenv.kernel.cpu import entries  # llvmlite is loaded when the first kernel is compiled
 
     code = entries.kernel(kernel.program, kernel.quick)
@@ -241,9 +242,9 @@ def _lower_pallas(platform: Platform) -> Callable[..., Any]:
 
     def lower(ctx: Any, *operands: Any, kernel: Batched) -> Any:
         batch = kernel.batch_of(ctx.avals_in)
-        if math.prod(batch) == 0 or kernel.instead is not None:
+        usual = math.prod(batch) == 0 or kernel.instead is not None
+        if usual or not isinstance(kernel, Fused):
             return _lower_xla(ctx, *operands, kernel=kernel)
-        assert isinstance(kernel, Fused)
         from veenv.kernel.pallas import PallasKernel  # a second to import
 
         fun = functools.partial(PallasKernel(kernel.program, platform).on_batch, batch)

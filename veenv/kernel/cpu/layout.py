@@ -80,7 +80,7 @@ def row_starts(entries: int, lanes: int) -> tuple[int, ...]:
         return ()
     starts = (*range(0, entries - lanes, lanes), entries - lanes)
     width = unit_width(entries, lanes)
-    whole = entries * (width.bit_length() - 1 + lanes // width - 1 + 1)
+    whole = entries * (width.bit_length() - 1 + lanes // width)  # shuffles, and one store
     rows = lanes * len(starts) * (lanes.bit_length() - 1 + _STORED)
     return starts if rows < whole else ()
 
