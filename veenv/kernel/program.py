@@ -97,7 +97,7 @@ class Leaf(NamedTuple):
         return prod(self.shape)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ScalarProgram:
     """A straight line of scalar operations.
 

@@ -61,7 +61,7 @@ class Instructions:
         self.lines: list[str] = []
         self._fresh = 0
         self._names: dict[int, str] = {}
-        self.leaves = Leaves(lanes, self.lines, self._emit)
+        self.leaves = Leaves(lanes, self.lines, self._emit, self._declare)
         self.quotients = Quotients(lanes, self._emit, self._declare)
         self.trigonometry = Trigonometry(lanes, self._emit, self._declare, self._call, self._branch)
         self._block, self._start = "first", 0

@@ -22,14 +22,14 @@ class Host:
       cpu: LLVM's name for it.
       features: its instruction sets, as LLVM writes them.
       vector_bytes: width of its registers.
-      reciprocals: whether it has AVX-512's approximation of the reciprocal, for any width.
+      avx512: whether it has AVX-512 for registers of any width.
       fma: whether it multiplies and adds in one instruction, rounded once.
     """
 
     cpu: str
     features: str
     vector_bytes: int
-    reciprocals: bool = False
+    avx512: bool = False
     fma: bool = False
 
     def lanes(self, program: ScalarProgram) -> int:
@@ -47,7 +47,7 @@ def host() -> Host:
     wide = all(features.get(name) for name in ("avx512f", "avx512vl", "avx512dq"))
     width = 64 if wide else 32 if features.get("avx2") else 16
     fma = bool(features.get("fma")) or llvm.get_process_triple().startswith(("aarch64", "arm64"))
-    return Host(llvm.get_host_cpu_name(), features.flatten(), width, reciprocals=wide, fma=fma)
+    return Host(llvm.get_host_cpu_name(), features.flatten(), width, avx512=wide, fma=fma)
 
 
 def _machine(level: int) -> Any:

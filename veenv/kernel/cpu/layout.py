@@ -6,6 +6,10 @@ two is woven by halves, each step making units of twice the width. The units of 
 gathered by shuffles of two vectors, as many as a vector in memory has sources. Where that takes
 more, rows of a point's entries are woven instead, square by square, and read or written wherever
 they begin in memory; the last ones overlap those before them.
+
+AVX-512 has an instruction for any shuffle of two vectors, by a vector of indices. Of LLVM's own
+shuffles the compiler looks for shorter sequences, in which it spends most of the time that a kernel
+takes; here it would find none. It does not look where the indices are read from memory.
 """
 
 from __future__ import annotations
@@ -13,9 +17,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
+from veenv.kernel.cpu.compile import host
+
 Emit = Callable[[str], str]
 Place = tuple[str, int]
 """A vector and the number of a unit in it."""
+_PERMUTED = {"float": ("ps", 32), "double": ("pd", 64), "i32": ("d", 32), "i64": ("q", 64)}
+"""How AVX-512 names shuffles of these numbers, and their bits."""
+_WIDTHS = (128, 256, 512)
 _STORED = 2
 """Shuffles that a row counts as that is read or written across lines of the cache."""
 
@@ -27,20 +36,38 @@ class Shuffles:
       element: LLVM type of a lane.
       lanes: width of the vectors.
       emit: takes an instruction and returns the name of its result.
+      declare: takes a symbol and its declaration.
     """
 
-    def __init__(self, element: str, lanes: int, emit: Emit):
+    def __init__(self, element: str, lanes: int, emit: Emit, declare: Callable[[str, str], None]):
         self.kind = f"<{lanes} x {element}>"
         self.lanes = lanes
-        self._emit = emit
+        self._emit, self._declare = emit, declare
+        suffix, bits = _PERMUTED.get(element, ("", 0))
+        permutes = host().avx512 and lanes * bits in _WIDTHS
+        self._permute = f"llvm.x86.avx512.vpermi2var.{suffix}.{lanes * bits}" if permutes else ""
+        self._indices = f"<{lanes} x i{bits}>"
 
     def pick(self, x: str, y: str, lanes: Sequence[int]) -> str:
         """A vector of these lanes of `x`, numbered from 0, and `y`, which follow."""
         if tuple(lanes) == tuple(range(self.lanes)):
             return x
+        if self._permute:
+            return self._permuted(x, y, lanes)
         mask = ", ".join(f"i32 {k}" for k in lanes)
         return self._emit(
             f"shufflevector {self.kind} {x}, {self.kind} {y}, <{self.lanes} x i32> <{mask}>"
+        )
+
+    def _permuted(self, x: str, y: str, lanes: Sequence[int]) -> str:
+        kind, indices = self.kind, self._indices
+        table, text = _table(indices, tuple(lanes))
+        self._declare(table, text)
+        types = f"{kind}, {indices}, {kind}"
+        self._declare(self._permute, f"declare {kind} @{self._permute}({types})")
+        known = self._emit(f"load {indices}, ptr {table}, align 64, !invariant.load !0")
+        return self._emit(
+            f"call {kind} @{self._permute}({kind} {x}, {indices} {known}, {kind} {y})"
         )
 
     def gather(self, places: Sequence[Place], width: int) -> str:
@@ -61,6 +88,15 @@ class Shuffles:
                 lanes += range(start, start + width)
             made = self.pick(made, other, lanes)
         return made
+
+
+@functools.cache
+def _table(kind: str, lanes: tuple[int, ...]) -> tuple[str, str]:
+    """Name and text of a table of indices of an LLVM type; it is no constant for the compiler."""
+    bits = kind.split()[-1].rstrip(">")
+    name = f"@{bits}_" + "_".join(map(str, lanes))
+    numbers = ", ".join(f"{bits} {k}" for k in lanes)
+    return name, f"{name} = internal global {kind} <{numbers}>, align 64"
 
 
 def unit_width(entries: int, lanes: int) -> int:

@@ -21,11 +21,18 @@ class Leaves:
       lanes: how many points.
       lines: instructions, to append to.
       emit: takes an instruction and returns the name of its result.
+      declare: takes a symbol and its declaration.
     """
 
-    def __init__(self, lanes: int, lines: list[str], emit: Callable[[str], str]):
+    def __init__(
+        self,
+        lanes: int,
+        lines: list[str],
+        emit: Callable[[str], str],
+        declare: Callable[[str, str], None],
+    ):
         self.lanes = lanes
-        self._lines, self._emit = lines, emit
+        self._lines, self._emit, self._declare = lines, emit, declare
         self._read: dict[int, Unwoven | UnwovenRows] = {}
         self._starts: dict[int, str] = {}
 
@@ -99,7 +106,7 @@ class Leaves:
         return self._emit(f"zext <{self.lanes} x i1> {value} to {self._shuffles(leaf).kind}")
 
     def _shuffles(self, leaf: Leaf) -> Shuffles:
-        return Shuffles(memory_element(leaf.dtype), self.lanes, self._emit)
+        return Shuffles(memory_element(leaf.dtype), self.lanes, self._emit, self._declare)
 
     def _part(self, start: str, leaf: Leaf, k: int) -> str:
         """The address of the k-th vector of a leaf."""

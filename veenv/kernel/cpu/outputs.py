@@ -11,6 +11,7 @@ the others in their places.
 from __future__ import annotations
 
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -23,6 +24,7 @@ _CONSTANTS = 512
 _SHARE = 8
 """How many times as many entries such a leaf has as are computed: they are put there singly."""
 _NONE = np.zeros(0, np.int64)
+_KNOWN: WeakKeyDictionary[ScalarProgram, list[Written]] = WeakKeyDictionary()
 
 
 class Written(NamedTuple):
@@ -53,7 +55,9 @@ class Written(NamedTuple):
 
 def written(program: ScalarProgram) -> list[Written]:
     """The output leaves that a kernel writes, in their order."""
-    return [_written(program, k) for k in program.written()]
+    if program not in _KNOWN:
+        _KNOWN[program] = [_written(program, k) for k in program.written()]
+    return _KNOWN[program]
 
 
 def _written(program: ScalarProgram, output: int) -> Written:

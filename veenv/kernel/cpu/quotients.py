@@ -68,7 +68,7 @@ class Quotients:
         """
         kind = f"<{self._lanes} x {element(dtype)}>"
         width = self._lanes * _BITS[dtype]
-        if not host().reciprocals or width not in (128, 256, 512):
+        if not host().avx512 or width not in (128, 256, 512):
             return self._emit(f"fdiv {kind} {x}, {divisor}")
         if divisor not in self._inverses:
             self._inverses[divisor] = self._inverse(dtype, kind, width, divisor)

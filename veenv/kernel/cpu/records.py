@@ -8,7 +8,7 @@ from veenv.kernel.cpu import tiles
 from veenv.kernel.cpu.compile import MachineCode
 from veenv.kernel.cpu.leaves import STRIDE
 from veenv.kernel.cpu.outputs import Written, written
-from veenv.kernel.cpu.transposition import transposing_name
+from veenv.kernel.cpu.transposition import NAME, transposing
 from veenv.kernel.cpu.types import memory_element
 from veenv.kernel.program import Leaf, ScalarProgram
 
@@ -49,7 +49,7 @@ def fill(
     for made, there in (*((x, True) for x in inputs), *zip(outputs, in_place, strict=True)):
         size = _bytes(made.stored)
         row = [_bytes(made.leaf), len(made.leaf.shape), offset, int(there), size]
-        rows.append([*row, *(_by_value(made, code) if made.by_value else [0] * 6)])
+        rows.append([*row, *(_by_value(made, lanes) if made.by_value else [0] * 6)])
         offset += -(-size * lanes * (1 if there else tile) // _LINE) * _LINE
     leaves = np.array(rows, np.int64).reshape(-1, tiles.LEAF_WORDS)
     words[tiles.BODY] = code.address("body")
@@ -66,10 +66,10 @@ def fill(
     return [leaves, *(table for three in tables for table in three)]
 
 
-def _by_value(made: Written, code: MachineCode) -> list[int]:
+def _by_value(made: Written, lanes: int) -> list[int]:
     """The fields of a leaf that is written by values."""
     constants = made.constants.ctypes.data if made.constants.size else 0
-    transpose = code.address(transposing_name(memory_element(made.leaf.dtype)))
+    transpose = transposing(memory_element(made.leaf.dtype), lanes).address(NAME)
     width = np.dtype(made.leaf.dtype).itemsize
     tables = [made.sources.ctypes.data, made.places.ctypes.data, constants]
     return [len(made.sources), *tables, width, transpose]

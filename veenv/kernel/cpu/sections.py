@@ -16,10 +16,8 @@ import numpy as np
 
 from veenv.kernel.cpu.bodies import ALIGNED, Instructions
 from veenv.kernel.cpu.compile import MachineCode
-from veenv.kernel.cpu.outputs import written
 from veenv.kernel.cpu.spans import kept_places, sections
-from veenv.kernel.cpu.transposition import transposing
-from veenv.kernel.cpu.types import memory_element
+from veenv.kernel.cpu.types import module
 from veenv.kernel.program import ScalarProgram
 
 _LEVEL, _QUICK = 2, 0
@@ -42,9 +40,8 @@ def compiled(program: ScalarProgram, lanes: int, quick: bool = False) -> Machine
     texts = (section(program, lanes, span, kept) for span in spans)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         parts = list(pool.map(functools.partial(MachineCode, level=level), texts))
-    return MachineCode(
-        _calling(program, lanes, parts, size * (1 + max(places.values(), default=0))), calls=parts
-    )
+    memory = size * (1 + max(places.values(), default=0))
+    return MachineCode(_calling(lanes, parts, memory), calls=parts)
 
 
 def body(program: ScalarProgram, lanes: int) -> str:
@@ -65,7 +62,7 @@ def body(program: ScalarProgram, lanes: int) -> str:
 first:
 {made.text()}
   br label %last"""
-    return _module(lanes, [*made.declared.values(), *_transposing(program, lanes)], _loop(steps))
+    return module(lanes, made.declared.values(), _loop(steps))
 
 
 def section(program: ScalarProgram, lanes: int, span: range, kept: Mapping[int, int]) -> str:
@@ -92,7 +89,7 @@ first:
 exit:
   ret void
 }}"""
-    return _module(lanes, list(made.declared.values()), function)
+    return module(lanes, made.declared.values(), function)
 
 
 def _size(program: ScalarProgram, lanes: int) -> int:
@@ -101,7 +98,7 @@ def _size(program: ScalarProgram, lanes: int) -> int:
     return -(-width * lanes // ALIGNED) * ALIGNED
 
 
-def _calling(program: ScalarProgram, lanes: int, parts: Sequence[MachineCode], memory: int) -> str:
+def _calling(lanes: int, parts: Sequence[MachineCode], memory: int) -> str:
     """A module with the function `body` that calls sections, for one vector after the other."""
     steps = "\n".join(
         f"  call void inttoptr (i64 {part.address('section')} to ptr)"
@@ -109,7 +106,7 @@ def _calling(program: ScalarProgram, lanes: int, parts: Sequence[MachineCode], m
         for part in parts
     )
     entry = f"  %kept = alloca [{memory} x i8], align {ALIGNED}\n"
-    return _module(lanes, _transposing(program, lanes), _loop(steps + "\n  br label %last", entry))
+    return module(lanes, [], _loop(steps + "\n  br label %last", entry))
 
 
 def _loop(steps: str, entry: str = "") -> str:
@@ -129,22 +126,3 @@ last:
 exit:
   ret void
 }}"""
-
-
-def _transposing(program: ScalarProgram, lanes: int) -> list[str]:
-    """The functions that put in place what is written by values."""
-    kinds = dict.fromkeys(memory_element(m.leaf.dtype) for m in written(program) if m.by_value)
-    return [transposing(kind, lanes) for kind in kinds]
-
-
-def _module(lanes: int, declarations: Sequence[str], function: str) -> str:
-    width = lanes * 32
-    return f"""\
-{chr(10).join(declarations)}
-
-{function}
-
-!0 = !{{}}
-!1 = !{{!"branch_weights", i32 1, i32 1000000}}
-attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"="{width}" }}
-"""

@@ -10,20 +10,25 @@ import numpy as np
 from veenv.kernel.cpu.outputs import written
 from veenv.kernel.program import FREE, ScalarProgram
 
-LONG = 1500
+LONG = 2000
 """Length from which on a program is cut into two sections or more."""
 _PAIR = 4000
 """Length of two sections of a program, about."""
 _AROUND = 0.4
 """Share of a section's length by which a cut may be moved."""
-_ANGLE = 50
+_ANGLE = 60
 """What a sine and cosine count as: in the code they are polynomials, with branches."""
+_MOVED = 7
+"""What an entry counts as that is read, or written as it lies in memory: it is woven."""
+_DIVISION = 6
+"""What a division counts as."""
 
 
 def size_of(program: ScalarProgram) -> int:
-    """What compiling a kernel goes with: its operations and the vectors that its code writes.
+    """What compiling a kernel goes with: its operations, and what its code reads and writes.
 
-    A sine, a cosine or both of an angle are many instructions in the code.
+    A sine, a cosine or both of an angle are many instructions in the code, and so are the shuffles
+    of what is read, and of what is written as it lies in memory.
 
     Args:
       program: what the kernel computes.
@@ -85,14 +90,21 @@ def code_length(size: int) -> int:
 
 
 def _lengths(program: ScalarProgram) -> np.ndarray:
-    """What each operation adds to the code, with the vectors written as soon as it is known."""
-    found = np.array([op.name not in FREE for op in program.ops], np.int64)
+    """What each operation adds to the code, with what is read for it and written with it."""
+    weights = dict.fromkeys(FREE, 0) | {"div": _DIVISION}
+    found = np.array([weights.get(op.name, 1) for op in program.ops], np.int64)
+    read: set[int] = set()
+    for k, op in enumerate(program.ops):
+        first = {i for i in op.args if program.ops[i].name == "input"} - read
+        found[k] += _MOVED * len(first)
+        read |= first
     calls = ((k, op) for k, op in enumerate(program.ops) if op.name == "call")
     angles = {op.args: k for k, op in calls if op.attr in ("sin", "cos")}
     found[list(angles.values())] += _ANGLE
     for made in written(program):
+        each = 1 if made.by_value else _MOVED
         known = made.ids if made.by_value else [max(made.ids)] * len(made.ids)
-        np.add.at(found, np.array(known, np.int64), 1)
+        np.add.at(found, np.array(known, np.int64), each)
     return found
 
 

@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
+import functools
+
+from veenv.kernel.cpu.compile import MachineCode
 from veenv.kernel.cpu.layout import Shuffles, woven
+from veenv.kernel.cpu.types import module
+
+NAME = "transpose"
 
 
-def transposing_name(element: str) -> str:
-    """The name of the function for numbers of an LLVM type."""
-    return f"transpose_{element}"
+@functools.cache
+def transposing(element: str, lanes: int) -> MachineCode:
+    """The machine code that transposes an array of numbers; all kernels share it.
 
-
-def transposing(element: str, lanes: int) -> str:
-    """LLVM IR of a function that transposes an array of numbers.
-
-    ``(ptr source, ptr target, i64 entries, i64 stride, ptr numbers)``: `source` has a vector of
-    `lanes` points for each value, and `numbers` the number of its value for each entry. The entries
-    of a point, at least as many as a vector has lanes, become a row of `target`; rows begin every
-    `stride` bytes. Squares of numbers are transposed in registers; the last one overlaps the one
-    before it where the entries are no multiple of the lanes.
+    Its function ``(ptr source, ptr target, i64 entries, i64 stride, ptr numbers)`` has the name
+    `NAME`: `source` has a vector of `lanes` points for each value, and `numbers` the number of its
+    value for each entry. The entries of a point, at least as many as a vector has lanes, become a
+    row of `target`; rows begin every `stride` bytes. Squares of numbers are transposed in
+    registers; the last one overlaps the one before it where the entries are no multiple of the
+    lanes.
 
     Args:
       element: LLVM type of a number in memory.
       lanes: points of a vector.
     """
+    declared: dict[str, str] = {}
     lines: list[str] = []
 
     def emit(text: str) -> str:
         lines.append(f"%t{len(lines)} = {text}")
         return f"%t{len(lines) - 1}"
 
-    shuffles = Shuffles(element, lanes, emit)
+    def declare(symbol: str, text: str) -> None:
+        declared[symbol] = text
+
+    shuffles = Shuffles(element, lanes, emit, declare)
     kind = shuffles.kind
 
     def vector(entry: int) -> str:
@@ -45,10 +52,10 @@ def transposing(element: str, lanes: int) -> str:
         offset = emit(f"mul i64 %stride, {point}")
         place = emit(f"getelementptr i8, ptr {target}, i64 {offset}")
         lines.append(f"store {kind} {row}, ptr {place}, align 1")
-    name, body = transposing_name(element), "\n".join(f"  {line}" for line in lines)
+    body = "\n".join(f"  {line}" for line in lines)
     parameters = "ptr noalias %source, ptr noalias %target, i64 %entries, i64 %stride, ptr %numbers"
-    return f"""\
-define void @{name}({parameters}) nounwind {{
+    function = f"""\
+define void @{NAME}({parameters}) #0 {{
 entry:
   %last = sub i64 %entries, {lanes}
   br label %loop
@@ -63,3 +70,4 @@ loop:
 exit:
   ret void
 }}"""
+    return MachineCode(module(lanes, declared.values(), function))

@@ -1,8 +1,8 @@
-"""How dtypes and constants are written in LLVM IR."""
+"""How dtypes, constants and modules are written in LLVM IR."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,3 +64,23 @@ def literal(value: Any) -> str:
     if value.dtype.name in FLOATS:
         return f"0x{np.float64(value).view(np.uint64):016X}"
     return str(int(value))
+
+
+def module(lanes: int, declarations: Iterable[str], function: str) -> str:
+    """A module of one function.
+
+    Args:
+      lanes: width of the vectors.
+      declarations: of what the function calls and reads.
+      function: its definition, with the attributes `#0`.
+    """
+    width = lanes * 32
+    return f"""\
+{chr(10).join(declarations)}
+
+{function}
+
+!0 = !{{}}
+!1 = !{{!"branch_weights", i32 1, i32 1000000}}
+attributes #0 = {{ nounwind "prefer-vector-width"="512" "min-legal-vector-width"="{width}" }}
+"""
