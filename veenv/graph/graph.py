@@ -11,6 +11,7 @@ from typing import Any, Literal
 from veenv.graph import formats
 from veenv.graph.order_ids import check_order
 from veenv.graph.precedence import ReverseOnly, check_precedence, legal_order, prerequisites
+from veenv.graph.pricing import Pricing
 from veenv.graph.tableau import Tableau
 from veenv.structure import structure as algebra
 from veenv.structure.product import multiply as multiply_structures
@@ -86,6 +87,7 @@ class Graph:
         self.primitives = tuple(primitives)
         self._structures = {name: dict(edges) for name, edges in structures.items()}
         self.reverse_only = tuple(reverse_only)
+        self._pricings: dict[Labelling, Pricing] = {}
         sources = {u for u, _ in self.edges}
         self.eliminable = tuple(
             n - num_inputs + 1 for n in range(num_inputs, len(shapes)) if n in sources
@@ -170,11 +172,7 @@ class Graph:
         Raises:
           ValueError: as `check_order`, or if `cost` is not a cost model.
         """
-        tableau = self.tableau(cost)
-        counts = [
-            eliminate_counted(tableau, self.node(v), keep=self.node(v) in self.output_nodes)
-            for v in self.check_order(order)
-        ]
+        counts = self._counts(order, check_cost_model(cost))
         return tuple(m + a if counts_additions(cost) else m for m, a in counts)
 
     def cost(self, order: Iterable[int], cost: CostModel = "multiplications") -> int:
@@ -195,11 +193,15 @@ class Graph:
         Raises:
           ValueError: as `check_order`.
         """
-        tableau = self.tableau("executed")
-        return tuple(
-            eliminate_counted(tableau, self.node(v), keep=self.node(v) in self.output_nodes)[1]
-            for v in self.check_order(order)
-        )
+        return tuple(additions for _, additions in self._counts(order, "executed"))
+
+    def _counts(self, order: Iterable[int], cost: CostModel) -> list[tuple[int, int]]:
+        """Multiplications and additions of each elimination of an order."""
+        labelling = labelling_of(cost)
+        if labelling not in self._pricings:
+            self._pricings[labelling] = Pricing(self.num_nodes, self._structures[labelling])
+        nodes = [self.node(v) for v in self.check_order(order)]
+        return self._pricings[labelling].counts((n, n in self.output_nodes) for n in nodes)
 
     def tableau(self, cost: CostModel = "multiplications") -> Tableau[Structure]:
         """A fresh mutable copy of the graph for eliminating vertices in."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -26,6 +28,23 @@ _TELLING = 2
 _COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 
 
+@contextmanager
+def _collected_later() -> Iterator[None]:
+    """Puts off Python's search for cycles, which looks at every object of the process.
+
+    Thousands of operations, none of which is in a cycle, would have it begin; where JAX is loaded
+    it takes longer than to unroll them.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@_collected_later()
 def unroll(
     closed: Any,
     lifted: Sequence[int] = (),

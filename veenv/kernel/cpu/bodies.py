@@ -8,7 +8,7 @@ import numpy as np
 
 from veenv.kernel.cpu.functions import PURE, lanewise, lanewise_name, vector_symbol
 from veenv.kernel.cpu.leaves import Leaves
-from veenv.kernel.cpu.outputs import Written, written
+from veenv.kernel.cpu.outputs import writes_of
 from veenv.kernel.cpu.quotients import Quotients
 from veenv.kernel.cpu.trigonometry import Trigonometry
 from veenv.kernel.cpu.types import element, intrinsic, literal, memory_element, suffix
@@ -59,9 +59,10 @@ class Instructions:
         self.span, self.kept = span, kept
         self.declared: dict[str, str] = {}
         self.lines: list[str] = []
-        self._fresh = 0
+        self._fresh = -1
+        self._block_has: dict[str, str] = {}
         self._names: dict[int, str] = {}
-        self.leaves = Leaves(lanes, self.lines, self._emit, self._declare)
+        self.leaves = Leaves(lanes, self.lines, self._emit, self._once, self._declare)
         self.quotients = Quotients(lanes, self._emit, self._declare)
         self.trigonometry = Trigonometry(lanes, self._emit, self._declare, self._call, self._branch)
         self._block, self._start = "first", 0
@@ -69,7 +70,7 @@ class Instructions:
 
     def text(self) -> str:
         """Blocks of LLVM IR; they need a block `exit` and a condition `%never`, which is false."""
-        writes = self._writes()
+        writes = writes_of(self.program)
         for position in self.span:
             op = self.program.ops[position]
             if op.name not in FREE:
@@ -81,41 +82,39 @@ class Instructions:
                     self.leaves.store(number, made.stored, [self._operand(i) for i in made.ids])
                 else:
                     self.leaves.store_value(number, made.stored, value, self._operand(position))
-        return "\n".join(f"  {line}" if not line.endswith(":") else line for line in self.lines)
-
-    def _writes(self) -> dict[int, list[tuple[int, Written, int | None]]]:
-        """For each operation the leaves, with their numbers, or values that are known with it."""
-        found: dict[int, list[tuple[int, Written, int | None]]] = {}
-        for number, made in enumerate(written(self.program)):
-            if not made.by_value:
-                found.setdefault(max(made.ids), []).append((number, made, None))
-                continue
-            for value, i in enumerate(made.ids):
-                found.setdefault(i, []).append((number, made, value))
-        return found
+        return "\n".join(self.lines)
 
     def _vector(self, dtype: str) -> str:
         return f"<{self.lanes} x {element(dtype)}>"
 
-    def _new(self) -> str:
-        self._fresh += 1
-        return f"%t{self._fresh}"
-
     def _emit(self, text: str) -> str:
         if len(self.lines) > self._start + _BLOCK:
-            label = f"part{self._fresh}"  # a plain jump would be removed, and the blocks be one
-            self._begin(label, f"br i1 %never, label %exit, label %{label}, !prof !1")
+            self._divide()
         return self._instruction(text)
 
+    def _once(self, text: str) -> str:
+        """An instruction without operands, whose result this block may have already."""
+        if len(self.lines) > self._start + _BLOCK:
+            self._divide()
+        if text not in self._block_has:
+            self._block_has[text] = self._instruction(text)
+        return self._block_has[text]
+
+    def _divide(self) -> None:
+        """Begins another basic block."""
+        label = f"part{self._fresh}"  # a plain jump would be removed, and the blocks be one
+        self._begin(label, f"br i1 %never, label %exit, label %{label}, !prof !1")
+
     def _instruction(self, text: str) -> str:
-        name = self._new()
+        self._fresh += 1  # LLVM numbers values without a name so; names take it longer to read
+        name = f"%{self._fresh}"
         self.lines.append(f"{name} = {text}")
         return name
 
     def _begin(self, label: str, jump: str) -> None:
         """Ends the basic block with a jump and begins another."""
         self.lines += [jump, f"{label}:"]
-        self._block, self._start = label, len(self.lines)
+        self._block, self._start, self._block_has = label, len(self.lines), {}
 
     def _branch(
         self, condition: str, kind: str, values: list[str], rare: Callable[[], list[str]]

@@ -36,13 +36,23 @@ class Shuffles:
       element: LLVM type of a lane.
       lanes: width of the vectors.
       emit: takes an instruction and returns the name of its result.
+      once: the same, of an instruction without operands that may have been emitted before.
       declare: takes a symbol and its declaration.
     """
 
-    def __init__(self, element: str, lanes: int, emit: Emit, declare: Callable[[str, str], None]):
+    def __init__(
+        self,
+        element: str,
+        lanes: int,
+        emit: Emit,
+        once: Emit,
+        declare: Callable[[str, str], None],
+    ):
         self.kind = f"<{lanes} x {element}>"
         self.lanes = lanes
-        self._emit, self._declare = emit, declare
+        self._same = tuple(range(lanes))
+        self._emit, self._once, self._declare = emit, once, declare
+        self._loads: dict[tuple[int, ...], str] = {}
         suffix, bits = _PERMUTED.get(element, ("", 0))
         permutes = host().avx512 and lanes * bits in _WIDTHS
         self._permute = f"llvm.x86.avx512.vpermi2var.{suffix}.{lanes * bits}" if permutes else ""
@@ -50,7 +60,8 @@ class Shuffles:
 
     def pick(self, x: str, y: str, lanes: Sequence[int]) -> str:
         """A vector of these lanes of `x`, numbered from 0, and `y`, which follow."""
-        if tuple(lanes) == tuple(range(self.lanes)):
+        lanes = tuple(lanes)
+        if lanes == self._same:
             return x
         if self._permute:
             return self._permuted(x, y, lanes)
@@ -59,13 +70,15 @@ class Shuffles:
             f"shufflevector {self.kind} {x}, {self.kind} {y}, <{self.lanes} x i32> <{mask}>"
         )
 
-    def _permuted(self, x: str, y: str, lanes: Sequence[int]) -> str:
+    def _permuted(self, x: str, y: str, lanes: tuple[int, ...]) -> str:
         kind, indices = self.kind, self._indices
-        table, text = _table(indices, tuple(lanes))
-        self._declare(table, text)
-        types = f"{kind}, {indices}, {kind}"
-        self._declare(self._permute, f"declare {kind} @{self._permute}({types})")
-        known = self._emit(f"load {indices}, ptr {table}, align 64, !invariant.load !0")
+        if lanes not in self._loads:
+            table, text = _table(indices, lanes)
+            self._declare(table, text)
+            types = f"{kind}, {indices}, {kind}"
+            self._declare(self._permute, f"declare {kind} @{self._permute}({types})")
+            self._loads[lanes] = f"load {indices}, ptr {table}, align 64, !invariant.load !0"
+        known = self._once(self._loads[lanes])
         return self._emit(
             f"call {kind} @{self._permute}({kind} {x}, {indices} {known}, {kind} {y})"
         )
@@ -180,13 +193,14 @@ class Unwoven:
     """The vectors of entries, made when they are asked for.
 
     Args:
-      vectors: names of the vectors of successive memory, one for each entry.
+      load: a vector of successive memory, by its number.
+      entries: of a point; as many vectors there are.
       shuffles: emits.
     """
 
-    def __init__(self, vectors: Sequence[str], shuffles: Shuffles):
-        self._vectors, self._shuffles = vectors, shuffles
-        self._width = unit_width(len(vectors), shuffles.lanes)
+    def __init__(self, load: Callable[[int], str], entries: int, shuffles: Shuffles):
+        self._load, self._entries, self._shuffles = functools.cache(load), entries, shuffles
+        self._width = unit_width(entries, shuffles.lanes)
         self._known: dict[tuple[int, int, int], Sequence[str]] = {}
 
     def entry(self, number: int) -> str:
@@ -213,10 +227,10 @@ class Unwoven:
 
     def _stream(self, stream: int) -> list[str]:
         """The vectors of one unit of every point."""
-        units, streams = self._shuffles.lanes // self._width, len(self._vectors) // self._width
+        units, streams = self._shuffles.lanes // self._width, self._entries // self._width
         found = []
         for k in range(self._width):
             flat = [(k * units + i) * streams + stream for i in range(units)]
-            places = [(self._vectors[f // units], f % units) for f in flat]
+            places = [(self._load(f // units), f % units) for f in flat]
             found.append(self._shuffles.gather(places, self._width))
         return found

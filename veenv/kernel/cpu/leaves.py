@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from veenv.kernel.cpu.layout import Shuffles, Unwoven, UnwovenRows, row_starts, woven
+from veenv.kernel.cpu.layout import Emit, Shuffles, Unwoven, UnwovenRows, row_starts, woven
 from veenv.kernel.cpu.types import memory_element
 from veenv.kernel.program import Leaf
 
@@ -21,6 +21,7 @@ class Leaves:
       lanes: how many points.
       lines: instructions, to append to.
       emit: takes an instruction and returns the name of its result.
+      once: the same, of an instruction without operands that may have been emitted before.
       declare: takes a symbol and its declaration.
     """
 
@@ -28,13 +29,15 @@ class Leaves:
         self,
         lanes: int,
         lines: list[str],
-        emit: Callable[[str], str],
+        emit: Emit,
+        once: Emit,
         declare: Callable[[str, str], None],
     ):
         self.lanes = lanes
-        self._lines, self._emit, self._declare = lines, emit, declare
+        self._lines, self._emit, self._once, self._declare = lines, emit, once, declare
         self._read: dict[int, Unwoven | UnwovenRows] = {}
         self._starts: dict[int, str] = {}
+        self._shuffles_of: dict[str, Shuffles] = {}
 
     def load(self, number: int, leaf: Leaf, entry: int) -> str:
         """The vector of an entry of an input leaf."""
@@ -64,7 +67,7 @@ class Leaves:
 
         if starts:
             return UnwovenRows(row, starts, shuffles)
-        return Unwoven([load(self._part(start, leaf, k)) for k in range(leaf.size)], shuffles)
+        return Unwoven(lambda k: load(self._part(start, leaf, k)), leaf.size, shuffles)
 
     def store(self, number: int, leaf: Leaf, values: Sequence[str]) -> None:
         """Writes an output leaf, given the vectors of its entries."""
@@ -106,7 +109,11 @@ class Leaves:
         return self._emit(f"zext <{self.lanes} x i1> {value} to {self._shuffles(leaf).kind}")
 
     def _shuffles(self, leaf: Leaf) -> Shuffles:
-        return Shuffles(memory_element(leaf.dtype), self.lanes, self._emit, self._declare)
+        kind = memory_element(leaf.dtype)
+        if kind not in self._shuffles_of:
+            made = Shuffles(kind, self.lanes, self._emit, self._once, self._declare)
+            self._shuffles_of[kind] = made
+        return self._shuffles_of[kind]
 
     def _part(self, start: str, leaf: Leaf, k: int) -> str:
         """The address of the k-th vector of a leaf."""

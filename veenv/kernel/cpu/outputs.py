@@ -25,6 +25,7 @@ _SHARE = 8
 """How many times as many entries such a leaf has as are computed: they are put there singly."""
 _NONE = np.zeros(0, np.int64)
 _KNOWN: WeakKeyDictionary[ScalarProgram, list[Written]] = WeakKeyDictionary()
+_WRITES: WeakKeyDictionary[ScalarProgram, dict[int, list[Write]]] = WeakKeyDictionary()
 
 
 class Written(NamedTuple):
@@ -53,11 +54,39 @@ class Written(NamedTuple):
         return self.sources.size > 0
 
 
+class Write(NamedTuple):
+    """What the code writes as soon as an operation is done.
+
+    Attributes:
+      number: of the leaf, among those that the kernel writes.
+      made: the leaf.
+      value: number of the value, of a leaf that is written by values; None for a whole leaf.
+    """
+
+    number: int
+    made: Written
+    value: int | None
+
+
 def written(program: ScalarProgram) -> list[Written]:
     """The output leaves that a kernel writes, in their order."""
     if program not in _KNOWN:
         _KNOWN[program] = [_written(program, k) for k in program.written()]
     return _KNOWN[program]
+
+
+def writes_of(program: ScalarProgram) -> dict[int, list[Write]]:
+    """For each operation the leaves, or values of leaves, that are known with it."""
+    if program not in _WRITES:
+        found: dict[int, list[Write]] = {}
+        for number, made in enumerate(written(program)):
+            if not made.by_value:
+                found.setdefault(max(made.ids), []).append(Write(number, made, None))
+                continue
+            for value, i in enumerate(made.ids):
+                found.setdefault(i, []).append(Write(number, made, value))
+        _WRITES[program] = found
+    return _WRITES[program]
 
 
 def _written(program: ScalarProgram, output: int) -> Written:

@@ -36,7 +36,7 @@ def transposing(element: str, lanes: int) -> MachineCode:
     def declare(symbol: str, text: str) -> None:
         declared[symbol] = text
 
-    shuffles = Shuffles(element, lanes, emit, declare)
+    shuffles = Shuffles(element, lanes, emit, functools.cache(emit), declare)
     kind = shuffles.kind
 
     def vector(entry: int) -> str:

@@ -1,0 +1,48 @@
+"""Prices by tables are those of eliminating structures, whoever asks, and in whatever order."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+import pytest
+
+import veenv
+from veenv.graph.graph import COST_MODELS, counts_additions, eliminate_counted
+
+
+def by_structures(graph, order, cost):
+    tableau, counts = graph.tableau(cost), []
+    for node in map(graph.node, order):
+        counts.append(eliminate_counted(tableau, node, keep=node in graph.output_nodes))
+    return tuple(m + a if counts_additions(cost) else m for m, a in counts)
+
+
+def orders_of(graph, number, seed=0):
+    rng = np.random.default_rng(seed)
+    shuffled = (graph.legal(rng.permutation(graph.eliminable).tolist()) for _ in range(number))
+    return [graph.reverse(), graph.forward(), graph.markowitz(), *shuffled]
+
+
+def graph_of(name):
+    task = veenv.tasks.get(name)
+    return veenv.make_graph(task.fun, task.argnums)(*task.example_args())
+
+
+@pytest.mark.parametrize("cost", COST_MODELS)
+@pytest.mark.parametrize("name", ["RoeFlux_1d", "Encoder", "mlp"])
+def test_tables_price_as_structures_do(name, cost):
+    graph = graph_of(name)
+    for order in orders_of(graph, 10):
+        assert graph.costs(order, cost) == by_structures(graph, order, cost)
+
+
+def test_several_threads_may_price_orders_of_one_graph():
+    expected = graph_of("Encoder")
+    orders = orders_of(expected, 40, seed=1)
+    prices = [by_structures(expected, order, "operations") for order in orders]
+    for _ in range(5):
+        graph = graph_of("Encoder")
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(partial(graph.costs, cost="operations"), orders)) == prices
