@@ -18,7 +18,7 @@ from realistic_plot import spearman
 
 import veenv
 from veenv.graph.argnums import normalise_argnums
-from veenv.kernel.cpu.spans import code_length, size_of
+from veenv.kernel.cpu.spans import size_of
 from veenv.kernel.features import NAMES, features_of
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.parts import part_of
@@ -172,8 +172,7 @@ def fitted(rows: list[Measured]) -> dict[str, Any]:
     plain = [m for m in xla if not any(m["features"][k] for k in _IN_LOOPS)]
     for names, kind in ((_COMPILE, plain), (_COMPILE_KERNEL, kernels if large else [])):
         some = [m for m in kind if m["batch"] == 1]  # a kernel is compiled once for all batches
-        lengths = ([code_length(m["size"])] if "size" in m else [] for m in some)
-        sizes = [[1.0, *length, m["equations"]] for length, m in zip(lengths, some, strict=True)]
+        sizes = [[1.0, *([m["size"]] if "size" in m else []), m["equations"]] for m in some]
         costs |= _fit(names, sizes, [m["compile"] for m in some])
     predicted = [x @ np.array([costs[n] for n in NAMES]) for x in inputs]
     predicted += [np.array(m["features"]) @ [costs[n] for n in KERNEL] for m in kernels]

@@ -142,9 +142,9 @@ def test_sections_live_as_long_as_what_calls_them(monkeypatch):
     np.testing.assert_allclose(before, jax.jacfwd(scaled)(x), rtol=2e-5, atol=1e-6)
 
 
-def test_a_kernel_may_be_twice_as_long_where_two_cores_compile_it():
+def test_a_kernel_may_be_longer_where_there_is_more_time_to_compile_it():
     second, little = times.kernel_limit(1.0, 100), times.kernel_limit(0.13, 100)
-    assert spans.code_length(second) < second  # cut
-    assert 0 < little == spans.code_length(little) < spans.LONG
+    assert 0 < little < second < times.kernel_limit(1.0, 100, quick=True)
     assert times.kernel_limit(2.0, 100) > 1.9 * second
+    assert times.kernel_limit(1.0, 1000) < second
     assert times.kernel_limit(0.0, 100) == 0

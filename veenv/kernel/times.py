@@ -17,7 +17,6 @@ import jax
 import numpy as np
 
 from veenv import _compat
-from veenv.kernel.cpu.spans import code_length
 from veenv.kernel.features import NAMES, Features, features_of
 from veenv.kernel.program import ScalarProgram
 
@@ -113,5 +112,4 @@ def kernel_limit(available: float, equations: int, quick: bool = False) -> int:
     """
     traced = MICROSECONDS["compile_kernel"] + equations * MICROSECONDS["compile_traced"]
     each = MICROSECONDS["compile_operation"] * (QUICK if quick else 1.0)
-    length = max(0, int((1e6 * available - traced) / each))
-    return 2 * length if code_length(2 * length) <= length else length
+    return max(0, int((1e6 * available - traced) / each))

@@ -80,15 +80,6 @@ def kept_places(program: ScalarProgram, spans: Sequence[range]) -> dict[int, int
     return places
 
 
-def code_length(size: int) -> int:
-    """The length of what one core compiles of a kernel, if there are two.
-
-    Args:
-      size: its `size_of`.
-    """
-    return size // 2 if size >= LONG else size
-
-
 def _lengths(program: ScalarProgram) -> np.ndarray:
     """What each operation adds to the code, with what is read for it and written with it."""
     weights = dict.fromkeys(FREE, 0) | {"div": _DIVISION}
