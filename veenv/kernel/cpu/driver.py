@@ -145,8 +145,7 @@ class Driver(sharing.Sharing):
         with b.if_then(b.icmp_unsigned("!=", error, null)):
             b.ret(error)
         entry = b.field(record, 5, PTR)
-        shared = self._shared(b, frame, entry)
-        batch, least = b.field(shared, sharing.SHARED_BATCH), b.field(entry, tiles.CHUNK)
+        batch, least = self._batch(b, frame, entry), b.field(entry, tiles.CHUNK)
         threads = b.words(1)
         b.store(word(1), threads)
         with b.if_then(b.icmp_signed(">=", batch, b.mul(least, word(2)))):
@@ -157,12 +156,14 @@ class Driver(sharing.Sharing):
         lanes = b.field(entry, tiles.LANES)
         chunk = b.mul(b.udiv(b.sub(b.add(chunk, lanes), word(1)), lanes), lanes)
         chunks = b.udiv(b.sub(b.add(batch, chunk), word(1)), chunk)
-        b.put(shared, sharing.SHARED_CHUNK, chunk)
-        b.put(shared, sharing.SHARED_CHUNKS, chunks)
-        with b.if_then(b.icmp_signed(">", chunks, word(0))):
-            helpers = b.sub(b.least(count, chunks), word(1))
-            b.call(self.parallel, [frame, shared, helpers])
-        b.call(self.release, [shared])
+        shares = b.least(count, chunks)
+        with b.if_then(b.icmp_signed(">", shares, word(0))):
+            shared = self._shared(b, frame, entry, shares)
+            b.put(shared, sharing.SHARED_BATCH, batch)
+            b.put(shared, sharing.SHARED_CHUNK, chunk)
+            b.put(shared, sharing.SHARED_CHUNKS, chunks)
+            b.call(self.parallel, [frame, shared, b.sub(shares, word(1))])
+            b.call(self.release, [shared])
         b.ret(null)
 
     def _ask_threads(self, b: Code, frame: Any, threads: Any) -> None:
@@ -182,11 +183,22 @@ class Driver(sharing.Sharing):
             b.call(typed(b, destroy, ir.FunctionType(VOID, [PTR])), [record])
             b.store(word(1), threads)
 
-    def _shared(self, b: Code, frame: Any, entry: Any) -> Any:
+    def _batch(self, b: Code, frame: Any, entry: Any) -> Any:
+        """The number of points, which the first result has in front of its own axes."""
+        result = b.load(b.load(b.at(frame, FRAME["rets"]), typ=PTR), typ=PTR)
+        dims = b.field(result, 5, PTR)
+        front = b.sub(b.field(result, 4), b.field(b.field(entry, tiles.OUTS, PTR), tiles.RANK))
+        batch = b.words(1)
+        b.store(word(1), batch)
+        with b.loop(word(0), front) as k:
+            b.store(b.mul(b.load(batch, typ=I64), b.item(dims, k)), batch)
+        return b.load(batch, typ=I64)
+
+    def _shared(self, b: Code, frame: Any, entry: Any, shares: Any) -> Any:
         """A record of the call: the buffers, and what the chunks need."""
         num_in, num_out = b.field(entry, tiles.NUM_IN), b.field(entry, tiles.NUM_OUT)
-        words = b.add(b.add(num_in, num_in), b.add(num_out, word(sharing.SHARED_WORDS)))
-        shared = b.call(self.malloc, [b.mul(words, word(8))])
+        before = b.add(b.add(num_in, num_in), b.add(num_out, word(sharing.SHARED_WORDS)))
+        shared = b.call(self.malloc, [b.mul(b.add(before, shares), word(8))])
         ins = b.at(shared, 8 * sharing.SHARED_WORDS)
         steps = b.gep(ins, [num_in], source_etype=I64)
         outs = b.gep(steps, [num_in], source_etype=I64)
@@ -200,16 +212,11 @@ class Driver(sharing.Sharing):
             b.put(steps, k, b.zext(batched, I64))
         with b.loop(word(0), num_out) as k:
             b.put(outs, k, b.field(b.item(rets, k, PTR), 3, PTR))
-        result = b.load(rets, typ=PTR)
-        dims = b.field(result, 5, PTR)
-        front = b.sub(b.field(result, 4), b.field(b.field(entry, tiles.OUTS, PTR), tiles.RANK))
-        batch = b.words(1)
-        b.store(word(1), batch)
-        with b.loop(word(0), front) as k:
-            b.store(b.mul(b.load(batch, typ=I64), b.item(dims, k)), batch)
-        b.put(shared, sharing.SHARED_NEXT, word(0))
-        b.put(shared, sharing.SHARED_DONE, word(0))
+        with b.loop(word(0), shares) as k:
+            b.put(shared, b.add(before, k), word(0))
+        for number in (sharing.SHARED_TAKEN, sharing.SHARED_DONE, sharing.SHARED_WORKERS):
+            b.put(shared, number, word(0))
         b.put(shared, sharing.SHARED_USERS, word(1))
-        b.put(shared, sharing.SHARED_BATCH, b.load(batch, typ=I64))
+        b.put(shared, sharing.SHARED_SHARES, shares)
         b.put(shared, sharing.SHARED_ENTRY, entry)
         return shared

@@ -1,8 +1,11 @@
 """A batch is shared: chunks of it are taken by the caller and by tasks of XLA's thread pool.
 
+Each has a share of successive chunks, the same part of the batch in every call, so that a core
+finds in its cache what it wrote before. Who has none left takes those of the others.
+
 A shared record describes a call: how many chunks were taken and done, who still uses the record,
-and after these words the addresses of the arguments, whether each is batched, and the addresses of
-the results.
+and after these words the addresses of the arguments, whether each is batched, the addresses of the
+results, and how many chunks of each share were asked for.
 """
 
 from __future__ import annotations
@@ -15,10 +18,9 @@ from veenv.kernel.cpu import tiles
 from veenv.kernel.cpu.ffi import API, FRAME
 from veenv.kernel.cpu.module import I32, I64, PTR, VOID, Callee, Code, typed, word
 
-SHARED_NEXT, SHARED_DONE, SHARED_USERS, SHARED_CHUNKS, SHARED_CHUNK, SHARED_BATCH, SHARED_ENTRY = (
-    range(7)
-)
-SHARED_WORDS = 7
+SHARED_TAKEN, SHARED_DONE, SHARED_USERS, SHARED_CHUNKS, SHARED_CHUNK, SHARED_BATCH = range(6)
+SHARED_ENTRY, SHARED_SHARES, SHARED_WORKERS = range(6, 9)
+SHARED_WORDS = 9
 
 
 class Sharing(tiles.Tiles):
@@ -40,31 +42,37 @@ class Sharing(tiles.Tiles):
         self.parallel = self._parallel()
 
     def _work(self) -> ir.Function:
-        """Takes chunks of a shared batch until none is left."""
+        """Takes chunks of a shared batch until none is left, those of its own share first."""
         function, b, (shared,) = self.function("veenv_work", VOID, [PTR])
         entry = b.field(shared, SHARED_ENTRY, PTR)
         chunks, chunk = b.field(shared, SHARED_CHUNKS), b.field(shared, SHARED_CHUNK)
-        batch = b.field(shared, SHARED_BATCH)
+        batch, shares = b.field(shared, SHARED_BATCH), b.field(shared, SHARED_SHARES)
         ins = b.at(shared, 8 * SHARED_WORDS)
         count = b.field(entry, tiles.NUM_IN)
         steps = b.gep(ins, [count], source_etype=I64)
         outs = b.gep(steps, [count], source_etype=I64)
-        take, take_end = b.append_basic_block("take"), b.append_basic_block("end")
-        doing = b.append_basic_block("doing")
+        asked = b.gep(outs, [b.field(entry, tiles.NUM_OUT)], source_etype=I64)
         memory = self._memory(b, entry)
-        b.branch(take)
-        b.position_at_end(take)
-        number = b.atomic_rmw("add", b.at(shared, 8 * SHARED_NEXT), word(1), "acq_rel")
-        b.cbranch(b.icmp_signed("<", number, chunks), doing, take_end)
-        b.position_at_end(doing)
-        first = b.mul(number, chunk)
-        b.call(
-            self.run,
-            [entry, ins, steps, outs, first, b.least(b.add(first, chunk), batch), memory[1]],
-        )
-        b.atomic_rmw("add", b.at(shared, 8 * SHARED_DONE), word(1), "acq_rel")
-        b.branch(take)
-        b.position_at_end(take_end)
+        own = b.atomic_rmw("add", b.at(shared, 8 * SHARED_WORKERS), word(1), "acq_rel")
+        with b.loop(own, b.add(own, shares)) as turn:
+            share = b.urem(turn, shares)
+            begin = b.udiv(b.mul(share, chunks), shares)
+            end = b.udiv(b.mul(b.add(share, word(1)), chunks), shares)
+            next_ = b.gep(asked, [share], source_etype=I64)
+            take, taken = b.append_basic_block("take"), b.append_basic_block("taken")
+            doing = b.append_basic_block("doing")
+            b.branch(take)
+            b.position_at_end(take)
+            number = b.add(begin, b.atomic_rmw("add", next_, word(1), "acq_rel"))
+            b.cbranch(b.icmp_signed("<", number, end), doing, taken)
+            b.position_at_end(doing)
+            b.atomic_rmw("add", b.at(shared, 8 * SHARED_TAKEN), word(1), "acq_rel")
+            first = b.mul(number, chunk)
+            last = b.least(b.add(first, chunk), batch)
+            b.call(self.run, [entry, ins, steps, outs, first, last, memory[1]])
+            b.atomic_rmw("add", b.at(shared, 8 * SHARED_DONE), word(1), "acq_rel")
+            b.branch(take)
+            b.position_at_end(taken)
         b.call(self.free, [memory[0]])
         b.ret_void()
         return function
@@ -88,7 +96,7 @@ class Sharing(tiles.Tiles):
     def _task(self) -> ir.Function:
         """What the thread pool runs. One that starts late finds no chunk and touches no code."""
         function, b, (shared,) = self.function("veenv_task", VOID, [PTR])
-        taken = b.load_atomic(b.at(shared, 8 * SHARED_NEXT), "acquire", 8, typ=I64)
+        taken = b.load_atomic(b.at(shared, 8 * SHARED_TAKEN), "acquire", 8, typ=I64)
         with b.if_then(b.icmp_signed("<", taken, b.field(shared, SHARED_CHUNKS))):
             b.call(self.work, [shared])
         b.call(self.release, [shared])
