@@ -13,6 +13,9 @@ from veenv.kernel.program import COMMUTATIVE, FLOATS, CannotFuseError, Op, dtype
 MAX_OPERATIONS = 60_000
 """Programs of more operations take longer than about fifteen seconds to compile."""
 _NOT_FOLDED = frozenset({"shl", "shr_a", "shr_l"})
+ARITHMETIC = frozenset({"add", "sub", "mul", "div", "neg"})
+"""Operations of which floats are simplified only where an argument is a constant or a negative."""
+_SPECIAL = frozenset({"const", "neg"})
 
 
 class Builder:
@@ -34,6 +37,7 @@ class Builder:
         self.ops: list[Op] = []
         self._limit = limit
         self._known: dict[Any, int] = {}
+        self._is_special: list[bool] = []
 
     def input(self, leaf: int, index: int, dtype: str) -> int:
         """Entry `index` of input leaf `leaf`."""
@@ -56,24 +60,50 @@ class Builder:
 
     def op(self, name: str, dtype: str, *args: int, attr: Any = None) -> int:
         """The number of an operation, new or known."""
-        made = Op(name, dtype, args, attr)
+        made = name, dtype, args, attr
         known = self._known.get(made)
         if known is None:
-            known = self._known[made] = self._simplest(made)
+            known = self._known[made] = self._simplest(*made)
         return known
 
-    def _simplest(self, made: Op) -> int:
+    def _simplest(self, name: str, dtype: str, args: tuple[int, ...], attr: Any) -> int:
         """The number of the constant or operation that an operation comes to."""
-        name, dtype, args, attr = made
-        values = [self.value(a) for a in args]
-        if None not in values and name not in _NOT_FOLDED:
-            return self.const(evaluate(made, values))
-        simpler = _RULES[name](self, made, values) if name in _RULES else None
-        if simpler is not None:
-            return simpler
+        special = self._is_special
+        if name not in ARITHMETIC or dtype not in FLOATS or any([special[a] for a in args]):
+            made, values = Op(name, dtype, args, attr), [self.value(a) for a in args]
+            if name not in _NOT_FOLDED and all(v is not None for v in values):
+                return self.const(evaluate(made, values))
+            simpler = _RULES[name](self, made, values) if name in _RULES else None
+            if simpler is not None:
+                return simpler
         if name in COMMUTATIVE and args[0] > args[1]:
-            made = Op(name, dtype, (args[1], args[0]), attr)
+            args = args[::-1]
+        made = Op.of(name, dtype, args, attr)
         return self._add(made, made)
+
+    def arithmetic(self, name: str, dtype: str, rows: Sequence[tuple[int, ...]]) -> list[int]:
+        """As `op` for each row of arguments, of sums and products of floats, and the like.
+
+        This is what most operations are; where no argument is a constant or a negative there is
+        nothing to simplify.
+        """
+        known, special, ids = self._known, self._is_special, []
+        commutes = name in COMMUTATIVE
+        for args in rows:
+            made = name, dtype, args, None
+            found = known.get(made)
+            if found is None:
+                if special[args[0]] or special[args[-1]]:
+                    found = self._simplest(*made)
+                else:
+                    first = made
+                    if commutes and args[0] > args[1]:
+                        first = name, dtype, args[::-1], None
+                    op = Op.of(*first)
+                    found = self._add(op, op)
+                known[made] = found
+            ids.append(found)
+        return ids
 
     def call(self, function: str, dtype: str, *args: int) -> int:
         """A call of a function of libm."""
@@ -89,6 +119,7 @@ class Builder:
                 )
             known = self._known[key] = len(self.ops)
             self.ops.append(op)
+            self._is_special.append(op.name in _SPECIAL)
         return known
 
     def negated(self, i: int) -> int | None:

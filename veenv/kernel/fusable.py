@@ -44,9 +44,10 @@ def refuse_unknown(jaxpr: Any, within: Sequence[Any] = ()) -> None:
         if body is not None:
             refuse_unknown(_compat.open_jaxpr(body), path)
         elif name not in _CONTROL:
-            for var in (*eqn.invars, *eqn.outvars):
-                if hasattr(var.aval, "dtype"):
-                    leaf_of(var.aval)
+            avals = [var.aval for var in (*eqn.invars, *eqn.outvars)]
+            for dtype in {aval.dtype for aval in avals if hasattr(aval, "dtype")}:
+                if dtype_name(dtype) not in DTYPES:
+                    raise refused(dtype_name(dtype))
             if name not in _KNOWN:
                 lines = map(_compat.source_line, reversed(path))
                 line = next((line for line in lines if line and HERE not in line), "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -281,3 +282,5 @@ RULES: Mapping[str, Rule] = {
     "square": _square,
 }
 """For each elementwise primitive how one entry of its result is computed."""
+PLAIN = MappingProxyType({"add_any": "add"} | {name: name for name in "add sub mul div neg".split()})
+"""The primitives that are one operation of `Builder.arithmetic`, of floats."""

@@ -23,6 +23,8 @@ _ALIKE = 64
 
 def constant(b: Builder, ids: Ids) -> np.ndarray | None:
     """The array that constants make up; None where an entry is not constant."""
+    if ids.size and b.value(int(ids.flat[0])) is None:
+        return None
     rows, places = different([ids.ravel()])
     values = [b.value(i) for (i,) in rows]
     if any(v is None for v in values):
@@ -34,7 +36,7 @@ def constant(b: Builder, ids: Ids) -> np.ndarray | None:
 def constants(b: Builder, values: Any) -> Ids:
     """The numbers of the entries of a constant array."""
     values = np.asarray(values)
-    if dtype_name(values.dtype) not in DTYPES:  # no operation takes them
+    if values.size == 1 or dtype_name(values.dtype) not in DTYPES:  # no operation takes the latter
         return np.array([b.const(v) for v in values.flat], np.int64).reshape(values.shape)
     bits = values.ravel().view(f"u{values.dtype.itemsize}")
     rows, places = different([bits])
@@ -42,7 +44,7 @@ def constants(b: Builder, values: Any) -> Ids:
     return np.array([b.const(v) for v in found], np.int64)[places].reshape(values.shape)
 
 
-def different(columns: Sequence[np.ndarray]) -> tuple[list[list[int]], Any]:
+def different(columns: Sequence[np.ndarray]) -> tuple[list[tuple[int, ...]], Any]:
     """The rows that are not equal, in the order in which they come first, and where each is.
 
     Args:
@@ -50,12 +52,11 @@ def different(columns: Sequence[np.ndarray]) -> tuple[list[list[int]], Any]:
 
     Example:
       >>> different([np.array([7, 5]), np.array([0, 0])])[0]
-      [[7, 0], [5, 0]]
+      [(7, 0), (5, 0)]
     """
-    table = np.stack(columns)
-    if table.shape[1] < _ALIKE:
-        return table.T.tolist(), slice(None)
-    key, *others = table
+    if len(columns[0]) < _ALIKE:
+        return [*zip(*[column.tolist() for column in columns], strict=True)], slice(None)
+    key, *others = columns
     for column in others:
         if int(key.max() + 1) * int(column.max() + 1) > np.iinfo(np.int64).max:
             key = np.unique(key, return_inverse=True)[1]  # as many numbers as there are rows
@@ -63,7 +64,8 @@ def different(columns: Sequence[np.ndarray]) -> tuple[list[list[int]], Any]:
     _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
     rank = np.empty_like(first)
     rank[np.argsort(first)] = np.arange(len(first))
-    return table[:, np.sort(first)].T.tolist(), rank[inverse]
+    first.sort()
+    return [*zip(*[column[first].tolist() for column in columns], strict=True)], rank[inverse]
 
 
 def _static(b: Builder, eqn: Any, ids: Ids) -> np.ndarray:

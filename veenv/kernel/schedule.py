@@ -28,8 +28,8 @@ def scheduled(
       results: the operation of every entry of each output leaf.
     """
     roots = list(dict.fromkeys(i for ids in results for i in ids))
-    needed = _needed(ops, roots)
     order = _depth_first(ops, roots)
+    needed = sorted(order)
     if len(needed) <= _ESTIMATED:
         late, least = _late(ops, needed), cycles(ops, order)
         if cycles(ops, late, least) <= least:
@@ -38,39 +38,28 @@ def scheduled(
     order = [*free, *(i for i in order if ops[i].name not in FREE)]
     number = {old: new for new, old in enumerate(order)}
     renamed = tuple(
-        Op(op.name, op.dtype, tuple([number[a] for a in op.args]), op.attr)
-        for op in (ops[i] for i in order)
+        [
+            Op.of(name, dtype, tuple([number[a] for a in args]), attr)
+            for name, dtype, args, attr in [ops[i] for i in order]
+        ]
     )
     places = tuple(tuple(number[i] for i in ids) for ids in results)
     return ScalarProgram(tuple(inputs), renamed, tuple(outputs), places)
 
 
-def _needed(ops: Sequence[Op], roots: Iterable[int]) -> list[int]:
-    """What the roots depend on, in the given order."""
-    seen, stack = set[int](), list(roots)
-    while stack:
-        i = stack.pop()
-        if i not in seen:
-            seen.add(i)
-            stack.extend(ops[i].args)
-    return sorted(seen)
-
-
 def _depth_first(ops: Sequence[Op], roots: Iterable[int]) -> list[int]:
     """Each root with what it needs that is not there yet, one root after the other."""
-    done, order = set[int](), list[int]()
+    seen, order = bytearray(len(ops)), list[int]()
     for root in roots:
-        stack = [(root, False)]
+        stack = [root]
         while stack:
-            i, ready = stack.pop()
-            if i in done:
-                continue
-            if ready:
-                done.add(i)
-                order.append(i)
-                continue
-            stack.append((i, True))
-            stack.extend((a, False) for a in reversed(ops[i].args) if a not in done)
+            i = stack.pop()
+            if i < 0:  # what it needs is there
+                order.append(~i)
+            elif not seen[i]:
+                seen[i] = 1
+                stack.append(~i)
+                stack += [a for a in reversed(ops[i].args) if not seen[a]]
     return order
 
 

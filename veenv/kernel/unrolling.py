@@ -16,7 +16,7 @@ from veenv.kernel import rules_scalar
 from veenv.kernel.builder import MAX_OPERATIONS, Builder
 from veenv.kernel.fold import evaluate
 from veenv.kernel.fusable import HERE, MOVES, inlined, leaf_of, refuse_unknown, refused
-from veenv.kernel.program import DTYPES, CannotFuseError, Op, ScalarProgram, dtype_name
+from veenv.kernel.program import DTYPES, FLOATS, CannotFuseError, Op, ScalarProgram, dtype_name
 from veenv.kernel.rules_shape import Ids, constant, constants, different
 from veenv.kernel.schedule import scheduled
 from veenv.rules.dtypes import is_key
@@ -135,23 +135,21 @@ class _Unroller:
 
     def _apply(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         name = eqn.primitive.name
-        inner = inlined(eqn)
-        if inner is not None:
-            return self.closed(inner, ins)
+        if name in rules_scalar.RULES or name in MOVES or name == "clamp":
+            for var in eqn.outvars:
+                self._account(leaf_of(var.aval).size, name)
+            if name in MOVES:
+                return MOVES[name](self.builder, eqn, ins)
+            return [self._clamp(eqn, ins) if name == "clamp" else self._elementwise(eqn, ins)]
         if name == "device_put":  # of any number of arrays; inside of jit it moves nothing
             return list(ins)
         if name == "cond":
             return self._cond(eqn, ins)
         if name == "scan":
             return self._scan(eqn, ins)
-        for var in eqn.outvars:
-            self._account(leaf_of(var.aval).size, name)
-        if name in MOVES:
-            return MOVES[name](self.builder, eqn, ins)
-        if name == "clamp":
-            return [self._clamp(eqn, ins)]
-        if name in rules_scalar.RULES:
-            return [self._elementwise(eqn, ins)]
+        inner = inlined(eqn)
+        if inner is not None:
+            return self.closed(inner, ins)
         raise CannotFuseError(f"primitive {name!r} cannot be fused", name)
 
     def _account(self, size: int, name: str) -> None:
@@ -181,10 +179,14 @@ class _Unroller:
             if all(v is not None for v in values):  # as masks are made of indices
                 known = evaluate(Op(eqn.primitive.name, to), values)
                 return constants(builder, np.broadcast_to(known, shape))
-        if not shape:
-            return np.array(rule(builder, of, to, params, *map(int, ins)), np.int64)
-        rows, places = different([np.broadcast_to(x, shape).ravel() for x in ins])
-        ids = [rule(builder, of, to, params, *row) for row in rows]
+        rows, places = different(
+            [(x if x.shape == shape else np.broadcast_to(x, shape)).ravel() for x in ins]
+        )
+        plain = rules_scalar.PLAIN.get(eqn.primitive.name)
+        if plain is not None and to in FLOATS:
+            ids = builder.arithmetic(plain, to, rows)
+        else:
+            ids = [rule(builder, of, to, params, *row) for row in rows]
         return np.array(ids, np.int64)[places].reshape(shape)
 
     def _clamp(self, eqn: Any, ins: Sequence[Ids]) -> Ids:
