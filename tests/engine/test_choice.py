@@ -37,6 +37,11 @@ def looped(x):
     return jax.lax.scan(lambda c, _: (jnp.sin(c) * x, None), x, None, length=50)[0]
 
 
+def neighbours(x):
+    """Little is computed, and many zeros are written."""
+    return x * jnp.roll(x, 1)
+
+
 def modes_of(fun, *args) -> tuple[str, ...]:
     return emission.own_modes(linearise(trace(fun, args)))
 
@@ -347,9 +352,9 @@ def test_modes_are_traced_where_they_may_be_faster_than_a_kernel(monkeypatch):
     monkeypatch.setattr(choice.TracedModes, "traced", refused)
     jacobian, expected = AUTO(rolled, kernel="auto"), jax.jacrev(rolled)
     assert veenv.tree_allclose(jax.jit(jacobian)(SHORT), expected(SHORT), rtol=1e-5)
-    many = np.tile(SHORT, (5000, 1))
+    wide, many = AUTO(neighbours), np.ones((256, 64), np.float32)
     with pytest.raises(AssertionError):
-        jax.jit(jax.vmap(jacobian))(many)
+        jax.jit(jax.vmap(wide))(many)
 
     def long(x):
         return jax.lax.scan(lambda c, _: (jnp.sin(c) * x, None), x, None, length=9000)[0]
@@ -359,8 +364,26 @@ def test_modes_are_traced_where_they_may_be_faster_than_a_kernel(monkeypatch):
         with pytest.raises(AssertionError):
             jax.jit(AUTO(fun, kernel=kernel))(SHORT)
     monkeypatch.undo()
-    found, wanted = (jax.jit(jax.vmap(f))(many) for f in (AUTO(rolled, kernel="auto"), expected))
+    found, wanted = (jax.jit(jax.vmap(f))(many) for f in (wide, jax.jacrev(neighbours)))
     assert veenv.tree_allclose(found, wanted, rtol=1e-5)
+
+
+def test_nothing_is_compared_with_a_kernel_that_is_faster_than_computing_as_much_by_xla(monkeypatch):
+    compared = []
+    known = choice.predicted_seconds
+    monkeypatch.setattr(
+        choice, "predicted_seconds", lambda form, pin: compared.append(form) or known(form, pin=pin)
+    )
+
+    def chain(x):
+        for k in range(40):
+            x = jnp.sin(x) * jnp.roll(x, k)
+        return x
+
+    for fun, size, some in ((chain, 4, False), (neighbours, 64, True)):
+        del compared[:]
+        jax.jit(jax.vmap(AUTO(fun))).lower(np.ones((256, size), np.float32))
+        assert bool(compared) == some
 
 
 def test_a_mode_that_is_traced_late_is_of_the_function_as_it_was(x64, monkeypatch):

@@ -50,7 +50,7 @@ _FUSED = EXPENSIVE | _FREE | _ELEMENTWISE
 _DECOMPOSED = frozenset("cholesky triangular_solve lu eigh eig svd qr householder_product".split())
 _CALLS = frozenset("custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr custom_lin".split())
 _JOINED = frozenset(["pad", "concatenate", "stack"])
-_WEIGHTS = {"integer_pow": 2.0, "div": 0.2, "sqrt": 0.2, "rsqrt": 0.2}
+WEIGHTS = {"integer_pow": 2.0, "div": 0.2, "sqrt": 0.2, "rsqrt": 0.2}
 """What operations are of a simple one, and divisions and roots of a function."""
 _UNKNOWN_STEPS = 20
 """Steps that a loop of unknown length counts as."""
@@ -219,7 +219,7 @@ class _Walk:
             self._start(times)
         if name in _FREE:
             return
-        self._add(_kind(name), _WEIGHTS.get(name, 1.0) * out.computed * times, out.varies)
+        self._add(_kind(name), WEIGHTS.get(name, 1.0) * out.computed * times, out.varies)
 
     def _alone(self, step: _Step, times: float) -> None:
         name, varies = step.name, any(v.varies for v in step.outs)

@@ -8,6 +8,7 @@ from them.  Another machine is faster or slower; what is compared here are forms
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -17,8 +18,8 @@ import jax
 import numpy as np
 
 from veenv import _compat
-from veenv.kernel.features import NAMES, Features, features_of
-from veenv.kernel.program import ScalarProgram
+from veenv.kernel.features import NAMES, WEIGHTS, Features, features_of
+from veenv.kernel.program import FREE, ScalarProgram
 
 FILE = Path(__file__).with_name("times.json")
 _FITTED: Mapping[str, Any] = MappingProxyType(json.loads(FILE.read_text(encoding="utf-8")))
@@ -32,6 +33,7 @@ SLOWER = 1.5
 and write their intermediate values, too."""
 KERNEL = ("kernel", "kernel_work", "kernel_moved")
 """Features of a kernel: a call, the weights of its operations, the entries it reads and writes."""
+_SIMPLE = "add", "sub", "mul", "neg", "abs", "max", "min", "select"
 _COSTS = np.array([MICROSECONDS[name] for name in NAMES])
 _KERNEL_COSTS = np.array([MICROSECONDS[name] for name in KERNEL])
 
@@ -86,15 +88,20 @@ def kernel_seconds(program: ScalarProgram, batch: int, quick: bool = False) -> f
 
 
 def least_seconds(program: ScalarProgram, batch: int) -> float:
-    """Predicted seconds that any program for XLA takes at a batch: a call, and what it writes.
+    """Predicted seconds that any program for XLA takes at a batch.
+
+    It is called, computes each different number once at least, and writes.
 
     Args:
       program: the same as one kernel.
       batch: number of points.
     """
-    entries = batch * sum(program.outputs[k].size for k in program.written())
-    called = MICROSECONDS["calls"] + MICROSECONDS["loops"]
-    return 1e-6 * (called + entries * MICROSECONDS["stored"])
+    entries = sum(program.outputs[k].size for k in program.written())
+    names = Counter(op.name for op in program.ops if op.name not in FREE)
+    functions = names["call"] + sum(WEIGHTS[n] * names[n] for n in ("div", "sqrt"))
+    each = entries * MICROSECONDS["stored"] + functions * MICROSECONDS["functions"]
+    each += sum(names[n] for n in _SIMPLE) * MICROSECONDS["simple"]
+    return 1e-6 * (MICROSECONDS["calls"] + MICROSECONDS["loops"] + batch * each)
 
 
 def compile_seconds(equations: int) -> float:
