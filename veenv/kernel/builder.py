@@ -69,7 +69,7 @@ class Builder:
     def _simplest(self, name: str, dtype: str, args: tuple[int, ...], attr: Any) -> int:
         """The number of the constant or operation that an operation comes to."""
         special = self._is_special
-        if name not in ARITHMETIC or dtype not in FLOATS or any([special[a] for a in args]):
+        if name not in ARITHMETIC or dtype not in FLOATS or any(special[a] for a in args):
             made, values = Op(name, dtype, args, attr), [self.value(a) for a in args]
             if name not in _NOT_FOLDED and all(v is not None for v in values):
                 return self.const(evaluate(made, values))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -282,5 +281,5 @@ RULES: Mapping[str, Rule] = {
     "square": _square,
 }
 """For each elementwise primitive how one entry of its result is computed."""
-PLAIN = MappingProxyType({"add_any": "add"} | {name: name for name in "add sub mul div neg".split()})
+PLAIN: Mapping[str, str] = {"add_any": "add", **{n: n for n in "add sub mul div neg".split()}}
 """The primitives that are one operation of `Builder.arithmetic`, of floats."""
