@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -30,9 +31,9 @@ print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-def run(**environment):
+def run(program=PROGRAM, **environment):
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", program],
         env={**os.environ, **environment},
         check=True,
         capture_output=True,
@@ -54,3 +55,28 @@ def test_the_limits_stay_where_the_user_says_so():
     kept, faults = run(VEENV_KEEP_MEMORY="0")
     assert not kept
     assert faults > 1000
+
+
+LARGE = """
+import resource
+import jax, jax.numpy as jnp, numpy as np
+import veenv
+
+jacobian = veenv.jacve(lambda x: x * jnp.roll(x, 1), kernel="fused")
+run = jax.jit(jax.vmap(jacobian)).lower(np.ones((2560, 64), np.float32)).compile()
+points = jnp.ones((2560, 64))
+jax.block_until_ready(run(points))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+assert float(run(points)[-1, 1, 0]) == 1  # 42 MB
+print(True, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+@pytest.mark.skipif(
+    not PAGES.exists() or "[never]" in PAGES.read_text(), reason="Linux has no large pages"
+)
+def test_large_results_get_large_pages():
+    assert run(program=LARGE)[1] < 2500  # of 10,240 small ones
+    if "[madvise]" in PAGES.read_text():
+        assert run(program=LARGE, VEENV_KEEP_MEMORY="0")[1] > 8000

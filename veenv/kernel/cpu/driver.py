@@ -15,6 +15,7 @@ from llvmlite import ir
 
 from veenv.kernel.cpu import sharing, tiles
 from veenv.kernel.cpu.ffi import API, FRAME
+from veenv.kernel.cpu.memory import LARGE_PAGE, MADV_HUGEPAGE, OWN_MAPPING, large_pages
 from veenv.kernel.cpu.module import I32, I64, PTR, VOID, Code, typed, word
 
 _METADATA = 1
@@ -34,6 +35,7 @@ class Driver(sharing.Sharing):
         self.head = self.variable("veenv_entries", PTR, ir.Constant(PTR, None))
         self.type_id = self.variable("veenv_type_id", I64, word(0))
         self.message = self.text("veenv_message", _MESSAGE)
+        self.advise = self._advise() if large_pages() else None
         self._instantiate()
         self._deleter()
         self._retire()
@@ -158,7 +160,7 @@ class Driver(sharing.Sharing):
         chunks = b.udiv(b.sub(b.add(batch, chunk), word(1)), chunk)
         shares = b.least(count, chunks)
         with b.if_then(b.icmp_signed(">", shares, word(0))):
-            shared = self._shared(b, frame, entry, shares)
+            shared = self._shared(b, frame, entry, batch, shares)
             b.put(shared, sharing.SHARED_BATCH, batch)
             b.put(shared, sharing.SHARED_CHUNK, chunk)
             b.put(shared, sharing.SHARED_CHUNKS, chunks)
@@ -183,6 +185,18 @@ class Driver(sharing.Sharing):
             b.call(typed(b, destroy, ir.FunctionType(VOID, [PTR])), [record])
             b.store(word(1), threads)
 
+    def _advise(self) -> ir.Function:
+        """``advise(data, bytes)``: a result that is a mapping of its own gets large pages."""
+        function, b, (data, bytes_) = self.function("veenv_advise", VOID, [PTR, I64])
+        madvise = self.extern("madvise", I32, [PTR, I64, I32])
+        with b.if_then(b.icmp_unsigned(">=", bytes_, word(OWN_MAPPING))):
+            start = b.ptrtoint(data, I64)
+            first = b.and_(b.add(start, word(LARGE_PAGE - 1)), word(-LARGE_PAGE))
+            end = b.and_(b.add(start, bytes_), word(-LARGE_PAGE))
+            b.call(madvise, [b.inttoptr(first, PTR), b.sub(end, first), word(MADV_HUGEPAGE, I32)])
+        b.ret_void()
+        return function
+
     def _batch(self, b: Code, frame: Any, entry: Any) -> Any:
         """The number of points, which the first result has in front of its own axes."""
         result = b.load(b.load(b.at(frame, FRAME["rets"]), typ=PTR), typ=PTR)
@@ -194,7 +208,7 @@ class Driver(sharing.Sharing):
             b.store(b.mul(b.load(batch, typ=I64), b.item(dims, k)), batch)
         return b.load(batch, typ=I64)
 
-    def _shared(self, b: Code, frame: Any, entry: Any, shares: Any) -> Any:
+    def _shared(self, b: Code, frame: Any, entry: Any, batch: Any, shares: Any) -> Any:
         """A record of the call: the buffers, and what the chunks need."""
         num_in, num_out = b.field(entry, tiles.NUM_IN), b.field(entry, tiles.NUM_OUT)
         before = b.add(b.add(num_in, num_in), b.add(num_out, word(sharing.SHARED_WORDS)))
@@ -211,7 +225,11 @@ class Driver(sharing.Sharing):
             batched = b.icmp_signed(">", b.field(buffer, 4), b.field(record, tiles.RANK))
             b.put(steps, k, b.zext(batched, I64))
         with b.loop(word(0), num_out) as k:
-            b.put(outs, k, b.field(b.item(rets, k, PTR), 3, PTR))
+            data = b.field(b.item(rets, k, PTR), 3, PTR)
+            b.put(outs, k, data)
+            if self.advise is not None:
+                bytes_ = b.mul(batch, b.field(self.record(b, entry, tiles.OUTS, k), tiles.BYTES))
+                b.call(self.advise, [data, bytes_])
         with b.loop(word(0), shares) as k:
             b.put(shared, b.add(before, k), word(0))
         for number in (sharing.SHARED_TAKEN, sharing.SHARED_DONE, sharing.SHARED_WORKERS):
