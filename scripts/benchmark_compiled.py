@@ -55,12 +55,16 @@ def compiled(method: Callable[..., Any], args: Sequence[Any]) -> Callable[..., A
 
 
 def times_of(
-    runs: Mapping[str, Callable[..., Any]], args: Sequence[Any], repeats: int, seconds: float
+    runs: Mapping[str, Callable[..., Any]],
+    args: Sequence[Any],
+    repeats: int,
+    seconds: float,
+    turn: float = SHORTEST,
 ) -> dict[str, np.ndarray]:
-    """Seconds of a call in each round, interleaved; five rounds at least."""
+    """Seconds of a call in each round, interleaved, of turns of some seconds; five at least."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     began = time.perf_counter()
-    for found in rounds_interleaved(runs, args, repeats, shortest=SHORTEST):
+    for found in rounds_interleaved(runs, args, repeats, shortest=turn):
         times = {name: list(t) for name, t in found.items()}
         if min(map(len, times.values())) >= 5 and time.perf_counter() - began > seconds:
             break

@@ -55,6 +55,7 @@ def kernel(
     batch: tuple[int, ...] = (1, 4096, 65536),
     repeats: int = 25,
     seconds: float = 10.0,
+    turn: float = 0.02,
     num_orders: int = 50,
     orders_batch: int = 16384,
     order_budget: str = "30s",
@@ -78,6 +79,8 @@ def kernel(
         batch: batch sizes of the table of speed.
         repeats: measurements of each method, at most; of the part `orders` the least counts.
         seconds: time after which the repeats for one function and batch end (at least five).
+        turn: seconds for which a method is called again and again in its turn, so that it has the
+            memory that it had before; in short turns it finds that of the others in the caches.
         num_orders: how many orders of a function are timed, to compare their work with their time.
         orders_batch: batch of the part `orders`, called by JAX: enough points for all cores, and
             few enough that what is written stays in the cache. The code alone runs on one core.
@@ -97,7 +100,7 @@ def kernel(
         if part == "speed":
             for name in task:
                 for size in batch:
-                    rows += _speed(find(name), size, repeats, seconds)
+                    rows += _speed(find(name), size, repeats, seconds, turn)
         elif part == "orders":
             for name in task:
                 rows += decision(find(name), orders_batch, repeats, order_budget)
@@ -114,7 +117,7 @@ def kernel(
     print(f"\nfigures: {out}; plot: {plot}")
 
 
-def _speed(case: Case, batch: int, repeats: int, seconds: float) -> list[Row]:
+def _speed(case: Case, batch: int, repeats: int, seconds: float, turn: float) -> list[Row]:
     args = points(case, batch)
     methods: dict[str, Callable[..., Any]] = {
         "jacfwd": jax.vmap(jax.jacfwd(case.fun, case.argnums)),
@@ -132,7 +135,9 @@ def _speed(case: Case, batch: int, repeats: int, seconds: float) -> list[Row]:
         (first * float(k)).reshape(batch, *(1 for _ in s)) + np.zeros(s, np.float32)
         for k, s in enumerate(shapes)
     ]
-    times = times_of({n: compiled(m, args) for n, m in methods.items()}, args, repeats, seconds)
+    times = times_of(
+        {n: compiled(m, args) for n, m in methods.items()}, args, repeats, seconds, turn
+    )
     faster = np.minimum(times["jacfwd"], times["jacrev"])
     rows = []
     for method in methods:

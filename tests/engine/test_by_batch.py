@@ -113,7 +113,7 @@ def test_outside_of_a_trace(x64):
 def test_what_is_exported_is_the_usual_form(x64, runs):
     (size,) = jax.export.symbolic_shape("b")
     shape = jax.ShapeDtypeStruct((size, 3), jnp.float64)
-    exported = jax.export.export(jax.jit(jax.vmap(veenv.jacve(solved))))(shape)
+    exported = jax.export.export(jax.jit(jax.vmap(veenv.jacve(solved, "reverse"))))(shape)
     assert runs == ["elimination"]
     expected = jax.vmap(jax.jacfwd(solved))(POINTS)
     np.testing.assert_allclose(exported.call(POINTS), expected, rtol=1e-10)

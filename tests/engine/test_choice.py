@@ -19,6 +19,7 @@ from veenv.kernel import fusing
 from veenv.kernel.builder import MAX_OPERATIONS
 from veenv.kernel.cpu import entries
 from veenv.kernel.fusing import KernelMode
+from veenv.orders.by_default import automatic_order
 
 pytestmark = pytest.mark.kernels
 
@@ -121,7 +122,7 @@ def test_one_loop_is_its_own_passes_and_no_mode_is_traced(x64):
     np.testing.assert_allclose(jax.jit(AUTO(once))(X), jax.jacfwd(once)(X), rtol=1e-12)
 
 
-def test_the_default_compares_the_forward_order_where_it_does_far_fewer_operations(x64):
+def test_reverse_compares_the_forward_order_where_it_does_far_fewer_operations(x64):
     wide, square = np.linspace(0.0, 1.0, 12).reshape(6, 2), np.linspace(0.0, 1.0, 36).reshape(6, 6)
 
     def layers(x):
@@ -133,9 +134,10 @@ def test_the_default_compares_the_forward_order_where_it_does_far_fewer_operatio
     assert compared(layers, X[:2])
     assert not compared(lambda x: layers(x)[:1], X[:2])
     expected = jax.jacrev(layers)(X[:2])
-    np.testing.assert_allclose(jax.jit(veenv.jacve(layers))(X[:2]), expected, rtol=1e-12)
+    reverse = partial(veenv.jacve, layers, "reverse")
+    np.testing.assert_allclose(jax.jit(reverse())(X[:2]), expected, rtol=1e-12)
     graph = veenv.make_graph(layers)(X[:2])
-    counts = veenv.jacve(layers, count_ops=True)(X[:2])[1]
+    counts = reverse(count_ops=True)(X[:2])[1]
     assert counts.multiplications == graph.cost(graph.reverse())
 
 
@@ -146,7 +148,7 @@ def kernel_of(jacobian, *args):
     return next(kernels, None)
 
 
-def test_the_kernel_of_the_default_is_of_the_order_of_fewer_operations(x64):
+def test_the_kernel_of_reverse_is_of_the_order_of_fewer_operations(x64):
     def chain(x):
         y = jnp.stack([x[0] * x[1], x[0] + x[1], jnp.sin(x[0])])
         for _ in range(4):
@@ -159,9 +161,9 @@ def test_the_kernel_of_the_default_is_of_the_order_of_fewer_operations(x64):
         for order in (graph.forward(), graph.reverse())
     ]
     assert works[0] < works[1]
-    assert kernel_of(veenv.jacve(chain), X[:2]).program.work == works[0]
+    assert kernel_of(veenv.jacve(chain, "reverse"), X[:2]).program.work == works[0]
     expected = jax.jacrev(chain)(X[:2])
-    np.testing.assert_allclose(jax.jit(veenv.jacve(chain))(X[:2]), expected, rtol=1e-12)
+    np.testing.assert_allclose(jax.jit(veenv.jacve(chain, "reverse"))(X[:2]), expected, rtol=1e-12)
 
 
 def test_every_order_waits_as_long_for_a_kernel(monkeypatch):
@@ -171,8 +173,8 @@ def test_every_order_waits_as_long_for_a_kernel(monkeypatch):
     )
     for order in ("reverse", "auto", veenv.make_graph(rolled)(SHORT).reverse()):
         jax.make_jaxpr(veenv.jacve(rolled, order))(SHORT)
-    default, auto, named = limits
-    assert 0 < default == auto == named
+    reverse, auto, named = limits
+    assert 0 < reverse == auto == named
 
 
 def test_a_kernel_may_be_as_long_as_xla_would_take():
@@ -205,7 +207,7 @@ def test_pins_ask_for_xla():
         assert kernel_of(AUTO(rolled, pin=pin, kernel="fused"), SHORT) is not None
 
 
-def test_the_default_compares_the_forward_order_where_it_takes_as_many_passes_and_no_more(x64):
+def test_reverse_compares_the_forward_order_where_it_takes_as_many_passes_and_no_more(x64):
     def compared(fun) -> bool:
         return emission.forward_instead(linearise(trace(fun, (X,))))
 
@@ -215,7 +217,20 @@ def test_the_default_compares_the_forward_order_where_it_takes_as_many_passes_an
     assert compared(scaled)
     assert not compared(lambda x: jnp.sum(jnp.sin(x[:, None] - x[None]), 1))  # more operations
     assert not compared(lambda x: x[::-1])  # none
-    np.testing.assert_allclose(jax.jit(veenv.jacve(scaled))(X), jax.jacrev(scaled)(X), rtol=1e-12)
+    found = jax.jit(veenv.jacve(scaled, "reverse"))(X)
+    np.testing.assert_allclose(found, jax.jacrev(scaled)(X), rtol=1e-12)
+
+
+def test_auto_is_the_default():
+    task = veenv.tasks.get("KerrMetric_Jacobian")
+    args = task.example_args()
+    graph = veenv.make_graph(task.fun, task.argnums)(*args)
+    wanted = automatic_order(graph)
+    assert wanted != graph.reverse()
+    for make in (veenv.jacve, veenv.value_and_jacve):
+        assert make(task.fun, argnums=task.argnums, count_ops=True)(*args)[-1].order == wanted
+    packed = veenv.filter_jacve(lambda args: task.fun(*args), count_ops=True)
+    assert packed(args)[-1].order == wanted
 
 
 def test_counts_are_those_of_the_order():
@@ -314,7 +329,7 @@ def test_reverse_order_is_compared_with_another_where_no_mode_of_jax_is(x64, mon
     np.testing.assert_allclose(found, jax.jacrev(masked)(X), rtol=1e-12)
 
 
-def test_the_default_compares_jaxs_modes_where_there_are_operators(x64, monkeypatch):
+def test_reverse_compares_jaxs_modes_where_there_are_operators(x64, monkeypatch):
     def both(x):
         return looped(x), jnp.sum(x)
 
@@ -326,11 +341,11 @@ def test_the_default_compares_jaxs_modes_where_there_are_operators(x64, monkeypa
             return number % len(times)
 
         monkeypatch.setattr(choice.Choice, "_best", chosen)
-        found = jax.jit(veenv.jacve(both))(X)
+        found = jax.jit(veenv.jacve(both, "reverse"))(X)
         assert veenv.tree_allclose(found, jax.jacfwd(both)(X), rtol=1e-9)
     assert set(modes) == {2}
     modes.clear()
-    jax.jit(veenv.jacve(rolled))(X)  # no operators
+    jax.jit(veenv.jacve(rolled, "reverse"))(X)  # no operators
     assert set(modes) <= {0}
 
 

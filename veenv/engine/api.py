@@ -17,7 +17,7 @@ from veenv.orders.resolve import OrderLike
 
 def jacve(
     fun: Callable[..., Any],
-    order: OrderLike = "reverse",
+    order: OrderLike = "auto",
     argnums: int | Iterable[int] = 0,
     has_aux: bool = False,
     count_ops: bool = False,
@@ -31,12 +31,12 @@ def jacve(
 
     Args:
       fun: function of pytrees of arrays, with output a pytree of arrays.
-      order: vertex ids (1-based, in equation order), "forward"/"fwd", "reverse"/"rev" (in a trace
-        the forward one or JAX's own mode, where that is predicted to be faster and gives the same),
-        "markowitz", "best"/"best-executed" (the cheapest order shipped for this graph, by either
-        count), "auto" (that one, or else the cheapest by operations of the classical ones and a few
-        others, the same on every machine; in a trace as with "reverse"), `Auto` (searches for some
-        seconds), an `Order`, or the path of an order file.
+      order: vertex ids (1-based, in equation order), "forward"/"fwd", "reverse"/"rev", "markowitz",
+        "best"/"best-executed" (the cheapest order shipped for this graph, by either count), "auto"
+        (that one, or else the cheapest by operations of the classical ones and a few others, the
+        same on every machine), `Auto` (searches for some seconds), an `Order`, or the path of an
+        order file. In a trace "auto" and "reverse" stand for another order or JAX's own mode where
+        that is predicted to be faster and gives the same.
       argnums: which positional arguments to differentiate by: an integer, or several (a tuple, a
         list, a range).
       has_aux: whether `fun` returns ``(output, aux)``.
@@ -104,7 +104,7 @@ def jacve(
 
 def value_and_jacve(
     fun: Callable[..., Any],
-    order: OrderLike = "reverse",
+    order: OrderLike = "auto",
     argnums: int | Iterable[int] = 0,
     has_aux: bool = False,
     count_ops: bool = False,

@@ -18,7 +18,7 @@ from veenv.orders.resolve import OrderLike
 
 def filter_jacve(
     fun: Callable[..., Any],
-    order: OrderLike = "reverse",
+    order: OrderLike = "auto",
     has_aux: bool = False,
     count_ops: bool = False,
     sparse_representation: bool = False,
