@@ -13,7 +13,7 @@ from veenv.kernel.program import COMMUTATIVE, FLOATS, CannotFuseError, Op, dtype
 MAX_OPERATIONS = 60_000
 """Programs of more operations take longer than about fifteen seconds to compile."""
 _NOT_FOLDED = frozenset({"shl", "shr_a", "shr_l"})
-ARITHMETIC = frozenset({"add", "sub", "mul", "div", "neg"})
+_ARITHMETIC = frozenset({"add", "sub", "mul", "div", "neg"})
 """Operations of which floats are simplified only where an argument is a constant or a negative."""
 _SPECIAL = frozenset({"const", "neg"})
 
@@ -69,7 +69,7 @@ class Builder:
     def _simplest(self, name: str, dtype: str, args: tuple[int, ...], attr: Any) -> int:
         """The number of the constant or operation that an operation comes to."""
         special = self._is_special
-        if name not in ARITHMETIC or dtype not in FLOATS or any(special[a] for a in args):
+        if name not in _ARITHMETIC or dtype not in FLOATS or any(special[a] for a in args):
             made, values = Op(name, dtype, args, attr), [self.value(a) for a in args]
             if name not in _NOT_FOLDED and all(v is not None for v in values):
                 return self.const(evaluate(made, values))

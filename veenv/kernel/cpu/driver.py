@@ -230,8 +230,10 @@ class Driver(sharing.Sharing):
             if self.advise is not None:
                 bytes_ = b.mul(batch, b.field(self.record(b, entry, tiles.OUTS, k), tiles.BYTES))
                 b.call(self.advise, [data, bytes_])
+        asked = b.gep(shared, [before], source_etype=I64)
+        b.put(shared, sharing.SHARED_ASKED, asked)
         with b.loop(word(0), shares) as k:
-            b.put(shared, b.add(before, k), word(0))
+            b.put(asked, k, word(0))
         for number in (sharing.SHARED_TAKEN, sharing.SHARED_DONE, sharing.SHARED_WORKERS):
             b.put(shared, number, word(0))
         b.put(shared, sharing.SHARED_USERS, word(1))

@@ -19,8 +19,8 @@ from veenv.kernel.cpu.ffi import API, FRAME
 from veenv.kernel.cpu.module import I32, I64, PTR, VOID, Callee, Code, typed, word
 
 SHARED_TAKEN, SHARED_DONE, SHARED_USERS, SHARED_CHUNKS, SHARED_CHUNK, SHARED_BATCH = range(6)
-SHARED_ENTRY, SHARED_SHARES, SHARED_WORKERS = range(6, 9)
-SHARED_WORDS = 9
+SHARED_ENTRY, SHARED_SHARES, SHARED_WORKERS, SHARED_ASKED = range(6, 10)
+SHARED_WORDS = 10
 
 
 class Sharing(tiles.Tiles):
@@ -51,7 +51,7 @@ class Sharing(tiles.Tiles):
         count = b.field(entry, tiles.NUM_IN)
         steps = b.gep(ins, [count], source_etype=I64)
         outs = b.gep(steps, [count], source_etype=I64)
-        asked = b.gep(outs, [b.field(entry, tiles.NUM_OUT)], source_etype=I64)
+        asked = b.field(shared, SHARED_ASKED, PTR)  # the entry may be another's by now
         memory = self._memory(b, entry)
         own = b.atomic_rmw("add", b.at(shared, 8 * SHARED_WORKERS), word(1), "acq_rel")
         with b.loop(own, b.add(own, shares)) as turn:
