@@ -108,7 +108,7 @@ class Choice:
     def _source(self) -> int:
         """The number of the elimination that becomes a kernel: of fewest operations, most likely.
 
-        Beside the default stands another order where it takes fewer; others are the cheapest.
+        Beside reverse order stands another one where it takes fewer; others are the cheapest.
         """
         return len(self.eliminations) - 1 if self._kept else 0
 

@@ -39,7 +39,7 @@ _ALIKE = 1.5
 _FEWER = 2
 """Ratio of passes from which the reverse order is compared with the forward one."""
 _MUCH = 10_000
-"""Operations of the reverse order from which on the default is compared with JAX's modes."""
+"""Operations of the reverse order from which on it is compared with JAX's modes."""
 _LESS = 0.5
 """Share of the reverse order's operations below which the forward one is compared with it."""
 

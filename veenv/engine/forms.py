@@ -94,7 +94,7 @@ def forms_of(
 
 
 def name_of(order: OrderLike) -> Name | None:
-    """The name of an order that stands for the fastest program, or for the default."""
+    """The name of an order that other forms may stand for: "auto", or "reverse"."""
     name = order.lower() if isinstance(order, str) else ""
     return "auto" if name == "auto" else "reverse" if name in ("reverse", "rev") else None
 

@@ -29,7 +29,8 @@ def hessian(
 
     Args:
       fun: function of pytrees of floating-point arrays.
-      order: an order of the graph of ``jax.grad(fun)``, as for `jacve`.
+      order: an order of the graph of ``jax.grad(fun)``, as for `jacve`; reverse by default, which
+        keeps the symmetry: others gather twice as many entries of a sum over pairs.
       argnums: which positional arguments to differentiate by, twice.
       sparse_representation: return blocks as `SparseTensor`s.
 

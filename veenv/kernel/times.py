@@ -88,9 +88,9 @@ def kernel_seconds(program: ScalarProgram, batch: int, quick: bool = False) -> f
 
 
 def least_seconds(program: ScalarProgram, batch: int) -> float:
-    """Predicted seconds that any program for XLA takes at a batch.
+    """Seconds that a program for XLA is expected to take at least at a batch.
 
-    It is called, computes each different number once at least, and writes.
+    It is called, computes about as many different numbers as the kernel, and writes.
 
     Args:
       program: the same as one kernel.

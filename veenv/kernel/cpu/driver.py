@@ -234,7 +234,7 @@ class Driver(sharing.Sharing):
         b.put(shared, sharing.SHARED_ASKED, asked)
         with b.loop(word(0), shares) as k:
             b.put(asked, k, word(0))
-        for number in (sharing.SHARED_TAKEN, sharing.SHARED_DONE, sharing.SHARED_WORKERS):
+        for number in (sharing.SHARED_TAKEN, sharing.SHARED_DONE, sharing.SHARED_HELPERS):
             b.put(shared, number, word(0))
         b.put(shared, sharing.SHARED_USERS, word(1))
         b.put(shared, sharing.SHARED_SHARES, shares)

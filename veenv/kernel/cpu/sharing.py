@@ -1,7 +1,7 @@
 """A batch is shared: chunks of it are taken by the caller and by tasks of XLA's thread pool.
 
-Each has a share of successive chunks, the same part of the batch in every call, so that a core
-finds in its cache what it wrote before. Who has none left takes those of the others.
+Each begins with a share of successive chunks, the caller always with the first, so that with two
+threads a core finds in its cache what it wrote before. Who has none left takes those of the others.
 
 A shared record describes a call: how many chunks were taken and done, who still uses the record,
 and after these words the addresses of the arguments, whether each is batched, the addresses of the
@@ -19,7 +19,7 @@ from veenv.kernel.cpu.ffi import API, FRAME
 from veenv.kernel.cpu.module import I32, I64, PTR, VOID, Callee, Code, typed, word
 
 SHARED_TAKEN, SHARED_DONE, SHARED_USERS, SHARED_CHUNKS, SHARED_CHUNK, SHARED_BATCH = range(6)
-SHARED_ENTRY, SHARED_SHARES, SHARED_WORKERS, SHARED_ASKED = range(6, 10)
+SHARED_ENTRY, SHARED_SHARES, SHARED_HELPERS, SHARED_ASKED = range(6, 10)
 SHARED_WORDS = 10
 
 
@@ -42,8 +42,8 @@ class Sharing(tiles.Tiles):
         self.parallel = self._parallel()
 
     def _work(self) -> ir.Function:
-        """Takes chunks of a shared batch until none is left, those of its own share first."""
-        function, b, (shared,) = self.function("veenv_work", VOID, [PTR])
+        """``work(shared, own)``: takes chunks until none is left, those of its own share first."""
+        function, b, (shared, own) = self.function("veenv_work", VOID, [PTR, I64])
         entry = b.field(shared, SHARED_ENTRY, PTR)
         chunks, chunk = b.field(shared, SHARED_CHUNKS), b.field(shared, SHARED_CHUNK)
         batch, shares = b.field(shared, SHARED_BATCH), b.field(shared, SHARED_SHARES)
@@ -51,9 +51,8 @@ class Sharing(tiles.Tiles):
         count = b.field(entry, tiles.NUM_IN)
         steps = b.gep(ins, [count], source_etype=I64)
         outs = b.gep(steps, [count], source_etype=I64)
-        asked = b.field(shared, SHARED_ASKED, PTR)  # the entry may be another's by now
+        asked = b.field(shared, SHARED_ASKED, PTR)  # the entry may be another's for a late task
         memory = self._memory(b, entry)
-        own = b.atomic_rmw("add", b.at(shared, 8 * SHARED_WORKERS), word(1), "acq_rel")
         with b.loop(own, b.add(own, shares)) as turn:
             share = b.urem(turn, shares)
             begin = b.udiv(b.mul(share, chunks), shares)
@@ -98,7 +97,8 @@ class Sharing(tiles.Tiles):
         function, b, (shared,) = self.function("veenv_task", VOID, [PTR])
         taken = b.load_atomic(b.at(shared, 8 * SHARED_TAKEN), "acquire", 8, typ=I64)
         with b.if_then(b.icmp_signed("<", taken, b.field(shared, SHARED_CHUNKS))):
-            b.call(self.work, [shared])
+            others = b.atomic_rmw("add", b.at(shared, 8 * SHARED_HELPERS), word(1), "acq_rel")
+            b.call(self.work, [shared, b.add(others, word(1))])
         b.call(self.release, [shared])
         b.ret_void()
         return function
@@ -130,7 +130,7 @@ class Sharing(tiles.Tiles):
                 b.put(failed, 2, error)
                 b.call(typed(b, destroy, ir.FunctionType(VOID, [PTR])), [failed])
                 b.call(self.release, [shared])
-        b.call(self.work, [shared])
+        b.call(self.work, [shared, word(0)])
         wait, end = b.append_basic_block("wait"), b.append_basic_block("end")
         b.branch(wait)
         b.position_at_end(wait)
