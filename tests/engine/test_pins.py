@@ -9,6 +9,7 @@ import pytest
 
 import veenv
 from veenv import _compat
+from veenv.engine import worth
 from veenv.kernel.features import NAMES, features_of
 from veenv.linear.batch_barrier import BARRIERS
 
@@ -55,6 +56,19 @@ def test_what_is_expensive_and_repeated_stays_pinned():
 def test_an_expensive_value_that_is_used_once_is_not_pinned():
     assert barriers(lambda x: jnp.sin(x), 0.5) == 0
     assert barriers(lambda x: jnp.sin(x), 0.5, pin=True) > 0
+
+
+def test_what_is_used_through_too_many_variables_is_stored(monkeypatch):
+    def chain(x):
+        y = jnp.sin(x)
+        for _ in range(20):
+            y = y * y + 1.0
+        return jnp.exp(y)
+
+    assert barriers(chain, 0.5, order="reverse", kernel="xla") == 0
+    monkeypatch.setattr(worth, "_LOOKED_AT", 0)
+    monkeypatch.setattr(worth, "_FAR", 5)
+    assert barriers(chain, 0.5, order="reverse", kernel="xla") > 0
 
 
 @pytest.mark.usefixtures("optimised")

@@ -50,6 +50,10 @@ _FUSED = frozenset(
     ]
 )
 """Primitives whose results the compiler computes where they are used."""
+_LOOKED_AT = 500_000
+"""Uses that are followed in all, about, to find what would be repeated."""
+_FAR = 200
+"""Variables through which the uses of one value are followed at least."""
 
 
 def stored_from(jaxpr: Any, equations: Sequence[Any], varying: Collection[Any]) -> dict[Any, int]:
@@ -75,7 +79,8 @@ def stored_from(jaxpr: Any, equations: Sequence[Any], varying: Collection[Any]) 
     barriers = [e for e in equations if e.primitive.name in BARRIERS]
     points: dict[Any, int] = {}
     for batch in (_LARGE, *_BATCHES):  # what is stored by fewer points is among that of more
-        flow = _Flow(makers, users, outputs, varying, batch)
+        far = max(_FAR, _LOOKED_AT // max(1, len(barriers)))
+        flow = _Flow(makers, users, outputs, varying, batch, far)
         barriers = flow.stored(barriers)
         points.update((e.outvars[0], batch) for e in barriers)
     return points
@@ -111,6 +116,8 @@ class _Flow:
       outputs: the results of all.
       varying: the variables that depend on the arguments.
       batch: the number of points.
+      far: through how many variables a value is followed; what goes further is stored, as
+        computing it again in too many places is the greater loss.
     """
 
     makers: Mapping[Any, Any]
@@ -118,6 +125,7 @@ class _Flow:
     outputs: Collection[Any]
     varying: Collection[Any]
     batch: int
+    far: int
 
     def stored(self, barriers: Sequence[Any]) -> list[Any]:
         """Those of some barriers, in the order of the program, that are worth it."""
@@ -178,6 +186,8 @@ class _Flow:
                     continue
                 more = spread * self._grown(v, out) if name == "broadcast_in_dim" else spread
                 waiting.append((out, max(1, more)))
+            if len(seen) > self.far:
+                return True
         return total >= times
 
     def _grown(self, value: Any, spread: Any) -> int:
