@@ -76,6 +76,10 @@ class Builder:
             simpler = _RULES[name](self, made, values) if name in _RULES else None
             if simpler is not None:
                 return simpler
+        return self._ordered(name, dtype, args, attr)
+
+    def _ordered(self, name: str, dtype: str, args: tuple[int, ...], attr: Any) -> int:
+        """The number of an operation that is as simple as it can be."""
         if name in COMMUTATIVE and args[0] > args[1]:
             args = args[::-1]
         made = Op.of(name, dtype, args, attr)
@@ -88,19 +92,12 @@ class Builder:
         nothing to simplify.
         """
         known, special, ids = self._known, self._is_special, []
-        commutes = name in COMMUTATIVE
         for args in rows:
             made = name, dtype, args, None
             found = known.get(made)
             if found is None:
-                if special[args[0]] or special[args[-1]]:
-                    found = self._simplest(*made)
-                else:
-                    first = made
-                    if commutes and args[0] > args[1]:
-                        first = name, dtype, args[::-1], None
-                    op = Op.of(*first)
-                    found = self._add(op, op)
+                simplified = special[args[0]] or special[args[-1]]
+                found = self._simplest(*made) if simplified else self._ordered(*made)
                 known[made] = found
             ids.append(found)
         return ids

@@ -15,7 +15,7 @@ from llvmlite import ir
 
 from veenv.kernel.cpu import sharing, tiles
 from veenv.kernel.cpu.ffi import API, FRAME
-from veenv.kernel.cpu.memory import LARGE_PAGE, MADV_HUGEPAGE, OWN_MAPPING, large_pages
+from veenv.kernel.cpu.memory import LARGE_PAGE, MADV_HUGEPAGE, OWN_MAPPING, may_advise
 from veenv.kernel.cpu.module import I32, I64, PTR, VOID, Code, typed, word
 
 _METADATA = 1
@@ -35,7 +35,7 @@ class Driver(sharing.Sharing):
         self.head = self.variable("veenv_entries", PTR, ir.Constant(PTR, None))
         self.type_id = self.variable("veenv_type_id", I64, word(0))
         self.message = self.text("veenv_message", _MESSAGE)
-        self.advise = self._advise() if large_pages() else None
+        self.advise = self._advise() if may_advise() else None
         self._instantiate()
         self._deleter()
         self._retire()

@@ -36,7 +36,7 @@ def keep_memory() -> bool:
     Returns:
       Whether it did: on Linux, unless the environment variable is 0.
     """
-    if not large_pages():
+    if not may_advise():
         return False
     library = ctypes.CDLL(None)
     library.malloc.restype = ctypes.c_void_p
@@ -46,6 +46,6 @@ def keep_memory() -> bool:
     return True
 
 
-def large_pages() -> bool:
-    """Whether large results get large pages: on Linux, unless the environment variable is 0."""
+def may_advise() -> bool:
+    """Whether the system is told how to treat memory: on Linux, unless the variable is 0."""
     return sys.platform.startswith("linux") and os.environ.get(SWITCH) != "0"
