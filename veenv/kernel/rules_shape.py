@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from veenv.kernel.arrays import Ids, arithmetic
 from veenv.kernel.builder import Builder
 from veenv.kernel.program import DTYPES, CannotFuseError, dtype_name
 from veenv.kernel.windows import of_gather, of_scatter
 from veenv.linear.batch_barrier import BARRIERS
 
-Ids = np.ndarray
-"""Numbers of scalar operations, int64, in the shape of the array whose entries they compute."""
 Rule = Callable[[Builder, Any, Sequence[Ids]], list[Ids]]
 """From the builder, the equation and the operands to the results."""
 _MOST_STARTS = 64

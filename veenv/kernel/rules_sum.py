@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from veenv.kernel.arrays import Ids, arithmetic
 from veenv.kernel.builder import MAX_OPERATIONS, Builder
 from veenv.kernel.program import FLOATS, CannotFuseError, dtype_name
-from veenv.kernel.rules_shape import Ids, Rule
+from veenv.kernel.rules_shape import Rule
 
 Combine = Callable[[Builder, str, int, int], int]
 
@@ -32,6 +34,13 @@ _COMBINE: Mapping[str, tuple[Combine, float | None]] = {
     "xor": (_operation("xor"), None),
 }
 """How two entries are combined, and what an empty combination is where it is a number."""
+
+
+_MANY = 1024
+"""Entries that are combined step by step, not place by place, which takes less time but leads to
+programs of less good order."""
+_ARITHMETIC = {"sum": "add", "prod": "mul"}
+"""How entries of floats are combined."""
 
 
 def _neutral(b: Builder, name: str, dtype: str) -> int:
@@ -60,6 +69,11 @@ def _reduce(name: str) -> Rule:
         kept = [a for a in range(x.ndim) if a not in axes]
         shape = [x.shape[a] for a in kept]
         rows = x.transpose(*kept, *axes).reshape(*shape, math.prod(x.shape[a] for a in axes))
+        if name in _ARITHMETIC and dtype in FLOATS and rows.size >= _MANY:
+            total = rows[..., 0]
+            for k in range(1, rows.shape[-1]):
+                total = arithmetic(b, _ARITHMETIC[name], dtype, total, rows[..., k])
+            return [total]
         result = np.empty(shape, np.int64)
         for place in np.ndindex(result.shape):
             row = rows[place]
@@ -115,12 +129,16 @@ def _dot(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     batch, rows, cols = (
         math.prod(z.shape[a] for a in axes) for z, axes in ((x, batch_x), (x, free_x), (y, free_y))
     )
-    left = x.transpose(*batch_x, *free_x, *over_x).reshape(batch, rows, summed).tolist()
-    right = y.transpose(*batch_y, *free_y, *over_y).reshape(batch, cols, summed).tolist()
+    left = x.transpose(*batch_x, *free_x, *over_x).reshape(batch, rows, summed)
+    right = y.transpose(*batch_y, *free_y, *over_y).reshape(batch, cols, summed)
     result = np.empty((batch, rows, cols), np.int64)
+    if dtype in FLOATS and result.size * summed >= _MANY:
+        pairs = zip(np.moveaxis(left[:, :, None], -1, 0), np.moveaxis(right[:, None], -1, 0))
+        terms = [arithmetic(b, "mul", dtype, *np.broadcast_arrays(p, q)) for p, q in pairs]
+        return [functools.reduce(functools.partial(arithmetic, b, "add", dtype), terms).reshape(aval.shape)]
     for k, i, j in np.ndindex(result.shape):
         total = None
-        for p, q in zip(left[k][i], right[k][j], strict=True):
+        for p, q in zip(left[k, i].tolist(), right[k, j].tolist(), strict=True):
             term = b.op("and" if dtype == "bool" else "mul", dtype, p, q)
             total = term if total is None else b.op("add", dtype, total, term)
         result[k, i, j] = b.number(0, dtype) if total is None else total

@@ -13,11 +13,12 @@ from jax.extend import core
 
 from veenv import _compat
 from veenv.kernel import rules_scalar
-from veenv.kernel.builder import MAX_OPERATIONS, Builder
+from veenv.kernel.arrays import Ids, arithmetic
+from veenv.kernel.builder import CONSTANT, MAX_OPERATIONS, ONE, Builder
 from veenv.kernel.fold import evaluate
 from veenv.kernel.fusable import HERE, MOVES, inlined, leaf_of, refuse_unknown, refused
 from veenv.kernel.program import DTYPES, FLOATS, CannotFuseError, Op, ScalarProgram, dtype_name
-from veenv.kernel.rules_shape import Ids, constant, constants, different
+from veenv.kernel.rules_shape import constant, constants, different
 from veenv.kernel.schedule import scheduled
 from veenv.rules.dtypes import is_key
 
@@ -179,14 +180,16 @@ class _Unroller:
             if all(v is not None for v in values):  # as masks are made of indices
                 known = evaluate(Op(eqn.primitive.name, to), values)
                 return constants(builder, np.broadcast_to(known, shape))
-        rows, places = different(
-            [(x if x.shape == shape else np.broadcast_to(x, shape)).ravel() for x in ins]
-        )
+        columns = [x if x.shape == shape else np.broadcast_to(x, shape) for x in ins]
         plain = rules_scalar.PLAIN.get(eqn.primitive.name)
         if plain is not None and to in FLOATS:
-            ids = builder.arithmetic(plain, to, rows)
-        else:
-            ids = [rule(builder, of, to, params, *row) for row in rows]
+            return arithmetic(builder, plain, to, *columns)
+        if eqn.primitive.name == "select_n" and of == "bool":
+            which = builder.kinds[columns[0]]
+            if (which >= CONSTANT).all():
+                return np.where(which == ONE, columns[-1], columns[1])
+        rows, places = different([x.ravel() for x in columns])
+        ids = [rule(builder, of, to, params, *row) for row in rows]
         return np.array(ids, np.int64)[places].reshape(shape)
 
     def _clamp(self, eqn: Any, ins: Sequence[Ids]) -> Ids:

@@ -1,0 +1,56 @@
+"""Arithmetic of arrays of operations: the same as one entry after the other."""
+
+import numpy as np
+import pytest
+
+from veenv.kernel.arrays import arithmetic
+from veenv.kernel.builder import Builder
+from veenv.kernel.program import CannotFuseError
+
+NAMES = ("add", "sub", "mul", "div", "neg")
+
+
+def _operands(b: Builder, dtype: str) -> np.ndarray:
+    """Inputs, sums, their negatives, and constants that are simplified and that are not."""
+    x = [b.input(0, k, dtype) for k in range(8)]
+    x += [b.op("add", dtype, x[k], x[k + 1]) for k in range(4)]
+    x += [b.op("neg", dtype, i) for i in x[::2]]
+    x += [b.number(c, dtype) for c in (0, -0.0, 1, -1, 2.5, np.inf, np.nan, 1e-40)]
+    return np.array(x)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", NAMES)
+def test_all_kinds_of_arguments_come_to_what_one_row_comes_to(name, dtype):
+    b, single = Builder(), Builder()
+    x = _operands(b, dtype)
+    assert (_operands(single, dtype) == x).all()
+    pairs = [a.ravel() for a in np.meshgrid(x, x)][: 1 if name == "neg" else 2]
+    found = arithmetic(b, name, dtype, *pairs)
+    known = len(b.ops)
+    rows = list(zip(*(a.tolist() for a in pairs), strict=True))
+    assert found.tolist() == [b.op(name, dtype, *row) for row in rows]
+    assert len(b.ops) == known  # nothing that one row makes is missing
+    alone = {single.ops[single.op(name, dtype, *row)].name for row in rows}
+    assert {b.ops[i].name for i in found} == alone
+
+
+@pytest.mark.parametrize("size", [1, 23, 24, 12_000])
+def test_shape_order_and_equal_rows_are_kept(size):
+    b = Builder()
+    rng = np.random.default_rng(0)
+    x, y = (rng.choice(_operands(b, "float32"), size) for _ in range(2))
+    found = arithmetic(b, "mul", "float32", x.reshape(1, -1), y.reshape(1, -1))
+    assert found.shape == (1, size) and found.dtype == np.int64
+    wanted = [b.op("mul", "float32", int(i), int(j)) for i, j in zip(x, y, strict=True)]
+    assert found[0].tolist() == wanted
+
+
+def test_arrays_end_at_the_limit_too():
+    b = Builder(limit=100)
+    x = np.array([b.input(0, k, "float32") for k in range(60)])
+    with pytest.raises(CannotFuseError, match="more than 100 scalar operations"):
+        arithmetic(b, "add", "float32", x, x[::-1] + 0)
+        arithmetic(b, "mul", "float32", x, x)
+    with pytest.raises(ValueError, match="at most"):
+        Builder(limit=1 << 21)
