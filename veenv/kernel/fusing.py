@@ -26,7 +26,7 @@ KernelMode = Literal["auto", "xla", "fused"]
 KERNEL_MODES: tuple[KernelMode, ...] = ("auto", "xla", "fused")
 _PATIENCE = 1.5
 """How many times as long as XLA "auto" lets the compiler of kernels take, and a little more."""
-_LITTLE = 0.1
+_LITTLE = 0.05
 """Seconds that it lets it take beyond that: functions that compile fast gain most by a kernel."""
 _LARGEST_CONSTANT = 1024
 _largest: ContextVar[int] = ContextVar("largest kernel", default=MAX_OPERATIONS)
@@ -241,12 +241,12 @@ def kernel_size(*equations: int, quick: bool = False) -> int:
     """The largest `size_of` a kernel for which "auto" takes it: XLA would take about as long.
 
     Args:
-      *equations: how many equations the jaxprs have that XLA would compile instead, of the longest
-        of which it may take 1.5 times the time and a little more; the first is what becomes the
-        kernel.
+      *equations: how many equations the jaxprs have that XLA would compile instead, of the
+        shortest of which it may take 1.5 times the time and a little more; the first is what
+        becomes the kernel.
       quick: of a kernel that is compiled quickly, to slower code.
     """
-    seconds = _PATIENCE * compile_seconds(max(equations)) + _LITTLE
+    seconds = _PATIENCE * compile_seconds(min(equations)) + _LITTLE
     return min(MAX_OPERATIONS, kernel_limit(seconds, equations[0], quick))
 
 

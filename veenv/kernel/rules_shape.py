@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from veenv.kernel.arrays import Ids, arithmetic
+from veenv.kernel.arrays import Ids
 from veenv.kernel.builder import Builder
 from veenv.kernel.program import DTYPES, CannotFuseError, dtype_name
 from veenv.kernel.windows import of_gather, of_scatter

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -60,6 +59,14 @@ def _neutral(b: Builder, name: str, dtype: str) -> int:
     return b.number(-1 if name == "and" else 0, dtype)
 
 
+def _added(b: Builder, name: str, dtype: str, rows: Ids) -> Ids:
+    """The sums or products of floats over the last axis, from the first entry to the last."""
+    total, *others = np.moveaxis(rows, -1, 0)
+    for entry in others:
+        total = arithmetic(b, name, dtype, total, entry)
+    return total
+
+
 def _reduce(name: str) -> Rule:
     combine = _COMBINE[name][0]
 
@@ -70,10 +77,7 @@ def _reduce(name: str) -> Rule:
         shape = [x.shape[a] for a in kept]
         rows = x.transpose(*kept, *axes).reshape(*shape, math.prod(x.shape[a] for a in axes))
         if name in _ARITHMETIC and dtype in FLOATS and rows.size >= _MANY:
-            total = rows[..., 0]
-            for k in range(1, rows.shape[-1]):
-                total = arithmetic(b, _ARITHMETIC[name], dtype, total, rows[..., k])
-            return [total]
+            return [_added(b, _ARITHMETIC[name], dtype, rows)]
         result = np.empty(shape, np.int64)
         for place in np.ndindex(result.shape):
             row = rows[place]
@@ -131,14 +135,15 @@ def _dot(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     )
     left = x.transpose(*batch_x, *free_x, *over_x).reshape(batch, rows, summed)
     right = y.transpose(*batch_y, *free_y, *over_y).reshape(batch, cols, summed)
+    if dtype in FLOATS and math.prod(aval.shape) * summed >= _MANY:
+        sides = left[:, :, None], right[:, None]
+        terms = arithmetic(b, "mul", dtype, *np.broadcast_arrays(*sides))
+        return [_added(b, "add", dtype, terms).reshape(aval.shape)]
     result = np.empty((batch, rows, cols), np.int64)
-    if dtype in FLOATS and result.size * summed >= _MANY:
-        pairs = zip(np.moveaxis(left[:, :, None], -1, 0), np.moveaxis(right[:, None], -1, 0))
-        terms = [arithmetic(b, "mul", dtype, *np.broadcast_arrays(p, q)) for p, q in pairs]
-        return [functools.reduce(functools.partial(arithmetic, b, "add", dtype), terms).reshape(aval.shape)]
+    of_left, of_right = left.tolist(), right.tolist()
     for k, i, j in np.ndindex(result.shape):
         total = None
-        for p, q in zip(left[k, i].tolist(), right[k, j].tolist(), strict=True):
+        for p, q in zip(of_left[k][i], of_right[k][j], strict=True):
             term = b.op("and" if dtype == "bool" else "mul", dtype, p, q)
             total = term if total is None else b.op("add", dtype, total, term)
         result[k, i, j] = b.number(0, dtype) if total is None else total
