@@ -16,9 +16,9 @@ from veenv.engine import choice, emission, in_traces
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
 from veenv.kernel import fusing
-from veenv.kernel.builder import MAX_OPERATIONS
 from veenv.kernel.cpu import entries
 from veenv.kernel.fusing import KernelMode
+from veenv.kernel.numbering import MAX_OPERATIONS
 from veenv.orders.by_default import automatic_order
 
 pytestmark = pytest.mark.kernels

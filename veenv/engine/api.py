@@ -8,6 +8,7 @@ from typing import Any
 
 from veenv.engine.forms import forms_of, name_of
 from veenv.engine.in_traces import Forms, Results, choosing
+from veenv.engine.traced_modes import JaxMode
 from veenv.graph.argnums import normalise_argnums
 from veenv.graph.program import trace
 from veenv.kernel.fusing import KERNEL_MODES, KernelMode, fuse
@@ -92,8 +93,8 @@ def jacve(
         parts = [rest[0], value[1], *rest[1:]] if has_aux else rest
         return tuple(parts) if len(parts) > 1 else parts[0]
 
-    def after(mode: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *args, **kwargs: alone(mode(*args, **kwargs))
+    def after(mode: JaxMode) -> JaxMode:
+        return mode._replace(run=lambda *args, **kwargs: alone(mode.run(*args, **kwargs)))
 
     def without_value(*call: Any) -> Results:
         eliminations, modes = forms(*call)

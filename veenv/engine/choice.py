@@ -19,7 +19,7 @@ from veenv.kernel.cpu.spans import size_of
 from veenv.kernel.fusing import Traced, kernel_size, run_kernel
 from veenv.kernel.primitive import Batched, call
 from veenv.kernel.program import ScalarProgram
-from veenv.kernel.times import kernel_seconds, least_seconds
+from veenv.kernel.times import kernel_seconds, least_of_modes, least_seconds
 from veenv.rules.dtypes import is_key
 
 Run = Callable[..., list[Any]]
@@ -32,6 +32,8 @@ also of a kernel's against XLA's."""
 _OTHERWISE = 0.85
 """Share of the time of the form that is usual which another one is predicted to take at a batch to
 be taken there."""
+_NEAR = 1.3
+"""How many times what any call takes at least a call takes up to which no other is much faster."""
 
 
 class Choice:
@@ -66,6 +68,7 @@ class Choice:
         first, source = self.eliminations[0], self._source()
         program, quick = self._program(source) if kernel else (None, False)
         if program is None or not program.written():
+            self._spare_modes()
             run = self._by_batch() if batched and self._differ() else self._run(self._nominal())
             return first.result(run(*first.operands))
         made = self.eliminations[source]
@@ -78,10 +81,24 @@ class Choice:
                 return None
             if jnp.result_type(float) != precision:
                 return None  # lowered with another width of numbers than traced
-            best, times = self._fastest(batch)
+            slow = _GAIN * least_of_modes(self._own.operations, batch) > least
+            best, times = self._fastest(batch, modes=not slow)
             return self._run(best, wanted) if _GAIN * times <= least else None
 
         return run_kernel(made, program, self._run(source, wanted), instead, quick)
+
+    def _spare_modes(self) -> None:
+        """Leaves JAX's modes untraced where an elimination is certainly faster.
+
+        It takes less than they do at least, but for one point, where no call takes much less than
+        another one.
+        """
+        operations = self._own.operations
+        times = [min(seconds(batch) for seconds in self._eliminated) for batch in NOMINAL]
+        limits = [_GAIN * least_of_modes(operations, batch) for batch in NOMINAL]
+        limits[0] = max(limits[0], _NEAR * least_of_modes(0.0, NOMINAL[0]))
+        if all(map(operator.lt, times, limits)):
+            self._own = replace(self._own, modes=())
 
     def _differ(self) -> bool:
         """Whether other forms are the fastest at other batches, and all of them only compute."""
@@ -118,7 +135,7 @@ class Choice:
             self._own = self._own.later()
         else:  # JAX's modes may need values of an outer trace
             _ = self.forms
-            self._own = replace(self._own, functions=(), leaves=())
+            self._own = replace(self._own, modes=(), leaves=())
         self.eliminations = list(map(_without_values, self.eliminations))
 
     def _program(self, source: int) -> tuple[ScalarProgram | None, bool]:
@@ -162,28 +179,39 @@ class Choice:
         ]
 
     @functools.cached_property
-    def _predicted(self) -> list[Predicted]:
-        return [
-            predicted_seconds(form, pin=k < len(self.eliminations))
-            for k, (form, _) in enumerate(self.forms)
-        ]
+    def _eliminated(self) -> list[Predicted]:
+        """The predicted seconds of the eliminations."""
+        return [predicted_seconds(_without_values(form), pin=True) for form in self.eliminations]
 
-    def _fastest(self, batch: int) -> tuple[int, float]:
+    @functools.cached_property
+    def _predicted(self) -> list[Predicted]:
+        """The predicted seconds of all forms."""
+        modes = self.forms[len(self.eliminations) :]
+        return [*self._eliminated, *(predicted_seconds(form, pin=False) for form, _ in modes)]
+
+    def _fastest(self, batch: int, *, modes: bool = True) -> tuple[int, float]:
         """The number of the fastest form for XLA at a batch, and its predicted seconds.
 
         Predictions for one batch are less certain than those for two, so that it is the usual form
         unless another one is certainly faster.
+
+        Args:
+          batch: number of points.
+          modes: JAX's own modes are compared, too.
         """
-        times = [seconds(batch) for seconds in self._predicted]
-        best, usual = self._best(times), self._nominal()
+        predicted = self._predicted if modes else self._eliminated
+        times = [seconds(batch) for seconds in predicted]
+        best, usual = self._best(times), self._nominal(predicted)
         best = best if times[best] < _OTHERWISE * times[usual] else usual
         return best, times[best]
 
-    def _nominal(self) -> int:
+    def _nominal(self, predicted: Sequence[Predicted] | None = None) -> int:
         """The number of the fastest form where the batch is not known: over small and large."""
-        if len(self.forms) == 1:
-            return 0
-        return self._best(list(map(nominal, self._predicted)))
+        if predicted is None:
+            if len(self.forms) == 1:
+                return 0
+            predicted = self._predicted
+        return self._best(list(map(nominal, predicted)))
 
     def _best(self, times: Sequence[float]) -> int:
         """The number of the fastest form for XLA by predicted times, in seconds."""

@@ -16,6 +16,7 @@ from veenv.engine.elimination import eliminate
 from veenv.engine.finite import Bounds, has_infinite_partials, shut_out
 from veenv.engine.stored import Edges
 from veenv.engine.symmetry import Half
+from veenv.engine.traced_modes import JaxMode
 from veenv.graph.linearisation import Linearisation
 from veenv.graph.program import Program
 from veenv.structure.structure import Link
@@ -25,8 +26,6 @@ Name = Literal["auto", "reverse"]
 """An order in whose place a faster form may be taken."""
 Blocks = list[tuple[Any, ...]]
 """For each output leaf, a block for each input leaf."""
-Mode = Callable[..., tuple[Any, Any]]
-"""From a function's arguments to what it returns and its Jacobian, by a mode of JAX."""
 _OF_ONE_MODE = frozenset(
     "while linear_call custom_lin custom_vjp_call custom_vjp_call_jaxpr pure_callback io_callback "
     "debug_callback debug_print run_state refs".split()
@@ -175,7 +174,7 @@ def _refuses(equation: Any) -> bool:
 
 def other_modes(
     lin: Linearisation, name: Name | None, argnums: int | tuple[int, ...], *, has_aux: bool
-) -> dict[OwnMode, Mode]:
+) -> dict[OwnMode, JaxMode]:
     """JAX's own modes that may well be faster than an elimination, and give the same.
 
     What they differentiate is the function as it was traced, nested calls and all.
@@ -188,8 +187,8 @@ def other_modes(
 
     Returns:
       For each mode's name, the likelier one first, a function of the function's arguments that
-      returns the pair of what it returns and of its Jacobian. It raises one of `REFUSALS` if JAX
-      does not have that mode of the function.
+      returns the pair of what it returns and of its Jacobian, and the least that it does. The
+      function raises one of `REFUSALS` if JAX does not have that mode of the function.
     """
     if name is None or not (name == "auto" or _has_operators(lin) or _is_much(lin)):
         return {}
@@ -204,4 +203,24 @@ def other_modes(
         return returned, jacobian
 
     makers = {"jacfwd": jax.jacfwd, "jacrev": jax.jacrev}
-    return {name: functools.partial(mode, makers[name]) for name in own_modes(lin)}
+    passes = dict(zip(makers, num_passes(lin.program), strict=True))
+    least = _least_of_a_pass(lin)
+    return {
+        name: JaxMode(functools.partial(mode, makers[name]), passes[name] * least)
+        for name in own_modes(lin)
+    }
+
+
+def _least_of_a_pass(lin: Linearisation) -> int:
+    """Multiplications that one pass of either mode does, at least.
+
+    A pass goes through all elemental partials. What it does for one that holds numbers is no less
+    than these are, or the variable of more entries has, as it may know better than to multiply by
+    all of a matrix.
+    """
+    every = (e.partial.executed for used in lin.elementals for e in used)
+    return sum(
+        min(s.num_values, max(prod(s.out_shape), prod(s.in_shape)))
+        for s in every
+        if s.link is not Link.OPERATOR
+    )

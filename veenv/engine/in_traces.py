@@ -11,13 +11,13 @@ import jax
 
 from veenv import _compat
 from veenv.engine.choice import Choice
-from veenv.engine.traced_modes import TracedModes
+from veenv.engine.traced_modes import JaxMode, TracedModes
 from veenv.kernel.fusing import Traced, trace_leaves, trace_point
 from veenv.kernel.parts import part_of
 
-Results = tuple[list[Any], list[Callable[..., Any]]]
+Results = tuple[list[Any], list[JaxMode]]
 """Of the elimination and of those by other orders, of none where only a mode of JAX is wanted;
-functions of the same arguments whose results are by JAX's own modes."""
+JAX's own modes, whose results are the same."""
 Forms = Callable[[Sequence[Any], dict[str, Any], bool], Results]
 """From positional and keyword arguments, and whether other forms are wanted, to results."""
 _KEPT = 1.1
@@ -51,7 +51,7 @@ def choosing(
 
     @functools.wraps(jacobian, updated=())
     def chosen(*args: Any, **kwargs: Any) -> Any:
-        modes: list[Callable[..., Any]] = []
+        modes: list[JaxMode] = []
 
         def eliminations(*args: Any, **kwargs: Any) -> list[Any]:
             results, modes[:] = forms(args, kwargs, True)

@@ -7,7 +7,8 @@ from math import prod
 from typing import Any
 
 from veenv import _compat
-from veenv.engine.emission import Mode, OwnMode, num_passes
+from veenv.engine.emission import OwnMode, num_passes
+from veenv.engine.traced_modes import JaxMode
 from veenv.graph.equations import Equation
 from veenv.graph.linearisation import Elemental, Linearisation
 from veenv.graph.program import Program
@@ -25,7 +26,7 @@ _TRACED = 3
 """Equations of a Jacobian for each of its function, about."""
 
 
-def modes_of_loops(lin: Linearisation, modes: Mapping[OwnMode, Mode]) -> list[Mode]:
+def modes_of_loops(lin: Linearisation, modes: Mapping[OwnMode, JaxMode]) -> list[JaxMode]:
     """Of JAX's modes those that are compared where a function is loops; none elsewhere.
 
     Forward mode comes first, and is alone if it takes no more passes: backwards a loop is run

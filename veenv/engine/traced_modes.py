@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from math import inf
+from typing import Any, NamedTuple
 
 import jax
 
@@ -17,21 +18,38 @@ _LACKING = (*REFUSALS, jax.errors.UnexpectedTracerError)
 """What is raised where JAX has no such mode, or it needs a value of a trace that has ended."""
 
 
+class JaxMode(NamedTuple):
+    """One of JAX's own modes of a function.
+
+    Attributes:
+      run: of the function's arguments.
+      operations: multiplications that it does at a point, at least.
+    """
+
+    run: Callable[..., Any]
+    operations: float = 0.0
+
+
 @dataclass(frozen=True)
 class TracedModes:
     """JAX's own modes of a function, to be traced.
 
     Attributes:
-      functions: of its arguments, one for each mode.
+      modes: of its arguments, each.
       leaves: of the arguments.
       tree: their structure.
       dynamic: numbers of the leaves that are the operands of the elimination.
     """
 
-    functions: tuple[Callable[..., Any], ...]
+    modes: tuple[JaxMode, ...]
     leaves: tuple[Any, ...]
     tree: Any
     dynamic: tuple[int, ...]
+
+    @property
+    def operations(self) -> float:
+        """Multiplications that each of them does at a point, at least."""
+        return min((mode.operations for mode in self.modes), default=inf)
 
     def later(self) -> TracedModes:
         """The same without values: for tracing when those of this trace are gone."""
@@ -42,9 +60,9 @@ class TracedModes:
 
     def traced(self) -> Iterator[Traced]:
         """Each mode that JAX has of the function, and that can be traced still."""
-        for function in self.functions:
+        for mode in self.modes:
             try:
-                found = trace_leaves(function, self.leaves, self.tree, self.dynamic)
+                found = trace_leaves(mode.run, self.leaves, self.tree, self.dynamic)
             except _LACKING:
                 continue  # a solver, a function with a batching rule, … has the other mode only
             part = part_of(found.closed, range(len(found.closed.out_avals)))
@@ -52,8 +70,8 @@ class TracedModes:
 
     def split(self) -> tuple[list[Traced], TracedModes]:
         """The first mode that JAX has, traced, if there is one, and the modes after it."""
-        for k, function in enumerate(self.functions):
-            found = [*replace(self, functions=(function,)).traced()]
+        for k, mode in enumerate(self.modes):
+            found = [*replace(self, modes=(mode,)).traced()]
             if found:
-                return found, replace(self, functions=self.functions[k + 1 :])
-        return [], replace(self, functions=())
+                return found, replace(self, modes=self.modes[k + 1 :])
+        return [], replace(self, modes=())

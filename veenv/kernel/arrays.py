@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from veenv.kernel.builder import CONSTANT, MINUS_ONE, NEGATIVE, ONE, ZERO, Builder
+from veenv.kernel.builder import Builder
+from veenv.kernel.numbering import CONSTANT, MINUS_ONE, NEGATIVE, ONE, ZERO
 
 Ids = np.ndarray
 """Numbers of scalar operations, int64, in the shape of the array whose entries they compute."""

@@ -16,8 +16,8 @@ import numpy as np
 
 from veenv import _compat
 from veenv.kernel import primitive
-from veenv.kernel.builder import MAX_OPERATIONS
 from veenv.kernel.cpu.spans import size_of
+from veenv.kernel.numbering import MAX_OPERATIONS
 from veenv.kernel.program import CannotFuseError, ScalarProgram
 from veenv.kernel.times import compile_seconds, kernel_limit
 from veenv.kernel.unrolling import unroll

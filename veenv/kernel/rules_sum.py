@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from veenv.kernel.arrays import Ids, arithmetic
-from veenv.kernel.builder import MAX_OPERATIONS, Builder
+from veenv.kernel.builder import Builder
+from veenv.kernel.numbering import MAX_OPERATIONS
 from veenv.kernel.program import FLOATS, CannotFuseError, dtype_name
 from veenv.kernel.rules_shape import Rule
 

@@ -33,6 +33,10 @@ SLOWER = 1.5
 and write their intermediate values, too."""
 KERNEL = ("kernel", "kernel_work", "kernel_moved")
 """Features of a kernel: a call, the weights of its operations, the entries it reads and writes."""
+_PASSED = 1.5
+"""How many times as long as its multiplications a pass of JAX's modes takes, at least: it adds, and
+it makes entries that it stores or sums up; 3 to 120 times is what whole functions were measured
+to take."""
 _SIMPLE = "add", "sub", "mul", "neg", "abs", "max", "min", "select"
 _COSTS = np.array([MICROSECONDS[name] for name in NAMES])
 _KERNEL_COSTS = np.array([MICROSECONDS[name] for name in KERNEL])
@@ -101,6 +105,17 @@ def least_seconds(program: ScalarProgram, batch: int) -> float:
     functions = names["call"] + sum(WEIGHTS[n] * names[n] for n in ("div", "sqrt"))
     each = entries * MICROSECONDS["stored"] + functions * MICROSECONDS["functions"]
     each += sum(names[n] for n in _SIMPLE) * MICROSECONDS["simple"]
+    return 1e-6 * (MICROSECONDS["calls"] + MICROSECONDS["loops"] + batch * each)
+
+
+def least_of_modes(operations: float, batch: int) -> float:
+    """Seconds that JAX's own mode of a function is expected to take at least at a batch.
+
+    Args:
+      operations: multiplications that it does for a point, at least.
+      batch: number of points.
+    """
+    each = _PASSED * operations * MICROSECONDS["simple"]
     return 1e-6 * (MICROSECONDS["calls"] + MICROSECONDS["loops"] + batch * each)
 
 

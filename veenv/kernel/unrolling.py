@@ -14,9 +14,10 @@ from jax.extend import core
 from veenv import _compat
 from veenv.kernel import rules_scalar
 from veenv.kernel.arrays import Ids, arithmetic
-from veenv.kernel.builder import CONSTANT, MAX_OPERATIONS, ONE, Builder
+from veenv.kernel.builder import Builder
 from veenv.kernel.fold import evaluate
 from veenv.kernel.fusable import HERE, MOVES, inlined, leaf_of, refuse_unknown, refused
+from veenv.kernel.numbering import CONSTANT, MAX_OPERATIONS, ONE
 from veenv.kernel.program import DTYPES, FLOATS, CannotFuseError, Op, ScalarProgram, dtype_name
 from veenv.kernel.rules_shape import constant, constants, different
 from veenv.kernel.schedule import scheduled

@@ -1,0 +1,86 @@
+"""JAX's own modes are not traced where they certainly lose: what they do at least."""
+
+from math import prod
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from veenv import _compat
+from veenv.engine import choice, emission
+from veenv.graph.linearisation import linearise
+from veenv.graph.program import trace
+from veenv.kernel.times import least_of_modes
+
+pytestmark = pytest.mark.kernels
+
+X = np.linspace(0.3, 1.2, 24).astype(np.float32)
+
+
+def attracted(x):
+    """Forces between bodies in the plane."""
+    x = x.reshape(-1, 2)
+    apart = x[:, None] - x[None]
+    cubed = (jnp.sum(apart * apart, -1) + 0.1) ** -1.5
+    return jnp.sum(apart * cubed[..., None], 1)
+
+
+FUNCTIONS = {
+    "attracted": attracted,
+    "stencil": lambda x: x * jnp.roll(x, 1) * jnp.roll(x, 2),
+    "one_output": lambda x: jnp.sum(jnp.exp(-x * x)),
+    "cumulative": lambda x: jnp.cumsum(x) * jnp.cumprod(x),
+    "matrices": lambda x: x.reshape(4, 6) @ jnp.sin(x).reshape(6, 4),
+    "sorted": lambda x: jnp.sort(x) * x,
+    "softmax": lambda x: jax.nn.softmax(x) * x,
+    "sum_of_scaled": lambda x: jnp.sum(2.5 * x[:, None] * x[None, :], 1),
+    "transposed": lambda x: jnp.outer(x[:5], x[5:]).T,
+}
+
+
+def _multiplications(jaxpr) -> int:
+    """Entries of the products of a jaxpr, those of contractions included."""
+    total = 0
+    for eqn in _compat.open_jaxpr(jaxpr).eqns:
+        for body in _compat.bodies(eqn.params):
+            total += _multiplications(body)
+        size = prod(eqn.outvars[0].aval.shape)
+        name = eqn.primitive.name
+        if name == "dot_general":
+            (axes, _), _ = eqn.params["dimension_numbers"]
+            size *= prod(eqn.invars[0].aval.shape[a] for a in axes)
+        if name in ("mul", "div", "dot_general", "integer_pow", "pow", "select_n"):
+            total += size
+    return total
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_no_mode_multiplies_less(name):
+    fun = FUNCTIONS[name]
+    lin = linearise(trace(fun, (X,)))
+    found = emission.other_modes(lin, "auto", 0, has_aux=False)
+    assert found
+    for mode in found.values():
+        done = _multiplications(jax.make_jaxpr(lambda x, mode=mode: mode.run(x)[1])(X))
+        assert 0 < mode.operations <= done
+
+
+def test_modes_that_certainly_lose_are_not_traced(monkeypatch):
+    def refused(self):
+        assert not self.modes
+        return iter(())
+
+    monkeypatch.setattr(choice.TracedModes, "traced", refused)
+    jacobian = jax.jit(jax.vmap(veenv.jacve(attracted, kernel="xla")))
+    points = np.stack([np.tile(X, 3), np.tile(X[::-1], 3) + np.repeat(X[:3], 24)])
+    expected = jax.vmap(jax.jacrev(attracted))(points)
+    assert veenv.tree_allclose(jacobian(points), expected, rtol=1e-4, atol=1e-4)
+    with pytest.raises(AssertionError):  # a mode may be the faster one
+        jax.jit(veenv.jacve(lambda x: jnp.tanh(jnp.roll(x, 1)) * x, kernel="xla"))(X)
+
+
+def test_a_mode_of_which_nothing_is_known_takes_what_any_call_takes():
+    assert least_of_modes(0.0, 1) == least_of_modes(0.0, 4096) > 1e-6
+    assert least_of_modes(1e6, 1) > least_of_modes(1e5, 1)
