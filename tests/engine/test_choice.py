@@ -178,7 +178,7 @@ def test_every_order_waits_as_long_for_a_kernel(monkeypatch):
 
 
 def test_a_kernel_may_be_as_long_as_xla_would_take():
-    many, most = (fusing.kernel_size(number) for number in (5000, 50_000))
+    many, most = (fusing.kernel_size(number, number) for number in (5000, 50_000))
     assert 20_000 < many <= most == MAX_OPERATIONS
 
 
@@ -188,7 +188,7 @@ def test_a_kernel_that_would_take_too_long_to_compile_is_compiled_quickly(monkey
     monkeypatch.setattr(entries, "kernel", lambda p, quick: levels.append(quick) or made(p, quick))
     limits = {False: 10, True: 100_000}
     for limits[False] in (10, 100_000):
-        size = lambda *equations, quick: limits[quick]  # noqa: E731
+        size = lambda *equations, quick=False: limits[quick]  # noqa: E731
         monkeypatch.setattr(choice, "kernel_size", size)
         jax.clear_caches()
         found = jax.jit(veenv.jacve(rolled))(SHORT)

@@ -71,7 +71,7 @@ class Choice:
             self._spare_modes()
             run = self._by_batch() if batched and self._differ() else self._run(self._nominal())
             return first.result(run(*first.operands))
-        made = self.eliminations[source]
+        made, operations = self.eliminations[source], self._own.operations
         self._forget()
         wanted, precision = program.written(), jnp.result_type(float)
 
@@ -81,7 +81,7 @@ class Choice:
                 return None
             if jnp.result_type(float) != precision:
                 return None  # lowered with another width of numbers than traced
-            slow = _GAIN * least_of_modes(self._own.operations, batch) > least
+            slow = _GAIN * least_of_modes(operations, batch) > least
             best, times = self._fastest(batch, modes=not slow)
             return self._run(best, wanted) if _GAIN * times <= least else None
 
@@ -94,6 +94,8 @@ class Choice:
         another one.
         """
         operations = self._own.operations
+        if not self._own.modes:
+            return
         times = [min(seconds(batch) for seconds in self._eliminated) for batch in NOMINAL]
         limits = [_GAIN * least_of_modes(operations, batch) for batch in NOMINAL]
         limits[0] = max(limits[0], _NEAR * least_of_modes(0.0, NOMINAL[0]))
@@ -144,11 +146,10 @@ class Choice:
         Returns:
           The program or None, and whether it has to be compiled quickly for that.
         """
-        form = self.eliminations[source]
-        traced = (form, *self.eliminations)
-        compared = [len(_compat.open_jaxpr(one.closed).eqns) for one in traced]
-        limit, most = (kernel_size(*compared, quick=q) for q in (False, True))
-        program = form.program_within(most)
+        lengths = [len(_compat.open_jaxpr(one.closed).eqns) for one in self.eliminations]
+        limit = kernel_size(lengths[source], min(lengths))
+        most = kernel_size(lengths[source], max(lengths), quick=True)
+        program = self.eliminations[source].program_within(max(limit, most))
         return program, program is not None and size_of(program) > limit
 
     def _run(self, number: int, wanted: Sequence[int] | None = None) -> Run:

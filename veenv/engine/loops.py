@@ -66,7 +66,8 @@ def are_loops(lin: Linearisation) -> bool:
         return False
     if any(map(_cannot_be_kernel, (program.equations[k] for k in loops))):
         return True
-    most = kernel_size(_TRACED * len(program.equations), quick=True)
+    equations = _TRACED * len(program.equations)
+    most = kernel_size(equations, equations, quick=True)
     return _LEAST * inside * (1 + passes) > most
 
 

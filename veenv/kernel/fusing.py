@@ -237,17 +237,17 @@ def fuse(
     return fused
 
 
-def kernel_size(*equations: int, quick: bool = False) -> int:
+def kernel_size(equations: int, instead: int, *, quick: bool = False) -> int:
     """The largest `size_of` a kernel for which "auto" takes it: XLA would take about as long.
 
     Args:
-      *equations: how many equations the jaxprs have that XLA would compile instead, of the
-        shortest of which it may take 1.5 times the time and a little more; the first is what
-        becomes the kernel.
+      equations: how many equations the jaxpr has that becomes the kernel.
+      instead: how many that has which XLA would compile, to 1.5 times of whose time, and a little
+        more, the kernel is held.
       quick: of a kernel that is compiled quickly, to slower code.
     """
-    seconds = _PATIENCE * compile_seconds(min(equations)) + _LITTLE
-    return min(MAX_OPERATIONS, kernel_limit(seconds, equations[0], quick))
+    seconds = _PATIENCE * compile_seconds(instead) + _LITTLE
+    return min(MAX_OPERATIONS, kernel_limit(seconds, equations, quick))
 
 
 def run_kernel(
