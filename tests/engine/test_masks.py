@@ -88,6 +88,7 @@ PROGRAMS: dict[str, Callable] = {
     "dot inside": lambda x: safe(lambda y: jnp.diag(X) @ jnp.sqrt(y), x, x > 0),
     "sum behind": lambda x: safe(jnp.sqrt, x, x > 0).sum() ** 2,
     "one mask for all": lambda x: safe(jnp.sqrt, x, x[2] > 0).sum(),
+    "one case": lambda x: lax.select_n(x > 0, x) * safe(jnp.sqrt, x, x > 0),
     "norm at zero": lambda x: safe(jnp.sqrt, (0 * x).sum(), (0 * x).sum() > 0) * x,
     "distances": distances,
     "two in a row": lambda x: safe(lambda y: jnp.sqrt(jnp.sqrt(y)), x, x > 0),

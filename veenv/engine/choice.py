@@ -88,7 +88,7 @@ class Choice:
         return run_kernel(made, program, self._run(source, wanted), instead, quick)
 
     def _spare_modes(self) -> None:
-        """Leaves JAX's modes untraced where an elimination is certainly faster.
+        """Leaves JAX's modes untraced where an elimination is faster as far as is known.
 
         It takes less than they do at least, but for one point, where no call takes much less than
         another one.
@@ -149,7 +149,7 @@ class Choice:
         lengths = [len(_compat.open_jaxpr(one.closed).eqns) for one in self.eliminations]
         limit = kernel_size(lengths[source], min(lengths))
         most = kernel_size(lengths[source], max(lengths), quick=True)
-        program = self.eliminations[source].program_within(max(limit, most))
+        program = self.eliminations[source].program_within(most)
         return program, program is not None and size_of(program) > limit
 
     def _run(self, number: int, wanted: Sequence[int] | None = None) -> Run:

@@ -14,6 +14,7 @@ from veenv import _compat
 from veenv.engine.blocks import all_blocks
 from veenv.engine.elimination import eliminate
 from veenv.engine.finite import Bounds, has_infinite_partials, shut_out
+from veenv.engine.passes import least_of_a_pass
 from veenv.engine.stored import Edges
 from veenv.engine.symmetry import Half
 from veenv.engine.traced_modes import JaxMode
@@ -204,23 +205,8 @@ def other_modes(
 
     makers = {"jacfwd": jax.jacfwd, "jacrev": jax.jacrev}
     passes = dict(zip(makers, num_passes(lin.program), strict=True))
-    least = _least_of_a_pass(lin)
+    least = least_of_a_pass(lin)
     return {
         name: JaxMode(functools.partial(mode, makers[name]), passes[name] * least)
         for name in own_modes(lin)
     }
-
-
-def _least_of_a_pass(lin: Linearisation) -> int:
-    """Multiplications that one pass of either mode does, at least.
-
-    A pass goes through all elemental partials. What it does for one that holds numbers is no less
-    than these are, or the variable of more entries has, as it may know better than to multiply by
-    all of a matrix.
-    """
-    every = (e.partial.executed for used in lin.elementals for e in used)
-    return sum(
-        min(s.num_values, max(prod(s.out_shape), prod(s.in_shape)))
-        for s in every
-        if s.link is not Link.OPERATOR
-    )

@@ -23,7 +23,7 @@ class JaxMode(NamedTuple):
 
     Attributes:
       run: of the function's arguments.
-      operations: multiplications that it does at a point, at least.
+      operations: multiplications that it does at a point, at least as far as is known.
     """
 
     run: Callable[..., Any]
@@ -48,7 +48,7 @@ class TracedModes:
 
     @property
     def operations(self) -> float:
-        """Multiplications that each of them does at a point, at least."""
+        """Multiplications that each of them does at a point, at least as far as is known."""
         return min((mode.operations for mode in self.modes), default=inf)
 
     def later(self) -> TracedModes:

@@ -31,8 +31,7 @@ class Builder(Numbering):
 
     def op(self, name: str, dtype: str, *args: int, attr: Any = None) -> int:
         """The number of an operation, new or known."""
-        code = ARITHMETIC.get((name, dtype))
-        if code is not None:
+        if (name, dtype) in ARITHMETIC:
             return self.rows(name, dtype, (args,))[0]
         if name in COMMUTATIVE and args[0] > args[1]:
             args = args[::-1]

@@ -282,4 +282,4 @@ RULES: Mapping[str, Rule] = {
 }
 """For each elementwise primitive how one entry of its result is computed."""
 PLAIN: Mapping[str, str] = {"add_any": "add", **{n: n for n in "add sub mul div neg".split()}}
-"""The primitives that are one operation of `Builder.arithmetic`, of floats."""
+"""The primitives that are one operation of `veenv.kernel.arrays.arithmetic`, of floats."""

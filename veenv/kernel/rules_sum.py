@@ -34,12 +34,10 @@ _COMBINE: Mapping[str, tuple[Combine, float | None]] = {
     "xor": (_operation("xor"), None),
 }
 """How two entries are combined, and what an empty combination is where it is a number."""
-
-
-_MANY = 1024
+_LARGE = 1024
 """Entries that are combined step by step, not place by place, which takes less time but leads to
 programs of less good order."""
-_ARITHMETIC = {"sum": "add", "prod": "mul"}
+_OF_FLOATS = {"sum": "add", "prod": "mul"}
 """How entries of floats are combined."""
 
 
@@ -60,7 +58,7 @@ def _neutral(b: Builder, name: str, dtype: str) -> int:
     return b.number(-1 if name == "and" else 0, dtype)
 
 
-def _added(b: Builder, name: str, dtype: str, rows: Ids) -> Ids:
+def _combined(b: Builder, name: str, dtype: str, rows: Ids) -> Ids:
     """The sums or products of floats over the last axis, from the first entry to the last."""
     total, *others = np.moveaxis(rows, -1, 0)
     for entry in others:
@@ -77,8 +75,8 @@ def _reduce(name: str) -> Rule:
         kept = [a for a in range(x.ndim) if a not in axes]
         shape = [x.shape[a] for a in kept]
         rows = x.transpose(*kept, *axes).reshape(*shape, math.prod(x.shape[a] for a in axes))
-        if name in _ARITHMETIC and dtype in FLOATS and rows.size >= _MANY:
-            return [_added(b, _ARITHMETIC[name], dtype, rows)]
+        if name in _OF_FLOATS and dtype in FLOATS and rows.size >= _LARGE:
+            return [_combined(b, _OF_FLOATS[name], dtype, rows)]
         result = np.empty(shape, np.int64)
         for place in np.ndindex(result.shape):
             row = rows[place]
@@ -136,10 +134,10 @@ def _dot(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     )
     left = x.transpose(*batch_x, *free_x, *over_x).reshape(batch, rows, summed)
     right = y.transpose(*batch_y, *free_y, *over_y).reshape(batch, cols, summed)
-    if dtype in FLOATS and math.prod(aval.shape) * summed >= _MANY:
+    if dtype in FLOATS and math.prod(aval.shape) * summed >= _LARGE:
         sides = left[:, :, None], right[:, None]
         terms = arithmetic(b, "mul", dtype, *np.broadcast_arrays(*sides))
-        return [_added(b, "add", dtype, terms).reshape(aval.shape)]
+        return [_combined(b, "add", dtype, terms).reshape(aval.shape)]
     result = np.empty((batch, rows, cols), np.int64)
     of_left, of_right = left.tolist(), right.tolist()
     for k, i, j in np.ndindex(result.shape):

@@ -203,6 +203,8 @@ def cases(site: Site) -> range:
 def case(ins: Values, i: int) -> Array:
     """Where operand i of a select is selected, of the values of its operands."""
     which = jnp.asarray(ins[0])
+    if len(ins) == 2:  # the only one
+        return jnp.ones_like(which, bool)
     if which.dtype == bool:
         return which if i == 2 else ~which
     return lax.eq(which, jnp.full_like(which, i - 1))

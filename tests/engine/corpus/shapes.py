@@ -95,6 +95,7 @@ SELECTS = [
     case("where_scalar_predicate", lambda v: jnp.where(v[0] > 0, v, 2 * v[::-1]) ** 2, V),
     case("where_constant_branch", lambda v: jnp.where(v > 0, v**3, 0.0) + v, V),
     case("where_guarded_division", lambda v: jnp.where(v > 0, 1 / jnp.where(v > 0, v, 1.0), v), V),
+    case("select_one", lambda v: lax.select_n(v >= 0, v) * v, V),
     case("select_n", lambda v: lax.select_n(np.arange(6) % 3, v, v * v, jnp.cos(v)), V),
     case("select_list", lambda v: jnp.select([v > 1, v > 0], [v**2, jnp.sin(v)], -v), V),
     case("piecewise", lambda v: jnp.piecewise(v, [v < 0, v >= 0], [jnp.exp, jnp.square]), V),
