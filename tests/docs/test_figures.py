@@ -224,7 +224,7 @@ def test_readme_says_what_functions_that_people_differentiate_gain():
     assert f"takes at most half in {half} cases and {most_tuned:.2f} at most" in readme
     half, alike = most("auto", "realistic-jax-0.10")
     cases = len(rows_of("realistic-jax-0.10"))
-    assert f"On jax 0.10.2 it is {half} and {alike} of {cases}." in readme
+    assert f"On jax 0.10.2 those of `jacve(f)` are {half} and {alike} of {cases}." in readme
     compiled = ratios("compile: auto")
     above, longest = sum(ratio > 1.5 for ratio in compiled), max(compiled)
     assert f"mode's time in {above} cases, {longest:.1f} at most" in readme

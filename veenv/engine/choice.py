@@ -93,9 +93,9 @@ class Choice:
         It takes less than they do at least, but for one point, where no call takes much less than
         another one.
         """
-        operations = self._own.operations
         if not self._own.modes:
             return
+        operations = self._own.operations
         times = [min(seconds(batch) for seconds in self._eliminated) for batch in NOMINAL]
         limits = [_GAIN * least_of_modes(operations, batch) for batch in NOMINAL]
         limits[0] = max(limits[0], _NEAR * least_of_modes(0.0, NOMINAL[0]))

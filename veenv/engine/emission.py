@@ -203,10 +203,12 @@ def other_modes(
         jacobian, returned = make(twice, argnums=argnums, has_aux=True)(*args, **kwargs)
         return returned, jacobian
 
+    names = own_modes(lin)
+    if not names:
+        return {}
     makers = {"jacfwd": jax.jacfwd, "jacrev": jax.jacrev}
     passes = dict(zip(makers, num_passes(lin.program), strict=True))
     least = least_of_a_pass(lin)
     return {
-        name: JaxMode(functools.partial(mode, makers[name]), passes[name] * least)
-        for name in own_modes(lin)
+        name: JaxMode(functools.partial(mode, makers[name]), passes[name] * least) for name in names
     }

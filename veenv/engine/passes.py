@@ -13,10 +13,10 @@ from veenv.rules.elementwise import ELEMENTWISE
 
 _OF_OTHERS = frozenset(["mul", "dot_general"])
 """Primitives whose partial by an operand is made of the other one."""
-_STEADY = frozenset(
+_CURVED = ELEMENTWISE - frozenset(
     "add add_any sub neg select_n abs sign max min real imag conj complex reduce_precision".split()
 )
-"""Elementwise primitives whose partials are constants or choices, for which passes multiply not."""
+"""Elementwise primitives whose partials are neither constants nor choices."""
 _CUTS = frozenset("slice dynamic_slice gather split unstack".split())
 """Primitives that leave entries out, for which XLA then computes nothing."""
 
@@ -70,4 +70,4 @@ def _multiplies(equation: Equation, varying: list[int]) -> bool:
         return len(varying) > 1
     if name == "div":
         return 1 in varying
-    return bool(varying) and name in ELEMENTWISE - _STEADY
+    return bool(varying) and name in _CURVED

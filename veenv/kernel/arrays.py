@@ -1,11 +1,12 @@
 """Arithmetic of arrays: what it comes to is found for all of their entries at once.
 
 By the kinds of the arguments rows fall into a few cases, of which `veenv.kernel.builder` has the
-same for single operations; `case` by case they are simplified, and what is left is looked up.
+same for single operations. Case by case they are simplified, and what is left is looked up.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -68,17 +69,19 @@ def _sorted_out(
 
 def _neg(b: Builder, name: str, dtype: str, x: Ids) -> Ids:
     kind = b.kinds[x]
+    singly = functools.partial(_one_by_one, b, name, dtype)
     cases = [
         (kind == NEGATIVE, lambda x: b.inner[x]),
-        (kind >= CONSTANT, lambda x: _one_by_one(b, name, dtype, x)),
+        (kind >= CONSTANT, singly),
     ]
     return _sorted_out(b, name, dtype, (x,), cases)
 
 
 def _add(b: Builder, name: str, dtype: str, x: Ids, y: Ids) -> Ids:
     one, other = b.kinds[x], b.kinds[y]
+    singly = functools.partial(_one_by_one, b, name, dtype)
     cases = [
-        ((one >= CONSTANT) & (other >= CONSTANT), lambda x, y: _one_by_one(b, name, dtype, x, y)),
+        ((one >= CONSTANT) & (other >= CONSTANT), singly),
         (one == ZERO, lambda x, y: y),
         (other == ZERO, lambda x, y: x),
         (other == NEGATIVE, lambda x, y: arithmetic(b, "sub", dtype, x, b.inner[y])),
@@ -89,12 +92,13 @@ def _add(b: Builder, name: str, dtype: str, x: Ids, y: Ids) -> Ids:
 
 def _sub(b: Builder, name: str, dtype: str, x: Ids, y: Ids) -> Ids:
     one, other = b.kinds[x], b.kinds[y]
+    singly = functools.partial(_one_by_one, b, name, dtype)
 
     def negative(x: Ids, y: Ids) -> Ids:
         return arithmetic(b, "neg", dtype, arithmetic(b, "add", dtype, b.inner[x], y))
 
     cases = [
-        ((one >= CONSTANT) & (other >= CONSTANT), lambda x, y: _one_by_one(b, name, dtype, x, y)),
+        ((one >= CONSTANT) & (other >= CONSTANT), singly),
         (other == ZERO, lambda x, y: x),
         (other == NEGATIVE, lambda x, y: arithmetic(b, "add", dtype, x, b.inner[y])),
         (one == NEGATIVE, negative),
@@ -104,13 +108,14 @@ def _sub(b: Builder, name: str, dtype: str, x: Ids, y: Ids) -> Ids:
 
 def _mul(b: Builder, name: str, dtype: str, x: Ids, y: Ids) -> Ids:
     one, other = b.kinds[x], b.kinds[y]
+    singly = functools.partial(_one_by_one, b, name, dtype)
     constants = (one >= CONSTANT, other >= CONSTANT)
     negatives = (one == NEGATIVE, other == NEGATIVE)
-    singly = (constants[0] & (constants[1] | negatives[1])) | (constants[1] & negatives[0])
+    alone = (constants[0] & (constants[1] | negatives[1])) | (constants[1] & negatives[0])
     cases = [
         (one == ONE, lambda x, y: y),
         (other == ONE, lambda x, y: x),
-        (singly, lambda x, y: _one_by_one(b, name, dtype, x, y)),
+        (alone, singly),
         (one == MINUS_ONE, lambda x, y: arithmetic(b, "neg", dtype, y)),
         (other == MINUS_ONE, lambda x, y: arithmetic(b, "neg", dtype, x)),
         (negatives[0] | negatives[1], lambda x, y: _signed(b, name, dtype, x, y)),
@@ -120,8 +125,9 @@ def _mul(b: Builder, name: str, dtype: str, x: Ids, y: Ids) -> Ids:
 
 def _div(b: Builder, name: str, dtype: str, x: Ids, y: Ids) -> Ids:
     one, other = b.kinds[x], b.kinds[y]
+    singly = functools.partial(_one_by_one, b, name, dtype)
     cases = [
-        (other >= CONSTANT, lambda x, y: _one_by_one(b, name, dtype, x, y)),
+        (other >= CONSTANT, singly),
         ((one == NEGATIVE) | (other == NEGATIVE), lambda x, y: _signed(b, name, dtype, x, y)),
     ]
     return _sorted_out(b, name, dtype, (x, y), cases)

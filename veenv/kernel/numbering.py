@@ -13,7 +13,7 @@ MAX_OPERATIONS = 60_000
 """Programs of more operations take longer than about fifteen seconds to compile."""
 _MANY = 10_000
 """Rows from which on equal ones are looked for before anything is done with them."""
-PLAIN, NEGATIVE, CONSTANT, ZERO, ONE, MINUS_ONE = range(6)
+OTHER, NEGATIVE, CONSTANT, ZERO, ONE, MINUS_ONE = range(6)
 """Kinds of operations, for those that take them: others, negatives of floats, and constants."""
 ID_BITS = 20
 _IDS = (1 << ID_BITS) - 1

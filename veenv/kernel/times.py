@@ -35,8 +35,7 @@ KERNEL = ("kernel", "kernel_work", "kernel_moved")
 """Features of a kernel: a call, the weights of its operations, the entries it reads and writes."""
 _PASSED = 1.5
 """How many times as long as its multiplications a pass of JAX's modes takes, at least: it adds, and
-it makes entries that it stores or sums up. Whole functions are predicted to take 3 to 120 times as
-long (`python scripts/benchmark.py realistic`)."""
+it makes entries that it stores or sums up."""
 _SIMPLE = "add", "sub", "mul", "neg", "abs", "max", "min", "select"
 _COSTS = np.array([MICROSECONDS[name] for name in NAMES])
 _KERNEL_COSTS = np.array([MICROSECONDS[name] for name in KERNEL])
