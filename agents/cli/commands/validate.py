@@ -134,7 +134,10 @@ def _orders(config: Config) -> list[Order]:
       OSError: if the file cannot be read.
     """
     if config.order is not None:
-        return [Order.load(config.order)]
+        try:
+            return [Order.load(config.order)]
+        except OSError as error:
+            raise OSError(f"order file {config.order}: {error.strerror}") from None
     names = (veenv.tasks.get(config.task).name,) if config.task else veenv.tasks.list()
     orders = []
     for name in names:
