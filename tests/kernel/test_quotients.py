@@ -1,5 +1,6 @@
 """Divisions in kernels: those of the processor, or by a corrected reciprocal."""
 
+import dataclasses
 import itertools
 
 import jax
@@ -7,7 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from veenv.kernel.cpu import quotients as emitted
+from veenv.kernel.cpu.compile import host
+from veenv.kernel.cpu.sections import body
 from veenv.kernel.fusing import fuse
+from veenv.kernel.unrolling import unroll
 
 
 def kernel(fun):
@@ -18,18 +23,42 @@ def quotients(x, y):
     return x / y, 1 / y
 
 
-DIVIDE = kernel(quotients)
+@pytest.fixture(params=["divider", "reciprocal"])
+def divide(request, monkeypatch):
+    """A kernel of `quotients` on a processor that divides fast, or slowly."""
+    if request.param == "reciprocal" and not host().avx512:
+        pytest.skip("this processor has no approximate reciprocals")
+    known = dataclasses.replace(host(), slow_divider=request.param == "reciprocal")
+    monkeypatch.setattr(emitted, "host", lambda: known)
+
+    def fun(x, y):  # equal programs share their code
+        return *quotients(x, y), x * (2 + known.slow_divider)
+
+    return lambda x, y: kernel(fun)(x, y)[:2]
+
+
+def test_only_a_slow_divider_is_replaced(monkeypatch):
+    if not host().avx512:
+        pytest.skip("this processor has no approximate reciprocals")
+    one = jnp.float32(1.0)
+    program = unroll(jax.make_jaxpr(quotients)(one, one))
+    lanes = host().lanes(program)
+    for slow in (False, True):
+        known = dataclasses.replace(host(), slow_divider=slow)
+        monkeypatch.setattr(emitted, "host", lambda known=known: known)
+        text = body(program, lanes)
+        assert ("rcp14" in text, "fdiv" in text) == (slow, not slow)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_signs_infinities_and_nan_are_those_of_xla(dtype):
+def test_signs_infinities_and_nan_are_those_of_xla(dtype, divide):
     limits = np.finfo(dtype)
     with jax.enable_x64(dtype == np.float64):
         values = [0.0, 1.0, 3.0, 49.0, 1e-30, 1e30, limits.max, limits.max / 2, limits.max / 4]
         values += [limits.tiny, 2 * limits.tiny, limits.tiny / 2, np.inf, np.nan]
         values = [*values, *(-x for x in values)]
         x, y = np.array(list(itertools.product(values, values)), dtype).T
-        found = DIVIDE(jnp.asarray(x), jnp.asarray(y))
+        found = divide(jnp.asarray(x), jnp.asarray(y))
         wanted = jax.jit(quotients)(jnp.asarray(x), jnp.asarray(y))
     for ours, theirs in zip(found, wanted, strict=True):
         ours, theirs = np.asarray(ours), np.asarray(theirs)
@@ -44,13 +73,13 @@ def test_signs_infinities_and_nan_are_those_of_xla(dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_quotients_are_the_nearest_floats(dtype):
+def test_quotients_are_the_nearest_floats(dtype, divide):
     rng = np.random.default_rng(0)
     x, y = np.exp(rng.uniform(-20, 20, (2, 1 << 17))).astype(dtype)
     n, d = np.indices((301, 301), dtype).reshape(2, -1) + 1
     with jax.enable_x64(dtype == np.float64):
-        found, inverse = DIVIDE(jnp.asarray(x), jnp.asarray(y))
-        exact, _ = DIVIDE(jnp.asarray(n * d), jnp.asarray(d))
+        found, inverse = divide(jnp.asarray(x), jnp.asarray(y))
+        exact, _ = divide(jnp.asarray(n * d), jnp.asarray(d))
     np.testing.assert_array_equal(found, x / y)
     np.testing.assert_array_max_ulp(np.asarray(inverse), 1 / y, 1)
     np.testing.assert_array_equal(exact, n)  # so that floor(x / y) is right

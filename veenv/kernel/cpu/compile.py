@@ -24,6 +24,8 @@ class Host:
       vector_bytes: width of its registers.
       avx512: whether it has AVX-512 for registers of any width.
       fma: whether it multiplies and adds in one instruction, rounded once.
+      slow_divider: whether it divides a vector in the time of thirty multiplications, as Intel's
+        do with AVX-512 (16 cycles for one); AMD's take 6, and multiply meanwhile.
     """
 
     cpu: str
@@ -31,6 +33,7 @@ class Host:
     vector_bytes: int
     avx512: bool = False
     fma: bool = False
+    slow_divider: bool = False
 
     def lanes(self, program: ScalarProgram) -> int:
         """How many points a vector holds: a register's worth of the widest float."""
@@ -47,7 +50,9 @@ def host() -> Host:
     wide = all(features.get(name) for name in ("avx512f", "avx512vl", "avx512dq"))
     width = 64 if wide else 32 if features.get("avx2") else 16
     fma = bool(features.get("fma")) or llvm.get_process_triple().startswith(("aarch64", "arm64"))
-    return Host(llvm.get_host_cpu_name(), features.flatten(), width, avx512=wide, fma=fma)
+    amd = bool(features.get("sse4a"))  # which no other has
+    name, flags = llvm.get_host_cpu_name(), features.flatten()
+    return Host(name, flags, width, avx512=wide, fma=fma, slow_divider=wide and not amd)
 
 
 def _machine(level: int) -> Any:

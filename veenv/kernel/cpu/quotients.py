@@ -1,12 +1,12 @@
-"""Quotients by the reciprocal of the divisor, where the processor is far faster at it.
+"""Quotients by the reciprocal of the divisor, where the processor's divider is slow.
 
-A processor with AVX-512 divides a whole vector in the time of thirty multiplications, and nothing
-else can use its divider meanwhile. It has an approximation of the reciprocal, of 14 bits; Newton's
-steps make it as good as rounding, and all quotients by one divisor share it. What a first product
-leaves of the dividend then corrects the quotient: the nearest float, but for quotients that are
-nearly too small for one. Reciprocals are not corrected; they are off by one unit in the last place
-at most. Zeros, infinities and NaN come out as division has them, where denormal numbers count as
-zeros, as they do in XLA.
+Some processors with AVX-512 divide a whole vector in the time of thirty multiplications. They have
+an approximation of the reciprocal, of 14 bits; Newton's steps make it as good as rounding, and all
+quotients by one divisor share it. What a first product leaves of the dividend then corrects the
+quotient: the nearest float, but for quotients that are nearly too small for one. Reciprocals are
+not corrected; they are off by one unit in the last place at most. Zeros, infinities and NaN come
+out as division has them, where denormal numbers count as zeros, as they do in XLA. On others that
+is slower than to divide.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Quotients:
         """
         kind = f"<{self._lanes} x {element(dtype)}>"
         width = self._lanes * _BITS[dtype]
-        if not host().avx512 or width not in (128, 256, 512):
+        if not host().slow_divider or width not in (128, 256, 512):
             return self._emit(f"fdiv {kind} {x}, {divisor}")
         if divisor not in self._inverses:
             self._inverses[divisor] = self._inverse(dtype, kind, width, divisor)
