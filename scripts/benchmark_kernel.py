@@ -23,6 +23,7 @@ TASKS = (
     "RoeFlux_1d",
     "RobotArm_6DOF",
     "RoeFlux_3d",
+    "KerrMetric",
     "KerrMetric_Jacobian",
     "DoublePendulum_RK4",
     "VanDerPol_RK4",

@@ -115,7 +115,7 @@ def test_the_page_says_how_fast_kernels_are():
     page = (ROOT / "docs" / "kernel.md").read_text(encoding="utf-8")
     table = page.split("only writing the arrays |\n")[1].split("\n\n")[0].splitlines()
     assert table[1:] == [row(function) for function in KERNELS]
-    assert len(KERNELS) == 9
+    assert len(KERNELS) == 10
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ Each begins with a share of successive chunks, the caller always with the first,
 threads a core finds in its cache what it wrote before. Who has none left takes those of the others.
 
 A shared record describes a call: how many chunks were taken and done, who still uses the record,
-and after these words the addresses of the arguments, whether each is batched, the addresses of the
-results, and how many chunks of each share were asked for.
+the caller's core, and after these words the addresses of the arguments, whether each is batched,
+the addresses of the results, and how many chunks of each share were asked for.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import Any
 from llvmlite import ir
 
 from veenv.kernel.cpu import tiles
+from veenv.kernel.cpu.cores import Cores
 from veenv.kernel.cpu.ffi import API, FRAME
 from veenv.kernel.cpu.module import I32, I64, PTR, VOID, Callee, Code, typed, word
 
 SHARED_TAKEN, SHARED_DONE, SHARED_USERS, SHARED_CHUNKS, SHARED_CHUNK, SHARED_BATCH = range(6)
-SHARED_ENTRY, SHARED_SHARES, SHARED_HELPERS, SHARED_ASKED = range(6, 10)
-SHARED_WORDS = 10
+SHARED_ENTRY, SHARED_SHARES, SHARED_HELPERS, SHARED_ASKED, SHARED_CORE = range(6, 11)
+SHARED_WORDS = 11
 
 
 class Sharing(tiles.Tiles):
@@ -35,6 +36,7 @@ class Sharing(tiles.Tiles):
         super().__init__()
         self.malloc = self.extern("malloc", PTR, [I64])
         self.free = self.extern("free", VOID, [PTR])
+        self.cores = Cores(self)
         self.sched_yield = self.extern("sched_yield", I32, [])
         self.work = self._work()
         self.release = self._release()
@@ -97,6 +99,7 @@ class Sharing(tiles.Tiles):
         function, b, (shared,) = self.function("veenv_task", VOID, [PTR])
         taken = b.load_atomic(b.at(shared, 8 * SHARED_TAKEN), "acquire", 8, typ=I64)
         with b.if_then(b.icmp_signed("<", taken, b.field(shared, SHARED_CHUNKS))):
+            self.cores.leave(b, b.field(shared, SHARED_CORE))
             others = b.atomic_rmw("add", b.at(shared, 8 * SHARED_HELPERS), word(1), "acq_rel")
             b.call(self.work, [shared, b.add(others, word(1))])
         b.call(self.release, [shared])
@@ -116,6 +119,7 @@ class Sharing(tiles.Tiles):
         schedule = b.load(b.at(api, API["schedule"]), typ=PTR)
         destroy = b.load(b.at(api, API["error_destroy"]), typ=PTR)
         record, failed = b.words(5), b.words(3)
+        b.put(shared, SHARED_CORE, self.cores.current(b))
         with b.loop(word(0), helpers):
             b.put(record, 0, word(40))
             b.put(record, 1, word(0))
@@ -131,12 +135,14 @@ class Sharing(tiles.Tiles):
                 b.call(typed(b, destroy, ir.FunctionType(VOID, [PTR])), [failed])
                 b.call(self.release, [shared])
         b.call(self.work, [shared, word(0)])
-        wait, end = b.append_basic_block("wait"), b.append_basic_block("end")
-        b.branch(wait)
-        b.position_at_end(wait)
-        b.call(self.sched_yield, [])
+        look, wait, end = (b.append_basic_block(name) for name in ("look", "wait", "end"))
+        b.branch(look)
+        b.position_at_end(look)
         done = b.load_atomic(b.at(shared, 8 * SHARED_DONE), "acquire", 8, typ=I64)
         b.cbranch(b.icmp_signed("<", done, b.field(shared, SHARED_CHUNKS)), wait, end)
+        b.position_at_end(wait)
+        b.call(self.sched_yield, [])
+        b.branch(look)
         b.position_at_end(end)
         b.ret_void()
         return function
