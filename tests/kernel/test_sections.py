@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import gc
+import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from llvmlite import binding as llvm
 
 import veenv
 from veenv.kernel import times
 from veenv.kernel.cpu import compile, entries, sections, spans
 from veenv.kernel.fusing import run_kernel, trace_point
+from veenv.kernel.program import CannotFuseError
+from veenv.kernel.unrolling import unroll
 
 
 def mixed(x, k):
@@ -41,6 +45,39 @@ def cut(monkeypatch, length: int) -> None:
     """From here on sections have about this length."""
     monkeypatch.setattr(spans, "LONG", length)
     monkeypatch.setattr(spans, "_PAIR", 2 * length)
+
+
+def test_a_program_that_is_certainly_too_large_is_refused():
+    point = trace_point(mixed, (np.ones(4, "f4"), np.arange(4)), {}, (0, 1))
+    program = point.program()
+    least = spans.least_size(program.ops)
+    assert program.size < least <= spans.size_of(program)  # it reads
+    assert unroll(point.closed, point.lifted, size=least).digest() == program.digest()
+    with pytest.raises(CannotFuseError, match="take longer than it may"):
+        unroll(point.closed, point.lifted, size=least - 1)
+    assert point.program_within(least - 1) is None
+
+
+def test_vectors_on_the_stack_fill_lines():
+    """More values at once than there are registers, in a function that aligns its stack for them."""
+    known = compile.host()
+    if known.vector_bytes < 32 or not known.features.count("+avx"):
+        pytest.skip("on this processor every stack is aligned to a vector")
+
+    def products(x):
+        values = [x[k] * x[k - 1] + x[k - 2] for k in range(64)]
+        return jnp.stack([v * w for v, w in zip(values, values[::-1], strict=True)]).sum() + sum(
+            v * w for v, w in zip(values, values[1:], strict=False)
+        )
+
+    program = program_of(products, np.ones(64, "f4"))
+    module = llvm.parse_assembly(sections.body(program, known.lanes(program)))
+    module.triple = llvm.get_process_triple()
+    assembly = compile._machine(2).emit_assembly(module)
+    assert f"andq\t$-{known.vector_bytes}, %rsp" in assembly
+    spilled = re.findall(r"(v\w+)\t%[xyz]mm\d+, -?\d*\(%rsp\)", assembly)
+    assert spilled
+    assert set(spilled) <= {"vmovaps", "vmovapd", "vmovdqa", "vmovdqa32", "vmovdqa64"}
 
 
 @pytest.mark.parametrize("length", [40, 200, 10**6])

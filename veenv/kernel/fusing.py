@@ -79,7 +79,7 @@ class Traced:
         if jax.default_backend() != "cpu":
             return None
         try:
-            program = unroll(self.closed, self.lifted, limit)
+            program = unroll(self.closed, self.lifted, limit, limit)
         except CannotFuseError:
             return None
         return program if size_of(program) <= limit else None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
+from math import inf
 
+from veenv.kernel.cpu.spans import least_size
 from veenv.kernel.pipeline import cycles
-from veenv.kernel.program import FREE, Leaf, Op, ScalarProgram
+from veenv.kernel.program import FREE, CannotFuseError, Leaf, Op, ScalarProgram
 
 _ESTIMATED = 3500
 """Most operations of which orders are compared: in longer programs depth first keeps fewer values
@@ -18,6 +20,7 @@ def scheduled(
     inputs: Sequence[Leaf],
     outputs: Sequence[Leaf],
     results: Sequence[Sequence[int]],
+    size: float = inf,
 ) -> ScalarProgram:
     """The program of the operations that the results need, in the best of a few orders.
 
@@ -26,9 +29,15 @@ def scheduled(
       inputs: the input leaves.
       outputs: the output leaves.
       results: the operation of every entry of each output leaf.
+      size: the largest `veenv.kernel.cpu.spans.size_of` the program is wanted for.
+
+    Raises:
+      CannotFuseError: where it is certainly larger.
     """
     roots = list(dict.fromkeys(i for ids in results for i in ids))
     order = _depth_first(ops, roots)
+    if least_size(ops[i] for i in order) > size:
+        raise CannotFuseError("compiling the kernel would take longer than it may")
     needed = sorted(order)
     if len(needed) <= _ESTIMATED:
         late, least = _late(ops, needed), cycles(ops, order)

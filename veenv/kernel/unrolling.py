@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,7 @@ def unroll(
     closed: Any,
     lifted: Sequence[int] = (),
     limit: int = MAX_OPERATIONS,
+    size: float = inf,
 ) -> ScalarProgram:
     """The scalar program of a closed jaxpr.
 
@@ -58,13 +60,15 @@ def unroll(
       closed: the jaxpr of a function of one point; its constants are folded.
       lifted: numbers of constants that are inputs of the program instead, after the others.
       limit: the most operations the program may have.
+      size: the largest `veenv.kernel.cpu.spans.size_of` it is wanted for; larger ones may be
+        refused.
 
     Returns:
       The program, without what its outputs do not need.
 
     Raises:
       CannotFuseError: naming the primitive and its line, for what has no scalar form; for
-        programs of more operations than `limit`.
+        programs of more operations than `limit`, or certainly larger than `size`.
     """
     walker = _Unroller(limit)
     jaxpr = _compat.open_jaxpr(closed)
@@ -88,7 +92,7 @@ def unroll(
     outs = walker.jaxpr(jaxpr, consts, ins[:count])
     outputs = [leaf_of(v.aval) for v in jaxpr.outvars]
     results = [tuple(int(i) for i in ids.flat) for ids in outs]
-    return scheduled(walker.builder.ops, inputs, outputs, results)
+    return scheduled(walker.builder.ops, inputs, outputs, results, size)
 
 
 class _Unroller:

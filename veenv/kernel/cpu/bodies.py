@@ -132,16 +132,19 @@ class Instructions:
         ]
 
     def _operand(self, i: int) -> str:
+        known = self._names.get(i)
+        if known is not None:
+            return known
         op = self.program.ops[i]
         if op.name == "const":
-            return f"splat ({element(op.dtype)} {literal(op.attr)})"
-        if i not in self._names:
-            if op.name != "input":
-                self._names[i] = self._kept(i, op.dtype)
-            else:
-                number, entry = op.attr
-                self._names[i] = self.leaves.load(number, self.program.inputs[number], entry)
-        return self._names[i]
+            name = f"splat ({element(op.dtype)} {literal(op.attr)})"
+        elif op.name == "input":
+            number, entry = op.attr
+            name = self.leaves.load(number, self.program.inputs[number], entry)
+        else:
+            name = self._kept(i, op.dtype)
+        self._names[i] = name
+        return name
 
     def _keep(self, position: int, dtype: str) -> None:
         """Stores a value for later sections."""

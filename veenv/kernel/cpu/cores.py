@@ -40,7 +40,7 @@ class Cores:
         return word(NO_CORE) if self._ask is None else b.sext(b.call(self._ask, []), I64)
 
     def leave(self, b: Code, core: Any) -> None:
-        """Goes to another core, if this runs on one and may run on others."""
+        """Goes to another core, if this runs on that one and may run on others."""
         if self._ask is not None:
             with b.if_then(b.icmp_signed("==", self.current(b), core)):
                 b.call(self._leave, [core])

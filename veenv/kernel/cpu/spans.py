@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from veenv.kernel.cpu.outputs import written
-from veenv.kernel.program import FREE, ScalarProgram
+from veenv.kernel.program import FREE, Op, ScalarProgram
 
 LONG = 2000
 """Length from which on a program is cut into two sections or more."""
@@ -22,6 +24,7 @@ _MOVED = 7
 """What an entry counts as that is read, or written as it lies in memory: it is woven."""
 _DIVISION = 6
 """What a division counts as."""
+_KNOWN: WeakKeyDictionary[ScalarProgram, np.ndarray] = WeakKeyDictionary()
 
 
 def size_of(program: ScalarProgram) -> int:
@@ -34,6 +37,17 @@ def size_of(program: ScalarProgram) -> int:
       program: what the kernel computes.
     """
     return int(_lengths(program).sum())
+
+
+def least_size(ops: Iterable[Op]) -> int:
+    """What `size_of` a program of these operations is at least: without what it writes.
+
+    Args:
+      ops: those that the program needs.
+    """
+    names = Counter(op.name for op in ops)
+    computed = sum(count for name, count in names.items() if name not in FREE)
+    return computed + _MOVED * names["input"]
 
 
 def sections(program: ScalarProgram) -> list[range]:
@@ -82,6 +96,12 @@ def kept_places(program: ScalarProgram, spans: Sequence[range]) -> dict[int, int
 
 def _lengths(program: ScalarProgram) -> np.ndarray:
     """What each operation adds to the code, with what is read for it and written with it."""
+    if program not in _KNOWN:
+        _KNOWN[program] = _measured(program)
+    return _KNOWN[program]
+
+
+def _measured(program: ScalarProgram) -> np.ndarray:
     weights = dict.fromkeys(FREE, 0) | {"div": _DIVISION}
     found = np.array([weights.get(op.name, 1) for op in program.ops], np.int64)
     read: set[int] = set()
