@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
@@ -59,16 +60,14 @@ def test_a_program_that_is_certainly_too_large_is_refused():
 
 
 def test_vectors_on_the_stack_fill_lines():
-    """More values at once than there are registers, in a function that aligns its stack for them."""
+    """More values than there are registers, in a function that aligns its stack for them."""
     known = compile.host()
     if known.vector_bytes < 32 or not known.features.count("+avx"):
         pytest.skip("on this processor every stack is aligned to a vector")
 
     def products(x):
         values = [x[k] * x[k - 1] + x[k - 2] for k in range(64)]
-        return jnp.stack([v * w for v, w in zip(values, values[::-1], strict=True)]).sum() + sum(
-            v * w for v, w in zip(values, values[1:], strict=False)
-        )
+        return sum(v * w for v, w in [*zip(values, values[::-1], strict=True), *pairwise(values)])
 
     program = program_of(products, np.ones(64, "f4"))
     module = llvm.parse_assembly(sections.body(program, known.lanes(program)))
