@@ -49,9 +49,13 @@ def cut(monkeypatch, length: int) -> None:
 
 
 def test_a_program_that_is_certainly_too_large_is_refused():
-    point = trace_point(mixed, (np.ones(4, "f4"), np.arange(4)), {}, (0, 1))
+    def with_a_copy(x, k, y):  # which nobody reads
+        return mixed(x, k), y
+
+    arguments = np.ones(4, "f4"), np.arange(4), np.ones(100, "f4")
+    point = trace_point(with_a_copy, arguments, {}, (0, 1, 2))
     program = point.program()
-    least = spans.least_size(program.ops)
+    least = spans.least_size(program.ops, range(len(program.ops)))
     assert program.size < least <= spans.size_of(program)  # it reads
     assert unroll(point.closed, point.lifted, size=least).digest() == program.digest()
     with pytest.raises(CannotFuseError, match="take longer than it may"):

@@ -36,7 +36,7 @@ def scheduled(
     """
     roots = list(dict.fromkeys(i for ids in results for i in ids))
     order = _depth_first(ops, roots)
-    if least_size(ops[i] for i in order) > size:
+    if least_size(ops, order) > size:
         raise CannotFuseError("compiling the kernel would take longer than it may")
     needed = sorted(order)
     if len(needed) <= _ESTIMATED:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from weakref import WeakKeyDictionary
@@ -39,15 +38,16 @@ def size_of(program: ScalarProgram) -> int:
     return int(_lengths(program).sum())
 
 
-def least_size(ops: Iterable[Op]) -> int:
-    """What `size_of` a program of these operations is at least: without what it writes.
+def least_size(ops: Sequence[Op], needed: Iterable[int]) -> int:
+    """What `size_of` a program is at least: without what it writes.
 
     Args:
-      ops: those that the program needs.
+      ops: operations.
+      needed: the numbers of those that the program has.
     """
-    names = Counter(op.name for op in ops)
-    computed = sum(count for name, count in names.items() if name not in FREE)
-    return computed + _MOVED * names["input"]
+    computed = [ops[i] for i in needed if ops[i].name not in FREE]
+    used = {i for op in computed for i in op.args}
+    return len(computed) + _MOVED * sum(ops[i].name == "input" for i in used)
 
 
 def sections(program: ScalarProgram) -> list[range]:
