@@ -20,8 +20,6 @@ from benchmark_compiled import compiled, fused
 from veenv.kernel.fusing import trace_point
 
 _TASKS = ("RoeFlux_1d", "RobotArm_6DOF")
-_TURN = 0.02
-"""Processor time for which each is called again and again, and finds its arrays in the caches."""
 _FLAGS = ("-O3", "-march=native", "-ffast-math", "-shared", "-fPIC")
 _LOOP = """
 void batch(const float** arg, float** res, long points, int inputs, int outputs) {{
@@ -36,7 +34,7 @@ void batch(const float** arg, float** res, long points, int inputs, int outputs)
 """
 
 
-def casadi_rows(batch: int, repeats: int) -> list[dict[str, Any]]:
+def casadi_rows(batch: int, repeats: int, turn: float) -> list[dict[str, Any]]:
     """Nanoseconds a point of the kernel and of CasADi's C, for two tasks.
 
     Raises:
@@ -54,7 +52,7 @@ def casadi_rows(batch: int, repeats: int) -> list[dict[str, Any]]:
         with tempfile.TemporaryDirectory() as folder:
             other = _casadi(case, batch, Path(folder))
             both = functools.partial(_seconds, kernel, args), other
-            times = np.array([[_mean(timed) for timed in both] for _ in range(repeats)])
+            times = np.array([[_mean(timed, turn) for timed in both] for _ in range(repeats)])
         ours, theirs = np.median(times, axis=0) / batch * 1e9
         ratio = float(np.median(times[:, 0] / times[:, 1]))
         rows.append({"function": name, "kernel_ns": ours, "casadi_ns": theirs, "ratio": ratio})
@@ -62,10 +60,10 @@ def casadi_rows(batch: int, repeats: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _mean(timed: Callable[[], float]) -> float:
-    """The mean processor time of a call, of those in one turn."""
+def _mean(timed: Callable[[], float], turn: float) -> float:
+    """The mean processor time of a call, of those in a turn of so many seconds."""
     total, calls = 0.0, 0
-    while total < _TURN:
+    while total < turn:
         total, calls = total + timed(), calls + 1
     return total / calls
 

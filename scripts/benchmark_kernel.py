@@ -112,7 +112,7 @@ def kernel(
         elif part == "compile":
             rows += [_compilation(size, size <= jacrev_up_to) for size in equations]
         else:
-            rows += casadi_rows(max(batch), repeats)
+            rows += casadi_rows(max(batch), repeats, turn)
         write_text(out, json.dumps(found, indent=1) + "\n")
     _plot(found, max(batch), plot)
     print(f"\nfigures: {out}; plot: {plot}")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Literal
 
 import jax
@@ -16,7 +17,6 @@ import numpy as np
 
 from veenv import _compat
 from veenv.kernel import primitive
-from veenv.kernel.cpu.spans import size_of
 from veenv.kernel.numbering import MAX_OPERATIONS
 from veenv.kernel.program import CannotFuseError, ScalarProgram
 from veenv.kernel.times import compile_seconds, kernel_limit
@@ -65,10 +65,8 @@ class Traced:
           CannotFuseError: for what has no scalar form, or is larger than that or `kernels_within`.
         """
         largest = _largest.get()
-        program = unroll(self.closed, self.lifted, min(limit, largest))
-        if largest < MAX_OPERATIONS and size_of(program) > largest:
-            raise CannotFuseError("compiling the kernel would take longer than there is time")
-        return program
+        size = largest if largest < MAX_OPERATIONS else inf
+        return unroll(self.closed, self.lifted, min(limit, largest), size)
 
     def program_within(self, limit: int) -> ScalarProgram | None:
         """The scalar program where `"auto"` may take a kernel; None elsewhere.
@@ -79,10 +77,9 @@ class Traced:
         if jax.default_backend() != "cpu":
             return None
         try:
-            program = unroll(self.closed, self.lifted, limit, limit)
+            return unroll(self.closed, self.lifted, limit, limit)
         except CannotFuseError:
             return None
-        return program if size_of(program) <= limit else None
 
     def xla(
         self, wanted: Sequence[int], run: Callable[..., list[Any]] | None = None

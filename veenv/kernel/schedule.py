@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from veenv.kernel.cpu.spans import least_size
+from veenv.kernel.cpu.spans import least_size, size_of
 from veenv.kernel.pipeline import cycles
 from veenv.kernel.program import FREE, CannotFuseError, Leaf, Op, ScalarProgram
 
@@ -29,15 +29,15 @@ def scheduled(
       inputs: the input leaves.
       outputs: the output leaves.
       results: the operation of every entry of each output leaf.
-      size: the largest `veenv.kernel.cpu.spans.size_of` the program is wanted for.
+      size: the largest `veenv.kernel.cpu.spans.size_of` that the program may have.
 
     Raises:
-      CannotFuseError: where it is certainly larger.
+      CannotFuseError: where it is larger.
     """
     roots = list(dict.fromkeys(i for ids in results for i in ids))
     order = _depth_first(ops, roots)
-    if least_size(ops, order) > size:
-        raise CannotFuseError("compiling the kernel would take longer than it may")
+    if least_size(ops, order) > size:  # which is known before the rest is done
+        raise _too_large()
     needed = sorted(order)
     if len(needed) <= _ESTIMATED:
         late, least = _late(ops, needed), cycles(ops, order)
@@ -53,7 +53,14 @@ def scheduled(
         ]
     )
     places = tuple(tuple(number[i] for i in ids) for ids in results)
-    return ScalarProgram(tuple(inputs), renamed, tuple(outputs), places)
+    program = ScalarProgram(tuple(inputs), renamed, tuple(outputs), places)
+    if size < inf and size_of(program) > size:
+        raise _too_large()
+    return program
+
+
+def _too_large() -> CannotFuseError:
+    return CannotFuseError("compiling the kernel would take longer than there is time")
 
 
 def _depth_first(ops: Sequence[Op], roots: Iterable[int]) -> list[int]:

@@ -60,15 +60,14 @@ def unroll(
       closed: the jaxpr of a function of one point; its constants are folded.
       lifted: numbers of constants that are inputs of the program instead, after the others.
       limit: the most operations the program may have.
-      size: the largest `veenv.kernel.cpu.spans.size_of` it is wanted for; larger ones may be
-        refused.
+      size: the largest `veenv.kernel.cpu.spans.size_of` it may have.
 
     Returns:
       The program, without what its outputs do not need.
 
     Raises:
       CannotFuseError: naming the primitive and its line, for what has no scalar form; for
-        programs of more operations than `limit`, or certainly larger than `size`.
+        programs of more operations than `limit`, or larger than `size`.
     """
     walker = _Unroller(limit)
     jaxpr = _compat.open_jaxpr(closed)

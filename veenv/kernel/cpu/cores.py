@@ -15,6 +15,7 @@ from llvmlite import ir
 from veenv.kernel.cpu.module import I8, I32, I64, PTR, VOID, Code, SharedModule, word
 
 NO_CORE = -1
+"""Where nobody is, on systems that do not tell."""
 _SET = 128
 """Bytes of glibc's set of cores."""
 
@@ -53,10 +54,10 @@ class Cores:
         function, b, (core,) = self._module.function("veenv_leave", VOID, [I64])
         allowed, others = b.words(_SET // 8), b.words(_SET // 8)
         this, size = word(0, I32), word(_SET)
-        known = b.icmp_signed("==", b.call(read, [this, size, allowed]), word(0, I32))
+        first, second = (b.call(read, [this, size, cores]) for cores in (allowed, others))
+        failed = b.or_(first, second)
+        known = b.icmp_signed("==", failed, word(0, I32))
         with b.if_then(b.and_(known, b.icmp_unsigned("<", core, word(8 * _SET)))):
-            with b.loop(word(0), word(_SET // 8)) as k:
-                b.put(others, k, b.item(allowed, k))
             place = b.far(others, b.udiv(core, word(8)))
             bit = b.shl(word(1, I8), b.trunc(b.urem(core, word(8)), I8))
             b.store(b.and_(b.load(place, typ=I8), b.not_(bit)), place)

@@ -73,7 +73,7 @@ def module(lanes: int, declarations: Iterable[str], function: str) -> str:
     """A module of one function.
 
     Its stack begins at a multiple of a vector: what does not fit the registers is kept there, and a
-    vector in two lines of the cache takes twice as long.
+    vector in two lines of the cache takes two accesses.
 
     Args:
       lanes: width of the vectors.
