@@ -31,7 +31,7 @@ def solved(x, length=3):
     """A short loop that no kernel has."""
 
     def step(c, _):
-        return jnp.linalg.solve(jnp.eye(3) * 4 + jnp.outer(c, c), x), None
+        return jnp.linalg.eigvalsh(jnp.diag(jnp.arange(3.0) + 4) + jnp.outer(c, x)), None
 
     return jax.lax.scan(step, jnp.sin(x), None, length=length)[0]
 

@@ -47,6 +47,21 @@ def arithmetic(b: Builder, name: str, dtype: str, *operands: Ids) -> Ids:
     return made(b, name, dtype, *columns).reshape(operands[0].shape)
 
 
+def choose(b: Builder, which: Any, x: Any, y: Any) -> Ids:
+    """The entries of x where a bool is true, otherwise those of y.
+
+    Args:
+      b: the builder.
+      which: numbers of bools, as x and y of a shape to which all three are broadcast.
+      x: numbers, of any dtype.
+      y: numbers.
+    """
+    rows = np.broadcast_arrays(*(np.asarray(v, np.int64) for v in (which, x, y)))
+    columns = zip(*(v.ravel().tolist() for v in rows), strict=True)
+    ids = [b.op("select", b.ops[p].dtype, w, p, q) for w, p, q in columns]
+    return np.array(ids, np.int64).reshape(rows[0].shape)
+
+
 def _one_by_one(b: Builder, name: str, dtype: str, *columns: Ids) -> Ids:
     rows = zip(*[x.tolist() for x in columns], strict=True)
     return np.array(b.rows(name, dtype, rows), np.int64)

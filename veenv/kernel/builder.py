@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from veenv.kernel import complex_parts
 from veenv.kernel.fold import evaluate
 from veenv.kernel.numbering import ARITHMETIC, ID_BITS, Numbering
-from veenv.kernel.program import COMMUTATIVE, FLOATS, Op
+from veenv.kernel.program import COMMUTATIVE, COMPLEX, FLOATS, Op
 
-_NOT_FOLDED = frozenset({"shl", "shr_a", "shr_l"})
+_NOT_FOLDED = frozenset({"complex", "shl", "shr_a", "shr_l"})
 
 
 class Builder(Numbering):
@@ -33,6 +34,8 @@ class Builder(Numbering):
         """The number of an operation, new or known."""
         if (name, dtype) in ARITHMETIC:
             return self.rows(name, dtype, (args,))[0]
+        if dtype in COMPLEX and name != "complex":
+            return complex_parts.OPERATIONS[name](self, dtype, *args)
         if name in COMMUTATIVE and args[0] > args[1]:
             args = args[::-1]
         made = Op.of(name, dtype, args, attr)
@@ -67,6 +70,13 @@ class Builder(Numbering):
                     known[key] = found
             ids.append(found)
         return ids
+
+    def const(self, value: Any) -> int:
+        """A NumPy scalar; a complex one is a pair of constants."""
+        if np.iscomplexobj(value):
+            value = np.asarray(value)
+            return complex_parts.pair(self, self.const(value.real), self.const(value.imag))
+        return super().const(value)
 
     def call(self, function: str, dtype: str, *args: int) -> int:
         """A call of a function of libm."""

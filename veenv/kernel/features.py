@@ -16,12 +16,14 @@ import numpy as np
 from jax.extend import core
 
 from veenv import _compat
+from veenv.kernel.contractions import contracted, is_turned, matrices_of
 from veenv.kernel.joins import Joins
 from veenv.kernel.loops import called_from, varying
 from veenv.kernel.parts import needed_equations
 from veenv.kernel.repeats import REPEATED, find_repeats
 from veenv.linear.barrier import EXPENSIVE
 from veenv.linear.batch_barrier import BARRIERS
+from veenv.rules.dtypes import is_complex
 
 NAMES = (
     "calls", "loops", "inner", "steps", "inlined", "turns", "simple", "joined", "functions",
@@ -33,9 +35,9 @@ NAMES = (
 simple operations of elementwise loops, entries that these pad or join (branches), functions, and
 functions that the compiler repeats (what is repeated counts as often); entries that are summed or
 compared away; entries that are written; operations of contractions, those of contractions that are
-not of rows by columns (once more), and contractions; calls of decompositions and triangular solves,
-the entries they go through, and the matrices they are of; entries that are gathered, scattered,
-sorted."""
+not of rows by columns (once more), and the matrices that are multiplied; calls of decompositions
+and triangular solves, the entries they go through, and the matrices they are of; entries that are
+gathered, scattered, sorted."""
 _INDEX = {name: k for k, name in enumerate(NAMES)}
 _FREE = frozenset(
     "broadcast_in_dim reshape transpose squeeze rev copy iota expand_dims stop_gradient "
@@ -52,6 +54,8 @@ _CALLS = frozenset("custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr custom
 _JOINED = frozenset(["pad", "concatenate", "stack"])
 WEIGHTS = {"integer_pow": 2.0, "div": 0.2, "sqrt": 0.2, "rsqrt": 0.2}
 """What operations are of a simple one, and divisions and roots of a function."""
+_OF_COMPLEX = 4.0
+"""What an operation of complex numbers is of one of real numbers."""
 _UNKNOWN_STEPS = 20
 """Steps that a loop of unknown length counts as."""
 
@@ -219,17 +223,19 @@ class _Walk:
             self._start(times)
         if name in _FREE:
             return
-        self._add(_kind(name), WEIGHTS.get(name, 1.0) * out.computed * times, out.varies)
+        weight = WEIGHTS.get(name, 1.0) * (_OF_COMPLEX if _is_complex(step.equation) else 1.0)
+        self._add(_kind(name), weight * out.computed * times, out.varies)
 
     def _alone(self, step: _Step, times: float) -> None:
         name, varies = step.name, any(v.varies for v in step.outs)
         written = sum(v.size for v in step.outs)
         self._start(times)
         if name in ("dot_general", "conv_general_dilated"):
-            flops = 2.0 * written * _contracted(step.equation) * times
+            flops = 2.0 * written * contracted(step.equation) * times
             self._add("flops", flops, varies)
-            self._add("turned", flops if _is_turned(step.equation) else 0.0, varies)
-            self._add("contractions", times, varies)
+            self._add("turned", flops if is_turned(step.equation) else 0.0, varies)
+            matrices, each = matrices_of(step.equation, [v.varies for v in step.ins])
+            self._add("contractions", matrices * times, each)
         elif name in _DECOMPOSED:
             shape = step.equation.invars[0].aval.shape
             self._add("decomposed", (step.ins[0].size * shape[-1] + written) * times, varies)
@@ -272,18 +278,5 @@ def _size(variable: Any) -> int:
     return prod(getattr(variable.aval, "shape", ()))
 
 
-def _contracted(equation: Any) -> int:
-    """Size of the axes that a contraction sums over."""
-    if equation.primitive.name == "dot_general":
-        axes = equation.params["dimension_numbers"][0][0]
-        return prod(equation.invars[0].aval.shape[a] for a in axes)
-    kernel = equation.invars[1].aval.shape
-    return prod(kernel) // max(1, kernel[equation.params["dimension_numbers"].rhs_spec[0]])
-
-
-def _is_turned(equation: Any) -> bool:
-    """Whether a contraction sums over other axes than the last one by the first one."""
-    if equation.primitive.name != "dot_general":
-        return False
-    (left, right), (_, batch) = equation.params["dimension_numbers"]
-    return tuple(left) != (equation.invars[0].aval.ndim - 1,) or tuple(right) != (len(batch),)
+def _is_complex(equation: Any) -> bool:
+    return any(is_complex(v.aval) for v in (*equation.invars, *equation.outvars))

@@ -7,26 +7,50 @@ from pathlib import Path
 from typing import Any
 
 from veenv import _compat
-from veenv.kernel import rules_scalar, rules_shape, rules_sum
-from veenv.kernel.program import DTYPES, CannotFuseError, Leaf, dtype_name
+from veenv.kernel import (
+    complex_numbers,
+    rules_index,
+    rules_linear,
+    rules_scalar,
+    rules_shape,
+    rules_sum,
+)
+from veenv.kernel.program import COMPLEX, DTYPES, CannotFuseError, Leaf, dtype_name
 
-MOVES = {**rules_shape.RULES, **rules_sum.RULES}
-"""Rules of what moves, sums and contracts entries, by primitive."""
+MOVES = {
+    **rules_shape.RULES,
+    **rules_index.RULES,
+    **rules_sum.RULES,
+    **rules_linear.RULES,
+}
+"""Rules of what moves, sums, contracts and solves, by primitive."""
 HERE = str(Path(__file__).parent.parent)
 """Where lines of this package are, which tell a user nothing."""
-_CONTROL = frozenset({"cond", "device_put", "scan"})
-_KNOWN = frozenset({*MOVES, *rules_scalar.RULES, "clamp"})
+_CONTROL = frozenset({"cond", "device_put", "platform_index", "scan"})
+ELEMENTWISE = frozenset({*rules_scalar.RULES, *complex_numbers.RULES})
+"""Primitives that compute entry by entry."""
+_KNOWN = frozenset({*MOVES, *ELEMENTWISE, "clamp"})
 
 
-def inlined(eqn: Any) -> Any | None:
-    """The body of a call, one with a derivative rule of its own too; None for other equations."""
+def called_by(eqn: Any) -> tuple[Any, Sequence[int]] | None:
+    """What a call runs, one with a derivative rule of its own too; None for other equations.
+
+    Returns:
+      A jaxpr, and which of the equation's operands are its arguments.
+    """
+    if eqn.primitive.name == "custom_linear_solve":
+        lengths = eqn.params["const_lengths"]
+        first = lengths.matvec + lengths.vecmat
+        right = range(first + lengths.solve + lengths.transpose_solve, len(eqn.invars))
+        return eqn.params["jaxprs"].solve, [*range(first, first + lengths.solve), *right]
     body = _compat.inlinable(eqn)
     if body is None:
         body = _compat.call_body(eqn.primitive.name, eqn.params)
-    return body if hasattr(_compat.open_jaxpr(body), "eqns") else None
+    known = hasattr(_compat.open_jaxpr(body), "eqns")
+    return (body, range(len(eqn.invars))) if known else None
 
 
-def refuse_unknown(jaxpr: Any, within: Sequence[Any] = ()) -> None:
+def refuse_unknown(jaxpr: Any, within: Sequence[Any] = ()) -> int:
     """Refuses what has a primitive without scalar form, before anything is unrolled.
 
     Branches are left for later: it may be known which one is taken.
@@ -35,23 +59,31 @@ def refuse_unknown(jaxpr: Any, within: Sequence[Any] = ()) -> None:
       jaxpr: an open jaxpr.
       within: the equations whose body it is, the outer ones first.
 
+    Returns:
+      About how many operations its systems of linear equations take.
+
     Raises:
       CannotFuseError: naming the primitive and the user's line.
     """
+    total = 0
     for eqn in jaxpr.eqns:
         name, path = eqn.primitive.name, [*within, eqn]
-        body = eqn.params["jaxpr"] if name == "scan" and eqn.params["length"] else inlined(eqn)
-        if body is not None:
-            refuse_unknown(_compat.open_jaxpr(body), path)
+        called, times = called_by(eqn), 1
+        if name == "scan" and eqn.params["length"]:
+            called, times = (eqn.params["jaxpr"], ()), eqn.params["length"]
+        if called is not None:
+            total += times * refuse_unknown(_compat.open_jaxpr(called[0]), path)
         elif name not in _CONTROL:
             avals = [var.aval for var in (*eqn.invars, *eqn.outvars)]
             for dtype in {aval.dtype for aval in avals if hasattr(aval, "dtype")}:
-                if dtype_name(dtype) not in DTYPES:
+                if dtype_name(dtype) not in {*DTYPES, *COMPLEX}:
                     raise refused(dtype_name(dtype))
             if name not in _KNOWN:
                 lines = map(_compat.source_line, reversed(path))
                 line = next((line for line in lines if line and HERE not in line), "")
                 raise CannotFuseError(f"primitive {name!r} cannot be fused", name, line)
+            total += rules_linear.operations(eqn)
+    return total
 
 
 def leaf_of(aval: Any) -> Leaf:
@@ -70,5 +102,5 @@ def refused(dtype: Any) -> CannotFuseError:
     """The error for numbers that a kernel does not take."""
     return CannotFuseError(
         f"values of dtype {dtype} cannot be fused; a kernel takes float32, float64, integers and "
-        "bools"
+        "bools, and complex numbers in between"
     )

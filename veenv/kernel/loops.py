@@ -121,3 +121,9 @@ def _is_multiplied_out(summed: int, left: int, right: int) -> bool:
     """Whether a product of a matrix [left, summed] by one [summed, right] is no call."""
     sizes = summed, left, right
     return 1 in sizes or (max(sizes) <= _LONGEST and prod(sizes) <= _LARGEST)
+
+
+def num_unstacked(outer: Sequence[Any], inner: Sequence[Any]) -> int:
+    """How many variables of a loop have the same rank outside: those that are not stacked."""
+    pairs = zip(outer, inner, strict=True)
+    return sum(len(o.aval.shape) == len(i.aval.shape) for o, i in pairs)

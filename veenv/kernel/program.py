@@ -42,6 +42,8 @@ FLOATS = frozenset({"float32", "float64"})
 DTYPES = FLOATS | {
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
 }  # fmt: skip
+COMPLEX = {"complex64": "float32", "complex128": "float64"}
+"""Dtypes that are pairs of floats while a program is built, and in none that is finished."""
 COMMUTATIVE = frozenset({"add", "mul", "max", "min", "eq", "ne", "and", "or", "xor"})
 FREE = frozenset({"input", "const"})
 """Operations that compute nothing."""

@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from veenv.kernel import complex_parts
 from veenv.kernel.arrays import Ids
 from veenv.kernel.builder import Builder
-from veenv.kernel.program import DTYPES, CannotFuseError, dtype_name
-from veenv.kernel.windows import of_gather, of_scatter
+from veenv.kernel.program import COMPLEX, DTYPES, dtype_name
 from veenv.linear.batch_barrier import BARRIERS
 
 Rule = Callable[[Builder, Any, Sequence[Ids]], list[Ids]]
 """From the builder, the equation and the operands to the results."""
-_MOST_STARTS = 64
 _ALIKE = 64
 """Entries of an array from which on equal ones, as in a stencil's Jacobian, are looked for."""
 
@@ -35,8 +34,15 @@ def constant(b: Builder, ids: Ids) -> np.ndarray | None:
 def constants(b: Builder, values: Any) -> Ids:
     """The numbers of the entries of a constant array."""
     values = np.asarray(values)
-    if values.size == 1 or dtype_name(values.dtype) not in DTYPES:  # no operation takes the latter
+    if values.size == 1 or dtype_name(values.dtype) not in {
+        *DTYPES,
+        *COMPLEX,
+    }:  # no operation takes the latter
         return np.array([b.const(v) for v in values.flat], np.int64).reshape(values.shape)
+    if np.iscomplexobj(values):
+        pairs = zip(constants(b, values.real).flat, constants(b, values.imag).flat, strict=True)
+        ids = [complex_parts.pair(b, int(re), int(im)) for re, im in pairs]
+        return np.array(ids, np.int64).reshape(values.shape)
     bits = values.ravel().view(f"u{values.dtype.itemsize}")
     rows, places = different([bits])
     found = np.array(rows, bits.dtype).ravel().view(values.dtype)
@@ -65,16 +71,6 @@ def different(columns: Sequence[np.ndarray]) -> tuple[list[tuple[int, ...]], Any
     rank[np.argsort(first)] = np.arange(len(first))
     first.sort()
     return [*zip(*[column[first].tolist() for column in columns], strict=True)], rank[inverse]
-
-
-def _static(b: Builder, eqn: Any, ids: Ids) -> np.ndarray:
-    values = constant(b, ids)
-    if values is None:
-        name = eqn.primitive.name
-        raise CannotFuseError(
-            f"primitive {name!r} cannot be fused where its indices depend on the input", name
-        )
-    return values
 
 
 def _broadcast(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
@@ -158,131 +154,16 @@ def _same(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     return list(ins)
 
 
-def _windows(
-    b: Builder, shape: Sequence[int], sizes: Sequence[int], starts: Sequence[Ids]
-) -> list[tuple[int | None, tuple[slice, ...]]]:
-    """The windows that starts can mean, and for each the bool that chooses it (None: the last).
-
-    Starts are clamped into the array, as JAX says.
-    """
-    windows: list[tuple[int | None, tuple[slice, ...]]] = [(None, ())]
-    for wide, size, start in zip(shape, sizes, starts, strict=True):
-        here, last = int(start[()]), wide - size
-        value, dtype = b.value(here), b.ops[here].dtype
-        grown = []
-        if value is not None:
-            places = [(None, min(max(int(value), 0), last))]
-        else:
-            places = [
-                (b.op("le", "bool", here, b.number(p, dtype)) if p < last else None, p)
-                for p in range(last + 1)
-            ]
-        before: int | None = None
-        for chosen, place in places:
-            exact = chosen
-            if before is not None:
-                above = b.op("not", "bool", before)
-                exact = above if chosen is None else b.op("and", "bool", above, chosen)
-            before = chosen
-            for other, cut in windows:
-                both = exact if other is None else other
-                if exact is not None and other is not None:
-                    both = b.op("and", "bool", other, exact)
-                grown.append((both, (*cut, slice(place, place + size))))
-        windows = grown
-        if len(windows) > _MOST_STARTS:
-            raise CannotFuseError(
-                f"an index that depends on the input chooses between more than {_MOST_STARTS} "
-                "places",
-                "dynamic_slice",
-            )
-    return windows
-
-
-def _choose(b: Builder, options: Sequence[tuple[int | None, Ids]]) -> Ids:
-    """Of arrays of one shape the entries of that whose bool is true."""
-    result = options[-1][1]
-    for chosen, ids in options[:-1]:
-        assert chosen is not None
-        result = np.array(
-            [
-                b.op("select", b.ops[int(x)].dtype, chosen, int(x), int(y))
-                for x, y in zip(ids.flat, result.flat, strict=True)
-            ],
-            np.int64,
-        ).reshape(result.shape)
-    return result
-
-
-def _dynamic_slice(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-    x, *starts = ins
-    windows = _windows(b, x.shape, eqn.params["slice_sizes"], starts)
-    return [_choose(b, [(chosen, x[cut]) for chosen, cut in windows])]
-
-
-def _dynamic_update_slice(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-    x, update, *starts = ins
-    options = []
-    for chosen, cut in _windows(b, x.shape, update.shape, starts):
-        changed = np.array(x)
-        changed[cut] = update
-        options.append((chosen, changed))
-    return [_choose(b, options)]
-
-
-def _gather(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-    indices = _static(b, eqn, ins[1])
-    places = of_gather(eqn.params).places(ins[0].shape, indices)
-    outside = places < 0
-    if not outside.any():
-        return [ins[0].ravel()[places]]
-    dtype = np.dtype(eqn.outvars[0].aval.dtype)
-    fill = eqn.params["fill_value"]
-    if fill is None:
-        fill = {"b": True, "f": np.nan}.get(dtype.kind)
-    if fill is None:
-        fill = np.iinfo(dtype).max if dtype.kind == "u" else np.iinfo(dtype).min
-    ids = np.full(places.shape, b.const(dtype.type(fill)), np.int64)
-    ids[~outside] = ins[0].ravel()[places[~outside]]
-    return [ids]
-
-
-def _scatter(name: str | None) -> Rule:
-    """A scatter that combines entries by an operation, or overwrites them."""
-
-    def rule(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-        operand, indices, updates = ins[0], _static(b, eqn, ins[1]), ins[2]
-        windows = of_scatter(eqn.params, operand.ndim, updates.shape)
-        places = windows.places(operand.shape, indices)
-        result = np.array(operand).reshape(-1)
-        dtype = dtype_name(eqn.outvars[0].aval.dtype)
-        for place, update in zip(places.flat, updates.flat, strict=True):
-            if place >= 0:
-                old, new = int(result[place]), int(update)
-                result[place] = new if name is None else b.op(name, dtype, old, new)
-        return [result.reshape(operand.shape)]
-
-    return rule
-
-
 RULES: Mapping[str, Rule] = {
     "broadcast_in_dim": _broadcast,
     "concatenate": _concatenate,
-    "dynamic_slice": _dynamic_slice,
-    "dynamic_update_slice": _dynamic_update_slice,
     "empty": _empty,
     "empty2": _empty,
-    "gather": _gather,
     "iota": _iota,
     **dict.fromkeys(BARRIERS, _same),
     "pad": _pad,
     "reshape": _reshape,
     "rev": _rev,
-    "scatter": _scatter(None),
-    "scatter-add": _scatter("add"),
-    "scatter-max": _scatter("max"),
-    "scatter-min": _scatter("min"),
-    "scatter-mul": _scatter("mul"),
     "slice": _slice,
     "split": _split,
     "squeeze": _reshape,

@@ -6,26 +6,45 @@ import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from math import inf
+from math import inf, prod
 from typing import Any
 
 import numpy as np
 from jax.extend import core
 
 from veenv import _compat
-from veenv.kernel import rules_scalar
-from veenv.kernel.arrays import Ids, arithmetic
+from veenv.kernel import complex_numbers, rules_scalar
+from veenv.kernel.arrays import Ids, arithmetic, choose
 from veenv.kernel.builder import Builder
 from veenv.kernel.fold import evaluate
-from veenv.kernel.fusable import HERE, MOVES, inlined, leaf_of, refuse_unknown, refused
+from veenv.kernel.fusable import (
+    ELEMENTWISE,
+    HERE,
+    MOVES,
+    called_by,
+    leaf_of,
+    refuse_unknown,
+    refused,
+)
+from veenv.kernel.loops import num_unstacked
 from veenv.kernel.numbering import CONSTANT, MAX_OPERATIONS, ONE
-from veenv.kernel.program import DTYPES, FLOATS, CannotFuseError, Op, ScalarProgram, dtype_name
+from veenv.kernel.program import (
+    COMPLEX,
+    DTYPES,
+    FLOATS,
+    CannotFuseError,
+    Op,
+    ScalarProgram,
+    dtype_name,
+)
 from veenv.kernel.rules_shape import constant, constants, different
 from veenv.kernel.schedule import scheduled
 from veenv.rules.dtypes import is_key
 
 _ENTRIES = 100
 """Entries of arrays that are gone through for each operation that a kernel may have, at most."""
+_OF_SOLVING = 0.6
+"""Share of the operations of linear algebra that are not the same as others, at least."""
 _TELLING = 2
 """Steps of a loop that tell what the others come to."""
 _COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
@@ -81,7 +100,12 @@ def unroll(
         ).reshape(leaf.shape)
         for k, leaf in enumerate(inputs)
     ]
-    refuse_unknown(jaxpr)
+    solving = refuse_unknown(jaxpr)
+    if _OF_SOLVING * solving > limit:
+        raise CannotFuseError(
+            f"linear algebra takes about {solving:,} scalar operations, of {limit:,} that one "
+            "kernel may have (it would take too long to compile)"
+        )
     count = len(jaxpr.invars)
     given = dict(zip(lifted, ins[count:], strict=True))
     consts = [
@@ -140,21 +164,25 @@ class _Unroller:
 
     def _apply(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         name = eqn.primitive.name
-        if name in rules_scalar.RULES or name in MOVES or name == "clamp":
+        if name in ELEMENTWISE or name in MOVES or name == "clamp":
             for var in eqn.outvars:
-                self._account(leaf_of(var.aval).size, name)
+                self._account(prod(var.aval.shape), name)
             if name in MOVES:
                 return MOVES[name](self.builder, eqn, ins)
             return [self._clamp(eqn, ins) if name == "clamp" else self._elementwise(eqn, ins)]
         if name == "device_put":  # of any number of arrays; inside of jit it moves nothing
             return list(ins)
+        if name == "platform_index":  # of ways to compute the same
+            known = [p is None or "cpu" in p for p in eqn.params["platforms"]]
+            return [constants(self.builder, np.int32(known.index(True)))]
         if name == "cond":
             return self._cond(eqn, ins)
         if name == "scan":
             return self._scan(eqn, ins)
-        inner = inlined(eqn)
-        if inner is not None:
-            return self.closed(inner, ins)
+        called = called_by(eqn)
+        if called is not None:
+            inner, places = called
+            return self.closed(inner, [ins[k] for k in places])
         raise CannotFuseError(f"primitive {name!r} cannot be fused", name)
 
     def _account(self, size: int, name: str) -> None:
@@ -173,13 +201,16 @@ class _Unroller:
         return self.jaxpr(_compat.open_jaxpr(inner), consts, ins)
 
     def _elementwise(self, eqn: Any, ins: Sequence[Ids]) -> Ids:
-        rule = rules_scalar.RULES[eqn.primitive.name]
         of, to = dtype_name(eqn.invars[0].aval.dtype), dtype_name(eqn.outvars[0].aval.dtype)
-        if of not in DTYPES:
+        if of not in DTYPES and of not in COMPLEX:
             raise CannotFuseError(f"values of dtype {of} cannot be fused", eqn.primitive.name)
+        if of in COMPLEX or to in COMPLEX:
+            rule = complex_numbers.rule_of(eqn.primitive.name, rules_scalar.RULES)
+        else:
+            rule = rules_scalar.RULES[eqn.primitive.name]
         shape = eqn.outvars[0].aval.shape
         builder, params = self.builder, eqn.params
-        if eqn.primitive.name in _COMPARISONS and of != "bool":
+        if eqn.primitive.name in _COMPARISONS and of != "bool" and of not in COMPLEX:
             values = [constant(builder, x) for x in ins]
             if all(v is not None for v in values):  # as masks are made of indices
                 known = evaluate(Op(eqn.primitive.name, to), values)
@@ -218,26 +249,16 @@ class _Unroller:
         chosen = results[-1]
         for number in reversed(range(len(branches) - 1)):
             here = b.op("le", "bool", which, b.number(number, dtype))
-            chosen = [
-                self._choose(here, one, other)
-                for one, other in zip(results[number], chosen, strict=True)
-            ]
+            pairs = zip(results[number], chosen, strict=True)
+            chosen = [choose(b, here, one, other) for one, other in pairs]
         return chosen
-
-    def _choose(self, here: int, one: Ids, other: Ids) -> Ids:
-        b = self.builder
-        ids = [
-            b.op("select", b.ops[int(x)].dtype, here, int(x), int(y))
-            for x, y in zip(one.flat, other.flat, strict=True)
-        ]
-        return np.array(ids, np.int64).reshape(one.shape)
 
     def _scan(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         """Its steps one after the other."""
         params = eqn.params
         body = _compat.open_jaxpr(params["jaxpr"])
-        num_carry = _num_unstacked(eqn.outvars, body.outvars)
-        num_consts = _num_unstacked(eqn.invars, body.invars) - num_carry
+        num_carry = num_unstacked(eqn.outvars, body.outvars)
+        num_consts = num_unstacked(eqn.invars, body.invars) - num_carry
         consts = ins[:num_consts]
         carry = list(ins[num_consts : num_consts + num_carry])
         stacks = ins[num_consts + num_carry :]
@@ -271,9 +292,3 @@ class _Unroller:
                 f"of {self._limit:,} that one kernel may have (it would take too long to compile)",
                 "scan",
             )
-
-
-def _num_unstacked(outer: Sequence[Any], inner: Sequence[Any]) -> int:
-    """How many variables of a loop have the same rank outside: those that are not stacked."""
-    pairs = zip(outer, inner, strict=True)
-    return sum(len(o.aval.shape) == len(i.aval.shape) for o, i in pairs)

@@ -64,7 +64,22 @@ class Windows:
                 found += stride * offsets[window.index(axis)]
         if not self.clipped:
             found[~inside] = _OUTSIDE
-        others, own = iter(range(len(batch))), iter(range(len(batch), found.ndim))
+        return self._arranged(found, len(batch))
+
+    def owners(self, shape: Sequence[int], batch: Sequence[int]) -> np.ndarray:
+        """The number of the index that each entry of the result goes by.
+
+        Args:
+          shape: of the array.
+          batch: of the indices, without their last axis.
+        """
+        window = [self.sizes[axis] for axis in range(len(shape)) if axis not in self.dropped]
+        numbers = np.arange(prod(batch)).reshape((*batch, *(1 for _ in window)))
+        return self._arranged(np.broadcast_to(numbers, (*batch, *window)), len(batch))
+
+    def _arranged(self, found: np.ndarray, count: int) -> np.ndarray:
+        """With the axes of windows where the result has them; `count` are those of indices."""
+        others, own = iter(range(count)), iter(range(count, found.ndim))
         return found.transpose([next(own if k in self.own else others) for k in range(found.ndim)])
 
 

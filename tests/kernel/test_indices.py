@@ -1,0 +1,90 @@
+"""Indices that depend on the input, sorting and searching in kernels, against XLA."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import veenv
+from tests.kernel.test_primitives import assert_as_xla
+from veenv.kernel.fusing import fuse
+from veenv.kernel.program import CannotFuseError
+
+COUNT = 40
+RNG = np.random.default_rng(0)
+TABLES = RNG.normal(size=(COUNT, 5, 3)).astype(np.float32)
+OUTSIDE = RNG.integers(-9, 9, (COUNT, 4)).astype(np.int32)
+
+
+@pytest.mark.parametrize("mode", ["clip", "fill", "wrap"])
+def test_entries_and_rows_at_indices_of_the_input(mode: str):
+    def several(table: Any, index: Any) -> list[Any]:
+        rows = jnp.take(table, index, axis=0, mode=mode)
+        entry = jnp.take(table[:, 0], index[0], mode=mode)
+        columns = jnp.take(table, index % 3, axis=1, mode=mode)
+        return [rows, entry, columns, jnp.take_along_axis(table, index[:, None] % 5, axis=0)]
+
+    assert_as_xla(several, TABLES, OUTSIDE)
+
+
+@pytest.mark.parametrize("mode", ["clip", "drop", "promise_in_bounds"])
+def test_entries_and_rows_that_are_changed(mode: str):
+    def several(table: Any, index: Any) -> list[Any]:
+        if mode == "promise_in_bounds":
+            index = index % 5
+        rows = table[: index.size] + 1
+        both = table.at[index, index[::-1] % 3]
+        changed = [table.at[index].add(rows, mode=mode), table.at[index].max(rows, mode=mode)]
+        return [
+            *changed,
+            table.at[index[0]].set(rows[0], mode=mode),
+            both.mul(rows[:, 0], mode=mode),
+        ]
+
+    assert_as_xla(several, TABLES, OUTSIDE)
+
+
+def test_sorted_entries_with_their_places():
+    values = TABLES.reshape(COUNT, 15).copy()
+    values[:, 3], values[:20, 7], values[:, 5], values[:, 9] = np.nan, -np.inf, 0.0, -0.0
+    values[5:, 2] = values[5:, 4]
+
+    def several(x: Any, index: Any) -> list[Any]:
+        by = [jnp.sort(x), jnp.argsort(x), jnp.sort(index), jnp.sort(index > 0)]
+        return [*by, lax.sort((index, x[:4]), num_keys=1), jnp.sort(x.reshape(5, 3), axis=0)]
+
+    assert_as_xla(several, values, OUTSIDE)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_places_in_a_sorted_table(side: str):
+    def several(table: Any, wanted: Any) -> Any:
+        return jnp.searchsorted(jnp.sort(table[:, 0]), wanted.ravel(), side=side)
+
+    wanted = np.concatenate([TABLES[:, :2], TABLES[:, :2] * 100], axis=2)
+    assert_as_xla(several, TABLES, wanted)
+
+
+def test_derivatives_of_tables_medians_and_sorted_values():
+    def interpolated(x: Any, values: Any) -> Any:
+        return jnp.interp(x, jnp.linspace(-1.0, 1.0, 5), values)
+
+    functions = [interpolated, lambda x, v: jnp.median(v) * x, lambda x, v: jnp.sort(v * v) * x[0]]
+    x, values = TABLES[:, 0], TABLES[:, :, 1]
+    for fun in functions:
+        got = jax.vmap(veenv.jacve(fun, argnums=(0, 1), kernel="fused"))(x, values)
+        wanted = jax.vmap(jax.jacfwd(fun, (0, 1)))(x, values)
+        for mine, true in zip(got, wanted, strict=True):
+            np.testing.assert_allclose(mine, true, rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_too_large_is_named():
+    with pytest.raises(CannotFuseError, match="more than 64 places"):
+        fuse(lambda x, i: x[i], lambda args: (0, 1))(jnp.arange(70.0), 3)
+    with pytest.raises(CannotFuseError, match=r"'sort'.*at most 16"):
+        fuse(jnp.sort, lambda args: (0,))(jnp.arange(17.0))

@@ -1,0 +1,39 @@
+"""What a contraction is for a processor: how long its sums, how many its matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+
+def contracted(equation: Any) -> int:
+    """Size of the axes that a contraction sums over."""
+    if equation.primitive.name == "dot_general":
+        axes = equation.params["dimension_numbers"][0][0]
+        return prod(equation.invars[0].aval.shape[a] for a in axes)
+    kernel = equation.invars[1].aval.shape
+    return prod(kernel) // max(1, kernel[equation.params["dimension_numbers"].rhs_spec[0]])
+
+
+def matrices_of(equation: Any, varies: Sequence[bool]) -> tuple[float, bool]:
+    """How many products of matrices a contraction is, and whether they are as many for each point.
+
+    What does not vary is multiplied with the rows of all points at once.
+
+    Args:
+      equation: a `dot_general` or a convolution.
+      varies: which operands differ from point to point.
+    """
+    if equation.primitive.name != "dot_general":
+        return 1.0, any(varies)
+    axes = equation.params["dimension_numbers"][1][0]
+    return float(prod(equation.invars[0].aval.shape[a] for a in axes)), all(varies)
+
+
+def is_turned(equation: Any) -> bool:
+    """Whether a contraction sums over other axes than the last one by the first one."""
+    if equation.primitive.name != "dot_general":
+        return False
+    (left, right), (_, batch) = equation.params["dimension_numbers"]
+    return tuple(left) != (equation.invars[0].aval.ndim - 1,) or tuple(right) != (len(batch),)

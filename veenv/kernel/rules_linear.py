@@ -1,0 +1,224 @@
+"""Decompositions and solves of small matrices as scalar operations, pivots included.
+
+Rows are exchanged where LAPACK exchanges them: which row is the pivot's depends on the point, so
+that each exchange is a choice for every entry of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from veenv.kernel.arrays import Ids, arithmetic, choose
+from veenv.kernel.builder import Builder
+from veenv.kernel.program import FLOATS, CannotFuseError, dtype_name
+
+Solve = Callable[..., Sequence[Ids]]
+"""From the builder, the dtype and matrices without batch axes to those of the results."""
+
+
+class _Entries:
+    """Arithmetic and choices of arrays of one dtype of floats; single numbers are spread."""
+
+    def __init__(self, b: Builder, dtype: str):
+        self.b, self.dtype = b, dtype
+
+    def _all(self, name: str, *operands: Any) -> Ids:
+        spread = np.broadcast_arrays(*(np.asarray(x, np.int64) for x in operands))
+        return arithmetic(self.b, name, self.dtype, *spread)
+
+    def sub(self, x: Any, y: Any) -> Ids:
+        """x - y."""
+        return self._all("sub", x, y)
+
+    def mul(self, x: Any, y: Any) -> Ids:
+        """x · y."""
+        return self._all("mul", x, y)
+
+    def div(self, x: Any, y: Any) -> Ids:
+        """x / y."""
+        return self._all("div", x, y)
+
+    def neg(self, x: Any) -> Ids:
+        """-x."""
+        return self._all("neg", x)
+
+    def less(self, x: Any, *products: tuple[Any, Any]) -> Ids:
+        """x minus products, from the first to the last."""
+        for left, right in products:
+            x = self.sub(x, self.mul(left, right))
+        return np.asarray(x)
+
+    def abs(self, x: int) -> int:
+        """|x|."""
+        return self.b.op("abs", self.dtype, int(x))
+
+    def test(self, name: str, x: int, y: int) -> int:
+        """A comparison."""
+        return self.b.op(name, "bool", int(x), int(y))
+
+    def number(self, value: float) -> int:
+        """A constant."""
+        return self.b.number(value, self.dtype)
+
+    def choose(self, which: Any, x: Any, y: Any) -> Ids:
+        """x where a bool is true, otherwise y."""
+        return choose(self.b, which, x, y)
+
+
+def _cholesky(e: _Entries, a: Ids) -> Sequence[Ids]:
+    """The lower factor, column by column; NaN everywhere if the matrix is not positive definite."""
+    size = len(a)
+    found = np.full(a.shape, e.number(0), np.int64)
+    positive = e.b.const(np.bool_(True))
+    for j in range(size):
+        rest = e.less(a[j:, j], *((found[j:, k], found[j, k]) for k in range(j)))
+        positive = e.b.op("and", "bool", positive, e.test("gt", rest[0], e.number(0)))
+        found[j, j] = e.b.op("sqrt", e.dtype, int(rest[0]))
+        found[j + 1 :, j] = e.div(rest[1:], found[j, j])
+    lower = np.tril_indices(size)
+    found[lower] = e.choose(positive, found[lower], e.number(np.nan))
+    return [found]
+
+
+def _triangular_solve(e: _Entries, a: Ids, x: Ids, params: Mapping[str, Any]) -> Sequence[Ids]:
+    left, turned = params["left_side"], params["transpose_a"]
+    lower = params["lower"] != turned
+    if turned:
+        a = a.T
+    if not left:
+        a, x, lower = a.T, x.T, not lower
+    if not lower:
+        a, x = a[::-1, ::-1], x[::-1]
+    found = np.empty_like(x)
+    for i in range(len(a)):
+        found[i] = e.less(x[i], *((a[i, k], found[k]) for k in range(i)))
+        if not params["unit_diagonal"]:
+            found[i] = e.div(found[i], a[i, i])
+    found = found if lower else found[::-1]
+    return [found if left else found.T]
+
+
+def _lu(e: _Entries, a: Ids) -> Sequence[Ids]:
+    """Factors in one matrix, and as int32 the pivots and the rows' permutation."""
+    a = np.array(a)
+    rows, columns = a.shape
+    place = lambda i: e.b.number(i, "int32")  # noqa: E731
+    order = np.array([place(i) for i in range(rows)], np.int64)
+    pivots = np.zeros(min(rows, columns), np.int64)
+    for k in range(len(pivots)):
+        largest, pivots[k] = e.abs(a[k, k]), place(k)
+        for r in range(k + 1, rows):
+            size = e.abs(a[r, k])
+            larger = e.test("gt", size, largest)
+            largest = int(e.choose(larger, size, largest))
+            pivots[k] = e.choose(larger, place(r), pivots[k])
+        table = np.column_stack([a, order])
+        first = table[k].copy()
+        for r in range(k + 1, rows):
+            here = e.test("eq", pivots[k], place(r))
+            table[k], table[r] = (
+                e.choose(here, table[r], table[k]), e.choose(here, first, table[r]),
+            )  # fmt: skip
+        a, order = table[:, :-1].copy(), table[:, -1].copy()
+        singular = e.test("eq", a[k, k], e.number(0))
+        below = slice(k + 1, None)
+        a[below, k] = e.choose(singular, a[below, k], e.div(a[below, k], a[k, k]))
+        a[below, below] = e.less(a[below, below], (a[below, k][:, None], a[k, below]))
+    return [a, pivots, order]
+
+
+def _tridiagonal_solve(e: _Entries, low: Ids, middle: Ids, up: Ids, x: Ids) -> Sequence[Ids]:
+    """Elimination with exchanges of neighbouring rows (LAPACK's gtsv); NaN if it is singular."""
+    low, middle, up, x = (np.array(v) for v in (low, middle, up, x))
+    size = len(middle)
+    far = np.full(size, e.number(0), np.int64)  # the second diagonal above, where rows change
+    for i in range(size - 1):
+        under, over = int(low[i + 1]), int(middle[i])
+        stays = e.test("ge", e.abs(over), e.abs(under))
+        pivot, other = e.choose(stays, over, under), e.choose(stays, under, over)
+        factor = e.div(other, pivot)
+        left = e.choose(stays, middle[i + 1], up[i])
+        right, below = e.choose(stays, x[i], x[i + 1]), e.choose(stays, x[i + 1], x[i])
+        up[i] = e.choose(stays, up[i], middle[i + 1])
+        far[i] = e.choose(stays, far[i], up[i + 1])
+        up[i + 1] = e.choose(stays, up[i + 1], e.neg(e.mul(factor, far[i])))
+        middle[i], middle[i + 1] = pivot, e.less(left, (factor, up[i]))
+        x[i], x[i + 1] = right, e.less(below, (factor, right))
+    regular = e.b.const(np.bool_(True))
+    for i in reversed(range(size)):
+        regular = e.b.op("and", "bool", regular, e.test("ne", middle[i], e.number(0)))
+        known = [(d[i], x[i + k]) for k, d in ((1, up), (2, far)) if i + k < size]
+        x[i] = e.div(e.less(x[i], *known), middle[i])
+    return [e.choose(regular, x, e.number(np.nan))]
+
+
+def _pivots_to_permutation(e: _Entries, pivots: Ids, rows: int) -> Sequence[Ids]:
+    order = np.array([e.b.number(i, "int32") for i in range(rows)], np.int64)
+    for k, pivot in enumerate(pivots):
+        before = order.copy()
+        for r in range(k + 1, rows):
+            here = e.test("eq", pivot, e.b.number(r, "int32"))
+            order[k] = e.choose(here, before[r], order[k])
+            order[r] = e.choose(here, before[k], before[r])
+    return [order]
+
+
+def _rule(solve: Solve, ranks: Sequence[int], **extra: Callable[[Any], Any]) -> Any:
+    """A rule for one matrix as one for any axes before it.
+
+    Args:
+      solve: for operands of these ranks.
+      ranks: of the operands without axes before.
+      **extra: further arguments, from the equation.
+    """
+
+    def rule(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+        name, dtype = eqn.primitive.name, dtype_name(eqn.invars[0].aval.dtype)
+        if dtype not in FLOATS and name != "lu_pivots_to_permutation":
+            raise CannotFuseError(f"primitive {name!r} cannot be fused for {dtype}", name)
+        further = {key: made(eqn) for key, made in extra.items()}
+        batch = ins[0].shape[: ins[0].ndim - ranks[0]]
+        flat = [x.reshape(prod(batch), *x.shape[len(batch) :]) for x in ins]
+        entries = _Entries(b, dtype)
+        each = [solve(entries, *(x[k] for x in flat), **further) for k in range(prod(batch))]
+        avals = [v.aval for v in eqn.outvars]
+        if not each:
+            return [np.zeros(aval.shape, np.int64) for aval in avals]
+        return [
+            np.stack(found).reshape(aval.shape)
+            for found, aval in zip(zip(*each, strict=True), avals, strict=True)
+        ]
+
+    return rule
+
+
+def operations(eqn: Any) -> int:
+    """About how many operations an equation of linear algebra takes; 0 for others."""
+    name = eqn.primitive.name
+    if name not in RULES:
+        return 0
+    *batch, rows, columns = eqn.invars[-1 if "solve" in name else 0].aval.shape
+    if name == "triangular_solve":
+        size = eqn.invars[0].aval.shape[-1]
+        return int(prod(batch) * size * rows * columns)
+    if name == "tridiagonal_solve":
+        return int(prod(batch) * rows * (12 + 9 * columns))
+    return int(
+        prod(batch) * rows * columns * min(rows, columns) // (3 if name == "cholesky" else 1)
+    )
+
+
+RULES: Mapping[str, Any] = {
+    "cholesky": _rule(_cholesky, (2,)),
+    "lu": _rule(_lu, (2,)),
+    "lu_pivots_to_permutation": _rule(
+        _pivots_to_permutation, (1,), rows=lambda eqn: eqn.params["permutation_size"]
+    ),
+    "triangular_solve": _rule(_triangular_solve, (2, 2), params=lambda eqn: eqn.params),
+    "tridiagonal_solve": _rule(_tridiagonal_solve, (1, 1, 1, 2)),
+}
+"""For each primitive of linear algebra what it does to the numbers of operations."""
