@@ -23,9 +23,11 @@ def _uniform(low: float, high: float, *shape: int) -> Array:
 
 _SPRINGS = np.array([(i, j) for i, j in _RNG.integers(0, 24, (60, 2)) if i != j])
 _RING = np.stack([np.arange(12), (np.arange(12) + 1) % 12], 1)
-_GRID = np.stack(np.meshgrid(np.arange(5.0), np.arange(5.0), indexing="ij"), -1).reshape(-1, 2)
+_GRID: np.ndarray = np.stack(
+    np.meshgrid(np.arange(5.0), np.arange(5.0), indexing="ij"), -1
+).reshape(-1, 2)
 _CORNERS = np.array([5 * a + b for a in range(4) for b in range(4)])[:, None]
-_TRIANGLES = np.concatenate([_CORNERS + [0, 1, 5], _CORNERS + [1, 6, 5]])
+_TRIANGLES: np.ndarray = np.concatenate([_CORNERS + [0, 1, 5], _CORNERS + [1, 6, 5]]).astype(int)
 _EDGES = _GRID[_TRIANGLES[:, 1:]] - _GRID[_TRIANGLES[:, :1]]
 _UNDEFORMED = np.linalg.inv(np.swapaxes(_EDGES, 1, 2)).astype(np.float32)
 _STOICHIOMETRY = _RNG.integers(-1, 2, (9, 20)).astype(np.float32)
@@ -174,7 +176,7 @@ def metabolism(concentration: Array, rate: Array, half: Array) -> Array:
     """Rates of nine species in twenty reactions with saturation."""
     order = jnp.maximum(-_STOICHIOMETRY, 0)
     share = concentration / (half + concentration)
-    return _STOICHIOMETRY @ (rate * jnp.prod(share[:, None] ** order, 0))
+    return jnp.asarray(_STOICHIOMETRY) @ (rate * jnp.prod(share[:, None] ** order, 0))
 
 
 def food_web(x: Array, growth: Array, interaction: Array) -> Array:
@@ -232,7 +234,7 @@ MODELS: dict[str, tuple[Any, tuple[Any, ...], Any]] = {
     "viscous_steps": (viscous_steps, (_normal(16),), 0),
     "wealth": (wealth, (0.1 * _normal(40, 6), _normal(6)), 1),
     "metabolism": (
-        metabolism, (_uniform(0.1, 1, 9), _uniform(0.5, 2, 20), jnp.array(0.3)), (0, 1),
+        metabolism, (_uniform(0.1, 1, 9), _uniform(0.5, 2, 20), jnp.float32(0.3)), (0, 1),
     ),
     "food_web": (food_web, (_uniform(0.1, 1, 20), _normal(20), _normal(20, 20)), (0, 1)),
     "homography": (homography, (_FLAT + 0.2 * _normal(8), _normal(30, 2)), 0),

@@ -77,7 +77,8 @@ def test_all_forms_are_exact(x64, form, kernel, monkeypatch):
     assert veenv.tree_allclose(found, expected, rtol=1e-12)
     text = jax.jit(jacobian).lower(points).as_text()
     assert ("veenv_fused" in text) == (form == "kernel" and kernel == "auto")
-    assert {number > 0 for number in numbers} == {form != "elimination"}
+    of_mode = form == "mode" or (form == "kernel" and kernel == "xla")
+    assert {number > 0 for number in numbers} == {of_mode}
 
 
 def test_values_auxiliaries_and_several_arguments(x64, form):
@@ -368,8 +369,10 @@ def test_modes_are_traced_where_they_may_be_faster_than_a_kernel(monkeypatch):
     jacobian, expected = AUTO(rolled, kernel="auto"), jax.jacrev(rolled)
     assert veenv.tree_allclose(jax.jit(jacobian)(SHORT), expected(SHORT), rtol=1e-5)
     wide, many = AUTO(neighbours), np.ones((256, 64), np.float32)
-    with pytest.raises(AssertionError):
-        jax.jit(jax.vmap(wide))(many)
+    with monkeypatch.context() as slow:
+        slow.setattr(choice, "kernel_seconds", lambda program, batch, quick: 1.0)
+        with pytest.raises(AssertionError):
+            jax.jit(jax.vmap(wide))(many)
 
     def long(x):
         return jax.lax.scan(lambda c, _: (jnp.sin(c) * x, None), x, None, length=9000)[0]
@@ -395,10 +398,12 @@ def test_nothing_is_compared_with_a_kernel_that_is_certainly_faster(monkeypatch)
             x = jnp.sin(x) * jnp.roll(x, k)
         return x
 
-    for fun, size, some in ((chain, 4, False), (neighbours, 64, True)):
-        del compared[:]
-        jax.jit(jax.vmap(AUTO(fun))).lower(np.ones((256, size), np.float32))
-        assert bool(compared) == some
+    points = np.ones((256, 4), np.float32)
+    jax.jit(jax.vmap(AUTO(chain))).lower(points)
+    assert not compared
+    monkeypatch.setattr(choice, "kernel_seconds", lambda program, batch, quick: 1.0)
+    jax.jit(jax.vmap(AUTO(chain))).lower(points)
+    assert compared
 
 
 def test_a_mode_that_is_traced_late_is_of_the_function_as_it_was(x64, monkeypatch):

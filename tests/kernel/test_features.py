@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from veenv.kernel import times
 from veenv.kernel.features import NAMES, features_of
@@ -96,6 +97,32 @@ def test_a_contraction_of_other_than_rows_by_columns_is_turned():
     found = counts(jax.vmap(lambda x: w @ x), np.ones((5, 4), np.float32))
     assert found["turned"] == found["flops"] == 120
     assert "turned" not in counts(jax.vmap(lambda x: x @ w.T), np.ones((5, 4), np.float32))
+
+
+def test_matrices_are_as_many_as_points_where_both_factors_vary():
+    shared = np.ones((4, 4), np.float32)
+    assert counts(lambda x: shared @ x, X, batch=7)["contractions"] == 1
+    assert counts(lambda x: jnp.outer(x, x) @ x, X, batch=7)["contractions"] == 7
+
+    def several(x):
+        both = jnp.ones((5, 4, 4)) * x[0]
+        return both @ both
+
+    assert counts(several, X, batch=7)["contractions"] == 5 * 7
+
+
+def test_an_operation_of_complex_numbers_is_several():
+    def squared(x):
+        z = lax.complex(x, x)
+        return (z * z).real
+
+    assert counts(squared, X)["simple"] > 2 * counts(lambda x: x * x, X)["simple"]
+
+
+def test_a_convolution_is_no_contraction():
+    found = counts(lambda x: jnp.convolve(x, np.ones(3, np.float32)), X)
+    assert found["convolved"] > 0
+    assert "flops" not in found
 
 
 def test_calls_are_seen_through():

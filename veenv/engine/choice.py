@@ -27,11 +27,13 @@ Run = Callable[..., list[Any]]
 Lifted = Callable[[Sequence[Any]], Any]
 """From the operands of the elimination to a value that another form needs."""
 _GAIN = 0.75
-"""Share of its time that what takes the place of JAX's own mode must be predicted to take at most;
-also of a kernel's against XLA's."""
+"""Share of the time of JAX's own mode that what takes its place is predicted to take at most."""
 _OTHERWISE = 0.85
 """Share of the time of the form that is usual which another one is predicted to take at a batch to
 be taken there."""
+_SELDOM = 0.65
+"""Share of the time of an elimination of which JAX's own modes seldom take less, as was measured of
+functions that can be a kernel."""
 _NEAR = 1.3
 """How many times what any call takes at least a call takes up to which no other is much faster."""
 
@@ -77,13 +79,14 @@ class Choice:
 
         def instead(batch: int) -> Run | None:
             least = kernel_seconds(program, batch, quick)
-            if _GAIN * least_seconds(program, batch) > least:
+            if least_seconds(program, batch) > least:
                 return None
             if jnp.result_type(float) != precision:
                 return None  # lowered with another width of numbers than traced
-            slow = _GAIN * least_of_modes(operations, batch) > least
+            own = min(seconds(batch) for seconds in self._eliminated)
+            slow = max(least_of_modes(operations, batch), _SELDOM * own) > least
             best, times = self._fastest(batch, modes=not slow)
-            return self._run(best, wanted) if _GAIN * times <= least else None
+            return self._run(best, wanted) if times <= least else None
 
         return run_kernel(made, program, self._run(source, wanted), instead, quick)
 

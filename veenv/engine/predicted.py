@@ -17,7 +17,7 @@ Predicted = Callable[[int], float]
 """From a number of points to the seconds that a program is predicted to take."""
 NOMINAL = (1, 256)
 """Batches for which a program is chosen that does not know its own."""
-_ALIKE = 0.97
+_ALIKE = 0.995
 """Share from which on two predicted times say nothing of which is the shorter."""
 
 

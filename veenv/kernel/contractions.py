@@ -8,7 +8,7 @@ from typing import Any
 
 
 def contracted(equation: Any) -> int:
-    """Size of the axes that a contraction sums over."""
+    """Size of the axes that a contraction, or a convolution, sums over."""
     if equation.primitive.name == "dot_general":
         axes = equation.params["dimension_numbers"][0][0]
         return prod(equation.invars[0].aval.shape[a] for a in axes)
@@ -22,18 +22,14 @@ def matrices_of(equation: Any, varies: Sequence[bool]) -> tuple[float, bool]:
     What does not vary is multiplied with the rows of all points at once.
 
     Args:
-      equation: a `dot_general` or a convolution.
+      equation: a `dot_general`.
       varies: which operands differ from point to point.
     """
-    if equation.primitive.name != "dot_general":
-        return 1.0, any(varies)
     axes = equation.params["dimension_numbers"][1][0]
     return float(prod(equation.invars[0].aval.shape[a] for a in axes)), all(varies)
 
 
 def is_turned(equation: Any) -> bool:
-    """Whether a contraction sums over other axes than the last one by the first one."""
-    if equation.primitive.name != "dot_general":
-        return False
+    """Whether a `dot_general` sums over other axes than the last one by the first one."""
     (left, right), (_, batch) = equation.params["dimension_numbers"]
     return tuple(left) != (equation.invars[0].aval.ndim - 1,) or tuple(right) != (len(batch),)

@@ -27,17 +27,17 @@ from veenv.rules.dtypes import is_complex
 
 NAMES = (
     "calls", "loops", "inner", "steps", "inlined", "turns", "simple", "joined", "functions",
-    "repeated", "reduced", "stored", "flops", "turned", "contractions", "solvers", "decomposed",
-    "pieces", "moved",
+    "repeated", "reduced", "stored", "flops", "turned", "contractions", "convolved", "solvers",
+    "decomposed", "pieces", "moved",
 )  # fmt: skip
 """The features: one for each call; loops and other programs that are started, and those inside of
 `scan`s; steps of `scan`s; the same two of `scan`s that are one function (`veenv.kernel.loops`);
 simple operations of elementwise loops, entries that these pad or join (branches), functions, and
 functions that the compiler repeats (what is repeated counts as often); entries that are summed or
 compared away; entries that are written; operations of contractions, those of contractions that are
-not of rows by columns (once more), and the matrices that are multiplied; calls of decompositions
-and triangular solves, the entries they go through, and the matrices they are of; entries that are
-gathered, scattered, sorted."""
+not of rows by columns (once more), and the matrices that are multiplied; operations of
+convolutions; calls of decompositions and triangular solves, the entries they go through, and the
+matrices they are of; entries that are gathered, scattered, sorted."""
 _INDEX = {name: k for k, name in enumerate(NAMES)}
 _FREE = frozenset(
     "broadcast_in_dim reshape transpose squeeze rev copy iota expand_dims stop_gradient "
@@ -230,7 +230,9 @@ class _Walk:
         name, varies = step.name, any(v.varies for v in step.outs)
         written = sum(v.size for v in step.outs)
         self._start(times)
-        if name in ("dot_general", "conv_general_dilated"):
+        if name == "conv_general_dilated":
+            self._add("convolved", 2.0 * written * contracted(step.equation) * times, varies)
+        elif name == "dot_general":
             flops = 2.0 * written * contracted(step.equation) * times
             self._add("flops", flops, varies)
             self._add("turned", flops if is_turned(step.equation) else 0.0, varies)

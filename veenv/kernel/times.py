@@ -31,8 +31,9 @@ QUICK = 0.67
 SLOWER = 1.5
 """How many times as long a kernel runs that was compiled quickly; those are long ones, which read
 and write their intermediate values, too."""
-KERNEL = ("kernel", "kernel_work", "kernel_moved")
-"""Features of a kernel: a call, the weights of its operations, the entries it reads and writes."""
+KERNEL = ("kernel", "kernel_code", "kernel_work", "kernel_moved")
+"""Features of a kernel: a call, the operations of its code, which each call reads, their weights,
+and the entries it reads and writes."""
 _PASSED = 1.5
 """How many times as long as its multiplications a pass of JAX's modes takes, at least: it adds, and
 it makes entries that it stores or sums up."""
@@ -71,10 +72,10 @@ def program_seconds(jaxpr: Any, batch: int) -> float:
 
 
 def kernel_features(program: ScalarProgram, batch: int) -> np.ndarray:
-    """The features of a kernel at a batch: float64 [3], as `KERNEL` names them."""
+    """The features of a kernel at a batch: float64 [4], as `KERNEL` names them."""
     written = sum(program.outputs[k].size for k in program.written())
     moved = written + sum(leaf.size for leaf in program.inputs)
-    return np.array([1.0, program.work * max(batch, 4), moved * batch])
+    return np.array([1.0, program.size, program.work * batch, moved * batch])
 
 
 def kernel_seconds(program: ScalarProgram, batch: int, quick: bool = False) -> float:
@@ -82,7 +83,7 @@ def kernel_seconds(program: ScalarProgram, batch: int, quick: bool = False) -> f
 
     Args:
       program: the scalar program.
-      batch: number of points; a few take as long as one.
+      batch: number of points.
       quick: compiled quickly, to slower code.
     """
     share = SLOWER if quick else 1.0
