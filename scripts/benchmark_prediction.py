@@ -14,6 +14,7 @@ from benchmark_machine import machine
 from benchmark_realistic import compiled, from_file, interleaved, named
 from realistic_functions import FUNCTIONS, Entry
 from realistic_loops import LOOPS
+from realistic_models import MODELS
 from realistic_plot import spearman
 
 import veenv
@@ -55,14 +56,14 @@ def prediction(
     of the same function, form and batch, so that it can be made in parts.
 
     Args:
-        function: names of functions; all of `realistic` and some loops by default.
+        function: names of functions; all of `realistic`, of its models and some loops by default.
         batch: numbers of points.
         seconds: of timing for each function and batch.
         file: a Python file as for `realistic`.
         measure: measure, or only count the features anew of what has been measured, and fit.
         out: the table; the package reads its own.
     """
-    functions = {**FUNCTIONS, **LOOPS} if file is None else from_file(file)
+    functions = {**FUNCTIONS, **MODELS, **LOOPS} if file is None else from_file(file)
     before = out if out.exists() else FILE
     known = json.loads(before.read_text(encoding="utf-8")).get("measured", [])
     print(machine() + "\n\n| measured | batch |\n| --- | ---: |")

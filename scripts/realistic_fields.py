@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from realistic_models import MODELS
 
 _RNG = np.random.default_rng(11)
 _CAMERA, _POINT = _RNG.integers(0, 4, 24), _RNG.integers(0, 12, 24)
@@ -239,6 +238,5 @@ FIELDS: dict[str, tuple[Any, tuple[Any, ...], int | tuple[int, ...]]] = {
     ),
     "thin_film": (thin_film, (_uniform(0.05, 0.15, 6), _uniform(1.4, 2.3, 6)), (0, 1)),
     "softmax_losses": (softmax_losses, (_normal(8, 5), _normal(5), _normal(40, 8)), (0, 1)),
-    **MODELS,
 }  # fmt: skip
 """Function, point and argnums by name."""

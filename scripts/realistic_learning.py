@@ -1,4 +1,4 @@
-"""Functions for `benchmark.py realistic` that are learned, or that learn: layers, losses, codes."""
+"""Functions to which predicted times are fitted that are learned, or that learn: layers, losses."""
 
 from __future__ import annotations
 

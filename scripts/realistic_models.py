@@ -1,4 +1,4 @@
-"""More functions for `benchmark.py realistic`: machines, meshes, trajectories, rates, prices."""
+"""Functions to which predicted times are fitted, beside `realistic`: machines, meshes, prices."""
 
 from __future__ import annotations
 

@@ -51,6 +51,11 @@ _ELEMENTWISE = frozenset(
 _FUSED = EXPENSIVE | _FREE | _ELEMENTWISE
 _DECOMPOSED = frozenset("cholesky triangular_solve lu eigh eig svd qr householder_product".split())
 _CALLS = frozenset("custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr custom_lin".split())
+_CHANGED = {
+    "dynamic_update_slice": 1,
+    **dict.fromkeys("scatter scatter-add scatter-max scatter-min scatter-mul".split(), 2),
+}
+"""Which operand of what changes an array is put there."""
 _JOINED = frozenset(["pad", "concatenate", "stack"])
 WEIGHTS = {"integer_pow": 2.0, "div": 0.2, "sqrt": 0.2, "rsqrt": 0.2}
 """What operations are of a simple one, and divisions and roots of a function."""
@@ -248,7 +253,9 @@ class _Walk:
         elif name.startswith("reduce_") and "window" not in name:
             self._add("reduced", step.ins[0].size * times, varies)
         else:
-            self._add("moved", written * times, varies)
+            changed = _CHANGED.get(name)  # where an array is changed, as much as is put there
+            amount = written if changed is None else step.ins[changed].size
+            self._add("moved", amount * times, varies)
 
     def _loop(self, step: _Step, times: float) -> None:
         params, varies = step.equation.params, any(v.varies for v in step.outs)

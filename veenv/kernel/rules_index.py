@@ -118,15 +118,12 @@ def _options(
 
 def _is(b: Builder, index: int, value: int, last: int, clipped: bool) -> int:
     """Whether an index is a value; one that is outside, and clipped, is the nearest inside."""
+    if clipped and last == 0:
+        return b.const(np.bool_(True))
     name = "eq"
     if clipped and value in (0, last):
         name = "le" if value == 0 else "ge"
-    dtype = b.ops[index].dtype
-    return (
-        b.const(np.bool_(True))
-        if last == 0 and clipped
-        else b.op(name, "bool", index, b.number(value, dtype))
-    )
+    return b.op(name, "bool", index, b.number(value, b.ops[index].dtype))
 
 
 def _gather(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
@@ -136,7 +133,8 @@ def _gather(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     owner = windows.owners(ins[0].shape, ins[1].shape[:-1])
     for indices, tests in _options(b, eqn, windows, ins[0].shape, ins[1]):
         places = windows.places(ins[0].shape, indices)
-        found = np.where(places < 0, result, entries[places])
+        inside, found = places >= 0, result.copy()
+        found[inside] = entries[places[inside]]
         result = found if tests is None else choose(b, tests.ravel()[owner], found, result)
     return [result]
 
