@@ -61,6 +61,16 @@ def test_sorted_entries_with_their_places():
     assert_as_xla(several, values, OUTSIDE)
 
 
+def test_comparisons_that_order_all_floats():
+    special = np.array([0.0, -0.0, 1.5, -1.5, np.inf, -np.inf, np.nan, 1e-40, -1e-40], np.float32)
+    x, y = (v.ravel() for v in np.meshgrid(special, special))
+
+    def several(x: Any, y: Any) -> list[Any]:
+        return [lax.lt_to_p.bind(x, y), lax.le_to_p.bind(x, y), lax.lt_to_p.bind(x > 0, y > 0)]
+
+    assert_as_xla(several, x, y)
+
+
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_places_in_a_sorted_table(side: str):
     def several(table: Any, wanted: Any) -> Any:

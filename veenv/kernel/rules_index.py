@@ -190,6 +190,32 @@ def _precedes(b: Builder, dtype: str, x: int, y: int) -> int:
     return b.op("or", "bool", less, b.op("and", "bool", *numbers))
 
 
+def _ordered(name: str) -> Rule:
+    """A comparison that orders zeros by sign and what is not a number, too: that of their bits."""
+
+    def key(b: Builder, x: int) -> int:
+        dtype = b.ops[x].dtype
+        if dtype == "bool":
+            return b.op("convert", "uint8", x)
+        if dtype not in FLOATS:
+            return x
+        whole = np.iinfo(dtype.replace("float", "int"))
+        kind = whole.dtype.name
+        bits = b.op("bitcast", kind, x)
+        below = b.op("shr_a", kind, bits, b.number(whole.bits - 1, kind))
+        return b.op("xor", kind, bits, b.op("and", kind, below, b.number(whole.max, kind)))
+
+    def rule(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+        x, y = np.broadcast_arrays(*ins)
+        ids = [
+            b.op(name, "bool", key(b, int(p)), key(b, int(q)))
+            for p, q in zip(x.flat, y.flat, strict=True)
+        ]
+        return [np.array(ids, np.int64).reshape(x.shape)]
+
+    return rule
+
+
 def _sort(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     """Each entry's rank, and for each place the entry of that rank; equal ones in their order."""
     axis, dtype = eqn.params["dimension"], dtype_name(eqn.invars[0].aval.dtype)
@@ -251,6 +277,8 @@ RULES: Mapping[str, Rule] = {
     "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update_slice,
     "gather": _gather,
+    "le_to": _ordered("le"),
+    "lt_to": _ordered("lt"),
     "scatter": _scatter(None),
     "scatter-add": _scatter("add"),
     "scatter-max": _scatter("max"),
