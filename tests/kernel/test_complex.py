@@ -140,3 +140,12 @@ def test_what_no_rule_is_known_for_is_named():
 def test_complex_arguments_and_results_are_refused_by_name():
     with pytest.raises(CannotFuseError, match="complex64"):
         veenv.jacve(lambda z: z * z, holomorphic=True, kernel="fused")(1 + 1j)
+
+
+def test_numbers_of_half_width_are_refused_in_branches_too():
+    def halved(x: Any) -> Any:
+        return lax.cond(x > 0, lambda x: x.astype(jnp.float16).astype(x.dtype), jnp.sin, x)
+
+    with pytest.raises(CannotFuseError, match="float16"):
+        veenv.jacve(halved, kernel="fused")(0.5)
+    assert veenv.jacve(halved)(0.5) == 1

@@ -166,6 +166,8 @@ class _Unroller:
         name = eqn.primitive.name
         if name in ELEMENTWISE or name in MOVES or name == "clamp":
             for var in eqn.outvars:
+                if dtype_name(var.aval.dtype) not in {*DTYPES, *COMPLEX}:
+                    raise refused(var.aval.dtype)
                 self._account(prod(var.aval.shape), name)
             if name in MOVES:
                 return MOVES[name](self.builder, eqn, ins)
