@@ -12,8 +12,10 @@ from jax import lax
 
 import veenv
 from tests.kernel.test_primitives import assert_as_xla
+from veenv.kernel.fold import run
 from veenv.kernel.fusing import fuse
 from veenv.kernel.program import CannotFuseError
+from veenv.kernel.unrolling import unroll
 
 COUNT = 40
 RNG = np.random.default_rng(0)
@@ -47,6 +49,24 @@ def test_entries_and_rows_that_are_changed(mode: str):
         ]
 
     assert_as_xla(several, TABLES, OUTSIDE)
+
+
+def test_many_changes_at_known_places_come_one_after_the_other():
+    """Three hundred at places that repeat, and outside: added and multiplied in their order."""
+    places = np.random.default_rng(1).integers(-12, 12, 300)
+    values = np.random.default_rng(2).uniform(0.9, 1.1, (COUNT, 300)).astype(np.float32)
+
+    def several(x: Any, y: Any) -> list[Any]:
+        added = x.at[places].add(y, mode="drop"), x[:0].at[places].add(y, mode="drop")
+        return [*added, x.at[places].multiply(y, mode="drop"), x.at[places].max(y, mode="drop")]
+
+    assert_as_xla(several, TABLES[:, :, 0].copy(), values)
+    program = unroll(jax.make_jaxpr(several)(TABLES[0, :, 0], values[0]))
+    added = TABLES[0, :, 0].copy()
+    for place, y in zip(places, values[0], strict=True):
+        if -5 <= place < 5:
+            added[place] += y
+    assert (run(program, TABLES[0, :, 0], values[0])[0] == added).all()  # to the last bit
 
 
 def test_sorted_entries_with_their_places():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
+import numpy as np
+
 from veenv.kernel import schedule
 from veenv.kernel.pipeline import cycles
 from veenv.kernel.program import FREE, Leaf, Op
@@ -52,7 +54,8 @@ def test_long_programs_are_in_depth_first_order(monkeypatch):
     monkeypatch.setattr(schedule, "_ESTIMATED", 5)
     monkeypatch.setattr(schedule, "cycles", None)  # nothing is estimated
     ops = [X, *(Op("mul", "float32", (k, 0)) for k in range(4)), Op("add", "float32", (0, 0))]
-    program = schedule.scheduled(ops, [Leaf((), "float32")], [Leaf((2,), "float32")], [[5, 4]])
+    leaf = Leaf((2,), "float32")
+    program = schedule.scheduled(ops, [Leaf((), "float32")], [leaf], [np.array([5, 4])])
     assert [op.name for op in program.ops if op.name not in FREE] == ["add", *["mul"] * 4]
 
 
@@ -62,6 +65,6 @@ def test_the_order_of_fewer_cycles_is_taken(monkeypatch):
     found = []
     for sign in (1, -1):  # the order whose last operation has the lower number, then the other
         monkeypatch.setattr(schedule, "cycles", lambda _, order, __=inf, s=sign: s * order[-1])
-        program = schedule.scheduled(ops, [Leaf((), "float32")], [leaf], [[5, 4]])
+        program = schedule.scheduled(ops, [Leaf((), "float32")], [leaf], [np.array([5, 4])])
         found.append([op.name for op in program.ops if op.name not in FREE])
     assert found == [["add", *["mul"] * 4], [*["mul"] * 4, "add"]]

@@ -11,6 +11,7 @@ from veenv.kernel import (
     complex_numbers,
     rules_index,
     rules_linear,
+    rules_order,
     rules_scalar,
     rules_shape,
     rules_sum,
@@ -20,6 +21,7 @@ from veenv.kernel.program import COMPLEX, DTYPES, CannotFuseError, Leaf, dtype_n
 MOVES = {
     **rules_shape.RULES,
     **rules_index.RULES,
+    **rules_order.RULES,
     **rules_sum.RULES,
     **rules_linear.RULES,
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import product
+from collections.abc import Iterable
+from itertools import product, repeat
 from typing import Any
 
 import numpy as np
@@ -94,23 +95,40 @@ class Numbering:
         places: Any = slice(None)
         if len(keys) > _MANY:
             keys, places = np.unique(keys, return_inverse=True)
-        known, ids, pair = self._known, [], len(columns) == 2
-        for key in keys.tolist():
-            found = known.get(key)
-            if found is None:
-                args = (key >> ID_BITS & _IDS, key & _IDS) if pair else (key & _IDS,)
-                found = self._add(Op.of(name, dtype, args, None), key)
-            ids.append(found)
+        rows = keys.tolist()
+        ids = list(map(self._known.get, rows))
+        if None in ids:
+            self._add_plain(name, dtype, [k for k, i in zip(rows, ids, strict=True) if i is None])
+            ids = list(map(self._known.get, rows))
         return np.array(ids, np.int64)[places]
+
+    def _add_plain(self, name: str, dtype: str, keys: Iterable[int]) -> None:
+        """Adds arithmetic that is not known, by keys that may come several times."""
+        new = list(dict.fromkeys(keys))
+        first = len(self.ops)
+        if first + len(new) > self._limit:
+            raise self._full()
+        numbers = np.array(new, np.int64)
+        args = [numbers & _IDS] if name == "neg" else [numbers >> ID_BITS & _IDS, numbers & _IDS]
+        pairs = zip(*(column.tolist() for column in args), strict=True)
+        fields = zip(repeat(name), repeat(dtype), pairs, repeat(None))
+        self._known.update(zip(new, range(first, first + len(new)), strict=True))
+        self.ops += map(tuple.__new__, repeat(Op), fields)
+        if name == "neg":
+            self.kinds[first : first + len(new)] = NEGATIVE
+            self.inner[first : first + len(new)] = args[0]
+
+    def _full(self) -> CannotFuseError:
+        return CannotFuseError(
+            f"the function takes more than {self._limit:,} scalar operations, the most "
+            "that one kernel may have (it would take too long to compile)"
+        )
 
     def _add(self, op: Op, key: Any) -> int:
         """The number of an operation that is not known."""
         number = len(self.ops)
         if number >= self._limit:
-            raise CannotFuseError(
-                f"the function takes more than {self._limit:,} scalar operations, the most "
-                "that one kernel may have (it would take too long to compile)"
-            )
+            raise self._full()
         self._known[key] = number
         self.ops.append(op)
         if op.name == "neg" and op.dtype in FLOATS:

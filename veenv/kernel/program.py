@@ -120,6 +120,11 @@ class ScalarProgram:
     outputs: tuple[Leaf, ...]
     results: tuple[tuple[int, ...], ...]
 
+    @functools.cached_property
+    def is_constant(self) -> np.ndarray:
+        """Which operations are constants: bool [operations]."""
+        return np.array([op.name == "const" for op in self.ops], bool)
+
     @property
     def size(self) -> int:
         """How many operations compute something."""
@@ -163,7 +168,7 @@ class ScalarProgram:
     def constant_leaf(self, output: int) -> np.ndarray | None:
         """The value of an output leaf that does not depend on the inputs; None for others."""
         ids = self.results[output]
-        if any(self.ops[i].name != "const" for i in ids):
+        if not self.is_constant[list(ids)].all():
             return None
         leaf = self.outputs[output]
         values = [self.ops[i].attr for i in ids]

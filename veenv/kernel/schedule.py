@@ -6,6 +6,8 @@ import heapq
 from collections.abc import Iterable, Sequence
 from math import inf
 
+import numpy as np
+
 from veenv.kernel.cpu.spans import least_size, size_of
 from veenv.kernel.pipeline import cycles
 from veenv.kernel.program import FREE, CannotFuseError, Leaf, Op, ScalarProgram
@@ -19,7 +21,7 @@ def scheduled(
     ops: Sequence[Op],
     inputs: Sequence[Leaf],
     outputs: Sequence[Leaf],
-    results: Sequence[Sequence[int]],
+    results: Sequence[np.ndarray],
     size: float = inf,
 ) -> ScalarProgram:
     """The program of the operations that the results need, in the best of a few orders.
@@ -28,15 +30,14 @@ def scheduled(
       ops: operations, each after its arguments.
       inputs: the input leaves.
       outputs: the output leaves.
-      results: the operation of every entry of each output leaf.
+      results: int64 [entries] for each output leaf, their operations.
       size: the largest `veenv.kernel.cpu.spans.size_of` that the program may have.
 
     Raises:
       CannotFuseError: where it is larger.
     """
-    roots = list(dict.fromkeys(i for ids in results for i in ids))
-    order = _depth_first(ops, roots)
-    if least_size(ops, order) > size:  # which is known before the rest is done
+    order = _depth_first(ops, _in_order(results))
+    if least_size(ops, order, results) > size:  # which is known before the rest is done
         raise _too_large()
     needed = sorted(order)
     if len(needed) <= _ESTIMATED:
@@ -45,18 +46,26 @@ def scheduled(
             order = late
     free = [i for i in needed if ops[i].name in FREE]
     order = [*free, *(i for i in order if ops[i].name not in FREE)]
-    number = {old: new for new, old in enumerate(order)}
+    numbers = np.zeros(len(ops), np.int64)
+    numbers[order] = np.arange(len(order))
+    number = numbers.tolist()
     renamed = tuple(
         [
             Op.of(name, dtype, tuple([number[a] for a in args]), attr)
             for name, dtype, args, attr in [ops[i] for i in order]
         ]
     )
-    places = tuple(tuple(number[i] for i in ids) for ids in results)
+    places = tuple(tuple(numbers[ids].tolist()) for ids in results)
     program = ScalarProgram(tuple(inputs), renamed, tuple(outputs), places)
     if size < inf and size_of(program) > size:
         raise _too_large()
     return program
+
+
+def _in_order(results: Sequence[np.ndarray]) -> list[int]:
+    """The different ones of some numbers, each where it comes first."""
+    numbers = np.concatenate([np.zeros(0, np.int64), *results])
+    return numbers[np.sort(np.unique(numbers, return_index=True)[1])].tolist()
 
 
 def _too_large() -> CannotFuseError:

@@ -114,7 +114,7 @@ def unroll(
     ]
     outs = walker.jaxpr(jaxpr, consts, ins[:count])
     outputs = [leaf_of(v.aval) for v in jaxpr.outvars]
-    results = [tuple(int(i) for i in ids.flat) for ids in outs]
+    results = [ids.ravel() for ids in outs]
     return scheduled(walker.builder.ops, inputs, outputs, results, size)
 
 

@@ -68,6 +68,11 @@ class Write(NamedTuple):
     value: int | None
 
 
+def is_by_value(size: int) -> bool:
+    """Whether an output leaf of so many entries is written by values."""
+    return size >= _LARGE
+
+
 def written(program: ScalarProgram) -> list[Written]:
     """The output leaves that a kernel writes, in their order."""
     if program not in _KNOWN:
@@ -91,18 +96,19 @@ def writes_of(program: ScalarProgram) -> dict[int, list[Write]]:
 
 def _written(program: ScalarProgram, output: int) -> Written:
     leaf, ids = program.outputs[output], program.results[output]
-    if leaf.size < _LARGE:
+    if not is_by_value(leaf.size):
         return Written(leaf, leaf, ids)
-    ops = [program.ops[i] for i in ids]
-    computed = [k for k, op in enumerate(ops) if op.name != "const"]
+    numbers = np.array(ids)
+    constant = program.is_constant[numbers]
     entries, constants = np.arange(leaf.size), _NONE
-    if leaf.size >= _CONSTANTS and len(computed) * _SHARE <= leaf.size:
-        entries = np.array(computed)
-        constants = np.array([op.attr if op.name == "const" else 0 for op in ops], leaf.dtype)
-    values = dict.fromkeys(ids[k] for k in entries)
-    number = {i: k for k, i in enumerate(values)}
-    sources = np.array([number[ids[k]] for k in entries], np.int64)
+    if leaf.size >= _CONSTANTS and (leaf.size - constant.sum()) * _SHARE <= leaf.size:
+        entries, constants = np.flatnonzero(~constant), np.zeros(leaf.size, leaf.dtype)
+        different, where = np.unique(numbers[constant], return_inverse=True)
+        constants[constant] = np.array([program.ops[i].attr for i in different], leaf.dtype)[where]
+    found, first, sources = np.unique(numbers[entries], return_index=True, return_inverse=True)
+    order = np.argsort(first)  # as the values come in the leaf
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    values = tuple(found[order].tolist())
     places = np.dtype(leaf.dtype).itemsize * entries
-    return Written(
-        leaf, Leaf((len(values),), leaf.dtype), tuple(values), sources, places, constants
-    )
+    return Written(leaf, Leaf((len(values),), leaf.dtype), values, rank[sources], places, constants)
