@@ -124,6 +124,20 @@ def test_modes_that_certainly_lose_are_not_traced(monkeypatch):
         jax.jit(veenv.jacve(lambda x: jnp.tanh(jnp.roll(x, 1)) * x, kernel="xla"))(X)
 
 
+def test_modes_are_traced_for_a_batch_at_which_they_may_win(monkeypatch):
+    """At one point a call is most of the time; what they do at least decides at 256."""
+    traced, made = [], choice.TracedModes.traced
+    monkeypatch.setattr(choice.TracedModes, "traced", lambda m: traced.extend(m.modes) or made(m))
+    monkeypatch.setattr(choice, "kernel_size", lambda *_, **__: 0)
+    points = np.stack([X + 0.001 * k * np.roll(X, 1) for k in range(256)])
+    jacobian = jax.vmap(veenv.jacve(attracted))
+    expected = jax.vmap(jax.jacrev(attracted))(points)
+    assert veenv.tree_allclose(jax.jit(jacobian)(points), expected, rtol=1e-3, atol=1e-3)
+    assert traced == []
+    assert veenv.tree_allclose(jax.jit(jacobian)(points[:1]), expected[:1], rtol=1e-3, atol=1e-3)
+    assert traced
+
+
 def test_a_mode_of_which_nothing_is_known_takes_what_any_call_takes():
     assert least_of_modes(0.0, 1) == least_of_modes(0.0, 4096) > 1e-6
     assert least_of_modes(1e6, 1) > least_of_modes(1e5, 1)

@@ -51,6 +51,7 @@ class Choice:
     def __init__(self, eliminations: Sequence[Traced], own: TracedModes, kept: float | None):
         self.eliminations = eliminations
         self._own, self._kept = own, kept
+        self._operations = own.operations
 
     @functools.cached_property
     def forms(self) -> list[tuple[Traced, list[Lifted]]]:
@@ -70,10 +71,13 @@ class Choice:
         first, source = self.eliminations[0], self._source()
         program, quick = self._program(source) if kernel else (None, False)
         if program is None or not program.written():
-            self._spare_modes()
-            run = self._by_batch() if batched and self._differ() else self._run(self._nominal())
+            sure = {self._surely(batch) for batch in NOMINAL} if self._own.modes else set()
+            if sure == {True}:
+                self._own = replace(self._own, modes=())
+            waits = batched and self._pure() and (len(sure) == 2 or self._differ())
+            run = self._by_batch() if waits else self._run(self._nominal())
             return first.result(run(*first.operands))
-        made, operations = self.eliminations[source], self._own.operations
+        made = self.eliminations[source]
         self._forget()
         wanted, precision = program.written(), jnp.result_type(float)
 
@@ -84,42 +88,49 @@ class Choice:
             if jnp.result_type(float) != precision:
                 return None  # lowered with another width of numbers than traced
             own = min(seconds(batch) for seconds in self._eliminated)
-            slow = max(least_of_modes(operations, batch), _SELDOM * own) > least
+            slow = max(least_of_modes(self._operations, batch), _SELDOM * own) > least
             best, times = self._fastest(batch, modes=not slow)
             return self._run(best, wanted) if times <= least else None
 
         return run_kernel(made, program, self._run(source, wanted), instead, quick)
 
-    def _spare_modes(self) -> None:
-        """Leaves JAX's modes untraced where an elimination is faster as far as is known.
+    def _surely(self, batch: int) -> bool:
+        """Whether an elimination is faster than JAX's modes as far as is known: than at least.
 
-        It takes less than they do at least, but for one point, where no call takes much less than
-        another one.
+        At one point no call takes much less than another one.
         """
-        if not self._own.modes:
-            return
-        operations = self._own.operations
-        times = [min(seconds(batch) for seconds in self._eliminated) for batch in NOMINAL]
-        limits = [_GAIN * least_of_modes(operations, batch) for batch in NOMINAL]
-        limits[0] = max(limits[0], _NEAR * least_of_modes(0.0, NOMINAL[0]))
-        if all(map(operator.lt, times, limits)):
-            self._own = replace(self._own, modes=())
+        limit = _GAIN * least_of_modes(self._operations, batch)
+        if batch == 1:
+            limit = max(limit, _NEAR * least_of_modes(0.0, batch))
+        return min(seconds(batch) for seconds in self._eliminated) < limit
 
-    def _differ(self) -> bool:
-        """Whether other forms are the fastest at other batches, and all of them only compute."""
-        if len(self.forms) == 1 or len({self._fastest(batch)[0] for batch in NOMINAL}) == 1:
-            return False
+    def _pure(self) -> bool:
+        """Whether all that the forms do is compute, of what can wait for a batch."""
         if any(map(is_key, map(jax.typeof, self.eliminations[0].operands))):
             return False
-        return not any(e.effects for form, _ in self.forms for e in form.closed.eqns)
+        return not any(e.effects for form in self.eliminations for e in form.closed.eqns)
+
+    def _differ(self) -> bool:
+        """Whether other forms are the fastest at other batches."""
+        return len(self.forms) > 1 and len({self._fastest(batch)[0] for batch in NOMINAL}) > 1
 
     def _by_batch(self) -> Run:
         """The forms as one function, of which the fastest is taken when the batch is known."""
         first = self.eliminations[0]
         inputs, outputs = list(map(jax.typeof, first.operands)), first.closed.out_avals
         self._forget()
-        usual = self._run(self._nominal())
-        forms = Batched(inputs, outputs, usual, lambda batch: self._run(self._fastest(batch)[0]))
+        precision = jnp.result_type(float)
+
+        def usual(*operands: Any) -> list[Any]:
+            # lowered with another width of numbers than traced, no mode is traced any more
+            known = None if jnp.result_type(float) == precision else self._eliminated
+            return self._run(self._nominal(known))(*operands)
+
+        def fastest(batch: int) -> Run:
+            modes = jnp.result_type(float) == precision and not self._surely(batch)
+            return self._run(self._fastest(batch, modes=modes)[0])
+
+        forms = Batched(inputs, outputs, usual, fastest)
 
         def run(*operands: Any) -> list[Any]:
             found = call(forms, *map(jnp.asarray, operands))
