@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax import lax
 
 from veenv.kernel import times
@@ -109,6 +110,20 @@ def test_matrices_are_as_many_as_points_where_both_factors_vary():
         return both @ both
 
     assert counts(several, X, batch=7)["contractions"] == 5 * 7
+
+
+@pytest.mark.parametrize("columns", [2, 3, 7, 8])
+def test_products_by_few_columns_count_once_more(columns):
+    w, few = np.ones((9, 9), np.float32), 3 <= columns <= 7
+    x = np.ones((9, columns), np.float32)
+    found = counts(lambda x: w @ x, x)
+    assert found.get("narrow", 0) == (found["flops"] if few else 0)
+    wide = counts(lambda x: w @ x, x, batch=5)  # XLA multiplies the columns of all points at once
+    assert wide.get("narrow", 0) == found.get("narrow", 0)
+    assert wide["flops"] == 5 * found["flops"]
+    assert "narrow" not in counts(lambda x: x.T @ w, x)
+    both = counts(lambda x: (w * x[0, 0]) @ x, x, batch=5)
+    assert both.get("narrow", 0) == (both["flops"] if few else 0)
 
 
 def test_an_operation_of_complex_numbers_is_several():

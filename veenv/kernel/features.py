@@ -16,7 +16,7 @@ import numpy as np
 from jax.extend import core
 
 from veenv import _compat
-from veenv.kernel.contractions import contracted, is_turned, matrices_of
+from veenv.kernel.contractions import contracted, is_turned, matrices_of, narrow
 from veenv.kernel.joins import Joins
 from veenv.kernel.loops import called_from, varying
 from veenv.kernel.parts import needed_equations
@@ -27,15 +27,16 @@ from veenv.rules.dtypes import is_complex
 
 NAMES = (
     "calls", "loops", "inner", "steps", "inlined", "turns", "simple", "joined", "functions",
-    "repeated", "reduced", "stored", "flops", "turned", "contractions", "convolved", "solvers",
-    "decomposed", "pieces", "moved",
+    "repeated", "reduced", "stored", "flops", "turned", "narrow", "contractions", "convolved",
+    "solvers", "decomposed", "pieces", "moved",
 )  # fmt: skip
 """The features: one for each call; loops and other programs that are started, and those inside of
 `scan`s; steps of `scan`s; the same two of `scan`s that are one function (`veenv.kernel.loops`);
 simple operations of elementwise loops, entries that these pad or join (branches), functions, and
 functions that the compiler repeats (what is repeated counts as often); entries that are summed or
 compared away; entries that are written; operations of contractions, those of contractions that are
-not of rows by columns (once more), and the matrices that are multiplied; operations of
+not of rows by columns and those by few columns (once more), and the matrices that are multiplied;
+operations of
 convolutions; calls of decompositions and triangular solves, the entries they go through, and the
 matrices they are of; entries that are gathered, scattered, sorted."""
 _INDEX = {name: k for k, name in enumerate(NAMES)}
@@ -238,10 +239,13 @@ class _Walk:
         if name == "conv_general_dilated":
             self._add("convolved", 2.0 * written * contracted(step.equation) * times, varies)
         elif name == "dot_general":
+            flags = [v.varies for v in step.ins]
             flops = 2.0 * written * contracted(step.equation) * times
             self._add("flops", flops, varies)
             self._add("turned", flops if is_turned(step.equation) else 0.0, varies)
-            matrices, each = matrices_of(step.equation, [v.varies for v in step.ins])
+            few, each = narrow(step.equation, flags)
+            self._add("narrow", few * times, each)
+            matrices, each = matrices_of(step.equation, flags)
             self._add("contractions", matrices * times, each)
         elif name in _DECOMPOSED:
             shape = step.equation.invars[0].aval.shape
