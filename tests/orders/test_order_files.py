@@ -208,6 +208,17 @@ def test_orders_of_other_graphs_are_refused_with_what_differs():
         veenv.jacve(alike, ORDER, (0, 1))(*ARGS)
 
 
+def test_an_order_found_at_a_python_number_says_why_it_does_not_fit():
+    def fun(x):
+        return jnp.sum(jnp.sin(x) * x**2) * 2.0
+
+    graph = veenv.make_graph(fun)(1.0)
+    order = veenv.Order.from_graph(graph, graph.reverse(), "weak")
+    with pytest.raises(ValueError, match=r"vertices \d+ against \d+.*weak types \(as of Python"):
+        veenv.jacve(fun, order)(jnp.float32(1.0))
+    veenv.jacve(fun, order)(1.0)
+
+
 @pytest.mark.parametrize("name", ["RoeFlux_1d", "mlp"])
 def test_the_fingerprint_knows_structure_only(name, precision):
     task = veenv.tasks.get(name)

@@ -244,5 +244,7 @@ class Order:
         return (
             f"order {self.name!r} is for another graph: "
             + (", ".join(differences) or "same sizes, but other edges, shapes or structures")
-            + "; search anew, for example with scripts/search.py"
+            + "; the function, or its arguments' shapes, dtypes or weak types (as of Python "
+            "numbers), differ from those it was found for: give these, or search anew, for example "
+            "with scripts/search.py"
         )
