@@ -200,7 +200,7 @@ def _put_together(
     order = order[np.searchsorted(places[order], 0) :]
     places, updates = places[order], updates[order]
     new = np.flatnonzero(np.diff(places, prepend=-1))
-    earlier = np.arange(len(places)) - np.repeat(new, np.diff([*new, len(places)]))
+    earlier = np.arange(len(places)) - np.repeat(new, np.diff(new, append=len(places)))
     for number in range(int(earlier.max(initial=-1)) + 1):
         here = earlier == number
         at = places[here]
