@@ -138,6 +138,19 @@ def test_modes_are_traced_for_a_batch_at_which_they_may_win(monkeypatch):
     assert traced
 
 
+def test_no_mode_is_traced_under_another_width_of_floats(monkeypatch):
+    traced, made = [], choice.TracedModes.traced
+    monkeypatch.setattr(choice.TracedModes, "traced", lambda m: traced.extend(m.modes) or made(m))
+    monkeypatch.setattr(choice, "kernel_size", lambda *_, **__: 0)
+    program = jax.jit(veenv.jacve(attracted)).trace(X)
+    with jax.enable_x64(True):
+        run = program.lower().compile()
+    assert traced == []
+    assert veenv.tree_allclose(run(X), jax.jacrev(attracted)(X), rtol=1e-3, atol=1e-3)
+    jax.jit(veenv.jacve(attracted)).trace(X).lower()
+    assert traced
+
+
 def test_a_mode_of_which_nothing_is_known_takes_what_any_call_takes():
     assert least_of_modes(0.0, 1) == least_of_modes(0.0, 4096) > 1e-6
     assert least_of_modes(1e6, 1) > least_of_modes(1e5, 1)

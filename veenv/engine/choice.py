@@ -95,7 +95,7 @@ class Choice:
         return run_kernel(made, program, self._run(source, wanted), instead, quick)
 
     def _surely(self, batch: int) -> bool:
-        """Whether an elimination is faster than JAX's modes as far as is known: than at least.
+        """Whether an elimination takes certainly less than JAX's modes: than what they do at least.
 
         At one point no call takes much less than another one.
         """

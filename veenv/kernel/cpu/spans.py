@@ -39,7 +39,7 @@ def size_of(program: ScalarProgram) -> int:
     return int(_lengths(program).sum())
 
 
-def least_size(ops: Sequence[Op], needed: Iterable[int], results: Sequence[np.ndarray] = ()) -> int:
+def least_size(ops: Sequence[Op], needed: Iterable[int], results: Sequence[np.ndarray]) -> int:
     """What `size_of` a program is at least.
 
     Args:
