@@ -37,14 +37,15 @@ _SHARED = 4
 """Operations for which what a batch shares is stored."""
 _EMBEDDING = 4
 """Operations that a pad counts as where it is not stored: it is a branch."""
-_FREE = frozenset(
+FREE = frozenset(
     "broadcast_in_dim reshape transpose squeeze slice rev copy convert_element_type iota "
     "expand_dims stop_gradient split unstack".split()
 )
+"""Primitives that compute nothing."""
 _FUSED = frozenset(
     [
         *EXPENSIVE,
-        *_FREE,
+        *FREE,
         *"add add_any sub mul neg max min abs sign select_n eq ne lt le gt ge and or not xor floor "
         "ceil round clamp integer_pow square one_minus_square pad is_finite real imag".split(),
     ]
@@ -100,7 +101,7 @@ def shared(equations: Sequence[Any], varying: Collection[Any]) -> frozenset[Any]
         if any(a in varying for a in atoms):
             found.update(a for a in atoms if a not in varying and computed.get(a, 0) >= _SHARED)
         elif name in _FUSED or name in BARRIERS:
-            own = 0 if name in _FREE else _EMBEDDING if name == "pad" else 1
+            own = 0 if name in FREE else _EMBEDDING if name == "pad" else 1
             total = min(_MOST, own + sum(computed.get(a, 0) for a in atoms))
             computed.update(dict.fromkeys(equation.outvars, total))
     return frozenset(v for v in found if jnp.issubdtype(v.aval.dtype, jnp.inexact))
@@ -166,7 +167,7 @@ class _Flow:
             if name in BARRIERS:
                 waiting += equation.invars
             elif name in _FUSED:
-                total += _COSTLY if name in EXPENSIVE else 0 if name in _FREE else 1
+                total += _COSTLY if name in EXPENSIVE else 0 if name in FREE else 1
                 waiting += equation.invars
         return total
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from math import prod
+from math import inf, prod
 from typing import Any, Literal
 
 from veenv.graph import formats
@@ -175,17 +175,31 @@ class Graph:
         counts = self._counts(order, check_cost_model(cost))
         return tuple(m + a if counts_additions(cost) else m for m, a in counts)
 
-    def cost(self, order: Iterable[int], cost: CostModel = "multiplications") -> int:
+    def cost(
+        self,
+        order: Iterable[int],
+        cost: CostModel = "multiplications",
+        most: float = inf,
+    ) -> int:
         """What an elimination order costs: its multiplications or, with additions, operations.
 
         Args:
           order: vertex ids; every eliminable one once.
           cost: the cost model.
+          most: cost above which the order is of no interest.
+
+        Returns:
+          The cost, or what some of the eliminations cost where that alone is more than `most`.
 
         Raises:
           ValueError: as `check_order`, or if `cost` is not a cost model.
         """
-        return sum(self.costs(order, cost))
+        total = 0
+        for multiplications, additions in self._counts(order, check_cost_model(cost)):
+            total += multiplications + additions if counts_additions(cost) else multiplications
+            if total > most:
+                break
+        return total
 
     def additions(self, order: Iterable[int]) -> tuple[int, ...]:
         """Additions of each elimination of an order, every sum formed at once.
@@ -195,8 +209,8 @@ class Graph:
         """
         return tuple(additions for _, additions in self._counts(order, "executed"))
 
-    def _counts(self, order: Iterable[int], cost: CostModel) -> list[tuple[int, int]]:
-        """Multiplications and additions of each elimination of an order."""
+    def _counts(self, order: Iterable[int], cost: CostModel) -> Iterator[tuple[int, int]]:
+        """Multiplications and additions of each elimination of an order, one after the other."""
         labelling = labelling_of(cost)
         if labelling not in self._pricings:
             self._pricings[labelling] = Pricing(self.num_nodes, self._structures[labelling])

@@ -7,7 +7,7 @@ than by comparing structures.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from threading import Lock
 
 from veenv.graph.tableau import Tableau
@@ -33,8 +33,8 @@ class Pricing:
         self._products: dict[tuple[int, int], tuple[int, int, int]] = {}
         self._sums: dict[tuple[int, int], tuple[int, int]] = {}
 
-    def counts(self, nodes: Iterable[tuple[int, bool]]) -> list[tuple[int, int]]:
-        """Multiplications and additions of each elimination of an order.
+    def counts(self, nodes: Iterable[tuple[int, bool]]) -> Iterator[tuple[int, int]]:
+        """Multiplications and additions of each elimination of an order, one after the other.
 
         Args:
           nodes: the nodes in the order, each with whether it is an output and keeps its in-edges.
@@ -60,12 +60,10 @@ class Pricing:
             additions += found[1]
             return found[0]
 
-        counts = []
         for node, keep in nodes:
             multiplications = additions = 0
             tableau.eliminate(node, product, add, keep=keep)
-            counts.append((multiplications, additions))
-        return counts
+            yield multiplications, additions
 
     def _number(self, structure: Structure) -> int:
         with self._numbering:  # orders of one graph may be priced by several threads

@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 
 from veenv.kernel.builder import Builder
+from veenv.kernel.ids import Ids, different
 from veenv.kernel.numbering import CONSTANT, MINUS_ONE, NEGATIVE, ONE, ZERO
 
-Ids = np.ndarray
-"""Numbers of scalar operations, int64, in the shape of the array whose entries they compute."""
 _FEW = 24
 """Rows that are faster one by one."""
-_Case = tuple[Any, Callable[..., Ids]]
-"""Which rows, and what their arguments come to; the first that is true of a row counts."""
+Kinds = np.ndarray
+"""Kinds of operations (`veenv.kernel.numbering`), int8."""
+_Case = tuple[Callable[..., Any], Callable[..., Ids]]
+"""From kinds which rows, and what their arguments come to; the first true of a row counts."""
 
 
 def arithmetic(b: Builder, name: str, dtype: str, *operands: Ids) -> Ids:
@@ -67,85 +68,100 @@ def _one_by_one(b: Builder, name: str, dtype: str, *columns: Ids) -> Ids:
     return np.array(b.rows(name, dtype, rows), np.int64)
 
 
+def _different(b: Builder, name: str, dtype: str, *columns: Ids) -> Ids:
+    """As `_one_by_one`, each of the rows that are equal once."""
+    rows, places = different(columns)
+    return np.array(b.rows(name, dtype, rows), np.int64)[places]
+
+
 def _sorted_out(
     b: Builder, name: str, dtype: str, columns: Sequence[Ids], cases: Sequence[_Case]
 ) -> Ids:
     """What each row comes to by its case; those of none are added as they are."""
     found = np.empty_like(columns[0])
-    left = np.ones(found.shape, bool)
+    left: Any = slice(None)
+    kinds = [b.kinds[x] for x in columns]
     for rows, made in cases:
-        here = rows & left
-        if here.any():
-            found[here] = made(*(x[here] for x in columns))
-            left &= ~here
-    found[left] = b.plain(name, dtype, *(x[left] for x in columns))
+        here = rows(*kinds)
+        count = np.count_nonzero(here)
+        if count == len(here) and count:
+            found[left] = made(*columns)
+            return found
+        if count:
+            found[np.flatnonzero(here) if isinstance(left, slice) else left[here]] = made(
+                *(x[here] for x in columns)
+            )
+            away = ~here
+            left = np.flatnonzero(away) if isinstance(left, slice) else left[away]
+            columns, kinds = [x[away] for x in columns], [k[away] for k in kinds]
+    found[left] = b.plain(name, dtype, *columns)
     return found
 
 
 def _neg(b: Builder, name: str, dtype: str, x: Ids) -> Ids:
-    kind = b.kinds[x]
-    singly = functools.partial(_one_by_one, b, name, dtype)
-    cases = [
-        (kind == NEGATIVE, lambda x: b.inner[x]),
-        (kind >= CONSTANT, singly),
+    cases: list[_Case] = [
+        (lambda k: k == NEGATIVE, lambda x: b.inner[x]),
+        (lambda k: k >= CONSTANT, functools.partial(_one_by_one, b, name, dtype)),
     ]
     return _sorted_out(b, name, dtype, (x,), cases)
 
 
 def _add(b: Builder, name: str, dtype: str, x: Ids, y: Ids) -> Ids:
-    one, other = b.kinds[x], b.kinds[y]
-    singly = functools.partial(_one_by_one, b, name, dtype)
-    cases = [
-        ((one >= CONSTANT) & (other >= CONSTANT), singly),
-        (one == ZERO, lambda x, y: y),
-        (other == ZERO, lambda x, y: x),
-        (other == NEGATIVE, lambda x, y: arithmetic(b, "sub", dtype, x, b.inner[y])),
-        (one == NEGATIVE, lambda x, y: arithmetic(b, "sub", dtype, y, b.inner[x])),
+    cases: list[_Case] = [
+        (_both_constant, functools.partial(_different, b, name, dtype)),
+        (lambda k, _: k == ZERO, lambda x, y: y),
+        (lambda _, k: k == ZERO, lambda x, y: x),
+        (lambda _, k: k == NEGATIVE, lambda x, y: arithmetic(b, "sub", dtype, x, b.inner[y])),
+        (lambda k, _: k == NEGATIVE, lambda x, y: arithmetic(b, "sub", dtype, y, b.inner[x])),
     ]
     return _sorted_out(b, name, dtype, (x, y), cases)
 
 
 def _sub(b: Builder, name: str, dtype: str, x: Ids, y: Ids) -> Ids:
-    one, other = b.kinds[x], b.kinds[y]
-    singly = functools.partial(_one_by_one, b, name, dtype)
-
     def negative(x: Ids, y: Ids) -> Ids:
         return arithmetic(b, "neg", dtype, arithmetic(b, "add", dtype, b.inner[x], y))
 
-    cases = [
-        ((one >= CONSTANT) & (other >= CONSTANT), singly),
-        (other == ZERO, lambda x, y: x),
-        (other == NEGATIVE, lambda x, y: arithmetic(b, "add", dtype, x, b.inner[y])),
-        (one == NEGATIVE, negative),
+    cases: list[_Case] = [
+        (_both_constant, functools.partial(_different, b, name, dtype)),
+        (lambda _, k: k == ZERO, lambda x, y: x),
+        (lambda _, k: k == NEGATIVE, lambda x, y: arithmetic(b, "add", dtype, x, b.inner[y])),
+        (lambda k, _: k == NEGATIVE, negative),
     ]
     return _sorted_out(b, name, dtype, (x, y), cases)
 
 
 def _mul(b: Builder, name: str, dtype: str, x: Ids, y: Ids) -> Ids:
-    one, other = b.kinds[x], b.kinds[y]
-    singly = functools.partial(_one_by_one, b, name, dtype)
-    constants = (one >= CONSTANT, other >= CONSTANT)
-    negatives = (one == NEGATIVE, other == NEGATIVE)
-    alone = (constants[0] & (constants[1] | negatives[1])) | (constants[1] & negatives[0])
-    cases = [
-        (one == ONE, lambda x, y: y),
-        (other == ONE, lambda x, y: x),
-        (alone, singly),
-        (one == MINUS_ONE, lambda x, y: arithmetic(b, "neg", dtype, y)),
-        (other == MINUS_ONE, lambda x, y: arithmetic(b, "neg", dtype, x)),
-        (negatives[0] | negatives[1], lambda x, y: _signed(b, name, dtype, x, y)),
+    def alone(k: Kinds, other: Kinds) -> Any:
+        constants = k >= CONSTANT, other >= CONSTANT
+        return (constants[0] & (constants[1] | (other == NEGATIVE))) | (
+            constants[1] & (k == NEGATIVE)
+        )
+
+    cases: list[_Case] = [
+        (lambda k, _: k == ONE, lambda x, y: y),
+        (lambda _, k: k == ONE, lambda x, y: x),
+        (alone, functools.partial(_different, b, name, dtype)),
+        (lambda k, _: k == MINUS_ONE, lambda x, y: arithmetic(b, "neg", dtype, y)),
+        (lambda _, k: k == MINUS_ONE, lambda x, y: arithmetic(b, "neg", dtype, x)),
+        (_some_negative, functools.partial(_signed, b, name, dtype)),
     ]
     return _sorted_out(b, name, dtype, (x, y), cases)
 
 
 def _div(b: Builder, name: str, dtype: str, x: Ids, y: Ids) -> Ids:
-    one, other = b.kinds[x], b.kinds[y]
-    singly = functools.partial(_one_by_one, b, name, dtype)
-    cases = [
-        (other >= CONSTANT, singly),
-        ((one == NEGATIVE) | (other == NEGATIVE), lambda x, y: _signed(b, name, dtype, x, y)),
+    cases: list[_Case] = [
+        (lambda _, k: k >= CONSTANT, functools.partial(_different, b, name, dtype)),
+        (_some_negative, functools.partial(_signed, b, name, dtype)),
     ]
     return _sorted_out(b, name, dtype, (x, y), cases)
+
+
+def _both_constant(k: Kinds, other: Kinds) -> Any:
+    return (k >= CONSTANT) & (other >= CONSTANT)
+
+
+def _some_negative(k: Kinds, other: Kinds) -> Any:
+    return (k == NEGATIVE) | (other == NEGATIVE)
 
 
 def _signed(b: Builder, name: str, dtype: str, x: Ids, y: Ids) -> Ids:

@@ -9,7 +9,7 @@ import numpy as np
 
 from veenv.kernel import complex_parts
 from veenv.kernel.fold import evaluate
-from veenv.kernel.numbering import ARITHMETIC, ID_BITS, Numbering
+from veenv.kernel.numbering import ARITHMETIC, CONSTANT, ID_BITS, Numbering
 from veenv.kernel.program import COMMUTATIVE, COMPLEX, FLOATS, Op
 
 _NOT_FOLDED = frozenset({"complex", "shl", "shr_a", "shr_l"})
@@ -81,6 +81,20 @@ class Builder(Numbering):
     def call(self, function: str, dtype: str, *args: int) -> int:
         """A call of a function of libm."""
         return self.op("call", dtype, *args, attr=function)
+
+    def calls(self, function: str, dtype: str, rows: Iterable[tuple[int, ...]]) -> list[int]:
+        """As `call` for each row of arguments."""
+        known, kinds, ids = self._known, self._kinds, []
+        for args in rows:
+            made = Op.of("call", dtype, args, function)
+            found = known.get(made)
+            if found is None:
+                if all(kinds[i] >= CONSTANT for i in args):
+                    found = self.call(function, dtype, *args)
+                else:
+                    found = self._add(made, made)
+            ids.append(found)
+        return ids
 
     def _simpler(self, op: Op) -> int | None:
         """The number of the constant or simpler operation that one comes to; None for others."""

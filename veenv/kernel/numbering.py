@@ -35,6 +35,7 @@ class Numbering:
       ops: the operations so far.
       kinds: int8 [limit], of each operation its kind, such as `ZERO`.
       inner: int64 [limit], what each `NEGATIVE` is the negative of.
+      counts: for a dtype and a length the numbers of as many of its constants 0, 1, 2 ...
     """
 
     def __init__(self, limit: int = MAX_OPERATIONS):
@@ -46,6 +47,7 @@ class Numbering:
         self._kinds = bytearray(limit)  # read and written faster than arrays, one at a time
         self.kinds = np.frombuffer(self._kinds, np.int8)
         self.inner = np.zeros(limit, np.int64)
+        self.counts: dict[tuple[str, int], np.ndarray] = {}
 
     def input(self, leaf: int, index: int, dtype: str) -> int:
         """Entry `index` of input leaf `leaf`."""

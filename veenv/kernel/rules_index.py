@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from veenv.kernel.arrays import Ids, arithmetic, choose
+from veenv.kernel.arrays import arithmetic, choose
 from veenv.kernel.builder import Builder
+from veenv.kernel.ids import Ids, constant
 from veenv.kernel.program import FLOATS, CannotFuseError, dtype_name
-from veenv.kernel.rules_shape import Rule, constant
+from veenv.kernel.rules_shape import Rule
 from veenv.kernel.windows import Windows, of_gather, of_scatter
 
 _MOST_STARTS = 64

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from veenv.kernel.arrays import Ids, arithmetic, choose
+from veenv.kernel.arrays import arithmetic, choose
 from veenv.kernel.builder import Builder
+from veenv.kernel.ids import Ids
 from veenv.kernel.program import FLOATS, CannotFuseError, dtype_name
 
 Solve = Callable[..., Sequence[Ids]]

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from veenv.kernel.arrays import Ids
 from veenv.kernel.builder import Builder
+from veenv.kernel.ids import Ids
 from veenv.kernel.program import FLOATS, CannotFuseError, dtype_name
 from veenv.kernel.rules_shape import Rule
 

@@ -7,70 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from veenv.kernel import complex_parts
-from veenv.kernel.arrays import Ids
 from veenv.kernel.builder import Builder
-from veenv.kernel.program import COMPLEX, DTYPES, dtype_name
+from veenv.kernel.ids import Ids, constants
+from veenv.kernel.program import dtype_name
 from veenv.linear.batch_barrier import BARRIERS
 
 Rule = Callable[[Builder, Any, Sequence[Ids]], list[Ids]]
 """From the builder, the equation and the operands to the results."""
-_ALIKE = 64
-"""Entries of an array from which on equal ones, as in a stencil's Jacobian, are looked for."""
-
-
-def constant(b: Builder, ids: Ids) -> np.ndarray | None:
-    """The array that constants make up; None where an entry is not constant."""
-    if ids.size and b.value(int(ids.flat[0])) is None:
-        return None
-    rows, places = different([ids.ravel()])
-    values = [b.value(i) for (i,) in rows]
-    if any(v is None for v in values):
-        return None
-    dtype = b.ops[int(ids.flat[0])].dtype if ids.size else np.int32
-    return np.array(values, dtype)[places].reshape(ids.shape)
-
-
-def constants(b: Builder, values: Any) -> Ids:
-    """The numbers of the entries of a constant array."""
-    values = np.asarray(values)
-    if values.size == 1 or dtype_name(values.dtype) not in {
-        *DTYPES,
-        *COMPLEX,
-    }:  # no operation takes the latter
-        return np.array([b.const(v) for v in values.flat], np.int64).reshape(values.shape)
-    if np.iscomplexobj(values):
-        pairs = zip(constants(b, values.real).flat, constants(b, values.imag).flat, strict=True)
-        ids = [complex_parts.pair(b, int(re), int(im)) for re, im in pairs]
-        return np.array(ids, np.int64).reshape(values.shape)
-    bits = values.ravel().view(f"u{values.dtype.itemsize}")
-    rows, places = different([bits])
-    found = np.array(rows, bits.dtype).ravel().view(values.dtype)
-    return np.array([b.const(v) for v in found], np.int64)[places].reshape(values.shape)
-
-
-def different(columns: Sequence[np.ndarray]) -> tuple[list[tuple[int, ...]], Any]:
-    """The rows that are not equal, in the order in which they come first, and where each is.
-
-    Args:
-      columns: numbers [n] each, not negative.
-
-    Example:
-      >>> different([np.array([7, 5]), np.array([0, 0])])[0]
-      [(7, 0), (5, 0)]
-    """
-    if len(columns[0]) < _ALIKE:
-        return [*zip(*[column.tolist() for column in columns], strict=True)], slice(None)
-    key, *others = columns
-    for column in others:
-        if int(key.max() + 1) * int(column.max() + 1) > np.iinfo(np.int64).max:
-            key = np.unique(key, return_inverse=True)[1]  # as many numbers as there are rows
-        key = key * (int(column.max()) + 1) + column
-    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-    rank = np.empty_like(first)
-    rank[np.argsort(first)] = np.arange(len(first))
-    first.sort()
-    return [*zip(*[column[first].tolist() for column in columns], strict=True)], rank[inverse]
 
 
 def _broadcast(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
@@ -139,10 +82,12 @@ def _pad(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
 
 def _iota(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     aval, axis = eqn.outvars[0].aval, eqn.params["dimension"]
-    counts = np.arange(aval.shape[axis]).astype(aval.dtype)
+    key = dtype_name(aval.dtype), aval.shape[axis]
+    if key not in b.counts:
+        b.counts[key] = constants(b, np.arange(aval.shape[axis]).astype(aval.dtype))
     shape = [1] * len(aval.shape)
     shape[axis] = -1
-    return [np.broadcast_to(constants(b, counts).reshape(tuple(shape)), aval.shape)]
+    return [np.broadcast_to(b.counts[key].reshape(tuple(shape)), aval.shape)]
 
 
 def _empty(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from veenv.kernel.arrays import Ids, arithmetic
+from veenv.kernel.arrays import arithmetic
 from veenv.kernel.builder import Builder
+from veenv.kernel.ids import Ids
 from veenv.kernel.numbering import MAX_OPERATIONS
 from veenv.kernel.program import FLOATS, CannotFuseError, dtype_name
 from veenv.kernel.rules_shape import Rule
@@ -77,14 +78,13 @@ def _reduce(name: str) -> Rule:
         rows = x.transpose(*kept, *axes).reshape(*shape, math.prod(x.shape[a] for a in axes))
         if name in _OF_FLOATS and dtype in FLOATS and rows.size >= _LARGE:
             return [_combined(b, _OF_FLOATS[name], dtype, rows)]
-        result = np.empty(shape, np.int64)
-        for place in np.ndindex(result.shape):
-            row = rows[place]
-            total = int(row[0]) if row.size else _neutral(b, name, dtype)
+        result = []
+        for row in rows.reshape(math.prod(shape), rows.shape[-1]).tolist():
+            total = row[0] if row else _neutral(b, name, dtype)
             for i in row[1:]:
-                total = combine(b, dtype, total, int(i))
-            result[place] = total
-        return [result]
+                total = combine(b, dtype, total, i)
+            result.append(total)
+        return [np.array(result, np.int64).reshape(shape)]
 
     return rule
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from math import inf, prod
@@ -14,7 +14,7 @@ from jax.extend import core
 
 from veenv import _compat
 from veenv.kernel import complex_numbers, rules_scalar
-from veenv.kernel.arrays import Ids, arithmetic, choose
+from veenv.kernel.arrays import arithmetic, choose
 from veenv.kernel.builder import Builder
 from veenv.kernel.fold import evaluate
 from veenv.kernel.fusable import (
@@ -26,6 +26,7 @@ from veenv.kernel.fusable import (
     refuse_unknown,
     refused,
 )
+from veenv.kernel.ids import Ids, constant, constants, different, once
 from veenv.kernel.loops import num_unstacked
 from veenv.kernel.numbering import CONSTANT, MAX_OPERATIONS, ONE
 from veenv.kernel.program import (
@@ -37,7 +38,6 @@ from veenv.kernel.program import (
     ScalarProgram,
     dtype_name,
 )
-from veenv.kernel.rules_shape import constant, constants, different
 from veenv.kernel.schedule import scheduled
 from veenv.rules.dtypes import is_key
 
@@ -94,18 +94,18 @@ def unroll(
     inputs = [leaf_of(v.aval) for v in variables]
     if sum(leaf.size for leaf in inputs) > limit:
         raise CannotFuseError(f"the arguments have more than {limit:,} entries")
-    ins = [
-        np.array(
-            [walker.builder.input(k, e, leaf.dtype) for e in range(leaf.size)], np.int64
-        ).reshape(leaf.shape)
-        for k, leaf in enumerate(inputs)
-    ]
     solving = refuse_unknown(jaxpr)
     if _OF_SOLVING * solving > limit:
         raise CannotFuseError(
             f"linear algebra takes about {solving:,} scalar operations, of {limit:,} that one "
             "kernel may have (it would take too long to compile)"
         )
+    ins = [
+        np.array(
+            [walker.builder.input(k, e, leaf.dtype) for e in range(leaf.size)], np.int64
+        ).reshape(leaf.shape)
+        for k, leaf in enumerate(inputs)
+    ]
     count = len(jaxpr.invars)
     given = dict(zip(lifted, ins[count:], strict=True))
     consts = [
@@ -211,13 +211,20 @@ class _Unroller:
         else:
             rule = rules_scalar.RULES[eqn.primitive.name]
         shape = eqn.outvars[0].aval.shape
-        builder, params = self.builder, eqn.params
+        builder = self.builder
         if eqn.primitive.name in _COMPARISONS and of != "bool" and of not in COMPLEX:
             values = [constant(builder, x) for x in ins]
             if all(v is not None for v in values):  # as masks are made of indices
                 known = evaluate(Op(eqn.primitive.name, to), values)
                 return constants(builder, np.broadcast_to(known, shape))
-        columns = [x if x.shape == shape else np.broadcast_to(x, shape) for x in ins]
+        columns = once(*(x if x.shape == shape else np.broadcast_to(x, shape) for x in ins))
+        return np.broadcast_to(self._entry_by_entry(eqn, columns, rule, of, to), shape)
+
+    def _entry_by_entry(
+        self, eqn: Any, columns: Sequence[Ids], rule: Callable[..., int], of: str, to: str
+    ) -> Ids:
+        """Applies an elementwise rule to operands of one shape."""
+        builder, shape = self.builder, columns[0].shape
         plain = rules_scalar.PLAIN.get(eqn.primitive.name)
         if plain is not None and to in FLOATS:
             return arithmetic(builder, plain, to, *columns)
@@ -226,7 +233,11 @@ class _Unroller:
             if (which >= CONSTANT).all():
                 return np.where(which == ONE, columns[-1], columns[1])
         rows, places = different([x.ravel() for x in columns])
-        ids = [rule(builder, of, to, params, *row) for row in rows]
+        several = rules_scalar.OF_ROWS.get(eqn.primitive.name)
+        if several is not None and rows and to in FLOATS:
+            ids = several(builder, of, to, eqn.params, rows)
+        else:
+            ids = [rule(builder, of, to, eqn.params, *row) for row in rows]
         return np.array(ids, np.int64)[places].reshape(shape)
 
     def _clamp(self, eqn: Any, ins: Sequence[Ids]) -> Ids:

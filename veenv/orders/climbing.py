@@ -42,6 +42,7 @@ def climb(
     current = list(graph.check_order(order))
     price = graph.cost(current, cost)
     best, best_price, stale = tuple(current), price, 0
+    known = {best: price}
     yield best, best_price
     while len(best) > 1 and best_price and stale < _PATIENCE * len(best):
         moved = current.copy()
@@ -49,10 +50,13 @@ def climb(
         moved.insert(rng.randrange(len(moved) + 1), vertex)
         if graph.reverse_only:
             moved = list(graph.legal(moved))
-        new = graph.cost(moved, cost)
+        key = tuple(moved)
+        new = known.get(key)  # what is too dear once stays so, as the price never rises
+        if new is None:
+            new = known[key] = graph.cost(moved, cost, most=price)
         stale += 1
         if new <= price:
             current, price = moved, new
         if new < best_price:
-            best, best_price, stale = tuple(moved), new, 0
+            best, best_price, stale = key, new, 0
         yield best, best_price

@@ -38,7 +38,7 @@ _CHEAP_DERIVATIVE = frozenset(["div", "exp", "tanh", "logistic"])
 _FROM_JAX = (
     "tan asin acos atan sinh cosh asinh acosh atanh log1p expm1 exp2 cbrt abs erf erfc erf_inv "
     "lgamma digamma polygamma igamma igammac igamma_grad_a random_gamma_grad bessel_i0e "
-    "bessel_i1e regularized_incomplete_beta zeta logistic reduce_precision atan2 pow max min rem "
+    "bessel_i1e regularized_incomplete_beta zeta logistic reduce_precision atan2 max min rem "
     "nextafter log2 one_minus_square polynomial real imag conj complex"
 ).split()
 
@@ -51,7 +51,9 @@ ZERO = (
 ).split()
 
 
-ELEMENTWISE = frozenset([*ARITHMETIC, *_UNARY, "integer_pow", *_FROM_JAX, "select_n", "sign"])
+ELEMENTWISE = frozenset(
+    [*ARITHMETIC, *_UNARY, "integer_pow", "pow", *_FROM_JAX, "select_n", "sign"]
+)
 """Names of the primitives that act on each entry alone."""
 
 
@@ -176,6 +178,22 @@ def unary(site: Site) -> Sequence[Row]:
 def integer_pow(site: Site) -> Sequence[Row]:
     """x ** y with y an int."""
     return [[_valued(site, 0, lambda ins, _: _power_derivative(ins[0], site.params["y"]))]]
+
+
+@register("pow")
+def power(site: Site) -> Sequence[Row]:
+    """x ** y; the slope by x has an exponent that is known where y is."""
+    of_jax = _from_jax(site, 0)
+
+    def by_base(ins: Values, outs: Values) -> Any:
+        x, y = ins
+        if _compat.is_traced(y) or np.ndim(y) or jnp.result_type(y) != jnp.result_type(x):
+            return of_jax(ins, outs)
+        y = np.asarray(y)
+        return y * lax.pow(x, y - np.ones_like(y))
+
+    slopes = by_base, _from_jax(site, 1)
+    return [[_valued(site, i, slopes[i]) if site.active[i] else None for i in range(2)]]
 
 
 @register(*_FROM_JAX)

@@ -1,0 +1,88 @@
+"""Arrays of the numbers of scalar operations: constants, and entries that are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from veenv.kernel import complex_parts
+from veenv.kernel.builder import Builder
+from veenv.kernel.program import COMPLEX, DTYPES, dtype_name
+
+Ids = np.ndarray
+"""Numbers of scalar operations, int64, in the shape of the array whose entries they compute."""
+_ALIKE = 64
+"""Entries of an array from which on equal ones, as in a stencil's Jacobian, are looked for."""
+
+
+def once(*arrays: Ids) -> list[Ids]:
+    """Arrays of one shape with one entry along each axis along which all of them are constant.
+
+    As far as their strides tell: what is broadcast has a stride of zero.
+
+    Example:
+      >>> [x.shape for x in once(np.broadcast_to(np.arange(3), (4, 3)))]
+      [(1, 3)]
+    """
+    steps = zip(*(x.strides for x in arrays), strict=True)
+    cut = [slice(None) if any(step) else slice(0, 1) for step in steps]
+    return [x[*cut, ...] for x in arrays]
+
+
+def constant(b: Builder, ids: Ids) -> np.ndarray | None:
+    """The array that constants make up; None where an entry is not constant."""
+    if ids.size and b.value(int(ids.flat[0])) is None:
+        return None
+    (few,) = once(ids)
+    rows, places = different([few.ravel()])
+    values = [b.value(i) for (i,) in rows]
+    if any(v is None for v in values):
+        return None
+    dtype = b.ops[int(ids.flat[0])].dtype if ids.size else np.int32
+    return np.broadcast_to(np.array(values, dtype)[places].reshape(few.shape), ids.shape)
+
+
+def constants(b: Builder, values: Any) -> Ids:
+    """The numbers of the entries of a constant array."""
+    values = np.asarray(values)
+    if values.dtype == bool:
+        return np.where(values, b.const(np.True_), b.const(np.False_))
+    if values.size == 1 or dtype_name(values.dtype) not in {
+        *DTYPES,
+        *COMPLEX,
+    }:  # no operation takes the latter
+        return np.array([b.const(v) for v in values.flat], np.int64).reshape(values.shape)
+    if np.iscomplexobj(values):
+        pairs = zip(constants(b, values.real).flat, constants(b, values.imag).flat, strict=True)
+        ids = [complex_parts.pair(b, int(re), int(im)) for re, im in pairs]
+        return np.array(ids, np.int64).reshape(values.shape)
+    bits = values.ravel().view(f"u{values.dtype.itemsize}")
+    rows, places = different([bits])
+    found = np.array(rows, bits.dtype).ravel().view(values.dtype)
+    return np.array([b.const(v) for v in found], np.int64)[places].reshape(values.shape)
+
+
+def different(columns: Sequence[np.ndarray]) -> tuple[list[tuple[int, ...]], Any]:
+    """The rows that are not equal, in the order in which they come first, and where each is.
+
+    Args:
+      columns: numbers [n] each, not negative.
+
+    Example:
+      >>> different([np.array([7, 5]), np.array([0, 0])])[0]
+      [(7, 0), (5, 0)]
+    """
+    if len(columns[0]) < _ALIKE:
+        return [*zip(*[column.tolist() for column in columns], strict=True)], slice(None)
+    key, *others = columns
+    for column in others:
+        if int(key.max() + 1) * int(column.max() + 1) > np.iinfo(np.int64).max:
+            key = np.unique(key, return_inverse=True)[1]  # as many numbers as there are rows
+        key = key * (int(column.max()) + 1) + column
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    rank = np.empty_like(first)
+    rank[np.argsort(first)] = np.arange(len(first))
+    first.sort()
+    return [*zip(*[column[first].tolist() for column in columns], strict=True)], rank[inverse]
