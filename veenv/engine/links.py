@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +13,7 @@ from jax import Array, lax
 
 from veenv.engine.masking import align, select
 from veenv.engine.stored import (
+    SMALL,
     Edge,
     arranged,
     broken,
@@ -125,7 +127,7 @@ def places(e: Edge) -> np.ndarray:
     return found.astype(np.int32)
 
 
-def placed(e: Edge, target: Structure) -> tuple[Array, Array]:
+def placed(e: Edge, target: Structure) -> tuple[Any, Array]:
     """A selection whose places are known, stored as `target`: where it is, and its values there.
 
     Args:
@@ -146,8 +148,11 @@ def placed(e: Edge, target: Structure) -> tuple[Array, Array]:
         values = pin(values)
     shape = [sizes[a] if a in (*outs, *ins) else 1 for a in labels]
     size = s.linked_sizes
-    rows = lax.broadcast_in_dim(places(e), size, (0,))
-    mask = lax.eq(rows, lax.broadcasted_iota(jnp.int32, size, 1))
+    if prod(size) <= SMALL:
+        mask = places(e)[:, None] == np.arange(size[1])
+    else:
+        rows = lax.broadcast_in_dim(places(e), size, (0,))
+        mask = lax.eq(rows, lax.broadcasted_iota(jnp.int32, size, 1))
     mask = mask.reshape(shape)
     if e.mask is not None:
         mask = mask & align(*_unfolded(e.mask, e), labels)

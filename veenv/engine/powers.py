@@ -43,11 +43,10 @@ class Powers:
 
     def of(self, base: Any) -> list[jax.Array]:
         """The powers of a value, each of its shape."""
-        shape = (len(self.exponents), *base.shape)
-        column = (len(self.exponents), *(1 for _ in base.shape))
-        exponents = np.array(self.exponents, base.dtype).reshape(column)
-        bases, exponents = jnp.broadcast_to(base[None], shape), jnp.broadcast_to(exponents, shape)
-        powers = barrier_from(self.points, lax.pow(bases, exponents))
+        bases = lax.broadcast(base, (len(self.exponents),))
+        exponents = np.array(self.exponents, base.dtype)
+        powers = lax.pow(bases, lax.broadcast_in_dim(exponents, bases.shape, (0,)))
+        powers = barrier_from(self.points, powers)
         return [lax.index_in_dim(powers, k, keepdims=False) for k in range(len(self.exponents))]
 
 

@@ -172,7 +172,7 @@ class Graph:
         Raises:
           ValueError: as `check_order`, or if `cost` is not a cost model.
         """
-        counts = self._counts(order, check_cost_model(cost))
+        counts = self._counts(self.check_order(order), check_cost_model(cost))
         return tuple(m + a if counts_additions(cost) else m for m, a in counts)
 
     def cost(
@@ -194,9 +194,15 @@ class Graph:
         Raises:
           ValueError: as `check_order`, or if `cost` is not a cost model.
         """
-        total = 0
-        for multiplications, additions in self._counts(order, check_cost_model(cost)):
-            total += multiplications + additions if counts_additions(cost) else multiplications
+        return self.cost_of_checked(self.check_order(order), check_cost_model(cost), most)
+
+    def cost_of_checked(
+        self, order: Sequence[int], cost: CostModel = "multiplications", most: float = inf
+    ) -> int:
+        """As `cost`, of what `check_order` returned, or `legal`."""
+        both, total = counts_additions(cost), 0
+        for multiplications, additions in self._counts(order, cost):
+            total += multiplications + additions if both else multiplications
             if total > most:
                 break
         return total
@@ -207,15 +213,16 @@ class Graph:
         Raises:
           ValueError: as `check_order`.
         """
-        return tuple(additions for _, additions in self._counts(order, "executed"))
+        counts = self._counts(self.check_order(order), "executed")
+        return tuple(additions for _, additions in counts)
 
-    def _counts(self, order: Iterable[int], cost: CostModel) -> Iterator[tuple[int, int]]:
-        """Multiplications and additions of each elimination of an order, one after the other."""
+    def _counts(self, order: Sequence[int], cost: CostModel) -> Iterator[tuple[int, int]]:
+        """Multiplications and additions of each elimination of a checked order, one by one."""
         labelling = labelling_of(cost)
         if labelling not in self._pricings:
             self._pricings[labelling] = Pricing(self.num_nodes, self._structures[labelling])
-        nodes = [self.node(v) for v in self.check_order(order)]
-        return self._pricings[labelling].counts((n, n in self.output_nodes) for n in nodes)
+        nodes, outputs = [self.num_inputs + v - 1 for v in order], self.output_nodes
+        return self._pricings[labelling].counts([(n, n in outputs) for n in nodes])
 
     def tableau(self, cost: CostModel = "multiplications") -> Tableau[Structure]:
         """A fresh mutable copy of the graph for eliminating vertices in."""

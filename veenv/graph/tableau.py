@@ -5,7 +5,7 @@ The same loop serves the count (edges are structures) and the engine (edges hold
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Generic, TypeVar
 
 E = TypeVar("E")
@@ -24,7 +24,7 @@ class Tableau(Generic[E]):
         self,
         num_nodes: int,
         edges: Iterable[tuple[int, int, E]],
-        unwanted: Container[tuple[int, int]] = (),
+        unwanted: Collection[tuple[int, int]] = (),
     ):
         self.unwanted = unwanted
         self.preds: list[dict[int, E]] = [{} for _ in range(num_nodes)]
@@ -49,19 +49,23 @@ class Tableau(Generic[E]):
           add: sum of two edges between the same nodes.
           keep: whether the node is an output too, and so keeps its in-edges.
         """
-        ins = self.preds[node]
-        for target in self.succs[node]:
-            row = self.preds[target]
+        preds, succs, unwanted = self.preds, self.succs, self.unwanted
+        ins = preds[node]
+        for target in succs[node]:
+            row = preds[target]
             post = row.pop(node)
             for source, pre in ins.items():
-                if (source, target) in self.unwanted:
+                if unwanted and (source, target) in unwanted:
                     continue
                 new = multiply(post, pre)
                 old = row.get(source)
-                row[source] = new if old is None else add(old, new)
-                self.succs[source][target] = None
-        self.succs[node] = {}
+                if old is None:
+                    row[source] = new
+                    succs[source][target] = None
+                else:
+                    row[source] = add(old, new)
+        succs[node] = {}
         if not keep:
             for source in ins:
-                del self.succs[source][node]
-            self.preds[node] = {}
+                del succs[source][node]
+            preds[node] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from veenv.structure.structure import FREE, Link, Structure, transpose
+from veenv.structure.structure import FREE, Link, Structure
 
 Label = tuple[str, int]
 """An axis of an edge's values: ("out", k), ("in", j) or ("link", 0)."""
@@ -117,21 +117,12 @@ def contract(post: Structure, pre: Structure) -> Contraction:
 def _additions(post: Structure, pre: Structure, result: Structure, summed: int) -> int:
     """Additions of a contraction: axes valued in one factor are summed there, the rest jointly."""
     total = 0
-    flipped = transpose(pre)
-    for factor, other in ((post, pre.out_values), (flipped, transpose(post).out_values)):
-        if factor.unit:
-            continue
-        alone = [
-            n
-            for m, n in enumerate(factor.in_shape)
-            if factor.in_values[m] and not other[m] and not _paired(post, pre, m)
-        ]
-        total += factor.num_values - factor.num_values // max(prod(alone), 1)
+    middle = [m for m, j in enumerate(pre.pairs) if j == FREE and m not in post.pairs]
+    valued = post.in_values, pre.out_values
+    for factor, own, other in ((post, *valued), (pre, *valued[::-1])):
+        if not factor.unit:
+            alone = prod(post.in_shape[m] for m in middle if own[m] and not other[m])
+            total += factor.num_values - factor.num_values // max(alone, 1)
     if not (post.unit or pre.unit):
         total += result.num_values * (summed - 1) if summed else 0
     return total
-
-
-def _paired(post: Structure, pre: Structure, m: int) -> bool:
-    """Whether middle axis m is a δ on either side."""
-    return m in post.pairs or pre.pairs[m] != FREE
