@@ -11,9 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from veenv.engine.masking import align, select
+from veenv.engine.masking import SMALL, align, select
 from veenv.engine.stored import (
-    SMALL,
     Edge,
     arranged,
     broken,
@@ -168,7 +167,7 @@ def _unfolded(x: Array, e: Edge) -> tuple[Array, list[Label]]:
         own = [(side, k) for k in axes] if a == ("link", 0) else [a]
         have += own
         shape += [n] if len(own) == 1 else [1 if n == 1 else sizes[b] for b in own]
-    return x.reshape(shape), have
+    return x if x.shape == tuple(shape) else x.reshape(shape), have
 
 
 def absorb(e: Edge, axes: Sequence[int]) -> Edge:

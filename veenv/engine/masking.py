@@ -9,22 +9,33 @@ there.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 from jax import Array, lax
 
+SMALL = 1024
+"""Entries up to which masks and zeros are constants, which are no equations to trace."""
+
 
 def select(mask: Array, x: Array, other: Any) -> Array:
     """As `jnp.where` for a mask of x's rank and an array or number; a plain select, no call."""
     shape = np.broadcast_shapes(mask.shape, x.shape)
-    other = other if isinstance(other, Array) else np.asarray(other, x.dtype)
+    if not isinstance(other, Array):
+        other = _filled(shape if prod(shape) <= SMALL else (), other, x.dtype)
     full = (
         v if v.shape == shape else lax.broadcast_in_dim(v, shape, range(v.ndim))
         for v in (mask, x, other)
     )
     return lax.select(*full)
+
+
+@functools.lru_cache(maxsize=1024)
+def _filled(shape: tuple[int, ...], value: float, dtype: Any) -> np.ndarray:
+    return np.full(shape, value, dtype)
 
 
 def align(mask: Array, labels: Sequence[Hashable], target: Sequence[Hashable]) -> Array:

@@ -5,6 +5,7 @@ A function with a counterpart in `veenv.structure` gives exactly the structure t
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -14,15 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from veenv.engine.masking import align, select, trivial
+from veenv.engine.masking import SMALL, align, select, trivial
 from veenv.linear.barrier import pin
 from veenv.linear.linear_map import LinearMap
 from veenv.structure import structure as algebra
 from veenv.structure.contraction import Label, labels_of, sizes_of
 from veenv.structure.structure import FREE, Link, Structure
-
-SMALL = 1024
-"""Entries up to which a mask is a constant: comparing indices takes more equations to trace."""
 
 
 @dataclass(frozen=True)
@@ -105,15 +103,18 @@ def expand_pairs(e: Edge, axes: Sequence[int]) -> Edge:
     return Edge(target, x, e.dtype, 1, e.link, mask)
 
 
-def _equal(
-    labels: list[Label], sizes: dict[Label, int], a: Label, b: Label
-) -> Array | np.ndarray:
+def _equal(labels: list[Label], sizes: dict[Label, int], a: Label, b: Label) -> Array | np.ndarray:
     """Mask over the labels that is true where the indices of `a` and `b` agree."""
     shape = [sizes[x] if x in (a, b) else 1 for x in labels]
     if prod(shape) <= SMALL:
-        return np.eye(sizes[a], dtype=bool).reshape(shape)
+        return _same(sizes[a]).reshape(shape)
     along = [lax.broadcasted_iota(jnp.int32, shape, labels.index(x)) for x in (a, b)]
     return lax.eq(*along)
+
+
+@functools.lru_cache(maxsize=64)
+def _same(size: int) -> np.ndarray:
+    return np.eye(size, dtype=bool)
 
 
 def broken(s: Structure, target: Structure) -> list[int]:
