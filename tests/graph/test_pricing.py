@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import veenv
-from veenv.graph.graph import COST_MODELS, counts_additions, eliminate_counted
+from veenv.graph.graph import COST_MODELS, counts_additions
+from veenv.graph.pricing import eliminate_counted
 
 
 def by_structures(graph, order, cost):
@@ -46,3 +47,11 @@ def test_several_threads_may_price_orders_of_one_graph():
         graph = graph_of("Encoder")
         with ThreadPoolExecutor(8) as pool:
             assert list(pool.map(partial(graph.costs, cost="operations"), orders)) == prices
+
+
+def test_pricing_ends_where_an_order_is_of_no_interest():
+    graph = graph_of("RoeFlux_1d")
+    for order in orders_of(graph, 5):
+        price = graph.cost(order, "operations")
+        assert graph.cost(order, "operations", most=price) == price
+        assert price // 2 < graph.cost(order, "operations", most=price // 2) <= price

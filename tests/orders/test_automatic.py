@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import islice
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import pytest
 
 import veenv
 from veenv.orders import by_default, cache
+from veenv.orders.climbing import climb
 from veenv.orders.resolve import resolve_order
 
 
@@ -46,3 +48,12 @@ def test_its_jacobian_is_exact(x64):
 
     x = jnp.linspace(0.1, 1.0, 4)
     assert veenv.tree_allclose(jax.jit(veenv.jacve(f, "auto"))(x), jax.jacrev(f)(x), rtol=1e-12)
+
+
+def test_climbing_is_that_of_all_prices():
+    fun, args = veenv.tasks.random_function(3, 4, 25, 3)
+    graph = veenv.make_graph(fun, tuple(range(len(args))))(*args)
+    start = graph.forward()
+    for order, price in islice(climb(graph, start, "operations"), 300):
+        assert price == graph.cost(order, "operations")
+    assert price < graph.cost(start, "operations")

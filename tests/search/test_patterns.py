@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 import veenv
 from tests.oracles.edge_graph import EdgeGraph, cheapest, random_graph, separates
 from tests.sampling import spared
-from veenv.graph.graph import COST_MODELS, eliminate_structure
+from veenv.graph.graph import COST_MODELS
 from veenv.graph.linearisation import make_graph
+from veenv.graph.pricing import eliminate_structure
 from veenv.search import search
 from veenv.search.budget import Budget, Tracker
 from veenv.search.exact.astar import solve_astar

@@ -21,7 +21,7 @@ SMALL = 1024
 """Entries up to which masks and zeros are constants, which are no equations to trace."""
 
 
-def select(mask: Array, x: Array, other: Any) -> Array:
+def select(mask: Array | np.ndarray, x: Array, other: Any) -> Array:
     """As `jnp.where` for a mask of x's rank and an array or number; a plain select, no call."""
     shape = np.broadcast_shapes(mask.shape, x.shape)
     if not isinstance(other, Array):

@@ -13,8 +13,6 @@ from veenv.graph.order_ids import check_order
 from veenv.graph.precedence import ReverseOnly, check_precedence, legal_order, prerequisites
 from veenv.graph.pricing import Pricing
 from veenv.graph.tableau import Tableau
-from veenv.structure import structure as algebra
-from veenv.structure.product import multiply as multiply_structures
 from veenv.structure.structure import Structure
 
 Labelling = Literal["multiplications", "executed"]
@@ -276,37 +274,3 @@ class Graph:
 
 def _true(*_: Any) -> bool:
     return True
-
-
-def eliminate_structure(tableau: Tableau[Structure], node: int, *, keep: bool) -> int:
-    """Eliminates a node of a tableau of structures.
-
-    Returns:
-      The number of multiplications.
-    """
-    return eliminate_counted(tableau, node, keep=keep)[0]
-
-
-def eliminate_counted(tableau: Tableau[Structure], node: int, *, keep: bool) -> tuple[int, int]:
-    """Eliminates a node of a tableau of structures.
-
-    Returns:
-      The numbers of multiplications and of additions.
-    """
-    multiplications, additions = 0, 0
-
-    def multiply(post: Structure, pre: Structure) -> Structure:
-        nonlocal multiplications, additions
-        product = multiply_structures(post, pre)
-        multiplications += product.multiplications
-        additions += product.additions
-        return product.structure
-
-    def add(a: Structure, b: Structure) -> Structure:
-        nonlocal additions
-        total = algebra.add(a, b)
-        additions += total.num_values
-        return total
-
-    tableau.eliminate(node, multiply, add, keep=keep)
-    return multiplications, additions

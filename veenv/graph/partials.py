@@ -17,7 +17,8 @@ from veenv.graph.custom_rules import (
     inner_program,
     proven,
 )
-from veenv.graph.graph import LABELLINGS, eliminate_structure
+from veenv.graph.graph import LABELLINGS
+from veenv.graph.pricing import eliminate_structure
 from veenv.rules import Partial, Row, Site
 from veenv.rules.dtypes import is_complex
 from veenv.rules.operator import real_shape

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from veenv.graph.graph import CostModel, Graph, counts_additions, eliminate_counted
+from veenv.graph.graph import CostModel, Graph, counts_additions
+from veenv.graph.pricing import eliminate_counted
 from veenv.graph.tableau import Tableau
 from veenv.structure.structure import Structure
 

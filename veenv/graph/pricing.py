@@ -79,3 +79,37 @@ class Pricing:
     def _sum(self, a: int, b: int) -> tuple[int, int]:
         total = algebra.add(self._structures[a], self._structures[b])
         return self._number(total), total.num_values
+
+
+def eliminate_structure(tableau: Tableau[Structure], node: int, *, keep: bool) -> int:
+    """Eliminates a node of a tableau of structures.
+
+    Returns:
+      The number of multiplications.
+    """
+    return eliminate_counted(tableau, node, keep=keep)[0]
+
+
+def eliminate_counted(tableau: Tableau[Structure], node: int, *, keep: bool) -> tuple[int, int]:
+    """Eliminates a node of a tableau of structures.
+
+    Returns:
+      The numbers of multiplications and of additions.
+    """
+    multiplications, additions = 0, 0
+
+    def product_of(post: Structure, pre: Structure) -> Structure:
+        nonlocal multiplications, additions
+        found = multiply(post, pre)
+        multiplications += found.multiplications
+        additions += found.additions
+        return found.structure
+
+    def add(a: Structure, b: Structure) -> Structure:
+        nonlocal additions
+        total = algebra.add(a, b)
+        additions += total.num_values
+        return total
+
+    tableau.eliminate(node, product_of, add, keep=keep)
+    return multiplications, additions

@@ -5,7 +5,7 @@ The same loop serves the count (edges are structures) and the engine (edges hold
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Generic, TypeVar
 
 E = TypeVar("E")
@@ -17,14 +17,14 @@ class Tableau(Generic[E]):
     Attributes:
       preds: for each node its in-edges, source → edge.
       succs: for each node its successors (the keys; the order is that of insertion).
-      unwanted: (source, target) of edges that are not formed, as nobody asks for them.
+      unwanted: (source, target) of edges that are not formed, as nobody asks for them; or None.
     """
 
     def __init__(
         self,
         num_nodes: int,
         edges: Iterable[tuple[int, int, E]],
-        unwanted: Collection[tuple[int, int]] = (),
+        unwanted: Container[tuple[int, int]] | None = None,
     ):
         self.unwanted = unwanted
         self.preds: list[dict[int, E]] = [{} for _ in range(num_nodes)]
@@ -55,7 +55,7 @@ class Tableau(Generic[E]):
             row = preds[target]
             post = row.pop(node)
             for source, pre in ins.items():
-                if unwanted and (source, target) in unwanted:
+                if unwanted is not None and (source, target) in unwanted:
                     continue
                 new = multiply(post, pre)
                 old = row.get(source)

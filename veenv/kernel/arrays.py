@@ -78,22 +78,18 @@ def _sorted_out(
     b: Builder, name: str, dtype: str, columns: Sequence[Ids], cases: Sequence[_Case]
 ) -> Ids:
     """What each row comes to by its case; those of none are added as they are."""
-    found = np.empty_like(columns[0])
-    left: Any = slice(None)
+    found, left = np.empty_like(columns[0]), np.arange(len(columns[0]))
     kinds = [b.kinds[x] for x in columns]
     for rows, made in cases:
         here = rows(*kinds)
         count = np.count_nonzero(here)
-        if count == len(here) and count:
+        if count == len(left):
             found[left] = made(*columns)
             return found
         if count:
-            found[np.flatnonzero(here) if isinstance(left, slice) else left[here]] = made(
-                *(x[here] for x in columns)
-            )
-            away = ~here
-            left = np.flatnonzero(away) if isinstance(left, slice) else left[away]
-            columns, kinds = [x[away] for x in columns], [k[away] for k in kinds]
+            found[left[here]] = made(*(x[here] for x in columns))
+            left, *columns = (x[~here] for x in (left, *columns))
+            kinds = [k[~here] for k in kinds]
     found[left] = b.plain(name, dtype, *columns)
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,6 @@ import numpy as np
 from veenv.kernel.builder import Builder
 from veenv.kernel.program import FLOATS, CannotFuseError
 
-Rows = Sequence[tuple[int, ...]]
 Rule = Callable[..., int]
 """``rule(builder, in_dtype, out_dtype, params, *operands)``; in_dtype is the first operand's."""
 
@@ -41,13 +40,6 @@ def _same(name: str) -> Rule:
 def _call(function: str) -> Rule:
     def rule(b: Builder, of: str, to: str, params: Mapping[str, Any], *args: int) -> int:
         return b.call(function, to, *args)
-
-    return rule
-
-
-def _calls(function: str) -> Callable[..., list[int]]:
-    def rule(b: Builder, of: str, to: str, params: Mapping[str, Any], rows: Rows) -> list[int]:
-        return b.calls(function, to, rows)
 
     return rule
 
@@ -187,15 +179,6 @@ def _pow(b: Builder, of: str, to: str, params: Mapping[str, Any], x: int, y: int
     return b.call("pow", to, x, y)
 
 
-def _powers(b: Builder, of: str, to: str, params: Mapping[str, Any], rows: Rows) -> list[int]:
-    first = rows[0]
-    exponent = b.op("convert", to, first[1])
-    usual = _pow(b, of, to, params, *first)
-    if b.ops[usual].attr != "pow" or any(y != first[1] for _, y in rows):
-        return [_pow(b, of, to, params, *row) for row in rows]
-    return b.calls("pow", to, [(x, exponent) for x, _ in rows])
-
-
 def _select_n(
     b: Builder, of: str, to: str, params: Mapping[str, Any], which: int, *cases: int
 ) -> int:
@@ -261,13 +244,13 @@ def _erf_inv(b: Builder, of: str, to: str, params: Mapping[str, Any], x: int) ->
 
 
 _SAME = "add sub mul neg sqrt and or xor not"
-_CALLS = (
+CALLS = (
     "exp exp2 expm1 log log2 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
     "cbrt erf erfc lgamma atan2 nextafter"
 )
 RULES: Mapping[str, Rule] = {
     **{name: _same(name) for name in _SAME.split()},
-    **{name: _call(name) for name in _CALLS.split()},
+    **{name: _call(name) for name in CALLS.split()},
     **{name: _compare(name) for name in "eq ne lt le gt ge".split()},
     **dict.fromkeys("copy copy_p pcast pvary stop_gradient".split(), _identity),
     "abs": _abs,
@@ -298,10 +281,5 @@ RULES: Mapping[str, Rule] = {
     "square": _square,
 }
 """For each elementwise primitive how one entry of its result is computed."""
-OF_ROWS: Mapping[str, Callable[..., list[int]]] = {
-    **{name: _calls(name) for name in _CALLS.split()},
-    "pow": _powers,
-}
-"""Faster rules for many entries: ``rule(builder, in_dtype, out_dtype, params, rows)``."""
 PLAIN: Mapping[str, str] = {"add_any": "add", **{n: n for n in "add sub mul div neg".split()}}
 """The primitives that are one operation of `veenv.kernel.arrays.arithmetic`, of floats."""

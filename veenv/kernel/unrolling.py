@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from math import inf, prod
@@ -13,10 +13,8 @@ import numpy as np
 from jax.extend import core
 
 from veenv import _compat
-from veenv.kernel import complex_numbers, rules_scalar
-from veenv.kernel.arrays import arithmetic, choose
+from veenv.kernel.arrays import choose
 from veenv.kernel.builder import Builder
-from veenv.kernel.fold import evaluate
 from veenv.kernel.fusable import (
     ELEMENTWISE,
     HERE,
@@ -26,18 +24,17 @@ from veenv.kernel.fusable import (
     refuse_unknown,
     refused,
 )
-from veenv.kernel.ids import Ids, constant, constants, different, once
+from veenv.kernel.ids import Ids, constant, constants
 from veenv.kernel.loops import num_unstacked
-from veenv.kernel.numbering import CONSTANT, MAX_OPERATIONS, ONE
+from veenv.kernel.numbering import MAX_OPERATIONS
 from veenv.kernel.program import (
     COMPLEX,
     DTYPES,
-    FLOATS,
     CannotFuseError,
-    Op,
     ScalarProgram,
     dtype_name,
 )
+from veenv.kernel.rules_elementwise import clamped, elementwise
 from veenv.kernel.schedule import scheduled
 from veenv.rules.dtypes import is_key
 
@@ -47,7 +44,6 @@ _OF_SOLVING = 0.6
 """Share of the operations of linear algebra that are not the same as others, at least."""
 _TELLING = 2
 """Steps of a loop that tell what the others come to."""
-_COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 
 
 @contextmanager
@@ -171,7 +167,8 @@ class _Unroller:
                 self._account(prod(var.aval.shape), name)
             if name in MOVES:
                 return MOVES[name](self.builder, eqn, ins)
-            return [self._clamp(eqn, ins) if name == "clamp" else self._elementwise(eqn, ins)]
+            made = clamped if name == "clamp" else elementwise
+            return [made(self.builder, eqn, ins)]
         if name == "device_put":  # of any number of arrays; inside of jit it moves nothing
             return list(ins)
         if name == "platform_index":  # of ways to compute the same
@@ -201,54 +198,6 @@ class _Unroller:
         """The outputs of a closed jaxpr (or of one that closes over nothing)."""
         consts = [self.constant(c) for c in getattr(inner, "consts", ())]
         return self.jaxpr(_compat.open_jaxpr(inner), consts, ins)
-
-    def _elementwise(self, eqn: Any, ins: Sequence[Ids]) -> Ids:
-        of, to = dtype_name(eqn.invars[0].aval.dtype), dtype_name(eqn.outvars[0].aval.dtype)
-        if of not in DTYPES and of not in COMPLEX:
-            raise CannotFuseError(f"values of dtype {of} cannot be fused", eqn.primitive.name)
-        if of in COMPLEX or to in COMPLEX:
-            rule = complex_numbers.rule_of(eqn.primitive.name, rules_scalar.RULES)
-        else:
-            rule = rules_scalar.RULES[eqn.primitive.name]
-        shape = eqn.outvars[0].aval.shape
-        builder = self.builder
-        if eqn.primitive.name in _COMPARISONS and of != "bool" and of not in COMPLEX:
-            values = [constant(builder, x) for x in ins]
-            if all(v is not None for v in values):  # as masks are made of indices
-                known = evaluate(Op(eqn.primitive.name, to), values)
-                return constants(builder, np.broadcast_to(known, shape))
-        columns = once(*(x if x.shape == shape else np.broadcast_to(x, shape) for x in ins))
-        return np.broadcast_to(self._entry_by_entry(eqn, columns, rule, of, to), shape)
-
-    def _entry_by_entry(
-        self, eqn: Any, columns: Sequence[Ids], rule: Callable[..., int], of: str, to: str
-    ) -> Ids:
-        """Applies an elementwise rule to operands of one shape."""
-        builder, shape = self.builder, columns[0].shape
-        plain = rules_scalar.PLAIN.get(eqn.primitive.name)
-        if plain is not None and to in FLOATS:
-            return arithmetic(builder, plain, to, *columns)
-        if eqn.primitive.name == "select_n" and of == "bool":
-            which = builder.kinds[columns[0]]
-            if (which >= CONSTANT).all():
-                return np.where(which == ONE, columns[-1], columns[1])
-        rows, places = different([x.ravel() for x in columns])
-        several = rules_scalar.OF_ROWS.get(eqn.primitive.name)
-        if several is not None and rows and to in FLOATS:
-            ids = several(builder, of, to, eqn.params, rows)
-        else:
-            ids = [rule(builder, of, to, eqn.params, *row) for row in rows]
-        return np.array(ids, np.int64)[places].reshape(shape)
-
-    def _clamp(self, eqn: Any, ins: Sequence[Ids]) -> Ids:
-        b, aval = self.builder, eqn.outvars[0].aval
-        dtype = dtype_name(aval.dtype)
-        low, x, high = (np.broadcast_to(v, aval.shape).ravel().tolist() for v in ins)
-        ids = [
-            b.op("min", dtype, b.op("max", dtype, i, lo), hi)
-            for lo, i, hi in zip(low, x, high, strict=True)
-        ]
-        return np.array(ids, np.int64).reshape(aval.shape)
 
     def _cond(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         """All branches, and a choice between their results; one branch where it is known."""

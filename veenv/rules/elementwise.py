@@ -79,13 +79,7 @@ def _squeeze(x: Any, shape: Sequence[int]) -> Array:
     x = jnp.asarray(x)
     if x.shape != tuple(shape):
         x = jnp.broadcast_to(x, shape)
-    return _reshaped(x, tuple(n for n in shape if n != 1))
-
-
-def _reshaped(x: Any, shape: tuple[int, ...]) -> Array:
-    """An array in another shape; where it has that one, nothing is traced."""
-    x = jnp.asarray(x)
-    return x if x.shape == shape else x.reshape(shape)
+    return x.reshape([n for n in shape if n != 1])
 
 
 def _valued(
@@ -154,7 +148,7 @@ def _by_factor(
     one_number = all(n == 1 for n in site.in_avals[other].shape)
     if site.active[other] or not one_number or site.in_avals[i].shape != shape:
         return partial
-    number = lambda *of: _reshaped(factor(*of), ())  # noqa: E731
+    number = lambda *of: jnp.asarray(factor(*of)).reshape(())  # noqa: E731
     return Partial(scaled(shape), partial.literature, number, shared=shared)
 
 

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from threading import Event
 
-from veenv.graph.graph import CostModel, Graph, counts_additions, eliminate_structure
+from veenv.graph.graph import CostModel, Graph, counts_additions
+from veenv.graph.pricing import eliminate_structure
 from veenv.graph.tableau import Tableau
 from veenv.orders.climbing import climb
 from veenv.structure.product import multiply
