@@ -53,5 +53,5 @@ def test_pricing_ends_where_an_order_is_of_no_interest():
     graph = graph_of("RoeFlux_1d")
     for order in orders_of(graph, 5):
         price = graph.cost(order, "operations")
-        assert graph.cost(order, "operations", most=price) == price
-        assert price // 2 < graph.cost(order, "operations", most=price // 2) <= price
+        assert graph.cost_within(order, "operations", price) == price
+        assert price // 2 < graph.cost_within(order, "operations", price // 2) <= price

@@ -35,7 +35,9 @@ def select(mask: Array | np.ndarray, x: Array, other: Any) -> Array:
 
 @functools.lru_cache(maxsize=1024)
 def _filled(shape: tuple[int, ...], value: float, dtype: Any) -> np.ndarray:
-    return np.full(shape, value, dtype)
+    filled = np.full(shape, value, dtype)
+    filled.flags.writeable = False
+    return filled
 
 
 def align(mask: Array, labels: Sequence[Hashable], target: Sequence[Hashable]) -> Array:

@@ -114,7 +114,9 @@ def _equal(labels: list[Label], sizes: dict[Label, int], a: Label, b: Label) -> 
 
 @functools.lru_cache(maxsize=64)
 def _same(size: int) -> np.ndarray:
-    return np.eye(size, dtype=bool)
+    same = np.eye(size, dtype=bool)
+    same.flags.writeable = False
+    return same
 
 
 def broken(s: Structure, target: Structure) -> list[int]:

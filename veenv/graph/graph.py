@@ -173,31 +173,24 @@ class Graph:
         counts = self._counts(self.check_order(order), check_cost_model(cost))
         return tuple(m + a if counts_additions(cost) else m for m, a in counts)
 
-    def cost(
-        self,
-        order: Iterable[int],
-        cost: CostModel = "multiplications",
-        most: float = inf,
-    ) -> int:
+    def cost(self, order: Iterable[int], cost: CostModel = "multiplications") -> int:
         """What an elimination order costs: its multiplications or, with additions, operations.
 
         Args:
           order: vertex ids; every eliminable one once.
           cost: the cost model.
-          most: cost above which the order is of no interest.
-
-        Returns:
-          The cost, or what some of the eliminations cost where that alone is more than `most`.
 
         Raises:
           ValueError: as `check_order`, or if `cost` is not a cost model.
         """
-        return self.cost_of_checked(self.check_order(order), check_cost_model(cost), most)
+        return self.cost_within(self.check_order(order), check_cost_model(cost))
 
-    def cost_of_checked(
-        self, order: Sequence[int], cost: CostModel = "multiplications", most: float = inf
-    ) -> int:
-        """As `cost`, of what `check_order` returned, or `legal`."""
+    def cost_within(self, order: Sequence[int], cost: CostModel, most: float = inf) -> int:
+        """As `cost`, of an order that `check_order` or `legal` returned.
+
+        Returns:
+          The cost, or what the first eliminations cost where that alone is more than `most`.
+        """
         both, total = counts_additions(cost), 0
         for multiplications, additions in self._counts(order, cost):
             total += multiplications + additions if both else multiplications

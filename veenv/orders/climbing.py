@@ -53,7 +53,7 @@ def climb(
         key = tuple(moved)
         new = known.get(key)  # what is too dear once stays so, as the price never rises
         if new is None:
-            new = known[key] = graph.cost_of_checked(moved, cost, price)
+            new = known[key] = graph.cost_within(moved, cost, price)
         stale += 1
         if new <= price:
             current, price = moved, new
