@@ -102,6 +102,6 @@ def _is_usual(base: Any, exponent: Any) -> bool:
     """Whether a power is of a variable real number, and takes as long as most powers do."""
     if isinstance(base, core.Literal) or not isinstance(exponent, core.Literal):
         return False
-    dtype = base.aval.dtype
-    alike = jnp.issubdtype(dtype, jnp.floating) and dtype == exponent.aval.dtype
-    return alike and np.ndim(exponent.val) == 0 and float(exponent.val) not in _SIMPLE
+    value = np.asarray(exponent.val)
+    alike = jnp.issubdtype(value.dtype, jnp.floating) and base.aval.dtype == value.dtype
+    return alike and value.ndim == 0 and float(value) not in _SIMPLE
