@@ -298,6 +298,29 @@ def test_a_kernel_follows_a_mode_that_is_compiled_for_long(taken, follows):
     assert next(forms) == (kernel if follows else modes[1])
 
 
+@pytest.mark.parametrize("kernels", [True, False])
+@pytest.mark.parametrize(("taken", "follows"), [(0.5, True), (0.1, False)])
+def test_an_order_follows_a_mode_that_took_long_where_there_is_no_kernel(taken, follows, kernels):
+    graph, now = make_graph(layer, (0, 1))(X, W), [0.0]
+    modes = own_modes(3, 3)
+    every = all_forms(
+        modes,
+        graph,
+        ["tanh"],
+        1.0,
+        kernels=kernels,
+        refused=lambda form: form.kernel == "fused",
+        clock=lambda: now[0],
+    )
+    forms = (form for form in every if form.kernel == "xla")
+    assert next(forms) is modes[0]
+    now[0] += taken
+    assert (next(forms).mode == "jacve") == follows
+    others = list(forms)
+    assert modes[1] in others or not follows
+    assert len(others) == len(set(others))
+
+
 def test_kernels_are_as_large_as_there_is_time_to_compile(monkeypatch):
     patience = []
 

@@ -95,12 +95,14 @@ def all_forms(
     kernels: bool,
     batched: bool = False,
     too_large: Callable[[Form], bool] = lambda form: False,
+    refused: Callable[[Form], bool] = lambda form: False,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[Form]:
     """The forms of a Jacobian; the search for an order begins when its turn comes.
 
     The first is a kernel, of which only a small one is compiled before JAX's own modes have been;
-    one that was too large comes again: after the first mode if that took long, else after both.
+    one that was too large comes again: after the first mode if that took long, else after both. If
+    none can be compiled, the cheapest order for XLA follows a first mode that took long.
 
     Args:
       modes: JAX's own.
@@ -110,6 +112,7 @@ def all_forms(
       kernels: whether to try one kernel as well as XLA.
       batched: whether there are many points, for which one kernel is most promising.
       too_large: whether a kernel was refused for its size.
+      refused: whether a kernel was refused for any reason.
       clock: tells the time.
     """
     if len(graph.eliminable) > _MANY:  # even the classical orders take a while
@@ -137,7 +140,13 @@ def all_forms(
         yield from fresh(_fused(best))
         if too_large(_fused(best)):
             tried.clear()
-        yield from _between(modes, lambda: fresh(_fused(best)), _SLOW * seconds, clock)
+        began = clock()
+        yield from modes[:1]
+        if clock() - began > _SLOW * seconds:  # the next may have no time
+            yield from fresh(_fused(best))
+            if not kernels or refused(_fused(best)):
+                yield from fresh(best)
+        yield from modes[1:]
     first = (_fused(best), best) if batched else (best, _fused(best))
     yield from fresh(*first, Form("jacve", "reverse", ids["reverse"]))
     if EXPENSIVE.intersection(primitives):
@@ -151,20 +160,6 @@ def all_forms(
     for name in ranked[1:]:
         form = Form("jacve", name, ids[name])
         yield from fresh(form, _fused(form))
-
-
-def _between(
-    modes: Sequence[Form],
-    kernel: Callable[[], Iterator[Form]],
-    seconds: float,
-    clock: Callable[[], float],
-) -> Iterator[Form]:
-    """The modes, and a kernel after the first if that takes long: the next may have no time."""
-    began = clock()
-    yield from modes[:1]
-    if clock() - began > seconds:
-        yield from kernel()
-    yield from modes[1:]
 
 
 def _fused(form: Form) -> Form:

@@ -142,6 +142,7 @@ class Tuning:
                 kernels=kernels,
                 batched=job.batch is not None,
                 too_large=self._was_too_large,
+                refused=self._contest.errors.__contains__,
             )
         self._contest.run(forms)
         errors = self._contest.errors
