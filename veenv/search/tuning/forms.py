@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -117,12 +118,7 @@ def all_forms(
     """
     if len(graph.eliminable) > _MANY:  # even the classical orders take a while
         yield from modes
-    ids = {
-        "reverse": graph.reverse(),
-        "forward": graph.legal(graph.forward()),
-        "markowitz": graph.legal(graph.markowitz()),
-        **_shipped(graph),
-    }
+    ids = _orders(graph)
     price = {name: graph.cost(order, "operations") for name, order in ids.items()}
     kernels = kernels and min(price.values()) <= _LARGEST_KERNEL
     ranked = sorted(ids, key=lambda name: price[name])
@@ -140,12 +136,10 @@ def all_forms(
         yield from fresh(_fused(best))
         if too_large(_fused(best)):
             tried.clear()
-        began = clock()
-        yield from modes[:1]
-        if clock() - began > _SLOW * seconds:  # the next may have no time
+        took_long = yield from _first(modes, _SLOW * seconds, clock)
+        if took_long:  # the next may have no time
             yield from fresh(_fused(best))
-            if not kernels or refused(_fused(best)):
-                yield from fresh(best)
+            yield from fresh(best) if not kernels or refused(_fused(best)) else ()
         yield from modes[1:]
     first = (_fused(best), best) if batched else (best, _fused(best))
     yield from fresh(*first, Form("jacve", "reverse", ids["reverse"]))
@@ -162,15 +156,29 @@ def all_forms(
         yield from fresh(form, _fused(form))
 
 
+def _first(
+    modes: Sequence[Form], seconds: float, clock: Callable[[], float]
+) -> Generator[Form, None, bool]:
+    """The first mode; returns whether it took longer than some seconds."""
+    began = clock()
+    yield from modes[:1]
+    return clock() - began > seconds
+
+
 def _fused(form: Form) -> Form:
     return Form(form.mode, form.order, form.ids, "fused")
 
 
-def _shipped(graph: Graph) -> dict[str, tuple[int, ...]]:
-    try:
-        return {"best": best_for(graph, "operations").ids_for(graph)}
-    except ValueError:
-        return {}
+def _orders(graph: Graph) -> dict[str, tuple[int, ...]]:
+    """The classical orders, and the best one that is shipped, if any is."""
+    ids = {
+        "reverse": graph.reverse(),
+        "forward": graph.legal(graph.forward()),
+        "markowitz": graph.legal(graph.markowitz()),
+    }
+    with contextlib.suppress(ValueError):
+        ids["best"] = best_for(graph, "operations").ids_for(graph)
+    return ids
 
 
 def _searched(
