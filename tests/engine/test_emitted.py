@@ -125,3 +125,13 @@ def test_without_operators_or_with_many_arguments_reverse_is_kept(monkeypatch):
         orders = "reverse", veenv.make_graph(fun)(x).reverse()
         named, reverse = (str(jax.make_jaxpr(veenv.jacve(fun, o))(x)) for o in orders)
         assert named == reverse
+
+
+@pytest.mark.parametrize(("size", "compared"), [(8, False), (40, True)])
+@pytest.mark.parametrize("fun", [jnp.sin, lambda x: jnp.roll(x, 1)], ids=["delta", "selection"])
+def test_small_masks_are_constants_and_large_ones_are_compared(fun, size, compared, x64):
+    x = np.linspace(0.1, 1.0, size)
+    found = veenv.jacve(lambda x: fun(x) * x, "reverse", kernel="xla", pin=False)
+    names = [e.primitive.name for e in equations_of(found, x)]
+    assert ("iota" in names) == compared
+    np.testing.assert_allclose(found(x), jax.jacrev(lambda x: fun(x) * x)(x), rtol=1e-13)

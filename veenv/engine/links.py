@@ -135,8 +135,8 @@ def placed(e: Edge, target: Structure) -> tuple[Any, Array]:
 
     Returns:
       A mask, in which that of the edge is part, and values, both of the rank of target's values;
-      the values are of its shape.  The mask is compared out of indices where it is used: kept, it
-      could exceed the values.
+      the values are of its shape.  A large mask is compared out of indices where it is used: kept,
+      it could exceed the values.
     """
     e = expand_pairs(e, broken(e.structure, target))
     s = e.structure

@@ -2,8 +2,8 @@
 
 A power is stored beside its slope, the same value to one less, and each would take a loop of its
 own: to compile, to start, and to read the value again. Where the value is a sum, the compiler's
-library for sums computes them with it, in a few hundredths more time than loops would take, but
-there are two loops less to compile.
+library for sums computes them with it: the program may take up to a tenth longer, and has two
+loops less to compile.
 """
 
 from __future__ import annotations

@@ -42,7 +42,6 @@ def climb(
     current = list(graph.check_order(order))
     price = graph.cost(current, cost)
     best, best_price, stale = tuple(current), price, 0
-    known = {best: price}
     yield best, best_price
     while len(best) > 1 and best_price and stale < _PATIENCE * len(best):
         moved = current.copy()
@@ -50,13 +49,10 @@ def climb(
         moved.insert(rng.randrange(len(moved) + 1), vertex)
         if graph.reverse_only:
             moved = list(graph.legal(moved))
-        key = tuple(moved)
-        new = known.get(key)  # what is too dear once stays so, as the price never rises
-        if new is None:
-            new = known[key] = graph.cost_within(moved, cost, price)
+        new = price if moved == current else graph.cost_within(moved, cost, price)
         stale += 1
         if new <= price:
             current, price = moved, new
         if new < best_price:
-            best, best_price, stale = key, new, 0
+            best, best_price, stale = tuple(moved), new, 0
         yield best, best_price
