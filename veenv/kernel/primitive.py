@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -101,20 +100,20 @@ class Fused(Batched):
         self.program = program
         self.quick = quick
 
-    @functools.cached_property
+    @property
     def compiled(self) -> Callable[..., list[Any]]:
-        """The kernel compiled by itself; one for all that compute the same."""
-        kind = " quick" if self.quick else ""
-        key = self.program.digest() + kind + ("" if self.instead is None else " or instead")
+        """The kernel compiled by itself; one for all that compute the same.
+
+        It is not kept here: it refers to this object, and JAX holds what refers to a function as
+        long as the function.
+        """
+        key = self.program.digest(), self.quick, self.instead is None
         with _lock:
-            found = _known.get(key)
-            if found is None:
-                found = _known[key] = jax.jit(self._alone)
+            found = _recent.pop(key, None) or jax.jit(self._alone)
             _recent[key] = found
-            _recent.move_to_end(key)
-            while len(_recent) > _KEPT:
-                _recent.popitem(last=False)
-            return found
+            dropped = _recent.popitem(last=False) if len(_recent) > _KEPT else None
+        del dropped
+        return found
 
     def now(self, *args: Any) -> list[Any]:
         """The results of the compiled kernel."""
@@ -128,8 +127,7 @@ class Fused(Batched):
 
 
 _lock = threading.RLock()
-_known: weakref.WeakValueDictionary[str, Callable[..., Any]] = weakref.WeakValueDictionary()
-_recent: OrderedDict[str, Callable[..., Any]] = OrderedDict()
+_recent: OrderedDict[tuple[str, bool, bool], Callable[..., Any]] = OrderedDict()
 
 
 def forget() -> None:
