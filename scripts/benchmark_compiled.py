@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from benchmark_cases import Case
-from benchmark_engine import SHORTEST
 
 import veenv
 from veenv.kernel import primitive
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.program import ScalarProgram
-from veenv.measure.timing import rounds_interleaved
 from veenv.tasks.random import random_function
 
 
@@ -52,20 +49,3 @@ def fused(case: Case, order: Any) -> Callable[..., Any]:
 def compiled(method: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
     """The method, compiled for these arguments."""
     return jax.jit(method).lower(*args).compile()
-
-
-def times_of(
-    runs: Mapping[str, Callable[..., Any]],
-    args: Sequence[Any],
-    repeats: int,
-    seconds: float,
-    turn: float = SHORTEST,
-) -> dict[str, np.ndarray]:
-    """Seconds of a call in each round, interleaved, of turns of some seconds; five at least."""
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    began = time.perf_counter()
-    for found in rounds_interleaved(runs, args, repeats, shortest=turn):
-        times = {name: list(t) for name, t in found.items()}
-        if min(map(len, times.values())) >= 5 and time.perf_counter() - began > seconds:
-            break
-    return {name: np.array(t) for name, t in times.items()}

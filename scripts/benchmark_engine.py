@@ -14,7 +14,7 @@ from benchmark_cases import DEFAULT, Case, banded_residual, find, orders_of, poi
 from benchmark_machine import machine
 
 import veenv
-from veenv.measure.timing import rounds_interleaved
+from veenv.measure.timing import SHORTEST, interleaved
 from veenv.structure import product, structure
 
 COLUMNS = (
@@ -33,8 +33,6 @@ COLUMNS = (
     "jacfwd",
     "jacrev",
 )
-SHORTEST = 2e-3
-"""Seconds that a program's turn lasts at least, about."""
 COMPILATIONS = 5
 """How often each program is traced and compiled, in turn with the others."""
 
@@ -182,11 +180,7 @@ def timed(
 ) -> dict[str, np.ndarray]:
     """Seconds of a call of each program in each repeat; all take their turn in every repeat."""
     runs = {name: program.run for name, program in programs.items()}
-    began, found = time.perf_counter(), dict[str, list[float]]()
-    for found in rounds_interleaved(runs, args, repeats, shortest=SHORTEST):
-        if min(map(len, found.values())) >= 5 and time.perf_counter() - began > budget:
-            break
-    return {name: np.array(seconds) for name, seconds in found.items()}
+    return interleaved(runs, args, repeats, shortest=SHORTEST, seconds=budget)
 
 
 def _rows(

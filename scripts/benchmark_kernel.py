@@ -12,11 +12,12 @@ import jax
 import numpy as np
 from benchmark_casadi import casadi_rows
 from benchmark_cases import Case, find, orders_of, points
-from benchmark_compiled import compiled, fused, program_of, random_case, times_of
+from benchmark_compiled import compiled, fused, program_of, random_case
 from benchmark_machine import machine
 from benchmark_orders import correlation, decision
 
 import veenv
+from veenv.measure.timing import SHORTEST, interleaved
 from veenv.orders.documents import write_text
 
 TASKS = (
@@ -136,9 +137,8 @@ def _speed(case: Case, batch: int, repeats: int, seconds: float, turn: float) ->
         (first * float(k)).reshape(batch, *(1 for _ in s)) + np.zeros(s, np.float32)
         for k, s in enumerate(shapes)
     ]
-    times = times_of(
-        {n: compiled(m, args) for n, m in methods.items()}, args, repeats, seconds, turn
-    )
+    runs = {n: compiled(m, args) for n, m in methods.items()}
+    times = interleaved(runs, args, repeats, shortest=turn, seconds=seconds)
     faster = np.minimum(times["jacfwd"], times["jacrev"])
     rows = []
     for method in methods:
@@ -167,7 +167,7 @@ def _compilation(equations: int, with_jacrev: bool) -> Row:
         start = time.perf_counter()
         run = compiled(make(), args)
         row[f"{name}_seconds"] = time.perf_counter() - start
-        times = times_of({name: run}, args, 10, 20.0)
+        times = interleaved({name: run}, args, 10, shortest=SHORTEST, seconds=20.0)
         row[f"{name}_ns"] = float(np.median(times[name])) * 1e9 / 65536
         cells += [f"{row[f'{name}_seconds']:.2f}", f"{row[f'{name}_ns']:.1f}"]
     print("| " + " | ".join([*cells, *[""] * (5 - len(cells))]) + " |", flush=True)

@@ -9,10 +9,11 @@ import jax
 import numpy as np
 from benchmark_alone import times_alone
 from benchmark_cases import Case, orders_of, points
-from benchmark_compiled import compiled, program_of, times_of, traced
+from benchmark_compiled import compiled, program_of, traced
 
 from veenv import make_graph
 from veenv.kernel.program import ScalarProgram
+from veenv.measure.timing import SHORTEST, interleaved
 from veenv.search.optimization import optimize
 
 Row = dict[str, Any]
@@ -27,7 +28,8 @@ def decision(case: Case, batch: int, repeats: int, budget: str) -> list[Row]:
     (orders["operations"],) = orders_of(case, ("best-operations",)).values()
     programs, runs = _kernels(case, orders, args)
     works = {name: program.work for name, program in programs.items()}
-    times = {name: t.min() for name, t in times_of(runs, args, 2 * repeats, 20.0).items()}
+    found = interleaved(runs, args, 2 * repeats, shortest=SHORTEST, seconds=20.0)
+    times = {name: t.min() for name, t in found.items()}
     alone = times_alone(case, programs, 40 * repeats, 10.0)
     rows = []
     for name in ("operations", "work"):

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from benchmark_machine import machine
-from benchmark_realistic import compiled, from_file, interleaved, named
+from benchmark_realistic import compiled, from_file, named, timed
 from realistic_functions import FUNCTIONS, Entry
 from realistic_loops import LOOPS
 from realistic_models import MODELS
@@ -95,7 +95,7 @@ def measured(name: str, entry: Entry, size: int, seconds: float) -> Iterator[Mea
         form: compiled(jax.vmap(counted.jacobian) if size > 1 else counted.jacobian, points)
         for form, counted in forms.items()
     }
-    times = interleaved({form: r.run for form, r in ready.items()}, points, seconds)
+    times = timed(ready, points, seconds)
     for form, rounds in times.items():
         yield {
             "function": name, "form": form, "batch": size, **forms[form].features,

@@ -16,7 +16,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from benchmark_engine import SHORTEST
 from benchmark_machine import machine
 from realistic_functions import FUNCTIONS, Entry
 from realistic_plot import draw, rank_correlation
@@ -26,13 +25,13 @@ from agents.config.args import fail
 from veenv.kernel import primitive
 from veenv.kernel.cpu import entries
 from veenv.kernel.times import program_seconds
-from veenv.measure.timing import near, rounds_interleaved
+from veenv.measure.timing import SHORTEST, interleaved, near
 from veenv.orders.documents import write_text
 from veenv.structure import product, structure
 
 FORMS = ("tune", "auto", "reverse")
 Row = dict[str, Any]
-_FEWEST, _MOST = 5, 100
+_MOST = 100
 _QUICK = 1.0
 """Seconds below which compiling is timed three times."""
 
@@ -129,6 +128,7 @@ def _table(rows: list[Row]) -> None:
     print("| --- | ---: | --- |" + " ---: |" * (1 + len(FORMS)) + " --- |" + " ---: |" * 3)
     print("\n".join(map(_line, rows)))
     _summary(rows)
+    _kept(rows)
     print(f"\npredicted against measured time: Spearman {rank_correlation(rows):.3f}")
 
 
@@ -191,7 +191,7 @@ def _row(
         made = compiled(jacobian, points)
         if made.bytes <= 2 * memory:  # a mode that takes too much memory is not the faster one
             ready[method] = made
-    times = interleaved({m: r.run for m, r in ready.items()}, points, seconds)
+    times = timed(ready, points, seconds)
     own = [m for m in ("jacfwd", "jacrev") if m in ready]
     faster = np.min([times[m] for m in own], axis=0)
     mode = min(own, key=lambda m: float(np.median(times[m])))
@@ -201,6 +201,10 @@ def _row(
         "form": tuned.form,
         "settled": tuned.record.settled,
     }
+    if tuned.ratio is not None:
+        theirs = times[tuned.record.faster_mode.mode]
+        row["printed"] = {"then": tuned.ratio, "anew": float(np.median(times["tune"] / theirs))}
+    row["tune_over_auto"] = float(np.median(times["tune"] / times["auto"]))
     row["ratio"] = {m: float(np.median(times[m] / faster)) for m in FORMS if m in ready}
     row["compile"] = {m: took[m] / took[mode] for m in FORMS[1:]}
     row["temporary"] = {m: r.bytes for m, r in ready.items()}
@@ -234,18 +238,12 @@ def compiled(jacobian: Callable[..., Any], points: Sequence[Any]) -> Ready:
     return Ready(run, seconds, memory.temp_size_in_bytes + memory.output_size_in_bytes)
 
 
-def interleaved(
-    runs: dict[str, Callable[..., Any]], points: Sequence[Any], seconds: float
+def timed(
+    ready: Mapping[str, Ready], points: Sequence[Any], seconds: float
 ) -> dict[str, np.ndarray]:
     """Seconds of each program, round after round, until there are enough rounds."""
-    found: dict[str, list[float]] = {}
-    began = time.perf_counter()
-    for times in rounds_interleaved(runs, points, _MOST, shortest=SHORTEST):
-        found = {name: list(t) for name, t in times.items()}
-        late = time.perf_counter() - began > seconds
-        if late and min(map(len, found.values())) >= _FEWEST:
-            break
-    return {name: np.array(t) for name, t in found.items()}
+    runs = {name: made.run for name, made in ready.items()}
+    return interleaved(runs, points, _MOST, shortest=SHORTEST, seconds=seconds)
 
 
 def _line(row: Row) -> str:
@@ -270,3 +268,23 @@ def _summary(rows: list[Row]) -> None:
             counts = [str(sum(x <= bound for x in found.values())) for bound in (0.5, 1.03, 1.05)]
             cells = [f"{size:,}", form, str(len(found)), *counts, f"{worst} {found[worst]:.2f}"]
             print("| " + " | ".join(cells) + " |")
+
+
+def _kept(rows: list[Row]) -> None:
+    """Whether the tuned form is slower than the default one, and its ratio what `tune` said."""
+    print("\n| batch | tune ÷ auto ≤ 1.05 | worst | ratio within 15 % of the one printed | worst |")
+    print("| ---: | ---: | --- | ---: | --- |")
+    for size in sorted({row["batch"] for row in rows if "tune_over_auto" in row}):
+        mine = [row for row in rows if row["batch"] == size and "tune_over_auto" in row]
+        slower = max(mine, key=lambda row: row["tune_over_auto"])
+        off = {r["function"]: r["printed"]["anew"] / r["printed"]["then"] for r in mine
+               if "printed" in r}  # fmt: skip
+        far = max(off, key=lambda name: abs(np.log(off[name])), default="")
+        cells = [
+            f"{size:,}",
+            f"{sum(row['tune_over_auto'] <= 1.05 for row in mine)} of {len(mine)}",
+            f"{slower['function']} {slower['tune_over_auto']:.2f}",
+            f"{sum(1 / 1.15 <= x <= 1.15 for x in off.values())} of {len(off)}",
+            f"{far} {off[far]:.2f}" if off else "",
+        ]
+        print("| " + " | ".join(cells) + " |")

@@ -18,6 +18,7 @@ from markdown_table import Row, has, header, line
 from sparse_cases import CASES, SparseCase
 
 import veenv
+from veenv.measure.timing import interleaved
 from veenv.orders.documents import write_text
 
 
@@ -155,18 +156,9 @@ def _first(make: Callable[[], Any], x: Any) -> tuple[Any, float, Any]:
 
 
 def _in_turn(methods: dict[str, Any], args: tuple[Any, ...], repeats: int) -> Row:
-    """Median milliseconds of each method, all called once in each round, in both orders in turn."""
-    times: dict[str, list[float]] = {name: [] for name in methods}
-    for method in methods.values():
-        jax.block_until_ready(method(*args))  # compiles
-    begin, rounds, order = time.perf_counter(), 0, list(methods.items())
-    while rounds < repeats or (rounds < 20 * repeats and time.perf_counter() - begin < 0.5):
-        for name, method in order if rounds % 2 else order[::-1]:
-            start = time.perf_counter()
-            jax.block_until_ready(method(*args))
-            times[name].append(1e3 * (time.perf_counter() - start))
-        rounds += 1
-    return {name: round(float(np.median(t)), 4) for name, t in times.items()}
+    """Median milliseconds of each method, all called once in each round."""
+    times = interleaved(methods, args, 20 * repeats, seconds=0.5, fewest=repeats)
+    return {name: round(1e3 * float(np.median(t)), 4) for name, t in times.items()}
 
 
 def _plot(rows: list[Row], path: Path) -> None:

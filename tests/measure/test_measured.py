@@ -26,7 +26,7 @@ def graph():
     return veenv.make_graph(fun, (0, 1))(*POINT)
 
 
-def test_the_ratio_is_the_median_over_rounds_timed_interleaved(monkeypatch):
+def test_the_ratio_is_the_median_over_rounds_timed_interleaved():
     clock, calls = [0.0], []
 
     def method(name, durations):
@@ -38,14 +38,16 @@ def test_the_ratio_is_the_median_over_rounds_timed_interleaved(monkeypatch):
 
         return run
 
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock[0])
     runs = {
         "order": method("order", [50.0, 3.0, 30.0, 4.0]),  # the first call warms up
         "baseline": method("baseline", [70.0, 2.0, 20.0, 2.0]),  # a machine ten times slower
     }
-    seconds = timing.interleaved(runs, (7,), 3)
-    assert seconds == {"order": [3.0, 30.0, 4.0], "baseline": [2.0, 20.0, 2.0]}
-    rounds = [tuple(calls[k : k + 2]) for k in range(0, 8, 2)]
+    seconds = timing.interleaved(runs, (7,), 3, clock=lambda: clock[0])
+    assert {name: [*found] for name, found in seconds.items()} == {
+        "order": [3.0, 30.0, 4.0],
+        "baseline": [2.0, 20.0, 2.0],
+    }
+    rounds = [tuple(calls[k : k + 2]) for k in range(2, 8, 2)]
     both = ("order", 7), ("baseline", 7)
     assert set(rounds) == {both, both[::-1]}  # neither always follows the other
 
@@ -135,3 +137,25 @@ def test_what_cannot_be_measured_is_refused(graph):
         MeasuredReward(env, meter, "energy")
     with pytest.raises(ValueError, match="worst must be positive"):
         MeasuredReward(env, meter, worst=float("nan"))
+
+
+def test_quick_functions_are_called_several_times_and_slow_ones_seldom():
+    now, calls = [0.0], {"quick": 0, "slow": 0}
+
+    def method(name: str, seconds: float):
+        def run() -> None:
+            calls[name] += 1
+            now[0] += seconds
+
+        return run
+
+    rounds = timing.Rounds(shortest=1.0, clock=lambda: now[0])
+    assert rounds.enter("quick", method("quick", 0.125)) == 0.125
+    assert rounds.enter("slow", method("slow", 30.0), left=60.0) == 30.0
+    assert calls["slow"] == 1
+    before = calls["quick"]
+    assert rounds.run(["quick", "slow"])
+    assert calls["quick"] - before == 8
+    assert rounds.seconds == {"quick": {1: 0.125}, "slow": {1: 30.0}}
+    assert not rounds.run(["quick", "slow"], late=lambda: now[0] > 62.0)
+    assert sorted(map(len, rounds.seconds.values())) == [1, 2]

@@ -17,7 +17,7 @@ from veenv.graph.graph import Graph
 from veenv.graph.linearisation import make_graph
 from veenv.kernel.fusing import KernelMode
 from veenv.kernel.program import CannotFuseError
-from veenv.measure.timing import near, rounds_interleaved
+from veenv.measure.timing import SHORTEST, interleaved, near
 
 BATCH = 4096
 JAX_MODES = ("jacfwd", "jacrev")
@@ -167,12 +167,8 @@ def _too_long(name: str, ids: Sequence[int] | None, graph: Graph) -> str | None:
 def _timed(
     runs: Mapping[str, Callable[..., Any]], points: Sequence[Any], until: float
 ) -> tuple[Row, ...]:
-    seconds: dict[str, list[float]] = {}
-    for found in rounds_interleaved(runs, points, rounds=30, shortest=0.002):
-        seconds = {name: list(t) for name, t in found.items()}
-        if min(map(len, seconds.values()), default=0) >= 3 and time.perf_counter() > until:
-            break
-    times = {name: np.array(t) for name, t in seconds.items()}
+    left = until - time.perf_counter()
+    times = interleaved(runs, points, rounds=30, shortest=SHORTEST, seconds=left, fewest=3)
     modes = [times[name] for name in JAX_MODES if name in times]
     faster = np.min(modes, axis=0) if modes else None
     return tuple(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from math import inf
+from typing import Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +21,12 @@ SPREAD = 0.02
 """Relative distance of the random points from the task's own."""
 USUAL = ("jacfwd", "jacrev", "forward", "reverse", "markowitz")
 """The ways to a Jacobian that an order is timed next to."""
+SHORTEST = 2e-3
+"""Seconds that a turn of quick functions lasts at least: a thousand times what a clock takes."""
 _CALLS = 3
 """Calls of which the fastest tells how long one takes."""
+_LARGE = 0.2
+"""Share of the time that is left above which a function is not called again to learn its time."""
 _FEWEST = 3
 
 
@@ -127,84 +132,152 @@ def measure(
     return tuple(timings)
 
 
+class Rounds(Generic[K]):
+    """Functions timed in turn, so that what slows the machine for a while slows all of them.
+
+    Every round has an order of its own (the same in every run): a function pays for the memory that
+    the one before it has given back, so none may always follow the same one.
+
+    Attributes:
+      seconds: of a call, by function and by the number of the round.
+
+    Example:
+      >>> rounds = Rounds()
+      >>> for name in ("sin", "cos"):
+      ...     _ = rounds.enter(name, lambda: None)
+      >>> rounds.run(["sin", "cos"]), [*rounds.seconds["cos"]]
+      (True, [1])
+    """
+
+    def __init__(
+        self,
+        shortest: float = 0.0,
+        clock: Callable[[], float] | None = None,
+    ):
+        """Nothing runs yet.
+
+        Args:
+          shortest: seconds that a turn lasts at least, about: a function that is faster is called
+            several times, and their mean counts.
+          clock: tells the time; `time.perf_counter` by default.
+        """
+        self.seconds: dict[K, dict[int, float]] = {}
+        self._shortest, self._clock = shortest, clock or time.perf_counter
+        self._runs: dict[K, Callable[[], object]] = {}
+        self._calls: dict[K, int] = {}
+        self._number = 0
+
+    def enter(self, name: K, run: Callable[[], object], left: float = inf) -> float:
+        """Warms a function up.
+
+        Args:
+          name: what it is called.
+          run: calls it and waits for the result.
+          left: seconds that are left for everything: one that takes much of them is called once.
+
+        Returns:
+          The seconds of a call.
+        """
+        self.seconds[name], self._runs[name] = {}, run
+        once, times = self._time(run, 1), list[float]()
+        # A call that finds its code in no cache tells too much.
+        while self._shortest and sum(times) <= 10 * self._shortest and len(times) < _CALLS:
+            if once > _LARGE * left:
+                break
+            times.append(self._time(run, 1))
+        once = min(times, default=once)
+        self._calls[name] = max(1, int(self._shortest / max(once, 1e-9)))
+        return once
+
+    def run(self, names: Iterable[K], late: Callable[[], bool] = lambda: False) -> bool:
+        """Times functions once more; whether it was not too late for any of them."""
+        names, self._number = list(names), self._number + 1
+        for k in np.random.default_rng(self._number).permutation(len(names)):
+            if late():
+                return False
+            once = self._time(self._runs[names[k]], self._calls[names[k]])
+            self.seconds[names[k]][self._number] = once
+        return True
+
+    def leave(self, name: K) -> None:
+        """Frees a function; its seconds stay."""
+        self._runs.pop(name, None)
+
+    def _time(self, run: Callable[[], object], calls: int) -> float:
+        began = self._clock()
+        for _ in range(calls):
+            run()
+        return (self._clock() - began) / calls
+
+
 def interleaved(
     runs: Mapping[K, Callable[..., Any]],
     args: Sequence[Any],
     rounds: int,
     longest: float | None = None,
-) -> dict[K, list[float]]:
-    """Times functions interleaved, so that what slows the machine for a while slows all of them.
+    *,
+    shortest: float = 0.0,
+    seconds: float = inf,
+    fewest: int = 5,
+    clock: Callable[[], float] | None = None,
+) -> dict[K, np.ndarray]:
+    """Times functions interleaved, after one call of each that warms it up.
 
     Args:
       runs: the functions, by name.
       args: what they are all called with.
-      rounds: how often each is timed, after one call that warms it up.
+      rounds: how often each is timed, at most.
       longest: seconds after which a function is left out of further rounds, but not of the first
         three.
+      shortest: as `Rounds` has it.
+      seconds: after which no round begins.
+      fewest: rounds that there are whatever they take.
+      clock: as `Rounds` has it.
 
     Returns:
-      The seconds of each round, by name.
+      The seconds of each round, float64 [n], by name.
 
     Example:
       >>> seconds = interleaved({"sin": jnp.sin, "cos": jnp.cos}, (1.0,), rounds=2)
       >>> [len(seconds[name]) for name in ("sin", "cos")]
       [2, 2]
     """
-    *_, seconds = rounds_interleaved(runs, args, rounds, longest)
-    return seconds
+    timed, clock = Rounds[K](shortest, clock), clock or time.perf_counter
+    began = clock()
+    for name, run in runs.items():
+        timed.enter(name, lambda run=run: jax.block_until_ready(run(*args)))
+    for turn in range(rounds):
+        if turn >= fewest and clock() - began > seconds:
+            break
+        timed.run(
+            name for name, found in timed.seconds.items()
+            if longest is None or turn < _FEWEST or sum(found.values()) <= longest
+        )  # fmt: skip
+    return {name: np.array([*found.values()]) for name, found in timed.seconds.items()}
 
 
-def rounds_interleaved(
-    runs: Mapping[K, Callable[..., Any]],
-    args: Sequence[Any],
-    rounds: int,
-    longest: float | None = None,
-    shortest: float = 0.0,
-) -> Iterator[dict[K, list[float]]]:
-    """The rounds of `interleaved` one by one, for a caller who may have enough of them.
-
-    Every round has an order of its own (the same in every run): a function pays for the memory that
-    the one before it has given back, so none may always follow the same one.
+def spread(ratios: Sequence[float] | np.ndarray) -> tuple[float, float, float]:
+    """Median of ratios and bounds between which it lies with about 95 % confidence.
 
     Args:
-      runs: as there.
-      args: as there.
-      rounds: as there.
-      longest: as there.
-      shortest: seconds that a function's turn lasts at least, about: one that is faster is called
-        several times, and their mean counts.
+      ratios: of paired measurements, float64 [n].
 
-    Yields:
-      The seconds of the rounds so far, by name: after the calls that warm up and after each round.
+    Returns:
+      The lower bound, the median and the upper bound (order statistics, by the sign test); of
+      fewer than six ratios the bounds are the extremes, widened by a tenth for each that lacks.
 
     Example:
-      >>> rounds = rounds_interleaved({"sin": jnp.sin}, (1.0,), rounds=2)
-      >>> [len(seconds["sin"]) for seconds in rounds]
-      [0, 1, 2]
+      >>> spread([0.5] * 9)
+      (0.5, 0.5, 0.5)
     """
-    seconds: dict[K, list[float]] = {name: [] for name in runs}
-    calls = dict.fromkeys(runs, 1)
-    names = list(runs)
-    for turn in range(rounds + 1):
-        for k in np.random.default_rng(turn).permutation(len(names)):
-            name, run = names[k], runs[names[k]]
-            if longest is not None and turn > _FEWEST and sum(seconds[name]) > longest:
-                continue
-            once = _seconds(run, args, calls[name])
-            if turn:
-                seconds[name].append(once)
-            elif shortest:  # warmed up; a call that finds its code in no cache tells too much
-                once = min(_seconds(run, args, 1) for _ in range(_CALLS))
-                calls[name] = max(1, int(shortest / once))
-        yield seconds
-
-
-def _seconds(run: Callable[..., Any], args: Sequence[Any], calls: int) -> float:
-    """Mean seconds of some calls, each of which is waited for."""
-    began = time.perf_counter()
-    for _ in range(calls):
-        jax.block_until_ready(run(*args))
-    return (time.perf_counter() - began) / calls
+    ordered, n = np.sort(ratios), len(ratios)
+    rank = max(0, int(np.floor(0.5 * n - 0.98 * np.sqrt(n))))
+    wider = 1.0 + 0.1 * max(0, 6 - n)
+    return (
+        float(ordered[rank] / wider),
+        float(np.median(ordered)),
+        float(ordered[n - 1 - rank] * wider),
+    )
 
 
 def analysis(compiled: Any) -> tuple[float | None, int | None]:

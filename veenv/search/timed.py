@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from veenv.engine.api import jacve
-from veenv.measure.timing import rounds_interleaved
+from veenv.measure.timing import Rounds
 from veenv.search.background import Background
 
 _COMPILING = 0.7
@@ -46,31 +46,30 @@ def fastest(
       >>> fastest(f, (1.0,), 0, [(1, 2), (2, 1)], repeats=3) in [(1, 2), (2, 1)]
       True
     """
-    began, left = time.perf_counter(), Event()
-    timed: dict[tuple[int, ...], list[float]] = {}
+    began, left, timed = time.perf_counter(), Event(), Rounds[tuple[int, ...]]()
 
-    def is_late(share: float) -> bool:
+    def is_late(share: float = 1.0) -> bool:
         spent = time.perf_counter() - began
         return left.is_set() or (seconds is not None and spent > share * seconds)
 
     def contest() -> None:
-        programs = {}
         for ids in orders:
             if is_late(_COMPILING):
                 break
-            programs[ids] = jax.jit(jacve(fun, ids, argnums)).lower(*args).compile()
-        for found in rounds_interleaved(programs, args, repeats):
-            if is_late(1.0):
+            run = jax.jit(jacve(fun, ids, argnums)).lower(*args).compile()
+            timed.enter(ids, lambda run=run: jax.block_until_ready(run(*args)))
+        for _ in range(repeats):
+            if not timed.run(list(timed.seconds), is_late):
                 return
-            timed.update({ids: list(times) for ids, times in found.items() if times})
 
     work = Background(contest)
     try:
-        while not work.wait(0.1 if seconds is None else min(0.1, seconds)) and not is_late(1.0):
+        while not work.wait(0.1 if seconds is None else min(0.1, seconds)) and not is_late():
             pass
     finally:
         left.set()
     if work.wait(0.0):
         work.result()
-    medians = {ids: float(np.median(times)) for ids, times in list(timed.items())}
+    found = {ids: [*times.copy().values()] for ids, times in timed.seconds.copy().items()}
+    medians = {ids: float(np.median(times)) for ids, times in found.items() if times}
     return min(medians, key=medians.__getitem__) if medians else orders[0]
