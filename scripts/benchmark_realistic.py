@@ -201,8 +201,9 @@ def _row(
         "form": tuned.form,
         "settled": tuned.record.settled,
     }
-    if tuned.ratio is not None:
-        theirs = times[tuned.record.faster_mode.mode]
+    other = tuned.record.faster_mode
+    if tuned.ratio is not None and other is not None and other.mode in times:
+        theirs = times[other.mode]
         row["printed"] = {"then": tuned.ratio, "anew": float(np.median(times["tune"] / theirs))}
     row["tune_over_auto"] = float(np.median(times["tune"] / times["auto"]))
     row["ratio"] = {m: float(np.median(times[m] / faster)) for m in FORMS if m in ready}

@@ -17,9 +17,9 @@ from veenv.kernel.fusing import kernels_within
 from veenv.kernel.program import CannotFuseError
 from veenv.orders.order import fingerprint
 from veenv.search.tuning import records, work
-from veenv.search.tuning.forms import Form, all_forms, own_modes
+from veenv.search.tuning.forms import AUTO, Form, other_forms, own_modes
 from veenv.search.tuning.point import Point, shapes_of
-from veenv.search.tuning.records import Record
+from veenv.search.tuning.records import Record, Result
 
 X = jnp.array([0.3, -1.2, 0.7])
 W = {"w": jnp.array([[1.0, 2.0, 0.5], [0.1, -0.3, 1.0]]), "b": jnp.array([0.1, 0.2])}
@@ -57,7 +57,6 @@ def test_it_is_a_jacobian_within_its_budget(x64):
     assert_same(jacobian(x, w), jax.jacrev(layer, (0, 1))(x, w))
     assert jacobian.form in jacobian.table()
     assert "layer" in repr(jacobian)
-    assert "of the time of jax.jac" in repr(jacobian)
 
 
 FORMS = [{}, {"kernel": "fused"}, {"pin": False}, {"pin": True}]
@@ -94,13 +93,53 @@ def test_auxiliary_output_and_keywords():
         assert_same(jacobian(X, scale=2.0), jax.jacrev(f, has_aux=True)(X, scale=2.0))
 
 
-def test_other_shapes_take_the_mode_of_jax():
+def with_times(jacobian: Jacobian, seconds: dict[Form, float]) -> Jacobian:
+    """A Jacobian as if these forms had been timed; at most one of them is JAX's own."""
+    base = next((t for form, t in seconds.items() if form.mode != "jacve"), None)
+    ratios = {form: base and t / base for form, t in seconds.items()}
+    results = tuple(
+        Result(form, t, ratios[form], ratios[form], ratios[form], 9, 0.1, None, "")
+        for form, t in seconds.items()
+    )
+    return Jacobian(jacobian.__wrapped__, replace(jacobian.record, results=results))
+
+
+@pytest.mark.parametrize(
+    ("timed", "found", "ratio"),
+    [
+        ({}, "not measured; 0 of 0", None),
+        ({Form("jacfwd"): 1.0}, "not measured; 1 of 1", None),
+        ({AUTO: 0.2}, "measured without JAX's modes; 1 of 1", None),
+        ({AUTO: 0.2, Form("jacfwd"): 1.0}, "0.20 of the time of jax.jacfwd; 2 of 2", 0.2),
+    ],
+)
+def test_what_is_printed_was_measured(timed, found, ratio):
+    jacobian = with_times(chosen(jnp.sin, (X,), AUTO), timed)
+    assert f": jacve auto, {found}" in repr(jacobian)
+    assert jacobian.ratio == ratio
+    assert jacobian.table().count("| jax.jacfwd |") == (Form("jacfwd") in timed)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "other"),
+    [({}, AUTO), ({Form("jacrev"): 2.0}, Form("jacrev")), ({AUTO: 1.0, Form("jacrev"): 2.0}, AUTO)],
+)
+def test_other_shapes_take_the_fastest_of_what_needs_no_tuning(seconds, other, monkeypatch, x64):
     def f(x):
         return jnp.sin(x) * jnp.roll(x, 1)
 
-    jacobian = chosen(f, (X,), reverse_form(f, (X,)))
+    taken = []
+    plain = Form.jacobian
+
+    def noted(form, *args, **kwargs):
+        made = plain(form, *args, **kwargs)
+        return lambda *a: taken.append(form) or made(*a)
+
+    monkeypatch.setattr(Form, "jacobian", noted)
+    jacobian = with_times(chosen(f, (X,), reverse_form(f, (X,))), seconds)
     longer = jnp.arange(5.0)
     assert_same(jacobian(longer), jax.jacrev(f)(longer))
+    assert taken == [other]
 
 
 def test_python_code_may_look_at_other_arguments():
@@ -257,68 +296,75 @@ def test_what_was_found_is_remembered(tmp_path, monkeypatch):
 
 def test_each_form_is_tried_once():
     graph = make_graph(layer, (0, 1))(X, W)
-    forms = list(all_forms([], graph, ["tanh", "mul"], 0.1, kernels=True))
+    forms = list(other_forms(graph, ["tanh", "mul"], 0.1, kernels=True))
     assert len(forms) == len({(f.ids, f.kernel, f.pin) for f in forms}) >= 4
     assert {f.kernel for f in forms} == {"xla", "fused"}
     assert {f.pin for f in forms} == {"auto", True, False}
     graph.check_order(forms[0].ids)
-    plain = list(all_forms([], graph, ["mul"], 0.1, kernels=False))
+    plain = list(other_forms(graph, ["mul"], 0.1, kernels=False))
     assert {(f.kernel, f.pin) for f in plain} == {("xla", "auto")}
 
 
-@pytest.mark.parametrize("too_large", [True, False])
-def test_a_kernel_is_first_and_comes_again_where_it_was_too_large(too_large):
-    graph, modes = make_graph(layer, (0, 1))(X, W), own_modes(3, 3)
-    refused = (lambda form: True) if too_large else (lambda form: False)
-    first, *others = all_forms(modes, graph, ["tanh"], 20.0, kernels=True, too_large=refused)
-    assert first.kernel == "fused"
-    assert others[:2] == modes
-    assert (first in others) == too_large
-    keys = [(f.mode, f.ids, f.kernel, f.pin) for f in others]
-    assert len(keys) == len(set(keys))
+def two_bodies(state: jax.Array) -> jax.Array:
+    """Positions and velocities after fifty steps of Runge and Kutta, unrolled."""
+
+    def rates(s):
+        apart = s[0] - s[1]
+        pull = apart / (apart @ apart + 0.01) ** 1.5
+        return jnp.stack([s[2], s[3], -pull, pull])
+
+    s, h = state.reshape(4, 2), 0.01
+    for _ in range(50):
+        a = rates(s)
+        b = rates(s + h / 2 * a)
+        c = rates(s + h / 2 * b)
+        s = s + h / 6 * (a + 2 * b + 2 * c + rates(s + h * c))
+    return s.reshape(8)
 
 
-def test_without_kernels_the_modes_of_jax_are_first():
-    graph, modes = make_graph(layer, (0, 1))(X, W), own_modes(3, 3)
-    forms = list(all_forms(modes, graph, ["tanh"], 20.0, kernels=False))
-    assert forms[:2] == modes
-    assert all(form.kernel == "xla" for form in forms)
+def circuit(angles: jax.Array) -> jax.Array:
+    """Probabilities of the states of four qubits after layers of rotations and controlled nots."""
+    state = jnp.zeros((2,) * 4).at[0, 0, 0, 0].set(1.0)
+    for layer_angles in angles:
+        for q, angle in enumerate(layer_angles):
+            c, s = jnp.cos(angle / 2), jnp.sin(angle / 2)
+            turn = jnp.stack([jnp.stack([c, -s]), jnp.stack([s, c])])
+            state = jnp.moveaxis(jnp.tensordot(turn, state, axes=[[1], [q]]), 0, q)
+        for q in range(3):
+            on = jnp.moveaxis(state, (q, q + 1), (0, 1))
+            on = jnp.stack([on[0], on[1, ::-1]])
+            state = jnp.moveaxis(on, (0, 1), (q, q + 1))
+    return (state**2).reshape(-1)
 
 
-@pytest.mark.parametrize(("taken", "follows"), [(0.5, True), (0.1, False)])
-def test_a_kernel_follows_a_mode_that_is_compiled_for_long(taken, follows):
-    graph, now = make_graph(layer, (0, 1))(X, W), [0.0]
-    modes = own_modes(3, 3)
-    forms = all_forms(
-        modes, graph, ["tanh"], 1.0, kernels=True, too_large=lambda _: True, clock=lambda: now[0]
-    )
-    kernel = next(forms)
-    assert next(forms) is modes[0]
-    now[0] += taken
-    assert next(forms) == (kernel if follows else modes[1])
+STATE = jnp.array([1.0, 0.0, -1.0, 0.1, 0.0, 0.5, 0.1, -0.5])
 
 
-@pytest.mark.parametrize("kernels", [True, False])
-@pytest.mark.parametrize(("taken", "follows"), [(0.5, True), (0.1, False)])
-def test_an_order_follows_a_mode_that_took_long_where_there_is_no_kernel(taken, follows, kernels):
-    graph, now = make_graph(layer, (0, 1))(X, W), [0.0]
-    modes = own_modes(3, 3)
-    every = all_forms(
-        modes,
-        graph,
-        ["tanh"],
-        1.0,
-        kernels=kernels,
-        refused=lambda form: form.kernel == "fused",
-        clock=lambda: now[0],
-    )
-    forms = (form for form in every if form.kernel == "xla")
-    assert next(forms) is modes[0]
-    now[0] += taken
-    assert (next(forms).mode == "jacve") == follows
-    others = list(forms)
-    assert modes[1] in others or not follows
-    assert len(others) == len(set(others))
+@pytest.mark.usefixtures("optimised")
+@pytest.mark.parametrize(
+    ("fun", "point", "budget"),
+    [
+        (two_bodies, STATE, "1s"),
+        (circuit, jnp.linspace(0.1, 1.0, 8).reshape(2, 4), "4s"),
+    ],
+)
+def test_what_was_not_measured_is_no_answer_beside_what_was(fun, point, budget):
+    jacobian = tune(fun, point, budget=budget, cache=False)
+    timed = {r.form: r for r in jacobian.record.results if r.median is not None}
+    if not timed:
+        assert jacobian.form == "jacve auto"
+        assert "not measured" in repr(jacobian)
+    else:
+        assert jacobian.record.chosen in timed
+        best = min(r.median for form, r in timed.items() if form.usual)
+        assert timed[jacobian.record.chosen].median <= 1.3 * best  # on a busy machine
+
+
+def test_the_form_that_jacve_takes_is_compiled_first():
+    jacobian = tune(lambda x: jnp.sin(x) * x, X, budget="4s", cache=False)
+    forms = [r.form for r in jacobian.record.results]
+    assert forms[0] == AUTO
+    assert [f.mode for f in forms[1:3]] == ["jacrev", "jacfwd"][: len(forms) - 1]
 
 
 def test_kernels_are_as_large_as_there_is_time_to_compile(monkeypatch):
@@ -331,12 +377,9 @@ def test_kernels_are_as_large_as_there_is_time_to_compile(monkeypatch):
     monkeypatch.setattr(work, "kernel_limit", refusing)
     tuned = tune(layer, X, W, argnums=(0, 1), budget="8s", cache=False)
     kernels = [row for row in tuned.table().splitlines() if "one kernel" in row]
-    assert len(kernels) >= 2
+    assert kernels
     assert all("more than 20 scalar operations" in row for row in kernels)
-    first = kernels[0].split("|")[1]
-    assert sum(row.split("|")[1] == first for row in kernels) == 2  # it comes again
-    assert patience[0] == pytest.approx(0.2 * 8)
-    assert all(seconds < 0.6 * 0.75 * 8 for seconds in patience[1:])
+    assert all(seconds < 0.6 * 8 for seconds in patience)
     assert veenv.tree_allclose(tuned(X, W), jax.jacrev(layer, (0, 1))(X, W), rtol=1e-5)
 
 

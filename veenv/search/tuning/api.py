@@ -31,10 +31,11 @@ def tune(
 ) -> Jacobian:
     """The Jacobian of a function in the form that is fastest here, chosen by measuring.
 
-    Tried are JAX's own two modes and `jacve` under several orders (classical, shipped, found by
-    a search), with and without pinned values, by XLA and as one kernel.  All are timed in turn,
-    the slower half is dropped again and again, and JAX's own mode stays unless another form is
-    faster with about 95 % confidence: the result is not slower than it.
+    Tried are what `jacve` does by itself, JAX's own two modes, and `jacve` under several orders
+    (classical, shipped, found by a search), with and without pinned values, by XLA and as one
+    kernel.  All are timed in turn, and those that cannot win are dropped.  The fastest of the first
+    three is the answer unless another form is faster with about 95 % confidence.  When nothing
+    could be timed, the answer is what `jacve` does by itself.
 
     Args:
       fun: function of pytrees of arrays, with output a pytree of arrays.
@@ -43,7 +44,7 @@ def tune(
       batch: time ``jax.vmap`` of the Jacobian over so many points near the given one; None for
         the Jacobian alone.  The result is that of one point either way.
       budget: time from call to return, such as ``"20s"``, compiling included.  It returns earlier
-        once the choice is certain, and at most about a second late.
+        once the choice is certain.
       has_aux: whether `fun` returns ``(output, aux)``.
       in_axes: 0 for arguments that the batch runs over, None for others (weights); one for all, or
         one for each.
@@ -75,11 +76,13 @@ def tune(
 
     def work() -> None:
         # What this imports (the engine) takes a second the first time, which the budget pays.
-        from veenv.search.tuning.work import Job, Tuning
+        from veenv.search.tuning.work import Tuning
 
-        job = Job.of(fun, args, argnums, batch, has_aux, in_axes, began, seconds, seed)
-        tuning.append(Tuning(job, left, cache=cache))
-        tuning[0].run()
+        made = Tuning(
+            fun, args, argnums, batch, has_aux, in_axes, cache, seed, began, seconds, left
+        )
+        tuning.append(made)
+        made.run()
 
     background = Background(work)
     try:

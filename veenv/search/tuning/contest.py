@@ -1,53 +1,74 @@
-"""Successive halving by the clock: who is fastest, and is that certain?"""
+"""Which form is fastest, by the clock, and is that certain?"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import numpy as np
 
+from veenv.measure.timing import SHORTEST, Rounds, spread
 from veenv.search.tuning.forms import Form
 
-ENTERING = 0.6
-"""Share of the time after which no more forms are compiled."""
-FIRST_RUNG = 4
-"""Rounds before the first half is dropped; twice as many before the next."""
+ROUNDS = 4
+"""Rounds after each form that enters; twice as many, at least, before the choice is certain."""
 MOST_ROUNDS = 60
+"""Rounds at the end, at most: with fewer most pairs of forms are told apart by 3 %."""
 NO_TIME = "no time left to compile it"
 GAIN = 0.97
-"""A form must take at most this share of the time of JAX's own mode to take its place."""
-_SHORTEST = 2e-3
-"""Seconds that a form's turn lasts at least, about."""
+"""A form must take at most this share of another's time to take its place."""
 _HOPELESS = 8.0
 """Times the best's time above which a form gets no second turn."""
-_REPEATED = 5.0
-"""Times its first call that must be left for a form to be called again."""
-_SLACK = 1.5
-"""How much longer than the last one of its kind a compilation is expected to take at most."""
+_FEW = 2
+"""Rounds after which the time of a form that is so much slower is known well enough."""
+_COMPARING = 0.05
+"""Share of the time for the rounds after each form that enters, about."""
+_CHEAP = 0.1
+"""Share of it that a call takes at most of a form that takes part however slow it is."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Trial:
     """What became of a form.
 
     Attributes:
       form: the form.
-      first: seconds of a call before the rounds; None if it was not called.
-      seconds: of a call, in each round that it was in.
+      first: seconds of a call before the rounds; infinite if it was not called.
+      seconds: of a call, by the number of the round.
       compile_seconds: of tracing and compiling.
       temporary: bytes of temporary memory; None where the backend does not tell.
       note: why it was not timed (any further).
     """
 
     form: Form
-    first: float | None = None
-    seconds: list[float] = field(default_factory=list)
+    first: float = inf
+    seconds: dict[int, float] = field(default_factory=dict)
     compile_seconds: float = 0.0
     temporary: int | None = None
     note: str = ""
+
+    def times(self) -> list[float]:
+        """Seconds of a call: of the rounds, or of the call before them."""
+        return [*self.seconds.copy().values()] or ([] if self.first == inf else [self.first])
+
+
+def ratios(trial: Trial, other: Trial) -> np.ndarray:
+    """One trial's seconds over another's in the rounds of both, float64 [n], n at least 1."""
+    mine, theirs = trial.seconds.copy(), other.seconds.copy()
+    common = [mine[r] / theirs[r] for r in mine if r in theirs]
+    return np.array(common or [np.median(trial.times()) / np.median(other.times())])
+
+
+def fastest(trials: Sequence[Trial]) -> Trial | None:
+    """The fastest of some trials that were called, each compared in the rounds of both."""
+    best = None
+    for trial in trials:
+        if best is None or np.median(ratios(trial, best)) < 1.0:
+            best = trial
+    return best
 
 
 @dataclass(frozen=True)
@@ -61,9 +82,11 @@ class Entry:
 class Contest:
     """Compiles and times forms until it is certain which one is fastest, or time is up.
 
+    Another thread may ask for the verdict at any time.
+
     Attributes:
       trials: of all forms so far.
-      settled: whether the verdict is certain.
+      settled: whether more time would not change the verdict.
       errors: what tracing or compiling a form raised.
 
     Example:
@@ -93,57 +116,52 @@ class Contest:
         self.errors: dict[Form, Exception] = {}
         self.settled = False
         self._prepare, self._end, self._left, self._clock = prepare, end, left, clock
-        self._began = clock()
-        self._ready: dict[Form, Entry] = {}
-        self._calls: dict[Form, int] = {}
+        self._turn = _COMPARING * (end - clock())
+        self._rounds = Rounds[Form](SHORTEST, clock)
+        self._in: list[Trial] = []
 
     def run(self, forms: Iterable[Form]) -> None:
-        """Lets the forms in, one by one, and then compares those that are not hopeless."""
-        entering = self._began + ENTERING * (self._end - self._began)
+        """Lets the forms in, one by one, and at last compares those that may win."""
         for form in forms:
-            trial = Trial(form)
-            self.trials.append(trial)
-            if self._late(self._end if form.mode != "jacve" else entering - self._expected(form)):
-                trial.note = NO_TIME
-                continue
-            self._enter(trial)
             if self._left():
                 return
-        self._compare()
+            trial = Trial(form)
+            self.trials.append(trial)
+            if self._clock() + self._expected(form) >= self._end:
+                trial.note = NO_TIME
+            else:
+                self._enter(trial)
+        for _ in range(MOST_ROUNDS):
+            if not self._in or self._certain():
+                break
+            if not self._round():
+                return
+        self.settled = all(t.note != NO_TIME for t in self.trials)
 
     def verdict(self) -> Trial | None:
-        """The winner so far: JAX's own mode unless another form is faster for certain."""
-        # A form whose turn did not come any more is known by the call before the rounds.
-        timed = [(t, t.seconds[:] or [t.first]) for t in self.trials if t.first is not None]
-        if not timed:
-            return None
-        rounds = max(len(seconds) for _, seconds in timed)
-        own = [(t, s) for t, s in timed if t.form.mode != "jacve"]
-        others = [(t, s) for t, s in timed if t.form.mode == "jacve" and len(s) >= rounds - 1]
-        if not own:
-            return min(timed, key=lambda pair: float(np.median(pair[1])))[0]
-        longest = max(len(seconds) for _, seconds in own)
-        mode, base = min(
-            (pair for pair in own if len(pair[1]) >= longest - 1),
-            key=lambda pair: float(np.median(pair[1])),
-        )
-        if not others:
-            return mode
-        best, seconds = min(others, key=lambda pair: float(np.median(pair[1])))
-        count = min(len(seconds), len(base))
-        _, middle, high = spread(np.divide(seconds[:count], base[:count]))
-        return best if middle <= GAIN and high < 1.0 else mode
+        """The winner so far: what needs no tuning, unless another form is certainly faster."""
+        trials = self._in[:]
+        usual = fastest([t for t in trials if t.form.usual])
+        other = fastest([t for t in trials if not t.form.usual])
+        if usual is None or other is None:
+            return usual or other
+        _, middle, high = spread(ratios(other, usual))
+        return other if middle <= GAIN and high < 1.0 else usual
 
-    def _late(self, end: float) -> bool:
-        return self._left() or self._clock() >= end
+    def mode(self) -> Trial | None:
+        """The faster of JAX's own modes; None if neither was called."""
+        return fastest([t for t in self._in[:] if t.form.mode != "jacve"])
+
+    def _late(self) -> bool:
+        return self._left() or self._clock() >= self._end
 
     def _expected(self, form: Form) -> float:
         """Seconds that tracing and compiling a form takes, from what others took."""
-        alike = [t.compile_seconds for t in self.trials if t.form.kernel == form.kernel]
-        return _SLACK * max(alike, default=0.0)
+        alike = (t.compile_seconds for t in self.trials if t.form.kernel == form.kernel)
+        return max(alike, default=0.0)
 
     def _enter(self, trial: Trial) -> None:
-        """Compiles a form, warms it up and calls it once more to see how long that takes."""
+        """Compiles a form, warms it up and compares it with those before it."""
         began = self._clock()
         try:
             entry = self._prepare(trial.form)
@@ -155,88 +173,62 @@ class Contest:
         finally:
             trial.compile_seconds = self._clock() - began
         trial.temporary = entry.temporary
-        self._ready[trial.form] = entry
-        once = self._time(trial.form, 1)
-        if not self._late(self._end - _REPEATED * once):  # the first call may take longer
-            once = self._time(trial.form, 1)
-        self._calls[trial.form] = max(1, int(_SHORTEST / max(once, 1e-9)))
-        trial.first = once
-
-    def _time(self, form: Form, calls: int) -> float:
-        entry, began = self._ready[form], self._clock()
-        for _ in range(calls):
-            entry.run()
-        return (self._clock() - began) / calls
-
-    def _compare(self) -> None:
-        """Rounds in which all that are left are timed in turn, half of them dropped at a time."""
-        called = [(t, t.first) for t in self.trials if t.first is not None]
-        best = min((first for _, first in called), default=0.0)
-        left = [t for t, first in called if first <= _HOPELESS * best]
-        for trial, first in called:
-            if trial not in left:
-                trial.note = f"{first / best:.0f} times as long as the fastest"
-        rung = FIRST_RUNG
-        for done in range(1, MOST_ROUNDS + 1):
-            for trial in left if done % 2 else left[::-1]:
-                if self._late(self._end):
-                    return
-                trial.seconds.append(self._time(trial.form, self._calls[trial.form]))
-            if done == rung:
-                left, rung = halved(left), 2 * rung
-            if done > FIRST_RUNG and self._certain(left):
-                self.settled = all(t.note != NO_TIME for t in self.trials)
+        left = self._end - self._clock()
+        trial.first = self._rounds.enter(trial.form, entry.run, left)
+        trial.seconds = self._rounds.seconds[trial.form]
+        if trial.form.mode == "jacve" and self._slow(trial):
+            self._drop(trial, f"more than {_HOPELESS:.0f} times as long as the fastest")
+            return
+        self._in.append(trial)
+        until = self._clock() + self._turn
+        for _ in range(ROUNDS):
+            if len(self._in) < 2 or not self._round() or self._clock() >= until:
                 return
 
-    def _certain(self, left: list[Trial]) -> bool:
-        """Whether further rounds would not change who wins."""
-        if len(left) == 1:
-            return True
-        winner = self.verdict()
-        if winner is None or len(left[0].seconds) < 2 * FIRST_RUNG:
+    def _slow(self, trial: Trial) -> bool:
+        return trial.first > _HOPELESS * min(t.first for t in [*self._in, trial])
+
+    def _round(self) -> bool:
+        """One round; drops who cannot win; whether there was time for it."""
+        kept = self._kept()
+        near = [
+            t for t in self._in
+            if not self._slow(t) or t.first <= _CHEAP * self._turn or not _known(t, kept[0])
+        ]  # fmt: skip
+        if not self._rounds.run([t.form for t in near], self._late):
             return False
-        for other in (t for t in left if t is not winner):
-            count = min(len(other.seconds), len(winner.seconds))
-            low, _, _ = spread(np.divide(other.seconds[:count], winner.seconds[:count]))
-            if low < GAIN:
+        winner, *_ = kept = self._kept()
+        for trial in self._in[:]:
+            rival = winner if trial.form.mode == "jacve" else self.mode()
+            if trial not in kept and rival is not None:
+                found = ratios(trial, rival)
+                if len(found) >= ROUNDS and spread(found)[0] >= GAIN:
+                    self._in.remove(trial)
+                    self._drop(trial, f"no faster than {rival.form.label}")
+        return True
+
+    def _kept(self) -> list[Trial]:
+        """The winner so far, and what it is compared with."""
+        usual = fastest([t for t in self._in if t.form.usual])
+        return [t for t in (self.verdict(), self.mode(), usual) if t is not None]
+
+    def _drop(self, trial: Trial, note: str) -> None:
+        trial.note = note
+        self._rounds.leave(trial.form)
+
+    def _certain(self) -> bool:
+        """Whether further rounds would change neither who wins nor, by much, its ratio."""
+        winner, *others = kept = self._kept()
+        if any(trial not in kept for trial in self._in):
+            return False
+        for trial in others:
+            found = ratios(trial, winner)
+            sure = len(found) >= 2 * ROUNDS and spread(found)[0] >= GAIN
+            if trial is not winner and not (sure or (self._slow(trial) and _known(trial, winner))):
                 return False
         return True
 
 
-def halved(trials: list[Trial]) -> list[Trial]:
-    """The faster half, two at least, and the faster of JAX's own modes, which is never dropped.
-
-    Of the last two the slower one stays until it is certain that it is.
-    """
-    ranked = sorted(trials, key=lambda t: float(np.median(t.seconds)))
-    kept = ranked[: max(2, (len(ranked) + 1) // 2)]
-    own = [t for t in ranked if t.form.mode != "jacve"]
-    for trial in ranked:
-        if trial not in kept and trial not in own[:1]:
-            trial.note = "in the slower half"
-    return kept + [t for t in own[:1] if t not in kept]
-
-
-def spread(ratios: np.ndarray) -> tuple[float, float, float]:
-    """Median of ratios and bounds between which it lies with about 95 % confidence.
-
-    Args:
-      ratios: float64 [n], of paired measurements.
-
-    Returns:
-      The lower bound, the median and the upper bound (order statistics, by the sign test); of
-      fewer than six ratios the bounds are the extremes, widened by a tenth for each that lacks.
-
-    Example:
-      >>> low, middle, high = spread(np.full(9, 0.5))
-      >>> low, middle, high
-      (0.5, 0.5, 0.5)
-    """
-    ordered, n = np.sort(ratios), len(ratios)
-    rank = max(0, int(np.floor(0.5 * n - 0.98 * np.sqrt(n))))
-    wider = 1.0 + 0.1 * max(0, 6 - n)
-    return (
-        float(ordered[rank] / wider),
-        float(np.median(ordered)),
-        float(ordered[n - 1 - rank] * wider),
-    )
+def _known(slow: Trial, other: Trial) -> bool:
+    """Whether the ratio of a form that is far slower is known well enough."""
+    return len(slow.seconds.keys() & other.seconds.keys()) >= _FEW

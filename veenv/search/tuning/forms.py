@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import jax
 
 from veenv.engine.api import jacve
 from veenv.graph.graph import Graph
+from veenv.kernel.fusing import KernelMode
 from veenv.linear.barrier import EXPENSIVE, PinMode
 from veenv.orders.cache import Auto
 from veenv.orders.climbing import climb
@@ -19,13 +20,8 @@ from veenv.orders.shipped import best_for
 
 Mode = Literal["jacfwd", "jacrev", "jacve"]
 MODES: tuple[Mode, ...] = get_args(Mode)
-FORM_KERNELS = ("xla", "fused")
 _LARGEST_KERNEL = 1_000_000
 """Operations above which no kernel is tried; those with known zeros are counted here too."""
-_MANY = 5000
-"""Vertices of a graph above which JAX's own modes are tried before any order is looked at."""
-_SLOW = 0.25
-"""Share of the time in which a mode is compiled that is followed by a kernel."""
 _SEARCHING = 0.1
 """Share of the time for the search of an order."""
 
@@ -37,16 +33,21 @@ class Form:
     Attributes:
       mode: JAX's own, or ``"jacve"``.
       order: what the order is called.
-      ids: its vertex ids.
-      kernel: ``"xla"`` or ``"fused"``.
-      pin: as `veenv.jacve` has it.
+      ids: its vertex ids; none for ``"auto"``.
+      kernel: as `veenv.jacve` has it, and so is the next.
+      pin: as there.
     """
 
     mode: Mode
     order: str = ""
     ids: tuple[int, ...] = ()
-    kernel: Literal["xla", "fused"] = "xla"
+    kernel: KernelMode = "xla"
     pin: PinMode = "auto"
+
+    @property
+    def usual(self) -> bool:
+        """Whether it needs no tuning: what `jacve` takes by itself, or JAX's own mode."""
+        return self.mode != "jacve" or self.order == "auto"
 
     @property
     def label(self) -> str:
@@ -63,7 +64,7 @@ class Form:
         if self.mode != "jacve":
             make = jax.jacfwd if self.mode == "jacfwd" else jax.jacrev
             return make(fun, argnums, has_aux=has_aux)
-        order = _Fitting(ids=self.ids)
+        order = "auto" if self.usual else _Fitting(ids=self.ids)
         return jacve(fun, order, argnums, has_aux, kernel=self.kernel, pin=self.pin)
 
 
@@ -81,47 +82,32 @@ class _Fitting(Auto):
             return graph.reverse()
 
 
+AUTO = Form("jacve", "auto", kernel="auto")
+"""What `jacve` does by itself."""
+
+
 def own_modes(num_inputs: int, num_outputs: int) -> list[Form]:
     """JAX's own modes, the one with fewer passes first; reverse if both have as many."""
     modes = [Form("jacfwd"), Form("jacrev")]
     return modes if num_inputs < num_outputs else modes[::-1]
 
 
-def all_forms(
-    modes: Sequence[Form],
-    graph: Graph,
-    primitives: Sequence[str],
-    seconds: float,
-    *,
-    kernels: bool,
-    batched: bool = False,
-    too_large: Callable[[Form], bool] = lambda form: False,
-    refused: Callable[[Form], bool] = lambda form: False,
-    clock: Callable[[], float] = time.perf_counter,
+def other_forms(
+    graph: Graph, primitives: Sequence[str], seconds: float, *, kernels: bool, batched: bool = False
 ) -> Iterator[Form]:
-    """The forms of a Jacobian; the search for an order begins when its turn comes.
-
-    The first is a kernel, of which only a small one is compiled before JAX's own modes have been;
-    one that was too large comes again: after the first mode if that took long, else after both. If
-    none can be compiled, the cheapest order for XLA follows a first mode that took long.
+    """The forms beside the usual ones; the search for an order begins when its turn comes.
 
     Args:
-      modes: JAX's own.
       graph: the function's graph.
       primitives: names of the primitives of its program.
       seconds: the time that there is for all of them.
       kernels: whether to try one kernel as well as XLA.
       batched: whether there are many points, for which one kernel is most promising.
-      too_large: whether a kernel was refused for its size.
-      refused: whether a kernel was refused for any reason.
-      clock: tells the time.
     """
-    if len(graph.eliminable) > _MANY:  # even the classical orders take a while
-        yield from modes
     ids = _orders(graph)
     price = {name: graph.cost(order, "operations") for name, order in ids.items()}
-    kernels = kernels and min(price.values()) <= _LARGEST_KERNEL
     ranked = sorted(ids, key=lambda name: price[name])
+    kernels = kernels and price[ranked[0]] <= _LARGEST_KERNEL
     tried: set[tuple[Any, ...]] = set()
 
     def fresh(*wanted: Form) -> Iterator[Form]:
@@ -132,41 +118,19 @@ def all_forms(
                 yield form
 
     best = Form("jacve", ranked[0], ids[ranked[0]])
-    if len(graph.eliminable) <= _MANY:
-        yield from fresh(_fused(best))
-        if too_large(_fused(best)):
-            tried.clear()
-        took_long = yield from _first(modes, _SLOW * seconds, clock)
-        if took_long:  # the next may have no time
-            yield from fresh(_fused(best))
-            yield from fresh(best) if not kernels or refused(_fused(best)) else ()
-        yield from modes[1:]
     first = (_fused(best), best) if batched else (best, _fused(best))
     yield from fresh(*first, Form("jacve", "reverse", ids["reverse"]))
     if EXPENSIVE.intersection(primitives):
-        yield from fresh(
-            Form("jacve", best.order, best.ids, pin=False),
-            Form("jacve", best.order, best.ids, pin=True),
-        )
-    found = _searched(graph, best.ids, _SEARCHING * seconds, clock)
-    searched = Form("jacve", "searched", found)
-    yield from fresh(searched, _fused(searched))
+        yield from fresh(replace(best, pin=False), replace(best, pin=True))
+    found = Form("jacve", "searched", _searched(graph, best.ids, _SEARCHING * seconds))
+    yield from fresh(found, _fused(found))
     for name in ranked[1:]:
         form = Form("jacve", name, ids[name])
         yield from fresh(form, _fused(form))
 
 
-def _first(
-    modes: Sequence[Form], seconds: float, clock: Callable[[], float]
-) -> Generator[Form, None, bool]:
-    """The first mode; returns whether it took longer than some seconds."""
-    began = clock()
-    yield from modes[:1]
-    return clock() - began > seconds
-
-
 def _fused(form: Form) -> Form:
-    return Form(form.mode, form.order, form.ids, "fused")
+    return replace(form, kernel="fused")
 
 
 def _orders(graph: Graph) -> dict[str, tuple[int, ...]]:
@@ -181,13 +145,11 @@ def _orders(graph: Graph) -> dict[str, tuple[int, ...]]:
     return ids
 
 
-def _searched(
-    graph: Graph, start: Sequence[int], seconds: float, clock: Callable[[], float]
-) -> tuple[int, ...]:
+def _searched(graph: Graph, start: Sequence[int], seconds: float) -> tuple[int, ...]:
     """A cheaper order by hill climbing, which compiles nothing that would disturb the timing."""
-    end, found = clock() + seconds, tuple(start)
+    end, found = time.perf_counter() + seconds, tuple(start)
     for better, _ in climb(graph, start, "operations"):
         found = better
-        if clock() >= end:
+        if time.perf_counter() >= end:
             break
     return found

@@ -25,7 +25,8 @@ class Jacobian:
     """The Jacobian of a function, called as ``jax.jacrev(fun, argnums)`` would be.
 
     It is compiled where it is called outside of `jax.jit`, and works under `jit`, `vmap` and
-    `grad`.  Arguments of other shapes than it was tuned for take JAX's own mode.
+    `grad`.  Arguments of other shapes than it was tuned for take what was fastest
+    of `jacve` by itself and JAX's own modes.
 
     Attributes:
       record: what was tried, and what it took.
@@ -49,7 +50,7 @@ class Jacobian:
         self.record = record
         argnums, has_aux = record.argnums, record.has_aux
         self._tuned = record.chosen.jacobian(fun, argnums, has_aux=has_aux)
-        self._other = record.faster_mode.jacobian(fun, argnums, has_aux=has_aux)
+        self._other = record.usual.jacobian(fun, argnums, has_aux=has_aux)
         self._jitted = {False: jax.jit(self._other), True: jax.jit(self._tuned)}
         self._eager = False
 
@@ -75,21 +76,27 @@ class Jacobian:
         return self.record.chosen.label
 
     @property
-    def ratio(self) -> float:
-        """Measured time of the form over that of JAX's faster own mode; 1.0 for that mode."""
+    def ratio(self) -> float | None:
+        """Measured time of the form over that of JAX's faster own mode, timed in turn.
+
+        1.0 for that mode; None where the form or both modes were not timed.
+        """
         found = self.record.result()
-        return 1.0 if found is None or found.ratio is None else found.ratio
+        return None if found is None else found.ratio
 
     def __repr__(self) -> str:
         """One line: function, form, gain."""
-        r = self.record
+        r, mode = self.record, self.record.faster_mode
         timed = sum(found.median is not None for found in r.results)
         at = "" if r.batch is None else f" at batch {r.batch:,}"
         sure = "" if r.settled else ", time was up"
+        if self.ratio is not None and mode is not None:
+            found = f"{self.ratio:.2f} of the time of {mode.label}"
+        else:
+            found = "not measured" if r.result() is None else "measured without JAX's modes"
         return (
-            f"<Jacobian of {r.name}: {self.form}, {self.ratio:.2f} of the time of "
-            f"{r.faster_mode.label}{at}; {timed} of {len(r.results)} forms timed in "
-            f"{r.seconds:.1f} s{sure}>"
+            f"<Jacobian of {r.name}: {self.form}, {found}{at}; {timed} of {len(r.results)} forms "
+            f"timed in {r.seconds:.1f} s{sure}>"
         )
 
     def table(self) -> str:
@@ -128,24 +135,16 @@ class Jacobian:
                 f"tuned file {os.fspath(path)} is for arguments of shapes {record.shapes}, got "
                 f"{shapes_of(args)}"
             )
-        graph = make_graph(_plain(fun, record), record.argnums)(*args)
+        plain = (lambda *a: fun(*a)[0]) if record.has_aux else fun
+        graph = make_graph(plain, record.argnums)(*args)
         if record.fingerprint != fingerprint(graph):
             raise ValueError(
                 f"tuned file {os.fspath(path)} is for another graph than that of "
                 f"{getattr(fun, '__name__', fun)}; tune anew"
             )
-        if record.chosen.mode == "jacve":
+        if not record.chosen.usual:
             graph.check_order(record.chosen.ids)
         return cls(fun, record)
-
-
-def _plain(fun: Callable[..., Any], record: Record) -> Callable[..., Any]:
-    return _without_aux(fun) if record.has_aux else fun
-
-
-def _without_aux(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """The function without its auxiliary output."""
-    return lambda *args: fun(*args)[0]
 
 
 def _row(r: Result, chosen: bool) -> str:

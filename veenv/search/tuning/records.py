@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
+from veenv.kernel.fusing import KERNEL_MODES
+from veenv.measure.timing import spread
 from veenv.orders.documents import read_bytes, write_text
-from veenv.search.tuning.contest import Trial, spread
-from veenv.search.tuning.forms import FORM_KERNELS, MODES, Form
+from veenv.search.tuning.contest import Trial, ratios
+from veenv.search.tuning.forms import AUTO, MODES, Form
 
 FORMAT = "veenv-tuned"
 VERSION = 1
 MAX_BYTES = 16 * 2**20
-_MAX_IDS = 1_000_000
-_MAX_TRIALS = 1000
 _MAX_TEXT = 1000
 
 
@@ -31,7 +30,8 @@ class Result:
     Attributes:
       form: the form.
       median: median seconds of a call; None if it was not timed.
-      ratio: median over the rounds of its time to that of JAX's faster own mode; None likewise.
+      ratio: median over the rounds of its time to that of JAX's faster own mode; None if one of
+        them was not timed.
       low: lower bound of that ratio, at about 95 % confidence; None likewise.
       high: its upper bound; None likewise.
       rounds: how often it was timed.
@@ -80,39 +80,37 @@ class Record:
     seconds: float
     settled: bool
     where: Mapping[str, str] = field(hash=False)
-    chosen: Form = field(default_factory=lambda: Form("jacrev"))
+    chosen: Form = AUTO
     results: tuple[Result, ...] = ()
 
     @property
-    def faster_mode(self) -> Form:
-        """JAX's own mode that was faster."""
+    def faster_mode(self) -> Form | None:
+        """JAX's own mode that was faster; None where neither was timed."""
         own = [r for r in self.results if r.form.mode != "jacve" and r.median is not None]
-        best = min(own, key=lambda r: r.median or math.inf, default=None)
-        if best is not None:
-            return best.form
-        return self.chosen if self.chosen.mode != "jacve" else Form("jacrev")
+        # The faster one is what the ratios are to.
+        return min(own, key=lambda r: (r.ratio != 1.0, r.median)).form if own else None
+
+    @property
+    def usual(self) -> Form:
+        """What is fastest of what needs no tuning."""
+        own = [r for r in self.results if r.form.usual and r.median is not None]
+        return min(own, key=lambda r: r.median or 0.0).form if own else AUTO
 
     def result(self) -> Result | None:
-        """The chosen form's own; None where nothing was timed."""
-        return next((r for r in self.results if r.form == self.chosen), None)
+        """The chosen form's own; None where it was not timed."""
+        every = (r for r in self.results if r.form == self.chosen and r.median is not None)
+        return next(every, None)
 
 
-def results_of(trials: list[Trial]) -> tuple[Result, ...]:
+def results_of(trials: list[Trial], mode: Trial | None) -> tuple[Result, ...]:
     """Trials as results: their medians, and paired ratios to the faster of JAX's own modes."""
-    timed = {id(t): t.seconds[:] or ([] if t.first is None else [t.first]) for t in trials}
-    longest = max((len(s) for s in timed.values()), default=0)
-    own = [timed[id(t)] for t in trials if t.form.mode != "jacve" and timed[id(t)]]
-    whole = [s for s in own if len(s) >= longest - 1] or own
-    base = min(whole, key=lambda s: float(np.median(s)), default=None)
     found = []
     for t in trials:
-        seconds = timed[id(t)]
         median = ratio = low = high = None
-        if seconds:
-            median = float(np.median(seconds))
-        if seconds and base is not None:
-            count = min(len(base), len(seconds))
-            low, ratio, high = spread(np.divide(seconds[:count], base[:count]))
+        if times := t.times():
+            median = float(np.median(times))
+            if mode is not None:
+                low, ratio, high = spread(ratios(t, mode))
         timing = median, ratio, low, high, len(t.seconds)
         found.append(Result(t.form, *timing, t.compile_seconds, t.temporary, t.note))
     return tuple(found)
@@ -124,30 +122,11 @@ def write(path: str | os.PathLike[str], record: Record) -> None:
     Raises:
       OSError: if it cannot be written.
     """
-    fields = {
-        "format": FORMAT,
-        "version": VERSION,
-        "name": record.name[:_MAX_TEXT],
-        "argnums": record.argnums,
-        "has_aux": record.has_aux,
-        "shapes": record.shapes,
-        "fingerprint": record.fingerprint,
-        "batch": record.batch,
-        "budget": record.budget,
-        "seconds": record.seconds,
-        "settled": record.settled,
-        "where": dict(record.where),
-        "chosen": _form_fields(record.chosen),
-        "results": [
-            {**{k: v for k, v in vars(r).items() if k != "form"}, "form": _form_fields(r.form)}
-            for r in record.results
-        ],
-    }
-    write_text(path, json.dumps(fields, indent=1, allow_nan=False) + "\n")
-
-
-def _form_fields(form: Form) -> dict[str, Any]:
-    return {**vars(form), "ids": list(form.ids)}
+    whole = {"format": FORMAT, "version": VERSION, **asdict(record)}
+    write_text(
+        path,
+        json.dumps(whole | {"name": record.name[:_MAX_TEXT]}, indent=1, allow_nan=False) + "\n",
+    )
 
 
 def read(path: str | os.PathLike[str]) -> Record:
@@ -159,90 +138,24 @@ def read(path: str | os.PathLike[str]) -> Record:
     """
     try:
         text = read_bytes(path, MAX_BYTES, "tuned file").decode("utf-8")
-        return _checked(json.loads(text, parse_constant=_no_constant))
+        data = json.loads(text, parse_constant=_no_constant)
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise ValueError(f'format: expected an object with "format": "{FORMAT}"')
+        if data.get("version") != VERSION:
+            raise ValueError(f"version: expected {VERSION}, got {data.get('version')!r:.60}")
+        return _RECORD("", data)
     except RecursionError:
         raise ValueError(f"tuned file {os.fspath(path)}: nested too deeply") from None
     except ValueError as error:
         raise ValueError(f"tuned file {os.fspath(path)}: {error}") from None
 
 
+_Check = Callable[[str, Any], Any]
+"""From the name of a field and what was read to its value; raises `ValueError`."""
+
+
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number of JSON")
-
-
-def _checked(data: Any) -> Record:
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise ValueError(f'format: expected an object with "format": "{FORMAT}"')
-    if data.get("version") != VERSION:
-        raise ValueError(f"version: expected {VERSION}, got {data.get('version')!r:.60}")
-    argnums = data.get("argnums")
-    if isinstance(argnums, list):
-        argnums = tuple(_integer("argnums", a, -1000, 1000) for a in argnums)
-    else:
-        argnums = _integer("argnums", argnums, -1000, 1000)
-    batch = data.get("batch")
-    where = _typed("where", data.get("where"), dict)
-    fingerprint = _string("fingerprint", data.get("fingerprint"))
-    if not re.fullmatch("([0-9a-f]{64})?", fingerprint):
-        raise ValueError(f"fingerprint: expected 64 hexadecimal digits, got {fingerprint!r:.60}")
-    results = _sequence("results", data.get("results"), _MAX_TRIALS)
-    return Record(
-        _string("name", data.get("name")),
-        argnums,
-        _typed("has_aux", data.get("has_aux"), bool),
-        tuple(_shape(s) for s in _sequence("shapes", data.get("shapes"), 100_000)),
-        fingerprint,
-        None if batch is None else _integer("batch", batch, 1, 2**40),
-        _number("budget", data.get("budget")),
-        _number("seconds", data.get("seconds")),
-        _typed("settled", data.get("settled"), bool),
-        {_string("where", k): _string("where", v) for k, v in where.items()},
-        _form("chosen", data.get("chosen")),
-        tuple(_result(k, r) for k, r in enumerate(results)),
-    )
-
-
-def _result(k: int, data: Any) -> Result:
-    name = f"results[{k}]"
-    data = _typed(name, data, dict)
-
-    def optional(key: str) -> float | None:
-        return None if data.get(key) is None else _number(f"{name}.{key}", data[key])
-
-    temporary = data.get("temporary")
-    return Result(
-        _form(f"{name}.form", data.get("form")),
-        optional("median"),
-        optional("ratio"),
-        optional("low"),
-        optional("high"),
-        _integer(f"{name}.rounds", data.get("rounds"), 0, 10**9),
-        _number(f"{name}.compile_seconds", data.get("compile_seconds")),
-        None if temporary is None else _integer(f"{name}.temporary", temporary, 0, 2**63 - 1),
-        _string(f"{name}.note", data.get("note")),
-    )
-
-
-def _form(name: str, data: Any) -> Form:
-    data = _typed(name, data, dict)
-    for key, known in (("mode", MODES), ("kernel", FORM_KERNELS)):
-        if not isinstance(data.get(key), str) or data[key] not in known:
-            raise ValueError(f"{name}.{key}: expected one of {', '.join(known)}")
-    pin = data.get("pin")
-    if not isinstance(pin, bool) and pin != "auto":
-        raise ValueError(f'{name}.pin: expected "auto", true or false')
-    ids = [
-        _integer(f"{name}.ids", v, 1, 2**31 - 1)
-        for v in _sequence(f"{name}.ids", data.get("ids"), _MAX_IDS)
-    ]
-    order = _string(f"{name}.order", data.get("order"))
-    return Form(data["mode"], order, tuple(ids), data["kernel"], pin)
-
-
-def _shape(data: Any) -> tuple[int, ...] | None:
-    if data is None:
-        return None
-    return tuple(_integer("shapes", n, 0, 2**40) for n in _sequence("shapes", data, 100))
 
 
 def _typed(name: str, value: Any, kind: type) -> Any:
@@ -251,25 +164,109 @@ def _typed(name: str, value: Any, kind: type) -> Any:
     return value
 
 
-def _sequence(name: str, value: Any, most: int) -> list[Any]:
-    if len(_typed(name, value, list)) > most:
-        raise ValueError(f"{name}: {len(value)} entries, expected at most {most}")
-    return value
+def _bool(name: str, value: Any) -> bool:
+    return _typed(name, value, bool)
 
 
-def _string(name: str, value: Any) -> str:
+def _text(name: str, value: Any) -> str:
     if len(_typed(name, value, str)) > _MAX_TEXT:
         raise ValueError(f"{name}: {len(value)} characters, expected at most {_MAX_TEXT}")
     return value
 
 
-def _integer(name: str, value: Any, low: int, high: int) -> int:
-    if type(value) is not int or not low <= value <= high:
-        raise ValueError(f"{name}: expected an integer in {low} .. {high}, got {value!r:.60}")
+def _digits(name: str, value: Any) -> str:
+    if not re.fullmatch("([0-9a-f]{64})?", _text(name, value)):
+        raise ValueError(f"{name}: expected 64 hexadecimal digits, got {value!r:.60}")
     return value
+
+
+def _texts(name: str, value: Any) -> dict[str, str]:
+    return {_text(name, k): _text(name, v) for k, v in _typed(name, value, dict).items()}
 
 
 def _number(name: str, value: Any) -> float:
     if type(value) not in (int, float) or not 0 <= value < 1e15:
         raise ValueError(f"{name}: expected a number that is not negative, got {value!r:.60}")
     return float(value)
+
+
+def _integer(low: int, high: int) -> _Check:
+    def check(name: str, value: Any) -> int:
+        if type(value) is not int or not low <= value <= high:
+            raise ValueError(f"{name}: expected an integer in {low} .. {high}, got {value!r:.60}")
+        return value
+
+    return check
+
+
+def _one_of(*known: Any) -> _Check:
+    def check(name: str, value: Any) -> Any:
+        if not any(type(value) is type(k) and value == k for k in known):
+            raise ValueError(f"{name}: expected one of {', '.join(map(str, known))}")
+        return value
+
+    return check
+
+
+def _optional(check: _Check) -> _Check:
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def _list(check: _Check, most: int) -> _Check:
+    def checked(name: str, value: Any) -> tuple[Any, ...]:
+        if len(_typed(name, value, list)) > most:
+            raise ValueError(f"{name}: {len(value)} entries, expected at most {most}")
+        return tuple(check(f"{name}[{k}]", x) for k, x in enumerate(value))
+
+    return checked
+
+
+def _object(kind: type, **fields: _Check) -> _Check:
+    def check(name: str, value: Any) -> Any:
+        value = _typed(name, value, dict)
+        prefix = name and f"{name}."
+        return kind(**{key: f(prefix + key, value.get(key)) for key, f in fields.items()})
+
+    return check
+
+
+def _argnums(name: str, value: Any) -> Any:
+    one = _integer(-1000, 1000)
+    return (_list(one, 1000) if isinstance(value, list) else one)(name, value)
+
+
+_FORM = _object(
+    Form,
+    mode=_one_of(*MODES),
+    order=_text,
+    ids=_list(_integer(1, 2**31 - 1), 1_000_000),
+    kernel=_one_of(*KERNEL_MODES),
+    pin=_one_of("auto", True, False),
+)
+_RESULT = _object(
+    Result,
+    form=_FORM,
+    median=_optional(_number),
+    ratio=_optional(_number),
+    low=_optional(_number),
+    high=_optional(_number),
+    rounds=_integer(0, 10**9),
+    compile_seconds=_number,
+    temporary=_optional(_integer(0, 2**63 - 1)),
+    note=_text,
+)
+_RECORD = _object(
+    Record,
+    name=_text,
+    argnums=_argnums,
+    has_aux=_bool,
+    shapes=_list(_optional(_list(_integer(0, 2**40), 100)), 100_000),
+    fingerprint=_digits,
+    batch=_optional(_integer(1, 2**40)),
+    budget=_number,
+    seconds=_number,
+    settled=_bool,
+    where=_texts,
+    chosen=_FORM,
+    results=_list(_RESULT, 1000),
+)
