@@ -23,9 +23,6 @@ _CALLS = {
 }
 """Call primitives whose body is inlined, and the parameter that holds it."""
 
-STACKED_POWERS = jax.__version_info__ >= (0, 11)
-"""Whether powers in one array take the CPU about as long as in several; with 0.10 the program may
-take half as long again."""
 KERNEL = "veenv_fused"
 """Name of the primitive of a kernel."""
 _RULED = {

@@ -1,6 +1,5 @@
-"""Divisions in kernels: those of the processor, or by a corrected reciprocal."""
+"""Divisions in kernels: the nearest floats, with XLA's signs, infinities and NaN."""
 
-import dataclasses
 import itertools
 
 import jax
@@ -8,50 +7,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from veenv.kernel.cpu import quotients as emitted
-from veenv.kernel.cpu.compile import host
-from veenv.kernel.cpu.sections import body
 from veenv.kernel.fusing import fuse
-from veenv.kernel.unrolling import unroll
 
 
-def kernel(fun):
-    return jax.jit(jax.vmap(fuse(fun, lambda args: ())))
+def divide(x, y):
+    return jax.jit(jax.vmap(fuse(quotients, lambda args: ())))(x, y)
 
 
 def quotients(x, y):
     return x / y, 1 / y
 
 
-@pytest.fixture(params=["divider", "reciprocal"])
-def divide(request, monkeypatch):
-    """A kernel of `quotients` on a processor that divides fast, or slowly."""
-    if request.param == "reciprocal" and not host().avx512:
-        pytest.skip("this processor has no approximate reciprocals")
-    known = dataclasses.replace(host(), slow_divider=request.param == "reciprocal")
-    monkeypatch.setattr(emitted, "host", lambda: known)
-
-    def fun(x, y):  # equal programs share their code
-        return *quotients(x, y), x * (2 + known.slow_divider)
-
-    return lambda x, y: kernel(fun)(x, y)[:2]
-
-
-def test_only_a_slow_divider_is_replaced(monkeypatch):
-    if not host().avx512:
-        pytest.skip("this processor has no approximate reciprocals")
-    one = jnp.float32(1.0)
-    program = unroll(jax.make_jaxpr(quotients)(one, one))
-    lanes = host().lanes(program)
-    for slow in (False, True):
-        known = dataclasses.replace(host(), slow_divider=slow)
-        monkeypatch.setattr(emitted, "host", lambda known=known: known)
-        text = body(program, lanes)
-        assert ("rcp14" in text, "fdiv" in text) == (slow, not slow)
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_signs_infinities_and_nan_are_those_of_xla(dtype, divide):
+def test_signs_infinities_and_nan_are_those_of_xla(dtype):
     limits = np.finfo(dtype)
     with jax.enable_x64(dtype == np.float64):
         values = [0.0, 1.0, 3.0, 49.0, 1e-30, 1e30, limits.max, limits.max / 2, limits.max / 4]
@@ -73,7 +41,7 @@ def test_signs_infinities_and_nan_are_those_of_xla(dtype, divide):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_quotients_are_the_nearest_floats(dtype, divide):
+def test_quotients_are_the_nearest_floats(dtype):
     rng = np.random.default_rng(0)
     x, y = np.exp(rng.uniform(-20, 20, (2, 1 << 17))).astype(dtype)
     n, d = np.indices((301, 301), dtype).reshape(2, -1) + 1
@@ -91,6 +59,6 @@ def test_quotients_of_both_precisions_in_one_kernel():
 
     with jax.enable_x64(True):
         x, y = (jnp.asarray(v, jnp.float32) for v in ([1.0, 2.0, 7.0], [3.0, 0.0, -9.0]))
-        found = kernel(fun)(x, y)
+        found = jax.jit(jax.vmap(fuse(fun, lambda args: ())))(x, y)
         for ours, theirs in zip(found, fun(x, y), strict=True):
             np.testing.assert_array_equal(ours, theirs)

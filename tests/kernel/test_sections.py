@@ -13,7 +13,7 @@ import pytest
 from llvmlite import binding as llvm
 
 import veenv
-from veenv.kernel import schedule, times
+from veenv.kernel import times
 from veenv.kernel.cpu import compile, entries, sections, spans
 from veenv.kernel.fusing import run_kernel, trace_point
 from veenv.kernel.program import CannotFuseError
@@ -48,43 +48,20 @@ def cut(monkeypatch, length: int) -> None:
     monkeypatch.setattr(spans, "_PAIR", 2 * length)
 
 
-def least_of(program) -> int:
-    """What its size is at least."""
-    results = [np.array(ids) for ids in program.results]
-    return spans.least_size(program.ops, range(len(program.ops)), results)
-
-
-def test_a_program_that_is_certainly_too_large_is_refused():
+def test_too_large_a_program_is_refused():
     def with_a_copy(x, k, y):  # which nobody reads
         return mixed(x, k), y
 
     arguments = np.ones(4, "f4"), np.arange(4), np.ones(100, "f4")
     point = trace_point(with_a_copy, arguments, {}, (0, 1, 2))
     program = point.program()
-    least = least_of(program)
-    assert program.size < least <= spans.size_of(program)  # it reads
     size = spans.size_of(program)
+    assert program.size < size  # it reads
     assert unroll(point.closed, point.lifted, size=size).digest() == program.digest()
     assert point.program_within(size).digest() == program.digest()
-    for too_small in (least - 1, size - 1):
-        with pytest.raises(CannotFuseError, match="longer than there is time"):
-            unroll(point.closed, point.lifted, size=too_small)
-        assert point.program_within(too_small) is None
-
-
-def test_too_large_a_program_is_refused_before_it_is_scheduled(monkeypatch):
-    point = traced_at(mixed, np.ones(4, "f4"), np.arange(4))
-    program = point.program()
-    least = least_of(program)
-
-    def never(*_):
-        raise AssertionError("it was scheduled")
-
-    monkeypatch.setattr(schedule, "_late", never)
-    with pytest.raises(CannotFuseError):
-        unroll(point.closed, point.lifted, size=least - 1)
-    with pytest.raises(AssertionError):
-        unroll(point.closed, point.lifted, size=least)
+    with pytest.raises(CannotFuseError, match="longer than there is time"):
+        unroll(point.closed, point.lifted, size=size - 1)
+    assert point.program_within(size - 1) is None
 
 
 def test_vectors_on_the_stack_fill_lines():

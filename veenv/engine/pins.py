@@ -16,7 +16,6 @@ import jax.numpy as jnp
 from jax.extend import core
 
 from veenv import _compat
-from veenv.engine import powers
 from veenv.engine.worth import shared, stored_from
 from veenv.kernel.parts import Part
 from veenv.linear.batch_barrier import BARRIERS, barrier_from
@@ -28,9 +27,6 @@ def run(part: Part, consts: Sequence[Any], operands: Sequence[Any]) -> list[Any]
     varying = _varying(part, lifted)
     points = stored_from(part, part.eqns, varying)
     once = shared(part.eqns, varying)
-    together = {g.results[0]: g for g in powers.joined(part.eqns, points)}
-    done = {v for group in together.values() for v in group.results[1:]}
-    idle = {v for group in together.values() for v in group.barriers}
     values: dict[Any, Any] = dict(zip(part.constvars, consts, strict=True))
     values.update(zip(part.invars, operands, strict=True))
 
@@ -38,17 +34,12 @@ def run(part: Part, consts: Sequence[Any], operands: Sequence[Any]) -> list[Any]
         return atom.val if isinstance(atom, core.Literal) else values[atom]
 
     for equation in part.eqns:
-        first = equation.outvars[0] if equation.outvars else None
-        if first in done:
-            continue
-        results, outs = equation.outvars, [read(a) for a in equation.invars]
-        if first in together:
-            results, outs = together[first].results, together[first].of(outs[0])
-        elif equation.primitive.name not in BARRIERS:
+        outs = [read(a) for a in equation.invars]
+        if equation.primitive.name not in BARRIERS:
             outs = _compat.bind(equation.primitive, equation.params, outs)
-        elif first in points and first not in idle:
-            outs = [barrier_from(points[first], x) for x in outs]
-        for v, value in zip(results, outs, strict=True):
+        elif equation.outvars[0] in points:
+            outs = [barrier_from(points[equation.outvars[0]], x) for x in outs]
+        for v, value in zip(equation.outvars, outs, strict=True):
             values[v] = jax.lax.optimization_barrier(value) if v in once else value
     return [
         _compat.as_weak_as(aval, jnp.asarray(read(atom)))

@@ -1,3 +1,3 @@
-from . import cpu, fuse, pallas, primitive, program, schedule, unroll, weights
+from . import cpu, fusing, pallas, primitive, program, unrolling, weights
 
-__all__ = ["cpu", "fuse", "pallas", "primitive", "program", "schedule", "unroll", "weights"]
+__all__ = ["cpu", "fusing", "pallas", "primitive", "program", "unrolling", "weights"]

@@ -15,6 +15,7 @@ from jax.extend import core
 from veenv import _compat
 from veenv.kernel.arrays import choose
 from veenv.kernel.builder import Builder
+from veenv.kernel.cpu.spans import size_of
 from veenv.kernel.fusable import (
     ELEMENTWISE,
     HERE,
@@ -30,12 +31,14 @@ from veenv.kernel.numbering import MAX_OPERATIONS
 from veenv.kernel.program import (
     COMPLEX,
     DTYPES,
+    FREE,
     CannotFuseError,
+    Leaf,
+    Op,
     ScalarProgram,
     dtype_name,
 )
 from veenv.kernel.rules_elementwise import clamped, elementwise
-from veenv.kernel.schedule import scheduled
 from veenv.rules.dtypes import is_key
 
 _ENTRIES = 100
@@ -111,7 +114,38 @@ def unroll(
     outs = walker.jaxpr(jaxpr, consts, ins[:count])
     outputs = [leaf_of(v.aval) for v in jaxpr.outvars]
     results = [ids.ravel() for ids in outs]
-    return scheduled(walker.builder.ops, inputs, outputs, results, size)
+    program = _needed(walker.builder.ops, inputs, outputs, results)
+    if size < inf and size_of(program) > size:
+        raise CannotFuseError("compiling the kernel would take longer than there is time")
+    return program
+
+
+def _needed(
+    ops: Sequence[Op], inputs: Sequence[Leaf], outputs: Sequence[Leaf], results: Sequence[Ids]
+) -> ScalarProgram:
+    """The operations that the results need, in their order, those that compute nothing first."""
+    used = bytearray(len(ops))
+    for ids in results:
+        for i in ids.tolist():
+            used[i] = 1
+    for i in range(len(ops) - 1, -1, -1):
+        if used[i]:
+            for a in ops[i].args:
+                used[a] = 1
+    needed = [i for i, flag in enumerate(used) if flag]
+    free = [i for i in needed if ops[i].name in FREE]
+    order = [*free, *(i for i in needed if ops[i].name not in FREE)]
+    numbers = np.zeros(len(ops), np.int64)
+    numbers[order] = np.arange(len(order))
+    number = numbers.tolist()
+    renamed = tuple(
+        [
+            Op.of(name, dtype, tuple([number[a] for a in args]), attr)
+            for name, dtype, args, attr in [ops[i] for i in order]
+        ]
+    )
+    places = tuple(tuple(numbers[ids].tolist()) for ids in results)
+    return ScalarProgram(tuple(inputs), renamed, tuple(outputs), places)
 
 
 class _Unroller:

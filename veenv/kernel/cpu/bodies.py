@@ -9,7 +9,6 @@ import numpy as np
 from veenv.kernel.cpu.functions import PURE, lanewise, lanewise_name, vector_symbol
 from veenv.kernel.cpu.leaves import Leaves
 from veenv.kernel.cpu.outputs import writes_of
-from veenv.kernel.cpu.quotients import Quotients
 from veenv.kernel.cpu.trigonometry import Trigonometry
 from veenv.kernel.cpu.types import element, intrinsic, literal, memory_element, suffix
 from veenv.kernel.program import FLOATS, FREE, Op, ScalarProgram
@@ -63,7 +62,6 @@ class Instructions:
         self._block_has: dict[str, str] = {}
         self._names: dict[int, str] = {}
         self.leaves = Leaves(lanes, self.lines, self._emit, self._once, self._declare)
-        self.quotients = Quotients(lanes, self._emit, self._declare)
         self.trigonometry = Trigonometry(lanes, self._emit, self._declare, self._call, self._branch)
         self._block, self._start = "first", 0
         self._calls = {program.ops[i] for i in span if program.ops[i].name == "call"}
@@ -193,10 +191,7 @@ class Instructions:
         if op.name in _FLOAT_OPS:
             return self._emit(f"{_FLOAT_OPS[op.name]} contract {kind} {args[0]}, {args[1]}")
         if op.name == "div":
-            above = self.program.ops[op.args[0]]
-            is_one = above.name == "const" and above.attr == 1
-            x, divisor = args
-            return self.quotients.quotient(op.dtype, x, divisor, is_one)
+            return self._emit(f"fdiv {kind} {args[0]}, {args[1]}")
         if op.name == "neg":
             return self._emit(f"fneg {kind} {args[0]}")
         if op.name == "rem":

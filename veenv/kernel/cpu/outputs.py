@@ -68,11 +68,6 @@ class Write(NamedTuple):
     value: int | None
 
 
-def is_by_value(size: int) -> bool:
-    """Whether an output leaf of so many entries is written by values."""
-    return size >= _LARGE
-
-
 def written(program: ScalarProgram) -> list[Written]:
     """The output leaves that a kernel writes, in their order."""
     if program not in _KNOWN:
@@ -96,7 +91,7 @@ def writes_of(program: ScalarProgram) -> dict[int, list[Write]]:
 
 def _written(program: ScalarProgram, output: int) -> Written:
     leaf, ids = program.outputs[output], program.results[output]
-    if not is_by_value(leaf.size):
+    if leaf.size < _LARGE:
         return Written(leaf, leaf, ids)
     numbers = np.array(ids)
     constant = program.is_constant[numbers]

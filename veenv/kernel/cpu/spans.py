@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from veenv.kernel.cpu.outputs import is_by_value, written
-from veenv.kernel.program import FREE, Op, ScalarProgram
+from veenv.kernel.cpu.outputs import written
+from veenv.kernel.program import FREE, ScalarProgram
 
 LONG = 2000
 """Length from which on a program is cut into two sections or more."""
@@ -37,31 +36,6 @@ def size_of(program: ScalarProgram) -> int:
       program: what the kernel computes.
     """
     return int(_lengths(program).sum())
-
-
-def least_size(ops: Sequence[Op], needed: Iterable[int], results: Sequence[np.ndarray]) -> int:
-    """What `size_of` a program is at least.
-
-    Args:
-      ops: operations.
-      needed: the numbers of those that the program has.
-      results: int64 [entries] for each output leaf, the numbers of their operations.
-    """
-    computed = [ops[i] for i in needed if ops[i].name not in FREE]
-    used = {i for op in computed for i in op.args}
-    moved = sum(ops[i].name == "input" for i in used)
-    stored = 0
-    for ids in results:
-        values = np.unique(ids)
-        names = Counter(ops[i].name for i in values.tolist())
-        if names.keys() <= FREE:
-            continue  # constants and plain copies are not written by the kernel
-        if is_by_value(len(ids)):
-            stored += len(values) - names["const"]
-        else:
-            moved += len(ids)
-    divisions = sum(op.name == "div" for op in computed)
-    return len(computed) + (_DIVISION - 1) * divisions + _MOVED * moved + stored
 
 
 def sections(program: ScalarProgram) -> list[range]:
