@@ -24,7 +24,7 @@ import veenv
 from agents.config.args import fail
 from veenv.kernel import primitive
 from veenv.kernel.cpu import entries
-from veenv.kernel.times import program_seconds
+from veenv.kernel.price import program_seconds
 from veenv.measure.timing import SHORTEST, interleaved, near
 from veenv.orders.documents import write_text
 from veenv.structure import product, structure

@@ -1,7 +1,5 @@
 """A Jacobian for XLA whose form is chosen when the batch is known."""
 
-import itertools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +8,7 @@ from jax.extend import core
 
 import veenv
 from veenv import _compat
-from veenv.engine import choice
+from veenv.engine import choose
 from veenv.kernel import fusing
 
 pytestmark = pytest.mark.kernels
@@ -30,19 +28,17 @@ def solved(x, scale=1.0):
 @pytest.fixture(autouse=True)
 def runs(monkeypatch):
     """The elimination is the fastest up to four points, a mode of more; which forms are run."""
-    found = []
-    made = choice.Choice._run
+    found, made = [], choose.Form.run
 
-    def predicted(form, pin):
-        return lambda batch: float(pin == (batch > 4)) + 1.0
+    def recorded(self, wanted):
+        run = made(self, wanted)
+        return lambda *args: found.append("elimination" if self.pinned else "mode") or run(*args)
 
-    def recorded(self, number, wanted=None):
-        run = made(self, number, wanted)
-        name = "elimination" if number < len(self.eliminations) else "mode"
-        return lambda *args: found.append(name) or run(*args)
+    def seconds(self, batch):
+        return float(self.pinned == (batch > 4)) + (1.0 if batch < 256 else 1.01)
 
-    monkeypatch.setattr(choice, "predicted_seconds", predicted)
-    monkeypatch.setattr(choice.Choice, "_run", recorded)
+    monkeypatch.setattr(choose.Form, "seconds", seconds)
+    monkeypatch.setattr(choose.Form, "run", recorded)
     return found
 
 
@@ -132,11 +128,10 @@ def test_values_of_a_trace_around_it(x64):
 @pytest.mark.parametrize("prints", [False, True])
 def test_what_prints_is_chosen_at_once(x64, monkeypatch, prints, capfd):
     """Of two eliminations the first is the fastest up to four points, the other of more."""
-    numbers = itertools.cycle([0, 1])
+    numbers = {}
 
-    def predicted(form, pin):
-        number = next(numbers)
-        return lambda batch: 1.0 + (number != (batch > 4))
+    def seconds(self, batch):
+        return 1.0 + (numbers.setdefault(self, len(numbers)) != (batch > 4))
 
     def masked(x):
         if prints:
@@ -144,7 +139,7 @@ def test_what_prints_is_chosen_at_once(x64, monkeypatch, prints, capfd):
         y = jax.nn.relu(jnp.sin(x) - 0.1 / x)
         return jnp.stack([jnp.sum(y * y[::-1]), y[0] * y[1], jnp.prod(y)])
 
-    monkeypatch.setattr(choice, "predicted_seconds", predicted)
+    monkeypatch.setattr(choose.Form, "seconds", seconds)
     monkeypatch.setattr(fusing.Traced, "program_within", lambda self, limit: None)
     jacobian = veenv.jacve(masked, "auto")
     names = [e.primitive.name for e in jax.make_jaxpr(jacobian)(X).eqns]

@@ -12,13 +12,12 @@ import pytest
 
 import veenv
 from veenv import _compat
-from veenv.engine import choice, emission, in_traces
+from veenv.engine import choose, emission
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
-from veenv.kernel import fusing
-from veenv.kernel.cpu import entries
 from veenv.kernel.fusing import KernelMode
 from veenv.kernel.numbering import MAX_OPERATIONS
+from veenv.kernel.price import kernel_size
 from veenv.orders.by_default import automatic_order
 
 pytestmark = pytest.mark.kernels
@@ -57,17 +56,32 @@ def form(request, monkeypatch):
     """Each form in turn is predicted to be the fastest."""
     times = {"elimination": (1.0, 9.0, 9.0), "mode": (9.0, 1.0, 9.0), "kernel": (9.0, 9.0, 1.0)}
     own, other, kernel = times[request.param]
-    monkeypatch.setattr(choice, "predicted_seconds", lambda _, pin: lambda _: own if pin else other)
-    monkeypatch.setattr(choice, "kernel_seconds", lambda program, batch, quick: kernel)
+    prices(monkeypatch, lambda form, batch: own if form.pinned else other, kernel)
     return request.param
 
 
+def prices(monkeypatch, seconds, kernel=None) -> None:
+    """Sets the predicted seconds of forms for XLA at a batch, and of a kernel."""
+    monkeypatch.setattr(choose.Form, "seconds", seconds)
+    if kernel is not None:
+        monkeypatch.setattr(choose, "kernel_seconds", lambda program, batch: kernel)
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """For each form that is run for XLA, whether it is an elimination."""
+    found, run = [], choose.Form.run
+
+    def recorded(self, wanted):
+        fun = run(self, wanted)
+        return lambda *args: found.append(self.pinned) or fun(*args)
+
+    monkeypatch.setattr(choose.Form, "run", recorded)
+    return found
+
+
 @pytest.mark.parametrize("kernel", ["xla", "auto"])
-def test_all_forms_are_exact(x64, form, kernel, monkeypatch):
-    numbers, choose = [], choice.Choice._best
-    monkeypatch.setattr(
-        choice.Choice, "_best", lambda *a: numbers.append(choose(*a)) or numbers[-1]
-    )
+def test_all_forms_are_exact(x64, form, kernel, taken):
     jacobian, method, points = AUTO(rolled, kernel=kernel), jax.jacrev(rolled), X
     if kernel == "auto":
         points = np.stack([X, X + 0.1, X - 0.1])
@@ -77,8 +91,8 @@ def test_all_forms_are_exact(x64, form, kernel, monkeypatch):
     assert veenv.tree_allclose(found, expected, rtol=1e-12)
     text = jax.jit(jacobian).lower(points).as_text()
     assert ("veenv_fused" in text) == (form == "kernel" and kernel == "auto")
-    of_mode = form == "mode" or (form == "kernel" and kernel == "xla")
-    assert {number > 0 for number in numbers} == {of_mode}
+    fused = form == "kernel" and kernel == "auto"
+    assert set(taken) == (set() if fused else {form != "mode"})
 
 
 def test_values_auxiliaries_and_several_arguments(x64, form):
@@ -167,38 +181,9 @@ def test_the_kernel_of_reverse_is_of_the_order_of_fewer_operations(x64):
     np.testing.assert_allclose(jax.jit(veenv.jacve(chain, "reverse"))(X[:2]), expected, rtol=1e-12)
 
 
-def test_every_order_waits_as_long_for_a_kernel(monkeypatch):
-    limits, within = [], fusing.Traced.program_within
-    monkeypatch.setattr(
-        fusing.Traced, "program_within", lambda self, n: limits.append(n) or within(self, n)
-    )
-    for order in ("reverse", "auto", veenv.make_graph(rolled)(SHORT).reverse()):
-        jax.make_jaxpr(veenv.jacve(rolled, order))(SHORT)
-    reverse, auto, named = limits
-    assert 0 < reverse == auto == named
-
-
 def test_a_kernel_may_be_as_long_as_xla_would_take():
-    many, most = (fusing.kernel_size(number, number) for number in (5000, 50_000))
-    assert 20_000 < many <= most == MAX_OPERATIONS
-
-
-def test_a_kernel_that_would_take_too_long_to_compile_is_compiled_quickly(monkeypatch):
-    levels = []
-    made = entries.kernel
-    monkeypatch.setattr(entries, "kernel", lambda p, quick: levels.append(quick) or made(p, quick))
-    limits = {False: 10, True: 100_000}
-    for limits[False] in (10, 100_000):
-        size = lambda *equations, quick=False: limits[quick]  # noqa: E731
-        monkeypatch.setattr(choice, "kernel_size", size)
-        jax.clear_caches()
-        found = jax.jit(veenv.jacve(rolled))(SHORT)
-        assert veenv.tree_allclose(found, jax.jacrev(rolled)(SHORT), rtol=1e-5)
-    assert levels == [True, False]
-    limits[False] = limits[True] = 10
-    jax.clear_caches()
-    jax.jit(veenv.jacve(rolled))(SHORT)
-    assert len(levels) == 2
+    few, many = map(kernel_size, (100, 50_000))
+    assert 5_000 < few < many == MAX_OPERATIONS
 
 
 def test_pins_ask_for_xla():
@@ -318,36 +303,33 @@ def masked(x):
     return jnp.stack([jnp.sum(y * y[::-1]), y[0] * y[1], jnp.prod(y[:3])])
 
 
-def test_reverse_order_is_compared_with_another_where_no_mode_of_jax_is(x64, monkeypatch):
+def test_another_order_is_compared_where_no_mode_of_jax_is(x64, monkeypatch, taken):
     lin = linearise(trace(masked, (X,)))
     forward, reverse = lin.graph.forward(), lin.graph.reverse()
     assert emission.own_modes(lin) == ()
     assert others(lin, forward) == [reverse]
     assert others(lin, reverse) == []
     assert others(linearise(trace(rolled, (X,))), forward) == []
-    monkeypatch.setattr(choice.Choice, "_best", lambda self, times: len(times) - 1)
-    found = jax.jit(AUTO(masked))(X)
+    seen = []
+    prices(monkeypatch, lambda form, batch: -float(len(seen) or seen.append(form) or 0))
+    found = jax.jit(AUTO(masked, kernel="xla"))(X)
+    assert taken == [True]
     np.testing.assert_allclose(found, jax.jacrev(masked)(X), rtol=1e-12)
 
 
-def test_reverse_compares_jaxs_modes_where_there_are_operators(x64, monkeypatch):
+def test_reverse_compares_jaxs_modes_where_there_are_operators(x64, monkeypatch, taken):
     def both(x):
         return looped(x), jnp.sum(x)
 
-    modes = []
-    for number in (0, -1):
-
-        def chosen(self, times, number=number):
-            modes.append(len(times) - len(self.eliminations))
-            return number % len(times)
-
-        monkeypatch.setattr(choice.Choice, "_best", chosen)
+    for mode in (False, True):
+        prices(monkeypatch, lambda form, batch, mode=mode: float(form.pinned == mode))
+        taken.clear()
         found = jax.jit(veenv.jacve(both, "reverse"))(X)
         assert veenv.tree_allclose(found, jax.jacfwd(both)(X), rtol=1e-9)
-    assert set(modes) == {2}
-    modes.clear()
-    jax.jit(veenv.jacve(rolled, "reverse"))(X)  # no operators
-    assert set(modes) <= {0}
+        assert taken == [not mode]
+    taken.clear()
+    jax.jit(veenv.jacve(rolled, "reverse", kernel="xla"))(X)  # no operators
+    assert taken == [True]
 
 
 def test_what_a_function_prints_is_printed_once(capfd):
@@ -365,12 +347,12 @@ def test_modes_are_traced_where_they_may_be_faster_than_a_kernel(monkeypatch):
     def refused(self):
         raise AssertionError
 
-    monkeypatch.setattr(choice.TracedModes, "traced", refused)
+    monkeypatch.setattr(choose._Modes, "traced", refused)
     jacobian, expected = AUTO(rolled, kernel="auto"), jax.jacrev(rolled)
     assert veenv.tree_allclose(jax.jit(jacobian)(SHORT), expected(SHORT), rtol=1e-5)
     wide, many = AUTO(neighbours), np.ones((256, 64), np.float32)
     with monkeypatch.context() as slow:
-        slow.setattr(choice, "kernel_seconds", lambda program, batch, quick: 1.0)
+        slow.setattr(choose, "kernel_seconds", lambda program, batch: 1.0)
         with pytest.raises(AssertionError):
             jax.jit(jax.vmap(wide))(many)
 
@@ -387,11 +369,8 @@ def test_modes_are_traced_where_they_may_be_faster_than_a_kernel(monkeypatch):
 
 
 def test_nothing_is_compared_with_a_kernel_that_is_certainly_faster(monkeypatch):
-    compared = []
-    known = choice.predicted_seconds
-    monkeypatch.setattr(
-        choice, "predicted_seconds", lambda form, pin: compared.append(form) or known(form, pin=pin)
-    )
+    compared, known = [], choose.Form.seconds
+    prices(monkeypatch, lambda form, batch: compared.append(form) or known(form, batch))
 
     def chain(x):
         for k in range(40):
@@ -401,14 +380,13 @@ def test_nothing_is_compared_with_a_kernel_that_is_certainly_faster(monkeypatch)
     points = np.ones((256, 4), np.float32)
     jax.jit(jax.vmap(AUTO(chain))).lower(points)
     assert not compared
-    monkeypatch.setattr(choice, "kernel_seconds", lambda program, batch, quick: 1.0)
+    monkeypatch.setattr(choose, "kernel_seconds", lambda program, batch: 1.0)
     jax.jit(jax.vmap(AUTO(chain))).lower(points)
     assert compared
 
 
 def test_a_mode_that_is_traced_late_is_of_the_function_as_it_was(x64, monkeypatch):
-    monkeypatch.setattr(choice, "kernel_seconds", lambda program, batch, quick: 9.0)
-    monkeypatch.setattr(choice, "predicted_seconds", lambda _, pin: lambda _: 9.0 if pin else 1.0)
+    prices(monkeypatch, lambda form, batch: 8.0 if form.pinned else 1.0, 9.0)
     scale, table = [2.0], np.linspace(0.0, 1.0, 2000)
 
     def f(x):
@@ -455,6 +433,6 @@ def test_a_rule_that_is_not_linear_is_eliminated_in_the_order_alone(x64):
 
 
 def test_outside_of_jit_nothing_is_traced_for_a_choice(monkeypatch):
-    monkeypatch.setattr(in_traces, "trace_leaves", None)
+    monkeypatch.setattr(choose, "trace_leaves", None)
     found = AUTO(rolled)(SHORT)
     assert veenv.tree_allclose(found, jax.jacrev(rolled)(SHORT), rtol=1e-5)

@@ -11,7 +11,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 import veenv
-from veenv.engine import choice
+from veenv.engine import choose
 from veenv.kernel.fusing import KernelMode
 
 pytestmark = pytest.mark.kernels
@@ -44,8 +44,8 @@ def _(primals, tangents):
 @pytest.fixture
 def modes_first(monkeypatch):
     """JAX's own modes are taken wherever they are a form."""
-    monkeypatch.setattr(choice, "kernel_seconds", lambda program, batch, quick: 9.0)
-    monkeypatch.setattr(choice, "predicted_seconds", lambda _, pin: lambda _: 9.0 if pin else 1.0)
+    monkeypatch.setattr(choose, "kernel_seconds", lambda program, batch: 9.0)
+    monkeypatch.setattr(choose.Form, "seconds", lambda form, batch: 8.0 if form.pinned else 1.0)
 
 
 @pytest.mark.parametrize("kernel", ["auto", "fused"])
@@ -99,13 +99,13 @@ def mapped(fun, out_specs):
 def test_devices_have_jacobians_of_their_own(
     x64, order, kernel: KernelMode, modes_first, monkeypatch
 ):
-    sums, traced = [], choice.TracedModes.traced
+    sums, traced = [], choose._Modes.traced
 
     def counted(self):
         sums.append(len(self.modes))
         return traced(self)
 
-    monkeypatch.setattr(choice.TracedModes, "traced", counted)
+    monkeypatch.setattr(choose._Modes, "traced", counted)
     jacobian = jax.vmap(veenv.jacve(product, order, (0, 1), kernel=kernel), (None, 0))
     expected = jax.vmap(jax.jacfwd(product, (0, 1)), (None, 0))(X, POINTS)
     found = mapped(jacobian, P("i"))(X, POINTS)

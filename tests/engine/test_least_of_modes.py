@@ -9,13 +9,12 @@ import pytest
 
 import veenv
 from veenv import _compat
-from veenv.engine import choice, emission
-from veenv.engine.predicted import predicted_seconds
+from veenv.engine import choose, emission
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
 from veenv.kernel.fusing import Traced
 from veenv.kernel.parts import part_of
-from veenv.kernel.times import least_of_modes
+from veenv.kernel.price import least_of_modes
 
 pytestmark = pytest.mark.kernels
 
@@ -105,7 +104,7 @@ def test_no_mode_is_predicted_to_take_less(name, batch):
         run = jax.make_jaxpr(lambda x, mode=mode: mode.run(x)[1])(X)
         part = part_of(run, range(len(run.out_avals)))
         traced = Traced(part, (), (), None, {}, (0,))
-        seconds = predicted_seconds(traced, pin=False)(batch)
+        seconds = choose.Form(traced, pinned=False).seconds(batch)
         assert least_of_modes(mode.operations, batch) <= 1.1 * seconds
 
 
@@ -114,7 +113,7 @@ def test_modes_that_certainly_lose_are_not_traced(monkeypatch):
         assert not self.modes
         return iter(())
 
-    monkeypatch.setattr(choice.TracedModes, "traced", refused)
+    monkeypatch.setattr(choose._Modes, "traced", refused)
     assert modes_of(attracted, np.tile(X, 3))
     jacobian = jax.jit(jax.vmap(veenv.jacve(attracted, kernel="xla")))
     points = np.stack([np.tile(X, 3), np.tile(X[::-1], 3) + np.repeat(X[:3], 24)])
@@ -126,9 +125,9 @@ def test_modes_that_certainly_lose_are_not_traced(monkeypatch):
 
 def test_modes_are_traced_for_a_batch_at_which_they_may_win(monkeypatch):
     """At one point a call is most of the time; what they do at least decides at 256."""
-    traced, made = [], choice.TracedModes.traced
-    monkeypatch.setattr(choice.TracedModes, "traced", lambda m: traced.extend(m.modes) or made(m))
-    monkeypatch.setattr(choice, "kernel_size", lambda *_, **__: 0)
+    traced, made = [], choose._Modes.traced
+    monkeypatch.setattr(choose._Modes, "traced", lambda m: traced.extend(m.modes) or made(m))
+    monkeypatch.setattr(choose, "kernel_size", lambda equations: 0)
     points = np.stack([X + 0.001 * k * np.roll(X, 1) for k in range(256)])
     jacobian = jax.vmap(veenv.jacve(attracted))
     expected = jax.vmap(jax.jacrev(attracted))(points)
@@ -139,9 +138,9 @@ def test_modes_are_traced_for_a_batch_at_which_they_may_win(monkeypatch):
 
 
 def test_no_mode_is_traced_under_another_width_of_floats(monkeypatch):
-    traced, made = [], choice.TracedModes.traced
-    monkeypatch.setattr(choice.TracedModes, "traced", lambda m: traced.extend(m.modes) or made(m))
-    monkeypatch.setattr(choice, "kernel_size", lambda *_, **__: 0)
+    traced, made = [], choose._Modes.traced
+    monkeypatch.setattr(choose._Modes, "traced", lambda m: traced.extend(m.modes) or made(m))
+    monkeypatch.setattr(choose, "kernel_size", lambda equations: 0)
     program = jax.jit(veenv.jacve(attracted)).trace(X)
     with jax.enable_x64(True):
         run = program.lower().compile()

@@ -10,7 +10,7 @@ import pytest
 import veenv
 from veenv import _compat
 from veenv.engine import worth
-from veenv.kernel.features import NAMES, features_of
+from veenv.kernel.price import NAMES, counts_of
 from veenv.linear.batch_barrier import BARRIERS
 
 X = np.linspace(0.3, 1.2, 6)
@@ -177,7 +177,7 @@ def test_fewer_loops_are_predicted_where_points_are_few():
     jaxpr = jax.make_jaxpr(DEEP)(X)
 
     def loops(points):
-        return features_of(jaxpr, points=points).counts[0, NAMES.index("loops")]
+        return counts_of(jaxpr, points=points)[0, NAMES.index("loop")]
 
     assert loops(1) < loops(512) == loops(float("inf"))
 

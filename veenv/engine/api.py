@@ -6,9 +6,8 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from veenv.engine.choose import Forms, JaxMode, Results, choosing
 from veenv.engine.forms import forms_of, name_of
-from veenv.engine.in_traces import Forms, Results, choosing
-from veenv.engine.traced_modes import JaxMode
 from veenv.graph.argnums import normalise_argnums
 from veenv.graph.program import trace
 from veenv.kernel.fusing import KERNEL_MODES, KernelMode, fuse
@@ -198,8 +197,9 @@ def _compiled(
 
     plain = with_pins(jacobian, pin)
     if kernel != "fused" and pin == "auto":
-        kept = name_of(order) == "reverse"
-        return choosing(jacobian, forms, wanted, kernel=kernel == "auto", kept=kept)
+        # Beside reverse stands another order where that takes fewer operations; "auto" comes first.
+        source = -1 if name_of(order) == "reverse" else 0
+        return choosing(jacobian, forms, wanted, kernel=kernel == "auto", source=source)
     if kernel != "fused":
         return plain
 

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 
 from veenv import _compat
 from veenv.engine.blocks import all_blocks
+from veenv.engine.choose import JaxMode
 from veenv.engine.elimination import eliminate
 from veenv.engine.finite import Bounds, has_infinite_partials, shut_out
 from veenv.engine.passes import least_of_a_pass
 from veenv.engine.stored import Edges
 from veenv.engine.symmetry import Half
-from veenv.engine.traced_modes import JaxMode
 from veenv.graph.linearisation import Linearisation
 from veenv.graph.program import Program
 from veenv.structure.structure import Link

@@ -7,13 +7,13 @@ from math import prod
 from typing import Any
 
 from veenv import _compat
+from veenv.engine.choose import JaxMode
 from veenv.engine.emission import OwnMode, num_passes
-from veenv.engine.traced_modes import JaxMode
 from veenv.graph.equations import Equation
 from veenv.graph.linearisation import Elemental, Linearisation
 from veenv.graph.program import Program
 from veenv.kernel.fusable import refuse_unknown
-from veenv.kernel.fusing import kernel_size
+from veenv.kernel.price import kernel_size
 from veenv.kernel.program import CannotFuseError
 from veenv.structure.structure import FREE
 
@@ -67,8 +67,7 @@ def are_loops(lin: Linearisation) -> bool:
     if any(map(_cannot_be_kernel, (program.equations[k] for k in loops))):
         return True
     equations = _TRACED * len(program.equations)
-    most = kernel_size(equations, equations, quick=True)
-    return _LEAST * inside * (1 + passes) > most
+    return _LEAST * inside * (1 + passes) > kernel_size(equations)
 
 
 def _entries(equation: Equation) -> int:

@@ -19,15 +19,10 @@ from veenv import _compat
 from veenv.kernel import primitive
 from veenv.kernel.numbering import MAX_OPERATIONS
 from veenv.kernel.program import CannotFuseError, ScalarProgram
-from veenv.kernel.times import compile_seconds, kernel_limit
 from veenv.kernel.unrolling import unroll
 
 KernelMode = Literal["auto", "xla", "fused"]
 KERNEL_MODES: tuple[KernelMode, ...] = ("auto", "xla", "fused")
-_PATIENCE = 1.5
-"""How many times as long as XLA "auto" lets the compiler of kernels take, and a little more."""
-_LITTLE = 0.05
-"""Seconds that it lets it take beyond that: functions that compile fast gain most by a kernel."""
 _LARGEST_CONSTANT = 1024
 _largest: ContextVar[int] = ContextVar("largest kernel", default=MAX_OPERATIONS)
 _ARRAYS = (jax.Array, np.ndarray, np.generic)
@@ -234,25 +229,11 @@ def fuse(
     return fused
 
 
-def kernel_size(equations: int, instead: int, *, quick: bool = False) -> int:
-    """The largest `size_of` a kernel for which "auto" takes it: XLA would take about as long.
-
-    Args:
-      equations: how many equations the jaxpr has that becomes the kernel.
-      instead: how many that has which XLA would compile, to 1.5 times of whose time, and a little
-        more, the kernel is held.
-      quick: of a kernel that is compiled quickly, to slower code.
-    """
-    seconds = _PATIENCE * compile_seconds(instead) + _LITTLE
-    return min(MAX_OPERATIONS, kernel_limit(seconds, equations, quick))
-
-
 def run_kernel(
     traced: Traced,
     program: ScalarProgram,
     xla: Callable[..., list[Any]] | None = None,
     instead: Callable[[int], Callable[..., Any] | None] | None = None,
-    quick: bool = False,
 ) -> Any:
     """Calls the kernel; constants and copies of arguments are none of its business.
 
@@ -262,7 +243,6 @@ def run_kernel(
       xla: the function from operands to the leaves that the kernel writes, for XLA; by default the
         traced one.
       instead: for a number of points such a function where that is faster than the kernel.
-      quick: compile it quickly, to slower code.
 
     Returns:
       The function's result.
@@ -274,7 +254,7 @@ def run_kernel(
             jnp.asarray(x, leaf.dtype)
             for x, leaf in zip(traced.operands, program.inputs, strict=True)
         ]
-        kernel = primitive.Fused(program, xla or traced.xla(written), instead, quick)
+        kernel = primitive.Fused(program, xla or traced.xla(written), instead)
         leaves = dict(zip(written, primitive.call(kernel, *operands), strict=True))
     for k, leaf in enumerate(program.outputs):
         if k in leaves:

@@ -85,7 +85,6 @@ class Fused(Batched):
 
     Attributes:
       program: the program; it writes at least one output leaf.
-      quick: whether it is compiled quickly, to slower code.
     """
 
     def __init__(
@@ -93,12 +92,10 @@ class Fused(Batched):
         program: ScalarProgram,
         xla: Callable[..., Sequence[Any]],
         instead: Callable[[int], Callable[..., Sequence[Any]] | None] | None = None,
-        quick: bool = False,
     ):
         written = [program.outputs[k] for k in program.written()]
         super().__init__(program.inputs, written, xla, instead)
         self.program = program
-        self.quick = quick
 
     @property
     def compiled(self) -> Callable[..., list[Any]]:
@@ -107,7 +104,7 @@ class Fused(Batched):
         It is not kept here: it refers to this object, and JAX holds what refers to a function as
         long as the function.
         """
-        key = self.program.digest(), self.quick, self.instead is None
+        key = self.program.digest(), self.instead is None
         with _lock:
             found = _recent.pop(key, None) or jax.jit(self._alone)
             _recent[key] = found
@@ -127,7 +124,7 @@ class Fused(Batched):
 
 
 _lock = threading.RLock()
-_recent: OrderedDict[tuple[str, bool, bool], Callable[..., Any]] = OrderedDict()
+_recent: OrderedDict[tuple[str, bool], Callable[..., Any]] = OrderedDict()
 
 
 def forget() -> None:
@@ -230,7 +227,7 @@ def _lower_cpu(ctx: Any, *operands: Any, kernel: Batched) -> Any:
         return _lower_xla(ctx, *operands, kernel=kernel)
     from veenv.kernel.cpu import entries  # llvmlite is loaded when the first kernel is compiled
 
-    code = entries.kernel(kernel.program, kernel.quick)
+    code = entries.kernel(kernel.program)
     _compat.keep_alive(ctx, code)
     return jax.ffi.ffi_lowering(entries.TARGET)(ctx, *operands, key=np.int64(code.key))
 

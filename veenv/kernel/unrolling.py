@@ -26,7 +26,6 @@ from veenv.kernel.fusable import (
     refused,
 )
 from veenv.kernel.ids import Ids, constant, constants
-from veenv.kernel.loops import num_unstacked
 from veenv.kernel.numbering import MAX_OPERATIONS
 from veenv.kernel.program import (
     COMPLEX,
@@ -252,9 +251,10 @@ class _Unroller:
     def _scan(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         """Its steps one after the other."""
         params = eqn.params
-        body = _compat.open_jaxpr(params["jaxpr"])
-        num_carry = num_unstacked(eqn.outvars, body.outvars)
-        num_consts = num_unstacked(eqn.invars, body.invars) - num_carry
+        closed = params["jaxpr"]
+        num_carry = _compat.num_alike(closed.out_avals, [v.aval for v in eqn.outvars])
+        alike = _compat.num_alike(closed.in_avals, [a.aval for a in eqn.invars])
+        num_consts = alike - num_carry
         consts = ins[:num_consts]
         carry = list(ins[num_consts : num_consts + num_carry])
         stacks = ins[num_consts + num_carry :]
@@ -263,7 +263,7 @@ class _Unroller:
         order = range(length)
         sizes = []
         for step in reversed(order) if params["reverse"] else order:
-            outs = self.closed(params["jaxpr"], [*consts, *carry, *(x[step] for x in stacks)])
+            outs = self.closed(closed, [*consts, *carry, *(x[step] for x in stacks)])
             carry, steps[step] = outs[:num_carry], outs[num_carry:]
             sizes.append(len(self.builder.ops))
             if len(sizes) == _TELLING:

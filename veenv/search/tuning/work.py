@@ -22,7 +22,7 @@ from veenv.graph.argnums import normalise_argnums, plain_argnums
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import Program, trace
 from veenv.kernel.fusing import kernels_within
-from veenv.kernel.times import kernel_limit
+from veenv.kernel.price import kernel_limit
 from veenv.orders.cache import cache_dir
 from veenv.orders.order import fingerprint
 from veenv.search.tuning import records
@@ -84,7 +84,7 @@ class Tuning:
         self._began, self._seconds, self._end = began, seconds, began + seconds
         self._where = where()
         self._contest = Contest(self._prepare, self._end, left.is_set)
-        self._key, self._fingerprint, self._equations = "", "", 0
+        self._key, self._fingerprint = "", ""
         self._found: Record | None = None
         self._untimed = AUTO
 
@@ -108,7 +108,6 @@ class Tuning:
                 return
             if graph.eliminable:
                 names = [e.primitive.name for e in program.equations]
-                self._equations = len(names)
                 kernels, batched = jax.default_backend() == "cpu", self._batch is not None
                 others = other_forms(graph, names, self._seconds, kernels=kernels, batched=batched)
                 forms = itertools.chain(usual, others)
@@ -155,7 +154,7 @@ class Tuning:
             axes = [0 if batched else None for batched in self._point.axes]
             jacobian = jax.vmap(jacobian, in_axes=axes, axis_size=self._batch)
         patience = _SAFE * max(0.0, self._end - time.perf_counter())
-        limit = kernel_limit(patience, self._equations)
+        limit = kernel_limit(patience)
         with kernels_within(limit) if form.kernel == "fused" else contextlib.nullcontext():
             compiled = jax.jit(jacobian).lower(*values).compile()
         memory = compiled.memory_analysis()

@@ -1,0 +1,437 @@
+"""The price of a program: the seconds that XLA, or one kernel, is predicted to take at a batch.
+
+XLA puts elementwise operations into loops that end where a value is stored: for an output, for a
+primitive that is no loop (a contraction, a decomposition, a `scan`), for a barrier.  What several
+loops need, each of them computes, once for each way of indexing it.  The price counts that, and
+adds up seven numbers, fitted once to measurements (``python scripts/benchmark.py prediction``).
+Another machine is faster or slower; what is compared here are forms of one function.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, prod
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.extend import core
+
+from veenv import _compat
+from veenv.kernel.numbering import MAX_OPERATIONS
+from veenv.kernel.parts import needed_equations
+from veenv.kernel.program import FREE, ScalarProgram
+from veenv.kernel.weights import WEIGHTS
+from veenv.linear.barrier import EXPENSIVE
+from veenv.linear.batch_barrier import BARRIERS
+from veenv.rules.dtypes import is_complex
+
+MICROSECONDS: Mapping[str, float] = {
+    "call": 9.08,
+    "loop": 1.19,
+    "simple": 7.07e-05,
+    "function": 0.00227,
+    "stored": 0.000287,
+    "flop": 4.36e-05,
+    "code": 0.0011,
+}
+"""What each takes: a call; a loop or other program that is started; an elementwise operation and a
+function of an entry; an entry that is written; an operation of a contraction; an operation of a
+kernel's code, which each call reads once."""
+NAMES = tuple(MICROSECONDS)
+_COSTS = np.array([*MICROSECONDS.values()])
+_INDEX = {name: k for k, name in enumerate(NAMES)}
+_INNER = 0.1  # a loop that starts in a step of a `scan`, in loops: nothing is scheduled anew
+_DIVISION = 0.2  # divisions and roots, in functions: they are instructions
+_PACKED = 0.33  # an operation of a kernel, in simple ones: it reads and writes registers
+_SUMMED = 2.0  # an entry that is summed away, in simple operations: sums are not vectorised as well
+_MOVED = 4.0  # an entry that is gathered, scattered or sorted, in written ones: its place is read
+_CONVOLVED = 4.0  # an operation of a convolution, in those of contractions
+_COMPLEX = 4.0  # an operation of complex numbers, in real ones
+_UNKNOWN_STEPS = 20  # of a loop of unknown length
+_PASSED = 1.5  # seconds of a pass of JAX's modes, in those of its multiplications: it adds, stores
+_EQUATION = 50  # operations of a kernel that are compiled while XLA compiles an equation
+_STARTED = 110  # equations that starting XLA's compiler takes as long as
+_MADE, _OPERATION = 0.05, 32e-6  # seconds of compiling a kernel: any, and for each of its size
+REPEATED = frozenset("sin cos tan".split())
+"""Functions that the compiler takes for cheap, and repeats."""
+_MOST_WAYS = 15  # of indexing a value within one loop: with more of them XLA stores it
+_MOST = 128  # ways in all loops: the effort of finding them is bounded
+_FREE = frozenset(
+    "broadcast_in_dim reshape transpose squeeze rev copy iota expand_dims stop_gradient "
+    "convert_element_type slice split unstack".split()
+)
+_ELEMENTWISE = frozenset(
+    "add add_any sub mul neg max min abs sign select_n eq ne lt le gt ge and or not xor floor ceil "
+    "round clamp integer_pow square one_minus_square pad is_finite real imag concatenate stack "
+    "tile rem".split()
+)
+_FUSED = EXPENSIVE | _FREE | _ELEMENTWISE
+_SPREAD = frozenset(
+    "broadcast_in_dim reshape transpose squeeze rev slice split unstack expand_dims pad "
+    "concatenate stack tile".split()
+)
+"""Primitives whose operands are read at other indices than their results."""
+_DECOMPOSED = frozenset("cholesky triangular_solve lu eigh eig svd qr householder_product".split())
+_CALLS = frozenset("custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr custom_lin".split())
+_CHANGED = {
+    "dynamic_update_slice": 1,
+    **dict.fromkeys("scatter scatter-add scatter-max scatter-min scatter-mul".split(), 2),
+}
+"""Which operand of what changes an array is put there."""
+_SIMPLE = "add", "sub", "mul", "neg", "abs", "max", "min", "select"
+
+
+def seconds(counts: np.ndarray, batch: int) -> float:
+    """Predicted seconds of a program for XLA at a batch.
+
+    Args:
+      counts: float64 [2, len(NAMES)], as `counts_of` gives them.
+      batch: number of points.
+    """
+    return 1e-6 * float(_COSTS @ (counts[0] + batch * counts[1]))
+
+
+def counts_of(jaxpr: Any, dropped: Container[Any] = (), points: float = inf) -> np.ndarray:
+    """What the price of a jaxpr of one point is made of, for a batch over all of its arguments.
+
+    Args:
+      jaxpr: a jaxpr, open or closed, or a part of one.
+      dropped: results of barriers that are left out.
+      points: the number of points, which says what barriers of batches there are; all by default.
+
+    Returns:
+      float64 [2, len(NAMES)]: what does not depend on the batch, and what each point adds.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> found = counts_of(jax.make_jaxpr(lambda x: jnp.exp(x) * x)(jnp.ones(3)))
+      >>> float(found[1, NAMES.index("function")])
+      3.0
+    """
+    opened = _compat.open_jaxpr(jaxpr)
+    walk = _Walk(dropped, points)
+    walk.run(opened, [True] * len(opened.invars), 1.0)
+    return walk.total
+
+
+def program_seconds(jaxpr: Any, batch: int) -> float:
+    """Predicted seconds of a jaxpr of one point at a batch on a CPU; it may call one kernel.
+
+    Args:
+      jaxpr: the closed jaxpr.
+      batch: number of points.
+    """
+    for equation in _compat.open_jaxpr(jaxpr).eqns:
+        kernel = equation.params.get("kernel")
+        if kernel is not None and equation.primitive.name == _compat.KERNEL:
+            instead = kernel.instead and kernel.instead(batch)
+            if not instead:
+                return kernel_seconds(kernel.program, batch)
+            shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in kernel.inputs]
+            jaxpr = jax.make_jaxpr(instead)(*shapes)
+    return seconds(counts_of(jaxpr, points=batch), batch)
+
+
+def kernel_counts(program: ScalarProgram) -> np.ndarray:
+    """What the price of one kernel is made of: float64 [2, len(NAMES)], as of `counts_of`."""
+    written = sum(program.outputs[k].size for k in program.written())
+    found = np.zeros((2, len(NAMES)))
+    found[0, [_INDEX["call"], _INDEX["code"]]] = 1.0, program.size
+    moved = written + sum(leaf.size for leaf in program.inputs)
+    found[1, [_INDEX["simple"], _INDEX["stored"]]] = _PACKED * program.work, moved
+    return found
+
+
+def kernel_seconds(program: ScalarProgram, batch: int) -> float:
+    """Predicted seconds of one kernel at a batch.
+
+    Args:
+      program: the scalar program.
+      batch: number of points.
+    """
+    return seconds(kernel_counts(program), batch)
+
+
+def least_seconds(program: ScalarProgram, batch: int) -> float:
+    """Seconds that a program for XLA is expected to take at least at a batch.
+
+    It is called, computes about as many different numbers as the kernel, and writes.
+
+    Args:
+      program: the same as one kernel.
+      batch: number of points.
+    """
+    names = Counter(op.name for op in program.ops if op.name not in FREE)
+    functions = names["call"] + sum(WEIGHTS[n] * names[n] * _DIVISION / 4 for n in ("div", "sqrt"))
+    found = np.zeros((2, len(NAMES)))
+    found[0, [_INDEX["call"], _INDEX["loop"]]] = 1.0
+    found[1, _INDEX["simple"]] = sum(names[n] for n in _SIMPLE)
+    found[1, _INDEX["function"]] = functions
+    found[1, _INDEX["stored"]] = sum(program.outputs[k].size for k in program.written())
+    return seconds(found, batch)
+
+
+def least_of_modes(operations: float, batch: int) -> float:
+    """Seconds that JAX's own mode of a function is expected to take at least at a batch.
+
+    Args:
+      operations: multiplications that it does for a point, at least.
+      batch: number of points.
+    """
+    each = _PASSED * operations * MICROSECONDS["simple"]
+    return 1e-6 * (MICROSECONDS["call"] + MICROSECONDS["loop"] + batch * each)
+
+
+def kernel_size(equations: int) -> int:
+    """The largest `size_of` a kernel for which "auto" takes it: XLA would compile about as long.
+
+    Args:
+      equations: how many equations XLA would compile.
+    """
+    return min(MAX_OPERATIONS, _EQUATION * (equations + _STARTED))
+
+
+def kernel_limit(available: float) -> int:
+    """How large a kernel may be to be traced and compiled in some seconds."""
+    return int(max(0.0, available - _MADE) / _OPERATION)
+
+
+@dataclass(eq=False)
+class _Value:
+    """A variable: its number of entries, whether a batch runs over it, the loops that make it."""
+
+    size: int
+    varies: bool
+    stored: bool = False
+    computed: float = 0.0
+
+
+class _Step(NamedTuple):
+    """An equation, calls inlined."""
+
+    name: str
+    equation: Any
+    ins: tuple[_Value, ...]
+    outs: tuple[_Value, ...]
+
+
+class _Walk:
+    """Adds up what the equations of a jaxpr come to, those inside of equations included."""
+
+    def __init__(self, dropped: Container[Any], points: float):
+        self.total = np.zeros((2, len(NAMES)))
+        self.total[0, _INDEX["call"]] = 1.0
+        self._dropped, self._points, self._inside = dropped, points, False
+        self._joined: dict[int, tuple[_Value, int, list[int], tuple[_Value, ...]]] = {}
+
+    def run(self, jaxpr: Any, varies: Sequence[bool], times: float) -> None:
+        """Adds a jaxpr that runs so many times."""
+        ins = [_Value(_size(v), flag) for v, flag in zip(jaxpr.invars, varies, strict=True)]
+        steps: list[_Step] = []
+        for value in self._flatten(jaxpr, ins, steps):
+            value.stored = True
+        for step in steps:
+            if step.name not in _FUSED:
+                for value in (*step.ins, *step.outs):
+                    value.stored = True
+        _find_repeats(steps)
+        for step in steps:
+            if step.name in _FUSED:
+                self._elementwise(step, times)
+            elif step.name not in BARRIERS:
+                self._alone(step, times)
+        for value in {id(v): v for step in steps for v in step.outs if v.stored}.values():
+            self._add("stored", value.size * times, value.varies)
+
+    def _flatten(self, jaxpr: Any, ins: Sequence[_Value], steps: list[_Step]) -> list[_Value]:
+        """Appends the equations that the results need, and gives the results."""
+        values: dict[Any, _Value] = dict(zip(jaxpr.invars, ins, strict=True))
+        values.update((v, _Value(_size(v), False)) for v in jaxpr.constvars)
+
+        def read(atom: Any) -> _Value:
+            return _Value(1, False) if isinstance(atom, core.Literal) else values[atom]
+
+        for equation in needed_equations(jaxpr.eqns, jaxpr.outvars):
+            name, operands = equation.primitive.name, tuple(map(read, equation.invars))
+            body = _compat.inlinable(equation)
+            if body is None and name in _CALLS:
+                body = next(_compat.bodies(equation.params), None)
+            opened = None if body is None else _compat.open_jaxpr(body)
+            if name in BARRIERS and self._is_dropped(equation):
+                results: Sequence[_Value] = operands
+            elif opened is not None and len(opened.invars) == len(operands):
+                results = self._flatten(opened, operands, steps)
+            else:
+                results = self._results(equation, operands, steps)
+            values.update(zip(equation.outvars, results, strict=True))
+        return [read(v) for v in jaxpr.outvars]
+
+    def _is_dropped(self, barrier: Any) -> bool:
+        return barrier.outvars[0] in self._dropped or barrier.params.get("points", 1) > self._points
+
+    def _results(
+        self, equation: Any, operands: tuple[_Value, ...], steps: list[_Step]
+    ) -> Sequence[_Value]:
+        """The results of an equation, which is appended unless it only reads what was joined."""
+        name = equation.primitive.name
+        parts = self._parts(equation, operands[0]) if operands else None
+        if parts is not None:
+            return parts
+        varies = any(v.varies for v in operands)
+        results = tuple(_Value(_size(v), varies) for v in equation.outvars)
+        if name.startswith("reduce_") and results[0].size == operands[0].size:
+            name = "reshape"  # a sum over axes of one entry
+        if name in ("stack", "concatenate"):
+            axis = equation.params["axis" if name == "stack" else "dimension"]
+            sizes = [1 if name == "stack" else a.aval.shape[axis] for a in equation.invars]
+            ends = [0, *itertools.accumulate(sizes)]
+            self._joined[id(results[0])] = results[0], axis, ends, operands
+        steps.append(_Step(name, equation, operands, results))
+        return results
+
+    def _parts(self, equation: Any, whole: _Value) -> list[_Value] | None:
+        """The values that an equation reads of a joined one; None where it reads anything else."""
+        if id(whole) not in self._joined:
+            return None
+        _, axis, ends, parts = self._joined[id(whole)]
+        name, params, shape = (
+            equation.primitive.name,
+            equation.params,
+            equation.invars[0].aval.shape,
+        )
+        if name == "slice" and set(params["strides"] or (1,)) == {1}:
+            bounds = list(zip(params["start_indices"], params["limit_indices"], strict=True))
+            if any(
+                b != (0, n) for k, (b, n) in enumerate(zip(bounds, shape, strict=True)) if k != axis
+            ):
+                return None
+            read = [bounds[axis]]
+        elif name in ("unstack", "split") and params["axis"] == axis:
+            sizes = params["sizes"] if name == "split" else [1] * shape[axis]
+            read = [*itertools.pairwise([0, *itertools.accumulate(sizes)])]
+        else:
+            return None
+        known = dict(zip(itertools.pairwise(ends), parts, strict=True))
+        return [known[each] for each in read] if all(each in known for each in read) else None
+
+    def _add(self, name: str, amount: float, varies: bool) -> None:
+        self.total[int(varies), _INDEX[name]] += amount
+
+    def _start(self, times: float) -> None:
+        self.total[0, _INDEX["loop"]] += times * (_INNER if self._inside else 1.0)
+
+    def _elementwise(self, step: _Step, times: float) -> None:
+        out, name = step.outs[0], step.name
+        if any(v.stored for v in step.outs):
+            self._start(times)
+        if name in _FREE:
+            return
+        weight = _COMPLEX if _is_complex(step.equation) else 1.0
+        if name in EXPENSIVE:
+            weight *= _DIVISION if name in ("div", "sqrt", "rsqrt") else 1.0
+        kind = "function" if name in EXPENSIVE else "simple"
+        self._add(kind, weight * out.computed * times, out.varies)
+
+    def _alone(self, step: _Step, times: float) -> None:
+        name, varies = step.name, any(v.varies for v in step.outs)
+        written = sum(v.size for v in step.outs)
+        if name in ("scan", "while", "cond"):
+            self._bodies(step, times)
+            return
+        self._start(times)
+        if name == "conv_general_dilated":
+            self._add("flop", _CONVOLVED * 2 * written * _summed(step.equation) * times, varies)
+        elif name == "dot_general":
+            self._add("flop", 2 * written * _summed(step.equation) * times, varies)
+        elif name in _DECOMPOSED:
+            side = step.equation.invars[0].aval.shape[-1]
+            self._add("flop", side * (step.ins[0].size + written) * times, varies)
+        elif name.startswith("reduce_") and "window" not in name:
+            self._add("simple", _SUMMED * step.ins[0].size * times, varies)
+        else:
+            changed = _CHANGED.get(name)  # where an array is changed, as much as is put there
+            amount = written if changed is None else step.ins[changed].size
+            self._add("stored", _MOVED * amount * times, varies)
+
+    def _bodies(self, step: _Step, times: float) -> None:
+        params, outer = step.equation.params, self._inside
+        if step.name != "cond":
+            self._start(times)
+            times *= params.get("length", _UNKNOWN_STEPS)
+            self._inside = True
+        for body in _compat.bodies(params):
+            self.run(body, _varying(step, body), times)
+        self._inside = outer
+
+
+def _varying(step: _Step, body: Any) -> list[bool]:
+    """Over which arguments of a body a batch runs: of a `scan`, constants of a point may not."""
+    flags = [v.varies for v in step.ins]
+    if step.name != "scan":
+        return [any(flags)] * len(body.invars)
+    outs, ins = step.equation.outvars, step.equation.invars
+    carried = _alike(body.outvars, outs)
+    first = _alike(body.invars, ins) - carried
+    return [flag or (first <= k < first + carried and any(flags)) for k, flag in enumerate(flags)]
+
+
+def _alike(inside: Sequence[Any], outside: Sequence[Any]) -> int:
+    return _compat.num_alike([v.aval for v in inside], [v.aval for v in outside])
+
+
+def _find_repeats(steps: Sequence[_Step]) -> None:
+    """Finds which values XLA stores, and how many entries of each it computes in all.
+
+    For each loop that needs a value stand the ways of indexing it there, with the entries computed.
+    """
+    ways: dict[int, dict[int, dict[int, float]]] = {}
+    fresh = itertools.count(1)
+    for number, step in reversed(list(enumerate(steps))):
+        if step.name not in _FUSED:
+            continue
+        needed: dict[int, dict[int, float]] = {}
+        for value in step.outs:
+            found = ways.pop(id(value), {})
+            value.stored = value.stored or _is_stored(step.name, found)
+            if value.stored:
+                found = {number: {0: float(value.size)}}
+            value.computed = sum(sum(each.values()) for each in found.values())
+            for loop, each in found.items():
+                needed.setdefault(loop, {}).update(each)
+        spread = step.name in _SPREAD
+        for value in {id(v): v for v in step.ins if not v.stored}.values():
+            share = min(1.0, value.size / max(1, step.outs[0].size))  # of a broadcast, of a join
+            for loop, each in needed.items():
+                own = ways.setdefault(id(value), {}).setdefault(loop, {})
+                for way, entries in each.items():
+                    at = 0 if value.size == 1 else next(fresh) if spread else way
+                    own[at] = max(own.get(at, 0.0), entries * share)
+
+
+def _is_stored(name: str, found: Mapping[int, Mapping[int, float]]) -> bool:
+    """Whether a value is stored that could be computed where it is needed."""
+    total = sum(map(len, found.values()))
+    if name in ("concatenate", "stack") or (name in EXPENSIVE and name not in REPEATED):
+        return total > 1
+    return total > _MOST or any(len(each) > _MOST_WAYS for each in found.values())
+
+
+def _summed(equation: Any) -> int:
+    """Size of the axes that a contraction, or a convolution, sums over."""
+    if equation.primitive.name == "dot_general":
+        axes = equation.params["dimension_numbers"][0][0]
+        return prod(equation.invars[0].aval.shape[a] for a in axes)
+    kernel = equation.invars[1].aval.shape
+    return prod(kernel) // max(1, kernel[equation.params["dimension_numbers"].rhs_spec[0]])
+
+
+def _size(variable: Any) -> int:
+    return prod(getattr(variable.aval, "shape", ()))
+
+
+def _is_complex(equation: Any) -> bool:
+    return any(is_complex(v.aval) for v in (*equation.invars, *equation.outvars))
