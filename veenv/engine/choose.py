@@ -262,7 +262,7 @@ class Choice:
             return _at(form.seconds, batch)
 
         forms, alone = self._forms, kernel == inf
-        if alone and len(forms) == 1 and not self._own.modes:
+        if alone and len(forms) == 1 and self._operations == inf:
             return forms[0]
         best = min(forms, key=price)
         bound = _at(functools.partial(least_of_modes, self._operations), batch)
@@ -310,7 +310,7 @@ class Choice:
             self._own = self._own.without_values()
         else:  # JAX's modes may need values of an outer trace
             _ = self._traced_modes
-            self._own = replace(self._own, leaves=())
+            self._own = replace(self._own, modes=(), leaves=())
         self._first = [_without_values(form) for form in self._first]
 
     def _program(self) -> ScalarProgram | None:
