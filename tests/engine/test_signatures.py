@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 from dataclasses import dataclass, field
@@ -108,6 +109,20 @@ def test_weak_types_are_those_of_jacrev(name, arg):
         value, jacobian = value_and_jacve(fun)(arg)
         assert weak(jacobian) == expected
         assert weak(value) == weak(jax.jit(fun)(arg))
+
+
+@pytest.mark.parametrize("arg", [1.5, np.float32(1.5)], ids=["weak", "strong"])
+def test_weak_types_are_kept_by_hessians_and_sparse_blocks(arg):
+    def fun(x):
+        return jnp.sin(x) * x
+
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        weak = jax.jacrev(fun)(arg).weak_type
+        block = jacve(fun, sparse_representation=True)(arg)
+        for found in (veenv.hessian(fun)(arg), block.todense(), block.T.todense()):
+            assert found.weak_type == weak
+        assert (2 * block).todense().weak_type == weak
+        assert not (np.float32(2) * block).todense().weak_type
 
 
 def test_a_weak_jacobian_gives_way_to_bfloat16():
@@ -341,6 +356,12 @@ def test_any_sequence_is_an_order(kind):
         assert_same(jacobian(1.0), jax.jacrev(three_vertices)(1.0))
 
 
+@pytest.mark.parametrize("order", [None, 3, 2.5])
+def test_what_is_no_order_is_refused(order):
+    with pytest.raises(TypeError, match=rf"order must be one of forward.*got {order}"):
+        jacve(three_vertices, order)
+
+
 def test_files_that_are_no_orders_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"\.json"):
         jacve(three_vertices, str(tmp_path / "order.txt"))(1.0)
@@ -422,8 +443,15 @@ def test_real_functions_of_complex_and_real_arguments():
 
 
 def test_holomorphic_wants_complex_arguments():
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="complex arguments.*holomorphic=True"):
         jacve(lambda z: z * z, holomorphic=True)(X)
+
+
+def test_what_is_refused_names_the_option_that_helps():
+    with pytest.raises(TypeError, match="allow_int=True"):
+        jacve(lambda n: n * 2.0)(3)
+    with pytest.raises(TypeError, match="holomorphic=True"):
+        jacve(lambda z: z * z)(X + 1j)
 
 
 @pytest.mark.parametrize("argnums", [3, -4, (0, 3)], ids=str)
@@ -442,6 +470,34 @@ def test_argnums_that_repeat_or_are_no_integers():
 def test_what_is_not_callable_is_refused():
     with pytest.raises(TypeError, match="callable"):
         jacve(3)  # type: ignore[arg-type]
+
+
+def needs_value(p, x):
+    return x["a"] if x["a"][0] > 0 else -p
+
+
+class Branching:
+    def __call__(self, x):
+        return x if x[0] > 0 else -x
+
+
+@pytest.mark.parametrize(
+    ("fun", "argnums", "args", "name", "argument"),
+    [
+        (needs_value, 1, (X, {"a": X}), "needs_value", r"x\['a'\]"),
+        (functools.partial(needs_value, X), 0, ({"a": X},), "needs_value", r"x\['a'\]"),
+        (lambda *all: all[1] if all[1][0] > 0 else all[0], 1, (X, X), "<lambda>", "args_1"),
+        (Branching(), 0, (X,), "__call__", "x"),
+    ],
+    ids=["argument", "partial", "variadic", "object"],
+)
+@pytest.mark.parametrize("transform", [lambda g: g, jax.jit], ids=["eager", "jit"])
+def test_errors_of_tracing_name_the_function_its_line_and_the_argument(
+    fun, argnums, args, name, argument, transform
+):
+    where = rf"{name} at \S*test_signatures.py:\d+ .*argument {argument}\."
+    with pytest.raises(jax.errors.TracerBoolConversionError, match=where):
+        transform(jacve(fun, argnums=argnums))(*args)
 
 
 def test_has_aux_wants_a_pair():

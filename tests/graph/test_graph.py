@@ -123,6 +123,13 @@ def test_argnums_are_checked():
         veenv.make_graph(lambda x, y: x * y, argnums="x")(1.0, 2.0)
 
 
+def test_auxiliary_outputs_are_no_part_of_a_graph():
+    graph = veenv.make_graph(lambda x: (jnp.sin(x) * x, jnp.exp(x)), has_aux=True)(1.0)
+    assert graph.eliminable == (1,)
+    with pytest.raises(TypeError, match="has_aux"):
+        veenv.make_graph(jnp.sin, has_aux=True)(1.0)
+
+
 def test_repr_tells_sizes_and_primitives():
     text = repr(graph_of("HumanHeartDipole"))
     assert "8 inputs" in text

@@ -54,6 +54,13 @@ def test_factors_of_singular_matrices():
     assert_equal(lax.linalg.lu, singular)
 
 
+def test_the_determinant_of_a_matrix_of_rank_one_has_no_slope():
+    """LAPACK rounds products before it subtracts them, and what cancels there is exactly zero."""
+    v = np.array([6, -7, 3], np.float32)
+    found = jax.jit(veenv.jacve(jnp.linalg.det, kernel="fused"))(jnp.outer(v, v))
+    np.testing.assert_array_equal(found, jax.jacrev(jnp.linalg.det)(jnp.outer(v, v)))
+
+
 def test_cholesky_s_factor_and_matrices_without_one():
     found = definite(5)
     found[3] *= -1

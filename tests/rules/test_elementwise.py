@@ -28,3 +28,16 @@ def test_constant_divisors_of_zero_do_not_warn(divisor):
     fun = lambda x: jnp.where(divisor > 0, x / divisor, x)  # noqa: E731
     x = jnp.array([1.0, 2.0])
     assert_same(veenv.jacve(fun)(x), jax.jacfwd(fun)(x), tol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["complex", "mul", "atan2", "pow"])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_sizes_of_one_are_broadcast_by_functions_of_two_operands(name, sparse):
+    def fun(x, y):
+        z = getattr(lax, name)(jnp.sin(x), 2 * y)
+        return z.real * z.imag if name == "complex" else jnp.sin(z)
+
+    x, y = jnp.array([[0.3], [0.5], [0.7]]), jnp.array([[0.2, 0.4, 0.6, 0.9]])
+    jacobian = veenv.jacve(fun, argnums=(0, 1), sparse_representation=sparse)
+    found = [b.todense() if sparse else b for b in jacobian(x, y)]
+    assert_same(tuple(found), jax.jacrev(fun, argnums=(0, 1))(x, y), tol=1e-5)

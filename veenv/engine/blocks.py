@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import jax
@@ -54,10 +55,17 @@ def assembled(
     avals = lin.program.avals[: lin.graph.num_inputs]
     trees, in_tree = [], jax.tree.structure(inputs)
     for row in rows:
-        leaves = [_compat.as_weak_as(aval, x) for aval, x in zip(avals, row, strict=True)]
+        leaves = [_weak_as(aval, x) for aval, x in zip(avals, row, strict=True)]
         by_argument = tuple(jax.tree.unflatten(in_tree, leaves))
         trees.append(by_argument if several else by_argument[0])
     return trees
+
+
+def _weak_as(aval: Any, x: Any) -> Any:
+    """A block, weakly typed if the input is."""
+    if isinstance(x, SparseTensor):
+        return replace(x, weak_type=aval.weak_type)
+    return _compat.as_weak_as(aval, x)
 
 
 def block(

@@ -85,6 +85,7 @@ def choosing(
     def chosen(*args: Any, **kwargs: Any) -> Any:
         modes: list[JaxMode] = []
 
+        @functools.wraps(jacobian, updated=())
         def eliminations(*args: Any, **kwargs: Any) -> list[Any]:
             results, modes[:] = forms(args, kwargs, True)
             return results

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -22,9 +21,7 @@ from veenv.engine.symmetry import Half, half_of
 from veenv.graph.argnums import normalise_argnums, plain_argnums
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import Program, trace
-from veenv.orders.cache import Auto
-from veenv.orders.order import Order
-from veenv.orders.resolve import OrderLike, resolve_order
+from veenv.orders.resolve import OrderLike, plain_order, resolve_order
 from veenv.rules.dtypes import is_complex, is_differentiable
 
 
@@ -55,8 +52,7 @@ def forms_of(
     argnums = plain_argnums(argnums)
     if not callable(fun):
         raise TypeError(f"fun must be callable, got {fun!r}")
-    if not isinstance(order, (str, os.PathLike, Order, Auto)):
-        order = tuple(order)  # an iterator would be empty at the second call
+    order = plain_order(order)  # an iterator would be empty at the second call
     special = count_ops or sparse_representation or holomorphic or allow_int
     compared = None if special else name_of(order)
 
@@ -108,9 +104,16 @@ def _check_types(program: Program, *, holomorphic: bool, allow_int: bool) -> Non
         either = kind == "argument" and not holomorphic
         wanted = "complex" if holomorphic else "floating-point" if either else "real"
         for aval in avals:
-            fits = either or is_complex(aval) == holomorphic
-            if not (is_differentiable(aval) and fits):
-                raise TypeError(
-                    f"jacve needs {wanted} {kind}s, got dtype {aval.dtype} of shape "
-                    f"{tuple(aval.shape)}"
-                )
+            if is_differentiable(aval) and (either or is_complex(aval) == holomorphic):
+                continue
+            hint = ""
+            if kind == "argument" and not is_differentiable(aval):
+                hint = "; pass allow_int=True for blocks of dtype float0"
+            elif kind == "output" and is_complex(aval):
+                hint = "; pass holomorphic=True if the function is holomorphic"
+            elif holomorphic:
+                hint = " with holomorphic=True"
+            raise TypeError(
+                f"jacve needs {wanted} {kind}s, got dtype {aval.dtype} of shape "
+                f"{tuple(aval.shape)}{hint}"
+            )

@@ -240,12 +240,15 @@ def _graph(
     )
 
 
-def make_graph(fun: Callable[..., Any], argnums: int | Iterable[int] = 0) -> Callable[..., Graph]:
+def make_graph(
+    fun: Callable[..., Any], argnums: int | Iterable[int] = 0, has_aux: bool = False
+) -> Callable[..., Graph]:
     """Returns a function that traces `fun` to its computational graph.
 
     Args:
       fun: a JAX-traceable function of pytrees of arrays.
       argnums: which positional arguments to differentiate by.
+      has_aux: whether `fun` returns ``(output, aux)``; what only aux needs is no part of the graph.
 
     Returns:
       A function of fun's arguments (arrays or `jax.ShapeDtypeStruct`s), as `jax.make_jaxpr`
@@ -263,6 +266,6 @@ def make_graph(fun: Callable[..., Any], argnums: int | Iterable[int] = 0) -> Cal
     argnums = plain_argnums(argnums)
 
     def traced(*args: Any, **kwargs: Any) -> Graph:
-        return linearise(trace(fun, args, kwargs, argnums=argnums)).graph
+        return linearise(trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)).graph
 
     return traced

@@ -7,6 +7,8 @@ one output numbers its vertices as its equations.  No numeric work is done.
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -28,6 +30,7 @@ _TRACEABLE = (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)
 # What JAX raises where the value of a tracer is needed: most errors are TypeErrors; a slice or a
 # boolean index is an IndexError.
 _NEEDS_VALUES = (TypeError, IndexError)
+_POSITIONAL = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,8 @@ def trace(
     others, others_tree = jax.tree.flatten((rest, kwargs))
     out_trees: list[Any] = []
 
-    def flat(selected: Any, abstract: dict[int, Any]) -> Any:
+    def flat(*inputs: Any) -> Any:
+        *selected, abstract = inputs
         leaves = [abstract.get(n, leaf) for n, leaf in enumerate(others)]
         rest, kwargs = jax.tree.unflatten(others_tree, leaves)
         full = list(rest)
@@ -111,7 +115,7 @@ def trace(
         return leaves, aux_leaves
 
     traced = {n: leaf for n, leaf in enumerate(others) if isinstance(leaf, _TRACEABLE)}
-    closed, traced = _make_jaxpr(flat, selected, traced)
+    closed, traced = _make_jaxpr(_named_as(fun, wanted, flat), selected, traced)
     tree, aux_tree, num_out = out_trees[-1]
     num_inputs = len(jax.tree.leaves(selected))
     flattener = _Flattener(closed, num_inputs, jax.tree.leaves(traced), plain=plain)
@@ -175,10 +179,29 @@ def _with_aux(out: Any) -> tuple[Any, Any]:
     return out[0], out[1]
 
 
+def _named_as(
+    fun: Callable[..., Any], wanted: Sequence[int], flat: Callable[..., Any]
+) -> Callable[..., Any]:
+    """A function of some arguments of the user's, which JAX's errors name as his with its line."""
+    try:
+        own = [p.name for p in inspect.signature(fun).parameters.values() if p.kind in _POSITIONAL]
+    except (TypeError, ValueError):  # of C
+        own = []
+    names = [own[a] if a < len(own) else f"args_{a}" for a in wanted]
+    kept = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names]
+    others = inspect.Parameter("_others", inspect.Parameter.POSITIONAL_ONLY)
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    if not hasattr(inspect.unwrap(fun), "__code__"):
+        fun = type(fun).__call__  # of an object that can be called
+    vars(flat).update(__wrapped__=fun, __signature__=inspect.Signature([*kept, others]))
+    return flat
+
+
 def _make_jaxpr(
     fun: Callable[..., Any], selected: Any, others: dict[int, Any]
 ) -> tuple[Any, dict[int, Any]]:
-    """The closed jaxpr of ``fun(selected, others)``, and which of `others` became its inputs.
+    """The closed jaxpr of ``fun(*selected, others)``, and which of `others` became its inputs.
 
     All do, so that vertices have the same numbers inside and outside of jit, unless fun needs
     values: to decide its control flow, for a shape, for NumPy. Then first what only depends on
@@ -193,10 +216,10 @@ def _make_jaxpr(
     )
     for context, inputs in attempts[:-1]:
         with suppress(*_NEEDS_VALUES), context(), pins_as_written():
-            return jax.make_jaxpr(fun)(selected, inputs), inputs
+            return jax.make_jaxpr(fun)(*selected, inputs), inputs
     context, inputs = attempts[-1]
     with context(), pins_as_written():
-        return jax.make_jaxpr(fun)(selected, inputs), inputs
+        return jax.make_jaxpr(fun)(*selected, inputs), inputs
 
 
 class _Flattener:

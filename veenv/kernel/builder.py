@@ -32,7 +32,7 @@ class Builder(Numbering):
 
     def op(self, name: str, dtype: str, *args: int, attr: Any = None) -> int:
         """The number of an operation, new or known."""
-        if (name, dtype) in ARITHMETIC:
+        if attr is None and (name, dtype) in ARITHMETIC:
             return self.rows(name, dtype, (args,))[0]
         if dtype in COMPLEX and name != "complex":
             return complex_parts.OPERATIONS[name](self, dtype, *args)

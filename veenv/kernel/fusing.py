@@ -169,9 +169,10 @@ def trace_leaves(
     """
     found: list[Any] = []
 
-    def flat(values: Sequence[Any]) -> list[Any]:
+    @functools.wraps(fun)  # JAX's errors name the user's function, its line and its arguments
+    def flat(*args: Any, **kwargs: Any) -> list[Any]:
         full = list(leaves)
-        for k, value in zip(dynamic, values, strict=True):
+        for k, value in zip(dynamic, jax.tree.leaves((args, kwargs)), strict=True):
             full[k] = value
         args, kwargs = jax.tree.unflatten(tree, full)
         outs, out_tree = jax.tree.flatten(fun(*args, **kwargs))
@@ -180,7 +181,9 @@ def trace_leaves(
         return [x for k, x in enumerate(outs) if k not in static]
 
     operands = [leaves[k] for k in dynamic]
-    closed = jax.make_jaxpr(flat)(operands)
+    given = dict(zip(dynamic, operands, strict=True))
+    some, named = jax.tree.unflatten(tree, [given.get(k) for k in range(len(leaves))])
+    closed = jax.make_jaxpr(flat)(*some, **named)
     out_tree, static = found[-1]
     consts = closed.consts
     lifted = tuple(

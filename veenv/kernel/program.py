@@ -44,6 +44,8 @@ DTYPES = FLOATS | {
 }  # fmt: skip
 COMPLEX = {"complex64": "float32", "complex128": "float64"}
 """Dtypes that are pairs of floats while a program is built, and in none that is finished."""
+ROUNDED = "rounded"
+"""What a product has as `attr` that is rounded before it is added to anything."""
 COMMUTATIVE = frozenset({"add", "mul", "max", "min", "eq", "ne", "and", "or", "xor"})
 FREE = frozenset({"input", "const"})
 """Operations that compute nothing."""

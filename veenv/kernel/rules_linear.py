@@ -15,7 +15,7 @@ import numpy as np
 from veenv.kernel.arrays import arithmetic, choose
 from veenv.kernel.builder import Builder
 from veenv.kernel.ids import Ids
-from veenv.kernel.program import FLOATS, CannotFuseError, dtype_name
+from veenv.kernel.program import FLOATS, ROUNDED, CannotFuseError, dtype_name
 
 Solve = Callable[..., Sequence[Ids]]
 """From the builder, the dtype and matrices without batch axes to those of the results."""
@@ -38,6 +38,11 @@ class _Entries:
     def mul(self, x: Any, y: Any) -> Ids:
         """x · y."""
         return self._all("mul", x, y)
+
+    def rounded(self, x: Any, y: Any) -> Ids:
+        """x · y, never joined with a sum: what cancels in LAPACK cancels."""
+        one = lambda i, j: self.b.op("mul", self.dtype, int(i), int(j), attr=ROUNDED)  # noqa: E731
+        return np.vectorize(one, otypes=[np.int64])(x, y)
 
     def div(self, x: Any, y: Any) -> Ids:
         """x / y."""
@@ -128,7 +133,7 @@ def _lu(e: _Entries, a: Ids) -> Sequence[Ids]:
         singular = e.test("eq", a[k, k], e.number(0))
         below = slice(k + 1, None)
         a[below, k] = e.choose(singular, a[below, k], e.div(a[below, k], a[k, k]))
-        a[below, below] = e.less(a[below, below], (a[below, k][:, None], a[k, below]))
+        a[below, below] = e.sub(a[below, below], e.rounded(a[below, k][:, None], a[k, below]))
     return [a, pivots, order]
 
 

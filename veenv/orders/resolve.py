@@ -25,6 +25,22 @@ _NAMED: dict[str, Callable[[Graph], tuple[int, ...]]] = {
     "best-operations": lambda graph: best_for(graph, "operations").ids_for(graph),
     "auto": automatic_order,
 }
+_EXPECTED = (
+    f"one of {', '.join(_NAMED)}, a .json order file, an Order or a sequence of vertex ids"
+)
+
+
+def plain_order(order: OrderLike) -> OrderLike:
+    """An order that can be read again and again: ids as a tuple, everything else as it is.
+
+    Raises:
+      TypeError: if it is neither the name of an order, nor an `Order`, a path or ids.
+    """
+    if isinstance(order, (str, os.PathLike, Order, Auto)):
+        return order
+    if not isinstance(order, Iterable):
+        raise TypeError(f"order must be {_EXPECTED}, got {order!r}")
+    return tuple(order)
 
 
 def resolve_order(order: OrderLike, graph: Graph) -> tuple[int, ...]:
@@ -35,6 +51,7 @@ def resolve_order(order: OrderLike, graph: Graph) -> tuple[int, ...]:
       graph: the graph it is for.
 
     Raises:
+      TypeError: if it is no form of an order.
       ValueError: if the order does not fit the graph, the name is unknown, or no best order is
         shipped for the graph.
 
@@ -44,15 +61,13 @@ def resolve_order(order: OrderLike, graph: Graph) -> tuple[int, ...]:
       >>> resolve_order("fwd", graph), resolve_order([2, 1], graph)
       ((1, 2), (2, 1))
     """
+    order = plain_order(order)
     if isinstance(order, str) and order.lower() in _NAMED:
         return graph.check_order(_NAMED[order.lower()](graph))
     if isinstance(order, (str, os.PathLike)):
         path = os.fspath(order)
         if not path.endswith(".json"):
-            raise ValueError(
-                f"order must be one of {', '.join(_NAMED)}, a .json order file, an Order or a "
-                f"sequence of vertex ids, got {path!r}"
-            )
+            raise ValueError(f"order must be {_EXPECTED}, got {path!r}")
         order = Order.load(path)
     if isinstance(order, Order):
         return order.ids_for(graph)

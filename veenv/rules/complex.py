@@ -41,12 +41,11 @@ def complex_rule(site: Site) -> Rule | None:
     operands = [a for a, active in zip(site.in_avals, site.active, strict=True) if active]
     if name in _MOVES and all(map(is_complex, [*operands, *site.out_avals])):
         return _alike
-    if name in _PARTS:
-        return _parts
     if name == "conj" and is_complex(site.in_avals[0]):
         return _conjugate
-    same = all(a.shape == site.out_avals[0].shape for a in operands)
-    return _elementwise if name in ELEMENTWISE and same else generic
+    if any(a.shape != site.out_avals[0].shape for a in operands):  # sizes of one are broadcast, too
+        return generic
+    return _parts if name in _PARTS else _elementwise if name in ELEMENTWISE else generic
 
 
 def _alike(site: Site) -> Sequence[Row]:

@@ -159,6 +159,7 @@ def scaled(j: Tensor, factor: Any) -> Tensor:
     if jnp.ndim(factor):
         raise ValueError(f"a sparse tensor is multiplied by one number, got shape {factor.shape}")
     factor = jnp.asarray(factor)
+    weak = j.weak_type and factor.weak_type
     real = jnp.issubdtype(j.dtype, jnp.complexfloating) or not jnp.iscomplexobj(factor)
     factor = factor.astype(j.dtype) if real else factor
     some = [
@@ -166,7 +167,8 @@ def scaled(j: Tensor, factor: Any) -> Tensor:
         else replace(t, values=t.values * factor)
         for t in j.terms
     ]  # fmt: skip
-    return replace(j, terms=tuple(some), dtype=jnp.dtype(_compat.promoted(j.dtype, factor.dtype)))
+    dtype = jnp.dtype(_compat.promoted(j.dtype, factor.dtype))
+    return replace(j, terms=tuple(some), dtype=dtype, weak_type=weak)
 
 
 def _as_stored(t: Term) -> dict[str, Any]:

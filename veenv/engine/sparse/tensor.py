@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from veenv import _compat
 from veenv.engine import edge
 from veenv.engine.sparse import convert, parts
 from veenv.engine.sparse.computed import Computed
@@ -40,6 +41,7 @@ class SparseTensor:
       in_shape: shape of the variable it is differentiated by.
       dtype: dtype of the entries.
       zero: a zero of the dtype and the batch's shape where there are no terms to tell it.
+      weak_type: the dense array gives way to any dtype that it meets, as Python's numbers do.
 
     Example:
       >>> import jax.numpy as jnp, veenv
@@ -55,6 +57,7 @@ class SparseTensor:
     in_shape: tuple[int, ...] = field(metadata={"static": True})
     dtype: Any = field(metadata={"static": True})
     zero: Array | None = None
+    weak_type: bool = field(default=False, metadata={"static": True})
 
     __array_ufunc__ = None  # so that NumPy leaves `x @ tensor` to the tensor
 
@@ -168,13 +171,13 @@ class SparseTensor:
             edges = [edge.transpose(t.edge()) for t in j.terms if isinstance(t, Term)]
             found = SparseTensor.from_edges(edges, j.in_shape, j.out_shape, j.dtype)
             some = [parts.transposed(t) for t in j.terms if not isinstance(t, Term)]
-            return replace(found, terms=(*found.terms, *some))
+            return replace(found, terms=(*found.terms, *some), weak_type=j.weak_type)
 
         return self.each(transpose)
 
     def todense(self) -> Array:
         """The dense array of `shape` and `dtype`."""
-        return self.each(parts.dense)
+        return _compat.as_weak_as(self, self.each(parts.dense))
 
     def dense(self, iota: Any = None) -> Array:
         """As `todense`, as graphax calls it; its unit matrix `iota` is not needed."""

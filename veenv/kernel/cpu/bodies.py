@@ -11,7 +11,7 @@ from veenv.kernel.cpu.leaves import Leaves
 from veenv.kernel.cpu.outputs import writes_of
 from veenv.kernel.cpu.trigonometry import Trigonometry
 from veenv.kernel.cpu.types import element, intrinsic, literal, memory_element, suffix
-from veenv.kernel.program import FLOATS, FREE, Op, ScalarProgram
+from veenv.kernel.program import FLOATS, FREE, ROUNDED, Op, ScalarProgram
 
 _PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 _FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
@@ -189,7 +189,8 @@ class Instructions:
 
     def _float(self, op: Op, kind: str, args: Sequence[str]) -> str:
         if op.name in _FLOAT_OPS:
-            return self._emit(f"{_FLOAT_OPS[op.name]} contract {kind} {args[0]}, {args[1]}")
+            contract = "" if op.attr == ROUNDED else "contract "
+            return self._emit(f"{_FLOAT_OPS[op.name]} {contract}{kind} {args[0]}, {args[1]}")
         if op.name == "div":
             return self._emit(f"fdiv {kind} {args[0]}, {args[1]}")
         if op.name == "neg":
