@@ -130,6 +130,34 @@ def test_a_weak_jacobian_gives_way_to_bfloat16():
     assert product.dtype == jnp.bfloat16
 
 
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype float64")  # by the function, in JAX
+@pytest.mark.parametrize("kernel", ["auto", "xla", "fused"])
+@pytest.mark.parametrize("transform", [lambda g: g, jax.jit], ids=["eager", "jit"])
+@pytest.mark.parametrize("captured", [False, True], ids=["argument", "captured"])
+def test_arrays_that_were_made_with_x64_keep_their_dtype_without(kernel, transform, captured):
+    x = jnp.asarray(X)
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        x32 = jnp.asarray(X, np.float32)
+        fun, at = (lambda y: jnp.sin(y * x), x32) if captured else (lambda y: jnp.sin(y) * x32, x)
+        found = transform(jacve(fun, kernel=kernel))(at)
+        expected = transform(jax.jacrev(fun))(at)
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
+        block = jacve(fun, sparse_representation=True)(at)
+        for other in (block.todense(), block.T.todense()):
+            assert other.dtype == expected.dtype
+        assert veenv.hessian(lambda y: fun(y).sum())(at).dtype == expected.dtype
+
+
+@pytest.mark.parametrize("kernel", ["auto", "xla", "fused"])
+@pytest.mark.parametrize("transform", [lambda g: g, jax.jit], ids=["eager", "jit"])
+def test_arrays_that_were_made_with_x64_keep_their_precision_without(kernel, transform):
+    x, expected = jnp.asarray(X), np.diag(np.cos(X) * X + np.sin(X))
+    with jax.enable_x64(False):
+        found = transform(jacve(lambda y: jnp.sin(y) * y, kernel=kernel))(x)
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
 CONTAINERS = {
     "dict": (lambda d: {"out": d["a"] * d["b"].sum(), "b": d["b"]}, {"a": X, "b": Y}),
     "tuple": (lambda t: (t[0] * t[1], [t[0], jnp.cos(t[1])]), (X, Y)),
@@ -443,7 +471,7 @@ def test_real_functions_of_complex_and_real_arguments():
 
 
 def test_holomorphic_wants_complex_arguments():
-    with pytest.raises(TypeError, match="complex arguments.*holomorphic=True"):
+    with pytest.raises(TypeError, match=r"complex arguments.*holomorphic=True"):
         jacve(lambda z: z * z, holomorphic=True)(X)
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 from veenv.engine.choose import Forms, JaxMode, Results, choosing
 from veenv.engine.forms import forms_of, name_of
-from veenv.graph.argnums import normalise_argnums
+from veenv.engine.widths import at_own_width
+from veenv.graph.argnums import normalise_argnums, plain_argnums
 from veenv.graph.program import trace
 from veenv.kernel.fusing import KERNEL_MODES, KernelMode, fuse
 from veenv.linear.barrier import PinMode, with_pins
-from veenv.orders.resolve import OrderLike
+from veenv.orders.resolve import OrderLike, plain_order
 
 
 def jacve(
@@ -83,9 +84,7 @@ def jacve(
       >>> jacve(f, order="reverse", argnums=(0, 1))(2.0, 3.0)[0].shape
       (2,)
     """
-    forms = forms_of(
-        fun, order, argnums, has_aux, count_ops, sparse_representation, holomorphic, allow_int
-    )
+    order, argnums = plain_order(order), plain_argnums(argnums)
 
     def alone(form: Sequence[Any]) -> Any:
         value, *rest = form
@@ -95,11 +94,18 @@ def jacve(
     def after(mode: JaxMode) -> JaxMode:
         return mode._replace(run=lambda *args, **kwargs: alone(mode.run(*args, **kwargs)))
 
-    def without_value(*call: Any) -> Results:
-        eliminations, modes = forms(*call)
-        return list(map(alone, eliminations)), list(map(after, modes))
+    def make(fun: Callable[..., Any]) -> Callable[..., Any]:
+        forms = forms_of(
+            fun, order, argnums, has_aux, count_ops, sparse_representation, holomorphic, allow_int
+        )
 
-    return _compiled(without_value, fun, order, kernel, pin, argnums, has_aux)
+        def without_value(*call: Any) -> Results:
+            eliminations, modes = forms(*call)
+            return list(map(alone, eliminations)), list(map(after, modes))
+
+        return _compiled(without_value, fun, order, kernel, pin, argnums, has_aux)
+
+    return at_own_width(make, fun, argnums)
 
 
 def value_and_jacve(
@@ -141,10 +147,15 @@ def value_and_jacve(
       >>> float(value), float(slope)
       (9.0, 6.0)
     """
-    forms = forms_of(
-        fun, order, argnums, has_aux, count_ops, sparse_representation, holomorphic, allow_int
-    )
-    return _compiled(forms, fun, order, kernel, pin, argnums, has_aux)
+    order, argnums = plain_order(order), plain_argnums(argnums)
+
+    def make(fun: Callable[..., Any]) -> Callable[..., Any]:
+        forms = forms_of(
+            fun, order, argnums, has_aux, count_ops, sparse_representation, holomorphic, allow_int
+        )
+        return _compiled(forms, fun, order, kernel, pin, argnums, has_aux)
+
+    return at_own_width(make, fun, argnums)
 
 
 def jacobian_of_gradient(
@@ -167,12 +178,16 @@ def jacobian_of_gradient(
       >>> jacobian_of_gradient(cubes, "reverse", 0, lambda *_: True)(jnp.ones(2)).nse
       2
     """
-    forms = forms_of(gradient, order, argnums, False, False, True, False, False, symmetric)
 
-    def without_value(*call: Any) -> Results:
-        return [jacobian for _, jacobian in forms(*call)[0]], []
+    def make(gradient: Callable[..., Any]) -> Callable[..., Any]:
+        forms = forms_of(gradient, order, argnums, False, False, True, False, False, symmetric)
 
-    return _compiled(without_value, gradient, (), "xla", "auto", argnums, False)
+        def without_value(*call: Any) -> Results:
+            return [jacobian for _, jacobian in forms(*call)[0]], []
+
+        return _compiled(without_value, gradient, (), "xla", "auto", argnums, False)
+
+    return at_own_width(make, gradient, argnums)
 
 
 def _compiled(

@@ -18,6 +18,7 @@ from veenv.engine.evaluation import evaluate
 from veenv.engine.indexing import eliminate_sparse
 from veenv.engine.loops import modes_of_loops
 from veenv.engine.symmetry import Half, half_of
+from veenv.engine.widths import refuse_wide
 from veenv.graph.argnums import normalise_argnums, plain_argnums
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import Program, trace
@@ -59,6 +60,7 @@ def forms_of(
     def forms(args: Sequence[Any], kwargs: dict[str, Any], others: bool) -> Results:
         program = trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)
         _check_types(program, holomorphic=holomorphic, allow_int=allow_int)
+        refuse_wide(program)
         lin = linearise(program, holomorphic=holomorphic)
         name = compared if others else None
         modes = other_modes(lin, name, argnums, has_aux=has_aux)

@@ -25,9 +25,7 @@ _NAMED: dict[str, Callable[[Graph], tuple[int, ...]]] = {
     "best-operations": lambda graph: best_for(graph, "operations").ids_for(graph),
     "auto": automatic_order,
 }
-_EXPECTED = (
-    f"one of {', '.join(_NAMED)}, a .json order file, an Order or a sequence of vertex ids"
-)
+_EXPECTED = f"one of {', '.join(_NAMED)}, a .json order file, an Order or a sequence of vertex ids"
 
 
 def plain_order(order: OrderLike) -> OrderLike:
@@ -35,6 +33,10 @@ def plain_order(order: OrderLike) -> OrderLike:
 
     Raises:
       TypeError: if it is neither the name of an order, nor an `Order`, a path or ids.
+
+    Example:
+      >>> plain_order(range(3, 0, -1)), plain_order("forward")
+      ((3, 2, 1), 'forward')
     """
     if isinstance(order, (str, os.PathLike, Order, Auto)):
         return order

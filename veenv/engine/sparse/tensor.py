@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -149,7 +150,9 @@ class SparseTensor:
         """`fun` of every tensor of the batch, and of others' parts with the same leading axes."""
         for _ in self.batch_shape:
             fun = jax.vmap(fun)
-        return fun(self, *others)
+        wide = jax.dtypes.canonicalize_dtype(self.dtype) != self.dtype  # made while x64 was on
+        with jax.enable_x64(True) if wide else nullcontext():
+            return fun(self, *others)
 
     @property
     def nse(self) -> int:
