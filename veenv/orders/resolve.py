@@ -31,6 +31,9 @@ _EXPECTED = f"one of {', '.join(_NAMED)}, a .json order file, an Order or a sequ
 def plain_order(order: OrderLike) -> OrderLike:
     """An order that can be read again and again: ids as a tuple, everything else as it is.
 
+    Args:
+      order: ids, the name of an order, an `Order`, or the path of an order file.
+
     Raises:
       TypeError: if it is neither the name of an order, nor an `Order`, a path or ids.
 
