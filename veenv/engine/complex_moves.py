@@ -58,7 +58,7 @@ def move(
     found = _places(equation, operand, known) if alike else None
     if found is not None:
         both = np.where(found[..., None] < 0, -1, 2 * found[..., None] + np.arange(2))
-        adds = name in places.ADDS and operand == 2
+        adds = places.adds(name) and operand == 2
         return indexed.taken(both, shapes, e.dtype, adds=adds)
     if e.structure.link is Link.OPERATOR:
         return supported(equation, ways, e, known, passes, realify=True)

@@ -18,6 +18,7 @@ from veenv.engine import places
 from veenv.engine.known import held, is_exact, results
 from veenv.graph.equations import Equation
 from veenv.rules import Site, partials
+from veenv.rules.table import facts
 from veenv.structure.structure import FREE, Structure
 
 _MOST_STEPS = 1 << 12
@@ -140,7 +141,7 @@ class _Follower:
 
     def _mixed(self, equation: Equation, given: _Several) -> _Several:
         """By the structures of its partials; a product with zeros depends on nothing."""
-        if equation.primitive.name in {"mul", "dot_general"} and any(map(_is_zero, given)):
+        if facts(equation.primitive.name).bilinear and any(map(_is_zero, given)):
             return [_Variable()]
         active = tuple(x.reach is not None for x in given)
         avals = equation.in_avals, equation.out_avals
@@ -264,7 +265,7 @@ def _moved(equation: Equation, given: _Several) -> _Several | None:
             return None
         shape = (*equation.out_avals[0].shape, size)
         flat = x.reach.reshape(-1, size)
-        if name in places.ADDS and operand == 2:
+        if places.adds(name) and operand == 2:
             there, taken = np.zeros((prod(shape[:-1]), size), bool), taken.reshape(-1)
             np.logical_or.at(there, taken[taken >= 0], flat[taken >= 0])
         else:

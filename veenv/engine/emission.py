@@ -20,6 +20,7 @@ from veenv.engine.stored import Edges
 from veenv.engine.symmetry import Half
 from veenv.graph.linearisation import Linearisation
 from veenv.graph.program import Program
+from veenv.rules.table import named
 from veenv.structure.structure import Link
 
 OwnMode = Literal["jacfwd", "jacrev"]
@@ -27,11 +28,6 @@ Name = Literal["auto", "reverse"]
 """An order in whose place a faster form may be taken."""
 Blocks = list[tuple[Any, ...]]
 """For each output leaf, a block for each input leaf."""
-_OF_ONE_MODE = frozenset(
-    "while linear_call custom_lin custom_vjp_call custom_vjp_call_jaxpr pure_callback io_callback "
-    "debug_callback debug_print run_state refs".split()
-)
-"""Primitives that one of the modes refuses, or that do more than compute."""
 _ABOUT = 3
 """Ratio of passes up to which either mode may be the faster one."""
 _ALIKE = 1.5
@@ -169,7 +165,7 @@ def _operators(lin: Linearisation) -> Iterator[bool]:
 
 
 def _refuses(equation: Any) -> bool:
-    names, bodies = _OF_ONE_MODE, _compat.bodies(equation.params)
+    names, bodies = named(both=False), _compat.bodies(equation.params)
     return equation.primitive.name in names or any(_compat.holds(b, names) for b in bodies)
 
 

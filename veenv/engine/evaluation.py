@@ -17,9 +17,10 @@ from veenv.engine.stored import Edge, Edges
 from veenv.graph.linearisation import Linearisation, Pulled
 from veenv.graph.partials import Custom
 from veenv.graph.program import Literal
-from veenv.linear.barrier import EXPENSIVE, pin
+from veenv.linear.barrier import pin
 from veenv.rules import Partial, Values
 from veenv.rules.operator import pullback, real_shape
+from veenv.rules.table import facts
 from veenv.structure import structure as algebra
 
 
@@ -69,7 +70,7 @@ def evaluate(
     for index, equation in enumerate(program.equations):
         ins = [read(a) for a in equation.inputs]
         outs = _compat.bind(equation.primitive, equation.params, ins)
-        if equation.primitive.name in EXPENSIVE:
+        if facts(equation.primitive.name).expensive:
             outs = [pin(value) for value in outs]
         for variable, value in zip(equation.outputs, outs, strict=True):
             if variable is not None:

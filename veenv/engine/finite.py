@@ -18,43 +18,14 @@ from veenv import _compat
 from veenv.engine.known import Known, is_quick
 from veenv.graph.linearisation import Linearisation
 from veenv.graph.program import Equation, Literal, Program
+from veenv.rules.table import facts
 
-_TOTAL = frozenset(
-    "abs add add_any and atan broadcast_in_dim ceil clamp concatenate conv_general_dilated "
-    "convert_element_type copy cos cumsum dot_general dynamic_slice dynamic_update_slice eq erf "
-    "expand_dims floor ge gt iota le logistic lt max min mul ne neg not or pad "
-    "reduce_max reduce_min reduce_sum reshape rev round scatter-add select_n sign sin slice sort "
-    "split square squeeze stack stop_gradient sub tanh transpose unstack xor".split()
-)
-"""Primitives with finite values and partials at all finite operands, but for what overflows."""
-_CALLS = frozenset("jit pjit closed_call custom_jvp_call scan".split())
-"""Primitives that do what their bodies do."""
-_FINITE = frozenset(["cholesky"])
-"""Primitives that have finite partials wherever they are finite: what a mask keeps out is a 0."""
-_INVERSE = frozenset("asin acos acosh atan2".split())
-_ROOTS = _INVERSE | frozenset(["sqrt", "cbrt", "pow"])
-"""Primitives with infinite partials at finite values: a mode multiplies them by its zeros."""
-_AS_OPERAND = frozenset(
-    "broadcast_in_dim reshape transpose squeeze expand_dims rev slice dynamic_slice copy split "
-    "stop_gradient reduce_max reduce_min unstack".split()
-)
-"""Primitives whose results are entries of their first operand."""
-_MONOTONE = _AS_OPERAND | frozenset(
-    "add mul div reduce_sum max min concatenate stack select_n".split()
-)
-"""Primitives whose results have a bound if their operands have."""
 _REAL = "fiu"
 """Kinds of NumPy's dtypes that are ordered."""
-_POLES = frozenset(
-    "custom_linear_solve div exp exp2 expm1 integer_pow log log1p lu rsqrt scatter "
-    "triangular_solve".split()
-)
-"""Primitives whose partials are infinite only where their values are, but for what overflows."""
 _APART = 1e-10
 """The least bound of a divisor whose powers do not overflow."""
 _LARGEST_POWER = 3
 """Exponents up to which a power counts as a product."""
-_NEVER_NEGATIVE = frozenset("abs exp exp2 logistic square".split())
 
 
 def has_infinite_partials(lin: Linearisation, bounds: Bounds) -> bool:
@@ -98,14 +69,14 @@ def shut_out(lin: Linearisation, bounds: Bounds, *, reverse: bool) -> bool:
             masked = list(used)
             if not total:
                 return True
-        pole = name in _POLES or (name == "pow" and not bounds.is_root(equation))
+        pole = facts(name).partials == "poles" or (name == "pow" and not bounds.is_root(equation))
         tame = tame and (total or (pole and not bounds.is_almost_zero(equation)))
         if not reverse and name == "select_n":
             computed = computed or bool(masked and bounds.value(equation.inputs[0]) is None)
             masked = []
         if any(e.source in infinite for e in masked):
             return True
-        if name not in _FINITE:
+        if facts(name).partials != "defined":
             infinite.update(e.target for e in used if not total or e.source in infinite)
     return computed and not tame
 
@@ -137,8 +108,8 @@ def _is_total_anywhere(equation: Any) -> bool:
     if name == "gather":  # out of bounds it may fill with NaN
         return "FILL" not in str(params["mode"]).upper()
     bodies = [_compat.open_jaxpr(body).eqns for body in _compat.bodies(params)]
-    known = name in _TOTAL or name in _CALLS
-    return known and all(_is_total_anywhere(e) for body in bodies for e in body)
+    total = facts(name).partials == "finite"
+    return total and all(_is_total_anywhere(e) for body in bodies for e in body)
 
 
 class Bounds:
@@ -152,13 +123,14 @@ class Bounds:
     def is_root(self, equation: Equation) -> bool:
         """Whether an equation may have infinite partials where its result is finite."""
         name = equation.primitive.name
-        if name not in _ROOTS:
+        partials = facts(name).partials
+        if partials not in ("root", "end"):
             return False
         if name == "pow":
             exponent = self.value(equation.inputs[1])
             if exponent is not None and bool(((exponent <= 0) | (exponent >= 1)).all()):
                 return False
-        return name in _INVERSE or self.lower(equation.inputs[0]) < self._tiny(equation)
+        return partials == "end" or self.lower(equation.inputs[0]) < self._tiny(equation)
 
     def is_apart_from_zero(self, atom: Any) -> bool:
         """Whether no entry of a variable or `Literal` is zero."""
@@ -215,20 +187,21 @@ class Bounds:
 
     def _of(self, equation: Equation) -> float:
         name, ins = equation.primitive.name, equation.inputs
+        bound = facts(name).bound
         if name == "sqrt":
             return max(0.0, self.lower(ins[0])) ** 0.5
-        if name in _NEVER_NEGATIVE or (name == "integer_pow" and equation.params["y"] % 2 == 0):
+        if bound == "positive" or (name == "integer_pow" and equation.params["y"] % 2 == 0):
             return 0.0
         if name == "mul" and ins[0] == ins[1] and not isinstance(ins[0], Literal):
             return 0.0
-        if name not in _MONOTONE:
+        if bound is None:
             return -inf
         if name == "select_n":
             chosen = self.value(ins[0])
             cases = range(len(ins) - 1) if chosen is None else np.unique(chosen)
             return min(self.lower(ins[1 + int(k)]) for k in cases)
         bounds = [self.lower(a) for a in ins]
-        if name in _AS_OPERAND:
+        if bound == "entries":
             return bounds[0]
         if name in ("mul", "div", "reduce_sum"):
             return 0.0 if min(bounds) >= 0 else -inf

@@ -18,27 +18,7 @@ from veenv.engine.slopes import Slopes, aligned, joined, moved, sources, summed
 from veenv.graph.equations import Equation, Literal
 from veenv.graph.program import Program
 from veenv.rules.dtypes import is_differentiable
-
-_LINEAR = frozenset(
-    "add add_any broadcast_in_dim concatenate convert_element_type copy cumsum expand_dims gather "
-    "imag neg pad real reduce_sum reshape rev scatter scatter-add select_n slice squeeze stack sub "
-    "transpose dynamic_slice dynamic_update_slice split unstack tile".split()
-)
-"""Primitives whose results are linear in all operands that have derivatives."""
-
-_BILINEAR = frozenset(("mul", "dot_general", "conv_general_dilated"))
-
-_UNARY = frozenset(
-    "sin cos tan tanh exp exp2 expm1 log log1p sqrt rsqrt cbrt logistic integer_pow erf erfc "
-    "square sinh cosh asin acos atan asinh acosh atanh abs sign floor ceil round lgamma "
-    "digamma".split()
-)
-"""Primitives of one operand that work element by element."""
-
-_ELEMENTWISE = _UNARY | frozenset(
-    "add add_any sub mul div max min pow atan2 select_n neg copy real convert_element_type rem "
-    "clamp".split()
-)
+from veenv.rules.table import facts
 
 
 @dataclass(frozen=True)
@@ -112,10 +92,10 @@ def _step(equation: Equation, ins: Sequence[Any], known: Known) -> list[Any]:
     if not active or inert or equation.primitive.name == "stop_gradient":
         return run(*(plain[i] for i in active))
     jets = [ins[i] for i in active]
-    name = equation.primitive.name
-    if name in _UNARY:
+    known_of = facts(equation.primitive.name)
+    if known_of.form == "entry" and known_of.linear is None and len(ins) == 1:
         return [_unary(lambda x: run(x)[0], jets[0])]
-    if name == "reduce_sum":
+    if known_of.name == "reduce_sum":
         [jet], axes = jets, equation.params["axes"]
         [value], [laplacian] = run(jet.value), run(jet.laplacian)
         return [Jet(value, summed(jet.slopes, axes), laplacian)]
@@ -130,9 +110,9 @@ def _step(equation: Equation, ins: Sequence[Any], known: Known) -> list[Any]:
     outs, forward = push([j.laplacian for j in jets])
     pushed, total = jax.vmap(lambda t: push(t)[1])(slopes), jets[0].slopes.total
     carried = [Slopes(s, total, n) for s, n in zip(pushed, numbers, strict=True)]
-    linear = name in _LINEAR or (name in _BILINEAR and len(active) == 1)
-    linear |= name == "div" and active == [0]
-    if name in _BILINEAR and len(active) == 2:
+    linear = {*active} <= {*(known_of.linear_in(len(ins)) or ())}
+    linear |= known_of.bilinear and len(active) == 1
+    if known_of.bilinear and len(active) == 2:
         twice = jax.vmap(lambda a, b: run(a, b))(*slopes)
         second = [2 * s.sum(axis=0) for s in twice]
     elif not linear:
@@ -159,7 +139,7 @@ def _met(
     """
     several, shape = list(by_operand.values()), equation.out_avals[0].shape
     name = equation.primitive.name
-    if name in _ELEMENTWISE and all(s.shape == shape for s in several):
+    if facts(name).form in ("entry", "same") and all(s.shape == shape for s in several):
         several = aligned(several)
         return [s.values for s in several], [several[0].numbers]
     if name == "concatenate":

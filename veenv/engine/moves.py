@@ -26,10 +26,8 @@ from veenv.graph.equations import Equation
 from veenv.graph.linearisation import Elemental, Linearisation
 from veenv.linear.selection import Selection
 from veenv.rules.dtypes import is_complex
+from veenv.rules.table import facts
 from veenv.structure.structure import Link
-
-_SORTS = {"sort", "top_k", "approx_top_k"}
-"""Primitives that do so by the values of an operand."""
 
 Move = tuple[tuple[int, int], int]
 """(source, target) of an edge, and which of the parallel ones it is."""
@@ -91,9 +89,9 @@ def _move(
         return None
     if name == "pad" and operand == 1:
         return _padding(equation, e)
-    if s.link is Link.NONE and name not in places.TAKES:
+    if s.link is Link.NONE and not places.takes(name):
         return thin_product(equation, operand, e, known, zeros)
-    if name in _SORTS and s.unit:
+    if facts(name).form == "sort" and s.unit:
         return computed.moved(e, (out_shape, in_shape), adds=False)
     if name == "conv_general_dilated" and operand == 0:
         found = convolution(equation, known(equation.inputs[1]), e.dtype)
@@ -115,17 +113,17 @@ def _taken(
     """Of what takes its elements from an operand, or puts them into what it gives."""
     name, s, (out_shape, in_shape) = equation.primitive.name, e.structure, shapes
     found = places.moved(equation) if operand == 0 else None
-    if found is None and name in places.TAKES:
+    if found is None and places.takes(name):
         found = places.by_indices(equation, operand, known)
         if found is None and s.unit:
-            adds = name in places.ADDS and operand == 2
+            adds = places.adds(name) and operand == 2
             return computed.moved(e, (out_shape, in_shape), adds=adds)
         if found is None and 1 in (prod(out_shape), prod(in_shape)) and e.link is None:
             return computed.one_hot(e, (out_shape, in_shape))
     if found is None:
-        selects = s.unit and s.link is Link.SELECTION and name not in places.TAKES
+        selects = s.unit and s.link is Link.SELECTION and not places.takes(name)
         return indexed.of_edge(e, out_shape, in_shape) if selects else None
-    adds = name in places.ADDS and operand == 2
+    adds = places.adds(name) and operand == 2
     return indexed.taken(found, (out_shape, in_shape), e.dtype, adds=adds)
 
 

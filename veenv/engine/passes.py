@@ -9,16 +9,7 @@ import jax.numpy as jnp
 
 from veenv.graph.equations import Equation, Var
 from veenv.graph.linearisation import Linearisation
-from veenv.rules.elementwise import ELEMENTWISE
-
-_OF_OTHERS = frozenset(["mul", "dot_general"])
-"""Primitives whose partial by an operand is made of the other one."""
-_CURVED = ELEMENTWISE - frozenset(
-    "add add_any sub neg select_n abs sign max min real imag conj complex reduce_precision".split()
-)
-"""Elementwise primitives whose partials are neither constants nor choices."""
-_CUTS = frozenset("slice dynamic_slice gather split unstack".split())
-"""Primitives that leave entries out, for which XLA then computes nothing."""
+from veenv.rules.table import facts
 
 
 def least_of_a_pass(lin: Linearisation) -> int:
@@ -41,7 +32,7 @@ def least_of_a_pass(lin: Linearisation) -> int:
     total = 0
     for equation, used, custom in zip(program.equations, lin.elementals, lin.customs, strict=True):
         operands = [k for k, x in enumerate(equation.inputs) if _is_in(x, varies)]
-        cut = equation.primitive.name in _CUTS
+        cut = facts(equation.primitive.name).leaves_out  # XLA computes nothing for those
         whole.update(x for x in equation.inputs[cut:] if isinstance(x, Var))
         if cut and isinstance(equation.inputs[0], Var):
             taken[equation.inputs[0]] += sum(prod(a.shape) for a in equation.out_avals)
@@ -65,9 +56,9 @@ def _multiplies(equation: Equation, varying: list[int]) -> bool:
       equation: the equation.
       varying: its operands that are others at each point.
     """
-    name = equation.primitive.name
-    if name in _OF_OTHERS:
+    known = facts(equation.primitive.name)
+    if known.bilinear:
         return len(varying) > 1
-    if name == "div":
+    if known.name == "div":
         return 1 in varying
-    return bool(varying) and name in _CURVED
+    return bool(varying) and known.elementwise and known.slope == "values"

@@ -12,13 +12,21 @@ from typing import Any
 import numpy as np
 
 from veenv.graph.equations import Equation
-
-ADDS = {"scatter-add", "scatter_add"}
-TAKES = {"gather", "scatter", "dynamic_slice", "dynamic_update_slice", *ADDS}
-"""Primitives that take each result element from one operand element, by indices."""
+from veenv.rules.table import facts
 
 _MOST_CHOSEN = 0.95
 """Share of the elements from which on a select is diagonal."""
+
+
+def adds(name: str) -> bool:
+    """Whether a primitive adds updates to what is there."""
+    return facts(name).combine == "add"
+
+
+def takes(name: str) -> bool:
+    """Whether a primitive takes each result element from one operand element, by indices."""
+    known = facts(name)
+    return known.form == "take" or (known.form == "put" and known.combine in (None, "add"))
 
 
 def numbered(shape: Sequence[int]) -> np.ndarray:
@@ -207,12 +215,12 @@ def by_indices(
       not take elements so.
     """
     name = equation.primitive.name
-    if name not in TAKES:
+    if not takes(name):
         return None
-    if name in ADDS and operand == 0:
+    if adds(name) and operand == 0:
         return numbered(equation.in_avals[0].shape)
     first = {"dynamic_update_slice": 2}.get(name, 1)
-    last = 2 if name in {*ADDS, "scatter"} else len(equation.inputs)
+    last = 2 if name == "scatter" or adds(name) else len(equation.inputs)
     indices = [known(a) for a in equation.inputs[first:last]]
     given = [i for i in indices if i is not None]
     if len(given) < len(indices):
@@ -224,7 +232,7 @@ def by_indices(
     if name == "dynamic_update_slice":
         return updated(equation, given, operand)
     targets = scattered(equation, given[0])
-    return targets if name in ADDS else _set(equation, targets, operand)
+    return targets if adds(name) else _set(equation, targets, operand)
 
 
 def _set(equation: Equation, targets: np.ndarray, operand: int) -> np.ndarray | None:

@@ -20,9 +20,6 @@ from veenv.graph.equations import Equation
 _MOST_COMPARED = 4
 """Most slots that are made dense by comparing numbers, in one loop, instead of by a gather."""
 
-_SHAPED = frozenset("squeeze expand_dims copy neg convert_element_type real".split())
-"""Primitives whose results are those of their operand in the same order, by number."""
-
 
 @dataclass(frozen=True)
 class Slopes:
@@ -137,7 +134,7 @@ def sources(equation: Equation, known: Known) -> list[np.ndarray] | None:
         return np.split(numbered, np.cumsum(params["sizes"])[:-1], params["axis"])
     if len(equation.outputs) > 1:
         return None
-    if name in _SHAPED:
+    if name in ("squeeze", "expand_dims"):
         return [numbered.reshape(target)]
     if name == "transpose":
         return [numbered.transpose(params["permutation"])]

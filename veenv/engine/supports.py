@@ -16,7 +16,7 @@ from veenv.engine import terms
 from veenv.engine.dependence import LOOPS, dependent_places
 from veenv.engine.known import Known
 from veenv.engine.links import diagonal_pairs, keep_diagonal
-from veenv.engine.places import numbered, scattered
+from veenv.engine.places import numbered, scattered, takes
 from veenv.engine.sparse import indexed
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.pattern import collected
@@ -26,18 +26,16 @@ from veenv.engine.triangles import cholesky, lu, triangular_solve
 from veenv.graph.equations import Equation
 from veenv.rules.dtypes import is_complex
 from veenv.rules.operator import real_shape
+from veenv.rules.table import ALL, facts
 
 _MOST = 1 << 18
 """Most entries of an operator that is evaluated for its places to be kept."""
 
-_SUMS = {"cumsum", "reduce_window_sum"}
-_RUNNING = {"cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"}
-_WINDOWS = {"reduce_window_sum", "reduce_window_max", "reduce_window_min", "reduce_window"}
-_WINDOWS |= {"select_and_gather_add"}
-_UPDATES = {"scatter-sub", "scatter_sub", "scatter_mul", "scatter-mul", "scatter_min"}
-_UPDATES |= {"scatter_max", "scatter-min", "scatter-max"}
-_DEAR = {"triangular_solve", "cholesky", "lu", *LOOPS}
-"""Of which one pass takes more than one over its entries."""
+
+def _sums(name: str) -> bool:
+    """Whether a primitive sums up entries, and does nothing else."""
+    return facts(name).form in ("running", "window") and facts(name).linear is ALL
+
 
 Places = tuple[np.ndarray, np.ndarray]
 """Rows and columns of entries."""
@@ -67,18 +65,19 @@ def supported(
       Its entries; None where nothing is known of their places, or they are too many.
     """
     result, operand = ways
-    if equation.primitive.name in _DEAR and _passes(e) > passes:
+    dear = facts(equation.primitive.name).form in ("matrix", "loop")
+    if dear and _passes(e) > passes:  # one takes more than one over its entries
         return None
     places = _places(equation, ways, known)
     of, by = equation.out_avals[result], equation.in_avals[operand]
     out_shape, in_shape = (real_shape(a, realify=realify) for a in (of, by))
     if places is not None and realify:
-        alike = equation.primitive.name in _SUMS
+        alike = _sums(equation.primitive.name)
         places = _of_parts(*places, 1 + is_complex(of), 1 + is_complex(by), alike=alike)
     if places is None or len(places[0]) > _MOST:
         return None
     pattern, collect = collected(*places, out_shape, in_shape)
-    if equation.primitive.name in _SUMS and collect.alone:
+    if _sums(equation.primitive.name) and collect.alone:
         return Indexed(pattern, None, e.dtype)
     if terms.num_entries(e) > _MOST:
         return None
@@ -103,15 +102,16 @@ def _places(equation: Equation, ways: tuple[int, int], known: Known) -> Places |
     name, (result, operand) = equation.primitive.name, ways
     if name in LOOPS:
         return dependent_places(equation, result, operand, known)
-    if name in _RUNNING:
+    form = facts(name).form
+    if form == "running":
         return _running(equation)
-    if name in _WINDOWS and operand == 0 and len(equation.out_avals) == 1:
-        shapes = equation.out_avals[0].shape, equation.in_avals[0].shape
-        return _windows(equation.params, *map(numbered, shapes))
     if name == "select_and_scatter_add" and operand == 0:  # back to what windows were made of
         shapes = equation.in_avals[0].shape, equation.out_avals[0].shape
         back = _windows(equation.params, *map(numbered, shapes))
         return None if back is None else (back[1], back[0])
+    if form == "window" and operand == 0 and len(equation.out_avals) == 1:
+        shapes = equation.out_avals[0].shape, equation.in_avals[0].shape
+        return _windows(equation.params, *map(numbered, shapes))
     if name == "conv_general_dilated":
         found = products(equation)
         return None if found is None else (found[0], found[1 + operand])
@@ -119,7 +119,7 @@ def _places(equation: Equation, ways: tuple[int, int], known: Known) -> Places |
         return triangular_solve(equation, operand)
     if name in {"cholesky", "lu"} and result == 0:
         return cholesky(equation) if name == "cholesky" else lu(equation)
-    if name in _UPDATES:
+    if form == "put" and not takes(name):
         return _updates(equation, operand, known)
     return None
 

@@ -9,10 +9,7 @@ from typing import Any
 from veenv import _compat
 from veenv.graph.linearisation import Linearisation
 from veenv.graph.program import trace
-
-_ASSUMING = frozenset("custom_linear_solve eigh custom_lin linear_call".split())
-"""Primitives whose derivatives are right by an assumption only (a symmetric matrix, an exact
-solver, a transpose that was given): JAX's Hessian of other functions need not be symmetric."""
+from veenv.rules.table import facts
 
 Pair = tuple[int, int]
 """Source and target of an edge."""
@@ -61,7 +58,7 @@ def is_symmetric(fun: Callable[..., Any], args: Any, kwargs: Any, argnums: Any) 
 
 
 def _own_rules(primitive: Any, params: Mapping[str, Any]) -> bool:
-    if _compat.own_rule(primitive, params) or primitive.name in _ASSUMING:
+    if _compat.own_rule(primitive, params) or facts(primitive.name).assumes:
         return True
     bodies = _compat.bodies(params)
     return any(_own_rules(e.primitive, e.params) for body in bodies for e in body.eqns)

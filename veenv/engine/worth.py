@@ -15,8 +15,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax.extend import core
 
-from veenv.linear.barrier import EXPENSIVE
 from veenv.linear.batch_barrier import BARRIERS
+from veenv.rules.table import facts
 
 _COSTLY = 40
 """Operations that a function of libm counts as."""
@@ -37,20 +37,6 @@ _SHARED = 4
 """Operations for which what a batch shares is stored."""
 _EMBEDDING = 4
 """Operations that a pad counts as where it is not stored: it is a branch."""
-FREE = frozenset(
-    "broadcast_in_dim reshape transpose squeeze slice rev copy convert_element_type iota "
-    "expand_dims stop_gradient split unstack".split()
-)
-"""Primitives that compute nothing."""
-_FUSED = frozenset(
-    [
-        *EXPENSIVE,
-        *FREE,
-        *"add add_any sub mul neg max min abs sign select_n eq ne lt le gt ge and or not xor floor "
-        "ceil round clamp integer_pow square one_minus_square pad is_finite real imag".split(),
-    ]
-)
-"""Primitives whose results the compiler computes where they are used."""
 _LOOKED_AT = 500_000
 """Uses that are followed in all, about, to find what would be repeated."""
 _FAR = 200
@@ -100,11 +86,16 @@ def shared(equations: Sequence[Any], varying: Collection[Any]) -> frozenset[Any]
         name = equation.primitive.name
         if any(a in varying for a in atoms):
             found.update(a for a in atoms if a not in varying and computed.get(a, 0) >= _SHARED)
-        elif name in _FUSED or name in BARRIERS:
-            own = 0 if name in FREE else _EMBEDDING if name == "pad" else 1
+        elif _is_inlined(name) or name in BARRIERS:
+            own = {"free": 0, "branch": _EMBEDDING}.get(facts(name).cost or "", 1)
             total = min(_MOST, own + sum(computed.get(a, 0) for a in atoms))
             computed.update(dict.fromkeys(equation.outvars, total))
     return frozenset(v for v in found if jnp.issubdtype(v.aval.dtype, jnp.inexact))
+
+
+def _is_inlined(name: str) -> bool:
+    """Whether the compiler computes the results of a primitive where they are used."""
+    return facts(name).fused and facts(name).cost != "join"
 
 
 @dataclass
@@ -142,7 +133,7 @@ class _Flow:
         """Whether storing saves more than it costs, given what is stored before it."""
         value, source = barrier.outvars[0], barrier.invars[0]
         maker = None if isinstance(source, core.Literal) else self.makers.get(source)
-        joined = maker is not None and maker.primitive.name in ("concatenate", "stack")
+        joined = maker is not None and facts(maker.primitive.name).cost == "join"
         parts: Sequence[Any] = maker.invars if maker is not None and joined else [source]
         if self.batch >= _LARGE:
             cost = sum(self._cost(p, _MOST) for p in parts)
@@ -166,8 +157,8 @@ class _Flow:
             name = equation.primitive.name
             if name in BARRIERS:
                 waiting += equation.invars
-            elif name in _FUSED:
-                total += _COSTLY if name in EXPENSIVE else 0 if name in FREE else 1
+            elif _is_inlined(name):
+                total += _COSTLY if facts(name).expensive else facts(name).cost != "free"
                 waiting += equation.invars
         return total
 
@@ -182,7 +173,7 @@ class _Flow:
             total += spread if v in self.outputs else 0
             for equation in self.users.get(v, ()):
                 name, out = equation.primitive.name, equation.outvars[0]
-                if name not in _FUSED and name not in BARRIERS:
+                if not _is_inlined(name) and name not in BARRIERS:
                     total += spread
                     continue
                 more = spread * self._grown(v, out) if name == "broadcast_in_dim" else spread

@@ -15,11 +15,7 @@ from veenv.engine import places
 from veenv.engine.known import Known
 from veenv.graph.equations import Equation
 from veenv.graph.program import Program
-
-_KEEP = frozenset("neg sin tan tanh sinh asin atan asinh atanh sqrt cbrt abs sign erf".split())
-_KEEP |= frozenset("expm1 log1p floor ceil round real conj square reduce_precision div".split())
-_KEEP |= frozenset("convert_element_type copy copy_p stop_gradient".split())
-"""Primitives whose results are zero where their first operand is."""
+from veenv.rules.table import ALL, facts
 
 _MOST = 1 << 20
 """Most elements of a variable that is looked at."""
@@ -74,12 +70,12 @@ class Zeros:
         there = [
             np.zeros(a.shape, bool) if x is None else x for x, a in zip(given, avals, strict=True)
         ]
-        if name in _KEEP or (name == "integer_pow" and params["y"] > 0):
+        if facts(name).zero or (name == "integer_pow" and params["y"] > 0):
             return None if first is None else np.broadcast_to(first, shape)
         if name == "mul":
             return np.broadcast_to(there[0], shape) | np.broadcast_to(there[1], shape)
-        if name in {"add", "add_any", "sub"}:
-            return np.broadcast_to(there[0], shape) & np.broadcast_to(there[1], shape)
+        if facts(name).form == "entry" and facts(name).linear is ALL:
+            return reduce(np.logical_and, [np.broadcast_to(x, shape) for x in there])
         if name == "select_n":
             return reduce(np.logical_and, there[1:])
         if name == "concatenate":
@@ -104,10 +100,10 @@ class Zeros:
         if taken is not None:
             padding = bool(there[1].all()) if equation.primitive.name == "pad" else False
             return np.append(there[0], padding)[taken].reshape(shape)
-        operands = {"gather": (0,), "dynamic_slice": (0,), "dynamic_update_slice": (0, 1)}
-        operands["scatter"] = (0, 2)
         found = np.zeros(prod(shape), bool)
-        for operand in operands.get(equation.primitive.name, ()):
+        indexed = places.takes(equation.primitive.name) and not places.adds(equation.primitive.name)
+        taken_from = facts(equation.primitive.name).linear_in(len(there)) if indexed else None
+        for operand in taken_from or ():
             taken = places.by_indices(equation, operand, self._known)
             if taken is None:
                 return None

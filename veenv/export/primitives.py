@@ -11,68 +11,11 @@ import numpy as np
 from jax import lax
 
 from veenv.linear.batch_barrier import BARRIERS
+from veenv.rules.table import facts
 
 Writer = Callable[[Sequence[str], Mapping[str, Any]], str]
 """From operands and parameters, as text, to an expression."""
 
-_ELEMENTWISE = (
-    "abs acos acosh add asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp clz "
-    "complex conj cos cosh digamma div eq erf erfc erf_inv exp exp2 expm1 floor ge gt igamma "
-    "igammac imag is_finite le lgamma log log1p logistic lt max min mul ne neg nextafter "
-    "polygamma population_count pow real regularized_incomplete_beta rem rsqrt select_n "
-    "shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square "
-    "stop_gradient sub tan tanh zeta"
-).split()
-_RENAMED = {
-    "add_any": "lax.add",
-    "and": "lax.bitwise_and",
-    "or": "lax.bitwise_or",
-    "xor": "lax.bitwise_xor",
-    "not": "lax.bitwise_not",
-    "regularized_incomplete_beta": "lax.betainc",
-    "log2": "jnp.log2",
-}
-_SCATTER = "dimension_numbers indices_are_sorted unique_indices mode"
-_KEYWORDS: Mapping[str, tuple[str, ...]] = {
-    name: tuple(keywords.split())
-    for name, keywords in {
-        "bitcast_convert_type": "new_dtype",
-        "broadcast_in_dim": "shape broadcast_dimensions",
-        "conv_general_dilated": "window_strides padding lhs_dilation rhs_dilation "
-        "dimension_numbers feature_group_count batch_group_count precision preferred_element_type",
-        "convert_element_type": "new_dtype",
-        **dict.fromkeys(["cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"], "axis reverse"),
-        "dot_general": "dimension_numbers precision preferred_element_type",
-        "fft": "fft_type fft_lengths",
-        "gather": "dimension_numbers slice_sizes indices_are_sorted unique_indices mode fill_value",
-        "integer_pow": "y",
-        "iota": "dtype shape dimension",
-        "pad": "padding_config",
-        **dict.fromkeys(["reduce_and", "reduce_max", "reduce_min", "reduce_or"], "axes"),
-        "reduce_precision": "exponent_bits mantissa_bits",
-        **dict.fromkeys(["reduce_prod", "reduce_sum", "reduce_xor"], "axes"),
-        "reshape": "new_sizes dimensions",
-        "rev": "dimensions",
-        "round": "rounding_method",
-        **dict.fromkeys(["scatter", "scatter-add", "scatter-mul", "scatter-sub"], _SCATTER),
-        **dict.fromkeys(["scatter-max", "scatter-min"], _SCATTER),
-        "slice": "start_indices limit_indices strides",
-        "split": "sizes axis",
-        "squeeze": "dimensions",
-        "tile": "reps",
-        "transpose": "permutation",
-        "triangular_solve": "left_side lower transpose_a conjugate_a unit_diagonal",
-        "unstack": "axis",
-    }.items()
-}
-"""For primitives whose function takes the operands, then keywords of the parameters' names."""
-
-_CALLED = {
-    "iota": "lax.broadcasted_iota",
-    **{f"scatter-{name}": f"lax.scatter_{name}" for name in ("add", "mul", "min", "max", "sub")},
-    **{name: f"jnp.{name}" for name in ("tile", "unstack")},
-    "triangular_solve": "lax.linalg.triangular_solve",
-}
 _RECORDS = (lax.GatherDimensionNumbers, lax.ScatterDimensionNumbers, lax.ConvDimensionNumbers)
 _NO_MATTER = frozenset({"weak_type", "update_jaxpr", "update_consts", "input_dtype"})
 """Parameters that say nothing about the result."""
@@ -99,15 +42,12 @@ def expression(name: str, operands: Sequence[str], params: Mapping[str, Any]) ->
     left = {k: v for k, v in params.items() if k not in _NO_MATTER and not _says_nothing(v)}
     if name in _SPECIAL:
         return _SPECIAL[name](operands, left)
-    if name in _ELEMENTWISE or name in _RENAMED:
-        _check_used(name, left, ("accuracy",))
-        named = [f"accuracy={text(left['accuracy'])}"] if "accuracy" in left else []
-        return f"{_RENAMED.get(name, f'lax.{name}')}({', '.join([*operands, *named])})"
-    if name not in _KEYWORDS:
+    known = facts(name)
+    if known.keywords is None:
         raise CannotWriteError(f"primitive {name!r} cannot be written as source code")
-    _check_used(name, left, _KEYWORDS[name])
-    named = [f"{key}={text(left[key])}" for key in _KEYWORDS[name] if key in left]
-    return f"{_CALLED.get(name, f'lax.{name}')}({', '.join([*operands, *named])})"
+    _check_used(name, left, known.keywords)
+    named = [f"{key}={text(left[key])}" for key in known.keywords if key in left]
+    return f"{known.python or f'lax.{name}'}({', '.join([*operands, *named])})"
 
 
 def _says_nothing(value: Any) -> bool:

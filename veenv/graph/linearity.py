@@ -20,10 +20,9 @@ from jax.extend import core
 from veenv import _compat
 from veenv.graph.own_derivative import is_own_derivative
 from veenv.graph.program import Equation, Literal, Program
-from veenv.linear.batch_barrier import BARRIERS
 from veenv.rules.base import find
 from veenv.rules.dtypes import is_differentiable
-from veenv.rules.elementwise import ELEMENTWISE
+from veenv.rules.table import facts
 
 
 class Kind(IntEnum):
@@ -36,32 +35,6 @@ class Kind(IntEnum):
 
 
 Kinds = Sequence[Kind]
-
-_EVERY = (
-    "add sub add_any neg concatenate pad complex real imag conj reshape broadcast_in_dim transpose "
-    "squeeze expand_dims rev reduce_sum cumsum convert_element_type copy copy_p device_put "
-    "reduce_window_sum stack unstack split tile slice reduce_precision fft psum psum2 "
-    "psum_invariant all_gather ppermute all_to_all reduce_scatter pvary pbroadcast reshard "
-    "sharding_constraint name"
-).split() + [*BARRIERS]
-
-_LINEAR: dict[str, tuple[int, ...]] = {
-    "gather": (0,),
-    "dynamic_slice": (0,),
-    "dynamic_update_slice": (0, 1),
-    "scatter": (0, 2),
-    "scatter-add": (0, 2),
-    "scatter_add": (0, 2),
-    "scatter-sub": (0, 2),
-    "scatter_sub": (0, 2),
-    "triangular_solve": (1,),
-    "select_and_scatter_add": (0,),
-    "tridiagonal_solve": (3,),
-    "div": (0,),
-}
-"""Positions of the operands that a primitive is linear in, all taken together."""
-
-_BILINEAR = frozenset(["mul", "dot_general", "conv_general_dilated", "ragged_dot"])
 
 
 def is_linear(program: Program) -> bool:
@@ -126,11 +99,11 @@ def is_zero_at_zero(program: Program) -> bool:
 def _uniform(e: Equation, values: Sequence[Any]) -> Any:
     """The one number that an equation's results hold, by those of its operands; None: unknown."""
     name, params = e.primitive.name, e.params
-    if name in _BILINEAR and any(v is not None and not v for v in values[:2]):
+    if facts(name).bilinear and any(v is not None and not v for v in values[:2]):
         return 0.0
     if None in values or not values:
         return None
-    if name in ELEMENTWISE or name == "clamp":
+    if facts(name).elementwise:
         with jax.ensure_compile_time_eval():
             cast = [jnp.asarray(v, a.dtype) for v, a in zip(values, e.in_avals, strict=True)]
             return _compat.bind(e.primitive, params, cast)[0]
@@ -166,7 +139,7 @@ def _results(primitive: Any, params: Any, kinds: Kinds, ins: Any, outs: Any) -> 
         return _walked(inner, kinds)
     if name in _BODIES:
         return _BODIES[name](params, kinds, ins, outs)
-    if name in _BILINEAR:
+    if facts(name).bilinear:
         return [_product(kinds)] * count
     linear = _positions(name, params, len(kinds))
     if linear is None and Kind.ZERO in kinds and find(name) is None:
@@ -185,13 +158,9 @@ def _results(primitive: Any, params: Any, kinds: Kinds, ins: Any, outs: Any) -> 
 
 def _positions(name: str, params: Any, count: int) -> Sequence[int] | None:
     """The operands that a primitive is linear in; None if that is not known of it."""
-    if name in _EVERY:
-        return range(count)
-    if name == "select_n":
-        return range(1, count)
     if name == "integer_pow" and params["y"] == 1:
         return (0,)
-    return _LINEAR.get(name)
+    return facts(name).linear_in(count)
 
 
 def _product(kinds: Kinds) -> Kind:

@@ -25,9 +25,9 @@ from veenv.kernel.numbering import MAX_OPERATIONS
 from veenv.kernel.parts import needed_equations
 from veenv.kernel.program import FREE, ScalarProgram
 from veenv.kernel.weights import WEIGHTS
-from veenv.linear.barrier import EXPENSIVE
 from veenv.linear.batch_barrier import BARRIERS
 from veenv.rules.dtypes import is_complex
+from veenv.rules.table import facts
 
 MICROSECONDS: Mapping[str, float] = {
     "call": 9.08,
@@ -56,32 +56,8 @@ _PASSED = 1.5  # seconds of a pass of JAX's modes, in those of its multiplicatio
 _EQUATION = 50  # operations of a kernel that are compiled while XLA compiles an equation
 _STARTED = 110  # equations that starting XLA's compiler takes as long as
 _MADE, _OPERATION = 0.05, 32e-6  # seconds of compiling a kernel: any, and for each of its size
-REPEATED = frozenset("sin cos tan".split())
-"""Functions that the compiler takes for cheap, and repeats."""
 _MOST_WAYS = 15  # of indexing a value within one loop: with more of them XLA stores it
 _MOST = 128  # ways in all loops: the effort of finding them is bounded
-_FREE = frozenset(
-    "broadcast_in_dim reshape transpose squeeze rev copy iota expand_dims stop_gradient "
-    "convert_element_type slice split unstack".split()
-)
-_ELEMENTWISE = frozenset(
-    "add add_any sub mul neg max min abs sign select_n eq ne lt le gt ge and or not xor floor ceil "
-    "round clamp integer_pow square one_minus_square pad is_finite real imag concatenate stack "
-    "tile rem".split()
-)
-_FUSED = EXPENSIVE | _FREE | _ELEMENTWISE
-_SPREAD = frozenset(
-    "broadcast_in_dim reshape transpose squeeze rev slice split unstack expand_dims pad "
-    "concatenate stack tile".split()
-)
-"""Primitives whose operands are read at other indices than their results."""
-_DECOMPOSED = frozenset("cholesky triangular_solve lu eigh eig svd qr householder_product".split())
-_CALLS = frozenset("custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr custom_lin".split())
-_CHANGED = {
-    "dynamic_update_slice": 1,
-    **dict.fromkeys("scatter scatter-add scatter-max scatter-min scatter-mul".split(), 2),
-}
-"""Which operand of what changes an array is put there."""
 _SIMPLE = "add", "sub", "mul", "neg", "abs", "max", "min", "select"
 
 
@@ -235,12 +211,12 @@ class _Walk:
         for value in self._flatten(jaxpr, ins, steps):
             value.stored = True
         for step in steps:
-            if step.name not in _FUSED:
+            if not facts(step.name).fused:
                 for value in (*step.ins, *step.outs):
                     value.stored = True
         _find_repeats(steps)
         for step in steps:
-            if step.name in _FUSED:
+            if facts(step.name).fused:
                 self._elementwise(step, times)
             elif step.name not in BARRIERS:
                 self._alone(step, times)
@@ -257,9 +233,7 @@ class _Walk:
 
         for equation in needed_equations(jaxpr.eqns, jaxpr.outvars):
             name, operands = equation.primitive.name, tuple(map(read, equation.invars))
-            body = _compat.inlinable(equation)
-            if body is None and name in _CALLS:
-                body = next(_compat.bodies(equation.params), None)
+            body = _compat.inlinable(equation) or _compat.call_body(name, equation.params)
             opened = None if body is None else _compat.open_jaxpr(body)
             if name in BARRIERS and self._is_dropped(equation):
                 results: Sequence[_Value] = operands
@@ -325,21 +299,20 @@ class _Walk:
         self.total[0, _INDEX["loop"]] += times * (_INNER if self._inside else 1.0)
 
     def _elementwise(self, step: _Step, times: float) -> None:
-        out, name = step.outs[0], step.name
+        out, known = step.outs[0], facts(step.name)
         if any(v.stored for v in step.outs):
             self._start(times)
-        if name in _FREE:
+        if known.cost == "free":
             return
         weight = _COMPLEX if _is_complex(step.equation) else 1.0
-        if name in EXPENSIVE:
-            weight *= _DIVISION if name in ("div", "sqrt", "rsqrt") else 1.0
-        kind = "function" if name in EXPENSIVE else "simple"
+        weight *= _DIVISION if known.instruction else 1.0
+        kind = "function" if known.expensive else "simple"
         self._add(kind, weight * out.computed * times, out.varies)
 
     def _alone(self, step: _Step, times: float) -> None:
         name, varies = step.name, any(v.varies for v in step.outs)
         written = sum(v.size for v in step.outs)
-        if name in ("scan", "while", "cond"):
+        if facts(name).form == "loop":
             self._bodies(step, times)
             return
         self._start(times)
@@ -347,13 +320,13 @@ class _Walk:
             self._add("flop", _CONVOLVED * 2 * written * _summed(step.equation) * times, varies)
         elif name == "dot_general":
             self._add("flop", 2 * written * _summed(step.equation) * times, varies)
-        elif name in _DECOMPOSED:
+        elif facts(name).form == "matrix":
             side = step.equation.invars[0].aval.shape[-1]
             self._add("flop", side * (step.ins[0].size + written) * times, varies)
         elif name.startswith("reduce_") and "window" not in name:
             self._add("simple", _SUMMED * step.ins[0].size * times, varies)
         else:
-            changed = _CHANGED.get(name)  # where an array is changed, as much as is put there
+            changed = facts(name).updates  # where an array is changed, as much as is put there
             amount = written if changed is None else step.ins[changed].size
             self._add("stored", _MOVED * amount * times, varies)
 
@@ -391,7 +364,7 @@ def _find_repeats(steps: Sequence[_Step]) -> None:
     ways: dict[int, dict[int, dict[int, float]]] = {}
     fresh = itertools.count(1)
     for number, step in reversed(list(enumerate(steps))):
-        if step.name not in _FUSED:
+        if not facts(step.name).fused:
             continue
         needed: dict[int, dict[int, float]] = {}
         for value in step.outs:
@@ -402,7 +375,7 @@ def _find_repeats(steps: Sequence[_Step]) -> None:
             value.computed = sum(sum(each.values()) for each in found.values())
             for loop, each in found.items():
                 needed.setdefault(loop, {}).update(each)
-        spread = step.name in _SPREAD
+        spread = facts(step.name).form == "move"  # reads it at other indices
         for value in {id(v): v for v in step.ins if not v.stored}.values():
             share = min(1.0, value.size / max(1, step.outs[0].size))  # of a broadcast, of a join
             for loop, each in needed.items():
@@ -415,7 +388,7 @@ def _find_repeats(steps: Sequence[_Step]) -> None:
 def _is_stored(name: str, found: Mapping[int, Mapping[int, float]]) -> bool:
     """Whether a value is stored that could be computed where it is needed."""
     total = sum(map(len, found.values()))
-    if name in ("concatenate", "stack") or (name in EXPENSIVE and name not in REPEATED):
+    if facts(name).cost in ("join", "function"):
         return total > 1
     return total > _MOST or any(len(each) > _MOST_WAYS for each in found.values())
 

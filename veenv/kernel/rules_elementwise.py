@@ -14,9 +14,9 @@ from veenv.kernel.fold import evaluate
 from veenv.kernel.ids import Ids, constant, constants, different, once
 from veenv.kernel.numbering import CONSTANT, ONE
 from veenv.kernel.program import COMPLEX, DTYPES, FLOATS, CannotFuseError, Op, dtype_name
+from veenv.rules import table
 
 _COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
-_CALLS = frozenset(rules_scalar.CALLS.split())
 
 
 def elementwise(b: Builder, eqn: Any, ins: Sequence[Ids]) -> Ids:
@@ -77,7 +77,7 @@ def _ids(
     rows: Sequence[tuple[int, ...]],
 ) -> list[int]:
     """The number of each row's operation."""
-    if name in _CALLS and of in FLOATS:
+    if table.facts(name).call and of in FLOATS:
         return b.calls(name, to, rows)
     if of in COMPLEX or to in COMPLEX:
         rule: Callable[..., int] = complex_numbers.rule_of(name, rules_scalar.RULES)

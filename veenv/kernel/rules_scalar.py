@@ -9,6 +9,7 @@ import numpy as np
 
 from veenv.kernel.builder import Builder
 from veenv.kernel.program import FLOATS, CannotFuseError
+from veenv.rules.table import TABLE
 
 Rule = Callable[..., int]
 """``rule(builder, in_dtype, out_dtype, params, *operands)``; in_dtype is the first operand's."""
@@ -244,13 +245,9 @@ def _erf_inv(b: Builder, of: str, to: str, params: Mapping[str, Any], x: int) ->
 
 
 _SAME = "add sub mul neg sqrt and or xor not"
-CALLS = (
-    "exp exp2 expm1 log log2 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
-    "cbrt erf erfc lgamma atan2 nextafter"
-)
 RULES: Mapping[str, Rule] = {
     **{name: _same(name) for name in _SAME.split()},
-    **{name: _call(name) for name in CALLS.split()},
+    **{name: _call(p.call) for name, p in TABLE.items() if p.call},
     **{name: _compare(name) for name in "eq ne lt le gt ge".split()},
     **dict.fromkeys("copy copy_p pcast pvary stop_gradient".split(), _identity),
     "abs": _abs,

@@ -13,13 +13,6 @@ import jax.numpy as jnp
 
 from veenv import _compat
 
-EXPENSIVE = frozenset(
-    "acos acosh asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt cos cosh digamma div erf "
-    "erf_inv erfc exp exp2 expm1 igamma igammac lgamma log log1p log2 logistic pow rsqrt sin sinh "
-    "sqrt tan tanh".split()
-)
-"""Primitives whose results cost far more to compute than to move through memory."""
-
 PinMode = Literal["auto"] | bool
 PIN_MODES: tuple[PinMode, ...] = ("auto", True, False)
 

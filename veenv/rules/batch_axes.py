@@ -9,20 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from veenv.rules.base import Site
+from veenv.rules.table import named
 
-_MATRICES = frozenset(
-    "cholesky cholesky_update eig eigh hessenberg householder_product lu qr geqrf geqp3 ormqr "
-    "schur svd symmetric_product tridiagonal".split()
-)
-_SCATTERS = frozenset("scatter scatter-add scatter-sub scatter-mul scatter-min scatter-max".split())
-_WINDOWS = frozenset(
-    "reduce_window_max reduce_window_min reduce_window_sum select_and_gather_add "
-    "select_and_scatter_add".split()
-)
 CHOOSE = frozenset(("select_and_gather_add", "select_and_scatter_add"))
 """Primitives whose further operands only decide what is taken of the first."""
-
-_CUMULATIVE = frozenset("cumlogsumexp cummax cummin cumprod".split())
 
 
 def _leading(count: int) -> list[tuple[int, int]]:
@@ -137,10 +127,10 @@ def _named_by_class(site: Site, result: int, operand: int) -> list[tuple[int, in
 
 
 NAMED: dict[str, Callable[[Site, int, int], list[tuple[int, int]]]] = {
-    **dict.fromkeys(_MATRICES, _matrices),
-    **dict.fromkeys(_CUMULATIVE, _cumulative),
-    **dict.fromkeys(_WINDOWS, _window),
-    **dict.fromkeys(_SCATTERS, _scatter),
+    **dict.fromkeys(named(form="matrix"), _matrices),
+    **dict.fromkeys(named(form="running"), _cumulative),
+    **dict.fromkeys(named(form="window"), _window),
+    **dict.fromkeys(named(form="put"), _scatter),
     "approx_top_k": _approx_top_k,
     "call_hi_primitive": _named_by_class,
     "conv_general_dilated": _convolution,

@@ -11,23 +11,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from veenv import _compat
-from veenv.linear.batch_barrier import BARRIERS
 from veenv.linear.selection import canonical
 from veenv.rules.axes import selected
 from veenv.rules.base import Partial, Row, Rule, Site, Values, find
 from veenv.rules.dtypes import is_complex
-from veenv.rules.elementwise import ELEMENTWISE, ZERO
 from veenv.rules.operator import generic, real_shape, to_real
+from veenv.rules.table import facts
 from veenv.structure.structure import make
-
-_MOVES = frozenset(
-    "broadcast_in_dim transpose squeeze expand_dims reshape slice rev pad tile".split()
-)
-_MOVES |= frozenset("concatenate split stack unstack dynamic_slice dynamic_update_slice".split())
-_MOVES |= frozenset("reduce_sum cumsum add add_any sub neg select_n convert_element_type".split())
-_MOVES |= frozenset("copy copy_p device_put pvary pbroadcast reshard sharding_constraint".split())
-_MOVES |= {*BARRIERS, "name"}
-"""Primitives that do the same to the real and to the imaginary part."""
 
 _PARTS = {"real": (0,), "imag": (1,), "complex": (0, 1), "convert_element_type": (0,)}
 """Primitives that take or put parts of numbers, and which those of their operands are."""
@@ -36,16 +26,17 @@ _PARTS = {"real": (0,), "imag": (1,), "complex": (0, 1), "convert_element_type":
 def complex_rule(site: Site) -> Rule | None:
     """The rule of an equation that touches complex variables; None if its own one will do."""
     name = site.primitive.name
-    if name in ZERO:
+    known = facts(name)
+    if known.flat:
         return None
     operands = [a for a, active in zip(site.in_avals, site.active, strict=True) if active]
-    if name in _MOVES and all(map(is_complex, [*operands, *site.out_avals])):
+    if known.by_parts and all(map(is_complex, [*operands, *site.out_avals])):
         return _alike
     if name == "conj" and is_complex(site.in_avals[0]):
         return _conjugate
     if any(a.shape != site.out_avals[0].shape for a in operands):  # sizes of one are broadcast, too
         return generic
-    return _parts if name in _PARTS else _elementwise if name in ELEMENTWISE else generic
+    return _parts if name in _PARTS else _elementwise if known.elementwise else generic
 
 
 def _alike(site: Site) -> Sequence[Row]:

@@ -11,13 +11,11 @@ import numpy as np
 from jax import Array, lax
 
 from veenv import _compat
-from veenv.linear.barrier import EXPENSIVE, pin
-from veenv.linear.batch_barrier import BARRIERS
-from veenv.rules.base import Partial, Row, Site, Values, register
+from veenv.linear.barrier import pin
+from veenv.rules.base import Partial, Row, Site, Values, find, register
 from veenv.rules.dtypes import is_complex
+from veenv.rules.table import TABLE, facts, named
 from veenv.structure.structure import Structure, diagonal, make, scaled
-
-ARITHMETIC = ("add", "add_any", "sub", "neg", "mul", "div")
 
 # Derivatives that share work with the result y = f(x); the others come from JAX.
 _UNARY: dict[str, Callable[[Any, Any], Array]] = {
@@ -34,27 +32,6 @@ _UNARY: dict[str, Callable[[Any, Any], Array]] = {
 
 _CHEAP_DERIVATIVE = frozenset(["div", "exp", "tanh", "logistic"])
 """Expensive functions whose derivative takes few cheap operations on what is there already."""
-
-_FROM_JAX = (
-    "tan asin acos atan sinh cosh asinh acosh atanh log1p expm1 exp2 cbrt abs erf erfc erf_inv "
-    "lgamma digamma polygamma igamma igammac igamma_grad_a random_gamma_grad bessel_i0e "
-    "bessel_i1e regularized_incomplete_beta zeta logistic reduce_precision atan2 max min rem "
-    "nextafter log2 one_minus_square polynomial real imag conj complex"
-).split()
-
-ZERO = (
-    "floor ceil round stop_gradient eq ne lt le gt ge is_finite and or not xor "
-    "shift_left shift_right_logical shift_right_arithmetic population_count clz argmax argmin "
-    "iota eq_to le_to lt_to random_bits random_seed random_wrap random_unwrap random_fold_in "
-    "random_split threefry2x32 reduce_and reduce_or reduce_xor bitcast_convert_type "
-    "rng_bit_generator rng_uniform"
-).split()
-
-
-ELEMENTWISE = frozenset(
-    [*ARITHMETIC, *_UNARY, "integer_pow", "pow", *_FROM_JAX, "select_n", "sign"]
-)
-"""Names of the primitives that act on each entry alone."""
 
 
 def _power_derivative(x: Any, y: int) -> Array:
@@ -90,7 +67,8 @@ def _valued(
 ) -> Partial:
     structure, _ = _align(site, i)
     shape = site.out_avals[0].shape
-    expensive = site.primitive.name in EXPENSIVE - _CHEAP_DERIVATIVE
+    name = site.primitive.name
+    expensive = facts(name).expensive and name not in _CHEAP_DERIVATIVE
 
     def values(*of: Any) -> Array:
         value = _squeeze(derivative(*of), shape)
@@ -196,7 +174,6 @@ def power(site: Site) -> Sequence[Row]:
     return [[_valued(site, i, slopes[i]) if site.active[i] else None for i in range(2)]]
 
 
-@register(*_FROM_JAX)
 def any_elementwise(site: Site) -> Sequence[Row]:
     """Any other elementwise function, of any number of operands."""
     return [
@@ -254,7 +231,7 @@ def clamp(site: Site) -> Sequence[Row]:
     return [[_masked(site, i, lambda ins, i=i: reaches(i, ins)) for i in range(3)]]
 
 
-@register(*ZERO)
+@register(*named(flat=True))
 def zero(site: Site) -> Sequence[Row]:
     """Functions whose derivative is zero wherever it exists."""
     return [[None] * len(site.in_avals) for _ in site.out_avals]
@@ -274,18 +251,7 @@ def sign(site: Site) -> Sequence[Row]:
     return [[_valued(site, 0, pulled)]]
 
 
-@register(
-    "convert_element_type",
-    "copy",
-    "device_put",
-    "copy_p",
-    "pvary",
-    "pbroadcast",
-    *BARRIERS,
-    "reshard",
-    "sharding_constraint",
-    "name",
-)
+@register(*named(form="same", by_parts=True))
 def same(site: Site) -> Sequence[Row]:
     """The operands themselves: free under both counts."""
     rows = []
@@ -293,3 +259,8 @@ def same(site: Site) -> Sequence[Row]:
         unit = diagonal(aval.shape, valued=False)
         rows.append([Partial(unit, unit) if i == k else None for i in range(len(site.in_avals))])
     return rows
+
+
+register(*(name for name, p in TABLE.items() if p.elementwise and find(name) is None))(
+    any_elementwise
+)

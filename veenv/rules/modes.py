@@ -9,18 +9,10 @@ import jax
 from jax import Array
 
 from veenv import _compat
+from veenv.rules.table import facts
 
 REFUSALS = (ValueError, NotImplementedError, TypeError)
 """What JAX raises where it lacks a mode."""
-_BOTH_WAYS = frozenset(
-    "abs add add_any and atan2 broadcast_in_dim ceil cholesky clamp closed_call concatenate cond "
-    "convert_element_type copy cos cosh cumsum div dot_general dynamic_slice dynamic_update_slice "
-    "eq erf exp exp2 expand_dims expm1 fft floor gather ge gt integer_pow iota is_finite jit le "
-    "log log1p logistic lt max min mul ne neg not or pad pjit pow reduce_max reduce_min reduce_sum "
-    "reshape rev round rsqrt scan scatter-add select_n sign sin sinh slice split sqrt square "
-    "squeeze stack stop_gradient sub tan tanh transpose triangular_solve unstack xor".split()
-)
-"""Primitives of `jax.lax` that have both."""
 
 
 def goes_both_ways(name: str, params: Any) -> bool:
@@ -34,7 +26,7 @@ def goes_both_ways(name: str, params: Any) -> bool:
       >>> goes_both_ways("sin", {}), goes_both_ways("while", {})
       (True, False)
     """
-    return name in _BOTH_WAYS and all(
+    return bool(facts(name).both) and all(
         goes_both_ways(e.primitive.name, e.params)
         for body in _compat.bodies(params)
         for e in _compat.open_jaxpr(body).eqns

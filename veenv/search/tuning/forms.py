@@ -13,10 +13,11 @@ import jax
 from veenv.engine.api import jacve
 from veenv.graph.graph import Graph
 from veenv.kernel.fusing import KernelMode
-from veenv.linear.barrier import EXPENSIVE, PinMode
+from veenv.linear.barrier import PinMode
 from veenv.orders.cache import Auto
 from veenv.orders.climbing import climb
 from veenv.orders.shipped import best_for
+from veenv.rules.table import facts
 
 Mode = Literal["jacfwd", "jacrev", "jacve"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -120,7 +121,7 @@ def other_forms(
     best = Form("jacve", ranked[0], ids[ranked[0]])
     first = (_fused(best), best) if batched else (best, _fused(best))
     yield from fresh(*first, Form("jacve", "reverse", ids["reverse"]))
-    if EXPENSIVE.intersection(primitives):
+    if any(facts(name).expensive for name in primitives):
         yield from fresh(replace(best, pin=False), replace(best, pin=True))
     found = Form("jacve", "searched", _searched(graph, best.ids, _SEARCHING * seconds))
     yield from fresh(found, _fused(found))

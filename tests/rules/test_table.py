@@ -1,0 +1,128 @@
+"""One record a primitive: no other module has facts about primitives of its own."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import veenv
+from tests.oracles.jacobians import assert_same
+from veenv.kernel.fold import run
+from veenv.kernel.fusing import trace_point
+from veenv.rules.base import find
+from veenv.rules.table import TABLE, facts
+
+pytestmark = pytest.mark.usefixtures("x64")
+ROOT = Path(veenv.__file__).parent
+ALLOWED = {
+    "_compat.py": "parameters that hold bodies have other names in other versions of JAX",
+    "export/c.py": "operations of scalar programs, which have names of their own",
+    "export/primitives.py": "functions that write odd parameters",
+    "graph/flow.py": "functions that follow bodies",
+    "graph/linearity.py": "functions that follow bodies",
+    "engine/dependence.py": "functions that follow bodies",
+    "engine/finite.py": "functions that are bounded by what their operand is kept from",
+    "engine/known.py": "functions of NumPy that do the same",
+    "kernel/arrays.py": "operations of scalar programs",
+    "kernel/builder.py": "operations of scalar programs",
+    "kernel/complex_numbers.py": "functions that compute complex numbers by their parts",
+    "kernel/complex_parts.py": "operations of scalar programs",
+    "kernel/cpu/bodies.py": "operations of scalar programs",
+    "kernel/cpu/functions.py": "functions of libm",
+    "kernel/fold.py": "operations of scalar programs",
+    "kernel/fusable.py": "functions that unroll bodies",
+    "kernel/numbering.py": "operations of scalar programs",
+    "kernel/operations.py": "operations of scalar programs",
+    "kernel/pallas.py": "operations of scalar programs",
+    "kernel/price.py": "operations of scalar programs",
+    "kernel/program.py": "operations of scalar programs",
+    "kernel/rules_elementwise.py": "functions that unroll",
+    "kernel/rules_index.py": "functions that unroll",
+    "kernel/rules_linear.py": "functions that unroll",
+    "kernel/rules_order.py": "functions that unroll",
+    "kernel/rules_scalar.py": "functions that unroll",
+    "kernel/rules_shape.py": "functions that unroll",
+    "kernel/rules_sum.py": "functions that unroll",
+    "measure/arithmetic.py": "an oracle of the counts, which shares nothing with them",
+    "rules/batch_axes.py": "functions of parameters",
+    "rules/complex.py": "which parts of numbers are taken or put",
+    "rules/elementwise.py": "derivatives that are functions",
+    "rules/monoid.py": "identities of reductions",
+    "rules/operations.py": "operations of scalar programs",
+    "search/merged/model.py": "operations of scalar programs",
+    "structure/__init__.py": "names that the package exports",
+    "tasks/random.py": "a family of functions",
+    "tasks/random_ops.py": "a family of functions",
+}
+"""Modules that name primitives for another reason than a fact."""
+FEW = 3
+"""Names in one collection from which on they are a table."""
+
+
+def _named(node: ast.AST) -> list[str]:
+    """The strings of a collection that is written out."""
+    if isinstance(node, (ast.Set, ast.List, ast.Tuple)):
+        items = node.elts
+    elif isinstance(node, ast.Dict):
+        items = [key for key in node.keys if key is not None]
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        words = node.value.split()
+        return words if sum(word in TABLE for word in words) > 0.7 * len(words) else []
+    else:
+        return []
+    return [x.value for x in items if isinstance(x, ast.Constant) and isinstance(x.value, str)]
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_other_module_has_a_table_of_primitives(path: Path):
+    name = str(path.relative_to(ROOT))
+    if name == "rules/table.py" or name in ALLOWED:
+        return
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = [(n.lineno, _named(n)) for n in ast.walk(tree) if isinstance(n, ast.expr)]
+    tables = [(line, names) for line, names in found if sum(map(TABLE.__contains__, names)) >= FEW]
+    assert not tables, f"facts about primitives belong to veenv/rules/table.py: {tables}"
+
+
+def test_a_missing_record_is_named():
+    with pytest.raises(KeyError, match="'nosuch' has no record"):
+        TABLE["nosuch"]
+    assert facts("nosuch").linear_in(2) is None
+
+
+FUNCTIONS = ["asinh", "cosh", "erfc"]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_is_one_record(name: str):
+    """Its name is in the table and in that of operations; everything else follows."""
+    quoted = [
+        str(path.relative_to(ROOT))
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if name in node.value.split()
+    ]
+    operations = {"kernel/fold.py", "kernel/operations.py", "rules/operations.py"}
+    functions = {"kernel/complex_numbers.py", "tasks/random_ops.py"}  # of complex numbers; a family
+    assert {*quoted} <= {"rules/table.py"} | operations | functions
+    fun, x = getattr(lax, name), np.array([0.6, 1.7, 2.4])
+    both = lambda v: fun(v) * v[::-1]  # noqa: E731
+    expected = jax.jacrev(both)(jnp.asarray(x))
+    assert find(name) is not None
+    assert_same(veenv.jacve(both, "reverse")(x), expected, 1e-9)
+    sparse = veenv.jacve(both, "reverse", sparse_representation=True)(x)
+    assert_same(sparse.todense(), expected, 1e-9)
+    hessian = jax.hessian(lambda v: both(v).sum())(jnp.asarray(x))
+    assert_same(veenv.laplacian(lambda v: both(v).sum())(x), jnp.trace(hessian), 1e-9)
+    program = trace_point(lambda v: both(v), (x,), {}, (0,)).program()
+    assert_same(run(program, x)[0], both(x), 1e-9)
+    assert_same(jax.jit(veenv.jacve(fun, kernel="fused"))(1.7), jax.grad(fun)(1.7), 1e-9)
+    assert f"lax.{name}(" in veenv.export.to_code("reverse", both, x)
+    assert f"{name}(v0)" in veenv.export.to_c("reverse", fun, 1.7, with_value=True)

@@ -1,0 +1,332 @@
+"""What is known of JAX's primitives: one record each, and every fact that any part of veenv needs.
+
+A primitive that is missing here is one of another library: its derivative is JAX's, it is no part
+of a kernel, and nothing is assumed of it.  What takes code stands beside what it is for: partials
+in `veenv.rules`, moves of entries in `veenv.kernel`, odd parameters' text in `veenv.export`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Form = Literal[
+    "entry", "same", "move", "take", "put", "reduce", "running", "window", "sort", "product",
+    "matrix", "call", "loop", "other",
+]  # fmt: skip
+"""What a primitive does: compute each entry from those at its place; give back its operands; move
+entries as shapes say; take them by indices, or put them there; combine them along axes, up to each
+place, in windows; put them in order; multiply and add; decompose or solve matrices; run a body."""
+
+ALL = slice(None)
+"""The operands that a primitive is linear in: all of them."""
+CASES = slice(1, None)
+"""All but the first one, which says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """What is known of a primitive.
+
+    Attributes:
+      name: its name in JAX.
+      form: what it does.
+      linear: the operands that its results are linear in, all taken together; None if unknown.
+      bilinear: linear in each of its first two operands.
+      flat: its derivative is zero wherever it exists.
+      slope: what its partials hold: "ones" (up to the sign), a "choice" of constants, or "values".
+      partials: where finite operands have infinite partials: nowhere ("finite"), only where the
+        result is infinite ("poles"), also where it is finite at zero ("root") or elsewhere ("end");
+        "defined": nowhere where the result is finite, of zeros that a mask makes, too. What
+        overflows, and what a body does, does not count. None if unknown.
+      bound: the result is made of "entries" of the first operand, is bounded by its "operands", or
+        is never negative ("positive").
+      zero: zero where the first operand is.
+      both: JAX has forward and reverse mode of it; False: of one mode it refuses one, or does
+        more than compute; None if unknown.
+      cost: of an entry in a loop that XLA makes: nothing ("free"), one operation ("simple"), a
+        branch ("branch"; "join" of one that is rather stored), a function of libm ("function") or
+        one that XLA repeats ("repeated"). "library": a call of a library, never in such a loop.
+        None: a program of its own.
+      instruction: of what is expensive: processors have an instruction for it.
+      combine: of what puts entries: how, with those that are there.
+      updates: of what puts entries: the operand that they are in.
+      leaves_out: entries of the first operand are not in the result.
+      assumes: its derivative rests on an assumption: a symmetric matrix, an exact solver.
+      call: the function of libm that computes it for real numbers, its name here and in C.
+      by_parts: it does the same to the real and to the imaginary part.
+      python: the function of JAX that calls it.
+      keywords: the parameters that this takes after the operands; None: it is not as simple.
+    """
+
+    name: str
+    form: Form = "other"
+    linear: slice | None = None
+    bilinear: bool = False
+    flat: bool = False
+    slope: Literal["ones", "choice", "values"] = "values"
+    partials: Literal["finite", "poles", "root", "end", "defined"] | None = None
+    bound: Literal["entries", "operands", "positive"] | None = None
+    zero: bool = False
+    both: bool | None = None
+    cost: Literal["free", "simple", "branch", "join", "function", "repeated", "library"] | None = (
+        None
+    )
+    instruction: bool = False
+    combine: str | None = None
+    updates: int | None = None
+    leaves_out: bool = False
+    assumes: bool = False
+    call: str | None = None
+    by_parts: bool = False
+    python: str | None = None
+    keywords: tuple[str, ...] | None = None
+
+    @property
+    def fused(self) -> bool:
+        """XLA computes it in the loop that uses it."""
+        return self.cost not in (None, "library")
+
+    @property
+    def elementwise(self) -> bool:
+        """Each entry of its result is a function of the operands' entries there, with a slope."""
+        return self.form == "entry" and not self.flat
+
+    @property
+    def expensive(self) -> bool:
+        """It costs far more to compute than to move through memory."""
+        return self.cost in ("function", "repeated")
+
+    def linear_in(self, count: int) -> Sequence[int] | None:
+        """The operands that it is linear in, of so many."""
+        return None if self.linear is None else range(count)[self.linear]
+
+
+class _Table(dict[str, Primitive]):
+    """Records by name."""
+
+    def __missing__(self, name: str) -> Primitive:
+        raise KeyError(f"primitive {name!r} has no record in veenv/rules/table.py")
+
+
+TABLE = _Table()
+_UNKNOWN = Primitive("")
+
+
+def facts(name: str) -> Primitive:
+    """The record of a primitive, one without facts if there is none.
+
+    Example:
+      >>> facts("sin").call, facts("sin").expensive, facts("somebody's").call
+      ('sin', True, None)
+    """
+    return TABLE.get(name, _UNKNOWN)
+
+
+@functools.cache
+def named(**facts: Any) -> frozenset[str]:
+    """The names of all primitives with some facts, for who looks for one of them in a body.
+
+    Example:
+      >>> sorted(named(form="sort"))
+      ['approx_top_k', 'sort', 'top_k']
+    """
+    return frozenset(
+        name for name, p in TABLE.items() if all(getattr(p, k) == v for k, v in facts.items())
+    )
+
+
+def _add(names: str, keywords: str | None = None, **facts: Any) -> None:
+    """Adds the records of primitives with the same facts."""
+    for name in names.split():
+        assert name not in TABLE, name
+        given = None if keywords is None else tuple(keywords.split())
+        TABLE[name] = Primitive(name, keywords=given, **facts)
+
+
+_ENTRY: dict[str, Any] = {"form": "entry", "both": True, "keywords": "accuracy"}
+_FLAT: dict[str, Any] = {"form": "entry", "flat": True, "slope": "ones", "keywords": "accuracy"}
+_COMPARED: dict[str, Any] = dict(_FLAT, both=True, partials="finite", cost="simple")
+_UNIT: dict[str, Any] = {
+    "linear": ALL,
+    "slope": "ones",
+    "partials": "finite",
+    "both": True,
+    "by_parts": True,
+}
+_SAME: dict[str, Any] = {"form": "same", "linear": ALL, "slope": "ones", "by_parts": True}
+_MOVE: dict[str, Any] = dict(_UNIT, form="move", bound="entries", cost="free")
+_JOIN: dict[str, Any] = dict(_UNIT, form="move", cost="join")
+
+
+def _function(names: str, **facts: Any) -> None:
+    """Adds functions of libm, called by the primitive's name."""
+    for name in names.split():
+        _add(name, **{**_ENTRY, "cost": "function", "call": name, **facts})
+
+
+# Sums and products of entries, and what only says which entry.
+_add("add", **{**_ENTRY, **_UNIT, "bound": "operands", "cost": "simple"})
+_add("add_any", **{**_ENTRY, **_UNIT, "cost": "simple", "python": "lax.add"})
+_add("sub", **{**_ENTRY, **_UNIT, "cost": "simple"})
+_add("neg", **{**_ENTRY, **_UNIT, "cost": "simple", "zero": True})
+_add("mul", **_ENTRY, bilinear=True, partials="finite", bound="operands", cost="simple")
+_add("div", **_ENTRY, linear=slice(1), partials="poles", bound="operands", zero=True,
+     cost="function", instruction=True)  # fmt: skip
+_add("max min", **_ENTRY, slope="choice", partials="finite", bound="operands", cost="simple")
+_add("clamp", **_ENTRY, slope="choice", partials="finite", cost="simple")
+_add("select_n", **_ENTRY, linear=CASES, slope="choice", partials="finite", bound="operands",
+     cost="simple", by_parts=True)  # fmt: skip
+_add("abs", **_ENTRY, slope="choice", partials="finite", bound="positive", zero=True,
+     cost="simple")  # fmt: skip
+_add("sign", **_ENTRY, slope="choice", partials="finite", zero=True, cost="simple")
+_add("square", **_ENTRY, partials="finite", bound="positive", zero=True, cost="simple")
+_add("integer_pow", "y", form="entry", both=True, partials="poles", cost="simple")
+_add("pow", **_ENTRY, partials="root", cost="function")
+_add("rem", **_ENTRY, cost="simple")
+_add("one_minus_square", form="entry", both=True, cost="simple")
+_add("polynomial", form="entry", both=True)
+_add("nextafter", "accuracy", form="entry", call="nextafter")
+
+# Functions.
+_function("sin", partials="finite", zero=True, cost="repeated")
+_function("tan", zero=True, cost="repeated")
+_function("cos", partials="finite", cost="repeated")
+_function("tanh erf atan", partials="finite", zero=True)
+_function("exp exp2", partials="poles", bound="positive")
+_function("expm1 log1p", partials="poles", zero=True)
+_function("log", partials="poles")
+_function("log2", python="jnp.log2")
+_function("sinh asinh atanh", zero=True)
+_function("cosh erfc lgamma")
+_function("asin", partials="end", zero=True)
+_function("acos acosh atan2", partials="end")
+_function("cbrt", partials="root", zero=True)
+_function("sqrt", partials="root", zero=True, instruction=True, call=None)
+_function("rsqrt", partials="poles", instruction=True, call=None)
+_function("logistic", partials="finite", bound="positive", call=None)
+_function("erf_inv bessel_i0e bessel_i1e digamma igamma igammac", call=None)
+_add("polygamma zeta", "accuracy", form="entry")
+_add("regularized_incomplete_beta", "accuracy", form="entry", python="lax.betainc")
+_add("igamma_grad_a random_gamma_grad", form="entry")
+_add("random_gamma")
+
+# Comparisons, bits, roundings: flat.
+_add("eq ne lt le gt ge", **_COMPARED)
+_add("and", **_COMPARED, python="lax.bitwise_and")
+_add("or", **_COMPARED, python="lax.bitwise_or")
+_add("xor", **_COMPARED, python="lax.bitwise_xor")
+_add("not", **_COMPARED, python="lax.bitwise_not")
+_add("floor ceil", **_COMPARED, zero=True)
+_add("round", **{**_COMPARED, "keywords": "rounding_method", "zero": True})
+_add("is_finite", **{**_COMPARED, "partials": None})
+_add("stop_gradient", **{**_COMPARED, "bound": "entries", "zero": True, "cost": "free"})
+_add("shift_left shift_right_logical shift_right_arithmetic population_count clz", **_FLAT)
+_add("bitcast_convert_type", **{**_FLAT, "keywords": "new_dtype"})
+_add("eq_to le_to lt_to", form="entry", flat=True)
+_add("iota", "dtype shape dimension", flat=True, both=True, partials="finite", cost="free",
+     python="lax.broadcasted_iota")  # fmt: skip
+_add("empty empty2")
+_add("argmax argmin", flat=True)
+_add("reduce_and reduce_or reduce_xor", "axes", form="reduce", flat=True)
+_add("random_bits random_seed random_wrap random_unwrap random_fold_in random_split "
+     "rng_bit_generator rng_uniform threefry2x32", flat=True)  # fmt: skip
+
+# The operand itself, and parts of complex numbers.
+_add("convert_element_type", "new_dtype", **{**_SAME, **_UNIT, "zero": True, "cost": "free"})
+_add("copy", **{**_SAME, **_UNIT, "bound": "entries", "zero": True, "cost": "free"})
+_add("copy_p", **_SAME, zero=True)
+_add("pvary device_put pbroadcast reshard sharding_constraint name", **_SAME)
+_add("optimization_barrier veenv_batch_barrier", **_SAME)
+_add("pcast", form="same", linear=ALL, slope="ones")
+_add("reduce_precision", "exponent_bits mantissa_bits", form="entry", both=True, linear=ALL,
+     slope="ones", zero=True)  # fmt: skip
+_add("real", **_ENTRY, linear=ALL, slope="ones", zero=True, cost="simple")
+_add("imag", **_ENTRY, linear=ALL, slope="ones", cost="simple")
+_add("conj", **_ENTRY, linear=ALL, slope="ones", zero=True)
+_add("complex", **_ENTRY, linear=ALL, slope="ones")
+
+# Moves of entries, as shapes say and by indices.
+_add("broadcast_in_dim", "shape broadcast_dimensions", **_MOVE)
+_add("reshape", "new_sizes dimensions", **_MOVE)
+_add("transpose", "permutation", **_MOVE)
+_add("rev squeeze", "dimensions", **_MOVE)
+_add("expand_dims", **_MOVE)
+_add("slice", "start_indices limit_indices strides", **_MOVE, leaves_out=True)
+_add("split", "sizes axis", **_MOVE, leaves_out=True)
+_add("unstack", "axis", **_MOVE, leaves_out=True, python="jnp.unstack")
+_add("concatenate stack", **_JOIN, bound="operands")
+_add("pad", "padding_config", **{**_JOIN, "cost": "branch"})
+_add("tile", "reps", **{**_JOIN, "both": None, "partials": None}, python="jnp.tile")
+_add("gather", "dimension_numbers slice_sizes indices_are_sorted unique_indices mode fill_value",
+     form="take", linear=slice(1), both=True, leaves_out=True)  # fmt: skip
+_add("dynamic_slice", **{**_UNIT, "form": "take", "linear": slice(1), "bound": "entries"},
+     leaves_out=True)  # fmt: skip
+_add("dynamic_update_slice", **{**_UNIT, "form": "put", "linear": slice(2)}, updates=1)
+_PUT: dict[str, Any] = {"form": "put", "updates": 2}
+_PUT["keywords"] = "dimension_numbers indices_are_sorted unique_indices mode"
+_ADDED: dict[str, Any] = dict(_PUT, linear=slice(0, 3, 2))
+_add("scatter", **_ADDED, partials="poles")
+_add("scatter-add", **_ADDED, both=True, partials="finite", combine="add",
+     python="lax.scatter_add")  # fmt: skip
+_add("scatter_add", **_ADDED, combine="add")
+_add("scatter-sub", **_ADDED, combine="sub", python="lax.scatter_sub")
+_add("scatter_sub", **_ADDED, combine="sub")
+_add("scatter-mul", **_PUT, combine="mul", python="lax.scatter_mul")
+_add("scatter-min", **_PUT, combine="min", python="lax.scatter_min")
+_add("scatter-max", **_PUT, combine="max", python="lax.scatter_max")
+_add("scatter_mul", **_PUT, combine="mul")
+_add("scatter_min", **_PUT, combine="min")
+_add("scatter_max", **_PUT, combine="max")
+_add("sort", form="sort", partials="finite", cost="library")
+_add("top_k approx_top_k", form="sort")
+
+# Sums along axes, in windows, of products.
+_add("reduce_sum", "axes", **_UNIT, form="reduce", bound="operands")
+_add("reduce_max reduce_min", "axes", form="reduce", both=True, partials="finite",
+     bound="entries")  # fmt: skip
+_add("reduce_prod", "axes", form="reduce")
+_add("reduce", form="reduce")
+_add("cumsum", "axis reverse", **_UNIT, form="running")
+_add("cumprod cummax cummin cumlogsumexp", "axis reverse", form="running")
+_add("reduce_window_sum", form="window", linear=ALL, slope="ones")
+_add("reduce_window_max reduce_window_min reduce_window select_and_gather_add", form="window")
+_add("select_and_scatter_add", form="window", linear=slice(1))
+_add("dot_general", "dimension_numbers precision preferred_element_type", form="product",
+     both=True, bilinear=True, partials="finite")  # fmt: skip
+_add("ragged_dot", form="product", bilinear=True)
+_add("conv_general_dilated", "window_strides padding lhs_dilation rhs_dilation dimension_numbers "
+     "feature_group_count batch_group_count precision preferred_element_type", form="product",
+     bilinear=True, partials="finite", cost="library")  # fmt: skip
+_add("fft", "fft_type fft_lengths", linear=ALL, both=True)
+_add("psum psum2 psum_invariant all_gather ppermute all_to_all reduce_scatter", linear=ALL)
+
+# Decompositions and solves.
+_MATRIX: dict[str, Any] = {"form": "matrix", "cost": "library"}
+_add("cholesky", **_MATRIX, both=True, partials="defined")
+_add("triangular_solve", "left_side lower transpose_a conjugate_a unit_diagonal", **_MATRIX,
+     linear=slice(1, 2), both=True, partials="poles",
+     python="lax.linalg.triangular_solve")  # fmt: skip
+_add("lu", **_MATRIX, partials="poles")
+_add("eigh", **_MATRIX, assumes=True)
+_add("eig svd qr householder_product", **_MATRIX)
+_add("cholesky_update hessenberg schur symmetric_product tridiagonal geqrf geqp3 ormqr",
+     form="matrix")  # fmt: skip
+_add("tridiagonal_solve", linear=slice(3, 4))
+_add("lu_pivots_to_permutation")
+_add("custom_linear_solve", form="call", partials="poles", assumes=True)
+
+# Bodies, and what does more than compute.
+_add("jit pjit closed_call", form="call", both=True, partials="finite")
+_add("custom_jvp_call", form="call", partials="finite")
+_add("custom_vjp_call custom_vjp_call_jaxpr", form="call", both=False)
+_add("custom_lin", form="call", both=False, assumes=True)
+_add("linear_call", form="call", both=False, assumes=True)
+_add("call_hi_primitive", form="call")
+_add("scan", form="loop", both=True, partials="finite")
+_add("cond", form="loop", both=True)
+_add("while", form="loop", both=False)
+_add("pure_callback io_callback", both=False, cost="library")
+_add("debug_callback debug_print run_state refs", both=False)
