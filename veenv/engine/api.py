@@ -91,19 +91,12 @@ def jacve(
         parts = [rest[0], value[1], *rest[1:]] if has_aux else rest
         return tuple(parts) if len(parts) > 1 else parts[0]
 
-    def after(mode: JaxMode) -> JaxMode:
-        return mode._replace(run=lambda *args, **kwargs: alone(mode.run(*args, **kwargs)))
-
     def make(fun: Callable[..., Any]) -> Callable[..., Any]:
         forms = forms_of(
             fun, order, argnums, has_aux, count_ops, sparse_representation, holomorphic, allow_int
         )
 
-        def without_value(*call: Any) -> Results:
-            eliminations, modes = forms(*call)
-            return list(map(alone, eliminations)), list(map(after, modes))
-
-        return _compiled(without_value, fun, order, kernel, pin, argnums, has_aux)
+        return _compiled(_each(alone, forms), fun, order, kernel, pin, argnums, has_aux)
 
     return at_own_width(make, fun, argnums)
 
@@ -163,31 +156,45 @@ def jacobian_of_gradient(
     order: OrderLike,
     argnums: int | tuple[int, ...],
     symmetric: Callable[[Any, Any], bool],
+    *,
+    sparse: bool,
 ) -> Callable[..., Any]:
-    """`jacve` with sparse blocks of a function that is the gradient of another.
+    """`jacve` of a function that is the gradient of another, in a trace or one of JAX's modes.
 
     Args:
       gradient: the function, of the same arguments as the other one.
       order: as for `jacve`.
       argnums: by which arguments it is the gradient.
       symmetric: arguments and keyword arguments to whether its Jacobian is known to be symmetric.
+      sparse: return blocks as `SparseTensor`s.
 
     Example:
       >>> import jax.numpy as jnp
       >>> cubes = lambda x: 3 * x**2  # the gradient of the sum of x**3
-      >>> jacobian_of_gradient(cubes, "reverse", 0, lambda *_: True)(jnp.ones(2)).nse
+      >>> jacobian_of_gradient(cubes, "reverse", 0, lambda *_: True, sparse=True)(jnp.ones(2)).nse
       2
     """
 
     def make(gradient: Callable[..., Any]) -> Callable[..., Any]:
-        forms = forms_of(gradient, order, argnums, False, False, True, False, False, symmetric)
-
-        def without_value(*call: Any) -> Results:
-            return [jacobian for _, jacobian in forms(*call)[0]], []
-
-        return _compiled(without_value, gradient, (), "xla", "auto", argnums, False)
+        flags = False, False, True, False, False
+        forms = forms_of(gradient, order, argnums, *flags, symmetric, dense=not sparse)
+        alone = _each(lambda form: form[1], forms)
+        return _compiled(alone, gradient, (), "xla", "auto", argnums, False)
 
     return at_own_width(make, gradient, argnums)
+
+
+def _each(pick: Callable[[Any], Any], forms: Forms) -> Forms:
+    """The forms of what is picked of their results."""
+
+    def after(mode: JaxMode) -> JaxMode:
+        return mode._replace(run=lambda *args, **kwargs: pick(mode.run(*args, **kwargs)))
+
+    def picked(*call: Any) -> Results:
+        eliminations, modes = forms(*call)
+        return list(map(pick, eliminations)), list(map(after, modes))
+
+    return picked
 
 
 def _compiled(

@@ -17,6 +17,7 @@ from veenv.engine.emission import Name, other_blocks, other_modes
 from veenv.engine.evaluation import evaluate
 from veenv.engine.indexing import eliminate_sparse
 from veenv.engine.loops import modes_of_loops
+from veenv.engine.sparse import SparseTensor
 from veenv.engine.symmetry import Half, half_of
 from veenv.engine.widths import refuse_wide
 from veenv.graph.argnums import normalise_argnums, plain_argnums
@@ -36,6 +37,7 @@ def forms_of(
     holomorphic: bool,
     allow_int: bool,
     symmetric: Callable[[Any, Any], bool] | None = None,
+    dense: bool = False,
 ) -> Forms:
     """What `value_and_jacve` returns, and the same in other ways.
 
@@ -49,13 +51,14 @@ def forms_of(
       holomorphic: as there.
       allow_int: as there.
       symmetric: arguments and keyword arguments to whether the Jacobian is known to be symmetric.
+      dense: make sparse blocks dense at last, so that JAX's own modes can take their place.
     """
     argnums = plain_argnums(argnums)
     if not callable(fun):
         raise TypeError(f"fun must be callable, got {fun!r}")
     order = plain_order(order)  # an iterator would be empty at the second call
     special = count_ops or sparse_representation or holomorphic or allow_int
-    compared = None if special else name_of(order)
+    compared = "auto" if dense else None if special else name_of(order)
 
     def forms(args: Sequence[Any], kwargs: dict[str, Any], others: bool) -> Results:
         program = trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)
@@ -75,12 +78,17 @@ def forms_of(
         else:
             done = eliminate(lin, values.edges, ids, values.calls)
         first = all_blocks(lin, done.terms, half, sparse=sparse_representation)
-        blocks = [first, *other_blocks(lin, values.edges, ids, name, modes=bool(modes))]
+        blocks = [first]
+        if not sparse_representation:
+            blocks += other_blocks(lin, values.edges, ids, name, modes=bool(modes))
         outputs = map(_compat.as_weak_as, program.out_avals, map(jnp.asarray, values.outputs))
         value = jax.tree.unflatten(program.out_tree, outputs)
         if program.aux:
             value = value, jax.tree.unflatten(program.aux[1], values.aux)
         trees = [assembled(lin, rows, inputs, isinstance(argnums, tuple)) for rows in blocks]
+        if dense:
+            sparse = lambda block: isinstance(block, SparseTensor)  # noqa: E731
+            trees = jax.tree.map(SparseTensor.todense, trees, is_leaf=sparse)
         found: list[Any] = [(value, jax.tree.unflatten(program.out_tree, tree)) for tree in trees]
         if count_ops:
             counted = not (sparse_representation or values.calls)

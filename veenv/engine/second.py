@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -9,7 +10,6 @@ import jax
 
 from veenv.engine.api import jacobian_of_gradient
 from veenv.engine.forward_laplacian import laplacians
-from veenv.engine.sparse import SparseTensor
 from veenv.engine.symmetry import is_symmetric
 from veenv.graph.argnums import plain_argnums
 from veenv.graph.program import trace
@@ -22,15 +22,18 @@ def hessian(
     argnums: int | Iterable[int] = 0,
     sparse_representation: bool = False,
 ) -> Callable[..., Any]:
-    """Hessian of a function with one number as its result, by vertex elimination of its gradient.
+    """Hessian of a function, by vertex elimination of its gradient (or Jacobian).
 
     Of a symmetric one what is below the diagonal is not computed. A function with derivative rules
-    of its own (`jax.custom_jvp`) may have another one, and is differentiated as it stands.
+    of its own (`jax.custom_jvp`) may have another one, and is differentiated as it stands. In a
+    trace `jax.hessian` or reverse mode of the gradient takes its place where that is predicted to
+    be faster and gives the same.
 
     Args:
-      fun: function of pytrees of floating-point arrays.
-      order: an order of the graph of ``jax.grad(fun)``, as for `jacve`; reverse by default, which
-        keeps the symmetry: others gather twice as many entries of a sum over pairs.
+      fun: function of pytrees of floating-point arrays, with output a pytree of arrays.
+      order: an order of the graph of ``jax.grad(fun)``, or of ``jax.jacrev(fun)`` where the result
+        is not one number, as for `jacve`; reverse by default, which keeps the symmetry: others
+        gather twice as many entries of a sum over pairs.
       argnums: which positional arguments to differentiate by, twice.
       sparse_representation: return blocks as `SparseTensor`s.
 
@@ -48,17 +51,22 @@ def hessian(
     def symmetric(args: Any, kwargs: Any) -> bool:
         return is_symmetric(fun, args, kwargs, argnums)
 
-    sparse = jacobian_of_gradient(jax.grad(fun, argnums), order, argnums, symmetric)
-    if sparse_representation:
-        return sparse
+    @functools.wraps(fun, updated=())
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        returned = []
 
-    def dense(*args: Any, **kwargs: Any) -> Any:
-        blocks = sparse(*args, **kwargs)
-        return jax.tree.map(
-            lambda b: b.todense(), blocks, is_leaf=lambda b: isinstance(b, SparseTensor)
-        )
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            returned.append(fun(*args, **kwargs))
+            return returned[-1]
 
-    return dense
+        try:
+            return jax.grad(noted, argnums)(*args, **kwargs)
+        except TypeError:
+            if not returned or (isinstance(returned[-1], jax.Array) and not returned[-1].shape):
+                raise
+        return jax.jacrev(fun, argnums)(*args, **kwargs)
+
+    return jacobian_of_gradient(gradient, order, argnums, symmetric, sparse=sparse_representation)
 
 
 def laplacian(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:

@@ -51,9 +51,12 @@ def half_of(lin: Linearisation) -> Half:
 def is_symmetric(fun: Callable[..., Any], args: Any, kwargs: Any, argnums: Any) -> bool:
     """Whether the Jacobian of a function's gradient is known to be symmetric.
 
-    It need not be where the derivative of a part is the user's own, or rests on an assumption.
+    The function returns one number then. It need not be symmetric where the derivative of a part
+    is the user's own, or rests on an assumption.
     """
     program = trace(fun, args, kwargs, argnums=argnums)
+    if [tuple(aval.shape) for aval in program.out_avals] != [()]:
+        return False
     return not any(_own_rules(e.primitive, e.params) for e in program.equations)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import veenv
+from tests.oracles.jacobians import assert_same
 from tests.sampling import spared
 
 FIRST, SECOND = np.triu_indices(4, 1)
@@ -95,6 +96,34 @@ def test_hessians_by_meshes_and_trees(x64):
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12), found, expected
     )
+
+
+@pytest.mark.parametrize("argnums", [0, 1, (1, 0)])
+@pytest.mark.parametrize("transform", [lambda g: g, jax.jit], ids=["eager", "jit"])
+def test_hessians_of_arrays_and_trees(argnums, transform, x64):
+    def fun(p, q):
+        return {"a": jnp.outer(p["u"], q) * p["v"], "b": jnp.sin(q).sum(), "c": [p["v"] ** 2]}
+
+    args = {"u": X[:2], "v": X[3]}, X[4:7]
+    found = transform(veenv.hessian(fun, argnums=argnums))(*args)
+    assert_same(found, jax.hessian(fun, argnums)(*args), tol=1e-12)
+    cubes = lambda x: x**3  # noqa: E731
+    sparse = transform(veenv.hessian(cubes, sparse_representation=True))(X)
+    np.testing.assert_allclose(sparse.todense(), jax.hessian(cubes)(X), rtol=1e-12)
+
+
+def test_the_hessian_of_a_long_loop_takes_no_more_than_jax_s(x64):
+    def loss(x):
+        def step(state, _):
+            return jnp.tanh(jnp.roll(state, 1) * state + x), state.sum()
+
+        state, sums = jax.lax.scan(step, x, None, length=65)
+        return jnp.sum(state**2) + jnp.sum(sums**2)
+
+    def flops(hessian):
+        return jax.jit(hessian).lower(X).compile().cost_analysis()["flops"]
+
+    assert flops(veenv.hessian(loss)) <= 1.05 * flops(jax.hessian(loss))
 
 
 def test_only_one_triangle_is_computed(x64):
