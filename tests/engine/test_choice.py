@@ -12,7 +12,7 @@ import pytest
 
 import veenv
 from veenv import _compat
-from veenv.engine import choose, emission
+from veenv.engine import candidates, choose
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
 from veenv.kernel.fusing import KernelMode
@@ -43,12 +43,12 @@ def neighbours(x):
 
 
 def modes_of(fun, *args) -> tuple[str, ...]:
-    return emission.own_modes(linearise(trace(fun, args)))
+    return candidates.own_modes(linearise(trace(fun, args)))
 
 
 def others(lin, ids) -> list[tuple[int, ...]]:
     """Orders that are compared with one under `"auto"`."""
-    return emission.other_orders(lin, ids, "auto", modes=bool(emission.own_modes(lin)))
+    return candidates.other_orders(lin, ids, "auto", modes=bool(candidates.own_modes(lin)))
 
 
 @pytest.fixture(params=["elimination", "mode", "kernel"])
@@ -144,7 +144,7 @@ def test_reverse_compares_the_forward_order_where_it_does_far_fewer_operations(x
         return jnp.tanh(square @ jnp.tanh(square @ jnp.tanh(wide @ x)))
 
     def compared(fun, x) -> bool:
-        return emission.forward_instead(linearise(trace(fun, (x,))))
+        return candidates.forward_instead(linearise(trace(fun, (x,))))
 
     assert compared(layers, X[:2])
     assert not compared(lambda x: layers(x)[:1], X[:2])
@@ -195,7 +195,7 @@ def test_pins_ask_for_xla():
 
 def test_reverse_compares_the_forward_order_where_it_takes_as_many_passes_and_no_more(x64):
     def compared(fun) -> bool:
-        return emission.forward_instead(linearise(trace(fun, (X,))))
+        return candidates.forward_instead(linearise(trace(fun, (X,))))
 
     def scaled(x):
         return jnp.sin(x) * jnp.sum(x)
@@ -306,7 +306,7 @@ def masked(x):
 def test_another_order_is_compared_where_no_mode_of_jax_is(x64, monkeypatch, taken):
     lin = linearise(trace(masked, (X,)))
     forward, reverse = lin.graph.forward(), lin.graph.reverse()
-    assert emission.own_modes(lin) == ()
+    assert candidates.own_modes(lin) == ()
     assert others(lin, forward) == [reverse]
     assert others(lin, reverse) == []
     assert others(linearise(trace(rolled, (X,))), forward) == []

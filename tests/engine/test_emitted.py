@@ -9,7 +9,7 @@ import pytest
 
 import veenv
 from veenv import _compat
-from veenv.engine import choice, emission
+from veenv.engine import candidates, choose
 from veenv.orders.resolve import resolve_order
 
 X = np.linspace(0.3, 1.7, 24)
@@ -109,7 +109,7 @@ def passes(fun, *args) -> list[list[tuple]]:
 
 
 def test_few_arguments_of_operators_are_pushed_forward_for_the_reverse_order(x64, monkeypatch):
-    monkeypatch.setattr(emission, "own_modes", lambda lin: ())
+    monkeypatch.setattr(candidates, "own_modes", lambda lin: ())
     theta = np.array([1.0, 0.4, 0.3])
     named, reverse, forward = passes(whitened, theta)
     assert named == forward != reverse
@@ -120,7 +120,7 @@ def test_few_arguments_of_operators_are_pushed_forward_for_the_reverse_order(x64
 
 
 def test_without_operators_or_with_many_arguments_reverse_is_kept(monkeypatch):
-    monkeypatch.setattr(choice.Choice, "_best", None)  # nothing is compared
+    monkeypatch.setattr(choose.Form, "seconds", None)  # nothing is compared
     for fun, x in ((lambda x: jnp.outer(x, jnp.asarray(X)), X[:3]), (gathered, X)):
         orders = "reverse", veenv.make_graph(fun)(x).reverse()
         named, reverse = (str(jax.make_jaxpr(veenv.jacve(fun, o))(x)) for o in orders)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import veenv
-from veenv.engine import choice, emission
+from veenv.engine import candidates, choose
 from veenv.engine.finite import Bounds, has_infinite_partials, shut_out
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
@@ -70,13 +70,13 @@ def is_refused(fun) -> bool:
 @pytest.mark.parametrize("name", ROOTS)
 def test_roots_of_what_may_be_zero_have_infinite_partials(name):
     assert is_refused(ROOTS[name])
-    assert emission.own_modes(linearised(ROOTS[name])) == ()
+    assert candidates.own_modes(linearised(ROOTS[name])) == ()
 
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_roots_of_what_is_positive_and_other_powers_have_not(name):
     assert not is_refused(SMOOTH[name])
-    assert emission.own_modes(linearised(SMOOTH[name]))
+    assert candidates.own_modes(linearised(SMOOTH[name]))
 
 
 @pytest.mark.parametrize("name", MASKED)
@@ -124,7 +124,7 @@ def test_no_mode_stands_where_it_would_be_nan(x64, name):
     lin = linearised(fun)
     at = jnp.asarray(X)
     expected = np.asarray(veenv.jacve(fun, kernel="xla", pin=True)(at))
-    for mode in emission.own_modes(lin):
+    for mode in candidates.own_modes(lin):
         found = np.asarray(getattr(jax, mode)(fun)(at))
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14, err_msg=mode)
 
@@ -138,20 +138,13 @@ def test_a_mode_that_may_stand_for_the_elimination_gives_the_same(x64, name, mon
         return fun(x * 1.0) * x[::-1]
 
     expected = np.asarray(veenv.jacve(between, kernel="xla", pin=True)(at))
-    modes = emission.own_modes(linearised(between))
-    emitted, run = [], choice.Choice._run
-
-    def recorded(self, number, wanted=None):
-        emitted.append(number - len(self.eliminations))
-        return run(self, number, wanted)
-
-    monkeypatch.setattr(choice.Choice, "_run", recorded)
-    for k in range(len(modes)):
-        first = lambda _, times, k=k: len(times) - len(modes) + k  # noqa: E731
-        monkeypatch.setattr(choice.Choice, "_best", first)
+    modes = candidates.own_modes(linearised(between))
+    for mode in modes:
+        monkeypatch.setattr(candidates, "own_modes", lambda lin, mode=mode: (mode,))
+        monkeypatch.setattr(choose.Form, "seconds", lambda form, batch: float(form.pinned))
+        monkeypatch.setattr(choose, "least_of_modes", lambda operations, batch: 0.0)
         found = np.asarray(jax.jit(veenv.jacve(between, "auto", kernel="xla"))(at))
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
-    assert emitted == list(range(len(modes)))
 
 
 def test_long_programs_take_no_deep_calls_and_no_long_time():

@@ -9,7 +9,7 @@ import pytest
 
 import veenv
 from veenv import _compat
-from veenv.engine import choose, emission
+from veenv.engine import candidates, choose
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
 from veenv.kernel.fusing import Traced
@@ -84,7 +84,7 @@ def _multiplications(jaxpr) -> int:
 def modes_of(fun, x):
     """JAX's own modes of a function that are compared with an elimination."""
     lin = linearise(trace(fun, (x,)))
-    return list(emission.other_modes(lin, "auto", 0, has_aux=False).values())
+    return list(candidates.other_modes(lin, "auto", 0, has_aux=False).values())
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

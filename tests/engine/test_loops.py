@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 import veenv
-from veenv.engine import emission, forms, loops
+from veenv.engine import candidates, forms
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
 
@@ -56,8 +56,8 @@ def beside(x):
 
 def are_loops(fun, *args, argnums=0) -> bool:
     lin = linearise(trace(fun, args, argnums=argnums))
-    assert emission.own_modes(lin)
-    return loops.are_loops(lin)
+    assert candidates.own_modes(lin)
+    return candidates.are_loops(lin)
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_fewer_passes_forward_are_not_compared(x64, monkeypatch):
     jax.jit(veenv.jacve(wide)).trace(X)
     assert traced == ["jacfwd"]
     traced.clear()
-    jax.jit(veenv.jacve(lambda x: solved(x)[:2])).trace(X)
+    jax.jit(veenv.jacve(lambda x: solved(x)[:2])).lower(X)
     assert sorted(traced) == ["jacfwd", "jacrev"]
 
 

@@ -13,9 +13,9 @@ import pytest
 from llvmlite import binding as llvm
 
 import veenv
-from veenv.kernel import times
 from veenv.kernel.cpu import compile, entries, sections, spans
-from veenv.kernel.fusing import run_kernel, trace_point
+from veenv.kernel.fusing import trace_point
+from veenv.kernel.price import kernel_limit
 from veenv.kernel.program import CannotFuseError
 from veenv.kernel.unrolling import unroll
 
@@ -104,36 +104,6 @@ def test_sections_compute_what_the_whole_does(x64, monkeypatch, length, dtype):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max())
 
 
-@pytest.mark.parametrize("length", [40, 10**6])
-def test_quick_code_computes_the_same(x64, monkeypatch, length):
-    """Every dtype, function and mask, without LLVM's optimisations."""
-    cut(monkeypatch, length)
-    calls = []
-
-    def counted(*args, level=2, **kwargs):
-        calls.append(level)
-        return compile.MachineCode(*args, level=level, **kwargs)
-
-    monkeypatch.setattr(sections, "MachineCode", counted)
-    rng = np.random.default_rng(length)
-    points = rng.uniform(0.5, 2, (35, 4)), rng.integers(0, 3, (35, 4))
-
-    def shifted(x, k):
-        return mixed(x * (2.0 + length), k)  # a program of its own, compiled now
-
-    program = traced_at(shifted, *(p[0] for p in points)).program()
-    quick, usual = (
-        jax.vmap(lambda x, k, q=q: run_kernel(traced_at(shifted, x, k), program, quick=q))(*points)
-        for q in (True, False)
-    )
-    assert set(calls) == {0, 2}
-    assert entries.kernel(program, True).key != entries.kernel(program, False).key
-    expected = jax.vmap(jax.jacfwd(shifted))(*points)
-    for found in (quick, usual):
-        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12 * np.abs(b).max())
-
-
 def test_every_operation_is_in_one_section_and_cuts_are_where_little_is_kept(monkeypatch):
     def waist(x):
         """Much before and after, and one number between."""
@@ -184,8 +154,7 @@ def test_sections_live_as_long_as_what_calls_them(monkeypatch):
 
 
 def test_a_kernel_may_be_longer_where_there_is_more_time_to_compile_it():
-    second, little = times.kernel_limit(1.0, 100), times.kernel_limit(0.13, 100)
-    assert 0 < little < second < times.kernel_limit(1.0, 100, quick=True)
-    assert times.kernel_limit(2.0, 100) > 1.9 * second
-    assert times.kernel_limit(1.0, 1000) < second
-    assert times.kernel_limit(0.0, 100) == 0
+    second, little = kernel_limit(1.0), kernel_limit(0.13)
+    assert 0 < little < second
+    assert kernel_limit(2.0) > 1.9 * second
+    assert kernel_limit(0.0) == 0

@@ -10,13 +10,12 @@ import jax.numpy as jnp
 
 from veenv import _compat
 from veenv.engine.blocks import all_blocks, assembled
+from veenv.engine.candidates import Name, modes_of_loops, other_blocks, other_modes
 from veenv.engine.choose import Forms, Results
 from veenv.engine.counts import counts_of
 from veenv.engine.elimination import eliminate
-from veenv.engine.emission import Name, other_blocks, other_modes
 from veenv.engine.evaluation import evaluate
 from veenv.engine.indexing import eliminate_sparse
-from veenv.engine.loops import modes_of_loops
 from veenv.engine.sparse import SparseTensor
 from veenv.engine.symmetry import Half, half_of
 from veenv.engine.widths import refuse_wide

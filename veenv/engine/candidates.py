@@ -1,0 +1,351 @@
+"""What may stand for an elimination: other orders, and JAX's own modes, where they give the same.
+
+Each that is named here is traced or eliminated and then compared by its price; so only those are
+named that may well be faster.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import prod
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from veenv import _compat
+from veenv.engine.blocks import all_blocks
+from veenv.engine.choose import JaxMode
+from veenv.engine.elimination import eliminate
+from veenv.engine.finite import Bounds, has_infinite_partials, shut_out
+from veenv.engine.stored import Edges
+from veenv.engine.symmetry import Half
+from veenv.graph.equations import Equation, Var
+from veenv.graph.linearisation import Elemental, Linearisation
+from veenv.graph.program import Program
+from veenv.kernel.fusable import refuse_unknown
+from veenv.kernel.price import kernel_size
+from veenv.kernel.program import CannotFuseError
+from veenv.rules.table import facts, named
+from veenv.structure.structure import FREE, Link
+
+OwnMode = Literal["jacfwd", "jacrev"]
+Name = Literal["auto", "reverse"]
+"""An order in whose place a faster form may be taken."""
+Blocks = list[tuple[Any, ...]]
+"""For each output leaf, a block for each input leaf."""
+_ABOUT = 3  # ratio of passes up to which either mode may be the faster one
+_ALIKE, _FEWER = 1.5, 2  # ratios of passes that are about as many, that are clearly fewer
+_MUCH = 10_000  # operations of reverse order: beside them it is little to trace JAX's modes
+_LESS = 0.5  # of reverse order's operations: with fewer of them forward order may be the faster one
+_MOST = 0.75  # of a function's entries, or passes: what has more of them is nearly all of it
+_EACH = 0.75  # operations of a kernel for each entry that a loop and its passes compute, about
+_TRACED = 3  # equations of a Jacobian for each of its function, about
+
+
+def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
+    """The modes of JAX that can take the place of an elimination: the one with fewer passes.
+
+    It cannot where it would give other results: for numbers that are not all real and of one
+    dtype; where there could be a product of 0 and infinity (`veenv.engine.finite`).
+    It need not where the elimination is the passes of one operator, as of a single loop.
+
+    Args:
+      lin: the function.
+
+    Returns:
+      Its name; both names if both have about as many passes; none if none can.
+    """
+    program = lin.program
+    inputs, outputs = program.avals[: program.num_inputs], program.out_avals
+    avals = [*inputs, *outputs]
+    if not (inputs and outputs and lin.realify) or any(not prod(a.shape) for a in avals):
+        return ()
+    if len({a.dtype for a in avals}) > 1 or not jnp.issubdtype(avals[0].dtype, jnp.floating):
+        return ()
+    if any(lin.reverse_only) or any(map(_refuses, program.equations)):
+        return ()
+    bounds = Bounds(program)
+    if _is_one_operator(lin) or has_infinite_partials(lin, bounds):
+        return ()
+    modes = _of_fewer_passes(*num_passes(program))
+    return tuple(m for m in modes if not shut_out(lin, bounds, reverse=m == "jacrev"))
+
+
+def _of_fewer_passes(*passes: int) -> tuple[OwnMode, ...]:
+    if max(passes) <= _ABOUT * min(passes):
+        return "jacfwd", "jacrev"  # forward stores nothing on its way
+    return ("jacfwd",) if passes[0] < passes[1] else ("jacrev",)
+
+
+def other_blocks(
+    lin: Linearisation, edges: Edges, ids: Sequence[int], name: Name | None, *, modes: bool
+) -> list[Blocks]:
+    """The blocks of the Jacobian by other orders that may well be faster, and give the same.
+
+    Args:
+      lin: the function.
+      edges: its elemental edges.
+      ids: the order that was asked for.
+      name: its name; None if no other is wanted.
+      modes: one of JAX's modes can take its place.
+    """
+    return [
+        all_blocks(lin, eliminate(lin, edges, other).terms, Half(), sparse=False)
+        for other in ([] if name is None else other_orders(lin, ids, name, modes=modes))
+    ]
+
+
+def other_orders(
+    lin: Linearisation, ids: Sequence[int], name: Name, *, modes: bool
+) -> list[tuple[int, ...]]:
+    """Orders that may well be faster than one that was asked for by name.
+
+    Args:
+      lin: the function.
+      ids: the order.
+      name: its name.
+      modes: one of JAX's modes can take its place.
+    """
+    graph = lin.graph
+    if any(lin.reverse_only) or (name == "auto" and modes):
+        return []
+    found = [graph.forward()] if forward_instead(lin) else []
+    if name == "auto":
+        enough = _LESS * graph.cost(graph.reverse(), "operations")
+        found += [graph.reverse()] if graph.cost(ids, "operations") > enough else []
+    return [other for other in found if other != tuple(ids)]
+
+
+def forward_instead(lin: Linearisation) -> bool:
+    """Whether the forward order may well be faster than the reverse one, and gives the same.
+
+    Without operators (loops, decompositions, solves) it has to do far fewer operations, or no more
+    of them where either needs as many passes. With operators it needs far fewer of their passes, or
+    not many more and far fewer operations.
+
+    Args:
+      lin: the function.
+    """
+    if any(lin.reverse_only):
+        return False
+    graph, (forward, reverse) = lin.graph, num_passes(lin.program)
+    operators = _has_operators(lin)
+    if operators and (forward > _ALIKE * reverse or _FEWER * forward <= reverse):
+        return forward < reverse
+    share = 1 if forward == reverse and not operators else _LESS
+    limit = share * graph.cost(graph.reverse(), "operations")
+    return graph.cost(graph.forward(), "operations") <= limit and limit > 0
+
+
+def num_passes(program: Program) -> tuple[int, int]:
+    """How many passes forward and reverse mode take: entries of the inputs and of the outputs."""
+    avals = program.avals[: program.num_inputs], program.out_avals
+    forward, reverse = (sum(prod(a.shape) for a in some) for some in avals)
+    return forward, reverse
+
+
+def _has_operators(lin: Linearisation) -> bool:
+    return any(_operators(lin))
+
+
+def _is_much(lin: Linearisation) -> bool:
+    """Whether tracing JAX's modes, too, is little beside what the reverse order takes."""
+    return lin.graph.cost(lin.graph.reverse(), "operations") >= _MUCH
+
+
+def _is_one_operator(lin: Linearisation) -> bool:
+    graph = lin.graph
+    return sum(_operators(lin)) == 1 and not graph.cost(graph.reverse(), "operations")
+
+
+def _operators(lin: Linearisation) -> Iterator[bool]:
+    every = (e.partial for used in lin.elementals for e in used)
+    return (partial.executed.link is Link.OPERATOR for partial in every)
+
+
+def _refuses(equation: Any) -> bool:
+    names, bodies = named(both=False), _compat.bodies(equation.params)
+    return equation.primitive.name in names or any(_compat.holds(b, names) for b in bodies)
+
+
+def other_modes(
+    lin: Linearisation, name: Name | None, argnums: int | tuple[int, ...], *, has_aux: bool
+) -> dict[OwnMode, JaxMode]:
+    """JAX's own modes that may well be faster than an elimination, and give the same.
+
+    What they differentiate is the function as it was traced, nested calls and all.
+
+    Args:
+      lin: the function's linearisation.
+      name: the name of the order; None if no mode is wanted.
+      argnums: by which of its positional arguments it is differentiated.
+      has_aux: whether it returns ``(output, aux)``.
+
+    Returns:
+      For each mode's name, the likelier one first, a function of the function's arguments that
+      returns the pair of what it returns and of its Jacobian, and the least that it does. The
+      function raises one of `REFUSALS` if JAX does not have that mode of the function.
+    """
+    if name is None or not (name == "auto" or _has_operators(lin) or _is_much(lin)):
+        return {}
+    again = lin.program.again
+
+    def twice(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        returned = again(*args, **kwargs)
+        return (returned[0] if has_aux else returned), returned
+
+    def mode(make: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        jacobian, returned = make(twice, argnums=argnums, has_aux=True)(*args, **kwargs)
+        return returned, jacobian
+
+    names = own_modes(lin)
+    if not names:
+        return {}
+    makers = {"jacfwd": jax.jacfwd, "jacrev": jax.jacrev}
+    passes = dict(zip(makers, num_passes(lin.program), strict=True))
+    least = least_of_a_pass(lin)
+    return {
+        name: JaxMode(functools.partial(mode, makers[name]), passes[name] * least) for name in names
+    }
+
+
+def modes_of_loops(lin: Linearisation, modes: Mapping[OwnMode, JaxMode]) -> list[JaxMode]:
+    """Of JAX's modes those that are compared where a function is loops; none elsewhere.
+
+    Forward mode comes first, and is alone if it takes no more passes: backwards a loop is run
+    twice, and what it computes is stored at each step.
+
+    Args:
+      lin: the function.
+      modes: those that can take the place of an elimination.
+    """
+    if not (modes and are_loops(lin)):
+        return []
+    forward, reverse = num_passes(lin.program)
+    found = [modes[name] for name in ("jacfwd", "jacrev") if name in modes]
+    return found[:1] if forward <= reverse else found
+
+
+def are_loops(lin: Linearisation) -> bool:
+    """Whether no elimination does better than JAX's own mode, seen without tracing one.
+
+    Nearly all that the function computes is in its `scan`s; each takes about as many passes as the
+    function itself, as nothing before or behind it is narrower; and they are too long for a kernel.
+
+    Args:
+      lin: the function, of which JAX has a mode that can take the place of an elimination.
+    """
+    program = lin.program
+    loops = [
+        k
+        for k, e in enumerate(program.equations)
+        if e.primitive.name == "scan" and lin.elementals[k]
+    ]
+    inside = sum(_entries(program.equations[k]) for k in loops)
+    if not loops or inside < _MOST * sum(map(_entries, program.equations)):
+        return False
+    passes = min(num_passes(program))
+    if any(_narrowest(lin, lin.elementals[k]) < _MOST * passes for k in loops):
+        return False
+    if any(map(_cannot_be_kernel, (program.equations[k] for k in loops))):
+        return True
+    equations = _TRACED * len(program.equations)
+    return _EACH * inside * (1 + passes) > kernel_size(equations)
+
+
+def _entries(equation: Equation) -> int:
+    """How many numbers an equation computes, those of each step of a loop."""
+    own = sum(prod(a.shape) for a in equation.out_avals)
+    return own + _within(equation.primitive.name, equation.params)
+
+
+def _within(name: str, params: dict[str, Any]) -> int:
+    """As `_entries`, of the bodies of an equation."""
+    steps = params["length"] if name == "scan" else 1
+    return steps * sum(
+        sum(prod(v.aval.shape) for v in e.outvars) + _within(e.primitive.name, e.params)
+        for body in _compat.bodies(params)
+        for e in body.eqns
+    )
+
+
+def _narrowest(lin: Linearisation, used: Iterable[Elemental]) -> int:
+    """How many numbers a Jacobian goes through at a loop: of its operands or of its results.
+
+    None where a partial is diagonal somewhere: that takes fewer passes than there are numbers.
+    """
+    used = list(used)
+    if any(e.partial.diagonal or {*e.partial.executed.pairs} - {FREE} for e in used):
+        return 0
+    sources, targets = {e.source for e in used}, {e.target for e in used}
+    return min(_size(lin.program, nodes) for nodes in (sources, targets))
+
+
+def _size(program: Program, nodes: Iterable[int]) -> int:
+    """How many numbers inputs and vertices have."""
+    count, vertices = program.num_inputs, program.vertex_variables
+    variables = (n if n < count else vertices[n - count] for n in nodes)
+    return sum(prod(program.avals[v].shape) for v in variables)
+
+
+def _cannot_be_kernel(loop: Equation) -> bool:
+    try:
+        refuse_unknown(_compat.open_jaxpr(loop.params["jaxpr"]))
+    except CannotFuseError:
+        return True
+    return False
+
+
+def least_of_a_pass(lin: Linearisation) -> int:
+    """Multiplications that one pass of either mode does for each point of a batch, at least.
+
+    A pass goes through the elemental partials. For one that holds numbers it multiplies as many
+    times as these are, or the variable of more entries has, as it may know better than to multiply
+    by all of a matrix. Left out is what is done once for a batch, as it is the same at all points;
+    what JAX does by rules of its own; and functions of which XLA may compute a part only.
+
+    Args:
+      lin: the function.
+    """
+    program = lin.program
+    if any(jnp.issubdtype(a.dtype, jnp.complexfloating) for a in program.avals):
+        return 0
+    varies = set(range(program.num_inputs))
+    taken: Counter[Var] = Counter()
+    whole = {*range(program.num_inputs), *(v for v in program.outputs if isinstance(v, Var))}
+    total = 0
+    for equation, used, custom in zip(program.equations, lin.elementals, lin.customs, strict=True):
+        operands = [k for k, x in enumerate(equation.inputs) if _is_in(x, varies)]
+        cut = facts(equation.primitive.name).leaves_out  # XLA computes nothing for those
+        whole.update(x for x in equation.inputs[cut:] if isinstance(x, Var))
+        if cut and isinstance(equation.inputs[0], Var):
+            taken[equation.inputs[0]] += sum(prod(a.shape) for a in equation.out_avals)
+        if operands:
+            varies.update(v for v in equation.outputs if v is not None)
+        if custom is None and _multiplies(equation, operands):
+            every = (elemental.partial.executed for elemental in used)
+            total += sum(min(s.num_values, max(prod(s.out_shape), prod(s.in_shape))) for s in every)
+    in_part = (v for v, n in taken.items() if n < prod(program.avals[v].shape))
+    return 0 if any(v not in whole for v in in_part) else total
+
+
+def _is_in(operand: object, some: set[Var]) -> bool:
+    return isinstance(operand, Var) and operand in some
+
+
+def _multiplies(equation: Equation, varying: list[int]) -> bool:
+    """Whether a pass multiplies by numbers that are others at each point.
+
+    Args:
+      equation: the equation.
+      varying: its operands that are others at each point.
+    """
+    known = facts(equation.primitive.name)
+    if known.bilinear:
+        return len(varying) > 1
+    if known.name == "div":
+        return 1 in varying
+    return bool(varying) and known.elementwise and known.slope == "values"
