@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -10,41 +9,20 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from veenv.engine.api import jacve
 from veenv.graph.graph import Graph
 from veenv.graph.linearisation import make_graph
 from veenv.kernel.fusing import KernelMode
-from veenv.kernel.program import CannotFuseError
-from veenv.measure.timing import SHORTEST, interleaved, near
+from veenv.measure.timing import JAX_MODES, SHORTEST, Timing, near, timed
 
 BATCH = 4096
-JAX_MODES = ("jacfwd", "jacrev")
 _BYTES = 1 << 26
 """Of the Jacobians of a batch, at most."""
 _MOST_OPERATIONS = 20_000
 """Operations of the longest kernel that is compiled: about two seconds."""
 _MOST_VERTICES = 400
 """XLA may compile functions of more vertices for minutes."""
-_SHARE = 0.7
-"""Of the time that is given, for compiling."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One way to the Jacobian.
-
-    Attributes:
-      method: its name.
-      seconds: median of a call.
-      ratio: median, over the rounds, of that to the faster of JAX's modes that were timed; None
-        without them.
-    """
-
-    method: str
-    seconds: float
-    ratio: float | None
 
 
 @dataclass(frozen=True)
@@ -58,7 +36,7 @@ class Comparison:
     """
 
     batch: int
-    rows: tuple[Row, ...]
+    rows: tuple[Timing, ...]
     skipped: Mapping[str, str]
 
     def text(self) -> str:
@@ -68,7 +46,7 @@ class Comparison:
         lines = [f"{f'batch of {self.batch:,}':<24}  {'ms':>9}  {base:>15}"]
         for row in self.rows:
             ratio = "-" if row.ratio is None else f"{row.ratio:.3f}"
-            lines.append(f"{row.method:<24}  {1e3 * row.seconds:>9.3f}  {ratio:>15}")
+            lines.append(f"{row.method:<24}  {1e3 * row.median:>9.3f}  {ratio:>15}")
         lines += [f"{name}: not timed, {reason}" for name, reason in self.skipped.items()]
         return "\n".join(lines)
 
@@ -103,28 +81,14 @@ def compare(
       >>> "kernel, found" in [row.method for row in found.rows]
       True
     """
-    began = time.perf_counter()
     graph = make_graph(fun, argnums)(*args)
     points = jax.tree.map(jnp.asarray, near(tuple(args), [seed], min(batch, _fitting(graph))))
-    skipped: dict[str, str] = {}
-    runs: dict[str, Callable[..., Any]] = {}
-    for name, (ids, method) in _methods(fun, argnums, tuple(order), graph).items():
-        reason = _too_long(name, ids, graph)
-        if reason is None and runs and time.perf_counter() - began > _SHARE * limit:
-            reason = "as there was no time left"
-        if reason is None:
-            try:
-                runs[name] = jax.jit(jax.vmap(method)).lower(*points).compile()
-            except CannotFuseError as error:
-                reason = f"as it cannot be one kernel: {error}"
-            except TypeError as error:  # a function with a reverse rule of its own
-                if name != "jacfwd":
-                    raise
-                reason = f"as it has no forward mode: {str(error).splitlines()[0]}"
-        if reason is not None:
-            skipped[name] = reason
-    size = jax.tree.leaves(points)[0].shape[0]
-    return Comparison(size, _timed(runs, points, began + limit), skipped)
+    every = _methods(fun, argnums, tuple(order), graph)
+    long = {name: _too_long(name, ids, graph) for name, (ids, _) in every.items()}
+    methods = {name: method for name, (_, method) in every.items() if long[name] is None}
+    rows, missing = timed(methods, points, rounds=30, shortest=SHORTEST, limit=limit)
+    skipped = {name: reason for name, reason in (long | missing).items() if reason is not None}
+    return Comparison(jax.tree.leaves(points)[0].shape[0], rows, skipped)
 
 
 def _methods(
@@ -162,16 +126,3 @@ def _too_long(name: str, ids: Sequence[int] | None, graph: Graph) -> str | None:
     operations = graph.cost(ids or (), "operations")
     long = operations > _MOST_OPERATIONS
     return f"as a kernel of {operations:,} operations is compiled for long" if long else None
-
-
-def _timed(
-    runs: Mapping[str, Callable[..., Any]], points: Sequence[Any], until: float
-) -> tuple[Row, ...]:
-    left = until - time.perf_counter()
-    times = interleaved(runs, points, rounds=30, shortest=SHORTEST, seconds=left, fewest=3)
-    modes = [times[name] for name in JAX_MODES if name in times]
-    faster = np.min(modes, axis=0) if modes else None
-    return tuple(
-        Row(name, float(np.median(t)), None if faster is None else float(np.median(t / faster)))
-        for name, t in times.items()
-    )

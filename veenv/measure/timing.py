@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv.engine.api import jacve
+from veenv.kernel.program import CannotFuseError
 from veenv.tasks import Task
 
 K = TypeVar("K")
@@ -23,6 +24,9 @@ USUAL = ("jacfwd", "jacrev", "forward", "reverse", "markowitz")
 """The ways to a Jacobian that an order is timed next to."""
 SHORTEST = 2e-3
 """Seconds that a turn of quick functions lasts at least: a thousand times what a clock takes."""
+JAX_MODES = ("jacfwd", "jacrev")
+_COMPILING = 0.7
+"""Share of a limit of time after which no other method is compiled."""
 _CALLS = 3
 """Calls of which the fastest tells how long one takes."""
 _LARGE = 0.2
@@ -41,6 +45,8 @@ class Timing:
       high: its 90 % quantile.
       flops: what XLA's cost analysis says; None where it does not.
       temporary: bytes of temporary memory that XLA allots; None where it does not say.
+      ratio: median, over the rounds, of its time to that of the faster of JAX's modes; None where
+        neither was timed.
     """
 
     method: str
@@ -49,6 +55,7 @@ class Timing:
     high: float
     flops: float | None
     temporary: int | None
+    ratio: float | None
 
 
 def near(args: Any, seed: Sequence[int] | None, batch: int | None = None) -> Any:
@@ -111,25 +118,68 @@ def measure(
     by_xla = functools.partial(jacve, task.fun, argnums=task.argnums, kernel="xla")
     methods: dict[str, Callable[..., Any]] = {"order": by_xla(ids)}
     for name in (n for n in USUAL if n in beside):
-        if name in ("jacfwd", "jacrev"):
+        if name in JAX_MODES:
             methods[name] = getattr(jax, name)(task.fun, task.argnums)
         else:
             methods[name] = by_xla(name)
-    args = jax.tree.map(jnp.asarray, near(task.example_args(), [seed], batch))
-    compiled = {}
+    points = jax.tree.map(jnp.asarray, near(task.example_args(), [seed], batch))
+    return timed(methods, points, rounds, longest)[0]
+
+
+def timed(
+    methods: Mapping[str, Callable[..., Any]],
+    points: Sequence[Any],
+    rounds: int,
+    longest: float | None = None,
+    *,
+    shortest: float = 0.0,
+    limit: float = inf,
+) -> tuple[tuple[Timing, ...], dict[str, str]]:
+    """Compiles ways to a Jacobian for a batch of points, and times them interleaved.
+
+    Args:
+      methods: the Jacobian of one point, by name; JAX's modes are named as in `JAX_MODES`.
+      points: the batch.
+      rounds: timed calls of each method.
+      longest: as `interleaved`, and so is the next.
+      shortest: as there.
+      limit: seconds after which nothing more is begun but what is compiled is timed three times.
+
+    Returns:
+      One `Timing` for each method, and by name why one is missing: it has no forward mode, cannot
+      be one kernel, or there was no time left.
+
+    Example:
+      >>> timings, missing = timed({"jacrev": jax.jacrev(jnp.sin)}, (jnp.ones(4),), rounds=2)
+      >>> timings[0].ratio, missing
+      (1.0, {})
+    """
+    began = time.perf_counter()
+    runs, missing = {}, {}
     for name, method in methods.items():
+        if runs and time.perf_counter() - began > _COMPILING * limit:
+            missing[name] = "as there was no time left"
+            continue
         try:
-            compiled[name] = jax.jit(jax.vmap(method)).lower(*args).compile()
-        except TypeError:
-            if name != "jacfwd":  # a function with a reverse rule of its own has no forward mode
+            runs[name] = jax.jit(jax.vmap(method)).lower(*points).compile()
+        except CannotFuseError as error:
+            missing[name] = f"as it cannot be one kernel: {error}"
+        except TypeError as error:
+            if "jacfwd" not in name:  # a reverse rule of its own has no forward mode
                 raise
-    seconds = interleaved(compiled, args, rounds, longest)
+            missing[name] = f"as it has no forward mode: {str(error).splitlines()[0]}"
+    left = limit - (time.perf_counter() - began)
+    times = interleaved(
+        runs, points, rounds, longest, shortest=shortest, seconds=left, fewest=_FEWEST
+    )
+    least = min(map(len, times.values()), default=0)  # who is left out of a round stays out
+    modes = [times[m][:least] for m in JAX_MODES if m in times]
     timings = []
-    for name, run in compiled.items():
-        low, median, high = np.quantile(seconds[name], [0.1, 0.5, 0.9])
-        flops, temporary = analysis(run)
-        timings.append(Timing(name, float(median), float(low), float(high), flops, temporary))
-    return tuple(timings)
+    for name, run in runs.items():
+        low, median, high = (float(q) for q in np.quantile(times[name], [0.1, 0.5, 0.9]))
+        ratio = float(np.median(times[name][:least] / np.min(modes, axis=0))) if modes else None
+        timings.append(Timing(name, median, low, high, *analysis(run), ratio))
+    return tuple(timings), missing
 
 
 class Rounds(Generic[K]):

@@ -8,10 +8,11 @@ from html import escape
 from veenv.graph.graph import COST_MODELS, counts_additions
 from veenv.graph.playback import Elimination
 from veenv.measure.proof import Proof
-from veenv.measure.report.bars import Bar, machine
+from veenv.measure.report.bars import KERNEL, OURS, machine
 from veenv.measure.report.source import CLASSICAL, Subject
 from veenv.measure.report.sparsity import Pattern
 from veenv.measure.report.usage import code
+from veenv.measure.timing import JAX_MODES, Timing
 
 CELL = 10
 
@@ -20,7 +21,7 @@ def sections(
     subject: Subject,
     games: Mapping[str, Sequence[Elimination]],
     proof: Proof,
-    bars: Sequence[Bar],
+    bars: Sequence[Timing],
     missing: Sequence[str],
     batch: int,
 ) -> dict[str, str]:
@@ -48,7 +49,7 @@ def _unit(subject: Subject) -> str:
 
 
 def _headline(
-    subject: Subject, totals: Mapping[str, int], proof: Proof, bars: Sequence[Bar]
+    subject: Subject, totals: Mapping[str, int], proof: Proof, bars: Sequence[Timing]
 ) -> str:
     """The figures in large print."""
     classical = {name: totals[name] for name in CLASSICAL}
@@ -71,20 +72,20 @@ def _headline(
     )
 
 
-def _speed(bars: Sequence[Bar]) -> list[tuple[str, str, str]]:
+def _speed(bars: Sequence[Timing]) -> list[tuple[str, str, str]]:
     """The times in large print: XLA against XLA, and one kernel against XLA."""
-    found, theirs = [], _fastest(bars)
-    for kernel, how in ((False, "both as XLA compiles them"), (True, "one kernel against XLA")):
-        ours = [bar for bar in bars if bar.way == "this order" and bar.kernel == kernel]
-        if ours and theirs is not None:
-            ratio = ours[0].median / theirs.median
-            found.append((f"{ratio:.2f}", f"of the time of {theirs.way}", how))
-    return found
+    theirs = _fastest(bars)
+    hows = {OURS: "both as XLA compiles them", f"{OURS}, {KERNEL}": "one kernel against XLA"}
+    return [
+        (f"{bar.median / theirs.median:.2f}", f"of the time of {theirs.method}", hows[bar.method])
+        for bar in bars
+        if bar.method in hows and theirs is not None
+    ]
 
 
-def _fastest(bars: Sequence[Bar]) -> Bar | None:
+def _fastest(bars: Sequence[Timing]) -> Timing | None:
     """The faster of JAX's modes, as XLA compiles them; None where neither was timed."""
-    modes = [bar for bar in bars if bar.way != "this order" and not bar.kernel]
+    modes = [bar for bar in bars if bar.method in JAX_MODES]
     return min(modes, key=lambda bar: bar.median, default=None)
 
 
@@ -144,7 +145,7 @@ def _proof(proof: Proof) -> str:
     return "".join(f"<p>{escape(line)}</p>" for line in lines)
 
 
-def _times(bars: Sequence[Bar], missing: Sequence[str], batch: int) -> str:
+def _times(bars: Sequence[Timing], missing: Sequence[str], batch: int) -> str:
     """The table of times; empty where nothing was timed."""
     if not bars:
         return "<p>Nothing was timed (<code>--rounds 0</code>).</p>"
@@ -152,13 +153,14 @@ def _times(bars: Sequence[Bar], missing: Sequence[str], batch: int) -> str:
     rows = []
     for bar in bars:
         ratio = f"{bar.median / reference.median:.2f}" if reference else "–"
+        way, _, kernel = bar.method.partition(", ")
         rows.append(
-            f'<tr><th scope="row">{escape(bar.way)}, {"one kernel" if bar.kernel else "XLA"}</th>'
-            f'<td class="bar">{_bar(bar.median / longest, bar.way == "this order", bar.kernel)}'
+            f'<tr><th scope="row">{escape(way)}, {kernel or "XLA"}</th>'
+            f'<td class="bar">{_bar(bar.median / longest, way == OURS, bool(kernel))}'
             f"</td><td>{1e3 * bar.median:,.3g}</td><td>{ratio}</td>"
             f"<td>{1e3 * bar.low:,.3g} … {1e3 * bar.high:,.3g}</td></tr>"
         )
-    named = reference.way if reference else "JAX"
+    named = reference.method if reference else "JAX"
     notes = "".join(f"<p>{escape(text)}</p>" for text in missing)
     return (
         f"<p>One call for a batch of {batch:,} points, all ways interleaved on the machine named "
