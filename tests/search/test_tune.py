@@ -370,21 +370,21 @@ def test_the_form_that_jacve_takes_is_compiled_first():
 def test_kernels_are_as_large_as_there_is_time_to_compile(monkeypatch):
     patience = []
 
-    def refusing(seconds: float, equations: int) -> int:
+    def refusing(seconds: float) -> int:
         patience.append(seconds)
         return 20
 
     monkeypatch.setattr(work, "kernel_limit", refusing)
-    tuned = tune(layer, X, W, argnums=(0, 1), budget="8s", cache=False)
+    tuned = tune(layer, X, W, argnums=(0, 1), batch=4, budget="30s", cache=False)
     kernels = [row for row in tuned.table().splitlines() if "one kernel" in row]
     assert kernels
     assert all("more than 20 scalar operations" in row for row in kernels)
-    assert all(seconds < 0.6 * 8 for seconds in patience)
+    assert all(seconds < 0.6 * 30 for seconds in patience)
     assert veenv.tree_allclose(tuned(X, W), jax.jacrev(layer, (0, 1))(X, W), rtol=1e-5)
 
 
 def test_kernels_that_the_function_asks_for_itself_have_no_limit(monkeypatch):
-    monkeypatch.setattr(work, "kernel_limit", lambda seconds, equations: 20)
+    monkeypatch.setattr(work, "kernel_limit", lambda seconds: 20)
 
     def products(x):
         return jnp.tanh(jnp.outer(x, x)).sum(0)
@@ -392,8 +392,8 @@ def test_kernels_that_the_function_asks_for_itself_have_no_limit(monkeypatch):
     def slopes(x):
         return veenv.jacve(products, kernel="fused")(x).sum(0)
 
-    table = tune(slopes, X, budget="8s", cache=False).table()
-    modes = [row for row in table.splitlines() if "jax.jac" in row]
+    table = tune(slopes, X, budget="30s", cache=False).table()
+    modes = [row for row in table.splitlines() if "jax.jac" in row.split("|")[1]]
     assert len(modes) == 2
     assert not any("CannotFuseError" in row for row in modes)
 

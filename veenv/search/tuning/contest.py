@@ -157,8 +157,8 @@ class Contest:
 
     def _expected(self, form: Form) -> float:
         """Seconds that tracing and compiling a form takes, from what others took."""
-        alike = (t.compile_seconds for t in self.trials if t.form.kernel == form.kernel)
-        return max(alike, default=0.0)
+        alike = [t.compile_seconds for t in self.trials if t.form.kernel == form.kernel]
+        return float(np.median([t for t in alike if t] or [0.0]))
 
     def _enter(self, trial: Trial) -> None:
         """Compiles a form, warms it up and compares it with those before it."""

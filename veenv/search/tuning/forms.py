@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import jax
 
@@ -20,7 +20,6 @@ from veenv.orders.shipped import best_for
 from veenv.rules.table import facts
 
 Mode = Literal["jacfwd", "jacrev", "jacve"]
-MODES: tuple[Mode, ...] = get_args(Mode)
 _LARGEST_KERNEL = 1_000_000
 """Operations above which no kernel is tried; those with known zeros are counted here too."""
 _SEARCHING = 0.1

@@ -5,22 +5,25 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from veenv.kernel.fusing import KERNEL_MODES
 from veenv.measure.timing import spread
 from veenv.orders.documents import read_bytes, write_text
 from veenv.search.tuning.contest import Trial, ratios
-from veenv.search.tuning.forms import AUTO, MODES, Form
+from veenv.search.tuning.forms import AUTO, Form
 
 FORMAT = "veenv-tuned"
 VERSION = 1
 MAX_BYTES = 16 * 2**20
 _MAX_TEXT = 1000
+_LONGEST = 1_000_000
+_LEAST = {"ids": 1, "batch": 1, "argnums": -1000}
+"""The least integer of some fields; zero of others."""
 
 
 @dataclass(frozen=True)
@@ -143,130 +146,71 @@ def read(path: str | os.PathLike[str]) -> Record:
             raise ValueError(f'format: expected an object with "format": "{FORMAT}"')
         if data.get("version") != VERSION:
             raise ValueError(f"version: expected {VERSION}, got {data.get('version')!r:.60}")
-        return _RECORD("", data)
+        record = _read("", Record, data)
+        if not re.fullmatch("([0-9a-f]{64})?", record.fingerprint):
+            raise ValueError(
+                f"fingerprint: expected 64 hexadecimal digits, got {record.fingerprint!r:.60}"
+            )
+        return record
     except RecursionError:
         raise ValueError(f"tuned file {os.fspath(path)}: nested too deeply") from None
     except ValueError as error:
         raise ValueError(f"tuned file {os.fspath(path)}: {error}") from None
 
 
-_Check = Callable[[str, Any], Any]
-"""From the name of a field and what was read to its value; raises `ValueError`."""
-
-
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number of JSON")
+
+
+_JSON = {NoneType: NoneType, bool: bool, int: int, tuple: list, Literal: str}
+"""What json.loads gives for the alternatives of a field."""
+
+
+def _read(name: str, hint: Any, value: Any) -> Any:
+    """A value of JSON as a field of some type.
+
+    Raises:
+      ValueError: naming the field, if it is none.
+    """
+    origin, kinds = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        known = (k for k in kinds if type(value) is _JSON.get(get_origin(k) or k))
+        return _read(name, next(known, kinds[0]), value)
+    whole: Any = hint
+    if is_dataclass(hint):
+        fields = _typed(name, value, dict)
+        return whole(
+            **{key: _read(f"{name}.{key}".lstrip("."), kind, fields.get(key))
+               for key, kind in get_type_hints(hint).items()}
+        )  # fmt: skip
+    if origin is tuple:
+        if len(_typed(name, value, list)) > _LONGEST:
+            raise ValueError(f"{name}: {len(value)} entries, expected at most {_LONGEST}")
+        return tuple(_read(f"{name}[{k}]", kinds[0], x) for k, x in enumerate(value))
+    if origin is Mapping:
+        entries = _typed(name, value, dict).items()
+        return {_read(name, str, k): _read(name, str, x) for k, x in entries}
+    return _scalar(name, hint, value)
+
+
+def _scalar(name: str, hint: Any, value: Any) -> Any:
+    if get_origin(hint) is Literal:
+        if not any(type(value) is type(known) and value == known for known in get_args(hint)):
+            raise ValueError(f"{name}: expected one of {', '.join(map(str, get_args(hint)))}")
+    elif hint is float:
+        if type(value) not in (int, float) or not 0 <= value < 1e15:
+            raise ValueError(f"{name}: expected a number that is not negative, got {value!r:.60}")
+        return float(value)
+    elif hint is int:
+        low = _LEAST.get(name.rpartition(".")[2].partition("[")[0], 0)
+        if type(value) is not int or not low <= value < 2**63:
+            raise ValueError(f"{name}: expected an integer in {low} .. 2**63, got {value!r:.60}")
+    elif _typed(name, value, hint) and hint is str and len(value) > _MAX_TEXT:
+        raise ValueError(f"{name}: {len(value)} characters, expected at most {_MAX_TEXT}")
+    return value
 
 
 def _typed(name: str, value: Any, kind: type) -> Any:
     if not isinstance(value, kind):
         raise ValueError(f"{name}: expected {kind.__name__}, got {type(value).__name__}")
     return value
-
-
-def _bool(name: str, value: Any) -> bool:
-    return _typed(name, value, bool)
-
-
-def _text(name: str, value: Any) -> str:
-    if len(_typed(name, value, str)) > _MAX_TEXT:
-        raise ValueError(f"{name}: {len(value)} characters, expected at most {_MAX_TEXT}")
-    return value
-
-
-def _digits(name: str, value: Any) -> str:
-    if not re.fullmatch("([0-9a-f]{64})?", _text(name, value)):
-        raise ValueError(f"{name}: expected 64 hexadecimal digits, got {value!r:.60}")
-    return value
-
-
-def _texts(name: str, value: Any) -> dict[str, str]:
-    return {_text(name, k): _text(name, v) for k, v in _typed(name, value, dict).items()}
-
-
-def _number(name: str, value: Any) -> float:
-    if type(value) not in (int, float) or not 0 <= value < 1e15:
-        raise ValueError(f"{name}: expected a number that is not negative, got {value!r:.60}")
-    return float(value)
-
-
-def _integer(low: int, high: int) -> _Check:
-    def check(name: str, value: Any) -> int:
-        if type(value) is not int or not low <= value <= high:
-            raise ValueError(f"{name}: expected an integer in {low} .. {high}, got {value!r:.60}")
-        return value
-
-    return check
-
-
-def _one_of(*known: Any) -> _Check:
-    def check(name: str, value: Any) -> Any:
-        if not any(type(value) is type(k) and value == k for k in known):
-            raise ValueError(f"{name}: expected one of {', '.join(map(str, known))}")
-        return value
-
-    return check
-
-
-def _optional(check: _Check) -> _Check:
-    return lambda name, value: None if value is None else check(name, value)
-
-
-def _list(check: _Check, most: int) -> _Check:
-    def checked(name: str, value: Any) -> tuple[Any, ...]:
-        if len(_typed(name, value, list)) > most:
-            raise ValueError(f"{name}: {len(value)} entries, expected at most {most}")
-        return tuple(check(f"{name}[{k}]", x) for k, x in enumerate(value))
-
-    return checked
-
-
-def _object(kind: type, **fields: _Check) -> _Check:
-    def check(name: str, value: Any) -> Any:
-        value = _typed(name, value, dict)
-        prefix = name and f"{name}."
-        return kind(**{key: f(prefix + key, value.get(key)) for key, f in fields.items()})
-
-    return check
-
-
-def _argnums(name: str, value: Any) -> Any:
-    one = _integer(-1000, 1000)
-    return (_list(one, 1000) if isinstance(value, list) else one)(name, value)
-
-
-_FORM = _object(
-    Form,
-    mode=_one_of(*MODES),
-    order=_text,
-    ids=_list(_integer(1, 2**31 - 1), 1_000_000),
-    kernel=_one_of(*KERNEL_MODES),
-    pin=_one_of("auto", True, False),
-)
-_RESULT = _object(
-    Result,
-    form=_FORM,
-    median=_optional(_number),
-    ratio=_optional(_number),
-    low=_optional(_number),
-    high=_optional(_number),
-    rounds=_integer(0, 10**9),
-    compile_seconds=_number,
-    temporary=_optional(_integer(0, 2**63 - 1)),
-    note=_text,
-)
-_RECORD = _object(
-    Record,
-    name=_text,
-    argnums=_argnums,
-    has_aux=_bool,
-    shapes=_list(_optional(_list(_integer(0, 2**40), 100)), 100_000),
-    fingerprint=_digits,
-    batch=_optional(_integer(1, 2**40)),
-    budget=_number,
-    seconds=_number,
-    settled=_bool,
-    where=_texts,
-    chosen=_FORM,
-    results=_list(_RESULT, 1000),
-)

@@ -86,20 +86,21 @@ class Tuning:
         self._contest = Contest(self._prepare, self._end, left.is_set)
         self._key, self._fingerprint = "", ""
         self._found: Record | None = None
-        self._untimed = AUTO
+        self._usual = [AUTO]
 
     def run(self) -> None:
         """Tunes, or remembers."""
         program = trace(self._fun, self._args, argnums=self._argnums, has_aux=self._has_aux)
         outputs = sum(math.prod(a.shape) for a in program.out_avals)
         inputs = sum(math.prod(a.shape) for a in program.avals[: program.num_inputs])
-        usual = [AUTO, *own_modes(inputs, outputs)]
+        modes = own_modes(inputs, outputs)
+        self._usual = [AUTO, *modes]
         try:
             graph = linearise(program).graph
         except (TypeError, ValueError, NotImplementedError):
             graph = None  # no graph, no elimination: JAX's own modes remain
-            self._untimed, *_ = usual = usual[1:]
-        forms: Iterable[Form] = usual
+            self._usual = modes
+        forms: Iterable[Form] = self._usual
         if graph is not None:
             self._fingerprint = fingerprint(graph)
             self._key = self._name_in_cache(program)
@@ -110,10 +111,10 @@ class Tuning:
                 names = [e.primitive.name for e in program.equations]
                 kernels, batched = jax.default_backend() == "cpu", self._batch is not None
                 others = other_forms(graph, names, self._seconds, kernels=kernels, batched=batched)
-                forms = itertools.chain(usual, others)
+                forms = itertools.chain(forms, others)
         self._contest.run(forms)
         errors = self._contest.errors
-        if all(form in errors for form in usual):
+        if all(form in errors for form in self._usual):
             raise errors[Form("jacrev")]
 
     def record(self) -> Record:
@@ -122,6 +123,7 @@ class Tuning:
             return self._found
         contest = self._contest
         winner, mode, trials = contest.verdict(), contest.mode(), contest.trials[:]
+        untimed = next((f for f in self._usual if f not in contest.errors), self._usual[0])
         found = Record(
             getattr(self._fun, "__name__", type(self._fun).__name__),
             self._argnums,
@@ -133,7 +135,7 @@ class Tuning:
             time.perf_counter() - self._began,
             contest.settled,
             self._where,
-            winner.form if winner is not None else self._untimed,
+            winner.form if winner is not None else untimed,
             results_of(trials, mode),
         )
         path = self._path()
