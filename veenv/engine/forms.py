@@ -14,7 +14,7 @@ from veenv.engine.candidates import Name, modes_of_loops, other_blocks, other_mo
 from veenv.engine.choose import Forms, Results
 from veenv.engine.counts import counts_of
 from veenv.engine.elimination import eliminate
-from veenv.engine.evaluation import evaluate
+from veenv.engine.evaluation import Evaluation, evaluate
 from veenv.engine.indexing import eliminate_sparse
 from veenv.engine.sparse import SparseTensor
 from veenv.engine.symmetry import Half, half_of
@@ -52,10 +52,9 @@ def forms_of(
       symmetric: arguments and keyword arguments to whether the Jacobian is known to be symmetric.
       dense: make sparse blocks dense at last, so that JAX's own modes can take their place.
     """
-    argnums = plain_argnums(argnums)
     if not callable(fun):
         raise TypeError(f"fun must be callable, got {fun!r}")
-    order = plain_order(order)  # an iterator would be empty at the second call
+    argnums, order = plain_argnums(argnums), plain_order(order)  # an iterator would be used up
     special = count_ops or sparse_representation or holomorphic or allow_int
     compared = "auto" if dense else None if special else name_of(order)
 
@@ -80,14 +79,9 @@ def forms_of(
         blocks = [first]
         if not sparse_representation:
             blocks += other_blocks(lin, values.edges, ids, name, modes=bool(modes))
-        outputs = map(_compat.as_weak_as, program.out_avals, map(jnp.asarray, values.outputs))
-        value = jax.tree.unflatten(program.out_tree, outputs)
-        if program.aux:
-            value = value, jax.tree.unflatten(program.aux[1], values.aux)
+        value = _returned(program, values)
         trees = [assembled(lin, rows, inputs, isinstance(argnums, tuple)) for rows in blocks]
-        if dense:
-            sparse = lambda block: isinstance(block, SparseTensor)  # noqa: E731
-            trees = jax.tree.map(SparseTensor.todense, trees, is_leaf=sparse)
+        trees = _dense(trees) if dense else trees
         found: list[Any] = [(value, jax.tree.unflatten(program.out_tree, tree)) for tree in trees]
         if count_ops:
             counted = not (sparse_representation or values.calls)
@@ -96,6 +90,19 @@ def forms_of(
         return found, [*modes.values()]
 
     return forms
+
+
+def _returned(program: Program, values: Evaluation) -> Any:
+    """What the function returned."""
+    outputs = map(_compat.as_weak_as, program.out_avals, map(jnp.asarray, values.outputs))
+    value = jax.tree.unflatten(program.out_tree, outputs)
+    return (value, jax.tree.unflatten(program.aux[1], values.aux)) if program.aux else value
+
+
+def _dense(trees: Any) -> Any:
+    """Blocks as arrays, whatever they are."""
+    sparse = lambda block: isinstance(block, SparseTensor)  # noqa: E731
+    return jax.tree.map(lambda b: b.todense() if sparse(b) else b, trees, is_leaf=sparse)
 
 
 def name_of(order: OrderLike) -> Name | None:
