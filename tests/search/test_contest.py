@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from veenv.measure.timing import spread
-from veenv.search.tuning.contest import NO_TIME, ROUNDS, Contest, Entry, ratios
+from veenv.search.tuning.contest import NO_TIME, ROUNDS, Contest, Entry, Trial, fastest, ratios
 from veenv.search.tuning.forms import AUTO, Form
 from veenv.search.tuning.records import results_of
 
@@ -187,6 +187,18 @@ def test_a_mode_without_a_round_is_known_by_its_first_call():
     assert not (first.seconds and second.seconds)
     assert found.verdict().form == REV
     assert ratios(first, second).size == 1
+
+
+@pytest.mark.parametrize("swapped", [True, False])
+def test_the_ratio_of_the_faster_is_below_one_however_noisy(swapped):
+    # Of ratios 0.1 and 9.5 the mean is 4.8, and of one over them, 5.1.
+    trials = [Trial(AUTO, 1.0, {1: 1.0, 2: 9.5}), Trial(FWD, 1.0, {1: 10.0, 2: 1.0})]
+    best, other = trials if fastest(trials) is trials[0] else trials[::-1]
+    assert fastest(trials[::-1]) is best
+    if swapped:
+        best, other = other, best
+    (result,) = results_of([best], other)
+    assert (result.ratio <= 1.0) != swapped
 
 
 @pytest.mark.parametrize(("count", "sure"), [(3, False), (8, True), (40, True)])

@@ -323,11 +323,9 @@ def spread(ratios: Sequence[float] | np.ndarray) -> tuple[float, float, float]:
     ordered, n = np.sort(ratios), len(ratios)
     rank = max(0, int(np.floor(0.5 * n - 0.98 * np.sqrt(n))))
     wider = 1.0 + 0.1 * max(0, 6 - n)
-    return (
-        float(ordered[rank] / wider),
-        float(np.median(ordered)),
-        float(ordered[n - 1 - rank] * wider),
-    )
+    # The geometric mean of the middle two, so that the other way round it is one over this.
+    middle = np.sqrt(ordered[(n - 1) // 2] * ordered[n // 2])
+    return float(ordered[rank] / wider), float(middle), float(ordered[n - 1 - rank] * wider)
 
 
 def analysis(compiled: Any) -> tuple[float | None, int | None]:

@@ -66,7 +66,7 @@ def fastest(trials: Sequence[Trial]) -> Trial | None:
     """The fastest of some trials that were called, each compared in the rounds of both."""
     best = None
     for trial in trials:
-        if best is None or np.median(ratios(trial, best)) < 1.0:
+        if best is None or spread(ratios(trial, best))[1] < 1.0:
             best = trial
     return best
 
