@@ -6,7 +6,8 @@ import pytest
 
 from agents.cli.commands.search import main
 from veenv import Order, make_graph, tasks
-from veenv.measure.comparison import Comparison, Row
+from veenv.measure.comparison import Comparison
+from veenv.measure.timing import Timing
 
 
 def run(monkeypatch, *arguments: str) -> int:
@@ -81,7 +82,8 @@ def test_the_order_is_timed_in_the_end(monkeypatch, capsys):
     def compare(fun, argnums, point, order, limit):
         graph = make_graph(fun, argnums)(*point)
         assert graph.cost(order) <= graph.cost(graph.markowitz())
-        return Comparison(1, (Row("kernel, found", 0.001, 0.5),), {"jacrev": f"after {limit} s"})
+        row = Timing("kernel, found", 0.001, 0.001, 0.001, None, None, ratio=0.5)
+        return Comparison(1, (row,), {"jacrev": f"after {limit} s"})
 
     monkeypatch.setattr("agents.cli.commands.search.compare", compare)
     arguments = ("--task", "HumanHeartDipole", "--method", "markowitz", "--timing", "2")
