@@ -7,6 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
+from jax.experimental.layout import Layout, with_layout_constraint
+from jax.sharding import SingleDeviceSharding
 
 import veenv
 from tests.oracles.jacobians import assert_same
@@ -41,3 +44,32 @@ def test_sizes_of_one_are_broadcast_by_functions_of_two_operands(name, sparse):
     jacobian = veenv.jacve(fun, argnums=(0, 1), sparse_representation=sparse)
     found = [b.todense() if sparse else b for b in jacobian(x, y)]
     assert_same(tuple(found), jax.jacrev(fun, argnums=(0, 1))(x, y), tol=1e-5)
+
+
+IDENTITIES = {
+    "name": lambda x: checkpoint_name(x, "kept"),
+    "layout": lambda x: with_layout_constraint(x, Layout((0,))),
+    "sharding": lambda x: lax.with_sharding_constraint(x, SingleDeviceSharding(jax.devices()[0])),
+    "device": lambda x: jax.device_put(x, jax.devices()[0]),
+    "remat": jax.checkpoint(
+        lambda x: jnp.sin(checkpoint_name(jnp.sin(x), "kept")),
+        policy=jax.checkpoint_policies.save_only_these_names("kept"),
+    ),
+}
+
+
+@pytest.mark.parametrize("kernel", ["xla", "fused"])
+@pytest.mark.parametrize("name", IDENTITIES)
+def test_what_gives_its_operand_a_name_or_a_place_is_no_operation(name, kernel):
+    fun = lambda x: jnp.sin(IDENTITIES[name](2 * x) * x)  # noqa: E731
+    complex_fun = lambda x: abs(IDENTITIES[name](lax.complex(x, x * x)) ** 2)  # noqa: E731
+    x = jnp.array([1.0, 2.0, 3.0])
+    assert_same(veenv.jacve(fun, kernel=kernel)(x), jax.jacrev(fun)(x), tol=1e-5)
+    if name != "remat":  # which JAX does not differentiate for complex numbers
+        found = jax.jit(veenv.jacve(complex_fun, kernel=kernel))(x)
+        assert_same(found, jax.jacrev(complex_fun)(x), tol=1e-5)
+
+
+def test_names_are_not_written_as_source_code():
+    source = veenv.export.to_code("reverse", lambda x: checkpoint_name(x * x, "kept"), 3.0)
+    assert "kept" not in source

@@ -135,7 +135,7 @@ def _concatenate(operands: Sequence[str], params: Mapping[str, Any]) -> str:
 
 
 def _copy(operands: Sequence[str], params: Mapping[str, Any]) -> str:
-    _check_used("copy", params, ())
+    _check_used("copy", params, ("name",))
     return operands[0]
 
 
@@ -216,6 +216,7 @@ _SPECIAL: Mapping[str, Writer] = {
     "concatenate": _concatenate,
     "copy": _copy,
     "copy_p": _copy,
+    "name": _copy,
     "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update_slice,
     "empty": _empty,

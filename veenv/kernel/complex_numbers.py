@@ -15,6 +15,7 @@ import numpy as np
 from veenv.kernel.builder import Builder
 from veenv.kernel.complex_parts import Reals, pair, parts, reals
 from veenv.kernel.program import COMPLEX, CannotFuseError
+from veenv.kernel.rules_scalar import IDENTITIES
 
 Rule = Callable[..., int]
 """As `veenv.kernel.rules_scalar.Rule`, an operand or the result complex."""
@@ -222,9 +223,8 @@ RULES: Mapping[str, Rule] = {
     "tanh": _one(_tanh),
 }
 """For elementwise primitives of or to complex numbers how one entry of the result is computed."""
-SHARED = frozenset(
-    "add add_any copy copy_p integer_pow mul neg one_minus_square pcast pvary select_n square "
-    "stop_gradient sub".split()
+SHARED = IDENTITIES.union(
+    "add add_any integer_pow mul neg one_minus_square select_n square sub".split()
 )
 """Primitives whose rule for real numbers holds, as it goes by `OPERATIONS`."""
 

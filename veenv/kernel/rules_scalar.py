@@ -9,7 +9,8 @@ import numpy as np
 
 from veenv.kernel.builder import Builder
 from veenv.kernel.program import FLOATS, CannotFuseError
-from veenv.rules.table import TABLE
+from veenv.linear.batch_barrier import BARRIERS
+from veenv.rules.table import TABLE, named
 
 Rule = Callable[..., int]
 """``rule(builder, in_dtype, out_dtype, params, *operands)``; in_dtype is the first operand's."""
@@ -244,12 +245,16 @@ def _erf_inv(b: Builder, of: str, to: str, params: Mapping[str, Any], x: int) ->
     return b.op("select", to, edge, infinite, b.op("mul", to, result, x))
 
 
+IDENTITIES = frozenset(
+    {*named(form="same"), "stop_gradient"} - {"convert_element_type", "device_put", *BARRIERS}
+)
+"""Primitives whose result is their operand, whatever name, place or layout they give it."""
 _SAME = "add sub mul neg sqrt and or xor not"
 RULES: Mapping[str, Rule] = {
     **{name: _same(name) for name in _SAME.split()},
     **{name: _call(p.call) for name, p in TABLE.items() if p.call},
     **{name: _compare(name) for name in "eq ne lt le gt ge".split()},
-    **dict.fromkeys("copy copy_p pcast pvary stop_gradient".split(), _identity),
+    **dict.fromkeys(IDENTITIES, _identity),
     "abs": _abs,
     "add_any": _same("add"),
     "bitcast_convert_type": _bitcast,

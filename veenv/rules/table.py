@@ -236,9 +236,12 @@ _add("random_bits random_seed random_wrap random_unwrap random_fold_in random_sp
 
 # The operand itself, and parts of complex numbers.
 _add("convert_element_type", "new_dtype", **{**_SAME, **_UNIT, "zero": True, "cost": "free"})
-_add("copy", **{**_SAME, **_UNIT, "bound": "entries", "zero": True, "cost": "free"})
-_add("copy_p", **_SAME, zero=True)
-_add("pvary device_put pbroadcast reshard sharding_constraint name", **_SAME)
+_add(
+    "copy copy_p name layout_constraint xla_metadata_value pvary pbroadcast reshard "
+    "sharding_constraint",
+    **{**_SAME, **_UNIT, "bound": "entries", "zero": True, "cost": "free"},
+)
+_add("device_put", **_SAME)
 _add("optimization_barrier veenv_batch_barrier", **_SAME)
 _add("pcast", form="same", linear=ALL, slope="ones")
 _add("reduce_precision", "exponent_bits mantissa_bits", form="entry", both=True, linear=ALL,
