@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -93,14 +93,6 @@ def bodies(params: Mapping[str, Any]) -> Iterator[Any]:
             values += value
         elif hasattr(open_jaxpr(value), "eqns"):
             yield open_jaxpr(value)
-
-
-def holds(jaxpr: Any, names: Container[str]) -> bool:
-    """Whether a jaxpr has equations of primitives of some names, in any depth."""
-    return any(
-        eqn.primitive.name in names or any(holds(body, names) for body in bodies(eqn.params))
-        for eqn in open_jaxpr(jaxpr).eqns
-    )
 
 
 def own_rule(primitive: Any, params: Mapping[str, Any]) -> str | None:

@@ -28,7 +28,8 @@ from veenv.graph.program import Program
 from veenv.kernel.fusable import refuse_unknown
 from veenv.kernel.price import kernel_size
 from veenv.kernel.program import CannotFuseError
-from veenv.rules.table import facts, named
+from veenv.rules import walk
+from veenv.rules.table import facts
 from veenv.structure.structure import FREE, Link
 
 OwnMode = Literal["jacfwd", "jacrev"]
@@ -167,8 +168,8 @@ def _operators(lin: Linearisation) -> Iterator[bool]:
 
 
 def _refuses(equation: Any) -> bool:
-    names, bodies = named(both=False), _compat.bodies(equation.params)
-    return equation.primitive.name in names or any(_compat.holds(b, names) for b in bodies)
+    every = (equation, *walk.inside(equation.params))
+    return any(facts(e.primitive.name).both is False for e in every)
 
 
 def other_modes(
@@ -256,20 +257,11 @@ def are_loops(lin: Linearisation) -> bool:
     return _EACH * inside * (1 + passes) > kernel_size(equations)
 
 
-def _entries(equation: Equation) -> int:
+def _entries(equation: Any) -> int:
     """How many numbers an equation computes, those of each step of a loop."""
-    own = sum(prod(a.shape) for a in equation.out_avals)
-    return own + _within(equation.primitive.name, equation.params)
-
-
-def _within(name: str, params: dict[str, Any]) -> int:
-    """As `_entries`, of the bodies of an equation."""
-    steps = params["length"] if name == "scan" else 1
-    return steps * sum(
-        sum(prod(v.aval.shape) for v in e.outvars) + _within(e.primitive.name, e.params)
-        for body in _compat.bodies(params)
-        for e in body.eqns
-    )
+    steps = equation.params["length"] if equation.primitive.name == "scan" else 1
+    bodies = walk.inside(equation.params, lambda _: False)
+    return sum(prod(a.shape) for a in walk.out_avals(equation)) + steps * sum(map(_entries, bodies))
 
 
 def _narrowest(lin: Linearisation, used: Iterable[Elemental]) -> int:

@@ -30,6 +30,7 @@ from veenv.kernel.price import (
 )
 from veenv.kernel.primitive import Batched, call
 from veenv.kernel.program import ScalarProgram
+from veenv.rules import walk
 from veenv.rules.dtypes import is_key
 from veenv.rules.modes import REFUSALS
 
@@ -303,7 +304,7 @@ class Choice:
         """Whether all that the forms do is compute, of what can wait for a batch."""
         if any(map(is_key, map(jax.typeof, self._first[0].operands))):
             return False
-        return not any(e.effects for form in self._first for e in form.closed.eqns)
+        return not any(e.effects for form in self._first for e in walk.equations(form.closed))
 
     def _forget(self) -> None:
         """Drops the values of this trace, which are gone when the choice is made."""
@@ -316,7 +317,7 @@ class Choice:
 
     def _program(self) -> ScalarProgram | None:
         """The scalar program, where compiling it takes not much longer than XLA's takes."""
-        lengths = (len(_compat.open_jaxpr(one.closed).eqns) for one in self._first)
+        lengths = (len(walk.equations(one.closed)) for one in self._first)
         return self._first[self._source].program_within(kernel_size(min(lengths)))
 
 

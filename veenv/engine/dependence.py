@@ -17,7 +17,7 @@ from veenv import _compat
 from veenv.engine import places
 from veenv.engine.known import held, is_exact, results
 from veenv.graph.equations import Equation
-from veenv.rules import Site, partials
+from veenv.rules import Site, partials, walk
 from veenv.rules.table import facts
 from veenv.structure.structure import FREE, Structure
 
@@ -71,13 +71,13 @@ def dependent_places(
     """
     shape = equation.in_avals[operand].shape
     size = prod(shape)
-    if size**2 > _MOST_FLAGS or equation.primitive.name not in LOOPS:
+    if size**2 > _MOST_FLAGS or facts(equation.primitive.name).form != "loop":
         return None
     own = np.eye(size, dtype=bool).reshape(*shape, size)
     by = equation.inputs[operand]
     given = [_Variable(own) if a == by else _Variable(value=known(a)) for a in equation.inputs]
     try:
-        reach = _Follower(size).step(equation, given)[result].reach
+        reach = _Follower(size).equation(equation, given)[result].reach
     except _TooManyError:
         return None
     if reach is None:
@@ -86,51 +86,72 @@ def dependent_places(
     return rows, cols
 
 
-class _Follower:
+class _Follower(walk.Domain[_Variable]):
     """Follows what depends on an operand of so many elements."""
+
+    turns = True
 
     def __init__(self, size: int):
         self._size, self._steps = size, 0
 
-    def run(self, jaxpr: Any, consts: Sequence[Any], given: Sequence[_Variable]) -> _Several:
-        """The results of a body."""
-        there = dict(zip(jaxpr.invars, given, strict=True))
-        there |= zip(jaxpr.constvars, (_constant(c) for c in consts), strict=True)
+    def constant(self, value: Any) -> _Variable:
+        """A constant, which depends on nothing."""
+        return _Variable(value=held(value, _MOST_KNOWN))
 
-        def read(atom: Any) -> _Variable:
-            return _constant(atom.val) if hasattr(atom, "val") else there[atom]
+    def join(self, a: _Variable, b: _Variable) -> _Variable:
+        """What either depends on."""
+        return _either([a.reach, b.reach])
 
-        for eqn in jaxpr.eqns:
-            self._steps += 1
-            if self._steps > _MOST_STEPS:
-                raise _TooManyError
-            numbers = tuple(range(len(eqn.invars)))
-            ins, outs = ([v.aval for v in several] for several in (eqn.invars, eqn.outvars))
-            equation = Equation(eqn.primitive, eqn.params, numbers, (), tuple(ins), tuple(outs), "")
-            given = self.step(equation, [read(a) for a in eqn.invars])
-            there |= zip(eqn.outvars, given, strict=True)
-        return [read(a) for a in jaxpr.outvars]
+    def same(self, a: _Variable, b: _Variable) -> bool:
+        """Whether they depend on the same, and are known or not."""
+        if a.reach is None or b.reach is None:
+            return a.reach is b.reach and (a.value is None) == (b.value is None)
+        return np.array_equal(a.reach, b.reach)
 
-    def closed(self, body: Any, given: Sequence[_Variable]) -> _Several:
-        """The results of a body with its constants, or of one that has none."""
-        return self.run(_compat.open_jaxpr(body), getattr(body, "consts", ()), given)
+    def turned(self, equation: Any, turn: int) -> None:
+        """Gives up a loop of unknown length in the end."""
+        if equation.primitive.name == "while" and turn >= _MOST_TURNS:
+            raise _TooManyError
 
-    def step(self, equation: Equation, given: _Several) -> _Several:
-        """The results of an equation."""
-        for aval in equation.out_avals:
-            if prod(getattr(aval, "shape", ())) * self._size > _MOST_FLAGS:
-                raise _TooManyError
-        if all(x.reach is None for x in given):
-            return _worked_out(equation, given)
-        loop = LOOPS.get(equation.primitive.name)
-        if loop is not None:
-            return loop(self, equation, given)
+    def index(self, value: _Variable) -> int | None:
+        """The branch that is taken, if it is known."""
+        return None if value.value is None else int(value.value)
+
+    def row(self, value: _Variable, turn: int) -> _Variable:
+        """What a turn sees of a stack."""
+        return _Variable(*(None if a is None else a[turn] for a in (value.reach, value.value)))
+
+    def stacked(self, rows: Sequence[_Variable], aval: Any) -> _Variable:
+        """The rows of all turns."""
+        if all(row.reach is None for row in rows):
+            return _Variable()
+        none = np.zeros((*aval.shape[1:], self._size), bool)
+        return _Variable(np.stack([none if row.reach is None else row.reach for row in rows]))
+
+    def body(self, equation: Any) -> Any | None:
+        """Of a call, whose derivative is that of its body."""
         if _compat.own_rule(equation.primitive, equation.params):
-            return self._whole(equation, given)  # its derivative need not be that of its body
+            return None
         body = _compat.call_body(equation.primitive.name, equation.params)
-        if body is not None and len(_compat.open_jaxpr(body).invars) == len(given):
-            return self.closed(body, given)
-        return _moved(equation, given) or self._mixed(equation, given)
+        alike = body is not None and len(_compat.open_jaxpr(body).invars) == len(equation.invars)
+        return body if alike else None
+
+    def equation(self, equation: Any, ins: _Several) -> _Several:
+        """The results of an equation."""
+        self._steps += 1
+        sizes = (prod(getattr(aval, "shape", ())) for aval in walk.out_avals(equation))
+        if self._steps > _MOST_STEPS or any(n * self._size > _MOST_FLAGS for n in sizes):
+            raise _TooManyError
+        if all(x.reach is None for x in ins):
+            return _worked_out(_as_equation(equation), ins)
+        return super().equation(equation, ins)
+
+    def primitive(self, equation: Any, ins: _Several) -> _Several:
+        """By the places that elements are moved to, or by the structures of partials."""
+        if _compat.own_rule(equation.primitive, equation.params):
+            return self._whole(_as_equation(equation), ins)  # its derivative is not its body's
+        equation = _as_equation(equation)
+        return _moved(equation, ins) or self._mixed(equation, ins)
 
     def _whole(self, equation: Equation, given: _Several) -> _Several:
         """Each result by all that any operand depends on."""
@@ -156,66 +177,14 @@ class _Follower:
             found.append(_either(by))
         return found
 
-    def scan(self, equation: Equation, given: _Several) -> _Several:
-        """A loop of known length."""
-        body, length = equation.params["jaxpr"], equation.params["length"]
-        num_carry = _compat.num_alike(body.out_avals, equation.out_avals)
-        num_consts = _compat.num_alike(body.in_avals, equation.in_avals) - num_carry
-        consts, carry = given[:num_consts], given[num_consts : num_consts + num_carry]
-        stacked = given[num_consts + num_carry :]
-        turns = range(length)[::-1] if equation.params["reverse"] else range(length)
-        rows: list[_Several] = [[] for _ in turns]
-        for t in turns:
-            outs = self.closed(body, [*consts, *carry, *(_row(x, t) for x in stacked)])
-            carry, rows[t] = outs[:num_carry], outs[num_carry:]
-        shapes = [a.shape for a in equation.out_avals[num_carry:]]
-        several = zip(*rows, strict=True) if length else [()] * len(shapes)
-        stacks = [
-            self._stacked([x.reach for x in r], s) for r, s in zip(several, shapes, strict=True)
-        ]
-        return [*carry, *stacks]
 
-    def _stacked(self, rows: Sequence[np.ndarray | None], shape: Sequence[int]) -> _Variable:
-        if all(row is None for row in rows):
-            return _Variable()
-        none = np.zeros((*shape[1:], self._size), bool)
-        return _Variable(np.stack([none if row is None else row for row in rows]))
-
-    def while_loop(self, equation: Equation, given: _Several) -> _Several:
-        """A loop of any length: until no turn adds anything."""
-        params = equation.params
-        given = given[params["cond_nconsts"] :]
-        consts, carry = given[: params["body_nconsts"]], given[params["body_nconsts"] :]
-        carry = [_Variable(x.reach) for x in carry]
-        for _ in range(_MOST_TURNS):
-            outs = self.closed(params["body_jaxpr"], [*consts, *carry])
-            after = [_either([x.reach, y.reach]) for x, y in zip(carry, outs, strict=True)]
-            if all(_same(x.reach, y.reach) for x, y in zip(carry, after, strict=True)):
-                return carry
-            carry = after
-        raise _TooManyError
-
-    def branches(self, equation: Equation, given: _Several) -> _Several:
-        """The branch that is taken, or what any of them gives."""
-        index, *rest = given
-        several = equation.params["branches"]
-        if index.value is not None:
-            several = [several[int(np.clip(index.value, 0, len(several) - 1))]]
-        outs = [self.closed(branch, rest) for branch in several]
-        if len(outs) == 1:
-            return outs[0]
-        return [_either([x.reach for x in each]) for each in zip(*outs, strict=True)]
-
-
-LOOPS: dict[str, Callable[[_Follower, Equation, _Several], _Several]] = {
-    "scan": _Follower.scan,
-    "while": _Follower.while_loop,
-    "cond": _Follower.branches,
-}
-
-
-def _constant(value: Any) -> _Variable:
-    return _Variable(value=held(value, _MOST_KNOWN))
+def _as_equation(equation: Any) -> Equation:
+    """An equation of a jaxpr as one of a program whose variables are its operands' numbers."""
+    if isinstance(equation, Equation):
+        return equation
+    ins, outs = walk.in_avals(equation), walk.out_avals(equation)
+    numbers = tuple(range(len(ins)))
+    return Equation(equation.primitive, equation.params, numbers, (), tuple(ins), tuple(outs), "")
 
 
 def _worked_out(equation: Equation, given: _Several) -> _Several:
@@ -230,10 +199,6 @@ def _worked_out(equation: Equation, given: _Several) -> _Several:
 
 def _is_zero(x: _Variable) -> bool:
     return x.value is not None and not x.value.any()
-
-
-def _row(x: _Variable, t: int) -> _Variable:
-    return _Variable(*(None if a is None else a[t] for a in (x.reach, x.value)))
 
 
 def _moved(equation: Equation, given: _Several) -> _Several | None:
@@ -291,7 +256,3 @@ def _through(s: Structure, reach: np.ndarray, shape: Sequence[int]) -> np.ndarra
 def _either(several: Sequence[np.ndarray | None]) -> _Variable:
     found = [x for x in several if x is not None]
     return _Variable(np.logical_or.reduce(found) if found else None)
-
-
-def _same(a: np.ndarray | None, b: np.ndarray | None) -> bool:
-    return np.array_equal(a, b) if a is not None and b is not None else a is b

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from veenv import _compat
 from veenv.engine.known import Known, is_quick
 from veenv.graph.linearisation import Linearisation
 from veenv.graph.program import Equation, Literal, Program
+from veenv.rules import walk
 from veenv.rules.table import facts
 
 _REAL = "fiu"
@@ -102,14 +102,16 @@ def _is_total(lin: Linearisation, number: int, bounds: Bounds) -> bool:
 
 def _is_total_anywhere(equation: Any) -> bool:
     """As `_is_total`, of an equation of a program or a jaxpr, whatever its operands are."""
+    return all(map(_is_total_itself, (equation, *walk.inside(equation.params))))
+
+
+def _is_total_itself(equation: Any) -> bool:
     name, params = equation.primitive.name, equation.params
     if name == "integer_pow":
         return bool(0 <= params["y"] <= _LARGEST_POWER)
     if name == "gather":  # out of bounds it may fill with NaN
         return "FILL" not in str(params["mode"]).upper()
-    bodies = [_compat.open_jaxpr(body).eqns for body in _compat.bodies(params)]
-    total = facts(name).partials == "finite"
-    return total and all(_is_total_anywhere(e) for body in bodies for e in body)
+    return facts(name).partials == "finite"
 
 
 class Bounds:

@@ -15,8 +15,9 @@ from jax import Array
 from veenv import _compat
 from veenv.engine.known import Known
 from veenv.engine.slopes import Slopes, aligned, joined, moved, sources, summed
-from veenv.graph.equations import Equation, Literal
+from veenv.graph.equations import Equation
 from veenv.graph.program import Program
+from veenv.rules import walk
 from veenv.rules.dtypes import is_differentiable
 from veenv.rules.table import facts
 
@@ -46,15 +47,9 @@ def laplacians(program: Program, inputs: Sequence[Any]) -> list[Array]:
     variables: dict[int, Any] = dict(enumerate(_seeds(inputs)))
     variables.update({program.num_inputs + i: c for i, c in enumerate(program.constants)})
 
-    def read(atom: Any) -> Any:
-        return atom.value if isinstance(atom, Literal) else variables[atom]
-
     known = Known(program)
-    for equation in program.equations:
-        results = _step(equation, [read(a) for a in equation.inputs], known)
-        for variable, result in zip(equation.outputs, results, strict=True):
-            if variable is not None:
-                variables[variable] = result
+    step = lambda equation, ins: _step(equation, ins, known)  # noqa: E731
+    read = walk.run(program.equations, variables, step)
     outputs = [read(o) for o in program.outputs]
     return [
         o.laplacian if isinstance(o, Jet) else jnp.zeros(aval.shape, aval.dtype)

@@ -13,7 +13,6 @@ from math import prod
 import numpy as np
 
 from veenv.engine import complex_moves, places
-from veenv.engine.dependence import LOOPS
 from veenv.engine.known import Known
 from veenv.engine.sparse import computed, indexed
 from veenv.engine.sparse.computed import Matrix
@@ -156,5 +155,5 @@ def _ways(lin: Linearisation, equation: Equation, elemental: Elemental) -> tuple
     by, of = variable(elemental.source), variable(elemental.target)
     operands = [i for i, a in enumerate(equation.inputs) if isinstance(a, int) and a == by]
     results = [k for k, v in enumerate(equation.outputs) if v == of]
-    alone = len(operands) == 1 or (operands and equation.primitive.name in LOOPS)
+    alone = len(operands) == 1 or (operands and facts(equation.primitive.name).form == "loop")
     return (results[0], operands[0]) if alone and len(results) == 1 else None

@@ -12,39 +12,32 @@ from math import inf
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-from jax.extend import core
 
 from veenv import _compat
 from veenv.engine.worth import shared, stored_from
 from veenv.kernel.parts import Part
 from veenv.linear.batch_barrier import BARRIERS, barrier_from
+from veenv.rules import walk
 
 
 def run(part: Part, consts: Sequence[Any], operands: Sequence[Any]) -> list[Any]:
     """The results of a part of a jaxpr, computed with the pins that are needed."""
     lifted = [k for k, c in enumerate(consts) if _compat.is_traced(c)]
     varying = _varying(part, lifted)
-    points = stored_from(part, part.eqns, varying)
-    once = shared(part.eqns, varying)
-    values: dict[Any, Any] = dict(zip(part.constvars, consts, strict=True))
-    values.update(zip(part.invars, operands, strict=True))
+    points = stored_from(part, walk.equations(part), varying)
+    once = shared(walk.equations(part), varying)
 
-    def read(atom: Any) -> Any:
-        return atom.val if isinstance(atom, core.Literal) else values[atom]
-
-    for equation in part.eqns:
-        outs = [read(a) for a in equation.invars]
+    def step(equation: Any, operands: Sequence[Any]) -> list[Any]:
         if equation.primitive.name not in BARRIERS:
-            outs = _compat.bind(equation.primitive, equation.params, outs)
+            outs = walk.apply(equation, operands)
         elif equation.outvars[0] in points:
-            outs = [barrier_from(points[equation.outvars[0]], x) for x in outs]
-        for v, value in zip(equation.outvars, outs, strict=True):
-            values[v] = jax.lax.optimization_barrier(value) if v in once else value
-    return [
-        _compat.as_weak_as(aval, jnp.asarray(read(atom)))
-        for aval, atom in zip(part.out_avals, part.outvars, strict=True)
-    ]
+            outs = [barrier_from(points[equation.outvars[0]], x) for x in operands]
+        else:
+            outs = list(operands)
+        pairs = zip(equation.outvars, outs, strict=True)
+        return [jax.lax.optimization_barrier(x) if v in once else x for v, x in pairs]
+
+    return part.run(consts, operands, step)
 
 
 def stored_points(part: Part, lifted: Sequence[int]) -> dict[Any, float]:
@@ -54,15 +47,11 @@ def stored_points(part: Part, lifted: Sequence[int]) -> dict[Any, float]:
       part: a part of a jaxpr.
       lifted: the numbers of the constants that a batch may run over.
     """
-    points = stored_from(part, part.eqns, _varying(part, lifted))
-    barriers = (e.outvars[0] for e in part.eqns if e.primitive.name in BARRIERS)
+    points = stored_from(part, walk.equations(part), _varying(part, lifted))
+    barriers = (e.outvars[0] for e in walk.equations(part) if e.primitive.name in BARRIERS)
     return {v: points.get(v, inf) for v in barriers}
 
 
 def _varying(part: Part, lifted: Sequence[int]) -> set[Any]:
     """The variables that depend on the arguments; others are computed once for a batch."""
-    varying = {*part.invars, *(part.constvars[k] for k in lifted)}
-    for equation in part.eqns:
-        if any(not isinstance(a, core.Literal) and a in varying for a in equation.invars):
-            varying.update(equation.outvars)
-    return varying
+    return walk.dependent(part, (*part.invars, *(part.constvars[k] for k in lifted)))

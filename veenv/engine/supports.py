@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from veenv.engine import terms
-from veenv.engine.dependence import LOOPS, dependent_places
+from veenv.engine.dependence import dependent_places
 from veenv.engine.known import Known
 from veenv.engine.links import diagonal_pairs, keep_diagonal
 from veenv.engine.places import numbered, scattered, takes
@@ -100,7 +100,7 @@ def _passes(e: Edge) -> int:
 
 def _places(equation: Equation, ways: tuple[int, int], known: Known) -> Places | None:
     name, (result, operand) = equation.primitive.name, ways
-    if name in LOOPS:
+    if facts(name).form == "loop":
         return dependent_places(equation, result, operand, known)
     form = facts(name).form
     if form == "running":

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from veenv import _compat
 from veenv.graph.linearisation import Linearisation
 from veenv.graph.program import trace
+from veenv.rules import walk
 from veenv.rules.table import facts
 
 Pair = tuple[int, int]
@@ -57,11 +58,7 @@ def is_symmetric(fun: Callable[..., Any], args: Any, kwargs: Any, argnums: Any) 
     program = trace(fun, args, kwargs, argnums=argnums)
     if [tuple(aval.shape) for aval in program.out_avals] != [()]:
         return False
-    return not any(_own_rules(e.primitive, e.params) for e in program.equations)
-
-
-def _own_rules(primitive: Any, params: Mapping[str, Any]) -> bool:
-    if _compat.own_rule(primitive, params) or facts(primitive.name).assumes:
-        return True
-    bodies = _compat.bodies(params)
-    return any(_own_rules(e.primitive, e.params) for body in bodies for e in body.eqns)
+    every = (e for top in program.equations for e in (top, *walk.inside(top.params)))
+    return not any(
+        _compat.own_rule(e.primitive, e.params) or facts(e.primitive.name).assumes for e in every
+    )

@@ -15,6 +15,11 @@ class Literal:
 
     value: Any
 
+    @property
+    def val(self) -> Any:
+        """Its value, as literals of JAX have it."""
+        return self.value
+
 
 @dataclass(frozen=True, slots=True)
 class Equation:
@@ -37,3 +42,13 @@ class Equation:
     in_avals: tuple[Any, ...]
     out_avals: tuple[Any, ...]
     source: str
+
+    @property
+    def invars(self) -> tuple[Var | Literal, ...]:
+        """The operands, as equations of JAX have them."""
+        return self.inputs
+
+    @property
+    def outvars(self) -> tuple[Var | None, ...]:
+        """The results, as equations of JAX have them."""
+        return self.outputs

@@ -7,7 +7,7 @@ but has another derivative, through a rule of its own or where gradients stop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import reduce
 from typing import Any
@@ -15,11 +15,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend import core
 
 from veenv import _compat
 from veenv.graph.own_derivative import is_own_derivative
-from veenv.graph.program import Equation, Literal, Program
+from veenv.graph.program import Equation, Program
+from veenv.rules import walk
 from veenv.rules.base import find
 from veenv.rules.dtypes import is_differentiable
 from veenv.rules.table import facts
@@ -52,21 +52,11 @@ def is_linear(program: Program) -> bool:
       >>> is_linear(trace(lambda g: jnp.clip(g, -1, 1), [x]))
       False
     """
-    known: dict[int, Kind] = {
-        variable: Kind.LINEAR if variable < program.num_inputs else Kind.CONSTANT
-        for variable in range(program.num_inputs + len(program.constants))
-    }
-
-    def read(atom: Any) -> Kind:
-        return _of_value(atom.value) if isinstance(atom, Literal) else known[atom]
-
-    for e in program.equations:
-        kinds = [read(a) for a in e.inputs]
-        found = _results(e.primitive, e.params, kinds, e.in_avals, e.out_avals)
-        for variable, kind in zip(e.outputs, found, strict=True):
-            if variable is not None:
-                known[variable] = kind
-    return all(read(o) in (Kind.ZERO, Kind.LINEAR) for o in program.outputs)
+    count, constants = program.num_inputs, len(program.constants)
+    known = dict.fromkeys(range(count), Kind.LINEAR)
+    known |= dict.fromkeys(range(count, count + constants), Kind.CONSTANT)
+    found = _Kinds().results(program.equations, known, program.outputs)
+    return all(kind in (Kind.ZERO, Kind.LINEAR) for kind in found)
 
 
 def is_zero_at_zero(program: Program) -> bool:
@@ -84,15 +74,12 @@ def is_zero_at_zero(program: Program) -> bool:
       False
     """
     known: dict[int, Any] = dict.fromkeys(range(program.num_inputs), 0.0)
+    known |= dict.fromkeys(range(program.num_inputs, len(program.avals)))
 
-    def read(atom: Any) -> Any:
-        if not isinstance(atom, Literal):
-            return known.get(atom)
-        return atom.value if np.ndim(atom.value) == 0 else None
+    def step(e: Equation, values: Sequence[Any]) -> list[Any]:
+        return [_uniform(e, values)] * len(e.outputs)
 
-    for e in program.equations:
-        value = _uniform(e, [read(a) for a in e.inputs])
-        known.update({o: value for o in e.outputs if o is not None and value is not None})
+    read = walk.run(program.equations, known, step, lambda a: None if np.ndim(a.value) else a.value)
     return all(read(o) is not None and not read(o) for o in program.outputs)
 
 
@@ -116,44 +103,55 @@ def _moved(name: str, values: Sequence[Any]) -> Any:
     return values[0] if name in ("broadcast_in_dim", "convert_element_type", "reshape") else None
 
 
-def _of_value(value: Any) -> Kind:
-    """The kind of a literal; a zero without a tangent space (float0) holds nothing to compare."""
-    if np.ndim(value) or not isinstance(value, (int, float, np.ndarray, np.generic)):
-        return Kind.CONSTANT
-    empty = jnp.result_type(value) == jax.dtypes.float0
-    return Kind.ZERO if empty or value == 0 else Kind.CONSTANT
+class _Kinds(walk.Domain[Kind]):
+    """Kinds of variables."""
 
+    def constant(self, value: Any) -> Kind:
+        """The kind of a number; zeros of float0, without a tangent space, compare with nothing."""
+        if np.ndim(value) or not isinstance(value, (int, float, np.ndarray, np.generic)):
+            return Kind.CONSTANT
+        empty = jnp.result_type(value) == jax.dtypes.float0
+        return Kind.ZERO if empty or value == 0 else Kind.CONSTANT
 
-def _join(a: Kind, b: Kind) -> Kind:
-    """The kind of a sum: a linear and a constant part together are neither."""
-    if Kind.ZERO in (a, b) or a == b:
-        return max(a, b)
-    return Kind.UNKNOWN
+    def join(self, a: Kind, b: Kind) -> Kind:
+        """The kind of a sum: a linear and a constant part together are neither."""
+        return max(a, b) if Kind.ZERO in (a, b) or a == b else Kind.UNKNOWN
 
+    def chosen(self, test: Callable[[], Kind], results: list[Kind]) -> list[Kind]:
+        """What the inputs choose is of unknown kind."""
+        return results if test() < Kind.LINEAR else [Kind.UNKNOWN] * len(results)
 
-def _results(primitive: Any, params: Any, kinds: Kinds, ins: Any, outs: Any) -> list[Kind]:
-    """The kinds of an equation's results by those of its operands."""
-    name, count = primitive.name, len(outs)
-    inner = _compat.inlinable_body(name, params)
-    if inner is not None:
-        return _walked(inner, kinds)
-    if name in _BODIES:
-        return _BODIES[name](params, kinds, ins, outs)
-    if facts(name).bilinear:
-        return [_product(kinds)] * count
-    linear = _positions(name, params, len(kinds))
-    if linear is None and Kind.ZERO in kinds and find(name) is None:
-        linear = _by_own_derivative(primitive, params, kinds, ins)
-    if max(kinds, default=Kind.ZERO) < Kind.LINEAR:
-        every = linear and all(kinds[n] is Kind.ZERO for n in linear)
-        return [Kind.ZERO if every else Kind.CONSTANT] * count
-    if linear is None:
-        linear = _by_own_derivative(primitive, params, kinds, ins)
-    others = [k for n, k in enumerate(kinds) if n not in (linear or ())]
-    if linear is None or max(others, default=Kind.ZERO) > Kind.CONSTANT:
-        return [Kind.UNKNOWN] * count
-    kind = reduce(_join, (kinds[n] for n in linear), Kind.ZERO)
-    return [kind if is_differentiable(a) else Kind.UNKNOWN for a in outs]
+    def primitive(self, equation: Any, ins: list[Kind]) -> list[Kind]:
+        """By what the primitive is linear in, or by its own derivative."""
+        primitive, params = equation.primitive, equation.params
+        name, avals, outs = primitive.name, walk.in_avals(equation), walk.out_avals(equation)
+        if name == "custom_linear_solve":
+            return self._solve(params, ins, len(outs))
+        if facts(name).bilinear:
+            return [_product(ins)] * len(outs)
+        linear = _positions(name, params, len(ins))
+        if linear is None and Kind.ZERO in ins and find(name) is None:
+            linear = _by_own_derivative(primitive, params, ins, avals)
+        if max(ins, default=Kind.ZERO) < Kind.LINEAR:
+            zero = linear and all(ins[n] is Kind.ZERO for n in linear)
+            return [Kind.ZERO if zero else Kind.CONSTANT] * len(outs)
+        if linear is None:
+            linear = _by_own_derivative(primitive, params, ins, avals)
+        others = [k for n, k in enumerate(ins) if n not in (linear or ())]
+        if linear is None or max(others, default=Kind.ZERO) > Kind.CONSTANT:
+            return [Kind.UNKNOWN] * len(outs)
+        kind = reduce(self.join, (ins[n] for n in linear), Kind.ZERO)
+        return [kind if is_differentiable(a) else Kind.UNKNOWN for a in outs]
+
+    def _solve(self, params: Any, ins: list[Kind], count: int) -> list[Kind]:
+        """A linear solve, which claims to be linear in its right side."""
+        first = sum(params["const_lengths"])
+        if max(ins[:first], default=Kind.ZERO) > Kind.CONSTANT:
+            return [Kind.UNKNOWN] * count
+        side = reduce(self.join, ins[first:], Kind.ZERO)
+        extra = Kind.CONSTANT if side < Kind.LINEAR else Kind.UNKNOWN
+        solved = len(ins) - first
+        return [side] * solved + [extra] * (count - solved)
 
 
 def _positions(name: str, params: Any, count: int) -> Sequence[int] | None:
@@ -183,79 +181,3 @@ def _by_own_derivative(primitive: Any, params: Any, kinds: Kinds, ins: Any) -> l
         if is_own_derivative(primitive, params, moving, ins):
             return moving
     return None
-
-
-def _walked(closed: Any, kinds: Kinds) -> list[Kind]:
-    """The kinds of a closed jaxpr's results by those of its operands."""
-    jaxpr = _compat.open_jaxpr(closed)
-    known: dict[Any, Kind] = dict(zip(jaxpr.invars, kinds, strict=True))
-    known |= dict.fromkeys(jaxpr.constvars, Kind.CONSTANT)
-
-    def read(atom: Any) -> Kind:
-        return _of_value(atom.val) if isinstance(atom, core.Literal) else known[atom]
-
-    for eqn in jaxpr.eqns:
-        ins, outs = [a.aval for a in eqn.invars], [v.aval for v in eqn.outvars]
-        found = _results(eqn.primitive, eqn.params, [read(a) for a in eqn.invars], ins, outs)
-        known.update(zip(eqn.outvars, found, strict=True))
-    return [read(v) for v in jaxpr.outvars]
-
-
-def _repeated(run: Callable[[Kinds], list[Kind]], carry: Kinds) -> list[Kind]:
-    """Kinds of the results when what is carried around a loop has settled.
-
-    Args:
-      run: kinds of what is carried → kinds of all results, those of what is carried first.
-      carry: the kinds at the start.
-    """
-    while True:
-        found = run(carry)
-        joined = [_join(a, b) for a, b in zip(carry, found, strict=False)]
-        if joined == list(carry):
-            return found
-        carry = joined
-
-
-def _scan(params: Any, kinds: Kinds, ins: Any, outs: Any) -> list[Kind]:
-    closed = params["jaxpr"]
-    num_carry = _compat.num_alike(closed.out_avals, outs)
-    end = _compat.num_alike(closed.in_avals, ins)
-    start = end - num_carry
-    around = lambda carry: _walked(closed, [*kinds[:start], *carry, *kinds[end:]])  # noqa: E731
-    found = _repeated(around, kinds[start:end])
-    return [*map(_join, kinds[start:end], found[:num_carry]), *found[num_carry:]]
-
-
-def _while(params: Any, kinds: Kinds, ins: Any, outs: Any) -> list[Kind]:
-    tested, consts = params["cond_nconsts"], params["body_nconsts"]
-    start = tested + consts
-    around = lambda carry: _walked(params["body_jaxpr"], [*kinds[tested:start], *carry])  # noqa: E731
-    found = [*map(_join, kinds[start:], _repeated(around, kinds[start:]))]
-    test = _walked(params["cond_jaxpr"], [*kinds[:tested], *found])
-    return found if max(test) < Kind.LINEAR else [Kind.UNKNOWN] * len(outs)
-
-
-def _cond(params: Any, kinds: Kinds, ins: Any, outs: Any) -> list[Kind]:
-    if kinds[0] > Kind.CONSTANT:
-        return [Kind.UNKNOWN] * len(outs)
-    branches = [_walked(branch, kinds[1:]) for branch in params["branches"]]
-    return [reduce(_join, of) for of in zip(*branches, strict=True)]
-
-
-def _solve(params: Any, kinds: Kinds, ins: Any, outs: Any) -> list[Kind]:
-    """A linear solve, which claims to be linear in its right side."""
-    first = sum(params["const_lengths"])
-    count = len(ins) - first
-    if max(kinds[:first], default=Kind.ZERO) > Kind.CONSTANT:
-        return [Kind.UNKNOWN] * len(outs)
-    side = reduce(_join, kinds[first:], Kind.ZERO)
-    extra = Kind.CONSTANT if side < Kind.LINEAR else Kind.UNKNOWN
-    return [side] * count + [extra] * (len(outs) - count)
-
-
-_BODIES: Mapping[str, Callable[[Any, Kinds, Any, Any], list[Kind]]] = {
-    "scan": _scan,
-    "while": _while,
-    "cond": _cond,
-    "custom_linear_solve": _solve,
-}

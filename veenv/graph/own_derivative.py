@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
-from jax.extend import core
 
 from veenv import _compat
+from veenv.rules import walk
 from veenv.rules.dtypes import is_differentiable
 
 
@@ -34,37 +34,31 @@ def is_own_derivative(primitive: Any, params: Any, moving: Sequence[int], ins: A
     expected: list[Any] = list(jaxpr.invars[: len(ins)])
     for n, var in zip(moving, jaxpr.invars[len(ins) :], strict=True):
         expected[n] = var
-    same_as: dict[Any, Any] = {}
-    copied = lambda atoms: [_original(same_as, v) for v in atoms]  # noqa: E731
     made: list[Any] = []
-    for eqn in jaxpr.eqns:
-        source = _copied(eqn)
-        if source is not None:
-            same_as[eqn.outvars[0]] = _original(same_as, source)
-        same = eqn.primitive is primitive and copied(eqn.invars) == expected
+
+    def step(eqn: Any, ins: list[Any]) -> list[Any]:
+        same = eqn.primitive is primitive and ins == expected
         if same and all(_equal(eqn.params.get(k), v) for k, v in params.items()):
-            made = list(eqn.outvars)
+            made[:] = eqn.outvars
+        source = _copied(eqn)
+        return list(eqn.outvars) if source is None else [ins[source]]
+
+    known = {v: v for v in (*jaxpr.invars, *jaxpr.constvars)}
+    read = walk.run(jaxpr, known, step, lambda _: None)  # literals are nobody's copies
     moved = [
         (v, made[k]) for k, v in enumerate(jaxpr.outvars) if made and is_differentiable(v.aval)
     ]
-    return bool(moved) and all(_original(same_as, v) is own for v, own in moved)
+    return bool(moved) and all(read(v) is own for v, own in moved)
 
 
-def _copied(eqn: Any) -> Any:
-    """What the result of an equation is a copy of, if it is one."""
+def _copied(eqn: Any) -> int | None:
+    """Which operand the result of an equation is a copy of, if it is one."""
     if eqn.primitive.name in ("copy", "copy_p"):
-        return eqn.invars[0]
+        return 0
     if eqn.primitive.name in ("add", "add_any"):
-        zero = [
-            isinstance(v, core.Literal) and np.ndim(v.val) == 0 and v.val == 0 for v in eqn.invars
-        ]
-        return eqn.invars[1 - zero.index(True)] if True in zero else None
+        zero = [walk.is_literal(v) and np.ndim(v.val) == 0 and v.val == 0 for v in eqn.invars]
+        return 1 - zero.index(True) if True in zero else None
     return None
-
-
-def _original(same_as: Mapping[Any, Any], atom: Any) -> Any:
-    """What a variable is a copy of; literals are nobody's."""
-    return None if isinstance(atom, core.Literal) else same_as.get(atom, atom)
 
 
 def _equal(a: Any, b: Any) -> bool:

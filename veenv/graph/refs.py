@@ -7,7 +7,7 @@ values that go in and come out, which JAX itself differentiates.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from veenv import _compat
 from veenv.graph.equations import Equation, Literal, Var
+from veenv.rules import walk
 
 
 class RefProgram:
@@ -48,16 +49,8 @@ class RefProgram:
 
     def _run(self, *args: Any) -> list[Any]:
         variables: dict[Var, Any] = dict(zip(self.inputs, map(jnp.asarray, args), strict=True))
-        for equation in self.equations:
-            ins = [
-                jnp.asarray(a.value) if isinstance(a, Literal) else variables[a]
-                for a in equation.inputs
-            ]
-            outs = _compat.bind(equation.primitive, equation.params, ins)
-            for variable, value in zip(equation.outputs, outs, strict=True):
-                if variable is not None:
-                    variables[variable] = value
-        return [variables[o] for o in self.outputs]
+        read = walk.run(self.equations, variables, walk.apply, lambda a: jnp.asarray(a.value))
+        return [read(o) for o in self.outputs]
 
 
 def fold_refs(
@@ -100,24 +93,7 @@ def _touches(equation: Equation) -> bool:
     """Whether an equation reads, writes or makes a ref, by itself or in a body."""
     if any(_compat.is_ref(a) for a in (*equation.in_avals, *equation.out_avals)):
         return True
-    return any(_makes_ref(body) for body in _bodies(equation.params))
-
-
-def _makes_ref(jaxpr: Any) -> bool:
-    return any(
-        any(_compat.is_ref(v.aval) for v in eqn.outvars)
-        or any(map(_makes_ref, _bodies(eqn.params)))
-        for eqn in jaxpr.eqns
-    )
-
-
-def _bodies(params: dict[str, Any]) -> Iterator[Any]:
-    """The jaxprs among an equation's parameters."""
-    for value in params.values():
-        for item in value if isinstance(value, (tuple, list)) else (value,):
-            body = _compat.open_jaxpr(item)
-            if hasattr(body, "eqns"):
-                yield body
+    return any(_compat.is_ref(v.aval) for e in walk.inside(equation.params) for v in e.outvars)
 
 
 def _spans(equations: Sequence[Equation], touching: Sequence[int]) -> list[tuple[int, int]]:

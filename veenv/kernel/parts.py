@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
-from jax.extend import core
 
 from veenv import _compat
+from veenv.rules import walk
 
 
 @dataclass(frozen=True)
@@ -40,18 +40,16 @@ class Part:
         kept = (None if k in constants else c for k, c in enumerate(self.consts))
         return replace(self, consts=tuple(kept))
 
-    def run(self, consts: Sequence[Any], operands: Sequence[Any]) -> list[Any]:
-        """The results, the equations applied one after another."""
+    def run(
+        self,
+        consts: Sequence[Any],
+        operands: Sequence[Any],
+        step: Callable[[Any, Sequence[Any]], list[Any]] = walk.apply,
+    ) -> list[Any]:
+        """The results; `step` computes those of an equation."""
         values: dict[Any, Any] = dict(zip(self.constvars, consts, strict=True))
         values.update(zip(self.invars, operands, strict=True))
-
-        def read(atom: Any) -> Any:
-            return atom.val if isinstance(atom, core.Literal) else values[atom]
-
-        for equation in self.eqns:
-            operands = [read(a) for a in equation.invars]
-            outs = _compat.bind(equation.primitive, equation.params, operands)
-            values.update(zip(equation.outvars, outs, strict=True))
+        read = walk.run(self, values, step)
         return [_compat.as_weak_as(v.aval, jnp.asarray(read(v))) for v in self.outvars]
 
 
@@ -64,17 +62,6 @@ def part_of(closed: Any, outputs: Sequence[int]) -> Part:
     """
     jaxpr = _compat.open_jaxpr(closed)
     outvars = tuple(jaxpr.outvars[k] for k in outputs)
-    equations = tuple(needed_equations(jaxpr.eqns, outvars))
+    equations = tuple(walk.needed(jaxpr, outvars))
     constvars, invars = tuple(jaxpr.constvars), tuple(jaxpr.invars)
     return Part(constvars, invars, outvars, equations, tuple(closed.consts))
-
-
-def needed_equations(equations: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
-    """The equations that some variables need, and those that do more than compute."""
-    wanted = {v for v in outputs if not isinstance(v, core.Literal)}
-    found = []
-    for equation in reversed(equations):
-        if equation.effects or any(v in wanted for v in equation.outvars):
-            found.append(equation)
-            wanted.update(a for a in equation.invars if not isinstance(a, core.Literal))
-    return found[::-1]

@@ -18,14 +18,13 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.extend import core
 
 from veenv import _compat
 from veenv.kernel.numbering import MAX_OPERATIONS
-from veenv.kernel.parts import needed_equations
 from veenv.kernel.program import FREE, ScalarProgram
 from veenv.kernel.weights import WEIGHTS
 from veenv.linear.batch_barrier import BARRIERS
+from veenv.rules import walk
 from veenv.rules.dtypes import is_complex
 from veenv.rules.table import facts
 
@@ -101,7 +100,7 @@ def program_seconds(jaxpr: Any, batch: int) -> float:
       jaxpr: the closed jaxpr.
       batch: number of points.
     """
-    for equation in _compat.open_jaxpr(jaxpr).eqns:
+    for equation in walk.equations(jaxpr):
         kernel = equation.params.get("kernel")
         if kernel is not None and equation.primitive.name == _compat.KERNEL:
             instead = kernel.instead and kernel.instead(batch)
@@ -228,20 +227,18 @@ class _Walk:
         values: dict[Any, _Value] = dict(zip(jaxpr.invars, ins, strict=True))
         values.update((v, _Value(_size(v), False)) for v in jaxpr.constvars)
 
-        def read(atom: Any) -> _Value:
-            return _Value(1, False) if isinstance(atom, core.Literal) else values[atom]
-
-        for equation in needed_equations(jaxpr.eqns, jaxpr.outvars):
-            name, operands = equation.primitive.name, tuple(map(read, equation.invars))
-            body = _compat.inlinable(equation) or _compat.call_body(name, equation.params)
-            opened = None if body is None else _compat.open_jaxpr(body)
+        def step(equation: Any, operands: list[_Value]) -> Sequence[_Value]:
+            name = equation.primitive.name
             if name in BARRIERS and self._is_dropped(equation):
-                results: Sequence[_Value] = operands
-            elif opened is not None and len(opened.invars) == len(operands):
-                results = self._flatten(opened, operands, steps)
-            else:
-                results = self._results(equation, operands, steps)
-            values.update(zip(equation.outvars, results, strict=True))
+                return operands
+            body = _compat.inlinable(equation) or _compat.call_body(name, equation.params)
+            opened = _compat.open_jaxpr(body)
+            if body is not None and len(opened.invars) == len(operands):
+                return self._flatten(opened, operands, steps)
+            return self._results(equation, tuple(operands), steps)
+
+        equations = walk.needed(jaxpr, jaxpr.outvars)
+        read = walk.run(equations, values, step, lambda _: _Value(1, False))
         return [read(v) for v in jaxpr.outvars]
 
     def _is_dropped(self, barrier: Any) -> bool:
@@ -346,14 +343,8 @@ def _varying(step: _Step, body: Any) -> list[bool]:
     flags = [v.varies for v in step.ins]
     if step.name != "scan":
         return [any(flags)] * len(body.invars)
-    outs, ins = step.equation.outvars, step.equation.invars
-    carried = _alike(body.outvars, outs)
-    first = _alike(body.invars, ins) - carried
-    return [flag or (first <= k < first + carried and any(flags)) for k, flag in enumerate(flags)]
-
-
-def _alike(inside: Sequence[Any], outside: Sequence[Any]) -> int:
-    return _compat.num_alike([v.aval for v in inside], [v.aval for v in outside])
+    start, end = walk.carried(step.equation)
+    return [flag or (start <= k < end and any(flags)) for k, flag in enumerate(flags)]
 
 
 def _find_repeats(steps: Sequence[_Step]) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import jax.numpy as jnp
 from jax import Array, lax
-from jax.extend import core
 
 from veenv import _compat
+from veenv.rules import walk
 from veenv.rules.base import Site, Values
 
 
@@ -36,13 +36,6 @@ def taken(site: Site, result: int, operand: int) -> Callable[[Values], Array] | 
 def _leads(branch: Any, operand: int, result: int) -> bool:
     """Whether a result of a closed jaxpr depends on an operand in any way."""
     jaxpr = _compat.open_jaxpr(branch)
-    found = {jaxpr.invars[operand]}
-    for eqn in jaxpr.eqns:
-        if any(not _is_literal(v) and v in found for v in eqn.invars):
-            found.update(eqn.outvars)
     out = jaxpr.outvars[result]
-    return not _is_literal(out) and out in found
-
-
-def _is_literal(atom: Any) -> bool:
-    return isinstance(atom, core.Literal)
+    found = walk.dependent(jaxpr, [jaxpr.invars[operand]])
+    return not walk.is_literal(out) and out in found

@@ -9,6 +9,7 @@ import jax
 from jax import Array
 
 from veenv import _compat
+from veenv.rules import walk
 from veenv.rules.table import facts
 
 REFUSALS = (ValueError, NotImplementedError, TypeError)
@@ -26,11 +27,8 @@ def goes_both_ways(name: str, params: Any) -> bool:
       >>> goes_both_ways("sin", {}), goes_both_ways("while", {})
       (True, False)
     """
-    return bool(facts(name).both) and all(
-        goes_both_ways(e.primitive.name, e.params)
-        for body in _compat.bodies(params)
-        for e in _compat.open_jaxpr(body).eqns
-    )
+    inner = (e.primitive.name for e in walk.inside(params))
+    return all(facts(each).both for each in (name, *inner))
 
 
 def only_backward(params: Any, fun: Callable[..., Any], primals: Sequence[Array]) -> bool:
@@ -44,7 +42,7 @@ def only_backward(params: Any, fun: Callable[..., Any], primals: Sequence[Array]
         pushed = jax.make_jaxpr(lambda p: jax.jvp(fun, p, p))(tuple(primals))
     except REFUSALS:
         return False  # said where it is pushed forward
-    return _compat.holds(pushed, ("custom_lin",))
+    return walk.holds(pushed, ("custom_lin",))
 
 
 def has_vjp(fun: Callable[..., Any], primals: Sequence[Array]) -> bool:

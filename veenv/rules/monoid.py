@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 
 from veenv import _compat
+from veenv.rules import walk
 from veenv.rules.base import Partial, Row, Site, Values, register
 from veenv.rules.operator import generic
 from veenv.structure.structure import dense
@@ -57,7 +58,7 @@ def _nowhere(site: Site, k: int) -> Callable[[Values, Values], Array]:
 
 def _identity(site: Site) -> Any:
     """The identity of a reduction of one operand by one primitive; None for any other."""
-    inner = _compat.open_jaxpr(site.params["jaxpr"])
-    if len(site.in_avals) != 2 or len(inner.eqns) != 1:
+    inner = [equation.primitive.name for equation in walk.every(site.params["jaxpr"])]
+    if len(site.in_avals) != 2 or len(inner) != 1:
         return None
-    return {"add": 0, "mul": 1, "max": -np.inf, "min": np.inf}.get(inner.eqns[0].primitive.name)
+    return {"add": 0, "mul": 1, "max": -np.inf, "min": np.inf}.get(inner[0])

@@ -1,0 +1,249 @@
+"""Walks over the equations of jaxprs and programs, in any kind of values; control flow is here.
+
+`run` goes through equations.  A `Domain` says what constants and primitives are in a kind of
+values, such as "linear in the inputs"; loops, branches and calls follow from that.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from typing import Any, Generic, TypeVar
+
+from veenv import _compat
+
+V = TypeVar("V")
+
+
+def is_literal(atom: Any) -> bool:
+    """Whether an operand is a constant that stands instead of a variable."""
+    return hasattr(atom, "val")
+
+
+def in_avals(equation: Any) -> Sequence[Any]:
+    """Shape and dtype of each operand of an equation of a jaxpr or a program."""
+    found = getattr(equation, "in_avals", None)
+    return [a.aval for a in equation.invars] if found is None else found
+
+
+def out_avals(equation: Any) -> Sequence[Any]:
+    """Shape and dtype of each result."""
+    found = getattr(equation, "out_avals", None)
+    return [v.aval for v in equation.outvars] if found is None else found
+
+
+def equations(of: Any) -> Sequence[Any]:
+    """The equations of a jaxpr, open or closed, or those that are given."""
+    return getattr(_compat.open_jaxpr(of), "eqns", of)
+
+
+def run(
+    of: Any,
+    known: dict[Any, Any],
+    step: Callable[[Any, list[Any]], Sequence[Any]],
+    literal: Callable[[Any], Any] = lambda atom: atom.val,
+) -> Callable[[Any], Any]:
+    """Goes through equations of a jaxpr or a program in their order.
+
+    Args:
+      of: a jaxpr or equations.
+      known: the values of variables so far; those of results are added.
+      step: from an equation and the values of its operands to those of its results.
+      literal: the value of a literal.
+
+    Returns:
+      Function that gives the value of a variable or literal.
+    """
+
+    def read(atom: Any) -> Any:
+        return literal(atom) if hasattr(atom, "val") else known[atom]
+
+    for equation in equations(of):
+        results = step(equation, [read(a) for a in equation.invars])
+        known.update(zip(equation.outvars, results, strict=True))  # one that is dropped is None
+    return read
+
+
+def apply(equation: Any, operands: Sequence[Any]) -> list[Any]:
+    """The step of `run` that computes: the results of an equation, of arrays."""
+    return _compat.bind(equation.primitive, equation.params, operands)
+
+
+def every(jaxpr: Any, enters: Callable[[Any], bool] = lambda equation: True) -> Iterator[Any]:
+    """All equations of a jaxpr, those in bodies of equations too.
+
+    Args:
+      jaxpr: open or closed.
+      enters: whether the bodies of an equation are looked into.
+    """
+    for equation in equations(jaxpr):
+        yield equation
+        if enters(equation):
+            yield from inside(equation.params, enters)
+
+
+def inside(
+    params: Mapping[str, Any], enters: Callable[[Any], bool] = lambda equation: True
+) -> Iterator[Any]:
+    """As `every`, of the bodies among the parameters of an equation."""
+    for body in _compat.bodies(params):
+        yield from every(body, enters)
+
+
+def holds(jaxpr: Any, names: Container[str]) -> bool:
+    """Whether a jaxpr has equations of primitives of some names, in any depth."""
+    return any(equation.primitive.name in names for equation in every(jaxpr))
+
+
+def needed(of: Any, outputs: Iterable[Any]) -> list[Any]:
+    """The equations of a jaxpr that some variables need, and those that do more than compute."""
+    wanted = {v for v in outputs if not is_literal(v)}
+    found = []
+    for equation in reversed(equations(of)):
+        if equation.effects or any(v in wanted for v in equation.outvars):
+            found.append(equation)
+            wanted.update(a for a in equation.invars if not is_literal(a))
+    return found[::-1]
+
+
+def dependent(of: Any, variables: Iterable[Any]) -> set[Any]:
+    """The variables of a jaxpr that depend on some, these included."""
+    found = {*variables}
+    for equation in equations(of):
+        if any(not is_literal(a) and a in found for a in equation.invars):
+            found.update(equation.outvars)
+    return found
+
+
+class Domain(Generic[V]):
+    """A kind of values, and what equations do to them.
+
+    A loop is gone through until what it carries has settled; with `turns`, turn by turn.
+    """
+
+    turns = False
+
+    def constant(self, value: Any) -> V:
+        """The value of a constant."""
+        raise NotImplementedError
+
+    def primitive(self, equation: Any, ins: list[V]) -> list[V]:
+        """The results of an equation without a body that is entered."""
+        raise NotImplementedError
+
+    def join(self, a: V, b: V) -> V:
+        """What is known of a value that is one of two."""
+        raise NotImplementedError
+
+    def same(self, a: V, b: V) -> bool:
+        """Whether two values say the same."""
+        return a == b
+
+    def chosen(self, test: Callable[[], V], results: list[V]) -> list[V]:
+        """The results of branches, or of a loop, that depend on a test."""
+        return results
+
+    def index(self, value: V) -> int | None:
+        """The number of the branch that is taken, if it is known."""
+        return None
+
+    def body(self, equation: Any) -> Any | None:
+        """The body of an equation that is a call, to be entered."""
+        return _compat.inlinable_body(equation.primitive.name, equation.params)
+
+    def row(self, value: V, turn: int) -> V:
+        """What a turn of a loop sees of a value that is stacked."""
+        return value
+
+    def stacked(self, rows: Sequence[V], aval: Any) -> V:
+        """The values of all turns of a loop as one."""
+        raise NotImplementedError
+
+    def turned(self, equation: Any, turn: int) -> None:
+        """Called after each turn of a loop."""
+
+    def jaxpr(self, closed: Any, ins: Sequence[V]) -> list[V]:
+        """The results of a jaxpr, closed or without constants."""
+        opened, consts = _compat.open_jaxpr(closed), getattr(closed, "consts", ())
+        known = dict(zip(opened.constvars, map(self.constant, consts), strict=True))
+        known.update(zip(opened.invars, ins, strict=True))
+        return self.results(opened, known, opened.outvars)
+
+    def results(self, of: Any, known: dict[Any, V], outputs: Iterable[Any]) -> list[V]:
+        """The values of some variables or literals, by those that are known before."""
+        read = run(of, known, self.equation, self.literal)
+        return [read(v) for v in outputs]
+
+    def literal(self, atom: Any) -> V:
+        """The value of a literal."""
+        return self.constant(atom.val)
+
+    def equation(self, equation: Any, ins: list[V]) -> list[V]:
+        """The results of an equation."""
+        name = equation.primitive.name
+        if name == "scan":
+            return self._scan(equation, ins)
+        if name == "while":
+            return self._while(equation, ins)
+        if name == "cond":
+            return self.cond(equation, ins)
+        body = self.body(equation)
+        return self.primitive(equation, ins) if body is None else self.jaxpr(body, ins)
+
+    def cond(self, equation: Any, ins: list[V]) -> list[V]:
+        """The results of branches."""
+        branches, at = equation.params["branches"], self.index(ins[0])
+        if at is not None:
+            return self.jaxpr(branches[min(max(at, 0), len(branches) - 1)], ins[1:])
+        several = [self.jaxpr(branch, ins[1:]) for branch in branches]
+        joined = [reduce(self.join, each) for each in zip(*several, strict=True)]
+        return self.chosen(lambda: ins[0], joined)
+
+    def _while(self, equation: Any, ins: list[V]) -> list[V]:
+        params = equation.params
+        first = params["cond_nconsts"]
+        start = first + params["body_nconsts"]
+        around = lambda carry: self.jaxpr(params["body_jaxpr"], [*ins[first:start], *carry])  # noqa: E731
+        carry, _ = self._settled(equation, around, ins[start:])
+        return self.chosen(
+            lambda: self.jaxpr(params["cond_jaxpr"], [*ins[:first], *carry])[0], carry
+        )
+
+    def _scan(self, equation: Any, ins: list[V]) -> list[V]:
+        params, (start, end) = equation.params, carried(equation)
+        consts, carry, stacks = ins[:start], ins[start:end], ins[end:]
+        around = lambda carry, turn: self.jaxpr(  # noqa: E731
+            params["jaxpr"], [*consts, *carry, *(self.row(x, turn) for x in stacks)]
+        )
+        if not self.turns:
+            carry, outs = self._settled(equation, lambda carry: around(carry, 0), carry)
+            return [*carry, *outs[len(carry) :]]
+        rows: list[list[V]] = [[] for _ in range(params["length"])]
+        for turn in range(len(rows))[:: -1 if params["reverse"] else 1]:
+            outs = around(carry, turn)
+            carry, rows[turn] = outs[: len(carry)], outs[len(carry) :]
+            self.turned(equation, turn)
+        avals = out_avals(equation)[len(carry) :]
+        return [*carry, *(self.stacked([r[k] for r in rows], a) for k, a in enumerate(avals))]
+
+    def _settled(
+        self, loop: Any, around: Callable[[list[V]], list[V]], carry: list[V]
+    ) -> tuple[list[V], list[V]]:
+        """What a loop carries when it has settled, and the results of a turn from there."""
+        for turn in itertools.count():
+            outs = around(carry)
+            after = list(map(self.join, carry, outs))
+            if all(map(self.same, carry, after)):
+                return after, outs
+            self.turned(loop, turn)
+            carry = after
+        raise AssertionError("unreachable")
+
+
+def carried(scan: Any) -> tuple[int, int]:
+    """Which operands of a `scan` are carried from turn to turn: from one to before another."""
+    closed = scan.params["jaxpr"]
+    count = _compat.num_alike(closed.out_avals, out_avals(scan))
+    end = _compat.num_alike(closed.in_avals, in_avals(scan))
+    return end - count, end
