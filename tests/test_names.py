@@ -1,11 +1,14 @@
-"""The names that the documentation writes are there after `import veenv` alone."""
+"""The names that documentation and stubs write are there after `import veenv` alone."""
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 
@@ -32,3 +35,18 @@ def test_names_in_the_documentation_are_reachable():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr.splitlines()[-1]
+
+
+PACKAGES = sorted(
+    ".".join(path.relative_to(ROOT).parent.parts)
+    for package in ("veenv", "agents")
+    for path in (ROOT / package).rglob("__init__.py")
+)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_name_of_a_package_resolves(package):
+    module = importlib.import_module(package)
+    for name in getattr(module, "__all__", ()):
+        getattr(module, name)
+    exec(f"from {package} import *", {})
