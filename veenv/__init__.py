@@ -8,13 +8,16 @@ Jacobian.
 Names are listed in `__init__.pyi` and load their modules when they are first used.
 """
 
+import sys
+
 import lazy_loader
 
-from veenv.env.adapters.registration import register_with_gymnasium
+from veenv.env.adapters.registration import register
 
 __version__ = "0.1.0"
 """The one place of the version."""
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-register_with_gymnasium()
+if "gymnasium" in sys.modules:
+    register()

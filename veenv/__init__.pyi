@@ -18,6 +18,7 @@ from .engine.counts import Counts
 from .engine.interop import eqx_jacve, filter_jacve, tree_allclose, vertex_elimination_jaxpr
 from .engine.second import hessian, laplacian, linear_operator, sparse_solver
 from .engine.sparse import SparseTensor
+from .env.adapters.registration import register
 from .env.drawing import animate, draw
 from .env.factory import make
 from .graph.graph import Graph
@@ -61,6 +62,7 @@ __all__ = [
     "measure",
     "optimize",
     "orders",
+    "register",
     "register_task",
     "rules",
     "search",

@@ -1,6 +1,8 @@
 """The Gymnasium adapters: values, ends, masks after a reset, rendering, registration."""
 
 import functools
+import subprocess
+import sys
 import warnings
 
 import gymnasium
@@ -17,15 +19,9 @@ from veenv.env import VertexEnv
 from veenv.env.adapters import gymnasium_tasks
 from veenv.env.adapters.gymnasium import GymVertexEnv
 from veenv.env.adapters.gymnasium_vector import GymVectorEnv
-from veenv.env.adapters.registration import register
 from veenv.env.render import changes
 from veenv.env.task_set import TaskDistribution
 from veenv.tasks import list_tasks
-
-
-@pytest.fixture(scope="module", autouse=True)
-def registered():
-    register()
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +66,21 @@ def test_gymnasium_checker_has_nothing_to_say(env_id):
                 check_env(env.unwrapped)
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import gymnasium; gymnasium.make('veenv:veenv/Robertson-v0')",
+        "import gymnasium, veenv; gymnasium.spec('veenv/Robertson-v0')",
+        "import veenv, gymnasium; veenv.register(); gymnasium.spec('veenv/Robertson-v0')",
+        "import sys, veenv; assert not {'gymnasium', 'jax'} & sys.modules.keys()",
+    ],
+)
+def test_tasks_are_registered_by_an_import_or_by_name(program):
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_task_is_registered():
-    register()
     for name in list_tasks():
         assert gymnasium.spec(f"veenv/{name}-v0").kwargs == {"task": name}
     env = gymnasium.make("veenv:veenv/PropaneCombustion-v0", cost="executed").unwrapped
