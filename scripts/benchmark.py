@@ -29,7 +29,6 @@ from benchmark_prediction import prediction
 from benchmark_realistic import realistic
 from benchmark_record import recorded
 from benchmark_scaling import memory, tracing
-from benchmark_search import evaluations, search
 from benchmark_sparse import sparse
 from benchmark_weights import weights
 
@@ -42,8 +41,6 @@ COMMANDS = {
     "long-games": long_games,
     "prediction": prediction,
     "realistic": realistic,
-    "search": search,
-    "evaluations": evaluations,
     "memory": memory,
     "observations": observations,
     "tracing": tracing,
@@ -59,15 +56,12 @@ QUICK = {
     "engine": "--task RobotArm_6DOF --batch 64 --orders reverse --repeats 5 --seconds 0.5 "
     "--no-sparse",
     "kernel": "--parts speed orders --task RobotArm_6DOF --batch 64 --repeats 5 --seconds 0.5 "
-    "--num-orders 5 --order-budget 50 --out {folder}/kernel-figures.json "
+    "--num-orders 5 --out {folder}/kernel-figures.json "
     "--plot {folder}/kernel-plot.svg",
     "long-games": "--sizes 500 --seconds 2 --functions 2 --sets wide structured",
     "prediction": "--no-measure --function reactor --batch 1 --out {folder}/prediction-table.json",
     "realistic": "--quick --batch 1 --budget 1s --seconds 0.1 "
     "--out {folder}/realistic-figures.json --plot {folder}/realistic-plot.svg",
-    "search": "--task Robertson --method markowitz anneal --seconds 0.2 --evaluations 100 "
-    "--seeds 1",
-    "evaluations": "--task Robertson --orders 100 --repeats 1",
     "memory": "--sizes 100 1000",
     "observations": "--task Robertson --num-envs 16 --seconds 0.05 --repeats 1",
     "tracing": "--sizes 100",

@@ -38,8 +38,8 @@ Part = Literal["speed", "orders", "compile", "casadi"]
 HEADS: Mapping[Part, str] = {
     "speed": "| function | batch | method | ms | ratio (10 … 90 %) | operations | work |\n"
     "| --- | ---: | --- | ---: | ---: | ---: | ---: |",
-    "orders": "| function | order | operations | reverse's | of its work | of its time, code alone "
-    "| called by JAX |\n| --- | --- | ---: | ---: | ---: | ---: | ---: |",
+    "orders": "| function | operations | reverse's | of its work | of its time, code alone "
+    "| called by JAX |\n| --- | ---: | ---: | ---: | ---: | ---: |",
     "compile": "| equations | kernel: trace + compile, s | ns a point | jacrev | ns a point |\n"
     "| ---: | ---: | ---: | ---: | ---: |",
     "casadi": "| function | kernel, ns a point, one core | CasADi's C | ratio |\n"
@@ -60,7 +60,6 @@ def kernel(
     turn: float = 0.02,
     num_orders: int = 50,
     orders_batch: int = 16384,
-    order_budget: str = "30s",
     equations: tuple[int, ...] = (500, 3000),
     jacrev_up_to: int = 0,
     out: Path = Path("docs/kernel.json"),
@@ -74,7 +73,7 @@ def kernel(
 
     Args:
         parts: what is measured: `speed` of tasks; `orders`: what the order decides, for each task
-            the orders with the fewest operations and the least work against reverse, and of four
+            the order with the fewest operations against reverse, and of four
             functions the correlation over many orders; what it takes to `compile`; `casadi`: the C
             that CasADi generates, on one core, where CasADi and gcc are installed.
         task: tasks of the tables of speed and orders.
@@ -86,7 +85,6 @@ def kernel(
         num_orders: how many orders of a function are timed, to compare their work with their time.
         orders_batch: batch of the part `orders`, called by JAX: enough points for all cores, and
             few enough that what is written stays in the cache. The code alone runs on one core.
-        order_budget: of the search for the order of least work.
         equations: sizes of the random functions of which tracing and compiling is timed.
         jacrev_up_to: the largest of them that jacrev is compiled for too (a minute for 500).
         out: file of all figures; of parts that are not measured now it keeps what it has.
@@ -105,7 +103,7 @@ def kernel(
                     rows += _speed(find(name), size, repeats, seconds, turn)
         elif part == "orders":
             for name in task:
-                rows += decision(find(name), orders_batch, repeats, order_budget)
+                rows.append(decision(find(name), orders_batch, repeats))
             print(f"\n{HEAD_OF_CORRELATIONS}")
             cases = find("RoeFlux_1d"), find("RobotArm_6DOF"), random_case(1, 300)
             for case in (*cases, random_case(2, 300)):

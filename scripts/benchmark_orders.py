@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from benchmark_alone import times_alone
 from benchmark_cases import Case, orders_of, points
@@ -14,42 +13,31 @@ from benchmark_compiled import compiled, program_of, traced
 from veenv import make_graph
 from veenv.kernel.program import ScalarProgram
 from veenv.measure.timing import SHORTEST, interleaved
-from veenv.search.optimization import optimize
 
 Row = dict[str, Any]
 
 
-def decision(case: Case, batch: int, repeats: int, budget: str) -> list[Row]:
-    """The cheapest orders by operations and by work against reverse: counts, work and time."""
+def decision(case: Case, batch: int, repeats: int) -> Row:
+    """The cheapest order by operations against reverse: counts, work and time."""
     args = points(case, batch)
     graph = make_graph(case.fun, case.argnums)(*case.args)
-    found = optimize(case.fun, *_single(case), argnums=case.argnums, budget=budget, cost="work")
-    orders = {"reverse": graph.reverse(), "operations": (), "work": found.ids}
-    (orders["operations"],) = orders_of(case, ("best-operations",)).values()
+    (least,) = orders_of(case, ("best-operations",)).values()
+    orders = {"reverse": graph.reverse(), "least": least}
     programs, runs = _kernels(case, orders, args)
-    works = {name: program.work for name, program in programs.items()}
     found = interleaved(runs, args, 2 * repeats, shortest=SHORTEST, seconds=20.0)
     times = {name: t.min() for name, t in found.items()}
     alone = times_alone(case, programs, 40 * repeats, 10.0)
-    rows = []
-    for name in ("operations", "work"):
-        row: Row = {"function": case.name, "order": f"least {name}", "ids": list(orders[name])}
-        row["operations"] = graph.cost(orders[name], "operations")
-        row["reverse"] = graph.cost(orders["reverse"], "operations")
-        row["work_ratio"] = works[name] / works["reverse"]
-        row["alone_ratio"] = alone[name] / alone["reverse"]
-        row["time_ratio"] = float(times[name] / times["reverse"])
-        row["alone_ns"] = alone[name]
-        cells = [case.name, row["order"], f"{row['operations']:,}", f"{row['reverse']:,}"]
-        cells += [f"{row['work_ratio']:.2f}", f"**{row['alone_ratio']:.2f}**"]
-        print("| " + " | ".join([*cells, f"{row['time_ratio']:.2f}"]) + " |", flush=True)
-        rows.append(row)
-    return rows
-
-
-def _single(case: Case) -> tuple[Any, ...]:
-    """The case's point, in float32."""
-    return jax.tree.map(lambda x: np.asarray(x, np.float32), case.args)
+    row: Row = {"function": case.name, "order": "least operations", "ids": list(least)}
+    row |= {name: graph.cost(ids, "operations") for name, ids in orders.items()}
+    row["operations"] = row.pop("least")
+    row["work_ratio"] = programs["least"].work / programs["reverse"].work
+    row["alone_ratio"] = alone["least"] / alone["reverse"]
+    row["time_ratio"] = float(times["least"] / times["reverse"])
+    row["alone_ns"] = alone["least"]
+    cells = [case.name, f"{row['operations']:,}", f"{row['reverse']:,}"]
+    cells += [f"{row['work_ratio']:.2f}", f"**{row['alone_ratio']:.2f}**"]
+    print("| " + " | ".join([*cells, f"{row['time_ratio']:.2f}"]) + " |", flush=True)
+    return row
 
 
 def _kernels(

@@ -18,7 +18,8 @@ from veenv.search.exact.astar import solve_astar
 from veenv.search.exact.bounds import disjoint_paths, vertex_bounds
 from veenv.search.exact.frontier import array_digest_change
 from veenv.search.exact.subsets import solve_subsets
-from veenv.search.heuristic.greedy_rules import eliminate_now
+from veenv.search.kernels.compilation import compiled
+from veenv.search.kernels.kernels import eliminate
 from veenv.search.problem import Problem, prepare
 
 seeds = st.integers(0, 2**32 - 1)
@@ -138,6 +139,11 @@ def test_astar_on_arrays_equals_all_permutations(cost):
     assert tracker.cost == least == graph.cost(problem.to_ids(tracker.order), cost)
 
 
+@compiled
+def _eliminate(core, bits, ids, v):
+    return eliminate(core, bits, ids, v)
+
+
 def test_the_digest_tells_array_states_apart_and_only_them(task_graph):
     """Along random orders: equal digests exactly for equal (edge, structure) sets."""
     problem = prepare(task_graph("MLP"))
@@ -149,7 +155,7 @@ def test_the_digest_tells_array_states_apart_and_only_them(task_graph):
         bits, ids, digest = core.bits.copy(), core.ids.copy(), 0
         for v in order:
             digest = (digest + int(array_digest_change(core, bits, ids, v))) % 2**64
-            eliminate_now(core, bits, ids, v)
+            _eliminate(core, bits, ids, v)
             assert seen.setdefault(digest, ids.tobytes()) == ids.tobytes()
     assert len(set(seen.values())) == len(seen)
 

@@ -84,32 +84,6 @@ def test_edges_get_no_structure_that_the_closure_does_not_name(task_graph, name,
     assert several > 0
 
 
-def test_the_closure_says_exactly_what_a_chain_and_a_detour_become():
-    def fun(x, w):
-        y = jnp.sin(x)
-        return w @ (y * jnp.sum(y))
-
-    graph = make_graph(fun)(jnp.ones(3), jnp.ones((2, 3)))
-    edges = graph.structures("executed")
-    (x, y, total, product, out) = (0, *(graph.node(v) for v in (1, 2, 3, 4)))
-    closure = Closure(edges)
-    bits = {v: 1 << v for v in (y, total, product)}
-    everything = sum(bits.values())
-    # y * sum(y): a δ by the product rule, to which the way through the sum adds a full matrix.
-    direct = closure.possible(y, product, 0, bits[total])
-    assert direct == {edges[y, product]}
-    assert edges[y, product].pairs == (0,)
-    both = closure.possible(y, product, bits[total], 0)
-    assert both == closure.after(y, product, bits[total])
-    assert [s.value_shape for s in closure.after(y, product, bits[total])] == [(3, 3)]
-    assert closure.possible(y, product, 0, 0) == {
-        edges[y, product],
-        *closure.after(y, product, bits[total]),
-    }
-    assert closure.after(x, product, bits[total]) == frozenset()
-    assert closure.possible(x, out, everything, 0) == closure.after(x, out, everything)
-
-
 def check_bounds(problem: Problem, patterns: Patterns, orders: int, rng) -> None:
     """On random orders what is left of every cluster costs at least its table's entry."""
     words = max(1, (problem.n + 63) // 64)

@@ -17,14 +17,12 @@ from veenv.search.exact.patterns import make_patterns, single_patterns
 from veenv.search.exact.subsets import MAX_VERTICES, solve_subsets
 from veenv.search.heuristic.annealing import anneal
 from veenv.search.heuristic.beam_search import beam
-from veenv.search.heuristic.greedy_rules import RULES, greedy, lookahead
+from veenv.search.heuristic.greedy_rules import RULES, greedy
 from veenv.search.heuristic.regions import anneal_regions
 from veenv.search.plugins import Proposer, consider, find_method, plugin_names, propose
 from veenv.search.problem import Problem, prepare
 from veenv.search.race import Race
 from veenv.search.result import SearchResult
-from veenv.search.stand_in import greedy_order
-from veenv.search.warm import is_warm, warm_up
 
 METHODS = (
     "auto",
@@ -35,9 +33,8 @@ METHODS = (
     "forward",
     "reverse",
     *RULES,
-    "lookahead",
 )
-"""Names of the methods; ``"beam-256"`` fixes the width and ``"lookahead-3"`` the depth."""
+"""Names of the methods; ``"beam-256"`` fixes the width."""
 
 _SECONDS_PER_SET = 2.5e-6
 _TINY, _SMALL, _LARGE = 10, 16, 400
@@ -110,15 +107,13 @@ def search(
     elif name in _METHODS:
         race.run(lambda: _improve(race, name, seed, size), callback)
     else:
-        race.run(lambda: _construct(race, name, size), callback)
+        race.run(lambda: _construct(race, name), callback)
     return SearchResult.of(race, method, seed)
 
 
 def _consider(race: Race, proposer: Proposer, seed: int, size: int | None) -> None:
     """Evaluates what a plugin proposes."""
     first, others = propose(race.problem, proposer, seed, size, race.wanted)
-    if not warm_up(("total",), race.problem.tables is None, race.wanted):
-        return
     tracker = race.start(first)
     tracker.raise_bound(int(vertex_bounds(race.problem).sum()))
     consider(race.problem, tracker, others)
@@ -128,11 +123,7 @@ def _improve(race: Race, name: str, seed: int, size: int | None) -> None:
     """Searches from the greedy orders, or from the given one."""
     problem = race.problem
     kind = name if name != "auto" else _method_for(problem.n)
-    if not warm_up(_USES[kind], problem.tables is None, race.wanted):
-        return
     starts = _starts(problem) if race.given is None else [problem.to_local(race.given)]
-    if race.stand_in is not None and race.stand_in.climbed and race.stand_in.best is not None:
-        starts.insert(0, problem.to_local(race.stand_in.best[0]))
     tracker = race.start(starts[0])
     # The flows of a large graph would take much of the time.
     bounds = np.zeros(problem.n, np.int64) if kind == "regions" else vertex_bounds(problem)
@@ -163,24 +154,13 @@ def _advised(race: Race, tracker: Tracker, starts: list[np.ndarray], seed: int) 
     return starts if known else [tracker.order, *starts]
 
 
-def _construct(race: Race, name: str, size: int | None) -> None:
-    """The one order of a greedy method, compiled only where nothing else can make it."""
+def _construct(race: Race, name: str) -> None:
+    """The one order of a greedy method."""
     problem, graph = race.problem, race.problem.graph
-    scalar = problem.tables is None
-    if name == "forward" or name == "reverse":
-        ids = graph.forward() if name == "forward" else graph.reverse()
-    elif name in RULES and not is_warm("greedy", scalar):
-        ids = greedy_order(graph, problem.cost_model, name, race.wanted)
-    elif name in RULES:
-        ids = problem.to_ids(greedy(problem, name))
-    else:
-        warm = warm_up(("lookahead",), scalar, race.wanted)
-        ids = problem.to_ids(lookahead(problem, 2 if size is None else size)) if warm else None
-    if ids is None:
-        return
-    ids = graph.legal(ids)
+    classical = {"forward": graph.forward, "reverse": graph.reverse, "markowitz": graph.markowitz}
+    make = classical.get(name, lambda: problem.to_ids(greedy(problem, name)))
+    ids = graph.legal(make())
     race.found = ids, graph.cost(ids, problem.cost_model)
-    race.ready.set()
     race.bound = min(int(vertex_bounds(problem).sum()), race.found[1])
 
 
@@ -194,14 +174,14 @@ def _parse_method(method: str) -> tuple[str, int | None, Proposer | None]:
         return method, None, None
     name, hyphen, number = str(method).partition("-")
     size = int(number) if number.isdecimal() else 0
-    if name in ("beam", "lookahead") and size > 0:
+    if name == "beam" and size > 0:
         return name, size, None
     proposer = find_method(name) if name not in METHODS and (size > 0 or not hyphen) else None
     if proposer is not None:
         return name, size or None, proposer
     raise ValueError(
         f"method must be one of {', '.join(dict.fromkeys((*METHODS, *plugin_names())))}, or "
-        f"beam-WIDTH or lookahead-DEPTH, got {method!r}"
+        f"beam-WIDTH, got {method!r}"
     )
 
 
@@ -282,13 +262,6 @@ class _Attempt:
         self.anneal_on()
 
 
-_USES = {
-    "anneal": ("total", "greedy", "anneal"),
-    "regions": ("total", "greedy", "regions"),
-    "beam": ("total", "greedy", "anneal", "beam"),
-    "exact": ("total", "greedy", "anneal", "exact"),
-}
-"""Kernels (`veenv.search.warm`) that the methods need."""
 _METHODS = {
     "anneal": _Attempt.anneal,
     "regions": _Attempt.regions,

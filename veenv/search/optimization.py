@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from veenv.search.budget import Budget, check_seed
+from veenv.search.budget import Budget
 
 if TYPE_CHECKING:
     from veenv.graph.graph import CostModel, Graph
@@ -17,8 +15,6 @@ if TYPE_CHECKING:
 
 _LEAST = 0.01
 """Seconds of a search whose time is over before it begins."""
-_GRACE = 0.1
-"""Seconds that the last orders of a search may take when its time is over."""
 
 
 def optimize(
@@ -27,7 +23,7 @@ def optimize(
     argnums: int | Sequence[int] = 0,
     budget: str | int = "10s",
     method: str = "auto",
-    cost: CostModel | Literal["runtime", "work"] = "multiplications",
+    cost: CostModel | Literal["runtime"] = "multiplications",
     seed: int = 0,
     name: str = "",
 ) -> Order:
@@ -38,11 +34,9 @@ def optimize(
       *args: arguments to trace it at: arrays; for ``cost="runtime"`` with values to run it on.
       argnums: which of them to differentiate by.
       budget: seconds (``"10s"``, ``"2m"``) from call to return, or a number of evaluations.
-      method: a method of `veenv.search.search`; for ``"work"`` "auto" or "anneal", which are one.
-      cost: the count to minimise; ``"work"``: that of the whole program of one kernel, in which
-        equal operations are one (`veenv.search.merged`); or ``"runtime"``: of the orders that are
-        cheap under one of the counts and the classical ones, the one whose compiled Jacobian runs
-        fastest.
+      method: a method of `veenv.search.search`.
+      cost: the count to minimise; or ``"runtime"``: of the orders that are cheap under one of the
+        counts and the classical ones, the one whose compiled Jacobian runs fastest.
       seed: seed of the search.
       name: name to give the order; the function's own by default.
 
@@ -50,8 +44,7 @@ def optimize(
       The order, with its counts.
 
     Raises:
-      ValueError: if the method, budget, cost or seed is not valid; for ``"work"`` also where the
-        function cannot be a kernel, is too large, or restricts the order.
+      ValueError: if the method, budget, cost or seed is not valid.
 
     Example:
       >>> import jax.numpy as jnp
@@ -62,10 +55,8 @@ def optimize(
     began = time.perf_counter()
     from veenv.graph.graph import COST_MODELS
 
-    if cost not in (*COST_MODELS, "runtime", "work"):
-        raise ValueError(f"cost must be {', '.join(COST_MODELS)}, runtime or work, got {cost!r}")
-    if cost == "work":
-        _check_work(method, seed)
+    if cost not in (*COST_MODELS, "runtime"):
+        raise ValueError(f"cost must be {', '.join(COST_MODELS)} or runtime, got {cost!r}")
     limit = Budget.parse(budget)
     # What these import (the engine, numba) takes a second the first time, which the budget pays.
     from veenv.graph.linearisation import make_graph
@@ -79,8 +70,6 @@ def optimize(
     def part(share: float) -> Budget:
         return limit if end is None else Budget(max(share * (end - time.perf_counter()), _LEAST))
 
-    if cost == "work":
-        return _lightest(graph, fun, args, argnums, limit, end, seed, name)
     if cost in COST_MODELS:
         found = search(graph, method, cost=cost, budget=part(1.0), seed=seed)
         return Order.from_graph(graph, found.order, name, _found_by(found, budget))
@@ -94,57 +83,6 @@ def optimize(
 
     ids = fastest(fun, args, argnums, list(dict.fromkeys(orders)), seconds=part(1.0).seconds)
     return Order.from_graph(graph, ids, name, f"runtime, {_found_by(searched[0], budget)}")
-
-
-def _check_work(method: str, seed: int) -> None:
-    if method not in ("auto", "anneal"):
-        raise ValueError(
-            f'cost="work" is searched by annealing: method must be auto or anneal, got {method!r}'
-        )
-    check_seed(seed)
-
-
-def _lightest(
-    graph: Graph,
-    fun: Callable[..., Any],
-    args: Sequence[Any],
-    argnums: int | Sequence[int],
-    limit: Budget,
-    end: float | None,
-    seed: int,
-    name: str,
-) -> Order:
-    """The order of least work that annealing finds until the end, or within the evaluations."""
-    from veenv.orders.order import Order
-    from veenv.orders.shipped import best_for
-    from veenv.search.background import Background
-    from veenv.search.merged import lightest, work
-
-    starts = [graph.reverse(), graph.legal(graph.forward()), graph.legal(graph.markowitz())]
-    with contextlib.suppress(ValueError):  # no order is shipped for it
-        starts.append(best_for(graph, "operations").ids_for(graph))
-    left = threading.Event()
-
-    def stop(evaluations: int) -> bool:
-        late = left.is_set() or (end is not None and time.perf_counter() >= end)
-        return late or (limit.evaluations is not None and evaluations >= limit.evaluations)
-
-    def lightest_order() -> tuple[tuple[int, ...], int]:
-        return lightest(work(fun, *args, argnums=argnums), starts, stop, seed)
-
-    searching = Background(lightest_order)
-    try:
-        while not searching.wait(0.1) and (end is None or time.perf_counter() < end + _LEAST):
-            pass
-    finally:
-        left.set()
-    if not searching.wait(_GRACE):  # the search is being compiled, once on a machine
-        ids = min(starts, key=lambda ids: graph.cost(ids, "operations"))
-        found_by = "the best of known orders, as the search by work was not ready in time"
-    else:
-        ids, least = searching.result()
-        found_by = f"work {least:,}, annealing, seed {seed}"
-    return Order.from_graph(graph, ids, name, found_by)
 
 
 def _seconds_to_finish(graph: Graph) -> float:

@@ -1,4 +1,4 @@
-"""A search against the clock: in the background, with a stand-in until it is ready.
+"""A search against the clock: in the background, while hill climbing in Python stands in for it.
 
 What takes long and cannot be interrupted (a kernel that compiles, a policy that XLA compiles, one
 evaluation of a huge graph) runs in threads of its own.  The caller's thread waits, reports, and
@@ -10,19 +10,22 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import Event
 
 import numpy as np
 
+from veenv.orders.climbing import climb
 from veenv.search.background import Background
 from veenv.search.budget import Budget, ClosedError, Progress, Tracker
 from veenv.search.problem import Problem
-from veenv.search.stand_in import StandIn
 
 _REPORT = 0.1
 """Seconds between looks at the clock and at what is new."""
 _GRACE = 0.1
 """Seconds that a search may take to notice that its time is up."""
+_PATIENCE = 0.5
+"""Seconds that the compiled search may take to start before climbing begins: a cache is read."""
 
 
 class Race:
@@ -30,14 +33,13 @@ class Race:
 
     Attributes:
       problem: the problem.
-      limit: the budget.
       began: `time.perf_counter` when the caller was called.
       given: vertex ids to start from, or None.
-      stand_in: searches until the tracker is there; None without a limit of time.
-      ready: set when the method has its first order, or nobody waits any more.
       tracker: the search's; None until its first order is evaluated.
       found: vertex ids and cost of the order of a method that finds just one.
       bound: proven lower bound that goes with it.
+      evaluations: orders that the stand-in has evaluated.
+      ready: whether the method has evaluated something, or ended.
       left: whether nobody waits any more.
     """
 
@@ -53,21 +55,20 @@ class Race:
 
         Args:
           problem: the problem.
-          limit: the budget.
+          limit: the budget; one of seconds has a stand-in.
           began: `time.perf_counter` from which its seconds count.
           given: vertex ids to start from; None for those of the method.
           seed: seed of the stand-in.
         """
-        self.problem, self.limit, self.began, self.given = problem, limit, began, given
-        self.ready = Event()
+        self.problem, self.began, self.given = problem, began, given
         self.tracker: Tracker | None = None
         self.found: tuple[tuple[int, ...], int] | None = None
-        self.bound = 0
-        self.left = False
-        self.stand_in = None
-        if limit.seconds is not None:
-            self.stand_in = StandIn(problem.graph, problem.cost_model, given, seed)
-        self._news: queue.SimpleQueue[Progress | None] = queue.SimpleQueue()
+        self.bound, self.evaluations = 0, 0
+        self.ready = self.left = False
+        self._limit, self._seed, self._slowest = limit, seed, 0.0
+        self._stand_in: tuple[tuple[int, ...], int] | None = None
+        self._going = Event()
+        self._news: queue.SimpleQueue[Progress] = queue.SimpleQueue()
 
     def wanted(self) -> bool:
         """Whether anybody waits for the search."""
@@ -79,16 +80,11 @@ class Race:
         Raises:
           ClosedError: if nobody waits any more.
         """
-        self.tracker = Tracker(self.problem, order, self.limit, self.report, self.began)
-        self.ready.set()
+        self.tracker = Tracker(self.problem, order, self._limit, self._report, self.began)
         if self.left:  # while the order was evaluated: `run` has closed no tracker then
             self.tracker.close()
             raise ClosedError
         return self.tracker
-
-    def report(self, progress: Progress) -> None:
-        """Hands progress to the caller's thread; the tracker's callback."""
-        self._news.put(progress)
 
     def seconds(self) -> float:
         """Seconds since the caller was called."""
@@ -102,73 +98,83 @@ class Race:
         """Runs the search until it ends, its time is up, or Ctrl-C.
 
         Args:
-          search: sets `tracker` or `found`, then `ready`, and ends when `wanted` is false.
+          search: sets `tracker` or `found`, and ends when `wanted` is false.
           callback: called with what is new, in the caller's thread.
 
         Raises:
           KeyboardInterrupt: before there is any order.
           Exception: what the search or the callback raises.
         """
-        work = Background(lambda: self._noting_the_end(search))
-        other = None
-        if self.stand_in is not None:
-            stand_in = self.stand_in
-            other = Background(lambda: self._noting_the_end(lambda: stand_in.run(self.ready)))
+        works = [Background(search)]
+        if self._limit.seconds is not None:
+            works.append(Background(self._climb))
         try:
-            while not work.wait(0.0) and self._time_left() > 0:
-                self._tell(callback, min(_REPORT, self._time_left()))
-            while self._tell(callback, 0.0):
-                pass
+            while not works[0].wait(min(_REPORT, self._time_left())) and self._time_left() > 0:
+                self._tell(callback)
+            self._tell(callback)
         except KeyboardInterrupt:
             if self.best() is None:
                 raise
         finally:
+            self.ready = self._going.is_set() or works[0].wait(0.0)
             self.left = True
-            self.ready.set()
+            self._going.set()
             if self.tracker is not None:
                 self.tracker.close()
-        if work.wait(0.0):
-            work.result()
-        if other is not None and other.wait(0.0):
-            other.result()
+        for work in works:
+            if work.wait(0.0):
+                with suppress(ClosedError):
+                    work.result()
 
     def best(self) -> tuple[tuple[int, ...], int] | None:
         """Vertex ids and cost of the best order so far, whoever found it."""
         if self.found is not None:
             return self.found
-        if self.tracker is not None:
-            order, cost = self.tracker.best
-            return self.problem.to_ids(order), cost
-        return None if self.stand_in is None else self.stand_in.best
+        if self.tracker is None:
+            return self._stand_in
+        order, cost = self.tracker.best
+        if self._stand_in is not None and self._stand_in[1] < cost:
+            return self._stand_in
+        return self.problem.to_ids(order), cost
 
-    def _noting_the_end(self, run: Callable[[], object]) -> None:
-        """Runs a thread's part; a part that nobody waits for may end in any way."""
-        try:
-            run()
-        except ClosedError:
-            pass
-        except Exception:
-            if self.wanted():
-                raise
-        finally:
-            self._news.put(None)
+    def _report(self, progress: Progress) -> None:
+        """Hands progress to the caller's thread; the tracker's callback."""
+        if progress.evaluations:
+            self._going.set()
+        self._news.put(progress)
+
+    def _climb(self) -> None:
+        """Evaluates the classical orders, then climbs from the best, until the method is going."""
+        graph, model = self.problem.graph, self.problem.cost_model
+        given, classical = self.given, (graph.reverse, graph.markowitz, graph.forward)
+        for make in classical if given is None else (lambda: tuple(given),):
+            if self._going.is_set():
+                return
+            order, began = graph.legal(make()), time.perf_counter()
+            self._offer(order, graph.cost(order, model))
+            self._slowest = max(self._slowest, time.perf_counter() - began)
+        if self._stand_in is None or self._going.wait(_PATIENCE):
+            return
+        for order, cost in climb(graph, self._stand_in[0], model, self._seed):
+            self._offer(order, cost)
+            if self._going.is_set():
+                return
+
+    def _offer(self, order: tuple[int, ...], cost: int) -> None:
+        self.evaluations += 1
+        if self._stand_in is None or cost < self._stand_in[1]:
+            self._stand_in = order, cost
 
     def _time_left(self) -> float:
         """Seconds until the caller has to check the order found, and leave."""
-        limit = self.limit.seconds
+        limit = self._limit.seconds
         if limit is None:
             return float("inf")
-        check = 0.0 if self.stand_in is None else self.stand_in.slowest
-        return max(limit - 2.5 * check, 0.5 * limit) + _GRACE - self.seconds()
+        return max(limit - 2.5 * self._slowest, 0.5 * limit) + _GRACE - self.seconds()
 
-    def _tell(self, callback: Callable[[Progress], None] | None, seconds: float) -> bool:
-        """Waits for news and hands them to the callback; whether there were any."""
-        try:
-            news = self._news.get(timeout=max(0.0, seconds))
-        except queue.Empty:
-            return False
-        if news is not None and callback is not None:
-            callback(news)
-        elif news is None:
-            time.sleep(0.001)  # the thread is about to end
-        return True
+    def _tell(self, callback: Callable[[Progress], None] | None) -> None:
+        """Hands what is new to the callback."""
+        while not self._news.empty():
+            news = self._news.get()
+            if callback is not None:
+                callback(news)

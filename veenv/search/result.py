@@ -24,7 +24,7 @@ class SearchResult:
       method: the method asked for.
       seed: the seed.
       ready: False where the method was not ready in time (its kernels or its policy were still
-        being compiled), so that the order is that of plain hill climbing from the classical ones.
+        being compiled), so that the order is that of hill climbing in Python or a classical one.
 
     Example:
       >>> import veenv
@@ -58,17 +58,14 @@ class SearchResult:
           RuntimeError: if the search and the graph count the order found differently (a bug).
         """
         graph, cost_model, tracker = race.problem.graph, race.problem.cost_model, race.tracker
-        ready = race.found is not None or tracker is not None
         order, cost = race.best() or (graph.reverse(), graph.cost(graph.reverse(), cost_model))
-        bound, evaluations = race.bound, 0
-        trace: tuple[tuple[float, int, int], ...] = ((race.seconds(), 0, cost),)
+        bound, evaluations = race.bound, 0 if race.found else race.evaluations
+        trace = [(race.seconds(), evaluations, cost)]
         if race.found is None and tracker is not None:
             bound, evaluations = tracker.lower_bound, tracker.evaluations
-            trace = tuple(tracker.trace)
+            trace = tracker.trace + (trace if cost < tracker.cost else [])
             if (actual := graph.cost(order, cost_model)) != cost:
                 raise RuntimeError(f"the search counts {cost}, the graph {actual}: {order}")
-        elif not ready and race.stand_in is not None:
-            evaluations = race.stand_in.evaluations
         return cls(
             order=order,
             cost=cost,
@@ -77,8 +74,8 @@ class SearchResult:
             optimal=cost == bound,
             evaluations=evaluations,
             seconds=race.seconds(),
-            trace=trace,
+            trace=tuple(trace),
             method=method,
             seed=seed,
-            ready=ready,
+            ready=race.ready,
         )

@@ -38,9 +38,8 @@ class SearchArgs:
     )
 
     method: str = "auto"
-    """One of auto, anneal, beam, beam-WIDTH, exact, forward, reverse, markowitz, cost,
-    relative-markowitz, fill-in, lookahead, lookahead-DEPTH; or policy, policy-SAMPLES: the
-    pretrained policy, which has not seen the task."""
+    """One of auto, anneal, regions, beam, beam-WIDTH, exact, forward, reverse, markowitz, cost; or
+    policy, policy-SAMPLES: the pretrained policy, which has not seen the task."""
 
     budget: str = "10s"
     """Time, such as `10s` or `2m`, or a number of evaluations, such as `100000`."""

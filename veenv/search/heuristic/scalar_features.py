@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from veenv.search.heuristic.greedy_rules import reach_counts
 from veenv.search.kernels.compilation import ONE, ZERO, compiled, lowest_bit, popcount
 from veenv.search.kernels.kernels import cost_of
 from veenv.search.kernels.scalar import PRED, SUCC
@@ -16,10 +15,25 @@ FAR = np.int64(1) << np.int64(60)
 """More than any price."""
 
 
+def _reach_counts(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """How many inputs each vertex depends on, and how many outputs it reaches: two int64 [n]."""
+    kept, n = problem.core.kept, problem.n
+    targets = {v for _, v in problem.edges}
+    above = [0 if u in targets else 1 << u for u in range(len(kept))]
+    below = [1 << u if kept[u] else 0 for u in range(len(kept))]
+    # Vertices are numbered as they were traced: all that goes into one has a lower number.
+    for u, v in sorted(problem.edges, key=lambda edge: edge[1] if edge[1] < n else n):
+        above[v] |= above[u]
+    for u, v in sorted(problem.edges, key=lambda edge: -edge[0] if edge[0] < n else 1):
+        below[u] |= below[v]
+    counts = [[row.bit_count() for row in rows[:n]] for rows in (above, below)]
+    return np.array(counts[0], np.int64), np.array(counts[1], np.int64)
+
+
 def scalar_static(problem: Problem) -> np.ndarray:
     """What stays, of every vertex of a scalar graph, float64 [n, 5]."""
     core, n = problem.core, problem.n
-    above, below = reach_counts(problem)
+    above, below = _reach_counts(problem)
     place = 2.0 * (np.arange(n) + 0.5) / max(n, 1) - 1.0
     sources = len(core.kept) - n - int(core.kept[n:].sum())
     tilt = np.log((1.0 + sources) / (1.0 + core.kept.sum()))
