@@ -19,7 +19,6 @@ from agents.cli.commands.validate import Config, main
 from agents.cli.report import verdict
 from veenv.graph import COST_MODELS
 from veenv.measure import proof as proofs
-from veenv.measure.arithmetic import multiplications_in
 from veenv.measure.proof import error, prove
 from veenv.measure.timing import interleaved, near
 from veenv.measure.validation import Count, validate
@@ -157,15 +156,6 @@ def test_the_command_line_has_help(monkeypatch, capsys):
     said = capsys.readouterr().out
     for option in ("--order", "--task", "--json", "--batch", "--points"):
         assert option in said
-
-
-def test_multiplications_are_those_of_products_and_contractions():
-    def f(x, a):
-        y = jax.jit(lambda v: v * v)(x)
-        return jax.lax.cond(y.sum() > 0, lambda: a @ y * 2.0, lambda: y[:2])
-
-    jaxpr = jax.make_jaxpr(f)(jnp.ones(3), jnp.ones((2, 3)))
-    assert multiplications_in(jaxpr) == 3 + 6 + 2
 
 
 def test_errors_are_relative_to_their_block():

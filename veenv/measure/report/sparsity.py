@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from veenv.engine.api import jacve
@@ -54,36 +52,20 @@ def pattern(task: Task, ids: Sequence[int]) -> Pattern | None:
     if not 0 < rows * columns <= LARGEST:
         return None
 
-    @jax.jit
-    def places(*args: Any) -> list[list[tuple[Any, Any]]]:
-        blocks = jax.tree.leaves(sparse(*args), is_leaf=lambda x: isinstance(x, SparseTensor))
-        return [_places(block) for block in blocks]
-
-    blocks = places(*task.example_args())
+    blocks = jax.tree.leaves(
+        jax.jit(sparse)(*task.example_args()), is_leaf=lambda x: isinstance(x, SparseTensor)
+    )
     found = np.zeros((rows, columns), bool)
     starts = [np.cumsum([0, *sizes]) for sizes in (row_sizes, column_sizes)]
     for index, block in enumerate(blocks):
         out, by = divmod(index, len(ins))
-        area = found[starts[0][out] : starts[0][out + 1], starts[1][by] : starts[1][by + 1]]
-        filled = np.zeros(np.shape(outs[out]) + np.shape(ins[by]), bool)
-        for there, indices in block:
-            filled[tuple(np.asarray(indices)[np.asarray(there)].T)] = True
-        area |= filled.reshape(area.shape)
+        there = block.pattern
+        found[starts[0][out] + there.rows, starts[1][by] + there.cols] = True
     cells = _shares(found)
     edges = (
         tuple((s[1:-1] * n / s[-1]).tolist()) for s, n in zip(starts, cells.shape, strict=True)
     )
     return Pattern(rows, columns, int(found.sum()), cells, *edges)
-
-
-def _places(block: SparseTensor) -> list[tuple[Any, Any]]:
-    """For each term its indices, and which of them are no padding."""
-    found = []
-    for term in block.terms:
-        ones = replace(term, values=jnp.ones_like(term.values))  # 0 is padding only
-        one = replace(block, terms=(ones,)).to_bcoo()
-        found.append((one.data != 0, one.indices))
-    return found
 
 
 def _shares(found: np.ndarray) -> np.ndarray:
