@@ -106,24 +106,6 @@ def test_every_step_of_many_random_episodes(name, cost, graph_of_task):
     check_episodes(graph, cost, specs_of(graph, cost), random_orders(graph, EPISODES))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("cost", COST_MODELS)
-@pytest.mark.parametrize("name", built_in)
-def test_single_compiled_steps_equal_batched_ones(name, cost, graph_of_task):
-    graph = graph_of_task(name)
-    env = VertexEnv(graph, cost)
-    step = jax.jit(env.step)
-    for order in random_orders(graph, 3, seed=1):
-        _, state = env.reset()
-        for slot, (price, codes, mask) in zip(
-            order, host_steps(graph, cost, order, env.spec), strict=True
-        ):
-            obs, state, reward, *_ = step(None, state, slot)
-            assert float(reward) == -price
-            np.testing.assert_array_equal(obs.adjacency, codes)
-            np.testing.assert_array_equal(state.action_mask, mask)
-
-
 WITHOUT_ADDITIONS = "multiplications", "executed"
 
 

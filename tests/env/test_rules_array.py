@@ -11,7 +11,6 @@ from tests.env.games import play
 from tests.sampling import few, spared
 from veenv.env import Spec, VertexEnv
 from veenv.env.factory import make
-from veenv.env.random_play import random_episodes
 from veenv.env.rules_array import CHUNK, OBSERVED_CHUNK
 from veenv.graph.graph import COST_MODELS
 from veenv.graph.linearisation import make_graph
@@ -46,17 +45,6 @@ def graph_of_function(name):
 @pytest.mark.parametrize(
     ("name", "cost"),
     spared(
-        itertools.product(["mlp", "LIF"], COST_MODELS),  # as test_every_task and test_three_way
-    ),
-)
-def test_random_episodes_of_tasks(name, cost, graph_of_task):
-    env = VertexEnv(graph_of_task(name), cost)
-    play(env, env.graph, env.default_params, np.random.default_rng(0), observe_every=10)
-
-
-@pytest.mark.parametrize(
-    ("name", "cost"),
-    spared(
         itertools.product(FUNCTIONS, COST_MODELS),
         ("four_axes", "operations"),
     ),
@@ -83,23 +71,6 @@ def test_a_vertex_with_more_pairs_than_a_chunk():
     assert max(p.sum() for p in pairs) > OBSERVED_CHUNK
 
 
-def check_costs(env, graph, states, params=None):
-    ids = np.asarray((params or env.default_params).vertex_ids)
-    orders = np.asarray(states.order)[:, : len(graph.eliminable)]
-    costs = [graph.cost(map(int, ids[order]), env.cost) for order in orders]
-    np.testing.assert_array_equal(states.cost, costs)
-    assert np.asarray(states.terminated).all()
-    assert max(costs) <= float((params or env.default_params).worst_total)
-
-
-@pytest.mark.slow  # test_three_way plays random functions of arrays side by side
-@pytest.mark.parametrize("cost", COST_MODELS)
-def test_random_rollouts_under_vmap(cost, graph_of_task):
-    env = VertexEnv(graph_of_task("Encoder"), cost)
-    states = jax.jit(lambda key: random_episodes(env, key, 20))(jax.random.key(0))
-    check_costs(env, env.graph, states)
-
-
 def test_graphs_of_all_kinds_share_a_program(graph_of_task):
     graphs = [graph_of_task(name) for name in ("LIF", "PropaneCombustion")]
     spec = Spec.common([Spec.of(g, "multiplications") for g in graphs])
@@ -107,19 +78,6 @@ def test_graphs_of_all_kinds_share_a_program(graph_of_task):
     step, rng = jax.jit(env.step), np.random.default_rng(3)
     for graph in graphs:
         play(env, graph, env.encode(graph), rng, step=step, observe_every=40)
-
-
-@pytest.mark.slow
-def test_graphs_of_all_kinds_are_played_side_by_side(graph_of_task):
-    graphs = [graph_of_task(name) for name in ("LIF", "PropaneCombustion")]
-    spec = Spec.common([Spec.of(g, "multiplications") for g in graphs])
-    env = VertexEnv(graphs[0], spec=spec)
-    params = jax.tree.map(lambda *x: jnp.stack(x), *map(env.encode, graphs))
-    rollouts = jax.vmap(lambda p, key: random_episodes(env, key, 5, p))
-    states = jax.jit(rollouts)(params, jax.random.split(jax.random.key(0), len(graphs)))
-    for k, graph in enumerate(graphs):
-        one = jax.tree.map(lambda x, k=k: x[k], states)
-        check_costs(env, graph, one, env.encode(graph))
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ from veenv.env import VertexEnv
 from veenv.env.encode import Spec
 from veenv.env.exact_range import check_total
 from veenv.env.factory import make
-from veenv.env.random_play import random_episodes
 from veenv.graph.graph import COST_MODELS
 
 TASKS = ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion"]
@@ -81,35 +80,6 @@ def test_padding_changes_nothing(name, cost, graph_of_task):
     )
     env = VertexEnv(graph, cost, spec=spec)
     play(env, graph, env.default_params, np.random.default_rng(2))
-
-
-@pytest.mark.slow  # test_every_task plays them side by side
-def test_graphs_of_one_spec_share_a_program(graph_of_task):
-    graphs = [graph_of_task(name) for name in TASKS]
-    spec = Spec.common([Spec.of(g, "executed") for g in graphs])
-    env = VertexEnv(graphs[0], "executed", spec=spec)
-    step, rng = jax.jit(env.step), np.random.default_rng(3)
-    for graph in graphs:
-        play(env, graph, env.encode(graph), rng, step=step, observe_every=20)
-
-
-@pytest.mark.parametrize(
-    ("name", "cost"),
-    spared(
-        itertools.product(TASKS, COST_MODELS),
-        # test_three_way plays them side by side
-    ),
-)
-def test_random_rollouts_under_vmap(name, cost, graph_of_task):
-    graph = graph_of_task(name)
-    env = VertexEnv(graph, cost)
-    states = jax.jit(lambda key: random_episodes(env, key, 100))(jax.random.key(0))
-    orders = np.asarray(env.default_params.vertex_ids)[np.asarray(states.order)]
-    assert len({tuple(o) for o in orders}) == 100
-    costs = [graph.cost(map(int, order), cost) for order in orders]
-    np.testing.assert_array_equal(states.cost, costs)
-    assert np.asarray(states.terminated).all()
-    assert max(costs) <= float(env.default_params.worst_total)
 
 
 @pytest.mark.parametrize(
