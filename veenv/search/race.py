@@ -80,11 +80,14 @@ class Race:
         Raises:
           ClosedError: if nobody waits any more.
         """
-        self.tracker = Tracker(self.problem, order, self._limit, self._report, self.began)
-        if self.left:  # while the order was evaluated: `run` has closed no tracker then
-            self.tracker.close()
+        if self.left:
             raise ClosedError
-        return self.tracker
+        tracker = Tracker(self.problem, order, self._limit, self._report, self.began)
+        self.tracker = tracker
+        if self.left:  # while the order was evaluated: `run` has closed no tracker then
+            tracker.close()
+            raise ClosedError
+        return tracker
 
     def seconds(self) -> float:
         """Seconds since the caller was called."""
