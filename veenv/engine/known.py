@@ -50,7 +50,7 @@ class Known:
 
     def __init__(self, program: Program):
         self._program = program
-        self._makers = {
+        self.makers = {
             variable: (e, k)
             for e in program.equations
             for k, variable in enumerate(e.outputs)
@@ -71,9 +71,9 @@ class Known:
         number = variable - program.num_inputs
         if number < 0:
             return None
-        if variable not in self._makers:
+        if variable not in self.makers:
             return held(program.constants[number])
-        equation, k = self._makers[variable]
+        equation, k = self.makers[variable]
         if any(_compat.bodies(equation.params)):
             return None
         if any(is_key(aval) for aval in (*equation.in_avals, *equation.out_avals)):
@@ -83,9 +83,9 @@ class Known:
 
     def quickly(self, atom: Any) -> np.ndarray | None:
         """As a call, of constants and what NumPy makes of them; None where JAX would have to."""
-        if isinstance(atom, Literal) or atom not in self._makers:
+        if isinstance(atom, Literal) or atom not in self.makers:
             return self(atom)
-        equation, _ = self._makers[atom]
+        equation, _ = self.makers[atom]
         if not is_quick(equation):
             return None
         return None if any(self.quickly(a) is None for a in equation.inputs) else self(atom)

@@ -42,7 +42,7 @@ def index_arrays(
       parallel: their values.
     """
     known = Known(lin.program)
-    zeros = Zeros(lin.program, known)
+    zeros = Zeros(known)
     found: dict[Move, Matrix] = {}
     for equation, elemental, number in _numbered(lin):
         pair = elemental.source, elemental.target

@@ -14,7 +14,6 @@ import numpy as np
 from veenv.engine import places
 from veenv.engine.known import Known
 from veenv.graph.equations import Equation
-from veenv.graph.program import Program
 from veenv.rules.table import ALL, facts
 
 _MOST = 1 << 20
@@ -29,18 +28,12 @@ class Zeros:
       >>> from veenv.graph.program import trace
       >>> x = jax.ShapeDtypeStruct((2,), "float32")
       >>> program = trace(lambda x: jax.lax.pad(x, 0.0, [(1, 2, 0)]), (x,))
-      >>> Zeros(program, Known(program))(program.equations[-1].outputs[0]).tolist()
+      >>> Zeros(Known(program))(program.equations[-1].outputs[0]).tolist()
       [True, False, False, True, True]
     """
 
-    def __init__(self, program: Program, known: Known):
+    def __init__(self, known: Known):
         self._known = known
-        self._makers = {
-            variable: (e, k)
-            for e in program.equations
-            for k, variable in enumerate(e.outputs)
-            if variable is not None
-        }
         self._found: dict[Any, np.ndarray | None] = {}
 
     def __call__(self, atom: Any) -> np.ndarray | None:
@@ -56,9 +49,9 @@ class Zeros:
         value = self._known.quickly(variable)
         if value is not None:
             return value == 0
-        if variable not in self._makers:
+        if variable not in self._known.makers:
             return None
-        equation, k = self._makers[variable]
+        equation, k = self._known.makers[variable]
         if prod(equation.out_avals[k].shape) > _MOST:
             return None
         given = [self(a) for a in equation.inputs]

@@ -16,6 +16,7 @@ from jax.extend import core
 from veenv import _compat
 from veenv.export.primitives import CannotWriteError, dtype, expression, number
 from veenv.graph.program import Equation, Literal, Program, trace
+from veenv.rules import walk
 from veenv.rules.dtypes import is_key
 
 MAX_CONSTANT = 1_000_000
@@ -92,9 +93,8 @@ class Writer:
 
     def _scan(self, equation: Equation, operands: Sequence[str]) -> str:
         params, body = equation.params, equation.params["jaxpr"]
-        num_carry = _num_unstacked(equation.out_avals, body.out_avals)
-        num_kept = _num_unstacked(equation.in_avals, body.in_avals)
-        split = num_kept - num_carry
+        split, num_kept = walk.carried(equation)
+        num_carry = num_kept - split
         step = self._function(body, equation.source)
         call = f"{step}({', '.join([*operands[:split], '*c', '*x'])})"
         both = f"(lambda r: (r[:{num_carry}], r[{num_carry}:]))({call})"
@@ -143,11 +143,6 @@ class Writer:
     def _new(self, kind: str) -> str:
         self._counter[0] += 1
         return f"{kind}{self._counter[0]}"
-
-
-def _num_unstacked(outer: Sequence[Any], inner: Sequence[Any]) -> int:
-    """How many values of a loop have the same rank outside: those that are not stacked."""
-    return sum(len(o.shape) == len(i.shape) for o, i in zip(outer, inner, strict=True))
 
 
 def _program(closed: Any, source: str) -> Program:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from veenv import _compat
+from veenv.rules import walk
 from veenv.rules.base import Site
 
 Move = tuple[int, int, Mapping[int, int]]
@@ -105,9 +105,9 @@ def _loop(
 def _scan(site: Site, body: BodyOf) -> Flow:
     """A loop: what is carried is one node, before and after."""
     closed, more = site.params["jaxpr"], int(site.params["length"] != 1)
-    num_carry = _compat.num_alike(closed.out_avals, site.out_avals)
-    first_x = _compat.num_alike(closed.in_avals, site.in_avals)
-    carried = {k: first_x - num_carry + k for k in range(num_carry)}
+    start, first_x = walk.carried(site)
+    num_carry = first_x - start
+    carried = {k: start + k for k in range(num_carry)}
     flow = Flow(carried=frozenset(carried.values()))
     outputs = _loop(flow, body(closed), len(site.in_avals), carried)
     for i in range(len(site.in_avals)):

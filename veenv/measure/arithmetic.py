@@ -8,8 +8,9 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-import jax
 import jax.numpy as jnp
+
+from veenv.rules import walk
 
 
 def multiplications_in(jaxpr: Any) -> int:
@@ -19,18 +20,18 @@ def multiplications_in(jaxpr: Any) -> int:
       jaxpr: an open or closed jaxpr; those inside of its equations count too.
 
     Example:
+      >>> import jax
       >>> multiplications_in(jax.make_jaxpr(lambda a, x: a @ x * 2)(jnp.ones((2, 3)), jnp.ones(3)))
       8
     """
     total = 0
-    for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+    for eqn in walk.every(jaxpr):
         size = prod(eqn.outvars[0].aval.shape) if eqn.outvars else 0
         if eqn.primitive.name == "mul":
             total += size
         elif eqn.primitive.name == "dot_general":
             contracted = eqn.params["dimension_numbers"][0][0]
             total += size * prod(eqn.invars[0].aval.shape[axis] for axis in contracted)
-        total += sum(map(multiplications_in, _inner(eqn)))
     return total
 
 
@@ -41,12 +42,12 @@ def additions_in(jaxpr: Any) -> int:
       jaxpr: an open or closed jaxpr; those inside of its equations count too.
 
     Example:
+      >>> import jax
       >>> additions_in(jax.make_jaxpr(lambda a, x: a @ x - 2)(jnp.ones((2, 3)), jnp.ones(3)))
       6
     """
     total = 0
-    for eqn in getattr(jaxpr, "jaxpr", jaxpr).eqns:
-        total += sum(map(additions_in, _inner(eqn)))
+    for eqn in walk.every(jaxpr):
         if not eqn.outvars or not jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.inexact):
             continue
         size = prod(eqn.outvars[0].aval.shape)
@@ -58,12 +59,3 @@ def additions_in(jaxpr: Any) -> int:
             contracted = eqn.params["dimension_numbers"][0][0]
             total += size * (prod(eqn.invars[0].aval.shape[axis] for axis in contracted) - 1)
     return total
-
-
-def _inner(eqn: Any) -> list[Any]:
-    """The jaxprs inside of an equation."""
-    return [x for x in jax.tree.leaves(eqn.params, is_leaf=_is_jaxpr) if _is_jaxpr(x)]
-
-
-def _is_jaxpr(value: Any) -> bool:
-    return hasattr(getattr(value, "jaxpr", value), "eqns")

@@ -36,7 +36,7 @@ def either(x):
 def test_what_is_said_to_be_zero_is(fun, x64):
     point = jnp.array([0.3, -0.7, 1.1, 0.9])
     program = trace(fun, (jax.ShapeDtypeStruct((4,), jnp.float64),))
-    found = Zeros(program, Known(program))(program.outputs[0])
+    found = Zeros(Known(program))(program.outputs[0])
     expected = (fun(point) == 0) & (fun(-point) == 0)
     assert expected.any()
     np.testing.assert_array_equal(found, expected)
