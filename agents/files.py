@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import errno
 import os
-import re
 from pathlib import Path
 
 try:
@@ -31,13 +30,13 @@ def new_folder(parent: Path) -> Path:
     raise FileExistsError(f"no free name for a run in {parent}")
 
 
-def file_name(name: str) -> str:
-    """The name of a task as part of a file's: letters, digits, ``+-_.``, dots for the rest.
-
-    >>> file_name("my:robot")
-    'my.robot'
-    """
-    return re.sub(r"[^\w.+-]+", ".", name).strip(".") or "function"
+def set_aside(path: Path) -> Path:
+    """Renames what cannot be used to ``NAME.damaged``, or with a number where that is taken."""
+    for number in range(1, 1000):
+        aside = path.with_name(f"{path.name}.damaged" + f"-{number}" * (number > 1))
+        if not aside.exists():
+            return path.rename(aside)
+    raise FileExistsError(f"no free name for {path.name}.damaged in {path.parent}")
 
 
 def append_bytes(path: Path, content: bytes) -> int:

@@ -7,7 +7,6 @@ from agents.cli.signals import exit_on_interrupt, run_script
 exit_on_interrupt(__name__)
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -24,9 +23,11 @@ from agents.training.curriculum import EVALUATION_SEEDS
 from agents.training.played import Played
 from veenv.env.task_set import TaskDistribution
 from veenv.graph.graph import CostModel
+from veenv.orders.documents import parse_object
 from veenv.search import search
 from veenv.tasks import RandomFunctions
 from veenv.tasks.evaluation_sets import TRAIN_SUFFIX, EvaluationSet, evaluation_set
+from veenv.tasks.user import refuse_function
 
 COLUMNS = (
     "forward",
@@ -152,14 +153,12 @@ def read_tasks(args: EvaluateArgs) -> TaskDistribution:
         return tasks_of_set(evaluation_set(args.set))
     if args.task is not None and args.own.function is not None:
         args.own.check_one(args.task)
-    task, own = args.task, args.own
-    if task is None and own.function is None:
-        task, own = trained_on(args.run)
-    function = own.read()
+    function = args.own.read()
     if function is not None:
         return Played.of(function, args.cost).tasks
+    task = args.task or trained_on(args.run)
     if task != "random":
-        return Played.named(task or "", args.cost).tasks
+        return Played.named(task, args.cost).tasks
     family = RandomFunctions(vertices=args.vertices, arrays=args.arrays)
     return TaskDistribution.random(
         EVALUATION_SEEDS + args.seed, args.functions, args.cost, **dataclasses.asdict(family)
@@ -193,18 +192,26 @@ def others(played: TaskDistribution, args: EvaluateArgs) -> list[int | None]:
     return [chosen.reference(name, graph) for name, graph in pairs]
 
 
-def trained_on(run: str) -> tuple[str | None, FunctionConfig]:
-    """The tasks, or the function, of a run folder.
+def trained_on(run: str) -> str:
+    """The tasks of a run folder.
 
     Raises:
-      ValueError: it is no run folder.
+      ValueError: it is no run folder, or of a function of the user's own.
       OSError: its settings cannot be read.
     """
     if not Path(run).is_dir():
         raise ValueError("weights alone do not say what to play; name it with --task or --function")
-    settings = json.loads((Path(run) / "config.json").read_text())
-    own = FunctionConfig(**settings.get("own", {}))
-    return (",".join(settings["graphs"]) if own.function is None else None), own
+    path = Path(run) / "config.json"
+    try:
+        settings = parse_object(path.read_bytes())
+        names, own = settings.get("graphs"), settings.get("own")
+        if not isinstance(names, dict):
+            raise ValueError("expected the graphs of a run")
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    if isinstance(own, dict) and own.get("function"):
+        refuse_function(path, own["function"])
+    return ",".join(names)
 
 
 def anneal(played: TaskDistribution, index: int, args: EvaluateArgs) -> int | None:

@@ -14,10 +14,13 @@ from agents.cli.signals import exit_on_interrupt, run_script
 exit_on_interrupt(__name__)
 
 import dataclasses
+import re
 import sys
 import tomllib
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
+from typing import Any
 
 import tyro
 
@@ -92,7 +95,7 @@ def read_entries(folder: Path, points: int) -> list[Entry]:
         raise ValueError(f"entries.toml names {sorted(words)}, the folder has {sorted(files)}")
     found = []
     for name, path in files.items():
-        order, word = Order.load(path), words[name]
+        order, word = Order.load(path), _checked(name, words[name])
         task = veenv.tasks.get(order.name)
         if points:
             report = validate(order, task, points=points, rounds=0)
@@ -100,9 +103,21 @@ def read_entries(folder: Path, points: int) -> list[Entry]:
                 raise RuntimeError(f"{path.name}: {'; '.join(report.problems)}")
         graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
         count = graph.cost(order.ids_for(graph))
-        entry = Entry(task.name, count, order.found_by, word["by"])
-        found.append(dataclasses.replace(entry, seconds=word["seconds"], machine=word["machine"]))
+        found.append(Entry(task.name, count, order.found_by, **word))
     return found
+
+
+def _checked(name: str, word: Any) -> dict[str, Any]:
+    """What entries.toml says about an order.
+
+    Raises:
+      ValueError: a field is missing or of another kind.
+    """
+    for field, kind in {"by": str, "seconds": int | float, "machine": str}.items():
+        value = word.get(field) if isinstance(word, dict) else None
+        if not isinstance(value, kind) or isinstance(value, bool) or value in (inf, -inf):
+            raise ValueError(f"entries.toml: {field} of [{name}] is {value!r:.60}")
+    return {field: word[field] for field in ("by", "seconds", "machine")}
 
 
 def shipped_entries() -> list[Entry]:
@@ -122,12 +137,19 @@ def table(entries: Sequence[Entry]) -> str:
     names = list(dict.fromkeys(entry.task for entry in entries))
     for entry in sorted(entries, key=lambda e: (names.index(e.task), e.count)):
         seconds = "" if entry.seconds is None else f"{entry.seconds:,.0f}"
-        method = entry.method.replace("|", "/")
-        rows.append(
-            f"| {entry.task} | {entry.count:,} | {method} | {entry.by} | {seconds} | "
-            f"{entry.machine} |"
-        )
+        cells = entry.task, f"{entry.count:,}", entry.method, entry.by, seconds, entry.machine
+        rows.append(f"| {' | '.join(map(escaped, cells))} |")
     return "\n".join(rows)
+
+
+def escaped(text: str) -> str:
+    """Text of others as itself in a cell of a table: one line without Markdown and HTML.
+
+    >>> escaped("<b>*x*</b> | y")
+    '&#60;b&#62;&#42;x&#42;&#60;/b&#62; &#124; y'
+    """
+    text = "".join(c if c.isprintable() else " " for c in text)
+    return re.sub(r"[&<>|*`~$\\\[\]]|\b_|_\b", lambda m: f"&#{ord(m[0])};", text)
 
 
 if __name__ == "__main__":

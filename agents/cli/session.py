@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TextIO
 
@@ -71,22 +72,28 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
             write_line(f"order of {name}, not written: {list(best[name].ids)}")
     folder.close()
     if args.report and best is not None:
-        right &= write_pages(folder.path, write_line)
+        right &= write_pages(folder.path, args, run.functions, write_line)
     write_line(f"\nrun folder: {folder.path}  ({time.monotonic() - started:.0f} s)")
     if best is None:
         write_line(f"play with it: python scripts/evaluate.py --run {folder.path} --task random")
     return 0 if right else 1
 
 
-def write_pages(path: Path, write_line: Callable[[str], None]) -> bool:
+def write_pages(
+    path: Path,
+    args: TrainArgs,
+    functions: Mapping[str, Task],
+    write_line: Callable[[str], None],
+) -> bool:
     """Writes the report of each task of a run folder; True if all are written."""
     from veenv.measure.report import page_path, read_subjects, write_report
 
+    [own] = functions.values() if args.own.function else [None]
     try:
-        subjects = read_subjects(path)
+        subjects = read_subjects(path, task=own)
         for subject in subjects:
             page = page_path(path, subject.task.name, len(subjects) > 1)
-            write_report(page, subject)
+            write_report(page, dataclasses.replace(subject, imports=args.own.imports))
             write_line(f"report: {page}")
     except (ValueError, OSError) as error:
         write_line(f"warning: no report: {error}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from agents.cli.signals import until_signal
 from agents.config.args import TrainArgs
 from agents.devices import broadcast
-from agents.files import file_name, new_folder
+from agents.files import new_folder
 from agents.nn.networks import GraphNetwork
 from agents.nn.weights import architecture, load_weights
 from agents.ppo.exploration import explores
@@ -21,6 +21,7 @@ from agents.run.trackers import TensorBoard, Tracker, Trackers, WeightsAndBiases
 from agents.training.curriculum import Curriculum, FixedTasks, RandomPools
 from agents.training.loop import DivergedError, train
 from agents.training.played import AGENTS, Played, make_trainer
+from veenv.orders.documents import file_name
 from veenv.tasks import Task
 
 
@@ -130,7 +131,7 @@ def open_run(args: TrainArgs, write_line: Callable[[str], None]) -> Run:
     best = curriculum.best if isinstance(curriculum, FixedTasks) else None
     shown = args.random if played is None else played.tasks
     identity = identity_of(args.agent, args.cost, state.network, shown)
-    path = resumed or new_folder(Path(args.out) / "+".join(map(file_name, identity["task"])))
+    path = resumed or new_folder(Path(args.out) / file_name("+".join(identity["task"])))
     folder = RunFolder(path, identity, best, keep=args.keep_checkpoints, warn=warn)
     try:
         before = {}

@@ -41,6 +41,15 @@ class FunctionConfig:
         if task is not None and self.function is not None:
             raise ValueError("give either --task NAME or --function MODULE:NAME, not both")
 
+    @property
+    def imports(self) -> str | None:
+        """Python that makes the function known, as `import_line`; None where there is none."""
+        if self.function is None:
+            return None
+        from veenv.measure.report.source import import_line
+
+        return import_line(self.function, self.args, self.argnums)
+
     def read(self) -> Task | None:
         """The function as a task; None where there is none.
 

@@ -17,6 +17,8 @@ from typing import Any
 
 import jax
 
+from veenv.tasks.user import refuse_function
+
 CONFIG_NAME = "config.toml"
 """The file of settings in a run folder."""
 
@@ -57,7 +59,10 @@ def expand(record: type, args: Sequence[str]) -> list[str]:
             raise ValueError(f"{resume} is not a run folder: it has no {CONFIG_NAME}")
         config = str(Path(resume, CONFIG_NAME))
     if config is not None:
-        before += to_args(record, read_toml(config), config)
+        settings = read_toml(config)
+        if settings.get("function") is not None and _value_of("function", args) is None:
+            refuse_function(config, settings["function"])
+        before += to_args(record, settings, config)
     return before + list(args)
 
 

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from agents.nn.networks import GraphNetwork
-from veenv.orders.documents import write_bytes
+from veenv.orders.documents import parse_object, write_bytes
 
 FORMAT = "veenv-weights"
 VERSION = 1
@@ -87,17 +87,17 @@ def load_weights(path: str | os.PathLike[str]) -> GraphNetwork:
         path = Path(path) / "weights.eqx"
     content = io.BytesIO(Path(path).read_bytes())
     try:
-        header = json.loads(content.readline())
+        header = parse_object(content.readline())
     except ValueError:
-        header = None
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        header = {}
+    if header.get("format") != FORMAT:
         raise ValueError(f"{path} is not a file of weights")
     if header.get("version") != VERSION:
-        raise ValueError(f"{path}: expected version {VERSION}, got {header.get('version')!r}")
+        raise ValueError(f"{path}: expected version {VERSION}, got {header.get('version')!r:.60}")
     options: dict[str, Any] = {name: header.get(name) for name in _ARCHITECTURE}
     for name, kind in _ARCHITECTURE.items():
         if type(options[name]) is not kind or not 0 <= options[name] <= 4096:
-            raise ValueError(f"{path}: {name} is {options[name]!r}")
+            raise ValueError(f"{path}: {name} is {options[name]!r:.60}")
     shapes = eqx.filter_eval_shape(lambda: GraphNetwork(**options, key=jax.random.key(0)))
     try:
         network = eqx.tree_deserialise_leaves(content, shapes)

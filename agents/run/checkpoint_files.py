@@ -10,6 +10,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -49,6 +50,14 @@ def write_checkpoint(path: Path, state: Any, record: Mapping[str, Any]) -> None:
         raise OSError(f"{path}: {error}") from error
 
 
+def is_checkpoint(path: Path) -> bool:
+    """Whether a path is a checkpoint, whole or damaged: a number, and nothing of others' in it."""
+    if not re.fullmatch("0|[1-9][0-9]*", path.name, re.ASCII) or not path.is_dir():
+        return False
+    found = {entry.name for entry in path.iterdir()}
+    return not found or bool(found & {"arrays", "record", "_CHECKPOINT_METADATA"})
+
+
 def read_record(path: Path) -> dict[str, Any]:
     """The record of a checkpoint.
 
@@ -66,7 +75,8 @@ def read_record(path: Path) -> dict[str, Any]:
     known = isinstance(record, dict) and record.get("format") == FORMAT
     if not known or record.get("version") != VERSION:
         raise DamagedError(f"its record is not of format {FORMAT}, version {VERSION}")
-    if not {"identity", "run", "score", "digest"} <= set(record):
+    kinds = {"identity": dict, "run": dict, "score": int | float | None, "digest": str}
+    if not all(name in record and isinstance(record[name], kinds[name]) for name in kinds):
         raise DamagedError("its record is not complete")
     return record
 

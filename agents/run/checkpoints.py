@@ -11,7 +11,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from agents.run.checkpoint_files import DamagedError, read_record, read_state, write_checkpoint
+from agents.files import set_aside
+from agents.run.checkpoint_files import (
+    DamagedError,
+    is_checkpoint,
+    read_record,
+    read_state,
+    write_checkpoint,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +75,8 @@ class Checkpoints:
         """
         path = self.folder / str(number)
         if path.exists():
+            if number not in self.numbers():
+                raise FileExistsError(f"{path} is no checkpoint, so there is no room for one")
             return False
         record = {
             "identity": self._identity,
@@ -111,14 +120,14 @@ class Checkpoints:
         """The checkpoints there are, oldest first; those half written are left out."""
         if not self.folder.is_dir():
             return []
-        return sorted(int(p.name) for p in self.folder.iterdir() if p.name.isdecimal())
+        return sorted(int(path.name) for path in self.folder.iterdir() if is_checkpoint(path))
 
-    def delete_after(self, number: int) -> None:
-        """Deletes the checkpoints after a number (damaged ones), and what is half written."""
+    def set_aside_after(self, number: int) -> None:
+        """Renames the checkpoints after a number (damaged ones); deletes what is half written."""
         self._remove_unfinished()
         for later in self.numbers():
             if later > number:
-                shutil.rmtree(self.folder / str(later), ignore_errors=True)
+                set_aside(self.folder / str(later))
 
     def _delete_old(self, newest: int) -> bool:
         scores = {number: self._score(number) for number in self.numbers()}
@@ -142,8 +151,8 @@ class Checkpoints:
         save begins with this.
         """
         if self.folder.is_dir():
-            for path in self.folder.iterdir():
-                if not path.name.isdecimal():
+            for path in self.folder.glob("*.orbax-checkpoint-tmp*"):
+                if path.name.partition(".")[0].isdecimal():
                     shutil.rmtree(path, ignore_errors=True)
 
     def _check_identity(self, path: Path, record: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from veenv.measure.rows import rows_of
 from veenv.orders.documents import write_bytes
 
 
@@ -27,6 +28,7 @@ def plot_curve(
 
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.add_subplot()
+    rows = rows_of(rows, name)
     steps = [row["steps"] for row in rows]
     for key, label, style in (
         ("mean_cost", "mean of an update's episodes", {"color": "tab:blue", "alpha": 0.6}),

@@ -17,7 +17,7 @@ import veenv
 from agents.config.args import TrainArgs
 from agents.config.random_functions import RandomConfig
 from agents.config.settings import CONFIG_NAME, to_toml
-from agents.files import file_name, lock_folder
+from agents.files import lock_folder, set_aside
 from agents.nn.networks import GraphNetwork
 from agents.nn.weights import architecture, save_weights
 from agents.ppo.updates import TrainState
@@ -28,7 +28,7 @@ from agents.training.best import BestOrders
 from agents.training.loop import Progress
 from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel
-from veenv.orders.documents import write_bytes
+from veenv.orders.documents import file_name, write_bytes
 from veenv.orders.order import Order, fingerprint
 
 
@@ -135,7 +135,6 @@ class RunFolder:
         """Writes a checkpoint, and ``best.eqx`` where its score is the lowest."""
         run: dict[str, Any] = {"seconds": progress.seconds, "steps": progress.steps}
         run["best"] = {} if self.best is None else self.best.record()
-        run["num_rows"] = len(self.metrics.rows)
 
         def write() -> None:
             if self.checkpoints.save(progress.update, progress.state, run, score):
@@ -154,10 +153,11 @@ class RunFolder:
           OSError: the folder cannot be read or written.
         """
         restored = self.checkpoints.restore(state) or Restored(0, state, {})
-        self.checkpoints.delete_after(restored.number)
+        self.checkpoints.set_aside_after(restored.number)
         for path in self.path.glob(".*.part"):
             path.unlink()
-        self.metrics.resume(restored.run.get("num_rows", 0))
+        for problem in self.metrics.resume(restored.number):
+            self._warn(problem)
         if self.best is not None:
             self.best.merge(restored.run.get("best", {}))
             self._merge_orders(self.best)
@@ -171,7 +171,8 @@ class RunFolder:
                     order = Order.load(self.order_path(name))
                     order.ids_for(graph)
                 except ValueError as error:
-                    self._warn(str(error))
+                    aside = set_aside(self.order_path(name))
+                    self._warn(f"{error}; it is kept in {aside.name}")
                     continue
                 best.keep(name, order)
                 self._written[name] = order
@@ -206,8 +207,8 @@ class RunFolder:
         return True
 
     def _path(self, name: str, stem: str, suffix: str) -> Path:
-        several = len(self._names) > 1
-        return self.path / (f"{stem}-{file_name(name)}.{suffix}" if several else f"{stem}.{suffix}")
+        several = f"-{file_name(name, self._names)}" if len(self._names) > 1 else ""
+        return self.path / f"{stem}{several}.{suffix}"
 
 
 def identity_of(

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agents.files import append_bytes
+from agents.files import append_bytes, set_aside
+from veenv.measure.rows import read_rows
 from veenv.orders.documents import write_bytes
 
 
@@ -57,22 +58,30 @@ class Metrics:
             raise
         self._written = len(self.rows)
 
-    def resume(self, num_rows: int) -> None:
-        """Goes on after the first rows of the files, as far as they can be read; drops later ones.
+    def resume(self, update: int) -> list[str]:
+        """Goes on after a train step: drops the rows of later ones.
+
+        Returns:
+          What was wrong with the files; where lines could not be read, both are kept aside.
 
         Raises:
           OSError: the files cannot be read or written.
         """
-        self.rows = []
-        if self._json.exists():
-            lines = self._json.read_bytes().splitlines()[:num_rows]
-            try:
-                self.rows = [json.loads(line) for line in lines]
-            except ValueError:
-                self.rows = []
+        rows, problems = read_rows(self._json)
+        if update and not self._json.exists() and self._csv.exists():
+            problems = ["there is no such file"]
+        if problems:
+            aside = [set_aside(path) for path in (self._json, self._csv) if path.exists()]
+            shown = "; ".join(problems[:3]) + f"; and {len(problems) - 3} more" * (
+                len(problems) > 3
+            )
+            kept = " and ".join(path.name for path in aside)
+            problems = [f"{self._json}: {shown}; the files as they were are {kept}"]
+        self.rows = [row for row in rows if row["update"] <= update]
         self._written = len(self.rows)
         write_bytes(self._json, b"".join(_json_line(row) for row in self.rows))
         write_bytes(self._csv, self._csv_lines(self.rows, header=True) if self.rows else b"")
+        return problems
 
     def _csv_lines(self, rows: list[dict[str, Any]], *, header: bool) -> bytes:
         text = io.StringIO()
@@ -82,7 +91,7 @@ class Metrics:
         if header:
             writer.writeheader()
         writer.writerows(flat(row) for row in rows)
-        return text.getvalue().encode()
+        return text.getvalue().encode(errors="backslashreplace")
 
 
 def flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

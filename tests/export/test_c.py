@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -17,6 +19,7 @@ import pytest
 import veenv
 from tests.sampling import spared
 from veenv.export import to_c
+from veenv.export.c import check_name
 from veenv.kernel.program import CannotFuseError
 
 COMPILER = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
@@ -97,8 +100,63 @@ def test_arguments_that_nothing_reads_and_results_without_entries(tmp_path: Path
 def test_what_has_no_form_in_c():
     with pytest.raises(CannotFuseError, match="eigh"):
         to_c("reverse", jnp.linalg.eigvalsh, jnp.eye(2))
-    with pytest.raises(ValueError, match="C identifier, got 'for'"):
-        to_c("reverse", jnp.sin, 1.0, name="for")
+    for name in (
+        "for",
+        "3d",
+        "",
+        "a b",
+        "size_t",
+        "NULL",
+        "sin",
+        "sinf",
+        "printf",
+        "free",
+        "_Bool",
+    ):
+        with pytest.raises(ValueError, match=f"C identifier, got '{name}'"):
+            to_c("reverse", jnp.sin, 1.0, name=name)
+
+
+@pytest.mark.parametrize("name", "in0 out0 v0 i count x sum complex jacobian_batch I _j".split())
+def test_a_function_can_have_any_name_that_is_free(name: str, tmp_path: Path):
+    def fun(x, n):  # with a helper, too
+        return jnp.sin(x) * x.astype(jnp.int32).astype(x.dtype) + n.astype(x.dtype)
+
+    x, n = np.array([1.5, 2.5], "f4"), np.array([1, 2], "i4")
+    library = compiled(to_c("reverse", fun, x, n, name=name), tmp_path)
+    out = np.full((3, 2, 2), 7, "f4")
+    many = [np.stack([a] * 3) for a in (x, n)]
+    pointers = [ctypes.c_void_p(a.ctypes.data) for a in (*many, out)]
+    library[f"{name}_batch"](ctypes.c_size_t(3), *pointers)
+    expected = jax.jacrev(fun)(x, n)
+    np.testing.assert_allclose(out, np.stack([expected] * 3), rtol=1e-6)
+    library[name](*pointers)
+
+
+def test_no_name_of_the_headers_can_be_given():
+    """What a compiler knows after the headers, in three versions of C: refused, or compiled."""
+    if COMPILER is None or "gcc" not in COMPILER:
+        pytest.skip("no gcc")
+
+    def run(text: str, *options: str) -> str:
+        command = [COMPILER, *options, "-xc", "-"]
+        return subprocess.run(
+            command, input=text, capture_output=True, text=True, check=True
+        ).stdout
+
+    headers = re.findall("#include .*\n", to_c("reverse", jnp.sin, 1.0))
+    for version in ("c99", "gnu17", "gnu2x"):
+        option, text = f"-std={version}", "".join(headers)
+        known = run(text, option, "-E") + run(text, option, "-E", "-dM")
+        free = []
+        for name in sorted(
+            {*re.findall(r"\b[A-Za-z]\w*", known), *"auto typeof asm atomic".split()}
+        ):
+            with contextlib.suppress(ValueError):
+                check_name(name)
+                free.append(f"void {name}(const float *restrict in0) {{ (void)in0; }}\n")
+        run("".join([*headers, *free]), option, "-Wall", "-Wextra", "-Werror", "-fsyntax-only")
+        assert len(free) > 20
 
 
 def test_shapes_stand_for_arrays():

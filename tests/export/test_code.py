@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import unicodedata
 
 import jax
 import jax.numpy as jnp
@@ -163,6 +164,38 @@ def test_source_with_the_value_and_a_name():
     source = to_code(order, f, 1.0, 2.0, with_value=True, name="value_and_slope")
     value, slope = executed(source, "value_and_slope")(jnp.array(0.5), scale=3.0)
     np.testing.assert_allclose([value, slope], [3 * np.sin(0.5), 3 * np.cos(0.5)], rtol=1e-6)
+
+
+NAMES = (
+    "sum complex ValueErrors c x r v1 x0 x1 arg0 arg1 f2 jax np lambda_ print _sum class_ ſ".split()
+)
+
+
+@pytest.mark.parametrize("name", ["sum", "complex", "print", "f", "c", "x", "ſum", "jacobian"])
+def test_names_of_all_kinds_survive(name):
+    """Of arguments and of the function: builtins, those of the source, the same after mangling."""
+
+    def body(*args):
+        total = jax.lax.scan(lambda c, x: (c * x, c + x), args[0], jnp.stack(args))
+        complexes = jax.lax.complex(args[1], args[0]) * jnp.complex64(0.5 + 2j)
+        return total[0] * jnp.real(complexes), total[1]
+
+    scope = {"body": body}
+    names = [n for n in NAMES if n != "ſ"]
+    exec(f"def fun({', '.join(names)}, /, *rest): return body({', '.join(names)}, *rest)", scope)
+    args = [jnp.float32(1 + n / 10) for n in range(len(names) + 1)]
+    source = to_code("reverse", scope["fun"], *args, argnums=(0, 1), name=name)
+    expected = jax.jacrev(scope["fun"], (0, 1))(*args)
+    plain = unicodedata.normalize("NFKC", name)
+    assert_close(executed(source, plain)(*args), expected, 1e-5)
+
+
+@pytest.mark.parametrize(
+    "name", ["jax", "ｊａｘ", "v1", "_sum", "ValueError", "class", "__debug__"]
+)
+def test_names_that_a_function_cannot_have(name):
+    with pytest.raises(ValueError, match="free Python identifier"):
+        to_code("reverse", jnp.sin, 1.0, name=name)
 
 
 def test_source_is_the_elimination_that_was_ordered():

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import html
+import json
 import sys
 import textwrap
 
+import jax
 import numpy as np
 import pytest
 
-from agents.cli.commands import search, train, validate
+from agents.cli.commands import report, search, train, validate
+from agents.nn.networks import GraphNetwork
+from agents.nn.weights import save_weights
 from scripts import evaluate
 from veenv import Order
 from veenv.measure.proof import prove
@@ -52,7 +57,9 @@ def test_train_resume_validate_evaluate_and_search(folder, monkeypatch, capsys):
     assert 'function = "my_robot:robot"' in settings
     before = len((made / "metrics.jsonl").read_text().splitlines())
 
-    assert run(monkeypatch, train, "--resume", str(made), "--steps", "40") == 0
+    again = ("--resume", str(made), "--steps", "40", "--function", PATH, "--report")
+    assert run(monkeypatch, train, *again) == 0
+    assert f"from_path('{PATH}')" in html.unescape((made / "report.html").read_text())
     assert "going on in" in capsys.readouterr().out
     assert len((made / "metrics.jsonl").read_text().splitlines()) > before
 
@@ -64,10 +71,43 @@ def test_train_resume_validate_evaluate_and_search(folder, monkeypatch, capsys):
     assert run(monkeypatch, validate, "--function", PATH, *proved) == 0
     assert "PASS" in capsys.readouterr().out
 
-    played = ("--run", str(made), "--samples", "2", "--anneal", "0")
+    played = ("--run", str(made), "--samples", "2", "--anneal", "0", "--function", PATH)
     run(monkeypatch, evaluate, *played)
     assert PATH in capsys.readouterr().out
     assert run(monkeypatch, search, "--function", PATH, "--method", "reverse") == 0
+
+
+def test_code_that_a_file_names_is_not_run(folder, monkeypatch, capsys):
+    """Of a run folder and of a file of options: whatever reads them, nothing is imported."""
+    (folder / "evil.py").write_text("raise SystemExit('imported')")
+    made = folder / "run"
+    made.mkdir()
+    (made / "config.toml").write_text('function = "evil:f"\nargs = "(1.0,)"\n')
+    settings = {"own": {"function": "evil:f", "args": "(1.0,)"}, "graphs": {"evil:f": {}}}
+    (made / "config.json").write_text(json.dumps(settings))
+    save_weights(made / "weights.eqx", GraphNetwork(hidden=4, key=jax.random.key(0)))
+    graph = trace_task(from_path(PATH))
+    Order.from_graph(graph, graph.reverse(), "evil:f").save(made / "order.json")
+    for script, *options in (
+        (train, "--resume", "run"),
+        (train, "--resume=run", "--steps", "5"),
+        (train, "--config", "run/config.toml"),
+        (evaluate, "--run", "run"),
+        (report, "run"),
+        (report, "run/order.json"),
+        (validate, "--order", "run/order.json"),
+    ):
+        monkeypatch.setattr("sys.argv", ["script.py", *options])
+        with pytest.raises(SystemExit) as ended:
+            raise SystemExit(script.main())
+        assert ended.value.code == 2
+        complaint = capsys.readouterr().err
+        assert complaint.count("\n") == 1
+        assert "evil:f" in complaint
+        if script is not validate and options != ["run/order.json"]:
+            assert "code runs only if the command line names it: add --function" in complaint
+    with pytest.raises(ValueError, match="--args"):  # named, so imported: another one
+        run(monkeypatch, train, "--config", "run/config.toml", "--function", "math:hypot")
 
 
 def test_an_order_of_a_function_is_not_proved_without_it(folder, monkeypatch, capsys):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import html
+import json
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,39 @@ def test_an_order_is_proved_and_listed(folder):
     page.write_text("<!-- leaderboard: begin -->\n\n<!-- leaderboard: end -->\n")
     assert main(Config(folder, page, points=1)) == 0
     assert "| Robertson | 18 | by hand | A | 3 | B |" in page.read_text()
+
+
+def test_what_others_write_is_text(folder):
+    """Not a cell, a line, an end of the table, a tag, a link or emphasis."""
+    hostile = (
+        "a|b\\|c\n| d |\r<!-- leaderboard: end --><script>x</script> [l](javascript:x) `*_e_*` &lt;"
+    )
+    order = dataclasses.replace(Order.load(folder / "mine.json"), found_by=hostile)
+    order.save(folder / "mine.json")
+    named = f"[mine]\nby = {json.dumps(hostile)}\nseconds = 3\nmachine = {json.dumps(hostile)}\n"
+    (folder / "entries.toml").write_text(named)
+    page = folder / "page.md"
+    page.write_text("<!-- leaderboard: begin -->\n\n<!-- leaderboard: end -->\nafter\n")
+    for _ in range(2):  # the end of the table is where it was
+        assert main(Config(folder, page, points=0)) == 0
+        text = page.read_text()
+        assert text.endswith("|\n<!-- leaderboard: end -->\nafter\n")
+        [line] = [line for line in text.splitlines() if "script" in line]
+        assert line.count("|") == 7
+        cells = [html.unescape(cell.strip()) for cell in line.split("|")[1:-1]]
+        shown = hostile.replace("\n", " ").replace("\r", " ")
+        assert cells == ["Robertson", "18", shown, shown, "3", shown]
+        assert not set("<>[]`*\\") & set(line)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["mine = 3", "[mine]", WORDS.replace("3", "'3'"), WORDS.replace("3", "inf"), "[mine", b"\xff"],
+)
+def test_words_of_another_kind_are_refused(words, folder, capsys):
+    (folder / "entries.toml").write_bytes(words if isinstance(words, bytes) else words.encode())
+    assert main(Config(folder, folder / "page.md", points=0)) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_wrong_files_are_refused(folder, capsys):

@@ -8,6 +8,7 @@ import os
 import random
 import re
 import runpy
+import shutil
 import signal
 import subprocess
 import sys
@@ -211,6 +212,61 @@ def test_a_checkpoint_of_something_else_is_refused(args, message, small_run, mon
     assert complaint.count("\n") == 1
     assert re.search(message, complaint)
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+DAMAGES = {
+    "a bad byte": lambda content: (
+        content[: len(content) // 3] + b"\xff" + content[len(content) // 3 :]
+    ),
+    "a half": lambda content: content[: len(content) // 2],
+    "nothing": lambda content: b"",
+    "no object": lambda content: b"[1, 2]\n3\nnull\n",
+    "nonsense": lambda content: b'{"update": {"steps": [1e999, {}]}, "format": [[]]}\n',
+    "depth": lambda content: b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize(
+    "damage", ["a bad byte", *(pytest.param(d, marks=pytest.mark.slow) for d in [*DAMAGES][1:])]
+)
+def test_no_file_of_a_run_is_lost_when_it_is_damaged(
+    damage, small_run, tmp_path, monkeypatch, capsys
+):
+    """Each file in turn, then `--resume`: one line and nothing changed, or all bytes are kept."""
+    whole = rows(small_run[0])
+    for name in ("metrics.jsonl", "metrics.csv", "config.toml", "order.json", "checkpoints"):
+        folder = tmp_path / name
+        shutil.copytree(small_run[0], folder)
+        files = [folder / name]
+        if name == "checkpoints":
+            files = [p for p in sorted(folder.glob("checkpoints/10/**/*")) if p.is_file()]
+            files = [p for p in files if p.stat().st_size]
+        for path in files:
+            path.write_bytes(DAMAGES[damage](path.read_bytes()))
+        before = [path.read_bytes() for path in files]
+        code, said, complaint = train_here(
+            monkeypatch, capsys, "--resume", str(folder), "--timing", "0"
+        )
+        if name == "config.toml":
+            assert (code, said, complaint.count("\n")) == (2, "", 1)
+            assert [path.read_bytes() for path in files] == before
+            continue
+        assert (code, complaint) == (0, "")
+        if name != "metrics.csv":
+            assert "warning: " in said or (name, damage) == ("metrics.jsonl", "nothing")
+            aside = [p for p in folder.rglob("*") if ".damaged" in str(p) and p.is_file()]
+            kept = [path.read_bytes() for path in aside]
+            assert all(content in kept for content in before if content)
+        if name == "metrics.jsonl":
+            left = rows(folder)
+            assert all(row in whole for row in left)
+            assert len(left) == {"a bad byte": UPDATES - 1, "a half": len(left)}.get(damage, 0)
+        elif name != "checkpoints":
+            assert rows(folder) == whole
+        assert (
+            Order.load(folder / "order.json").counts
+            == Order.load(small_run[0] / "order.json").counts
+        )
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,10 +27,19 @@ _FUNCTIONS = {
     "abs": "fabs", "rem": "fmod",
 }  # fmt: skip
 _WRAPPING = frozenset({"add", "sub", "mul"})
-_KEYWORDS = frozenset(
-    "auto bool break case char const continue default do double else enum extern float for goto if "
-    "inline int long main register restrict return short signed sizeof static struct switch "
-    "typedef union unsigned void volatile while".split()
+_TAKEN = re.compile(
+    # Keywords up to C23, and what gcc adds to them.
+    "alignas|alignof|asm|auto|bool|break|case|char|const|constexpr|continue|default|do|double|else|"
+    "enum|extern|false|float|for|goto|if|inline|int|long|main|nullptr|register|restrict|return|short|"
+    "signed|sizeof|static|static_assert|struct|switch|thread_local|true|typedef|typeof|"
+    "typeof_unqual|union|unsigned|void|volatile|while|linux|unix|i386|"
+    # Types and macros of the headers; identifiers that compilers keep for themselves.
+    r"(u?int(_least|_fast)?\d+|u?int(ptr|max)|s?size|ptrdiff|wchar|max_align|nullptr|float|double|"
+    r"locale)_t|NULL|NAN|SNAN\w*|INFINITY|HUGE(_VAL\w*)?|MATH_\w+|math_errhandling|FP_\w+|M_\w+|"
+    r"(U?INT\w*|PTRDIFF|SIZE|WCHAR|WINT|SIG_ATOMIC)_(MAX|MIN|C|WIDTH)|DOMAIN|SING|OVERFLOW|UNDERFLOW|"
+    r"[PT]LOSS|MAXFLOAT|fpclassify|signbit|is(finite|inf|nan|normal|unordered|lessgreater|zero|"
+    r"(greater|less)(equal)?|signaling|canonical|subnormal|eqsig)|offsetof|unreachable|alloca|atexit|"
+    r"_[A-Z_]\w*"
 )
 
 
@@ -61,7 +71,8 @@ def to_c(
 
     Raises:
       CannotFuseError: (a ValueError) naming the primitive that has no form in C.
-      ValueError: for a name that is no C identifier; for an order that does not fit.
+      ValueError: for a name that is no C identifier, or one that C or its library has taken, such
+        as ``"sin"``; for an order that does not fit.
 
     Example:
       >>> import jax.numpy as jnp
@@ -69,8 +80,7 @@ def to_c(
       >>> "= sinf(v0);" in source
       True
     """
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name in _KEYWORDS:
-        raise ValueError(f"name must be a C identifier, got {name!r}")
+    check_name(name)
     transformed = (value_and_jacve if with_value else jacve)(fun, order, argnums, kernel="xla")
     wanted = normalise_argnums(argnums, len(args))
     traced = trace_point(transformed, args, {}, wanted, abstract=True)
@@ -79,6 +89,24 @@ def to_c(
             "a constant of the function is traced or large; make it an argument of to_c"
         )
     return _Writer(traced.program(), name).text()
+
+
+def check_name(name: str) -> None:
+    """Checks that a function of C can have a name; on this machine also that its library has none.
+
+    Raises:
+      ValueError: if it cannot.
+    """
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise ValueError(f"name must be a C identifier, got {name!r}")
+    try:
+        taken = hasattr(ctypes.CDLL(None), name)
+    except (OSError, TypeError):  # as on Windows
+        taken = False
+    if taken or _TAKEN.fullmatch(name):
+        raise ValueError(
+            f"name must be a free C identifier, got {name!r}, which C itself has taken"
+        )
 
 
 class _Writer:
@@ -95,15 +123,17 @@ class _Writer:
         for k, ids in enumerate(self.program.results):
             lines += [f"out{k}[{e}] = {self._operand(i)};" for e, i in enumerate(ids)]
         inputs, outputs = self.program.inputs, self.program.outputs
-        parameters = [f"const {_type(x.dtype)} *restrict in{k}" for k, x in enumerate(inputs)]
-        parameters += [f"{_type(x.dtype)} *restrict out{k}" for k, x in enumerate(outputs)]
+        types = [f"const {_type(x.dtype)} *restrict" for x in inputs]
+        types += [f"{_type(x.dtype)} *restrict" for x in outputs]
         there = set(re.findall(r"\b(?:in|out)\d+(?=\[)", "\n".join(lines)))
         every = [f"in{k}" for k in range(len(inputs))] + [f"out{k}" for k in range(len(outputs))]
         lines += [f"(void){name};" for name in every if name not in there]
-        steps = [f"in{k} + {_step(x)}" for k, x in enumerate(inputs)]
-        steps += [f"out{k} + {_step(x)}" for k, x in enumerate(outputs)]
-        shapes = [f"in{k}: {_shape(x)}" for k, x in enumerate(inputs)]
-        shapes += [f"out{k}: {_shape(x)}" for k, x in enumerate(outputs)]
+        tail = "_" if self.name in {"count", "i", *every} else ""
+        leaves = [*zip(every, types, (*inputs, *outputs), strict=True)]
+        shapes = [f"{x}: {_shape(leaf)}" for x, _, leaf in leaves]
+        steps = [f"{x}{tail} + {leaf.size} * i{tail}" for x, _, leaf in leaves]
+        single = ", ".join(f"{kind} {x}" for x, kind, _ in leaves)
+        batch = "".join(f", {kind} {x}{tail}" for x, kind, _ in leaves)
         body = "\n".join(f"  {line}" for line in lines)
         helpers = "".join(f"\n{text}\n" for text in self.helpers.values())
         comment = "\n".join(f"//   {line}" for line in shapes)
@@ -117,12 +147,12 @@ class _Writer:
 #include <stdint.h>
 #include <string.h>
 {helpers}
-void {self.name}({", ".join(parameters)}) {{
+void {self.name}({single}) {{
 {body}
 }}
 
-void {self.name}_batch(size_t count, {", ".join(parameters)}) {{
-  for (size_t i = 0; i < count; ++i)
+void {self.name}_batch(size_t count{tail}{batch}) {{
+  for (size_t i{tail} = 0; i{tail} < count{tail}; ++i{tail})
     {self.name}({", ".join(steps)});
 }}
 """
@@ -193,10 +223,6 @@ def _unary(name: str, of: str, x: str) -> str:
 
 def _type(dtype: str) -> str:
     return _TYPES.get(dtype, f"{dtype}_t")
-
-
-def _step(leaf: Leaf) -> str:
-    return f"{leaf.size} * i"
 
 
 def _shape(leaf: Leaf) -> str:

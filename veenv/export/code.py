@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import keyword
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,9 @@ from veenv.graph.program import Program, trace
 
 if TYPE_CHECKING:
     from veenv.orders.resolve import OrderLike
-_RESERVED = re.compile(r"(jax|jnp|np|lax|zlib|base64|[vcxf]\d+|_input|_data)")
+_RESERVED = re.compile(
+    r"jax|jnp|np|lax|zlib|base64|[vcxf]\d+|_input|_sum|_complex|ValueError|__debug__"
+)
 
 
 def to_code(
@@ -61,7 +64,7 @@ def to_code(
       >>> float(scope["jacobian"](0.0))
       0.0
     """
-    if not name.isidentifier() or keyword.iskeyword(name) or _RESERVED.fullmatch(name):
+    if not _is_free(name):
         raise ValueError(f"name must be a free Python identifier, got {name!r}")
     argnums = plain_argnums(argnums)
     transformed = (value_and_jacve if with_value else jacve)(fun, order, argnums, kernel="xla")
@@ -80,6 +83,9 @@ def to_code(
     code = [f"def {name}({', '.join(names)}):", *(f"    {line}" for line in lines)]
     parts = ["\n".join(part) for part in (constants, [_INPUT], code) if part]
     imports = [line for used, line in _IMPORTS if any(f"{used}." in part for part in parts)]
+    # The function, or an argument of it, may have the name of a builtin.
+    used = [b for b in ("sum", "complex") if any(f"_{b}(" in part for part in parts)]
+    imports += [f"\n_{builtin} = {builtin}" for builtin in used]
     return "\n".join([*header, "", *imports, ""]) + "\n" + "\n\n\n".join(parts) + "\n"
 
 
@@ -135,11 +141,22 @@ def _argument_names(fun: Callable[..., Any], count: int) -> list[str]:
         ]
     except (TypeError, ValueError):
         own = []
-    own += [""] * count
-    return [
-        n if n.isidentifier() and not _RESERVED.fullmatch(n) else f"arg{i}"
-        for i, n in enumerate(own[:count])
-    ]
+    own = [unicodedata.normalize("NFKC", n) for n in [*own, *[""] * count][:count]]
+    free = [_is_free(n) and own.index(n) == i for i, n in enumerate(own)]
+    taken = {n for n, kept in zip(own, free, strict=True) if kept}
+    names = []
+    for i, (n, kept) in enumerate(zip(own, free, strict=True)):
+        new = f"arg{i}"
+        while new in taken:
+            new += "_"
+        names.append(n if kept else new)
+    return names
+
+
+def _is_free(name: str) -> bool:
+    """Whether a function or an argument of the source can have a name."""
+    plain = unicodedata.normalize("NFKC", name)  # as Python reads it
+    return name.isidentifier() and not keyword.iskeyword(plain) and not _RESERVED.fullmatch(plain)
 
 
 def _unpacking(

@@ -115,7 +115,7 @@ def dtype(value: Any) -> str:
 def number(value: Any) -> str:
     """A number that reads back as the same number."""
     if isinstance(value, (complex, np.complexfloating)):
-        return f"complex({number(value.real)}, {number(value.imag)})"
+        return f"_complex({number(value.real)}, {number(value.imag)})"
     if np.isfinite(value):
         return repr(value.item() if hasattr(value, "item") else value)
     sign = "-" if value < 0 else ""

@@ -103,7 +103,7 @@ class Writer:
             for some in (operands[split:num_kept], operands[num_kept:])
         )
         named = f"length={int(params['length'])}, reverse={bool(params['reverse'])}"
-        return f"sum(lax.scan(lambda c, x: {both}, {carry}, {stacks}, {named}), ())"
+        return f"_sum(lax.scan(lambda c, x: {both}, {carry}, {stacks}, {named}), ())"
 
     def _function(self, closed: Any, source: str) -> str:
         """Writes a local function of a jaxpr that returns a tuple; returns its name."""

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 import os
+import re
 import secrets
 import stat
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 
 def read_bytes(path: str | os.PathLike[str], most: int, kind: str) -> bytes:
@@ -39,6 +45,82 @@ def read_bytes(path: str | os.PathLike[str], most: int, kind: str) -> bytes:
         size = max(status.st_size, len(data))
         raise ValueError(f"size: {size} bytes, expected at most {most}")
     return data
+
+
+def parse_object(data: bytes) -> dict[str, Any]:
+    """The object that JSON from elsewhere holds: finite numbers, every field once.
+
+    Args:
+      data: the JSON, UTF-8.
+
+    Raises:
+      ValueError: if it is anything else, saying what.
+
+    Example:
+      >>> parse_object(b'{"steps": 3}')
+      {'steps': 3}
+      >>> parse_object(b"[1, 2, 3]")
+      Traceback (most recent call last):
+      ValueError: expected an object of JSON, got list
+    """
+    hooks: dict[str, Any] = {"parse_constant": _no_constant, "parse_int": _int}
+    hooks |= {"parse_float": _float, "object_pairs_hook": _no_duplicates}
+    try:
+        found = json.loads(data.decode("utf-8"), **hooks)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 at byte {error.start}") from None
+    except RecursionError:
+        raise ValueError("not valid JSON: nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not valid JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"expected an object of JSON, got {type(found).__name__}")
+    return found
+
+
+def _int(digits: str) -> int:
+    """An integer of a sane number of digits."""
+    if len(digits) > 20:
+        raise ValueError(f"an integer of {len(digits)} digits: {digits[:20]}…")
+    return int(digits)
+
+
+def _float(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text:.20} is too large a number")
+    return value
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) != len(pairs):
+        seen: set[str] = set()
+        repeated = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise ValueError(f"{repeated!a:.60}: the field stands twice in one object")
+    return record
+
+
+def file_name(name: str, taken: Iterable[str] = ()) -> str:
+    """A name as part of a file's: letters, digits, ``+-_.``, dots for the rest; at most 100 bytes.
+
+    Args:
+      name: the name.
+      taken: other names; where one of them looks the same, a hash tells them apart.
+
+    Example:
+      >>> file_name("my:robot"), file_name("my:robot", taken=["my.robot", "mlp"])
+      ('my.robot', 'my.robot-fd4f0541')
+    """
+    plain = re.sub(r"[^\w.+-]+", ".", name).strip(".") or "function"
+    alike = (file_name(other).casefold() == plain.casefold() for other in taken if other != name)
+    if len(plain.encode()) <= 100 and not any(alike):
+        return plain
+    head = plain.encode()[:91].decode(errors="ignore")
+    return f"{head}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -75,6 +75,22 @@ def from_path(
     else:
         text, point = f"--args {args}", read_point(args)
     return from_function(fun, point, argnums, name=path, text=text)
+
+
+def refuse_function(path: Any, named: Any) -> NoReturn:
+    """Refuses to import a function because a file names it: what is read is never executed.
+
+    Args:
+      path: the file.
+      named: the function.
+
+    Raises:
+      ValueError: always, saying how to name the function.
+    """
+    raise ValueError(
+        f"{path} names the function {named!r:.200}, and code runs only if the command line names "
+        "it: add --function (and --args)"
+    )
 
 
 def from_function(

@@ -13,7 +13,6 @@ from agents.config.args import fail, parse
 from agents.config.function import FunctionConfig
 from veenv.graph.graph import CostModel
 from veenv.measure.report import Subject, page_path, read_subjects, write_report
-from veenv.measure.report.source import import_line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,9 +56,7 @@ def main() -> int:
 
 def _write(args: ReportArgs, subject: Subject, several: bool) -> bool:
     """Writes one page; True if its order is right."""
-    if args.own.function is not None:
-        line = import_line(args.own.function, args.own.args, args.own.argnums)
-        subject = dataclasses.replace(subject, imports=line)
+    subject = dataclasses.replace(subject, imports=args.own.imports)
     path = page_path(args.run, subject.task.name, several, args.out)
     proof = write_report(
         path, subject, batch=args.batch, rounds=args.rounds, points=args.points, seed=args.seed

@@ -2,6 +2,7 @@
 
 import io
 
+import jax.numpy as jnp
 import pytest
 
 from agents.cli.progress import ProgressDisplay
@@ -14,8 +15,9 @@ from agents.training.curriculum import FixedTasks
 from agents.training.loop import train
 from tests.agents.conftest import lasting
 from veenv import make_graph, tasks
+from veenv.env import TaskDistribution
 from veenv.measure.proof import prove
-from veenv.orders.documents import write_bytes
+from veenv.orders.documents import file_name, write_bytes
 
 
 def test_the_proof_passes_for_any_order_and_takes_one_line():
@@ -67,6 +69,22 @@ def test_runs_of_one_second_have_folders_of_their_own(tmp_path, both):
     assert first != second
     assert first.parent == second.parent == tmp_path / "runs"
     assert RunFolder(first, {}, BestOrders(both)).order_path("wide").name == "order-wide.json"
+
+
+def test_names_of_files_are_short_and_tell_tasks_apart(tmp_path):
+    """Of all tasks in one run, of long names, and of names that look alike as files."""
+    names = [*tasks.list(), "a/b", "a:b", "A.B", "ü" * 300, "ü" * 299, "", "..", "+" * 300]
+    whole = file_name("+".join(names))
+    (tmp_path / whole).mkdir()
+    graph = make_graph(jnp.sin)(1.0)
+    folder = RunFolder(
+        tmp_path / whole, {}, BestOrders(TaskDistribution.of(dict.fromkeys(names, graph)))
+    )
+    paths = [folder.order_path(name) for name in names]
+    for path in paths:
+        write_bytes(path, b"")
+    assert len({path.name.casefold() for path in paths}) == len(names)
+    assert folder.order_path("mlp").name == "order-mlp.json"
 
 
 class Terminal(io.StringIO):

@@ -1,5 +1,6 @@
 """Files of weights, and play with them."""
 
+import contextlib
 from itertools import permutations
 
 import equinox as eqx
@@ -51,14 +52,35 @@ def test_weights_come_back(network, tmp_path):
         (lambda c: c.replace(b'"hidden": 6', b'"hidden": 7'), "is damaged"),
         (lambda c: c.replace(b'"hidden": 6', b'"hidden": -6'), "hidden is -6"),
         (lambda c: b"", "is not a file of weights"),
+        (lambda c: b"[" * 10**5 + b"\n" + c, "is not a file of weights"),
+        (lambda c: b'{"a":' * 10**5 + b"\n" + c, "is not a file of weights"),
+        (lambda c: c.replace(b'"version": 1', b'"version": {"a": [%s]}' % b"[]," * 99), "weights"),
+        (lambda c: c.replace(b'"num_rounds": 1', b'"num_rounds": 4096'), "is damaged"),
+        (lambda c: c.replace(b"'descr'", b"[[[[[[]"), "is damaged"),
+        (lambda c: c.replace(b"False, 'sh", b"not " * 5 + b"'sh"), "is damaged"),
     ],
 )
 def test_damaged_files_are_refused(network, tmp_path, damage, message):
     path = tmp_path / "w"
     save_weights(path, network)
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=message) as error:
         load_weights(path)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 500
+
+
+def test_any_change_of_a_byte_is_refused_or_read(network, tmp_path):
+    """A ValueError of one line whatever a file holds; never another exception."""
+    save_weights(tmp_path / "w", network)
+    content, rng = (tmp_path / "w").read_bytes(), np.random.default_rng(0)
+    for _ in range(200):
+        changed = bytearray(content)
+        for at in rng.integers(0, len(content) // 3, rng.integers(1, 4)):
+            changed[at] = rng.choice([0, 10, 39, 40, 45, 91, 123, 255])
+        (tmp_path / "w").write_bytes(bytes(changed))
+        with contextlib.suppress(ValueError):
+            load_weights(tmp_path / "w")
 
 
 def test_numbers_that_are_not_finite_are_refused(network, tmp_path):

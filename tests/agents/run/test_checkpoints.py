@@ -107,9 +107,31 @@ def test_what_is_half_written_does_not_count(store, state):
     store.save(1, state, {})
     shutil.copytree(store.folder / "1", store.folder / "2.orbax-checkpoint-tmp")
     assert store.restore(state).number == 1
-    store.delete_after(1)
+    store.set_aside_after(1)
     assert [p.name for p in store.folder.iterdir()] == ["1"]
     assert said == []
+
+
+def test_what_others_put_there_is_left_alone(store, state):
+    """Folders of any name, and files: whatever is saved, restored or set aside around them."""
+    store, said = store
+    theirs = ["2024/notes.txt", "notes/a.txt", "my.orbax-checkpoint-tmp/a", "007/a", "5", "٣/a"]
+    for name in theirs:
+        (store.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (store.folder / name).write_text(name)
+    for number in (1, 2, 3, 4, 9):
+        store.save(number, state, {})
+    with pytest.raises(FileExistsError, match=r"2024 is no checkpoint"):
+        store.save(2024, state, {})
+    DAMAGES["halves"](store.folder / "9")
+    assert store.numbers() == [3, 4, 9] or store.numbers() == [4, 9]
+    assert store.restore(state).number == 4
+    store.set_aside_after(4)
+    assert store.numbers()[-1] == 4
+    assert (store.folder / "9.damaged" / "record").is_dir()
+    assert store.save(9, state, {}) is not None
+    assert all((store.folder / name).read_text() == name for name in theirs)
+    assert len(said) == 1
 
 
 DAMAGES = {

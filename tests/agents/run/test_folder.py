@@ -125,6 +125,7 @@ def test_orders_in_the_folder_are_never_lost(trainer, both, open_folder):
     assert Order.load(folder.order_path("wide")).ids == tuple(expensive["ids"])
     assert len(said) == 1
     assert "order-wide.json" in said[0]
+    assert (folder.path / "order-wide.json.damaged").read_text() == "{}"
 
 
 def test_an_order_of_an_earlier_version_stays_as_it_is(trainer, both, open_folder):
@@ -215,6 +216,41 @@ def test_rows_that_break_off_leave_no_trace(tmp_path, monkeypatch):
     assert (tmp_path / "metrics.csv").read_text() == "update,stats.loss\n1,\n"
     again.add({"update": 2, "stats": {"loss": 3.0}})
     assert (tmp_path / "metrics.csv").read_text() == "update,stats.loss\n1,\n2,3.0\n"
+
+
+def test_rows_that_cannot_be_read_are_named_and_kept(tmp_path):
+    """The others stay, in both files; what is no row of a train step is named by its line."""
+    metrics, rows = (
+        Metrics(tmp_path),
+        [{"update": n, "stats": {"loss": n / 2}} for n in range(1, 10)],
+    )
+    for row in rows:
+        metrics.add(row)
+    lines = (tmp_path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    lines[1] = lines[1].replace(b"stats", b"st\xfft")
+    lines[3:6] = b"[4]\n", b'{"update": NaN}\n', b'{"update": "six"}\n'
+    lines[7] = lines[7][:-5]  # and its end of line: the next one cannot be read either
+    (tmp_path / "metrics.jsonl").write_bytes(b"".join(lines))
+    table = (tmp_path / "metrics.csv").read_bytes()
+    again = Metrics(tmp_path)
+    [said] = again.resume(9)
+    assert "metrics.jsonl: line 2: not UTF-8 at byte" in said
+    assert "line 4: expected an object of JSON, got list" in said
+    assert again.rows == [rows[0], rows[2], rows[6]]
+    assert (tmp_path / "metrics.jsonl.damaged").read_bytes() == b"".join(lines)
+    assert (tmp_path / "metrics.csv.damaged").read_bytes() == table
+    assert (tmp_path / "metrics.csv").read_text() == "update,stats.loss\n1,0.5\n3,1.5\n7,3.5\n"
+    again.add({"update": 10, "stats": {"loss": 0.0}})
+    last = Metrics(tmp_path)
+    assert last.resume(7) == []
+    assert [row["update"] for row in last.rows] == [1, 3, 7]
+
+
+def test_a_table_is_kept_where_the_rows_are_gone(tmp_path):
+    Metrics(tmp_path).add({"update": 1})
+    (tmp_path / "metrics.jsonl").unlink()
+    assert "no such file" in Metrics(tmp_path).resume(1)[0]
+    assert (tmp_path / "metrics.csv.damaged").read_text() == "update\n1\n"
 
 
 def test_one_process_at_a_time(both, tmp_path):

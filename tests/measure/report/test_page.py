@@ -131,7 +131,7 @@ def write_run(folder, names, function=None) -> None:
         order.save(folder / f"{stem.replace('order', 'order-polished', 1)}.json")
     settings = {"agent": "ppo", "cost": "executed", "ppo": {"seed": 3}, "function": function}
     (folder / "config.json").write_text(json.dumps(settings))
-    row = {"steps": 10, "seconds": 2.0}
+    row = {"update": 1, "steps": 10, "seconds": 2.0}
     row |= {key: dict.fromkeys(names, 9) for key in ("mean_cost", "min_cost", "best_cost")}
     (folder / "metrics.jsonl").write_text(json.dumps(row) + '\n{"steps": 2')
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,11 @@ from typing import Any
 from veenv import tasks
 from veenv.graph.graph import CostModel, Graph, check_cost_model
 from veenv.graph.linearisation import make_graph
+from veenv.measure.rows import read_rows, rows_of
+from veenv.orders.documents import file_name, parse_object
 from veenv.orders.order import Order
 from veenv.tasks import Task
-from veenv.tasks.user import from_path
+from veenv.tasks.user import refuse_function
 
 CLASSICAL = ("forward", "reverse", "Markowitz")
 """Names of the orders that every graph has."""
@@ -73,13 +74,14 @@ def read_subjects(
     Args:
       path: folder of a training run, or order file.
       cost: the cost model; by default the run's, and ``"multiplications"`` for a file.
-      task: the function; by default the task that the order names.
+      task: the function; by default the task that the order names.  The folder of a run on a
+        function of the user's own needs it: no code is run that a file names.
 
     Returns:
       One subject for each order file, or task of the run.
 
     Raises:
-      ValueError: the folder has no orders, or a file is not what it should be.
+      ValueError: the folder has no orders, a file is not what it should be, or `task` is missing.
       OSError: a file cannot be read.
     """
     path = Path(path)
@@ -88,12 +90,11 @@ def read_subjects(
     if not path.is_dir():
         return [_subject(Order.load(path), cost or "multiplications", task)]
     settings = _settings(path)
-    imports = None
-    if task is None and settings.get("function"):
-        named = [settings["function"], settings.get("args"), settings.get("argnums")]
-        task, imports = from_path(*named), import_line(*named)
+    own = settings.get("own", {})
+    if task is None and isinstance(own, dict) and own.get("function"):
+        refuse_function(path, own["function"])
     model = cost or check_cost_model(str(settings.get("cost", "multiplications")))
-    rows = _rows(path)
+    rows, _ = read_rows(path / "metrics.jsonl")
     files = [p for p in sorted(path.glob("order*.json")) if "polished" not in p.stem]
     if not files:
         raise ValueError(f"{path} has no order.json: no episode was played, or it is no run folder")
@@ -102,12 +103,9 @@ def read_subjects(
         subject = _subject(Order.load(file), model, task)
         polished = file.with_name(file.name.replace("order", "order-polished", 1))
         others = {"polished": Order.load(polished)} if polished.exists() else {}
-        known = tuple(row for row in rows if subject.task.name in row.get("best_cost", {}))
-        found.append(
-            dataclasses.replace(
-                subject, others=others, rows=known, facts=_facts(settings, rows), imports=imports
-            )
-        )
+        known = tuple(rows_of(rows, subject.task.name))
+        facts = _facts(settings, known)
+        found.append(dataclasses.replace(subject, others=others, rows=known, facts=facts))
     return found
 
 
@@ -139,32 +137,20 @@ def _subject(order: Order, cost: CostModel, task: Task | None) -> Subject:
 def _settings(folder: Path) -> dict[str, Any]:
     file = folder / "config.json"
     try:
-        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        return parse_object(file.read_bytes()) if file.exists() else {}
     except ValueError as error:
-        raise ValueError(f"{file} is not JSON: {error}") from None
+        raise ValueError(f"{file}: {error}") from None
 
 
-def _rows(folder: Path) -> list[dict[str, Any]]:
-    """Rows of the metrics; a last line that is half written is left out."""
-    file = folder / "metrics.jsonl"
-    rows = []
-    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            break
-    return rows
-
-
-def _facts(settings: Mapping[str, Any], rows: list[dict[str, Any]]) -> dict[str, str]:
-    facts = {}
+def _facts(settings: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    facts, seed = {}, settings.get("ppo")
     if "agent" in settings:
-        seed = settings.get("ppo", {}).get("seed")
+        seed = seed.get("seed") if isinstance(seed, dict) else None
         facts["agent"] = f"{settings['agent']}, seed {seed}"
     if rows:
         facts["training"] = f"{rows[-1]['seconds']:,.0f} s, {rows[-1]['steps']:,} environment steps"
-    versions = settings.get("versions", {})
-    if versions:
+    versions = settings.get("versions")
+    if isinstance(versions, dict):
         facts["versions"] = ", ".join(f"{name} {value}" for name, value in versions.items())
     return facts
 
@@ -179,7 +165,7 @@ def page_path(run: Path, name: str, several: bool, out: Path | None = None) -> P
       out: what the user asked for.
     """
     if several:
-        return (out or run) / f"report-{name}.html"
+        return (out or run) / f"report-{file_name(name)}.html"
     if out is not None:
         return out
     return run / "report.html" if run.is_dir() else run.with_suffix(".html")
