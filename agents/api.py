@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from agents.config.ppo import PPOConfig
 from agents.config.search import SearchConfig
 from agents.evaluation import Evaluation, evaluate
 from agents.nn.networks import GraphNetwork
+from agents.nn.weights import architecture
 from agents.ppo.updates import TrainState
 from agents.run.checkpoints import Schedule
 from agents.run.folder import RunFolder, identity_of
@@ -108,7 +111,7 @@ def train(
     argnums: int | Iterable[int] | None = None,
     agent: AgentName = "ppo",
     search: SearchConfig | None = None,
-    cost: CostModel = "multiplications",
+    cost: CostModel | None = None,
     time_limit: float | str | None = None,
     folder: str | Path | None = None,
     network: GraphNetwork | None = None,
@@ -120,19 +123,21 @@ def train(
     program: what was found so far is returned.
 
     Args:
-      what: a function (with `args`), a task or its name, a graph, an environment, a list of these,
+      what: a function (with `args`), a task or its name, a graph, a list of these; an environment
+        whose observations are of kind ``"adjacency"``, played as it is but for normalised rewards;
         or a `TaskDistribution` with ``normalise=True``.
       config: the settings.
       args: the arguments at which a function is traced.
       argnums: what it is differentiated by; by default all floating-point arguments.
       agent: ``"ppo"`` or ``"alphazero"`` (needs mctx).
       search: settings of AlphaZero's search.
-      cost: the cost model; an environment and a task set have their own.
+      cost: the cost model, ``"multiplications"`` by default; an environment and a task set have
+        their own.
       time_limit: seconds, or a text such as ``"10m"``; 100 if `config` has no number of steps
         either.
       folder: run folder to write to, made if need be; a run that it holds is gone on with, and the
         steps and seconds that it took count.
-      network: weights to start from; fresh ones by default.
+      network: weights to start from, which decide the network's size; fresh ones by default.
       callback: called after every train step.
 
     Returns:
@@ -159,7 +164,7 @@ def train(
         limit = DEFAULT_TIME_LIMIT
     played = Played.of(what, cost, args, argnums)
     if network is not None:  # which is not given up for fresh ones
-        config = dataclasses.replace(config, start_updates=0)
+        config = dataclasses.replace(config, start_updates=0, **architecture(network))
     trainer = make_trainer(agent, config, search or SearchConfig(), played.tasks)
     curriculum = FixedTasks(trainer, AGENTS[agent])
     state = curriculum.init(network)
@@ -168,11 +173,18 @@ def train(
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     identity = identity_of(agent, played.tasks.env.cost, state.network, played.tasks)
-    files = RunFolder(path, identity, curriculum.best)
+    files = RunFolder(path, identity, curriculum.best, warn=partial(warnings.warn, stacklevel=3))
     try:
         restored = files.resume(state)
-        names = ",".join(played.tasks.names)
-        files.write_settings(TrainArgs(names, agent, played.tasks.env.cost, ppo=config))
+        settings = TrainArgs(
+            ",".join(played.tasks.names),
+            agent,
+            played.tasks.env.cost,
+            None if limit is None else f"{limit:f}",
+            ppo=config,
+            search=search or SearchConfig(),
+        )
+        files.write_settings(settings)
         return _play(
             played, curriculum, restored.state, files, restored.run, limit, started, callback
         )

@@ -72,7 +72,8 @@ def main() -> None:
             played = Played.named(name).tasks
             published = PUBLISHED.get(name)
             for agent, written in AGENTS.items():
-                trainer = make_trainer(agent, args.ppo, args.search, played)
+                search = args.search if agent == "alphazero" else SearchConfig()
+                trainer = make_trainer(agent, args.ppo, search, played)
                 trainer.step(trainer.init(), 0.0)  # compiles
                 runs = [run(trainer, seed, args) for seed in range(args.seeds)]
                 costs, steps = zip(*runs, strict=True)

@@ -24,6 +24,9 @@ from agents.ppo.trainer import Agent, Trainer
 from agents.ppo.updates import Loss, Stats, TrainState
 from veenv.env import EnvParams, TaskDistribution, VertexEnv
 
+PPO_ONLY = "ent_coef final_ent_coef clip_eps value_clip_eps target_kl".split()
+"""Settings without a meaning here."""
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
@@ -114,12 +117,13 @@ def make_trainer(
 ) -> Trainer:
     """A trainer of AlphaZero on tasks with normalised rewards.
 
-    Of the settings, those of PPO's losses and `target_kl` have no meaning here.
-
     Raises:
       ValueError: as `Trainer`, or the settings ask for what only PPO does.
     """
     if explores(config):
         raise ValueError("self_imitation, restarts and temperatures are PPO's; AlphaZero has none")
+    for name in PPO_ONLY:
+        if getattr(config, name) != getattr(PPOConfig, name):
+            raise ValueError(f"{name} is a setting of PPO's loss, which AlphaZero does not have")
     agent = Agent(partial(search_batch, search=search), make_loss)
     return Trainer(config, tasks, devices, agent)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from agents.cli.signals import until_signal
 from agents.config.args import TrainArgs
+from agents.config.random_functions import RandomConfig
 from agents.devices import broadcast
 from agents.files import new_folder
 from agents.nn.networks import GraphNetwork
@@ -73,7 +74,7 @@ def make_curriculum(args: TrainArgs, played: Played | None) -> Curriculum:
 
 
 def check_options(args: TrainArgs) -> None:
-    """Checks that no option asks for what training on random functions does not do.
+    """Checks that no option asks for what this training does not do.
 
     Raises:
       ValueError: naming the option.
@@ -89,6 +90,10 @@ def check_options(args: TrainArgs) -> None:
     ):
         if given and args.task == "random":
             raise ValueError(f"--task random does not go with {option}")
+    if args.task != "random" and args.random != RandomConfig():
+        raise ValueError(
+            "the options of random functions, such as --functions, go with --task random"
+        )
 
 
 def follow(args: TrainArgs) -> None:

@@ -166,7 +166,12 @@ class GraphNetwork(eqx.Module):
         params: EnvParams,
         slots: Int[Array, " K"] | None = None,
     ) -> GraphInputs:
-        """`encode` of what is observed of one state; the bits of scalar graphs are read as such."""
+        """`encode` of what is observed of one state; the bits of scalar graphs are read as such.
+
+        Raises:
+          ValueError: as `check_observation`.
+        """
+        check_observation(env)
         words = state.core.present.T if env.spec.scalar else None
         obs = env.observe(state, params)
         return encode(obs, self.num_hops, keep_edges=bool(self.rounds), words=words, slots=slots)
@@ -183,4 +188,17 @@ class GraphNetwork(eqx.Module):
         mean = total / jnp.maximum(legal.sum(), 1)
         return self.policy.in_context(h, mean), self.critic(
             jnp.concatenate([mean, total / TYPICAL_SIZE])
+        )
+
+
+def check_observation(env: VertexEnv) -> None:
+    """Checks that an environment shows what the networks read.
+
+    Raises:
+      ValueError: its observations are of another kind than adjacency.
+    """
+    if env.observation != "adjacency":
+        raise ValueError(
+            f"the networks read observation='adjacency', got {env.observation!r}: pass what is "
+            "played with .observing('adjacency')"
         )

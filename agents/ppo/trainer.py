@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from agents.config.ppo import PPOConfig
 from agents.devices import Placement, place
-from agents.nn.networks import GraphNetwork
+from agents.nn.networks import GraphNetwork, check_observation
 from agents.ppo.exploration import BestSoFar, Roles, explores
 from agents.ppo.losses import explained_variance
 from agents.ppo.memory import check_memory
@@ -109,11 +109,7 @@ class Trainer:
             `agents.devices.place`, `agents.ppo.exploration.Roles.of` and
             `agents.ppo.memory.check_memory`.
         """
-        if tasks.env.observation != "adjacency":
-            raise ValueError(
-                "the networks read observation='adjacency', got "
-                f"{tasks.env.observation!r}: pass tasks.observing('adjacency')"
-            )
+        check_observation(tasks.env)
         if not tasks.env.normalise:
             raise ValueError("expected tasks with normalise=True: losses are on that scale")
         if config.learned_share is None:

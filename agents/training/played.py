@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from agents.config.search import SearchConfig
 from agents.ppo.trainer import Trainer
 from veenv import Graph, tasks
 from veenv.env import TaskDistribution, VertexEnv
+from veenv.env.task_set import stack_params
 from veenv.graph.graph import CostModel
 from veenv.tasks import Task
 from veenv.tasks.user import from_function, trace_task
@@ -22,7 +24,7 @@ AGENTS: dict[AgentName, str] = {"ppo": "PPO", "alphazero": "AlphaZero"}
 """Names of the agents, as they are written."""
 
 Playable = Callable[..., Any] | str | Task | Graph | VertexEnv
-"""One thing to play; a list of them, or a `TaskDistribution`, is several."""
+"""One thing to play; a list of them, but environments, or a `TaskDistribution`, is several."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,35 +52,37 @@ class Played:
     def of(
         cls,
         what: Playable | Sequence[Playable] | TaskDistribution,
-        cost: CostModel = "multiplications",
+        cost: CostModel | None = None,
         args: tuple[Any, ...] | None = None,
         argnums: int | Iterable[int] | None = None,
     ) -> Played:
         """Anything that can be played.
 
         Args:
-          what: a function, a task or its name, a graph, an environment, a list of these, or a
-            task set.
+          what: a function, a task or its name, a graph, a list of these, an environment, whose
+            rewards are normalised, or a task set.
           cost: the cost model; an environment and a task set have their own.
           args: where a function is traced, a tuple; for one function only.
           argnums: what it is differentiated by; by default all floating-point arguments.
 
         Raises:
           TypeError: it is none of these, or a function without `args`.
-          ValueError: it cannot be traced, two have one name, arguments are given for what has its
-            own, or rewards are not normalised.
+          ValueError: it cannot be traced, two have one name, or arguments or a cost model are
+            given for what has its own.
         """
         if isinstance(what, TaskDistribution):
-            _check_bare(args, argnums, "a task set")
+            _check_bare(args, argnums, "a task set", what.env, cost)
             return cls(what, {})
         if isinstance(what, VertexEnv):
-            _check_bare(args, argnums, "an environment")
+            _check_bare(args, argnums, "an environment", what, cost)
             return cls(_of_env(what), {})
         several = isinstance(what, Sequence) and not isinstance(what, str)
         graphs: dict[str, Graph] = {}
         functions: dict[str, Task] = {}
         single: Any = what
         for k, one in enumerate(single if several else [single]):
+            if isinstance(one, Graph):
+                _check_bare(args, argnums, "a graph")
             found = one if isinstance(one, Graph) else _as_task(one, args, argnums)
             name = found.name if isinstance(found, Task) else f"graph {k}" if several else "graph"
             if name in graphs:
@@ -86,7 +90,8 @@ class Played:
             if isinstance(found, Task):
                 functions[name], found = found, trace_task(found)
             graphs[name] = found
-        return cls(TaskDistribution.of(graphs, cost, normalise=True), functions)
+        played = TaskDistribution.of(graphs, cost or "multiplications", normalise=True)
+        return cls(played, functions)
 
 
 def make_trainer(
@@ -105,6 +110,11 @@ def make_trainer(
     if agent not in AGENTS:
         raise ValueError(f"agent must be one of {', '.join(AGENTS)}, got {agent!r}")
     if agent == "ppo":
+        if search != SearchConfig():
+            raise ValueError(
+                "PPO does not search: num_simulations, max_considered and gumbel_scale "
+                "go with agent alphazero"
+            )
         return Trainer(ppo, played, devices)
     try:
         from agents.alphazero import alphazero
@@ -116,13 +126,25 @@ def make_trainer(
 
 
 def _of_env(env: VertexEnv) -> TaskDistribution:
-    """The environment's graph, at its sizes."""
-    return TaskDistribution.of({"graph": env.graph}, env.cost, spec=env.spec, normalise=True)
+    """The environment's graph, in the same environment but for normalised rewards."""
+    scaled = copy.copy(env)
+    scaled.normalise = True
+    scaled.default_params = scaled.encode(env.graph)
+    params = stack_params([scaled.default_params])
+    return TaskDistribution(scaled, (env.graph,), ("graph",), params)
 
 
-def _check_bare(args: object, argnums: object, what: str) -> None:
+def _check_bare(
+    args: object,
+    argnums: object,
+    what: str,
+    env: VertexEnv | None = None,
+    cost: CostModel | None = None,
+) -> None:
     if args is not None or argnums is not None:
         raise ValueError(f"{what} has arguments of its own; give no args and argnums with it")
+    if env is not None and cost not in (None, env.cost):
+        raise ValueError(f"{what} has a cost model of its own, {env.cost}; got cost={cost!r}")
 
 
 def _as_task(one: Any, args: tuple[Any, ...] | None, argnums: Any) -> Task:
@@ -132,8 +154,8 @@ def _as_task(one: Any, args: tuple[Any, ...] | None, argnums: Any) -> Task:
         return tasks.get(one) if isinstance(one, str) else one
     if not callable(one):
         raise TypeError(
-            "expected a function, a task or its name, a graph, an environment or a list of them, "
-            f"got {type(one).__name__}: {one!r:.60}"
+            "expected a function, a task or its name, a graph, a list of them, an environment or a "
+            f"task set, got {type(one).__name__}: {one!r:.60}"
         )
     name = getattr(one, "__name__", "function")
     if args is None:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 
+import jax
 import pytest
 
 import agents
 import veenv
+from agents.config.args import parse_training
+from agents.evaluation import evaluate
+from agents.nn.networks import GraphNetwork
 from agents.training.played import Played
 from tests.agents.conftest import chain, wide
-from veenv.env import TaskDistribution, VertexEnv
+from veenv.env import Spec, TaskDistribution, VertexEnv
+from veenv.env.rewards import classical_orders
 
+ENV = veenv.make(chain, 1.0)
 SMALL = agents.PPOConfig(num_envs=2, steps=20, hidden=4)
 
 
@@ -52,6 +58,50 @@ def test_what_can_be_played(wide_graph, both):
         assert played.tasks.env.cost == ("executed" if what is env else "multiplications")
 
 
+def test_an_environment_is_played_with_all_its_options(wide_graph):
+    """But for rewards, which are normalised, and for other observations, which are refused."""
+
+    class Doubled(VertexEnv):
+        def transition(self, state, action, params=None):
+            state, reward, info = super().transition(state, action, params)
+            return state, 2 * reward, info
+
+    spec = Spec.of(wide_graph, "executed").padded(num_actions=9)
+    env = Doubled(wide_graph, "executed", spec=spec, shaping="reverse")
+    tasks = Played.of(env).tasks
+    scale = min(
+        wide_graph.cost(order, "executed") for order in classical_orders(wide_graph).values()
+    )
+    for slot in range(3):
+        _, expected, _ = env.transition(env.init(), slot)
+        _, reward, _ = tasks.env.transition(tasks.env.init(), slot, tasks.task(0))
+        assert float(reward) == pytest.approx(float(expected) / scale)
+    assert tasks.env.spec == spec
+    assert not env.normalise
+    for kind in ("flat", "graph", "packed"):
+        with pytest.raises(ValueError, match=rf"got '{kind}': pass .*observing\('adjacency'\)"):
+            agents.train(env.observing(kind), SMALL)
+        network = GraphNetwork(hidden=4, key=jax.random.key(0))
+        with pytest.raises(ValueError, match=rf"got '{kind}'"):
+            evaluate(network, TaskDistribution.of(["Robertson"]).observing(kind))
+
+
+def test_a_run_folder_knows_the_options(wide_graph, tmp_path):
+    network = GraphNetwork(hidden=6, num_hops=0, key=jax.random.key(0))
+
+    def stop(progress):
+        raise KeyboardInterrupt
+
+    agents.train(
+        wide_graph, SMALL, network=network, time_limit="3m", folder=tmp_path, callback=stop
+    )
+    read = parse_training(["--config", str(tmp_path / "config.toml")])
+    assert (read.ppo.hidden, read.ppo.num_hops, read.seconds) == (6, 0, 180.0)
+    (tmp_path / "order.json").write_text("{}")
+    with pytest.warns(UserWarning, match=r"order\.json.* it is kept in order\.json\.damaged"):
+        agents.train(wide_graph, SMALL, network=network, folder=tmp_path, callback=stop)
+
+
 def test_ctrl_c_returns_what_was_found(both, trainer):
     def interrupt(progress):
         raise KeyboardInterrupt
@@ -73,6 +123,11 @@ def test_ctrl_c_returns_what_was_found(both, trainer):
         (wide, {}, TypeError, "the function wide needs args"),
         (wide, {"args": 1.0}, ValueError, "args must be a tuple"),
         (wide, {"args": (1.0,)}, ValueError, "wide cannot be traced"),
+        (ENV, {"cost": "executed"}, ValueError, "a cost model of its own, multiplications; got"),
+        (ENV, {"args": (1.0,)}, ValueError, "an environment has arguments of its own"),
+        ([ENV, ENV], {}, TypeError, "a list of them, an environment or a task set, got VertexEnv"),
+        (ENV.graph, {"args": (1.0,)}, ValueError, "a graph has arguments of its own"),
+        (ENV, {"search": agents.SearchConfig(8)}, ValueError, "PPO does not search"),
         (7, {}, TypeError, "expected a function, a task or its name, .* got int: 7"),
         ("nosuch", {}, ValueError, "unknown task"),
         ("Robertson", {"args": (1.0,)}, ValueError, "a task has arguments of its own"),

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.env.games import POINT, kept_outputs
+from tests.env.games import POINT, kept_outputs, small_graph
 from tests.oracles.structures import random_structure
 from tests.sampling import few
 from veenv.env import Spec, VertexEnv
@@ -16,6 +16,9 @@ from veenv.env.adapters.dm_env import TimeStepEnv
 from veenv.env.adapters.gymnax import GymnaxEnv
 from veenv.env.exact_range import check_total
 from veenv.env.factory import make
+from veenv.env.observe import as_fields
+from veenv.env.task_set import TaskDistribution
+from veenv.graph.linearisation import make_graph
 from veenv.structure.product import multiply
 from veenv.structure.structure import add
 
@@ -214,3 +217,77 @@ def test_make_says_what_is_wrong():
         make("RoeFlux", cost="flops")
     assert make("roeflux").num_actions == 98
     assert make(make("RoeFlux").graph, cost="executed").cost == "executed"
+
+
+@pytest.mark.parametrize(
+    ("fun", "args", "why"),
+    [
+        (lambda x: jax.lax.scan(lambda c, _: (c * x, None), x, None, 5)[0], 1.0, "scan .a loop is"),
+        (lambda x: jax.lax.fori_loop(0, x.astype(int), lambda _, c: c * 2, x), 1.0, "while"),
+        (lambda n: jnp.sin(n * 2.0), 3, "depends differentiably .* integers have no derivative"),
+        (lambda x: 2.0 * x, 1.0, "in one equation, mul"),
+        (lambda x: x, 1.0, "depends"),
+    ],
+)
+def test_a_function_without_moves_is_refused_with_the_reason(fun, args, why):
+    with jax.numpy_dtype_promotion("standard"):
+        with pytest.raises(ValueError, match=f"no vertex to eliminate, and so no action: .*{why}"):
+            make(fun, jnp.asarray(args))
+        assert VertexEnv(make_graph(fun)(jnp.asarray(args))).max_steps == 0
+
+
+@pytest.mark.parametrize("kind", ["adjacency", "flat", "graph", "packed"])
+def test_observations_lie_in_their_space_whatever_the_precision(kind, precision):
+    for fun in (kept_outputs, lambda x: jnp.sin(jnp.outer(x, x)) @ jnp.cos(x)):
+        env = make(fun, jnp.array([0.3, 0.7], precision), observation=kind)
+        obs, state = env.reset()
+        for seen in (obs, jax.jit(env.step)(None, state, 1)[0]):
+            fields = seen if kind == "flat" else as_fields(seen)
+            space = env.observation_space
+            for name, value in {"": fields}.items() if kind == "flat" else fields.items():
+                box = space if kind == "flat" else space[name]
+                value = np.asarray(value)
+                assert box.contains(value.astype(np.int8) if value.dtype == bool else value), name
+
+
+def interfaces(env):
+    """Ways to play: what a reset and a step return, after a state to donate."""
+    key = jax.random.key(3)
+    gymnax, steps, tasks = GymnaxEnv(env), TimeStepEnv(env), TaskDistribution.of([env.graph] * 2)
+    drawn, params = GymnaxEnv(tasks), env.default_params
+    keys = jax.random.split(key)
+
+    def turned(found):  # (state, rest) as (rest, state)
+        return found[1], found[0]
+
+    yield lambda: env.reset(key, params), lambda s: env.step(key, s, 0, params)
+    yield lambda: gymnax.reset(key, params), lambda s: gymnax.step(key, s, 0, params)
+    yield lambda: drawn.reset(key, tasks.params), lambda s: drawn.step(key, s, 0, tasks.params)
+    yield lambda: turned(steps.reset(key)), lambda s: turned(steps.step(s, 0, params))
+    yield (
+        lambda: jax.vmap(lambda k: env.reset(k, params))(keys),
+        lambda s: jax.vmap(lambda x: env.step(None, x, 0, params))(s),
+    )
+    yield (
+        lambda: jax.vmap(drawn.reset)(keys),
+        lambda s: jax.vmap(lambda k, x: drawn.step(k, x, 0))(keys, s),
+    )
+
+
+@pytest.mark.parametrize("observation", ["graph", "packed"])
+def test_states_can_be_donated(observation):
+    """Nothing else is lost: params, keys, observations, infos and earlier states stay."""
+    graph = small_graph(kept_outputs)
+    env = VertexEnv(graph, "executed", shaping="reverse", normalise=True, observation=observation)
+    # Outside of jit, where a result can be an argument.
+    donated = jax.jit(lambda state: jax.tree.map(lambda x: x, state), donate_argnums=0)
+    for reset, step in interfaces(env):
+        obs, first = reset()
+        obs_after, second, *rest = step(first)
+        kept = obs, obs_after, rest, env.default_params
+        expected = jax.tree.map(np.asarray, kept)
+        donated(second)
+        donated(first)
+        chex.assert_trees_all_equal(jax.tree.map(np.asarray, kept), expected)
+        again, _ = reset()
+        chex.assert_trees_all_equal(again, obs)

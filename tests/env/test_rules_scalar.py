@@ -11,8 +11,8 @@ from tests.sampling import few, spared
 from veenv.env import VertexEnv
 from veenv.env.encode import Spec
 from veenv.env.exact_range import check_total
-from veenv.env.factory import make
 from veenv.graph.graph import COST_MODELS
+from veenv.graph.linearisation import make_graph
 
 TASKS = ["RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "PropaneCombustion"]
 FUNCTIONS = {"kept_outputs": kept_outputs, "with_units": with_units}
@@ -98,7 +98,7 @@ def test_worst_total_bounds_every_order(name, cost):
 
 
 def test_a_graph_without_moves_ends_at_once():
-    env = make(lambda x: 2.0 * x, 1.0)
+    env = VertexEnv(make_graph(lambda x: 2.0 * x)(1.0))
     _, state = jax.jit(env.reset)()
     assert env.num_actions == 1
     assert env.max_steps == 0

@@ -17,7 +17,7 @@ from veenv.env.precedence import encode_before, left_slots, legal_slots
 from veenv.env.rewards import Shaping, check_shaping, classical_cost, reference_costs, reward_of
 from veenv.env.rules_array import ArrayRules
 from veenv.env.rules_scalar import ScalarRules
-from veenv.env.state import Observation, State
+from veenv.env.state import Observation, State, owned
 from veenv.graph.graph import CostModel, Graph, check_cost_model
 
 if TYPE_CHECKING:
@@ -157,9 +157,9 @@ class VertexEnv:
         """The state before the first elimination."""
         params = chosen_params(params, self.default_params)
         mask = legal_slots(params, params.vertex_ids >= 0)
-        zero = jnp.zeros((), jnp.int32)
         order = jnp.full(mask.shape, -1, jnp.int32)
-        return State(params.initial, mask, order, zero, self.spec.counted(zero), ~mask.any())
+        steps, cost = jnp.zeros((), jnp.int32), self.spec.counted(jnp.zeros((), jnp.int32))
+        return State(owned(params.initial), mask, order, steps, cost, ~mask.any())
 
     def transition(
         self, state: State, action: Int[Array, ""], params: EnvParams | None = None
@@ -187,7 +187,7 @@ class VertexEnv:
         reward = reward_of(params, left, slot, legal, illegal, cost)
         done = state.terminated | illegal | ~mask.any()
         after = State(core, mask, order, state.num_steps + legal.astype(jnp.int32), total, done)
-        return after, reward, {"cost": cost, "total": total, "illegal": illegal}
+        return after, reward, {"cost": cost, "total": owned(total), "illegal": illegal}
 
     def observe(self, state: State, params: EnvParams | None = None) -> Any:
         """The observation of a state, of the kind that was asked for."""
@@ -261,7 +261,8 @@ class VertexEnv:
         del key
         state, reward, info = self.transition(state, action, params)
         truncated = jnp.zeros_like(state.terminated)
-        return self.observe(state, params), state, reward, state.terminated, truncated, info
+        obs, terminated = self.observe(state, params), owned(state.terminated)
+        return obs, state, reward, terminated, truncated, info
 
     def action_mask(self, state: State) -> Bool[Array, " A"]:
         """Legal slots of a state: True where the vertex can be eliminated."""

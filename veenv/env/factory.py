@@ -44,7 +44,8 @@ def make(
 
     Raises:
       ValueError: no task has the name (the message suggests near ones); a task or a graph is
-        given arguments; or as `VertexEnv`.
+        given arguments; there is no vertex to eliminate, saying why; or as `VertexEnv`, which takes
+        graphs without a vertex, too.
 
     Example:
       >>> env = make("RoeFlux")
@@ -52,6 +53,8 @@ def make(
       98
     """
     graph = task_graph(task, *args, argnums=argnums)
+    if not graph.eliminable:
+        raise ValueError(f"there is no vertex to eliminate, and so no action: {_why_empty(graph)}")
     return VertexEnv(
         graph,
         cost,
@@ -61,6 +64,18 @@ def make(
         observation=observation,
         max_edges=max_edges,
     )
+
+
+def _why_empty(graph: Graph) -> str:
+    """Why a graph has no vertex to eliminate."""
+    ends = sorted({graph.primitives[w - graph.num_inputs] for _, w in graph.edges})
+    if not ends:
+        return (
+            "no result depends differentiably on the arguments that the function is differentiated "
+            "by (numbers that are integers have no derivative; see argnums)"
+        )
+    loops = " (a loop is one equation)" if {"scan", "while"} & {*ends} else ""
+    return f"each result comes from the arguments in one equation, {' or '.join(ends)}{loops}"
 
 
 def task_graph(

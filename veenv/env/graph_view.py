@@ -151,7 +151,7 @@ class GraphView:
         is_output = jnp.pad(params.is_output.astype(jnp.float32), (num_inputs, 0))
         is_output = jnp.pad(is_output, (0, ends), constant_values=1.0)
         is_input = jnp.arange(self.num_nodes, dtype=jnp.int32) < num_inputs
-        zeros = jnp.zeros(self.num_nodes)
+        zeros = jnp.zeros(self.num_nodes, jnp.float32)
         flags = jnp.stack([is_output, zeros, is_input.astype(jnp.float32)], -1)
         parts = [jnp.stack([zeros, zeros], -1), static, flags]
         if params.axes is not None:

@@ -21,7 +21,7 @@ from veenv.env.encode import EnvParams, Spec
 from veenv.env.graph_view import GraphObservation, GraphView, with_columns
 from veenv.env.rules_array import ArrayCore, ArrayRules
 from veenv.env.rules_scalar import ScalarRules
-from veenv.env.state import Observation
+from veenv.env.state import Observation, owned
 from veenv.graph.graph import Graph
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Observer:
     def __call__(self, core: Any, mask: Bool[Array, " A"], params: EnvParams) -> Any:
         """The observation of a state."""
         if self.kind == "packed":
-            return PackedObservation(core, mask)
+            return PackedObservation(*owned((core, mask)))
         if self.view is not None:
             return self.view(core, mask, params)
         core, mask = lax.optimization_barrier((core, mask))  # else a step is part of every entry

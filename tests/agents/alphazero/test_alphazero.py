@@ -213,6 +213,9 @@ def test_the_command_line_chooses_the_agent(both):
 def test_what_only_ppo_does_is_refused(both):
     with pytest.raises(ValueError, match="are PPO's"):
         make_trainer(dataclasses.replace(CONFIG, restarts=0.5), SEARCH, both)
+    for name in ("ent_coef", "final_ent_coef", "clip_eps", "value_clip_eps", "target_kl"):
+        with pytest.raises(ValueError, match=f"{name} is a setting of PPO's loss"):
+            make_trainer(dataclasses.replace(CONFIG, **{name: 0.3}), SEARCH, both)
 
 
 @pytest.mark.parametrize(("said", "share"), [(None, 1.0), (0.25, 0.25), (1.0, 1.0)])
@@ -220,5 +223,5 @@ def test_a_learned_share_counts_as_it_is_said(said, share, both):
     config = dataclasses.replace(CONFIG, learned_share=said)
     trainer = make_trainer(config, SEARCH, both)
     assert trainer.config == dataclasses.replace(CONFIG, learned_share=share)
-    ppo = choose_trainer("ppo", config, SEARCH, both)
+    ppo = choose_trainer("ppo", config, SearchConfig(), both)
     assert ppo.config.learned_share == (0.25 if said is None else share)

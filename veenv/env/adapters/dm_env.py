@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from veenv.env.encode import EnvParams
 from veenv.env.env import VertexEnv
-from veenv.env.state import Observation, State
+from veenv.env.state import Observation, State, owned
 
 FIRST, MID, LAST = 0, 1, 2
 
@@ -89,7 +89,8 @@ class TimeStepEnv:
         last one.
         """
         obs, state = self.env.reset(key, params)
-        extras = {"cost": state.cost, "total": state.cost, "illegal": jnp.zeros((), bool)}
+        cost, total = owned((state.cost, state.cost))
+        extras = {"cost": cost, "total": total, "illegal": jnp.zeros((), bool)}
         return state, _time_step(obs, jnp.zeros((), jnp.float32), state.terminated, extras, FIRST)
 
     def step(

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from veenv.env.encode import EnvParams
 from veenv.env.env import VertexEnv
-from veenv.env.state import State
+from veenv.env.state import State, owned
 from veenv.env.task_set import TaskDistribution, pick_params
 
 
@@ -64,7 +64,7 @@ class Episodes:
         if num > 1:
             task = jax.random.randint(key, (), 0, num, jnp.int32)
         obs, state = self.env.reset(None, pick_params(params, task))
-        return obs, Episode(state, task, key)
+        return obs, Episode(state, task, owned(key))
 
     def step(
         self, episode: Episode, action: Int[Array, ""], params: EnvParams | None = None
@@ -73,14 +73,14 @@ class Episodes:
         params = self.params if params is None else params
         own = pick_params(params, episode.task)
         obs, state, reward, _, _, info = self.env.step(None, episode.state, action, own)
-        info |= {"order": order_ids(state, own), "task": episode.task}
-        return obs, Episode(state, episode.task, episode.key), reward, info
+        info |= {"order": order_ids(state, own), "task": owned(episode.task)}
+        return obs, Episode(state, *owned((episode.task, episode.key))), reward, info
 
     def first_info(self, episode: Episode) -> dict[str, Any]:
         """The info before the first step."""
-        zero, no = episode.state.cost, jnp.zeros((), bool)
-        order = jnp.full(self.env.num_actions, -1, jnp.int32)
-        return {"cost": zero, "total": zero, "illegal": no, "order": order, "task": episode.task}
+        cost, total, task = owned((episode.state.cost, episode.state.cost, episode.task))
+        no, order = jnp.zeros((), bool), jnp.full(self.env.num_actions, -1, jnp.int32)
+        return {"cost": cost, "total": total, "illegal": no, "order": order, "task": task}
 
 
 def order_ids(state: State, params: EnvParams) -> Int[Array, " A"]:

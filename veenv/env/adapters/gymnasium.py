@@ -57,7 +57,7 @@ class GymVertexEnv(Played, gymnasium.Env[Any, np.int64]):
     def __init__(
         self,
         task: Tasks = "RoeFlux_1d",
-        cost: CostModel = "multiplications",
+        cost: CostModel | None = None,
         render_mode: str | None = None,
         *,
         shaping: Shaping = None,
@@ -67,14 +67,15 @@ class GymVertexEnv(Played, gymnasium.Env[Any, np.int64]):
 
         Args:
           task: a task's name, a graph, several of them (padded to one size), or a task
-            distribution, whose own cost model and rewards then hold.
-          cost: the cost model.
+            distribution, which has a cost model and rewards of its own.
+          cost: the cost model, ``"multiplications"`` by default.
           render_mode: ``"ansi"``, ``"rgb_array"`` or None.
           shaping: reference order that rewards are measured against, as `VertexEnv` takes it.
           normalise: divide rewards by the cost of the task's cheapest classical order.
 
         Raises:
-          ValueError: if the render mode or a name is unknown, or a graph cannot be played.
+          ValueError: if the render mode or a name is unknown, a graph cannot be played, or a task
+            distribution is given other options than its own.
         """
         self._set_up(task, cost, render_mode, shaping, normalise)
         self.observation_space = self.env.observation_space

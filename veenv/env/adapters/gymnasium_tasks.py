@@ -24,7 +24,12 @@ class Played:
     """The tasks of an adapter, and what is played at the moment."""
 
     def _set_up(
-        self, task: Tasks, cost: CostModel, render_mode: str | None, shaping: Shaping, scaled: bool
+        self,
+        task: Tasks,
+        cost: CostModel | None,
+        render_mode: str | None,
+        shaping: Shaping,
+        scaled: bool,
     ) -> None:
         """Nothing is played yet; the arguments are those of the adapters."""
         self.render_mode = check_render_mode(render_mode)
@@ -66,20 +71,30 @@ class Played:
 
 
 def task_distribution(
-    task: Tasks, cost: CostModel, shaping: Shaping, normalise: bool
+    task: Tasks, cost: CostModel | None, shaping: Shaping, normalise: bool
 ) -> TaskDistribution:
     """The tasks an adapter was asked for.
 
     Raises:
       TypeError: as `TaskDistribution.of`.
-      ValueError: as `TaskDistribution.of`.
+      ValueError: as `TaskDistribution.of`, or a task distribution is given other options than its
+        own.
     """
     if isinstance(task, TaskDistribution):
+        asked = {"cost": cost, "shaping": shaping, "normalise": normalise or None}
+        for name, value in asked.items():
+            own = getattr(task.env, name)
+            if value is not None and value != own:
+                raise ValueError(
+                    f"the task distribution has {name}={own!r} of its own, got {value!r}: give it "
+                    "to TaskDistribution.of"
+                )
         return task
     if isinstance(task, str | Graph) or not isinstance(task, Iterable):
         task = [task]
     tasks = list(task)
-    return TaskDistribution.of(tasks, cost, shaping=shaping, normalise=normalise)
+    chosen = "multiplications" if cost is None else cost
+    return TaskDistribution.of(tasks, chosen, shaping=shaping, normalise=normalise)
 
 
 def check_render_mode(mode: str | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,9 +47,9 @@ class GymVectorEnv(Played, VectorEnv[ObsDict, np.ndarray, np.ndarray]):
     * ``AutoresetMode.NEXT_STEP``: observation and info of the step that ends an episode are those
       of its end, with ``order``; the next step ignores its action, pays 0 and shows the first
       observation of the next episode.
-    * **Tasks**: of several, environment i begins with task i modulo their number and draws the
-      task of each later episode with the generator that ``reset(seed=...)`` seeds, unless
-      ``reset(options={"task": name})`` picks one for all.
+    * **Tasks**: of several, every reset gives each to as many environments, or one more. Which, and
+      the task of each later episode, is drawn with the generator that ``reset(seed=...)`` seeds,
+      unless ``reset(options={"task": name})`` picks one for all.
 
     Example:
       >>> import veenv
@@ -70,7 +71,7 @@ class GymVectorEnv(Played, VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         self,
         num_envs: int = 1,
         task: Tasks = "RoeFlux_1d",
-        cost: CostModel = "multiplications",
+        cost: CostModel | None = None,
         render_mode: str | None = None,
         *,
         shaping: Shaping = None,
@@ -83,8 +84,8 @@ class GymVectorEnv(Played, VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         Args:
           num_envs: how many.
           task: a task's name, a graph, several of them (padded to one size), or a task
-            distribution, whose own cost model and rewards then hold.
-          cost: the cost model.
+            distribution, which has a cost model and rewards of its own.
+          cost: the cost model, ``"multiplications"`` by default.
           render_mode: ``"ansi"``, ``"rgb_array"`` or None.
           shaping: reference order that rewards are measured against, as `VertexEnv` takes it.
           normalise: divide rewards by the cost of the task's cheapest classical order.
@@ -93,7 +94,8 @@ class GymVectorEnv(Played, VectorEnv[ObsDict, np.ndarray, np.ndarray]):
 
         Raises:
           ValueError: if `num_envs` or `max_episode_steps` is not positive, the mode of rendering
-            or of resets or a name is unknown, or a graph cannot be played.
+            or of resets or a name is unknown, a graph cannot be played, or a task distribution is
+            given other options than its own.
         """
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}")
@@ -168,17 +170,23 @@ class GymVectorEnv(Played, VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         """Starts an episode in every environment.
 
         Args:
-          seed: seeds the generator that draws the tasks of later episodes.
+          seed: seeds the generator that draws the tasks, one for all environments; of several
+            numbers all count.
           options: ``{"task": name}`` or None.
 
         Raises:
           ValueError: if an option or the task is unknown.
         """
-        super().reset(seed=seed if isinstance(seed, int) else None)
+        several = seed if isinstance(seed, Sequence) else [seed]
+        numbers = [operator.index(one) for one in several if one is not None]
+        if len(numbers) > 1:  # mixed into one number, as there is one generator
+            numbers = np.random.SeedSequence(numbers).generate_state(1).tolist()
+        super().reset(seed=numbers[0] if numbers else None)
         index = chosen_task(self.tasks, options)
         self._draws = index is None and len(self.tasks) > 1
         if index is None:
-            self._indices = np.arange(self.num_envs) % len(self.tasks)
+            order = self.np_random.permutation(len(self.tasks))
+            self._indices = order[np.arange(self.num_envs) % len(self.tasks)]
         else:
             self._indices = np.full(self.num_envs, index)
         if len(self.tasks) > 1:
