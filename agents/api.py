@@ -63,6 +63,24 @@ class Run:
         return {name: order for name, order in found.items() if order is not None}
 
     @property
+    def classical(self) -> dict[str, Order]:
+        """The cheapest classical order of each task where it costs less than the best one found."""
+        found = {name: self.best.classical(name) for name in self.orders}
+        return {name: pair[1] for name, pair in found.items() if pair is not None}
+
+    def __repr__(self) -> str:
+        """What the best orders cost, and where a classical order costs less."""
+        cost = self.played.tasks.env.cost
+        lines = [f"Run of {self.steps:,} steps in {self.seconds:,.1f} s, {cost}:"]
+        for name in self.orders:
+            found = self.best.classical(name)
+            less = ""
+            if found is not None:
+                less = f"; {found[0]} takes fewer: {found[1].counts[cost]:,} (see classical)"
+            lines.append(f"  {name}: {self.best.cost(name):,}{less}")
+        return "\n".join(lines)
+
+    @property
     def order(self) -> Order:
         """The best order of the only task.
 
@@ -227,6 +245,8 @@ def _play(
         if files is not None:
             files.save_checkpoint(progress, curriculum.score(progress.measured))
     if files is not None:
+        for name in curriculum.best.tasks.names:
+            files.write_classical(name)
         files.write_weights(state.network)
         files.draw()
     path = None if files is None else files.path

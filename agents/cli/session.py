@@ -175,6 +175,9 @@ def report(
         orders[folder.write_polished(name, order)] = order
         polished = order.counts[args.cost]
     write_line(result_table(classical, best.cost(name), agent, polished, args.cost))
+    beside = folder.write_classical(name)
+    if beside is not None:
+        write_line(f"the cheapest classical order: {beside}")
     right = True
     for path, order in orders.items():
         proof = prove(task, order.ids)

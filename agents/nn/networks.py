@@ -194,8 +194,15 @@ class GraphNetwork(eqx.Module):
 def check_observation(env: VertexEnv) -> None:
     """Checks that an environment shows what the networks read.
 
+    Args:
+      env: the environment.
+
     Raises:
       ValueError: its observations are of another kind than adjacency.
+
+    Example:
+      >>> import veenv
+      >>> check_observation(veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0))
     """
     if env.observation != "adjacency":
         raise ValueError(

@@ -126,6 +126,16 @@ class RunFolder:
         self._write_order(order, path)
         return path
 
+    def write_classical(self, name: str) -> Path | None:
+        """Writes ``order-classical.json`` where that costs less than the best order; its path."""
+        path = self._path(name, "order-classical", "json")
+        found = self.best and self.best.classical(name)
+        if found is None:
+            self._attempt(path.name, lambda: path.unlink(missing_ok=True))
+            return None
+        self._write_order(found[1], path)
+        return path
+
     def write_weights(self, network: GraphNetwork) -> None:
         """Writes ``weights.eqx``, the network at the end of training."""
         path = self.path / "weights.eqx"

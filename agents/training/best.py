@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 from veenv.env import TaskDistribution
+from veenv.env.rewards import cheaper_classical
 from veenv.orders.order import Order
 
 
@@ -64,6 +66,20 @@ class BestOrders:
         """Keeps an order of a task unless the one there is cheaper."""
         if name not in self._orders or order.counts[self.tasks.env.cost] <= self.cost(name):
             self._orders[name] = order
+
+    def classical(self, name: str) -> tuple[str, Order] | None:
+        """The cheapest classical order of a task and its name, where it costs less than the best.
+
+        None where it does not, or no episode was played.
+        """
+        if name not in self._orders:
+            return None
+        index = self.tasks.names.index(name)
+        graph, cost = self.tasks.graphs[index], self.tasks.env.cost
+        if min(self.tasks.classical[index].values()) >= self.cost(name):
+            return None
+        found = cheaper_classical(graph, cost, self.cost(name))
+        return found and (found[0], dataclasses.replace(found[1], name=name))
 
     def record(self) -> dict[str, Any]:
         """The orders as JSON, for `merge`."""

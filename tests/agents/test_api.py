@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import pytest
 
 import agents
@@ -16,6 +17,8 @@ from agents.training.played import Played
 from tests.agents.conftest import chain, wide
 from veenv.env import Spec, TaskDistribution, VertexEnv
 from veenv.env.rewards import classical_orders
+from veenv.measure.report import read_subjects
+from veenv.orders.order import Order
 
 ENV = veenv.make(chain, 1.0)
 SMALL = agents.PPOConfig(num_envs=2, steps=20, hidden=4)
@@ -100,6 +103,28 @@ def test_a_run_folder_knows_the_options(wide_graph, tmp_path):
     (tmp_path / "order.json").write_text("{}")
     with pytest.warns(UserWarning, match=r"order\.json.* it is kept in order\.json\.damaged"):
         agents.train(wide_graph, SMALL, network=network, folder=tmp_path, callback=stop)
+
+
+def test_a_run_says_where_a_classical_order_costs_less(tmp_path):
+    def tangle(*y):
+        for _ in range(4):
+            y = [jnp.sin(y[0] * y[1]), y[1] * y[2], jnp.exp(y[2]) * y[3], y[3] * y[0]]
+        return y[0] * y[1] * y[2] * y[3]
+
+    def stop(progress):
+        raise KeyboardInterrupt
+
+    run = agents.train(
+        tangle, SMALL, args=(1.0, 2.0, 0.5, 0.3), argnums=range(4), folder=tmp_path, callback=stop
+    )
+    graph = run.played.tasks.graphs[0]
+    costs = [graph.cost(order) for order in classical_orders(graph).values()]
+    assert run.best.cost("tangle") > min(costs)  # after one update
+    assert graph.cost(run.classical["tangle"].ids) == min(costs)
+    assert f"takes fewer: {min(costs):,} (see classical)" in repr(run)
+    assert Order.load(tmp_path / "order-classical.json").ids == run.classical["tangle"].ids
+    [subject] = read_subjects(tmp_path, task=run.played.functions["tangle"])
+    assert subject.order.ids == run.order.ids
 
 
 def test_ctrl_c_returns_what_was_found(both, trainer):

@@ -106,8 +106,9 @@ def test_code_that_a_file_names_is_not_run(folder, monkeypatch, capsys):
         assert "evil:f" in complaint
         if script is not validate and options != ["run/order.json"]:
             assert "code runs only if the command line names it: add --function" in complaint
-    with pytest.raises(ValueError, match="--args"):  # named, so imported: another one
+    with pytest.raises(SystemExit):  # named, so imported: another one, at the arguments of the file
         run(monkeypatch, train, "--config", "run/config.toml", "--function", "math:hypot")
+    assert "math:hypot cannot be traced" in capsys.readouterr().err
 
 
 def test_an_order_of_a_function_is_not_proved_without_it(folder, monkeypatch, capsys):

@@ -83,6 +83,8 @@ def train_here(monkeypatch, capsys, *args: str) -> tuple[int, str, str]:
         ),
         (["--resume", "nowhere"], "nowhere is not a run folder: it has no config.toml"),
         (["--resume", "runs", "--config", "x.toml"], "give no --config with it"),
+        (["--task", "mlp", "--functions", "5"], "such as --functions, go with --task random"),
+        (["--task", "Robertson", "--num-simulations", "3"], "PPO does not search: num_simulations"),
     ],
 )
 def test_wrong_input_is_one_line_and_code_2(args, message, tmp_path, monkeypatch, capsys):

@@ -8,6 +8,7 @@ from agents.cli.commands.search import main
 from veenv import Order, make_graph, tasks
 from veenv.measure.comparison import Comparison
 from veenv.measure.timing import Timing
+from veenv.search import search
 
 
 def run(monkeypatch, *arguments: str) -> int:
@@ -27,6 +28,24 @@ def test_a_task_is_searched_and_its_order_written(monkeypatch, capsys, tmp_path)
     order = Order.load(path)
     assert order.name == "HumanHeartDipole"
     assert graph.cost(order.ids_for(graph)) == order.counts["multiplications"] == 148
+
+
+def test_a_cheaper_classical_order_is_written_beside(monkeypatch, capsys, tmp_path):
+    path = tmp_path / "mine.json"
+    options = ("--task", "humanheartdipole", "--method", "forward", "--out", str(path))
+    assert run(monkeypatch, *options) == 0
+    text = capsys.readouterr().out
+    task = tasks.get("HumanHeartDipole")
+    graph = make_graph(task.fun, task.argnums)(*task.example_args())
+    least = min((graph.reverse(), graph.markowitz()), key=graph.cost)
+    assert "takes fewer" in text
+    assert str(tmp_path / "mine-classical.json") in text
+    beside = Order.load(tmp_path / "mine-classical.json")
+    assert graph.cost(beside.ids_for(graph)) == graph.cost(least) < graph.cost(graph.forward())
+    result = search(graph, "forward")
+    assert result.classical is not None
+    assert result.classical[1].ids == beside.ids
+    assert search(graph, "anneal", budget=100).classical is None
 
 
 def test_a_function_is_searched(monkeypatch, capsys):

@@ -28,6 +28,7 @@ from jaxtyping import Array, Bool, Float, Int
 from veenv.env.counts import Count
 from veenv.env.encode import EnvParams
 from veenv.graph.graph import CostModel, Graph
+from veenv.orders.order import Order
 
 Shaping: TypeAlias = str | Sequence[int] | None
 """The reference order: a name in `REFERENCES`, vertex ids, or None for no shaping."""
@@ -85,6 +86,19 @@ def classical_orders(graph: Graph) -> dict[str, tuple[int, ...]]:
         "reverse": graph.reverse(),
         "Markowitz": graph.legal(graph.markowitz()),
     }
+
+
+def cheaper_classical(graph: Graph, cost: CostModel, most: int) -> tuple[str, Order] | None:
+    """The cheapest of the orders forward, reverse and Markowitz, where it costs less than `most`.
+
+    Returns:
+      Its name and itself; None where none of them costs less.
+    """
+    orders, costs = classical_orders(graph), classical_costs(graph, cost)
+    name = min(costs, key=costs.__getitem__)
+    if costs[name] >= most:
+        return None
+    return name, Order.from_graph(graph, orders[name], found_by=f"the order {name}")
 
 
 def reward_of(

@@ -94,8 +94,14 @@ def to_c(
 def check_name(name: str) -> None:
     """Checks that a function of C can have a name; on this machine also that its library has none.
 
+    Args:
+      name: the name.
+
     Raises:
       ValueError: if it cannot.
+
+    Example:
+      >>> check_name("slope")
     """
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise ValueError(f"name must be a C identifier, got {name!r}")

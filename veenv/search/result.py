@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from veenv.graph.graph import CostModel
+from veenv.graph.graph import CostModel, Graph
 from veenv.search.race import Race
+
+if TYPE_CHECKING:
+    from veenv.orders.order import Order
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class SearchResult:
       seed: the seed.
       ready: False where the method was not ready in time (its kernels or its policy were still
         being compiled), so that the order is that of hill climbing in Python or a classical one.
+      graph: what was searched.
 
     Example:
       >>> import veenv
@@ -44,6 +49,19 @@ class SearchResult:
     method: str
     seed: int
     ready: bool = True
+    graph: Graph | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def classical(self) -> tuple[str, Order] | None:
+        """The cheapest classical order and its name, where it costs less than what was found.
+
+        That can be of greedy methods, and of searches from a start; None where it does not.
+        """
+        from veenv.env.rewards import cheaper_classical  # which no search needs
+
+        if self.graph is None:
+            return None
+        return cheaper_classical(self.graph, self.cost_model, self.cost)
 
     @classmethod
     def of(cls, race: Race, method: str, seed: int) -> SearchResult:
@@ -78,4 +96,5 @@ class SearchResult:
             method=method,
             seed=seed,
             ready=race.ready,
+            graph=graph,
         )

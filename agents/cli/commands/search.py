@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from pathlib import Path
 from typing import Annotated
 
 from tqdm import tqdm
@@ -77,6 +78,11 @@ def main() -> int:
             found_by = f"search {result.method}, seed {result.seed}, budget {args.budget}"
             Order.from_graph(graph, result.order, task.name, found_by).save(args.out)
             print(f"order written to {args.out}")
+            if (classical := result.classical) is not None:
+                out = Path(args.out)
+                beside = out.with_name(f"{out.stem}-classical{out.suffix}")
+                dataclasses.replace(classical[1], name=task.name).save(beside)
+                print(f"the cheapest classical order, {classical[0]}, written to {beside}")
         if args.timing > 0:
             point, ids = task.example_args(), result.order
             print(compare(task.fun, task.argnums, point, ids, limit=args.timing).text())

@@ -95,7 +95,8 @@ def read_subjects(
         refuse_function(path, own["function"])
     model = cost or check_cost_model(str(settings.get("cost", "multiplications")))
     rows, _ = read_rows(path / "metrics.jsonl")
-    files = [p for p in sorted(path.glob("order*.json")) if "polished" not in p.stem]
+    beside = ("order-polished", "order-classical")
+    files = [p for p in sorted(path.glob("order*.json")) if not p.name.startswith(beside)]
     if not files:
         raise ValueError(f"{path} has no order.json: no episode was played, or it is no run folder")
     found = []
