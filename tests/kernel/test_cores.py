@@ -10,7 +10,7 @@ import pytest
 
 from veenv.kernel.cpu import sharing, tiles
 from veenv.kernel.cpu.entries import registry
-from veenv.kernel.cpu.ffi import FRAME
+from veenv.kernel.cpu.ffi import CallFrame
 
 if not sys.platform.startswith("linux"):
     pytest.skip("only Linux tells a thread's core", allow_module_level=True)
@@ -31,6 +31,7 @@ def shared():
     entry = np.zeros(tiles.ENTRY_WORDS, np.int64)
     record = np.zeros(sharing.SHARED_WORDS, np.int64)
     record[sharing.SHARED_ENTRY] = entry.ctypes.data
+    record[sharing.SHARED_MEMORY] = sharing.LINE
     record[sharing.SHARED_USERS] = 1000  # so that nobody frees it
     record[sharing.SHARED_CHUNKS] = 1
     yield record
@@ -102,17 +103,18 @@ def test_a_task_leaves_the_core_of_its_caller_alone(shared):
 
 
 def test_a_call_says_where_its_caller_runs(shared):
-    parallel = driver("veenv_parallel", *[ctypes.c_void_p] * 2, ctypes.c_int64)
+    types = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p
+    parallel = driver("veenv_parallel", *types)
     api = np.zeros(64, np.int64)
     frame = np.zeros(32, np.int64)
-    frame[FRAME["api"] // 8] = api.ctypes.data
+    frame[CallFrame.api.offset // 8] = api.ctypes.data
     shared[sharing.SHARED_CHUNKS] = 0  # nothing to wait for
 
     def on_each():
         said = []
         for one in sorted(os.sched_getaffinity(0)):
             os.sched_setaffinity(0, {one})
-            parallel(frame.ctypes.data, shared.ctypes.data, 0)
+            parallel(frame.ctypes.data, shared.ctypes.data, 0, None)
             said.append((int(shared[sharing.SHARED_CORE]), core()))
         return said
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import threading
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -227,7 +228,11 @@ def _lower_cpu(ctx: Any, *operands: Any, kernel: Batched) -> Any:
         return _lower_xla(ctx, *operands, kernel=kernel)
     from veenv.kernel.cpu import entries  # llvmlite is loaded when the first kernel is compiled
 
-    code = entries.kernel(kernel.program)
+    try:
+        code = entries.kernel(kernel.program)
+    except entries.UntestedVersionError as error:
+        warnings.warn(f"{error}; XLA takes their place", stacklevel=2)
+        return _lower_xla(ctx, *operands, kernel=kernel)
     _compat.keep_alive(ctx, code)
     return jax.ffi.ffi_lowering(entries.TARGET)(ctx, *operands, key=np.int64(code.key))
 

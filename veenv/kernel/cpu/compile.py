@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from traceback import clear_frames
 from typing import Any
 
 from llvmlite import binding as llvm
@@ -71,6 +74,31 @@ def _generate() -> Callable[[Any], None]:
     return ctypes.CDLL(ffi.lib._name).LLVMPY_FinalizeObject
 
 
+def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    """The results for some items, each in a thread of its own, as far as there are cores.
+
+    No KeyboardInterrupt comes in there, which could leave llvmlite's lock taken. What is raised
+    refers to nothing of LLVM: collected as garbage, a context could go before its modules.
+    """
+
+    def alone(item: Any) -> Any:
+        try:
+            return function(item)
+        except BaseException as error:
+            clear_frames(error.__traceback__)
+            raise
+
+    items = list(items)
+    pool = ThreadPoolExecutor(os.cpu_count())
+    try:
+        futures = [pool.submit(alone, item) for item in items]
+    except RuntimeError:  # the interpreter is about to end
+        return list(map(alone, items))
+    finally:
+        pool.shutdown(wait=False)
+    return [future.result() for future in futures]
+
+
 class MachineCode:
     """Compiled code; it is freed with this object. Several threads can compile at once.
 
@@ -79,10 +107,16 @@ class MachineCode:
       passes: how many of LLVM's passes run, 0 to 3; scalar programs need none.
       level: of the code generator, 0 to 3.
       calls: other code that it calls, which lives as long.
+      stack: bytes that it takes of the stack at most, as far as that is known.
     """
 
     def __init__(
-        self, text: str, passes: int = 0, level: int = 2, calls: Sequence[MachineCode] = ()
+        self,
+        text: str,
+        passes: int = 0,
+        level: int = 2,
+        calls: Sequence[MachineCode] = (),
+        stack: int = 0,
     ):
         machine = _machine(level)
         module = llvm.parse_assembly(text, llvm.create_context())
@@ -93,7 +127,7 @@ class MachineCode:
             builder = llvm.create_pass_builder(machine, options)
             builder.getModulePassManager().run(module, builder)
         self._engine = llvm.create_mcjit_compiler(module, machine)
-        self._calls = calls
+        self._calls, self.stack = calls, stack
         _generate()(self._engine)
 
     def address(self, name: str) -> int:

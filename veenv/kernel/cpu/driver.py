@@ -1,30 +1,31 @@
 """What XLA calls, as LLVM IR: the handlers of its FFI, which all kernels share.
 
-A kernel is a `body` function and an *entry*, a record in memory that does not move. *Instantiate*
-runs when an executable is made: it finds the entry by the key in the call's attributes, counts
-itself as a user and leaves the entry as the call's state; when the executable goes, XLA deletes the
-state and the entry has a user less. *Execute* splits the batch into chunks for the runtime's
-thread pool.
+A kernel is a `body` function and an *entry*, a record in a list. *Instantiate* runs when an
+executable is made: it finds the entry by the key in the call's attributes, counts itself as a user
+and leaves the entry as the call's state; when the executable goes, XLA deletes the state and the
+entry has a user less. *Execute* splits the batch into chunks for the runtime's thread pool.
+
+The list has a lock of its own, which is held for a few instructions and by nobody who runs Python.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import ir
 
-from veenv.kernel.cpu import sharing, tiles
-from veenv.kernel.cpu.ffi import API, FRAME
+from veenv.kernel.cpu import ffi, sharing, tiles
+from veenv.kernel.cpu.ffi import CallFrame, Metadata, Metadata_Extension, Version
 from veenv.kernel.cpu.memory import LARGE_PAGE, MADV_HUGEPAGE, OWN_MAPPING, may_advise
-from veenv.kernel.cpu.module import I32, I64, PTR, VOID, Code, typed, word
+from veenv.kernel.cpu.module import I1, I32, I64, NULL, PTR, VOID, Code, word
 
-_METADATA = 1
-_NOT_FOUND = 5
-
-_MESSAGE = (
+_UNKNOWN = (
     "the code of a fused veenv kernel is not in this process: it was compiled in another one, or "
     "its program was lowered long ago; trace and lower the function again (jax.clear_caches())"
 )
+_NO_MEMORY = "no memory is left for the buffers of a fused veenv kernel"
 
 
 class Driver(sharing.Sharing):
@@ -32,126 +33,141 @@ class Driver(sharing.Sharing):
 
     def __init__(self) -> None:
         super().__init__()
-        self.head = self.variable("veenv_entries", PTR, ir.Constant(PTR, None))
+        self.head = self.variable("veenv_entries", PTR, NULL)
+        self.lock = self.variable("veenv_lock", I64, word(0))
         self.type_id = self.variable("veenv_type_id", I64, word(0))
-        self.message = self.text("veenv_message", _MESSAGE)
+        self.version = self.variable("veenv_version", I64, word(-1))
+        self.unknown = self.text("veenv_unknown", _UNKNOWN)
+        self.no_memory = self.text("veenv_no_memory", _NO_MEMORY)
         self.advise = self._advise() if may_advise() else None
+        self.find = self._find()
+        self._insert()
+        self._remove()
+        self._delete()
         self._instantiate()
-        self._deleter()
-        self._retire()
         self._execute()
 
     def _metadata(self, b: Code, frame: Any, stateful: bool) -> None:
         """Answers the query for the API version; returns from the handler where it is one."""
-        extension = b.load(b.at(frame, FRAME["extension"]), typ=PTR)
-        null = ir.Constant(PTR, None)
-        with b.if_then(b.icmp_unsigned("!=", extension, null)):
-            kind = b.load(b.at(extension, 8), typ=I32)
-            with b.if_then(b.icmp_signed("==", kind, word(_METADATA, I32))):
-                metadata = b.load(b.at(extension, 24), typ=PTR)
-                api = b.load(b.at(frame, FRAME["api"]), typ=PTR)
-                b.store(b.load(b.at(api, API["major"]), typ=I32), b.at(metadata, 24))
-                b.store(b.load(b.at(api, API["minor"]), typ=I32), b.at(metadata, 28))
-                b.store(word(0, I32), b.at(metadata, 32))
+        extension = b.read(frame, CallFrame.extension_start)
+        with b.if_then(b.icmp_unsigned("!=", extension, NULL)):
+            kind = b.read(extension, Metadata_Extension.type, I32)
+            with b.if_then(b.icmp_signed("==", kind, word(ffi.METADATA, I32))):
+                asked = b.at(b.read(frame, CallFrame.api), ffi.Api.api_version.offset)
+                major = b.read(asked, Version.major_version, I32)
+                minor = b.read(asked, Version.minor_version, I32)
+                both = b.or_(b.shl(b.zext(major, I64), word(32)), b.zext(minor, I64))
+                b.store(both, self.version)
+                known: Any = word(0, I1)
+                for one, other in ffi.TESTED:
+                    known = b.or_(known, b.icmp_signed("==", both, word(one << 32 | other)))
+                metadata = b.read(extension, Metadata_Extension.metadata)
+                said = b.at(metadata, Metadata.api_version.offset)
+                b.store(major, b.at(said, Version.major_version.offset))
+                minor = b.select(known, minor, word(-1, I32))  # which XLA refuses
+                b.store(minor, b.at(said, Version.minor_version.offset))
+                b.store(word(0, I32), b.at(metadata, Metadata.traits.offset))
                 if stateful:
-                    b.store(b.load(self.type_id, typ=I64), b.at(metadata, 40))
-                b.ret(null)
+                    state = b.at(metadata, Metadata.state_type_id.offset)
+                    b.store(b.load(self.type_id, typ=I64), state)
+                b.ret(NULL)
 
-    def _instantiate(self) -> None:
-        _, b, (frame,) = self.function("veenv_instantiate", PTR, [PTR])
-        self._metadata(b, frame, stateful=True)
-        attrs = b.load(b.at(frame, FRAME["attrs"]), typ=PTR)
-        value = b.load(b.at(b.load(attrs, typ=PTR), 8), typ=PTR)
-        key = b.load(value, typ=I64)
-        found = b.call(self._acquire(), [key])
-        null = ir.Constant(PTR, None)
-        api = b.load(b.at(frame, FRAME["api"]), typ=PTR)
-        with b.if_then(b.icmp_unsigned("==", found, null)):
-            record = b.words(4)
-            b.put(record, 0, word(28))
-            b.put(record, 1, word(0))
-            b.put(record, 2, self.message)
-            b.put(record, 3, word(_NOT_FOUND))
-            create = b.load(b.at(api, API["error_create"]), typ=PTR)
-            b.ret(b.call(typed(b, create, ir.FunctionType(PTR, [PTR])), [record]))
-        record = self._state_record(b, frame, found)
-        set_state = b.load(b.at(api, API["state_set"]), typ=PTR)
-        b.ret(b.call(typed(b, set_state, ir.FunctionType(PTR, [PTR])), [record]))
+    def _error(self, b: Code, frame: Any, message: Any, code: int) -> None:
+        """Returns from a handler with an error."""
+        b.ret(b.ask(frame, "Error_Create", message=message, errc=word(code, I32))[0])
 
-    def _state_record(self, b: Code, frame: Any, state: Any) -> Any:
-        record = b.words(6)
-        b.put(record, 0, word(48))
-        b.put(record, 1, word(0))
-        b.put(record, 2, b.load(b.at(frame, FRAME["ctx"]), typ=PTR))
-        b.put(record, 3, word(0))  # the stage: instantiate
-        b.put(record, 4, self.type_id)
-        b.put(record, 5, state)
-        return record
+    @contextmanager
+    def _locked(self, b: Code) -> Iterator[None]:
+        """Holds the list's lock."""
+        wait, go = b.append_basic_block("wait"), b.append_basic_block("go")
+        b.branch(wait)
+        b.position_at_end(wait)
+        b.call(self.sched_yield, [])
+        before = b.atomic_rmw("xchg", self.lock, word(1), "acquire")
+        b.cbranch(b.icmp_signed("==", before, word(0)), go, wait)
+        b.position_at_end(go)
+        yield
+        b.atomic_rmw("xchg", self.lock, word(0), "release")
 
-    def _acquire(self) -> ir.Function:
-        """The entry with a key, with one user more; null where there is none."""
-        function, b, (key,) = self.function("veenv_acquire", PTR, [I64])
-        null = ir.Constant(PTR, None)
-        head, more = b.append_basic_block("head"), b.append_basic_block("more")
-        inspect, failed = b.append_basic_block("inspect"), b.append_basic_block("failed")
-        first = b.load_atomic(self.head, "acquire", 8, typ=PTR)
+    def _find(self) -> ir.Function:
+        """``find(key)``: where the address of an entry is in the list, or would be."""
+        function, b, (key,) = self.function("veenv_find", PTR, [I64])
+        look, more, end = (b.append_basic_block(name) for name in ("look", "more", "end"))
         start = b.block
-        b.branch(head)
-        b.position_at_end(head)
-        entry = b.phi(PTR)
-        entry.add_incoming(first, start)
-        b.cbranch(b.icmp_unsigned("==", entry, null), failed, inspect)
-        b.position_at_end(inspect)
-        with b.if_then(b.icmp_signed("==", b.field(entry, tiles.KEY), key)):
-            retry = b.append_basic_block("retry")
-            b.branch(retry)
-            b.position_at_end(retry)
-            users = b.load_atomic(b.at(entry, 8 * tiles.USERS), "acquire", 8, typ=I64)
-            with b.if_then(b.icmp_signed(">=", users, word(0))):
-                new = b.add(users, word(1))
-                swap = b.cmpxchg(b.at(entry, 8 * tiles.USERS), users, new, "acq_rel", "acquire")
-                kept = b.append_basic_block("kept")
-                b.cbranch(b.extract_value(swap, 1), kept, retry)
-                b.position_at_end(kept)
-                with b.if_then(b.icmp_signed("==", b.field(entry, tiles.KEY), key)):
-                    b.ret(entry)
-                b.atomic_rmw("sub", b.at(entry, 8 * tiles.USERS), word(1), "acq_rel")
-        b.branch(more)
+        b.branch(look)
+        b.position_at_end(look)
+        place = b.phi(PTR)
+        place.add_incoming(self.head, start)
+        entry = b.load(place, typ=PTR)
+        b.cbranch(b.icmp_unsigned("==", entry, NULL), end, more)
         b.position_at_end(more)
-        entry.add_incoming(b.field(entry, tiles.NEXT, PTR), more)
-        b.branch(head)
-        b.position_at_end(failed)
-        b.ret(null)
+        place.add_incoming(b.at(entry, 8 * tiles.NEXT), more)
+        b.cbranch(b.icmp_signed("==", b.field(entry, tiles.KEY), key), end, look)
+        b.position_at_end(end)
+        b.ret(place)
         return function
 
-    def _deleter(self) -> None:
+    def _insert(self) -> None:
+        """``insert(entry)``: puts an entry in the list if none is there with its key."""
+        _, b, (entry,) = self.function("veenv_insert", VOID, [PTR])
+        with self._locked(b):
+            place = b.call(self.find, [b.field(entry, tiles.KEY)])
+            with b.if_then(b.icmp_unsigned("==", b.load(place, typ=PTR), NULL)):
+                b.put(entry, tiles.NEXT, word(0))
+                b.store(entry, place)
+        b.ret_void()
+
+    def _remove(self) -> None:
+        """``remove(entry)``: takes an entry without users from the list; says whether it is out."""
+        _, b, (entry,) = self.function("veenv_remove", I32, [PTR])
+        with self._locked(b):
+            users = b.load_atomic(b.at(entry, 8 * tiles.USERS), "acquire", 8, typ=I64)
+            unused = b.icmp_signed("==", users, word(0))
+            with b.if_then(unused):
+                place = b.call(self.find, [b.field(entry, tiles.KEY)])
+                with b.if_then(b.icmp_unsigned("==", b.load(place, typ=PTR), entry)):
+                    b.store(b.field(entry, tiles.NEXT, PTR), place)
+        b.ret(b.zext(unused, I32))
+
+    def _delete(self) -> None:
         """An executable is gone: its entry has one user less."""
         _, b, (entry,) = self.function("veenv_delete_state", VOID, [PTR])
         b.atomic_rmw("sub", b.at(entry, 8 * tiles.USERS), word(1), "acq_rel")
         b.ret_void()
 
-    def _retire(self) -> None:
-        """Marks an entry without users as free; says whether it did."""
-        _, b, (entry,) = self.function("veenv_retire", I32, [PTR])
-        swap = b.cmpxchg(b.at(entry, 8 * tiles.USERS), word(0), word(-1), "acq_rel", "acquire")
-        b.ret(b.zext(b.extract_value(swap, 1), I32))
+    def _instantiate(self) -> None:
+        _, b, (frame,) = self.function("veenv_instantiate", PTR, [PTR])
+        self._metadata(b, frame, stateful=True)
+        attributes = b.read(b.at(frame, CallFrame.attrs.offset), ffi.Attrs.attrs)
+        key = b.load(b.field(b.load(attributes, typ=PTR), 1, PTR), typ=I64)
+        with self._locked(b):
+            entry = b.load(b.call(self.find, [key]), typ=PTR)
+            with b.if_then(b.icmp_unsigned("!=", entry, NULL)):
+                b.atomic_rmw("add", b.at(entry, 8 * tiles.USERS), word(1), "acq_rel")
+        with b.if_then(b.icmp_unsigned("==", entry, NULL)):
+            self._error(b, frame, self.unknown, ffi.NOT_FOUND)
+        b.ret(b.ask(frame, "State_Set", **self._state(b, frame, entry))[0])
+
+    def _state(self, b: Code, frame: Any, state: Any) -> dict[str, Any]:
+        """What names the state that instantiating leaves."""
+        ctx, stage = b.read(frame, CallFrame.ctx), word(0, I32)
+        return {"ctx": ctx, "stage": stage, "type_id": self.type_id, "state": state}
 
     def _execute(self) -> None:
         _, b, (frame,) = self.function("veenv_execute", PTR, [PTR])
         self._metadata(b, frame, stateful=False)
-        null = ir.Constant(PTR, None)
-        api = b.load(b.at(frame, FRAME["api"]), typ=PTR)
-        record = self._state_record(b, frame, null)
-        get_state = b.load(b.at(api, API["state_get"]), typ=PTR)
-        error = b.call(typed(b, get_state, ir.FunctionType(PTR, [PTR])), [record])
-        with b.if_then(b.icmp_unsigned("!=", error, null)):
+        error, found = b.ask(frame, "State_Get", **self._state(b, frame, NULL))
+        with b.if_then(b.icmp_unsigned("!=", error, NULL)):
             b.ret(error)
-        entry = b.field(record, 5, PTR)
+        entry = b.read(found, ffi.CALLS["State_Get"].state)
         batch, least = self._batch(b, frame, entry), b.field(entry, tiles.CHUNK)
         threads = b.words(1)
         b.store(word(1), threads)
         with b.if_then(b.icmp_signed(">=", batch, b.mul(least, word(2)))):
-            self._ask_threads(b, frame, threads)
+            ctx = b.read(frame, CallFrame.ctx)
+            error, _ = b.ask(frame, "ThreadPool_NumThreads", ctx=ctx, num_threads=threads)
+            with b.if_then(b.not_(b.is_fine(frame, error))):
+                b.store(word(1), threads)
         count = b.most(b.load(threads, typ=I64), word(1))
         chunk = b.udiv(batch, b.mul(count, word(4)))
         chunk = b.select(b.icmp_signed("==", count, word(1)), batch, b.most(chunk, least))
@@ -161,29 +177,16 @@ class Driver(sharing.Sharing):
         shares = b.least(count, chunks)
         with b.if_then(b.icmp_signed(">", shares, word(0))):
             shared = self._shared(b, frame, entry, batch, shares)
+            memory = self.memory(b, b.field(entry, tiles.MEMORY))
+            with b.if_then(b.icmp_unsigned("==", memory, NULL)):
+                b.call(self.free, [shared])
+                self._error(b, frame, self.no_memory, ffi.RESOURCE_EXHAUSTED)
             b.put(shared, sharing.SHARED_BATCH, batch)
             b.put(shared, sharing.SHARED_CHUNK, chunk)
             b.put(shared, sharing.SHARED_CHUNKS, chunks)
-            b.call(self.parallel, [frame, shared, b.sub(shares, word(1))])
+            b.call(self.parallel, [frame, shared, b.sub(shares, word(1)), memory])
             b.call(self.release, [shared])
-        b.ret(null)
-
-    def _ask_threads(self, b: Code, frame: Any, threads: Any) -> None:
-        """How many threads the pool has; an error means one."""
-        api = b.load(b.at(frame, FRAME["api"]), typ=PTR)
-        record = b.words(4)
-        b.put(record, 0, word(32))
-        b.put(record, 1, word(0))
-        b.put(record, 2, b.load(b.at(frame, FRAME["ctx"]), typ=PTR))
-        b.put(record, 3, threads)
-        ask = b.load(b.at(api, API["num_threads"]), typ=PTR)
-        error = b.call(typed(b, ask, ir.FunctionType(PTR, [PTR])), [record])
-        with b.if_then(b.icmp_unsigned("!=", error, ir.Constant(PTR, None))):
-            destroy = b.load(b.at(api, API["error_destroy"]), typ=PTR)
-            b.put(record, 0, word(24))
-            b.put(record, 2, error)
-            b.call(typed(b, destroy, ir.FunctionType(VOID, [PTR])), [record])
-            b.store(word(1), threads)
+        b.ret(NULL)
 
     def _advise(self) -> ir.Function:
         """``advise(data, bytes)``: a result that is a mapping of its own gets large pages."""
@@ -199,9 +202,11 @@ class Driver(sharing.Sharing):
 
     def _batch(self, b: Code, frame: Any, entry: Any) -> Any:
         """The number of points, which the first result has in front of its own axes."""
-        result = b.load(b.load(b.at(frame, FRAME["rets"]), typ=PTR), typ=PTR)
-        dims = b.field(result, 5, PTR)
-        front = b.sub(b.field(result, 4), b.field(b.field(entry, tiles.OUTS, PTR), tiles.RANK))
+        rets = b.read(b.at(frame, CallFrame.rets.offset), ffi.Rets.rets)
+        result = b.load(rets, typ=PTR)
+        dims = b.read(result, ffi.Buffer.dims)
+        rank = b.field(b.field(entry, tiles.OUTS, PTR), tiles.RANK)
+        front = b.sub(b.read(result, ffi.Buffer.rank, I64), rank)
         batch = b.words(1)
         b.store(word(1), batch)
         with b.loop(word(0), front) as k:
@@ -213,30 +218,35 @@ class Driver(sharing.Sharing):
         num_in, num_out = b.field(entry, tiles.NUM_IN), b.field(entry, tiles.NUM_OUT)
         before = b.add(b.add(num_in, num_in), b.add(num_out, word(sharing.SHARED_WORDS)))
         shared = b.call(self.malloc, [b.mul(b.add(before, shares), word(8))])
+        with b.if_then(b.icmp_unsigned("==", shared, NULL)):
+            self._error(b, frame, self.no_memory, ffi.RESOURCE_EXHAUSTED)
         ins = b.at(shared, 8 * sharing.SHARED_WORDS)
         steps = b.gep(ins, [num_in], source_etype=I64)
         outs = b.gep(steps, [num_in], source_etype=I64)
-        args = b.load(b.at(frame, FRAME["args"]), typ=PTR)
-        rets = b.load(b.at(frame, FRAME["rets"]), typ=PTR)
+        args = b.read(b.at(frame, CallFrame.args.offset), ffi.Args.args)
+        rets = b.read(b.at(frame, CallFrame.rets.offset), ffi.Rets.rets)
         with b.loop(word(0), num_in) as k:
             buffer = b.item(args, k, PTR)
             record = self.record(b, entry, tiles.INS, k)
-            b.put(ins, k, b.field(buffer, 3, PTR))
-            batched = b.icmp_signed(">", b.field(buffer, 4), b.field(record, tiles.RANK))
-            b.put(steps, k, b.zext(batched, I64))
+            b.put(ins, k, b.read(buffer, ffi.Buffer.data))
+            rank = b.read(buffer, ffi.Buffer.rank, I64)
+            b.put(steps, k, b.zext(b.icmp_signed(">", rank, b.field(record, tiles.RANK)), I64))
         with b.loop(word(0), num_out) as k:
-            data = b.field(b.item(rets, k, PTR), 3, PTR)
+            data = b.read(b.item(rets, k, PTR), ffi.Buffer.data)
             b.put(outs, k, data)
             if self.advise is not None:
                 bytes_ = b.mul(batch, b.field(self.record(b, entry, tiles.OUTS, k), tiles.BYTES))
                 b.call(self.advise, [data, bytes_])
         asked = b.gep(shared, [before], source_etype=I64)
-        b.put(shared, sharing.SHARED_ASKED, asked)
         with b.loop(word(0), shares) as k:
             b.put(asked, k, word(0))
-        for number in (sharing.SHARED_TAKEN, sharing.SHARED_DONE, sharing.SHARED_HELPERS):
-            b.put(shared, number, word(0))
-        b.put(shared, sharing.SHARED_USERS, word(1))
-        b.put(shared, sharing.SHARED_SHARES, shares)
-        b.put(shared, sharing.SHARED_ENTRY, entry)
+        memory = b.field(entry, tiles.MEMORY)
+        for number, value in {
+            sharing.SHARED_TAKEN: word(0), sharing.SHARED_DONE: word(0),
+            sharing.SHARED_HELPERS: word(0), sharing.SHARED_USERS: word(1),
+            sharing.SHARED_SHARES: shares, sharing.SHARED_ENTRY: entry,
+            sharing.SHARED_STEPS: steps, sharing.SHARED_OUTS: outs, sharing.SHARED_ASKED: asked,
+            sharing.SHARED_MEMORY: memory,
+        }.items():  # fmt: skip
+            b.put(shared, number, value)
         return shared

@@ -1,9 +1,13 @@
 """The kernels of this process: compiled once for each program, freed when nothing can call them.
 
 XLA calls a kernel by a key, a hash of its program, so that JAX's compilation cache on disk holds no
-addresses. An entry is free for another kernel when no executable has its call (XLA says when an
-executable is deleted; see `veenv.kernel.cpu.driver`) and no `Kernel` object for it is left; the
-objects are kept by traced programs and by the programs that JAX has lowered.
+addresses. A kernel is freed when no executable has its call (XLA says when an executable is
+deleted; see `veenv.kernel.cpu.driver`) and no `Kernel` object for it is left; the objects are kept
+by traced programs and by the programs that JAX has lowered.
+
+Garbage may be collected, and an interrupt come, between any two statements. No finaliser does
+anything here; and what is in the driver's list is first in a dictionary, out of which comes only
+what is out of the list. Both steps can be repeated, and are, where an interrupt came between.
 """
 
 from __future__ import annotations
@@ -12,15 +16,15 @@ import ctypes
 import os
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
 
-from veenv.kernel.cpu import driver, records, tiles
-from veenv.kernel.cpu.compile import MachineCode, host
+from veenv.kernel.cpu import driver, ffi, records, tiles
+from veenv.kernel.cpu.compile import MachineCode, host, in_threads
 from veenv.kernel.cpu.memory import keep_memory
 from veenv.kernel.cpu.sections import compiled
 from veenv.kernel.program import ScalarProgram
@@ -28,112 +32,140 @@ from veenv.kernel.program import ScalarProgram
 TARGET = "veenv_fused_kernel"
 
 
-@dataclass
-class _Entry:
-    """A record that the driver reads, and what keeps its contents alive.
-
-    Attributes:
-      words: the record; it never moves and is never freed.
-      arrays: what the record refers to.
-      code: the machine code.
-      handles: how many `Kernel` objects refer to it.
-    """
-
-    words: np.ndarray
-    arrays: Sequence[np.ndarray] = ()
-    code: MachineCode | None = None
-    handles: int = 0
-
-    @property
-    def address(self) -> int:
-        return self.words.ctypes.data
+class UntestedVersionError(RuntimeError):
+    """This jaxlib calls kernels in a way in which they were never tested."""
 
 
 class Kernel:
     """A reference to compiled code; while there is one, the code stays.
 
     Attributes:
-      key: what XLA's call names it by, 63 bits of a hash of the program.
+      key: what XLA's call names it by, 60 bits of a hash of the program.
     """
 
     def __init__(self, key: int):
         self.key = key
+
+    def __reduce__(self) -> NoReturn:
+        raise ValueError(
+            "a fused kernel is machine code of this process and an executable that calls it cannot "
+            'be serialized; build the function with kernel="xla"'
+        )
+
+
+@dataclass(eq=False)
+class _Entry:
+    """A record that the driver reads, and what keeps its contents alive.
+
+    Attributes:
+      words: the record.
+      refers: what the record refers to.
+      handle: gives the `Kernel` object for it, None where there is none any more.
+    """
+
+    words: np.ndarray
+    refers: Any
+    handle: Callable[[], Kernel | None] = lambda: None
+
+    @property
+    def address(self) -> int:
+        return self.words.ctypes.data
 
 
 class _Registry:
     """All entries of the process, by key."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
         self.entries: dict[int, _Entry] = {}
-        self.free: list[_Entry] = []
-        self.kernels: weakref.WeakValueDictionary[int, Kernel] = weakref.WeakValueDictionary()
         self.driver = MachineCode(str(driver.Driver().module))
-        retire = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
-        self.retire = retire(self.driver.address("veenv_retire"))
-        self.head = ctypes.c_uint64.from_address(self.driver.variable("veenv_entries"))
-        self._type_info = np.array([24, 0, self.driver.address("veenv_delete_state")], np.uint64)
-        self._register()
+        insert = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+        remove = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+        self.insert = insert(self.driver.address("veenv_insert"))
+        self.remove = remove(self.driver.address("veenv_remove"))
+        self._list_lock = ctypes.c_int64.from_address(self.driver.variable("veenv_lock"))
+        self.unlock()
+        deleter = self.driver.address("veenv_delete_state")
+        size = ffi.TypeInfo.deleter.offset + ffi.TypeInfo.deleter.size
+        self._type_info = ffi.TypeInfo(struct_size=size, deleter=deleter)
+        self.refused = self._register()
         keep_memory()
 
-    def _register(self) -> None:
-        """Makes the handlers known to XLA."""
+    def unlock(self) -> None:
+        """Makes locks: the dictionary's, one for each kernel that is being compiled, the list's."""
+        self.lock = threading.RLock()
+        self.making: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self._list_lock.value = 0
+
+    def _register(self) -> str:
+        """Makes the handlers known to XLA; says why not where they cannot be."""
         type_id = self.driver.variable("veenv_type_id")
-        jax.ffi.register_ffi_type(
-            f"{TARGET}_state",
-            {"type_id": _capsule(type_id), "type_info": _capsule(self._type_info.ctypes.data)},
-            platform="cpu",
-        )
-        handlers = {
-            "instantiate": _capsule(self.driver.address("veenv_instantiate")),
-            "execute": _capsule(self.driver.address("veenv_execute")),
-        }
-        jax.ffi.register_ffi_target(TARGET, handlers, platform="cpu")
+        types = {"type_id": type_id, "type_info": ctypes.addressof(self._type_info)}
+        stages = {name: self.driver.address(f"veenv_{name}") for name in ("instantiate", "execute")}
+        jax.ffi.register_ffi_type(f"{TARGET}_state", _capsules(types), platform="cpu")
+        try:
+            jax.ffi.register_ffi_target(TARGET, _capsules(stages), platform="cpu")
+        except Exception:
+            seen = ctypes.c_int64.from_address(self.driver.variable("veenv_version")).value
+            version = seen >> 32, seen & 0xFFFFFFFF
+            if version in ffi.TESTED:
+                raise
+            tested = ", ".join(f"{major}.{minor}" for major, minor in ffi.TESTED)
+            return (
+                f"this jaxlib has version {version[0]}.{version[1]} of XLA's foreign function "
+                f"interface, in which fused kernels were not tested (but in {tested})"
+            )
+        return ""
 
-    def kernel(self, program: ScalarProgram, quick: bool) -> Kernel:
-        digest = program.digest()
-        key = int(digest[15:30] if quick else digest[:15], 16)
-        with self.lock:
-            known = self.kernels.get(key)
-            if known is not None:
-                return known
-            if key not in self.entries:
-                self._collect()
-                self._add(key, program, quick)
-            kernel = Kernel(key)
-            self.entries[key].handles += 1
-            self.kernels[key] = kernel
-            weakref.finalize(kernel, self._drop, key).atexit = False
-            return kernel
+    def kernel(self, program: ScalarProgram) -> Kernel:
+        if self.refused:
+            raise UntestedVersionError(self.refused)
+        key = int(program.digest()[:15], 16)
 
-    def _drop(self, key: int) -> None:
-        # May run in the middle of anything on this thread, hence the lock that can be taken again.
+        def make(_: None) -> Kernel:
+            with self.lock:
+                making = self.making.setdefault(key, threading.RLock())
+            with making:
+                return self._known(key) or self._add(key, program)
+
+        return self._known(key) or in_threads(make, [None])[0]
+
+    def _known(self, key: int) -> Kernel | None:
+        """The kernel with a key, if it is compiled."""
         with self.lock:
             entry = self.entries.get(key)
-            if entry is not None:
-                entry.handles -= 1
+            if entry is None:
+                return None
+            self.insert(entry.address)
+            kernel = entry.handle()
+            if kernel is None:
+                kernel = Kernel(key)
+                entry.handle = weakref.ref(kernel)
+            return kernel
 
-    def _collect(self) -> None:
-        """Frees the code that nothing can call any more."""
-        for key, entry in list(self.entries.items()):
-            if entry.handles == 0 and self.retire(entry.address):
-                del self.entries[key]
-                entry.code, entry.arrays = None, ()
-                self.free.append(entry)
-
-    def _add(self, key: int, program: ScalarProgram, quick: bool) -> None:
+    def _add(self, key: int, program: ScalarProgram) -> Kernel:
         lanes = host().lanes(program)
-        code = compiled(program, lanes, quick)
-        entry = self.free.pop() if self.free else _Entry(np.zeros(tiles.ENTRY_WORDS, np.int64))
-        fresh = entry.words[tiles.BODY] == 0
-        entry.code = code
-        entry.arrays = records.fill(entry.words, program, lanes, code)
-        entry.words[tiles.KEY] = key
-        entry.words[tiles.USERS] = 0  # from here on it can be found, if it is in the list
-        if fresh:
-            entry.words[tiles.NEXT] = np.uint64(self.head.value).astype(np.int64)
-            self.head.value = entry.address
-        self.entries[key] = entry
+        code = compiled(program, lanes)
+        words = np.zeros(tiles.ENTRY_WORDS, np.int64)
+        words[tiles.KEY] = key
+        entry = _Entry(words, (code, records.fill(words, program, lanes, code)))
+        self.collect()
+        with self.lock:
+            self.entries[key] = entry
+            kernel = self._known(key)
+            assert kernel is not None
+            return kernel
+
+    def collect(self) -> None:
+        """Frees the code that nothing can call any more."""
+        for key in list(self.entries):
+            entry = self.entries.get(key)
+            if entry is not None and entry.handle() is None:
+                self._free(key, entry)
+
+    def _free(self, key: int, entry: _Entry) -> None:
+        with self.lock:
+            if entry.handle() is None and self.remove(entry.address):
+                self.entries.pop(key, None)
 
 
 _registry: _Registry | None = None
@@ -142,32 +174,36 @@ _making = threading.Lock()
 
 def registry() -> _Registry:
     """The registry of this process, made at the first use."""
-    global _registry
-    with _making:
-        if _registry is None:
-            _registry = _Registry()
-        return _registry
+
+    def made(_: None) -> _Registry:
+        global _registry
+        with _making:
+            _registry = _registry or _Registry()
+            return _registry
+
+    return _registry or in_threads(made, [None])[0]
 
 
-def kernel(program: ScalarProgram, quick: bool = False) -> Kernel:
+def kernel(program: ScalarProgram) -> Kernel:
     """The compiled code of a program: compiled now, or earlier for an equal program.
 
     Args:
       program: what to compute; it writes at least one output leaf.
-      quick: compile it quickly, to slower code.
 
     Returns:
       A handle; keep it as long as the code may be called.
+
+    Raises:
+      UntestedVersionError: if XLA would call it in an unknown way.
     """
-    return registry().kernel(program, quick)
+    return registry().kernel(program)
 
 
 def alive() -> int:
     """How many kernels hold machine code, after freeing those that nothing can call."""
     found = registry()
-    with found.lock:
-        found._collect()
-        return len(found.entries)
+    in_threads(lambda _: found.collect(), [None])
+    return len(found.entries)
 
 
 def _after_fork() -> None:
@@ -175,12 +211,12 @@ def _after_fork() -> None:
     global _making
     _making = threading.Lock()
     if _registry is not None:
-        _registry.lock = threading.RLock()
+        _registry.unlock()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def _capsule(address: int) -> Any:
-    return jax.ffi.pycapsule(ctypes.c_void_p(address))
+def _capsules(addresses: dict[str, int]) -> Any:
+    return {name: jax.ffi.pycapsule(ctypes.c_void_p(a)) for name, a in addresses.items()}

@@ -1,16 +1,20 @@
-"""What the shared code is written with: an `IRBuilder` that has loops and fields."""
+"""What the shared code is written with: an `IRBuilder` with loops, fields and calls of XLA."""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import ir
 
+from veenv.kernel.cpu import ffi
+
 I64, I32, I1, I8 = (ir.IntType(n) for n in (64, 32, 1, 8))
 PTR = ir.PointerType()
 VOID = ir.VoidType()
+NULL = ir.Constant(PTR, None)
 
 
 def word(value: int, kind: Any = I64) -> ir.Constant:
@@ -18,12 +22,22 @@ def word(value: int, kind: Any = I64) -> ir.Constant:
     return ir.Constant(kind, value)
 
 
+class Callee:
+    """A pointer that is called as a function of a type, which opaque pointers do not say."""
+
+    def __init__(self, pointer: Any, kind: ir.FunctionType):
+        self.function_type = kind
+        self.type = PTR
+        self.get_reference = pointer.get_reference
+
+
 class Code(ir.IRBuilder):
     """An `IRBuilder` with the few things that C has: fields, loops, memory on the stack."""
 
     def words(self, count: int) -> Any:
-        """The address of so many words on the stack."""
-        made = self.alloca(I64, count)
+        """The address of so many words on the stack, the same whenever this runs in a call."""
+        with self.goto_entry_block():
+            made = self.alloca(I64, count)
         made.type = PTR
         return made
 
@@ -38,6 +52,27 @@ class Code(ir.IRBuilder):
     def field(self, base: Any, index: int, kind: Any = I64) -> Any:
         """The value of the 8-byte field `index`."""
         return self.load(self.at(base, 8 * index), typ=kind)
+
+    def read(self, base: Any, field: Any, kind: Any = PTR) -> Any:
+        """The value of a field of one of XLA's structures."""
+        return self.load(self.at(base, field.offset), typ=kind)
+
+    def ask(self, frame: Any, name: str, result: Any = PTR, **values: Any) -> tuple[Any, Any]:
+        """What a function of XLA returns, and its arguments, which may hold what it found."""
+        kind = ffi.CALLS[name]
+        last = getattr(kind, kind._fields_[-1][0])
+        made = self.words(ctypes.sizeof(kind) // 8)
+        values |= {"struct_size": word(last.offset + last.size), "extension_start": NULL}
+        for field, value in values.items():
+            self.store(value, self.at(made, getattr(kind, field).offset))
+        function = self.read(self.read(frame, ffi.CallFrame.api), getattr(ffi.Api, name))
+        return self.call(Callee(function, ir.FunctionType(result, [PTR])), [made]), made
+
+    def is_fine(self, frame: Any, error: Any) -> Any:
+        """Whether there is no error; one that there is is destroyed."""
+        with self.if_then(self.icmp_unsigned("!=", error, NULL)):
+            self.ask(frame, "Error_Destroy", VOID, error=error)
+        return self.icmp_unsigned("==", error, NULL)
 
     def item(self, base: Any, index: Any, kind: Any = I64) -> Any:
         """The value of the 8-byte field that a value numbers."""
@@ -110,18 +145,3 @@ class SharedModule:
         """A function of this module, what writes it, and its arguments."""
         function = self.extern(name, result, args)
         return function, Code(function.append_basic_block("entry")), function.args
-
-
-class Callee:
-    """A pointer that is called as a function of a type, which opaque pointers do not say."""
-
-    def __init__(self, pointer: Any, kind: Any):
-        self.function_type = kind
-        self.type = PTR
-        self.get_reference = pointer.get_reference
-
-
-def typed(b: Code, pointer: Any, kind: ir.FunctionType) -> Any:
-    """A function pointer that can be called as a function of a type."""
-    del b
-    return Callee(pointer, kind)

@@ -20,6 +20,10 @@ More of them would collide in the cache, at the equal distances they often have;
 _LINE = 64
 _STAGING = 48 * 1024
 _IN_PLACE_TILE = 1 << 40
+_LITTLE_STACK = 16 * 1024
+"""Bytes that a body takes at most of a thread's stack; threads of 128 kB are usual."""
+_OTHERS_STACK = 64 * 1024
+"""Bytes of a stack for functions that a body calls, and for handlers of signals."""
 _CHUNK_OPERATIONS = 1_500_000
 """Operations of points that are worth a task of the thread pool, about 20 microseconds."""
 
@@ -55,15 +59,18 @@ def fill(
     words[tiles.BODY] = code.address("body")
     words[tiles.NUM_IN], words[tiles.NUM_OUT] = len(inputs), len(outputs)
     words[tiles.TILE], words[tiles.LANES] = tile, lanes
-    words[tiles.STAGING] = offset
-    words[tiles.WORDS] = STRIDE * len(inputs) + len(outputs)
+    tables = 8 * (STRIDE * len(inputs) + len(outputs))
+    own_stack = code.stack > _LITTLE_STACK
+    words[tiles.STAGING], words[tiles.OWN_STACK] = offset, own_stack
+    memory = offset + tables + (code.stack + _OTHERS_STACK if own_stack else 0)
+    words[tiles.MEMORY] = -(-memory // _LINE) * _LINE
     words[tiles.INS] = leaves.ctypes.data
     words[tiles.OUTS] = leaves[len(inputs) :].ctypes.data
     moved = sum(made.leaf.size for made in (*inputs, *outputs))
     work = _CHUNK_OPERATIONS // (program.size + 2 * moved + 1)
     words[tiles.CHUNK] = -(-max(work, 1) // lanes) * lanes
-    tables = [(made.sources, made.places, made.constants) for made in outputs]
-    return [leaves, *(table for three in tables for table in three)]
+    arrays = [(made.sources, made.places, made.constants) for made in outputs]
+    return [leaves, *(array for three in arrays for array in three)]
 
 
 def _by_value(made: Written, lanes: int) -> list[int]:

@@ -7,41 +7,38 @@ that is little (`veenv.kernel.cpu.spans`).
 
 from __future__ import annotations
 
-import functools
-import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from veenv.kernel.cpu.bodies import ALIGNED, Instructions
-from veenv.kernel.cpu.compile import MachineCode
+from veenv.kernel.cpu.compile import MachineCode, in_threads
 from veenv.kernel.cpu.spans import kept_places, sections
 from veenv.kernel.cpu.types import module
 from veenv.kernel.program import ScalarProgram
 
-_LEVEL, _QUICK = 2, 0
-"""Levels of the code generator."""
 
-
-def compiled(program: ScalarProgram, lanes: int, quick: bool = False) -> MachineCode:
+def compiled(program: ScalarProgram, lanes: int) -> MachineCode:
     """The machine code of a program; its function `body` is as `body` says.
 
     Args:
       program: what to compute.
       lanes: width of the vectors.
-      quick: without optimisations, in about two thirds of the time.
     """
-    spans, level = sections(program), _QUICK if quick else _LEVEL
+    spans, size = sections(program), _size(program, lanes)
+
+    def code(text: str) -> MachineCode:
+        # the stack holds the result of each instruction at most once
+        return MachineCode(text, stack=size * text.count(" = "))
+
     if len(spans) == 1:
-        return MachineCode(body(program, lanes), level=level)
-    size, places = _size(program, lanes), kept_places(program, spans)
+        return code(body(program, lanes))
+    places = kept_places(program, spans)
     kept = {i: size * place for i, place in places.items()}
-    texts = (section(program, lanes, span, kept) for span in spans)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        parts = list(pool.map(functools.partial(MachineCode, level=level), texts))
+    parts = in_threads(lambda span: code(section(program, lanes, span, kept)), spans)
     memory = size * (1 + max(places.values(), default=0))
-    return MachineCode(_calling(lanes, parts, memory), calls=parts)
+    stack = memory + max(part.stack for part in parts)
+    return MachineCode(_calling(lanes, parts, memory), calls=parts, stack=stack)
 
 
 def body(program: ScalarProgram, lanes: int) -> str:

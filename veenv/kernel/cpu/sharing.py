@@ -5,7 +5,8 @@ threads a core finds in its cache what it wrote before. Who has none left takes 
 
 A shared record describes a call: how many chunks were taken and done, who still uses the record,
 the caller's core, and after these words the addresses of the arguments, whether each is batched,
-the addresses of the results, and how many chunks of each share were asked for.
+the addresses of the results, and how many chunks of each share were asked for. A task that has
+taken no chunk reads nothing else: the call may be over, and the kernel's record gone.
 """
 
 from __future__ import annotations
@@ -16,25 +17,30 @@ from llvmlite import ir
 
 from veenv.kernel.cpu import tiles
 from veenv.kernel.cpu.cores import Cores
-from veenv.kernel.cpu.ffi import API, FRAME
-from veenv.kernel.cpu.module import I32, I64, PTR, VOID, Callee, Code, typed, word
+from veenv.kernel.cpu.ffi import CallFrame
+from veenv.kernel.cpu.module import I32, I64, NULL, PTR, VOID, Callee, Code, word
 
 SHARED_TAKEN, SHARED_DONE, SHARED_USERS, SHARED_CHUNKS, SHARED_CHUNK, SHARED_BATCH = range(6)
 SHARED_ENTRY, SHARED_SHARES, SHARED_HELPERS, SHARED_ASKED, SHARED_CORE = range(6, 11)
-SHARED_WORDS = 11
+SHARED_STEPS, SHARED_OUTS, SHARED_MEMORY = range(11, 14)
+SHARED_WORDS = 14
+LINE = 64
+"""Bytes of a line of the cache."""
 
 
 class Sharing(tiles.Tiles):
     """Builds ``veenv_parallel``.
 
     Attributes:
-      parallel: ``parallel(frame, shared, helpers)``: computes a batch, with so many tasks.
+      parallel: ``parallel(frame, shared, helpers, memory)``: computes a batch, with so many tasks;
+        the caller's own buffer is freed.
       release: ``release(shared)``: one user less of a shared record.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.malloc = self.extern("malloc", PTR, [I64])
+        self.lines = self.extern("aligned_alloc", PTR, [I64, I64])
         self.free = self.extern("free", VOID, [PTR])
         self.cores = Cores(self)
         self.sched_yield = self.extern("sched_yield", I32, [])
@@ -44,17 +50,14 @@ class Sharing(tiles.Tiles):
         self.parallel = self._parallel()
 
     def _work(self) -> ir.Function:
-        """``work(shared, own)``: takes chunks until none is left, those of its own share first."""
-        function, b, (shared, own) = self.function("veenv_work", VOID, [PTR, I64])
+        """``work(shared, own, memory)``: takes chunks until none is left, first its own."""
+        function, b, (shared, own, memory) = self.function("veenv_work", VOID, [PTR, I64, PTR])
         entry = b.field(shared, SHARED_ENTRY, PTR)
         chunks, chunk = b.field(shared, SHARED_CHUNKS), b.field(shared, SHARED_CHUNK)
         batch, shares = b.field(shared, SHARED_BATCH), b.field(shared, SHARED_SHARES)
         ins = b.at(shared, 8 * SHARED_WORDS)
-        count = b.field(entry, tiles.NUM_IN)
-        steps = b.gep(ins, [count], source_etype=I64)
-        outs = b.gep(steps, [count], source_etype=I64)
-        asked = b.field(shared, SHARED_ASKED, PTR)  # the entry may be another's for a late task
-        memory = self._memory(b, entry)
+        steps, outs = b.field(shared, SHARED_STEPS, PTR), b.field(shared, SHARED_OUTS, PTR)
+        asked = b.field(shared, SHARED_ASKED, PTR)
         with b.loop(own, b.add(own, shares)) as turn:
             share = b.urem(turn, shares)
             begin = b.udiv(b.mul(share, chunks), shares)
@@ -70,20 +73,17 @@ class Sharing(tiles.Tiles):
             b.atomic_rmw("add", b.at(shared, 8 * SHARED_TAKEN), word(1), "acq_rel")
             first = b.mul(number, chunk)
             last = b.least(b.add(first, chunk), batch)
-            b.call(self.run, [entry, ins, steps, outs, first, last, memory[1]])
+            b.call(self.run, [entry, ins, steps, outs, first, last, memory])
             b.atomic_rmw("add", b.at(shared, 8 * SHARED_DONE), word(1), "acq_rel")
             b.branch(take)
             b.position_at_end(taken)
-        b.call(self.free, [memory[0]])
+        b.call(self.free, [memory])
         b.ret_void()
         return function
 
-    def _memory(self, b: Code, entry: Any) -> tuple[Any, Any]:
-        """A buffer for the staging and the tables: what to free, and its aligned start."""
-        tables = b.mul(b.field(entry, tiles.WORDS), word(8))
-        raw = b.call(self.malloc, [b.add(b.add(b.field(entry, tiles.STAGING), tables), word(64))])
-        address = b.and_(b.add(b.ptrtoint(raw, I64), word(63)), word(-64))
-        return raw, b.inttoptr(address, PTR)
+    def memory(self, b: Code, bytes_: Any) -> Any:
+        """The memory of one who works; null where there is none."""
+        return b.call(self.lines, [word(LINE), bytes_])
 
     def _release(self) -> ir.Function:
         """One user less of a shared record; the last one frees it."""
@@ -100,41 +100,30 @@ class Sharing(tiles.Tiles):
         taken = b.load_atomic(b.at(shared, 8 * SHARED_TAKEN), "acquire", 8, typ=I64)
         with b.if_then(b.icmp_signed("<", taken, b.field(shared, SHARED_CHUNKS))):
             self.cores.leave(b, b.field(shared, SHARED_CORE))
-            others = b.atomic_rmw("add", b.at(shared, 8 * SHARED_HELPERS), word(1), "acq_rel")
-            b.call(self.work, [shared, b.add(others, word(1))])
+            memory = self.memory(b, b.field(shared, SHARED_MEMORY))
+            with b.if_then(b.icmp_unsigned("!=", memory, NULL)):  # the caller has its own
+                others = b.atomic_rmw("add", b.at(shared, 8 * SHARED_HELPERS), word(1), "acq_rel")
+                b.call(self.work, [shared, b.add(others, word(1)), memory])
         b.call(self.release, [shared])
         b.ret_void()
         return function
 
     def _parallel(self) -> ir.Function:
-        """``parallel(frame, shared, helpers)``: works on the batch with tasks of the thread pool.
+        """``parallel(frame, shared, helpers, memory)``: works on the batch, the pool's tasks help.
 
         The caller takes chunks itself and in the end waits only for chunks that running tasks have
         taken, so that it never waits for a task that has not started.
         """
-        function, b, (frame, shared, helpers) = self.function(
-            "veenv_parallel", VOID, [PTR, PTR, I64]
-        )
-        api = b.load(b.at(frame, FRAME["api"]), typ=PTR)
-        schedule = b.load(b.at(api, API["schedule"]), typ=PTR)
-        destroy = b.load(b.at(api, API["error_destroy"]), typ=PTR)
-        record, failed = b.words(5), b.words(3)
+        types = [PTR, PTR, I64, PTR]
+        function, b, (frame, shared, helpers, memory) = self.function("veenv_parallel", VOID, types)
+        ctx, task = b.read(frame, CallFrame.ctx), Callee(self.task, self.task.function_type)
         b.put(shared, SHARED_CORE, self.cores.current(b))
         with b.loop(word(0), helpers):
-            b.put(record, 0, word(40))
-            b.put(record, 1, word(0))
-            b.put(record, 2, b.load(b.at(frame, FRAME["ctx"]), typ=PTR))
-            b.put(record, 3, Callee(self.task, PTR))
-            b.put(record, 4, shared)
             b.atomic_rmw("add", b.at(shared, 8 * SHARED_USERS), word(1), "acq_rel")
-            error = b.call(typed(b, schedule, ir.FunctionType(PTR, [PTR])), [record])
-            with b.if_then(b.icmp_unsigned("!=", error, ir.Constant(PTR, None))):
-                b.put(failed, 0, word(24))
-                b.put(failed, 1, word(0))
-                b.put(failed, 2, error)
-                b.call(typed(b, destroy, ir.FunctionType(VOID, [PTR])), [failed])
+            error, _ = b.ask(frame, "ThreadPool_Schedule", ctx=ctx, task=task, data=shared)
+            with b.if_then(b.not_(b.is_fine(frame, error))):
                 b.call(self.release, [shared])
-        b.call(self.work, [shared, word(0)])
+        b.call(self.work, [shared, word(0), memory])
         look, wait, end = (b.append_basic_block(name) for name in ("look", "wait", "end"))
         b.branch(look)
         b.position_at_end(look)

@@ -7,17 +7,20 @@ where many of them would collide in the cache, or that the code writes by values
 
 | entry, 8 bytes each | |
 | --- | --- |
-| 0 key, 1 users (-1: free), 2 next entry | |
+| 0 key, 1 users, 2 next entry | |
 | 3 body | ``void(ptr ins, ptr outs, i64 vectors)`` |
 | 4, 5 number of input and output leaves | |
 | 6 vectors of a tile, 7 points of a vector | |
-| 8 bytes of staging, 9 words in both tables | |
+| 8 bytes of staging, 9 of all of its memory | |
 | 10, 11 addresses of the leaves' records | 0 bytes of a point, 1 rank, 2 offset in staging |
 | | 3 whether it is in place, 4 bytes of a point in staging |
 | | of what is staged by values: 5 number of entries, addresses: 6 the numbers of their |
 | | values, 7 their places, 8 the constants between them or 0; 9 bytes of an entry |
 | | 10 ``void(ptr source, ptr target, i64 entries, i64 stride, ptr numbers)`` |
-| 12 least points of a chunk | |
+| 12 least points of a chunk, 13 whether the body's stack is in that memory | |
+
+The memory begins at a line of the cache: staging, the tables of `ins` and `outs`, and where it is
+more than a few kB the stack of the body, as a thread may have little.
 """
 
 from __future__ import annotations
@@ -27,10 +30,11 @@ from typing import Any
 from llvmlite import ir
 
 from veenv.kernel.cpu.leaves import STRIDE
-from veenv.kernel.cpu.module import I64, PTR, VOID, Code, SharedModule, typed, word
+from veenv.kernel.cpu.module import I64, PTR, VOID, Callee, Code, SharedModule, word
 
-KEY, USERS, NEXT, BODY, NUM_IN, NUM_OUT, TILE, LANES, STAGING, WORDS, INS, OUTS, CHUNK = range(13)
-ENTRY_WORDS = 13
+KEY, USERS, NEXT, BODY, NUM_IN, NUM_OUT, TILE, LANES, STAGING, MEMORY, INS, OUTS = range(12)
+CHUNK, OWN_STACK = 12, 13
+ENTRY_WORDS = 14
 LEAF_WORDS = 11
 BYTES, RANK, OFFSET, IN_PLACE, STAGED = range(5)
 COUNT, SOURCES, PLACES, CONSTANTS, WIDTH, TRANSPOSE = range(5, LEAF_WORDS)
@@ -53,6 +57,7 @@ class Tiles(SharedModule):
         self.scatter = self._scatter()
         self.spread = self._spread()
         self.shared_inputs = self._shared_inputs()
+        self.compute = self._compute(self._on_stack())
         self.whole = self._whole()
         self.rest = self._rest()
         self.run = self._run()
@@ -88,7 +93,7 @@ class Tiles(SharedModule):
                 with then:
                     numbers = b.field(record, SOURCES, PTR)
                     values = [vectors, rows, entries, bytes_, numbers]
-                    b.call(typed(b, transpose, _TRANSPOSE), values)
+                    b.call(Callee(transpose, _TRANSPOSE), values)
                 with otherwise:
                     b.call(self.scatter, [record, rows, vectors, points, lanes])
         b.ret_void()
@@ -143,6 +148,35 @@ class Tiles(SharedModule):
         b.ret_void()
         return function
 
+    def _on_stack(self) -> ir.Function:
+        """``on_stack(top, body, table, targets, vectors)``: a body, with its stack below."""
+        types = [PTR, PTR, PTR, PTR, I64]
+        function, b, (top, body, *values) = self.function("veenv_on_stack", VOID, types)
+        save = self.extern("llvm.stacksave.p0", PTR, [])
+        restore = self.extern("llvm.stackrestore.p0", VOID, [PTR])
+        # of a size that is not known, so that this function addresses it by a frame pointer
+        kept = b.alloca(I64, b.least(values[-1], word(1)))
+        kept.type = PTR
+        b.store(b.call(save, []), kept)
+        b.call(restore, [top])
+        b.call(Callee(body, _BODY), values)
+        b.call(restore, [b.load(kept, typ=PTR)])
+        b.ret_void()
+        return function
+
+    def _compute(self, on_stack: ir.Function) -> ir.Function:
+        """``compute(entry, memory, table, targets, vectors)``: calls the body."""
+        types = [PTR, PTR, PTR, PTR, I64]
+        function, b, (entry, memory, *values) = self.function("veenv_compute", VOID, types)
+        body, own = b.field(entry, BODY, PTR), b.field(entry, OWN_STACK)
+        with b.if_else(b.icmp_signed("!=", own, word(0))) as (then, otherwise):
+            with then:
+                b.call(on_stack, [b.far(memory, b.field(entry, MEMORY)), body, *values])
+            with otherwise:
+                b.call(Callee(body, _BODY), values)
+        b.ret_void()
+        return function
+
     def _whole(self) -> ir.Function:
         """``whole(entry, outs, start, vectors, memory, table)``: whole vectors, tile by tile."""
         types = [PTR, PTR, I64, I64, PTR, PTR]
@@ -151,7 +185,6 @@ class Tiles(SharedModule):
         tile, lanes = b.field(entry, TILE), b.field(entry, LANES)
         num_in, num_out = b.field(entry, NUM_IN), b.field(entry, NUM_OUT)
         targets = b.gep(table, [b.mul(num_in, word(STRIDE))], source_etype=I64)
-        body = b.field(entry, BODY, PTR)
         with b.loop(word(0), vectors, tile) as done:
             now = b.least(tile, b.sub(vectors, done))
             first = b.add(start, b.mul(done, lanes))
@@ -160,7 +193,7 @@ class Tiles(SharedModule):
                 direct = b.far(b.item(outs, k, PTR), b.mul(first, b.field(record, BYTES)))
                 staged = b.far(memory, b.field(record, OFFSET))
                 b.put(targets, k, b.select(self._in_place(b, record), direct, staged))
-            b.call(typed(b, body, _BODY), [table, targets, now])
+            b.call(self.compute, [entry, memory, table, targets, now])
             self._copy_out(b, entry, outs, memory, first, b.mul(now, lanes), everything=False)
             with b.loop(word(0), num_in) as k:
                 place = b.mul(k, word(STRIDE))
@@ -186,7 +219,7 @@ class Tiles(SharedModule):
                 b.put(table, place, staged)
         with b.loop(word(0), b.field(entry, NUM_OUT)) as k:
             b.put(targets, k, b.far(memory, b.field(self.record(b, entry, OUTS, k), OFFSET)))
-        b.call(typed(b, b.field(entry, BODY, PTR), _BODY), [table, targets, word(1)])
+        b.call(self.compute, [entry, memory, table, targets, word(1)])
         self._copy_out(b, entry, outs, memory, start, count, everything=True)
         b.ret_void()
         return function

@@ -1,0 +1,299 @@
+"""Kernels on many threads, under interrupts, with little memory, and with another XLA."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental import serialize_executable
+
+import veenv
+from veenv.kernel.cpu import entries, ffi
+from veenv.kernel.unrolling import unroll
+
+START = """
+import gc, sys, threading, warnings
+import jax, jax.numpy as jnp, numpy as np
+import veenv
+from llvmlite import binding as llvm
+from veenv.kernel.cpu import compile, entries, ffi
+
+def f(x, k=1.0):
+    return jnp.sin(x * k) * jnp.exp(x)
+
+def kernel(k=1.0, kernel="fused"):
+    return jax.jit(jax.vmap(veenv.jacve(lambda x: f(x, k), kernel=kernel)))
+
+def check(found, k=1.0):
+    np.testing.assert_allclose(found, jax.vmap(jax.grad(lambda x: f(x, k)))(x), rtol=1e-4)
+
+x = np.linspace(0, 1, 20_000, dtype=np.float32)
+"""
+
+
+def run(program, *args, **environment):
+    """What a program of a process of its own writes."""
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", START + program, *map(str, args)],
+        env={**os.environ, **environment},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+def program_of(k):
+    return unroll(jax.make_jaxpr(lambda x: jnp.sin(x * k) * x)(1.0), (), 1000)
+
+
+def test_a_finaliser_waits_for_nothing(monkeypatch):
+    """Garbage may be collected by a thread for which a compiler's thread waits."""
+    handles = [entries.kernel(program_of(1.0625))]
+    compiled = entries.compiled
+
+    def slow(*args):
+        thread = threading.Thread(target=handles.clear)
+        thread.start()
+        thread.join(20)
+        assert not thread.is_alive()
+        return compiled(*args)
+
+    monkeypatch.setattr(entries, "compiled", slow)
+    entries.kernel(program_of(2.0625))
+    assert not handles
+
+
+def test_kernels_are_compiled_side_by_side_and_each_once(monkeypatch):
+    compiled, both, count = entries.compiled, threading.Barrier(2, timeout=60), []
+
+    def together(*args):
+        count.append(args)
+        both.wait()
+        return compiled(*args)
+
+    monkeypatch.setattr(entries, "compiled", together)
+    programs = [program_of(k) for k in (3.0625, 4.0625)] * 2
+    found = [None] * 4
+
+    def take(number):
+        found[number] = entries.kernel(programs[number])
+
+    threads = [threading.Thread(target=take, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(count) == 2
+    assert found[0] is found[2] is not found[1]
+    assert found[1] is found[3]
+
+
+INTERRUPTS = """
+import linecache
+files = {entries.__file__, compile.__file__}
+left, where = 0, ""
+
+def trace(frame, event, arg):
+    global left, where
+    if frame.f_code.co_filename not in files:
+        return None
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+    if event == "line" and not line.startswith("with "):  # CPython keeps these in one piece
+        left -= 1
+        if left == 0:
+            where = line
+            raise KeyboardInterrupt
+    return trace
+
+kernel(0.5)(x)
+kept, seen = {}, set()
+for number in range(1, 1000):
+    k = 1 + number / 64
+    made, left, where = kernel(k), number, ""
+    (threading if "thread" in sys.argv else sys).settrace(trace)
+    try:
+        made(x)
+    except KeyboardInterrupt:
+        pass
+    threading.settrace(None)
+    sys.settrace(None)
+    seen.add(where)
+    check(made(x), k)
+    kept[k] = made
+    if number % 8 == 0:  # what was interrupted is freed, and its memory taken again
+        del made
+        kept.clear()
+        jax.clear_caches()
+        gc.collect()
+        entries.alive()
+    if not where:
+        break
+check(kernel(0.5)(x), 0.5)
+print(len(seen))
+"""
+
+
+@pytest.mark.parametrize("where", ["main", "thread"])
+def test_an_interrupt_may_come_between_any_two_statements(where):
+    assert int(run(INTERRUPTS, where)) > 10
+
+
+SMALL_STACK = """
+scales, x = np.linspace(0, 1, 1500), -x[:2000]
+
+def long(x):
+    values = [x * float(s + 1) + float(s) for s in scales]  # all of them are kept
+    found = x
+    for first, last in zip(values, values[::-1]):
+        found = found * first + last
+    return found
+
+compiled = jax.jit(jax.vmap(veenv.jacve(long, kernel="fused"))).lower(x).compile()
+threading.stack_size(256 * 1024)
+found = []
+threads = [threading.Thread(target=lambda: found.append(compiled(x))) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+value, slope = x, np.ones_like(x)
+for s, t in zip(scales, scales[::-1]):
+    first, last = x * (s + 1) + s, x * (t + 1) + t
+    value, slope = value * first + last, slope * first + value * (s + 1) + t + 1
+for values in found:
+    np.testing.assert_allclose(values, slope, rtol=1e-2, atol=1e-3)
+print(len(found))
+"""
+
+
+def test_a_long_kernel_runs_on_a_small_stack():
+    assert int(run(SMALL_STACK)) == 4
+
+
+NO_MEMORY = """
+real = compile.ctypes.cast(compile.ctypes.CDLL(None)[sys.argv[1]], compile.ctypes.c_void_p).value
+size = "i64 %bytes" if sys.argv[1] == "malloc" else "i64 %line, i64 %bytes"
+code = compile.MachineCode(f'''
+@count = global i64 0
+define ptr @none({size}) {{
+  %before = atomicrmw add ptr @count, i64 1 acq_rel
+  %rest = urem i64 %before, {sys.argv[2]}
+  %fails = icmp eq i64 %rest, 0
+  br i1 %fails, label %no, label %yes
+no:
+  ret ptr null
+yes:
+  %made = call ptr inttoptr (i64 {real} to ptr)({size})
+  ret ptr %made
+}}''')
+llvm.add_symbol(sys.argv[1], code.address("none"))
+made, done, failed = kernel(), 0, 0
+for _ in range(40):
+    try:
+        check(made(x))
+        done += 1
+    except jax.errors.JaxRuntimeError as error:
+        assert "RESOURCE_EXHAUSTED: no memory is left" in str(error), error
+        failed += 1
+print(done, failed)
+"""
+
+
+@pytest.mark.parametrize("function", ["malloc", "aligned_alloc"])
+@pytest.mark.parametrize("every", [1, 3])
+def test_where_there_is_no_memory_a_call_fails_or_the_caller_works_alone(function, every):
+    done, failed = map(int, run(NO_MEMORY, function, every).split())
+    assert failed == 40 if every == 1 else done > 0
+
+
+@pytest.mark.parametrize("kernel", ["fused", "auto"])
+def test_xla_takes_the_place_of_kernels_that_it_would_call_in_an_unknown_way(kernel):
+    program = f"""
+ffi.TESTED = ((0, 99),)
+with warnings.catch_warnings(record=True) as caught:
+    for k in (1.0, 2.0):
+        check(kernel(k, {kernel!r})(x), k)
+print({{str(w.message) for w in caught}})
+"""
+    version = header()[1]
+    said = run(program)
+    assert f"version {version[0]}.{version[1]} of XLA's foreign function interface" in said
+    assert said.rstrip().endswith('(but in 0.99); XLA takes their place"}')
+
+
+def header():
+    """The offsets of the fields of XLA's structures, and the version of the API."""
+    text = (Path(jax.ffi.include_dir()) / "xla/ffi/api/c_api.h").read_text()
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
+    version = tuple(
+        int(re.search(rf"define XLA_FFI_API_{part} (\d+)", text)[1]) for part in ("MAJOR", "MINOR")
+    )
+    text = re.sub(r"_XLA_FFI_API_STRUCT_FIELD\((\w+)\);", r"void* \1;", text)
+    text = text.replace("void (*deleter)(void* object);", "void* deleter;")
+    sizes = {"int": (4, 4), "int32_t": (4, 4), "uint32_t": (4, 4), "int64_t": (8, 8)}
+    sizes["size_t"] = (8, 8)
+    offsets = {}
+    for name, body in re.findall(r"struct (XLA_FFI_\w+) {(.*?)\n}", text, flags=re.S):
+        place, widest, fields = 0, 1, {}
+        for kind, pointer, field in re.findall(r"([\w ]+?)\s*(\**)\s+(\w+);", body):
+            of = kind.replace("const", "").strip()
+            size, align = (8, 8) if pointer else sizes.get(of, (4, 4))  # others are enumerations
+            place = -(-place // align) * align
+            fields[field] = place
+            place, widest = place + size, max(widest, align)
+        offsets[name] = fields
+        sizes[name] = -(-place // widest) * widest, widest
+    return offsets, version
+
+
+def test_structures_are_those_of_the_header_that_this_jaxlib_ships():
+    offsets, version = header()
+    assert version in ffi.TESTED
+    checked = 0
+    for name, kind in (*ffi.CALLS.items(), *((k.__name__, k) for k in ffi.STRUCTURES)):
+        known = offsets.get(f"XLA_FFI_{name}_Args") or offsets[f"XLA_FFI_{name}"]
+        for field, *_ in kind._fields_:
+            if kind is ffi.Api and field != "api_version":
+                if field not in ffi.CALLS:
+                    continue  # some have other names in other versions
+                there = known[f"XLA_FFI_{field}"]
+            else:
+                there = known.get(field, known.get("extension_base"))
+            if field not in ("next", "type"):  # of what the header has in a structure of its own
+                assert getattr(kind, field).offset == there, (name, field)
+            checked += 1
+    assert checked > 50
+
+
+def test_an_executable_with_a_kernel_is_not_serialized():
+    compiled = jax.jit(jax.vmap(veenv.jacve(lambda x: jnp.sin(x) * x, kernel="fused"))).lower(
+        np.ones(8, np.float32)
+    )
+    with pytest.raises(ValueError, match="machine code of this process"):
+        serialize_executable.serialize(compiled.compile())
+
+
+def test_the_compilation_cache_on_disk_serves_other_processes(tmp_path):
+    program = """
+hits = []
+jax.monitoring.register_event_listener(lambda name, **_: hits.append(name))
+jax.config.update("jax_compilation_cache_dir", sys.argv[1])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+made = kernel(1.5)
+check(made(x), 1.5)
+print("/jax/compilation_cache/cache_hits" in hits)
+"""
+    assert run(program, tmp_path).strip() == "False"
+    assert run(program, tmp_path).strip() == "True"
