@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -95,6 +95,19 @@ def bodies(params: Mapping[str, Any]) -> Iterator[Any]:
             yield open_jaxpr(value)
 
 
+def constants_within(params: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
+    """The constants of the jaxprs among the parameters of some equations, in any depth."""
+    for one in params:
+        values = list(one.values())
+        while values:
+            value = values.pop()
+            if isinstance(value, (tuple, list)):
+                values += value
+            elif hasattr(open_jaxpr(value), "eqns"):
+                yield from getattr(value, "consts", ())
+                yield from constants_within(eqn.params for eqn in open_jaxpr(value).eqns)
+
+
 def own_rule(primitive: Any, params: Mapping[str, Any]) -> str | None:
     """The kind of derivative rule that somebody gave a function of theirs: "jvp" or "vjp".
 
@@ -109,6 +122,14 @@ def own_rule(primitive: Any, params: Mapping[str, Any]) -> str | None:
     if hasattr(own, "bwd"):  # of `jax.custom_vjp`, with a forward mode that raises
         return "vjp"
     return "vjp" if own.jvp.__qualname__ == "HiPrim.jvp" else "jvp"
+
+
+def has_rules(primitive: Any, params: Mapping[str, Any]) -> bool:
+    """Whether an equation is or holds a call of a function with a rule of its own."""
+    if own_rule(primitive, params) is not None:
+        return True
+    eqns = (eqn for body in bodies(params) for eqn in body.eqns)
+    return any(has_rules(eqn.primitive, eqn.params) for eqn in eqns)
 
 
 def sees_symbolic_zeros(primitive: Any, params: Mapping[str, Any]) -> bool:
@@ -178,6 +199,14 @@ def as_weak_as(aval: Any, x: Any) -> Any:
 def is_traced(value: Any) -> bool:
     """Whether a value stands for one that a compiled program will compute."""
     return isinstance(value, jax.core.Tracer)
+
+
+def is_over(value: Any) -> bool:
+    """Whether a value is of a trace that has ended: none of those that are under way."""
+    trace = core.find_top_trace(()) if is_traced(value) else None
+    while trace is not None and value._trace is not trace:
+        trace = getattr(trace, "parent_trace", None)
+    return is_traced(value) and trace is None
 
 
 def shape_of(x: Any) -> jax.ShapeDtypeStruct:

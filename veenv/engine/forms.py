@@ -63,6 +63,7 @@ def forms_of(
         _check_types(program, holomorphic=holomorphic, allow_int=allow_int)
         refuse_wide(program)
         lin = linearise(program, holomorphic=holomorphic)
+        program = lin.program
         name = compared if others else None
         modes = other_modes(lin, name, argnums, has_aux=has_aux)
         if alone := modes_of_loops(lin, modes):
@@ -75,8 +76,7 @@ def forms_of(
             done = eliminate_sparse(lin, values.parallel, ids, values.calls, half)
         else:
             done = eliminate(lin, values.edges, ids, values.calls)
-        first = all_blocks(lin, done.terms, half, sparse=sparse_representation)
-        blocks = [first]
+        blocks = [all_blocks(lin, done.terms, half, sparse=sparse_representation)]
         if not sparse_representation:
             blocks += other_blocks(lin, values.edges, ids, name, modes=bool(modes))
         value = _returned(program, values)

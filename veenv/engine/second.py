@@ -8,10 +8,12 @@ from typing import Any
 
 import jax
 
+from veenv import _compat
 from veenv.engine.api import jacobian_of_gradient
 from veenv.engine.forward_laplacian import laplacians
 from veenv.engine.symmetry import is_symmetric
 from veenv.graph.argnums import plain_argnums
+from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
 from veenv.orders.resolve import OrderLike
 
@@ -91,6 +93,8 @@ def laplacian(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
 
     def of(*args: Any, **kwargs: Any) -> Any:
         program = trace(fun, args, kwargs, argnums=argnum)
+        if any(_compat.has_rules(e.primitive, e.params) for e in program.equations):
+            program = linearise(program).program  # with the values that rules close over
         leaves = jax.tree.leaves(args[argnum])
         return jax.tree.unflatten(program.out_tree, laplacians(program, leaves))
 

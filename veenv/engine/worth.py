@@ -172,10 +172,11 @@ class _Flow:
             seen.add(v)
             total += spread if v in self.outputs else 0
             for equation in self.users.get(v, ()):
-                name, out = equation.primitive.name, equation.outvars[0]
+                name = equation.primitive.name
                 if not _is_inlined(name) and name not in BARRIERS:
                     total += spread
                     continue
+                out = equation.outvars[0]
                 more = spread * self._grown(v, out) if name == "broadcast_in_dim" else spread
                 waiting.append((out, max(1, more)))
             if len(seen) > self.far:

@@ -47,10 +47,17 @@ class Inner:
         return [jnp.zeros(a.shape, a.dtype) for a in self.program.avals[: self.program.num_inputs]]
 
 
+class CapturedValueError(jax.errors.UnexpectedTracerError):
+    """A derivative rule closes over a value of a trace that has ended."""
+
+
 def inner_program(site: Site) -> Inner | None:
     """The program of an equation with a custom rule; None for any other equation.
 
     That of a cotangent rule need not be linear (`cotangent_rules`).
+
+    Raises:
+      CapturedValueError: naming the function and the line.
     """
     operands, results = site.operands, site.results
     kind = _compat.own_rule(site.primitive, site.params)
@@ -79,6 +86,12 @@ def inner_program(site: Site) -> Inner | None:
     args = ([shape_of(a) for a in over], [shape_of(a) for a in site.in_avals])
     # JAX applies the rule to tangents and cotangents and does not differentiate it by them.
     program = trace(pulled if backward else pushed, args, plain=True)
+    if any(map(_compat.is_over, program.constants)):
+        raise CapturedValueError(
+            f"the derivative rule of {_compat.function_source(site.params)} ({site.source}) closes "
+            "over a value that depends on what is differentiated by, or is of the loop or branch "
+            "around it: make the value an argument of the function"
+        )
     given = [site.in_avals[i] for i in operands]
     _check_shapes(site, program, given if backward else [site.out_avals[k] for k in results])
     return Inner(program, operands, results, backward)
@@ -155,6 +168,8 @@ def _inside(jaxpr: Any, realify: bool) -> Cotangents:
             found &= cotangent_rules(
                 Site(eqn.primitive, eqn.params, ins, outs, moving, source, realify)
             )
+        except CapturedValueError:
+            raise
         except Exception:
             # A user's rule may refuse, with any exception, to be differentiated by an operand
             # that is constant where it stands; then nothing is known of it.

@@ -11,7 +11,7 @@ from jax.extend import core
 
 from veenv import _compat
 from veenv.graph.argnums import plain_argnums
-from veenv.graph.custom_rules import shape_of
+from veenv.graph.custom_rules import CapturedValueError, shape_of
 from veenv.graph.diagonal import diagonal_axes
 from veenv.graph.flow import Body
 from veenv.graph.graph import Graph
@@ -80,7 +80,19 @@ def linearise(
       holomorphic: differentiate complex variables as complex numbers; otherwise they are pairs of
         real numbers.
       within: what the program is a part of, if it is one.
+
+    Where a rule closes over what the function computes, the program is traced anew, with values.
     """
+    try:
+        return _linearised(program, holomorphic, within)
+    except CapturedValueError:
+        if program.known is None:
+            raise
+        return _linearised(program.known(), holomorphic, within)
+
+
+def _linearised(program: Program, holomorphic: bool, within: Within) -> Linearisation:
+    """The linearisation of a program as it was traced."""
     node_of = {variable: variable for variable in range(program.num_inputs)}
     node_of.update({s: program.num_inputs + i for i, s in enumerate(program.vertex_variables)})
     active = {s for s in range(program.num_inputs) if is_differentiable(program.avals[s])}

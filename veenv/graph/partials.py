@@ -10,6 +10,7 @@ from typing import Any
 from veenv import _compat, rules
 from veenv.graph.custom_rules import (
     LINEAR,
+    CapturedValueError,
     Cotangents,
     Inner,
     cotangent_rules,
@@ -115,6 +116,8 @@ def find_partials(site: Site, within: Within, linearise: Callable[..., Any]) -> 
     """
     try:
         inner = _inner(site, within)
+    except CapturedValueError:
+        raise
     except Exception:
         # A user's rule may refuse, with any exception, cotangents of results that nobody uses.
         if site.wanted is not None:
@@ -177,6 +180,8 @@ def _inner(site: Site, within: Within) -> Inner | None:
         return None
     try:
         return inner_program(site)
+    except CapturedValueError:
+        raise
     except Exception:
         if not within.body:
             raise

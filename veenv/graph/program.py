@@ -10,8 +10,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -22,6 +22,7 @@ from jax.extend import core
 
 from veenv import _compat
 from veenv.graph.argnums import normalise_argnums
+from veenv.graph.staging import at_once
 from veenv.graph.equations import Equation, Literal, Var
 from veenv.graph.refs import fold_refs
 from veenv.linear.barrier import pins_as_written
@@ -51,6 +52,8 @@ class Program:
       out_tree: pytree structure of the output (the auxiliary part excluded).
       aux: variables or literals of the auxiliary output, and its pytree structure; None without.
       again: the function as it was traced, of arguments of the same shapes.
+      known: traces it anew, with what does not depend on the inputs computed at once: what its
+        derivative rules close over has values then. None where that was done.
     """
 
     num_inputs: int
@@ -63,6 +66,7 @@ class Program:
     out_tree: Any
     aux: tuple[tuple[Var | Literal, ...], Any] | None
     again: Callable[..., Any]
+    known: Callable[[], Program] | None = None
 
 
 def trace(
@@ -114,11 +118,32 @@ def trace(
         out_trees.append((tree, aux_tree, len(leaves)))
         return leaves, aux_leaves
 
+    def program(closed: Any, traced: dict[int, Any]) -> Program:
+        return _program(closed, wanted, traced, out_trees[-1], has_aux=has_aux, plain=plain)
+
     traced = {n: leaf for n, leaf in enumerate(others) if isinstance(leaf, _TRACEABLE)}
-    closed, traced = _make_jaxpr(_named_as(fun, wanted, flat), selected, traced)
-    tree, aux_tree, num_out = out_trees[-1]
-    num_inputs = len(jax.tree.leaves(selected))
-    flattener = _Flattener(closed, num_inputs, jax.tree.leaves(traced), plain=plain)
+    named = _named_as(fun, wanted, flat)
+    first = program(*_make_jaxpr(named, selected, traced))
+    known = lambda: program(*_known_jaxpr(named, selected, traced))  # noqa: E731
+    if any(map(_compat.is_over, _compat.constants_within(e.params for e in first.equations))):
+        return known()  # JAX loses what a rule closes over that it calls in a loop
+    return replace(first, known=known)
+
+
+def _program(
+    closed: Any,
+    wanted: tuple[int, ...],
+    others: dict[int, Any],
+    trees: tuple[Any, Any, int],
+    *,
+    has_aux: bool,
+    plain: bool,
+) -> Program:
+    """The flat program of a jaxpr; arguments as those of `_replayed`, with the others' values."""
+    tree, aux_tree, num_out = trees
+    values = jax.tree.leaves(others)
+    num_inputs = len(_compat.open_jaxpr(closed).invars) - len(values)
+    flattener = _Flattener(closed, num_inputs, values, plain=plain)
     outputs = flattener.outputs
     equations = fold_refs(flattener.equations, flattener.avals, outputs)
     return Program(
@@ -131,7 +156,7 @@ def trace(
         out_avals=tuple(closed.out_avals[:num_out]),
         out_tree=tree,
         aux=(tuple(outputs[num_out:]), aux_tree) if has_aux else None,
-        again=_replayed(closed, wanted, tuple(traced), out_trees[-1], has_aux=has_aux),
+        again=_replayed(closed, wanted, tuple(others), trees, has_aux=has_aux),
     )
 
 
@@ -208,18 +233,19 @@ def _make_jaxpr(
     captured arrays is computed at once, and at last what depends on `others`, as `jax.jacrev`
     does; inside of jit, where `others` have no values, such a function fails there too.
     """
+    for attempt in (fun, at_once(fun)):
+        with suppress(*_NEEDS_VALUES), pins_as_written():
+            return jax.make_jaxpr(attempt)(*selected, others), others
+    return _known_jaxpr(fun, selected, others)
+
+
+def _known_jaxpr(
+    fun: Callable[..., Any], selected: Any, others: dict[int, Any]
+) -> tuple[Any, dict[int, Any]]:
+    """As `_make_jaxpr`, with all at once that does not depend on `selected`."""
     abstract = {n: leaf for n, leaf in others.items() if isinstance(leaf, jax.ShapeDtypeStruct)}
-    attempts = (
-        (nullcontext, others),
-        (jax.ensure_compile_time_eval, others),
-        (jax.ensure_compile_time_eval, abstract),
-    )
-    for context, inputs in attempts[:-1]:
-        with suppress(*_NEEDS_VALUES), context(), pins_as_written():
-            return jax.make_jaxpr(fun)(*selected, inputs), inputs
-    context, inputs = attempts[-1]
-    with context(), pins_as_written():
-        return jax.make_jaxpr(fun)(*selected, inputs), inputs
+    with pins_as_written():
+        return jax.make_jaxpr(at_once(fun))(*selected, abstract), abstract
 
 
 class _Flattener:

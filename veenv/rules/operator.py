@@ -15,7 +15,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from jax.dtypes import float0
 
 from veenv import _compat
 from veenv.linear.joint import Joint
@@ -146,6 +148,8 @@ def _moving(site: Site, at: Values) -> tuple[list[int], list[Array], Callable[..
         for n, a in enumerate(site.in_avals)
         if n in site.operands or (solve and is_differentiable(a))
     ]
+
+    at = [jnp.asarray(x) if isinstance(x, np.ndarray) and x.dtype != float0 else x for x in at]
 
     def results_of(*values: Array) -> Several:
         full = list(at)

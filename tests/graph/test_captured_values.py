@@ -1,0 +1,140 @@
+"""Derivative rules that close over values which the function computes, in any depth."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.experimental.ode import odeint
+
+import veenv
+
+X = jnp.array([0.3, 0.7, 1.1])
+
+
+def vjp_with(c):
+    """The sine with a cotangent rule that closes over c."""
+
+    @jax.custom_vjp
+    def sine(x):
+        return jnp.sin(x)
+
+    sine.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (g * jnp.cos(x) * c,))
+    return sine
+
+
+def jvp_with(c):
+    """The sine with a tangent rule that closes over c."""
+
+    @jax.custom_jvp
+    def sine(x):
+        return jnp.sin(x)
+
+    sine.defjvp(lambda p, t: (sine(*p), t[0] * jnp.cos(p[0]) * c))
+    return sine
+
+
+def made():
+    return jnp.arange(3.0) * 2
+
+
+def nested(rule, x):
+    inner, c = rule(made()), made()
+
+    @jax.custom_vjp
+    def outer(x):
+        return inner(x)
+
+    outer.defvjp(lambda x: (inner(x), x), lambda x, g: (g * inner(x) * c,))
+    return outer(x) * x
+
+
+def in_scan(rule, x):
+    sine = rule(made())
+    return lax.scan(lambda y, a: (sine(y) * a, y), x, jnp.arange(1.0, 4.0))[0]
+
+
+def in_loss_of_scan(x):
+    return jax.grad(lambda x: in_scan(vjp_with, x).sum())(x)
+
+
+def in_cond(rule, x):
+    return lax.cond(x.sum() > 0, rule(made()), jnp.cos, x)
+
+
+def in_jit(rule, x):
+    sine = rule(made())
+    return jax.jit(lambda y: sine(y) * y)(x)
+
+
+def in_vmap(rule, x):
+    return jax.vmap(rule(made()[1]))(x)
+
+
+def solved(x):
+    def decay(y, t, p):
+        return -p[0] * y**2
+
+    return odeint(decay, jnp.array([1.0, 0.5]), jnp.array([0.0, 0.5, 1.0]), x)
+
+
+def keyed(x):
+    @partial(jax.custom_jvp, nondiff_argnums=(0,))
+    def noise(key, x):
+        return x * jax.random.normal(key, x.shape)
+
+    noise.defjvp(lambda key, p, t: (noise(key, *p), t[0] * jax.random.normal(key, t[0].shape)))
+    return jnp.sin(noise(jax.random.key(3), x))
+
+
+SHAPES = (nested, in_scan, in_cond, in_jit, in_vmap)
+FUNCTIONS = {
+    f"{f.__name__}-{r.__name__}": partial(f, r) for f in SHAPES for r in (vjp_with, jvp_with)
+}
+FUNCTIONS |= {"ode": solved, "key": keyed, "second": in_loss_of_scan}
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse", "markowitz", "auto"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_values_that_the_function_computes(name, order):
+    f = FUNCTIONS[name]
+    expected = jax.jacrev(f)(X)
+    jacobian = veenv.jacve(f, order)
+    np.testing.assert_allclose(jacobian(X), expected, rtol=2e-4, atol=1e-5)
+    if order == "auto":
+        compiled = jax.jit(jacobian).lower(X).compile()
+        np.testing.assert_allclose(compiled(X), expected, rtol=2e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("rule", [vjp_with, jvp_with])
+def test_value_of_an_outer_trace(rule):
+    """Under jit a value of its other arguments is no more than a tracer."""
+
+    def f(x, w):
+        return rule(2 * w)(x) * x
+
+    expected = jax.jacrev(f)(X, X)
+    for order in ("forward", "auto"):
+        np.testing.assert_allclose(jax.jit(veenv.jacve(f, order))(X, X), expected, rtol=1e-5)
+
+
+def test_second_derivatives_and_the_rest():
+    def loss(x):
+        return jnp.sum(jvp_with(made())(x) * x)
+
+    expected = jax.hessian(loss)(X)
+    np.testing.assert_allclose(veenv.hessian(loss)(X), expected, rtol=1e-5)
+    twice = veenv.jacve(veenv.jacve(loss))
+    np.testing.assert_allclose(jax.jit(twice)(X), expected, rtol=1e-5)
+    np.testing.assert_allclose(veenv.laplacian(loss)(X), jnp.trace(expected), rtol=1e-5)
+    assert veenv.make_graph(loss)(X).num_inputs == 1
+
+
+def test_what_depends_on_the_input_is_refused_by_name():
+    def f(x):
+        return vjp_with(jnp.cos(x))(x)
+
+    with pytest.raises(jax.errors.UnexpectedTracerError, match=r"sine at .*test_captured_values"):
+        veenv.jacve(f)(X)
