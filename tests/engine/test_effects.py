@@ -8,7 +8,6 @@ from jax import lax
 from jax.experimental import checkify, io_callback
 
 import veenv
-from veenv.measure.arithmetic import weight_of
 
 X = jnp.array([0.3, 0.7, 1.1])
 seen = []
@@ -86,10 +85,6 @@ def test_in_other_calls(f):
     batched = jax.jit(jax.vmap(veenv.jacve(f)))(both)
     np.testing.assert_allclose(batched, jax.vmap(jax.jacrev(f))(both), rtol=1e-6)
     np.testing.assert_allclose(slopes, batched[0], rtol=1e-6)
-
-
-def test_weight_of_effects():
-    assert weight_of(jax.make_jaxpr(of_used)(X)) > 0
 
 
 @pytest.mark.parametrize("jit", [False, True])

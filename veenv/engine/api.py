@@ -66,8 +66,8 @@ def jacve(
     other arguments and captured arrays, but not on what is differentiated by (use `jax.lax.cond`).
 
     A `jax.custom_vjp` rule that is not provably linear in its cotangent (gradient clipping) is
-    applied to the rows of the Jacobian, as reverse mode does; orders that would need it elsewhere
-    are refused.
+    applied to the rows of the Jacobian, as reverse mode does; a `jax.custom_jvp` rule that JAX
+    cannot transpose to its columns, as forward mode does. Other orders are refused.
 
     Raises:
       ValueError: (from the returned function) if the order misses, repeats or invents a vertex,

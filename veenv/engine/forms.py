@@ -13,14 +13,15 @@ from veenv.engine.blocks import all_blocks, assembled
 from veenv.engine.candidates import Name, modes_of_loops, other_blocks, other_modes
 from veenv.engine.choose import Forms, Results
 from veenv.engine.counts import counts_of
-from veenv.engine.elimination import eliminate
+from veenv.engine.elimination import Elimination, eliminate
 from veenv.engine.evaluation import Evaluation, evaluate
 from veenv.engine.indexing import eliminate_sparse
+from veenv.engine.pushed import is_pushed, push_forward
 from veenv.engine.sparse import SparseTensor
 from veenv.engine.symmetry import Half, half_of
 from veenv.engine.widths import refuse_wide
 from veenv.graph.argnums import normalise_argnums, plain_argnums
-from veenv.graph.linearisation import linearise
+from veenv.graph.linearisation import Linearisation, linearise
 from veenv.graph.program import Program, trace
 from veenv.orders.resolve import OrderLike, plain_order, resolve_order
 from veenv.rules.dtypes import is_complex, is_differentiable
@@ -70,12 +71,8 @@ def forms_of(
             return [], alone
         ids = resolve_order(order, lin.graph)
         inputs = [args[a] for a in normalise_argnums(argnums, len(args))]
-        values = evaluate(lin, jax.tree.leaves(inputs))
         half = half_of(lin) if symmetric is not None and symmetric(args, kwargs) else Half()
-        if sparse_representation:
-            done = eliminate_sparse(lin, values.parallel, ids, values.calls, half)
-        else:
-            done = eliminate(lin, values.edges, ids, values.calls)
+        values, done = _eliminated(lin, inputs, ids, half, sparse=sparse_representation)
         blocks = [all_blocks(lin, done.terms, half, sparse=sparse_representation)]
         if not sparse_representation:
             blocks += other_blocks(lin, values.edges, ids, name, modes=bool(modes))
@@ -84,12 +81,25 @@ def forms_of(
         trees = _dense(trees) if dense else trees
         found: list[Any] = [(value, jax.tree.unflatten(program.out_tree, tree)) for tree in trees]
         if count_ops:
-            counted = not (sparse_representation or values.calls)
+            counted = not (sparse_representation or any(lin.reverse_only))
             counts = counts_of(lin.graph, ids, done if counted else None)
             found = [(*pair, counts) for pair in found]
         return found, [*modes.values()]
 
     return forms
+
+
+def _eliminated(
+    lin: Linearisation, inputs: Any, ids: Sequence[int], half: Half, *, sparse: bool
+) -> tuple[Evaluation, Elimination]:
+    """The values of a program, and what is left when the vertices of an order are gone."""
+    leaves = jax.tree.leaves(inputs)
+    if is_pushed(lin):
+        return push_forward(lin, leaves)
+    values = evaluate(lin, leaves)
+    if sparse:
+        return values, eliminate_sparse(lin, values.parallel, ids, values.calls, half)
+    return values, eliminate(lin, values.edges, ids, values.calls)
 
 
 def _returned(program: Program, values: Evaluation) -> Any:

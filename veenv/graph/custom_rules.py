@@ -8,7 +8,7 @@ becomes dense.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -35,12 +35,14 @@ class Inner:
       operands: the active operands.
       results: the differentiable results.
       backward: whether it is a cotangent rule.
+      transposes: whether JAX can transpose a tangent rule.
     """
 
     program: Program
     operands: tuple[int, ...]
     results: tuple[int, ...]
     backward: bool
+    transposes: Callable[[], bool] = lambda: True
 
     def zeros(self) -> list[Any]:
         """Inputs to evaluate the program at: it is linear, so any will do."""
@@ -94,7 +96,15 @@ def inner_program(site: Site) -> Inner | None:
         )
     given = [site.in_avals[i] for i in operands]
     _check_shapes(site, program, given if backward else [site.out_avals[k] for k in results])
-    return Inner(program, operands, results, backward)
+
+    def transposes() -> bool:
+        try:
+            jax.eval_shape(pulled, [shape_of(site.out_avals[k]) for k in results], args[1])
+        except Exception:  # an AssertionError of JAX, a TypeError of a primitive, …
+            return False
+        return True
+
+    return Inner(program, operands, results, backward, transposes)
 
 
 def _check_shapes(site: Site, program: Program, expected: Sequence[Any]) -> None:
@@ -125,14 +135,17 @@ class Cotangents:
     Attributes:
       linear: they are linear.
       zero: they give nothing for no cotangent.
+      forward: one that is not linear is a tangent rule, which JAX cannot transpose.
     """
 
     linear: bool = True
     zero: bool = True
+    forward: bool = False
 
     def __and__(self, other: Cotangents) -> Cotangents:
         """What holds of both."""
-        return Cotangents(self.linear and other.linear, self.zero and other.zero)
+        forward = self.forward or other.forward
+        return Cotangents(self.linear and other.linear, self.zero and other.zero, forward)
 
 
 LINEAR = Cotangents()
@@ -142,19 +155,18 @@ LINEAR = Cotangents()
 def cotangent_rules(site: Site) -> Cotangents:
     """What is proven of the cotangent rules of an equation and in its bodies."""
     kind = _compat.own_rule(site.primitive, site.params)
-    if kind == "vjp":
+    if kind is not None:  # JAX differentiates its rule, not its body
         inner = inner_program(site)
         return LINEAR if inner is None else proven(inner)
-    if kind == "jvp":  # JAX differentiates its rule, not its body
-        return LINEAR
     bodies = _compat.bodies(site.params)
     return reduce(and_, (_inside(body, site.realify) for body in bodies), LINEAR)
 
 
 def proven(inner: Inner) -> Cotangents:
-    """What is proven of one cotangent rule."""
-    linear = is_linear(inner.program)
-    return Cotangents(linear, linear or is_zero_at_zero(inner.program))
+    """What is proven of one rule; a tangent rule that JAX transposes counts as linear."""
+    linear = is_linear(inner.program) or (not inner.backward and inner.transposes())
+    zero = linear or is_zero_at_zero(inner.program)
+    return Cotangents(linear, zero, not linear and not inner.backward)
 
 
 def _inside(jaxpr: Any, realify: bool) -> Cotangents:

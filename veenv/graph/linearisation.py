@@ -216,6 +216,7 @@ def _reverse_only(equation: Equation, found: EquationPartials, node_of: dict[int
         tuple(node_of[variable] for variable in results if variable is not None),
         tuple(node_of[variable] for variable in operands if isinstance(variable, int)),
         found.cotangents.zero,
+        found.cotangents.forward,
     )
     return Pulled(site, rule)
 

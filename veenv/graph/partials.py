@@ -132,8 +132,6 @@ def find_partials(site: Site, within: Within, linearise: Callable[..., Any]) -> 
             rows = _custom_rows(site, custom)
             if rows is not None:
                 return EquationPartials(site, rows, custom)
-        if not inner.backward:
-            known = LINEAR
     elif not within.body and rules.find(site.primitive.name) is None:
         known = cotangent_rules(site)
     if known.linear or within.body:

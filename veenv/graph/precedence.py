@@ -11,12 +11,16 @@ from dataclasses import dataclass
 class ReverseOnly:
     """A derivative rule that only means something for the cotangents of outputs.
 
+    Or for the tangents of inputs: then what holds of outputs and what is behind results holds of
+    inputs and what is before operands.
+
     Attributes:
       name: the function it is of.
       source: the line that calls it.
       results: the nodes of its results.
       operands: the nodes of its operands.
       zero: it provably gives nothing for no cotangent, and so for outputs it does not lead to.
+      forward: it is a tangent rule.
     """
 
     name: str
@@ -24,6 +28,7 @@ class ReverseOnly:
     results: tuple[int, ...]
     operands: tuple[int, ...]
     zero: bool = True
+    forward: bool = False
 
 
 Edges = Iterable[tuple[int, int]]
@@ -43,18 +48,31 @@ def prerequisites(
 
     Returns:
       Vertex ids by vertex id; vertices that may go first are left out.
+
+    Raises:
+      ValueError: if two rules each must be applied before the other.
     """
-    successors = _successors(edges)
+    edges = [*edges]
+    ways = {False: _successors(edges), True: _successors((w, v) for v, w in edges)}
     before: Prerequisites = {}
     for rule in rules:
-        behind = _behind(successors, rule.results)
+        sides = (rule.operands, rule.results) if rule.forward else (rule.results, rule.operands)
+        behind = _behind(ways[rule.forward], sides[0])
         first = [moves[n] for n in sorted(behind) if n in moves]
-        results = [moves[n] for n in rule.results if n in moves]
-        operands = [moves[n] for n in rule.operands if n in moves]
+        results, operands = ([moves[n] for n in side if n in moves] for side in sides)
         for vertex in results:
             before.setdefault(vertex, {}).update(dict.fromkeys(first, rule))
         for vertex in operands:
             before.setdefault(vertex, {}).update(dict.fromkeys([*first, *results], rule))
+    if len({rule.forward for rule in rules}) > 1:
+        order = [*moves.values()]
+        stuck = {*order} - {*legal_order(before, order)}
+        if stuck:
+            names = sorted({f"{r.name} ({r.source})" for v in stuck for r in before[v].values()})
+            raise ValueError(
+                f"no order can apply the derivative rules of {' and '.join(names)}: one needs the "
+                "cotangents of outputs, another the tangents of inputs, and neither is linear"
+            )
     return before
 
 
@@ -95,12 +113,18 @@ def check_precedence(before: Prerequisites, order: Sequence[int]) -> None:
     for vertex in order:
         for other, rule in before.get(vertex, {}).items():
             if other not in gone:
+                why = (
+                    "cannot be transposed: it can only be applied to the tangents of inputs, after "
+                    'all that it depends on and before all that depends on it, as order="forward" '
+                    "does"
+                    if rule.forward
+                    else "is not provably linear in its cotangent: it can only be applied to the "
+                    "cotangents of outputs, after all that depends on it and before all that it "
+                    'depends on, as order="reverse" does'
+                )
                 raise ValueError(
                     f"the order eliminates vertex {vertex} before vertex {other}, but the "
-                    f"derivative rule of {rule.name} ({rule.source}) is not provably linear in "
-                    "its cotangent: it can only be applied to the cotangents of outputs, after "
-                    'all that depends on it and before all that it depends on, as order="reverse" '
-                    "does"
+                    f"derivative rule of {rule.name} ({rule.source}) {why}"
                 )
         gone.add(vertex)
 

@@ -22,9 +22,9 @@ from jax.extend import core
 
 from veenv import _compat
 from veenv.graph.argnums import normalise_argnums
-from veenv.graph.staging import at_once
 from veenv.graph.equations import Equation, Literal, Var
 from veenv.graph.refs import fold_refs
+from veenv.graph.staging import at_once
 from veenv.linear.barrier import pins_as_written
 
 _TRACEABLE = (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)

@@ -1,0 +1,79 @@
+"""Tangent rules that JAX cannot transpose: forward mode's values, in orders that allow them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import veenv
+
+X = jnp.array([0.3, -0.7, 1.1])
+RULES = {
+    "nan_to_num": jnp.nan_to_num,
+    "where": lambda t: jnp.where(t > 0, t, 0),
+    "square": lambda t: t * t,
+    "norm": lambda t: t / (1e-3 + jnp.linalg.norm(t)),
+}
+
+
+def sine_with(rule):
+    @jax.custom_jvp
+    def sine(x):
+        return jnp.sin(x)
+
+    sine.defjvp(lambda p, t: (sine(*p), rule(jnp.cos(p[0]) * t[0])))
+    return sine
+
+
+def at_input(sine, x):
+    return sine(x) * x
+
+
+def between(sine, x):
+    return jnp.cumsum(sine(jnp.exp(x) * x[0])) * x
+
+
+def twice(sine, x):
+    return sine(sine(2 * x) * x)
+
+
+def in_scan(sine, x):
+    return lax.scan(lambda c, a: (sine(c) * a, None), x * 2, jnp.arange(1.0, 4.0))[0]
+
+
+@pytest.mark.parametrize("f", [at_input, between, twice, in_scan])
+@pytest.mark.parametrize("rule", RULES)
+def test_values_are_those_of_forward_mode(rule, f):
+    sine = sine_with(RULES[rule])
+    expected = jax.jacfwd(lambda x: f(sine, x))(X)
+    for order in ("forward", "markowitz", "auto"):
+        jacobian = veenv.jacve(lambda x: f(sine, x), order)
+        np.testing.assert_allclose(jacobian(X), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(jax.jit(jacobian)(X), expected, rtol=1e-5, atol=1e-6)
+    sparse = veenv.jacve(lambda x: f(sine, x), sparse_representation=True)(X)
+    np.testing.assert_allclose(sparse.todense(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_orders_are_refused_by_name_and_line():
+    sine = sine_with(RULES["square"])
+
+    def f(x):
+        return jnp.cos(sine(jnp.exp(2 * x)))
+
+    graph = veenv.make_graph(f)(X)
+    assert graph.legal(graph.reverse()) == graph.forward()
+    with pytest.raises(ValueError, match=r"sine at .*test_forward_only.* cannot be transposed"):
+        veenv.jacve(f, graph.reverse())(X)
+
+
+def test_no_order_for_rules_of_both_kinds():
+    sine = sine_with(RULES["square"])
+
+    @jax.custom_vjp
+    def clipped(x):
+        return x
+
+    clipped.defvjp(lambda x: (x, None), lambda _, g: (jnp.clip(g, -1, 1),))
+    with pytest.raises(ValueError, match="no order can apply the derivative rules of"):
+        veenv.jacve(lambda x: jnp.cos(sine(clipped(jnp.exp(x)) * 2) * x))(X)
