@@ -25,6 +25,7 @@ from veenv.graph.linearisation import Linearisation, linearise
 from veenv.graph.program import Program, trace
 from veenv.orders.resolve import OrderLike, plain_order, resolve_order
 from veenv.rules.dtypes import is_complex, is_differentiable
+from veenv.rules.replay import equal_ones_once
 
 
 def forms_of(
@@ -59,6 +60,7 @@ def forms_of(
     special = count_ops or sparse_representation or holomorphic or allow_int
     compared = "auto" if dense else None if special else name_of(order)
 
+    @equal_ones_once()
     def forms(args: Sequence[Any], kwargs: dict[str, Any], others: bool) -> Results:
         program = trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)
         _check_types(program, holomorphic=holomorphic, allow_int=allow_int)

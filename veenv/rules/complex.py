@@ -16,6 +16,7 @@ from veenv.rules.axes import selected
 from veenv.rules.base import Partial, Row, Rule, Site, Values, find
 from veenv.rules.dtypes import is_complex
 from veenv.rules.operator import generic, real_shape, to_real
+from veenv.rules.replay import replayed
 from veenv.rules.table import facts
 from veenv.structure.structure import make
 
@@ -124,7 +125,10 @@ def _matrix(site: Site, i: int) -> Callable[[Values, Values], Array]:
     """Values: entry axes, then (real, imaginary) of the result, then of the operand."""
 
     def values(ins: Values, _outs: Values) -> Array:
-        x = jnp.asarray(ins[i])
+        return replayed(site, ("matrix", i), matrix, list(map(jnp.asarray, ins)))
+
+    def matrix(ins: Values) -> Array:
+        x = ins[i]
 
         def alone(v: Array) -> Array:
             return _compat.bind(site.primitive, site.params, [*ins[:i], v, *ins[i + 1 :]])[0]

@@ -8,6 +8,7 @@ derivatives need only be real-linear.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
@@ -26,6 +27,7 @@ from veenv.rules.base import Pairs, Partial, Row, Site, Values
 from veenv.rules.branches import taken
 from veenv.rules.dtypes import is_complex, is_differentiable
 from veenv.rules.modes import REFUSALS, goes_both_ways, has_vjp, only_backward
+from veenv.rules.replay import remembered, replayed
 from veenv.structure.structure import Link, dense, make
 
 Several = tuple[Array, ...]
@@ -172,53 +174,66 @@ def pullback(site: Site, at: Values) -> Callable[..., Several]:
       A function from cotangents of `site.results` (or of those of them that its second argument
       numbers) to cotangents of `site.operands`.
     """
-    moving, primals, results_of = _moving(site, at)
     outs = [site.out_avals[k] for k in site.results]
 
     def pull(cotangents: Sequence[Array], of: Sequence[int] | None = None) -> Several:
-        of = range(len(outs)) if of is None else of
-        given = [from_real(g, outs[k]) for g, k in zip(cotangents, of, strict=True)]
-        # JAX pulls back without conjugation; as a real map the transpose conjugates twice.
-        if site.realify:
-            given = [g.conj() if jnp.iscomplexobj(g) else g for g in given]
-
-        def asked(*values: Array) -> Several:
-            every = results_of(*values)
-            return tuple(every[k] for k in of)
-
-        pulled = jax.vjp(asked, *primals)[1](tuple(given))
-        chosen = [pulled[moving.index(i)] for i in site.operands]
-        if not site.realify:
-            return tuple(chosen)
-        return tuple(to_real(x.conj() if jnp.iscomplexobj(x) else x) for x in chosen)
+        of = tuple(range(len(outs)) if of is None else of)
+        back = functools.partial(_pulled, site, of)
+        return replayed(site, ("pull", of), back, list(map(jnp.asarray, at)), list(cotangents))
 
     return pull
 
 
+def _pulled(site: Site, of: Sequence[int], at: Values, cotangents: Sequence[Array]) -> Several:
+    """The cotangents of an equation's operands for those of some results."""
+    moving, primals, results_of = _moving(site, at)
+    outs = [site.out_avals[k] for k in site.results]
+    given = [from_real(g, outs[k]) for g, k in zip(cotangents, of, strict=True)]
+    # JAX pulls back without conjugation; as a real map the transpose conjugates twice.
+    if site.realify:
+        given = [g.conj() if jnp.iscomplexobj(g) else g for g in given]
+
+    def asked(*values: Array) -> Several:
+        every = results_of(*values)
+        return tuple(every[k] for k in of)
+
+    pulled = jax.vjp(asked, *primals)[1](tuple(given))
+    chosen = [pulled[moving.index(i)] for i in site.operands]
+    if not site.realify:
+        return tuple(chosen)
+    return tuple(to_real(x.conj() if jnp.iscomplexobj(x) else x) for x in chosen)
+
+
 def _pushforward(site: Site, at: Values) -> Callable[[int, Array], Several]:
     """JAX's forward mode of one equation: (operand, its tangent) → the tangents of all results."""
-    moving, primals, results_of = _moving(site, at)
-    solve = site.primitive.name == "custom_linear_solve"
 
     def forward(which: int, t: Array) -> Several:
-        own = moving.index(site.operands[which])
-        tangents = [jnp.zeros_like(p) for p in primals]
-        tangent = from_real(t, site.in_avals[site.operands[which]])
-        tangents[own], _ = _compat.same_variance([tangent, primals[own]])
-        # JAX sees that the other operands do not move; their zeros could meet infinity.
-        some = range(len(moving)) if solve else [own]
-
-        def moved(*values: Array) -> Several:
-            full = list(primals)
-            for n, value in zip(some, values, strict=True):
-                full[n] = value
-            return results_of(*full)
-
-        here, towards = (tuple(x[n] for n in some) for x in (primals, tangents))
-        pushed = jax.jvp(moved, here, towards)[1]
-        return tuple(to_real(x) if site.realify else x for x in pushed)
+        push = functools.partial(_pushed, site, which)
+        return replayed(site, ("push", which), push, list(map(jnp.asarray, at)), t)
 
     return forward
+
+
+def _pushed(site: Site, which: int, at: Values, t: Array) -> Several:
+    """The tangents of an equation's results for that of one operand."""
+    moving, primals, results_of = _moving(site, at)
+    solve = site.primitive.name == "custom_linear_solve"
+    own = moving.index(site.operands[which])
+    tangents = [jnp.zeros_like(p) for p in primals]
+    tangent = from_real(t, site.in_avals[site.operands[which]])
+    tangents[own], _ = _compat.same_variance([tangent, primals[own]])
+    # JAX sees that the other operands do not move; their zeros could meet infinity.
+    some = range(len(moving)) if solve else [own]
+
+    def moved(*values: Array) -> Several:
+        full = list(primals)
+        for n, value in zip(some, values, strict=True):
+            full[n] = value
+        return results_of(*full)
+
+    here, towards = (tuple(x[n] for n in some) for x in (primals, tangents))
+    pushed = jax.jvp(moved, here, towards)[1]
+    return tuple(to_real(x) if site.realify else x for x in pushed)
 
 
 def _joint(site: Site, at: Values) -> Joint:
@@ -264,6 +279,8 @@ def _joint(site: Site, at: Values) -> Joint:
     if own == "vjp" or only_backward(site.params, results_of, primals):
         return joint.without_forward()
     # Reverse mode of JAX sums over the devices where only some of the operands differ among them.
-    if has_vjp(results_of, primals) and _compat.vary_alike(primals):
+    both = remembered(site, "both", lambda: has_vjp(results_of, primals), primals)
+    both = has_vjp(results_of, primals) if both is None else both
+    if both and _compat.vary_alike(primals):
         return joint
     return joint.without_backward(lambda at, which: diagonal_of(site, results[at], operands[which]))
