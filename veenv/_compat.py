@@ -124,14 +124,6 @@ def own_rule(primitive: Any, params: Mapping[str, Any]) -> str | None:
     return "vjp" if own.jvp.__qualname__ == "HiPrim.jvp" else "jvp"
 
 
-def has_rules(primitive: Any, params: Mapping[str, Any]) -> bool:
-    """Whether an equation is or holds a call of a function with a rule of its own."""
-    if own_rule(primitive, params) is not None:
-        return True
-    eqns = (eqn for body in bodies(params) for eqn in body.eqns)
-    return any(has_rules(eqn.primitive, eqn.params) for eqn in eqns)
-
-
 def sees_symbolic_zeros(primitive: Any, params: Mapping[str, Any]) -> bool:
     """Whether an equation is or holds a call of a function whose rule is told what is zero."""
     if own_rule(primitive, params) is not None:

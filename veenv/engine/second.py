@@ -16,6 +16,7 @@ from veenv.graph.argnums import plain_argnums
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
 from veenv.orders.resolve import OrderLike
+from veenv.rules import walk
 
 
 def hessian(
@@ -93,7 +94,8 @@ def laplacian(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
 
     def of(*args: Any, **kwargs: Any) -> Any:
         program = trace(fun, args, kwargs, argnums=argnum)
-        if any(_compat.has_rules(e.primitive, e.params) for e in program.equations):
+        every = (e for top in program.equations for e in (top, *walk.inside(top.params)))
+        if any(_compat.own_rule(e.primitive, e.params) for e in every):
             program = linearise(program).program  # with the values that rules close over
         leaves = jax.tree.leaves(args[argnum])
         return jax.tree.unflatten(program.out_tree, laplacians(program, leaves))

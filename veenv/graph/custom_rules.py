@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import and_
 from typing import Any
 
 import jax
@@ -21,7 +19,7 @@ import numpy as np
 from veenv import _compat
 from veenv.graph.linearity import is_linear, is_zero_at_zero
 from veenv.graph.program import Literal, Program, trace
-from veenv.rules import Site
+from veenv.rules import Site, walk
 from veenv.rules.dtypes import is_differentiable
 
 
@@ -158,8 +156,7 @@ def cotangent_rules(site: Site) -> Cotangents:
     if kind is not None:  # JAX differentiates its rule, not its body
         inner = inner_program(site)
         return LINEAR if inner is None else proven(inner)
-    bodies = _compat.bodies(site.params)
-    return reduce(and_, (_inside(body, site.realify) for body in bodies), LINEAR)
+    return _inside(site.params, site.realify)
 
 
 def proven(inner: Inner) -> Cotangents:
@@ -169,10 +166,10 @@ def proven(inner: Inner) -> Cotangents:
     return Cotangents(linear, zero, not linear and not inner.backward)
 
 
-def _inside(jaxpr: Any, realify: bool) -> Cotangents:
-    """What is proven of the rules in a jaxpr; all that may move counts as moving."""
+def _inside(params: dict[str, Any], realify: bool) -> Cotangents:
+    """What is proven of the rules in bodies; all that may move counts as moving."""
     found = LINEAR
-    for eqn in jaxpr.eqns:
+    for eqn in walk.inside(params, lambda _: False):
         ins, outs = [a.aval for a in eqn.invars], [v.aval for v in eqn.outvars]
         moving = [is_differentiable(a) for a in ins]
         source = _compat.source_line(eqn)
