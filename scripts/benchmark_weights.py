@@ -16,8 +16,8 @@ from benchmark_machine import machine
 from jax import lax
 
 from veenv.kernel.fusing import fuse
-from veenv.kernel.weights import FILE
 from veenv.orders.documents import write_text
+from veenv.rules.operations import FILE
 
 _INPUTS = 8
 _CALLS = 24

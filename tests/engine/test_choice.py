@@ -15,8 +15,8 @@ from veenv import _compat
 from veenv.engine import candidates, choose
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
+from veenv.kernel.builder import MAX_OPERATIONS
 from veenv.kernel.fusing import KernelMode
-from veenv.kernel.numbering import MAX_OPERATIONS
 from veenv.kernel.price import kernel_size
 from veenv.orders.by_default import automatic_order
 

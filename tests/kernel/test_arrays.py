@@ -1,4 +1,4 @@
-"""Arithmetic of arrays of operations: the same as one entry after the other."""
+"""Arithmetic of arrays of operations: in order, equal entries once."""
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +11,6 @@ from veenv.kernel.fold import run
 from veenv.kernel.program import CannotFuseError
 from veenv.kernel.unrolling import unroll
 
-NAMES = ("add", "sub", "mul", "div", "neg")
-
 
 def _operands(b: Builder, dtype: str) -> np.ndarray:
     """Inputs, sums, their negatives, and constants that are simplified and that are not."""
@@ -23,25 +21,8 @@ def _operands(b: Builder, dtype: str) -> np.ndarray:
     return np.array(x)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", NAMES)
-def test_all_kinds_of_arguments_come_to_what_one_row_comes_to(name, dtype):
-    b, single = Builder(), Builder()
-    x = _operands(b, dtype)
-    assert (_operands(single, dtype) == x).all()
-    pairs = [a.ravel() for a in np.meshgrid(x, x)][: 1 if name == "neg" else 2]
-    found = arithmetic(b, name, dtype, *pairs)
-    known = len(b.ops)
-    rows = list(zip(*(a.tolist() for a in pairs), strict=True))
-    assert found.tolist() == [b.op(name, dtype, *row) for row in rows]
-    assert len(b.ops) == known  # nothing that one row makes is missing
-    alone = {single.ops[single.op(name, dtype, *row)].name for row in rows}
-    assert {b.ops[i].name for i in found} == alone
-
-
 @pytest.mark.parametrize("rows", [7, 40])
 def test_sums_and_products_of_matrices_keep_their_order(rows):
-    """Large ones are added up entry by entry, small ones place by place: to the same numbers."""
     rng = np.random.default_rng(rows)
     x = rng.normal(size=(rows, 9)).astype(np.float32)
 
@@ -60,7 +41,7 @@ def test_sums_and_products_of_matrices_keep_their_order(rows):
     assert (multiplied == np.cumprod(x, 0)[-1]).all()
 
 
-@pytest.mark.parametrize("size", [1, 23, 24, 12_000])
+@pytest.mark.parametrize("size", [1, 63, 64, 12_000])
 def test_shape_order_and_equal_rows_are_kept(size):
     b = Builder()
     rng = np.random.default_rng(0)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import veenv
-from veenv.kernel.cpu import bodies, entries, layout, records, sections
 from veenv.kernel.cpu import compile as compiling
+from veenv.kernel.cpu import emitter, entries, layout, records, sections
 from veenv.kernel.cpu.layout import Shuffles, Unwoven, UnwovenRows, row_starts, woven
 from veenv.kernel.cpu.outputs import written
 from veenv.kernel.cpu.spans import size_of
@@ -30,7 +30,8 @@ class Machine:
         self.tables: dict[str, list[int]] = {}
 
     def shuffles(self, lanes: int) -> Shuffles:
-        return Shuffles("float", lanes, self.emit, self.emit, self.declare)
+        self.lanes, self.once = lanes, self.emit
+        return Shuffles("float", self)
 
     def declare(self, symbol: str, text: str) -> None:
         if "internal global" in text:
@@ -160,7 +161,7 @@ def test_no_basic_block_is_long_where_many_entries_are_written():
     text = sections.body(program, 16)
     assert text.count("\nstore ") == 8 * 16  # rows of sixteen, the last ones overlap
     blocks = text.split(":\n")
-    assert max(block.count("\n") for block in blocks) < 3 * bodies._BLOCK < text.count("\n")
+    assert max(block.count("\n") for block in blocks) < 3 * emitter._BLOCK < text.count("\n")
     assert text.count("br i1 %never") > 2  # no jump that the code generator would remove
 
 

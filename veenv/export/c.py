@@ -13,20 +13,12 @@ from veenv.engine.api import jacve, value_and_jacve
 from veenv.graph.argnums import normalise_argnums
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.program import FLOATS, CannotFuseError, Leaf, Op, ScalarProgram
+from veenv.rules.operations import OPERATIONS
 
 if TYPE_CHECKING:
     from veenv.orders.resolve import OrderLike
 
 _TYPES = {"float32": "float", "float64": "double", "bool": "bool"}
-_INFIX = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "rem": "%", "eq": "==", "ne": "!=", "lt": "<",
-    "le": "<=", "gt": ">", "ge": ">=", "and": "&", "or": "|", "xor": "^",
-}  # fmt: skip
-_FUNCTIONS = {
-    "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint",
-    "abs": "fabs", "rem": "fmod",
-}  # fmt: skip
-_WRAPPING = frozenset({"add", "sub", "mul"})
 _TAKEN = re.compile(
     # Keywords up to C23, and what gcc adds to them.
     "alignas|alignof|asm|auto|bool|break|case|char|const|constexpr|continue|default|do|double|else|"
@@ -173,33 +165,14 @@ void {self.name}_batch(size_t count{tail}{batch}) {{
             return f"in{leaf}[{index}]"
         args = [self._operand(a) for a in op.args]
         of = self.program.ops[op.args[0]].dtype
-        suffix = "f" if of == "float32" else ""
-        if op.name == "call":
-            return f"{op.attr}{suffix}({', '.join(args)})"
-        if op.name == "select":
-            return f"{args[0]} ? {args[1]} : {args[2]}"
-        if op.name in ("max", "min"):
-            nan = f" || {args[0]} != {args[0]}" if of in FLOATS else ""
-            sign = ">=" if op.name == "max" else "<="
-            return f"({args[0]} {sign} {args[1]}{nan}) ? {args[0]} : {args[1]}"
         if op.name in ("convert", "bitcast"):
             return self._cast(op.name, of, op.dtype, args[0])
-        if of in FLOATS and op.name in _FUNCTIONS:
-            return f"{_FUNCTIONS[op.name]}{suffix}({', '.join(args)})"
-        if op.name in ("neg", "not", "abs"):
-            return _unary(op.name, of, args[0])
-        if op.name in ("shl", "shr_a", "shr_l"):
-            unsigned = f"({_type(of)})((u{_type(of).removeprefix('u')}){args[0]}"
-            shift = {"shl": "<<", "shr_l": ">>"}
-            return (
-                f"{unsigned} {shift[op.name]} {args[1]})"
-                if op.name in shift
-                else (f"{args[0]} >> {args[1]}")
-            )
-        if of not in FLOATS and of != "bool" and op.name in _WRAPPING:
-            wide = "uint64_t" if np.dtype(of).itemsize == 8 else "uint32_t"
-            return f"({_type(of)})(({wide}){args[0]} {_INFIX[op.name]} ({wide}){args[1]})"
-        return f"{args[0]} {_INFIX[op.name]} {args[1]}"
+        known = OPERATIONS[op.attr if op.name == "call" else op.name]
+        kind, suffix = _type(of), "f" if of == "float32" else ""
+        wraps = "uint64_t" if np.dtype(of).itemsize == 8 else "uint32_t"
+        unsigned = f"u{kind.removeprefix('u')}"
+        text = known.c if of in FLOATS else known.c_int
+        return text.format(*args, f=suffix, T=kind, U=unsigned, W=wraps)
 
     def _cast(self, kind: str, of: str, to: str, x: str) -> str:
         if kind == "convert" and not (of in FLOATS and to not in FLOATS):
@@ -215,16 +188,6 @@ void {self.name}_batch(size_t count{tail}{batch}) {{
             body = f"return x != x ? 0 : x <= {low} ? {least} : x >= {high} ? {most} : ({target})x;"
         self.helpers[name] = f"static inline {target} {name}({source} x) {{ {body} }}"
         return f"{name}({x})"
-
-
-def _unary(name: str, of: str, x: str) -> str:
-    if name == "not":
-        return f"!{x}" if of == "bool" else f"({_type(of)})~{x}"
-    if of in FLOATS:
-        return f"-{x}"
-    wide = "uint64_t" if np.dtype(of).itemsize == 8 else "uint32_t"
-    negative = f"({_type(of)})(0 - ({wide}){x})"
-    return negative if name == "neg" else f"{x} < 0 ? {negative} : {x}"
 
 
 def _type(dtype: str) -> str:

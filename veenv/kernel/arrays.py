@@ -1,40 +1,26 @@
-"""Arithmetic of arrays: what it comes to is found for all of their entries at once.
-
-By the kinds of the arguments rows fall into a few cases, of which `veenv.kernel.builder` has the
-same for single operations. Case by case they are simplified, and what is left is looked up.
-"""
+"""Arrays of the numbers of scalar operations: constants, arithmetic, and entries that are equal."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from veenv.kernel import complex_numbers
 from veenv.kernel.builder import Builder
-from veenv.kernel.ids import Ids, different
-from veenv.kernel.numbering import CONSTANT, MINUS_ONE, NEGATIVE, ONE, ZERO
+from veenv.kernel.program import COMPLEX, DTYPES, dtype_name
 
-_FEW = 24
-"""Rows that are faster one by one."""
-Kinds = np.ndarray
-"""Kinds of operations (`veenv.kernel.numbering`), int8."""
-_Case = tuple[Callable[..., Any], Callable[..., Ids]]
-"""From kinds which rows, and what their arguments come to; the first true of a row counts."""
+Ids = np.ndarray
+"""Numbers of scalar operations, int64, in the shape of the array whose entries they compute."""
+Rule = Callable[[Builder, Any, Sequence[Ids]], list[Ids]]
+"""What a primitive does: from the builder, the equation and the operands to the results."""
+_ALIKE = 64
+"""Entries of an array from which on equal ones, as in a stencil's Jacobian, are looked for."""
 
 
 def arithmetic(b: Builder, name: str, dtype: str, *operands: Ids) -> Ids:
-    """As `Builder.op` for each entry of arrays.
-
-    Args:
-      b: the builder.
-      name: add, sub, mul, div or neg.
-      dtype: of floats.
-      *operands: one or two arrays of one shape.
-
-    Returns:
-      An array of that shape.
+    """As `Builder.op` for each entry of arrays of one shape; equal entries are added once.
 
     Example:
       >>> b = Builder()
@@ -43,137 +29,77 @@ def arithmetic(b: Builder, name: str, dtype: str, *operands: Ids) -> Ids:
       >>> bool((arithmetic(b, "add", "float32", x, zero) == x).all())
       True
     """
-    columns = [x.ravel() for x in operands]
-    made = _one_by_one if columns[0].size < _FEW else _CASES[name]
-    return made(b, name, dtype, *columns).reshape(operands[0].shape)
+    rows, places = different([x.ravel() for x in operands])
+    return np.array(b.rows(name, dtype, rows), np.int64)[places].reshape(operands[0].shape)
 
 
 def choose(b: Builder, which: Any, x: Any, y: Any) -> Ids:
-    """The entries of x where a bool is true, otherwise those of y.
-
-    Args:
-      b: the builder.
-      which: numbers of bools, as x and y of a shape to which all three are broadcast.
-      x: numbers, of any dtype.
-      y: numbers.
-    """
+    """The entries of x where a bool is true, otherwise those of y, all broadcast to one shape."""
     rows = np.broadcast_arrays(*(np.asarray(v, np.int64) for v in (which, x, y)))
     columns = zip(*(v.ravel().tolist() for v in rows), strict=True)
     ids = [b.op("select", b.ops[p].dtype, w, p, q) for w, p, q in columns]
     return np.array(ids, np.int64).reshape(rows[0].shape)
 
 
-def _one_by_one(b: Builder, name: str, dtype: str, *columns: Ids) -> Ids:
-    rows = zip(*[x.tolist() for x in columns], strict=True)
-    return np.array(b.rows(name, dtype, rows), np.int64)
+def once(*arrays: Ids) -> list[Ids]:
+    """Arrays of one shape with one entry along each axis along which all of them are broadcast.
+
+    Example:
+      >>> [x.shape for x in once(np.broadcast_to(np.arange(3), (4, 3)))]
+      [(1, 3)]
+    """
+    steps = zip(*(x.strides for x in arrays), strict=True)
+    cut = [slice(None) if any(step) else slice(0, 1) for step in steps]
+    return [x[*cut, ...] for x in arrays]
 
 
-def _different(b: Builder, name: str, dtype: str, *columns: Ids) -> Ids:
-    """As `_one_by_one`, each of the rows that are equal once."""
-    rows, places = different(columns)
-    return np.array(b.rows(name, dtype, rows), np.int64)[places]
+def constant(b: Builder, ids: Ids) -> np.ndarray | None:
+    """The array that constants make up; None where an entry is not constant."""
+    if ids.size and b.value(int(ids.flat[0])) is None:
+        return None
+    (few,) = once(ids)
+    rows, places = different([few.ravel()])
+    values = [b.value(i) for (i,) in rows]
+    if any(v is None for v in values):
+        return None
+    dtype = b.ops[int(ids.flat[0])].dtype if ids.size else np.int32
+    return np.broadcast_to(np.array(values, dtype)[places].reshape(few.shape), ids.shape)
 
 
-def _sorted_out(
-    b: Builder, name: str, dtype: str, columns: Sequence[Ids], cases: Sequence[_Case]
-) -> Ids:
-    """What each row comes to by its case; those of none are added as they are."""
-    found, left = np.empty_like(columns[0]), np.arange(len(columns[0]))
-    kinds = [b.kinds[x] for x in columns]
-    for rows, made in cases:
-        here = rows(*kinds)
-        count = np.count_nonzero(here)
-        if count == len(left):
-            found[left] = made(*columns)
-            return found
-        if count:
-            found[left[here]] = made(*(x[here] for x in columns))
-            left, *columns = (x[~here] for x in (left, *columns))
-            kinds = [k[~here] for k in kinds]
-    found[left] = b.plain(name, dtype, *columns)
-    return found
+def constants(b: Builder, values: Any) -> Ids:
+    """The numbers of the entries of a constant array."""
+    values = np.asarray(values)
+    if values.dtype == bool:
+        return np.where(values, b.const(np.True_), b.const(np.False_))
+    if values.size == 1 or dtype_name(values.dtype) not in {*DTYPES, *COMPLEX}:
+        # no operation takes the latter
+        return np.array([b.const(v) for v in values.flat], np.int64).reshape(values.shape)
+    if np.iscomplexobj(values):
+        pairs = zip(constants(b, values.real).flat, constants(b, values.imag).flat, strict=True)
+        ids = [complex_numbers.pair(b, int(re), int(im)) for re, im in pairs]
+        return np.array(ids, np.int64).reshape(values.shape)
+    bits = values.ravel().view(f"u{values.dtype.itemsize}")
+    rows, places = different([bits])
+    found = np.array(rows, bits.dtype).ravel().view(values.dtype)
+    return np.array([b.const(v) for v in found], np.int64)[places].reshape(values.shape)
 
 
-def _neg(b: Builder, name: str, dtype: str, x: Ids) -> Ids:
-    cases: list[_Case] = [
-        (lambda k: k == NEGATIVE, lambda x: b.inner[x]),
-        (lambda k: k >= CONSTANT, functools.partial(_one_by_one, b, name, dtype)),
-    ]
-    return _sorted_out(b, name, dtype, (x,), cases)
+def different(columns: Sequence[np.ndarray]) -> tuple[list[tuple[int, ...]], Any]:
+    """The rows that are not equal, in the order in which they come first, and where each is.
 
-
-def _add(b: Builder, name: str, dtype: str, x: Ids, y: Ids) -> Ids:
-    cases: list[_Case] = [
-        (_both_constant, functools.partial(_different, b, name, dtype)),
-        (lambda k, _: k == ZERO, lambda x, y: y),
-        (lambda _, k: k == ZERO, lambda x, y: x),
-        (lambda _, k: k == NEGATIVE, lambda x, y: arithmetic(b, "sub", dtype, x, b.inner[y])),
-        (lambda k, _: k == NEGATIVE, lambda x, y: arithmetic(b, "sub", dtype, y, b.inner[x])),
-    ]
-    return _sorted_out(b, name, dtype, (x, y), cases)
-
-
-def _sub(b: Builder, name: str, dtype: str, x: Ids, y: Ids) -> Ids:
-    def negative(x: Ids, y: Ids) -> Ids:
-        return arithmetic(b, "neg", dtype, arithmetic(b, "add", dtype, b.inner[x], y))
-
-    cases: list[_Case] = [
-        (_both_constant, functools.partial(_different, b, name, dtype)),
-        (lambda _, k: k == ZERO, lambda x, y: x),
-        (lambda _, k: k == NEGATIVE, lambda x, y: arithmetic(b, "add", dtype, x, b.inner[y])),
-        (lambda k, _: k == NEGATIVE, negative),
-    ]
-    return _sorted_out(b, name, dtype, (x, y), cases)
-
-
-def _mul(b: Builder, name: str, dtype: str, x: Ids, y: Ids) -> Ids:
-    def alone(k: Kinds, other: Kinds) -> Any:
-        constants = k >= CONSTANT, other >= CONSTANT
-        return (constants[0] & (constants[1] | (other == NEGATIVE))) | (
-            constants[1] & (k == NEGATIVE)
-        )
-
-    cases: list[_Case] = [
-        (lambda k, _: k == ONE, lambda x, y: y),
-        (lambda _, k: k == ONE, lambda x, y: x),
-        (alone, functools.partial(_different, b, name, dtype)),
-        (lambda k, _: k == MINUS_ONE, lambda x, y: arithmetic(b, "neg", dtype, y)),
-        (lambda _, k: k == MINUS_ONE, lambda x, y: arithmetic(b, "neg", dtype, x)),
-        (_some_negative, functools.partial(_signed, b, name, dtype)),
-    ]
-    return _sorted_out(b, name, dtype, (x, y), cases)
-
-
-def _div(b: Builder, name: str, dtype: str, x: Ids, y: Ids) -> Ids:
-    cases: list[_Case] = [
-        (lambda _, k: k >= CONSTANT, functools.partial(_different, b, name, dtype)),
-        (_some_negative, functools.partial(_signed, b, name, dtype)),
-    ]
-    return _sorted_out(b, name, dtype, (x, y), cases)
-
-
-def _both_constant(k: Kinds, other: Kinds) -> Any:
-    return (k >= CONSTANT) & (other >= CONSTANT)
-
-
-def _some_negative(k: Kinds, other: Kinds) -> Any:
-    return (k == NEGATIVE) | (other == NEGATIVE)
-
-
-def _signed(b: Builder, name: str, dtype: str, x: Ids, y: Ids) -> Ids:
-    """Products and quotients of which one or both arguments are negatives."""
-    negatives = [b.kinds[z] == NEGATIVE for z in (x, y)]
-    inner = [np.where(n, b.inner[z], z) for n, z in zip(negatives, (x, y), strict=True)]
-    found = arithmetic(b, name, dtype, *inner)
-    odd = negatives[0] ^ negatives[1]
-    found[odd] = arithmetic(b, "neg", dtype, found[odd])
-    return found
-
-
-_CASES: Mapping[str, Callable[..., Ids]] = {
-    "add": _add,
-    "sub": _sub,
-    "mul": _mul,
-    "div": _div,
-    "neg": _neg,
-}
+    Example:
+      >>> different([np.array([7, 5]), np.array([0, 0])])[0]
+      [(7, 0), (5, 0)]
+    """
+    if len(columns[0]) < _ALIKE:
+        return [*zip(*[column.tolist() for column in columns], strict=True)], slice(None)
+    key, *others = columns
+    for column in others:
+        if int(key.max() + 1) * int(column.max() + 1) > np.iinfo(np.int64).max:
+            key = np.unique(key, return_inverse=True)[1]  # as many numbers as there are rows
+        key = key * (int(column.max()) + 1) + column
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    rank = np.empty_like(first)
+    rank[np.argsort(first)] = np.arange(len(first))
+    first.sort()
+    return [*zip(*[column[first].tolist() for column in columns], strict=True)], rank[inverse]

@@ -1,25 +1,48 @@
-"""Builds scalar programs: equal operations become one, constants are folded as they come."""
+"""Builds scalar programs: equal operations become one, what is simpler is found as they come."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from veenv.kernel import complex_parts
+from veenv.kernel import complex_numbers
 from veenv.kernel.fold import evaluate
-from veenv.kernel.numbering import ARITHMETIC, CONSTANT, ID_BITS, Numbering
-from veenv.kernel.program import COMMUTATIVE, COMPLEX, FLOATS, Op
+from veenv.kernel.program import (
+    COMMUTATIVE,
+    COMPLEX,
+    FLOATS,
+    CannotFuseError,
+    Op,
+    dtype_name,
+)
 
+MAX_OPERATIONS = 60_000
+"""Programs of more operations take longer than about fifteen seconds to compile."""
+_ID_BITS = 20
+_IDS = (1 << _ID_BITS) - 1
+_ARITHMETIC = {
+    (name, dtype): k << 2 * _ID_BITS
+    for k, (name, dtype) in enumerate(product(("add", "sub", "mul", "div", "neg"), sorted(FLOATS)))
+}
+"""Operations that can only be simplified where an argument is a constant or a negative.
+
+They are known by an integer, which has the numbers of the arguments in its lower bits.
+"""
 _NOT_FOLDED = frozenset({"complex", "shl", "shr_a", "shr_l"})
 
 
-class Builder(Numbering):
-    """Adds operations as what they come to.
+class Builder:
+    """Adds operations as what they come to; what is added again has the number that it has.
 
     What it simplifies is exact, but for two things that XLA does too: ``x + 0`` is ``x`` (which
     can change the sign of a zero), and ``x / c`` with a constant is ``x · (1/c)``.
+
+    Attributes:
+      ops: the operations so far.
+      counts: for a dtype and a length the numbers of as many of its constants 0, 1, 2 ...
 
     Example:
       >>> b = Builder()
@@ -30,12 +53,52 @@ class Builder(Numbering):
       True
     """
 
+    def __init__(self, limit: int = MAX_OPERATIONS):
+        if limit > _IDS:
+            raise ValueError(f"a program has at most {_IDS:,} operations, not {limit:,}")
+        self.ops: list[Op] = []
+        self.counts: dict[tuple[str, int], np.ndarray] = {}
+        self._limit = limit
+        self._known: dict[Any, int] = {}
+        self._special = bytearray(limit)
+        """Of each operation whether it is a constant or a negative of floats."""
+
+    def input(self, leaf: int, index: int, dtype: str) -> int:
+        """Entry `index` of input leaf `leaf`."""
+        key = "input", leaf, index
+        known = self._known.get(key)
+        return self._add(Op("input", dtype, (), (leaf, index)), key) if known is None else known
+
+    def const(self, value: Any) -> int:
+        """A NumPy scalar; a complex one is a pair of constants."""
+        value = np.asarray(value)[()]
+        if np.iscomplexobj(value):
+            return complex_numbers.pair(self, self.const(value.real), self.const(value.imag))
+        dtype = dtype_name(value.dtype)
+        key = dtype, value.tobytes()
+        known = self._known.get(key)
+        return self._add(Op("const", dtype, (), value), key) if known is None else known
+
+    def number(self, value: float, dtype: str) -> int:
+        """A Python number as a constant of a dtype."""
+        return self.const(np.dtype(dtype).type(value))
+
+    def value(self, i: int) -> Any:
+        """The constant that an operation is; None for others."""
+        op = self.ops[i]
+        return op.attr if op.name == "const" else None
+
+    def negated(self, i: int) -> int | None:
+        """What an operation is the negative of, of floats; None for what is no negation."""
+        op = self.ops[i]
+        return op.args[0] if op.name == "neg" and op.dtype in FLOATS else None
+
     def op(self, name: str, dtype: str, *args: int, attr: Any = None) -> int:
         """The number of an operation, new or known."""
-        if attr is None and (name, dtype) in ARITHMETIC:
+        if attr is None and (name, dtype) in _ARITHMETIC:
             return self.rows(name, dtype, (args,))[0]
         if dtype in COMPLEX and name != "complex":
-            return complex_parts.OPERATIONS[name](self, dtype, *args)
+            return complex_numbers.operation(self, attr or name, dtype, *args)
         if name in COMMUTATIVE and args[0] > args[1]:
             args = args[::-1]
         made = Op.of(name, dtype, args, attr)
@@ -48,51 +111,25 @@ class Builder(Numbering):
         return known
 
     def rows(self, name: str, dtype: str, rows: Iterable[tuple[int, ...]]) -> list[int]:
-        """As `op` for each row of arguments, of sums, products and the like of floats.
-
-        This is what most operations are.
-        """
-        code, commutes = ARITHMETIC[name, dtype], name in COMMUTATIVE
-        known, kinds, ids = self._known, self._kinds, []
+        """As `op` for each row of arguments; fast for sums, products and the like of floats."""
+        code = _ARITHMETIC.get((name, dtype))
+        if code is None:
+            return [self.op(name, dtype, *args) for args in rows]
+        commutes, known, special, ids = name in COMMUTATIVE, self._known, self._special, []
         for args in rows:
             first, last = args[0], args[-1]
             if commutes and first > last:
                 args = first, last = last, first
-            key = code | first << ID_BITS | last
+            key = code | first << _ID_BITS | last
             found = known.get(key)
             if found is None:
                 made = Op.of(name, dtype, args, None)
-                if kinds[first] or kinds[last]:
+                if special[first] or special[last]:
                     found = self._simpler(made)
                 if found is None:
                     found = self._add(made, key)
                 else:
                     known[key] = found
-            ids.append(found)
-        return ids
-
-    def const(self, value: Any) -> int:
-        """A NumPy scalar; a complex one is a pair of constants."""
-        if np.iscomplexobj(value):
-            value = np.asarray(value)
-            return complex_parts.pair(self, self.const(value.real), self.const(value.imag))
-        return super().const(value)
-
-    def call(self, function: str, dtype: str, *args: int) -> int:
-        """A call of a function of libm."""
-        return self.op("call", dtype, *args, attr=function)
-
-    def calls(self, function: str, dtype: str, rows: Iterable[tuple[int, ...]]) -> list[int]:
-        """As `call` for each row of arguments."""
-        known, kinds, ids = self._known, self._kinds, []
-        for args in rows:
-            made = Op.of("call", dtype, args, function)
-            found = known.get(made)
-            if found is None:
-                if all(kinds[i] >= CONSTANT for i in args):
-                    found = self.call(function, dtype, *args)
-                else:
-                    found = self._add(made, made)
             ids.append(found)
         return ids
 
@@ -102,6 +139,19 @@ class Builder(Numbering):
         if op.name not in _NOT_FOLDED and all(v is not None for v in values):
             return self.const(evaluate(op, values))
         return _RULES[op.name](self, op, values) if op.name in _RULES else None
+
+    def _add(self, op: Op, key: Any) -> int:
+        """The number of an operation that is not known."""
+        number = len(self.ops)
+        if number >= self._limit:
+            raise CannotFuseError(
+                f"the function takes more than {self._limit:,} scalar operations, the most "
+                "that one kernel may have (it would take too long to compile)"
+            )
+        self._known[key] = number
+        self.ops.append(op)
+        self._special[number] = op.name in ("const", "neg")
+        return number
 
 
 Values = Sequence[Any]

@@ -1,44 +1,140 @@
-"""Elementwise primitives of complex numbers as scalar operations of their parts.
+"""Complex numbers in scalar programs: pairs of real operations.
 
-Products and sums go by their definitions, quotients by Smith's method, functions by real ones, to a
-few units in the last place of the larger part. Zeros and infinities are XLA's, but for what an
-infinite number is multiplied by, which may be NaN.
+A complex number is an operation ``complex`` of its real and its imaginary part. It computes
+nothing and is in no finished program: what is done with it is done with its parts. Products and
+sums go by their definitions, quotients by Smith's method, functions by real ones, to a few units in
+the last place of the larger part. Zeros and infinities are XLA's, but for what an infinite number
+is multiplied by, which may be NaN.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
-from veenv.kernel.builder import Builder
-from veenv.kernel.complex_parts import Reals, pair, parts, reals
 from veenv.kernel.program import COMPLEX, CannotFuseError
-from veenv.kernel.rules_scalar import IDENTITIES
+from veenv.kernel.scalars import Adds, Scalars
 
-Rule = Callable[..., int]
-"""As `veenv.kernel.rules_scalar.Rule`, an operand or the result complex."""
+_COMPLEX_OF = {real: name for name, real in COMPLEX.items()}
 _LARGE = 20.0
 """Real part from which on a hyperbolic tangent is one to the last place, in any precision."""
 
 
-def _one(function: Callable[..., tuple[int, int]]) -> Rule:
-    """A function of one complex number, from its parts to those of its value."""
-
-    def rule(b: Builder, of: str, to: str, params: Mapping[str, Any], x: int) -> int:
-        return pair(b, *function(reals(b, of), *parts(b, x)))
-
-    return rule
+def pair(b: Adds, re: int, im: int) -> int:
+    """The number of the complex number of two real operations."""
+    return b.op("complex", _COMPLEX_OF[b.ops[re].dtype], re, im)
 
 
-def _real(function: Callable[..., int]) -> Rule:
-    """A function of one complex number whose value is real."""
+def parts(b: Adds, z: int) -> tuple[int, int]:
+    """The real and the imaginary part of a complex number."""
+    re, im = b.ops[z].args
+    return re, im
 
-    def rule(b: Builder, of: str, to: str, params: Mapping[str, Any], x: int) -> int:
-        return function(reals(b, of), *parts(b, x))
 
-    return rule
+def operation(b: Adds, name: str, dtype: str, *args: int) -> int:
+    """What the builder does for an operation, or a function, whose result is complex.
+
+    Raises:
+      CannotFuseError: there is none of complex numbers.
+    """
+    if name in _FUNCTIONS:
+        return pair(b, *_FUNCTIONS[name](reals(b, dtype), *parts(b, *args)))
+    if name not in _ARITHMETIC:
+        raise CannotFuseError(f"primitive {name!r} cannot be fused for complex numbers", name)
+    return _ARITHMETIC[name](b, dtype, *args)
+
+
+class Reals(Scalars):
+    """Operations of the parts of complex numbers."""
+
+    def times(self, x: int, y: int) -> int:
+        """x·y, which is zero where x is, of any y."""
+        return self.select(self.is_("eq", x, self.number(0)), x, self.mul(x, y))
+
+    def modulus(self, x: int, y: int) -> int:
+        """√(x² + y²), where the squares may be too large or too small."""
+        large, small = self._by_size(x, y)
+        ratio = self.select(self.is_("eq", large, small), self.number(1), self.div(small, large))
+        return self.mul(large, self.sqrt(self.add(self.number(1), self.square(ratio))))
+
+    def log_modulus(self, x: int, y: int) -> int:
+        """log √(x² + y²), close to 1, too."""
+        large, small = self._by_size(x, y)
+        one, half = self.number(1), self.number(0.5)
+        over = self.mul(self.sub(large, one), self.add(large, one))
+        near = self.mul(half, self.call("log1p", self.add(over, self.square(small))))
+        ratio = self.select(self.is_("eq", large, small), one, self.div(small, large))
+        rest = self.mul(half, self.call("log1p", self.square(ratio)))
+        far = self.add(self.call("log", large), rest)
+        is_near = self.both(
+            self.is_("gt", large, self.number(0.5)), self.is_("lt", large, self.number(2))
+        )
+        return self.select(is_near, near, far)
+
+    def _by_size(self, x: int, y: int) -> tuple[int, int]:
+        x, y = self.abs(x), self.abs(y)
+        return self.max(x, y), self.min(x, y)
+
+
+def reals(b: Adds, dtype: str) -> Reals:
+    """Operations of the parts of complex numbers of a dtype."""
+    return Reals(b, COMPLEX[dtype])
+
+
+def _each(name: str, b: Adds, dtype: str, *args: int) -> int:
+    """The same operation of the real and of the imaginary parts."""
+    real = COMPLEX[dtype]
+    re, im = (b.op(name, real, *of) for of in zip(*(parts(b, z) for z in args), strict=True))
+    return pair(b, re, im)
+
+
+def _mul(b: Adds, dtype: str, x: int, y: int) -> int:
+    r, ((p, q), (s, t)) = reals(b, dtype), (parts(b, z) for z in (x, y))
+    return pair(b, r.sub(r.mul(p, s), r.mul(q, t)), r.add(r.mul(p, t), r.mul(q, s)))
+
+
+def _div(b: Adds, dtype: str, x: int, y: int) -> int:
+    """Smith's method (CACM 1962); what is divided by zero is infinite, by infinity zero."""
+    r, ((p, q), (s, t)) = reals(b, dtype), (parts(b, z) for z in (x, y))
+    turned = r.is_("lt", r.abs(s), r.abs(t))
+    large, small = r.select(turned, t, s), r.select(turned, s, t)
+    zero = r.number(0)
+    none = r.both(r.is_("eq", large, zero), r.is_("eq", small, zero))
+    alone = r.either(none, r.is_("eq", r.abs(large), r.number(np.inf)))
+    ratio = r.select(alone, zero, r.div(small, large))
+    below = r.select(alone, large, r.add(large, r.mul(small, ratio)))
+    one = r.select(turned, r.add(r.mul(p, ratio), q), r.add(p, r.mul(q, ratio)))
+    other = r.select(turned, r.sub(r.mul(q, ratio), p), r.sub(q, r.mul(p, ratio)))
+    return pair(b, r.div(one, below), r.div(other, below))
+
+
+def _select(b: Adds, dtype: str, which: int, x: int, y: int) -> int:
+    re, im = (
+        b.op("select", COMPLEX[dtype], which, one, other)
+        for one, other in zip(parts(b, x), parts(b, y), strict=True)
+    )
+    return pair(b, re, im)
+
+
+def _convert(b: Adds, dtype: str, x: int) -> int:
+    real = COMPLEX[dtype]
+    if b.ops[x].dtype not in COMPLEX:
+        return pair(b, b.op("convert", real, x), b.number(0, real))
+    return pair(b, *(b.op("convert", real, v) for v in parts(b, x)))
+
+
+def _pow(b: Adds, dtype: str, x: int, y: int) -> int:
+    """Zero to a power with a positive real part is zero, and to the power of zero one."""
+    z, r, (re, im) = Scalars(b, dtype), reals(b, dtype), parts(b, y)
+    power = parts(b, z.call("exp", z.mul(z.call("log", x), y)))
+    zero, one = r.number(0), r.number(1)
+    flat = r.both(r.is_("eq", re, zero), r.is_("eq", im, zero))
+    none = r.both(*(r.is_("eq", v, zero) for v in parts(b, x)))
+    gone = r.both(none, r.is_("gt", re, zero))
+    found = (r.select(gone, zero, v) for v in power)
+    return pair(b, *(r.select(flat, v, w) for v, w in zip((one, zero), found, strict=True)))
 
 
 def _exp(r: Reals, x: int, y: int) -> tuple[int, int]:
@@ -128,119 +224,30 @@ def _sign(r: Reals, x: int, y: int) -> tuple[int, int]:
     return re, im
 
 
-def _compare(name: str) -> Rule:
-    def rule(b: Builder, of: str, to: str, params: Mapping[str, Any], x: int, y: int) -> int:
-        same = [b.op(name, "bool", *of) for of in zip(parts(b, x), parts(b, y), strict=True)]
-        return b.op("and" if name == "eq" else "or", "bool", *same)
-
-    return rule
-
-
-def _complex(b: Builder, of: str, to: str, params: Mapping[str, Any], x: int, y: int) -> int:
-    return pair(b, x, y)
-
-
-def _part(number: int) -> Rule:
-    def rule(b: Builder, of: str, to: str, params: Mapping[str, Any], x: int) -> int:
-        return parts(b, x)[number]
-
-    return rule
-
-
-def _conj(b: Builder, of: str, to: str, params: Mapping[str, Any], x: int) -> int:
-    if of not in COMPLEX:
-        return b.op("convert", to, x)
-    re, im = parts(b, x)
-    return pair(b, re, b.op("neg", COMPLEX[of], im))
-
-
-def _converted(b: Builder, of: str, to: str, params: Mapping[str, Any], x: int) -> int:
-    """To or from complex numbers; the real part where the result is real."""
-    if to in COMPLEX:
-        return b.op("convert", to, x)
-    re, im = parts(b, x)
-    if to == "bool":
-        zero = b.number(0, COMPLEX[of])
-        return b.op("or", "bool", *(b.op("ne", "bool", v, zero) for v in (re, im)))
-    return b.op("convert", to, re)
-
-
-def _quotient(b: Builder, of: str, to: str, params: Mapping[str, Any], x: int, y: int) -> int:
-    return b.op("div", to, x, y)
-
-
-def _one_over(b: Builder, dtype: str, x: int) -> int:
-    return b.op("div", dtype, b.number(1, dtype), x)
-
-
-def _rsqrt(b: Builder, of: str, to: str, params: Mapping[str, Any], x: int) -> int:
-    return _one_over(b, to, RULES["sqrt"](b, of, to, params, x))
-
-
-def _logistic(b: Builder, of: str, to: str, params: Mapping[str, Any], x: int) -> int:
-    grown = RULES["exp"](b, of, to, params, b.op("neg", to, x))
-    return _one_over(b, to, b.op("add", to, b.number(1, to), grown))
-
-
-def _pow(b: Builder, of: str, to: str, params: Mapping[str, Any], x: int, y: int) -> int:
-    """Zero to a power with a positive real part is zero, and to the power of zero one."""
-    y = b.op("convert", to, y)
-    r, (re, im) = reals(b, to), parts(b, y)
-    log = RULES["log"](b, to, to, params, x)
-    power = parts(b, RULES["exp"](b, to, to, params, b.op("mul", to, log, y)))
-    zero, one = r.number(0), r.number(1)
-    flat = r.both(r.is_("eq", re, zero), r.is_("eq", im, zero))
-    none = r.both(*(r.is_("eq", v, zero) for v in parts(b, x)))
-    gone = r.both(none, r.is_("gt", re, zero))
-    found = (r.select(gone, zero, v) for v in power)
-    return pair(b, *(r.select(flat, v, w) for v, w in zip((one, zero), found, strict=True)))
-
-
-RULES: Mapping[str, Rule] = {
-    "abs": _real(Reals.modulus),
-    "complex": _complex,
-    "conj": _conj,
-    "convert_element_type": _converted,
-    "cos": _one(_cos),
-    "cosh": _one(_cosh),
-    "div": _quotient,
-    "eq": _compare("eq"),
-    "exp": _one(_exp),
-    "expm1": _one(_expm1),
-    "imag": _part(1),
-    "log": _one(_log),
-    "log1p": _one(_log1p),
-    "logistic": _logistic,
-    "ne": _compare("ne"),
+_ARITHMETIC: Mapping[str, Callable[..., int]] = {
+    "add": functools.partial(_each, "add"),
+    "convert": _convert,
+    "div": _div,
+    "mul": _mul,
+    "neg": functools.partial(_each, "neg"),
     "pow": _pow,
-    "real": _part(0),
-    "rsqrt": _rsqrt,
-    "sign": _one(_sign),
-    "sin": _one(_sin),
-    "sinh": _one(_sinh),
-    "sqrt": _one(_sqrt),
-    "tan": _one(_tan),
-    "tanh": _one(_tanh),
+    "select": _select,
+    "sub": functools.partial(_each, "sub"),
 }
-"""For elementwise primitives of or to complex numbers how one entry of the result is computed."""
-SHARED = IDENTITIES.union(
-    "add add_any integer_pow mul neg one_minus_square select_n square sub".split()
-)
-"""Primitives whose rule for real numbers holds, as it goes by `OPERATIONS`."""
-
-
-def rule_of(primitive: str, rules: Mapping[str, Rule]) -> Rule:
-    """How an elementwise primitive of or to complex numbers is computed.
-
-    Args:
-      primitive: its name.
-      rules: those for real numbers.
-
-    Raises:
-      CannotFuseError: it is not known here.
-    """
-    if primitive in SHARED:
-        return rules[primitive]
-    if primitive in RULES:
-        return RULES[primitive]
-    raise CannotFuseError(f"primitive {primitive!r} cannot be fused for complex numbers", primitive)
+_FUNCTIONS: Mapping[str, Callable[[Reals, int, int], tuple[int, int]]] = {
+    "cos": _cos,
+    "cosh": _cosh,
+    "exp": _exp,
+    "expm1": _expm1,
+    "log": _log,
+    "log1p": _log1p,
+    "sign": _sign,
+    "sin": _sin,
+    "sinh": _sinh,
+    "sqrt": _sqrt,
+    "tan": _tan,
+    "tanh": _tanh,
+}
+"""Of one number, from its parts to those of the value."""
+KNOWN = frozenset({*_ARITHMETIC, *_FUNCTIONS})
+"""What there is of complex numbers, by the names of operations and functions."""

@@ -7,31 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from veenv import _compat
-from veenv.kernel import (
-    complex_numbers,
-    rules_index,
-    rules_linear,
-    rules_order,
-    rules_scalar,
-    rules_shape,
-    rules_sum,
-)
+from veenv.kernel import linear, moves, sums
+from veenv.kernel.elementwise import ELEMENTWISE
 from veenv.kernel.program import COMPLEX, DTYPES, CannotFuseError, Leaf, dtype_name
 
-MOVES = {
-    **rules_shape.RULES,
-    **rules_index.RULES,
-    **rules_order.RULES,
-    **rules_sum.RULES,
-    **rules_linear.RULES,
-}
+MOVES = {**moves.RULES, **sums.RULES, **linear.RULES}
 """Rules of what moves, sums, contracts and solves, by primitive."""
 HERE = str(Path(__file__).parent.parent)
 """Where lines of this package are, which tell a user nothing."""
 _CONTROL = frozenset({"cond", "device_put", "platform_index", "scan"})
-ELEMENTWISE = frozenset({*rules_scalar.RULES, *complex_numbers.RULES})
-"""Primitives that compute entry by entry."""
-_KNOWN = frozenset({*MOVES, *ELEMENTWISE, "clamp"})
+_KNOWN = frozenset({*MOVES, *ELEMENTWISE})
 
 
 def called_by(eqn: Any) -> tuple[Any, Sequence[int]] | None:
@@ -84,7 +69,7 @@ def refuse_unknown(jaxpr: Any, within: Sequence[Any] = ()) -> int:
                 lines = map(_compat.source_line, reversed(path))
                 line = next((line for line in lines if line and HERE not in line), "")
                 raise CannotFuseError(f"primitive {name!r} cannot be fused", name, line)
-            total += rules_linear.operations(eqn)
+            total += linear.operations(eqn)
     return total
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from veenv import _compat
 from veenv.kernel import primitive
-from veenv.kernel.numbering import MAX_OPERATIONS
+from veenv.kernel.builder import MAX_OPERATIONS
 from veenv.kernel.program import CannotFuseError, ScalarProgram
 from veenv.kernel.unrolling import unroll
 
@@ -51,10 +51,7 @@ class Traced:
     dynamic: tuple[int, ...]
 
     def program(self, limit: int = MAX_OPERATIONS) -> ScalarProgram:
-        """The scalar program, unrolled.
-
-        Args:
-          limit: the most operations it may have.
+        """The scalar program, unrolled, of so many operations at most.
 
         Raises:
           CannotFuseError: for what has no scalar form, or is larger than that or `kernels_within`.
@@ -64,11 +61,7 @@ class Traced:
         return unroll(self.closed, self.lifted, min(limit, largest), size)
 
     def program_within(self, limit: int) -> ScalarProgram | None:
-        """The scalar program where `"auto"` may take a kernel; None elsewhere.
-
-        Args:
-          limit: the largest `size_of`.
-        """
+        """The scalar program where `"auto"` may take a kernel of this `size_of`; None elsewhere."""
         if jax.default_backend() != "cpu":
             return None
         try:
@@ -79,12 +72,7 @@ class Traced:
     def xla(
         self, wanted: Sequence[int], run: Callable[..., list[Any]] | None = None
     ) -> Callable[..., list[Any]]:
-        """The function from operands to some of the results, for XLA.
-
-        Args:
-          wanted: numbers of the results.
-          run: what computes all results of constants and arguments; the jaxpr by default.
-        """
+        """The function from operands to some results, for XLA; `run` stands in for the jaxpr."""
         jaxpr, closed, lifted = _compat.open_jaxpr(self.closed), self.closed, self.lifted
         kept = [None if k in lifted else c for k, c in enumerate(closed.consts)]
         count = len(jaxpr.invars)
@@ -111,11 +99,7 @@ class Traced:
 
 @contextmanager
 def kernels_within(size: int) -> Iterator[None]:
-    """Refuses larger kernels, for who has no time to compile them.
-
-    Args:
-      size: the largest `size_of` a kernel.
-    """
+    """Refuses kernels of a larger `size_of`, for who has no time to compile them."""
     token = _largest.set(min(size, MAX_OPERATIONS))
     try:
         yield
@@ -159,14 +143,7 @@ def trace_point(
 def trace_leaves(
     fun: Callable[..., Any], leaves: Sequence[Any], tree: Any, dynamic: Sequence[int]
 ) -> Traced:
-    """Traces `fun` by some leaves of its arguments.
-
-    Args:
-      fun: a function of pytrees.
-      leaves: those of ``(args, kwargs)``.
-      tree: their structure.
-      dynamic: numbers of the leaves that are arguments; the others are constants.
-    """
+    """Traces `fun` by the leaves of its arguments that are dynamic; the others are constants."""
     found: list[Any] = []
 
     @functools.wraps(fun)  # JAX's errors name the user's function, its line and its arguments

@@ -17,37 +17,10 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from veenv.kernel.program import CannotFuseError, Op, Platform, ScalarProgram
+from veenv.rules.operations import OPERATIONS
 
 BLOCKS: dict[Platform, tuple[int, ...]] = {"gpu": (128,), "tpu": (8, 128)}
 """The shape of the block that a program of the grid computes, by platform."""
-
-_BINARY: dict[str, Callable[..., Any]] = {
-    "add": lax.add,
-    "sub": lax.sub,
-    "mul": lax.mul,
-    "div": lax.div,
-    "rem": lax.rem,
-    "max": lax.max,
-    "min": lax.min,
-    "eq": lax.eq,
-    "ne": lax.ne,
-    "lt": lax.lt,
-    "le": lax.le,
-    "gt": lax.gt,
-    "ge": lax.ge,
-    "and": lax.bitwise_and,
-    "or": lax.bitwise_or,
-    "xor": lax.bitwise_xor,
-    "shl": lax.shift_left,
-    "shr_a": lax.shift_right_arithmetic,
-    "shr_l": lax.shift_right_logical,
-    "neg": lax.neg,
-    "not": lax.bitwise_not,
-    "abs": lax.abs,
-    "sqrt": lax.sqrt,
-    "floor": lax.floor,
-    "ceil": lax.ceil,
-}
 
 
 @dataclass(frozen=True)
@@ -78,15 +51,7 @@ class PallasKernel:
             raise CannotFuseError("a TPU has no float64")
 
     def __call__(self, *leaves: Any) -> list[jax.Array]:
-        """The written output leaves at a batch of points.
-
-        Args:
-          *leaves: the input leaves, ``[B, *shape]``, or ``[*shape]`` for those that all points
-            share; one at least has the batch axis.
-
-        Returns:
-          The leaves of `ScalarProgram.written`, ``[B, *shape]``.
-        """
+        """The written output leaves ``[B, *shape]``, from such input leaves, or some without B."""
         program = self.program
         pairs = list(zip(leaves, program.inputs, strict=True))
         batch = next(x.shape[0] for x, leaf in pairs if x.ndim > len(leaf.shape))
@@ -119,15 +84,7 @@ class PallasKernel:
         ]
 
     def on_batch(self, batch: Sequence[int], *leaves: Any) -> list[jax.Array]:
-        """The written output leaves at points with any batch axes.
-
-        Args:
-          batch: sizes of the batch axes, none for a single point.
-          *leaves: the input leaves, ``[*batch, *shape]`` or ``[*shape]``.
-
-        Returns:
-          The leaves of `ScalarProgram.written`, ``[*batch, *shape]``.
-        """
+        """The written output leaves at points with any batch axes, none for a single point."""
         flat = []
         for x, leaf in zip(leaves, self.program.inputs, strict=True):
             shared = x.ndim == len(leaf.shape) and (batch or flat)
@@ -181,30 +138,17 @@ def _memory(shape: Sequence[int], dtype: str) -> jax.ShapeDtypeStruct:
 
 
 def apply(op: Op, args: Sequence[Any]) -> jax.Array:
-    """One operation on JAX arrays.
-
-    Args:
-      op: an operation other than an input or constant.
-      args: values of its arguments, of one shape.
+    """One operation on JAX arrays of one shape.
 
     Raises:
       CannotFuseError: for a function of libm that JAX does not have.
     """
-    if op.name == "select":
-        return jnp.where(*args)
     if op.name == "convert":
         return args[0] != 0 if op.dtype == "bool" else args[0].astype(op.dtype)
     if op.name == "bitcast":
         return lax.bitcast_convert_type(args[0], np.dtype(op.dtype))
-    if op.name == "round":
-        return lax.round(args[0], lax.RoundingMethod.TO_NEAREST_EVEN)
-    if op.name == "trunc":
-        return jnp.where(args[0] < 0, lax.ceil(args[0]), lax.floor(args[0]))
-    if op.name == "call":
-        function = getattr(lax, op.attr, None)
-        if function is None:
-            raise CannotFuseError(
-                f"function {op.attr!r} cannot be part of a Pallas kernel", op.attr
-            )
-        return function(*args)
-    return _BINARY[op.name](*args)
+    name = op.attr if op.name == "call" else op.name
+    function = OPERATIONS[name].jax
+    if function is None:
+        raise CannotFuseError(f"function {name!r} cannot be part of a Pallas kernel", name)
+    return function(*args)

@@ -54,12 +54,7 @@ class Part:
 
 
 def part_of(closed: Any, outputs: Sequence[int]) -> Part:
-    """Some of the results of a closed jaxpr.
-
-    Args:
-      closed: the jaxpr.
-      outputs: the numbers of the results.
-    """
+    """Some of the results of a closed jaxpr, by their numbers."""
     jaxpr = _compat.open_jaxpr(closed)
     outvars = tuple(jaxpr.outvars[k] for k in outputs)
     equations = tuple(walk.needed(jaxpr, outvars))

@@ -20,12 +20,12 @@ import jax
 import numpy as np
 
 from veenv import _compat
-from veenv.kernel.numbering import MAX_OPERATIONS
+from veenv.kernel.builder import MAX_OPERATIONS
 from veenv.kernel.program import FREE, ScalarProgram
-from veenv.kernel.weights import WEIGHTS
 from veenv.linear.batch_barrier import BARRIERS
 from veenv.rules import walk
 from veenv.rules.dtypes import is_complex
+from veenv.rules.operations import WEIGHTS
 from veenv.rules.table import facts
 
 MICROSECONDS: Mapping[str, float] = {

@@ -36,7 +36,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from veenv.kernel.weights import SHARED, weight
+from veenv.rules.operations import OPERATIONS, SHARED, weight
 
 FLOATS = frozenset({"float32", "float64"})
 DTYPES = FLOATS | {
@@ -46,7 +46,7 @@ COMPLEX = {"complex64": "float32", "complex128": "float64"}
 """Dtypes that are pairs of floats while a program is built, and in none that is finished."""
 ROUNDED = "rounded"
 """What a product has as `attr` that is rounded before it is added to anything."""
-COMMUTATIVE = frozenset({"add", "mul", "max", "min", "eq", "ne", "and", "or", "xor"})
+COMMUTATIVE = frozenset(name for name, op in OPERATIONS.items() if op.commutative)
 FREE = frozenset({"input", "const"})
 """Operations that compute nothing."""
 Platform = Literal["gpu", "tpu"]

@@ -13,11 +13,11 @@ import numpy as np
 from jax.extend import core
 
 from veenv import _compat
-from veenv.kernel.arrays import choose
-from veenv.kernel.builder import Builder
+from veenv.kernel.arrays import Ids, choose, constant, constants
+from veenv.kernel.builder import MAX_OPERATIONS, Builder
 from veenv.kernel.cpu.spans import size_of
+from veenv.kernel.elementwise import ELEMENTWISE, compute
 from veenv.kernel.fusable import (
-    ELEMENTWISE,
     HERE,
     MOVES,
     called_by,
@@ -25,8 +25,6 @@ from veenv.kernel.fusable import (
     refuse_unknown,
     refused,
 )
-from veenv.kernel.ids import Ids, constant, constants
-from veenv.kernel.numbering import MAX_OPERATIONS
 from veenv.kernel.program import (
     COMPLEX,
     DTYPES,
@@ -37,7 +35,6 @@ from veenv.kernel.program import (
     ScalarProgram,
     dtype_name,
 )
-from veenv.kernel.rules_elementwise import clamped, elementwise
 from veenv.rules.dtypes import is_key
 
 _ENTRIES = 100
@@ -193,15 +190,14 @@ class _Unroller:
 
     def _apply(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         name = eqn.primitive.name
-        if name in ELEMENTWISE or name in MOVES or name == "clamp":
+        if name in ELEMENTWISE or name in MOVES:
             for var in eqn.outvars:
                 if dtype_name(var.aval.dtype) not in {*DTYPES, *COMPLEX}:
                     raise refused(var.aval.dtype)
                 self._account(prod(var.aval.shape), name)
             if name in MOVES:
                 return MOVES[name](self.builder, eqn, ins)
-            made = clamped if name == "clamp" else elementwise
-            return [made(self.builder, eqn, ins)]
+            return [compute(self.builder, eqn, ins)]
         if name == "device_put":  # of any number of arrays; inside of jit it moves nothing
             return list(ins)
         if name == "platform_index":  # of ways to compute the same
@@ -277,9 +273,7 @@ class _Unroller:
     def _foresee(self, sizes: Sequence[int], length: int) -> None:
         """Refuses a loop that would come to far more operations than a kernel may have.
 
-        Args:
-          sizes: numbers of operations after its first steps.
-          length: how many steps it has.
+        `sizes` are the numbers of operations after its first steps.
         """
         least = min(later - earlier for earlier, later in pairwise(sizes))
         if sizes[-1] + least * (length - len(sizes)) > self._limit:

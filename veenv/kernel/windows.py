@@ -34,7 +34,7 @@ class Windows:
     clipped: bool
 
     def places(self, shape: Sequence[int], indices: np.ndarray) -> np.ndarray:
-        """The row-major places in the array, in the shape of the result; -1 for none.
+        """The row-major places in the array of the entries of the result; -1 for none.
 
         Args:
           shape: of the array.
@@ -67,12 +67,7 @@ class Windows:
         return self._arranged(found, len(batch))
 
     def owners(self, shape: Sequence[int], batch: Sequence[int]) -> np.ndarray:
-        """The number of the index that each entry of the result goes by.
-
-        Args:
-          shape: of the array.
-          batch: of the indices, without their last axis.
-        """
+        """The number of the index that each entry of the result goes by; `batch` is their shape."""
         window = [self.sizes[axis] for axis in range(len(shape)) if axis not in self.dropped]
         numbers = np.arange(prod(batch)).reshape((*batch, *(1 for _ in window)))
         return self._arranged(np.broadcast_to(numbers, (*batch, *window)), len(batch))
@@ -98,13 +93,7 @@ def of_gather(params: Any) -> Windows:
 
 
 def of_scatter(params: Any, rank: int, updates: Sequence[int]) -> Windows:
-    """The windows of a scatter.
-
-    Args:
-      params: its parameters.
-      rank: number of axes of the array that it changes.
-      updates: shape of the updates.
-    """
+    """The windows of a scatter into an array of so many axes, with updates of this shape."""
     d = params["dimension_numbers"]
     dropped = (*d.inserted_window_dims, *d.operand_batching_dims)
     sizes = iter([updates[axis] for axis in d.update_window_dims])

@@ -17,11 +17,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
-from veenv.kernel.cpu.compile import host
+import numpy as np
 
-Emit = Callable[[str], str]
+from veenv.kernel.cpu.compile import host
+from veenv.kernel.cpu.emitter import Emitter, memory_element
+from veenv.kernel.program import Leaf
+
 Place = tuple[str, int]
 """A vector and the number of a unit in it."""
+STRIDE = 2
+"""Words of the table of inputs for each leaf: address, and bytes from one step to the next."""
 _PERMUTED = {"float": ("ps", 32), "double": ("pd", 64), "i32": ("d", 32), "i64": ("q", 64)}
 """How AVX-512 names shuffles of these numbers, and their bits."""
 _WIDTHS = (128, 256, 512)
@@ -30,28 +35,13 @@ _STORED = 2
 
 
 class Shuffles:
-    """Emits shuffles of vectors of one type.
+    """Emits shuffles of vectors of one LLVM type of lanes."""
 
-    Args:
-      element: LLVM type of a lane.
-      lanes: width of the vectors.
-      emit: takes an instruction and returns the name of its result.
-      once: the same, of an instruction without operands that may have been emitted before.
-      declare: takes a symbol and its declaration.
-    """
-
-    def __init__(
-        self,
-        element: str,
-        lanes: int,
-        emit: Emit,
-        once: Emit,
-        declare: Callable[[str, str], None],
-    ):
+    def __init__(self, element: str, emitter: Emitter):
+        self.lanes = lanes = emitter.lanes
         self.kind = f"<{lanes} x {element}>"
-        self.lanes = lanes
         self._same = tuple(range(lanes))
-        self._emit, self._once, self._declare = emit, once, declare
+        self._emitter = emitter
         self._loads: dict[tuple[int, ...], str] = {}
         suffix, bits = _PERMUTED.get(element, ("", 0))
         permutes = host().avx512 and lanes * bits in _WIDTHS
@@ -66,7 +56,7 @@ class Shuffles:
         if self._permute:
             return self._permuted(x, y, lanes)
         mask = ", ".join(f"i32 {k}" for k in lanes)
-        return self._emit(
+        return self._emitter.emit(
             f"shufflevector {self.kind} {x}, {self.kind} {y}, <{self.lanes} x i32> <{mask}>"
         )
 
@@ -74,12 +64,12 @@ class Shuffles:
         kind, indices = self.kind, self._indices
         if lanes not in self._loads:
             table, text = _table(indices, lanes)
-            self._declare(table, text)
+            self._emitter.declare(table, text)
             types = f"{kind}, {indices}, {kind}"
-            self._declare(self._permute, f"declare {kind} @{self._permute}({types})")
+            self._emitter.declare(self._permute, f"declare {kind} @{self._permute}({types})")
             self._loads[lanes] = f"load {indices}, ptr {table}, align 64, !invariant.load !0"
-        known = self._once(self._loads[lanes])
-        return self._emit(
+        known = self._emitter.once(self._loads[lanes])
+        return self._emitter.emit(
             f"call {kind} @{self._permute}({kind} {x}, {indices} {known}, {kind} {y})"
         )
 
@@ -119,12 +109,7 @@ def unit_width(entries: int, lanes: int) -> int:
 
 @functools.cache
 def row_starts(entries: int, lanes: int) -> tuple[int, ...]:
-    """The entries at which rows begin, if arrays of so many are woven by rows; else nothing.
-
-    Args:
-      entries: of a point.
-      lanes: width of the vectors.
-    """
+    """The entries at which rows begin where arrays of so many are woven by rows; else nothing."""
     if entries < lanes:
         return ()
     starts = (*range(0, entries - lanes, lanes), entries - lanes)
@@ -135,12 +120,7 @@ def row_starts(entries: int, lanes: int) -> tuple[int, ...]:
 
 
 def woven(values: Sequence[str], shuffles: Shuffles) -> list[str]:
-    """The vectors of successive memory for a vector of each entry.
-
-    Args:
-      values: names of the vectors of the entries.
-      shuffles: emits.
-    """
+    """The vectors of successive memory for a vector of each entry."""
     lanes, width = shuffles.lanes, unit_width(len(values), shuffles.lanes)
     streams, units = len(values) // width, lanes // width
     parts = [_zipped(values[s * width : (s + 1) * width], shuffles) for s in range(streams)]
@@ -170,10 +150,7 @@ def _zipped(values: Sequence[str], shuffles: Shuffles) -> list[str]:
 class UnwovenRows:
     """The vectors of entries of an array that is read by rows, made when they are asked for.
 
-    Args:
-      load: a row, by its point and the entry that it begins with.
-      starts: `row_starts`.
-      shuffles: emits.
+    `load` reads a row, by its point and the entry that it begins with.
     """
 
     def __init__(self, load: Callable[[int, int], str], starts: Sequence[int], shuffles: Shuffles):
@@ -190,13 +167,7 @@ class UnwovenRows:
 
 
 class Unwoven:
-    """The vectors of entries, made when they are asked for.
-
-    Args:
-      load: a vector of successive memory, by its number.
-      entries: of a point; as many vectors there are.
-      shuffles: emits.
-    """
+    """The vectors of entries, made when asked for; `load` reads successive memory by number."""
 
     def __init__(self, load: Callable[[int], str], entries: int, shuffles: Shuffles):
         self._load, self._entries, self._shuffles = functools.cache(load), entries, shuffles
@@ -234,3 +205,105 @@ class Unwoven:
             places = [(self._load(f // units), f % units) for f in flat]
             found.append(self._shuffles.gather(places, self._width))
         return found
+
+
+class Leaves:
+    """Emits the loads and stores of one step of the loop, a vector of points.
+
+    They are in place, in the order that memory has.
+    """
+
+    def __init__(self, emitter: Emitter):
+        self._emitter, self._emit, self.lanes = emitter, emitter.emit, emitter.lanes
+        self._read: dict[int, Unwoven | UnwovenRows] = {}
+        self._starts: dict[int, str] = {}
+        self._shuffles_of: dict[str, Shuffles] = {}
+
+    def load(self, number: int, leaf: Leaf, entry: int) -> str:
+        """The vector of an entry of an input leaf."""
+        if number not in self._read:
+            table = self._emit(f"getelementptr i64, ptr %ins, i64 {STRIDE * number}")
+            base = self._emit(f"load ptr, ptr {table}, align 8, !invariant.load !0")
+            second = self._emit(f"getelementptr i64, ptr {table}, i64 1")
+            stride = self._emit(f"load i64, ptr {second}, align 8, !invariant.load !0")
+            offset = self._emit(f"mul i64 %step, {stride}")
+            start = self._emit(f"getelementptr i8, ptr {base}, i64 {offset}")
+            self._read[number] = self._unwoven(start, leaf)
+        value = self._read[number].entry(entry)
+        if leaf.dtype == "bool":
+            return self._emit(f"icmp ne <{self.lanes} x i8> {value}, zeroinitializer")
+        return value
+
+    def _unwoven(self, start: str, leaf: Leaf) -> Unwoven | UnwovenRows:
+        """An input leaf whose part of this step begins at an address."""
+        shuffles, starts = self._shuffles(leaf), row_starts(leaf.size, self.lanes)
+
+        def load(place: str) -> str:
+            bounds = f"align {_bytes(leaf)}, !invariant.load !0"
+            return self._emit(f"load {shuffles.kind}, ptr {place}, {bounds}")
+
+        def row(point: int, first: int) -> str:
+            return load(self._place(start, leaf, point * leaf.size + first))
+
+        if starts:
+            return UnwovenRows(row, starts, shuffles)
+        return Unwoven(lambda k: load(self._part(start, leaf, k)), leaf.size, shuffles)
+
+    def store(self, number: int, leaf: Leaf, values: Sequence[str]) -> None:
+        """Writes an output leaf, given the vectors of its entries."""
+        shuffles = self._shuffles(leaf)
+        values = [self._in_memory(leaf, value) for value in values]
+        start, starts = self._target(number, leaf), row_starts(leaf.size, self.lanes)
+        if starts:
+            vectors = [
+                (point * leaf.size + first, row)
+                for first in starts
+                for point, row in enumerate(woven(values[first : first + self.lanes], shuffles))
+            ]
+        else:
+            vectors = [(k * self.lanes, row) for k, row in enumerate(woven(values, shuffles))]
+        for flat, vector in vectors:
+            place = self._place(start, leaf, flat)
+            self._store(shuffles.kind, vector, place, leaf)
+
+    def store_value(self, number: int, leaf: Leaf, place: int, value: str) -> None:
+        """Writes a vector of an output leaf that is written by values."""
+        if number not in self._starts:
+            self._starts[number] = self._target(number, leaf)
+        address = self._part(self._starts[number], leaf, place)
+        self._store(self._shuffles(leaf).kind, self._in_memory(leaf, value), address, leaf)
+
+    def _store(self, kind: str, vector: str, place: str, leaf: Leaf) -> None:
+        self._emitter.lines.append(f"store {kind} {vector}, ptr {place}, align {_bytes(leaf)}")
+
+    def _target(self, number: int, leaf: Leaf) -> str:
+        """The address where a step's part of an output leaf begins."""
+        table = self._emit(f"getelementptr ptr, ptr %outs, i64 {number}")
+        base = self._emit(f"load ptr, ptr {table}, align 8, !invariant.load !0")
+        offset = self._emit(f"mul i64 %step, {self.lanes * leaf.size * _bytes(leaf)}")
+        return self._emit(f"getelementptr i8, ptr {base}, i64 {offset}")
+
+    def _in_memory(self, leaf: Leaf, value: str) -> str:
+        if leaf.dtype != "bool":
+            return value
+        return self._emit(f"zext <{self.lanes} x i1> {value} to {self._shuffles(leaf).kind}")
+
+    def _shuffles(self, leaf: Leaf) -> Shuffles:
+        kind = memory_element(leaf.dtype)
+        if kind not in self._shuffles_of:
+            self._shuffles_of[kind] = Shuffles(kind, self._emitter)
+        return self._shuffles_of[kind]
+
+    def _part(self, start: str, leaf: Leaf, k: int) -> str:
+        """The address of the k-th vector of a leaf."""
+        return self._place(start, leaf, k * self.lanes)
+
+    def _place(self, start: str, leaf: Leaf, flat: int) -> str:
+        """The address of a number of a leaf, in the order of memory."""
+        if not flat:
+            return start
+        return self._emit(f"getelementptr i8, ptr {start}, i64 {flat * _bytes(leaf)}")
+
+
+def _bytes(leaf: Leaf) -> int:
+    return np.dtype(leaf.dtype).itemsize

@@ -6,10 +6,10 @@ import numpy as np
 
 from veenv.kernel.cpu import tiles
 from veenv.kernel.cpu.compile import MachineCode
-from veenv.kernel.cpu.leaves import STRIDE
+from veenv.kernel.cpu.emitter import memory_element
+from veenv.kernel.cpu.layout import STRIDE
 from veenv.kernel.cpu.outputs import Written, written
 from veenv.kernel.cpu.transposition import NAME, transposing
-from veenv.kernel.cpu.types import memory_element
 from veenv.kernel.program import Leaf, ScalarProgram
 
 _MOST_DIRECT = 24

@@ -13,8 +13,8 @@ import numpy as np
 
 from veenv.kernel.cpu.bodies import ALIGNED, Instructions
 from veenv.kernel.cpu.compile import MachineCode, in_threads
+from veenv.kernel.cpu.emitter import module
 from veenv.kernel.cpu.spans import kept_places, sections
-from veenv.kernel.cpu.types import module
 from veenv.kernel.program import ScalarProgram
 
 

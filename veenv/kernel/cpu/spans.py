@@ -31,9 +31,6 @@ def size_of(program: ScalarProgram) -> int:
 
     A sine, a cosine or both of an angle are many instructions in the code, and so are the shuffles
     of what is read, and of what is written as it lies in memory.
-
-    Args:
-      program: what the kernel computes.
     """
     return int(_lengths(program).sum())
 
@@ -43,9 +40,6 @@ def sections(program: ScalarProgram) -> list[range]:
 
     There is one of a short program, otherwise an even number, as most machines have an even number
     of cores.
-
-    Args:
-      program: what to compute.
     """
     ends = np.cumsum(_lengths(program))
     length = int(ends[-1]) if ends.size else 0
@@ -63,10 +57,6 @@ def kept_places(program: ScalarProgram, spans: Sequence[range]) -> dict[int, int
     """For each operation that a later section needs the number of its place in memory.
 
     A place is free again for the section after the last one that needs it.
-
-    Args:
-      program: what to compute.
-      spans: its sections.
     """
     last = _last_uses(program)
     places: dict[int, int] = {}

@@ -29,7 +29,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from veenv.kernel.cpu.leaves import STRIDE
+from veenv.kernel.cpu.layout import STRIDE
 from veenv.kernel.cpu.module import I64, PTR, VOID, Callee, Code, SharedModule, word
 
 KEY, USERS, NEXT, BODY, NUM_IN, NUM_OUT, TILE, LANES, STAGING, MEMORY, INS, OUTS = range(12)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 
 from veenv.kernel.cpu.compile import MachineCode
+from veenv.kernel.cpu.emitter import Emitter, module
 from veenv.kernel.cpu.layout import Shuffles, woven
-from veenv.kernel.cpu.types import module
 
 NAME = "transpose"
 
@@ -18,25 +18,11 @@ def transposing(element: str, lanes: int) -> MachineCode:
     Its function ``(ptr source, ptr target, i64 entries, i64 stride, ptr numbers)`` has the name
     `NAME`: `source` has a vector of `lanes` points for each value, and `numbers` the number of its
     value for each entry. The entries of a point, at least as many as a vector has lanes, become a
-    row of `target`; rows begin every `stride` bytes. Squares of numbers are transposed in
-    registers; the last one overlaps the one before it where the entries are no multiple of the
-    lanes.
-
-    Args:
-      element: LLVM type of a number in memory.
-      lanes: points of a vector.
+    row of `target`; rows begin every `stride` bytes. Squares are transposed in registers; the last
+    one overlaps the one before it where the entries are no multiple of the lanes.
     """
-    declared: dict[str, str] = {}
-    lines: list[str] = []
-
-    def emit(text: str) -> str:
-        lines.append(f"%t{len(lines)} = {text}")
-        return f"%t{len(lines) - 1}"
-
-    def declare(symbol: str, text: str) -> None:
-        declared[symbol] = text
-
-    shuffles = Shuffles(element, lanes, emit, functools.cache(emit), declare)
+    emitter = Emitter(lanes)
+    emit, shuffles = emitter.emit, Shuffles(element, emitter)
     kind = shuffles.kind
 
     def vector(entry: int) -> str:
@@ -51,8 +37,8 @@ def transposing(element: str, lanes: int) -> MachineCode:
     for point, row in enumerate(rows):
         offset = emit(f"mul i64 %stride, {point}")
         place = emit(f"getelementptr i8, ptr {target}, i64 {offset}")
-        lines.append(f"store {kind} {row}, ptr {place}, align 1")
-    body = "\n".join(f"  {line}" for line in lines)
+        emitter.lines.append(f"store {kind} {row}, ptr {place}, align 1")
+    body = "\n".join(f"  {line}" for line in emitter.lines)
     parameters = "ptr noalias %source, ptr noalias %target, i64 %entries, i64 %stride, ptr %numbers"
     function = f"""\
 define void @{NAME}({parameters}) #0 {{
@@ -70,4 +56,4 @@ loop:
 exit:
   ret void
 }}"""
-    return MachineCode(module(lanes, declared.values(), function))
+    return MachineCode(module(lanes, emitter.declared.values(), function))

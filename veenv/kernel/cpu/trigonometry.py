@@ -9,13 +9,13 @@ hardly ever taken. Errors are below two units in the last place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 from typing import NamedTuple
 
 import numpy as np
 
 from veenv.kernel.cpu.compile import host
-from veenv.kernel.cpu.types import element, intrinsic, literal
+from veenv.kernel.cpu.emitter import Emitter
 
 
 class _Table(NamedTuple):
@@ -59,44 +59,18 @@ _TABLES = {
     ),
 }  # fmt: skip
 
-Call = Callable[[str, str, list[str]], str]
-
 
 class Trigonometry:
-    """Emits sines and cosines of vectors of floats.
+    """Emits sines and cosines of vectors of floats."""
 
-    Args:
-      lanes: width of the vectors.
-      emit: takes an instruction and returns the name of its result.
-      declare: takes a symbol and its declaration.
-      call: takes a function's name, a dtype and the names of vectors; calls the function.
-      branch: takes a condition's name and what emits code and values for where it is true, given
-        those for where it is not; returns the values.
-    """
-
-    def __init__(
-        self,
-        lanes: int,
-        emit: Callable[[str], str],
-        declare: Callable[[str, str], None],
-        call: Call,
-        branch: Callable[[str, str, list[str], Callable[[], list[str]]], list[str]],
-    ):
-        self._lanes, self._emit, self._declare = lanes, emit, declare
-        self._call, self._branch = call, branch
+    def __init__(self, emitter: Emitter):
+        self._to, self._emit, self._lanes = emitter, emitter.emit, emitter.lanes
         self._known: dict[tuple[str, str], str] = {}
 
     def value(self, function: str, dtype: str, x: str, needed: Container[str]) -> str:
-        """The vector of sines or cosines.
-
-        Args:
-          function: "sin" or "cos".
-          dtype: "float32" or "float64".
-          x: name of the vector of arguments.
-          needed: which of both functions of `x` the program needs anywhere.
-        """
+        """The vector of sines or cosines; `needed` says which of both of `x` the program needs."""
         if not host().fma:
-            return self._call(function, dtype, [x])
+            return self._to.call(function, dtype, [x])
         if (function, x) not in self._known:
             wanted = [name for name in ("sin", "cos") if name == function or name in needed]
             self._known.update(
@@ -105,52 +79,54 @@ class Trigonometry:
         return self._known[function, x]
 
     def _both(self, wanted: list[str], dtype: str, x: str) -> list[str]:
-        kind = f"<{self._lanes} x {element(dtype)}>"
-        size = intrinsic(self._emit, self._declare, "fabs", kind, [x])
+        kind = self._to.vector(dtype)
+        size = self._to.intrinsic("fabs", kind, [x])
         found = self._near(wanted, dtype, kind, x, size)
-        limit = self._number(dtype, _TABLES[dtype].limit)
+        limit = self._to.number(dtype, _TABLES[dtype].limit)
         far = self._emit(f"fcmp ogt {kind} {size}, {limit}")
         bits = self._emit(f"bitcast <{self._lanes} x i1> {far} to i{self._lanes}")
         some = self._emit(f"icmp ne i{self._lanes} {bits}, 0")
 
         def calls() -> list[str]:
             return [
-                self._select(kind, far, self._call(name, dtype, [x]), near)
+                self._to.select(kind, far, self._to.call(name, dtype, [x]), near)
                 for name, near in zip(wanted, found, strict=True)
             ]
 
-        return self._branch(some, kind, found, calls)
+        return self._to.branch(some, kind, found, calls)
 
     def _near(self, wanted: list[str], dtype: str, kind: str, x: str, size: str) -> list[str]:
         """The functions of arguments of moderate size."""
         table, width = _TABLES[dtype], int(dtype[5:])
         number = f"<{self._lanes} x i{width}>"
-        shift, turns = (self._number(dtype, v) for v in (table.shift, 2 / np.pi))
-        shifted = self._fma(kind, size, turns, shift)
+        shift, turns = (self._to.number(dtype, v) for v in (table.shift, 2 / np.pi))
+        shifted = self._to.fma(kind, size, turns, shift)
         whole = self._emit(f"fsub {kind} {shifted}, {shift}")
         less = self._emit(f"fneg {kind} {whole}")
         rest = size
         for part in table.half_pi:
-            rest = self._fma(kind, less, self._number(dtype, part), rest)
+            rest = self._to.fma(kind, less, self._to.number(dtype, part), rest)
         square = self._emit(f"fmul {kind} {rest}, {rest}")
         cubic = self._emit(f"fmul {kind} {square}, {rest}")
-        sine = self._fma(kind, cubic, self._polynomial(dtype, kind, square, table.sine), rest)
+        sine = self._to.fma(kind, cubic, self._polynomial(dtype, kind, square, table.sine), rest)
         fourth = self._emit(f"fmul {kind} {square}, {square}")
-        first = self._fma(kind, square, self._number(dtype, -0.5), self._number(dtype, 1.0))
+        first = self._to.fma(
+            kind, square, self._to.number(dtype, -0.5), self._to.number(dtype, 1.0)
+        )
         inner = self._polynomial(dtype, kind, square, table.cosine)
-        cosine = self._fma(kind, fourth, inner, first)
+        cosine = self._to.fma(kind, fourth, inner, first)
         quarter = self._emit(f"bitcast {kind} {shifted} to {number}")
         parity = self._emit(f"and {number} {quarter}, splat (i{width} 1)")
         odd = self._emit(f"icmp ne {number} {parity}, zeroinitializer")
         found = []
         for name in wanted:
             if name == "sin":
-                value = self._select(kind, odd, cosine, sine)
+                value = self._to.select(kind, odd, cosine, sine)
                 sign = self._emit(f"bitcast {kind} {x} to {number}")
                 turn = self._emit(f"shl {number} {quarter}, splat (i{width} {width - 2})")
                 sign = self._emit(f"xor {number} {sign}, {turn}")
             else:
-                value = self._select(kind, odd, sine, cosine)
+                value = self._to.select(kind, odd, sine, cosine)
                 next_quarter = self._emit(f"add {number} {quarter}, splat (i{width} 1)")
                 sign = self._emit(f"shl {number} {next_quarter}, splat (i{width} {width - 2})")
             sign = self._emit(f"and {number} {sign}, splat (i{width} {-(2 ** (width - 1))})")
@@ -160,16 +136,7 @@ class Trigonometry:
         return found
 
     def _polynomial(self, dtype: str, kind: str, x: str, coefficients: tuple[float, ...]) -> str:
-        value = self._number(dtype, coefficients[-1])
+        value = self._to.number(dtype, coefficients[-1])
         for c in reversed(coefficients[:-1]):
-            value = self._fma(kind, value, x, self._number(dtype, c))
+            value = self._to.fma(kind, value, x, self._to.number(dtype, c))
         return value
-
-    def _number(self, dtype: str, value: float) -> str:
-        return f"splat ({element(dtype)} {literal(np.dtype(dtype).type(value))})"
-
-    def _select(self, kind: str, where: str, x: str, y: str) -> str:
-        return self._emit(f"select <{self._lanes} x i1> {where}, {kind} {x}, {kind} {y}")
-
-    def _fma(self, kind: str, x: str, y: str, z: str) -> str:
-        return intrinsic(self._emit, self._declare, "fma", kind, [x, y, z])

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from veenv.kernel.arrays import arithmetic, choose
+from veenv.kernel.arrays import Ids, arithmetic, choose
 from veenv.kernel.builder import Builder
-from veenv.kernel.ids import Ids
 from veenv.kernel.program import FLOATS, ROUNDED, CannotFuseError, dtype_name
 
 Solve = Callable[..., Sequence[Ids]]
@@ -27,30 +26,15 @@ class _Entries:
     def __init__(self, b: Builder, dtype: str):
         self.b, self.dtype = b, dtype
 
-    def _all(self, name: str, *operands: Any) -> Ids:
-        spread = np.broadcast_arrays(*(np.asarray(x, np.int64) for x in operands))
-        return arithmetic(self.b, name, self.dtype, *spread)
-
-    def sub(self, x: Any, y: Any) -> Ids:
-        """x - y."""
-        return self._all("sub", x, y)
-
-    def mul(self, x: Any, y: Any) -> Ids:
-        """x · y."""
-        return self._all("mul", x, y)
+    def __getattr__(self, name: str) -> Callable[..., Ids]:
+        return lambda *operands: arithmetic(
+            self.b, name, self.dtype, *np.broadcast_arrays(*(np.asarray(x) for x in operands))
+        )
 
     def rounded(self, x: Any, y: Any) -> Ids:
         """x · y, never joined with a sum: what cancels in LAPACK cancels."""
         one = lambda i, j: self.b.op("mul", self.dtype, int(i), int(j), attr=ROUNDED)  # noqa: E731
         return np.vectorize(one, otypes=[np.int64])(x, y)
-
-    def div(self, x: Any, y: Any) -> Ids:
-        """x / y."""
-        return self._all("div", x, y)
-
-    def neg(self, x: Any) -> Ids:
-        """-x."""
-        return self._all("neg", x)
 
     def less(self, x: Any, *products: tuple[Any, Any]) -> Ids:
         """x minus products, from the first to the last."""
@@ -174,13 +158,7 @@ def _pivots_to_permutation(e: _Entries, pivots: Ids, rows: int) -> Sequence[Ids]
 
 
 def _rule(solve: Solve, ranks: Sequence[int], **extra: Callable[[Any], Any]) -> Any:
-    """A rule for one matrix as one for any axes before it.
-
-    Args:
-      solve: for operands of these ranks.
-      ranks: of the operands without axes before.
-      **extra: further arguments, from the equation.
-    """
+    """A rule for operands of these ranks as one for any axes before them."""
 
     def rule(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         name, dtype = eqn.primitive.name, dtype_name(eqn.invars[0].aval.dtype)

@@ -1,0 +1,256 @@
+"""LLVM IR as text: how dtypes, constants and modules are written, and instructions one by one.
+
+Functions of whole vectors are those of glibc's libmvec (2.22 and later; 2.35 has them all), which
+takes SSE, AVX2 and AVX-512 vectors, with errors of at most 4 units in the last place. Where it is
+not, each lane calls libm.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from llvmlite import binding as llvm
+
+from veenv.kernel.cpu.compile import host
+from veenv.kernel.program import FLOATS
+
+_STACK = 16
+"""Bytes to which every function's stack is aligned."""
+_TYPES = {"float32": "float", "float64": "double", "bool": "i1"}
+_BLOCK = 250
+"""Instructions of a basic block: the code generator takes more than linear time in it."""
+PURE = "nounwind willreturn memory(none)"
+"""LLVM's attributes of a function of mathematics."""
+_LANES = {("float32", 16): "e", ("float32", 8): "d", ("float32", 4): "b"} | {
+    ("float64", 8): "e",
+    ("float64", 4): "d",
+    ("float64", 2): "b",
+}
+
+
+def element(dtype: str) -> str:
+    """The LLVM type of one number in a register."""
+    return _TYPES.get(dtype) or f"i{dtype.lstrip('uint')}"
+
+
+def memory_element(dtype: str) -> str:
+    """The LLVM type of one number in memory."""
+    return "i8" if dtype == "bool" else element(dtype)
+
+
+def suffix(kind: str) -> str:
+    """An LLVM vector type as it stands in the name of an intrinsic."""
+    count, _, of = kind.strip("<>").split()
+    return f"v{count}{ {'float': 'f32', 'double': 'f64'}.get(of, of) }"
+
+
+def literal(value: Any) -> str:
+    """A NumPy scalar as an LLVM constant; floats by their bits in double precision."""
+    if value.dtype == np.bool_:
+        return "true" if value else "false"
+    if value.dtype.name in FLOATS:
+        return f"0x{np.float64(value).view(np.uint64):016X}"
+    return str(int(value))
+
+
+def module(lanes: int, declarations: Iterable[str], function: str) -> str:
+    """A module of one function, which has the attributes `#0`.
+
+    Its stack begins at a multiple of a vector: what does not fit the registers is kept there, and a
+    vector in two lines of the cache takes two accesses.
+    """
+    width, aligned = lanes * 32, host().vector_bytes
+    stack = f"alignstack={aligned} " if aligned > _STACK else ""
+    return f"""\
+{chr(10).join(declarations)}
+
+{function}
+
+!0 = !{{}}
+!1 = !{{!"branch_weights", i32 1, i32 1000000}}
+attributes #0 = {{ nounwind {stack}"prefer-vector-width"="512" "min-legal-vector-width"="{width}" }}
+"""
+
+
+class Emitter:
+    """The instructions of a function that follow one another, in basic blocks that are not long.
+
+    The function needs a block `exit` and a condition `%never`, which is false, where they are many.
+
+    Attributes:
+      lanes: width of the vectors.
+      lines: the instructions so far.
+      declared: what they call and read, by symbol.
+    """
+
+    def __init__(self, lanes: int):
+        self.lanes = lanes
+        self.lines: list[str] = []
+        self.declared: dict[str, str] = {}
+        self._fresh = -1
+        self._block, self._start = "first", 0
+        self._block_has: dict[str, str] = {}
+
+    def vector(self, dtype: str) -> str:
+        """The type of a vector in registers."""
+        return f"<{self.lanes} x {element(dtype)}>"
+
+    def number(self, dtype: str, value: float) -> str:
+        """A vector of equal constants."""
+        return f"splat ({element(dtype)} {literal(np.dtype(dtype).type(value))})"
+
+    def emit(self, text: str) -> str:
+        """Adds an instruction; returns the name of its result."""
+        self._divide()
+        return self._instruction(text)
+
+    def once(self, text: str) -> str:
+        """An instruction without operands, whose result this block may have already."""
+        self._divide()
+        if text not in self._block_has:
+            self._block_has[text] = self._instruction(text)
+        return self._block_has[text]
+
+    def declare(self, symbol: str, text: str) -> None:
+        """Declares what is called or read."""
+        self.declared.setdefault(symbol, text)
+
+    def intrinsic(self, name: str, kind: str, args: Sequence[str], flag: str = "") -> str:
+        """Calls an intrinsic, such as "fma", of vectors of one type; some take a flag, too."""
+        symbol = f"llvm.{name}.{suffix(kind)}"
+        types = [kind] * len(args) + ["i1"] * bool(flag)
+        self.declare(symbol, f"declare {kind} @{symbol}({', '.join(types)})")
+        values = [*args, flag] if flag else args
+        pairs = ", ".join(f"{t} {v}" for t, v in zip(types, values, strict=True))
+        return self.emit(f"call {kind} @{symbol}({pairs})")
+
+    def fma(self, kind: str, x: str, y: str, z: str) -> str:
+        """x · y + z, rounded once."""
+        return self.intrinsic("fma", kind, [x, y, z])
+
+    def select(self, kind: str, where: str, x: str, y: str) -> str:
+        """x in the lanes of a mask, y in others."""
+        return self.emit(f"select <{self.lanes} x i1> {where}, {kind} {x}, {kind} {y}")
+
+    def call(self, function: str, dtype: str, args: Sequence[str]) -> str:
+        """Calls a function of libm for each lane."""
+        kind = self.vector(dtype)
+        symbol = vector_symbol(function, dtype, self.lanes, len(args))
+        if symbol is not None:
+            types = ", ".join([kind] * len(args))
+            self.declare(symbol, f"declare {kind} @{symbol}({types}) {PURE}")
+        else:
+            symbol = f"lanes_{function}_{dtype}"
+            self.declare(symbol, _lanewise(symbol, function, dtype, self.lanes, len(args)))
+        values = ", ".join(f"{kind} {a}" for a in args)
+        return self.emit(f"call {kind} @{symbol}({values}) {PURE}")
+
+    def branch(
+        self, condition: str, kind: str, values: Sequence[str], rare: Callable[[], list[str]]
+    ) -> list[str]:
+        """The values, or where a condition is true, which is rare, those of other code."""
+        before, label = self._block, condition.lstrip("%")
+        after = f"after_{label}"
+        jump = f"br i1 {condition}, label %rare_{label}, label %{after}, !prof !1"
+        self._begin(f"rare_{label}", jump)
+        others, end = rare(), self._block
+        self._begin(after, f"br label %{after}")
+        pairs = zip(values, others, strict=True)
+        return [
+            self._instruction(f"phi {kind} [ {x}, %{before} ], [ {y}, %{end} ]") for x, y in pairs
+        ]
+
+    def _divide(self) -> None:
+        """Begins another basic block where this one is long."""
+        if len(self.lines) > self._start + _BLOCK:
+            label = f"part{self._fresh}"  # a plain jump would be removed, and the blocks be one
+            self._begin(label, f"br i1 %never, label %exit, label %{label}, !prof !1")
+
+    def _instruction(self, text: str) -> str:
+        self._fresh += 1  # LLVM numbers values without a name so; names take it longer to read
+        name = f"%{self._fresh}"
+        self.lines.append(f"{name} = {text}")
+        return name
+
+    def _begin(self, label: str, jump: str) -> None:
+        """Ends the basic block with a jump and begins another."""
+        self.lines += [jump, f"{label}:"]
+        self._block, self._start, self._block_has = label, len(self.lines), {}
+
+
+@functools.cache
+def _libmvec() -> ctypes.CDLL | None:
+    if not llvm.get_process_triple().startswith("x86_64") or "linux" not in (
+        llvm.get_process_triple()
+    ):
+        return None
+    try:
+        return ctypes.CDLL("libmvec.so.1")
+    except OSError:
+        return None
+
+
+def scalar_symbol(function: str, dtype: str) -> str:
+    """The name of a function of libm for one number; made known to LLVM."""
+    symbol = function + ("f" if dtype == "float32" else "")
+    _make_known(symbol)
+    return symbol
+
+
+@functools.cache
+def _make_known(symbol: str) -> None:
+    """Tells LLVM the address of a symbol of this process or of libm."""
+    if llvm.address_of_symbol(symbol) is None:
+        library = ctypes.CDLL(None)
+        if not hasattr(library, symbol):
+            library = ctypes.CDLL("libm.so.6")
+        address = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
+        assert address is not None
+        llvm.add_symbol(symbol, address)
+
+
+@functools.cache
+def vector_symbol(function: str, dtype: str, lanes: int, count: int) -> str | None:
+    """The name of a function of libm for vectors, made known to LLVM; None where there is none."""
+    library, level = _libmvec(), _LANES.get((dtype, lanes))
+    if library is None or level is None:
+        return None
+    suffix = "f" if dtype == "float32" else ""
+    symbol = f"_ZGV{level}N{lanes}{'v' * count}_{function}{suffix}"
+    if not hasattr(library, symbol):
+        return None
+    address = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
+    assert address is not None
+    llvm.add_symbol(symbol, address)
+    return symbol
+
+
+def _lanewise(symbol: str, function: str, dtype: str, lanes: int, count: int) -> str:
+    """LLVM IR of a function of vectors that calls a scalar function for each lane."""
+    of = element(dtype)
+    kind, scalar = f"<{lanes} x {of}>", scalar_symbol(function, dtype)
+    types = ", ".join([of] * count)
+    arguments = ", ".join(f"{kind} %x{k}" for k in range(count))
+    parts = "\n".join(f"  %e{k} = extractelement {kind} %x{k}, i64 %i" for k in range(count))
+    values = ", ".join(f"{of} %e{k}" for k in range(count))
+    return f"""\
+declare {of} @{scalar}({types}) {PURE}
+define internal {kind} @{symbol}({arguments}) noinline {PURE} {{
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %n, %loop ]
+  %r = phi {kind} [ zeroinitializer, %entry ], [ %s, %loop ]
+{parts}
+  %y = call {of} @{scalar}({values})
+  %s = insertelement {kind} %r, {of} %y, i64 %i
+  %n = add i64 %i, 1
+  %done = icmp eq i64 %n, {lanes}
+  br i1 %done, label %exit, label %loop
+exit:
+  ret {kind} %s
+}}"""

@@ -1,0 +1,348 @@
+"""Elementwise primitives as scalar operations: one rule an entry, equal entries once.
+
+A primitive whose name is an operation's is that operation; the others, and those that mean
+something else for bools, integers or complex numbers, have a rule here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from veenv.kernel.arrays import Ids, arithmetic, constant, constants, different, once
+from veenv.kernel.builder import Builder
+from veenv.kernel.complex_numbers import KNOWN, Reals, pair, parts
+from veenv.kernel.fold import evaluate
+from veenv.kernel.program import COMPLEX, DTYPES, FLOATS, CannotFuseError, Op, dtype_name
+from veenv.kernel.scalars import Scalars
+from veenv.linear.batch_barrier import BARRIERS
+from veenv.rules.operations import OPERATIONS
+from veenv.rules.table import TABLE, facts, named
+
+Rule = Callable[..., int]
+"""From the operations of the result's dtype and the operands of one entry to its number."""
+_COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+
+
+def compute(b: Builder, eqn: Any, ins: Sequence[Ids]) -> Ids:
+    """The result of an elementwise equation, from operands of its shape or of none."""
+    name, shape = eqn.primitive.name, eqn.outvars[0].aval.shape
+    of, to = dtype_name(eqn.invars[0].aval.dtype), dtype_name(eqn.outvars[0].aval.dtype)
+    if of not in DTYPES and of not in COMPLEX:
+        raise CannotFuseError(f"values of dtype {of} cannot be fused", name)
+    if name in _COMPARISONS and of != "bool" and of not in COMPLEX:
+        values = [constant(b, x) for x in ins]
+        if all(v is not None for v in values):  # as masks are made of indices
+            return constants(b, np.broadcast_to(evaluate(Op(name, to), values), shape))
+    columns = once(*(x if x.shape == shape else np.broadcast_to(x, shape) for x in ins))
+    return np.broadcast_to(_entries(b, name, of, to, eqn.params, columns), shape)
+
+
+def entry(b: Builder, name: str, of: str, to: str, params: Mapping[str, Any], *args: int) -> int:
+    """One entry of the result, of dtype `to`; `of` is the dtype of the first operand."""
+    if (of in COMPLEX or to in COMPLEX) and name not in _OF_COMPLEX:
+        raise CannotFuseError(f"primitive {name!r} cannot be fused for complex numbers", name)
+    scalars = Scalars(b, to, of, params)
+    return (
+        RULES[name](scalars, *args)
+        if name in RULES
+        else _same(facts(name).call or name)(scalars, *args)
+    )
+
+
+def _entries(
+    b: Builder, name: str, of: str, to: str, params: Mapping[str, Any], columns: Sequence[Ids]
+) -> Ids:
+    shape = columns[0].shape
+    plain = {"add_any": "add"}.get(name, name)
+    if plain in _PLAIN and to in FLOATS:
+        return arithmetic(b, plain, to, *columns)
+    if name == "select_n" and of == "bool":
+        which = constant(b, columns[0])
+        if which is not None:
+            return np.where(which, columns[-1], columns[1])
+    rows, places = different([x.ravel() for x in columns])
+    ids = [entry(b, name, of, to, params, *row) for row in rows]
+    return np.array(ids, np.int64)[places].reshape(shape)
+
+
+def _same(name: str) -> Rule:
+    """A primitive that is one operation, or a call of a function, of its own dtype."""
+    if OPERATIONS[name].function:
+        return lambda r, *args: r.call(name, *args)
+    return lambda r, *args: r.op(name, *args)
+
+
+def _polynomial(r: Scalars, x: int, *coefficients: int) -> int:
+    result = coefficients[-1]
+    for c in reversed(coefficients[:-1]):
+        result = r.add(c, r.mul(result, x))
+    return result
+
+
+def _one_minus_square(r: Scalars, x: int) -> int:
+    one = r.number(1)
+    return r.mul(r.add(one, x), r.sub(one, x))
+
+
+def _compare(name: str) -> Rule:
+    def rule(r: Scalars, x: int, y: int) -> int:
+        if r.of in COMPLEX:
+            same = [r.op(name, *pair) for pair in zip(parts(r.b, x), parts(r.b, y), strict=True)]
+            return r.op("and" if name == "eq" else "or", *same)
+        if r.of == "bool":
+            differ = r.xor(x, y)
+            if name in ("eq", "ne"):
+                return differ if name == "ne" else r.op("not", differ)
+            x, y = (r.b.op("convert", "uint8", v) for v in (x, y))
+        return r.op(name, x, y)
+
+    return rule
+
+
+def _extreme(name: str, of_bools: str) -> Rule:
+    return lambda r, x, y: r.op(of_bools if r.of == "bool" else name, x, y)
+
+
+def _only_floats(name: str) -> Rule:
+    """An operation of floats that leaves integers as they are."""
+    return lambda r, x: r.op(name, x) if r.of in FLOATS else x
+
+
+def _clamp(r: Scalars, low: int, x: int, high: int) -> int:
+    return r.min(r.max(x, low), high)
+
+
+def _abs(r: Scalars, x: int) -> int:
+    if r.of in COMPLEX:
+        return Reals(r.b, r.dtype).modulus(*parts(r.b, x))
+    return x if r.of.startswith("u") else r.abs(x)
+
+
+def _divisor(r: Scalars, x: int, y: int) -> tuple[int, int]:
+    """Whether an integer divisor is zero, and one in its place where dividing would trap."""
+    trap = zero = r.is_("eq", y, r.number(0))
+    if not r.of.startswith("u"):
+        least = r.is_("eq", x, r.number(np.iinfo(r.of).min))
+        trap = r.either(zero, r.both(r.is_("eq", y, r.number(-1)), least))
+    return zero, r.select(trap, r.number(1), y)
+
+
+def _div(r: Scalars, x: int, y: int) -> int:
+    """Integer division by zero gives -1, and the least number by -1 itself, as in XLA."""
+    if r.of in FLOATS or r.of in COMPLEX:
+        return r.div(x, y)
+    zero, safe = _divisor(r, x, y)
+    ones = r.number(np.iinfo(r.of).max if r.of.startswith("u") else -1)
+    return r.select(zero, ones, r.div(x, safe))
+
+
+def _rem(r: Scalars, x: int, y: int) -> int:
+    if r.of in FLOATS:
+        return r.rem(x, y)
+    zero, safe = _divisor(r, x, y)
+    return r.select(zero, x, r.rem(x, safe))
+
+
+def _sign(r: Scalars, x: int) -> int:
+    if r.of in COMPLEX:
+        return r.sign(x)
+    zero, rest = r.number(0), x
+    if not r.of.startswith("u"):
+        rest = r.select(r.is_("lt", x, zero), r.number(-1), x)
+    return r.select(r.is_("gt", x, zero), r.number(1), rest)
+
+
+def _round(r: Scalars, x: int) -> int:
+    if int(r.params["rounding_method"]) == 1:
+        return r.round(x)
+    whole = r.trunc(x)
+    rest = r.abs(r.sub(x, whole))
+    away = r.add(whole, _sign(r, x))
+    return r.select(r.is_("ge", rest, r.number(0.5)), away, whole)
+
+
+def _is_finite(r: Scalars, x: int) -> int:
+    return r.is_("lt", r.b.op("abs", r.of, x), r.b.number(np.inf, r.of))
+
+
+def _shift(name: str) -> Rule:
+    def rule(r: Scalars, x: int, y: int) -> int:
+        bits = np.iinfo(r.of).bits
+        far = r.is_("ge", y, r.number(bits))
+        if not r.of.startswith("u"):
+            far = r.either(far, r.is_("lt", y, r.number(0)))
+        if name == "shr_a":
+            return r.op(name, x, r.select(far, r.number(bits - 1), y))
+        near = r.select(far, r.number(0), y)
+        return r.select(far, r.number(0), r.op(name, x, near))
+
+    return rule
+
+
+def _logistic(r: Scalars, x: int) -> int:
+    one = r.number(1)
+    return r.div(one, r.add(one, r.call("exp", r.neg(x))))
+
+
+def _rsqrt(r: Scalars, x: int) -> int:
+    return r.div(r.number(1), r.sqrt(x))
+
+
+def _power(r: Scalars, x: int, exponent: int) -> int:
+    """x to a whole power, by squaring."""
+    if exponent == 0:
+        return r.number(1)
+    left, square, result = abs(exponent), x, None
+    while left:
+        if left & 1:
+            result = square if result is None else r.mul(result, square)
+        left >>= 1
+        if left:
+            square = r.square(square)
+    assert result is not None
+    return result if exponent > 0 else r.div(r.number(1), result)
+
+
+def _integer_pow(r: Scalars, x: int) -> int:
+    return _power(r, x, r.params["y"])
+
+
+def _pow(r: Scalars, x: int, y: int) -> int:
+    y = r.convert(y)
+    if r.dtype in COMPLEX:
+        return r.pow(x, y)
+    if r.dtype not in FLOATS:
+        raise CannotFuseError("powers of integers cannot be fused", "pow")
+    op = r.b.ops[y]
+    if op.name == "const" and op.attr in (-1, 0, 1, 2, 3):
+        return _power(r, x, int(op.attr))
+    return r.call("pow", x, y)
+
+
+def _select_n(r: Scalars, which: int, *cases: int) -> int:
+    if r.of == "bool":
+        return r.select(which, cases[-1], cases[0])
+    result = cases[-1]
+    for number in reversed(range(len(cases) - 1)):
+        here = r.is_("le", which, r.b.number(number, r.of))
+        result = r.select(here, cases[number], result)
+    return result
+
+
+def _convert(r: Scalars, x: int) -> int:
+    """To another dtype; the real part where only the operand is complex."""
+    found = [x]
+    if r.of in COMPLEX and r.dtype not in COMPLEX:
+        found = parts(r.b, x) if r.dtype == "bool" else parts(r.b, x)[:1]
+    if r.dtype == "bool" and r.of != "bool":
+        zero = r.b.number(0, COMPLEX.get(r.of, r.of))
+        first, *others = (r.is_("ne", v, zero) for v in found)
+        return r.either(first, *others) if others else first
+    return r.convert(found[0])
+
+
+def _bitcast(r: Scalars, x: int) -> int:
+    if np.dtype(r.of).itemsize != np.dtype(r.dtype).itemsize:
+        raise CannotFuseError("bits of another width cannot be fused", "bitcast_convert_type")
+    return x if r.of == r.dtype else r.bitcast(x)
+
+
+def _reduce_precision(r: Scalars, x: int) -> int:
+    info = np.finfo(r.of)
+    if (r.params["exponent_bits"], r.params["mantissa_bits"]) != (info.iexp, info.nmant):
+        raise CannotFuseError("a lower precision cannot be fused", "reduce_precision")
+    return x
+
+
+def _conj(r: Scalars, x: int) -> int:
+    if r.of not in COMPLEX:
+        return r.convert(x)
+    re, im = parts(r.b, x)
+    return pair(r.b, re, r.b.op("neg", COMPLEX[r.of], im))
+
+
+def _identity(r: Scalars, x: int) -> int:
+    return x
+
+
+_ERF_INV_NEAR = (
+    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
+    -0.00125372503, -0.00417768164, 0.246640727, 1.50140941,
+)  # fmt: skip
+_ERF_INV_FAR = (
+    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
+    -0.0076224613, 0.00943887047, 1.00167406, 2.83297682,
+)  # fmt: skip
+
+
+def _erf_inv(r: Scalars, x: int) -> int:
+    """Giles's polynomials for single precision, which XLA takes too (JSC 2010)."""
+    if r.dtype != "float32":
+        raise CannotFuseError("erf_inv can only be fused in float32", "erf_inv")
+    w = r.neg(r.call("log1p", r.neg(r.square(x))))
+    near = r.is_("lt", w, r.number(5))
+    low, high = r.sub(w, r.number(2.5)), r.sub(r.sqrt(w), r.number(3))
+    w = r.select(near, low, high)
+    terms = [
+        r.select(near, r.number(one), r.number(other))
+        for one, other in zip(_ERF_INV_NEAR, _ERF_INV_FAR, strict=True)
+    ]
+    result = terms[0]
+    for term in terms[1:]:
+        result = r.add(term, r.mul(result, w))
+    edge = r.is_("eq", r.abs(x), r.number(1))
+    return r.select(edge, r.mul(x, r.number(np.inf)), r.mul(result, x))
+
+
+IDENTITIES = frozenset(
+    {*named(form="same"), "stop_gradient"} - {"convert_element_type", "device_put", *BARRIERS}
+)
+"""Primitives whose result is their operand, whatever name, place or layout they give it."""
+_PLAIN = frozenset("add sub mul div neg".split())
+"""The primitives that are one operation of floats, of which most programs have most."""
+RULES: Mapping[str, Rule] = {
+    **{name: _compare(name) for name in _COMPARISONS},
+    **dict.fromkeys(IDENTITIES, _identity),
+    "abs": _abs,
+    "add_any": lambda r, x, y: r.add(x, y),
+    "bitcast_convert_type": _bitcast,
+    "ceil": _only_floats("ceil"),
+    "clamp": _clamp,
+    "complex": lambda r, x, y: pair(r.b, x, y),
+    "conj": _conj,
+    "convert_element_type": _convert,
+    "div": _div,
+    "erf_inv": _erf_inv,
+    "floor": _only_floats("floor"),
+    "imag": lambda r, x: parts(r.b, x)[1],
+    "integer_pow": _integer_pow,
+    "is_finite": _is_finite,
+    "logistic": _logistic,
+    "max": _extreme("max", "or"),
+    "min": _extreme("min", "and"),
+    "one_minus_square": _one_minus_square,
+    "polynomial": _polynomial,
+    "pow": _pow,
+    "real": lambda r, x: parts(r.b, x)[0],
+    "reduce_precision": _reduce_precision,
+    "rem": _rem,
+    "round": _round,
+    "rsqrt": _rsqrt,
+    "select_n": _select_n,
+    "shift_left": _shift("shl"),
+    "shift_right_arithmetic": _shift("shr_a"),
+    "shift_right_logical": _shift("shr_l"),
+    "sign": _sign,
+    "square": lambda r, x: r.square(x),
+}
+"""For elementwise primitives that are not one operation how an entry of the result is computed."""
+ELEMENTWISE = frozenset({*RULES, *(n for n, p in TABLE.items() if (p.call or n) in OPERATIONS)})
+"""Primitives that compute entry by entry."""
+_OF_COMPLEX = (KNOWN | IDENTITIES).union(
+    "abs add_any complex conj convert_element_type eq imag integer_pow logistic ne "
+    "one_minus_square real rsqrt select_n square".split()
+)
+"""Those of them that are fused where an operand or the result is complex."""

@@ -1,0 +1,264 @@
+"""Primitives that move entries: as shapes say, and at indices, known ones or a choice of few."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from veenv.kernel.arrays import Ids, Rule, choose, constant, constants
+from veenv.kernel.builder import Builder
+from veenv.kernel.program import CannotFuseError, dtype_name
+from veenv.kernel.windows import Windows, of_gather, of_scatter
+from veenv.linear.batch_barrier import BARRIERS
+
+_MOST_STARTS = 64
+"""Places between which an index that depends on the input may choose."""
+
+
+def _broadcast(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    shape, axes = eqn.params["shape"], eqn.params["broadcast_dimensions"]
+    expanded = np.ones(len(shape), int)
+    expanded[list(axes)] = ins[0].shape
+    return [np.broadcast_to(ins[0].reshape(tuple(expanded)), tuple(shape))]
+
+
+def _reshape(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    if eqn.primitive.name == "reshape" and eqn.params.get("dimensions") is not None:
+        ins = [ins[0].transpose(eqn.params["dimensions"])]
+    return [ins[0].reshape(eqn.outvars[0].aval.shape)]
+
+
+def _transpose(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    return [ins[0].transpose(eqn.params["permutation"])]
+
+
+def _rev(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    return [np.flip(ins[0], eqn.params["dimensions"])]
+
+
+def _slice(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    params = eqn.params
+    strides = params["strides"] or (1,) * ins[0].ndim
+    cut = zip(params["start_indices"], params["limit_indices"], strides, strict=True)
+    return [ins[0][tuple(slice(*c) for c in cut)]]
+
+
+def _concatenate(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    return [np.concatenate(ins, eqn.params["dimension"])]
+
+
+def _split(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    ends = np.cumsum(eqn.params["sizes"])[:-1]
+    return list(np.split(ins[0], ends, eqn.params["axis"]))
+
+
+def _stack(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    return [np.stack(ins, eqn.params["axis"])]
+
+
+def _unstack(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    return list(np.moveaxis(ins[0], eqn.params["axis"], 0))
+
+
+def _tile(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    return [np.tile(ins[0], eqn.params["reps"])]
+
+
+def _pad(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    x, fill = ins
+    result = np.full(eqn.outvars[0].aval.shape, fill[()], np.int64)
+    source, target = [], []
+    for size, wide, (low, _, interior) in zip(
+        x.shape, result.shape, eqn.params["padding_config"], strict=True
+    ):
+        places = low + np.arange(size) * (interior + 1)
+        inside = (places >= 0) & (places < wide)
+        source.append(np.flatnonzero(inside))
+        target.append(places[inside])
+    result[np.ix_(*target)] = x[np.ix_(*source)]
+    return [result]
+
+
+def _iota(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    aval, axis = eqn.outvars[0].aval, eqn.params["dimension"]
+    key = dtype_name(aval.dtype), aval.shape[axis]
+    if key not in b.counts:
+        b.counts[key] = constants(b, np.arange(aval.shape[axis]).astype(aval.dtype))
+    shape = [1] * len(aval.shape)
+    shape[axis] = -1
+    return [np.broadcast_to(b.counts[key].reshape(tuple(shape)), aval.shape)]
+
+
+def _empty(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    aval = eqn.outvars[0].aval
+    return [np.broadcast_to(constants(b, np.zeros((), aval.dtype)), aval.shape)]
+
+
+def _same(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    return list(ins)
+
+
+def _block(shape: Sequence[int], starts: Sequence[Ids]) -> tuple[Windows, Ids]:
+    """The window of this shape that begins at some starts, which are clamped into the array."""
+    axes = tuple(range(len(shape)))
+    windows = Windows(tuple(shape), (), axes, (), axes, clipped=True)
+    return windows, np.array([start[()] for start in starts], np.int64)
+
+
+def _dynamic_slice(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    x, *starts = ins
+    return [_taken(b, eqn, *_block(eqn.params["slice_sizes"], starts), x)]
+
+
+def _dynamic_update_slice(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    x, update, *starts = ins
+    return [_put(b, eqn, *_block(update.shape, starts), x, update)]
+
+
+def _options(
+    b: Builder, eqn: Any, windows: Windows, shape: Sequence[int], ids: Ids
+) -> Iterator[tuple[np.ndarray, Ids | None]]:
+    """What indices can be, each with the bools that tell which of them are it (None: all).
+
+    Yields:
+      Known indices, and operations in the shape of the indices without their last axis.
+    """
+    known: list[Any] = [constant(b, ids[..., k]) for k in range(ids.shape[-1])]
+    last = [shape[axis] - windows.sizes[axis] for axis in windows.indexed]
+    ranges: list[Sequence[Any]] = [
+        range(n + 1) if v is None else (v,) for n, v in zip(last, known, strict=True)
+    ]
+    if prod(map(len, ranges)) > _MOST_STARTS:
+        raise CannotFuseError(
+            f"an index that depends on the input chooses between more than {_MOST_STARTS} places",
+            eqn.primitive.name,
+        )
+    for chosen in product(*ranges):
+        tests = None
+        for k, value in enumerate(chosen):
+            if known[k] is None:
+                here = [_is(b, int(i), value, last[k], windows.clipped) for i in ids[..., k].flat]
+                both = zip(here, here if tests is None else tests, strict=True)
+                tests = [b.op("and", "bool", *pair) for pair in both]
+        columns = [np.broadcast_to(value, ids.shape[:-1]) for value in chosen]
+        indices = np.stack(columns, -1) if columns else np.zeros(ids.shape, np.int64)
+        yield indices, None if tests is None else np.array(tests, np.int64).reshape(ids.shape[:-1])
+
+
+def _is(b: Builder, index: int, value: int, last: int, clipped: bool) -> int:
+    """Whether an index is a value; one that is outside, and clipped, is the nearest inside."""
+    if clipped and last == 0:
+        return b.const(np.bool_(True))
+    name = "eq"
+    if clipped and value in (0, last):
+        name = "le" if value == 0 else "ge"
+    return b.op(name, "bool", index, b.number(value, b.ops[index].dtype))
+
+
+def _gather(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    return [_taken(b, eqn, of_gather(eqn.params), ins[1], ins[0])]
+
+
+def _taken(b: Builder, eqn: Any, windows: Windows, ids: Ids, x: Ids) -> Ids:
+    """The entries of windows of an array, by their indices."""
+    entries, result = x.ravel(), None
+    owner = windows.owners(x.shape, ids.shape[:-1])
+    if not windows.clipped:
+        result = np.full(eqn.outvars[0].aval.shape, _fill(b, eqn), np.int64)
+    for indices, tests in _options(b, eqn, windows, x.shape, ids):
+        places = windows.places(x.shape, indices)
+        found = entries[places] if result is None else np.where(places < 0, result, entries[places])
+        if (
+            tests is None or result is None
+        ):  # all, or the first of those that indices are clipped to
+            result = found
+        else:
+            result = choose(b, tests.ravel()[owner], found, result)
+    assert result is not None
+    return result
+
+
+def _fill(b: Builder, eqn: Any) -> int:
+    """What is read outside of an array."""
+    dtype = np.dtype(eqn.outvars[0].aval.dtype)
+    fill = eqn.params["fill_value"]
+    if fill is None:
+        fill = {"b": True, "f": np.nan, "c": np.nan}.get(dtype.kind)
+    if fill is None:
+        fill = np.iinfo(dtype).max if dtype.kind == "u" else np.iinfo(dtype).min
+    return b.const(dtype.type(fill))
+
+
+def _scatter(name: str | None) -> Rule:
+    """A scatter that combines entries by an operation, or overwrites them."""
+
+    def rule(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+        operand, ids, updates = ins
+        windows = of_scatter(eqn.params, operand.ndim, updates.shape)
+        return [_put(b, eqn, windows, ids, operand, updates, name)]
+
+    return rule
+
+
+def _put(
+    b: Builder,
+    eqn: Any,
+    windows: Windows,
+    ids: Ids,
+    operand: Ids,
+    updates: Ids,
+    name: str | None = None,
+) -> Ids:
+    """An array with updates put in windows, by their indices."""
+    owner = windows.owners(operand.shape, ids.shape[:-1])
+    result = np.array(operand).reshape(-1)
+    dtype = dtype_name(eqn.outvars[0].aval.dtype)
+    options = [
+        (windows.places(operand.shape, indices).ravel(), tests)
+        for indices, tests in _options(b, eqn, windows, operand.shape, ids)
+    ]
+    for number, update in enumerate(updates.flat):
+        for places, tests in options:
+            place = int(places[number])
+            if place < 0:
+                continue
+            old, new = int(result[place]), int(update)
+            new = new if name is None else b.op(name, dtype, old, new)
+            if tests is not None:
+                here = int(tests.flat[owner.flat[number]])
+                new = b.op("select", dtype, here, new, old)
+            result[place] = new
+    return result.reshape(operand.shape)
+
+
+RULES: Mapping[str, Rule] = {
+    "broadcast_in_dim": _broadcast,
+    "concatenate": _concatenate,
+    "empty": _empty,
+    "empty2": _empty,
+    "iota": _iota,
+    **dict.fromkeys(BARRIERS, _same),
+    "pad": _pad,
+    "reshape": _reshape,
+    "rev": _rev,
+    "slice": _slice,
+    "split": _split,
+    "squeeze": _reshape,
+    "stack": _stack,
+    "tile": _tile,
+    "unstack": _unstack,
+    "transpose": _transpose,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "gather": _gather,
+    "scatter": _scatter(None),
+    "scatter-add": _scatter("add"),
+    "scatter-max": _scatter("max"),
+    "scatter-min": _scatter("min"),
+    "scatter-mul": _scatter("mul"),
+}
+"""For each primitive that moves entries what it does to the numbers of operations."""

@@ -1,0 +1,241 @@
+"""Primitives that combine entries, or put them in order: sums, products, maxima, sorting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from veenv.kernel.arrays import Ids, Rule
+from veenv.kernel.builder import MAX_OPERATIONS, Builder
+from veenv.kernel.program import FLOATS, CannotFuseError, dtype_name
+
+_COMBINE: Mapping[str, tuple[str, str]] = {
+    "sum": ("add", "or"),
+    "prod": ("mul", "and"),
+    "max": ("max", "or"),
+    "min": ("min", "and"),
+    "and": ("and", "and"),
+    "or": ("or", "or"),
+    "xor": ("xor", "xor"),
+}
+"""The operation that combines two numbers, and that of two bools."""
+_MOST_SORTED = 16
+"""Entries that are sorted at most."""
+
+
+def _operation(name: str, dtype: str) -> str:
+    return _COMBINE[name][dtype == "bool"]
+
+
+def _neutral(b: Builder, name: str, dtype: str) -> int:
+    """The combination of no entries."""
+    value: Any = {"prod": 1, "and": -1}.get(name, 0)
+    if name in ("max", "min"):
+        least, most = -np.inf, np.inf
+        if dtype not in FLOATS:
+            least, most = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        value = least if name == "max" else most
+    return b.const(np.asarray(value).astype(dtype))
+
+
+def _reduce(name: str) -> Rule:
+    def rule(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+        x, axes = ins[0], tuple(eqn.params["axes"])
+        dtype = dtype_name(eqn.outvars[0].aval.dtype)
+        kept = [a for a in range(x.ndim) if a not in axes]
+        shape = [x.shape[a] for a in kept]
+        rows = x.transpose(*kept, *axes).reshape(math.prod(shape), -1 if x.size else 0)
+        result = []
+        for row in rows.tolist():
+            total = row[0] if row else _neutral(b, name, dtype)
+            for i in row[1:]:
+                total = b.op(_operation(name, dtype), dtype, total, i)
+            result.append(total)
+        return [np.array(result, np.int64).reshape(shape)]
+
+    return rule
+
+
+def _cumulative(name: str) -> Rule:
+    def rule(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+        axis, dtype = eqn.params["axis"], dtype_name(eqn.outvars[0].aval.dtype)
+        x = np.moveaxis(np.array(ins[0]), axis, -1)
+        turned = x[..., ::-1] if eqn.params["reverse"] else x
+        for place in np.ndindex(x.shape[:-1]):
+            row = turned[place]
+            for k in range(1, len(row)):
+                row[k] = b.op(_operation(name, dtype), dtype, int(row[k - 1]), int(row[k]))
+        return [np.moveaxis(x, -1, axis)]
+
+    return rule
+
+
+def _converted(b: Builder, ids: Ids, dtype: str) -> Ids:
+    if not ids.size or b.ops[int(ids.flat[0])].dtype == dtype:
+        return ids
+    return np.array([b.op("convert", dtype, int(i)) for i in ids.flat], np.int64).reshape(ids.shape)
+
+
+def _dot(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    (over_x, over_y), (batch_x, batch_y) = eqn.params["dimension_numbers"]
+    aval = eqn.outvars[0].aval
+    dtype = dtype_name(aval.dtype)
+    x, y = (_converted(b, ids, dtype) for ids in ins)
+    free_x = [a for a in range(x.ndim) if a not in (*over_x, *batch_x)]
+    free_y = [a for a in range(y.ndim) if a not in (*over_y, *batch_y)]
+    summed = math.prod(x.shape[a] for a in over_x)
+    if math.prod(aval.shape) * summed > MAX_OPERATIONS:
+        raise CannotFuseError(
+            f"primitive 'dot_general' of {math.prod(aval.shape) * summed:,} products is too "
+            f"large to be fused (at most {MAX_OPERATIONS:,})",
+            "dot_general",
+        )
+    batch, rows, cols = (
+        math.prod(z.shape[a] for a in axes) for z, axes in ((x, batch_x), (x, free_x), (y, free_y))
+    )
+    left = x.transpose(*batch_x, *free_x, *over_x).reshape(batch, rows, summed)
+    right = y.transpose(*batch_y, *free_y, *over_y).reshape(batch, cols, summed)
+    result = np.empty((batch, rows, cols), np.int64)
+    of_left, of_right = left.tolist(), right.tolist()
+    for k, i, j in np.ndindex(result.shape):
+        total = None
+        for p, q in zip(of_left[k][i], of_right[k][j], strict=True):
+            term = b.op(_operation("prod", dtype), dtype, p, q)
+            total = term if total is None else b.op(_operation("sum", dtype), dtype, total, term)
+        result[k, i, j] = b.number(0, dtype) if total is None else total
+    return [result.reshape(aval.shape)]
+
+
+def _extreme_index(compare: str) -> Rule:
+    def rule(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+        (axis,) = eqn.params["axes"]
+        dtype = dtype_name(eqn.outvars[0].aval.dtype)
+        of = dtype_name(eqn.invars[0].aval.dtype)
+        x = np.moveaxis(ins[0], axis, -1)
+        result = np.empty(x.shape[:-1], np.int64)
+        for place in np.ndindex(result.shape):
+            best, where = int(x[place][0]), b.number(0, dtype)
+            for k, i in enumerate(x[place][1:], 1):
+                here = int(i)
+                better = b.op(compare, "bool", here, best)
+                if of in FLOATS:  # the first NaN wins
+                    now, then = (b.op("ne", "bool", v, v) for v in (here, best))
+                    first = b.op("and", "bool", now, b.op("not", "bool", then))
+                    better = b.op("or", "bool", better, first)
+                best = b.op("select", of, better, here, best)
+                where = b.op("select", dtype, better, b.number(k, dtype), where)
+            result[place] = where
+        return [result]
+
+    return rule
+
+
+def _precedes(b: Builder, dtype: str, x: int, y: int) -> int:
+    """Whether x comes before y; what is not a number comes last."""
+    if dtype == "bool":
+        return b.op("and", "bool", b.op("not", "bool", x), y)
+    less = b.op("lt", "bool", x, y)
+    if dtype not in FLOATS:
+        return less
+    numbers = b.op("eq", "bool", x, x), b.op("ne", "bool", y, y)
+    return b.op("or", "bool", less, b.op("and", "bool", *numbers))
+
+
+def _ordered(name: str) -> Rule:
+    """A comparison that orders zeros by sign and what is not a number, too: that of their bits."""
+
+    def key(b: Builder, x: int) -> int:
+        dtype = b.ops[x].dtype
+        if dtype == "bool":
+            return b.op("convert", "uint8", x)
+        if dtype not in FLOATS:
+            return x
+        whole = np.iinfo(dtype.replace("float", "int"))
+        kind = whole.dtype.name
+        bits = b.op("bitcast", kind, x)
+        below = b.op("shr_a", kind, bits, b.number(whole.bits - 1, kind))
+        return b.op("xor", kind, bits, b.op("and", kind, below, b.number(whole.max, kind)))
+
+    def rule(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+        x, y = np.broadcast_arrays(*ins)
+        ids = [
+            b.op(name, "bool", key(b, int(p)), key(b, int(q)))
+            for p, q in zip(x.flat, y.flat, strict=True)
+        ]
+        return [np.array(ids, np.int64).reshape(x.shape)]
+
+    return rule
+
+
+def _sort(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    """Each entry's rank, and for each place the entry of that rank; equal ones in their order."""
+    axis, dtype = eqn.params["dimension"], dtype_name(eqn.invars[0].aval.dtype)
+    size = ins[0].shape[axis]
+    if size > _MOST_SORTED or eqn.params["num_keys"] != 1:
+        raise CannotFuseError(
+            f"primitive 'sort' can be fused for one key and at most {_MOST_SORTED} entries", "sort"
+        )
+    columns = [np.moveaxis(x, axis, -1) for x in ins]
+    results = [np.empty(x.shape, np.int64) for x in columns]
+    for place in np.ndindex(columns[0].shape[:-1]):
+        keys = [int(i) for i in columns[0][place]]
+        rank = [b.number(0, "int32") for _ in keys]
+        for i, j in product(range(size), repeat=2):
+            if i < j:
+                later = _precedes(b, dtype, keys[j], keys[i])
+                sooner = b.op("not", "bool", later)
+                rank[i] = b.op("add", "int32", rank[i], b.op("convert", "int32", later))
+                rank[j] = b.op("add", "int32", rank[j], b.op("convert", "int32", sooner))
+        for column, result in zip(columns, results, strict=True):
+            entries = column[place]
+            for k in range(size):
+                chosen = int(entries[-1])
+                for i in range(size - 1):
+                    here = b.op("eq", "bool", rank[i], b.number(k, "int32"))
+                    chosen = b.op("select", b.ops[chosen].dtype, here, int(entries[i]), chosen)
+                result[place][k] = chosen
+    return [np.moveaxis(x, -1, axis) for x in results]
+
+
+def _named_by_class(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    """Primitives that newer versions of JAX tell apart by a class alone."""
+    made = eqn.params["_prim"]
+    name = type(made).__name__
+    if name != "SearchSorted" or not type(made).__module__.startswith("jax."):
+        raise CannotFuseError(f"primitive {name!r} cannot be fused", name)
+    if made.params["batch_dims"] or ins[0].ndim != 1:
+        raise CannotFuseError(f"primitive {name!r} can be fused for one table", name)
+    return [_search_sorted(b, eqn, made.params["side"] == "right", *ins)]
+
+
+def _search_sorted(b: Builder, eqn: Any, right: bool, table: Ids, wanted: Ids) -> Ids:
+    """How many entries of a sorted table are below each of some numbers, or are not above."""
+    to, of = (dtype_name(v.aval.dtype) for v in (eqn.outvars[0], eqn.invars[0]))
+    found = []
+    for x in wanted.flat:
+        count = b.number(0, to)
+        for entry in table:
+            pair = (int(x), int(entry)) if right else (int(entry), int(x))
+            passed = _precedes(b, of, *pair)
+            passed = b.op("not", "bool", passed) if right else passed
+            count = b.op("add", to, count, b.op("convert", to, passed))
+        found.append(count)
+    return np.array(found, np.int64).reshape(wanted.shape)
+
+
+RULES: Mapping[str, Rule] = {
+    **{f"reduce_{name}": _reduce(name) for name in _COMBINE},
+    **{f"cum{name}": _cumulative(name) for name in ("sum", "prod", "max", "min")},
+    "argmax": _extreme_index("gt"),
+    "argmin": _extreme_index("lt"),
+    "dot_general": _dot,
+    "call_hi_primitive": _named_by_class,
+    "le_to": _ordered("le"),
+    "lt_to": _ordered("lt"),
+    "sort": _sort,
+}
+"""For each primitive that combines or orders entries what it does to the numbers of operations."""
