@@ -27,8 +27,6 @@ class Host:
       vector_bytes: width of its registers.
       avx512: whether it has AVX-512 for registers of any width.
       fma: whether it multiplies and adds in one instruction, rounded once.
-      slow_divider: whether it divides a vector in the time of thirty multiplications, as Intel's
-        do with AVX-512 (16 cycles for one); AMD's take 6, and multiply meanwhile.
     """
 
     cpu: str
@@ -36,7 +34,6 @@ class Host:
     vector_bytes: int
     avx512: bool = False
     fma: bool = False
-    slow_divider: bool = False
 
     def lanes(self, program: ScalarProgram) -> int:
         """How many points a vector holds: a register's worth of the widest float."""
@@ -53,9 +50,8 @@ def host() -> Host:
     wide = all(features.get(name) for name in ("avx512f", "avx512vl", "avx512dq"))
     width = 64 if wide else 32 if features.get("avx2") else 16
     fma = bool(features.get("fma")) or llvm.get_process_triple().startswith(("aarch64", "arm64"))
-    amd = bool(features.get("sse4a"))  # which no other has
     name, flags = llvm.get_host_cpu_name(), features.flatten()
-    return Host(name, flags, width, avx512=wide, fma=fma, slow_divider=wide and not amd)
+    return Host(name, flags, width, avx512=wide, fma=fma)
 
 
 def _machine(level: int) -> Any:
