@@ -4,7 +4,7 @@ Each begins with a share of successive chunks, the caller always with the first,
 threads a core finds in its cache what it wrote before. Who has none left takes those of the others.
 
 A shared record describes a call: how many chunks were taken and done, who still uses the record,
-the caller's core, and after these words the addresses of the arguments, whether each is batched,
+and after these words the addresses of the arguments, whether each is batched,
 the addresses of the results, and how many chunks of each share were asked for. A task that has
 taken no chunk reads nothing else: the call may be over, and the kernel's record gone.
 """
@@ -16,14 +16,13 @@ from typing import Any
 from llvmlite import ir
 
 from veenv.kernel.cpu import tiles
-from veenv.kernel.cpu.cores import Cores
 from veenv.kernel.cpu.ffi import CallFrame
 from veenv.kernel.cpu.module import I32, I64, NULL, PTR, VOID, Callee, Code, word
 
 SHARED_TAKEN, SHARED_DONE, SHARED_USERS, SHARED_CHUNKS, SHARED_CHUNK, SHARED_BATCH = range(6)
-SHARED_ENTRY, SHARED_SHARES, SHARED_HELPERS, SHARED_ASKED, SHARED_CORE = range(6, 11)
-SHARED_STEPS, SHARED_OUTS, SHARED_MEMORY = range(11, 14)
-SHARED_WORDS = 14
+SHARED_ENTRY, SHARED_SHARES, SHARED_HELPERS, SHARED_ASKED = range(6, 10)
+SHARED_STEPS, SHARED_OUTS, SHARED_MEMORY = range(10, 13)
+SHARED_WORDS = 13
 LINE = 64
 """Bytes of a line of the cache."""
 
@@ -42,7 +41,6 @@ class Sharing(tiles.Tiles):
         self.malloc = self.extern("malloc", PTR, [I64])
         self.lines = self.extern("aligned_alloc", PTR, [I64, I64])
         self.free = self.extern("free", VOID, [PTR])
-        self.cores = Cores(self)
         self.sched_yield = self.extern("sched_yield", I32, [])
         self.work = self._work()
         self.release = self._release()
@@ -99,7 +97,6 @@ class Sharing(tiles.Tiles):
         function, b, (shared,) = self.function("veenv_task", VOID, [PTR])
         taken = b.load_atomic(b.at(shared, 8 * SHARED_TAKEN), "acquire", 8, typ=I64)
         with b.if_then(b.icmp_signed("<", taken, b.field(shared, SHARED_CHUNKS))):
-            self.cores.leave(b, b.field(shared, SHARED_CORE))
             memory = self.memory(b, b.field(shared, SHARED_MEMORY))
             with b.if_then(b.icmp_unsigned("!=", memory, NULL)):  # the caller has its own
                 others = b.atomic_rmw("add", b.at(shared, 8 * SHARED_HELPERS), word(1), "acq_rel")
@@ -117,7 +114,6 @@ class Sharing(tiles.Tiles):
         types = [PTR, PTR, I64, PTR]
         function, b, (frame, shared, helpers, memory) = self.function("veenv_parallel", VOID, types)
         ctx, task = b.read(frame, CallFrame.ctx), Callee(self.task, self.task.function_type)
-        b.put(shared, SHARED_CORE, self.cores.current(b))
         with b.loop(word(0), helpers):
             b.atomic_rmw("add", b.at(shared, 8 * SHARED_USERS), word(1), "acq_rel")
             error, _ = b.ask(frame, "ThreadPool_Schedule", ctx=ctx, task=task, data=shared)
