@@ -206,6 +206,6 @@ def check_observation(env: VertexEnv) -> None:
     """
     if env.observation != "adjacency":
         raise ValueError(
-            f"the networks read observation='adjacency', got {env.observation!r}: pass what is "
-            "played with .observing('adjacency')"
+            f"the networks read observation='adjacency', got {env.observation!r}: pass "
+            "env.observing('adjacency')"
         )

@@ -69,7 +69,7 @@ def test_rewards_that_are_not_normalised():
 
 def test_observations_that_the_networks_do_not_read():
     tasks = TaskDistribution.of(["Robertson"], normalise=True).observing("packed")
-    with pytest.raises(ValueError, match=r"got 'packed': pass tasks.observing\('adjacency'\)"):
+    with pytest.raises(ValueError, match=r"got 'packed': pass env.observing\('adjacency'\)"):
         agents.train(tasks)
 
 
