@@ -119,7 +119,11 @@ def unroll(
 def _needed(
     ops: Sequence[Op], inputs: Sequence[Leaf], outputs: Sequence[Leaf], results: Sequence[Ids]
 ) -> ScalarProgram:
-    """The operations that the results need, in their order, those that compute nothing first."""
+    """The operations that the results need, those that compute nothing first.
+
+    They run as traced, or each result with what it needs, one after the other: whichever leaves
+    fewer values waiting, which are more than the registers hold.
+    """
     used = bytearray(len(ops))
     for ids in results:
         for i in ids.tolist():
@@ -129,8 +133,10 @@ def _needed(
             for a in ops[i].args:
                 used[a] = 1
     needed = [i for i, flag in enumerate(used) if flag]
+    orders = needed, _depth_first(ops, [i for ids in results for i in ids.tolist()])
+    best = min(orders, key=lambda order: _waiting(ops, order))
     free = [i for i in needed if ops[i].name in FREE]
-    order = [*free, *(i for i in needed if ops[i].name not in FREE)]
+    order = [*free, *(i for i in best if ops[i].name not in FREE)]
     numbers = np.zeros(len(ops), np.int64)
     numbers[order] = np.arange(len(order))
     number = numbers.tolist()
@@ -142,6 +148,34 @@ def _needed(
     )
     places = tuple(tuple(numbers[ids].tolist()) for ids in results)
     return ScalarProgram(tuple(inputs), renamed, tuple(outputs), places)
+
+
+def _depth_first(ops: Sequence[Op], roots: Sequence[int]) -> list[int]:
+    """Each root with what it needs that is not there yet, one root after the other."""
+    seen, order = bytearray(len(ops)), list[int]()
+    for root in roots:
+        stack = [root]
+        while stack:
+            i = stack.pop()
+            if i < 0:  # what it needs is there
+                order.append(~i)
+            elif not seen[i]:
+                seen[i] = 1
+                stack.append(~i)
+                stack += [a for a in reversed(ops[i].args) if not seen[a]]
+    return order
+
+
+def _waiting(ops: Sequence[Op], order: Sequence[int]) -> int:
+    """For how many operations the values of others wait until their last use, all together."""
+    last, total = dict[int, int](), 0
+    for place in range(len(order) - 1, -1, -1):
+        i = order[place]
+        if ops[i].name not in FREE:
+            total += last.get(i, place) - place
+        for a in ops[i].args:
+            last.setdefault(a, place)
+    return total
 
 
 class _Unroller:
