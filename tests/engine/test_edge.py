@@ -13,7 +13,7 @@ import pytest
 from tests.oracles.multiplications import count_multiplications
 from tests.oracles.structures import random_edge, random_structure
 from tests.sampling import on_seeds
-from veenv.engine import edge, masking
+from veenv.engine import edge
 from veenv.engine import product as edge_product
 from veenv.linear.linear_map import Operator
 from veenv.linear.selection import Selection
@@ -164,14 +164,14 @@ def shut_out(rng: np.random.Generator, e: edge.Edge) -> edge.Edge:
         return e
     shape = [n if rng.random() < 0.7 else 1 for n in e.values.shape]
     mask = jnp.asarray(rng.random(shape) < 0.5)
-    return dataclasses.replace(e, values=masking.select(mask, e.values, 0), mask=mask)
+    return dataclasses.replace(e, values=edge.select(mask, e.values, 0), mask=mask)
 
 
 def there(e: edge.Edge) -> np.ndarray:
     """Where the dense tensor of an edge is neither shut out nor a structural zero."""
     ones = jnp.ones(()) if e.values is None else jnp.ones(e.values.shape)
     if e.mask is not None:
-        ones = masking.select(e.mask, ones, 0)
+        ones = edge.select(e.mask, ones, 0)
     return dense(edge.Edge(e.structure, ones, e.dtype, 1, e.link)) != 0
 
 
@@ -185,7 +185,7 @@ def spoilt(e: edge.Edge, rows: np.ndarray) -> edge.Edge:
     touched = touched.reshape(size, *rows.shape, -1).any(-1)
     alone = jnp.asarray((touched <= rows).reshape(size, -1).all(1).reshape(e.values.shape))
     infinite = jnp.full_like(e.values, jnp.inf)
-    return dataclasses.replace(e, values=masking.select(alone, infinite, e.values))
+    return dataclasses.replace(e, values=edge.select(alone, infinite, e.values))
 
 
 @on_seeds(5, 60)

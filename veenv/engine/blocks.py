@@ -12,14 +12,14 @@ import numpy as np
 
 from veenv import _compat
 from veenv.engine.complex_moves import by_complex
+from veenv.engine.edge import Edge
 from veenv.engine.product import multiply
 from veenv.engine.pulled import dense
 from veenv.engine.sparse import SparseTensor
 from veenv.engine.sparse.computed import Computed
 from veenv.engine.sparse.indexed import Indexed
-from veenv.engine.stored import Edge
+from veenv.engine.sums import Terms
 from veenv.engine.symmetry import Half
-from veenv.engine.terms import Terms
 from veenv.graph.linearisation import Linearisation
 from veenv.structure import structure as algebra
 

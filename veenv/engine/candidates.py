@@ -18,9 +18,9 @@ import jax.numpy as jnp
 from veenv import _compat
 from veenv.engine.blocks import all_blocks
 from veenv.engine.choose import JaxMode
+from veenv.engine.edge import Edges
 from veenv.engine.elimination import eliminate
 from veenv.engine.finite import Bounds, has_infinite_partials, shut_out
-from veenv.engine.stored import Edges
 from veenv.engine.symmetry import Half
 from veenv.graph.equations import Equation, Var
 from veenv.graph.linearisation import Elemental, Linearisation

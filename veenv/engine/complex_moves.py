@@ -14,13 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv.engine import places
+from veenv.engine.edge import Edge
 from veenv.engine.known import Known
 from veenv.engine.sparse import computed, indexed
 from veenv.engine.sparse.computed import Computed, Matrix
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.numbers import Numbers
 from veenv.engine.sparse.pattern import collected
-from veenv.engine.stored import Edge
 from veenv.engine.supports import supported
 from veenv.graph.equations import Equation
 from veenv.rules.dtypes import is_complex

@@ -1,53 +1,348 @@
-"""Edges that hold values: sums, transposes and dense arrays of them.
+"""Edges that hold values: how they are stored, their masks and links, and sums of them.
 
-Products are in `veenv.engine.product`.
+A function with a counterpart in `veenv.structure` gives exactly the structure that it predicts.
+
+A select passes nothing on where it takes another case.  As a factor 0 it would turn what it shuts
+out into NaN where that is infinite; so the zeros that it makes are masked, and a masked zero times
+anything is zero.  A mask is a boolean array of the rank of the values, of size one along the axes
+on which it does not depend, False where an entry is shut out; the values are zero there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from veenv import _compat
-from veenv.engine.links import expand_link, link_on_out
-from veenv.engine.masking import either
-from veenv.engine.stored import (
-    Edge,
-    broken,
-    expand_pairs,
-    moved,
-    respread,
-    spread,
-    stored_values,
-    with_mask,
-)
+from veenv.linear.barrier import pin
+from veenv.linear.linear_map import LinearMap, columns, identity, widen
+from veenv.linear.selection import Selection
 from veenv.structure import structure as algebra
 from veenv.structure.contraction import Label, labels_of, sizes_of
-from veenv.structure.structure import FREE, Structure
+from veenv.structure.structure import FREE, Link, Structure
+
+SMALL = 1024
+"""Entries up to which masks and zeros are constants, which are no equations to trace."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A partial derivative: its structure, values, sign and linear map.
+
+    Attributes:
+      structure: what the values mean.
+      values: array of shape ``structure.value_shape``; None if the structure is unit.
+      dtype: dtype of the values, or what a unit edge becomes when stored.
+      sign: +1 or -1, a factor of every entry (kept aside: a sign is no multiplication).
+      link: the linear map of the link, on the linked axes; None without link.
+      mask: which values are not shut out by a select (see the module); None: all.
+    """
+
+    structure: Structure
+    values: Array | None
+    dtype: Any
+    sign: int = 1
+    link: LinearMap | None = None
+    mask: Array | None = None
+
+
+Edges = dict[tuple[int, int], Edge]
+"""Edges by (source, target)."""
+
+
+def with_mask(e: Edge) -> Edge:
+    """The edge with a mask: zeros of its δs and its link, stored from then on, are masked."""
+    mask = np.ones((1,) * len(labels_of(e.structure)), bool) if e.mask is None else e.mask
+    return replace(e, mask=mask)
+
+
+def moved(e: Edge, move: Callable[[Edge], Edge]) -> Edge:
+    """`move` of an edge, which may only put its values into other places; its mask goes along."""
+    result = move(replace(e, mask=None))
+    if e.mask is None:
+        return result
+    shape = () if e.values is None else e.values.shape
+    there = lax.broadcast_in_dim(e.mask, shape, range(len(shape))).astype(e.dtype)
+    shadow = move(Edge(e.structure, there, e.dtype, 1, e.link))
+    assert shadow.values is not None
+    return replace(result, mask=lax.ne(shadow.values, jnp.zeros_like(shadow.values)))
+
+
+def stored_values(e: Edge) -> Array:
+    """The values with the sign applied; a unit edge gives one number."""
+    values = jnp.ones((), e.dtype) if e.values is None else e.values
+    return -values if e.sign < 0 else values
+
+
+def arranged(x: Array, labels: Sequence[Label], target: Sequence[Label]) -> Array:
+    """Values with their axes, which have `labels`, in the order of the target's."""
+    order = [labels.index(a) for a in target if a in labels]
+    return x if order == sorted(order) else lax.transpose(x, order)
+
+
+def spread(x: Array, labels: Sequence[Label], target: Sequence[Label], sizes: Any) -> Array:
+    """Broadcasts values over further labels and puts them in the target's order."""
+    kept = [target.index(a) for a in target if a in labels]
+    return lax.broadcast_in_dim(arranged(x, labels, target), [sizes[a] for a in target], kept)
+
+
+def expand_pairs(e: Edge, axes: Sequence[int]) -> Edge:
+    """Stores the zeros of the δs at out axes `axes`."""
+    s = e.structure
+    if not axes:
+        return e
+    target = algebra.expand_pairs(s, tuple(axes))
+    labels, sizes = labels_of(target), sizes_of(target)
+    # A valued pair's values are stored under its out axis.
+    x = spread(pin(stored_values(e)), labels_of(s), labels, sizes)
+    mask = None if e.mask is None else align_mask(e.mask, labels_of(s), labels)
+    for k in axes:
+        same = _equal(labels, sizes, ("out", k), ("in", s.pairs[k]))
+        x = select(same, x, 0)
+        mask = None if mask is None else mask & same
+    return Edge(target, x, e.dtype, 1, e.link, mask)
+
+
+def _equal(labels: list[Label], sizes: dict[Label, int], a: Label, b: Label) -> Array | np.ndarray:
+    """Mask over the labels that is true where the indices of `a` and `b` agree."""
+    shape = [sizes[x] if x in (a, b) else 1 for x in labels]
+    if prod(shape) <= SMALL:
+        return np.eye(sizes[a], dtype=bool).reshape(shape)
+    along = [lax.broadcasted_iota(jnp.int32, shape, labels.index(x)) for x in (a, b)]
+    return lax.eq(*along)
+
+
+def broken(s: Structure, target: Structure) -> list[int]:
+    """Out axes of the δs that the target has not."""
+    return [k for k, j in enumerate(s.pairs) if j != FREE and target.pairs[k] == FREE]
+
+
+def respread(e: Edge, target: Structure) -> Edge:
+    """The edge with its values repeated along axes that only the target has valued.
+
+    The link, if any, is left out; a target with link values stores them on the same side.
+    """
+    values = jnp.ones((), e.dtype) if e.values is None else e.values
+    labels, have = labels_of(target), labels_of(e.structure)
+    x = spread(values, have, labels, sizes_of(target))
+    mask = None if e.mask is None else align_mask(e.mask, have, labels)
+    return Edge(target, x, e.dtype, e.sign, mask=mask)
+
+
+def respread_entries(values: Array, s: Structure) -> Array:
+    """Values repeated to every entry: along out axes, the link, then unpaired in axes."""
+    target = replace(
+        s,
+        out_values=tuple(k not in s.link_out for k in range(len(s.out_shape))),
+        in_values=tuple(j not in s.link_in and j not in s.pairs for j in range(len(s.in_shape))),
+        link_values=s.link is not Link.NONE,
+        unit=False,
+    )
+    return spread(values, labels_of(s), labels_of(target), sizes_of(target))
+
+
+def diagonal_pairs(e: Edge) -> tuple[tuple[int, int], ...]:
+    """(out axis, in axis) pairs along which the edge's link is diagonal."""
+    s = e.structure
+    pairs = () if e.link is None else e.link.diagonal
+    return tuple((s.link_out[a], s.link_in[b]) for a, b in pairs)
+
+
+def expand_link(e: Edge) -> Edge:
+    """Stores the zeros of the link: its map applied to a diagonal of the link's values."""
+    s = e.structure
+    if s.link is Link.NONE:
+        return e
+    if is_placed(e):
+        target = algebra.expand_link(s)
+        mask, x = placed(e, target)
+        return Edge(target, select(mask, x, 0), e.dtype, mask=None if e.mask is None else mask)
+    e = keep_diagonal(e)
+    return expand_pairs(e, broken(e.structure, algebra.expand_link(s)))
+
+
+def keep_diagonal(e: Edge) -> Edge:
+    """Stores the zeros of the link but for the axes along which it is diagonal: they become δs.
+
+    The link is applied to a basis: along the diagonal axes one vector of it serves all indices.
+    """
+    if e.link is None:
+        return e
+    if e.structure.link is not Link.OPERATOR:
+        return moved(e, _keep_diagonal)
+    result = _keep_diagonal(e)
+    if e.mask is None:
+        return result
+    return replace(
+        result, mask=align_mask(e.mask, labels_of(e.structure), labels_of(result.structure))
+    )
+
+
+def _keep_diagonal(e: Edge) -> Edge:
+    s = e.structure
+    assert e.link is not None
+    pairs = diagonal_pairs(e)
+    target = algebra.expand_link(s, pairs)
+    out_size, in_size = s.linked_sizes
+    # Where both sides are as large, a forward pass is the cheaper one through an operator.
+    from_out = out_size < in_size if s.link is Link.OPERATOR else out_size <= in_size
+    outs: list[Label] = [("out", k) for k in s.link_out]
+    ins: list[Label] = [("in", j) for j in s.link_in]
+    near, far = (outs, ins) if from_out else (ins, outs)
+    same: dict[Label, Label] = {("in", j): ("out", k) for k, j in pairs}
+    counted = [a for a in near if a not in same and a not in same.values()]
+    x = _basis(e, near, counted)  # rest, basis vectors, near axes
+    rest = [a for a in labels_of(s) if a[0] != "link"]
+    n = len(rest)
+    key = ("basis", from_out, e.sign, x.dtype, tuple(counted))
+    y = e.link.along(x, range(n + 1, x.ndim), transposed=from_out, key=key)
+    sizes = sizes_of(s)
+    y = y.reshape([*y.shape[:n], *(sizes[a] for a in counted), *y.shape[n + 1 :]])
+    have = [same.get(a, a) for a in (*rest, *counted, *far)]
+    return Edge(target, arranged(y, have, labels_of(target)), e.dtype)
+
+
+def _basis(e: Edge, near: Sequence[Label], counted: Sequence[Label]) -> Array:
+    """An edge's values on one side of its link, as vectors [valued axes, vector, near axes].
+
+    There is a vector for each index of the `counted` axes, zero at all others along them.
+    """
+    s, sizes = e.structure, sizes_of(e.structure)
+    rest = [a for a in labels_of(s) if a[0] != "link"]
+    full = [sizes[a] for a in near]
+    on_link = [("link", 0)] if s.link_values else []
+    values = spread(stored_values(e), labels_of(s), [*rest, *on_link], sizes)
+    n = len(rest)
+    values = values.reshape([*values.shape[:n], 1, *(full if on_link else [1] * len(full))])
+    number = jnp.arange(prod(sizes[a] for a in counted), dtype=jnp.int32)
+    own = number.reshape([1, *(sizes[a] if a in counted else 1 for a in near)])
+    mask = jnp.broadcast_to(number.reshape(-1, *(1 for _ in near)) == own, (number.size, *full))
+    return select(mask.reshape((1,) * n + mask.shape), values, 0)
+
+
+def is_placed(e: Edge) -> bool:
+    """Whether an edge has a link whose places are known when tracing."""
+    return isinstance(e.link, Selection) or (e.link is not None and e.link.taken is not None)
+
+
+def places(e: Edge) -> np.ndarray:
+    """The flat in index that each flat out index of an edge's link is joined to; -1 for none."""
+    assert e.link is not None
+    found = columns(e.link)
+    assert found is not None
+    return found.astype(np.int32)
+
+
+def placed(e: Edge, target: Structure) -> tuple[Any, Array]:
+    """A selection of known places, stored as `target`: the mask of where it is, and its values.
+
+    A large mask is compared out of indices where it is used: kept, it could exceed the values.
+    """
+    e = expand_pairs(e, broken(e.structure, target))
+    s = e.structure
+    outs, ins = [("out", k) for k in s.link_out], [("in", j) for j in s.link_in]
+    labels, sizes = labels_of(target), sizes_of(target)
+    values, have = _unfolded(stored_values(e), e)
+    if values.ndim:
+        values = pin(values)
+    shape = [sizes[a] if a in (*outs, *ins) else 1 for a in labels]
+    size = s.linked_sizes
+    if prod(size) <= SMALL:
+        mask = places(e)[:, None] == np.arange(size[1])
+    else:
+        rows = lax.broadcast_in_dim(places(e), size, (0,))
+        mask = lax.eq(rows, lax.broadcasted_iota(jnp.int32, size, 1))
+    mask = mask.reshape(shape)
+    if e.mask is not None:
+        mask = mask & align_mask(*_unfolded(e.mask, e), labels)
+    return mask, spread(values, have, labels, sizes)
+
+
+def _unfolded(x: Array, e: Edge) -> tuple[Array, list[Label]]:
+    """Values or mask of an edge with an axis for each axis of its link, and all their labels."""
+    s = e.structure
+    side, axes = ("out", s.link_out) if link_on_out(s) else ("in", s.link_in)
+    sizes, have, shape = sizes_of(s), [], []
+    for a, n in zip(labels_of(s), x.shape, strict=True):
+        own = [(side, k) for k in axes] if a == ("link", 0) else [a]
+        have += own
+        shape += [n] if len(own) == 1 else [1 if n == 1 else sizes[b] for b in own]
+    return x if x.shape == tuple(shape) else x.reshape(shape), have
+
+
+def absorb(e: Edge, axes: Sequence[int]) -> Edge:
+    """Moves the δs at out axes `axes` into the link."""
+    return moved(e, lambda e: _absorb(e, axes)) if axes else e
+
+
+def _absorb(e: Edge, axes: Sequence[int]) -> Edge:
+    s = e.structure
+    target = algebra.absorb(s, tuple(axes))
+    base = identity(()) if e.link is None else e.link
+    extra = [(k, s.pairs[k]) for k in axes]
+    link = widen(base, s.link_out, s.link_in, extra, [s.out_shape[k] for k in axes])
+    if not target.link_values:
+        return Edge(target, e.values, e.dtype, e.sign, link)
+    # Lay the values out along the linked axes of the side that stores them now, then move them.
+    on_out = link_on_out(s)
+    side = "out" if on_out else "in"
+    own = s.link_out if on_out else s.link_in
+    alias = {("out", k): (side, k if on_out else s.pairs[k]) for k in axes}
+    linked = sorted([(side, a) for a in own] + list(alias.values()))
+    x, labels = stored_values(e), labels_of(s)
+    if s.link_values:
+        at = labels.index(("link", 0))
+        shape = base.out_shape if on_out else base.in_shape
+        x = x.reshape([*x.shape[:at], *shape, *x.shape[at + 1 :]])
+        labels = [*labels[:at], *((side, a) for a in own), *labels[at + 1 :]]
+    rest = [a for a in labels_of(target) if a != ("link", 0)]
+    x = spread(x, [alias.get(a, a) for a in labels], [*rest, *linked], sizes_of(s))
+    return _store_link(target, x, len(rest), link, on_out, e)
+
+
+def link_on_out(s: Structure) -> bool:
+    """Whether a link's values lie on the out side (the smaller one; out if equal)."""
+    out_size, in_size = s.linked_sizes
+    return out_size <= in_size
+
+
+def _store_link(
+    target: Structure, x: Array, num_rest: int, link: LinearMap, on_out: bool, e: Edge
+) -> Edge:
+    """Brings values on one side of a link (last axes of x) to the side that stores them."""
+    if link_on_out(target) != on_out:
+        x = link.along(x, range(num_rest, x.ndim), transposed=on_out)
+    x = x.reshape([*x.shape[:num_rest], prod(x.shape[num_rest:])])
+    rest = [a for a in labels_of(target) if a != ("link", 0)]
+    x = arranged(x, [*rest, ("link", 0)], labels_of(target))
+    return Edge(target, x, e.dtype, 1, link)
 
 
 def add(a: Edge, b: Edge) -> Edge:
     """Sum of two edges between the same nodes."""
     target = algebra.add(a.structure, b.structure)
     if a.mask is not None or b.mask is not None:
-        # Zeros that are stored for this sum only are masked, too.
-        a, b = (with_mask(e) if _has_zeros(e, target) else e for e in (a, b))
+        # Zeros of a δ or a link that are stored for this sum only are masked, too.
+        zeros = [e.link is not None or broken(e.structure, target) for e in (a, b)]
+        a, b = (with_mask(e) if z else e for e, z in zip((a, b), zeros, strict=True))
     return add_values(expand_to(a, target), expand_to(b, target))
-
-
-def _has_zeros(e: Edge, target: Structure) -> bool:
-    """Whether the edge, stored as `target`, stores zeros of a δ or a link."""
-    return e.link is not None or bool(broken(e.structure, target))
 
 
 def add_values(x: Edge, y: Edge) -> Edge:
     """Sum of two edges of one valued structure and one link."""
-    x_values, y_values = _common(x, y)
-    dtype = x_values.dtype
-    mask = either(x.mask, y.mask)
+    assert x.values is not None
+    assert y.values is not None
+    x_values, y_values, mask = x.values, y.values, either(x.mask, y.mask)
+    dtype = _compat.promoted(x_values.dtype, y_values.dtype)
+    if x_values.dtype != y_values.dtype:
+        x_values, y_values = x_values.astype(dtype), y_values.astype(dtype)
     if x.sign == y.sign:
         return Edge(x.structure, lax.add(x_values, y_values), dtype, x.sign, x.link, mask)
     if x.sign < 0:
@@ -61,15 +356,6 @@ def expand_to(e: Edge, target: Structure) -> Edge:
         return e
     e = expand_link(e)
     return respread(expand_pairs(e, broken(e.structure, target)), target)
-
-
-def _common(x: Edge, y: Edge) -> tuple[Array, Array]:
-    assert x.values is not None
-    assert y.values is not None
-    if x.values.dtype == y.values.dtype:
-        return x.values, y.values
-    dtype = _compat.promoted(x.values.dtype, y.values.dtype)
-    return x.values.astype(dtype), y.values.astype(dtype)
 
 
 def transpose(e: Edge) -> Edge:
@@ -118,3 +404,55 @@ def todense(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int], dtype: A
     )
     x = spread(stored_values(e), labels_of(s), labels_of(full), sizes_of(s))
     return x.astype(dtype).reshape((*out_shape, *in_shape))
+
+
+def select(mask: Array | np.ndarray, x: Array, other: Any) -> Array:
+    """As `jnp.where` for a mask of x's rank and an array or number; a plain select, no call."""
+    shape = np.broadcast_shapes(mask.shape, x.shape)
+    if not isinstance(other, Array):
+        other = _filled(shape if prod(shape) <= SMALL else (), other, x.dtype)
+    full = (
+        v if v.shape == shape else lax.broadcast_in_dim(v, shape, range(v.ndim))
+        for v in (mask, x, other)
+    )
+    return lax.select(*full)
+
+
+@functools.lru_cache(maxsize=1024)
+def _filled(shape: tuple[int, ...], value: float, dtype: Any) -> np.ndarray:
+    filled = np.full(shape, value, dtype)
+    filled.flags.writeable = False
+    return filled
+
+
+def align_mask(mask: Array, labels: Sequence[Hashable], target: Sequence[Hashable]) -> Array:
+    """A mask in the order of the target's labels, of size one along those that it has not.
+
+    Labels that the target has not must be of size one.
+    """
+    gone = [i for i, a in enumerate(labels) if a not in target]
+    if gone:
+        mask, labels = lax.squeeze(mask, gone), [a for a in labels if a in target]
+    kept = [a for a in target if a in labels]
+    order = [labels.index(a) for a in kept]
+    mask = mask if order == sorted(order) else mask.transpose(order)
+    sizes = dict(zip(kept, mask.shape, strict=True))
+    return mask.reshape([sizes.get(a, 1) for a in target])
+
+
+def reduce_mask(mask: Array, labels: Sequence[Hashable], keep: Sequence[Hashable]) -> Array:
+    """Where any entry along the labels that are not kept is there; those are of size one then."""
+    gone = [i for i, a in enumerate(labels) if a not in keep and mask.shape[i] != 1]
+    return mask.any(axis=tuple(gone), keepdims=True) if gone else mask
+
+
+def both(a: Array | None, b: Array | None) -> Array | None:
+    """Where neither of two masks of one rank shuts an entry out; None is no mask."""
+    if a is None or b is None:
+        return b if a is None else a
+    return a & b
+
+
+def either(a: Array | None, b: Array | None) -> Array | None:
+    """Where not both of two masks of one rank shut an entry out; None is no mask."""
+    return None if a is None or b is None else a | b

@@ -10,10 +10,9 @@ import jax
 import jax.extend
 from jax import Array
 
+from veenv.engine.edge import Edge, Edges
 from veenv.engine.pulled import Call, pull_back
-from veenv.engine.stored import Edge, Edges
-from veenv.engine.sums import AsCounted, Policy
-from veenv.engine.terms import Terms
+from veenv.engine.sums import AsCounted, Policy, Terms
 from veenv.graph.linearisation import Linearisation
 from veenv.graph.precedence import unreached
 from veenv.graph.tableau import Tableau

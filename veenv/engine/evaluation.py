@@ -11,9 +11,9 @@ import jax.numpy as jnp
 
 from veenv import _compat
 from veenv.engine import edge
+from veenv.engine.edge import Edge, Edges
 from veenv.engine.elimination import eliminate
 from veenv.engine.pulled import Call, elemental_edges
-from veenv.engine.stored import Edge, Edges
 from veenv.graph.linearisation import Linearisation, Pulled
 from veenv.graph.partials import Custom
 from veenv.graph.program import Literal

@@ -14,7 +14,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from veenv.engine import terms
+from veenv.engine import sums
+from veenv.engine.edge import Edge
 from veenv.engine.elimination import Elimination, eliminate_under
 from veenv.engine.moves import Move, index_arrays
 from veenv.engine.pulled import Call
@@ -23,7 +24,6 @@ from veenv.engine.sparse.computed import Computed, Matrix
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.policy import Sparse
 from veenv.engine.sparse.summands import entry_shape
-from veenv.engine.stored import Edge
 from veenv.engine.symmetry import Half
 from veenv.graph.linearisation import Linearisation
 from veenv.graph.tableau import Tableau
@@ -74,7 +74,7 @@ def _eliminate(
     order: Sequence[int],
     found: Mapping[Move, Matrix],
     half: Half,
-) -> dict[Pair, terms.Terms | Indexed | Computed]:
+) -> dict[Pair, sums.Terms | Indexed | Computed]:
     graph = lin.graph
     waiting = {node for pair, _ in found for node in pair}
     plain: dict[Pair, list[Edge]] = {}
@@ -103,7 +103,7 @@ def _eliminate(
     later_nodes = [node for node in nodes if node in waiting]
     for node in sorted(later_nodes, key=lambda node: not _is_copy(second, node)):
         second.eliminate(node, _multiply, _add, keep=node in outputs)
-    result: dict[Pair, terms.Terms | Indexed | Computed] = dict(done)
+    result: dict[Pair, sums.Terms | Indexed | Computed] = dict(done)
     for (u, v), x in _edges(second).items():
         if v in outputs:
             also = _converted(lin, (u, v), done[u, v]) if (u, v) in done else []
@@ -154,15 +154,15 @@ class _Placed:
 
 def _split(
     lin: Linearisation,
-    left: Mapping[Pair, terms.Terms | Indexed],
+    left: Mapping[Pair, sums.Terms | Indexed],
     waiting: Container[int],
     half: Half,
-) -> tuple[dict[Pair, list[Matrix]], dict[Pair, terms.Terms | Indexed]]:
+) -> tuple[dict[Pair, list[Matrix]], dict[Pair, sums.Terms | Indexed]]:
     """The edges that are to be multiplied further, as entries, and those that are done."""
     inputs, outputs = range(lin.graph.num_inputs), lin.graph.output_nodes
     unfinished = {v for (u, v) in left if u in waiting}
     later: dict[Pair, list[Matrix]] = {}
-    done: dict[Pair, terms.Terms | Indexed] = {}
+    done: dict[Pair, sums.Terms | Indexed] = {}
     for (u, v), some in left.items():
         further = v in waiting or ((u, v) in half.triangles and v in unfinished)
         if u in inputs and v in outputs and not further:
@@ -173,7 +173,7 @@ def _split(
 
 
 def _converted(
-    lin: Linearisation, pair: tuple[int, int], some: terms.Terms | Indexed
+    lin: Linearisation, pair: tuple[int, int], some: sums.Terms | Indexed
 ) -> list[Matrix]:
     """The terms of an edge, entry by entry."""
     out_shape, in_shape = (lin.graph.shapes[node] for node in reversed(pair))
@@ -182,7 +182,7 @@ def _converted(
         return [
             some if pattern is some.pattern else replace(some, pattern=pattern, given=some.values)
         ]
-    return [_entries(e, out_shape, in_shape) for e in terms.absorbed(terms.evaluated(some))]
+    return [_entries(e, out_shape, in_shape) for e in sums.absorbed(sums.evaluated(some))]
 
 
 def _edges(tableau: Tableau[E]) -> dict[Pair, E]:

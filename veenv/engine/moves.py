@@ -13,10 +13,10 @@ from math import prod
 import numpy as np
 
 from veenv.engine import complex_moves, places
+from veenv.engine.edge import Edge
 from veenv.engine.known import Known
 from veenv.engine.sparse import computed, indexed
 from veenv.engine.sparse.computed import Matrix
-from veenv.engine.stored import Edge
 from veenv.engine.supports import supported
 from veenv.engine.taps import convolution
 from veenv.engine.thinned import thin_product

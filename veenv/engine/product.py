@@ -1,7 +1,7 @@
 """Products of edges that hold values: plans of `veenv.structure.product`, executed.
 
-Values of two edges are multiplied in `veenv.engine.factors.combine` and nowhere else, so a plan's
-count is the number of multiplications in the emitted program.
+Values of two edges are multiplied in `combine` and nowhere else, so a plan's count is the number of
+multiplications in the emitted program.
 """
 
 from __future__ import annotations
@@ -9,23 +9,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
 from veenv import _compat
-from veenv.engine import masking
-from veenv.engine.edge import expand_to, transpose
-from veenv.engine.factors import Factor, combine, sum_out
-from veenv.engine.links import absorb, diagonal_pairs, expand_link, keep_diagonal, link_on_out
-from veenv.engine.stored import Edge, arranged, expand_pairs, moved, spread, stored_values
+from veenv.engine.edge import (
+    Edge,
+    absorb,
+    align_mask,
+    arranged,
+    both,
+    diagonal_pairs,
+    expand_link,
+    expand_pairs,
+    expand_to,
+    keep_diagonal,
+    link_on_out,
+    moved,
+    reduce_mask,
+    select,
+    spread,
+    stored_values,
+    transpose,
+)
 from veenv.linear.linear_map import LinearMap, chain, identity
 from veenv.structure import product
 from veenv.structure.contraction import Contraction, Label, labels_of, sizes_of
 from veenv.structure.product import Plan, Way
 from veenv.structure.structure import FREE, Link, Structure
 
+_SMALL = 1 << 14
+"""Most products of a sum that are masked one by one."""
 _FEWER = 2
 """How many times fewer passes are worth the multiplications by a diagonal."""
 
@@ -60,7 +77,9 @@ def execute(plan: Plan, post: Edge, pre: Edge) -> Edge:
     left = plan.way is Way.PUSH_LEFT
     with_link, other = (post, pre) if left else (transpose(pre), transpose(post))
     if _fewer_pulls(with_link, other):
-        return expand_to(_scaled(post, pre), plan.structure)
+        post, pre = keep_diagonal(post), keep_diagonal(pre)
+        scaled = product.multiply(post.structure, pre.structure)
+        return expand_to(_contract(scaled.contraction, post, pre), plan.structure)
     with_link, other = _push_left(with_link, other, pre if left else post)
     post, pre = (with_link, other) if left else (transpose(other), transpose(with_link))
     return _contract(plan.contraction, post, pre)
@@ -72,10 +91,6 @@ def _fewer_pulls(post: Edge, pre: Edge) -> bool:
     A diagonal that an operator meets is stored with its zeros and pushed through it, one pass for
     each entry.  Where the operator has few results it is pulled back from each of them instead, and
     the diagonal scales what comes out, inside of the operator as far as counts are concerned.
-
-    Args:
-      post: an edge with a link.
-      pre: an edge without one.
     """
     s, p = post.structure, pre.structure
     if s.link is not Link.OPERATOR or s.link_values:
@@ -85,13 +100,6 @@ def _fewer_pulls(post: Edge, pre: Edge) -> bool:
     results = [k for k in s.link_out if k not in {k for k, _ in pairs}]
     passes = prod(p.out_shape[m] for m in apart)
     return _FEWER * prod(s.out_shape[k] for k in results) <= passes
-
-
-def _scaled(post: Edge, pre: Edge) -> Edge:
-    """The product of two edges, the zeros of their links stored but where they are diagonal."""
-    post, pre = keep_diagonal(post), keep_diagonal(pre)
-    plan = product.multiply(post.structure, pre.structure)
-    return _contract(plan.contraction, post, pre)
 
 
 class Same:
@@ -131,10 +139,10 @@ def _push_left(post: Edge, pre: Edge, source: Edge) -> tuple[Edge, Edge]:
     at = [full.index(a) for a in linked]
     mask = None
     if pre.mask is not None:
-        mask = masking.align(pre.mask, labels_of(p), full)
+        mask = align_mask(pre.mask, labels_of(p), full)
         mask = _mask_through(link, mask, at, x.shape, fixed=s.link is Link.SELECTION)
     x = link.along(x, at, key=key)
-    x = x if mask is None else masking.select(mask, x, 0)
+    x = x if mask is None else select(mask, x, 0)
     keep = [m for m in range(len(p.out_shape)) if m not in s.link_in]
     where = {("out", m): ("out", i) for i, m in enumerate(keep)}
     have = [where.get(a, a) for a in rest]
@@ -150,17 +158,9 @@ def _push_left(post: Edge, pre: Edge, source: Edge) -> tuple[Edge, Edge]:
 def _mask_through(
     link: LinearMap, mask: Array, axes: Sequence[int], shape: Sequence[int], *, fixed: bool
 ) -> Array:
-    """The mask of what a link makes of masked values.
+    """The mask of what a link makes of masked values of a shape along some of their axes.
 
-    Args:
-      link: the linear map.
-      mask: mask of values of `shape`.
-      axes: the axes that the map is applied along.
-      shape: shape of the values.
-      fixed: whether the map is a selection; of an operator only its diagonal axes are known.
-
-    Returns:
-      The mask of ``link.along(values, axes)``.
+    A `fixed` link is a selection; of an operator only the diagonal axes are known.
     """
     if fixed:
         there = lax.broadcast_in_dim(mask, shape, range(len(shape))).astype(jnp.float32)
@@ -170,17 +170,16 @@ def _mask_through(
     rest = [a for a in labels if a not in axes]
     through = {k: axes[j] for k, j in link.diagonal}
     kept = [*rest, *(through.get(k, -1 - k) for k in range(len(link.out_shape)))]
-    return masking.align(masking.reduce(mask, labels, kept), labels, kept)
+    return align_mask(reduce_mask(mask, labels, kept), labels, kept)
 
 
 def _unlinked(post: Edge, target: Structure) -> Edge:
     """A left factor without its link, which has been applied to the right factor instead."""
     s, link = post.structure, post.link
-    assert post.values is not None
+    y = _values_at_end(post)
+    assert y is not None
     assert link is not None
-    labels = labels_of(s)
-    others = [a for a in labels if a != ("link", 0)]
-    y = arranged(post.values, labels, [*others, ("link", 0)])
+    others = [a for a in labels_of(s) if a != ("link", 0)]
     y = _on_side(y, link, stored_on_out=link_on_out(s), want_out=True)
     have = [*others, *(("out", k) for k in s.link_out)]
     # Middle axes were renumbered; linked ones are gone.
@@ -285,3 +284,107 @@ def _contract(plan: Contraction, post: Edge, pre: Edge) -> Edge:
         assert one is not None
         values, _, mask = sum_out(one, target)
     return Edge(result, values, dtype, sign, mask=mask)
+
+
+class Factor(NamedTuple):
+    """Values, the labels of their axes and their mask."""
+
+    values: Array
+    labels: list[Label]
+    mask: Array | None
+
+
+def sum_out(factor: Factor, keep: Sequence[Label]) -> Factor:
+    """Sums the labels not in `keep`; what remains is in keep's order."""
+    x, labels, mask = factor
+    gone = [i for i, a in enumerate(labels) if a not in keep]
+    if gone:
+        x = x.sum(axis=tuple(gone))
+    kept = [a for a in dict.fromkeys(keep) if a in labels]
+    if mask is not None:
+        mask = align_mask(reduce_mask(mask, labels, kept), labels, kept)
+    return Factor(arranged(x, [a for a in labels if a in keep], kept), kept, mask)
+
+
+def combine(x: Factor, y: Factor, target: list[Label]) -> tuple[Array, Array | None]:
+    """The one place where two edges' values are multiplied: values and mask of the product.
+
+    What the mask of one factor shuts out is zero in the other one, too, before they are multiplied:
+    it may be infinite.  In a large sum this is done where a mask shuts out all that an entry
+    of the other factor meets, not product by product.
+    """
+    x = sum_out(x, [*target, *y.labels])
+    y = sum_out(y, [*target, *x.labels])
+    dtype = _compat.promoted(x.values.dtype, y.values.dtype)
+    x, y = (f._replace(values=jnp.asarray(f.values).astype(dtype)) for f in (x, y))
+    summed = [a for a in x.labels if a not in target]
+    if not summed:
+        return _times(x, y, target)
+    if _is_mixed(x, y) or _is_mixed(y, x):
+        every = [*target, *summed]
+        if prod(_sizes(x, y).values()) <= _SMALL:
+            values, mask = _times(x, y, every)
+            found = sum_out(Factor(values, every, mask), target)
+            return found.values, found.mask
+    masks = [_mask_for(f, target, target) for f in (x, y)]
+    if x.mask is not None or y.mask is not None:
+        x, y = _shut_out(x, y), _shut_out(y, x)
+    mask = both(*masks)
+    return _dot(x.values, x.labels, y.values, y.labels, target), mask
+
+
+def _sizes(*factors: Factor) -> dict[Label, int]:
+    return {a: n for f in factors for a, n in zip(f.labels, f.values.shape, strict=True)}
+
+
+def _is_mixed(x: Factor, y: Factor) -> bool:
+    """Whether x's mask depends on more than y's labels."""
+    shape = () if x.mask is None else x.mask.shape
+    return any(n != 1 and a not in y.labels for a, n in zip(x.labels, shape, strict=False))
+
+
+def _mask_for(x: Factor, keep: Sequence[Label], target: Sequence[Label]) -> Array | None:
+    """Mask over the target's labels: where x has any entry along those of its labels not kept."""
+    if x.mask is None:
+        return None
+    kept = [a for a in keep if a in x.labels]
+    mask = align_mask(reduce_mask(x.mask, x.labels, kept), x.labels, kept)
+    return align_mask(mask, kept, target)
+
+
+def _shut_out(x: Factor, y: Factor) -> Factor:
+    """The factor x with zeros where y's mask shuts out all that they would be multiplied by."""
+    mask = _mask_for(y, x.labels, x.labels)
+    return x if mask is None else x._replace(values=select(mask, x.values, 0))
+
+
+def _times(x: Factor, y: Factor, target: list[Label]) -> tuple[Array, Array | None]:
+    """The products of two factors over the target's labels, each once."""
+    sizes = _sizes(x, y)
+    shape = [sizes[a] for a in target]
+    full = []
+    for f, other in ((x, y), (y, x)):
+        v = arranged(f.values, f.labels, target)
+        if list(v.shape) != shape:
+            v = lax.broadcast_in_dim(v, shape, [k for k, a in enumerate(target) if a in f.labels])
+        mask = _mask_for(other, target, target)
+        full.append(v if mask is None else select(mask, v, 0))
+    masks = [_mask_for(f, target, target) for f in (x, y)]
+    return lax.mul(*full), both(*masks)
+
+
+def _dot(
+    x: Array, x_labels: list[Label], y: Array, y_labels: list[Label], target: list[Label]
+) -> Array:
+    """Sum over the labels that both have and the target has not; the larger operand on the left."""
+    if x.size < y.size:
+        x, x_labels, y, y_labels = y, y_labels, x, x_labels
+    summed = [a for a in x_labels if a not in target]
+    joint = [a for a in target if a in x_labels and a in y_labels]
+    own = [[a for a in target if a in labels and a not in joint] for labels in (x_labels, y_labels)]
+    left, right = [*joint, *own[0], *summed], [*joint, *summed, *own[1]]
+    x, y = arranged(x, x_labels, left), arranged(y, y_labels, right)
+    batch = tuple(range(len(joint)))
+    at = [[labels.index(a) for a in summed] for labels in (left, right)]
+    found = lax.dot_general(x, y, ((at[0], at[1]), (batch, batch)))
+    return arranged(found, [*joint, *own[0], *own[1]], target)

@@ -17,11 +17,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from veenv.engine.edge import todense
+from veenv.engine.edge import Edge, todense
 from veenv.engine.sparse.policy import structured
-from veenv.engine.stored import Edge
-from veenv.engine.sums import Policy
-from veenv.engine.terms import Terms
+from veenv.engine.sums import Policy, Terms
 from veenv.graph.linearisation import Elemental
 from veenv.graph.precedence import ReverseOnly
 from veenv.graph.tableau import Tableau

@@ -13,9 +13,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from veenv.engine.edge import Edge
 from veenv.engine.elimination import Elimination
 from veenv.engine.evaluation import Evaluation, evaluate
-from veenv.engine.stored import Edge
 from veenv.graph.linearisation import Linearisation
 from veenv.rules.dtypes import is_differentiable
 from veenv.rules.operator import from_real, to_real

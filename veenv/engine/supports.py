@@ -12,15 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from veenv.engine import terms
+from veenv.engine import sums
 from veenv.engine.dependence import dependent_places
+from veenv.engine.edge import Edge, diagonal_pairs, keep_diagonal
 from veenv.engine.known import Known
-from veenv.engine.links import diagonal_pairs, keep_diagonal
 from veenv.engine.places import numbered, scattered, takes
 from veenv.engine.sparse import indexed
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.pattern import collected
-from veenv.engine.stored import Edge
 from veenv.engine.taps import products, source
 from veenv.engine.triangles import cholesky, lu, triangular_solve
 from veenv.graph.equations import Equation
@@ -79,7 +78,7 @@ def supported(
     pattern, collect = collected(*places, out_shape, in_shape)
     if _sums(equation.primitive.name) and collect.alone:
         return Indexed(pattern, None, e.dtype)
-    if terms.num_entries(e) > _MOST:
+    if sums.num_entries(e) > _MOST:
         return None
     x = indexed.of_edge(keep_diagonal(e), out_shape, in_shape)
     return None if x is None else indexed.only(x, pattern)

@@ -11,14 +11,14 @@ from math import prod
 import jax.numpy as jnp
 import numpy as np
 
+from veenv.engine.edge import Edge
 from veenv.engine.known import Known
 from veenv.engine.places import numbered
 from veenv.engine.sparse import indexed
 from veenv.engine.sparse.indexed import MOST_ENTRIES, Indexed
 from veenv.engine.sparse.numbers import Numbers
 from veenv.engine.sparse.pattern import collected
-from veenv.engine.stored import Edge
-from veenv.engine.terms import num_entries
+from veenv.engine.sums import num_entries
 from veenv.engine.zeros import Zeros
 from veenv.graph.equations import Equation
 

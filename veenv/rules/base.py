@@ -89,7 +89,7 @@ class Partial:
       shared: (ins, outs) → what several partials of the equation take their values or links from.
         It is computed once an evaluation for all partials that name the same function, and is
         then the third argument of their `values`, `link` and `mask`.
-      mask: (ins, outs) → the mask of the values (`veenv.engine.masking`), boolean, of their rank,
+      mask: (ins, outs) → the mask of the values (`veenv.engine.edge`), boolean, of their rank,
         of size one along axes it does not depend on; values are zero where it is False. None: no
         mask.
     """

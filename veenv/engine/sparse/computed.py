@@ -17,11 +17,11 @@ import numpy as np
 from jax import Array
 
 from veenv import _compat
+from veenv.engine.edge import Edge
 from veenv.engine.edge import transpose as transposed_edge
 from veenv.engine.sparse import indexed
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.summands import Term, strides_of, term
-from veenv.engine.stored import Edge
 from veenv.structure.structure import FREE
 
 Numbers: TypeAlias = np.ndarray | Array

@@ -16,11 +16,10 @@ import numpy as np
 from jax import Array
 
 from veenv import _compat
-from veenv.engine import masking
+from veenv.engine.edge import Edge, both, respread_entries, select
 from veenv.engine.sparse.numbers import Numbers, joined
 from veenv.engine.sparse.pattern import Collection, Pattern, collected, meetings, num_meetings
 from veenv.engine.sparse.summands import numbered_entries, term
-from veenv.engine.stored import Edge, respread_entries
 
 MOST_ENTRIES = 1 << 25
 """Most entries of a matrix, and most products for one, that are held entry by entry."""
@@ -37,7 +36,7 @@ class Indexed:
       pattern: where they are.
       given: as many values as entries, or what they are the sum of; None if all are ones.
       dtype: dtype of the values, or what ones become when stored.
-      mask: bool [nse], what is not shut out by a select (`veenv.engine.masking`); None: all.
+      mask: bool [nse], what is not shut out by a select (`veenv.engine.edge`); None: all.
     """
 
     pattern: Pattern
@@ -128,7 +127,7 @@ def multiply(post: Indexed, pre: Indexed, *, upper: bool = False) -> Indexed:
     if values is None and not collect.alone:
         values = Numbers.ones(len(left), dtype)
     masks = [None if m is None else m[at] for m, at in ((post.mask, left), (pre.mask, right))]
-    mask = masking.both(*masks)
+    mask = both(*masks)
     if values is not None and not collect.alone:
         values = values.collected(collect)
         mask = None if mask is None else collect(mask.astype(np.int32)) > 0
@@ -149,7 +148,7 @@ def _products(
             signs = value.signed(signs).signs
             continue
         if other.mask is not None:
-            value = Numbers(masking.select(other.mask[its], value.array(), 0))
+            value = Numbers(select(other.mask[its], value.array(), 0))
         factors.append(value)
     if not factors:
         return None if signs is None else Numbers.ones(len(left), dtype, signs)

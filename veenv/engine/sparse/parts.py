@@ -14,6 +14,7 @@ from jax import Array
 
 from veenv import _compat
 from veenv.engine import edge
+from veenv.engine.edge import Edge
 from veenv.engine.product import multiply
 from veenv.engine.sparse import indexed
 from veenv.engine.sparse.computed import Computed
@@ -22,7 +23,6 @@ from veenv.engine.sparse.numbers import Numbers
 from veenv.engine.sparse.pattern import Collection, Pattern, placed
 from veenv.engine.sparse.policy import Sparse
 from veenv.engine.sparse.summands import Entries, Term
-from veenv.engine.stored import Edge
 from veenv.structure import structure as algebra
 from veenv.structure.structure import Link
 

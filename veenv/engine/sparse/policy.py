@@ -9,14 +9,14 @@ from math import prod
 import numpy as np
 from jax import Array
 
-from veenv.engine import edge, terms
+from veenv.engine import edge, sums
 from veenv.engine import product as edge_product
+from veenv.engine.edge import Edge
 from veenv.engine.sparse import indexed
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.pattern import num_meetings, placed
 from veenv.engine.sparse.summands import term
-from veenv.engine.stored import Edge
-from veenv.engine.terms import Terms
+from veenv.engine.sums import Terms
 from veenv.structure import structure as algebra
 from veenv.structure.structure import Link, Structure
 
@@ -82,7 +82,7 @@ def _product(p: Edge, q: Edge) -> Edge | Indexed:
     """The product of two terms; as entries where it would store zeros that a selection has."""
     product = edge_product.multiply(p, q, keep=True)
     links = {e.structure.link for e in (p, q)}
-    stored = terms.num_entries(product)
+    stored = sums.num_entries(product)
     selects = Link.SELECTION in links and Link.OPERATOR not in links
     if not selects or product.structure.link is not Link.NONE or stored > _MOST_MARKED:
         return product
@@ -97,11 +97,11 @@ def _product(p: Edge, q: Edge) -> Edge | Indexed:
 
 def collected(several: Sequence[Edge]) -> Terms | Indexed:
     """Terms merged; as entries, or one dense term, if together they would store as much as that."""
-    kept, full = terms.gathered(several)
+    kept, full = sums.gathered(several)
     if not full:
         return kept
     if any(t.structure.link is Link.OPERATOR for t in kept):
-        return collected(terms.evaluated(kept))
+        return collected(sums.evaluated(kept))
     return _union(kept) or (reduce(edge.add, kept),)
 
 
@@ -109,7 +109,7 @@ def _union(kept: Terms) -> Indexed | None:
     """The sum of terms as entries; None if it is dense, or has places that are computed."""
     s = kept[0].structure
     size = prod(s.out_shape) * prod(s.in_shape)
-    if size > _MOST_MARKED or any(terms.num_entries(t) >= _FULL * size for t in kept):
+    if size > _MOST_MARKED or any(sums.num_entries(t) >= _FULL * size for t in kept):
         return None
     found = [term(t).coordinates() for t in kept]
     there = np.zeros(size, bool)
@@ -128,9 +128,9 @@ def _entries(e: Terms | Indexed) -> Indexed | None:
     if isinstance(e, Indexed):
         return e
     s = e[0].structure
-    if sum(map(terms.num_entries, e)) > indexed.MOST_ENTRIES:
+    if sum(map(sums.num_entries, e)) > indexed.MOST_ENTRIES:
         return None
-    found = [indexed.of_edge(t, s.out_shape, s.in_shape) for t in terms.evaluated(e)]
+    found = [indexed.of_edge(t, s.out_shape, s.in_shape) for t in sums.evaluated(e)]
     known = [x for x in found if x is not None]
     return indexed.total(known) if len(known) == len(found) else None
 

@@ -13,9 +13,8 @@ import numpy as np
 from jax import Array
 
 from veenv import _compat
-from veenv.engine.links import link_on_out
+from veenv.engine.edge import Edge, link_on_out, respread_entries
 from veenv.engine.sparse.pattern import Pattern, by_row, padded
-from veenv.engine.stored import Edge, respread_entries
 from veenv.linear.linear_map import LinearMap, Operator, columns
 from veenv.linear.selection import Affine, Selection
 from veenv.structure import structure as algebra

@@ -15,6 +15,7 @@ from jax import Array
 
 from veenv import _compat
 from veenv.engine import edge
+from veenv.engine.edge import Edge
 from veenv.engine.sparse import convert, parts
 from veenv.engine.sparse.computed import Computed
 from veenv.engine.sparse.indexed import Indexed
@@ -23,8 +24,7 @@ from veenv.engine.sparse.pattern import Collection, Pattern
 from veenv.engine.sparse.policy import collected as merged_terms
 from veenv.engine.sparse.solving import solve
 from veenv.engine.sparse.summands import Entries, Term, term
-from veenv.engine.stored import Edge
-from veenv.engine.terms import evaluated
+from veenv.engine.sums import evaluated
 
 
 @jax.tree_util.register_dataclass
