@@ -107,7 +107,7 @@ def _program(steps: int, operation: Unary | None) -> Callable[..., Any]:
             total = total + operation(values[-3 - k]) * (0.5 + k)
         return total
 
-    return jax.vmap(fuse(fun, lambda args: ()))
+    return jax.vmap(fuse(fun))
 
 
 def _compiled(fun: Callable[..., Any], points: Any) -> Any:

@@ -23,6 +23,7 @@ from .env.drawing import animate, draw
 from .env.factory import make
 from .graph.graph import Graph
 from .graph.linearisation import make_graph
+from .kernel.fusing import fuse
 from .orders.cache import Auto
 from .orders.order import Order
 from .rules.base import defelemental
@@ -50,6 +51,7 @@ __all__ = [
     "eqx_jacve",
     "export",
     "filter_jacve",
+    "fuse",
     "graph",
     "graphax",
     "hessian",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -23,6 +24,8 @@ _CALLS = {
 }
 """Call primitives whose body is inlined, and the parameter that holds it."""
 
+_FRAMES = 64
+"""Lines of a traceback among which the user's is looked for: the engine is less deep."""
 KERNEL = "veenv_fused"
 """Name of the primitive of a kernel."""
 _RULED = {
@@ -155,12 +158,17 @@ def is_dropped(var: Any) -> bool:
     return isinstance(var, core.DropVar)
 
 
+_HERE = str(Path(__file__).parent)
+"""Where lines of this package are, which tell a user nothing."""
+
+
 def source_line(eqn: Any) -> str:
-    """The user's file and line that made an equation, for error messages."""
+    """The user's file and line that made an equation, for error messages; empty if unknown."""
     try:
-        return source_info_util.summarize(eqn.source_info)
+        lines = source_info_util.summarize(eqn.source_info, _FRAMES).splitlines()
     except Exception:  # the summary is a courtesy; its absence must not hide the real error
         return "unknown source"
+    return next((line for line in reversed(lines) if _HERE not in line), "")
 
 
 def bind(primitive: Any, params: dict[str, Any], args: Any) -> list[Any]:

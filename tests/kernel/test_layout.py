@@ -127,9 +127,9 @@ def test_arrays_of_many_entries_are_read_and_written_whole(x64, count: int, dtyp
     rng = np.random.default_rng(count)
     x, y = rng.normal(size=(2, 37, count)).astype(dtype)
     rtol = 1e-5 if dtype == "float32" else 1e-12
-    both = jax.jit(jax.vmap(fuse(scaled, lambda _: (0, 1))))(x, y)
+    both = jax.jit(jax.vmap(fuse(scaled)))(x, y)
     np.testing.assert_allclose(both, np.sin(x) * y + x[:, ::-1], rtol=rtol, atol=rtol)
-    one = jax.jit(jax.vmap(fuse(scaled, lambda _: (0, 1)), (0, None)))(x, y[0])
+    one = jax.jit(jax.vmap(fuse(scaled), (0, None)))(x, y[0])
     np.testing.assert_allclose(one, np.sin(x) * y[0] + x[:, ::-1], rtol=rtol, atol=rtol)
 
 
@@ -209,7 +209,7 @@ def test_large_leaves(dtype: str, columns: int):
             x = x.astype("f8" if dtype.endswith("64") else "f4")
             program = trace_point(fun, (x[0],), {}, (0,)).program()
             assert [made.by_value for made in written(program)] == [True, True, True, False]
-            got = jax.jit(jax.vmap(fuse(fun, lambda _: (0,))))(x)
+            got = jax.jit(jax.vmap(fuse(fun)))(x)
             for a, b in zip(got, jax.vmap(fun)(x), strict=True):
                 assert a.dtype == b.dtype == dtype
                 np.testing.assert_array_equal(a, b)

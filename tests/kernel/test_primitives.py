@@ -21,17 +21,13 @@ POINTS = np.array([*EXTREME, *np.random.default_rng(0).normal(size=50)])
 INTEGERS = np.array([0, 1, -1, 7, -7, 2**31 - 1, -(2**31), 33, 31, 5])
 
 
-def kernel_of(fun: Callable[..., Any], num_args: int) -> Callable[..., Any]:
-    return fuse(fun, lambda args: tuple(range(num_args)))
-
-
 def assert_as_xla(
     fun: Callable[..., Any], *columns: np.ndarray, ulps: float | list[float] = 8
 ) -> None:
     """Equal to XLA at every point; NaN and infinity where XLA has them; `ulps` of each result."""
     batched = jax.vmap(fun)
     expected = jax.tree.leaves(jax.jit(batched)(*columns))
-    got = jax.tree.leaves(jax.jit(jax.vmap(kernel_of(fun, len(columns))))(*columns))
+    got = jax.tree.leaves(jax.jit(jax.vmap(fuse(fun)))(*columns))
     allowed = ulps if isinstance(ulps, list) else [ulps] * len(expected)
     for a, b, most in zip(got, expected, allowed, strict=True):
         assert a.dtype == b.dtype
@@ -81,7 +77,7 @@ def test_functions_of_one_number(name: str, precision: str):
         points = points.astype(precision)
         with np.errstate(all="ignore"):
             expected = EXACT[name](points.astype(np.float64)).astype(precision)
-        got = jax.jit(jax.vmap(kernel_of(getattr(lax, name), 1)))(points)
+        got = jax.jit(jax.vmap(fuse(getattr(lax, name))))(points)
         eps = float(jnp.finfo(precision).eps)
         np.testing.assert_allclose(got, expected, rtol=ulps * eps, atol=4 * eps)
         return
@@ -227,7 +223,7 @@ def test_rows_that_are_not_equal_stay_apart(count):
 
 def test_constants_and_masks_of_many_entries_are_what_they_were():
     table = np.tile(np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1.0], np.float32), 20)
-    found = jax.jit(kernel_of(lambda x: x * table, 1))(np.float32(1.0))
+    found = jax.jit(fuse(lambda x: x * table))(np.float32(1.0))
     np.testing.assert_array_equal(found, table)
     np.testing.assert_array_equal(np.signbit(found), np.signbit(table))
 

@@ -15,7 +15,7 @@ def both(x):
 
 
 def kernel(fun):
-    return jax.jit(jax.vmap(fuse(fun, lambda args: ())))
+    return jax.jit(jax.vmap(fuse(fun)))
 
 
 BOTH = kernel(both)

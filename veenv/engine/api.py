@@ -11,7 +11,7 @@ from veenv.engine.forms import forms_of, name_of
 from veenv.engine.widths import at_own_width
 from veenv.graph.argnums import normalise_argnums, plain_argnums
 from veenv.graph.program import trace
-from veenv.kernel.fusing import KERNEL_MODES, KernelMode, fuse
+from veenv.kernel.fusing import KERNEL_MODES, KernelMode, as_kernel
 from veenv.linear.barrier import PinMode, with_pins
 from veenv.orders.resolve import OrderLike, plain_order
 
@@ -230,4 +230,4 @@ def _compiled(
         lines = (e.source for e in program.equations if e.primitive.name == primitive)
         return next(lines, "")
 
-    return fuse(with_pins(jacobian, False), wanted, line)  # a kernel repeats nothing
+    return as_kernel(with_pins(jacobian, False), wanted, line)  # a kernel repeats nothing

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from veenv import _compat
@@ -13,8 +12,6 @@ from veenv.kernel.program import COMPLEX, DTYPES, CannotFuseError, Leaf, dtype_n
 
 MOVES = {**moves.RULES, **sums.RULES, **linear.RULES}
 """Rules of what moves, sums, contracts and solves, by primitive."""
-HERE = str(Path(__file__).parent.parent)
-"""Where lines of this package are, which tell a user nothing."""
 _CONTROL = frozenset({"cond", "device_put", "platform_index", "scan"})
 _KNOWN = frozenset({*MOVES, *ELEMENTWISE})
 
@@ -67,7 +64,7 @@ def refuse_unknown(jaxpr: Any, within: Sequence[Any] = ()) -> int:
                     raise refused(dtype_name(dtype))
             if name not in _KNOWN:
                 lines = map(_compat.source_line, reversed(path))
-                line = next((line for line in lines if line and HERE not in line), "")
+                line = next(filter(None, lines), "")
                 raise CannotFuseError(f"primitive {name!r} cannot be fused", name, line)
             total += linear.operations(eqn)
     return total

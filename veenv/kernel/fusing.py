@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Literal
 
@@ -177,10 +178,94 @@ def _is_numeric(x: Any) -> bool:
 
 def fuse(
     fun: Callable[..., Any],
+    *,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+) -> Callable[..., Any]:
+    """`fun`, a function of one point, as one kernel: a loop over the points of a batch.
+
+    Derivatives inside (`jacve`, `hessian`, `jax.grad`, `jax.jvp` and the like) are part of the
+    kernel; the batch is what `jax.vmap` makes of it, in any nesting. Derivatives of the result are
+    kernels of their own where they can be. It is compiled at the first call for each shape, as by
+    `jax.jit`, inside of which it can be used too; where there are no kernels XLA compiles it.
+
+    Args:
+      fun: a function of pytrees of arrays and numbers, at one point.
+      static_argnums: positional arguments that are hashable Python values, as for `jax.jit`.
+      static_argnames: names of such arguments.
+
+    Returns:
+      A function as `fun`; its results differ from XLA's by rounding alone.
+
+    Raises:
+      TypeError: if `fun` cannot be called.
+      ValueError: if `fun` has no such argument.
+      CannotFuseError: (a ValueError, from the returned function) naming the primitive and the line
+        that cannot be part of a kernel.
+
+    Example:
+      >>> @fuse
+      ... def newton(x, a):
+      ...     return x - (x**3 - a) / jax.grad(lambda x: x**3)(x)
+      >>> jax.vmap(newton, (0, None))(jnp.ones(2), 4.0).tolist()
+      [2.0, 2.0]
+    """
+    if not callable(fun):
+        raise TypeError(f"fuse takes a function of one point, got {fun!r}")
+
+    @functools.wraps(fun)
+    def point(*args: Any, **kwargs: Any) -> Any:
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        traced = [k for k, x in enumerate(leaves) if _compat.is_traced(x)]
+        arrays = [k for k, x in enumerate(leaves) if isinstance(x, _ARRAYS)]  # without jit
+        made = trace_leaves(fun, leaves, tree, traced or arrays)
+        try:
+            program = made.program()
+        except CannotFuseError as error:
+            raise error.at(_place(fun)) from None
+        return run_kernel(made, program, again=_again)
+
+    return jax.jit(
+        point, static_argnums=static_argnums, static_argnames=static_argnames, inline=True
+    )
+
+
+def _place(fun: Callable[..., Any]) -> str:
+    """Where a function of the user's begins, of one that is made of it, too; empty if unknown."""
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    code = getattr(inspect.unwrap(fun), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno} ({code.co_name})" if code else ""
+
+
+def _again(fun: Callable[..., Any], inputs: Sequence[Any]) -> Callable[[int], Any]:
+    """For any number of points a function of arrays as a kernel; None where it cannot be one."""
+
+    @functools.cache
+    def made() -> Callable[..., list[Any]] | None:
+        leaves = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in inputs]
+        tree = jax.tree.structure((tuple(leaves), {}))
+        traced = trace_leaves(fun, leaves, tree, range(len(leaves)))
+        try:
+            program = traced.program()
+        except CannotFuseError:
+            return None
+        further = traced.operands[len(leaves) :]
+
+        def run(*operands: Any) -> list[Any]:
+            return run_kernel(replace(traced, operands=(*operands, *further)), program)
+
+        return run
+
+    return lambda points: made()
+
+
+def as_kernel(
+    fun: Callable[..., Any],
     argnums: Callable[[Sequence[Any]], Sequence[int]],
     source: Callable[[str, Sequence[Any], dict[str, Any]], str] = lambda name, args, kwargs: "",
 ) -> Callable[..., Any]:
-    """`fun` as one kernel.
+    """`fun` as one kernel, whose derivatives are XLA's.
 
     Args:
       fun: a function of pytrees, of one point.
@@ -201,9 +286,7 @@ def fuse(
             program = traced.program()
         except CannotFuseError as error:
             line = source(error.primitive, args, kwargs) if error.primitive else ""
-            raise (
-                CannotFuseError(error.reason, error.primitive, line) if line else error
-            ) from None
+            raise CannotFuseError(error.reason, error.primitive, line or error.source) from None
         return run_kernel(traced, program)
 
     return fused
@@ -214,6 +297,7 @@ def run_kernel(
     program: ScalarProgram,
     xla: Callable[..., list[Any]] | None = None,
     instead: Callable[[int], Callable[..., Any] | None] | None = None,
+    again: primitive.Again | None = None,
 ) -> Any:
     """Calls the kernel; constants and copies of arguments are none of its business.
 
@@ -223,6 +307,7 @@ def run_kernel(
       xla: the function from operands to the leaves that the kernel writes, for XLA; by default the
         traced one.
       instead: for a number of points such a function where that is faster than the kernel.
+      again: makes kernels of the kernel's derivatives.
 
     Returns:
       The function's result.
@@ -234,7 +319,7 @@ def run_kernel(
             jnp.asarray(x, leaf.dtype)
             for x, leaf in zip(traced.operands, program.inputs, strict=True)
         ]
-        kernel = primitive.Fused(program, xla or traced.xla(written), instead)
+        kernel = primitive.Fused(program, xla or traced.xla(written), instead, again)
         leaves = dict(zip(written, primitive.call(kernel, *operands), strict=True))
     for k, leaf in enumerate(program.outputs):
         if k in leaves:

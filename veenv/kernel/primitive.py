@@ -1,4 +1,4 @@
-"""The JAX primitive of a kernel: batches become the kernel's, derivatives take the XLA path."""
+"""The JAX primitive of a kernel: batches become the kernel's, derivatives XLA's or kernels."""
 
 from __future__ import annotations
 
@@ -26,6 +26,10 @@ _KEPT = 32
 """Kernels that are remembered when nothing uses them: for functions called outside of jit."""
 
 
+Again = Callable[[Callable[..., Sequence[Any]], Sequence[Any]], Callable[[int], Any]]
+"""From a function of one point and its operands' shapes and dtypes to what is `instead` of it."""
+
+
 class Batched:
     """A function of JAX arrays, written for one point, that sees its batch when it is lowered.
 
@@ -36,6 +40,7 @@ class Batched:
       instead: of a number of points, such a function where it is faster on a CPU; None where there
         is no other. With it `xla` is what other machines run, what is exported, and what is divided
         among devices.
+      again: makes kernels of its derivatives; None leaves them to XLA.
     """
 
     def __init__(
@@ -44,10 +49,19 @@ class Batched:
         outputs: Sequence[Any],
         xla: Callable[..., Sequence[Any]],
         instead: Callable[[int], Callable[..., Sequence[Any]] | None] | None = None,
+        again: Again | None = None,
     ):
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.xla = xla
         self.instead = instead
+        self.again = again
+
+    def derived(
+        self, fun: Callable[..., Sequence[Any]], inputs: Sequence[Any], outputs: Sequence[Any]
+    ) -> Batched:
+        """A derivative of it, of one point, as a kernel where it can be one."""
+        instead = None if self.again is None else self.again(fun, inputs)
+        return Batched(inputs, outputs, fun, instead, self.again)
 
     def now(self, *args: Any) -> list[Any]:
         """The results at arrays, outside of any trace."""
@@ -93,9 +107,10 @@ class Fused(Batched):
         program: ScalarProgram,
         xla: Callable[..., Sequence[Any]],
         instead: Callable[[int], Callable[..., Sequence[Any]] | None] | None = None,
+        again: Again | None = None,
     ):
         written = [program.outputs[k] for k in program.written()]
-        super().__init__(program.inputs, written, xla, instead)
+        super().__init__(program.inputs, written, xla, instead, again)
         self.program = program
 
     @property
@@ -186,8 +201,10 @@ def _batch(
 def _jvp(
     primals: Sequence[Any], tangents: Sequence[Any], *, kernel: Batched
 ) -> tuple[list[Any], list[Any]]:
-    """Everything on the XLA path; arguments without tangents stay constants."""
+    """The value, and what moves it; arguments without tangents stay constants."""
     active = [k for k, t in enumerate(tangents) if not isinstance(t, ad.Zero)]
+    if kernel.again is not None:
+        return call(kernel, *primals), _pushed(primals, tangents, active, kernel)
     fun = kernel.batched_xla([jax.typeof(p) for p in primals])
 
     def of_active(*values: Any) -> Sequence[Any]:
@@ -201,6 +218,61 @@ def _jvp(
     )
     zeros = [ad.Zero(jax.typeof(s)) if s.dtype == jax.dtypes.float0 else s for s in slopes]
     return list(outs), zeros
+
+
+def _pushed(
+    primals: Sequence[Any], tangents: Sequence[Any], active: Sequence[int], kernel: Batched
+) -> list[Any]:
+    """Tangents of the results by a derivative that is linear in those of the operands."""
+    count = len(primals)
+    moving = [
+        k for k, leaf in enumerate(kernel.outputs) if jnp.issubdtype(leaf.dtype, jnp.inexact)
+    ]
+
+    def pushed(*operands: Any) -> Sequence[Any]:
+        def of_active(*values: Any) -> Sequence[Any]:
+            given = dict(zip(active, values, strict=True))
+            outs = kernel.xla(*(given.get(k, x) for k, x in enumerate(operands[:count])))
+            return [outs[k] for k in moving]
+
+        return jax.jvp(of_active, tuple(operands[k] for k in active), operands[count:])[1]
+
+    inputs = [*kernel.inputs, *(kernel.inputs[k] for k in active)]
+    derivative = kernel.derived(pushed, inputs, [kernel.outputs[k] for k in moving])
+    moved = call(derivative, *primals, *(tangents[k] for k in active)) if moving else []
+    slopes = dict(zip(moving, moved, strict=True))
+    avals = _abstract(*map(jax.typeof, primals), kernel=kernel)
+    return [slopes.get(k, ad.Zero(aval.to_tangent_aval())) for k, aval in enumerate(avals)]
+
+
+def _transpose(cts: Sequence[Any], *args: Any, kernel: Batched) -> list[Any]:
+    """Of a derivative: cotangents of what it is linear in, summed where a batch shares it."""
+    unknown = [k for k, x in enumerate(args) if ad.is_undefined_primal(x)]
+    known = [k for k in range(len(args)) if k not in unknown]
+    given = [k for k, ct in enumerate(cts) if not isinstance(ct, ad.Zero)]
+    if not given:
+        return [ad.Zero(args[k].aval) if k in unknown else None for k in range(len(args))]
+    inputs, outputs = kernel.inputs, kernel.outputs
+
+    def pulled(*operands: Any) -> Sequence[Any]:
+        values = dict(zip(known, operands, strict=False))
+
+        def linear(*moved: Any) -> Sequence[Any]:
+            given_all = {**values, **dict(zip(unknown, moved, strict=True))}
+            outs = kernel.xla(*(given_all[k] for k in range(len(args))))
+            return [outs[k] for k in given]
+
+        shapes = [jax.ShapeDtypeStruct(inputs[k].shape, inputs[k].dtype) for k in unknown]
+        return jax.linear_transpose(linear, *shapes)([*operands[len(known) :]])
+
+    operands = [*(args[k] for k in known), *(cts[k] for k in given)]
+    leaves = [*(inputs[k] for k in known), *(outputs[k] for k in given)]
+    derivative = kernel.derived(pulled, leaves, [inputs[k] for k in unknown])
+    found: list[Any] = [None] * len(args)
+    for k, ct in zip(unknown, call(derivative, *operands), strict=True):
+        shared = ct.ndim - args[k].aval.ndim  # the batch axes, of an operand that has none
+        found[k] = ct.sum(range(shared)) if shared else ct
+    return found
 
 
 def _lower_xla(ctx: Any, *operands: Any, kernel: Batched) -> Any:
@@ -257,6 +329,7 @@ fused_p.def_impl(_impl)
 fused_p.def_abstract_eval(_abstract)
 batching.primitive_batchers[fused_p] = _batch
 ad.primitive_jvps[fused_p] = _jvp
+ad.primitive_transposes[fused_p] = _transpose
 mlir.register_lowering(fused_p, _lower_xla)
 mlir.register_lowering(fused_p, _lower_cpu, platform="cpu")
 for _name, _platform in PLATFORMS.items():

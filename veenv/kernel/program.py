@@ -65,12 +65,18 @@ class CannotFuseError(ValueError):
     Attributes:
       primitive: name of the primitive that has no scalar form; empty where it is not about one.
       reason: why, without the line.
+      source: the line; empty if unknown.
     """
 
     def __init__(self, reason: str, primitive: str = "", source: str = ""):
         super().__init__(f"{reason} ({source})" if source else reason)
         self.reason = reason
         self.primitive = primitive
+        self.source = source
+
+    def at(self, source: str) -> CannotFuseError:
+        """The same of this line, where none is known yet."""
+        return CannotFuseError(self.reason, self.primitive, self.source or source)
 
 
 class Op(NamedTuple):

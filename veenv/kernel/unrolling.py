@@ -18,7 +18,6 @@ from veenv.kernel.builder import MAX_OPERATIONS, Builder
 from veenv.kernel.cpu.spans import size_of
 from veenv.kernel.elementwise import ELEMENTWISE, compute
 from veenv.kernel.fusable import (
-    HERE,
     MOVES,
     called_by,
     leaf_of,
@@ -217,10 +216,7 @@ class _Unroller:
         try:
             return self._apply(eqn, ins)
         except CannotFuseError as error:
-            line = _compat.source_line(eqn)
-            if error.args[0] != error.reason or HERE in line:  # said already, or not the user's
-                raise
-            raise CannotFuseError(error.reason, error.primitive, line) from None
+            raise error.at(_compat.source_line(eqn)) from None
 
     def _apply(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         name = eqn.primitive.name

@@ -1,0 +1,243 @@
+"""`veenv.fuse`: a function of one point as one kernel, in and around derivatives, beside JAX."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from veenv.kernel.program import CannotFuseError
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+
+class State(NamedTuple):
+    """A pytree of the user's."""
+
+    position: jax.Array
+    count: jax.Array
+
+
+def residual(y: jax.Array, before: jax.Array, rate: jax.Array) -> jax.Array:
+    return y - before - 0.1 * jnp.stack([-rate * y[0] * y[1], rate * y[0] * y[1] - y[1] ** 2])
+
+
+def implicit(jacobian: Callable[..., Any], state: State, p: dict[str, Any], steps: int = 2) -> Any:
+    """A step of Newton's method, with the Jacobian that is asked for inside."""
+    y = state.position
+    for _ in range(steps):
+        r = residual(y, state.position, p["rate"])
+        y = y - jnp.linalg.solve(jacobian(residual)(y, state.position, p["rate"]), r)
+    return State(y, state.count + 1), {"norm": jnp.sqrt((y * y).sum()), "none": None}
+
+
+def points(batch: int) -> tuple[State, dict[str, Any]]:
+    rng = np.random.default_rng(0)
+    return State(jnp.asarray(rng.uniform(0.5, 2, (batch, 2))), jnp.arange(batch)), {"rate": 0.7}
+
+
+def assert_same(got: Any, expected: Any, **tolerance: float) -> None:
+    assert jax.tree.structure(got) == jax.tree.structure(expected)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        np.testing.assert_allclose(a, b, **{"rtol": 1e-10, "atol": 1e-12, **tolerance})
+
+
+STEP = veenv.fuse(functools.partial(implicit, veenv.jacve), static_argnames="steps")
+PLAIN = functools.partial(implicit, jax.jacfwd)
+
+
+def kernels_in(fun: Callable[..., Any], *args: Any) -> int:
+    """How many different kernels a program calls."""
+    text = jax.jit(fun).lower(*args).as_text()
+    return len({line.split("key = ")[1] for line in text.splitlines() if "@veenv_fused" in line})
+
+
+def test_pytrees_and_static_arguments_in_every_use():
+    state, p = points(6)
+    one = jax.tree.map(lambda x: x[0], state)
+    assert_same(STEP(one, p), PLAIN(one, p))
+    assert_same(STEP(one, p=p, steps=3), PLAIN(one, p, 3))
+    assert_same(jax.jit(STEP)(one, p), PLAIN(one, p))
+    expected = jax.vmap(PLAIN, (0, None))(state, p)
+    assert_same(jax.vmap(STEP, (0, None))(state, p), expected)
+    batched = jax.vmap(STEP, (0, None))
+    assert_same(jax.jit(batched)(state, p), expected)
+    assert kernels_in(batched, state, p) == 1
+    rates = {"rate": jnp.linspace(0.5, 1, 3)}
+    axes = {"rate": 0}
+    nested = [jax.vmap(jax.vmap(f, (0, None)), (None, axes), 1) for f in (STEP, PLAIN)]
+    assert_same(nested[0](state, rates), nested[1](state, rates))
+
+
+def test_static_arguments_by_number_are_values():
+    def power(n: Any, x: jax.Array) -> jax.Array:
+        return x ** int(n) if n else x
+
+    fused = veenv.fuse(power, static_argnums=0)
+    assert_same(fused(np.int32(3), jnp.float64(2.0)), jnp.float64(8.0))
+    assert_same(fused(0, jnp.float64(2.0)), jnp.float64(2.0))
+
+
+def test_all_derivatives_inside_are_part_of_one_kernel():
+    def f(x: jax.Array) -> jax.Array:
+        return jnp.sin(x).prod() + jnp.exp(x[0] * x[1])
+
+    def all_of(jacobian: Any, hessian: Any) -> Callable[[jax.Array], Any]:
+        def run(x: jax.Array) -> Any:
+            value, slope = jacobian(f)(x)
+            return (
+                value, slope, hessian(f)(x), jax.grad(f)(x), jax.jvp(f, (x,), (x,))[1],
+                jax.jacfwd(jax.grad(f))(x) @ slope,
+            )  # fmt: skip
+
+        return run
+
+    theirs = all_of(lambda f: jax.value_and_grad(f), jax.hessian)
+    x = np.random.default_rng(1).uniform(-1, 1, (5, 3))
+    fused = jax.vmap(veenv.fuse(all_of(veenv.value_and_jacve, veenv.hessian)))
+    assert_same(fused(x), jax.vmap(theirs)(x))
+    assert kernels_in(fused, x) == 1
+
+
+def smooth(x: jax.Array, y: jax.Array, n: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    return jnp.sin(x * y).sum() + y[0], jnp.outer(x, jnp.exp(-y)), n + 1
+
+
+def test_derivatives_are_kernels_again():
+    fused, n = veenv.fuse(smooth), jnp.int32(2)
+    x, y = jnp.linspace(0.1, 0.5, 3), jnp.linspace(0.3, 1, 3)
+    for transform in (jax.jacfwd, jax.jacrev, veenv.jacve):
+        got, expected = (
+            jax.jit(transform(lambda x, y, f=f: f(x, y, n)[:2], argnums=(0, 1)))(x, y)
+            for f in (fused, smooth)
+        )
+        assert_same(got, expected)
+    total = [lambda x, y, f=f: sum(v.sum() for v in f(x, y, n)[:2]) ** 2 for f in (fused, smooth)]
+    assert_same(*(jax.jit(jax.hessian(f, (0, 1)))(x, y) for f in total))
+    assert_same(*(jax.grad(f, (0, 1))(x, y) for f in total))
+    # values and cotangents are a kernel each, and nothing else has an exponential function
+    gradient = jax.vmap(jax.grad(total[0]), (0, None))
+    xs = jnp.stack([x, 2 * x])
+    assert kernels_in(gradient, xs, y) == 2
+    assert "exponential" not in jax.jit(gradient).lower(xs, y).as_text()
+
+
+def test_what_points_share_has_the_sum_of_their_cotangents():
+    def of(f: Any) -> Any:
+        def loss(x: jax.Array, y: jax.Array) -> jax.Array:
+            a, b, _ = jax.vmap(jax.vmap(f, (0, None, None)), (0, 0, None))(x, y, jnp.int32(1))
+            return (a * a).sum() + b.sum()
+
+        return jax.jit(jax.value_and_grad(loss, (0, 1)))
+
+    rng = np.random.default_rng(2)
+    args = rng.normal(size=(4, 5, 3)), rng.normal(size=(4, 3))
+    assert_same(of(veenv.fuse(smooth))(*args), of(smooth)(*args))
+    tangents = [
+        jax.jvp(jax.vmap(lambda x, y, f=f: f(x, y, jnp.int32(1))[0], (0, None)), pair, pair)
+        for f in (veenv.fuse(smooth), smooth)
+        for pair in [(args[0][0], args[1][0])]
+    ]
+    assert_same(*tangents)
+
+
+@jax.custom_vjp
+def clipped(x: jax.Array) -> jax.Array:
+    return x * x
+
+
+clipped.defvjp(lambda x: (x * x, x), lambda x, ct: (jnp.clip(2 * x * ct, -1, 1),))
+
+
+@jax.custom_jvp
+def looked_up(x: jax.Array) -> jax.Array:
+    return jnp.sin(x)
+
+
+@looked_up.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    (x,), (t,) = primals, tangents
+    slope = jax.pure_callback(np.cos, jax.ShapeDtypeStruct(x.shape, x.dtype), x,
+                              vmap_method="expand_dims")  # fmt: skip
+    return jnp.sin(x), slope * t
+
+
+@pytest.mark.parametrize("fun", [clipped, looked_up])
+def test_rules_of_the_user_hold(fun: Any):
+    """One that cannot be part of a kernel leaves the derivative to XLA."""
+    x = jnp.linspace(-2, 2, 7)
+    both = [jax.vmap(jax.grad(lambda x, f=f: f(x) * x)) for f in (veenv.fuse(fun), fun)]
+    assert_same(*(jax.jit(f)(x) for f in both))
+
+
+def test_in_loops_in_each_other_and_of_captured_values():
+    table = jnp.linspace(0, 1, 2000)
+    inner = veenv.fuse(lambda x: jnp.cos(x) + table[3] * x)
+
+    def program(inner: Any, fuse: Any, x: jax.Array, scale: jax.Array) -> Any:
+        outer = fuse(lambda v: inner(v) * scale + table[-1])
+
+        def step(x: jax.Array, _: None) -> Any:
+            return jax.vmap(outer)(x), None
+
+        return jax.lax.scan(step, x, None, length=3)[0].sum()
+
+    args = jnp.linspace(0, 1, 4), jnp.float64(0.5)
+    got = jax.jit(jax.value_and_grad(functools.partial(program, inner, veenv.fuse), (0, 1)))(*args)
+    plain = functools.partial(program, inner.__wrapped__, lambda f: f)
+    assert_same(got, jax.jit(jax.value_and_grad(plain, (0, 1)))(*args))
+
+
+def test_no_points_no_arrays_and_no_jit():
+    assert jax.vmap(veenv.fuse(jnp.sin))(jnp.zeros((0, 2))).shape == (0, 2)
+    copied, constant, weak = veenv.fuse(lambda x: (x, jnp.arange(2), 2.0))(3.0)
+    assert (copied, constant.tolist(), float(weak)) == (3.0, [0, 1], 2.0)
+    assert jnp.add(copied, jnp.float32(1)).dtype == jnp.float32  # weakly typed, as by jit
+    with jax.disable_jit():
+        assert_same(STEP(State(jnp.ones(2), jnp.int32(0)), {"rate": jnp.float64(0.7)}, steps=1),
+                    PLAIN(State(jnp.ones(2), jnp.int32(0)), {"rate": 0.7}, 1))  # fmt: skip
+
+
+def test_nan_and_infinity():
+    f = lambda x: (jnp.sqrt(x), jax.grad(jnp.sqrt)(x), jnp.where(x > 0, jnp.log(x), x))  # noqa: E731
+    x = jnp.array([0.0, -1.0, jnp.nan, jnp.inf, 4.0])
+    assert_same(jax.vmap(veenv.fuse(f))(x), jax.vmap(f)(x))
+
+
+def test_what_cannot_be_a_kernel_names_the_line():
+    def plain(x: jax.Array) -> jax.Array:
+        return jnp.linalg.svd(x)[1]  # plain
+
+    def through(x: jax.Array) -> jax.Array:
+        return veenv.jacve(jnp.linalg.svd)(x)[1]  # through
+
+    source = Path(__file__).read_text(encoding="utf-8").splitlines()
+    for fun in (plain, through):
+        line = next(k for k, s in enumerate(source, 1) if s.endswith(f"# {fun.__name__}"))
+        with pytest.raises(CannotFuseError, match=rf"'svd'.*test_fuse\.py:{line}\D") as error:
+            veenv.fuse(fun)(jnp.eye(3))
+        assert error.value.primitive == "svd"
+    first = plain.__code__.co_firstlineno
+    with pytest.raises(CannotFuseError, match=rf"'svd'.*test_fuse\.py:{first} \(plain\)"):
+        veenv.fuse(veenv.jacve(plain))(jnp.eye(3))  # the replayed program has no lines
+    with pytest.raises(CannotFuseError, match=r"60,000 scalar operations.*test_fuse\.py"):
+        veenv.fuse(lambda x: jnp.outer(jnp.sin(x), x))(jnp.ones(250))
+
+
+def test_wrong_arguments():
+    with pytest.raises(TypeError, match="fuse takes a function of one point, got 3"):
+        veenv.fuse(3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"'lines'.*static_argnames"):
+        veenv.fuse(smooth, static_argnames="lines")
+    with pytest.raises(ValueError, match=r"static_argnums=\(7,\).*3 positional"):
+        veenv.fuse(smooth, static_argnums=7)
+    with pytest.raises(TypeError, match="'str'"):
+        veenv.fuse(jnp.sin)("x")
