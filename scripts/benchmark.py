@@ -22,6 +22,7 @@ import tyro
 from benchmark_budgets import budgets
 from benchmark_engine import engine
 from benchmark_env import env, env_scaling
+from benchmark_fuse import fuse
 from benchmark_kernel import kernel
 from benchmark_long_games import long_games
 from benchmark_observations import observations
@@ -37,6 +38,7 @@ COMMANDS = {
     "env": env,
     "env-scaling": env_scaling,
     "engine": engine,
+    "fuse": fuse,
     "kernel": kernel,
     "long-games": long_games,
     "prediction": prediction,
@@ -55,6 +57,8 @@ QUICK = {
     "--out {folder}/growth.svg",
     "engine": "--task RobotArm_6DOF --batch 64 --orders reverse --repeats 5 --seconds 0.5 "
     "--no-sparse",
+    "fuse": "--step 'implicit Euler, kinetics' --batch 64 --seconds 0.2 "
+    "--out {folder}/fuse-figures.json --plot {folder}/fuse-plot.svg",
     "kernel": "--parts speed orders --task RobotArm_6DOF --batch 64 --repeats 5 --seconds 0.5 "
     "--num-orders 5 --out {folder}/kernel-figures.json "
     "--plot {folder}/kernel-plot.svg",

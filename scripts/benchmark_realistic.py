@@ -132,7 +132,7 @@ def _table(rows: list[Row]) -> None:
     print(f"\npredicted against measured time: Spearman {rank_correlation(rows):.3f}")
 
 
-def named(names: tuple[str, ...], functions: Mapping[str, Entry]) -> tuple[str, ...]:
+def named(names: tuple[str, ...], functions: Mapping[str, Any]) -> tuple[str, ...]:
     """The names, or those of all functions.
 
     Raises:
@@ -179,7 +179,7 @@ def _row(
         "reverse": veenv.jacve(fun, "reverse", argnums),
     }
     mapped = {m: jax.vmap(jacobian) if batch else jacobian for m, jacobian in methods.items()}
-    took = {m: _compile_seconds(jacobian, points) for m, jacobian in mapped.items()}
+    took = {m: compile_seconds(jacobian, points) for m, jacobian in mapped.items()}
     began = time.perf_counter()
     tuned = veenv.tune(fun, *args, argnums=argnums, batch=batch, budget=budget, cache=False)
     taken = time.perf_counter() - began
@@ -216,7 +216,7 @@ def _row(
     return row
 
 
-def _compile_seconds(jacobian: Callable[..., Any], points: Sequence[Any]) -> float:
+def compile_seconds(jacobian: Callable[..., Any], points: Sequence[Any]) -> float:
     """Seconds to trace and compile a Jacobian: the median of three times where that is quick."""
     seconds = [compiled(jacobian, points).seconds]
     if seconds[0] < _QUICK:

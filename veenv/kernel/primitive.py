@@ -225,9 +225,7 @@ def _pushed(
 ) -> list[Any]:
     """Tangents of the results by a derivative that is linear in those of the operands."""
     count = len(primals)
-    moving = [
-        k for k, leaf in enumerate(kernel.outputs) if jnp.issubdtype(leaf.dtype, jnp.inexact)
-    ]
+    moving = [k for k, leaf in enumerate(kernel.outputs) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
 
     def pushed(*operands: Any) -> Sequence[Any]:
         def of_active(*values: Any) -> Sequence[Any]:

@@ -1,0 +1,138 @@
+"""Whole steps as one kernel by `veenv.fuse`, beside the same steps with JAX's modes inside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from benchmark_machine import machine
+from benchmark_realistic import compile_seconds, compiled, named, timed
+from benchmark_record import cells
+from fuse_steps import STEPS, Jacobian, Step, valued
+
+import veenv
+from veenv.measure.timing import near
+from veenv.orders.documents import write_text
+from veenv.rules.modes import REFUSALS
+
+try:
+    from fuse_loops import LOOPS
+except ModuleNotFoundError:
+    LOOPS = {}
+COLUMNS = "step", "batch", "faster mode", "ms", "kernel, ms", "ratio", "first call"
+FORWARD, REVERSE, KERNEL = "jacfwd", "jacrev", "kernel"
+
+
+def of_loop(fun: Callable[..., Any], argnums: Any) -> Callable[[Jacobian], Step]:
+    """The Jacobian of a loop alone, as a step."""
+    return lambda jacobian: lambda *args: jacobian(fun, argnums=argnums)(*args)[1]
+
+
+ALL: Mapping[str, tuple[Callable[[Jacobian], Step], tuple[Any, ...]]] = {
+    **STEPS,
+    **{name: (of_loop(fun, argnums), args) for name, (fun, args, argnums) in LOOPS.items()},
+}
+
+
+def fuse(
+    step: tuple[str, ...] = (),
+    batch: tuple[int, ...] = (1, 256, 4096, 65536),
+    seconds: float = 3.0,
+    out: Path = Path("docs/results/fuse.json"),
+    plot: Path = Path("docs/pictures/fuse.svg"),
+) -> None:
+    """Ratios of a fused step to the faster of the same step with jacfwd or jacrev; float32.
+
+    All are `jit(vmap)`, timed interleaved; a ratio is the median over the rounds of the kernel's
+    time to that of the faster mode in the same round. The first call is tracing and compiling, as
+    a ratio to that of the faster mode, the median of three where it takes less than a second.
+
+    Args:
+        step: names of steps; all by default. Named ones are measured again, others kept.
+        batch: numbers of points.
+        seconds: time after which the rounds for one step and batch end (at least five).
+        out: file of the table; steps and batches that are not measured now stay in it.
+        plot: file of the plot.
+    """
+    known = json.loads(out.read_text("utf-8"))["tables"][0]["rows"] if out.exists() else []
+    rows = {(row[0], row[1]): row for row in known if row[0] in ALL}
+    compiled(veenv.fuse(jnp.sin), (1.0,))  # loads what compiles
+    print(f"{machine()}\n\n| {' | '.join(COLUMNS)} |\n| --- | ---: | --- |" + " ---: |" * 4)
+    for name in named(step, ALL):
+        for size in batch:
+            line = _line(name, size, seconds)
+            print(line, flush=True)
+            row = cells(line)
+            rows[row[0], row[1]] = row
+    place = list(ALL)
+    ordered = sorted(rows.values(), key=lambda row: (place.index(row[0]), len(row[1]), row[1]))
+    document = {
+        "command": "python scripts/benchmark.py fuse",
+        "machine": machine(),
+        "page": "docs/fuse.md",
+        "tables": [{"columns": COLUMNS, "rows": ordered}],
+    }
+    write_text(out, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    _draw(ordered, plot)
+    print(f"\nfigures: {out}; plot: {plot}")
+
+
+def _line(name: str, size: int, seconds: float) -> str:
+    """The row of a step at a batch, in Markdown."""
+    make, args = ALL[name]
+    points = jax.tree.map(jnp.asarray, near(args, [0], size))
+    steps = {
+        FORWARD: make(valued(jax.jacfwd)),
+        REVERSE: make(valued(jax.jacrev)),
+        KERNEL: veenv.fuse(make(veenv.value_and_jacve)),
+    }
+    took, ready = {}, {}
+    for method, fun in steps.items():
+        try:
+            took[method] = compile_seconds(jax.vmap(fun), points)
+        except REFUSALS:  # as reverse mode has none of a `while`
+            if method == KERNEL:
+                raise
+            continue
+        ready[method] = compiled(jax.vmap(fun), points)
+    times = timed(ready, points, seconds)
+    modes = [m for m in (FORWARD, REVERSE) if m in ready]
+    faster = np.min([times[m] for m in modes], axis=0)
+    mode = min(modes, key=lambda m: float(np.median(times[m])))
+    ms = [1e3 * float(np.median(x)) for x in (faster, times[KERNEL])]
+    ratio = float(np.median(times[KERNEL] / faster))
+    first = took[KERNEL] / took[mode]
+    return (
+        f"| {name} | {size:,} | {mode} | {ms[0]:.3g} | {ms[1]:.3g} | **{ratio:.2g}** "
+        f"| {first:.2g} |"
+    )
+
+
+def _draw(rows: list[list[str]], path: Path) -> None:
+    """A bar for each step and batch: the kernel's time as a share of the faster mode's."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    names = list(dict.fromkeys(row[0] for row in rows))
+    sizes = list(dict.fromkeys(row[1] for row in rows))
+    figure = Figure(figsize=(7, 0.6 * len(names) + 1.2), layout="constrained")
+    FigureCanvasSVG(figure)
+    axes = figure.subplots()
+    thick = 0.8 / len(sizes)
+    for k, size in enumerate(sizes):
+        some = {row[0]: float(row[5].strip("*")) for row in rows if row[1] == size}
+        places = [names.index(name) + k * thick - 0.3 for name in some]
+        axes.barh(places, list(some.values()), 0.9 * thick, label=f"{size} points")
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    axes.axvline(1, color="gray", lw=0.8)
+    axes.set_xlabel("time of one kernel / time with the faster of jacfwd and jacrev")
+    axes.legend(fontsize="small")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
