@@ -14,7 +14,7 @@ from . import (
 )
 from .engine import graphax
 from .engine.api import jacve, value_and_jacve
-from .engine.counts import Counts
+from .engine.elimination import Counts
 from .engine.interop import eqx_jacve, filter_jacve, tree_allclose, vertex_elimination_jaxpr
 from .engine.second import hessian, laplacian, linear_operator, sparse_solver
 from .engine.sparse import SparseTensor

@@ -9,7 +9,7 @@ import pytest
 
 import veenv
 from veenv import _compat
-from veenv.engine import worth
+from veenv.engine import pins
 from veenv.kernel.price import NAMES, counts_of
 from veenv.linear.batch_barrier import BARRIERS
 
@@ -66,8 +66,8 @@ def test_what_is_used_through_too_many_variables_is_stored(monkeypatch):
         return jnp.exp(y)
 
     assert barriers(chain, 0.5, order="reverse", kernel="xla") == 0
-    monkeypatch.setattr(worth, "_LOOKED_AT", 0)
-    monkeypatch.setattr(worth, "_FAR", 5)
+    monkeypatch.setattr(pins, "_LOOKED_AT", 0)
+    monkeypatch.setattr(pins, "_FAR", 5)
     assert barriers(chain, 0.5, order="reverse", kernel="xla") > 0
 
 

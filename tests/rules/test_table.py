@@ -27,7 +27,7 @@ ALLOWED = {
     "graph/flow.py": "functions that follow bodies",
     "graph/linearity.py": "functions that follow bodies",
     "engine/dependence.py": "functions that follow bodies",
-    "engine/finite.py": "functions that are bounded by what their operand is kept from",
+    "engine/candidates.py": "functions that are bounded by what their operand is kept from",
     "engine/known.py": "functions of NumPy that do the same",
     "kernel/builder.py": "operations of scalar programs",
     "kernel/complex_numbers.py": "functions that compute complex numbers by their parts",

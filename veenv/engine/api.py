@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from veenv.engine.choose import Forms, JaxMode, Results, choosing
-from veenv.engine.forms import forms_of, name_of
-from veenv.engine.widths import at_own_width
+from veenv.engine.forms import at_own_width, forms_of, name_of
 from veenv.graph.argnums import normalise_argnums, plain_argnums
 from veenv.graph.program import trace
 from veenv.kernel.fusing import KERNEL_MODES, KernelMode, as_kernel

@@ -2,6 +2,11 @@
 
 Each that is named here is traced or eliminated and then compared by its price; so only those are
 named that may well be faster.
+
+An elimination leaves out what is known to be zero. A mode multiplies by it: reverse mode the zeros
+that a mask lets through, forward mode the zeros of its seeds. That is the same as long as what is
+multiplied is finite. What is looked at are finite values of the function; where a value itself is
+infinite or NaN the Jacobian is, too.
 """
 
 from __future__ import annotations
@@ -16,12 +21,8 @@ import jax
 import jax.numpy as jnp
 
 from veenv import _compat
-from veenv.engine.blocks import all_blocks
 from veenv.engine.choose import JaxMode
-from veenv.engine.edge import Edges
-from veenv.engine.elimination import eliminate
-from veenv.engine.finite import Bounds, has_infinite_partials, shut_out
-from veenv.engine.symmetry import Half
+from veenv.engine.known import APART, Bounds
 from veenv.graph.equations import Equation, Var
 from veenv.graph.linearisation import Elemental, Linearisation
 from veenv.graph.program import Program
@@ -35,14 +36,13 @@ from veenv.structure.structure import FREE, Link
 OwnMode = Literal["jacfwd", "jacrev"]
 Name = Literal["auto", "reverse"]
 """An order in whose place a faster form may be taken."""
-Blocks = list[tuple[Any, ...]]
-"""For each output leaf, a block for each input leaf."""
 _ABOUT = 3  # ratio of passes up to which either mode may be the faster one
 _ALIKE, _FEWER = 1.5, 2  # ratios of passes that are about as many, that are clearly fewer
 _MUCH = 10_000  # operations of reverse order: beside them it is little to trace JAX's modes
 _LESS = 0.5  # of reverse order's operations: with fewer of them forward order may be the faster one
 _MOST = 0.75  # of a function's entries, or passes: what has more of them is nearly all of it
 _EACH = 0.75  # operations of a kernel for each entry that a loop and its passes compute, about
+_LARGEST_POWER = 3  # exponents up to which a power counts as a product
 _TRACED = 3  # equations of a Jacobian for each of its function, about
 
 
@@ -50,7 +50,7 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
     """The modes of JAX that can take the place of an elimination: the one with fewer passes.
 
     It cannot where it would give other results: for numbers that are not all real and of one
-    dtype; where there could be a product of 0 and infinity (`veenv.engine.finite`).
+    dtype; where there could be a product of 0 and infinity (`has_infinite_partials`, `shut_out`).
     It need not where the elimination is the passes of one operator, as of a single loop.
 
     Args:
@@ -81,37 +81,19 @@ def _of_fewer_passes(*passes: int) -> tuple[OwnMode, ...]:
     return ("jacfwd",) if passes[0] < passes[1] else ("jacrev",)
 
 
-def other_blocks(
-    lin: Linearisation, edges: Edges, ids: Sequence[int], name: Name | None, *, modes: bool
-) -> list[Blocks]:
-    """The blocks of the Jacobian by other orders that may well be faster, and give the same.
-
-    Args:
-      lin: the function.
-      edges: its elemental edges.
-      ids: the order that was asked for.
-      name: its name; None if no other is wanted.
-      modes: one of JAX's modes can take its place.
-    """
-    return [
-        all_blocks(lin, eliminate(lin, edges, other).terms, Half(), sparse=False)
-        for other in ([] if name is None else other_orders(lin, ids, name, modes=modes))
-    ]
-
-
 def other_orders(
-    lin: Linearisation, ids: Sequence[int], name: Name, *, modes: bool
+    lin: Linearisation, ids: Sequence[int], name: Name | None, *, modes: bool
 ) -> list[tuple[int, ...]]:
     """Orders that may well be faster than one that was asked for by name.
 
     Args:
       lin: the function.
       ids: the order.
-      name: its name.
+      name: its name; None if no other is wanted.
       modes: one of JAX's modes can take its place.
     """
     graph = lin.graph
-    if any(lin.reverse_only) or (name == "auto" and modes):
+    if name is None or any(lin.reverse_only) or (name == "auto" and modes):
         return []
     found = [graph.forward()] if forward_instead(lin) else []
     if name == "auto":
@@ -341,3 +323,89 @@ def _multiplies(equation: Equation, varying: list[int]) -> bool:
     if known.name == "div":
         return 1 in varying
     return bool(varying) and known.elementwise and known.slope == "values"
+
+
+def has_infinite_partials(lin: Linearisation, bounds: Bounds) -> bool:
+    """Whether partials can be infinite where the function is finite, as a root's at zero.
+
+    A root of what is certainly positive, as ``x**2 + 1``, has none, nor has a power with a known
+    exponent that is no root.
+
+    Args:
+      lin: the function.
+      bounds: of its program.
+    """
+    pairs = zip(lin.program.equations, lin.elementals, strict=True)
+    if any(used and bounds.is_root(equation) for equation, used in pairs):
+        return True
+    inner = [c.linearisation for c in lin.customs if c is not None]
+    return any(has_infinite_partials(one, Bounds(one.program)) for one in inner)
+
+
+def shut_out(lin: Linearisation, bounds: Bounds, *, reverse: bool) -> bool:
+    """Whether a mode might multiply by infinity the zeros that a mask makes of its numbers.
+
+    Reverse mode has them in what a mask shuts out: above it everything must be total. Forward mode
+    chooses between tangents as a select does between values, and has zeros below it: there no
+    partial may be infinite where values are finite. What custom rules compute is not looked into
+    any closer: all of it has to be total.
+
+    Args:
+      lin: the function.
+      bounds: of its program.
+      reverse: of reverse mode; else of forward mode.
+    """
+    infinite, computed, tame = set[int](), False, True
+    for number, used in enumerate(lin.elementals):
+        if not used:
+            continue
+        equation, custom = lin.program.equations[number], lin.customs[number]
+        name, total = equation.primitive.name, _is_total(lin, number, bounds)
+        masked = [e for e in used if e.partial.mask is not None]
+        if custom is not None and _masks(custom.linearisation):
+            masked = list(used)
+            if not total:
+                return True
+        pole = facts(name).partials == "poles" or (name == "pow" and not bounds.is_root(equation))
+        tame = tame and (total or (pole and not bounds.is_almost_zero(equation)))
+        if not reverse and name == "select_n":
+            computed = computed or bool(masked and bounds.value(equation.inputs[0]) is None)
+            masked = []
+        if any(e.source in infinite for e in masked):
+            return True
+        if facts(name).partials != "defined":
+            infinite.update(e.target for e in used if not total or e.source in infinite)
+    return computed and not tame
+
+
+def _masks(lin: Linearisation) -> bool:
+    """Whether there is a mask anywhere in a function."""
+    own = any(e.partial.mask is not None for used in lin.elementals for e in used)
+    return own or any(_masks(c.linearisation) for c in lin.customs if c is not None)
+
+
+def _is_total(lin: Linearisation, number: int, bounds: Bounds) -> bool:
+    """Whether an equation has finite values and partials at all finite operands."""
+    equation, custom = lin.program.equations[number], lin.customs[number]
+    if custom is not None:  # what depends on the operands alone is a coefficient of the rule
+        return all(map(_is_total_anywhere, custom.linearisation.program.equations))
+    name, first = equation.primitive.name, equation.inputs[0] if equation.inputs else None
+    if name == "div":
+        return bounds.is_apart_from_zero(equation.inputs[1])
+    if name in ("sqrt", "cbrt", "rsqrt", "pow", "log"):
+        return bounds.lower(first) >= APART
+    return _is_total_anywhere(equation)
+
+
+def _is_total_anywhere(equation: Any) -> bool:
+    """As `_is_total`, of an equation of a program or a jaxpr, whatever its operands are."""
+    return all(map(_is_total_itself, (equation, *walk.inside(equation.params))))
+
+
+def _is_total_itself(equation: Any) -> bool:
+    name, params = equation.primitive.name, equation.params
+    if name == "integer_pow":
+        return bool(0 <= params["y"] <= _LARGEST_POWER)
+    if name == "gather":  # out of bounds it may fill with NaN
+        return "FILL" not in str(params["mode"]).upper()
+    return facts(name).partials == "finite"

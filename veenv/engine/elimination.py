@@ -1,21 +1,137 @@
-"""Eliminates the vertices of a graph whose edges hold values."""
+"""Eliminates the vertices of a graph whose edges hold values, and counts what that takes.
+
+A rule that is not linear in its cotangents (gradient clipping, say) has no matrix; it is applied to
+the rows of the Jacobian.  In an order that its graph allows, all that is behind its results is gone
+when the first of them is eliminated: the edges from the results to the outputs are then the rows
+that reverse mode would pull back, and are pulled back one by one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from math import prod
 from typing import Any, TypeVar
 
 import jax
 import jax.extend
+import jax.numpy as jnp
 from jax import Array
 
-from veenv.engine.edge import Edge, Edges
-from veenv.engine.pulled import Call, pull_back
+from veenv.engine.edge import Edge, Edges, todense
+from veenv.engine.sparse.policy import structured
 from veenv.engine.sums import AsCounted, Policy, Terms
-from veenv.graph.linearisation import Linearisation
-from veenv.graph.precedence import unreached
+from veenv.graph.graph import Graph
+from veenv.graph.linearisation import Elemental, Linearisation
+from veenv.graph.precedence import ReverseOnly, unreached
 from veenv.graph.tableau import Tableau
+from veenv.structure import structure as algebra
+
+E = TypeVar("E")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A rule at the values of its equation.
+
+    Attributes:
+      rule: where it stands in the graph.
+      result_shapes: shape of each result, as real numbers.
+      operand_shapes: shape of each operand, as real numbers.
+      dtypes: dtype of each result's cotangent.
+      pull: cotangents of all results → cotangents of all operands.
+    """
+
+    rule: ReverseOnly
+    result_shapes: Sequence[tuple[int, ...]]
+    operand_shapes: Sequence[tuple[int, ...]]
+    dtypes: Sequence[Any]
+    pull: Callable[[Sequence[Array]], Sequence[Array]]
+
+    def rows(self, cotangents: Mapping[int, Array], num_rows: int) -> dict[int, Array]:
+        """Pulls back rows of a Jacobian.
+
+        Args:
+          cotangents: for each node among the results with any, an array [num_rows, *its shape].
+          num_rows: number of rows.
+
+        Returns:
+          For each node among the operands an array [num_rows, *its shape].
+        """
+        every = []
+        for node, shape, dtype in zip(
+            self.rule.results, self.result_shapes, self.dtypes, strict=True
+        ):
+            given = cotangents.get(node)
+            every.append(jnp.zeros((num_rows, *shape), dtype) if given is None else given)
+        total: dict[int, Array] = {}
+        pulled = jax.vmap(lambda *g: tuple(self.pull(g)))(*every)
+        for node, x in zip(self.rule.operands, pulled, strict=True):
+            total[node] = total[node] + x if node in total else x
+        return total
+
+
+def elemental_edges(
+    call: Call, elementals: Sequence[Elemental], outputs: frozenset[int]
+) -> Iterator[Edge]:
+    """The edges that stand for a rule: of an output its own rows, of others no values at all."""
+    own: dict[int, dict[int, Array]] = {}
+    for e in elementals:
+        at = call.rule.results.index(e.target)
+        if e.target not in outputs:
+            yield Edge(e.partial.executed, None, call.dtypes[at])
+            continue
+        if e.target not in own:
+            shape = call.result_shapes[at]
+            size = prod(shape)
+            basis = jnp.eye(size, dtype=call.dtypes[at]).reshape(size, *shape)
+            own[e.target] = call.rows({e.target: basis}, size)
+        x = own[e.target][e.source]
+        yield Edge(e.partial.executed, x.reshape(e.partial.executed.value_shape), x.dtype)
+
+
+def pull_back(
+    tableau: Tableau[E], call: Call, shapes: Sequence[tuple[int, ...]], policy: Policy[E]
+) -> None:
+    """Puts edges from a rule's operands in place of those from its results, which end at outputs.
+
+    Args:
+      tableau: the graph; nothing leads on from where the results' edges lead to.
+      call: the rule.
+      shapes: shape of every node.
+      policy: what the tableau's edges are.
+    """
+    results = dict(zip(call.rule.results, call.result_shapes, strict=True))
+    operands = dict(zip(call.rule.operands, call.operand_shapes, strict=True))
+    for target in {w: None for r in results for w in tableau.succs[r]}:
+        row, size = tableau.preds[target], prod(shapes[target])
+        posts = {r: row.pop(r) for r in results if r in row}
+        rows = {
+            r: dense(structured(policy.left(post)), shapes[target], results[r]).reshape(
+                size, *results[r]
+            )
+            for r, post in posts.items()
+        }
+        for source, x in call.rows(rows, size).items():
+            pairs = [
+                (post, algebra.dense(results[r], operands[source])) for r, post in posts.items()
+            ]
+            new = policy.stored(x.reshape(*shapes[target], *operands[source]), pairs)
+            old = row.get(source)
+            row[source] = new if old is None else policy.add(old, new)
+            tableau.succs[source][target] = None
+    for r in results:
+        tableau.succs[r] = {}
+
+
+def dense(
+    terms: Terms, out_shape: Sequence[int], in_shape: Sequence[int], dtype: Any = None
+) -> Array:
+    """The dense array of a sum of terms, in their own dtype by default."""
+    arrays = [todense(t, out_shape, in_shape, t.dtype if dtype is None else dtype) for t in terms]
+    return reduce(jnp.add, arrays)
+
 
 E = TypeVar("E")
 
@@ -163,3 +279,70 @@ def elimination_jaxpr(
         return [e.values for e in left.values() if e.values is not None]
 
     return jax.make_jaxpr(run)([edges[pair].values for pair in pairs])
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Operations of an elimination order, as the engine ran it.
+
+    Attributes:
+      order: the eliminated vertex ids.
+      multiplications_per_vertex: the literature's count of each elimination.
+      executed_per_vertex: multiplications really executed in each elimination.
+      additions_per_vertex: additions of each elimination with every sum formed at once; where
+        selections meet (`veenv.engine.sums`) the engine executes others.
+
+    Example:
+      >>> import jax.numpy as jnp, veenv
+      >>> f = lambda x: jnp.sum(jnp.sin(x) * x)
+      >>> _, counts = veenv.jacve(f, "reverse", count_ops=True)(jnp.ones(3))
+      >>> counts.order, counts.multiplications_per_vertex, counts.multiplications
+      ((2, 1), (6, 3), 9)
+      >>> counts.executed, counts.additions, counts.operations
+      (3, 3, 6)
+    """
+
+    order: tuple[int, ...]
+    multiplications_per_vertex: tuple[int, ...]
+    executed_per_vertex: tuple[int, ...]
+    additions_per_vertex: tuple[int, ...]
+
+    @property
+    def multiplications(self) -> int:
+        """Total under the literature's count."""
+        return sum(self.multiplications_per_vertex)
+
+    @property
+    def executed(self) -> int:
+        """Total of the executed multiplications."""
+        return sum(self.executed_per_vertex)
+
+    @property
+    def additions(self) -> int:
+        """Total of the additions."""
+        return sum(self.additions_per_vertex)
+
+    @property
+    def operations_per_vertex(self) -> tuple[int, ...]:
+        """Executed multiplications and additions of each elimination."""
+        pairs = zip(self.executed_per_vertex, self.additions_per_vertex, strict=True)
+        return tuple(m + a for m, a in pairs)
+
+    @property
+    def operations(self) -> int:
+        """Total of the executed multiplications and the additions."""
+        return self.executed + self.additions
+
+
+def counts_of(graph: Graph, ids: tuple[int, ...], done: Elimination | None) -> Counts:
+    """What an elimination counted; by the graph where it could not (`done` is None).
+
+    Args:
+      graph: the graph.
+      ids: the order.
+      done: what was left of the graph.
+    """
+    literature = graph.costs(ids)
+    if done is None:
+        return Counts(ids, literature, graph.costs(ids, "executed"), graph.additions(ids))
+    return Counts(ids, literature, done.executed, done.additions)

@@ -1,31 +1,39 @@
-"""The forms of a Jacobian: by elimination in one order or several, and by JAX's own modes."""
+"""The forms of a Jacobian: by elimination in one order or several, and by JAX's own modes.
+
+Blocks are made of what an elimination leaves: dense arrays or `SparseTensor`s.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from veenv import _compat
-from veenv.engine.blocks import all_blocks, assembled
-from veenv.engine.candidates import Name, modes_of_loops, other_blocks, other_modes
+from veenv.engine.candidates import Name, modes_of_loops, other_modes, other_orders
 from veenv.engine.choose import Forms, Results
-from veenv.engine.counts import counts_of
-from veenv.engine.elimination import Elimination, eliminate
-from veenv.engine.evaluation import Evaluation, evaluate
-from veenv.engine.indexing import eliminate_sparse
-from veenv.engine.pushed import is_pushed, push_forward
+from veenv.engine.edge import Edge
+from veenv.engine.elimination import Elimination, counts_of, dense, eliminate
+from veenv.engine.evaluation import Evaluation, evaluate, is_pushed, push_forward
+from veenv.engine.indexing import Half, eliminate_sparse, half_of
+from veenv.engine.moves import by_complex
+from veenv.engine.product import multiply
 from veenv.engine.sparse import SparseTensor
-from veenv.engine.symmetry import Half, half_of
-from veenv.engine.widths import refuse_wide
+from veenv.engine.sparse.computed import Computed
+from veenv.engine.sparse.indexed import Indexed
+from veenv.engine.sums import Terms
 from veenv.graph.argnums import normalise_argnums, plain_argnums
 from veenv.graph.linearisation import Linearisation, linearise
 from veenv.graph.program import Program, trace
 from veenv.orders.resolve import OrderLike, plain_order, resolve_order
 from veenv.rules.dtypes import is_complex, is_differentiable
 from veenv.rules.replay import equal_ones_once
+from veenv.structure import structure as algebra
 
 
 def forms_of(
@@ -64,7 +72,7 @@ def forms_of(
     def forms(args: Sequence[Any], kwargs: dict[str, Any], others: bool) -> Results:
         program = trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)
         _check_types(program, holomorphic=holomorphic, allow_int=allow_int)
-        refuse_wide(program)
+        _refuse_wide(program)
         lin = linearise(program, holomorphic=holomorphic)
         program = lin.program
         name = compared if others else None
@@ -77,7 +85,9 @@ def forms_of(
         values, done = _eliminated(lin, inputs, ids, half, sparse=sparse_representation)
         blocks = [all_blocks(lin, done.terms, half, sparse=sparse_representation)]
         if not sparse_representation:
-            blocks += other_blocks(lin, values.edges, ids, name, modes=bool(modes))
+            for other in other_orders(lin, ids, name, modes=bool(modes)):
+                done = eliminate(lin, values.edges, other)
+                blocks.append(all_blocks(lin, done.terms, half, sparse=False))
         value = _returned(program, values)
         trees = [assembled(lin, rows, inputs, isinstance(argnums, tuple)) for rows in blocks]
         trees = _dense(trees) if dense else trees
@@ -145,3 +155,158 @@ def _check_types(program: Program, *, holomorphic: bool, allow_int: bool) -> Non
                 f"jacve needs {wanted} {kind}s, got dtype {aval.dtype} of shape "
                 f"{tuple(aval.shape)}{hint}"
             )
+
+
+Left: TypeAlias = Mapping[tuple[int, int], Terms | Indexed | Computed]
+"""What an elimination leaves of each edge from an input to an output."""
+
+
+def all_blocks(
+    lin: Linearisation, left: Left, half: Half, *, sparse: bool
+) -> list[tuple[Any, ...]]:
+    """For each output leaf its blocks by the input leaves.
+
+    Args:
+      lin: the program.
+      left: what the elimination left.
+      half: what it left out, as the Jacobian is symmetric; only with sparse blocks.
+      sparse: make `SparseTensor`s.
+    """
+
+    def one(output: int, source: int) -> Any:
+        if (source, lin.graph.outputs[output]) in half.mirrors:
+            return block(lin, left, source, output, sparse=sparse).T
+        return block(lin, left, output, source, sparse=sparse)
+
+    inputs = range(lin.graph.num_inputs)
+    return [tuple(one(o, i) for i in inputs) for o in range(lin.graph.num_outputs)]
+
+
+def assembled(
+    lin: Linearisation, rows: Sequence[tuple[Any, ...]], inputs: Sequence[Any], several: bool
+) -> list[Any]:
+    """For each output leaf, the tree of blocks by the selected arguments."""
+    avals = lin.program.avals[: lin.graph.num_inputs]
+    trees, in_tree = [], jax.tree.structure(inputs)
+    for row in rows:
+        leaves = [_weak_as(aval, x) for aval, x in zip(avals, row, strict=True)]
+        by_argument = tuple(jax.tree.unflatten(in_tree, leaves))
+        trees.append(by_argument if several else by_argument[0])
+    return trees
+
+
+def _weak_as(aval: Any, x: Any) -> Any:
+    """A block, weakly typed if the input is."""
+    if isinstance(x, SparseTensor):
+        return replace(x, weak_type=aval.weak_type)
+    return _compat.as_weak_as(aval, x)
+
+
+def block(
+    lin: Linearisation,
+    left: Left,
+    output: int,
+    source: int,
+    *,
+    sparse: bool = False,
+) -> Any:
+    """The block of the Jacobian of output leaf `output` by input leaf `source`.
+
+    Args:
+      lin: the program.
+      left: what the elimination left.
+      output: number of the output leaf.
+      source: number of the input leaf.
+      sparse: make a `SparseTensor`.
+
+    Returns:
+      Array of the output's shape followed by the input's, or a sparse one. Inputs that hold
+      integers give zeros of dtype float0, as in JAX.
+    """
+    out_aval, in_aval = lin.program.out_avals[output], lin.program.avals[source]
+    out_shape, in_shape, dtype = out_aval.shape, in_aval.shape, in_aval.dtype
+    node = lin.graph.outputs[output]
+    if node == source:
+        terms: Terms | Indexed | Computed = (
+            Edge(algebra.diagonal(out_shape, valued=False), None, dtype),
+        )
+    else:
+        terms = () if node is None else left.get((source, node), ())
+    if not jnp.issubdtype(dtype, jnp.inexact):
+        return np.zeros((*out_shape, *in_shape), jax.dtypes.float0)
+    of_parts = lin.realify and jnp.issubdtype(dtype, jnp.complexfloating)
+    if isinstance(terms, (Indexed, Computed)):
+        terms = by_complex(terms, in_shape, dtype) if of_parts else terms
+        return SparseTensor.from_entries(terms, dtype, out_shape, in_shape)
+    if of_parts:
+        terms = tuple(multiply(e, _parts(in_shape, dtype), keep=sparse) for e in terms)
+    if sparse:
+        return SparseTensor.from_edges(terms, out_shape, in_shape, dtype)
+    if not terms:
+        return jnp.zeros((*out_shape, *in_shape), dtype)
+    return dense(terms, out_shape, in_shape, dtype)
+
+
+def _parts(shape: Sequence[int], dtype: Any) -> Edge:
+    """From partials by real and imaginary part, ∂x and ∂y, to ∂x - i ∂y, as `jax.grad` has it."""
+    rank = len(shape)
+    pairs = [(k, k) for k in range(rank)]
+    structure = algebra.make((*shape, 2), shape, pairs, out_values=[rank])
+    return Edge(structure, jnp.asarray([1, -1j], dtype), dtype)
+
+
+class _WideError(Exception):
+    """A function holds 64-bit numbers that are to be computed with while `x64` is off."""
+
+
+def _refuse_wide(program: Program) -> None:
+    """Has `at_own_width` turn `x64` on where a program of 64-bit numbers was traced without."""
+    kinds = {a.dtype for a in program.avals if isinstance(a.dtype, np.dtype)}
+    if any(jax.dtypes.canonicalize_dtype(kind) != kind for kind in kinds):
+        raise _WideError
+
+
+def at_own_width(
+    make: Callable[[Callable[..., Any]], Callable[..., Any]],
+    fun: Callable[..., Any],
+    argnums: int | Iterable[int],
+) -> Callable[..., Any]:
+    """A transformation of a function that has dtypes as JAX's own ones, `x64` on or off.
+
+    What is computed with the traced function is computed with `x64` on where it has 64-bit numbers;
+    the function itself sees the option as it is.
+
+    Args:
+      make: the transformation.
+      fun: the function.
+      argnums: by which arguments it is differentiated.
+    """
+    plain = make(fun)
+
+    @functools.wraps(fun, updated=())
+    def narrow(*args: Any, **kwargs: Any) -> Any:
+        with jax.enable_x64(False):
+            return jax.tree.map(_narrowed, fun(*args, **kwargs))
+
+    @functools.wraps(plain, updated=())
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return plain(*args, **kwargs)
+        except _WideError:
+            own = set(normalise_argnums(argnums, len(args)))
+            given = [jax.tree.map(_narrowed if a in own else _array, x) for a, x in enumerate(args)]
+            others = jax.tree.map(_array, kwargs)
+            with jax.enable_x64(True):
+                return make(narrow)(*given, **others)
+
+    return run
+
+
+def _array(x: Any) -> Any:
+    """An array of NumPy as JAX takes it with `x64` off."""
+    return jnp.asarray(x) if isinstance(x, (np.ndarray, np.generic)) else x
+
+
+def _narrowed(x: Any) -> Any:
+    """The same, of Python's numbers too."""
+    return jnp.asarray(x) if isinstance(x, (bool, int, float, complex)) else _array(x)

@@ -19,7 +19,7 @@ from jax import Array
 
 from veenv.engine import interop
 from veenv.engine.api import value_and_jacve
-from veenv.engine.counts import Counts
+from veenv.engine.elimination import Counts
 from veenv.engine.sparse import SparseTensor
 from veenv.graph.argnums import plain_argnums
 from veenv.orders.resolve import OrderLike

@@ -16,15 +16,13 @@ import numpy as np
 
 from veenv.engine import sums
 from veenv.engine.edge import Edge
-from veenv.engine.elimination import Elimination, eliminate_under
+from veenv.engine.elimination import Call, Elimination, eliminate_under
 from veenv.engine.moves import Move, index_arrays
-from veenv.engine.pulled import Call
 from veenv.engine.sparse import computed, indexed
 from veenv.engine.sparse.computed import Computed, Matrix
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.policy import Sparse
 from veenv.engine.sparse.summands import entry_shape
-from veenv.engine.symmetry import Half
 from veenv.graph.linearisation import Linearisation
 from veenv.graph.tableau import Tableau
 from veenv.linear.barrier import pin
@@ -32,6 +30,39 @@ from veenv.linear.barrier import pin
 E = TypeVar("E")
 Pair = tuple[int, int]
 """Source and target of an edge."""
+
+
+@dataclass(frozen=True)
+class Half:
+    """What of a symmetric Jacobian is left out of an elimination.
+
+    Attributes:
+      mirrors: edges that are not formed: their block is the transpose of another.
+      triangles: edges of which what is below the diagonal is what is above it.
+    """
+
+    mirrors: frozenset[Pair] = frozenset()
+    triangles: frozenset[Pair] = frozenset()
+
+
+def half_of(lin: Linearisation) -> Half:
+    """The half of a Jacobian that is left out, where the k-th output is the k-th input's gradient.
+
+    Of two blocks that are each other's transpose the one in a later row is left out, of a block on
+    the diagonal what is below its diagonal. What leads on to further nodes stays whole.
+    """
+    graph = lin.graph
+    rows: dict[int, list[int]] = {}
+    for row, node in enumerate(graph.outputs):
+        if node is not None and node >= graph.num_inputs:
+            rows.setdefault(node, []).append(row)
+    inside = {u for u, _ in graph.edges}
+    last = {node: some for node, some in rows.items() if node not in inside}
+    every = [(u, node, some) for u in range(graph.num_inputs) for node, some in last.items()]
+    dtypes = {a.dtype for a in lin.program.avals[: graph.num_inputs]}
+    mirrors = frozenset((u, v) for u, v, some in every if min(some) > u and len(dtypes) == 1)
+    triangles = frozenset((u, v) for u, v, some in every if some == [u])
+    return Half(mirrors, triangles)
 
 
 class _TooMany(Exception):  # noqa: N818  # it is caught, never shown

@@ -1,4 +1,4 @@
-"""Variables of a program that are known when it is traced: indices, mostly.
+"""What is known of a program's variables when it is traced: values, zeros, lower bounds.
 
 Inside of jit JAX stages every operation, those on constants too.  What indices are computed from
 is worked out here at once, if it depends on nothing that is traced or differentiated by.
@@ -6,16 +6,20 @@ is worked out here at once, if it depends on nothing that is traced or different
 
 from __future__ import annotations
 
-from math import inf
+import functools
+from functools import reduce
+from math import inf, prod
 from typing import Any
 
 import jax
 import numpy as np
 
 from veenv import _compat
+from veenv.engine import places
 from veenv.graph.equations import Equation
 from veenv.graph.program import Literal, Program
 from veenv.rules.dtypes import is_key
+from veenv.rules.table import ALL, facts
 
 _SIMPLE = {
     "lt": np.less,
@@ -151,3 +155,198 @@ def results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
     with jax.ensure_compile_time_eval():
         given = [jax.numpy.asarray(x) for x in ins]
         return [np.asarray(x) for x in _compat.bind(equation.primitive, equation.params, given)]
+
+
+_MOST = 1 << 20
+"""Most elements of a variable whose zeros are looked at."""
+_REAL = "fiu"
+"""Kinds of NumPy's dtypes that are ordered."""
+APART = 1e-10
+"""The least bound of a divisor whose powers do not overflow."""
+
+
+class Zeros:
+    """The elements of a program's variables that are zero whatever its arguments are.
+
+    Example:
+      >>> import functools
+    import jax
+      >>> from veenv.graph.program import trace
+      >>> x = jax.ShapeDtypeStruct((2,), "float32")
+      >>> program = trace(lambda x: jax.lax.pad(x, 0.0, [(1, 2, 0)]), (x,))
+      >>> Zeros(Known(program))(program.equations[-1].outputs[0]).tolist()
+      [True, False, False, True, True]
+    """
+
+    def __init__(self, known: Known):
+        self._known = known
+        self._found: dict[Any, np.ndarray | None] = {}
+
+    def __call__(self, atom: Any) -> np.ndarray | None:
+        """bool of the variable's shape; None if no element is known to be zero."""
+        if not isinstance(atom, int):
+            value = self._known(atom)
+            return None if value is None else _some(value == 0)
+        if atom not in self._found:
+            self._found[atom] = _some(self._find(atom))
+        return self._found[atom]
+
+    def _find(self, variable: int) -> np.ndarray | None:
+        value = self._known.quickly(variable)
+        if value is not None:
+            return value == 0
+        if variable not in self._known.makers:
+            return None
+        equation, k = self._known.makers[variable]
+        if prod(equation.out_avals[k].shape) > _MOST:
+            return None
+        given = [self(a) for a in equation.inputs]
+        return None if all(x is None for x in given) else self._through(equation, given)
+
+    def _through(self, equation: Equation, given: list[np.ndarray | None]) -> np.ndarray | None:
+        name, params, shape = equation.primitive.name, equation.params, equation.out_avals[0].shape
+        first, avals = given[0], equation.in_avals
+        there = [
+            np.zeros(a.shape, bool) if x is None else x for x, a in zip(given, avals, strict=True)
+        ]
+        if facts(name).zero or (name == "integer_pow" and params["y"] > 0):
+            return None if first is None else np.broadcast_to(first, shape)
+        if name == "mul":
+            return np.broadcast_to(there[0], shape) | np.broadcast_to(there[1], shape)
+        if facts(name).form == "entry" and facts(name).linear is ALL:
+            return reduce(np.logical_and, [np.broadcast_to(x, shape) for x in there])
+        if name == "select_n":
+            return reduce(np.logical_and, there[1:])
+        if name == "concatenate":
+            return np.concatenate(there, params["dimension"])
+        if name == "reduce_sum":
+            return np.asarray(there[0].all(axis=tuple(params["axes"])))
+        if name in {"squeeze", "expand_dims"}:
+            return there[0].reshape(shape)
+        if name == "transpose":
+            return there[0].transpose(params["permutation"])
+        if name == "broadcast_in_dim":
+            full = [1] * len(shape)
+            for axis, n in zip(params["broadcast_dimensions"], avals[0].shape, strict=True):
+                full[axis] = n
+            return np.broadcast_to(there[0].reshape(full), shape)
+        return self._moved(equation, there)
+
+    def _moved(self, equation: Equation, there: list[np.ndarray]) -> np.ndarray | None:
+        """Of what takes each result from an operand, at places that are known."""
+        shape = equation.out_avals[0].shape
+        taken = places.moved(equation)
+        if taken is not None:
+            padding = bool(there[1].all()) if equation.primitive.name == "pad" else False
+            return np.append(there[0], padding)[taken].reshape(shape)
+        found = np.zeros(prod(shape), bool)
+        indexed = places.takes(equation.primitive.name) and not places.adds(equation.primitive.name)
+        taken_from = facts(equation.primitive.name).linear_in(len(there)) if indexed else None
+        for operand in taken_from or ():
+            taken = places.by_indices(equation, operand, self._known)
+            if taken is None:
+                return None
+            found |= np.append(there[operand], False)[taken.reshape(-1)]
+        return found.reshape(shape)
+
+
+def _some(zero: np.ndarray | None) -> np.ndarray | None:
+    return zero if zero is not None and zero.any() else None
+
+
+class Bounds:
+    """Lower bounds of the variables of a program, where they are easily known."""
+
+    def __init__(self, program: Program):
+        self._program = program
+        self._known = Known(program)
+        self._lowers: dict[Any, float] | None = None
+
+    def is_root(self, equation: Equation) -> bool:
+        """Whether an equation may have infinite partials where its result is finite."""
+        name = equation.primitive.name
+        partials = facts(name).partials
+        if partials not in ("root", "end"):
+            return False
+        if name == "pow":
+            exponent = self.value(equation.inputs[1])
+            if exponent is not None and bool(((exponent <= 0) | (exponent >= 1)).all()):
+                return False
+        return partials == "end" or self.lower(equation.inputs[0]) < self._tiny(equation)
+
+    def is_apart_from_zero(self, atom: Any) -> bool:
+        """Whether no entry of a variable or `Literal` is zero."""
+        value = self.value(atom)
+        apart = value is not None and bool((np.abs(value) >= APART).all())
+        return apart or self.lower(atom) >= APART
+
+    def is_almost_zero(self, equation: Equation) -> bool:
+        """Whether what is divided by, or a power is of, is kept from zero by a tiny number only."""
+        place = 1 if equation.primitive.name == "div" else 0
+        return 0 < self.lower(equation.inputs[place]) < APART
+
+    def _tiny(self, equation: Equation) -> float:
+        """The least positive number that is no denormal: processors may take those for zero."""
+        return float(np.finfo(equation.out_avals[0].dtype).tiny)
+
+    def lower(self, atom: Any) -> float:
+        """What no entry of a variable or `Literal` is less than; minus infinity if unknown."""
+        value = self.value(atom)
+        if value is None:
+            return -inf if isinstance(atom, Literal) else self._all_lowers().get(atom, -inf)
+        if not value.size or value.dtype.kind not in _REAL or np.isnan(value).any():
+            return -inf
+        return float(value.min())
+
+    def value(self, atom: Any) -> np.ndarray | None:
+        """What is known of constants, and of what NumPy makes of them."""
+        if isinstance(atom, Literal) or atom in self._constants:
+            return self._known(atom)
+        return None
+
+    @functools.cached_property
+    def _constants(self) -> set[Any]:
+        """The variables whose values are known without compiling anything."""
+        program = self._program
+        count = program.num_inputs
+        found = {*range(count, count + len(program.constants))}
+        for equation in program.equations:
+            if is_quick(equation) and all(
+                isinstance(a, Literal) or a in found for a in equation.inputs
+            ):
+                found.update(v for v in equation.outputs if v is not None)
+        return found
+
+    def _all_lowers(self) -> dict[Any, float]:
+        """The lower bounds of what equations make, where there are any."""
+        if self._lowers is None:
+            self._lowers = {}  # `_of` reads in it what comes first
+            for equation in self._program.equations:
+                bound = self._of(equation)
+                if bound > -inf:
+                    self._lowers.update((v, bound) for v in equation.outputs if v is not None)
+        return self._lowers
+
+    def _of(self, equation: Equation) -> float:
+        name, ins = equation.primitive.name, equation.inputs
+        bound = facts(name).bound
+        if name == "sqrt":
+            return max(0.0, self.lower(ins[0])) ** 0.5
+        if bound == "positive" or (name == "integer_pow" and equation.params["y"] % 2 == 0):
+            return 0.0
+        if name == "mul" and ins[0] == ins[1] and not isinstance(ins[0], Literal):
+            return 0.0
+        if bound is None:
+            return -inf
+        if name == "select_n":
+            chosen = self.value(ins[0])
+            cases = range(len(ins) - 1) if chosen is None else np.unique(chosen)
+            return min(self.lower(ins[1 + int(k)]) for k in cases)
+        bounds = [self.lower(a) for a in ins]
+        if bound == "entries":
+            return bounds[0]
+        if name in ("mul", "div", "reduce_sum"):
+            return 0.0 if min(bounds) >= 0 else -inf
+        if name == "add":  # sums are rounded
+            return max(bounds) if min(bounds) >= 0 else -inf
+        return max(bounds) if name == "max" else min(bounds)

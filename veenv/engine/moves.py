@@ -1,26 +1,37 @@
-"""Elemental partials that only move numbers, as entries at known places.
+"""Elemental partials as entries at known places: what moves numbers, or multiplies by known zeros.
 
 A gather, a scatter, a slice or a reshape takes each result from one operand element, or adds each
 element to one result.  To the algebra of structures the first two are operators without structure,
 and a product with values makes the zeros of a reshape stored ones; here they are index arrays.
+
+A complex variable is an array with one more axis for its real and its imaginary part
+(`veenv.rules.complex`): what moves numbers moves both, and a factor that is known to be real or
+imaginary leaves two of the four entries of a product out.
+
+A factor that is mostly zeros (a matrix of differences, one-hot rows, a mask, a padded array) leaves
+the products with them out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
+from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
-from veenv.engine import complex_moves, places
+from veenv.engine import places
 from veenv.engine.edge import Edge
-from veenv.engine.known import Known
+from veenv.engine.known import Known, Zeros
+from veenv.engine.places import numbered
 from veenv.engine.sparse import computed, indexed
-from veenv.engine.sparse.computed import Matrix
-from veenv.engine.supports import supported
-from veenv.engine.taps import convolution
-from veenv.engine.thinned import thin_product
-from veenv.engine.zeros import Zeros
+from veenv.engine.sparse.computed import Computed, Matrix
+from veenv.engine.sparse.indexed import MOST_ENTRIES, Indexed
+from veenv.engine.sparse.numbers import Numbers
+from veenv.engine.sparse.pattern import collected
+from veenv.engine.sums import num_entries
+from veenv.engine.supports import convolution, supported
 from veenv.graph.equations import Equation
 from veenv.graph.linearisation import Elemental, Linearisation
 from veenv.linear.selection import Selection
@@ -79,7 +90,7 @@ def _move(
     if elemental.inner is not None or empty or ways is None or e.sign < 0:
         return None
     if lin.realify and any(map(is_complex, (*equation.in_avals, *equation.out_avals))):
-        return complex_moves.move(equation, ways, e, (out_shape, in_shape), known, _passes(lin))
+        return _complex_move(equation, ways, e, (out_shape, in_shape), known, _passes(lin))
     _, operand = ways
     if name == "select_n":
         chosen = places.let_through(equation, operand, known(equation.inputs[0]))
@@ -89,7 +100,7 @@ def _move(
     if name == "pad" and operand == 1:
         return _padding(equation, e)
     if s.link is Link.NONE and not places.takes(name):
-        return thin_product(equation, operand, e, known, zeros)
+        return _thin_product(equation, operand, e, known, zeros)
     if facts(name).form == "sort" and s.unit:
         return computed.moved(e, (out_shape, in_shape), adds=False)
     if name == "conv_general_dilated" and operand == 0:
@@ -157,3 +168,176 @@ def _ways(lin: Linearisation, equation: Equation, elemental: Elemental) -> tuple
     results = [k for k, v in enumerate(equation.outputs) if v == of]
     alone = len(operands) == 1 or (operands and facts(equation.primitive.name).form == "loop")
     return (results[0], operands[0]) if alone and len(results) == 1 else None
+
+
+_MOST_TURNED = 0.75
+"""Share of entries that are not zero up to which a product by a known factor is taken apart."""
+
+
+def _complex_move(
+    equation: Equation,
+    ways: tuple[int, int],
+    e: Edge,
+    shapes: Sequence[Sequence[int]],
+    known: Known,
+    passes: int,
+) -> Indexed | None:
+    """A partial of an equation of complex variables.
+
+    Args:
+      equation: of any primitive.
+      ways: of which result, by which operand.
+      e: the partial.
+      shapes: of the result and of the operand, with the axis of parts where they are complex.
+      known: the program's variables that are known.
+      passes: see `supported`.
+
+    Returns:
+      Its entries at known places; None where it is none of these.
+    """
+    name, (result, operand), (out_shape, in_shape) = equation.primitive.name, ways, shapes
+    alike = is_complex(equation.in_avals[operand]) and is_complex(equation.out_avals[result])
+    if alike and name == "mul":
+        return _turned(equation, operand, e, shapes, known)
+    found = _complex_places(equation, operand, known) if alike else None
+    if found is not None:
+        both = np.where(found[..., None] < 0, -1, 2 * found[..., None] + np.arange(2))
+        adds = places.adds(name) and operand == 2
+        return indexed.taken(both, shapes, e.dtype, adds=adds)
+    if e.structure.link is Link.OPERATOR:
+        return supported(equation, ways, e, known, passes, realify=True)
+    selects = e.structure.unit and e.structure.link is Link.SELECTION
+    return indexed.of_edge(e, out_shape, in_shape) if selects else None
+
+
+def _complex_places(equation: Equation, operand: int, known: Known) -> np.ndarray | None:
+    """For each result the element that it is, or for each that is added the result; -1 for none."""
+    if equation.primitive.name == "select_n":
+        return places.let_through(equation, operand, known(equation.inputs[0]))
+    found = places.moved(equation) if operand == 0 else None
+    return places.by_indices(equation, operand, known) if found is None else found
+
+
+def _turned(
+    equation: Equation, operand: int, e: Edge, shapes: Sequence[Sequence[int]], known: Known
+) -> Indexed | None:
+    """The product with a known factor, of which the parts that are zero are left out."""
+    factor, shape = known(equation.inputs[1 - operand]), equation.out_avals[0].shape
+    if factor is None or equation.in_avals[operand].shape != shape:
+        return None
+    re, im = (np.broadcast_to(x, shape).reshape(-1) for x in (np.real(factor), np.imag(factor)))
+    entries = np.stack([re, -im, im, re], axis=-1).reshape(-1, 2, 2)
+    if not 0 < np.count_nonzero(entries) <= _MOST_TURNED * entries.size:
+        return None
+    at, row, col = np.nonzero(entries)
+    pattern, collect = collected(2 * at + row, 2 * at + col, *shapes)
+    values = jnp.asarray(entries[at, row, col], e.dtype)
+    return Indexed(pattern, Numbers(values).collected(collect), e.dtype)
+
+
+def by_complex(x: Matrix, in_shape: Sequence[int], dtype: Any) -> Matrix:
+    """From partials by real and imaginary part, ∂x and ∂y, to ∂x - i ∂y, as `jax.grad` has it.
+
+    Args:
+      x: by pairs of real numbers.
+      in_shape: shape of the complex variable.
+      dtype: its dtype.
+    """
+    if isinstance(x, Indexed) and x.mask is None:
+        p = x.pattern
+        pattern, collect = collected(p.rows, p.cols // 2, p.out_shape, in_shape)
+        values = x.stored().astype(dtype) * jnp.asarray(np.where(p.cols % 2, -1j, 1), dtype)
+        return Indexed(pattern, Numbers(values).collected(collect), dtype)
+    x = computed.as_computed(x)
+    factor = jnp.where(jnp.asarray(x.cols) % 2 == 1, -1j, 1).astype(dtype)
+    cols = x.cols // 2  # no place, -1, stays none
+    return Computed(x.values.astype(dtype) * factor, x.rows, cols, x.out_shape, tuple(in_shape))
+
+
+_MOST_STORED = 1 << 18
+"""Most entries of a partial of which some are taken."""
+
+_MOST_THIN = {"mul": 0.75, "dot_general": 0.5}
+"""Share of elements that are not zero up to which a factor is thin: fuller ones multiply faster as
+arrays."""
+
+
+def _thin_product(
+    equation: Equation, operand: int, e: Edge, known: Known, zeros: Zeros
+) -> Indexed | None:
+    """The partial of a product by one of its factors.
+
+    Args:
+      equation: of any primitive.
+      operand: by which operand.
+      e: the partial.
+      known: the program's variables that are known.
+      zeros: elements of them that are always zero.
+
+    Returns:
+      Its entries; None where it is no product, or the other factor is not thin.
+    """
+    name = equation.primitive.name
+    if name not in _MOST_THIN:
+        return None
+    other = equation.inputs[1 - operand]
+    factor, always = known.quickly(other), None
+    if factor is None:
+        always = zeros(other)
+        factor = None if always is None else ~always
+    if factor is None or not 0 < np.count_nonzero(factor) <= _MOST_THIN[name] * factor.size:
+        return None
+    places_of = _dot_places if name == "dot_general" else _elementwise_places
+    found = places_of(equation, operand, factor)
+    if found is None:
+        return None
+    rows, cols, values = found
+    shapes = equation.out_avals[0].shape, equation.in_avals[operand].shape
+    pattern, collect = collected(rows, cols, *shapes)
+    if always is None:
+        return Indexed(pattern, Numbers(jnp.asarray(values, e.dtype)).collected(collect), e.dtype)
+    whole = indexed.of_edge(e, *shapes) if num_entries(e) <= _MOST_STORED else None
+    return None if whole is None else indexed.only(whole, pattern)
+
+
+Places = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Row, column and value of each entry."""
+
+
+def _elementwise_places(equation: Equation, operand: int, factor: np.ndarray) -> Places | None:
+    shape = equation.out_avals[0].shape
+    if len(factor.shape) != len(shape):
+        return None
+    factor = np.broadcast_to(factor, shape).reshape(-1)
+    taken = np.broadcast_to(numbered(equation.in_avals[operand].shape), shape).reshape(-1)
+    at = np.flatnonzero(factor)
+    return at, taken[at], factor[at]
+
+
+def _dot_places(equation: Equation, operand: int, factor: np.ndarray) -> Places | None:
+    contracting, batch = equation.params["dimension_numbers"]
+    shapes = [a.shape for a in equation.in_avals]
+    free = [
+        [a for a in range(len(shapes[i])) if a not in (*contracting[i], *batch[i])] for i in (0, 1)
+    ]
+
+    def grouped(x: np.ndarray, i: int) -> np.ndarray:
+        """[batch, free, contracted] of an operand."""
+        sizes = [prod(shapes[i][a] for a in axes) for axes in (batch[i], free[i], contracting[i])]
+        return x.transpose([*batch[i], *free[i], *contracting[i]]).reshape(sizes)
+
+    other = 1 - operand
+    weights, inside = grouped(factor, other), grouped(numbered(shapes[operand]), operand)
+    b, n, k = np.nonzero(weights)
+    if len(b) * inside.shape[1] > MOST_ENTRIES:
+        return None
+    out = numbered(equation.out_avals[0].shape)  # batch, free axes of the left, of the right one
+    out = out.reshape(len(inside), *(x.shape[1] for x in _sided(inside, weights, operand)))
+    rows = out[b, :, n] if operand == 0 else out[b, n, :]
+    cols = inside[b, :, k]
+    values = np.broadcast_to(weights[b, n, k][:, None], cols.shape)
+    return rows.reshape(-1), cols.reshape(-1), values.reshape(-1)
+
+
+def _sided(own: np.ndarray, other: np.ndarray, operand: int) -> tuple[np.ndarray, np.ndarray]:
+    return (own, other) if operand == 0 else (other, own)

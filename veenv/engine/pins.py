@@ -2,22 +2,27 @@
 
 While a Jacobian is traced, every value that might be expensive is pinned (`veenv.linear.barrier`).
 Seen as a whole, the program shows which of them would be repeated, and at what cost; the others are
-left to the compiler, for whom each barrier is the end of a loop (`veenv.engine.worth`).
+left to the compiler, for whom each barrier is the end of a loop.  Storing a value takes a loop of
+its own, which starts in the same time at every batch, so what it saves must be more where points
+are few.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import inf
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, inf, prod
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from jax.extend import core
 
 from veenv import _compat
-from veenv.engine.worth import shared, stored_from
 from veenv.kernel.parts import Part
 from veenv.linear.batch_barrier import BARRIERS, barrier_from
 from veenv.rules import walk
+from veenv.rules.table import facts
 
 
 def run(part: Part, consts: Sequence[Any], operands: Sequence[Any]) -> list[Any]:
@@ -55,3 +60,176 @@ def stored_points(part: Part, lifted: Sequence[int]) -> dict[Any, float]:
 def _varying(part: Part, lifted: Sequence[int]) -> set[Any]:
     """The variables that depend on the arguments; others are computed once for a batch."""
     return walk.dependent(part, (*part.invars, *(part.constvars[k] for k in lifted)))
+
+
+_COSTLY = 40
+"""Operations that a function of libm counts as."""
+_CHEAP = 8
+"""Operations for which a value is not stored: about what loading it costs."""
+_WORTH = 40
+"""Repeated operations that storing a value must save for each of its entries in a large batch."""
+_LOOP = 4000
+"""Operations that storing a value must save over all its entries: they take about as long as a loop
+takes to start."""
+_BATCHES = 64, 8, 1
+"""Numbers of points, from more to fewer, for which what is worth it is looked at again."""
+_LARGE = _LOOP // _WORTH
+"""The number of points from which on what is worth it for each entry is worth a loop."""
+_MOST = 64
+"""Operations after which the cost of a value is not counted any further in a large batch."""
+_SHARED = 4
+"""Operations for which what a batch shares is stored."""
+_EMBEDDING = 4
+"""Operations that a pad counts as where it is not stored: it is a branch."""
+_LOOKED_AT = 500_000
+"""Uses that are followed in all, about, to find what would be repeated."""
+_FAR = 200
+"""Variables through which the uses of one value are followed at least."""
+
+
+def stored_from(jaxpr: Any, equations: Sequence[Any], varying: Collection[Any]) -> dict[Any, int]:
+    """The results of barriers that are worth storing in a batch, and in which.
+
+    Args:
+      jaxpr: an open jaxpr.
+      equations: those of its equations that are run.
+      varying: the variables that depend on the arguments.
+
+    Returns:
+      For each of its variables the number of points from which on it is stored: it costs more than
+      loading it and would be repeated. What is joined of parts that cost more than that is read by
+      indices, and is no loop but branches unless stored.
+    """
+    users: dict[Any, list[Any]] = {}
+    for equation in equations:
+        for atom in equation.invars:
+            if not isinstance(atom, core.Literal):
+                users.setdefault(atom, []).append(equation)
+    makers = {v: equation for equation in equations for v in equation.outvars}
+    outputs = {v for v in jaxpr.outvars if not isinstance(v, core.Literal)}
+    barriers = [e for e in equations if e.primitive.name in BARRIERS]
+    points: dict[Any, int] = {}
+    for batch in (_LARGE, *_BATCHES):  # what is stored by fewer points is among that of more
+        far = max(_FAR, _LOOKED_AT // max(1, len(barriers)))
+        flow = _Flow(makers, users, outputs, varying, batch, far)
+        barriers = flow.stored(barriers)
+        points.update((e.outvars[0], batch) for e in barriers)
+    return points
+
+
+def shared(equations: Sequence[Any], varying: Collection[Any]) -> frozenset[Any]:
+    """What does not depend on the arguments, is computed, and meets what does.
+
+    A batch shares it: it is computed once and stored, not in the loop over all points, where the
+    pads of a stencil, say, would be branches for every entry.
+    """
+    computed: dict[Any, int] = {}
+    found = set()
+    for equation in equations:
+        atoms = [a for a in equation.invars if not isinstance(a, core.Literal)]
+        name = equation.primitive.name
+        if any(a in varying for a in atoms):
+            found.update(a for a in atoms if a not in varying and computed.get(a, 0) >= _SHARED)
+        elif _is_inlined(name) or name in BARRIERS:
+            own = {"free": 0, "branch": _EMBEDDING}.get(facts(name).cost or "", 1)
+            total = min(_MOST, own + sum(computed.get(a, 0) for a in atoms))
+            computed.update(dict.fromkeys(equation.outvars, total))
+    return frozenset(v for v in found if jnp.issubdtype(v.aval.dtype, jnp.inexact))
+
+
+def _is_inlined(name: str) -> bool:
+    """Whether the compiler computes the results of a primitive where they are used."""
+    return facts(name).fused and facts(name).cost != "join"
+
+
+@dataclass
+class _Flow:
+    """Who computes and who uses which variable.
+
+    Attributes:
+      makers: the equation that computes a variable.
+      users: the equations that use it.
+      outputs: the results of all.
+      varying: the variables that depend on the arguments.
+      batch: the number of points.
+      far: through how many variables a value is followed; what goes further is stored, as
+        computing it again in too many places is the greater loss.
+    """
+
+    makers: Mapping[Any, Any]
+    users: Mapping[Any, Sequence[Any]]
+    outputs: Collection[Any]
+    varying: Collection[Any]
+    batch: int
+    far: int
+
+    def stored(self, barriers: Sequence[Any]) -> list[Any]:
+        """Those of some barriers, in the order of the program, that are worth it."""
+        self._kept: set[Any] = set()
+        found = []
+        for barrier in barriers:
+            if self._is_worth(barrier):
+                self._kept.update(barrier.outvars)
+                found.append(barrier)
+        return found
+
+    def _is_worth(self, barrier: Any) -> bool:
+        """Whether storing saves more than it costs, given what is stored before it."""
+        value, source = barrier.outvars[0], barrier.invars[0]
+        maker = None if isinstance(source, core.Literal) else self.makers.get(source)
+        joined = maker is not None and facts(maker.primitive.name).cost == "join"
+        parts: Sequence[Any] = maker.invars if maker is not None and joined else [source]
+        if self.batch >= _LARGE:
+            cost = sum(self._cost(p, _MOST) for p in parts)
+            return cost >= _CHEAP and (joined or self._repeats(value, 1 + ceil(_WORTH / cost)))
+        entries = [self.batch * prod(p.aval.shape) for p in parts]
+        pairs = zip(parts, entries, strict=True)
+        cost = sum(n * self._cost(p, ceil(_LOOP / n)) for p, n in pairs if n)
+        return cost > 0 and self._repeats(value, ceil(_LOOP / cost) + (not joined))
+
+    def _cost(self, atom: Any, most: int) -> int:
+        """Operations for an entry of a value out of what is stored, up to a number."""
+        total, seen, waiting = 0, set(), [atom]
+        while waiting and total < most:
+            v = waiting.pop()
+            if isinstance(v, core.Literal) or v in seen or v in self._kept or v not in self.varying:
+                continue
+            seen.add(v)
+            equation = self.makers.get(v)
+            if equation is None:
+                continue  # an argument
+            name = equation.primitive.name
+            if name in BARRIERS:
+                waiting += equation.invars
+            elif _is_inlined(name):
+                total += _COSTLY if facts(name).expensive else facts(name).cost != "free"
+                waiting += equation.invars
+        return total
+
+    def _repeats(self, value: Any, times: int) -> bool:
+        """Whether at least so many uses of an entry are in loops that would each compute it."""
+        total, waiting, seen = 0, [(value, 1)], set()
+        while waiting and total < times:
+            v, spread = waiting.pop()
+            if v in seen:
+                continue
+            seen.add(v)
+            total += spread if v in self.outputs else 0
+            for equation in self.users.get(v, ()):
+                name = equation.primitive.name
+                if not _is_inlined(name) and name not in BARRIERS:
+                    total += spread
+                    continue
+                out = equation.outvars[0]
+                more = spread * self._grown(v, out) if name == "broadcast_in_dim" else spread
+                waiting.append((out, max(1, more)))
+            if len(seen) > self.far:
+                return True
+        return total >= times
+
+    def _grown(self, value: Any, spread: Any) -> int:
+        """How often an entry is computed where it is spread; a single one before the loop."""
+        size = prod(value.aval.shape)
+        if size <= 1 and self.batch < _LARGE:
+            return 1
+        return prod(spread.aval.shape) // max(1, size)

@@ -11,12 +11,12 @@ import jax
 from veenv import _compat
 from veenv.engine.api import jacobian_of_gradient
 from veenv.engine.forward_laplacian import laplacians
-from veenv.engine.symmetry import is_symmetric
 from veenv.graph.argnums import plain_argnums
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
 from veenv.orders.resolve import OrderLike
 from veenv.rules import walk
+from veenv.rules.table import facts
 
 
 def hessian(
@@ -52,7 +52,7 @@ def hessian(
     argnums = plain_argnums(argnums)
 
     def symmetric(args: Any, kwargs: Any) -> bool:
-        return is_symmetric(fun, args, kwargs, argnums)
+        return _is_symmetric(fun, args, kwargs, argnums)
 
     @functools.wraps(fun, updated=())
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -138,3 +138,18 @@ def sparse_solver() -> Any:
     from veenv.engine import lineax_operator
 
     return lineax_operator.SparseSolver()
+
+
+def _is_symmetric(fun: Callable[..., Any], args: Any, kwargs: Any, argnums: Any) -> bool:
+    """Whether the Jacobian of a function's gradient is known to be symmetric.
+
+    The function returns one number then. It need not be symmetric where the derivative of a part
+    is the user's own, or rests on an assumption.
+    """
+    program = trace(fun, args, kwargs, argnums=argnums)
+    if [tuple(aval.shape) for aval in program.out_avals] != [()]:
+        return False
+    every = (e for top in program.equations for e in (top, *walk.inside(top.params)))
+    return not any(
+        _compat.own_rule(e.primitive, e.params) or facts(e.primitive.name).assumes for e in every
+    )

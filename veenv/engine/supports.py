@@ -1,7 +1,8 @@
-"""Where the partials of operators can have entries: convolutions, windows, running sums.
+"""Where the partials of operators can have entries: convolutions, windows, running sums, triangles.
 
 Their shapes alone say so.  Operators that are sums of their operand's elements, with no other
-factor, are known as entries altogether; of others the places are kept of what is evaluated.
+factor, are known as entries altogether, as is a convolution by a small known kernel; of others the
+places are kept of what is evaluated.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from veenv.engine import sums
@@ -19,9 +21,8 @@ from veenv.engine.known import Known
 from veenv.engine.places import numbered, scattered, takes
 from veenv.engine.sparse import indexed
 from veenv.engine.sparse.indexed import Indexed
+from veenv.engine.sparse.numbers import Numbers
 from veenv.engine.sparse.pattern import collected
-from veenv.engine.taps import products, source
-from veenv.engine.triangles import cholesky, lu, triangular_solve
 from veenv.graph.equations import Equation
 from veenv.rules.dtypes import is_complex
 from veenv.rules.operator import real_shape
@@ -160,3 +161,148 @@ def _updates(equation: Equation, operand: int, known: Known) -> Places | None:
         return None
     targets = scattered(equation, indices).reshape(-1)
     return targets, np.arange(targets.size)
+
+
+_MOST_LISTED = 1 << 20
+"""Most entries of a triangle's partial that are listed."""
+
+
+def triangular_solve(equation: Equation, operand: int) -> Places | None:
+    """Of a solution X, where op(A) X = B or X op(A) = B, by A (operand 0) or B (1).
+
+    The inverse of a triangular matrix is triangular, on the same side, and ∂X = -op(A)⁻¹ ∂op(A) X.
+    """
+    params = equation.params
+    (*batch, n, m), k = equation.in_avals[1].shape, equation.in_avals[0].shape[-1]
+    left, transposed = params["left_side"], bool(params["transpose_a"])
+    inverse = np.tri(k, dtype=bool)
+    inverse = inverse.T if params["lower"] == transposed else inverse
+    x = numbered((n, m))
+    if k**3 * x.size // k * prod(batch) > _MOST_LISTED:
+        return None
+    if operand == 1:
+        met = inverse if left else inverse.T
+        ends, found = np.nonzero(met)
+        lines = x if left else x.T
+        rows, cols = lines[ends], lines[found]
+    else:
+        own = inverse & ~np.eye(k, dtype=bool) if params["unit_diagonal"] else inverse
+        matrix = numbered((k, k))
+        matrix = matrix.T if transposed else matrix
+        if left:
+            ends, p, q = np.nonzero(inverse[:, :, None] & own[None])
+        else:
+            p, q, ends = np.nonzero(own[:, :, None] & inverse[None])
+        rows = (x if left else x.T)[ends]
+        cols = np.broadcast_to(matrix[p, q][:, None], rows.shape)
+    sizes = x.size, (k * k if operand == 0 else x.size)
+    return _of_batch(rows, cols, prod(batch), sizes)
+
+
+def cholesky(equation: Equation) -> Places | None:
+    """Of the lower factor by the matrix: L[i, j] has rows i and up to j of the columns up to j."""
+    *batch, n, _ = equation.in_avals[0].shape
+    if n**4 // 4 * prod(batch) > _MOST_LISTED:
+        return None
+    matrix = numbered((n, n))
+    i, j, p, q = np.ogrid[:n, :n, :n, :n]
+    i, j, p, q = np.nonzero((i >= j) & (q <= j) & ((p == i) | (p <= j)))
+    return _of_batch(matrix[i, j], matrix[p, q], prod(batch), (n * n, n * n))
+
+
+def lu(equation: Equation) -> Places | None:
+    """Of both factors by the matrix, whose rows may come in any order.
+
+    A column of L has what is in the columns up to its own; U[i, j] in those before i, and in j.
+    """
+    *batch, n, m = equation.in_avals[0].shape
+    if (n * m) ** 2 * prod(batch) > _MOST_LISTED:
+        return None
+    matrix = numbered((n, m))
+    i, j, q = np.ogrid[:n, :m, :m]
+    i, j, q = np.nonzero(np.where(i > j, q <= j, (q < i) | (q == j)))
+    cols = matrix.T[q]
+    rows = np.broadcast_to(matrix[i, j][:, None], cols.shape)
+    return _of_batch(rows, cols, prod(batch), (n * m, n * m))
+
+
+def _of_batch(rows: np.ndarray, cols: np.ndarray, count: int, sizes: tuple[int, int]) -> Places:
+    """The same entries for each of several matrices."""
+    number = np.arange(count)[:, None]
+    rows, cols = (
+        x.reshape(1, -1) + number * size for x, size in zip((rows, cols), sizes, strict=True)
+    )
+    return rows.reshape(-1), cols.reshape(-1)
+
+
+_MOST_TAPS = 256
+
+
+def convolution(equation: Equation, kernel: np.ndarray | None, dtype: Any) -> Indexed | None:
+    """The partial of a convolution by what it is of.
+
+    Args:
+      equation: of the primitive `conv_general_dilated`.
+      kernel: the kernel's values; None if they are not known when tracing.
+      dtype: of the entries.
+
+    Returns:
+      Its entries; None where the kernel has many taps.
+    """
+    found = None if kernel is None else products(equation)
+    if found is None or kernel is None:
+        return None
+    rows, cols, at = found
+    weights = kernel.reshape(-1)[at]
+    there = np.flatnonzero(weights)
+    if not len(there):
+        return None
+    shapes = equation.out_avals[0].shape, equation.in_avals[0].shape
+    pattern, collect = collected(rows[there], cols[there], *shapes)
+    return Indexed(pattern, Numbers(jnp.asarray(weights[there], dtype)).collected(collect), dtype)
+
+
+def products(equation: Equation) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """What a convolution is the sum of.
+
+    Returns:
+      For each product of the sum the flat indices of the result, of the operand's element and of
+      the kernel's; None where the kernel has many taps.
+    """
+    params = equation.params
+    numbers = params["dimension_numbers"]
+    shapes = (*(a.shape for a in equation.in_avals), equation.out_avals[0].shape)
+    specs = numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec
+    groups, batches = params["feature_group_count"], params["batch_group_count"]
+    if prod(shapes[1]) > _MOST_TAPS:
+        return None
+    inside, weights, results = (
+        np.arange(prod(shape)).reshape(shape).transpose(spec)
+        for shape, spec in zip(shapes, specs, strict=True)
+    )  # batch, channel, places; the kernel's out channel, in channel, places
+    per_group, per_batch = weights.shape[0] // groups, weights.shape[0] // batches
+    found = []
+    for tap in product(*map(range, weights.shape[2:])):
+        at, there = source(params, tap, results.shape[2:], inside.shape[2:])
+        for o, i in product(range(weights.shape[0]), range(weights.shape[1])):
+            channel = o // per_group * weights.shape[1] + i
+            points = slice(o // per_batch * len(results), (o // per_batch + 1) * len(results))
+            rows = results[:, o][(slice(None), *there)].reshape(-1)
+            cols = inside[points, channel][(slice(None), *at)].reshape(-1)
+            found.append((rows, cols, np.full(rows.size, weights[(o, i, *tap)])))
+    rows, cols, of_kernel = (np.concatenate(x) for x in zip(*found, strict=True))
+    return rows, cols, of_kernel
+
+
+def source(params: Any, tap: Any, out_sizes: Any, in_sizes: Any) -> tuple[Any, Any]:
+    """Indices along each axis of what a tap reads, and of the results it is read for."""
+    at, there = [], []
+    for axis, k in enumerate(tap):
+        (low, _), stride = params["padding"][axis], params["window_strides"][axis]
+        spread, dilation = params["lhs_dilation"][axis], params["rhs_dilation"][axis]
+        results = np.arange(out_sizes[axis])
+        place = results * stride - low + k * dilation
+        fits = (place >= 0) & (place % spread == 0) & (place // spread < in_sizes[axis])
+        at.append(place[fits] // spread)
+        there.append(results[fits])
+    return np.ix_(*at), np.ix_(*there)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import veenv
-from veenv.engine.known import Known
-from veenv.engine.zeros import Zeros
+from veenv.engine.known import Known, Zeros
 from veenv.graph.program import trace
 
 
