@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from benchmark_cases import banded_residual
 from benchmark_machine import machine
+from equal_equations import functions
 
 import veenv
 
@@ -31,22 +33,50 @@ def memory(sizes: tuple[int, ...] = (1000, 10_000, 100_000)) -> None:
         print(f"| {size:,} | {total / size:.1f} |", flush=True)
 
 
-def tracing(sizes: tuple[int, ...] = (1000, 10_000)) -> None:
-    """Seconds to trace a reverse elimination of a function of many scalar equations.
+def tracing(
+    sizes: tuple[int, ...] = (1000, 10_000), function: tuple[str, ...] = (), repeats: int = 3
+) -> None:
+    """Seconds to trace a reverse elimination of many scalar equations, and to trace and lower.
+
+    The second table is of functions of many equal equations, under `jit`. A kernel is compiled
+    while it is lowered for the first time, which is a column of its own; the others are medians.
 
     Args:
         sizes: numbers of equations.
+        function: names of functions of equal equations; all by default.
+        repeats: how often each is traced and lowered after the first time, in turn with jacrev.
     """
     print(machine() + "\n\n| equations | jacve, s | jacrev, s |\n| ---: | ---: | ---: |")
     for size in sizes:
-        fun = _long_program(size)
-        start = time.perf_counter()
-        jax.make_jaxpr(veenv.jacve(fun, "reverse", kernel="xla"))(jnp.full(4, 0.3))
-        ours = time.perf_counter() - start
-        start = time.perf_counter()
-        jax.make_jaxpr(jax.jacrev(fun))(jnp.full(4, 0.3))
-        theirs = time.perf_counter() - start
+        fun, x = _long_program(size), jnp.full(4, 0.3)
+        ours = _seconds(jax.make_jaxpr(veenv.jacve(fun, "reverse", kernel="xla")), x)
+        theirs = _seconds(jax.make_jaxpr(jax.jacrev(fun)), x)
         print(f"| {size:,} | {ours:.2f} | {theirs:.2f} |", flush=True)
+    print(
+        "\n| function | jacve, first, s | jacve, s | jacrev, s | ratio |\n| --- |" + " ---: |" * 4
+    )
+    for name, (fun, x) in functions().items():
+        if function and name not in function:
+            continue
+        pairs = [_lowered(fun, x) for _ in range(repeats + 1)]
+        ours, theirs = np.median(pairs[1:], 0)
+        row = f"{pairs[0][0]:.2f} | {ours:.3f} | {theirs:.3f} | {ours / theirs:.1f}"
+        print(f"| {name} | {row} |", flush=True)
+
+
+def _lowered(fun: Callable[..., Any], x: jax.Array) -> tuple[float, float]:
+    """Seconds of tracing and lowering a Jacobian by `jacve`, and by `jacrev`."""
+    seconds = []
+    for jacobian in (veenv.jacve(fun), jax.jacrev(fun)):
+        jax.clear_caches()
+        seconds.append(_seconds(jax.jit(jacobian).lower, x))
+    return seconds[0], seconds[1]
+
+
+def _seconds(run: Callable[..., Any], x: jax.Array) -> float:
+    start = time.perf_counter()
+    run(x)
+    return time.perf_counter() - start
 
 
 def _long_program(size: int) -> Callable[[jax.Array], jax.Array]:

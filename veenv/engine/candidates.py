@@ -26,8 +26,9 @@ from veenv.engine.known import APART, Bounds
 from veenv.graph.equations import Equation, Var
 from veenv.graph.linearisation import Elemental, Linearisation
 from veenv.graph.program import Program
+from veenv.kernel.builder import MAX_OPERATIONS
 from veenv.kernel.fusable import refuse_unknown
-from veenv.kernel.price import kernel_size
+from veenv.kernel.price import SMALL_PRODUCT, kernel_size
 from veenv.kernel.program import CannotFuseError
 from veenv.rules import walk
 from veenv.rules.table import facts
@@ -43,6 +44,8 @@ _LESS = 0.5  # of reverse order's operations: with fewer of them forward order m
 _MOST = 0.75  # of a function's entries, or passes: what has more of them is nearly all of it
 _EACH = 0.75  # operations of a kernel for each entry that a loop and its passes compute, about
 _LARGEST_POWER = 3  # exponents up to which a power counts as a product
+_ALL = 0.9  # of a mode's multiplications: an order that leaves out fewer has found no structure
+_UNROLLED = 2  # of the operations of a kernel those that an order is counted: half may be by zeros
 _TRACED = 3  # equations of a Jacobian for each of its function, about
 
 
@@ -195,21 +198,44 @@ def other_modes(
     }
 
 
-def modes_of_loops(lin: Linearisation, modes: Mapping[OwnMode, JaxMode]) -> list[JaxMode]:
-    """Of JAX's modes those that are compared where a function is loops; none elsewhere.
+def modes_alone(
+    lin: Linearisation, ids: Sequence[int], modes: Mapping[OwnMode, JaxMode]
+) -> list[JaxMode]:
+    """Of JAX's modes those that are compared where no elimination is faster; none elsewhere.
 
     Forward mode comes first, and is alone if it takes no more passes: backwards a loop is run
     twice, and what it computes is stored at each step.
 
     Args:
       lin: the function.
+      ids: the order that was asked for.
       modes: those that can take the place of an elimination.
     """
-    if not (modes and are_loops(lin)):
+    if not (modes and (are_loops(lin) or are_small_products(lin, ids))):
         return []
     forward, reverse = num_passes(lin.program)
     found = [modes[name] for name in ("jacfwd", "jacrev") if name in modes]
     return found[:1] if forward <= reverse else found
+
+
+def are_small_products(lin: Linearisation, ids: Sequence[int]) -> bool:
+    """Whether an order does what JAX's mode does, in more programs, and is too long for a kernel.
+
+    Products of an elimination are programs of their own for XLA, and a mode has fewer of them, of
+    more vectors each; an elimination that multiplies as often has nothing to set against that.
+
+    Args:
+      lin: the function, of which JAX has a mode that can take the place of an elimination.
+      ids: the order.
+    """
+    graph = lin.graph
+    if _has_operators(lin) or graph.cost(ids, "operations") <= _UNROLLED * MAX_OPERATIONS:
+        return False
+    done = graph.cost(ids, "executed")
+    if done > SMALL_PRODUCT * len(ids):
+        return False
+    a_pass = sum(e.partial.executed.num_entries for used in lin.elementals for e in used)
+    return done >= _ALL * min(num_passes(lin.program)) * a_pass
 
 
 def are_loops(lin: Linearisation) -> bool:
@@ -285,8 +311,6 @@ def least_of_a_pass(lin: Linearisation) -> int:
       lin: the function.
     """
     program = lin.program
-    if any(jnp.issubdtype(a.dtype, jnp.complexfloating) for a in program.avals):
-        return 0
     varies = set(range(program.num_inputs))
     taken: Counter[Var] = Counter()
     whole = {*range(program.num_inputs), *(v for v in program.outputs if isinstance(v, Var))}

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv import _compat
-from veenv.engine.candidates import Name, modes_of_loops, other_modes, other_orders
+from veenv.engine.candidates import Name, modes_alone, other_modes, other_orders
 from veenv.engine.choose import Forms, Results
 from veenv.engine.edge import Edge
 from veenv.engine.elimination import Elimination, counts_of, dense, eliminate
@@ -77,9 +77,9 @@ def forms_of(
         program = lin.program
         name = compared if others else None
         modes = other_modes(lin, name, argnums, has_aux=has_aux)
-        if alone := modes_of_loops(lin, modes):
-            return [], alone
         ids = resolve_order(order, lin.graph)
+        if alone := modes_alone(lin, ids, modes):
+            return [], alone
         inputs = [args[a] for a in normalise_argnums(argnums, len(args))]
         half = half_of(lin) if symmetric is not None and symmetric(args, kwargs) else Half()
         values, done = _eliminated(lin, inputs, ids, half, sparse=sparse_representation)

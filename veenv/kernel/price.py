@@ -41,6 +41,8 @@ MICROSECONDS: Mapping[str, float] = {
 function of an entry; an entry that is written; an operation of a contraction; an operation of a
 kernel's code, which each call reads once."""
 NAMES = tuple(MICROSECONDS)
+SMALL_PRODUCT = MICROSECONDS["loop"] / (2 * MICROSECONDS["flop"])
+"""Multiplications of a contraction of one point that take as long as starting it."""
 _COSTS = np.array([*MICROSECONDS.values()])
 _INDEX = {name: k for k, name in enumerate(NAMES)}
 _INNER = 0.1  # a loop that starts in a step of a `scan`, in loops: nothing is scheduled anew

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from veenv import _compat
 from veenv.linear.selection import canonical
@@ -18,7 +18,7 @@ from veenv.rules.dtypes import is_complex
 from veenv.rules.operator import generic, real_shape, to_real
 from veenv.rules.replay import replayed
 from veenv.rules.table import facts
-from veenv.structure.structure import make
+from veenv.structure.structure import FREE, Structure, make
 
 _PARTS = {"real": (0,), "imag": (1,), "complex": (0, 1), "convert_element_type": (0,)}
 """Primitives that take or put parts of numbers, and which those of their operands are."""
@@ -35,9 +35,16 @@ def complex_rule(site: Site) -> Rule | None:
         return _alike
     if name == "conj" and is_complex(site.in_avals[0]):
         return _conjugate
+    if name in _HOLOMORPHIC and all(map(is_complex, (*site.in_avals, *site.out_avals))):
+        return _holomorphic
     if any(a.shape != site.out_avals[0].shape for a in operands):  # sizes of one are broadcast, too
         return generic
     return _parts if name in _PARTS else _elementwise if known.elementwise else generic
+
+
+_HOLOMORPHIC = frozenset("mul div dot_general exp log sin cos tanh logistic sqrt rsqrt square "
+                         "integer_pow".split())  # fmt: skip
+"""Primitives of complex numbers whose rule for real ones gives the derivative."""
 
 
 def _alike(site: Site) -> Sequence[Row]:
@@ -50,6 +57,43 @@ def _alike(site: Site) -> Sequence[Row]:
     rule = find(site.primitive.name)
     assert rule is not None
     return [[None if p is None else _paired(p) for p in row] for row in rule(real)]
+
+
+def _holomorphic(site: Site) -> Sequence[Row]:
+    """The rule of real arrays, each number as the matrix of a multiplication by it."""
+    rule = find(site.primitive.name)
+    assert rule is not None
+    return [[None if p is None else _as_matrices(p) for p in row] for row in rule(site)]
+
+
+def _as_matrices(p: Partial) -> Partial:
+    """A partial of complex numbers: (real, imaginary) of the result by those of the operand."""
+    executed, literature = map(_with_parts, (p.executed, p.literature))
+    axis, values_of = sum(p.executed.out_values), p.values
+    assert values_of is not None
+
+    def values(*of: Any) -> Array:
+        z = values_of(*of)
+        z = lax.expand_dims(z, (z.ndim,))
+        real, imag = lax.real(z), lax.imag(z)
+        every = lax.concatenate([real, -imag, imag, real], z.ndim - 1)
+        matrix = lax.reshape(every, (*z.shape[:-1], 2, 2))
+        order = [*range(axis), z.ndim - 1, *range(axis, z.ndim - 1), z.ndim]
+        return matrix if axis == z.ndim - 1 else lax.transpose(matrix, order)
+
+    return replace(p, executed=executed, literature=literature, values=values)
+
+
+def _with_parts(s: Structure) -> Structure:
+    """A structure with an axis of parts behind the out axes and one behind the in axes."""
+    return replace(
+        s,
+        out_shape=(*s.out_shape, 2),
+        in_shape=(*s.in_shape, 2),
+        pairs=(*s.pairs, FREE),
+        out_values=(*s.out_values, True),
+        in_values=(*s.in_values, True),
+    )
 
 
 def _parts(site: Site) -> Sequence[Row]:

@@ -96,6 +96,16 @@ class Structure:
         """Number of stored values; zero for a unit structure."""
         return 0 if self.unit else prod(self.value_shape)
 
+    @property
+    def num_entries(self) -> int:
+        """Number of entries that are not known to be zero or ±1; of an operator none is known."""
+        if self.unit or self.link is Link.OPERATOR:
+            return 0
+        paired = {*self.pairs, *self.link_in}
+        free = (n for j, n in enumerate(self.in_shape) if j not in paired)
+        outs = (n for k, n in enumerate(self.out_shape) if k not in self.link_out)
+        return prod(outs) * prod(free) * (self.link_size if self.link_out else 1)
+
     def describe(self) -> str:
         """The structure as einsum-like text, for people.
 

@@ -1,0 +1,117 @@
+"""Chains of products of small matrices, complex ones too: structures, and what a long one takes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from tests.oracles.jacobians import quick_jit
+from veenv.engine import candidates
+from veenv.graph.linearisation import linearise
+from veenv.graph.program import trace
+from veenv.orders.resolve import resolve_order
+from veenv.structure.structure import Link
+
+pytestmark = pytest.mark.kernels
+
+
+@pytest.fixture(autouse=True)
+def promoting():
+    """Complex numbers times real ones."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+X = np.array([0.3, -0.7, 0.5, 1.1])
+FIXED = np.cos(np.arange(9.0)).reshape(3, 3) + 1j * np.sin(np.arange(9.0)).reshape(3, 3)
+
+
+def propagator(x, steps=2, terms=3):
+    """Products of exponentials of complex matrices by their first terms."""
+    k = jnp.eye(3, dtype=complex)
+    for n in range(steps):
+        h = x[0] * FIXED + (x[1] + 1j * x[2] * np.cos(n)) * jnp.diag(jnp.arange(3.0) * x[3])
+        total = power = jnp.eye(3, dtype=complex)
+        for m in range(1, terms + 1):
+            power = power @ (-0.1j * h) / m
+            total = total + power
+        k = total @ k
+    return jnp.abs(k) ** 2
+
+
+def in_batches(x):
+    z = jnp.exp(1j * x).reshape(2, 2)
+    return jnp.einsum("bij,bj->bi", jnp.stack([z, z.T * 2j, z @ z]), jnp.stack([z[0], z[1], z[0]]))
+
+
+def by_a_constant(x):
+    z = jax.lax.complex(x[:3], jnp.sin(x[1:]))
+    return (FIXED @ z) @ FIXED / (2 - 1j), z @ z
+
+
+def of_one(x):
+    """Axes of size one."""
+    z = jax.lax.complex(x, x**2)
+    return jnp.log(z[None, :] @ (z[:, None] * 1j)) / z[None], z[:1, None] @ z[None, :1]
+
+
+def functions(x):
+    z = jax.lax.complex(x, x[::-1])
+    return [z**3, jnp.sqrt(z), jnp.tanh(z), jnp.sin(z) / jnp.cos(z), jax.lax.rsqrt(z), 1 / z]
+
+
+FUNCTIONS = [propagator, in_batches, by_a_constant, of_one, functions]
+
+
+def parts(fun):
+    return lambda x: [(jnp.real(z), jnp.imag(z)) for z in jax.tree.leaves(fun(x))]
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse", "auto"])
+@pytest.mark.parametrize("fun", FUNCTIONS)
+def test_products_of_complex_numbers(fun, order, x64):
+    jacobian, oracle = veenv.jacve(parts(fun), order), jax.jacrev(parts(fun))
+    found, expected = quick_jit(lambda x: (jacobian(x), oracle(x)))(X)
+    assert veenv.tree_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def structures(fun, x):
+    lin = linearise(trace(fun, (x,)))
+    return [e.partial.executed for used in lin.elementals for e in used]
+
+
+@pytest.mark.parametrize("fun", FUNCTIONS)
+def test_they_leave_no_operator(fun, x64):
+    assert all(s.link is not Link.OPERATOR for s in structures(parts(fun), X))
+
+
+def test_a_factor_that_is_one_number_scales(x64):
+    scaled = lambda x: jnp.real(jax.lax.complex(x, x) * (2 - 1j))  # noqa: E731
+    assert max(s.num_values for s in structures(scaled, np.ones(100))) == 4
+
+
+def are_small_products(fun, x) -> bool:
+    lin = linearise(trace(fun, (x,)))
+    return candidates.are_small_products(lin, resolve_order("auto", lin.graph))
+
+
+def test_a_long_chain_takes_a_mode_of_jax(x64):
+    fun = lambda x: propagator(x, 10, 8)  # noqa: E731
+    assert are_small_products(fun, X)
+    ours, theirs = (jax.make_jaxpr(jax.jit(j(fun)))(X) for j in (veenv.jacve, jax.jacfwd))
+    count = lambda jaxpr: str(jaxpr).count("dot_general[")  # noqa: E731
+    assert 0 < count(ours) <= count(theirs)
+
+
+def test_other_functions_are_eliminated(x64):
+    assert not are_small_products(propagator, X)  # a kernel
+    wide = lambda x: jnp.sin(x) * jnp.roll(x, 1) * jnp.roll(x, 2)  # noqa: E731
+    assert not are_small_products(wide, np.ones(50_000))  # of few entries
+
+    def network(x):
+        for n in range(4):
+            x = jnp.tanh(jnp.cos(jnp.arange(4096.0) * (n + 1)).reshape(64, 64) @ x)
+        return x
+
+    assert not are_small_products(network, np.ones(64))  # of large products
