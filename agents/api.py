@@ -13,7 +13,6 @@ from typing import Any
 from agents.config.args import DEFAULT_TIME_LIMIT, TrainArgs, parse_duration
 from agents.config.ppo import PPOConfig
 from agents.config.search import SearchConfig
-from agents.evaluation import Evaluation, evaluate
 from agents.nn.networks import GraphNetwork
 from agents.nn.weights import architecture
 from agents.ppo.updates import TrainState
@@ -28,6 +27,7 @@ from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel
 from veenv.measure.proof import Proof, prove
 from veenv.orders.order import Order
+from veenv.search.evaluation import Evaluation, evaluate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,8 +111,8 @@ class Run:
             if name in functions
         }
 
-    def evaluate(self, samples: int = 32, *, seed: int = 0) -> tuple[Evaluation, ...]:
-        """Plays the tasks with the network, without learning, as `agents.evaluation.evaluate`.
+    def evaluate(self, samples: int = 32, *, seed: int = 0) -> Evaluation:
+        """Plays the tasks with the network, without learning, as `veenv.evaluate`.
 
         Args:
           samples: number of sampled episodes on each task.

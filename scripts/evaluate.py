@@ -7,49 +7,36 @@ from agents.cli.signals import exit_on_interrupt, run_script
 exit_on_interrupt(__name__)
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import numpy as np
+import jax
 from tyro.conf import OmitArgPrefixes, arg
 
 from agents.config.args import fail, parse
 from agents.config.function import FunctionConfig
-from agents.evaluation import Evaluation, evaluate
 from agents.nn.networks import GraphNetwork
 from agents.nn.weights import load_weights
 from agents.training.curriculum import EVALUATION_SEEDS
 from agents.training.played import Played
-from veenv.env.task_set import TaskDistribution
+from veenv import evaluate, sets
+from veenv.env import TaskDistribution, random_action
 from veenv.graph.graph import CostModel
 from veenv.orders.documents import parse_object
-from veenv.search import search
+from veenv.search.evaluation import Evaluation
 from veenv.tasks import RandomFunctions
-from veenv.tasks.evaluation_sets import TRAIN_SUFFIX, EvaluationSet, evaluation_set
 from veenv.tasks.user import refuse_function
-
-COLUMNS = (
-    "forward",
-    "reverse",
-    "Markowitz",
-    "classical",
-    "annealing",
-    "random",
-    "untrained",
-    "greedy",
-    "mean",
-)
 
 
 @dataclasses.dataclass(frozen=True)
 class EvaluateArgs:
     """Plays tasks with trained weights, without learning, next to other ways to find an order.
 
-    Columns: the classical orders and the best of them, simulated annealing (of a set: the reference
-    costs that come with it), and, each with the same number of episodes,
-    the best of uniformly random play, of a network with fresh parameters, and of the trained one,
-    whose greedy order and mean cost are there too.
+    Columns: the classical orders and the best of them, the reference costs that come with a set, or
+    else simulated annealing, and, each with the same number of episodes, the best of uniformly
+    random play, of a network with fresh parameters, and of the trained one, whose greedy order and
+    mean cost are there too.
 
     Raises:
       ValueError: naming the first field that is out of range.
@@ -117,29 +104,46 @@ def main() -> None:
     """Parses the command line, plays and prints the table."""
     args = parse(EvaluateArgs)
     try:
-        network = read_network(args.run)
+        network = load_weights(args.run)
         played = read_tasks(args)
-        annealed = others(played, args)
-        runs = [
-            evaluate(network, played, samples=args.samples, temperature=args.temperature, seed=seed)
-            for seed in range(args.seed, args.seed + args.seeds)
-        ]
+        found = play(network, played, args)
     except (ValueError, OSError) as error:
         fail(str(error))
-    rows = table(played, runs[0], annealed)
-    print("\n".join(rows))
-    print(summary(played, runs, annealed))
+    print("\n".join(table(played, found)))
+    print(f"\n{found['best'].policy} to")
+    for name in ("annealing", "random", "untrained"):
+        if name in found:
+            print(f"  {name + ':':<26} {found['best'].compared(found[name])}")
+    for name in ("reference", "classical"):
+        compared = found["best"].compared(name)
+        if compared is not None:
+            print(f"  {name + ':':<26} {compared}")
 
 
-def read_network(run: str) -> GraphNetwork:
-    """The weights of a run folder or file.
+def play(
+    network: GraphNetwork, played: TaskDistribution, args: EvaluateArgs
+) -> dict[str, Evaluation]:
+    """What the network and others find, by the name of their column.
 
     Raises:
-      ValueError: the file holds no weights.
-      OSError: it cannot be read.
+      ValueError: a task cannot be played, or the budget of annealing is none.
     """
-    path = Path(run)
-    return load_weights(path / "weights.eqx" if path.is_dir() else path)
+    seeds = range(args.seed, args.seed + args.seeds)
+    fresh = network.renewed(jax.random.key(args.seed))
+
+    def evaluated(policy: Any, name: str, samples: int = args.samples) -> Evaluation:
+        return evaluate(policy, played, samples=samples, seed=seeds, name=name)
+
+    found = {}
+    if args.anneal != "0" and not any(played.references):
+        budget = int(args.anneal) if args.anneal.isdecimal() else args.anneal
+        found["annealing"] = evaluate("anneal", played, budget=budget, seed=args.seed)
+    found["random"] = evaluated(lambda key, seen, mask: random_action(key, mask), "random play")
+    found["untrained"] = evaluated(fresh, "an untrained network")
+    found["greedy"] = evaluated(network.as_policy(played.env, 0.0), "greedy", 1)
+    policy = network.as_policy(played.env, args.temperature)
+    found["best"] = evaluated(policy, f"best of {args.samples} samples")
+    return found
 
 
 def read_tasks(args: EvaluateArgs) -> TaskDistribution:
@@ -150,7 +154,7 @@ def read_tasks(args: EvaluateArgs) -> TaskDistribution:
       OSError: the run's settings cannot be read.
     """
     if args.set is not None:
-        return tasks_of_set(evaluation_set(args.set))
+        return sets(args.set)
     if args.task is not None and args.own.function is not None:
         args.own.check_one(args.task)
     function = args.own.read()
@@ -163,33 +167,6 @@ def read_tasks(args: EvaluateArgs) -> TaskDistribution:
     return TaskDistribution.random(
         EVALUATION_SEEDS + args.seed, args.functions, args.cost, **dataclasses.asdict(family)
     )
-
-
-def tasks_of_set(chosen: EvaluationSet) -> TaskDistribution:
-    """The graphs of a set, with their names or numbers.
-
-    Raises:
-      ValueError: one of its functions cannot be played.
-    """
-    if chosen.family is None:
-        return Played.named(",".join(chosen.tasks)).tasks
-    ranges = dataclasses.asdict(chosen.family)
-    drawn = TaskDistribution.random(chosen.seed, chosen.draws[-1] + 1, **ranges)
-    # Sizes of the functions that were drawn, which are less than those that the ranges allow.
-    return TaskDistribution.of({f"{chosen.name} {k}": drawn.graphs[k] for k in chosen.draws})
-
-
-def others(played: TaskDistribution, args: EvaluateArgs) -> list[int | None]:
-    """What annealing finds of every task; of a test set, what it has found.
-
-    Raises:
-      ValueError: there is no such set.
-    """
-    chosen = None if args.set is None else evaluation_set(args.set)
-    if chosen is None or chosen.name.endswith(TRAIN_SUFFIX):
-        return [anneal(played, index, args) for index in range(len(played))]
-    pairs = zip(chosen.functions, played.graphs, strict=True)
-    return [chosen.reference(name, graph) for name, graph in pairs]
 
 
 def trained_on(run: str) -> str:
@@ -214,65 +191,18 @@ def trained_on(run: str) -> str:
     return ",".join(names)
 
 
-def anneal(played: TaskDistribution, index: int, args: EvaluateArgs) -> int | None:
-    """Cost of the order that annealing finds; None if it is left out."""
-    if args.anneal == "0":
-        return None
-    budget = int(args.anneal) if args.anneal.isdecimal() else args.anneal
-    return search(
-        played.graphs[index], "anneal", cost=args.cost, budget=budget, seed=args.seed
-    ).cost
-
-
-def table(
-    played: TaskDistribution, results: Sequence[Evaluation], annealed: Sequence[int | None]
-) -> list[str]:
-    """The lines of the table."""
-    best_of = f"best of {results[0].samples}"
-    lines = [f"{'task':<22}" + "".join(f"{column:>12}" for column in (*COLUMNS, best_of))]
-    for result, classical, other in zip(results, played.classical, annealed, strict=True):
-        costs = (result.random, result.untrained, result.greedy, result.mean, result.best)
-        cells = [
-            "-" if cost is None else f"{cost:,.1f}" if isinstance(cost, float) else f"{cost:,}"
-            for cost in (*classical.values(), min(classical.values()), other, *costs)
-        ]
-        lines.append(f"{result.name:<22}" + "".join(f"{cell:>12}" for cell in cells))
+def table(played: TaskDistribution, found: Mapping[str, Evaluation]) -> list[str]:
+    """The lines of the table, of the first seed."""
+    head = *played.classical[0], "classical", "reference", *found, "mean"
+    lines = [f"{'task':<22}" + "".join(f"{column:>12}" for column in head)]
+    for index, name in enumerate(played.names):
+        classical = played.classical[index]
+        cells = [*classical.values(), min(classical.values()), played.references[index]]
+        cells += [one.rows[index].costs[0] for one in found.values()]
+        texts = ["-" if cost is None else f"{cost:,}" for cost in cells]
+        texts.append(f"{found['best'].rows[index].mean:,.1f}")
+        lines.append(f"{name:<22}" + "".join(f"{text:>12}" for text in texts))
     return lines
-
-
-def summary(
-    played: TaskDistribution,
-    runs: Sequence[Sequence[Evaluation]],
-    annealed: Sequence[int | None],
-) -> str:
-    """How often the best sample costs less than the others, and by how much.
-
-    Of several seeds: how often in the mean, and the ratio's mean and standard deviation.
-    """
-    best = np.array([[result.best for result in results] for results in runs])
-    known = np.array([cost is not None for cost in annealed])
-    ways: dict[str, list[int]] = {
-        "Markowitz": [c["Markowitz"] for c in played.classical],
-        "reverse": [c["reverse"] for c in played.classical],
-        "the best classical order": [min(c.values()) for c in played.classical],
-        "random play": [result.random for result in runs[0]],
-        "an untrained network": [result.untrained for result in runs[0]],
-        "annealing": [cost for cost in annealed if cost is not None],
-    }
-    lines = [f"\nbest of {runs[0][0].samples} samples against"]
-    for name, costs in ways.items():
-        ours = best[:, known] if name == "annealing" else best
-        if costs:
-            logs = np.log(np.maximum(ours, 1)) - np.log(np.maximum(costs, 1))
-            ratios = np.exp(logs.mean(1))
-            spread = f" ± {ratios.std(ddof=1):.3f}" if len(runs) > 1 else ""
-            less, same = np.mean(ours < costs, 0).sum(), np.mean(ours == costs, 0).sum()
-            lines.append(
-                f"  {name + ':':<26} less on {less:>3.3g} of {len(costs)}, "
-                f"the same on {same:>3.3g}, "
-                f"geometric mean of ratios {ratios.mean():.3f}{spread}"
-            )
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

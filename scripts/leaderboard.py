@@ -5,6 +5,8 @@
 Each file ``docs/leaderboard/NAME.json`` is an order file; ``entries.toml`` next to it says under
 ``[NAME]`` who found it and in how many seconds on what machine. An order is listed only if it
 passes what scripts/validate.py checks; exit code 1 if one does not, 2 if a file is missing.
+Each file ``docs/leaderboard/policies/NAME.json`` is what `veenv.evaluate` found on a named set; its
+orders are counted again.
 """
 
 from __future__ import annotations
@@ -22,13 +24,15 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+import jax
 import tyro
 
 import veenv
 from veenv.measure.validation import validate
 from veenv.orders.documents import write_section
-from veenv.orders.order import Order
+from veenv.orders.order import Order, fingerprint
 from veenv.orders.shipped import shipped_orders
+from veenv.search.evaluation import Evaluation
 
 ROOT = Path(__file__).parents[1]
 
@@ -70,7 +74,9 @@ def main(config: Config) -> int:
     """Proves, writes and returns the exit code."""
     try:
         entries = [*shipped_entries(), *read_entries(config.folder, config.points)]
+        policies = read_policies(config.folder / "policies")
         write_section(config.docs, "leaderboard", table(entries))
+        write_section(config.docs, "policies", policy_table(policies))
     except RuntimeError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -138,6 +144,49 @@ def table(entries: Sequence[Entry]) -> str:
     for entry in sorted(entries, key=lambda e: (names.index(e.task), e.count)):
         seconds = "" if entry.seconds is None else f"{entry.seconds:,.0f}"
         cells = entry.task, f"{entry.count:,}", entry.method, entry.by, seconds, entry.machine
+        rows.append(f"| {' | '.join(map(escaped, cells))} |")
+    return "\n".join(rows)
+
+
+def read_policies(folder: Path) -> list[Evaluation]:
+    """The evaluations on named sets, each of whose orders is counted again.
+
+    Raises:
+      RuntimeError: an order has another cost, or the graphs are others.
+      ValueError: a file is no evaluation of a whole named set.
+      OSError: a file cannot be read.
+    """
+    found = [Evaluation.load(path) for path in sorted(folder.glob("*.json"))]
+    played = {one.tasks: veenv.sets(one.tasks, one.cost) for one in found}
+    for one in found:
+        graphs = played[one.tasks].graphs
+        for row, graph in zip(one.rows, graphs, strict=True):
+            if fingerprint(graph) != row.fingerprint:
+                if one.jax == jax.__version__:
+                    raise RuntimeError(f"{one.policy} on {row.task}: another graph")
+                continue  # another version of JAX traces it otherwise
+            if graph.cost(graph.check_order(row.order), one.cost) != min(row.costs):
+                raise RuntimeError(f"{one.policy} on {row.task}: its order has another cost")
+    return sorted(found, key=lambda one: (one.tasks, one.compared("classical").middle))
+
+
+def policy_table(found: Sequence[Evaluation]) -> str:
+    """The evaluations as Markdown, by set, the cheapest first."""
+    rows = [
+        "| set | policy | to the best classical order | to the reference | below classical, % "
+        "| samples or budget | seeds | seconds |",
+        "| --- | --- | --- | --- | ---: | --- | ---: | ---: |",
+    ]
+    for one in found:
+        classical, reference = one.compared("classical"), one.compared("reference")
+        cells = [one.tasks, one.policy]
+        cells += [
+            "" if x is None else f"{x.middle:.3f} ({x.low:.3f} to {x.high:.3f})"
+            for x in (classical, reference)
+        ]
+        below = "" if classical is None else f"{100 * classical.below:.0f}"
+        seconds = f"{sum(row.seconds for row in one.rows):,.0f}"
+        cells += [below, one.budget or f"{one.samples}", f"{len(one.seeds)}", seconds]
         rows.append(f"| {' | '.join(map(escaped, cells))} |")
     return "\n".join(rows)
 

@@ -18,8 +18,8 @@ from agents.config.args import fail, parse, parse_duration, task_names
 from agents.config.checks import check_integers
 from agents.config.ppo import PPOConfig
 from agents.training.played import Played
-from scripts.evaluate import tasks_of_set
 from scripts.result_file import Table, write_result
+from veenv.env import TaskDistribution
 from veenv.graph.graph import Graph
 from veenv.search import Budget, search
 from veenv.tasks.evaluation_sets import evaluation_set
@@ -75,7 +75,7 @@ class SetsArgs:
           ValueError: there is no such set or task.
         """
         for chosen in [evaluation_set(name) for name in task_names(self.set)]:
-            drawn = tasks_of_set(chosen)
+            drawn = TaskDistribution.of(chosen)
             pairs = zip(drawn.names, drawn.graphs, strict=True)
             for (name, graph), _ in zip(pairs, range(self.functions), strict=False):
                 yield chosen.name, name, graph

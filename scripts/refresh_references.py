@@ -14,7 +14,7 @@ import tyro
 
 import veenv
 from agents.config.args import fail
-from scripts.evaluate import tasks_of_set
+from veenv.env import TaskDistribution
 from veenv.orders.documents import write_text
 from veenv.orders.order import fingerprint
 from veenv.search import search
@@ -56,7 +56,7 @@ def main(config: Config) -> None:
     every = chosen
     if chosen.family is not None:
         every = dataclasses.replace(chosen, number=DRAWS * chosen.number, left_out=())
-    played = tasks_of_set(every)
+    played = TaskDistribution.of(every)
     for name, graph, orders in zip(every.functions, played.graphs, played.classical, strict=True):
         least = min(
             search(graph, "anneal", budget=config.evaluations, seed=seed).cost

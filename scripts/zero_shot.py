@@ -16,7 +16,6 @@ from agents.config.args import fail, parse, task_names
 from agents.config.checks import check_integers, check_positive
 from agents.policy import policy_orders, pretrained
 from agents.training.played import Played
-from scripts.evaluate import tasks_of_set
 from scripts.result_file import Table, write_result
 from veenv import tasks
 from veenv.env.task_set import TaskDistribution
@@ -83,7 +82,7 @@ class ZeroShotArgs:
             yield "tasks", Played.named(named).tasks
             return
         for chosen in [evaluation_set(name) for name in task_names(self.set)]:
-            yield chosen.name, tasks_of_set(chosen)
+            yield chosen.name, TaskDistribution.of(chosen)
 
 
 def main() -> None:

@@ -22,7 +22,6 @@ PACKAGES = ["veenv", "veenv.env", "veenv.rules", "veenv.search", "veenv.tasks", 
 
 MODULES = [
     "agents.nn.distributions",
-    "agents.evaluation",
     "agents.ppo.gae",
     "agents.ppo.losses",
     "agents.nn.networks",

@@ -15,7 +15,7 @@ from scripts.architecture import ROOT, imports, modules
 
 PACKAGES = {
     "veenv": "structure linear rules graph orders kernel engine export tasks env measure search",
-    "agents": "files devices config nn ppo alphazero evaluation policy training run api cli",
+    "agents": "files devices config nn ppo alphazero policy training run api cli",
 }
 """The data flow; the lines of a top-level module are those of a package of one file."""
 

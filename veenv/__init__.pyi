@@ -21,12 +21,14 @@ from .engine.sparse import SparseTensor
 from .env.adapters.registration import register
 from .env.drawing import animate, draw
 from .env.factory import make
+from .env.task_set import sets
 from .graph.graph import Graph
 from .graph.linearisation import make_graph
 from .kernel.fusing import fuse
 from .orders.cache import Auto
 from .orders.order import Order
 from .rules.base import defelemental
+from .search.evaluation import evaluate
 from .search.optimization import optimize
 from .search.tuning.api import tune
 from .search.tuning.jacobian import Jacobian
@@ -49,6 +51,7 @@ __all__ = [
     "engine",
     "env",
     "eqx_jacve",
+    "evaluate",
     "export",
     "filter_jacve",
     "fuse",
@@ -68,6 +71,7 @@ __all__ = [
     "register_task",
     "rules",
     "search",
+    "sets",
     "sparse_solver",
     "structure",
     "tasks",

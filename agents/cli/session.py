@@ -74,8 +74,10 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
     if args.report and best is not None:
         right &= write_pages(folder.path, args, run.functions, write_line)
     write_line(f"\nrun folder: {folder.path}  ({time.monotonic() - started:.0f} s)")
-    if best is None:
-        write_line(f"play with it: python scripts/evaluate.py --run {folder.path} --task random")
+    chosen = None if best is None else best.tasks.chosen
+    if best is None or chosen is not None:
+        what = "--task random" if chosen is None else f"--set {chosen.name}"
+        write_line(f"play with it: python scripts/evaluate.py --run {folder.path} {what}")
     return 0 if right else 1
 
 

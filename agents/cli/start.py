@@ -136,7 +136,9 @@ def open_run(args: TrainArgs, write_line: Callable[[str], None]) -> Run:
     best = curriculum.best if isinstance(curriculum, FixedTasks) else None
     shown = args.random if played is None else played.tasks
     identity = identity_of(args.agent, args.cost, state.network, shown)
-    path = resumed or new_folder(Path(args.out) / file_name("+".join(identity["task"])))
+    chosen = None if played is None else played.tasks.chosen
+    name = "+".join(identity["task"]) if chosen is None else chosen.name
+    path = resumed or new_folder(Path(args.out) / file_name(name))
     folder = RunFolder(path, identity, best, keep=args.keep_checkpoints, warn=warn)
     try:
         before = {}

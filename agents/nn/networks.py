@@ -7,7 +7,7 @@ import math
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from agents.nn.encoding import GraphInputs, encode, num_features
 from veenv.env import EnvParams, Observation, State, VertexEnv
@@ -176,8 +176,25 @@ class GraphNetwork(eqx.Module):
         obs = env.observe(state, params)
         return encode(obs, self.num_hops, keep_edges=bool(self.rounds), words=words, slots=slots)
 
-    def __call__(self, inputs: GraphInputs) -> tuple[Float[Array, " A"], Float[Array, ""]]:
-        """Logits of all slots (illegal ones included) and the value, float32 [A] and []."""
+    def as_policy(self, env: VertexEnv, temperature: float = 1.0) -> Policy:
+        """A policy for `veenv.evaluate`: samples actions, or takes the likeliest at temperature 0.
+
+        Raises:
+          ValueError: as `check_observation`.
+        """
+        check_observation(env)
+        return Policy(self, temperature)
+
+    def __call__(
+        self, inputs: GraphInputs | Observation
+    ) -> tuple[Float[Array, " A"], Float[Array, ""]]:
+        """Logits of all slots (illegal ones included) and the value, float32 [A] and [].
+
+        Args:
+          inputs: one observation of kind ``"adjacency"``, or what `encode` makes of it.
+        """
+        if isinstance(inputs, Observation):
+            inputs = self.encode(inputs)
         dtype = jnp.dtype(self.compute_dtype)
         legal = inputs.mask.astype(dtype)[:, None]
         edges = inputs.edges.astype(dtype)
@@ -189,6 +206,20 @@ class GraphNetwork(eqx.Module):
         return self.policy.in_context(h, mean), self.critic(
             jnp.concatenate([mean, total / TYPICAL_SIZE])
         )
+
+
+class Policy(eqx.Module):
+    """A network that plays: a function of a key, observations [B, ...] and masks [B, A]."""
+
+    network: GraphNetwork
+    temperature: float
+
+    def __call__(self, key: PRNGKeyArray, seen: Observation, mask: Bool[Array, "B A"]) -> Array:
+        """An action for each observation, int32 [B]."""
+        logits = jnp.where(mask, jax.vmap(self.network)(seen)[0], -jnp.inf)
+        if self.temperature > 0:
+            logits = logits + self.temperature * jax.random.gumbel(key, logits.shape)
+        return jnp.argmax(logits, axis=-1).astype(jnp.int32)
 
 
 def check_observation(env: VertexEnv) -> None:

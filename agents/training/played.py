@@ -16,6 +16,7 @@ from veenv.env import TaskDistribution, VertexEnv
 from veenv.env.task_set import stack_params
 from veenv.graph.graph import CostModel
 from veenv.tasks import Task
+from veenv.tasks.evaluation_sets import set_names
 from veenv.tasks.user import from_function, trace_task
 
 AgentName = Literal["ppo", "alphazero"]
@@ -24,7 +25,7 @@ AGENTS: dict[AgentName, str] = {"ppo": "PPO", "alphazero": "AlphaZero"}
 """Names of the agents, as they are written."""
 
 Playable = Callable[..., Any] | str | Task | Graph | VertexEnv
-"""One thing to play; a list of them, but environments, or a `TaskDistribution`, is several."""
+"""One thing to play; a list of them, but environments, a `TaskDistribution` or a set is several."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,11 +42,13 @@ class Played:
 
     @classmethod
     def named(cls, task: str, cost: CostModel = "multiplications") -> Played:
-        """Tasks named with commas between them.
+        """Tasks named with commas between them, or a named set.
 
         Raises:
           ValueError: a task is unknown (the message names the nearest ones) or named twice.
         """
+        if task in set_names():
+            return cls.of(task, cost)
         return cls.of([tasks.get(name) for name in task_names(task)], cost)
 
     @classmethod
@@ -60,7 +63,7 @@ class Played:
 
         Args:
           what: a function, a task or its name, a graph, a list of these, an environment, whose
-            rewards are normalised, or a task set.
+            rewards are normalised, or a task set or the name of one.
           cost: the cost model; an environment and a task set have their own.
           args: where a function is traced, a tuple; for one function only.
           argnums: what it is differentiated by; by default all floating-point arguments.
@@ -76,6 +79,11 @@ class Played:
         if isinstance(what, VertexEnv):
             _check_bare(args, argnums, "an environment", what, cost)
             return cls(_of_env(what), {})
+        if isinstance(what, str) and what in set_names():
+            _check_bare(args, argnums, "a task set")
+            played = TaskDistribution.of(what, cost or "multiplications", normalise=True)
+            named = played.chosen.tasks if played.chosen is not None else ()
+            return cls(played, {name: tasks.get(name) for name in named})
         several = isinstance(what, Sequence) and not isinstance(what, str)
         graphs: dict[str, Graph] = {}
         functions: dict[str, Task] = {}

@@ -11,7 +11,6 @@ import pytest
 import agents
 import veenv
 from agents.config.args import parse_training
-from agents.evaluation import evaluate
 from agents.nn.networks import GraphNetwork
 from agents.training.played import Played
 from tests.agents.conftest import chain, wide
@@ -36,8 +35,8 @@ def test_a_function_is_trained_on_proved_and_gone_on_with(tmp_path):
     assert run.prove(points=1)["wide"].passed
     assert [row["update"] for row in run.history] == list(range(1, len(seen) + 1))
     assert (folder / "order.json").exists()
-    played = run.evaluate(2)[0]
-    assert played.best <= played.mean
+    [played] = run.evaluate(2).rows
+    assert min(played.costs) <= played.mean
 
     more = agents.train(wide, agents.PPOConfig(num_envs=2, steps=40, hidden=4), **given)
     assert more.history[0]["update"] == len(seen) + 1
@@ -86,7 +85,7 @@ def test_an_environment_is_played_with_all_its_options(wide_graph):
             agents.train(env.observing(kind), SMALL)
         network = GraphNetwork(hidden=4, key=jax.random.key(0))
         with pytest.raises(ValueError, match=rf"got '{kind}'"):
-            evaluate(network, TaskDistribution.of(["Robertson"]).observing(kind))
+            veenv.evaluate(network, TaskDistribution.of(["Robertson"]).observing(kind))
 
 
 def test_a_run_folder_knows_the_options(wide_graph, tmp_path):

@@ -9,11 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from scripts.leaderboard import Config, main, read_entries, shipped_entries, table
+import veenv
+from scripts.leaderboard import (
+    Config,
+    main,
+    policy_table,
+    read_entries,
+    read_policies,
+    shipped_entries,
+    table,
+)
 from veenv import Order, tasks
 from veenv.tasks.user import trace_task
 
 ROOT = Path(__file__).parents[2]
+PAGE = "".join(
+    f"<!-- {name}: begin -->\n\n<!-- {name}: end -->\n" for name in ("policies", "leaderboard")
+)
 WORDS = '[mine]\nby = "A"\nseconds = 3\nmachine = "B"\n'
 
 
@@ -30,11 +42,12 @@ def test_the_page_has_the_orders_of_the_files():
     entries = [*shipped_entries(), *read_entries(ROOT / "docs" / "leaderboard", points=0)]
     page = (ROOT / "docs" / "leaderboard.md").read_text(encoding="utf-8")
     assert table(entries) in page
+    assert policy_table(read_policies(ROOT / "docs" / "leaderboard" / "policies")) in page
 
 
 def test_an_order_is_proved_and_listed(folder):
     page = folder / "page.md"
-    page.write_text("<!-- leaderboard: begin -->\n\n<!-- leaderboard: end -->\n")
+    page.write_text(PAGE)
     assert main(Config(folder, page, points=1)) == 0
     assert "| Robertson | 18 | by hand | A | 3 | B |" in page.read_text()
 
@@ -49,7 +62,7 @@ def test_what_others_write_is_text(folder):
     named = f"[mine]\nby = {json.dumps(hostile)}\nseconds = 3\nmachine = {json.dumps(hostile)}\n"
     (folder / "entries.toml").write_text(named)
     page = folder / "page.md"
-    page.write_text("<!-- leaderboard: begin -->\n\n<!-- leaderboard: end -->\nafter\n")
+    page.write_text(PAGE + "after\n")
     for _ in range(2):  # the end of the table is where it was
         assert main(Config(folder, page, points=0)) == 0
         text = page.read_text()
@@ -70,6 +83,20 @@ def test_words_of_another_kind_are_refused(words, folder, capsys):
     (folder / "entries.toml").write_bytes(words if isinstance(words, bytes) else words.encode())
     assert main(Config(folder, folder / "page.md", points=0)) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_evaluations_are_counted_again(folder, capsys):
+    found = veenv.evaluate("markowitz", "real")
+    (folder / "policies").mkdir()
+    found.save(folder / "policies" / "mine.json")
+    (folder / "page.md").write_text(PAGE)
+    assert main(Config(folder, folder / "page.md", points=0)) == 0
+    assert "| real | markowitz | 1." in (folder / "page.md").read_text()
+    better = dataclasses.replace(found.rows[0], costs=(found.rows[0].costs[0] - 1,))
+    wrong = dataclasses.replace(found, rows=(better, *found.rows[1:]))
+    wrong.save(folder / "policies" / "mine.json")
+    assert main(Config(folder, folder / "page.md", points=0)) == 1
+    assert "markowitz on RoeFlux_1d: its order has another cost" in capsys.readouterr().err
 
 
 def test_wrong_files_are_refused(folder, capsys):

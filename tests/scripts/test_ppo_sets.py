@@ -10,8 +10,8 @@ import pytest
 
 from agents.api import train
 from scripts import equal_time, ppo_sets
-from scripts.evaluate import tasks_of_set
 from scripts.zero_shot import ZeroShotArgs
+from veenv.env import TaskDistribution
 from veenv.env.factory import task_graph
 from veenv.search import search
 from veenv.tasks.evaluation_sets import evaluation_set
@@ -40,7 +40,10 @@ def test_ratios_to_annealing(monkeypatch, capsys, call):
     options = "--set", "scalar-large", "--functions", "2", "--task", "Robertson", "--anneal", "50"
     result = call(ppo_sets, *options)
     sets, functions = map(rows_of, result["tables"])
-    graphs = (*tasks_of_set(evaluation_set("scalar-large")).graphs[:2], task_graph("Robertson"))
+    graphs = (
+        *TaskDistribution.of(evaluation_set("scalar-large")).graphs[:2],
+        task_graph("Robertson"),
+    )
     ratios = []
     for row, graph, cost in zip(functions, graphs, (500, 600, 18), strict=True):
         annealed = search(graph, "anneal", budget=50).cost

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from scripts.evaluate import tasks_of_set
 from veenv import make_graph
+from veenv.env import TaskDistribution
 from veenv.search import search
 from veenv.tasks import get
 from veenv.tasks.evaluation_sets import (
@@ -39,7 +39,7 @@ def test_unknown_sets_are_refused():
 @pytest.mark.parametrize("name", ["scalar-small", "arrays"])
 def test_every_function_can_be_played_below_its_classical_orders(name):
     chosen, compared = evaluation_set(name), 0
-    played = tasks_of_set(chosen)
+    played = TaskDistribution.of(chosen)
     assert played.names == tuple(f"{name} {draw}" for draw in chosen.functions)
     assert len(played) == chosen.number
     pairs = zip(chosen.functions, played.graphs, played.classical, strict=True)
@@ -57,7 +57,7 @@ def test_draws_without_a_cost_below_the_classical_orders_are_left_out():
     assert not set(chosen.left_out) & set(chosen.draws)
     assert set(range(chosen.draws[-1])) <= set(chosen.left_out) | set(chosen.draws)
     every = dataclasses.replace(chosen, number=chosen.draws[-1], left_out=())
-    drawn = tasks_of_set(every)
+    drawn = TaskDistribution.of(every)
     for draw in chosen.left_out[:5]:
         classical = min(drawn.classical[draw].values())
         assert search(drawn.graphs[draw], "anneal", budget=20_000, seed=7).cost >= classical

@@ -12,6 +12,7 @@ from veenv.env.observe import ObservationKind
 from veenv.env.rewards import Shaping
 from veenv.graph.graph import CostModel, Graph
 from veenv.graph.linearisation import make_graph
+from veenv.tasks.evaluation_sets import set_names
 
 
 def make(
@@ -90,6 +91,8 @@ def task_graph(
         found, point, by = None, (), argnums
         graph = task
     elif isinstance(task, str):
+        if task in set_names():
+            raise ValueError(f"{task} is a set of tasks: veenv.sets({task!r})")
         found = tasks.get(task)
         point, by = found.example_args(), found.argnums
         graph = None

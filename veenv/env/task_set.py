@@ -21,6 +21,7 @@ from veenv.env.state import Observation, State
 from veenv.graph.graph import CostModel, Graph, counts_additions, labelling_of
 from veenv.graph.linearisation import make_graph
 from veenv.tasks import RandomFunctions
+from veenv.tasks.evaluation_sets import EvaluationSet, evaluation_set, set_names
 
 RANDOM_RANK = 3
 """Most axes of a variable of a random function; functions with more are drawn again."""
@@ -71,6 +72,7 @@ class TaskDistribution:
       names: a name for each.
       params: their params, every leaf with a first axis over tasks.
       family: where random functions come from; None for a fixed list.
+      chosen: the named set that these are; None for others.
 
     Example:
       >>> import jax
@@ -86,11 +88,12 @@ class TaskDistribution:
     names: tuple[str, ...]
     params: EnvParams
     family: RandomFunctions | None = None
+    chosen: EvaluationSet | None = None
 
     @classmethod
     def of(
         cls,
-        tasks: Sequence[str | Graph] | Mapping[str, Graph],
+        tasks: str | EvaluationSet | Sequence[str | Graph] | Mapping[str, Graph],
         cost: CostModel = "multiplications",
         *,
         spec: Spec | None = None,
@@ -100,7 +103,8 @@ class TaskDistribution:
         """Pads tasks to one size.
 
         Args:
-          tasks: names of tasks, or graphs; or graphs by the names that they get.
+          tasks: a set (`veenv.tasks.evaluation_sets`) or its name, or that of a task; names of
+            tasks, or graphs; or graphs by the names that they get.
           cost: the cost model.
           spec: sizes to pad to; the smallest that fit by default.
           shaping: name of the reference order that each task's rewards are measured against, as
@@ -111,6 +115,11 @@ class TaskDistribution:
           TypeError: if one is neither a name nor a graph, a function for example.
           ValueError: if there are no tasks, a name is unknown, or a graph does not fit.
         """
+        if isinstance(tasks, str):
+            tasks = evaluation_set(tasks) if tasks in set_names() else [tasks]
+        chosen = tasks if isinstance(tasks, EvaluationSet) else None
+        if isinstance(tasks, EvaluationSet):
+            tasks = _graphs_of(tasks, cost)
         if isinstance(tasks, Mapping):
             names, tasks = tuple(tasks), tuple(tasks.values())
         else:
@@ -121,7 +130,7 @@ class TaskDistribution:
         if spec is None:
             spec = Spec.common([Spec.of(graph, cost) for graph in graphs])
         env = VertexEnv(graphs[0], cost, spec=spec, shaping=shaping, normalise=normalise)
-        return cls(env, graphs, names, stack_params([env.encode(g) for g in graphs]))
+        return cls(env, graphs, names, stack_params([env.encode(g) for g in graphs]), chosen=chosen)
 
     @classmethod
     def random(
@@ -192,6 +201,21 @@ class TaskDistribution:
         """For each task the costs of the orders forward, reverse and Markowitz, by name."""
         return tuple(classical_costs(graph, self.env.cost) for graph in self.graphs)
 
+    @cached_property
+    def references(self) -> tuple[int | None, ...]:
+        """For each task the cost that long annealing found, in multiplications; None if unknown."""
+        if self.chosen is None or self.env.cost != "multiplications":
+            return (None,) * len(self)
+        pairs = zip(self.chosen.functions, self.graphs, strict=True)
+        return tuple(self.chosen.reference(name, graph) for name, graph in pairs)
+
+    @property
+    def title(self) -> str:
+        """Name of the set, or of the only task, or how many tasks these are."""
+        if self.chosen is not None:
+            return self.chosen.name
+        return self.names[0] if len(self) == 1 else f"{len(self)} tasks"
+
     def vertex_ids(self, index: int, slots: Iterable[Any]) -> tuple[int, ...]:
         """The vertex ids of slots of a task; padding (-1) is left out."""
         ids = self.graphs[index].eliminable
@@ -239,6 +263,40 @@ class TaskDistribution:
         drawn = self.sample(key, params)
         obs, state = self.env.reset(None, drawn)
         return obs, state, drawn
+
+
+def sets(name: str, cost: CostModel = "multiplications") -> TaskDistribution:
+    """A named set of tasks: its graphs, reference costs, classical costs and environment.
+
+    Args:
+      name: one of `veenv.tasks.evaluation_sets.set_names`; a name that ends in ``-train`` has
+        functions of the same family to train with.
+      cost: the cost model; references are multiplications.
+
+    Returns:
+      The tasks, to train on (`agents.train`) or to play (`veenv.evaluate`).
+
+    Raises:
+      ValueError: if there is no such set.
+
+    Example:
+      >>> real = sets("real")
+      >>> real.names[0], real.references[0], real.classical[0]["Markowitz"]
+      ('RoeFlux_1d', 295, 360)
+    """
+    evaluation_set(name)
+    return TaskDistribution.of(name, cost)
+
+
+def _graphs_of(chosen: EvaluationSet, cost: CostModel) -> dict[str, Graph]:
+    """The graphs of a named set."""
+    family = chosen.family
+    if family is None:
+        return {name: task_graph(name) for name in chosen.tasks}
+    spec = _spec_of_family(family, cost)
+    return {
+        f"{chosen.name} {k}": _draw_one(family, chosen.seed, k, cost, spec) for k in chosen.draws
+    }
 
 
 def _check_task(task: Any) -> None:

@@ -185,6 +185,15 @@ def _parse_method(method: str) -> tuple[str, int | None, Proposer | None]:
     )
 
 
+def is_method(method: str) -> bool:
+    """Whether `search` takes this method."""
+    try:
+        _parse_method(method)
+    except ValueError:
+        return False
+    return True
+
+
 def _starts(problem: Problem) -> list[np.ndarray]:
     """The greedy family from best to worst."""
     forward = np.arange(problem.n)

@@ -1,7 +1,6 @@
 """Files of weights, and play with them."""
 
 import contextlib
-from itertools import permutations
 
 import equinox as eqx
 import jax
@@ -9,7 +8,6 @@ import numpy as np
 import pytest
 
 from agents.config.ppo import PPOConfig
-from agents.evaluation import evaluate
 from agents.nn.networks import GraphNetwork
 from agents.nn.weights import architecture, load_weights, save_weights
 from agents.ppo.trainer import Trainer
@@ -88,17 +86,6 @@ def test_numbers_that_are_not_finite_are_refused(network, tmp_path):
     save_weights(tmp_path / "w", broken)
     with pytest.raises(ValueError, match="is damaged"):
         load_weights(tmp_path / "w")
-
-
-def test_evaluation_counts_what_the_graphs_count(network, both):
-    results = evaluate(network, both, samples=5)
-    assert [r.name for r in results] == list(both.names)
-    for graph, result in zip(both.graphs, results, strict=True):
-        assert graph.cost(result.order) == min(result.greedy, result.best)
-        assert result.best <= result.mean
-        costs = {graph.cost(order) for order in permutations(graph.eliminable)}
-        assert {result.greedy, result.best, result.random, result.untrained} <= costs
-    assert evaluate(network, both, samples=5) == results
 
 
 def test_training_starts_from_given_weights(network, both):

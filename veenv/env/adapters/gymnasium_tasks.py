@@ -90,10 +90,10 @@ def task_distribution(
                     "to TaskDistribution.of"
                 )
         return task
-    if isinstance(task, str | Graph) or not isinstance(task, Iterable):
+    if isinstance(task, Graph) or not isinstance(task, Iterable):
         task = [task]
-    tasks = list(task)
     chosen = "multiplications" if cost is None else cost
+    tasks = task if isinstance(task, str) else list(task)
     return TaskDistribution.of(tasks, chosen, shaping=shaping, normalise=normalise)
 
 

@@ -1,0 +1,147 @@
+"""`veenv.evaluate`: costs are those of the graphs, whoever plays; sets have one name everywhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import runpy
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from agents.nn.networks import GraphNetwork
+from agents.nn.weights import save_weights
+from agents.training.played import Played
+from veenv.env import TaskDistribution, random_action
+from veenv.search.evaluation import Evaluation
+
+ROOT = Path(__file__).parents[2]
+NAMES = ["Robertson", "KerrMetric", "PropaneCombustion"]
+
+
+def at_random(key, seen, mask):
+    return random_action(key, mask)
+
+
+def first_legal(key, seen, mask):
+    return jnp.argmax(mask, axis=-1)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return veenv.evaluate(at_random, NAMES, samples=5, seed=(3, 4))
+
+
+def test_rows_are_costs_of_orders_of_the_graphs(found, task_graph):
+    assert [row.task for row in found.rows] == NAMES
+    for row in found.rows:
+        graph = task_graph(row.task)
+        classical = graph.forward(), graph.reverse(), graph.markowitz()
+        assert row.classical == min(graph.cost(order) for order in classical)
+        assert min(row.costs) == graph.cost(graph.check_order(row.order)) <= row.mean
+        assert row.steps == 2 * 5 * len(graph.eliminable)
+    again = veenv.evaluate(at_random, NAMES, samples=5, seed=(3, 4))
+    assert [row.costs for row in again.rows] == [row.costs for row in found.rows]
+
+
+def test_the_first_legal_action_is_the_forward_order(task_graph):
+    graph = task_graph("KerrMetric")
+    [row] = veenv.evaluate(first_legal, [graph], samples=2, cost="operations").rows
+    assert row.costs == (graph.cost(graph.forward(), "operations"),)
+
+
+def test_searches_networks_and_files_are_policies(tmp_path):
+    [row] = veenv.evaluate("markowitz", "KerrMetric").rows
+    assert row.order == veenv.make_graph(*_kerr())(*_point()).markowitz()
+    network = GraphNetwork(hidden=4, key=jax.random.key(0))
+    save_weights(tmp_path / "weights.eqx", network)
+    one, other = (veenv.evaluate(p, "Robertson", samples=3) for p in (network, str(tmp_path)))
+    assert [r.costs for r in one.rows] == [r.costs for r in other.rows]
+    graphs = TaskDistribution.of(["Robertson"]).observing("graph")
+    with pytest.raises(ValueError, match="read observation='adjacency', got 'graph'"):
+        veenv.evaluate(network, graphs)
+    assert veenv.evaluate(at_random, graphs, samples=1).tasks == "Robertson"
+
+
+def _kerr():
+    task = veenv.tasks.get("KerrMetric")
+    return task.fun, task.argnums
+
+
+def _point():
+    return veenv.tasks.get("KerrMetric").example_args()
+
+
+def test_the_summary_by_hand(found):
+    rows = [
+        dataclasses.replace(row, costs=costs, reference=10, classical=20)
+        for row, costs in zip(found.rows, [(5, 10), (10, 20), (40, 80)], strict=True)
+    ]
+    summary = dataclasses.replace(found, rows=tuple(rows)).compared()
+    ratios = [0.5, 1, 1, 2, 4, 8]
+    assert summary.middle == np.mean(ratios[1:-1])
+    assert summary.mean == pytest.approx(np.exp(np.log(ratios).mean()))
+    assert (summary.below, summary.equal, summary.tasks) == (1 / 6, 2 / 6, 3)
+    assert 0.5 <= summary.low < summary.middle < summary.high <= 8
+    assert found.compared("reference") is None
+    assert found.compared(found).middle == 1
+
+
+def test_a_file_holds_it_all(found, tmp_path):
+    found.save(tmp_path / "found.json")
+    assert Evaluation.load(tmp_path / "found.json") == found
+    (tmp_path / "other.json").write_text('{"rows": [{"task": 3}]}')
+    with pytest.raises(ValueError, match="is no evaluation"):
+        Evaluation.load(tmp_path / "other.json")
+
+
+@pytest.mark.parametrize(
+    ("policy", "tasks", "options", "message"),
+    [
+        ("nosuch", "real", {}, "neither a method of search nor a file"),
+        ("anneal", "Robertson", {"samples": 3}, "samples is for a policy"),
+        (at_random, "Robertson", {"budget": "3s"}, "budget is for a method of search"),
+        (at_random, "Robertson", {"samples": 0}, "samples must be .* got 0"),
+        (at_random, "Robertson", {"seed": -1}, "seed must be .* got -1"),
+        (at_random, "small", {}, "unknown task 'small'"),
+        (
+            lambda key, seen, mask: jnp.zeros(len(mask), int),
+            "Robertson",
+            {},
+            "4 of 4 episodes did not end",
+        ),
+        (lambda key, seen, mask: mask[0, 0], "Robertson", {}, r"int \[4\]; got shape \(\)"),
+        (3, "Robertson", {}, "expected a function of key, observations and masks"),
+    ],
+)
+def test_wrong_input_is_one_sentence(policy, tasks, options, message):
+    if callable(policy) and "samples" not in options:
+        options = {"samples": 4, **options}
+    with pytest.raises((ValueError, TypeError), match=message):
+        veenv.evaluate(policy, tasks, **options)
+
+
+def test_sets_have_one_name_everywhere():
+    chosen = veenv.sets("arrays-train")
+    assert chosen.title == "arrays-train"
+    assert Played.named("arrays-train").tasks.names == chosen.names
+    assert set(Played.of("real").functions) == set(veenv.sets("real").names)
+    with pytest.raises(ValueError, match=r"set of tasks: veenv\.sets\('arrays'\)"):
+        veenv.make("arrays")
+    with pytest.raises(ValueError, match="unknown set 'RoeFlux'"):
+        veenv.sets("RoeFlux")
+
+
+def test_the_example_trains_and_evaluates_a_network_of_its_own(monkeypatch, capsys):
+    script = ROOT / "docs" / "examples" / "own_policy.py"
+    monkeypatch.setattr(sys, "argv", [str(script), "2"])
+    with jax.numpy_dtype_promotion("standard"):
+        runpy.run_path(str(script), run_name="__main__")
+    said = capsys.readouterr().out.splitlines()
+    assert len(script.read_text(encoding="utf-8").splitlines()) <= 90
+    assert said[0].startswith("update 0: mean cost")
+    assert said[-1].startswith("own network to classical: ")

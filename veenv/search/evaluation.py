@@ -1,0 +1,391 @@
+"""The protocol: any policy or search on any set of tasks, with one table and one file as result."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache, partial
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from veenv.env.env import VertexEnv
+from veenv.env.task_set import TaskDistribution
+from veenv.graph.graph import CostModel, Graph
+from veenv.orders.documents import parse_object, write_bytes
+from veenv.orders.order import fingerprint
+from veenv.search.api import is_method, search
+
+Policy = Callable[[Any, Any, Any], Any]
+"""From a key, observations [B, ...] and masks of legal actions [B, A] to actions [B]."""
+POLICIES = "veenv.policies"
+"""Entry-point group in which an installed package reads policies from files and folders."""
+SAMPLES, BUDGET = 32, "10s"
+_ARRAYS = (jax.Array, np.ndarray)
+_RESAMPLES = 2000  # of the bootstrap: its quantiles then vary by about one part in a hundred
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was found on one task.
+
+    Attributes:
+      task: its name.
+      fingerprint: of its graph.
+      classical: cost of the cheapest of the orders forward, reverse and Markowitz.
+      reference: cost that long annealing found; None where that is not known.
+      costs: for each seed the cost of the cheapest order.
+      mean: mean cost of all sampled episodes, or of the searches.
+      steps: eliminations that were played, or orders that a search evaluated, of all seeds.
+      seconds: all that it took, compiling included.
+      order: vertex ids of the cheapest order.
+    """
+
+    task: str
+    fingerprint: str
+    classical: int
+    reference: int | None
+    costs: tuple[int, ...]
+    mean: float
+    steps: int
+    seconds: float
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Costs over those of something else, over all tasks that have both.
+
+    Attributes:
+      tasks: how many tasks these are.
+      mean: geometric mean of the ratios.
+      middle: interquartile mean of the ratios of all tasks and seeds.
+      low: lower end of the 95 % interval of `middle`; tasks, and the seeds of each, are resampled.
+      high: its upper end.
+      below: share of tasks and seeds with a ratio below 1.
+      equal: share with a ratio of 1.
+    """
+
+    tasks: int
+    mean: float
+    middle: float
+    low: float
+    high: float
+    below: float
+    equal: float
+
+    def __str__(self) -> str:
+        """One line."""
+        return (
+            f"{self.middle:.3f} ({self.low:.3f} to {self.high:.3f}), geometric mean {self.mean:.3f}"
+            f"; below on {100 * self.below:.0f} %, equal on {100 * self.equal:.0f} % of "
+            f"{self.tasks} tasks"
+        )
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a policy found on a set of tasks; `print` shows the table.
+
+    Attributes:
+      policy: its name.
+      tasks: name of the set, or how many tasks.
+      cost: the cost model.
+      seeds: the seeds.
+      samples: episodes for each task and seed; 1 for a search.
+      budget: of each search; None for a policy.
+      jax: version of JAX that traced the tasks.
+      rows: a row for each task.
+    """
+
+    policy: str
+    tasks: str
+    cost: CostModel
+    seeds: tuple[int, ...]
+    samples: int
+    budget: str | None
+    jax: str
+    rows: tuple[Row, ...]
+
+    def compared(self, other: str | Evaluation = "reference") -> Summary | None:
+        """Costs over the references, over the cheapest classical orders, or over another's costs.
+
+        Args:
+          other: ``"reference"``, ``"classical"``, or an evaluation on the same tasks, of as many
+            seeds or of one.
+
+        Returns:
+          None if no task has what it is compared with.
+
+        Raises:
+          ValueError: if the other evaluation is of other tasks.
+        """
+        if isinstance(other, Evaluation):
+            if [row.fingerprint for row in other.rows] != [row.fingerprint for row in self.rows]:
+                raise ValueError(f"{other.policy} was evaluated on other tasks than {self.policy}")
+            found = [row.costs for row in other.rows]
+        else:
+            found = [(getattr(row, other),) for row in self.rows]
+        pairs = [(x.costs, y) for x, y in zip(self.rows, found, strict=True) if y != (None,)]
+        if not pairs:
+            return None
+        ours, theirs = (np.array(costs, float) for costs in zip(*pairs, strict=True))
+        ratios = np.maximum(ours, 1) / np.maximum(theirs, 1)
+        rng, (tasks, seeds) = np.random.default_rng(0), ratios.shape
+        drawn = rng.integers(tasks, size=(_RESAMPLES, tasks, 1))
+        of_seeds = rng.integers(seeds, size=(_RESAMPLES, tasks, seeds))
+        low, high = np.quantile(_middle(ratios[drawn, of_seeds]), (0.025, 0.975))
+        return Summary(
+            tasks,
+            float(np.exp(np.log(ratios).mean())),
+            float(_middle(ratios[None])[0]),
+            float(low),
+            float(high),
+            float((ratios < 1).mean()),
+            float((ratios == 1).mean()),
+        )
+
+    def __str__(self) -> str:
+        """The table: a line for each task, then the summaries."""
+        widths = max(22, *(len(row.task) for row in self.rows)), 10
+        head = "classical", "reference", "mean", "best", "ratio", "steps", "seconds"
+        lines = [f"{'task':<{widths[0]}}" + "".join(f"{x:>11}" for x in head)]
+        for row in self.rows:
+            best, known = min(row.costs), row.reference
+            cells = (
+                f"{row.classical:,}",
+                "-" if known is None else f"{known:,}",
+                f"{row.mean:,.1f}",
+                f"{best:,}",
+                "-" if known is None else f"{best / max(known, 1):.3f}",
+                f"{row.steps:,}",
+                f"{row.seconds:.2f}",
+            )
+            lines.append(f"{row.task:<{widths[0]}}" + "".join(f"{x:>11}" for x in cells))
+        for other in ("reference", "classical"):
+            found = self.compared(other)
+            if found is not None:
+                lines.append(f"{self.policy} to {other}: {found}")
+        return "\n".join(lines)
+
+    def save(self, path: str | Path) -> None:
+        """Writes a JSON file, which `load` and the leaderboard read; as a whole or not at all."""
+        text = json.dumps(asdict(self), indent=1, sort_keys=True)
+        write_bytes(Path(path), (text + "\n").encode())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Evaluation:
+        """Reads a file that `save` wrote.
+
+        Raises:
+          ValueError: it holds something else.
+          OSError: it cannot be read.
+        """
+        document = parse_object(Path(path).read_bytes())
+        try:
+            rows = tuple(
+                Row(**{**row, "costs": tuple(row["costs"]), "order": tuple(row["order"])})
+                for row in document.pop("rows")
+            )
+            return cls(**{**document, "seeds": tuple(document["seeds"]), "rows": rows})
+        except (TypeError, KeyError) as error:
+            raise ValueError(f"{path} is no evaluation: {error}") from None
+
+
+def evaluate(
+    policy: Policy | str | Any,
+    tasks: str | TaskDistribution | Sequence[str | Graph],
+    *,
+    samples: int | None = None,
+    seed: int | Sequence[int] = 0,
+    budget: str | int | None = None,
+    cost: CostModel = "multiplications",
+    name: str | None = None,
+) -> Evaluation:
+    """Plays or searches every task of a set.
+
+    Args:
+      policy: a function of a key, observations [B, ...] and masks of legal actions (bool [B, A])
+        that returns actions (int [B]), traceable by JAX; an object with a method ``as_policy`` that
+        makes one for an environment, such as `agents.GraphNetwork`; the name of a method of
+        `veenv.search.search`; or the path of a run folder or a file of weights.
+      tasks: name of a set (`veenv.sets`), of a task, a list of tasks, or a
+        `TaskDistribution`, whose environment decides what is observed.
+      samples: episodes of each task and seed, of which the cheapest counts; 32 by default. Only
+        for policies.
+      seed: a seed, or several.
+      budget: of each search, ``"10s"`` by default. Only for methods of search.
+      cost: the cost model; a `TaskDistribution` has its own.
+      name: what the result is to be called; by default what the policy is called.
+
+    Returns:
+      The costs by task, and how they compare with references and classical orders.
+
+    Raises:
+      TypeError: if there is no policy in `policy`.
+      ValueError: if a set, task, method or folder is unknown, an option belongs to the other kind
+        of policy, or the policy takes actions that are not legal.
+
+    Example:
+      >>> from veenv.env import random_action
+      >>> found = evaluate(lambda key, obs, mask: random_action(key, mask), "Robertson", samples=4)
+      >>> found.rows[0].task, found.rows[0].classical <= min(found.rows[0].costs)
+      ('Robertson', True)
+    """
+    if isinstance(tasks, TaskDistribution):
+        if cost not in ("multiplications", tasks.env.cost):
+            raise ValueError(f"the tasks have a cost model of their own, {tasks.env.cost}")
+        played = tasks
+    else:
+        played = TaskDistribution.of(tasks, cost)
+    seeds = tuple(seed) if isinstance(seed, Sequence) else (seed,)
+    if not seeds or not all(isinstance(s, int) and 0 <= s < 2**32 for s in seeds):
+        raise ValueError(f"seed must be an integer from 0 to 2**32 - 1, or several, got {seed!r}")
+    method = isinstance(policy, str) and is_method(policy)
+    for option, given, fits in (("samples", samples, not method), ("budget", budget, method)):
+        if given is not None and not fits:
+            kind = "a policy" if option == "samples" else "a method of search"
+            raise ValueError(f"{option} is for {kind}, which {policy!r:.60} is not")
+    if method:
+        limit = BUDGET if budget is None else budget
+        play, samples = partial(_searched, policy, limit), 1
+        budget = str(limit)
+    else:
+        samples = SAMPLES if samples is None else samples
+        if samples < 1:
+            raise ValueError(f"samples must be an integer of at least 1, got {samples}")
+        play = partial(_sampled, _policy_for(policy, played.env), samples)
+    rows = tuple(_row(played, index, seeds, play) for index in range(len(played)))
+    name = name or _name_of(policy)
+    return Evaluation(
+        name, played.title, played.env.cost, seeds, samples, budget, jax.__version__, rows
+    )
+
+
+def _row(
+    played: TaskDistribution, index: int, seeds: Sequence[int], play: Callable[..., Any]
+) -> Row:
+    """One task, with every seed."""
+    graph, began = played.graphs[index], time.perf_counter()
+    found = [play(played, index, seed) for seed in seeds]
+    costs, means, steps, orders = zip(*found, strict=True)
+    for order, cost in zip(orders, costs, strict=True):
+        if graph.cost(order, played.env.cost) != cost:
+            raise RuntimeError(f"{played.names[index]}: environment and graph disagree on a cost")
+    return Row(
+        played.names[index],
+        fingerprint(graph),
+        min(played.classical[index].values()),
+        played.references[index],
+        costs,
+        float(np.mean(means)),
+        sum(steps),
+        time.perf_counter() - began,
+        orders[int(np.argmin(costs))],
+    )
+
+
+def _searched(
+    method: str, budget: str | int, played: TaskDistribution, index: int, seed: int
+) -> tuple[int, float, int, tuple[int, ...]]:
+    found = search(played.graphs[index], method, cost=played.env.cost, budget=budget, seed=seed)
+    return found.cost, found.cost, found.evaluations, found.order
+
+
+def _sampled(
+    policy: Policy, samples: int, played: TaskDistribution, index: int, seed: int
+) -> tuple[int, float, int, tuple[int, ...]]:
+    env, graph = played.env, played.graphs[index]
+    key = jax.random.fold_in(jax.random.key(seed), index)
+    leaves, tree = jax.tree.flatten(policy)
+    arrays = [x if isinstance(x, _ARRAYS) else None for x in leaves]
+    fixed = tuple(None if isinstance(x, _ARRAYS) else x for x in leaves)
+    games = _games_of(env, samples, tree, fixed)
+    cost, order, complete = jax.device_get(games(arrays, key, played.task(index)))
+    if not complete.all():
+        raise ValueError(
+            f"{played.names[index]}: {int((~complete).sum())} of {samples} episodes did not end, "
+            "as the policy takes actions that its mask does not allow"
+        )
+    costs = np.asarray(cost)
+    best = int(costs.argmin())
+    steps = samples * len(graph.eliminable)
+    return int(costs[best]), float(costs.mean()), steps, played.vertex_ids(index, order[best])
+
+
+@lru_cache(maxsize=8)
+def _games_of(env: VertexEnv, samples: int, tree: Any, fixed: tuple[Any, ...]) -> Any:
+    """Whole episodes side by side, compiled once: costs, orders and whether each has ended.
+
+    A policy comes as a pytree without its arrays, which are an argument of what is returned.
+    """
+
+    def games(arrays: Sequence[Any], key: Any, params: Any) -> Any:
+        given = [y if x is None else x for x, y in zip(arrays, fixed, strict=True)]
+        policy = jax.tree.unflatten(tree, given)
+        first = env.init(params)
+        state = jax.tree.map(lambda x: jnp.broadcast_to(x, (samples, *jnp.shape(x))), first)
+
+        def step(state: Any, key: Any) -> tuple[Any, None]:
+            seen = jax.vmap(env.observe, (0, None))(state, params)
+            action = jnp.asarray(policy(key, seen, state.action_mask), jnp.int32)
+            if action.shape != (samples,):
+                raise ValueError(
+                    f"a policy returns an action for each of {samples} observations, int "
+                    f"[{samples}]; got shape {action.shape}"
+                )
+            return jax.vmap(env.transition, (0, 0, None))(state, action, params)[0], None
+
+        state, _ = jax.lax.scan(step, state, jax.random.split(key, env.num_actions))
+        return state.cost, state.order, ~state.action_mask.any(-1)
+
+    return jax.jit(games)
+
+
+def _policy_for(policy: Any, env: VertexEnv) -> Policy:
+    """The function that plays an environment.
+
+    Raises:
+      TypeError: if there is none.
+      ValueError: as `evaluate`.
+    """
+    if isinstance(policy, str | Path):
+        policy = _read_policy(policy)
+    if hasattr(policy, "as_policy"):
+        return policy.as_policy(env)
+    if callable(policy):
+        return policy
+    raise TypeError(
+        "expected a function of key, observations and masks, an object with as_policy, a method of "
+        f"search or a run folder, got {type(policy).__name__}: {policy!r:.60}"
+    )
+
+
+def _read_policy(path: str | Path) -> Any:
+    if not Path(path).exists():
+        raise ValueError(f"{str(path)!r} is neither a method of search nor a file or folder")
+    readers = [point.load() for point in entry_points(group=POLICIES)]
+    if not readers:
+        raise ValueError(f"no installed package reads policies from files such as {path}")
+    return readers[0](path)
+
+
+def _name_of(policy: Any) -> str:
+    return (
+        str(policy)
+        if isinstance(policy, str | Path)
+        else getattr(policy, "__name__", type(policy).__name__)
+    )
+
+
+def _middle(ratios: np.ndarray) -> np.ndarray:
+    """Interquartile means of the last two axes."""
+    flat = np.sort(ratios.reshape(len(ratios), -1), axis=-1)
+    cut = flat.shape[-1] // 4
+    return flat[:, cut : flat.shape[-1] - cut].mean(-1)
