@@ -167,7 +167,8 @@ def read_policies(folder: Path) -> list[Evaluation]:
                 continue  # another version of JAX traces it otherwise
             if graph.cost(graph.check_order(row.order), one.cost) != min(row.costs):
                 raise RuntimeError(f"{one.policy} on {row.task}: its order has another cost")
-    return sorted(found, key=lambda one: (one.tasks, one.compared("classical").middle))
+    middles = {id(one): x.middle for one in found if (x := one.compared("classical")) is not None}
+    return sorted(found, key=lambda one: (one.tasks, middles.get(id(one), inf)))
 
 
 def policy_table(found: Sequence[Evaluation]) -> str:

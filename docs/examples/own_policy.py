@@ -44,7 +44,8 @@ def play(net, params, key):
         )
         action = jax.random.categorical(key, logits)
         chosen = jax.nn.log_softmax(logits)[jnp.arange(len(action)), action]
-        return jax.vmap(env.transition)(state, action, params)[0], chosen * ~state.terminated
+        after, reward, _ = jax.vmap(env.transition)(state, action, params)
+        return after, (reward * ~state.terminated, chosen * ~state.terminated)
 
     state, chosen = jax.lax.scan(
         step, jax.vmap(env.init)(params), jax.random.split(key, env.num_actions)

@@ -247,15 +247,18 @@ def evaluate(
     seeds = tuple(seed) if isinstance(seed, Sequence) else (seed,)
     if not seeds or not all(isinstance(s, int) and 0 <= s < 2**32 for s in seeds):
         raise ValueError(f"seed must be an integer from 0 to 2**32 - 1, or several, got {seed!r}")
-    method = isinstance(policy, str) and is_method(policy)
-    for option, given, fits in (("samples", samples, not method), ("budget", budget, method)):
+    method = policy if isinstance(policy, str) and is_method(policy) else None
+    for option, given, fits in (
+        ("samples", samples, method is None),
+        ("budget", budget, method is not None),
+    ):
         if given is not None and not fits:
             kind = "a policy" if option == "samples" else "a method of search"
             raise ValueError(f"{option} is for {kind}, which {policy!r:.60} is not")
-    if method:
-        limit = BUDGET if budget is None else budget
-        play, samples = partial(_searched, policy, limit), 1
-        budget = str(limit)
+    limit = None
+    if method is not None:
+        budget = BUDGET if budget is None else budget
+        play, samples, limit = partial(_searched, method, budget), 1, str(budget)
     else:
         samples = SAMPLES if samples is None else samples
         if samples < 1:
@@ -264,7 +267,7 @@ def evaluate(
     rows = tuple(_row(played, index, seeds, play) for index in range(len(played)))
     name = name or _name_of(policy)
     return Evaluation(
-        name, played.title, played.env.cost, seeds, samples, budget, jax.__version__, rows
+        name, played.title, played.env.cost, seeds, samples, limit, jax.__version__, rows
     )
 
 
