@@ -39,18 +39,16 @@ def play(net, params, key):
 
     def step(state, key):
         seen = jax.vmap(env.observe)(state, params)
-        logits = jnp.where(
-            state.action_mask.any(-1)[:, None], net.logits(seen, state.action_mask), 0
-        )
+        logits = net.logits(seen, state.action_mask)
+        logits = jnp.where(state.terminated[:, None], 0, logits)
         action = jax.random.categorical(key, logits)
         chosen = jax.nn.log_softmax(logits)[jnp.arange(len(action)), action]
         after, reward, _ = jax.vmap(env.transition)(state, action, params)
         return after, (reward * ~state.terminated, chosen * ~state.terminated)
 
-    state, chosen = jax.lax.scan(
-        step, jax.vmap(env.init)(params), jax.random.split(key, env.num_actions)
-    )
-    return state.cost, chosen.sum(0)
+    keys = jax.random.split(key, env.num_actions)
+    _, (rewards, chosen) = jax.lax.scan(step, jax.vmap(env.init)(params), keys)
+    return -rewards.sum(0), chosen.sum(0)
 
 
 @eqx.filter_jit
