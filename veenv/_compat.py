@@ -37,6 +37,14 @@ _RULED = {
 """Calls with a derivative rule of their own, and the parameters that may hold their body."""
 
 
+_QUIET = {
+    "NamedAxisEffect",
+    "InternalMutableArrayEffect",
+    "ReadEffect",
+    "WriteEffect",
+    "AccumEffect",
+}
+"""What JAX calls effects, though nothing is seen of it from outside."""
 _KERNELS = {"mosaic", "mosaic_gpu", "triton"}
 """Compilers of kernels that JAX calls platforms."""
 
@@ -85,6 +93,14 @@ def num_alike(inside: Sequence[Any], outside: Sequence[Any]) -> int:
     """How many variables of a loop are not stacked, with an axis more outside than inside."""
     pairs = zip(inside, outside, strict=True)
     return sum(len(a.shape) == len(b.shape) for a, b in pairs)
+
+
+def effects_of(of: Any) -> frozenset[Any]:
+    """What an equation or a jaxpr does beside computing: callbacks, checks, in its bodies too."""
+    own = (e for e in of.effects if type(e).__name__ not in _QUIET)
+    within = [of] if hasattr(of, "params") else open_jaxpr(of).eqns
+    inside = (body for eqn in within for body in bodies(eqn.params))
+    return frozenset(own).union(*map(effects_of, inside))
 
 
 def bodies(params: Mapping[str, Any]) -> Iterator[Any]:

@@ -1,5 +1,9 @@
 """Functions that do more than compute: callbacks with and without results, checks."""
 
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -103,3 +107,151 @@ def test_checks(jit):
     np.testing.assert_allclose(found, jnp.diag(jnp.cos(X)), rtol=1e-6)
     with pytest.raises(Exception, match="not positive"):
         around(-X)[0].throw()
+
+
+def tapped(x, *, ordered=False):
+    jax.debug.callback(note, x, ordered=ordered)
+    return jnp.sin(x)
+
+
+def scaled(x):
+    def two(x):
+        note(x)
+        return np.float32(2)
+
+    shape = jax.ShapeDtypeStruct((), jnp.float32)
+    return jnp.sin(x) * io_callback(two, shape, lax.stop_gradient(x))
+
+
+@jax.custom_jvp
+def tangent_rule(x):
+    return tapped(x)
+
+
+@tangent_rule.defjvp
+def _(primals, tangents):
+    jax.debug.callback(note, primals[0])
+    jax.debug.callback(note, tangents[0])
+    return tangent_rule(*primals), jnp.cos(primals[0]) * tangents[0]
+
+
+@jax.custom_vjp
+def cotangent_rule(x):
+    return tapped(x)
+
+
+def _back(x, g):
+    jax.debug.callback(note, x)
+    jax.debug.callback(note, g)
+    return (jnp.cos(x) * g,)
+
+
+cotangent_rule.defvjp(lambda x: (tapped(x), x), _back)
+
+
+def scan(f):
+    return lambda x: lax.scan(lambda c, _: (f(c), None), x, None, length=3)[0]
+
+
+def scan_of_two(f):
+    def run(x):
+        a, b = lax.scan(lambda c, _: ((f(c[0]), c[0] * c[1]), None), (x, 2 * x), None, length=3)[0]
+        return a * b
+
+    return run
+
+
+def repeat(f):
+    return lambda x: lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, f(s[1])), (0, x))[1]
+
+
+def repeat_two(f):
+    def run(x):
+        def body(s):
+            return s[0] + 1, f(s[1]), s[1] * s[2]
+
+        _, a, b = lax.while_loop(lambda s: s[0] < 3, body, (0, x, 2 * x))
+        return a * b
+
+    return run
+
+
+def branch(f):
+    return lambda x: lax.cond(x.sum() > 0, f, jnp.cos, x)
+
+
+def between(f):
+    return lambda x: jnp.exp(f(2 * jnp.sin(x))) * x
+
+
+def complexes(f):
+    return lambda x: jnp.abs(scan(f)(lax.complex(x, 2 * x)))
+
+
+def solve(x):
+    a = jnp.diag(x) + 0.1
+
+    def product(v):
+        jax.debug.callback(note, v)
+        return a @ v
+
+    def inverse(_, b):
+        return jnp.linalg.inv(a) @ b
+
+    return lax.custom_linear_solve(product, x, inverse, symmetric=True)
+
+
+WAYS = (scan_of_two, repeat_two, branch, between)
+PARTS = {
+    "tapped": tapped,
+    "scaled": scaled,
+    "tangent_rule": tangent_rule,
+    "cotangent_rule": cotangent_rule,
+}
+IN_BODIES = {f"{name}-{way.__name__}": way(part) for name, part in PARTS.items() for way in WAYS}
+for lacking in ("scaled-branch", "cotangent_rule-repeat_two"):
+    del IN_BODIES[lacking]  # JAX has no `vmap` of it, no mode of it
+IN_BODIES |= {
+    "ordered-scan": scan(partial(tapped, ordered=True)),
+    "ordered-while": repeat(partial(tapped, ordered=True)),
+    "remat-scan": scan(jax.checkpoint(tapped)),
+    "scan-while": repeat(scan(tapped)),
+    "branch-scan": scan(branch(tapped)),
+    "vmap-scan": jax.vmap(scan(tapped)),
+    "complex": complexes(tapped),
+    "solve": solve,
+}
+
+
+def number_of_effects(run):
+    """How often callbacks are called, and what is returned."""
+    jax.effects_barrier()
+    seen.clear()
+    found = jax.block_until_ready(run(X))
+    jax.effects_barrier()
+    return len(seen), found
+
+
+@pytest.mark.parametrize("name", IN_BODIES)
+def test_effects_in_bodies_and_rules_happen_as_often_as_in_jax(name):
+    f = IN_BODIES[name]
+    most: dict[str, int] = {}
+    expected: Any = None
+    for order, mode in {"forward": jax.jacfwd, "reverse": jax.jacrev}.items():
+        with suppress(TypeError, ValueError):  # JAX has no such mode of it
+            most[order], expected = number_of_effects(mode(f))
+    runs = {order: veenv.jacve(f, order) for order in most}
+    runs["jit"] = jax.jit(veenv.jacve(f))
+    for order, run in runs.items():
+        count, found = number_of_effects(run)
+        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6)
+        assert count <= most.get(order, max(most.values())), order
+
+
+@pytest.mark.parametrize("way", [lambda f: f, between, scan])
+def test_rules_see_the_cotangents_of_reverse_mode(way):
+    f = way(cotangent_rule)
+    number_of_effects(jax.jacrev(f))
+    expected = sorted(str(np.round(values, 5)) for values in seen)
+    number_of_effects(veenv.jacve(f))
+    assert sorted(str(np.round(values, 5)) for values in seen) == expected

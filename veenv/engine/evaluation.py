@@ -8,7 +8,7 @@ when it is applied: its tangents are those of forward mode.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -24,8 +24,8 @@ from veenv.graph.partials import Custom
 from veenv.graph.program import Literal
 from veenv.linear.barrier import pin
 from veenv.rules import Partial, Values
-from veenv.rules.dtypes import is_differentiable
-from veenv.rules.operator import from_real, pullback, real_shape, to_real
+from veenv.rules.dtypes import from_real, is_differentiable, real_shape, to_real
+from veenv.rules.passes import results_and_pullback
 from veenv.rules.table import facts
 from veenv.structure import structure as algebra
 
@@ -75,60 +75,92 @@ def evaluate(
 
     for index, equation in enumerate(program.equations):
         ins = [read(a) for a in equation.inputs]
-        outs = _compat.bind(equation.primitive, equation.params, ins)
+        run = _run(linearisation, index, ins)
         if facts(equation.primitive.name).expensive:
-            outs = [pin(value) for value in outs]
-        for variable, value in zip(equation.outputs, outs, strict=True):
+            run = replace(run, results=[pin(value) for value in run.results])
+        for variable, value in zip(equation.outputs, run.results, strict=True):
             if variable is not None:
                 values[variable] = value
-        if linearisation.elementals[index]:
-            pulled = linearisation.reverse_only[index]
-            if pulled is None:
-                edges = _equation_edges(linearisation, index, ins, outs)
-            else:
-                calls.append(_call(pulled, linearisation.realify, ins))
-                outputs = linearisation.graph.output_nodes
-                edges = elemental_edges(calls[-1], linearisation.elementals[index], outputs)
-            for e, elemental in zip(linearisation.elementals[index], edges, strict=True):
-                parallel.setdefault((e.source, e.target), []).append(elemental)
+        used = linearisation.elementals[index]
+        if run.call is None:
+            edges = _equation_edges(linearisation, index, ins, run)
+        else:
+            calls.append(run.call)
+            edges = elemental_edges(run.call, used, linearisation.graph.output_nodes)
+        for e, elemental in zip(used, edges, strict=True):
+            parallel.setdefault((e.source, e.target), []).append(elemental)
         for variable in last_use.get(index, ()):
             del values[variable]
     aux = [read(a) for a in program.aux[0]] if program.aux else []
     return Evaluation([read(o) for o in program.outputs], aux, parallel, calls)
 
 
+@dataclass(frozen=True)
+class _Run:
+    """The results of one equation, and what its partials have with them from the same run.
+
+    Attributes:
+      results: the results.
+      call: its rule that is not linear, if any.
+      totals: the total partials of a rule of its own, if they are needed.
+      shared: what its partials share, filled as they ask for it.
+    """
+
+    results: Sequence[Any]
+    call: Call | None = None
+    totals: Edges = field(default_factory=dict)
+    shared: dict[Any, Any] = field(default_factory=dict)
+
+
+def _run(linearisation: Linearisation, index: int, ins: Values) -> _Run:
+    """Runs one equation; once, together with its derivative, if it does more than compute."""
+    equation, used = linearisation.program.equations[index], linearisation.elementals[index]
+    pulled, custom = linearisation.reverse_only[index], linearisation.customs[index]
+    once = used and linearisation.effects[index]
+    if used and pulled is not None:
+        return _pulled(pulled, linearisation.realify, ins)
+    if once and custom is None and (of := used[0].partial.shared) is not None:
+        joint = of(ins, ())
+        if joint.results is not None:
+            return _Run(joint.results, shared={of: joint})
+    results = [] if once and custom else _compat.bind(equation.primitive, equation.params, ins)
+    if not used or custom is None:
+        return _Run(results)
+    totals, own = _custom(custom, ins)
+    return _Run(own if once else results, totals=totals)
+
+
 def _equation_edges(
-    linearisation: Linearisation, index: int, ins: Values, outs: Values
+    linearisation: Linearisation, index: int, ins: Values, run: _Run
 ) -> Iterable[Edge]:
     """The needed partials of one equation at the values of its operands and results."""
-    custom = linearisation.customs[index]
-    totals = {} if custom is None else _custom_edges(custom, ins)
-    shared: dict[Any, Any] = {}
     for e in linearisation.elementals[index]:
         if e.inner is not None:
-            yield totals[e.inner]
+            yield run.totals[e.inner]
         else:
             dtype = _tangent_dtype(e.source, linearisation)
-            yield _edge(e.partial, dtype, ins, outs, shared)
+            yield _edge(e.partial, dtype, ins, run.results, run.shared)
 
 
-def _call(pulled: Pulled, realify: bool, ins: Values) -> Call:
-    """A rule that is not linear at the values of its equation's operands."""
+def _pulled(pulled: Pulled, realify: bool, ins: Values) -> _Run:
+    """An equation whose rule is not linear."""
     site = pulled.site
+    results, pull = results_and_pullback(site, ins)
     outs = [site.out_avals[k] for k in site.results]
     operands = [site.in_avals[i] for i in site.operands]
     dtypes = [jnp.finfo(a.dtype).dtype if realify else a.dtype for a in outs]
-    return Call(
+    call = Call(
         pulled.rule,
         [real_shape(a, realify=realify) for a in outs],
         [real_shape(a, realify=realify) for a in operands],
         dtypes,
-        pullback(site, ins),
+        pull,
     )
+    return _Run(results, call)
 
 
-def _custom_edges(custom: Custom, ins: Sequence[Any]) -> Edges:
-    """The total partials of a custom rule's linear program at the equation's operand values."""
+def _custom(custom: Custom, ins: Sequence[Any]) -> tuple[Edges, list[Any]]:
+    """The total partials of a custom rule's linear program, and what it returns as results."""
     lin, inner = custom.linearisation, custom.inner
     values = evaluate(lin, inner.zeros(), ins)
     left = eliminate(lin, values.edges, lin.graph.reverse()).edges
@@ -136,7 +168,8 @@ def _custom_edges(custom: Custom, ins: Sequence[Any]) -> Edges:
         if k < lin.graph.num_inputs:
             aval = inner.program.avals[k]
             left[(k, k)] = Edge(algebra.diagonal(aval.shape, valued=False), None, aval.dtype)
-    return {pair: edge.transpose(e) for pair, e in left.items()} if inner.backward else left
+    turned = {pair: edge.transpose(e) for pair, e in left.items()} if inner.backward else left
+    return turned, values.aux
 
 
 def _last_uses(linearisation: Linearisation) -> dict[int, list[int]]:

@@ -24,8 +24,7 @@ from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.numbers import Numbers
 from veenv.engine.sparse.pattern import collected
 from veenv.graph.equations import Equation
-from veenv.rules.dtypes import is_complex
-from veenv.rules.operator import real_shape
+from veenv.rules.dtypes import is_complex, real_shape
 from veenv.rules.table import ALL, facts
 
 _MOST = 1 << 18

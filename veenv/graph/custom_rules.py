@@ -9,7 +9,7 @@ becomes dense.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -18,7 +18,7 @@ import numpy as np
 
 from veenv import _compat
 from veenv.graph.linearity import is_linear, is_zero_at_zero
-from veenv.graph.program import Literal, Program, trace
+from veenv.graph.program import Equation, Literal, Program, trace
 from veenv.rules import Site, walk
 from veenv.rules.dtypes import is_differentiable
 
@@ -29,18 +29,21 @@ class Inner:
 
     Attributes:
       program: from tangents of the operands to tangents of the results, or, for a cotangent
-        rule, from cotangents of the results to cotangents of the operands.
+        rule, from cotangents of the results to cotangents of the operands. What the rule returns
+        for the function is its auxiliary output.
       operands: the active operands.
       results: the differentiable results.
       backward: whether it is a cotangent rule.
       transposes: whether JAX can transpose a tangent rule.
+      effects: whether the rule does more than compute.
     """
 
     program: Program
     operands: tuple[int, ...]
     results: tuple[int, ...]
     backward: bool
-    transposes: Callable[[], bool] = lambda: True
+    transposes: Callable[[], bool]
+    effects: bool
 
     def zeros(self) -> list[Any]:
         """Inputs to evaluate the program at: it is linear, so any will do."""
@@ -64,20 +67,21 @@ def inner_program(site: Site) -> Inner | None:
     if kind is None or not results:
         return None
 
-    def call(primals: list[Any], *moving: Any) -> tuple[Any, ...]:
+    def call(primals: list[Any], *moving: Any) -> tuple[tuple[Any, ...], list[Any]]:
         full = list(primals)
         for i, value in zip(operands, moving, strict=True):
             full[i] = value
         outs = _compat.bind(site.primitive, site.params, full)
-        return tuple(outs[k] for k in results)
+        return tuple(outs[k] for k in results), outs
 
     def pushed(tangents: list[Any], primals: list[Any]) -> Any:
         moving = [primals[i] for i in operands]
-        return jax.jvp(lambda *v: call(primals, *v), moving, tangents)[1]
+        return jax.jvp(lambda *v: call(primals, *v), moving, tangents, has_aux=True)[1:]
 
     def pulled(cotangents: list[Any], primals: list[Any]) -> Any:
         moving = [primals[i] for i in operands]
-        return jax.vjp(lambda *v: call(primals, *v), *moving)[1](tuple(cotangents))
+        _, pull, outs = jax.vjp(lambda *v: call(primals, *v), *moving, has_aux=True)
+        return pull(tuple(cotangents)), outs
 
     backward = kind == "vjp"
     over = (
@@ -85,7 +89,7 @@ def inner_program(site: Site) -> Inner | None:
     )
     args = ([shape_of(a) for a in over], [shape_of(a) for a in site.in_avals])
     # JAX applies the rule to tangents and cotangents and does not differentiate it by them.
-    program = trace(pulled if backward else pushed, args, plain=True)
+    program = trace(pulled if backward else pushed, args, has_aux=True, plain=True)
     if any(map(_compat.is_over, program.constants)):
         raise CapturedValueError(
             f"the derivative rule of {_compat.function_source(site.params)} ({site.source}) closes "
@@ -102,7 +106,20 @@ def inner_program(site: Site) -> Inner | None:
             return False
         return True
 
-    return Inner(program, operands, results, backward, transposes)
+    effects = any(e.effects for e in program.equations)
+    program = program if backward else _without_tangents(program)
+    return Inner(program, operands, results, backward, transposes, effects)
+
+
+def _without_tangents(program: Program) -> Program:
+    """A tangent rule without what it does with its tangents alone, as JAX transposes it."""
+    moved = walk.dependent(program.equations, range(program.num_inputs))
+
+    def goes(e: Equation) -> bool:
+        alone = all(v is None for v in e.outputs)
+        return bool(e.effects) and alone and not moved.isdisjoint(walk.operands(e))
+
+    return replace(program, equations=tuple(e for e in program.equations if not goes(e)))
 
 
 def _check_shapes(site: Site, program: Program, expected: Sequence[Any]) -> None:
@@ -134,16 +151,22 @@ class Cotangents:
       linear: they are linear.
       zero: they give nothing for no cotangent.
       forward: one that is not linear is a tangent rule, which JAX cannot transpose.
+      effects: one does more than compute.
     """
 
     linear: bool = True
     zero: bool = True
     forward: bool = False
+    effects: bool = False
 
     def __and__(self, other: Cotangents) -> Cotangents:
         """What holds of both."""
-        forward = self.forward or other.forward
-        return Cotangents(self.linear and other.linear, self.zero and other.zero, forward)
+        return Cotangents(
+            self.linear and other.linear,
+            self.zero and other.zero,
+            self.forward or other.forward,
+            self.effects or other.effects,
+        )
 
 
 LINEAR = Cotangents()
@@ -160,10 +183,16 @@ def cotangent_rules(site: Site) -> Cotangents:
 
 
 def proven(inner: Inner) -> Cotangents:
-    """What is proven of one rule; a tangent rule that JAX transposes counts as linear."""
-    linear = is_linear(inner.program) or (not inner.backward and inner.transposes())
-    zero = linear or is_zero_at_zero(inner.program)
-    return Cotangents(linear, zero, not linear and not inner.backward)
+    """What is proven of one rule.
+
+    A tangent rule that JAX transposes counts as linear, a cotangent rule that does more than
+    compute does not: it is run as reverse mode runs it.
+    """
+    program = inner.program
+    proven = is_linear(program) or (not inner.backward and inner.transposes())
+    linear = proven and not (inner.backward and inner.effects)
+    zero = proven or is_zero_at_zero(program)
+    return Cotangents(linear, zero, not linear and not inner.backward, inner.effects)
 
 
 def _inside(params: dict[str, Any], realify: bool) -> Cotangents:

@@ -33,6 +33,7 @@ class Equation:
       in_avals: shape and dtype of each operand.
       out_avals: shape and dtype of each result.
       source: the user's line, for error messages.
+      effects: what it does beside computing.
     """
 
     primitive: Any
@@ -42,6 +43,7 @@ class Equation:
     in_avals: tuple[Any, ...]
     out_avals: tuple[Any, ...]
     source: str
+    effects: frozenset[Any] = frozenset()
 
     @property
     def invars(self) -> tuple[Var | Literal, ...]:

@@ -19,8 +19,7 @@ from veenv.graph.partials import ALONE, Custom, EquationPartials, Within, find_p
 from veenv.graph.precedence import ReverseOnly
 from veenv.graph.program import Equation, Program, trace
 from veenv.rules import Partial, Site
-from veenv.rules.dtypes import is_differentiable
-from veenv.rules.operator import real_shape
+from veenv.rules.dtypes import is_differentiable, real_shape
 from veenv.structure import structure as algebra
 from veenv.structure.structure import FREE, Structure
 
@@ -47,6 +46,8 @@ class Linearisation:
       elementals: for each equation its needed partials.
       customs: for each equation the rule of its own that gives its partials, if any.
       reverse_only: for each equation where its rule stands in the graph, if it is not linear.
+      effects: for each equation whether its results and partials are of one run, as it does more
+        than compute.
       graph: the graph of structures.
       realify: complex variables are seen as pairs of real numbers.
     """
@@ -55,6 +56,7 @@ class Linearisation:
     elementals: tuple[tuple[Elemental, ...], ...]
     customs: tuple[Custom | None, ...]
     reverse_only: tuple[Pulled | None, ...]
+    effects: tuple[bool, ...]
     graph: Graph
     realify: bool
 
@@ -124,6 +126,10 @@ def _linearised(program: Program, holomorphic: bool, within: Within) -> Linearis
         tuple(kept),
         tuple(f.custom if used else None for f, used in zip(found, kept, strict=True)),
         reverse_only,
+        tuple(
+            f.site is not None and f.site.effects and bool(used)
+            for f, used in zip(found, kept, strict=True)
+        ),
         _graph(program, outputs, kept, reverse_only, not holomorphic),
         not holomorphic,
     )
@@ -142,12 +148,12 @@ def _reached(
 
 
 def _site(equation: Equation, active: set[int], within: Within, *, realify: bool) -> Site | None:
-    """A rule's view of an equation; None if no operand depends on an input."""
+    """A rule's view of an equation; None if no operand depends on an input, or without results."""
     flags = [
         isinstance(i, int) and i in active and is_differentiable(a)
         for i, a in zip(equation.inputs, equation.in_avals, strict=True)
     ]
-    if not any(flags):
+    if not any(flags) or not equation.out_avals:
         return None
     site = Site(
         equation.primitive,
@@ -157,6 +163,7 @@ def _site(equation: Equation, active: set[int], within: Within, *, realify: bool
         flags,
         equation.source,
         realify,
+        effects=bool(equation.effects),
     )
     body = partial(_body, within=within, realify=realify)
     return replace(site, diagonal=diagonal_axes(site, body))

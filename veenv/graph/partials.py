@@ -21,8 +21,8 @@ from veenv.graph.custom_rules import (
 from veenv.graph.graph import LABELLINGS
 from veenv.graph.pricing import eliminate_structure
 from veenv.rules import Partial, Row, Site
-from veenv.rules.dtypes import is_complex
-from veenv.rules.operator import real_shape
+from veenv.rules.dtypes import is_complex, real_shape
+from veenv.rules.passes import is_forward_only
 from veenv.structure import structure as algebra
 from veenv.structure.structure import Structure
 
@@ -126,6 +126,7 @@ def find_partials(site: Site, within: Within, linearise: Callable[..., Any]) -> 
     known = LINEAR
     if inner is not None:
         known = proven(inner)
+        site = replace(site, effects=site.effects or known.effects)
         if known.linear and not any(is_complex(a) for a in (*site.in_avals, *site.out_avals)):
             inside = replace(within, rules=within.rules | {definition(site)})
             custom = Custom(inner, linearise(inner.program, within=inside))
@@ -134,6 +135,9 @@ def find_partials(site: Site, within: Within, linearise: Callable[..., Any]) -> 
                 return EquationPartials(site, rows, custom)
     elif not within.body and rules.find(site.primitive.name) is None:
         known = cotangent_rules(site)
+        site = replace(site, effects=site.effects or known.effects)
+        if site.effects and known.linear and is_forward_only(site):
+            known = Cotangents(linear=False, forward=True)
     if known.linear or within.body:
         return EquationPartials(site, rules.partials(site))
     return EquationPartials(site, _dense_rows(site), cotangents=known)

@@ -118,9 +118,9 @@ def check_precedence(before: Prerequisites, order: Sequence[int]) -> None:
                     'all that it depends on and before all that depends on it, as order="forward" '
                     "does"
                     if rule.forward
-                    else "is not provably linear in its cotangent: it can only be applied to the "
-                    "cotangents of outputs, after all that depends on it and before all that it "
-                    'depends on, as order="reverse" does'
+                    else "is not provably linear in its cotangent, or does more than compute: it "
+                    "can only be applied to the cotangents of outputs, after all that depends on "
+                    'it and before all that it depends on, as order="reverse" does'
                 )
                 raise ValueError(
                     f"the order eliminates vertex {vertex} before vertex {other}, but the "

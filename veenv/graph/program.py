@@ -341,5 +341,6 @@ class _Flattener:
                 tuple(a.aval for a in eqn.invars),
                 tuple(v.aval for v in eqn.outvars),
                 source,
+                _compat.effects_of(eqn),
             )
         )

@@ -178,4 +178,5 @@ def _equation(
         tuple(avals[s] for s in inputs),
         tuple(avals[s] for s in outputs),
         source,
+        frozenset().union(*(e.effects for e in members)),
     )

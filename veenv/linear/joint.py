@@ -25,6 +25,7 @@ class Joint:
       dtype: dtype of the entries.
       forward: (operand, tangent) → the tangent of every result.
       backward: (result, cotangent) → the cotangent of every operand.
+      results: of the equation, where they were computed with the linearisation.
     """
 
     def __init__(
@@ -34,7 +35,9 @@ class Joint:
         dtype: Any,
         forward: Callable[[int, Array], tuple[Array, ...]],
         backward: Callable[[int, Array], tuple[Array, ...]],
+        results: Sequence[Any] | None = None,
     ):
+        self.results = results
         self.out_shapes, self.in_shapes = list(out_shapes), list(in_shapes)
         self.dtype = dtype
         self.forward, self.backward = forward, backward
@@ -104,7 +107,8 @@ class Joint:
                 for k, shape in enumerate(self.out_shapes)
             )
 
-        return Joint(self.out_shapes, self.in_shapes, self.dtype, forward, self.backward)
+        ways = forward, self.backward
+        return Joint(self.out_shapes, self.in_shapes, self.dtype, *ways, self.results)
 
     def without_backward(
         self, diagonal: Callable[[int, int], tuple[tuple[int, int], ...] | None]
@@ -146,7 +150,8 @@ class Joint:
                     pulled.append(_combined(found, shape, g, diagonal(result, operand) or ()))
             return tuple(pulled)
 
-        made = Joint(self.out_shapes, self.in_shapes, self.dtype, self.forward, backward)
+        ways = self.forward, backward
+        made = Joint(self.out_shapes, self.in_shapes, self.dtype, *ways, self.results)
         made._before_pull = prepare
         return made
 

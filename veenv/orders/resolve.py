@@ -19,7 +19,7 @@ _NAMED: dict[str, Callable[[Graph], tuple[int, ...]]] = {
     "fwd": Graph.forward,
     "reverse": Graph.reverse,
     "rev": Graph.reverse,
-    "markowitz": Graph.markowitz,
+    "markowitz": lambda graph: graph.legal(graph.markowitz()),
     "best": lambda graph: best_for(graph).ids_for(graph),
     "best-executed": lambda graph: best_for(graph, "executed").ids_for(graph),
     "best-operations": lambda graph: best_for(graph, "operations").ids_for(graph),

@@ -42,6 +42,8 @@ class Site:
       diagonal: the axes along which the partial of a result by an operand, left as an operator, is
         diagonal (None where it is zero); None if nothing is known of them.
       wanted: for each result, whether its partials are asked for; None if all are.
+      effects: it does more than compute, or its derivative rules do: what it computes and its
+        derivative are of one run.
 
     Example:
       >>> import jax
@@ -60,6 +62,7 @@ class Site:
     realify: bool = True
     diagonal: Callable[[int, int], Pairs | None] | None = None
     wanted: Sequence[bool] | None = None
+    effects: bool = False
 
     @property
     def operands(self) -> tuple[int, ...]:

@@ -21,6 +21,11 @@ def is_literal(atom: Any) -> bool:
     return hasattr(atom, "val")
 
 
+def operands(equation: Any) -> list[Any]:
+    """The operands of an equation that are no literals."""
+    return [a for a in equation.invars if not is_literal(a)]
+
+
 def in_avals(equation: Any) -> Sequence[Any]:
     """Shape and dtype of each operand of an equation of a jaxpr or a program."""
     found = getattr(equation, "in_avals", None)
@@ -103,7 +108,7 @@ def needed(of: Any, outputs: Iterable[Any]) -> list[Any]:
     for equation in reversed(equations(of)):
         if equation.effects or any(v in wanted for v in equation.outvars):
             found.append(equation)
-            wanted.update(a for a in equation.invars if not is_literal(a))
+            wanted.update(operands(equation))
     return found[::-1]
 
 
@@ -111,7 +116,7 @@ def dependent(of: Any, variables: Iterable[Any]) -> set[Any]:
     """The variables of a jaxpr that depend on some, these included."""
     found = {*variables}
     for equation in equations(of):
-        if any(not is_literal(a) and a in found for a in equation.invars):
+        if not found.isdisjoint(operands(equation)):
             found.update(equation.outvars)
     return found
 

@@ -1,0 +1,284 @@
+"""JAX's own two modes of one equation, on real numbers if it is seen so."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.dtypes import float0
+from jax.extend import core
+
+from veenv import _compat
+from veenv.rules import walk
+from veenv.rules.base import Site, Values
+from veenv.rules.dtypes import from_real, is_differentiable, to_real
+from veenv.rules.modes import REFUSALS, goes_both_ways, has_vjp, only_backward
+from veenv.rules.replay import remembered, replayed
+
+Several = tuple[Array, ...]
+Ways = Literal["both", "forward", "backward"]
+
+
+class Moving(NamedTuple):
+    """An equation as a function of the operands that move.
+
+    Attributes:
+      numbers: which operands.
+      primals: their values.
+      fun: from their values to the results that are asked for, and to all.
+    """
+
+    numbers: list[int]
+    primals: list[Array]
+    fun: Callable[..., tuple[Several, Sequence[Any]]]
+
+    def some(self, *values: Array) -> Several:
+        """The results that are asked for."""
+        return self.fun(*values)[0]
+
+
+def moving_of(site: Site, at: Values) -> Moving:
+    """An equation as a function of the operands that move."""
+    moving = [
+        n
+        for n, a in enumerate(site.in_avals)
+        if n in site.operands or (_is_solve(site) and is_differentiable(a))
+    ]
+
+    at = [jnp.asarray(x) if isinstance(x, np.ndarray) and x.dtype != float0 else x for x in at]
+
+    def results_of(*values: Array) -> tuple[Several, list[Any]]:
+        full = list(at)
+        for n, value in zip(moving, values, strict=True):
+            full[n] = value
+        every = _compat.bind(site.primitive, site.params, full)
+        return tuple(every[k] for k in site.results), every
+
+    return Moving(moving, [jnp.asarray(at[n]) for n in moving], results_of)
+
+
+def _is_solve(site: Site) -> bool:
+    """Whether JAX's rule of a primitive needs a tangent for every operand, zero or not."""
+    return site.primitive.name == "custom_linear_solve"
+
+
+def pullback(site: Site, at: Values) -> Callable[..., Several]:
+    """JAX's reverse mode of one equation, on real numbers if it is seen so.
+
+    Args:
+      site: the equation.
+      at: the values of its operands.
+
+    Returns:
+      A function from cotangents of `site.results` (or of those of them that its second argument
+      numbers) to cotangents of `site.operands`.
+    """
+
+    def pull(cotangents: Sequence[Array], of: Sequence[int] | None = None) -> Several:
+        of = tuple(range(len(site.results)) if of is None else of)
+        back = functools.partial(_pulled, site, of)
+        return replayed(site, ("pull", of), back, list(map(jnp.asarray, at)), list(cotangents))
+
+    return pull
+
+
+def _pulled(site: Site, of: Sequence[int], at: Values, cotangents: Sequence[Array]) -> Several:
+    return _back(site, moving_of(site, at), cotangents, of)
+
+
+def _back(
+    site: Site, moving: Moving, cotangents: Sequence[Array], of: Sequence[int] | None = None
+) -> Several:
+    """The cotangents of an equation's operands for those of some results."""
+    of = range(len(site.results)) if of is None else of
+
+    def asked(*values: Array) -> Several:
+        some = moving.some(*values)
+        return tuple(some[k] for k in of)
+
+    pulled = jax.vjp(asked, *moving.primals)[1](_given(site, of, cotangents))
+    return _found(site, moving, pulled)
+
+
+def _given(site: Site, of: Sequence[int], cotangents: Sequence[Array]) -> Several:
+    """Cotangents of some results as JAX's reverse mode takes them."""
+    outs = [site.out_avals[site.results[k]] for k in of]
+    given = [from_real(g, out) for g, out in zip(cotangents, outs, strict=True)]
+    # JAX pulls back without conjugation; as a real map the transpose conjugates twice.
+    return tuple(g.conj() if site.realify and jnp.iscomplexobj(g) else g for g in given)
+
+
+def _found(site: Site, moving: Moving, pulled: Sequence[Array]) -> Several:
+    """Cotangents of the operands of those that JAX's reverse mode gives."""
+    chosen = [pulled[moving.numbers.index(i)] for i in site.operands]
+    if not site.realify:
+        return tuple(chosen)
+    return tuple(to_real(x.conj() if jnp.iscomplexobj(x) else x) for x in chosen)
+
+
+def _pushforward(site: Site, at: Values) -> Callable[[int, Array], Several]:
+    """JAX's forward mode of one equation: (operand, its tangent) → the tangents of all results."""
+
+    def forward(which: int, t: Array) -> Several:
+        push = functools.partial(_pushed, site, which)
+        return replayed(site, ("push", which), push, list(map(jnp.asarray, at)), t)
+
+    return forward
+
+
+def _pushed(site: Site, which: int, at: Values, t: Array) -> Several:
+    return _along(site, moving_of(site, at), which, t)
+
+
+def _along(site: Site, moving: Moving, which: int, t: Array) -> Several:
+    """The tangents of an equation's results for that of one operand."""
+    primals = moving.primals
+    own = moving.numbers.index(site.operands[which])
+    tangents = [jnp.zeros_like(p) for p in primals]
+    tangent = from_real(t, site.in_avals[site.operands[which]])
+    tangents[own], _ = _compat.same_variance([tangent, primals[own]])
+    # JAX sees that the other operands do not move; their zeros could meet infinity.
+    some = range(len(primals)) if _is_solve(site) else [own]
+
+    def moved(*values: Array) -> Several:
+        full = list(primals)
+        for n, value in zip(some, values, strict=True):
+            full[n] = value
+        return moving.some(*full)
+
+    here, towards = (tuple(x[n] for n in some) for x in (primals, tangents))
+    pushed = jax.jvp(moved, here, towards)[1]
+    return tuple(to_real(x) if site.realify else x for x in pushed)
+
+
+def results_and_pullback(site: Site, at: Values) -> tuple[Sequence[Any], Callable[..., Several]]:
+    """The results of an equation and its `pullback`, from one run if it does more than compute."""
+    if not site.effects:
+        return _compat.bind(site.primitive, site.params, at), pullback(site, at)
+    moving = moving_of(site, at)
+    some, back, every = jax.vjp(moving.fun, *moving.primals, has_aux=True)
+
+    def pull(cotangents: Sequence[Array], of: Sequence[int] | None = None) -> Several:
+        of = range(len(some)) if of is None else of
+        full = [jnp.zeros_like(x) for x in some]
+        for k, g in zip(of, _given(site, of, cotangents), strict=True):
+            full[k] = g
+        return _found(site, moving, back(tuple(full)))
+
+    return every, pull
+
+
+def _linear(moving: Moving) -> tuple[Sequence[Any], Moving]:
+    """The results of an equation and its derivative, a function of tangents, both from one run."""
+    zeros = [jnp.zeros_like(p) for p in moving.primals]
+    _, lin, every = jax.linearize(moving.fun, *moving.primals, has_aux=True)
+    push = core.jaxpr_as_fun(_silent(jax.make_jaxpr(lin)(*zeros)))
+    return every, moving._replace(primals=zeros, fun=lambda *t: (push(*t), []))
+
+
+def _silent(value: Any) -> Any:
+    """Parameters of an equation, without what their bodies do and get nothing from."""
+    if isinstance(value, dict):
+        return {name: _silent(x) for name, x in value.items()}
+    if isinstance(value, (tuple, list)):
+        return getattr(value, "_make", type(value))(map(_silent, value))
+    body = _compat.open_jaxpr(value)
+    if not (hasattr(body, "eqns") and _compat.effects_of(body)):
+        return value
+
+    def step(equation: Any, ins: list[Any]) -> Sequence[Any]:
+        if not _compat.effects_of(equation):
+            return walk.apply(equation, ins)
+        if all(map(_compat.is_dropped, equation.outvars)):
+            return [None] * len(equation.outvars)
+        return _compat.bind(equation.primitive, _silent(equation.params), ins)
+
+    def run(*args: Any) -> list[Any]:
+        known = dict(zip(body.constvars, getattr(value, "consts", ()), strict=True))
+        read = walk.run(value, {**known, **dict(zip(body.invars, args, strict=True))}, step)
+        return [read(v) for v in body.outvars]
+
+    return jax.make_jaxpr(run)(*(_compat.abstract(v.aval) for v in body.invars))
+
+
+class Passes(NamedTuple):
+    """JAX's modes of an equation at the values of its operands.
+
+    Attributes:
+      ways: those that it has.
+      push: (operand, its tangent) → the tangents of the results that are asked for.
+      pull: as of `pullback`.
+      results: all results, if they are of the same run.
+    """
+
+    ways: Ways
+    push: Callable[[int, Array], Several]
+    pull: Callable[..., Several]
+    results: Sequence[Any] | None = None
+
+
+def passes_at(site: Site, at: Values) -> Passes:
+    """JAX's modes of an equation at the values of its operands.
+
+    One that does more than compute runs once: its results and its derivative are of that run.
+    """
+    moving = moving_of(site, at)
+    ways = _ways(site, moving)
+    every, push, pull = None, _pushforward(site, at), pullback(site, at)
+    if not site.effects:
+        return Passes(ways, push, pull)
+    if ways == "backward":
+        every, pull = results_and_pullback(site, at)
+        return Passes(ways, push, pull, every)
+    silent = replace(site, params=_silent(site.params), effects=False)
+    if ways == "forward" or _is_silent(silent, at):
+        every = _compat.bind(site.primitive, site.params, at)
+        return Passes(ways, _pushforward(silent, at), pullback(silent, at), every)
+    every, linear = _linear(moving)
+    push, pull = functools.partial(_along, site, linear), functools.partial(_back, site, linear)
+    return Passes(ways, push, pull, every)
+
+
+def is_forward_only(site: Site) -> bool:
+    """Whether an equation does more than compute which can be of one run in forward mode alone."""
+    found: list[bool] = []
+
+    def at(*values: Any) -> None:
+        ways = _ways(site, moving_of(site, values))
+        silent = replace(site, params=_silent(site.params))
+        found.append(ways == "forward" and not _is_silent(silent, values))
+
+    with suppress(*REFUSALS):  # said where it is pushed forward
+        jax.eval_shape(at, *map(_compat.abstract, site.in_avals))
+    return any(found)
+
+
+def _is_silent(site: Site, at: Values) -> bool:
+    """Whether an equation and its derivative only compute, whatever its derivative rules are."""
+    inside = walk.inside(site.params)
+    if any(_compat.own_rule(e.primitive, e.params) and _compat.effects_of(e) for e in inside):
+        return False
+    moving = moving_of(site, at)
+    pushed = jax.make_jaxpr(lambda p: jax.jvp(moving.some, p, p))(moving.primals)
+    return not _compat.effects_of(pushed)
+
+
+def _ways(site: Site, moving: Moving) -> Ways:
+    """The modes that JAX has of an equation."""
+    alike = _compat.vary_alike(moving.primals)
+    if goes_both_ways(site.primitive.name, site.params) and alike:
+        return "both"
+    own = _compat.own_rule(site.primitive, site.params)
+    if own == "vjp" or only_backward(site.params, moving.some, moving.primals):
+        return "backward"
+    # Reverse mode of JAX sums over the devices where only some of the operands differ among them.
+    both = remembered(site, "both", lambda: has_vjp(moving.some, moving.primals), moving.primals)
+    both = has_vjp(moving.some, moving.primals) if both is None else both
+    return "both" if both and alike else "forward"
