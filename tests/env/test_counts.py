@@ -134,7 +134,6 @@ def test_an_illegal_action_pays_more_than_any_order(large):
     spared(
         itertools.product(["Robertson", "LIF"], ["executed", "operations"]),
         ("Robertson", "executed"),
-        ("LIF", "operations"),
     ),
 )
 def test_a_wide_environment_plays_as_a_narrow_one(name, cost, graph_of_task):

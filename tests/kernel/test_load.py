@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+from itertools import product
 from pathlib import Path
 
 import jax
@@ -16,6 +17,7 @@ import pytest
 from jax.experimental import serialize_executable
 
 import veenv
+from tests.sampling import spared
 from veenv.kernel.cpu import entries, ffi
 from veenv.kernel.unrolling import unroll
 
@@ -144,7 +146,7 @@ print(len(seen))
 """
 
 
-@pytest.mark.parametrize("where", ["main", "thread"])
+@pytest.mark.parametrize("where", spared(["main", "thread"], "main"))
 def test_an_interrupt_may_come_between_any_two_statements(where):
     assert int(run(INTERRUPTS, where)) > 10
 
@@ -210,14 +212,16 @@ print(done, failed)
 """
 
 
-@pytest.mark.parametrize("function", ["malloc", "aligned_alloc"])
-@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize(
+    ("function", "every"),
+    spared(product(["malloc", "aligned_alloc"], [1, 3]), ("malloc", 1), ("aligned_alloc", 3)),
+)
 def test_where_there_is_no_memory_a_call_fails_or_the_caller_works_alone(function, every):
     done, failed = map(int, run(NO_MEMORY, function, every).split())
     assert failed == 40 if every == 1 else done > 0
 
 
-@pytest.mark.parametrize("kernel", ["fused", "auto"])
+@pytest.mark.parametrize("kernel", spared(["fused", "auto"], "auto"))
 def test_xla_takes_the_place_of_kernels_that_it_would_call_in_an_unknown_way(kernel):
     program = f"""
 ffi.TESTED = ((0, 99),)
