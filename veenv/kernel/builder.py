@@ -17,6 +17,7 @@ from veenv.kernel.program import (
     CannotFuseError,
     Op,
     dtype_name,
+    made,
 )
 
 MAX_OPERATIONS = 60_000
@@ -101,13 +102,13 @@ class Builder:
             return complex_numbers.operation(self, attr or name, dtype, *args)
         if name in COMMUTATIVE and args[0] > args[1]:
             args = args[::-1]
-        made = Op.of(name, dtype, args, attr)
-        known = self._known.get(made)
+        op = made((name, dtype, args, attr))
+        known = self._known.get(op)
         if known is None:
-            known = self._simpler(made)
+            known = self._simpler(op)
             if known is None:
-                return self._add(made, made)
-            self._known[made] = known
+                return self._add(op, op)
+            self._known[op] = known
         return known
 
     def rows(self, name: str, dtype: str, rows: Iterable[tuple[int, ...]]) -> list[int]:
@@ -115,27 +116,54 @@ class Builder:
         code = _ARITHMETIC.get((name, dtype))
         if code is None:
             return [self.op(name, dtype, *args) for args in rows]
-        commutes, known, special, ids = name in COMMUTATIVE, self._known, self._special, []
+        commutes, known, ids = name in COMMUTATIVE, self._known, []
         for args in rows:
             first, last = args[0], args[-1]
             if commutes and first > last:
                 args = first, last = last, first
             key = code | first << _ID_BITS | last
             found = known.get(key)
-            if found is None:
-                made = Op.of(name, dtype, args, None)
-                if special[first] or special[last]:
-                    found = self._simpler(made)
-                if found is None:
-                    found = self._add(made, key)
-                else:
-                    known[key] = found
-            ids.append(found)
+            ids.append(self._arithmetic(name, dtype, args, key) if found is None else found)
         return ids
+
+    def dot(self, dtype: str, x: Iterable[int], y: Iterable[int]) -> int | None:
+        """The sum of the products of two rows, from the first one on; None of empty ones."""
+        known, total = self._known, None
+        products, sums = (_ARITHMETIC.get((name, dtype)) for name in ("mul", "add"))
+        for first, last in zip(x, y, strict=True):
+            if products is None or sums is None:
+                multiply, add = ("and", "or") if dtype == "bool" else ("mul", "add")
+                term = self.op(multiply, dtype, first, last)
+                total = term if total is None else self.op(add, dtype, total, term)
+                continue
+            args = (first, last) if first < last else (last, first)
+            key = products | args[0] << _ID_BITS | args[1]
+            term = known.get(key)
+            if term is None:
+                term = self._arithmetic("mul", dtype, args, key)
+            if total is None:
+                total = term
+                continue
+            args = (total, term) if total < term else (term, total)
+            key = sums | args[0] << _ID_BITS | args[1]
+            found = known.get(key)
+            total = self._arithmetic("add", dtype, args, key) if found is None else found
+        return total
+
+    def _arithmetic(self, name: str, dtype: str, args: tuple[int, ...], key: int) -> int:
+        """The number of an operation that is not known, or of what it comes to."""
+        op = made((name, dtype, args, None))
+        if self._special[args[0]] or self._special[args[-1]]:
+            found = self._simpler(op)
+            if found is not None:
+                self._known[key] = found
+                return found
+        return self._add(op, key)
 
     def _simpler(self, op: Op) -> int | None:
         """The number of the constant or simpler operation that one comes to; None for others."""
-        values = [self.value(a) for a in op.args]
+        every = [self.ops[a] for a in op.args]
+        values = [x.attr if x.name == "const" else None for x in every]
         if op.name not in _NOT_FOLDED and all(v is not None for v in values):
             return self.const(evaluate(op, values))
         return _RULES[op.name](self, op, values) if op.name in _RULES else None

@@ -102,10 +102,7 @@ def _dot(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     result = np.empty((batch, rows, cols), np.int64)
     of_left, of_right = left.tolist(), right.tolist()
     for k, i, j in np.ndindex(result.shape):
-        total = None
-        for p, q in zip(of_left[k][i], of_right[k][j], strict=True):
-            term = b.op(_operation("prod", dtype), dtype, p, q)
-            total = term if total is None else b.op(_operation("sum", dtype), dtype, total, term)
+        total = b.dot(dtype, of_left[k][i], of_right[k][j])
         result[k, i, j] = b.number(0, dtype) if total is None else total
     return [result.reshape(aval.shape)]
 

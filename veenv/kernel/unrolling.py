@@ -33,6 +33,7 @@ from veenv.kernel.program import (
     Op,
     ScalarProgram,
     dtype_name,
+    made,
 )
 from veenv.rules.dtypes import is_key
 
@@ -123,25 +124,20 @@ def _needed(
     They run as traced, or each result with what it needs, one after the other: whichever leaves
     fewer values waiting, which are more than the registers hold.
     """
-    used = bytearray(len(ops))
-    for ids in results:
-        for i in ids.tolist():
-            used[i] = 1
-    for i in range(len(ops) - 1, -1, -1):
-        if used[i]:
-            for a in ops[i].args:
-                used[a] = 1
-    needed = [i for i, flag in enumerate(used) if flag]
-    orders = needed, _depth_first(ops, [i for ids in results for i in ids.tolist()])
-    best = min(orders, key=lambda order: _waiting(ops, order))
-    free = [i for i in needed if ops[i].name in FREE]
-    order = [*free, *(i for i in best if ops[i].name not in FREE)]
+    deep = _depth_first(ops, [i for ids in results for i in ids.tolist()])
+    needed = sorted(deep)
+    free = {i for i in needed if ops[i].name in FREE}
+    args = np.array([a for i in needed for a in ops[i].args], np.int64)
+    users = np.array([i for i in needed for _ in ops[i].args], np.int64)
+    kept = np.isin(args, [*free], invert=True)
+    best = min((needed, deep), key=lambda order: _waiting(order, users[kept], args[kept]))
+    order = [*(i for i in needed if i in free), *(i for i in best if i not in free)]
     numbers = np.zeros(len(ops), np.int64)
     numbers[order] = np.arange(len(order))
-    number = numbers.tolist()
+    number = numbers.tolist().__getitem__
     renamed = tuple(
         [
-            Op.of(name, dtype, tuple([number[a] for a in args]), attr)
+            made((name, dtype, tuple(map(number, args)), attr))
             for name, dtype, args, attr in [ops[i] for i in order]
         ]
     )
@@ -165,16 +161,20 @@ def _depth_first(ops: Sequence[Op], roots: Sequence[int]) -> list[int]:
     return order
 
 
-def _waiting(ops: Sequence[Op], order: Sequence[int]) -> int:
-    """For how many operations the values of others wait until their last use, all together."""
-    last, total = dict[int, int](), 0
-    for place in range(len(order) - 1, -1, -1):
-        i = order[place]
-        if ops[i].name not in FREE:
-            total += last.get(i, place) - place
-        for a in ops[i].args:
-            last.setdefault(a, place)
-    return total
+def _waiting(order: Sequence[int], users: Ids, args: Ids) -> int:
+    """For how many operations the values of others wait until their last use, all together.
+
+    Args:
+      order: the numbers of the operations.
+      users: for each use of a value the number of the operation that needs it.
+      args: that of the operation whose value it is.
+    """
+    place = np.zeros(max(order, default=0) + 1, np.int64)
+    place[order] = np.arange(len(order))
+    last = np.zeros_like(place)
+    np.maximum.at(last, args, place[users])
+    used = np.flatnonzero(last)
+    return int((last[used] - place[used]).sum())
 
 
 class _Unroller:
