@@ -212,6 +212,11 @@ def as_weak_as(aval: Any, x: Any) -> Any:
     return lax.convert_element_type_p.bind(x, new_dtype=x.dtype, weak_type=True, sharding=None)
 
 
+def generator(dtype: Any) -> Any:
+    """What makes the random numbers of keys of a dtype, of integers."""
+    return dtype._impl
+
+
 def is_traced(value: Any) -> bool:
     """Whether a value stands for one that a compiled program will compute."""
     return isinstance(value, jax.core.Tracer)

@@ -9,7 +9,7 @@ import numpy as np
 
 from veenv.kernel import complex_numbers
 from veenv.kernel.builder import Builder
-from veenv.kernel.program import COMPLEX, DTYPES, dtype_name
+from veenv.kernel.program import DTYPES, NARROW, PAIRS, dtype_name
 
 Ids = np.ndarray
 """Numbers of scalar operations, int64, in the shape of the array whose entries they compute."""
@@ -71,7 +71,9 @@ def constants(b: Builder, values: Any) -> Ids:
     values = np.asarray(values)
     if values.dtype == bool:
         return np.where(values, b.const(np.True_), b.const(np.False_))
-    if values.size == 1 or dtype_name(values.dtype) not in {*DTYPES, *COMPLEX}:
+    if values.dtype.name in NARROW:
+        values = values.astype(np.float32)
+    if values.size == 1 or dtype_name(values.dtype) not in {*DTYPES, *PAIRS}:
         # no operation takes the latter
         return np.array([b.const(v) for v in values.flat], np.int64).reshape(values.shape)
     if np.iscomplexobj(values):

@@ -12,8 +12,8 @@ from veenv.kernel import complex_numbers
 from veenv.kernel.fold import evaluate
 from veenv.kernel.program import (
     COMMUTATIVE,
-    COMPLEX,
     FLOATS,
+    PAIRS,
     CannotFuseError,
     Op,
     dtype_name,
@@ -76,6 +76,7 @@ class Builder:
         if np.iscomplexobj(value):
             return complex_numbers.pair(self, self.const(value.real), self.const(value.imag))
         dtype = dtype_name(value.dtype)
+        value = value.astype(dtype, copy=False)
         key = dtype, value.tobytes()
         known = self._known.get(key)
         return self._add(Op("const", dtype, (), value), key) if known is None else known
@@ -98,7 +99,7 @@ class Builder:
         """The number of an operation, new or known."""
         if attr is None and (name, dtype) in _ARITHMETIC:
             return self.rows(name, dtype, (args,))[0]
-        if dtype in COMPLEX and name != "complex":
+        if dtype in PAIRS and name != "complex":
             return complex_numbers.operation(self, attr or name, dtype, *args)
         if name in COMMUTATIVE and args[0] > args[1]:
             args = args[::-1]

@@ -14,17 +14,17 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from veenv.kernel.program import COMPLEX, CannotFuseError
+from veenv.kernel.program import PAIRS, CannotFuseError
 from veenv.kernel.scalars import Adds, Scalars
 
-_COMPLEX_OF = {real: name for name, real in COMPLEX.items()}
+_PAIRS_OF = {real: name for name, real in PAIRS.items()}
 _LARGE = 20.0
 """Real part from which on a hyperbolic tangent is one to the last place, in any precision."""
 
 
 def pair(b: Adds, re: int, im: int) -> int:
     """The number of the complex number of two real operations."""
-    return b.op("complex", _COMPLEX_OF[b.ops[re].dtype], re, im)
+    return b.op("complex", _PAIRS_OF[b.ops[re].dtype], re, im)
 
 
 def parts(b: Adds, z: int) -> tuple[int, int]:
@@ -80,12 +80,12 @@ class Reals(Scalars):
 
 def reals(b: Adds, dtype: str) -> Reals:
     """Operations of the parts of complex numbers of a dtype."""
-    return Reals(b, COMPLEX[dtype])
+    return Reals(b, PAIRS[dtype])
 
 
 def _each(name: str, b: Adds, dtype: str, *args: int) -> int:
     """The same operation of the real and of the imaginary parts."""
-    real = COMPLEX[dtype]
+    real = PAIRS[dtype]
     re, im = (b.op(name, real, *of) for of in zip(*(parts(b, z) for z in args), strict=True))
     return pair(b, re, im)
 
@@ -112,15 +112,15 @@ def _div(b: Adds, dtype: str, x: int, y: int) -> int:
 
 def _select(b: Adds, dtype: str, which: int, x: int, y: int) -> int:
     re, im = (
-        b.op("select", COMPLEX[dtype], which, one, other)
+        b.op("select", PAIRS[dtype], which, one, other)
         for one, other in zip(parts(b, x), parts(b, y), strict=True)
     )
     return pair(b, re, im)
 
 
 def _convert(b: Adds, dtype: str, x: int) -> int:
-    real = COMPLEX[dtype]
-    if b.ops[x].dtype not in COMPLEX:
+    real = PAIRS[dtype]
+    if b.ops[x].dtype not in PAIRS:
         return pair(b, b.op("convert", real, x), b.number(0, real))
     return pair(b, *(b.op("convert", real, v) for v in parts(b, x)))
 

@@ -15,7 +15,15 @@ from veenv.kernel.arrays import Ids, arithmetic, constant, constants, different,
 from veenv.kernel.builder import Builder
 from veenv.kernel.complex_numbers import KNOWN, Reals, pair, parts
 from veenv.kernel.fold import evaluate
-from veenv.kernel.program import COMPLEX, DTYPES, FLOATS, CannotFuseError, Op, dtype_name
+from veenv.kernel.program import (
+    COMPLEX,
+    DTYPES,
+    FLOATS,
+    NARROW,
+    CannotFuseError,
+    Op,
+    dtype_name,
+)
 from veenv.kernel.scalars import Scalars
 from veenv.linear.batch_barrier import BARRIERS
 from veenv.rules.operations import OPERATIONS
@@ -37,7 +45,10 @@ def compute(b: Builder, eqn: Any, ins: Sequence[Ids]) -> Ids:
         if all(v is not None for v in values):  # as masks are made of indices
             return constants(b, np.broadcast_to(evaluate(Op(name, to), values), shape))
     columns = once(*(x if x.shape == shape else np.broadcast_to(x, shape) for x in ins))
-    return np.broadcast_to(_entries(b, name, of, to, eqn.params, columns), shape)
+    params, (source, target) = eqn.params, (v.aval.dtype for v in (eqn.invars[0], eqn.outvars[0]))
+    if name == "convert_element_type" and source != target and target.name in NARROW:
+        params = {**params, "rounded": NARROW[target.name]}
+    return np.broadcast_to(_entries(b, name, of, to, params, columns), shape)
 
 
 def entry(b: Builder, name: str, of: str, to: str, params: Mapping[str, Any], *args: int) -> int:
@@ -234,27 +245,50 @@ def _select_n(r: Scalars, which: int, *cases: int) -> int:
 
 def _convert(r: Scalars, x: int) -> int:
     """To another dtype; the real part where only the operand is complex."""
-    found = [x]
+    given = [x]
     if r.of in COMPLEX and r.dtype not in COMPLEX:
-        found = parts(r.b, x) if r.dtype == "bool" else parts(r.b, x)[:1]
+        given = parts(r.b, x) if r.dtype == "bool" else parts(r.b, x)[:1]
     if r.dtype == "bool" and r.of != "bool":
         zero = r.b.number(0, COMPLEX.get(r.of, r.of))
-        first, *others = (r.is_("ne", v, zero) for v in found)
+        first, *others = (r.is_("ne", v, zero) for v in given)
         return r.either(first, *others) if others else first
-    return r.convert(found[0])
+    found = r.convert(given[0])
+    return _rounded(r, found, *r.params["rounded"]) if "rounded" in r.params else found
+
+
+def _rounded(r: Scalars, x: int, exponent_bits: int, mantissa_bits: int) -> int:
+    """A float32 as the nearest number of fewer bits, to even."""
+    info = np.finfo(np.float32)
+    bits, drop = (lambda v: r.b.number(v, "uint32")), info.nmant - mantissa_bits
+    integer = Scalars(r.b, "uint32")
+    whole = integer.bitcast(x)
+    odd = integer.op("and", integer.shr_l(whole, bits(drop)), bits(1))
+    up = integer.add(integer.add(whole, bits((1 << drop - 1) - 1)), odd)
+    found = r.bitcast(integer.op("and", up, bits((1 << 32) - (1 << drop))))
+    if exponent_bits < info.iexp:
+        most = 2 ** (exponent_bits - 1)
+        unit = 2.0 ** (2 - most - mantissa_bits)  # of what is too small to be normal
+        shift = r.number(1.5 * unit * 2**info.nmant)
+        small = r.is_("lt", r.abs(x), r.number(2.0 ** (2 - most)))
+        found = r.select(small, r.sub(r.add(x, shift), shift), found)
+        large = r.is_("ge", r.abs(found), r.number(2.0**most))
+        found = r.select(large, r.mul(x, r.number(np.inf)), found)
+    return r.select(r.is_("ne", x, x), x, found)
 
 
 def _bitcast(r: Scalars, x: int) -> int:
-    if np.dtype(r.of).itemsize != np.dtype(r.dtype).itemsize:
+    if np.dtype(r.of).itemsize != np.dtype(r.params["new_dtype"]).itemsize:
         raise CannotFuseError("bits of another width cannot be fused", "bitcast_convert_type")
     return x if r.of == r.dtype else r.bitcast(x)
 
 
 def _reduce_precision(r: Scalars, x: int) -> int:
-    info = np.finfo(r.of)
-    if (r.params["exponent_bits"], r.params["mantissa_bits"]) != (info.iexp, info.nmant):
-        raise CannotFuseError("a lower precision cannot be fused", "reduce_precision")
-    return x
+    info, bits = np.finfo(r.of), (r.params["exponent_bits"], r.params["mantissa_bits"])
+    if bits == (info.iexp, info.nmant):
+        return x
+    if r.of != "float32" or bits != NARROW["bfloat16"]:  # of others XLA drops what is small
+        raise CannotFuseError(f"a precision of {bits} bits cannot be fused", "reduce_precision")
+    return _rounded(r, x, *bits)
 
 
 def _conj(r: Scalars, x: int) -> int:
@@ -268,31 +302,60 @@ def _identity(r: Scalars, x: int) -> int:
     return x
 
 
-_ERF_INV_NEAR = (
-    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
-    -0.00125372503, -0.00417768164, 0.246640727, 1.50140941,
-)  # fmt: skip
-_ERF_INV_FAR = (
-    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
-    -0.0076224613, 0.00943887047, 1.00167406, 2.83297682,
-)  # fmt: skip
+_ERF_INV: Mapping[str, Sequence[tuple[float, bool, float, Sequence[float]]]] = {
+    "float32": (
+        (5.0, False, 2.5, (
+            2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
+            -0.00125372503, -0.00417768164, 0.246640727, 1.50140941,
+        )),
+        (np.inf, True, 3.0, (
+            -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
+            -0.0076224613, 0.00943887047, 1.00167406, 2.83297682,
+        )),
+    ),
+    "float64": (
+        (6.25, False, 3.125, (
+            -3.6444120640178196996e-21, -1.685059138182016589e-19, 1.2858480715256400167e-18,
+            1.115787767802518096e-17, -1.333171662854620906e-16, 2.0972767875968561637e-17,
+            6.6376381343583238325e-15, -4.0545662729752068639e-14, -8.1519341976054721522e-14,
+            2.6335093153082322977e-12, -1.2975133253453532498e-11, -5.4154120542946279317e-11,
+            1.051212273321532285e-09, -4.1126339803469836976e-09, -2.9070369957882005086e-08,
+            4.2347877827932403518e-07, -1.3654692000834678645e-06, -1.3882523362786468719e-05,
+            0.0001867342080340571352, -0.00074070253416626697512, -0.0060336708714301490533,
+            0.24015818242558961693, 1.6536545626831027356,
+        )),
+        (16.0, True, 3.25, (
+            2.2137376921775787049e-09, 9.0756561938885390979e-08, -2.7517406297064545428e-07,
+            1.8239629214389227755e-08, 1.5027403968909827627e-06, -4.013867526981545969e-06,
+            2.9234449089955446044e-06, 1.2475304481671778723e-05, -4.7318229009055733981e-05,
+            6.8284851459573175448e-05, 2.4031110387097893999e-05, -0.0003550375203628474796,
+            0.00095328937973738049703, -0.0016882755560235047313, 0.0024914420961078508066,
+            -0.0037512085075692412107, 0.005370914553590063617, 1.0052589676941592334,
+            3.0838856104922207635,
+        )),
+        (np.inf, True, 5.0, (
+            -2.7109920616438573243e-11, -2.5556418169965252055e-10, 1.5076572693500548083e-09,
+            -3.7894654401267369937e-09, 7.6157012080783393804e-09, -1.4960026627149240478e-08,
+            2.9147953450901080826e-08, -6.7711997758452339498e-08, 2.2900482228026654717e-07,
+            -9.9298272942317002539e-07, 4.5260625972231537039e-06, -1.9681778105531670567e-05,
+            7.5995277030017761139e-05, -0.00021503011930044477347, -0.00013871931833623122026,
+            1.0103004648645343977, 4.8499064014085844221,
+        )),
+    ),
+}  # fmt: skip
+"""Giles's polynomials (GPU Computing Gems 2012): up to where, of the root or not, around where."""
 
 
 def _erf_inv(r: Scalars, x: int) -> int:
-    """Giles's polynomials for single precision, which XLA takes too (JSC 2010)."""
-    if r.dtype != "float32":
-        raise CannotFuseError("erf_inv can only be fused in float32", "erf_inv")
+    """By -log(1 - x²) in a polynomial for each of its ranges, as XLA does."""
     w = r.neg(r.call("log1p", r.neg(r.square(x))))
-    near = r.is_("lt", w, r.number(5))
-    low, high = r.sub(w, r.number(2.5)), r.sub(r.sqrt(w), r.number(3))
-    w = r.select(near, low, high)
-    terms = [
-        r.select(near, r.number(one), r.number(other))
-        for one, other in zip(_ERF_INV_NEAR, _ERF_INV_FAR, strict=True)
-    ]
-    result = terms[0]
-    for term in terms[1:]:
-        result = r.add(term, r.mul(result, w))
+    result: int | None = None
+    for end, rooted, middle, coefficients in reversed(_ERF_INV[r.dtype]):
+        moved = r.sub(r.sqrt(w) if rooted else w, r.number(middle))
+        value = _polynomial(r, moved, *map(r.number, reversed(coefficients)))
+        here = r.is_("lt", w, r.number(end))
+        result = value if result is None else r.select(here, value, result)
+    assert result is not None
     edge = r.is_("eq", r.abs(x), r.number(1))
     return r.select(edge, r.mul(x, r.number(np.inf)), r.mul(result, x))
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from veenv import _compat
-from veenv.kernel import linear, moves, sums
+from veenv.kernel import linear, moves, random_numbers, sums
 from veenv.kernel.elementwise import ELEMENTWISE
-from veenv.kernel.program import COMPLEX, DTYPES, CannotFuseError, Leaf, dtype_name
+from veenv.kernel.program import DTYPES, PAIRS, CannotFuseError, Leaf, dtype_name
 
-MOVES = {**moves.RULES, **sums.RULES, **linear.RULES}
+MOVES = {**moves.RULES, **sums.RULES, **linear.RULES, **random_numbers.RULES}
 """Rules of what moves, sums, contracts and solves, by primitive."""
 _CONTROL = frozenset({"cond", "device_put", "platform_index", "scan"})
 _KNOWN = frozenset({*MOVES, *ELEMENTWISE})
@@ -28,6 +28,8 @@ def called_by(eqn: Any) -> tuple[Any, Sequence[int]] | None:
         right = range(first + lengths.solve + lengths.transpose_solve, len(eqn.invars))
         return eqn.params["jaxprs"].solve, [*range(first, first + lengths.solve), *right]
     body = _compat.inlinable(eqn)
+    if body is None:
+        body = random_numbers.body_of(eqn)
     if body is None:
         body = _compat.call_body(eqn.primitive.name, eqn.params)
     known = hasattr(_compat.open_jaxpr(body), "eqns")
@@ -60,7 +62,7 @@ def refuse_unknown(jaxpr: Any, within: Sequence[Any] = ()) -> int:
         elif name not in _CONTROL:
             avals = [var.aval for var in (*eqn.invars, *eqn.outvars)]
             for dtype in {aval.dtype for aval in avals if hasattr(aval, "dtype")}:
-                if dtype_name(dtype) not in {*DTYPES, *COMPLEX}:
+                if dtype_name(dtype) not in {*DTYPES, *PAIRS}:
                     raise refused(dtype_name(dtype))
             if name not in _KNOWN:
                 lines = map(_compat.source_line, reversed(path))
@@ -85,6 +87,6 @@ def leaf_of(aval: Any) -> Leaf:
 def refused(dtype: Any) -> CannotFuseError:
     """The error for numbers that a kernel does not take."""
     return CannotFuseError(
-        f"values of dtype {dtype} cannot be fused; a kernel takes float32, float64, integers and "
-        "bools, and complex numbers in between"
+        f"values of dtype {dtype} cannot be fused; a kernel takes floats of 16 to 64 bits, "
+        "integers, bools, keys of Threefry, and complex numbers in between"
     )

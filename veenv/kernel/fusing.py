@@ -21,6 +21,7 @@ from veenv.kernel import primitive
 from veenv.kernel.builder import MAX_OPERATIONS
 from veenv.kernel.program import CannotFuseError, ScalarProgram
 from veenv.kernel.unrolling import unroll
+from veenv.rules.dtypes import is_key
 
 KernelMode = Literal["auto", "xla", "fused"]
 KERNEL_MODES: tuple[KernelMode, ...] = ("auto", "xla", "fused")
@@ -29,6 +30,31 @@ _largest: ContextVar[int] = ContextVar("largest kernel", default=MAX_OPERATIONS)
 _ARRAYS = (jax.Array, np.ndarray, np.generic)
 _NEEDS_VALUES = (TypeError, IndexError)
 """What JAX raises where the value of a tracer is needed."""
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["data"], meta_fields=["dtype"])
+@dataclass(frozen=True)
+class _Key:
+    """Keys of random numbers as integers, with their dtype."""
+
+    data: Any
+    dtype: Any
+
+    @staticmethod
+    def of(x: Any) -> Any:
+        """Keys as integers, and what is not keys as it is."""
+        if not is_key(x):
+            return x
+        if isinstance(x, jax.ShapeDtypeStruct):
+            return _Key(jax.eval_shape(jax.random.key_data, x), x.dtype)
+        return _Key(jax.random.key_data(x), x.dtype)
+
+    @staticmethod
+    def key(x: Any) -> Any:
+        """As they were."""
+        if not isinstance(x, _Key):
+            return x
+        return jax.random.wrap_key_data(x.data, impl=_compat.generator(x.dtype))
 
 
 @dataclass(frozen=True)
@@ -95,7 +121,8 @@ class Traced:
         arrays = iter(leaves)
         total = len(leaves) + len(self.static)
         full = [self.static[k] if k in self.static else next(arrays) for k in range(total)]
-        return jax.tree.unflatten(self.tree, full)
+        made = jax.tree.unflatten(self.tree, full)
+        return jax.tree.map(_Key.key, made, is_leaf=lambda x: isinstance(x, _Key))
 
 
 @contextmanager
@@ -152,13 +179,15 @@ def trace_leaves(
         full = list(leaves)
         for k, value in zip(dynamic, jax.tree.leaves((args, kwargs)), strict=True):
             full[k] = value
+            if is_key(leaves[k]):
+                full[k] = jax.random.wrap_key_data(value, impl=_compat.generator(leaves[k].dtype))
         args, kwargs = jax.tree.unflatten(tree, full)
-        outs, out_tree = jax.tree.flatten(fun(*args, **kwargs))
+        outs, out_tree = jax.tree.flatten(jax.tree.map(_Key.of, fun(*args, **kwargs)))
         static = {k: x for k, x in enumerate(outs) if not _is_numeric(x)}
         found.append((out_tree, static))
         return [x for k, x in enumerate(outs) if k not in static]
 
-    operands = [leaves[k] for k in dynamic]
+    operands = [_Key.of(leaves[k]).data if is_key(leaves[k]) else leaves[k] for k in dynamic]
     given = dict(zip(dynamic, operands, strict=True))
     some, named = jax.tree.unflatten(tree, [given.get(k) for k in range(len(leaves))])
     closed = jax.make_jaxpr(flat)(*some, **named)
@@ -319,7 +348,8 @@ def run_kernel(
             jnp.asarray(x, leaf.dtype)
             for x, leaf in zip(traced.operands, program.inputs, strict=True)
         ]
-        kernel = primitive.Fused(program, xla or traced.xla(written), instead, again)
+        xla, instead = _as_kernel_dtypes(traced, program, xla or traced.xla(written), instead)
+        kernel = primitive.Fused(program, xla, instead, again)
         leaves = dict(zip(written, primitive.call(kernel, *operands), strict=True))
     for k, leaf in enumerate(program.outputs):
         if k in leaves:
@@ -331,4 +361,33 @@ def run_kernel(
             value = program.constant_leaf(k)
             leaves[k] = jnp.asarray(np.zeros(leaf.shape, leaf.dtype) if value is None else value)
     avals = traced.closed.out_avals
-    return traced.result([_compat.as_weak_as(aval, leaves[k]) for k, aval in enumerate(avals)])
+    wide = [leaves[k].astype(aval.dtype) for k, aval in enumerate(avals)]
+    return traced.result(list(map(_compat.as_weak_as, avals, wide)))
+
+
+def _as_kernel_dtypes(
+    traced: Traced,
+    program: ScalarProgram,
+    xla: Callable[..., list[Any]],
+    instead: Callable[[int], Callable[..., Any] | None] | None,
+) -> tuple[Callable[..., list[Any]], Callable[[int], Callable[..., Any] | None] | None]:
+    """Functions of the traced one's dtypes as functions of those that the kernel computes in."""
+    jaxpr = _compat.open_jaxpr(traced.closed)
+    variables = [*jaxpr.invars, *(jaxpr.constvars[k] for k in traced.lifted)]
+    given = [v.aval.dtype for v in variables]
+    to = [program.outputs[k].dtype for k in program.written()]
+    if given == [leaf.dtype for leaf in program.inputs] and to == [
+        traced.closed.out_avals[k].dtype for k in program.written()
+    ]:
+        return xla, instead
+
+    def converted(fun: Callable[..., Any]) -> Callable[..., list[Any]]:
+        def run(*operands: Any) -> list[Any]:
+            outs = fun(*(x.astype(dtype) for x, dtype in zip(operands, given, strict=True)))
+            return [y.astype(dtype) for y, dtype in zip(outs, to, strict=True)]
+
+        return run
+
+    if instead is None:
+        return converted(xla), None
+    return converted(xla), lambda points: (f := instead(points)) and converted(f)

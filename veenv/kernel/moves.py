@@ -184,7 +184,7 @@ def _taken(b: Builder, eqn: Any, windows: Windows, ids: Ids, x: Ids) -> Ids:
 
 def _fill(b: Builder, eqn: Any) -> int:
     """What is read outside of an array."""
-    dtype = np.dtype(eqn.outvars[0].aval.dtype)
+    dtype = np.dtype(dtype_name(eqn.outvars[0].aval.dtype))
     fill = eqn.params["fill_value"]
     if fill is None:
         fill = {"b": True, "f": np.nan, "c": np.nan}.get(dtype.kind)

@@ -46,6 +46,8 @@ DTYPES = FLOATS | {
 }  # fmt: skip
 COMPLEX = {"complex64": "float32", "complex128": "float64"}
 """Dtypes that are pairs of floats while a program is built, and in none that is finished."""
+PAIRS = {**COMPLEX, "key<fry>": "uint32"}
+"""All dtypes that are pairs: keys of random numbers, too."""
 ROUNDED = "rounded"
 """What a product has as `attr` that is rounded before it is added to anything."""
 COMMUTATIVE = frozenset(name for name, op in OPERATIONS.items() if op.commutative)
@@ -55,10 +57,22 @@ Platform = Literal["gpu", "tpu"]
 """Accelerators that run a program as a Pallas kernel."""
 
 
+NARROW = {"float16": (5, 10), "bfloat16": (8, 7)}
+"""Dtypes that are computed in float32: bits of their exponent and of their mantissa."""
+
+
 @functools.cache
 def dtype_name(dtype: Any) -> str:
-    """The name of a dtype, NumPy's or one of JAX's own; NumPy makes it anew each time."""
-    return getattr(dtype, "name", str(dtype))
+    """The name of a dtype that a kernel computes in: NumPy's, or of one of JAX's own.
+
+    NumPy makes it anew each time.
+
+    Example:
+      >>> dtype_name(np.dtype("float16")), dtype_name(np.dtype("int8"))
+      ('float32', 'int8')
+    """
+    name = getattr(dtype, "name", str(dtype))
+    return "float32" if name in NARROW else name
 
 
 class CannotFuseError(ValueError):

@@ -9,6 +9,7 @@ from itertools import pairwise
 from math import inf, prod
 from typing import Any
 
+import jax
 import numpy as np
 from jax.extend import core
 
@@ -25,9 +26,9 @@ from veenv.kernel.fusable import (
     refused,
 )
 from veenv.kernel.program import (
-    COMPLEX,
     DTYPES,
     FREE,
+    PAIRS,
     CannotFuseError,
     Leaf,
     Op,
@@ -35,6 +36,7 @@ from veenv.kernel.program import (
     dtype_name,
     made,
 )
+from veenv.kernel.random_numbers import keys_of
 from veenv.rules.dtypes import is_key
 
 _ENTRIES = 100
@@ -189,7 +191,11 @@ class _Unroller:
     def constant(self, value: Any) -> Ids:
         """The numbers of a constant's entries."""
         if is_key(value):
-            raise refused(value.dtype)
+            if dtype_name(value.dtype) not in PAIRS:
+                raise refused(value.dtype)
+            with jax.ensure_compile_time_eval():
+                raw = jax.random.key_data(value)
+            return keys_of(self.builder, self.constant(raw))
         value = np.asarray(value)
         if value.size > self._most:
             raise CannotFuseError(f"a constant of {value.size:,} entries is too large to be fused")
@@ -222,7 +228,7 @@ class _Unroller:
         name = eqn.primitive.name
         if name in ELEMENTWISE or name in MOVES:
             for var in eqn.outvars:
-                if dtype_name(var.aval.dtype) not in {*DTYPES, *COMPLEX}:
+                if dtype_name(var.aval.dtype) not in {*DTYPES, *PAIRS}:
                     raise refused(var.aval.dtype)
                 self._account(prod(var.aval.shape), name)
             if name in MOVES:

@@ -232,7 +232,7 @@ _add("empty empty2")
 _add("argmax argmin", flat=True)
 _add("reduce_and reduce_or reduce_xor", "axes", form="reduce", flat=True)
 _add("random_bits random_seed random_wrap random_unwrap random_fold_in random_split "
-     "rng_bit_generator rng_uniform threefry2x32", flat=True)  # fmt: skip
+     "rng_bit_generator rng_uniform threefry2x32 iota_2x32_shape", flat=True)  # fmt: skip
 
 # The operand itself, and parts of complex numbers.
 _add("convert_element_type", "new_dtype", **{**_SAME, **_UNIT, "zero": True, "cost": "free"})

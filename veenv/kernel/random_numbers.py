@@ -1,0 +1,121 @@
+"""Keys of random numbers as pairs of integers, and the generator behind them, Threefry.
+
+Other generators are refused, as they are no integers of 32 bits or the device's own.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from veenv import _compat
+from veenv.kernel.arrays import Ids, Rule, constants
+from veenv.kernel.builder import Builder
+from veenv.kernel.complex_numbers import pair, parts
+from veenv.kernel.scalars import Scalars
+
+_ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
+_PARITY = 0x1BD11BDA
+
+
+def _threefry(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    """Threefry 2x32 of twenty rounds (Salmon et al., SC 2011), entry by entry."""
+    rows = np.broadcast_arrays(*ins)
+    entries = [_block(Scalars(b, "uint32"), *map(int, row)) for row in zip(*(x.flat for x in rows))]  # noqa: B905
+    shape = rows[0].shape
+    return [np.array(ids, np.int64).reshape(shape) for ids in zip(*entries, strict=True)] or [
+        np.zeros(shape, np.int64)
+    ] * 2
+
+
+def _block(r: Scalars, low: int, high: int, x: int, y: int) -> tuple[int, int]:
+    """Two numbers from a key of two and a counter of two."""
+    keys = low, high, r.xor(r.xor(low, high), r.number(_PARITY))
+    x, y = r.add(x, low), r.add(y, high)
+    for group in range(5):
+        for turn in _ROTATIONS[group % 2]:
+            x = r.add(x, y)
+            y = r.xor(x, r.op("or", r.shl(y, r.number(turn)), r.shr_l(y, r.number(32 - turn))))
+        x = r.add(x, keys[(group + 1) % 3])
+        y = r.add(y, r.add(keys[(group + 2) % 3], r.number(group + 1)))
+    return x, y
+
+
+def _counters(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    """The number of each entry, its upper and its lower 32 bits."""
+    shape = eqn.outvars[0].aval.shape
+    count = np.arange(prod(shape), dtype=np.uint64).reshape(shape)
+    return [constants(b, (count >> np.uint64(s)).astype(np.uint32)) for s in (32, 0)]
+
+
+def keys_of(b: Builder, raw: Ids) -> Ids:
+    """Keys of integers, whose last axis has the two of each."""
+    pairs = [pair(b, int(low), int(high)) for low, high in raw.reshape(-1, 2)]
+    return np.array(pairs, np.int64).reshape(raw.shape[:-1])
+
+
+def _unwrap(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    rows = [parts(b, int(k)) for k in ins[0].flat]
+    return [np.array(rows, np.int64).reshape(*ins[0].shape, 2)]
+
+
+RULES: Mapping[str, Rule] = {
+    "iota_2x32_shape": _counters,
+    "random_unwrap": _unwrap,
+    "random_wrap": lambda b, eqn, ins: [keys_of(b, ins[0])],
+    "threefry2x32": _threefry,
+}
+"""For each primitive of random numbers what it does to the numbers of operations."""
+
+
+def _bits(params: Mapping[str, Any], keys: Any) -> Any:
+    one = functools.partial(
+        _compat.generator(keys.dtype).random_bits,
+        bit_width=params["bit_width"],
+        shape=params["shape"],
+    )
+    return _each(one, keys.ndim)(jax.random.key_data(keys))
+
+
+def _split(params: Mapping[str, Any], keys: Any) -> Any:
+    made = _compat.generator(keys.dtype)
+    split = _each(functools.partial(made.split, shape=params["shape"]), keys.ndim)
+    return jax.random.wrap_key_data(split(jax.random.key_data(keys)), impl=made)
+
+
+def _fold_in(params: Mapping[str, Any], keys: Any, numbers: Any) -> Any:
+    made = _compat.generator(keys.dtype)
+    keys, numbers = jnp.broadcast_arrays(keys, numbers)
+    folded = _each(made.fold_in, keys.ndim)(jax.random.key_data(keys), numbers)
+    return jax.random.wrap_key_data(folded, impl=made)
+
+
+def _seed(params: Mapping[str, Any], seeds: Any) -> Any:
+    made = params["impl"]
+    return jax.random.wrap_key_data(_each(made.seed, seeds.ndim)(seeds), impl=made)
+
+
+def _each(fun: Callable[..., Any], axes: int) -> Callable[..., Any]:
+    for _ in range(axes):
+        fun = jax.vmap(fun)
+    return fun
+
+
+_BODIES: Mapping[str, Callable[..., Any]] = {
+    "random_bits": _bits, "random_fold_in": _fold_in, "random_seed": _seed, "random_split": _split,
+}  # fmt: skip
+
+
+def body_of(eqn: Any) -> Any | None:
+    """What a primitive of keys computes, in terms of `RULES`; None for others."""
+    run = _BODIES.get(eqn.primitive.name)
+    if run is None:
+        return None
+    shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
+    return jax.make_jaxpr(functools.partial(run, eqn.params))(*shapes)
