@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from veenv import _compat
-from veenv.engine import places
 from veenv.engine.known import held, is_exact, results
 from veenv.graph.equations import Equation
-from veenv.rules import Site, partials, walk
+from veenv.rules import Site, indexmap, partials, walk
 from veenv.rules.table import facts
 from veenv.structure.structure import FREE, Structure
 
@@ -203,40 +202,24 @@ def _is_zero(x: _Variable) -> bool:
 
 def _moved(equation: Equation, given: _Several) -> _Several | None:
     """The result of an equation that moves elements; None if it does not, or to unknown places."""
-    name, params = equation.primitive.name, equation.params
+    avals, known = equation.in_avals, lambda number: given[number].value
     size = next(x.reach.shape[-1] for x in given if x.reach is not None)
-    if name in {"concatenate", "stack"}:
-        parts = [
-            np.zeros((*a.shape, size), bool) if x.reach is None else x.reach
-            for x, a in zip(given, equation.in_avals, strict=True)
-        ]
-        if name == "stack":
-            return [_Variable(np.stack(parts, params["axis"] % parts[0].ndim))]
-        return [_Variable(np.concatenate(parts, params["dimension"]))]
-    if name in {"split", "unstack"} and given[0].reach is not None:
-        axis, whole = params["axis"] % len(equation.in_avals[0].shape), given[0].reach
-        ends = np.cumsum(params["sizes"])[:-1] if name == "split" else range(1, whole.shape[axis])
-        shapes = [(*a.shape, size) for a in equation.out_avals]
-        pieces = zip(np.split(whole, ends, axis), shapes, strict=True)
-        return [_Variable(piece.reshape(shape)) for piece, shape in pieces]
-    found = []
-    for operand, x in enumerate(given):
-        if x.reach is None:
-            continue
-        taken = places.moved(equation) if operand == 0 else None
-        if taken is None:
-            taken = places.by_indices(equation, operand, lambda number: given[number].value)
-        if taken is None:
-            return None
-        shape = (*equation.out_avals[0].shape, size)
-        flat = x.reach.reshape(-1, size)
-        if places.adds(name) and operand == 2:
-            there, taken = np.zeros((prod(shape[:-1]), size), bool), taken.reshape(-1)
-            np.logical_or.at(there, taken[taken >= 0], flat[taken >= 0])
-        else:
-            there = np.append(flat, np.zeros((1, size), bool), axis=0)[taken.reshape(-1)]
-        found.append(there.reshape(shape))
-    return [_either(found)]
+    flat = [
+        np.zeros((prod(a.shape), size), bool) if x.reach is None else x.reach.reshape(-1, size)
+        for x, a in zip(given, avals, strict=True)
+    ]
+    found = indexmap.sources(equation, known)
+    if found is not None:
+        rows = np.concatenate([*flat, np.zeros((1, size), bool)])
+        return [_Variable(rows[places]) for places in found]
+    if not indexmap.adds(equation.primitive.name):
+        return None
+    added = indexmap.targets(equation, known)
+    if added is None:
+        return None
+    there, taken = flat[0].copy(), added.reshape(-1)
+    np.logical_or.at(there, taken[taken >= 0], flat[2][taken >= 0])
+    return [_Variable(there.reshape(*avals[0].shape, size))]
 
 
 def _through(s: Structure, reach: np.ndarray, shape: Sequence[int]) -> np.ndarray:

@@ -13,13 +13,12 @@ import numpy as np
 from jax import Array
 
 from veenv import _compat
-from veenv.engine import places
 from veenv.engine.known import Known
 from veenv.engine.sparse.numbers import Numbers
 from veenv.engine.sparse.pattern import collection
 from veenv.graph.equations import Equation
 from veenv.graph.program import Program
-from veenv.rules import walk
+from veenv.rules import indexmap, walk
 from veenv.rules.dtypes import is_differentiable
 from veenv.rules.table import facts
 
@@ -146,9 +145,9 @@ def _met(
             return found[0], [found[1]]
     numbers = several[0].numbers
     if list(by_operand) == [0] and numbers is not None:
-        taken = sources(equation, known)
+        taken = indexmap.sources(equation, known)
         if taken is not None:
-            return [several[0].values], [moved(numbers, some) for some in taken]
+            return [several[0].values], [_moved(numbers, some) for some in taken]
     return [s.dense().values for s in several], [None] * len(equation.out_avals)
 
 
@@ -282,44 +281,11 @@ def joined(several: Sequence[Slopes | None], shapes: Sequence[Any], axis: int) -
     return padded, np.concatenate(numbers, axis=axis + 1)
 
 
-def sources(equation: Equation, known: Known) -> list[np.ndarray] | None:
-    """For each element of each result the first operand's element that it is; None if unknown.
-
-    Args:
-      equation: of a primitive that only moves elements, or any other.
-      known: the variables of the program that are known.
-    """
-    name, params, shape = equation.primitive.name, equation.params, equation.in_avals[0].shape
-    numbered, target = places.numbered(shape), equation.out_avals[0].shape
-    if name == "split":
-        return np.split(numbered, np.cumsum(params["sizes"])[:-1], params["axis"])
-    if len(equation.outputs) > 1:
-        return None
-    if name in ("squeeze", "expand_dims"):
-        return [numbered.reshape(target)]
-    if name == "transpose":
-        return [numbered.transpose(params["permutation"])]
-    if name == "broadcast_in_dim":
-        axes = [1] * len(target)
-        for axis, n in zip(params["broadcast_dimensions"], shape, strict=True):
-            axes[axis] = n
-        return [np.broadcast_to(numbered.reshape(axes), target)]
-    if name not in ("gather", "dynamic_slice"):
-        found = places.moved(equation)
-        return None if found is None else [found]
-    indices = [known(a) for a in equation.inputs[1:]]
-    given = [i for i in indices if i is not None]
-    if len(given) < len(indices):
-        return None
-    gathers = name == "gather"
-    return [places.gathered(equation, given[0]) if gathers else places.sliced(equation, given)]
-
-
-def moved(numbers: np.ndarray, taken: np.ndarray) -> np.ndarray:
-    """The numbers [k, *shape] of elements taken from an array, -1 where there is none."""
-    flat = numbers.reshape(len(numbers), -1)
-    found = flat[:, np.maximum(taken, 0)] if flat.size else np.zeros((len(flat), *taken.shape))
-    return np.where(taken >= 0, found, -1).astype(np.int32)
+def _moved(numbers: np.ndarray, taken: np.ndarray) -> np.ndarray:
+    """The numbers [k, *shape] of elements taken from an array, -1 where they are of none."""
+    flat = np.append(numbers.reshape(len(numbers), -1), np.full((len(numbers), 1), -1), axis=1)
+    own = np.where(taken < flat.shape[1], taken, -1)
+    return flat[:, own].astype(np.int32)
 
 
 def _many(numbers: np.ndarray, total: int) -> bool:

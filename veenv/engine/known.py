@@ -15,11 +15,11 @@ import jax
 import numpy as np
 
 from veenv import _compat
-from veenv.engine import places
 from veenv.graph.equations import Equation
 from veenv.graph.program import Literal, Program
+from veenv.rules import indexmap
 from veenv.rules.dtypes import is_key
-from veenv.rules.table import ALL, facts
+from veenv.rules.table import ALL, facts, named
 
 _SIMPLE = {
     "lt": np.less,
@@ -36,8 +36,7 @@ _SIMPLE = {
 }
 """What NumPy does as JAX, without compiling anything, to arrays of one dtype."""
 
-_QUICK = {*_SIMPLE, "select_n", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "rev"}
-_QUICK |= {"convert_element_type", "transpose", "concatenate", "split", "iota"}
+_QUICK = {*_SIMPLE, *named(form="move"), "select_n", "convert_element_type", "iota"}
 """What `results` leaves to NumPy, mostly."""
 
 
@@ -129,13 +128,9 @@ def results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
         return [np.asarray(_SIMPLE[name](*ins), aval.dtype)]
     if name == "select_n" and len(ins) == 3:
         return [np.where(ins[0], ins[2], ins[1])]
-    if name in {"reshape", "squeeze", "expand_dims"} and equation.params.get("dimensions") is None:
-        return [ins[0].reshape(aval.shape)]
-    if name == "broadcast_in_dim":
-        shape = [1] * len(aval.shape)
-        for axis, n in zip(equation.params["broadcast_dimensions"], ins[0].shape, strict=True):
-            shape[axis] = n
-        return [np.broadcast_to(ins[0].reshape(shape), aval.shape)]
+    moved = indexmap.moved(name, equation.params, ins, aval.shape)
+    if moved is not None:
+        return moved
     if name == "convert_element_type" and _converts(ins[0].dtype, aval.dtype):
         return [ins[0].astype(aval.dtype)]
     if name == "iota" and _converts(np.dtype(int), aval.dtype):
@@ -143,15 +138,6 @@ def results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
         counted = np.arange(aval.shape[axis]).astype(aval.dtype)
         counted = counted.reshape(-1, *(1 for _ in aval.shape[axis + 1 :]))
         return [np.broadcast_to(counted, aval.shape)]
-    if name == "rev":
-        return [np.flip(ins[0], equation.params["dimensions"])]
-    if name == "transpose":
-        return [ins[0].transpose(equation.params["permutation"])]
-    if name == "concatenate":
-        return [np.concatenate(ins, equation.params["dimension"])]
-    if name == "split":
-        ends = np.cumsum(equation.params["sizes"])[:-1]
-        return np.split(ins[0], ends, equation.params["axis"])
     with jax.ensure_compile_time_eval():
         given = [jax.numpy.asarray(x) for x in ins]
         return [np.asarray(x) for x in _compat.bind(equation.primitive, equation.params, given)]
@@ -201,9 +187,11 @@ class Zeros:
         if prod(equation.out_avals[k].shape) > _MOST:
             return None
         given = [self(a) for a in equation.inputs]
-        return None if all(x is None for x in given) else self._through(equation, given)
+        return None if all(x is None for x in given) else self._through(equation, k, given)
 
-    def _through(self, equation: Equation, given: list[np.ndarray | None]) -> np.ndarray | None:
+    def _through(
+        self, equation: Equation, k: int, given: list[np.ndarray | None]
+    ) -> np.ndarray | None:
         name, params, shape = equation.primitive.name, equation.params, equation.out_avals[0].shape
         first, avals = given[0], equation.in_avals
         there = [
@@ -217,37 +205,12 @@ class Zeros:
             return reduce(np.logical_and, [np.broadcast_to(x, shape) for x in there])
         if name == "select_n":
             return reduce(np.logical_and, there[1:])
-        if name == "concatenate":
-            return np.concatenate(there, params["dimension"])
         if name == "reduce_sum":
             return np.asarray(there[0].all(axis=tuple(params["axes"])))
-        if name in {"squeeze", "expand_dims"}:
-            return there[0].reshape(shape)
-        if name == "transpose":
-            return there[0].transpose(params["permutation"])
-        if name == "broadcast_in_dim":
-            full = [1] * len(shape)
-            for axis, n in zip(params["broadcast_dimensions"], avals[0].shape, strict=True):
-                full[axis] = n
-            return np.broadcast_to(there[0].reshape(full), shape)
-        return self._moved(equation, there)
-
-    def _moved(self, equation: Equation, there: list[np.ndarray]) -> np.ndarray | None:
-        """Of what takes each result from an operand, at places that are known."""
-        shape = equation.out_avals[0].shape
-        taken = places.moved(equation)
-        if taken is not None:
-            padding = bool(there[1].all()) if equation.primitive.name == "pad" else False
-            return np.append(there[0], padding)[taken].reshape(shape)
-        found = np.zeros(prod(shape), bool)
-        indexed = places.takes(equation.primitive.name) and not places.adds(equation.primitive.name)
-        taken_from = facts(equation.primitive.name).linear_in(len(there)) if indexed else None
-        for operand in taken_from or ():
-            taken = places.by_indices(equation, operand, self._known)
-            if taken is None:
-                return None
-            found |= np.append(there[operand], False)[taken.reshape(-1)]
-        return found.reshape(shape)
+        found = indexmap.sources(equation, self._known)
+        if found is None:
+            return None
+        return np.append(np.concatenate([x.reshape(-1) for x in there]), False)[found[k]]
 
 
 def _some(zero: np.ndarray | None) -> np.ndarray | None:

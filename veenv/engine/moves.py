@@ -21,10 +21,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from veenv.engine import places
 from veenv.engine.edge import Edge
 from veenv.engine.known import Known, Zeros
-from veenv.engine.places import numbered
 from veenv.engine.sparse import computed, indexed
 from veenv.engine.sparse.computed import Computed, Matrix
 from veenv.engine.sparse.indexed import MOST_ENTRIES, Indexed
@@ -36,6 +34,7 @@ from veenv.graph.equations import Equation
 from veenv.graph.linearisation import Elemental, Linearisation
 from veenv.linear.selection import Selection
 from veenv.rules.dtypes import is_complex
+from veenv.rules.indexmap import adds, numbered, taken, takes
 from veenv.rules.table import facts
 from veenv.structure.structure import Link
 
@@ -93,13 +92,13 @@ def _move(
         return _complex_move(equation, ways, e, (out_shape, in_shape), known, _passes(lin))
     _, operand = ways
     if name == "select_n":
-        chosen = places.let_through(equation, operand, known(equation.inputs[0]))
+        chosen = _let_through(equation, operand, known(equation.inputs[0]))
         return None if chosen is None else indexed.selected(chosen, in_shape, e.dtype)
     if isinstance(e.link, Selection):
         return None
     if name == "pad" and operand == 1:
         return _padding(equation, e)
-    if s.link is Link.NONE and not places.takes(name):
+    if s.link is Link.NONE and not takes(name):
         return _thin_product(equation, operand, e, known, zeros)
     if facts(name).form == "sort" and s.unit:
         return computed.moved(e, (out_shape, in_shape), adds=False)
@@ -122,19 +121,16 @@ def _taken(
 ) -> Matrix | None:
     """Of what takes its elements from an operand, or puts them into what it gives."""
     name, s, (out_shape, in_shape) = equation.primitive.name, e.structure, shapes
-    found = places.moved(equation) if operand == 0 else None
-    if found is None and places.takes(name):
-        found = places.by_indices(equation, operand, known)
-        if found is None and s.unit:
-            adds = places.adds(name) and operand == 2
-            return computed.moved(e, (out_shape, in_shape), adds=adds)
-        if found is None and 1 in (prod(out_shape), prod(in_shape)) and e.link is None:
-            return computed.one_hot(e, (out_shape, in_shape))
-    if found is None:
-        selects = s.unit and s.link is Link.SELECTION and not places.takes(name)
-        return indexed.of_edge(e, out_shape, in_shape) if selects else None
-    adds = places.adds(name) and operand == 2
-    return indexed.taken(found, (out_shape, in_shape), e.dtype, adds=adds)
+    added, found = adds(name) and operand == 2, taken(equation, operand, known)
+    if found is not None:
+        return indexed.taken(found, shapes, e.dtype, adds=added)
+    if takes(name):
+        if s.unit:
+            return computed.moved(e, shapes, adds=added)
+        single = 1 in (prod(out_shape), prod(in_shape)) and e.link is None
+        return computed.one_hot(e, shapes) if single else None
+    selects = s.unit and s.link is Link.SELECTION
+    return indexed.of_edge(e, out_shape, in_shape) if selects else None
 
 
 def _passes(lin: Linearisation) -> int:
@@ -146,9 +142,8 @@ def _passes(lin: Linearisation) -> int:
 
 def _padding(equation: Equation, e: Edge) -> Matrix | None:
     """Of a padded array by the one number that it is padded with."""
-    taken = places.moved(equation)
-    assert taken is not None
-    padded = np.where(taken < 0, 0, -1)
+    padded = taken(equation, 1, lambda _: None)
+    assert padded is not None
     return indexed.selected(padded, (), e.dtype) if (padded == 0).any() else None
 
 
@@ -169,6 +164,9 @@ def _ways(lin: Linearisation, equation: Equation, elemental: Elemental) -> tuple
     alone = len(operands) == 1 or (operands and facts(equation.primitive.name).form == "loop")
     return (results[0], operands[0]) if alone and len(results) == 1 else None
 
+
+_MOST_CHOSEN = 0.95
+"""Share of the elements from which on a select is diagonal."""
 
 _MOST_TURNED = 0.75
 """Share of entries that are not zero up to which a product by a known factor is taken apart."""
@@ -202,8 +200,7 @@ def _complex_move(
     found = _complex_places(equation, operand, known) if alike else None
     if found is not None:
         both = np.where(found[..., None] < 0, -1, 2 * found[..., None] + np.arange(2))
-        adds = places.adds(name) and operand == 2
-        return indexed.taken(both, shapes, e.dtype, adds=adds)
+        return indexed.taken(both, shapes, e.dtype, adds=adds(name) and operand == 2)
     if e.structure.link is Link.OPERATOR:
         return supported(equation, ways, e, known, passes, realify=True)
     selects = e.structure.unit and e.structure.link is Link.SELECTION
@@ -213,9 +210,8 @@ def _complex_move(
 def _complex_places(equation: Equation, operand: int, known: Known) -> np.ndarray | None:
     """For each result the element that it is, or for each that is added the result; -1 for none."""
     if equation.primitive.name == "select_n":
-        return places.let_through(equation, operand, known(equation.inputs[0]))
-    found = places.moved(equation) if operand == 0 else None
-    return places.by_indices(equation, operand, known) if found is None else found
+        return _let_through(equation, operand, known(equation.inputs[0]))
+    return taken(equation, operand, known)
 
 
 def _turned(
@@ -341,3 +337,24 @@ def _dot_places(equation: Equation, operand: int, factor: np.ndarray) -> Places 
 
 def _sided(own: np.ndarray, other: np.ndarray, operand: int) -> tuple[np.ndarray, np.ndarray]:
     return (own, other) if operand == 0 else (other, own)
+
+
+def _let_through(equation: Equation, operand: int, mask: np.ndarray | None) -> np.ndarray | None:
+    """The elements that a select takes of one of its cases; -1 where it takes another's.
+
+    Args:
+      equation: a select.
+      operand: number of the case among the operands.
+      mask: the first operand.
+
+    Returns:
+      Integers of the result's shape.  None where the mask is not known or one for all, or leaves
+      hardly any out: they are stored as zeros, as diagonal axes take less than index arrays.
+    """
+    shape = equation.out_avals[0].shape
+    if mask is None or mask.shape != shape:
+        return None
+    chosen = mask == operand - 1
+    if np.count_nonzero(chosen) >= _MOST_CHOSEN * chosen.size:
+        return None
+    return np.where(chosen, numbered(shape), -1)

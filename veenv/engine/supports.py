@@ -18,13 +18,13 @@ from veenv.engine import sums
 from veenv.engine.dependence import dependent_places
 from veenv.engine.edge import Edge, diagonal_pairs, keep_diagonal
 from veenv.engine.known import Known
-from veenv.engine.places import numbered, scattered, takes
 from veenv.engine.sparse import indexed
 from veenv.engine.sparse.indexed import Indexed
 from veenv.engine.sparse.numbers import Numbers
 from veenv.engine.sparse.pattern import collected
 from veenv.graph.equations import Equation
 from veenv.rules.dtypes import is_complex, real_shape
+from veenv.rules.indexmap import numbered, takes, targets
 from veenv.rules.table import ALL, facts
 
 _MOST = 1 << 18
@@ -155,11 +155,8 @@ def _updates(equation: Equation, operand: int, known: Known) -> Places | None:
     if operand == 0:
         rows = np.arange(prod(equation.out_avals[0].shape))
         return rows, rows
-    indices = known(equation.inputs[1])
-    if indices is None or operand != 2:
-        return None
-    targets = scattered(equation, indices).reshape(-1)
-    return targets, np.arange(targets.size)
+    rows = targets(equation, known) if operand == 2 else None
+    return None if rows is None else (rows.reshape(-1), np.arange(rows.size))
 
 
 _MOST_LISTED = 1 << 20

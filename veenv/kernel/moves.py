@@ -12,75 +12,19 @@ import numpy as np
 from veenv.kernel.arrays import Ids, Rule, choose, constant, constants
 from veenv.kernel.builder import Builder
 from veenv.kernel.program import CannotFuseError, dtype_name
-from veenv.kernel.windows import Windows, of_gather, of_scatter
 from veenv.linear.batch_barrier import BARRIERS
+from veenv.rules.indexmap import Windows, moved, of_block, of_gather, of_scatter
+from veenv.rules.table import named
 
 _MOST_STARTS = 64
 """Places between which an index that depends on the input may choose."""
 
 
-def _broadcast(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-    shape, axes = eqn.params["shape"], eqn.params["broadcast_dimensions"]
-    expanded = np.ones(len(shape), int)
-    expanded[list(axes)] = ins[0].shape
-    return [np.broadcast_to(ins[0].reshape(tuple(expanded)), tuple(shape))]
-
-
-def _reshape(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-    if eqn.primitive.name == "reshape" and eqn.params.get("dimensions") is not None:
-        ins = [ins[0].transpose(eqn.params["dimensions"])]
-    return [ins[0].reshape(eqn.outvars[0].aval.shape)]
-
-
-def _transpose(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-    return [ins[0].transpose(eqn.params["permutation"])]
-
-
-def _rev(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-    return [np.flip(ins[0], eqn.params["dimensions"])]
-
-
-def _slice(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-    params = eqn.params
-    strides = params["strides"] or (1,) * ins[0].ndim
-    cut = zip(params["start_indices"], params["limit_indices"], strides, strict=True)
-    return [ins[0][tuple(slice(*c) for c in cut)]]
-
-
-def _concatenate(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-    return [np.concatenate(ins, eqn.params["dimension"])]
-
-
-def _split(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-    ends = np.cumsum(eqn.params["sizes"])[:-1]
-    return list(np.split(ins[0], ends, eqn.params["axis"]))
-
-
-def _stack(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-    return [np.stack(ins, eqn.params["axis"])]
-
-
-def _unstack(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-    return list(np.moveaxis(ins[0], eqn.params["axis"], 0))
-
-
-def _tile(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-    return [np.tile(ins[0], eqn.params["reps"])]
-
-
-def _pad(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-    x, fill = ins
-    result = np.full(eqn.outvars[0].aval.shape, fill[()], np.int64)
-    source, target = [], []
-    for size, wide, (low, _, interior) in zip(
-        x.shape, result.shape, eqn.params["padding_config"], strict=True
-    ):
-        places = low + np.arange(size) * (interior + 1)
-        inside = (places >= 0) & (places < wide)
-        source.append(np.flatnonzero(inside))
-        target.append(places[inside])
-    result[np.ix_(*target)] = x[np.ix_(*source)]
-    return [result]
+def _moved(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    """As shapes say."""
+    found = moved(eqn.primitive.name, eqn.params, ins, eqn.outvars[0].aval.shape)
+    assert found is not None
+    return found
 
 
 def _iota(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
@@ -102,21 +46,18 @@ def _same(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     return list(ins)
 
 
-def _block(shape: Sequence[int], starts: Sequence[Ids]) -> tuple[Windows, Ids]:
-    """The window of this shape that begins at some starts, which are clamped into the array."""
-    axes = tuple(range(len(shape)))
-    windows = Windows(tuple(shape), (), axes, (), axes, clipped=True)
-    return windows, np.array([start[()] for start in starts], np.int64)
-
-
 def _dynamic_slice(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     x, *starts = ins
-    return [_taken(b, eqn, *_block(eqn.params["slice_sizes"], starts), x)]
+    return [_taken(b, eqn, of_block(eqn.params["slice_sizes"]), _index(starts), x)]
 
 
 def _dynamic_update_slice(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     x, update, *starts = ins
-    return [_put(b, eqn, *_block(update.shape, starts), x, update)]
+    return [_put(b, eqn, of_block(update.shape), _index(starts), x, update)]
+
+
+def _index(starts: Sequence[Ids]) -> Ids:
+    return np.array([start[()] for start in starts], np.int64)
 
 
 def _options(
@@ -236,22 +177,11 @@ def _put(
 
 
 RULES: Mapping[str, Rule] = {
-    "broadcast_in_dim": _broadcast,
-    "concatenate": _concatenate,
+    **dict.fromkeys(named(form="move"), _moved),
     "empty": _empty,
     "empty2": _empty,
     "iota": _iota,
     **dict.fromkeys(BARRIERS, _same),
-    "pad": _pad,
-    "reshape": _reshape,
-    "rev": _rev,
-    "slice": _slice,
-    "split": _split,
-    "squeeze": _reshape,
-    "stack": _stack,
-    "tile": _tile,
-    "unstack": _unstack,
-    "transpose": _transpose,
     "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update_slice,
     "gather": _gather,

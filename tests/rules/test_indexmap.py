@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from veenv.kernel.windows import of_gather, of_scatter
+from veenv.rules.indexmap import of_gather, of_scatter
 
 A = np.arange(1.0, 1 + 4 * 5 * 3, dtype=np.float32).reshape(4, 5, 3)
 MODES = ["clip", "fill", "promise_in_bounds"]

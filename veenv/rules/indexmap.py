@@ -1,0 +1,269 @@
+"""Of equations that move elements: which element goes where, by NumPy.
+
+`moved` moves arrays of anything as an equation does: values, flags, operations of a kernel, or the
+numbers of the elements themselves, which say where each comes from.  `Windows` are the places that
+gathers read and scatters write, once their indices are known.  A place of -1 is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import jax
+import numpy as np
+
+from veenv.rules.table import facts
+
+
+def numbered(shape: Sequence[int], start: int = 0) -> np.ndarray:
+    """An array of a shape whose elements are numbered, row by row."""
+    return np.arange(start, start + prod(shape)).reshape(shape)
+
+
+def moved(
+    name: str, params: Any, ins: Sequence[np.ndarray], shape: Sequence[int]
+) -> list[np.ndarray] | None:
+    """The results of a primitive that moves elements as shapes say; None of any other one.
+
+    Args:
+      name: of the primitive.
+      params: of the equation.
+      ins: its operands, or arrays of anything in their place.
+      shape: of its first result.
+
+    Example:
+      >>> moved("rev", {"dimensions": (0,)}, [np.array(["a", "b"])], (2,))[0].tolist()
+      ['b', 'a']
+    """
+    x = ins[0] if ins else np.zeros(0)
+    match name:
+        case "broadcast_in_dim":
+            expanded = np.ones(len(shape), int)
+            expanded[list(params["broadcast_dimensions"])] = x.shape
+            return [np.broadcast_to(x.reshape(tuple(expanded)), tuple(shape))]
+        case "reshape" | "squeeze" | "expand_dims":
+            order = params.get("dimensions") if name == "reshape" else None
+            return [(x if order is None else x.transpose(order)).reshape(tuple(shape))]
+        case "transpose":
+            return [x.transpose(params["permutation"])]
+        case "rev":
+            return [np.flip(x, params["dimensions"])]
+        case "slice":
+            steps = params["strides"] or (1,) * x.ndim
+            cut = zip(params["start_indices"], params["limit_indices"], steps, strict=True)
+            return [x[tuple(slice(*c) for c in cut)]]
+        case "concatenate":
+            return [np.concatenate(ins, params["dimension"])]
+        case "stack":
+            return [np.stack(ins, params["axis"])]
+        case "split":
+            ends = np.cumsum(params["sizes"])[:-1]
+            return [*map(np.asarray, np.split(x, ends, params["axis"]))]
+        case "unstack":
+            return [*map(np.asarray, np.moveaxis(x, params["axis"], 0))]
+        case "tile":
+            return [np.tile(x, params["reps"])]
+        case "pad":
+            return [_padded(x, ins[1], params["padding_config"], shape)]
+    return None
+
+
+def _padded(x: np.ndarray, fill: np.ndarray, config: Any, shape: Sequence[int]) -> np.ndarray:
+    result = np.full(shape, fill[()], x.dtype)
+    source, target = [], []
+    for size, wide, (low, _, interior) in zip(x.shape, shape, config, strict=True):
+        places = low + np.arange(size) * (interior + 1)
+        inside = (places >= 0) & (places < wide)
+        source.append(np.flatnonzero(inside))
+        target.append(places[inside])
+    result[np.ix_(*target)] = x[np.ix_(*source)]
+    return result
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How indices place windows in an array, as the parameters of what takes or puts them say.
+
+    Attributes:
+      sizes: of a window along every axis of the array.
+      dropped: axes of the array along which a window has no axis of its own.
+      indexed: the axis of the array that each number of an index is for.
+      shared: pairs of an axis of the array and one of the indices that go together.
+      own: axes of the windows among those of the result (of a scatter: of the updates).
+      clipped: a window that is not inside is moved there; otherwise it is left out.
+    """
+
+    sizes: tuple[int, ...]
+    dropped: tuple[int, ...]
+    indexed: tuple[int, ...]
+    shared: tuple[tuple[int, int], ...]
+    own: tuple[int, ...]
+    clipped: bool
+
+    def places(self, shape: Sequence[int], indices: np.ndarray) -> np.ndarray:
+        """The row-major places in the array of the entries of the result; -1 for none.
+
+        Args:
+          shape: of the array.
+          indices: integers [..., number of indexed axes].
+
+        Example:
+          >>> rows = Windows((1, 3), (0,), (0,), (), (1,), clipped=False)
+          >>> rows.places((2, 3), np.array([[1], [0], [2]])).tolist()
+          [[3, 4, 5], [0, 1, 2], [-1, -1, -1]]
+        """
+        batch = indices.shape[:-1]
+        starts = [np.zeros(batch, np.int64) for _ in shape]
+        for k, axis in enumerate(self.indexed):
+            starts[axis] = indices[..., k].astype(np.int64)
+        for axis, other in self.shared:
+            starts[axis] = np.indices(batch)[other]
+        window = [axis for axis in range(len(shape)) if axis not in self.dropped]
+        offsets = np.indices([self.sizes[axis] for axis in window])
+        inside = np.ones(batch, bool)
+        found = np.zeros((*batch, *offsets.shape[1:]), np.int64)
+        for axis, start in enumerate(starts):
+            stride, last = prod(shape[axis + 1 :]), shape[axis] - self.sizes[axis]
+            inside &= (start >= 0) & (start <= last)
+            start = np.clip(start, 0, max(0, last))
+            found += stride * start.reshape(batch + (1,) * len(window))
+            if axis in window:
+                found += stride * offsets[window.index(axis)]
+        if not self.clipped:
+            found[~inside] = -1
+        return self._arranged(found, len(batch))
+
+    def owners(self, shape: Sequence[int], batch: Sequence[int]) -> np.ndarray:
+        """The number of the index that each entry of the result goes by; `batch` is their shape."""
+        window = [self.sizes[axis] for axis in range(len(shape)) if axis not in self.dropped]
+        numbers = np.arange(prod(batch)).reshape((*batch, *(1 for _ in window)))
+        return self._arranged(np.broadcast_to(numbers, (*batch, *window)), len(batch))
+
+    def _arranged(self, found: np.ndarray, count: int) -> np.ndarray:
+        """With the axes of windows where the result has them; `count` are those of indices."""
+        others, own = iter(range(count)), iter(range(count, found.ndim))
+        return found.transpose([next(own if k in self.own else others) for k in range(found.ndim)])
+
+
+def of_gather(params: Any) -> Windows:
+    """The windows of a gather."""
+    d = params["dimension_numbers"]
+    shared = tuple(zip(d.operand_batching_dims, d.start_indices_batching_dims, strict=True))
+    return Windows(
+        tuple(params["slice_sizes"]),
+        (*d.collapsed_slice_dims, *d.operand_batching_dims),
+        tuple(d.start_index_map),
+        shared,
+        tuple(d.offset_dims),
+        clipped=_mode(params) != jax.lax.GatherScatterMode.FILL_OR_DROP,
+    )
+
+
+def of_scatter(params: Any, rank: int, updates: Sequence[int]) -> Windows:
+    """The windows of a scatter into an array of so many axes, with updates of this shape."""
+    d = params["dimension_numbers"]
+    dropped = (*d.inserted_window_dims, *d.operand_batching_dims)
+    sizes = iter([updates[axis] for axis in d.update_window_dims])
+    return Windows(
+        tuple(1 if axis in dropped else next(sizes) for axis in range(rank)),
+        dropped,
+        tuple(d.scatter_dims_to_operand_dims),
+        tuple(zip(d.operand_batching_dims, d.scatter_indices_batching_dims, strict=True)),
+        tuple(d.update_window_dims),
+        clipped=_mode(params) == jax.lax.GatherScatterMode.CLIP,
+    )
+
+
+def of_block(sizes: Sequence[int]) -> Windows:
+    """The window of these sizes that begins at some starts, clamped into the array."""
+    axes = tuple(range(len(sizes)))
+    return Windows(tuple(sizes), (), axes, (), axes, clipped=True)
+
+
+def _mode(params: Any) -> Any:
+    return jax.lax.GatherScatterMode.from_any(params["mode"])
+
+
+def adds(name: str) -> bool:
+    """Whether a primitive adds updates to what is there."""
+    return facts(name).combine == "add"
+
+
+def takes(name: str) -> bool:
+    """Whether a primitive takes each result element from one operand element, by indices."""
+    known = facts(name)
+    return known.form == "take" or (known.form == "put" and known.combine in (None, "add"))
+
+
+def targets(equation: Any, known: Callable[[Any], np.ndarray | None]) -> np.ndarray | None:
+    """Where the window of a gather, a scatter or a dynamic slice lies, if its indices are known.
+
+    Args:
+      equation: of a program.
+      known: gives an operand's value, None if it is not known.
+
+    Returns:
+      For each element of the result, or of the updates, the number of the first operand's element.
+    """
+    name, shapes = equation.primitive.name, [a.shape for a in equation.in_avals]
+    indexed = name == "gather" or name.startswith("scatter")
+    first = 1 if indexed or facts(name).form == "take" else 2
+    indices = [known(a) for a in equation.inputs[first : 2 if indexed else None]]
+    given = [i for i in indices if i is not None]
+    if len(given) < len(indices):
+        return None
+    if name == "gather":
+        return of_gather(equation.params).places(shapes[0], given[0])
+    if indexed:
+        return of_scatter(equation.params, len(shapes[0]), shapes[2]).places(shapes[0], given[0])
+    block = equation.out_avals[0].shape if first == 1 else shapes[1]
+    return of_block(block).places(shapes[0], np.array([int(i) for i in given], np.int64))
+
+
+def sources(equation: Any, known: Callable[[Any], np.ndarray | None]) -> list[np.ndarray] | None:
+    """For each element of each result the element of an operand that it is.
+
+    Args:
+      equation: of a program, of any primitive.
+      known: gives an operand's value, None if it is not known.
+
+    Returns:
+      Numbers in the results' shapes; the elements of all operands are numbered one after another.
+      None of primitives that do something else, of indices that are not known, and of a scatter
+      that overwrites an element twice: which one counts is the device's choice.
+    """
+    name, shapes = equation.primitive.name, [a.shape for a in equation.in_avals]
+    if facts(name).form == "move":
+        starts = np.cumsum([0, *map(prod, shapes)])
+        numbers = list(map(numbered, shapes, starts))
+        return moved(name, equation.params, numbers, equation.out_avals[0].shape)
+    at = targets(equation, known) if takes(name) and not adds(name) else None
+    if at is None or facts(name).form == "take":
+        return at if at is None else [at]
+    flat, updates = at.reshape(-1), facts(name).updates or 0
+    put = np.flatnonzero(flat >= 0)
+    if len(np.unique(flat[put])) < len(put):
+        return None
+    found = numbered(shapes[0])
+    found.reshape(-1)[flat[put]] = put + sum(map(prod, shapes[:updates]))
+    return [found]
+
+
+def taken(
+    equation: Any, operand: int, known: Callable[[Any], np.ndarray | None]
+) -> np.ndarray | None:
+    """As `sources`, the elements of one operand in the one result: their own numbers.
+
+    For the updates that a scatter adds, it is the result's element that each is added to.
+    """
+    shapes = [a.shape for a in equation.in_avals]
+    if adds(equation.primitive.name):
+        return numbered(shapes[0]) if operand == 0 else targets(equation, known)
+    found = sources(equation, known)
+    if found is None or len(found) > 1:
+        return None
+    own = found[0] - sum(map(prod, shapes[:operand]))
+    return np.where((own >= 0) & (own < prod(shapes[operand])), own, -1)
