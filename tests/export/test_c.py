@@ -35,8 +35,15 @@ def compiled(source: str, folder: Path) -> ctypes.CDLL:
     return ctypes.CDLL(str(folder / "kernel.so"))
 
 
-def compare(folder: Path, fun: Callable[..., Any], point: Any, argnums: Any, rtol: float) -> None:
-    """One point and a batch, with the value, against `jax.jacrev`."""
+def compare(
+    folder: Path,
+    fun: Callable[..., Any],
+    point: Any,
+    argnums: Any,
+    rtol: float,
+    oracle: Any = jax.jacrev,
+) -> None:
+    """One point and a batch, with the value, against a mode of JAX."""
     point = jax.tree.map(jnp.asarray, point)
     library = compiled(
         to_c("best" if argnums else "reverse", fun, *point, argnums=argnums, with_value=True),
@@ -46,7 +53,7 @@ def compare(folder: Path, fun: Callable[..., Any], point: Any, argnums: Any, rto
     batch = jax.tree.map(
         lambda x: np.asarray(np.asarray(x) * rng.uniform(0.95, 1.05, (5, *x.shape)), x.dtype), point
     )
-    expected = jax.vmap(lambda *p: (fun(*p), jax.jacrev(fun, argnums)(*p)))(*batch)
+    expected = jax.vmap(lambda *p: (fun(*p), oracle(fun, argnums)(*p)))(*batch)
     expected = [np.asarray(e) for e in jax.tree.leaves(expected)]
     ins = [np.ascontiguousarray(x) for x in jax.tree.leaves(batch)]
     outs = [np.full(e.shape, 7, e.dtype) for e in expected]
@@ -86,6 +93,35 @@ def everything(x: jax.Array, n: jax.Array) -> tuple[jax.Array, ...]:
 def test_every_kind_of_operation(tmp_path: Path):
     args = (np.array([0.7, 1.3, 2.6], "f4"), np.array([1, 2, 3], "i4"))
     compare(tmp_path, everything, args, 0, 1e-5) if COMPILER else pytest.skip("no C compiler")
+
+
+def looping(x: jax.Array, a: jax.Array) -> tuple[jax.Array, ...]:
+    table = jnp.linspace(0.1, 1, 50)
+
+    def step(c: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
+        near = table[jnp.clip(jnp.int32(50 * c[0]), 0, 49)] + a[3:70].mean()
+        c = jnp.sin(c * t) + near * x
+        return c, c[0] * t
+
+    c, ys = jax.lax.scan(step, x, a)
+    _, zs = jax.lax.scan(step, x, ys, reverse=True)
+    total = jax.lax.fori_loop(0, 300, lambda i, s: jnp.sin(s) + a[i] * i, c[0])
+    root = jax.lax.while_loop(
+        lambda v: jnp.abs(v * v - x[0]) > 1e-3, lambda v: 0.5 * (v + x[0] / v), x[1]
+    )
+    return total, root, zs
+
+
+@pytest.mark.skipif(not COMPILER, reason="no C compiler")
+def test_loops_are_loops(tmp_path: Path, x64: None):
+    args = np.array([0.7, 1.3]), np.linspace(0.2, 0.9, 300)
+    last = lambda *args: looping(*args)[:2]  # noqa: E731
+    sizes = [
+        len(to_c("reverse", last, args[0], np.ones(n), argnums=0, with_value=True))
+        for n in (300, 3000)
+    ]
+    assert sizes[1] < 1.01 * sizes[0] < 50_000
+    compare(tmp_path, looping, args, 0, 1e-9, jax.jacfwd)
 
 
 def test_arguments_that_nothing_reads_and_results_without_entries(tmp_path: Path, x64: None):

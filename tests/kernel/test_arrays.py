@@ -54,10 +54,10 @@ def test_shape_order_and_equal_rows_are_kept(size):
 
 
 def test_arrays_end_at_the_limit_too():
-    b = Builder(limit=100)
+    b = Builder(limit=40)
     x = np.array([b.input(0, k, "float32") for k in range(60)])
     sums = arithmetic(b, "add", "float32", x[:30], x[30:])
-    with pytest.raises(CannotFuseError, match="more than 100 scalar operations"):
+    with pytest.raises(CannotFuseError, match="more than 40 scalar operations"):
         arithmetic(b, "mul", "float32", sums, x[:30])
     with pytest.raises(ValueError, match="at most"):
         Builder(limit=1 << 21)

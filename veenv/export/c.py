@@ -5,14 +5,14 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from veenv.engine.api import jacve, value_and_jacve
 from veenv.graph.argnums import normalise_argnums
 from veenv.kernel.fusing import trace_point
-from veenv.kernel.program import FLOATS, CannotFuseError, Leaf, Op, ScalarProgram
+from veenv.kernel.program import FLOATS, CannotFuseError, Leaf, Loop, Op, ScalarProgram
 from veenv.rules.operations import OPERATIONS
 
 if TYPE_CHECKING:
@@ -114,12 +114,11 @@ class _Writer:
         self.helpers: dict[str, str] = {}
 
     def text(self) -> str:
-        lines = []
-        for i, op in enumerate(self.program.ops):
-            if op.name != "const":
-                lines.append(f"const {_type(op.dtype)} v{i} = {self._expression(op)};")
+        whole = [_Array(f"in{k}") for k in range(len(self.program.inputs))]
+        part = _Part(self.program, "v", whole, self._cast)
+        lines = part.lines(range(len(self.program.ops)))
         for k, ids in enumerate(self.program.results):
-            lines += [f"out{k}[{e}] = {self._operand(i)};" for e, i in enumerate(ids)]
+            lines += part.writing(f"out{k}", ids)
         inputs, outputs = self.program.inputs, self.program.outputs
         types = [f"const {_type(x.dtype)} *restrict" for x in inputs]
         types += [f"{_type(x.dtype)} *restrict" for x in outputs]
@@ -155,25 +154,6 @@ void {self.name}_batch(size_t count{tail}{batch}) {{
 }}
 """
 
-    def _operand(self, i: int) -> str:
-        op = self.program.ops[i]
-        return _literal(op.attr) if op.name == "const" else f"v{i}"
-
-    def _expression(self, op: Op) -> str:
-        if op.name == "input":
-            leaf, index = op.attr
-            return f"in{leaf}[{index}]"
-        args = [self._operand(a) for a in op.args]
-        of = self.program.ops[op.args[0]].dtype
-        if op.name in ("convert", "bitcast"):
-            return self._cast(op.name, of, op.dtype, args[0])
-        known = OPERATIONS[op.attr if op.name == "call" else op.name]
-        kind, suffix = _type(of), "f" if of == "float32" else ""
-        wraps = "uint64_t" if np.dtype(of).itemsize == 8 else "uint32_t"
-        unsigned = f"u{kind.removeprefix('u')}"
-        text = known.c if of in FLOATS else known.c_int
-        return text.format(*args, f=suffix, T=kind, U=unsigned, W=wraps)
-
     def _cast(self, kind: str, of: str, to: str, x: str) -> str:
         if kind == "convert" and not (of in FLOATS and to not in FLOATS):
             return f"({_type(to)}){x}"
@@ -188,6 +168,166 @@ void {self.name}_batch(size_t count{tail}{batch}) {{
             body = f"return x != x ? 0 : x <= {low} ? {least} : x >= {high} ? {most} : ({target})x;"
         self.helpers[name] = f"static inline {target} {name}({source} x) {{ {body} }}"
         return f"{name}({x})"
+
+
+class _Array(NamedTuple):
+    """An array of C: every so manieth entry of a name's."""
+
+    name: str
+    start: int = 0
+    stride: int = 1
+
+    def view(self, start: int, stride: int) -> _Array:
+        return _Array(self.name, self.start + self.stride * start, self.stride * stride)
+
+    def at(self, index: int | str) -> str:
+        if isinstance(index, int):
+            return f"{self.name}[{self.start + self.stride * index}]"
+        index = index if self.stride == 1 else f"{self.stride} * {index}"
+        return f"{self.name}[{index}{f' + {self.start}' if self.start else ''}]"
+
+
+def _is_leaf(op: Op) -> bool:
+    """Whether an operation is a whole input leaf."""
+    return op.name == "input" and op.attr[1] is None
+
+
+class _Part:
+    """The statements of a program, or of the body of a loop, whose variables have a prefix.
+
+    `given` are its inputs, numbers of a body as text; `cast` writes a conversion.
+    """
+
+    def __init__(
+        self,
+        program: ScalarProgram,
+        prefix: str,
+        given: Sequence[_Array | str],
+        cast: Callable[[str, str, str, str], str],
+    ):
+        self.program, self.prefix, self.given, self.cast = program, prefix, given, cast
+        self.parts = [(i, op) for i, op in enumerate(program.ops) if op.name == "part"]
+
+    def lines(self, span: range) -> list[str]:
+        """The statements of some operations."""
+        found = []
+        for i in span:
+            op = self.program.ops[i]
+            if op.name == "loop":
+                found += self._loop(i, op)
+            elif op.name == "array":
+                values = ", ".join(map(self.operand, op.args))
+                found.append(
+                    f"const {_type(op.dtype)} {self._name(i)}[{len(op.args)}] = {{{values}}};"
+                )
+            elif op.name not in ("const", "view", "entry", "part") and not _is_leaf(op):
+                kind = _type(op.dtype)
+                found.append(f"const {kind} {self._name(i)} = {self._expression(op)};")
+        return found
+
+    def _name(self, i: int) -> str:
+        return f"{self.prefix}{i}"
+
+    def operand(self, i: int) -> str:
+        """A number."""
+        op = self.program.ops[i]
+        if op.name == "entry":
+            return self._array(op.args[0]).at(op.attr)
+        return _literal(op.attr) if op.name == "const" else self._name(i)
+
+    def writing(self, name: str, ids: Sequence[int]) -> list[str]:
+        """The statements that fill an output; what lies evenly in an array is copied in a loop."""
+        of_array: dict[int, list[int]] = {}
+        for e, i in enumerate(ids):
+            op = self.program.ops[i]
+            of_array.setdefault(op.args[0] if op.name == "entry" else -1, []).append(e)
+        single, found = set(of_array.pop(-1, ())), []
+        for array, places in of_array.items():
+            sources = [self.program.ops[ids[e]].attr for e in places]
+            steps = {
+                (f - e, t - s)
+                for e, f, s, t in zip(places, places[1:], sources, sources[1:], strict=False)
+            }
+            if len(steps) != 1:
+                single.update(places)
+                continue
+            ((step, move),) = steps
+            source = self._array(array).view(sources[0], move).at("k")
+            target = _Array(name, places[0], step).at("k")
+            head = f"for (int32_t k = 0; k < {len(places)}; ++k)"
+            found.append(f"{head} {target} = {source};")
+        return [*(f"{name}[{e}] = {self.operand(ids[e])};" for e in sorted(single)), *found]
+
+    def _array(self, i: int) -> _Array:
+        op = self.program.ops[i]
+        if op.name == "view":
+            return self._array(op.args[0]).view(*op.attr[:2])
+        if op.name == "input":
+            given = self.given[op.attr[0]]
+            assert isinstance(given, _Array)
+            return given
+        return _Array(self._name(i))
+
+    def _expression(self, op: Op) -> str:
+        if op.name == "input":
+            given = self.given[op.attr[0]]
+            return given if isinstance(given, str) else given.at(op.attr[1])
+        if op.name == "read":
+            return self._array(op.args[0]).at(self.operand(op.args[1]))
+        args = [self.operand(a) for a in op.args]
+        of = self.program.ops[op.args[0]].dtype
+        if op.name in ("convert", "bitcast"):
+            return self.cast(op.name, of, op.dtype, args[0])
+        known = OPERATIONS[op.attr if op.name == "call" else op.name]
+        kind, suffix = _type(of), "f" if of == "float32" else ""
+        wraps = "uint64_t" if np.dtype(of).itemsize == 8 else "uint32_t"
+        unsigned = f"u{kind.removeprefix('u')}"
+        text = known.c if of in FLOATS else known.c_int
+        return text.format(*args, f=suffix, T=kind, U=unsigned, W=wraps)
+
+    def _loop(self, position: int, op: Op) -> list[str]:
+        loop: Loop = op.attr
+        body, name, first = loop.body, self._name(position), loop.carries + loop.stacked
+        carries = [f"{name}_c{k}" for k in range(loop.carries)]
+        kinds = [_type(leaf.dtype) for leaf in body.inputs[: loop.carries]]
+        found = [
+            f"{kind} {carry} = {self.operand(a)};"
+            for kind, carry, a in zip(kinds, carries, op.args, strict=False)
+        ]
+        parts = {o.attr: i for i, o in self.parts if o.args[0] == position}
+        arrays = {k: i for k, i in parts.items() if k >= loop.carries}
+        for i in arrays.values():
+            found.append(f"{_type(self.program.ops[i].dtype)} {self._name(i)}[{loop.length}];")
+        step = f"{name}_k"
+        entries = [self._array(a).at(step) for a in op.args[loop.carries : first]]
+        same = [
+            self._array(a) if leaf.shape else self.operand(a)
+            for a, leaf in zip(op.args[first:], body.inputs[first:], strict=True)
+        ]
+        inside = _Part(body, f"{name}_", [*carries, *entries, *same], self.cast)
+        results = [ids[0] for ids in body.results]
+        if loop.length is None:
+            lines = inside.lines(range(loop.tested))
+            lines.append(f"if (!{inside.operand(results[-1])}) break;")
+            lines += inside.lines(range(loop.tested, len(body.ops)))
+            head = "for (;;) {"
+        else:
+            lines = inside.lines(range(len(body.ops)))
+            head = f"for (int32_t {step} = 0; {step} < {loop.length}; ++{step}) {{"
+            if loop.reverse:
+                head = f"for (int32_t {step} = {loop.length - 1}; {step} >= 0; --{step}) {{"
+        lines += [
+            f"{self._name(i)}[{step}] = {inside.operand(results[k])};" for k, i in arrays.items()
+        ]
+        ahead = [f"{carry}n" for carry in carries]
+        rows = [*zip(kinds, carries, ahead, results, strict=False)]
+        lines += [f"const {kind} {new} = {inside.operand(i)};" for kind, _, new, i in rows]
+        lines += [f"{carry} = {new};" for _, carry, new, _ in rows]
+        found += [head, *(f"  {line}" for line in lines), "}"]
+        for k, i in parts.items():
+            if k < loop.carries:
+                found.append(f"const {kinds[k]} {self._name(i)} = {carries[k]};")
+        return found
 
 
 def _type(dtype: str) -> str:

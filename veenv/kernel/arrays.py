@@ -41,6 +41,14 @@ def choose(b: Builder, which: Any, x: Any, y: Any) -> Ids:
     return np.array(ids, np.int64).reshape(rows[0].shape)
 
 
+def reals(b: Builder, ids: Ids) -> list[int]:
+    """The operations of an array's entries; of complex ones the parts, one after the other."""
+    flat = ids.ravel().tolist()
+    if flat and b.ops[flat[0]].dtype in PAIRS:
+        return [part for i in flat for part in b.ops[i].args]
+    return flat
+
+
 def once(*arrays: Ids) -> list[Ids]:
     """Arrays of one shape with one entry along each axis along which all of them are broadcast.
 

@@ -13,6 +13,7 @@ from veenv.kernel.fold import evaluate
 from veenv.kernel.program import (
     COMMUTATIVE,
     FLOATS,
+    FREE,
     PAIRS,
     CannotFuseError,
     Op,
@@ -32,7 +33,7 @@ _ARITHMETIC = {
 
 They are known by an integer, which has the numbers of the arguments in its lower bits.
 """
-_NOT_FOLDED = frozenset({"complex", "shl", "shr_a", "shr_l"})
+_NOT_FOLDED = frozenset({"complex", "shl", "shr_a", "shr_l", "array", "loop"})
 
 
 class Builder:
@@ -44,6 +45,7 @@ class Builder:
     Attributes:
       ops: the operations so far.
       counts: for a dtype and a length the numbers of as many of its constants 0, 1, 2 ...
+      loops: those so far, by their digest.
 
     Example:
       >>> b = Builder()
@@ -59,10 +61,11 @@ class Builder:
             raise ValueError(f"a program has at most {_IDS:,} operations, not {limit:,}")
         self.ops: list[Op] = []
         self.counts: dict[tuple[str, int], np.ndarray] = {}
-        self._limit = limit
+        self.loops: dict[str, Any] = {}
+        self._limit, self._computing = limit, 0
         self._known: dict[Any, int] = {}
-        self._special = bytearray(limit)
-        """Of each operation whether it is a constant or a negative of floats."""
+        self._special = bytearray()
+        """Of each operation whether it is a constant or a negative."""
 
     def input(self, leaf: int, index: int, dtype: str) -> int:
         """Entry `index` of input leaf `leaf`."""
@@ -165,22 +168,46 @@ class Builder:
         """The number of the constant or simpler operation that one comes to; None for others."""
         every = [self.ops[a] for a in op.args]
         values = [x.attr if x.name == "const" else None for x in every]
-        if op.name not in _NOT_FOLDED and all(v is not None for v in values):
+        known = values and all(v is not None for v in values)
+        if known and op.name not in _NOT_FOLDED:
             return self.const(evaluate(op, values))
         return _RULES[op.name](self, op, values) if op.name in _RULES else None
 
     def _add(self, op: Op, key: Any) -> int:
         """The number of an operation that is not known."""
         number = len(self.ops)
-        if number >= self._limit:
+        self._computing += op.name not in FREE
+        if self._computing > self._limit or number >= _IDS:
             raise CannotFuseError(
                 f"the function takes more than {self._limit:,} scalar operations, the most "
                 "that one kernel may have (it would take too long to compile)"
             )
         self._known[key] = number
         self.ops.append(op)
-        self._special[number] = op.name in ("const", "neg")
+        self._special.append(op.name in ("const", "neg"))
         return number
+
+    def array(self, ids: Sequence[int]) -> int:
+        """The array of some entries: what is one already, or follows in one, is not made anew."""
+        ops = [self.ops[i] for i in ids]
+        first = ops[0]
+        if len(ids) > 1 and all(op.name == first.name for op in ops):
+            if first.name == "input" and all(op.attr[0] == first.attr[0] for op in ops):
+                whole = self.op("input", first.dtype, attr=(first.attr[0], None))
+                return self._within(whole, [op.attr[1] for op in ops], ids)
+            if first.name == "entry" and all(op.args == first.args for op in ops):
+                return self._within(first.args[0], [op.attr for op in ops], ids)
+        return self.op("array", first.dtype, *ids)
+
+    def _within(self, whole: int, places: Sequence[int], ids: Sequence[int]) -> int:
+        """The array of entries that are at some places of another."""
+        of, start, stride = self.ops[whole], places[0], places[1] - places[0]
+        if any(place != start + k * stride for k, place in enumerate(places)):
+            return self.op("array", of.dtype, *ids)
+        length = self.ops[of.args[0]].attr.length if of.name == "part" else None
+        if (start, stride, len(places)) == (0, 1, length):
+            return whole
+        return self.op("view", of.dtype, whole, attr=(start, stride, len(places)))
 
 
 Values = Sequence[Any]
@@ -301,6 +328,25 @@ def _logical(b: Builder, op: Op, values: Values, neutral: bool) -> int | None:
     return None
 
 
+def _read(b: Builder, op: Op, values: Values) -> int | None:
+    whole, place = b.ops[op.args[0]], values[1]
+    if place is None:
+        return None
+    if whole.name == "array":
+        return whole.args[int(place)]
+    if whole.name == "view":
+        start, stride, _ = whole.attr
+        return _entry(b, whole.args[0], start + stride * int(place))
+    return _entry(b, op.args[0], int(place))
+
+
+def _entry(b: Builder, whole: int, place: int) -> int:
+    of = b.ops[whole]
+    if of.name == "input":
+        return b.input(of.attr[0], place, of.dtype)
+    return b.op("entry", of.dtype, whole, attr=place)
+
+
 def _not(b: Builder, op: Op, values: Values) -> int | None:
     inner = b.ops[op.args[0]]
     return inner.args[0] if inner.name == "not" else None
@@ -320,4 +366,5 @@ _RULES = {
     "and": _and,
     "or": _or,
     "not": _not,
+    "read": _read,
 }

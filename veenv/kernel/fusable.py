@@ -12,7 +12,7 @@ from veenv.kernel.program import DTYPES, PAIRS, CannotFuseError, Leaf, dtype_nam
 
 MOVES = {**moves.RULES, **sums.RULES, **linear.RULES, **random_numbers.RULES}
 """Rules of what moves, sums, contracts and solves, by primitive."""
-_CONTROL = frozenset({"cond", "device_put", "platform_index", "scan"})
+_CONTROL = frozenset({"cond", "device_put", "platform_index", "scan", "while"})
 _KNOWN = frozenset({*MOVES, *ELEMENTWISE})
 
 
@@ -54,11 +54,12 @@ def refuse_unknown(jaxpr: Any, within: Sequence[Any] = ()) -> int:
     total = 0
     for eqn in jaxpr.eqns:
         name, path = eqn.primitive.name, [*within, eqn]
-        called, times = called_by(eqn), 1
-        if name == "scan" and eqn.params["length"]:
-            called, times = (eqn.params["jaxpr"], ()), eqn.params["length"]
-        if called is not None:
-            total += times * refuse_unknown(_compat.open_jaxpr(called[0]), path)
+        called = called_by(eqn)
+        bodies = [called[0]] if called is not None else []
+        if name == "while" or (name == "scan" and eqn.params["length"]):
+            bodies = [*_compat.bodies(eqn.params)]
+        if bodies:
+            total += sum(refuse_unknown(_compat.open_jaxpr(body), path) for body in bodies)
         elif name not in _CONTROL:
             avals = [var.aval for var in (*eqn.invars, *eqn.outvars)]
             for dtype in {aval.dtype for aval in avals if hasattr(aval, "dtype")}:

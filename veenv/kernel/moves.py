@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from veenv.kernel.arrays import Ids, Rule, choose, constant, constants
+from veenv.kernel import complex_numbers
+from veenv.kernel.arrays import Ids, Rule, choose, constant, constants, reals
 from veenv.kernel.builder import Builder
 from veenv.kernel.program import CannotFuseError, dtype_name
 from veenv.linear.batch_barrier import BARRIERS
@@ -17,7 +18,9 @@ from veenv.rules.indexmap import Windows, moved, of_block, of_gather, of_scatter
 from veenv.rules.table import named
 
 _MOST_STARTS = 64
-"""Places between which an index that depends on the input may choose."""
+"""Places between which an index that depends on the input may choose where something is put."""
+_FEW = 8
+"""Places up to which entries are chosen, one after the other: reading takes about as long."""
 
 
 def _moved(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
@@ -73,7 +76,7 @@ def _options(
     ranges: list[Sequence[Any]] = [
         range(n + 1) if v is None else (v,) for n, v in zip(last, known, strict=True)
     ]
-    if prod(map(len, ranges)) > _MOST_STARTS:
+    if _num_starts(b, windows, shape, ids) > _MOST_STARTS:
         raise CannotFuseError(
             f"an index that depends on the input chooses between more than {_MOST_STARTS} places",
             eqn.primitive.name,
@@ -88,6 +91,13 @@ def _options(
         columns = [np.broadcast_to(value, ids.shape[:-1]) for value in chosen]
         indices = np.stack(columns, -1) if columns else np.zeros(ids.shape, np.int64)
         yield indices, None if tests is None else np.array(tests, np.int64).reshape(ids.shape[:-1])
+
+
+def _num_starts(b: Builder, windows: Windows, shape: Sequence[int], ids: Ids) -> int:
+    """Between how many places indices choose."""
+    last = [shape[axis] - windows.sizes[axis] for axis in windows.indexed]
+    each = enumerate(last)
+    return prod(n + 1 for k, n in each if constant(b, ids[..., k]) is None)
 
 
 def _is(b: Builder, index: int, value: int, last: int, clipped: bool) -> int:
@@ -106,6 +116,8 @@ def _gather(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
 
 def _taken(b: Builder, eqn: Any, windows: Windows, ids: Ids, x: Ids) -> Ids:
     """The entries of windows of an array, by their indices."""
+    if _num_starts(b, windows, x.shape, ids) > _FEW:
+        return _read(b, eqn, windows, ids, x)
     entries, result = x.ravel(), None
     owner = windows.owners(x.shape, ids.shape[:-1])
     if not windows.clipped:
@@ -121,6 +133,41 @@ def _taken(b: Builder, eqn: Any, windows: Windows, ids: Ids, x: Ids) -> Ids:
             result = choose(b, tests.ravel()[owner], found, result)
     assert result is not None
     return result
+
+
+def _read(b: Builder, eqn: Any, windows: Windows, ids: Ids, x: Ids) -> Ids:
+    """The entries of windows of an array, read at places that are computed."""
+    rows = ids.reshape(-1, ids.shape[-1])
+    bases, inside = [], []
+    for row in rows.tolist():
+        base, tests = b.number(0, "int32"), b.const(np.bool_(True))
+        for index, axis in zip(row, windows.indexed, strict=True):
+            dtype, last = b.ops[index].dtype, x.shape[axis] - windows.sizes[axis]
+            if last > np.iinfo(dtype).max:
+                last = int(np.iinfo(dtype).max)
+            low, high = b.number(0, dtype), b.number(last, dtype)
+            tests = b.op("and", "bool", tests, b.op("ge", "bool", index, low))
+            tests = b.op("and", "bool", tests, b.op("le", "bool", index, high))
+            start = b.op("min", dtype, b.op("max", dtype, index, low), high)
+            stride = b.number(prod(x.shape[axis + 1 :]), "int32")
+            moved = b.op("mul", "int32", b.op("convert", "int32", start), stride)
+            base = b.op("add", "int32", base, moved)
+        bases.append(base)
+        inside.append(tests)
+    offsets = windows.places(x.shape, np.zeros(ids.shape, np.int64))
+    owners = np.broadcast_to(windows.owners(x.shape, ids.shape[:-1]), offsets.shape)
+    parts = reals(b, x)
+    count = len(parts) // x.size  # two of complex numbers
+    arrays = [b.array(parts[k::count]) for k in range(count)]
+    found = []
+    for offset, owner in zip(offsets.ravel().tolist(), owners.ravel().tolist(), strict=True):
+        place = b.op("add", "int32", bases[owner], b.number(offset, "int32"))
+        pair = [b.op("read", b.ops[a].dtype, a, place) for a in arrays]
+        value = pair[0] if count == 1 else complex_numbers.pair(b, *pair)
+        if not windows.clipped:
+            value = int(choose(b, inside[owner], value, _fill(b, eqn))[()])
+        found.append(value)
+    return np.array(found, np.int64).reshape(offsets.shape)
 
 
 def _fill(b: Builder, eqn: Any) -> int:

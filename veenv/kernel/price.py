@@ -21,7 +21,7 @@ import numpy as np
 
 from veenv import _compat
 from veenv.kernel.builder import MAX_OPERATIONS
-from veenv.kernel.program import FREE, ScalarProgram
+from veenv.kernel.program import FREE, UNKNOWN_STEPS, ScalarProgram
 from veenv.linear.batch_barrier import BARRIERS
 from veenv.rules import walk
 from veenv.rules.dtypes import is_complex
@@ -52,7 +52,6 @@ _SUMMED = 2.0  # an entry that is summed away, in simple operations: sums are no
 _MOVED = 4.0  # an entry that is gathered, scattered or sorted, in written ones: its place is read
 _CONVOLVED = 4.0  # an operation of a convolution, in those of contractions
 _COMPLEX = 4.0  # an operation of complex numbers, in real ones
-_UNKNOWN_STEPS = 20  # of a loop of unknown length
 _PASSED = 1.5  # seconds of a pass of JAX's modes, in those of its multiplications: it adds, stores
 _EQUATION = 72  # operations of a kernel that are compiled in 1.5 of the time of an equation by XLA
 _STARTED = 110  # equations that starting XLA's compiler takes as long as
@@ -142,7 +141,10 @@ def least_seconds(program: ScalarProgram, batch: int) -> float:
       program: the same as one kernel.
       batch: number of points.
     """
-    names = Counter(op.name for op in program.ops if op.name not in FREE)
+    names: Counter[str] = Counter()
+    for part, times in program.parts():
+        for op in part.ops:
+            names[op.name] += times * (op.name not in FREE)
     functions = names["call"] + sum(WEIGHTS[n] * names[n] * _DIVISION / 4 for n in ("div", "sqrt"))
     found = np.zeros((2, len(NAMES)))
     found[0, [_INDEX["call"], _INDEX["loop"]]] = 1.0
@@ -333,7 +335,7 @@ class _Walk:
         params, outer = step.equation.params, self._inside
         if step.name != "cond":
             self._start(times)
-            times *= params.get("length", _UNKNOWN_STEPS)
+            times *= params.get("length", UNKNOWN_STEPS)
             self._inside = True
         for body in _compat.bodies(params):
             self.run(body, _varying(step, body), times)

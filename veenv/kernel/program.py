@@ -1,4 +1,4 @@
-"""Scalar programs: a function of one point as a straight line of operations on single numbers.
+"""Scalar programs: a function of one point as operations on single numbers, one after the other.
 
 This is what the backends share: `veenv.kernel.cpu` makes machine code of it, `veenv.export.to_c` a
 C file, `veenv.kernel.pallas` the body of a kernel for a GPU or TPU.  It is plain data: no JAX, no
@@ -21,6 +21,12 @@ Operations, by name; ``x y z`` stand for arguments, and a result has the dtype t
 | ``convert`` | to `Op.dtype`; float to integer truncates, saturates and takes NaN to 0 |
 | ``bitcast`` | the same bits as a dtype of the same width |
 | ``call`` | the function of libm that ``attr`` names, such as ``sin`` or ``atan2`` |
+| ``array`` | the array of its arguments; an ``input`` with ``attr[1]`` None is a whole leaf |
+| ``view`` | ``attr = start, stride, length`` of an array |
+| ``entry`` | entry ``attr`` of an array |
+| ``read`` | the entry of array x at place y, an int32 that is inside |
+| ``loop`` | a `Loop` |
+| ``part`` | result ``attr`` of a loop: a last carry, or the array of what it stacks |
 
 Integer ``div`` and ``rem`` are only emitted where the divisor is neither 0 nor overflows.
 """
@@ -32,6 +38,7 @@ import hashlib
 import itertools
 import operator
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal, NamedTuple
@@ -51,8 +58,11 @@ PAIRS = {**COMPLEX, "key<fry>": "uint32"}
 ROUNDED = "rounded"
 """What a product has as `attr` that is rounded before it is added to anything."""
 COMMUTATIVE = frozenset(name for name, op in OPERATIONS.items() if op.commutative)
-FREE = frozenset({"input", "const"})
+FREE = frozenset({"input", "const", "view", "entry", "part"})
 """Operations that compute nothing."""
+_OTHER = FREE | {"array", "loop"}
+UNKNOWN_STEPS = 20
+"""A guess of the steps of a loop that ends when a condition does."""
 Platform = Literal["gpu", "tpu"]
 """Accelerators that run a program as a Pallas kernel."""
 
@@ -127,9 +137,52 @@ class Leaf(NamedTuple):
         return prod(self.shape)
 
 
+def _plain(attr: Any) -> Any:
+    """What an operation's `attr` is hashed by."""
+    if isinstance(attr, Loop):
+        return attr.digest()
+    return attr.tobytes() if isinstance(attr, (np.generic, np.ndarray)) else attr
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """What the operation ``loop`` repeats.
+
+    Its arguments are first carries, arrays of which a step gets one entry, and what is the same in
+    all steps. Each is a leaf of the body's inputs; the body's results are one leaf each.
+
+    Attributes:
+      body: from the arguments at a step to the next carries and to what is stacked; without a
+        length the last result is whether this step is done at all.
+      carries: how many arguments are carried.
+      stacked: how many arguments come by entries.
+      length: number of steps, at least one; None while a condition holds, which then each point
+        has of its own: what it carries stays when it no longer holds.
+      reverse: the last step comes first.
+      tested: how many of the body's operations come before the condition is known.
+    """
+
+    body: ScalarProgram
+    carries: int
+    stacked: int = 0
+    length: int | None = None
+    reverse: bool = False
+    tested: int = 0
+
+    @property
+    def steps(self) -> int:
+        """How many steps there are, or may be."""
+        return self.length or UNKNOWN_STEPS
+
+    def digest(self) -> str:
+        """A hash of all of it."""
+        own = self.carries, self.stacked, self.length, self.reverse, self.tested
+        return f"{own} {self.body.digest()}"
+
+
 @dataclass(frozen=True, eq=False)
 class ScalarProgram:
-    """A straight line of scalar operations.
+    """Scalar operations, one after the other; some are loops.
 
     Attributes:
       inputs: shape and dtype of each input leaf.
@@ -148,10 +201,41 @@ class ScalarProgram:
         """Which operations are constants: bool [operations]."""
         return np.array([op.name == "const" for op in self.ops], bool)
 
+    def parts(self) -> Iterator[tuple[ScalarProgram, int]]:
+        """The program and the bodies of its loops, each with how often it runs for a point."""
+        yield self, 1
+        for op in self.ops:
+            if op.name == "loop":
+                yield from ((part, n * op.attr.steps) for part, n in op.attr.body.parts())
+
+    @functools.cached_property
+    def dtypes(self) -> frozenset[str]:
+        """The dtypes of all operations."""
+        return frozenset(op.dtype for part, _ in self.parts() for op in part.ops)
+
+    @functools.cached_property
+    def has_loops(self) -> bool:
+        """Whether there are loops."""
+        return any(op.name == "loop" for op in self.ops)
+
     @functools.cached_property
     def size(self) -> int:
-        """How many operations compute something."""
-        return sum(op.name not in FREE for op in self.ops)
+        """How many operations compute something, those of a loop's body once."""
+        return sum(part._computing for part, _ in self.parts())
+
+    @functools.cached_property
+    def executed(self) -> int:
+        """How many operations compute something at a point, those of a loop at each step."""
+        return sum(part._computing * times for part, times in self.parts())
+
+    @property
+    def _computing(self) -> int:
+        return self._filled + sum(op.name not in _OTHER for op in self.ops)
+
+    @property
+    def _filled(self) -> int:
+        """How many entries of arrays are put there one by one."""
+        return sum(len(op.args) for op in self.ops if op.name == "array")
 
     @functools.cached_property
     def work(self) -> int:
@@ -160,8 +244,12 @@ class ScalarProgram:
         A sine and a cosine of one number share most of their work. An addition is free where one of
         its operands is a product that nothing else needs: processors do both in one instruction.
         """
+        return sum(part._work() * times for part, times in self.parts())
+
+    def _work(self) -> int:
         names = Counter(map(operator.itemgetter(0, 3), self.ops))
-        total = sum(n * weight(*of) for of, n in names.items() if of[0] not in FREE)
+        total = self._filled
+        total += sum(n * weight(*of) for of, n in names.items() if of[0] not in _OTHER)
         calls = {(op.attr, op.args) for op in self.ops if op.name == "call"}
         shared = sum(name == "sin" and ("cos", args) in calls for name, args in calls)
         return total - SHARED * shared - self._fused()
@@ -175,12 +263,13 @@ class ScalarProgram:
 
     def count(self, *names: str) -> int:
         """How many operations have one of these names (of calls: the function's)."""
-        return sum((op.attr if op.name == "call" else op.name) in names for op in self.ops)
+        every = (op for part, _ in self.parts() for op in part.ops)
+        return sum((op.attr if op.name == "call" else op.name) in names for op in every)
 
     def digest(self) -> str:
         """A hash of everything that decides what the program computes."""
         names, dtypes, args, attrs = zip(*self.ops, strict=True) if self.ops else ((),) * 4
-        known = [a.tobytes() if isinstance(a, (np.generic, np.ndarray)) else a for a in attrs]
+        known = [_plain(attr) for attr in attrs]
         every = self.inputs, self.outputs, " ".join(names), " ".join(dtypes), known
         digest = hashlib.sha256(repr(every).encode())
         for rows in (args, self.results):

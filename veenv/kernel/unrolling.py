@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from math import inf, prod
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 from jax.extend import core
 
 from veenv import _compat
+from veenv.kernel import loops
 from veenv.kernel.arrays import Ids, choose, constant, constants
 from veenv.kernel.builder import MAX_OPERATIONS, Builder
 from veenv.kernel.cpu.spans import size_of
@@ -25,16 +26,13 @@ from veenv.kernel.fusable import (
     refuse_unknown,
     refused,
 )
+from veenv.kernel.ordering import needed
 from veenv.kernel.program import (
     DTYPES,
-    FREE,
     PAIRS,
     CannotFuseError,
-    Leaf,
-    Op,
     ScalarProgram,
     dtype_name,
-    made,
 )
 from veenv.kernel.random_numbers import keys_of
 from veenv.rules.dtypes import is_key
@@ -111,79 +109,18 @@ def unroll(
     ]
     outs = walker.jaxpr(jaxpr, consts, ins[:count])
     outputs = [leaf_of(v.aval) for v in jaxpr.outvars]
-    results = [ids.ravel() for ids in outs]
-    program = _needed(walker.builder.ops, inputs, outputs, results)
+    results = [ids.ravel().tolist() for ids in outs]
+    program = needed(walker.builder.ops, inputs, outputs, results)
     if size < inf and size_of(program) > size:
         raise CannotFuseError("compiling the kernel would take longer than there is time")
     return program
 
 
-def _needed(
-    ops: Sequence[Op], inputs: Sequence[Leaf], outputs: Sequence[Leaf], results: Sequence[Ids]
-) -> ScalarProgram:
-    """The operations that the results need, those that compute nothing first.
-
-    They run as traced, or each result with what it needs, one after the other: whichever leaves
-    fewer values waiting, which are more than the registers hold.
-    """
-    deep = _depth_first(ops, [i for ids in results for i in ids.tolist()])
-    needed = sorted(deep)
-    free = {i for i in needed if ops[i].name in FREE}
-    args = np.array([a for i in needed for a in ops[i].args], np.int64)
-    users = np.array([i for i in needed for _ in ops[i].args], np.int64)
-    kept = np.isin(args, [*free], invert=True)
-    best = min((needed, deep), key=lambda order: _waiting(order, users[kept], args[kept]))
-    order = [*(i for i in needed if i in free), *(i for i in best if i not in free)]
-    numbers = np.zeros(len(ops), np.int64)
-    numbers[order] = np.arange(len(order))
-    number = numbers.tolist().__getitem__
-    renamed = tuple(
-        [
-            made((name, dtype, tuple(map(number, args)), attr))
-            for name, dtype, args, attr in [ops[i] for i in order]
-        ]
-    )
-    places = tuple(tuple(numbers[ids].tolist()) for ids in results)
-    return ScalarProgram(tuple(inputs), renamed, tuple(outputs), places)
-
-
-def _depth_first(ops: Sequence[Op], roots: Sequence[int]) -> list[int]:
-    """Each root with what it needs that is not there yet, one root after the other."""
-    seen, order = bytearray(len(ops)), list[int]()
-    for root in roots:
-        stack = [root]
-        while stack:
-            i = stack.pop()
-            if i < 0:  # what it needs is there
-                order.append(~i)
-            elif not seen[i]:
-                seen[i] = 1
-                stack.append(~i)
-                stack += [a for a in reversed(ops[i].args) if not seen[a]]
-    return order
-
-
-def _waiting(order: Sequence[int], users: Ids, args: Ids) -> int:
-    """For how many operations the values of others wait until their last use, all together.
-
-    Args:
-      order: the numbers of the operations.
-      users: for each use of a value the number of the operation that needs it.
-      args: that of the operation whose value it is.
-    """
-    place = np.zeros(max(order, default=0) + 1, np.int64)
-    place[order] = np.arange(len(order))
-    last = np.zeros_like(place)
-    np.maximum.at(last, args, place[users])
-    used = np.flatnonzero(last)
-    return int((last[used] - place[used]).sum())
-
-
 class _Unroller:
     """Interprets jaxprs on arrays of the numbers of scalar operations."""
 
-    def __init__(self, limit: int):
-        self.builder = Builder(limit)
+    def __init__(self, limit: int, builder: Builder | None = None):
+        self.builder = builder or Builder(limit)
         self._limit = limit
         self._most = _ENTRIES * limit
         self._entries = 0
@@ -243,6 +180,8 @@ class _Unroller:
             return self._cond(eqn, ins)
         if name == "scan":
             return self._scan(eqn, ins)
+        if name == "while":
+            return self._while(eqn, ins)
         called = called_by(eqn)
         if called is not None:
             inner, places = called
@@ -280,8 +219,27 @@ class _Unroller:
             chosen = [choose(b, here, one, other) for one, other in pairs]
         return chosen
 
+    def _inside(self, closed: Any, consts: Sequence[Ids]) -> loops.Trace:
+        """What traces the body of a loop, whose first operands are the same in all steps."""
+
+        def trace(
+            b: Builder, capture: Callable[[Ids], Ids], carry: list[Ids], entries: list[Ids]
+        ) -> list[Ids]:
+            walker = _Unroller(self._limit, b)
+            return walker.closed(closed, [*map(capture, consts), *carry, *entries])
+
+        return trace
+
+    def _while(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+        params = eqn.params
+        first = params["cond_nconsts"]
+        start = first + params["body_nconsts"]
+        test = self._inside(params["cond_jaxpr"], ins[:first])
+        body = self._inside(params["body_jaxpr"], ins[first:start])
+        return loops.while_loop(self.builder, test, body, ins[start:], eqn, self._limit)
+
     def _scan(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-        """Its steps one after the other."""
+        """A loop, or its steps one after the other where they are few."""
         params = eqn.params
         closed = params["jaxpr"]
         num_carry = _compat.num_alike(closed.out_avals, [v.aval for v in eqn.outvars])
@@ -291,6 +249,12 @@ class _Unroller:
         carry = list(ins[num_consts : num_consts + num_carry])
         stacks = ins[num_consts + num_carry :]
         length = params["length"]
+        if length > 1:
+            inside = self._inside(closed, consts)
+            with suppress(CannotFuseError):  # where an index is known in each step, it is unrolled
+                found = loops.scan(self.builder, inside, carry, stacks, eqn, self._limit)
+                if found is not None:
+                    return found
         steps: list[list[Ids]] = [[] for _ in range(length)]
         order = range(length)
         sizes = []

@@ -6,72 +6,225 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from veenv.kernel.cpu.arrays import ALIGNED, Stored, memory, table
 from veenv.kernel.cpu.emitter import Emitter, element, literal, memory_element, suffix
 from veenv.kernel.cpu.layout import Leaves
+from veenv.kernel.cpu.loop_code import LoopCode, Scope
 from veenv.kernel.cpu.outputs import writes_of
 from veenv.kernel.cpu.trigonometry import Trigonometry
 from veenv.kernel.program import FLOATS, FREE, ROUNDED, Op, ScalarProgram
 from veenv.rules.operations import OPERATIONS
-
-ALIGNED = 64
-"""Bytes of a cache line, at whose start each value lies that sections keep."""
 
 
 class Instructions(Emitter):
     """The instructions of operations that follow one another, at one vector of points.
 
     They read and write through `%ins` and `%outs` (see `veenv.kernel.cpu.sections`), of the vector
-    with the number `%step`; values of operations before these come from `%kept`.
+    with the number `%step`; arrays, and values of operations before these, are in `%kept`.
 
     Args:
       program: what to compute.
       lanes: width of the vectors.
       span: the positions of the operations.
       kept: for each operation that is kept its place in that memory, in bytes.
+      base: bytes of that memory before the arrays.
+
+    Attributes:
+      scope: the program, or the body of the loop that is being written.
     """
 
-    def __init__(self, program: ScalarProgram, lanes: int, span: range, kept: Mapping[int, int]):
+    def __init__(
+        self,
+        program: ScalarProgram,
+        lanes: int,
+        span: range,
+        kept: Mapping[int, int],
+        base: int = 0,
+    ):
         super().__init__(lanes)
         self.program, self.span, self.kept = program, span, kept
-        self._names: dict[int, str] = {}
+        self.scope = Scope(program, memory(program, lanes, base)[0])
+        self.scope.calls = {op for op in program.ops[span.start : span.stop] if op.name == "call"}
         self.leaves = Leaves(self)
         self.trigonometry = Trigonometry(self)
-        self._calls = {program.ops[i] for i in span if program.ops[i].name == "call"}
 
     def text(self) -> str:
         """Blocks of LLVM IR; they need a block `exit` and a condition `%never`, which is false."""
         writes = writes_of(self.program)
         for position in self.span:
-            op = self.program.ops[position]
-            if op.name not in FREE:
-                self._names[position] = self._operation(op)
+            self.run(position)
             if position in self.kept:
-                self._keep(position, op.dtype)
-            for number, made, value in writes.get(position, ()):
+                self._keep(position, self.program.ops[position].dtype)
+            for number, made, value, count in writes.get(position, ()):
                 if value is None:
-                    self.leaves.store(number, made.stored, [self._operand(i) for i in made.ids])
+                    self.leaves.store(number, made.stored, [self.operand(i) for i in made.ids])
+                elif count > 1:
+                    source = self._address(self.stored(position), 0)
+                    self.leaves.copy(number, made.stored, value, count, source)
                 else:
-                    self.leaves.store_value(number, made.stored, value, self._operand(position))
+                    self.leaves.store_value(number, made.stored, value, self.operand(position))
         return "\n".join(self.lines)
 
-    def _operand(self, i: int) -> str:
-        known = self._names.get(i)
+    def run(self, position: int) -> None:
+        """Writes an operation of the scope."""
+        op = self.scope.program.ops[position]
+        if op.name == "loop":
+            LoopCode(self, position).write()
+        elif op.name == "array":
+            self._fill_array(position, op)
+        elif op.name == "input" and op.attr[1] is None and not self.scope.inputs:
+            self._unweave(position, op)
+        elif op.name not in FREE:
+            self.scope.names[position] = self._operation(op)
+
+    def operand(self, i: int) -> str:
+        """The name of a number."""
+        names = self.scope.names
+        known = names.get(i)
         if known is not None:
             return known
-        op = self.program.ops[i]
+        op = self.scope.program.ops[i]
         if op.name == "const":
             name = f"splat ({element(op.dtype)} {literal(op.attr)})"
+        elif op.name == "entry":
+            name = self.load(self.stored(op.args[0]), op.attr)
+        elif op.name == "input" and self.scope.inputs:
+            number, entry = op.attr
+            given = self.scope.inputs[number]
+            if isinstance(given, Stored):
+                name = self.load(given, entry)
+            else:
+                name = given if isinstance(given, str) else given()
         elif op.name == "input":
             number, entry = op.attr
             name = self.leaves.load(number, self.program.inputs[number], entry)
         else:
             name = self._kept(i, op.dtype)
-        self._names[i] = name
+        names[i] = name
         return name
+
+    def stored(self, i: int) -> Stored:
+        """Where an array is, or the array that an entry is the first of."""
+        scope = self.scope
+        op = scope.program.ops[i]
+        if op.name == "view":
+            return self.stored(op.args[0]).view(*op.attr[:2])
+        if op.name == "entry":
+            return self.stored(op.args[0]).view(op.attr, 1)
+        if op.name == "input" and scope.inputs:
+            given = scope.inputs[op.attr[0]]
+            assert isinstance(given, Stored)
+            return given
+        constant = table(scope.program, i)
+        if constant is not None:
+            self.declare(*constant)
+            return Stored(constant[0], op.dtype, shared=True)
+        return Stored("%kept", op.dtype, scope.places[i])
+
+    def _address(self, array: Stored, index: str | int) -> str:
+        """Where an entry of an array is, by its number, which may be an i64."""
+        width = array.width(self.lanes)
+        offset = array.offset + width * array.start
+        if isinstance(index, int):
+            offset += width * array.stride * index
+            return self.emit(f"getelementptr i8, ptr {array.pointer}, i64 {offset}")
+        moved = self.emit(f"mul i64 {index}, {width * array.stride}")
+        near = self.emit(f"getelementptr i8, ptr {array.pointer}, i64 {moved}")
+        return self.emit(f"getelementptr i8, ptr {near}, i64 {offset}")
+
+    def load(self, array: Stored, index: str | int) -> str:
+        """An entry of an array, by its number, which may be an i64."""
+        of = memory_element(array.dtype)
+        place = self._address(array, index)
+        kind = f"<{self.lanes} x {of}>"
+        if array.shared:
+            one = self.emit(f"load {of}, ptr {place}")
+            first = self.emit(f"insertelement {kind} poison, {of} {one}, i64 0")
+            value = self.emit(
+                f"shufflevector {kind} {first}, {kind} poison, <{self.lanes} x i32> zeroinitializer"
+            )
+        else:
+            value = self.emit(f"load {kind}, ptr {place}, align {self._alignment(array)}")
+        if array.dtype == "bool":
+            return self.emit(f"icmp ne {kind} {value}, zeroinitializer")
+        return value
+
+    def put(self, array: Stored, index: str | int, value: str) -> None:
+        """Writes an entry of an array."""
+        kind = f"<{self.lanes} x {memory_element(array.dtype)}>"
+        if array.dtype == "bool":
+            value = self.emit(f"zext {self.vector('bool')} {value} to {kind}")
+        place = self._address(array, index)
+        self.lines.append(f"store {kind} {value}, ptr {place}, align {self._alignment(array)}")
+
+    def _alignment(self, array: Stored) -> int:
+        return min(ALIGNED, array.width(self.lanes))
+
+    def _fill_array(self, position: int, op: Op) -> None:
+        """Stores the entries of an array that is no table."""
+        array = self.stored(position)
+        if not array.shared:
+            for k, a in enumerate(op.args):
+                self.put(array, k, self.operand(a))
+
+    def _unweave(self, position: int, op: Op) -> None:
+        """Stores a vector for each entry of an input leaf."""
+        number, array = op.attr[0], self.stored(position)
+        leaf = self.program.inputs[number]
+        if leaf.size < self.lanes:
+            for k in range(leaf.size):
+                self.put(array, k, self.leaves.load(number, leaf, k))
+            return
+        last = leaf.size - self.lanes
+
+        def square(step: str, _: list[str]) -> list[str]:
+            first = self.emit(f"mul i64 {step}, {self.lanes}")
+            over = self.emit(f"icmp sgt i64 {first}, {last}")
+            first = self.emit(f"select i1 {over}, i64 {last}, i64 {first}")
+            values = self.leaves.square(start, leaf, first)
+            at = self._address(array, first)
+            for k, value in enumerate(values):
+                place = self.emit(f"getelementptr i8, ptr {at}, i64 {k * array.width(self.lanes)}")
+                kind = f"<{self.lanes} x {memory_element(leaf.dtype)}>"
+                self.lines.append(
+                    f"store {kind} {value}, ptr {place}, align {self._alignment(array)}"
+                )
+            return []
+
+        start = self.leaves.start(number)
+        self.repeat(-(-leaf.size // self.lanes), [], [], square)
+
+    def _read(self, op: Op) -> str:
+        """The entry of an array at a place that is computed."""
+        array, place = self.stored(op.args[0]), self.operand(op.args[1])
+        if self.scope.same[op.args[1]]:
+            one = self.emit(f"extractelement <{self.lanes} x i32> {place}, i64 0")
+            return self.load(array, self.emit(f"sext i32 {one} to i64"))
+        of, lanes = memory_element(array.dtype), self.lanes
+        kind, places = f"<{lanes} x {of}>", f"<{lanes} x i32>"
+        if array.stride != 1:
+            place = self.emit(f"mul {places} {place}, splat (i32 {array.stride})")
+        if not array.shared:
+            place = self.emit(f"mul {places} {place}, splat (i32 {lanes})")
+            own = ", ".join(f"i32 {k}" for k in range(lanes))
+            place = self.emit(f"add {places} {place}, <{own}>")
+        base = self._address(array.view(0, 1), 0)
+        pointers = self.emit(f"getelementptr {of}, ptr {base}, {places} {place}")
+        name = f"llvm.masked.gather.{suffix(kind)}.v{lanes}p0"
+        every = f"<{lanes} x i1>"
+        self.declare(name, f"declare {kind} @{name}(<{lanes} x ptr>, i32 immarg, {every}, {kind})")
+        aligned = np.dtype(array.dtype).itemsize
+        value = self.emit(
+            f"call {kind} @{name}(<{lanes} x ptr> {pointers}, i32 {aligned}, "
+            f"{every} splat (i1 true), {kind} poison)"
+        )
+        if array.dtype == "bool":
+            return self.emit(f"icmp ne {kind} {value}, zeroinitializer")
+        return value
 
     def _keep(self, position: int, dtype: str) -> None:
         """Stores a value for later sections."""
-        value, kind = self._names[position], f"<{self.lanes} x {memory_element(dtype)}>"
+        value, kind = self.scope.names[position], f"<{self.lanes} x {memory_element(dtype)}>"
         if dtype == "bool":
             value = self.emit(f"zext {self.vector(dtype)} {value} to {kind}")
         place = self.emit(f"getelementptr i8, ptr %kept, i64 {self.kept[position]}")
@@ -87,11 +240,13 @@ class Instructions(Emitter):
         return value
 
     def _operation(self, op: Op) -> str:
-        args = [self._operand(a) for a in op.args]
-        of = self.program.ops[op.args[0]].dtype
+        if op.name == "read":
+            return self._read(op)
+        args = [self.operand(a) for a in op.args]
+        of = self.scope.program.ops[op.args[0]].dtype
         name, kind = op.name, self.vector(of)
         if name == "call" and op.attr in ("sin", "cos"):
-            needed = [f for f in ("sin", "cos") if op._replace(attr=f) in self._calls]
+            needed = [f for f in ("sin", "cos") if op._replace(attr=f) in self.scope.calls]
             return self.trigonometry.value(op.attr, op.dtype, args[0], needed)
         if name == "call":
             return self.call(op.attr, op.dtype, args)

@@ -37,8 +37,7 @@ class Host:
 
     def lanes(self, program: ScalarProgram) -> int:
         """How many points a vector holds: a register's worth of the widest float."""
-        wide = any(op.dtype == "float64" for op in program.ops)
-        return self.vector_bytes // (8 if wide else 4)
+        return self.vector_bytes // (8 if "float64" in program.dtypes else 4)
 
 
 @functools.cache

@@ -94,6 +94,7 @@ class Emitter:
         self._fresh = -1
         self._block, self._start = "first", 0
         self._block_has: dict[str, str] = {}
+        self._open: dict[str, int] = {}
 
     def vector(self, dtype: str) -> str:
         """The type of a vector in registers."""
@@ -163,6 +164,67 @@ class Emitter:
         return [
             self._instruction(f"phi {kind} [ {x}, %{before} ], [ {y}, %{end} ]") for x, y in pairs
         ]
+
+    def repeat(
+        self,
+        count: int,
+        kinds: Sequence[str],
+        starts: Sequence[str],
+        step: Callable[[str, list[str]], list[str]],
+    ) -> list[str]:
+        """Runs `step` so many times, at least once; returns what is carried out of the last.
+
+        Args:
+          count: how many times.
+          kinds: LLVM types of what is carried.
+          starts: what is carried into the first step.
+          step: from the number of the step, an i64, and what is carried to what is carried on.
+        """
+        before, label = self._block, f"loop{self._fresh}"
+        self._begin(label, f"br label %{label}")
+        number, values = self._later(), [self._later() for _ in kinds]
+        ahead = step(number, values)
+        following = self._instruction(f"add i64 {number}, 1")
+        more = self._instruction(f"icmp slt i64 {following}, {count}")
+        sources = f"%{before}", f"%{self._block}"
+        rows = zip(("i64", *kinds), ("0", *starts), (following, *ahead), strict=True)
+        self._fill((number, *values), rows, sources)
+        self._begin(f"end_{label}", f"br i1 {more}, label %{label}, label %end_{label}")
+        return ahead
+
+    def repeat_while(
+        self,
+        kinds: Sequence[str],
+        starts: Sequence[str],
+        test: Callable[[list[str]], str],
+        step: Callable[[list[str]], list[str]],
+    ) -> list[str]:
+        """Runs `step` while `test`, an i1, is true; arguments and result as of `repeat`."""
+        before, label = self._block, f"loop{self._fresh}"
+        self._begin(label, f"br label %{label}")
+        values = [self._later() for _ in kinds]
+        goes_on = test(values)
+        self._begin(f"in_{label}", f"br i1 {goes_on}, label %in_{label}, label %end_{label}")
+        ahead = step(values)
+        sources = f"%{before}", f"%{self._block}"
+        self._fill(values, zip(kinds, starts, ahead, strict=True), sources)
+        self._begin(f"end_{label}", f"br label %{label}")
+        return values
+
+    def _later(self) -> str:
+        """The name of a value that comes together of two blocks, to be filled in."""
+        name = self._instruction("phi")
+        self._open[name] = len(self.lines) - 1
+        return name
+
+    def _fill(
+        self, names: Sequence[str], rows: Iterable[tuple[str, str, str]], sources: tuple[str, str]
+    ) -> None:
+        """Says of values of `_later` their type, and what they are from each of two blocks."""
+        first, second = sources
+        for name, (kind, x, y) in zip(names, rows, strict=True):
+            line = f"{name} = phi {kind} [ {x}, {first} ], [ {y}, {second} ]"
+            self.lines[self._open.pop(name)] = line
 
     def _divide(self) -> None:
         """Begins another basic block where this one is long."""

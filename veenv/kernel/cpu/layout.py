@@ -30,6 +30,7 @@ STRIDE = 2
 _PERMUTED = {"float": ("ps", 32), "double": ("pd", 64), "i32": ("d", 32), "i64": ("q", 64)}
 """How AVX-512 names shuffles of these numbers, and their bits."""
 _WIDTHS = (128, 256, 512)
+_MEMCPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1 immarg)"
 _STORED = 2
 """Shuffles that a row counts as that is read or written across lines of the cache."""
 
@@ -222,17 +223,44 @@ class Leaves:
     def load(self, number: int, leaf: Leaf, entry: int) -> str:
         """The vector of an entry of an input leaf."""
         if number not in self._read:
-            table = self._emit(f"getelementptr i64, ptr %ins, i64 {STRIDE * number}")
-            base = self._emit(f"load ptr, ptr {table}, align 8, !invariant.load !0")
-            second = self._emit(f"getelementptr i64, ptr {table}, i64 1")
-            stride = self._emit(f"load i64, ptr {second}, align 8, !invariant.load !0")
-            offset = self._emit(f"mul i64 %step, {stride}")
-            start = self._emit(f"getelementptr i8, ptr {base}, i64 {offset}")
-            self._read[number] = self._unwoven(start, leaf)
+            self._read[number] = self._unwoven(self.start(number), leaf)
         value = self._read[number].entry(entry)
         if leaf.dtype == "bool":
             return self._emit(f"icmp ne <{self.lanes} x i8> {value}, zeroinitializer")
         return value
+
+    def start(self, number: int) -> str:
+        """The address where a step's part of an input leaf begins."""
+        table = self._emit(f"getelementptr i64, ptr %ins, i64 {STRIDE * number}")
+        base = self._emit(f"load ptr, ptr {table}, align 8, !invariant.load !0")
+        second = self._emit(f"getelementptr i64, ptr {table}, i64 1")
+        stride = self._emit(f"load i64, ptr {second}, align 8, !invariant.load !0")
+        offset = self._emit(f"mul i64 %step, {stride}")
+        return self._emit(f"getelementptr i8, ptr {base}, i64 {offset}")
+
+    def square(self, start: str, leaf: Leaf, first: str) -> list[str]:
+        """As many vectors of entries as there are lanes, as in memory, from an i64 on."""
+        shuffles, size = self._shuffles(leaf), _bytes(leaf)
+        offset = self._emit(f"mul i64 {first}, {size}")
+        base = self._emit(f"getelementptr i8, ptr {start}, i64 {offset}")
+        rows = []
+        for point in range(self.lanes):
+            place = self._place(base, leaf, point * leaf.size)
+            rows.append(
+                self._emit(f"load {shuffles.kind}, ptr {place}, align {size}, !invariant.load !0")
+            )
+        return woven(rows, shuffles)
+
+    def copy(self, number: int, leaf: Leaf, place: int, count: int, source: str) -> None:
+        """Writes successive vectors of an output leaf that is written by values."""
+        if number not in self._starts:
+            self._starts[number] = self._target(number, leaf)
+        address = self._part(self._starts[number], leaf, place)
+        self._emitter.declare("llvm.memcpy", _MEMCPY)
+        size = count * self.lanes * _bytes(leaf)
+        self._emitter.lines.append(
+            f"call void @llvm.memcpy.p0.p0.i64(ptr {address}, ptr {source}, i64 {size}, i1 false)"
+        )
 
     def _unwoven(self, start: str, leaf: Leaf) -> Unwoven | UnwovenRows:
         """An input leaf whose part of this step begins at an address."""

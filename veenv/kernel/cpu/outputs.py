@@ -10,6 +10,7 @@ the others in their places.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -61,11 +62,13 @@ class Write(NamedTuple):
       number: of the leaf, among those that the kernel writes.
       made: the leaf.
       value: number of the value, of a leaf that is written by values; None for a whole leaf.
+      values: how many; of several the operation is the entry of an array, as are the others.
     """
 
     number: int
     made: Written
     value: int | None
+    values: int = 1
 
 
 def written(program: ScalarProgram) -> list[Written]:
@@ -83,10 +86,24 @@ def writes_of(program: ScalarProgram) -> dict[int, list[Write]]:
             if not made.by_value:
                 found.setdefault(max(made.ids), []).append(Write(number, made, None))
                 continue
-            for value, i in enumerate(made.ids):
-                found.setdefault(i, []).append(Write(number, made, value))
+            for value, count in _runs(program, made.ids):
+                write = Write(number, made, value, count)
+                found.setdefault(made.ids[value], []).append(write)
         _WRITES[program] = found
     return _WRITES[program]
+
+
+def _runs(program: ScalarProgram, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Where entries begin that follow one another in an array, and how many; others one by one."""
+    start = 0
+    while start < len(ids):
+        first, count = program.ops[ids[start]], 1
+        while first.name == "entry" and start + count < len(ids):
+            if program.ops[ids[start + count]] != first._replace(attr=first.attr + count):
+                break
+            count += 1
+        yield start, count
+        start += count
 
 
 def _written(program: ScalarProgram, output: int) -> Written:
@@ -101,7 +118,9 @@ def _written(program: ScalarProgram, output: int) -> Written:
         different, where = np.unique(numbers[constant], return_inverse=True)
         constants[constant] = np.array([program.ops[i].attr for i in different], leaf.dtype)[where]
     found, first, sources = np.unique(numbers[entries], return_index=True, return_inverse=True)
-    order = np.argsort(first)  # as the values come in the leaf
+    # as the values come in the leaf, or in arrays
+    in_arrays = any(program.ops[i].name == "entry" for i in found)
+    order = np.arange(len(found)) if in_arrays else np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     values = tuple(found[order].tolist())

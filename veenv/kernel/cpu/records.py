@@ -67,7 +67,7 @@ def fill(
     words[tiles.INS] = leaves.ctypes.data
     words[tiles.OUTS] = leaves[len(inputs) :].ctypes.data
     moved = sum(made.leaf.size for made in (*inputs, *outputs))
-    work = _CHUNK_OPERATIONS // (program.size + 2 * moved + 1)
+    work = _CHUNK_OPERATIONS // (program.executed + 2 * moved + 1)
     words[tiles.CHUNK] = -(-max(work, 1) // lanes) * lanes
     arrays = [(made.sources, made.places, made.constants) for made in outputs]
     return [leaves, *(array for three in arrays for array in three)]

@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from veenv.kernel.cpu.bodies import ALIGNED, Instructions
+from veenv.kernel.cpu import arrays
+from veenv.kernel.cpu.arrays import ALIGNED
+from veenv.kernel.cpu.bodies import Instructions
 from veenv.kernel.cpu.compile import MachineCode, in_threads
 from veenv.kernel.cpu.emitter import module
 from veenv.kernel.cpu.spans import kept_places, sections
@@ -26,17 +28,18 @@ def compiled(program: ScalarProgram, lanes: int) -> MachineCode:
       lanes: width of the vectors.
     """
     spans, size = sections(program), _size(program, lanes)
+    places = kept_places(program, spans) if len(spans) > 1 else {}
+    base = size * (1 + max(places.values(), default=-1))
+    memory = arrays.memory(program, lanes, base)[1]
 
     def code(text: str) -> MachineCode:
         # the stack holds the result of each instruction at most once
-        return MachineCode(text, stack=size * text.count(" = "))
+        return MachineCode(text, stack=memory + size * text.count(" = "))
 
     if len(spans) == 1:
         return code(body(program, lanes))
-    places = kept_places(program, spans)
     kept = {i: size * place for i, place in places.items()}
-    parts = in_threads(lambda span: code(section(program, lanes, span, kept)), spans)
-    memory = size * (1 + max(places.values(), default=0))
+    parts = in_threads(lambda span: code(section(program, lanes, span, kept, base)), spans)
     stack = memory + max(part.stack for part in parts)
     return MachineCode(_calling(lanes, parts, memory), calls=parts, stack=stack)
 
@@ -59,10 +62,13 @@ def body(program: ScalarProgram, lanes: int) -> str:
 first:
 {made.text()}
   br label %last"""
-    return module(lanes, made.declared.values(), _loop(steps))
+    memory = arrays.memory(program, lanes)[1]
+    return module(lanes, made.declared.values(), _loop(steps, _kept(memory) if memory else ""))
 
 
-def section(program: ScalarProgram, lanes: int, span: range, kept: Mapping[int, int]) -> str:
+def section(
+    program: ScalarProgram, lanes: int, span: range, kept: Mapping[int, int], base: int
+) -> str:
     """A module with the function `section` of some of a program's operations.
 
     It computes one vector of points: `ins` and `outs` are as for `body`; `kept` is memory for what
@@ -73,8 +79,9 @@ def section(program: ScalarProgram, lanes: int, span: range, kept: Mapping[int, 
       lanes: width of the vectors.
       span: the positions of the operations.
       kept: for each operation of any section that a later one needs its place in memory, in bytes.
+      base: bytes of that memory before arrays.
     """
-    made = Instructions(program, lanes, span, kept)
+    made = Instructions(program, lanes, span, kept, base)
     function = f"""\
 define void @section(ptr noalias %ins, ptr noalias %outs, ptr noalias %kept, i64 %step) #0 {{
 entry:
@@ -91,7 +98,7 @@ exit:
 
 def _size(program: ScalarProgram, lanes: int) -> int:
     """Bytes of a kept vector, of any dtype."""
-    width = max(np.dtype(op.dtype).itemsize for op in program.ops)
+    width = max(np.dtype(dtype).itemsize for dtype in program.dtypes)
     return -(-width * lanes // ALIGNED) * ALIGNED
 
 
@@ -102,8 +109,11 @@ def _calling(lanes: int, parts: Sequence[MachineCode], memory: int) -> str:
         "(ptr %ins, ptr %outs, ptr %kept, i64 %step)"
         for part in parts
     )
-    entry = f"  %kept = alloca [{memory} x i8], align {ALIGNED}\n"
-    return module(lanes, [], _loop(steps + "\n  br label %last", entry))
+    return module(lanes, [], _loop(steps + "\n  br label %last", _kept(memory)))
+
+
+def _kept(memory: int) -> str:
+    return f"  %kept = alloca [{memory} x i8], align {ALIGNED}\n"
 
 
 def _loop(steps: str, entry: str = "") -> str:

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from veenv.kernel.cpu.outputs import written
-from veenv.kernel.program import FREE, ScalarProgram
+from veenv.kernel.program import FREE, Op, ScalarProgram
 
 LONG = 2000
 """Length from which on a program is cut into two sections or more."""
@@ -23,6 +23,9 @@ _MOVED = 7
 """What an entry counts as that is read, or written as it lies in memory: it is woven."""
 _DIVISION = 6
 """What a division counts as."""
+_SQUARE = 16
+"""Entries of a leaf that are unwoven at once where all are."""
+_NEVER = np.iinfo(np.int64).max
 _KNOWN: WeakKeyDictionary[ScalarProgram, np.ndarray] = WeakKeyDictionary()
 
 
@@ -49,7 +52,9 @@ def sections(program: ScalarProgram) -> list[range]:
         middle, around = k * length / number, _AROUND * length / number
         first, last = np.searchsorted(ends, [middle - around, middle + around])
         if last > first:
-            cuts.append(1 + int(first + np.argmin(crossing[first:last])))
+            least = int(first + np.argmin(crossing[first:last]))
+            if crossing[least] < _NEVER and 1 + least > cuts[-1]:
+                cuts.append(1 + least)
     return [range(start, stop) for start, stop in pairwise([*cuts, len(program.ops)])]
 
 
@@ -66,7 +71,7 @@ def kept_places(program: ScalarProgram, spans: Sequence[range]) -> dict[int, int
         free += [places[i] for i in used if last[i] < span.start]
         used = [i for i in used if last[i] >= span.start]
         for i in span:
-            if last[i] >= span.stop and program.ops[i].name not in FREE:
+            if last[i] >= span.stop and _is_made(program, program.ops[i]):
                 places[i] = free.pop() if free else len(used)
                 used.append(i)
     return places
@@ -79,20 +84,47 @@ def _lengths(program: ScalarProgram) -> np.ndarray:
     return _KNOWN[program]
 
 
-def _measured(program: ScalarProgram) -> np.ndarray:
+def _is_made(program: ScalarProgram, op: Op) -> bool:
+    """Whether the result of an operation is a number that is computed, not one in memory."""
+    if op.name == "part":
+        return op.attr < program.ops[op.args[0]].attr.carries
+    return op.name not in FREE and op.name not in ("array", "loop")
+
+
+def _own_lengths(program: ScalarProgram) -> np.ndarray:
+    """What each operation adds to the code, without what is read and written."""
     weights = dict.fromkeys(FREE, 0) | {"div": _DIVISION}
     found = np.array([weights.get(op.name, 1) for op in program.ops], np.int64)
+    for k, op in enumerate(program.ops):
+        if op.name == "array":
+            found[k] = len(op.args)
+        elif op.name == "loop":
+            found[k] = len(op.args) + body_size(op.attr.body)
+        elif op.name == "input" and op.attr[1] is None:
+            found[k] = _MOVED * min(program.inputs[op.attr[0]].size, _SQUARE)
+    calls = ((k, op) for k, op in enumerate(program.ops) if op.name == "call")
+    angles = {op.args: k for k, op in calls if op.attr in ("sin", "cos")}
+    found[list(angles.values())] += _ANGLE
+    return found
+
+
+def body_size(body: ScalarProgram) -> int:
+    """What the body of a loop adds to the code."""
+    return int(_own_lengths(body).sum()) + len(body.inputs) + len(body.results)
+
+
+def _measured(program: ScalarProgram) -> np.ndarray:
+    found = _own_lengths(program)
     read: set[int] = set()
     for k, op in enumerate(program.ops):
         first = {i for i in op.args if program.ops[i].name == "input"} - read
         found[k] += _MOVED * len(first)
         read |= first
-    calls = ((k, op) for k, op in enumerate(program.ops) if op.name == "call")
-    angles = {op.args: k for k, op in calls if op.attr in ("sin", "cos")}
-    found[list(angles.values())] += _ANGLE
     for made in written(program):
         each = 1 if made.by_value else _MOVED
         known = made.ids if made.by_value else [max(made.ids)] * len(made.ids)
+        if made.by_value:  # entries of arrays are copied, many at once
+            known = [i for i in known if program.ops[i].name != "entry"]
         np.add.at(found, np.array(known, np.int64), each)
     return found
 
@@ -100,9 +132,13 @@ def _measured(program: ScalarProgram) -> np.ndarray:
 def _crossing(program: ScalarProgram) -> np.ndarray:
     """For each operation how many values are known with it and needed later: int64 [n]."""
     last = _last_uses(program)
-    known = np.array([op.name not in FREE for op in program.ops], np.int64)
+    known = np.array([_is_made(program, op) for op in program.ops], np.int64)
     ended = np.bincount(last[known > 0], minlength=len(last))
-    return np.cumsum(known - ended)
+    crossing = np.cumsum(known - ended)
+    for position, op in enumerate(program.ops):
+        if op.name == "part":  # it is where its loop is
+            crossing[op.args[0] : position] = _NEVER
+    return crossing
 
 
 def _last_uses(program: ScalarProgram) -> np.ndarray:

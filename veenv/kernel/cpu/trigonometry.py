@@ -61,22 +61,26 @@ _TABLES = {
 
 
 class Trigonometry:
-    """Emits sines and cosines of vectors of floats."""
+    """Emits sines and cosines of vectors of floats.
+
+    Attributes:
+      known: those so far, by function and argument.
+    """
 
     def __init__(self, emitter: Emitter):
         self._to, self._emit, self._lanes = emitter, emitter.emit, emitter.lanes
-        self._known: dict[tuple[str, str], str] = {}
+        self.known: dict[tuple[str, str], str] = {}
 
     def value(self, function: str, dtype: str, x: str, needed: Container[str]) -> str:
         """The vector of sines or cosines; `needed` says which of both of `x` the program needs."""
         if not host().fma:
             return self._to.call(function, dtype, [x])
-        if (function, x) not in self._known:
+        if (function, x) not in self.known:
             wanted = [name for name in ("sin", "cos") if name == function or name in needed]
-            self._known.update(
+            self.known.update(
                 {(n, x): v for n, v in zip(wanted, self._both(wanted, dtype, x), strict=True)}
             )
-        return self._known[function, x]
+        return self.known[function, x]
 
     def _both(self, wanted: list[str], dtype: str, x: str) -> list[str]:
         kind = self._to.vector(dtype)

@@ -1,0 +1,133 @@
+"""The code of a loop: carries in registers, what comes and goes by steps in memory.
+
+A loop of known length runs so many times. Others run until the condition is false in all lanes; a
+lane in which it is false keeps what it carries, so that it stays false.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from veenv.kernel.cpu.alike import uniform, within
+from veenv.kernel.cpu.arrays import Stored, memory
+from veenv.kernel.program import Loop, Op, ScalarProgram
+
+
+class Scope:
+    """A program or the body of a loop, while its instructions are written.
+
+    Attributes:
+      program: it.
+      places: where in memory its arrays are (`veenv.kernel.cpu.arrays.memory`).
+      inputs: of a body what stands for its inputs: a name, an array, or what loads an entry.
+      mask: in which lanes a loop still runs; None for all.
+      same: of each operation whether it is the same in all lanes.
+      names: values of operations.
+      parts: of each loop the operations of its results.
+    """
+
+    def __init__(
+        self,
+        program: ScalarProgram,
+        places: Mapping[int, int],
+        inputs: Sequence[str | Stored | Callable[[], str]] = (),
+        mask: str | None = None,
+        given: Sequence[bool] | None = None,
+    ):
+        self.program, self.places, self.inputs, self.mask = program, places, inputs, mask
+        self.same = uniform(program, given or [False] * len(program.inputs))
+        self.names: dict[int, str] = {}
+        self.parts: dict[int, dict[int, int]] = {}
+        for position, op in enumerate(program.ops):
+            if op.name == "part":
+                self.parts.setdefault(op.args[0], {})[op.attr] = position
+
+    @functools.cached_property
+    def calls(self) -> set[Op]:
+        """Its calls of functions."""
+        return {op for op in self.program.ops if op.name == "call"}
+
+
+class LoopCode:
+    """Writes a loop of the scope that instructions are in.
+
+    Args:
+      to: the instructions, `veenv.kernel.cpu.bodies.Instructions`.
+      position: of the loop among the operations.
+    """
+
+    def __init__(self, to: Any, position: int):
+        self._to, self._outer = to, to.scope
+        op = self._outer.program.ops[position]
+        self._loop: Loop = op.attr
+        self._body, self._parts = self._loop.body, self._outer.parts[position]
+        self._places = memory(self._body, to.lanes, self._outer.places[position])[0]
+        self._given = within(self._loop, [self._outer.same[a] for a in op.args])
+        carries, first = self._loop.carries, self._loop.carries + self._loop.stacked
+        self._kinds = [to.vector(leaf.dtype) for leaf in self._body.inputs[:carries]]
+        self._starts = [to.operand(a) for a in op.args[:carries]]
+        self._columns = [to.stored(a) for a in op.args[carries:first]]
+        self._captured = [
+            to.stored(a) if leaf.shape else to.operand(a)
+            for a, leaf in zip(op.args[first:], self._body.inputs[first:], strict=True)
+        ]
+        self._arrays = {k: to.stored(i) for k, i in self._parts.items() if k >= carries}
+
+    def write(self) -> None:
+        """Writes it; its results have names then, or are in memory."""
+        to, known = self._to, self._to.trigonometry.known
+        to.trigonometry.known = dict(known)  # what is computed inside is not there in all blocks
+        if self._loop.length is None:
+            found = to.repeat_while(self._kinds, self._starts, self._test, self._masked)
+        else:
+            found = to.repeat(self._loop.length, self._kinds, self._starts, self._step)
+        to.scope, to.trigonometry.known = self._outer, known
+        for k, i in self._parts.items():
+            if k < self._loop.carries:
+                self._outer.names[i] = found[k]
+
+    def _enter(self, carries: Sequence[str], index: str = "") -> None:
+        entries = [functools.partial(self._to.load, column, index) for column in self._columns]
+        inputs = [*carries, *entries, *self._captured]
+        self._to.scope = Scope(self._body, self._places, inputs, self._outer.mask, self._given)
+
+    def _run(self, first: int, end: int) -> list[str]:
+        """Writes some operations of the body; returns the next carries."""
+        for k in range(first, end):
+            self._to.run(k)
+        if end < len(self._body.ops):
+            return []
+        return [self._to.operand(ids[0]) for ids in self._body.results[: self._loop.carries]]
+
+    def _step(self, number: str, carries: list[str]) -> list[str]:
+        last = (self._loop.length or 0) - 1
+        index = self._to.emit(f"sub i64 {last}, {number}") if self._loop.reverse else number
+        self._enter(carries, index)
+        ahead = self._run(0, len(self._body.ops))
+        for k, array in self._arrays.items():
+            self._to.put(array, index, self._to.operand(self._body.results[k][0]))
+        return ahead
+
+    def _test(self, carries: list[str]) -> str:
+        """Whether any lane goes on; the lanes that do are the scope's mask then."""
+        self._enter(carries)
+        self._run(0, self._loop.tested)
+        condition, kind = self._body.results[-1][0], self._to.vector("bool")
+        mask = self._to.operand(condition)
+        if self._to.scope.same[condition]:
+            return self._to.emit(f"extractelement {kind} {mask}, i64 0")
+        if self._outer.mask is not None:
+            mask = self._to.emit(f"and {kind} {mask}, {self._outer.mask}")
+        self._to.scope.mask = mask
+        bits = self._to.emit(f"bitcast {kind} {mask} to i{self._to.lanes}")
+        return self._to.emit(f"icmp ne i{self._to.lanes} {bits}, 0")
+
+    def _masked(self, carries: list[str]) -> list[str]:
+        mask = self._to.scope.mask
+        ahead = self._run(self._loop.tested, len(self._body.ops))
+        if mask is None or self._to.scope.same[self._body.results[-1][0]]:
+            return ahead
+        rows = zip(self._kinds, ahead, carries, strict=True)
+        return [self._to.select(kind, mask, new, old) for kind, new, old in rows]

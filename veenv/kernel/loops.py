@@ -1,0 +1,342 @@
+"""Loops of a scalar program: what a step computes, apart from what is the same in all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from veenv.kernel import complex_numbers
+from veenv.kernel.arrays import Ids, reals
+from veenv.kernel.builder import Builder
+from veenv.kernel.cpu.spans import LONG, body_size
+from veenv.kernel.program import (
+    FREE,
+    PAIRS,
+    CannotFuseError,
+    Leaf,
+    Loop,
+    Op,
+    ScalarProgram,
+    dtype_name,
+)
+
+SHORT = LONG
+"""Operations of all steps up to which a loop is unrolled: as many are compiled as one function."""
+_LONGEST = 4 * LONG
+"""What a body may take of the code: a loop is one function, which one core compiles."""
+_CARRY, _COLUMN, _OUTER = "carry", "column", "outer"
+"""While a body is built: what is carried, an array's entry of the step, an operation outside."""
+Trace = Callable[[Builder, Callable[[Ids], Ids], list[Ids], list[Ids]], list[Ids]]
+"""From a body's builder, what takes values in from outside, carries and entries to results."""
+
+
+def array_of(b: Builder, aval: Any, parts: Iterator[int]) -> Ids:
+    """The array whose `reals` come next."""
+    shape, is_complex = aval.shape, dtype_name(aval.dtype) in PAIRS
+    size = int(np.prod(shape))
+    found = [
+        complex_numbers.pair(b, next(parts), next(parts)) if is_complex else next(parts)
+        for _ in range(size)
+    ]
+    return np.array(found, np.int64).reshape(shape)
+
+
+class _Body:
+    """What a step computes, in a builder of its own; what is the same in all steps goes out."""
+
+    def __init__(self, outer: Builder, limit: int):
+        self.outer, self.inner = outer, Builder(limit)
+        self._out: dict[int, int] = {}
+        """For operations that are the same in all steps their number outside."""
+        self._new: list[Op] = []
+        self._number: dict[Any, int] = {}
+        self.captured: dict[int, int] = {}
+
+    def capture(self, ids: Ids) -> Ids:
+        """Operations outside, in here."""
+        few, places = np.unique(ids, return_inverse=True)
+        found = np.array([self._captured(i) for i in few.tolist()], np.int64)
+        return found[places].reshape(ids.shape)
+
+    def _captured(self, i: int) -> int:
+        op, inner = self.outer.ops[i], self.inner
+        if op.name == "const":
+            return inner.const(op.attr)
+        if op.name == "complex":
+            return complex_numbers.pair(inner, *map(self._captured, op.args))
+        return inner.op(_OUTER, op.dtype, attr=i)
+
+    def divide(self, results: Sequence[int], same: dict[int, int]) -> None:
+        """Finds what the results need, and what of it is the same in all steps.
+
+        `same` are carries that stay what they are, with their numbers outside.
+        """
+        ops, used = self.inner.ops, bytearray(len(self.inner.ops))
+        for i in results:
+            used[i] = 1
+        for i in range(len(ops) - 1, -1, -1):
+            if used[i]:
+                for a in ops[i].args:
+                    used[a] = 1
+        self.used, self._same, self._fixed = used, same, bytearray(len(ops))
+        for i, op in enumerate(ops):
+            known = op.name in ("const", _OUTER) or i in same
+            args = bool(op.args) and all(self._fixed[a] for a in op.args)
+            self._fixed[i] = used[i] and (known or args)
+
+    def outside(self, i: int) -> int | None:
+        """The number outside of what is the same in all steps, moved there; None for others."""
+        if not self._fixed[i]:
+            return None
+        waiting = [i]
+        while waiting:
+            k = waiting.pop()
+            op = self.inner.ops[k]
+            missing = [a for a in op.args if a not in self._out]
+            if k in self._out:
+                continue
+            if missing:
+                waiting += [k, *missing]
+                continue
+            args = [self._out[a] for a in op.args]
+            self._out[k] = self._moved(k, op, args)
+        return self._out[i]
+
+    def _moved(self, k: int, op: Op, args: Sequence[int]) -> int:
+        if k in self._same:
+            return self._same[k]
+        if op.name == _OUTER:
+            return op.attr
+        if op.name == "const":
+            return self.outer.const(op.attr)
+        if op.name == "array":
+            return self.outer.array(args)
+        return self.outer.op(op.name, op.dtype, *args, attr=op.attr)
+
+    @property
+    def size(self) -> int:
+        """How many operations a step takes."""
+        free = {_CARRY, _COLUMN, *FREE}
+        found = (
+            op.attr.steps * op.attr.body.executed if op.name == "loop" else op.name not in free
+            for i, op in enumerate(self.inner.ops)
+            if self.used[i] and not self._fixed[i]
+        )
+        return sum(found)
+
+    def program(
+        self, carries: Sequence[int], columns: Sequence[int], results: Sequence[int]
+    ) -> tuple[ScalarProgram, list[int]]:
+        """The body, and what it takes from outside besides carries and columns.
+
+        Args:
+          carries: numbers of the carries in the order of the loop's arguments.
+          columns: numbers of the entries of arrays.
+          results: operations of the results.
+        """
+        ops, first = self.inner.ops, len(carries) + len(columns)
+        leaves: list[Leaf] = []
+        for k, i in enumerate((*carries, *columns)):
+            leaves.append(Leaf((), ops[i].dtype))
+            self._number[i] = self._add(Op("input", ops[i].dtype, (), (k, 0)))
+        for i, op in enumerate(ops):
+            if self.used[i] and not self._fixed[i] and i not in self._number:
+                args = tuple(self._inside(a, first, leaves) for a in op.args)
+                self._number[i] = self._add(op._replace(args=args))
+        places = tuple((self._inside(i, first, leaves),) for i in results)
+        outputs = tuple(Leaf((), ops[i].dtype) for i in results)
+        return ScalarProgram(tuple(leaves), tuple(self._new), outputs, places), [*self.captured]
+
+    def _inside(self, i: int, first: int, leaves: list[Leaf]) -> int:
+        """The number in the body of an operation."""
+        outer = self.outside(i)
+        if outer is None:
+            return self._number[i]
+        key = "outside", outer
+        if key not in self._number:
+            op = self.outer.ops[outer]
+            if op.name == "const":
+                self._number[key] = self._add(op)
+            else:
+                length = length_of(self.outer, outer)
+                self.captured[outer] = len(self.captured)
+                place = None if length is not None else 0
+                leaves.append(Leaf(() if length is None else (length,), op.dtype))
+                attr = first + self.captured[outer], place
+                self._number[key] = self._add(Op("input", op.dtype, (), attr))
+        return self._number[key]
+
+    def _add(self, op: Op) -> int:
+        self._new.append(op)
+        return len(self._new) - 1
+
+
+def length_of(b: Builder, i: int) -> int | None:
+    """How many entries an array has; None for a number."""
+    op = b.ops[i]
+    if op.name == "array":
+        return len(op.args)
+    if op.name == "view":
+        return op.attr[2]
+    loop = b.ops[op.args[0]].attr if op.name == "part" else None
+    return loop.length if loop is not None and op.attr >= loop.carries else None
+
+
+def scan(
+    b: Builder, trace: Trace, carry: Sequence[Ids], stacks: Sequence[Ids], eqn: Any, limit: int
+) -> list[Ids] | None:
+    """The results of a `scan` as a loop; None where it is better unrolled.
+
+    Args:
+      b: the program that the loop becomes an operation of.
+      trace: what a step computes.
+      carry: what is carried into the first step.
+      stacks: what comes by steps.
+      eqn: the equation.
+      limit: the most operations a step may have.
+    """
+    length, reverse = eqn.params["length"], eqn.params["reverse"]
+    body = _Body(b, limit)
+    start, inputs, entering = _carried(body, carry)
+    entries, columns = _entries(body, stacks, length)
+    outs = trace(body.inner, body.capture, entering, entries)
+    ahead = [i for ids in outs[: len(carry)] for i in reals(body.inner, ids)]
+    stacked = [i for ids in outs[len(carry) :] for i in reals(body.inner, ids)]
+    same = {i: s for i, s, n in zip(inputs, start, ahead, strict=True) if i == n}
+    body.divide([*ahead, *stacked], same)
+    if body.size * length <= SHORT:
+        return None
+    moving = [k for k, i in enumerate(inputs) if i not in same]
+    wanted = [i for i in dict.fromkeys(stacked) if body.outside(i) is None and i not in columns]
+    results = [*(ahead[k] for k in moving), *wanted]
+    program, captured = body.program([inputs[k] for k in moving], [*columns], results)
+    made = Loop(program, len(moving), len(columns), length, reverse)
+    arrays = [array for array, _ in columns.values()]
+    parts = _parts(b, made, [*(start[k] for k in moving), *arrays, *captured])
+    final = list(start)
+    for k, part in zip(moving, parts, strict=False):
+        out = body.outside(ahead[k])
+        final[k] = part if out is None else out
+    arrays_of = dict(zip(wanted, parts[len(moving) :], strict=True))
+
+    def steps(i: int) -> Sequence[int]:
+        out = body.outside(i)
+        if out is not None:
+            return [out] * length
+        if i in columns:
+            return columns[i][1]
+        dtype = body.inner.ops[i].dtype
+        return [b.op("entry", dtype, arrays_of[i], attr=t) for t in range(length)]
+
+    found = [steps(i) for i in stacked]
+    return [
+        *_arrays(b, eqn.outvars[: len(carry)], final),
+        *_stacked(b, eqn.outvars[len(carry) :], found, length),
+    ]
+
+
+def while_loop(
+    b: Builder, test: Trace, trace: Trace, carry: Sequence[Ids], eqn: Any, limit: int
+) -> list[Ids]:
+    """The results of a `while` as a loop; arguments as of `scan`, and what tells to go on."""
+    body = _Body(b, limit)
+    start, inputs, entering = _carried(body, carry)
+    (condition,) = test(body.inner, body.capture, entering, [])
+    outs = trace(body.inner, body.capture, entering, [])
+    ahead = [i for ids in outs for i in reals(body.inner, ids)]
+    same = {i: s for i, s, n in zip(inputs, start, ahead, strict=True) if i == n}
+    goes_on = int(condition[()])
+    body.divide([*ahead, goes_on], same)
+    moving = [k for k, i in enumerate(inputs) if i not in same]
+    results = [*(ahead[k] for k in moving), goes_on]
+    program, captured = body.program([inputs[k] for k in moving], [], results)
+    made = Loop(program, len(moving))
+    parts = _parts(b, made, [*(start[k] for k in moving), *captured])
+    last = dict(zip(moving, parts, strict=True))
+    final = [last.get(k, s) for k, s in enumerate(start)]
+    return _arrays(b, eqn.outvars, final)
+
+
+def _parts(b: Builder, made: Loop, args: Sequence[int]) -> list[int]:
+    """The results of a loop, which is known if an equal one is."""
+    if body_size(made.body) > _LONGEST:
+        raise CannotFuseError(
+            f"a step of a loop takes {made.body.size:,} scalar operations, too many for one "
+            "function of machine code"
+        )
+    loop = b.op("loop", "bool", *args, attr=b.loops.setdefault(made.digest(), made))
+    outputs = made.body.outputs[: len(made.body.outputs) - (made.length is None)]
+    return [b.op("part", leaf.dtype, loop, attr=k) for k, leaf in enumerate(outputs)]
+
+
+def _carried(body: _Body, carry: Sequence[Ids]) -> tuple[list[int], list[int], list[Ids]]:
+    """Of what is carried the operations outside, those inside, and these in arrays."""
+    start, inputs, arrays = [], list[int](), []
+    for ids in carry:
+        parts = reals(body.outer, ids)
+        first = len(inputs)
+        for i in parts:
+            dtype = body.outer.ops[i].dtype
+            inputs.append(body.inner.op(_CARRY, dtype, attr=len(inputs)))
+        start += parts
+        arrays.append(_as_given(body, ids, inputs[first:]))
+    return start, inputs, arrays
+
+
+def _entries(
+    body: _Body, stacks: Sequence[Ids], length: int
+) -> tuple[list[Ids], dict[int, tuple[int, list[int]]]]:
+    """A step's entries of stacked arrays, and for those that differ the array and its entries."""
+    columns: dict[int, tuple[int, list[int]]] = {}
+    known: dict[int, int] = {}
+    entries = []
+    for ids in stacks:
+        rows = np.array([reals(body.outer, row) for row in ids], np.int64).reshape(length, -1)
+        inside = []
+        for column in rows.T:
+            if (column == column[0]).all():
+                inside.append(int(body.capture(column[:1])[0]))
+                continue
+            steps = column.tolist()
+            array = body.outer.array(steps)
+            if array not in known:
+                dtype = body.outer.ops[array].dtype
+                known[array] = body.inner.op(_COLUMN, dtype, attr=len(columns))
+                columns[known[array]] = array, steps
+            inside.append(known[array])
+        entries.append(_as_given(body, ids[0], inside))
+    return entries, columns
+
+
+def _as_given(body: _Body, like: Ids, parts: Sequence[int]) -> Ids:
+    """Operations inside in the shape, and as complex numbers, as those outside are."""
+    values = list(parts)
+    if like.size and body.outer.ops[int(like.flat[0])].dtype in PAIRS:
+        pairs = zip(values[::2], values[1::2], strict=True)
+        values = [complex_numbers.pair(body.inner, *pair) for pair in pairs]
+    return np.array(values, np.int64).reshape(like.shape)
+
+
+def _arrays(b: Builder, variables: Sequence[Any], parts: Sequence[int]) -> list[Ids]:
+    rest = iter(parts)
+    return [array_of(b, v.aval, rest) for v in variables]
+
+
+def _stacked(
+    b: Builder, variables: Sequence[Any], columns: Sequence[Sequence[int]], length: int
+) -> list[Ids]:
+    """Stacked results, given the steps of each number that a step stacks."""
+    rest, found = iter(columns), []
+    for v in variables:
+        aval = v.aval.update(shape=v.aval.shape[1:])
+        count = int(np.prod(aval.shape))
+        if dtype_name(aval.dtype) in PAIRS:
+            rows = [next(rest) for _ in range(2 * count)]
+            steps = [array_of(b, aval, iter([row[t] for row in rows])) for t in range(length)]
+            found.append(np.stack(steps))
+        else:
+            rows = np.array([next(rest) for _ in range(count)], np.int64)
+            found.append(rows.reshape(count, length).T.reshape(length, *aval.shape))
+    return found

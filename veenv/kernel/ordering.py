@@ -1,0 +1,161 @@
+"""Which operations of a program are needed, and the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from veenv.kernel.program import FREE, Leaf, Loop, Op, ScalarProgram, made
+
+Results = Sequence[Sequence[int]]
+"""For each output leaf the operations of its entries."""
+
+
+def needed(
+    ops: Sequence[Op], inputs: Sequence[Leaf], outputs: Sequence[Leaf], results: Results
+) -> ScalarProgram:
+    """The operations that the results need, those without arguments first.
+
+    They run as traced, or each result with what it needs, one after the other: whichever leaves
+    fewer values waiting, which are more than the registers hold.
+    """
+    roots = [i for ids in results for i in ids]
+    ops, used = _trimmed(ops, roots)
+    program, _ = _arranged(ops, used, inputs, outputs, results)
+    return program
+
+
+def _trimmed(ops: Sequence[Op], roots: Sequence[int]) -> tuple[list[Op], bytearray]:
+    """Operations whose loops compute only what is needed, and which of them are needed."""
+    ops, used = list(ops), bytearray(len(ops))
+    wanted: dict[int, set[int]] = {}
+    new_number: dict[int, dict[int, int]] = {}
+    for i in roots:
+        used[i] = 1
+    for i in range(len(ops) - 1, -1, -1):
+        if not used[i]:
+            continue
+        op = ops[i]
+        if op.name == "part":
+            wanted.setdefault(op.args[0], set()).add(op.attr)
+        elif op.name == "loop":
+            ops[i], new_number[i] = _trimmed_loop(op, wanted[i])
+        for a in ops[i].args:
+            used[a] = 1
+    if new_number:
+        for i, op in enumerate(ops):
+            if used[i] and op.name == "part":
+                ops[i] = op._replace(attr=new_number[op.args[0]][op.attr])
+    return ops, used
+
+
+def _trimmed_loop(op: Op, wanted: set[int]) -> tuple[Op, dict[int, int]]:
+    """A loop that has only some results, and for each of them its new number."""
+    loop: Loop = op.attr
+    body, alive = loop.body, set(wanted)
+    last = [len(body.results) - 1] if loop.length is None else []
+    while True:
+        chosen = [*sorted(alive), *last]
+        ops, used = _trimmed(body.ops, [body.results[k][0] for k in chosen])
+        read = {o.attr[0] for o, flag in zip(ops, used, strict=True) if flag and o.name == "input"}
+        carried = {k for k in read if k < loop.carries}
+        if carried <= alive:
+            break
+        alive |= carried
+    carries = [k for k in sorted(alive) if k < loop.carries]
+    inputs = [*carries, *sorted(k for k in read if k >= loop.carries)]
+    place = {k: n for n, k in enumerate(inputs)}
+    renamed = [
+        o._replace(attr=(place[o.attr[0]], o.attr[1])) if flag and o.name == "input" else o
+        for o, flag in zip(ops, used, strict=True)
+    ]
+    program, tested = _arranged(
+        renamed,
+        used,
+        [body.inputs[k] for k in inputs],
+        [body.outputs[k] for k in chosen],
+        [body.results[k] for k in chosen],
+        [body.results[k][0] for k in last],
+    )
+    stacked = sum(loop.carries <= k < loop.carries + loop.stacked for k in inputs)
+    found = replace(loop, body=program, carries=len(carries), stacked=stacked, tested=tested)
+    args = tuple(op.args[k] for k in inputs)
+    return op._replace(args=args, attr=found), {k: n for n, k in enumerate(sorted(alive))}
+
+
+def _arranged(
+    ops: Sequence[Op],
+    used: bytearray,
+    inputs: Sequence[Leaf],
+    outputs: Sequence[Leaf],
+    results: Results,
+    first: Sequence[int] = (),
+) -> tuple[ScalarProgram, int]:
+    """The program of operations that are used, and how many of them `first` needs; those lead."""
+    every = [i for i, flag in enumerate(used) if flag]
+    deep = _depth_first(ops, [*first, *(i for ids in results for i in ids)])
+    free = [i for i in every if ops[i].name in FREE]
+    args = np.array([a for i in every for a in ops[i].args], np.int64)
+    users = np.array([i for i in every for _ in ops[i].args], np.int64)
+    kept = np.isin(args, free, invert=True)
+    best = min((every, deep), key=lambda order: _waiting(order, users[kept], args[kept]))
+    early = set(_depth_first(ops, first))
+    best = [*(i for i in best if i in early), *(i for i in best if i not in early)]
+    parts: dict[int, list[int]] = {}
+    for i in every:
+        if ops[i].name == "part":
+            parts.setdefault(ops[i].args[0], []).append(i)
+    order = [i for i in every if _is_given(ops[i])]
+    for i in best:
+        if not _is_given(ops[i]) and ops[i].name != "part":
+            order += [i, *parts.get(i, ())]
+    tested = max((1 + k for k, i in enumerate(order) if i in early), default=0)
+    numbers = np.zeros(len(ops), np.int64)
+    numbers[order] = np.arange(len(order))
+    number = numbers.tolist().__getitem__
+    renamed = tuple(
+        [
+            made((name, dtype, tuple(map(number, args)), attr))
+            for name, dtype, args, attr in [ops[i] for i in order]
+        ]
+    )
+    places = tuple(tuple(map(number, ids)) for ids in results)
+    return ScalarProgram(tuple(inputs), renamed, tuple(outputs), places), tested
+
+
+def _is_given(op: Op) -> bool:
+    return op.name in ("input", "const")
+
+
+def _depth_first(ops: Sequence[Op], roots: Sequence[int]) -> list[int]:
+    """Each root with what it needs that is not there yet, one root after the other."""
+    seen, order = bytearray(len(ops)), list[int]()
+    for root in roots:
+        stack = [root]
+        while stack:
+            i = stack.pop()
+            if i < 0:  # what it needs is there
+                order.append(~i)
+            elif not seen[i]:
+                seen[i] = 1
+                stack.append(~i)
+                stack += [a for a in reversed(ops[i].args) if not seen[a]]
+    return order
+
+
+def _waiting(order: Sequence[int], users: np.ndarray, args: np.ndarray) -> int:
+    """For how many operations the values of others wait until their last use, all together.
+
+    Args:
+      order: the numbers of the operations.
+      users: for each use of a value the number of the operation that needs it.
+      args: that of the operation whose value it is.
+    """
+    place = np.zeros(max(order, default=0) + 1, np.int64)
+    place[order] = np.arange(len(order))
+    last = np.zeros_like(place)
+    np.maximum.at(last, args, place[users])
+    used = np.flatnonzero(last)
+    return int((last[used] - place[used]).sum())
