@@ -19,10 +19,10 @@ from realistic_models import MODELS
 from realistic_plot import spearman
 
 import veenv
+from veenv.engine.pins import part_of
 from veenv.graph.argnums import normalise_argnums
 from veenv.kernel.cpu.spans import size_of
 from veenv.kernel.fusing import trace_point
-from veenv.kernel.parts import part_of
 from veenv.kernel.price import MICROSECONDS, counts_of, kernel_counts
 from veenv.kernel.program import CannotFuseError, ScalarProgram
 from veenv.measure.timing import near

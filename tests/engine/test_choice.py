@@ -18,7 +18,7 @@ from veenv.graph.program import trace
 from veenv.kernel.builder import MAX_OPERATIONS
 from veenv.kernel.fusing import KernelMode
 from veenv.kernel.price import kernel_size
-from veenv.orders.by_default import automatic_order
+from veenv.orders.resolve import automatic_order
 
 pytestmark = pytest.mark.kernels
 

@@ -10,10 +10,10 @@ import pytest
 import veenv
 from veenv import _compat
 from veenv.engine import candidates, choose
+from veenv.engine.pins import part_of
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
 from veenv.kernel.fusing import Traced
-from veenv.kernel.parts import part_of
 from veenv.kernel.price import least_of_modes
 
 pytestmark = pytest.mark.kernels

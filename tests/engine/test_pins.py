@@ -11,7 +11,7 @@ import veenv
 from veenv import _compat
 from veenv.engine import pins
 from veenv.kernel.price import NAMES, counts_of
-from veenv.linear.batch_barrier import BARRIERS
+from veenv.linear.barrier import BARRIERS
 
 X = np.linspace(0.3, 1.2, 6)
 

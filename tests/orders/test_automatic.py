@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 import veenv
-from veenv.orders import by_default, cache
+from veenv.orders import cache, resolve
 from veenv.orders.climbing import climb
 from veenv.orders.resolve import resolve_order
 
@@ -39,7 +39,7 @@ def test_it_is_never_more_expensive_than_the_classical_orders(seed, monkeypatch,
 def test_it_takes_what_is_shipped():
     task = veenv.tasks.get("RoeFlux_1d")
     graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
-    assert by_default.automatic_order(graph) == resolve_order("best-operations", graph)
+    assert resolve.automatic_order(graph) == resolve_order("best-operations", graph)
 
 
 def test_its_jacobian_is_exact(x64):

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 
 from veenv import _compat
 from veenv.engine import pins
+from veenv.engine.pins import Part, part_of
 from veenv.kernel.fusing import Traced, run_kernel, trace_leaves, trace_point
-from veenv.kernel.parts import Part, part_of
 from veenv.kernel.price import (
     counts_of,
     kernel_seconds,

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax import lax
 
-from veenv.linear.batch_barrier import BARRIERS
+from veenv.linear.barrier import BARRIERS
 from veenv.rules.table import facts
 
 Writer = Callable[[Sequence[str], Mapping[str, Any]], str]

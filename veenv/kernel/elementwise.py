@@ -25,7 +25,7 @@ from veenv.kernel.program import (
     dtype_name,
 )
 from veenv.kernel.scalars import Scalars
-from veenv.linear.batch_barrier import BARRIERS
+from veenv.linear.barrier import BARRIERS
 from veenv.rules.operations import OPERATIONS
 from veenv.rules.table import TABLE, facts, named
 

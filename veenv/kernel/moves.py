@@ -13,7 +13,7 @@ from veenv.kernel import complex_numbers
 from veenv.kernel.arrays import Ids, Rule, choose, constant, constants, reals
 from veenv.kernel.builder import Builder
 from veenv.kernel.program import CannotFuseError, dtype_name
-from veenv.linear.batch_barrier import BARRIERS
+from veenv.linear.barrier import BARRIERS
 from veenv.rules.indexmap import Windows, moved, of_block, of_gather, of_scatter
 from veenv.rules.table import named
 

@@ -22,7 +22,7 @@ import numpy as np
 from veenv import _compat
 from veenv.kernel.builder import MAX_OPERATIONS
 from veenv.kernel.program import FREE, UNKNOWN_STEPS, ScalarProgram
-from veenv.linear.batch_barrier import BARRIERS
+from veenv.linear.barrier import BARRIERS
 from veenv.rules import walk
 from veenv.rules.dtypes import is_complex
 from veenv.rules.operations import WEIGHTS

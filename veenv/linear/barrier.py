@@ -1,4 +1,8 @@
-"""Keeping the compiler from computing an expensive value more than once."""
+"""Keeping the compiler from computing an expensive value more than once, always or in batches only.
+
+While a function is traced nobody knows the batch that it will be mapped over.  Storing a value
+takes the start of one loop at every batch; what it saves grows with the batch.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+from jax.extend import core
+from jax.interpreters import ad, batching, mlir
 
 from veenv import _compat
 
@@ -80,3 +86,51 @@ def _pins(kept: bool) -> Iterator[None]:
         yield
     finally:
         _pinning.reset(token)
+
+
+batch_barrier_p = core.Primitive("veenv_batch_barrier")
+"""The identity of one array, which becomes a barrier when a batch has so many more `points`."""
+
+BARRIERS = frozenset(["optimization_barrier", batch_barrier_p.name])
+"""Primitives that keep a value from being computed again."""
+
+
+def barrier_from(points: int, value: Any) -> Any:
+    """Keeps the compiler from computing a value again where a batch is large enough.
+
+    Args:
+      points: the number of points, over all batch axes together, from which on the value is stored.
+      value: an array of any shape and dtype.
+
+    Returns:
+      The same array.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> double = lambda x: 2.0 * barrier_from(8, jnp.sin(x))
+      >>> few, many = (jax.jit(jax.vmap(double)).lower(jnp.ones(n)) for n in (7, 8))
+      >>> "optimization_barrier" in few.as_text(), "optimization_barrier" in many.as_text()
+      (False, True)
+    """
+    if points <= 1:
+        return jax.lax.optimization_barrier(value)
+    return batch_barrier_p.bind(value, points=points)
+
+
+def _batch(args: tuple[Any], dims: tuple[int], *, points: int) -> tuple[Any, int]:
+    """A batch of unknown size (`jax.export`) counts as a large one."""
+    size = args[0].shape[dims[0]]
+    left = -(-points // max(1, size)) if isinstance(size, int) else 1
+    return barrier_from(left, args[0]), dims[0]
+
+
+def _jvp(primals: tuple[Any], tangents: tuple[Any], *, points: int) -> tuple[Any, Any]:
+    return barrier_from(points, primals[0]), tangents[0]
+
+
+batch_barrier_p.def_impl(lambda value, *, points: value)
+batch_barrier_p.def_abstract_eval(lambda aval, *, points: aval)
+batching.primitive_batchers[batch_barrier_p] = _batch
+ad.primitive_jvps[batch_barrier_p] = _jvp
+ad.primitive_transposes[batch_barrier_p] = lambda cotangent, _, **__: [cotangent]
+mlir.register_lowering(batch_barrier_p, lambda _, operand, *, points: [operand])

@@ -9,8 +9,8 @@ from jax import Array, lax
 
 from veenv.linear.linear_map import Action
 from veenv.linear.selection import canonical
-from veenv.rules.axes import linked, relabelled, same_axes, selected
 from veenv.rules.base import Partial, Row, Site, Values, register
+from veenv.rules.shape import linked, relabelled, same_axes, selected
 
 
 @register("concatenate")
