@@ -66,7 +66,7 @@ MODULES = [
 OTHERS = [
     "veenv.engine.sparse.pattern.Pattern",
     "veenv.engine.sparse.tensor.SparseTensor",
-    "veenv.engine.sparse.summands.Entries",
+    "veenv.engine.sparse.entries.Entries",
     "veenv.engine.sparse.summands.Term",
     "veenv.env.adapters.gymnasium.GymVertexEnv",
 ]

@@ -142,7 +142,7 @@ class Elimination:
 
     Attributes:
       terms: for every edge from an input to an output the partials that it is the sum of, or its
-        entries (`veenv.engine.sparse.indexed`).
+        entries (`veenv.engine.sparse.entries`).
       executed: multiplications of each elimination.
       additions: additions of each elimination, every sum formed at once.
     """

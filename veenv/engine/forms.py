@@ -24,8 +24,7 @@ from veenv.engine.indexing import Half, eliminate_sparse, half_of
 from veenv.engine.moves import by_complex
 from veenv.engine.product import multiply
 from veenv.engine.sparse import SparseTensor
-from veenv.engine.sparse.computed import Computed
-from veenv.engine.sparse.indexed import Indexed
+from veenv.engine.sparse.entries import Entries, Indexed, Matrix
 from veenv.engine.sums import Terms
 from veenv.graph.argnums import normalise_argnums, plain_argnums
 from veenv.graph.linearisation import Linearisation, linearise
@@ -157,7 +156,7 @@ def _check_types(program: Program, *, holomorphic: bool, allow_int: bool) -> Non
             )
 
 
-Left: TypeAlias = Mapping[tuple[int, int], Terms | Indexed | Computed]
+Left: TypeAlias = Mapping[tuple[int, int], Terms | Matrix]
 """What an elimination leaves of each edge from an input to an output."""
 
 
@@ -227,15 +226,13 @@ def block(
     out_shape, in_shape, dtype = out_aval.shape, in_aval.shape, in_aval.dtype
     node = lin.graph.outputs[output]
     if node == source:
-        terms: Terms | Indexed | Computed = (
-            Edge(algebra.diagonal(out_shape, valued=False), None, dtype),
-        )
+        terms: Terms | Matrix = (Edge(algebra.diagonal(out_shape, valued=False), None, dtype),)
     else:
         terms = () if node is None else left.get((source, node), ())
     if not jnp.issubdtype(dtype, jnp.inexact):
         return np.zeros((*out_shape, *in_shape), jax.dtypes.float0)
     of_parts = lin.realify and jnp.issubdtype(dtype, jnp.complexfloating)
-    if isinstance(terms, (Indexed, Computed)):
+    if isinstance(terms, (Indexed, Entries)):
         terms = by_complex(terms, in_shape, dtype) if of_parts else terms
         return SparseTensor.from_entries(terms, dtype, out_shape, in_shape)
     if of_parts:

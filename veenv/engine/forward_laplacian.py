@@ -14,8 +14,7 @@ from jax import Array
 
 from veenv import _compat
 from veenv.engine.known import Known
-from veenv.engine.sparse.numbers import Numbers
-from veenv.engine.sparse.pattern import collection
+from veenv.engine.sparse.pattern import Numbers, collection
 from veenv.graph.equations import Equation
 from veenv.graph.program import Program
 from veenv.rules import indexmap, walk

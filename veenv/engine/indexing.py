@@ -18,9 +18,8 @@ from veenv.engine import sums
 from veenv.engine.edge import Edge
 from veenv.engine.elimination import Call, Elimination, eliminate_under
 from veenv.engine.moves import Move, index_arrays
-from veenv.engine.sparse import computed, indexed
-from veenv.engine.sparse.computed import Computed, Matrix
-from veenv.engine.sparse.indexed import Indexed
+from veenv.engine.sparse import entries
+from veenv.engine.sparse.entries import Indexed, Matrix
 from veenv.engine.sparse.policy import Sparse
 from veenv.engine.sparse.summands import entry_shape
 from veenv.graph.linearisation import Linearisation
@@ -105,7 +104,7 @@ def _eliminate(
     order: Sequence[int],
     found: Mapping[Move, Matrix],
     half: Half,
-) -> dict[Pair, sums.Terms | Indexed | Computed]:
+) -> dict[Pair, sums.Terms | Matrix]:
     graph = lin.graph
     waiting = {node for pair, _ in found for node in pair}
     plain: dict[Pair, list[Edge]] = {}
@@ -127,18 +126,18 @@ def _eliminate(
     known = all(isinstance(x, Indexed) for several in later.values() for x in several)
     triangles = half.triangles if known else ()
     placed = (
-        (u, v, _Placed.of((u, v), computed.total(several), triangles))
+        (u, v, _Placed.of((u, v), entries.total(several), triangles))
         for (u, v), several in later.items()
     )
     second = Tableau(graph.num_nodes, placed, half.mirrors)
     later_nodes = [node for node in nodes if node in waiting]
     for node in sorted(later_nodes, key=lambda node: not _is_copy(second, node)):
         second.eliminate(node, _multiply, _add, keep=node in outputs)
-    result: dict[Pair, sums.Terms | Indexed | Computed] = dict(done)
+    result: dict[Pair, sums.Terms | Matrix] = dict(done)
     for (u, v), x in _edges(second).items():
         if v in outputs:
             also = _converted(lin, (u, v), done[u, v]) if (u, v) in done else []
-            result[u, v] = computed.total([x.whole(), *also])
+            result[u, v] = entries.total([x.whole(), *also])
     return result
 
 
@@ -173,13 +172,13 @@ class _Placed:
     @classmethod
     def of(cls, pair: Pair, matrix: Matrix, triangles: Container[Pair]) -> _Placed:
         if pair in triangles and isinstance(matrix, Indexed):
-            matrix = indexed.upper(matrix)
+            matrix = entries.upper(matrix)
         return cls(pair, matrix, triangles)
 
     def whole(self) -> Matrix:
         """All entries."""
         if self.pair in self.triangles and isinstance(self.matrix, Indexed):
-            return indexed.mirrored(self.matrix)
+            return entries.mirrored(self.matrix)
         return self.matrix
 
 
@@ -221,20 +220,20 @@ def _edges(tableau: Tableau[E]) -> dict[Pair, E]:
 
 
 def _add(a: _Placed, b: _Placed) -> _Placed:
-    return replace(a, matrix=computed.total([a.matrix, b.matrix]))
+    return replace(a, matrix=entries.total([a.matrix, b.matrix]))
 
 
 def _multiply(post: _Placed, pre: _Placed) -> _Placed:
     pair = pre.pair[0], post.pair[1]
-    product = computed.multiply(post.matrix, pre.matrix, upper=pair in post.triangles)
+    product = entries.multiply(post.matrix, pre.matrix, upper=pair in post.triangles)
     if product is None:
         raise _TooMany
     return _Placed(pair, product, post.triangles)
 
 
 def _entries(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Matrix:
-    if prod(entry_shape(e.structure)) > indexed.MOST_ENTRIES:
+    if prod(entry_shape(e.structure)) > entries.MOST_ENTRIES:
         raise _TooMany
     if e.values is not None:
         e = replace(e, values=pin(e.values))
-    return computed.of_edge(e, out_shape, in_shape)
+    return entries.of_edge(e, out_shape, in_shape)

@@ -23,11 +23,9 @@ import numpy as np
 
 from veenv.engine.edge import Edge
 from veenv.engine.known import Known, Zeros
-from veenv.engine.sparse import computed, indexed
-from veenv.engine.sparse.computed import Computed, Matrix
-from veenv.engine.sparse.indexed import MOST_ENTRIES, Indexed
-from veenv.engine.sparse.numbers import Numbers
-from veenv.engine.sparse.pattern import collected
+from veenv.engine.sparse import entries
+from veenv.engine.sparse.entries import MOST_ENTRIES, Entries, Indexed, Matrix
+from veenv.engine.sparse.pattern import Numbers, collected
 from veenv.engine.sums import num_entries
 from veenv.engine.supports import convolution, supported
 from veenv.graph.equations import Equation
@@ -93,7 +91,7 @@ def _move(
     _, operand = ways
     if name == "select_n":
         chosen = _let_through(equation, operand, known(equation.inputs[0]))
-        return None if chosen is None else indexed.selected(chosen, in_shape, e.dtype)
+        return None if chosen is None else entries.selected(chosen, in_shape, e.dtype)
     if isinstance(e.link, Selection):
         return None
     if name == "pad" and operand == 1:
@@ -101,7 +99,7 @@ def _move(
     if s.link is Link.NONE and not takes(name):
         return _thin_product(equation, operand, e, known, zeros)
     if facts(name).form == "sort" and s.unit:
-        return computed.moved(e, (out_shape, in_shape), adds=False)
+        return entries.moved(e, (out_shape, in_shape), adds=False)
     if name == "conv_general_dilated" and operand == 0:
         found = convolution(equation, known(equation.inputs[1]), e.dtype)
         return found or supported(equation, ways, e, known, _passes(lin))
@@ -123,14 +121,14 @@ def _taken(
     name, s, (out_shape, in_shape) = equation.primitive.name, e.structure, shapes
     added, found = adds(name) and operand == 2, taken(equation, operand, known)
     if found is not None:
-        return indexed.taken(found, shapes, e.dtype, adds=added)
+        return entries.taken(found, shapes, e.dtype, adds=added)
     if takes(name):
         if s.unit:
-            return computed.moved(e, shapes, adds=added)
+            return entries.moved(e, shapes, adds=added)
         single = 1 in (prod(out_shape), prod(in_shape)) and e.link is None
-        return computed.one_hot(e, shapes) if single else None
+        return entries.one_hot(e, shapes) if single else None
     selects = s.unit and s.link is Link.SELECTION
-    return indexed.of_edge(e, out_shape, in_shape) if selects else None
+    return entries.known_of_edge(e, out_shape, in_shape) if selects else None
 
 
 def _passes(lin: Linearisation) -> int:
@@ -144,7 +142,7 @@ def _padding(equation: Equation, e: Edge) -> Matrix | None:
     """Of a padded array by the one number that it is padded with."""
     padded = taken(equation, 1, lambda _: None)
     assert padded is not None
-    return indexed.selected(padded, (), e.dtype) if (padded == 0).any() else None
+    return entries.selected(padded, (), e.dtype) if (padded == 0).any() else None
 
 
 def _ways(lin: Linearisation, equation: Equation, elemental: Elemental) -> tuple[int, int] | None:
@@ -200,11 +198,11 @@ def _complex_move(
     found = _complex_places(equation, operand, known) if alike else None
     if found is not None:
         both = np.where(found[..., None] < 0, -1, 2 * found[..., None] + np.arange(2))
-        return indexed.taken(both, shapes, e.dtype, adds=adds(name) and operand == 2)
+        return entries.taken(both, shapes, e.dtype, adds=adds(name) and operand == 2)
     if e.structure.link is Link.OPERATOR:
         return supported(equation, ways, e, known, passes, realify=True)
     selects = e.structure.unit and e.structure.link is Link.SELECTION
-    return indexed.of_edge(e, out_shape, in_shape) if selects else None
+    return entries.known_of_edge(e, out_shape, in_shape) if selects else None
 
 
 def _complex_places(equation: Equation, operand: int, known: Known) -> np.ndarray | None:
@@ -244,10 +242,10 @@ def by_complex(x: Matrix, in_shape: Sequence[int], dtype: Any) -> Matrix:
         pattern, collect = collected(p.rows, p.cols // 2, p.out_shape, in_shape)
         values = x.stored().astype(dtype) * jnp.asarray(np.where(p.cols % 2, -1j, 1), dtype)
         return Indexed(pattern, Numbers(values).collected(collect), dtype)
-    x = computed.as_computed(x)
+    x = entries.as_computed(x)
     factor = jnp.where(jnp.asarray(x.cols) % 2 == 1, -1j, 1).astype(dtype)
     cols = x.cols // 2  # no place, -1, stays none
-    return Computed(x.values.astype(dtype) * factor, x.rows, cols, x.out_shape, tuple(in_shape))
+    return Entries.at(x.values.astype(dtype) * factor, x.rows, cols, x.shapes[0], in_shape)
 
 
 _MOST_STORED = 1 << 18
@@ -292,8 +290,8 @@ def _thin_product(
     pattern, collect = collected(rows, cols, *shapes)
     if always is None:
         return Indexed(pattern, Numbers(jnp.asarray(values, e.dtype)).collected(collect), e.dtype)
-    whole = indexed.of_edge(e, *shapes) if num_entries(e) <= _MOST_STORED else None
-    return None if whole is None else indexed.only(whole, pattern)
+    whole = entries.known_of_edge(e, *shapes) if num_entries(e) <= _MOST_STORED else None
+    return None if whole is None else entries.only(whole, pattern)
 
 
 Places = tuple[np.ndarray, np.ndarray, np.ndarray]

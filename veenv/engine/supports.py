@@ -18,10 +18,9 @@ from veenv.engine import sums
 from veenv.engine.dependence import dependent_places
 from veenv.engine.edge import Edge, diagonal_pairs, keep_diagonal
 from veenv.engine.known import Known
-from veenv.engine.sparse import indexed
-from veenv.engine.sparse.indexed import Indexed
-from veenv.engine.sparse.numbers import Numbers
-from veenv.engine.sparse.pattern import collected
+from veenv.engine.sparse import entries
+from veenv.engine.sparse.entries import Indexed
+from veenv.engine.sparse.pattern import Numbers, collected
 from veenv.graph.equations import Equation
 from veenv.rules.dtypes import is_complex, real_shape
 from veenv.rules.indexmap import numbered, takes, targets
@@ -80,8 +79,8 @@ def supported(
         return Indexed(pattern, None, e.dtype)
     if sums.num_entries(e) > _MOST:
         return None
-    x = indexed.of_edge(keep_diagonal(e), out_shape, in_shape)
-    return None if x is None else indexed.only(x, pattern)
+    x = entries.known_of_edge(keep_diagonal(e), out_shape, in_shape)
+    return None if x is None else entries.only(x, pattern)
 
 
 def _of_parts(rows: np.ndarray, cols: np.ndarray, outs: int, ins: int, *, alike: bool) -> Places:

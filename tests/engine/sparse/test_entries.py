@@ -11,9 +11,8 @@ import pytest
 
 import veenv
 from tests.sampling import spared, thinned
-from veenv.engine.sparse import indexed
-from veenv.engine.sparse.numbers import Numbers
-from veenv.engine.sparse.pattern import collected, collection
+from veenv.engine.sparse import entries
+from veenv.engine.sparse.pattern import Numbers, collected, collection
 
 PERM = np.array([3, 0, 2, 5, 1, 4, 7, 11, 10, 9, 8, 6])
 SEGMENTS = np.array([0, 4, 2, 2, 1, 0, 3, 3, 3, 1, 4, 0])
@@ -284,15 +283,15 @@ def test_what_is_added_goes_to_its_places_at_once(x64):
         keys = np.sort(rng.choice(20, size, replace=False))
         values = rng.normal(size=size)
         pattern, _ = collected(keys // 5, keys % 5, (4,), (5,))
-        matrix = indexed.Indexed(pattern, Numbers(jnp.asarray(values)), np.dtype("float64"))
-        total = matrix if total is None else indexed.add(total, matrix)
+        matrix = entries.Indexed(pattern, Numbers(jnp.asarray(values)), np.dtype("float64"))
+        total = matrix if total is None else entries.add(total, matrix)
         dense[keys // 5, keys % 5] += values
-    assert isinstance(total.given, indexed.Sum)
+    assert isinstance(total.given, entries.Sum)
     assert len(total.given.summands) == 6  # none of the sums before was asked for
     found = np.zeros((4, 5))
     found[total.pattern.rows, total.pattern.cols] = total.stored()
     np.testing.assert_allclose(found, dense, rtol=1e-14, atol=1e-15)
-    again = indexed.add(total, total)
+    again = entries.add(total, total)
     np.testing.assert_allclose(again.stored(), 2 * np.asarray(total.stored()), rtol=1e-14)
 
 

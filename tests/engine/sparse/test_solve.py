@@ -9,7 +9,7 @@ import pytest
 from scipy import integrate, optimize
 
 import veenv
-from veenv.engine.sparse import host
+from veenv.engine.sparse import solving
 from veenv.engine.sparse.pattern import collected
 from veenv.engine.sparse.solving import kind
 
@@ -82,8 +82,8 @@ def test_singular_systems_and_systems_of_nan_have_nan_for_a_solution(how, x64):
 
 def test_factors_are_kept_for_the_next_right_hand_side(x64, monkeypatch):
     made = []
-    factorised = host._factorised
-    monkeypatch.setattr(host, "_factorised", lambda *a: made.append(a) or factorised(*a))
+    factorised = solving._factorised
+    monkeypatch.setattr(solving, "_factorised", lambda *a: made.append(a) or factorised(*a))
     jacobian = veenv.jacve(ring, sparse_representation=True)
     solution = jax.jit(lambda x, b: jacobian(x).solve(b))
     for size in (0.61, 0.62, 0.61, 0.62):
@@ -108,7 +108,7 @@ def test_systems_without_a_diagonal_are_solved(x64):
         dense = np.zeros((12, 12))
         dense[pattern.rows, pattern.cols] = values
         if np.linalg.cond(dense) < 1e6:
-            np.testing.assert_allclose(dense @ host.sparse(pattern, values, b), b, atol=1e-8)
+            np.testing.assert_allclose(dense @ solving._sparse(pattern, values, b), b, atol=1e-8)
 
 
 def test_recipe_least_squares(x64):

@@ -10,8 +10,7 @@ from scipy import sparse as scipy_sparse
 
 import veenv
 from tests.sampling import few, spared
-from veenv.engine.sparse.numbers import Numbers
-from veenv.engine.sparse.pattern import collection
+from veenv.engine.sparse.pattern import Numbers, collection
 
 N = 6
 PERM = np.array([3, 0, 2, 5, 1, 4])

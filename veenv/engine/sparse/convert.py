@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import sparse as jax_sparse
 
-from veenv.engine.sparse.layout import host_values
-from veenv.engine.sparse.parts import known
+from veenv.engine.sparse.summands import host_values
 
 Tensor = Any
 """A `SparseTensor`, whose methods these functions are."""
@@ -29,7 +28,7 @@ def to_scipy(j: Tensor, format: str) -> Any:
 
     if j.batch_shape:
         raise ValueError(f"SciPy has no batches of matrices, got one of shape {j.batch_shape}")
-    p, collect = known(j._layout, j)
+    p, collect = j.layout
     values = host_values(j.terms, collect, j.dtype)
     if format == "csc":
         order, starts = p.by_column

@@ -12,8 +12,8 @@ from jax import Array
 from veenv.engine import edge, sums
 from veenv.engine import product as edge_product
 from veenv.engine.edge import Edge
-from veenv.engine.sparse import indexed
-from veenv.engine.sparse.indexed import Indexed
+from veenv.engine.sparse import entries
+from veenv.engine.sparse.entries import Indexed
 from veenv.engine.sparse.pattern import num_meetings, placed
 from veenv.engine.sparse.summands import term
 from veenv.engine.sums import Terms
@@ -49,8 +49,8 @@ class Sparse:
         """Every product of two terms, merged; of entries where one factor has them."""
         if isinstance(post, Indexed) or isinstance(pre, Indexed):
             left, right = _entries(post), _entries(pre)
-            if left is not None and right is not None and indexed.is_light(left, right):
-                return indexed.multiply(left, right)
+            if left is not None and right is not None and entries.is_light(left, right):
+                return entries.multiply_known(left, right)
             post, pre = structured(post), structured(pre)
         products = [_product(p, q) for p in post for q in pre]
         several: list[Terms | Indexed] = [x for x in products if isinstance(x, Indexed)]
@@ -63,7 +63,7 @@ class Sparse:
         if isinstance(a, Indexed) or isinstance(b, Indexed):
             left, right = _entries(a), _entries(b)
             if left is not None and right is not None:
-                return indexed.add(left, right)
+                return entries.add(left, right)
             a, b = structured(a), structured(b)
         return collected([*a, *b])
 
@@ -88,11 +88,14 @@ def _product(p: Edge, q: Edge) -> Edge | Indexed:
         return product
     out_shape, in_shape = product.structure.out_shape, product.structure.in_shape
     between = p.structure.in_shape
-    left, right = indexed.of_edge(p, out_shape, between), indexed.of_edge(q, between, in_shape)
-    if left is None or right is None or not indexed.is_light(left, right):
+    left, right = (
+        entries.known_of_edge(p, out_shape, between),
+        entries.known_of_edge(q, between, in_shape),
+    )
+    if left is None or right is None or not entries.is_light(left, right):
         return product
     thin = num_meetings(left.pattern, right.pattern) <= _THIN * stored
-    return indexed.multiply(left, right) if thin else product
+    return entries.multiply_known(left, right) if thin else product
 
 
 def collected(several: Sequence[Edge]) -> Terms | Indexed:
@@ -128,11 +131,11 @@ def _entries(e: Terms | Indexed) -> Indexed | None:
     if isinstance(e, Indexed):
         return e
     s = e[0].structure
-    if sum(map(sums.num_entries, e)) > indexed.MOST_ENTRIES:
+    if sum(map(sums.num_entries, e)) > entries.MOST_ENTRIES:
         return None
-    found = [indexed.of_edge(t, s.out_shape, s.in_shape) for t in sums.evaluated(e)]
+    found = [entries.known_of_edge(t, s.out_shape, s.in_shape) for t in sums.evaluated(e)]
     known = [x for x in found if x is not None]
-    return indexed.total(known) if len(known) == len(found) else None
+    return entries.total_known(known) if len(known) == len(found) else None
 
 
 def structured(e: Terms | Indexed) -> Terms:

@@ -1,9 +1,10 @@
-"""The summands of a `SparseTensor`: structured terms, and entries at known places."""
+"""The structured summands of a `SparseTensor`, and the pattern of several summands together."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -14,7 +15,7 @@ from jax import Array
 
 from veenv import _compat
 from veenv.engine.edge import Edge, link_on_out, respread_entries
-from veenv.engine.sparse.pattern import Pattern, by_row, padded
+from veenv.engine.sparse.pattern import Collection, Pattern, collected
 from veenv.linear.linear_map import LinearMap, Operator, columns
 from veenv.linear.selection import Affine, Selection
 from veenv.structure import structure as algebra
@@ -77,6 +78,11 @@ class Term:
         on_out = link_on_out(self.structure)
         return jnp.asarray((self.places if on_out else self.places.T).columns())
 
+    def scaled(self, factor: Array) -> Term:
+        """The term times a number."""
+        s = self.structure
+        return replace(self, values=self.values * factor, structure=replace(s, unit=False))
+
     def entries(self) -> Array:
         """The value of every entry, repeated values at every place, in one axis."""
         return respread_entries(self.values, self.structure).reshape(-1)
@@ -99,63 +105,6 @@ class Term:
     def traced_coordinates(self) -> tuple[Array, Array]:
         """As `coordinates`, whether they are known or not."""
         return _coordinates(self.structure, self.partner_indices(), jnp)
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Entries:
-    """A summand of a sparse tensor that is given entry by entry.
-
-    Attributes:
-      values: [nse], row by row.
-      pattern: the places of the entries.
-
-    Example:
-      >>> import veenv
-      >>> perm = jnp.array([2, 0, 1])
-      >>> jacobian = veenv.jacve(lambda x: jnp.sin(x)[perm], sparse_representation=True)
-      >>> jacobian(jnp.zeros(3)).terms[0].pattern.cols.tolist()
-      [2, 0, 1]
-    """
-
-    values: Array
-    pattern: Pattern = field(metadata={"static": True})
-
-    @property
-    def nse(self) -> int:
-        """Number of entries."""
-        return self.pattern.nse
-
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """Shape of the batch that `vmap` has made: () without one."""
-        return jnp.shape(self.values)[:-1]
-
-    def entries(self) -> Array:
-        """The value of every entry."""
-        return self.values
-
-    def coordinates(self) -> tuple[np.ndarray, np.ndarray]:
-        """Flat out and in index of every entry."""
-        return self.pattern.rows, self.pattern.cols
-
-    def traced_coordinates(self) -> tuple[Array, Array]:
-        """As `coordinates`, as arrays of JAX."""
-        return jnp.asarray(self.pattern.rows), jnp.asarray(self.pattern.cols)
-
-    def times(self, x: Array) -> Array:
-        """The matrix times one of shape [columns, …]."""
-        p, values = self.pattern, self.values.astype(x.dtype)
-        values = values.reshape(-1, *[1] * (x.ndim - 1))
-        sums = by_row(p)
-        if sums.table is None:
-            return sums(values * x[p.cols])
-        # Short rows are one loop: the first entry of each times its number, and the second, …
-        table = sums.table.reshape(p.sizes[0], -1)
-        columns = np.append(p.cols, p.sizes[1])[table]
-        values, x = padded(values, table), padded(x, columns)
-        products = [values[e] * x[c] for e, c in zip(table.T, columns.T, strict=True)]
-        return sum(products[1:], products[0])
 
 
 def _linked_shapes(s: Structure) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -297,3 +246,64 @@ def _offsets(shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
     for k in axes:
         total = (total[:, None] + np.arange(shape[k], dtype=np.int32) * strides[k]).reshape(-1)
     return total
+
+
+_KEPT = 16
+"""Patterns that are remembered."""
+
+
+def layout_of(
+    terms: Sequence[Any], out_shape: tuple[int, ...], in_shape: tuple[int, ...]
+) -> tuple[Pattern, Collection] | None:
+    """The pattern of summands, and how their entries become its values.
+
+    Args:
+      terms: the summands, without batch.
+      out_shape: shape of the out axes.
+      in_shape: shape of the in axes.
+
+    Returns:
+      None if the places of some are computed.
+    """
+    keys = tuple(t.key() for t in terms)
+    if None not in keys:
+        return _layout(keys, out_shape, in_shape)
+    found = [t.coordinates() for t in terms]
+    known = [places for places in found if places is not None]
+    return _collected(known, out_shape, in_shape) if len(known) == len(found) else None
+
+
+def host_values(terms: Sequence[Any], collect: Collection, dtype: Any) -> np.ndarray:
+    """The values of a tensor's pattern, by NumPy.
+
+    Args:
+      terms: its summands, outside of jit and without batch.
+      collect: how their entries become values.
+      dtype: of the values.
+    """
+    entries = [
+        np.asarray(t.values).reshape(-1)[numbered_entries(t.structure)]
+        if isinstance(t, Term)
+        else t.values
+        for t in terms
+    ]
+    numbers = np.concatenate([np.zeros(0, dtype), *(np.asarray(e, dtype) for e in entries)])
+    return collect.on_host(numbers)
+
+
+@lru_cache(maxsize=_KEPT)
+def _layout(
+    keys: tuple[Any, ...], out_shape: tuple[int, ...], in_shape: tuple[int, ...]
+) -> tuple[Pattern, Collection]:
+    found = [(k.rows, k.cols) if isinstance(k, Pattern) else coordinates(k) for k in keys]
+    return _collected(found, out_shape, in_shape)
+
+
+def _collected(
+    found: Sequence[tuple[np.ndarray, np.ndarray]],
+    out_shape: tuple[int, ...],
+    in_shape: tuple[int, ...],
+) -> tuple[Pattern, Collection]:
+    none = np.zeros(0, np.int32)
+    rows, cols = (np.concatenate([none, *(f[k] for f in found)]) for k in (0, 1))
+    return collected(rows, cols, out_shape, in_shape)

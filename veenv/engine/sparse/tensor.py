@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from math import prod
 from typing import Any
 
 import jax
@@ -16,15 +17,17 @@ from jax import Array
 from veenv import _compat
 from veenv.engine import edge
 from veenv.engine.edge import Edge
-from veenv.engine.sparse import convert, parts
-from veenv.engine.sparse.computed import Computed
-from veenv.engine.sparse.indexed import Indexed
-from veenv.engine.sparse.layout import layout_of
-from veenv.engine.sparse.pattern import Collection, Pattern
+from veenv.engine.product import multiply
+from veenv.engine.sparse import convert, entries
+from veenv.engine.sparse.entries import Entries, Indexed, Matrix
+from veenv.engine.sparse.pattern import Collection, Numbers, Pattern
+from veenv.engine.sparse.policy import Sparse
 from veenv.engine.sparse.policy import collected as merged_terms
 from veenv.engine.sparse.solving import solve
-from veenv.engine.sparse.summands import Entries, Term, term
+from veenv.engine.sparse.summands import Term, layout_of, term
 from veenv.engine.sums import evaluated
+from veenv.structure import structure as algebra
+from veenv.structure.structure import Link
 
 
 @jax.tree_util.register_dataclass
@@ -53,7 +56,7 @@ class SparseTensor:
       (1000,)
     """
 
-    terms: tuple[Term | Entries | Computed, ...]
+    terms: tuple[Term | Entries, ...]
     out_shape: tuple[int, ...] = field(metadata={"static": True})
     in_shape: tuple[int, ...] = field(metadata={"static": True})
     dtype: Any = field(metadata={"static": True})
@@ -76,10 +79,11 @@ class SparseTensor:
         return cls._of(tuple(map(term, merged)), out_shape, in_shape, dtype)
 
     @classmethod
-    def from_entries(cls, x: Indexed | Computed, dtype: Any, *shapes: Any) -> SparseTensor:
+    def from_entries(cls, x: Matrix, dtype: Any, *shapes: Any) -> SparseTensor:
         """The tensor of entries, of the matrix's or of other out and in shapes."""
-        if isinstance(x, Computed):
-            return cls._of((x.astype(dtype),), x.out_shape, x.in_shape, dtype)
+        if isinstance(x, Entries):
+            x = replace(x, values=x.values.astype(dtype))
+            return cls._of((x,), *x.shapes, dtype)
         p = x.pattern.reshaped(*shapes)
         some = [Entries(x.stored().astype(dtype), p)] if p.nse else []
         return cls._of(some, p.out_shape, p.in_shape, dtype)
@@ -110,8 +114,22 @@ class SparseTensor:
     @cached_property
     def _layout(self) -> tuple[Pattern, Collection] | None:
         """The pattern, and how the terms' entries become its values; None if it is computed."""
-        one = parts.first_of_batch(self)
+        one = _first_of_batch(self)
         return None if one is None else layout_of(one.terms, self.out_shape, self.in_shape)
+
+    @property
+    def layout(self) -> tuple[Pattern, Collection]:
+        """The pattern, and how the terms' entries become its values.
+
+        Raises:
+          ValueError: if the places are computed inside of jit, or differ in a batch.
+        """
+        if self._layout is None:
+            raise ValueError(
+                f"the places of the entries of this tensor of shape {self.shape} are computed or "
+                "differ in its batch; its pattern is known outside of jit, for one tensor at a time"
+            )
+        return self._layout
 
     @property
     def pattern(self) -> Pattern:
@@ -120,9 +138,8 @@ class SparseTensor:
         Raises:
           ValueError: if they are computed inside of jit (by a sort, say), or differ in a batch.
         """
-        if len(self.terms) == 1 and isinstance(self.terms[0], Entries):
-            return self.terms[0].pattern
-        return parts.known(self._layout, self)[0]
+        own = self.terms[0].key() if len(self.terms) == 1 else None
+        return own if isinstance(own, Pattern) else self.layout[0]
 
     def values(self, pattern: Pattern | None = None) -> Array:
         """The values of the entries, in a pattern's order.
@@ -137,14 +154,14 @@ class SparseTensor:
         Raises:
           ValueError: if the tensor has an entry outside the pattern, or places that are computed.
         """
-        own, collect = parts.known(self._layout, self)
+        own, collect = self.layout
 
         def values(j: SparseTensor) -> Array:
             raw = [t.entries().astype(j.dtype) for t in j.terms]
             return collect(jnp.concatenate([jnp.zeros(0, j.dtype), *raw]))
 
         found = self.each(values)
-        return found if pattern is None or pattern == own else parts.spread(found, own, pattern)
+        return found if pattern is None or pattern == own else _spread(found, own, pattern)
 
     def each(self, fun: Callable[..., Any], *others: Any) -> Any:
         """`fun` of every tensor of the batch, and of others' parts with the same leading axes."""
@@ -173,14 +190,14 @@ class SparseTensor:
         def transpose(j: SparseTensor) -> SparseTensor:
             edges = [edge.transpose(t.edge()) for t in j.terms if isinstance(t, Term)]
             found = SparseTensor.from_edges(edges, j.in_shape, j.out_shape, j.dtype)
-            some = [parts.transposed(t) for t in j.terms if not isinstance(t, Term)]
+            some = [t.T for t in j.terms if isinstance(t, Entries)]
             return replace(found, terms=(*found.terms, *some), weak_type=j.weak_type)
 
         return self.each(transpose)
 
     def todense(self) -> Array:
         """The dense array of `shape` and `dtype`."""
-        return _compat.as_weak_as(self, self.each(parts.dense))
+        return _compat.as_weak_as(self, self.each(_dense))
 
     def dense(self, iota: Any = None) -> Array:
         """As `todense`, as graphax calls it; its unit matrix `iota` is not needed."""
@@ -203,37 +220,77 @@ class SparseTensor:
         Raises:
           ValueError: if x's first axes are not `in_shape`.
         """
-        if isinstance(x, SparseTensor):
-            parts.check_axes(self.in_shape, x.out_shape, x.shape)
-            return self.each(parts.product, x)
-        x = jnp.asarray(x)
-        parts.check_axes(self.batch_shape + self.in_shape, x.shape, x.shape)
-        return self.each(parts.times, x)
+        sparse = isinstance(x, SparseTensor)
+        x = x if sparse else jnp.asarray(x)
+        expected = self.in_shape if sparse else self.batch_shape + self.in_shape
+        if (x.out_shape if sparse else x.shape)[: len(expected)] != expected:
+            raise ValueError(f"the array's first axes must be {expected}, got shape {x.shape}")
+        return self.each(_product if sparse else _times, x)
 
     def __rmatmul__(self, x: Any) -> Array:
         """Contracts the last axes of an array of shape ``rest + out_shape`` with the out axes."""
-        return parts.times_left(self, jnp.asarray(x))
+        x = jnp.asarray(x)
+        first = x.ndim - len(self.out_shape)
+        if first < 0 or x.shape[first:] != self.out_shape:
+            raise ValueError(f"the array's last axes must be {self.out_shape}, got shape {x.shape}")
+
+        def one(j: SparseTensor, x: Array) -> Array:
+            first, n = x.ndim - len(j.out_shape), len(j.in_shape)
+            y = _times(j.T, x.transpose([*range(first, x.ndim), *range(first)]))
+            return y.transpose([*range(n, y.ndim), *range(n)])
+
+        return self.each(one, x)
 
     def __mul__(self, factor: Any) -> SparseTensor:
-        return parts.scaled(self, factor)
+        if jnp.ndim(factor):
+            raise ValueError(
+                f"a sparse tensor is multiplied by one number, got shape {factor.shape}"
+            )
+        factor = jnp.asarray(factor)
+        weak = self.weak_type and factor.weak_type
+        real = jnp.issubdtype(self.dtype, jnp.complexfloating) or not jnp.iscomplexobj(factor)
+        factor = factor.astype(self.dtype) if real else factor
+        terms = tuple(t.scaled(factor) for t in self.terms)
+        dtype = jnp.dtype(_compat.promoted(self.dtype, factor.dtype))
+        return replace(self, terms=terms, dtype=dtype, weak_type=weak)
 
     __rmul__ = __mul__
 
     def __truediv__(self, factor: Any) -> SparseTensor:
-        return parts.scaled(self, 1 / jnp.asarray(factor, self.dtype))
+        return self * (1 / jnp.asarray(factor, self.dtype))
 
     def __neg__(self) -> SparseTensor:
-        return parts.scaled(self, -1)
+        return self * -1
 
     def __add__(self, other: SparseTensor) -> SparseTensor:
-        return parts.added(self, other) if isinstance(other, SparseTensor) else NotImplemented
+        return _added(self, other) if isinstance(other, SparseTensor) else NotImplemented
 
     def __sub__(self, other: SparseTensor) -> SparseTensor:
         return self + -other if isinstance(other, SparseTensor) else NotImplemented
 
     def __getitem__(self, index: Any) -> SparseTensor:
         """A part, as NumPy's basic indices or one index array take it."""
-        return parts.part(self, index)
+        index = index if isinstance(index, tuple) else (index,)
+        rank = len(self.out_shape) + len(self.in_shape)
+        if any(i is None or isinstance(i, (bool, np.bool_)) for i in index):
+            raise IndexError("a sparse tensor takes integers, slices and one array of them an axis")
+        if Ellipsis not in [i for i in index if not hasattr(i, "shape")]:
+            index = (*index, Ellipsis)
+        at = next(n for n, i in enumerate(index) if i is Ellipsis)
+        missing = rank - (len(index) - 1)
+        if missing < 0:
+            raise IndexError(f"the tensor has {rank} axes, got {len(index) - 1} indices")
+        index = (*index[:at], *[slice(None)] * missing, *index[at + 1 :])
+        outs, ins = index[: len(self.out_shape)], index[len(self.out_shape) :]
+        rows, cols = _taken(self.out_shape, outs), _taken(self.in_shape, ins)
+
+        def take(j: SparseTensor) -> SparseTensor:
+            left = entries.selected(rows, j.out_shape, j.dtype)
+            right = entries.transpose(entries.selected(cols, j.in_shape, j.dtype))
+            found = entries.multiply_known(entries.multiply_known(left, j._indexed()), right)
+            return SparseTensor.from_entries(found, j.dtype)
+
+        return self.each(take)
 
     def diagonal(self) -> Array:
         """The entries at equal flat out and in indices: shape `out_shape` if the tensor is square.
@@ -241,7 +298,15 @@ class SparseTensor:
         Raises:
           ValueError: if the number of rows is not that of columns.
         """
-        return parts.diagonal(self)
+        rows, cols = prod(self.out_shape), prod(self.in_shape)
+        if rows != cols:
+            raise ValueError(f"a diagonal needs as many rows as columns, got {rows} and {cols}")
+        shape = (*self.batch_shape, *self.out_shape)
+        p = self.pattern
+        at = np.flatnonzero(p.rows == p.cols)
+        found = jnp.zeros((*self.batch_shape, rows), self.dtype)
+        found = found.at[..., p.rows[at]].set(self.values()[..., at], unique_indices=True)
+        return found.reshape(shape)
 
     def trace(self) -> Array:
         """The sum of the diagonal."""
@@ -259,7 +324,19 @@ class SparseTensor:
         Raises:
           ValueError: if it does not divide them.
         """
-        return parts.block_diagonal(self, blocks)
+        rows, cols = prod(self.out_shape), prod(self.in_shape)
+        if blocks < 1 or rows % blocks or cols % blocks:
+            raise ValueError(f"{blocks} blocks must divide {rows} rows and {cols} columns")
+        height, width = rows // blocks, cols // blocks
+        p = self.pattern
+        at = np.flatnonzero(p.rows // height == p.cols // width)
+        where = (p.rows[at] // height, p.rows[at] % height, p.cols[at] % width)
+        found = jnp.zeros((*self.batch_shape, blocks, height, width), self.dtype)
+        return found.at[(..., *where)].set(self.values()[..., at], unique_indices=True)
+
+    def _indexed(self) -> Indexed:
+        """The tensor, without batch, as entries."""
+        return Indexed(self.pattern, Numbers(self.values()), self.dtype)
 
     def solve(self, b: Any) -> Array:
         """x with ``tensor @ x = b``, as the pattern allows.
@@ -300,3 +377,136 @@ class SparseTensor:
           **style: for Matplotlib's `plot`.
         """
         return convert.spy(self, ax, **style)
+
+
+def _first_of_batch(j: SparseTensor) -> SparseTensor | None:
+    """A tensor of the batch, for its places; None if they are not the same for all.
+
+    The places of those that are being traced are left as they are.
+    """
+    depth = len(j.batch_shape)
+    if not depth:
+        return j
+    found = []
+    for t in j.terms:
+        places = {}
+        for name in ("partners", "rows", "cols"):
+            each = getattr(t, name, None)
+            if each is not None and not _compat.is_traced(each):
+                each = np.asarray(each).reshape(-1, each.shape[-1])
+                if not len(each) or (each != each[0]).any():
+                    return None
+                places[name] = each[0]
+        found.append(replace(t, **places))
+    return replace(j, terms=tuple(found))
+
+
+def _spread(values: Array, own: Pattern, pattern: Pattern) -> Array:
+    """Values in the order of a larger pattern, zero where a tensor has no entry.
+
+    Raises:
+      ValueError: if the tensor has an entry that the pattern has not.
+    """
+    shapes = (own.out_shape, own.in_shape), (pattern.out_shape, pattern.in_shape)
+    if shapes[0] != shapes[1]:
+        raise ValueError(f"the pattern must be of shapes {shapes[0]}, got {shapes[1]}")
+    places = np.searchsorted(pattern.keys, own.keys)
+    found = places < pattern.nse
+    found[found] = pattern.keys[places[found]] == own.keys[found]
+    if not found.all():
+        at = int(np.argmin(found))
+        raise ValueError(f"the pattern has no entry at ({own.rows[at]}, {own.cols[at]})")
+    whole = jnp.zeros((*values.shape[:-1], pattern.nse), values.dtype)
+    return whole.at[..., places].set(values, unique_indices=True, indices_are_sorted=True)
+
+
+def _dense(j: SparseTensor) -> Array:
+    """The tensor, without batch, as a dense array."""
+    if not j.terms:
+        return jnp.zeros(j.shape, j.dtype)
+    shape = j.out_shape + j.in_shape
+    found = [
+        t.dense(j.dtype).reshape(shape)
+        if isinstance(t, Entries)
+        else edge.todense(t.edge(), j.out_shape, j.in_shape, j.dtype)
+        for t in j.terms
+    ]
+    return reduce(jnp.add, found)
+
+
+def _times(j: SparseTensor, x: Array) -> Array:
+    """The tensor, without batch, times an array of shape ``in_shape + rest``."""
+    rest = x.shape[len(j.in_shape) :]
+    ones_dropped = [d for d in x.shape if d != 1]
+    right = Edge(algebra.dense(j.in_shape, rest), x.reshape(ones_dropped), x.dtype)
+    dtype = _compat.promoted(j.dtype, x.dtype)
+    total = jnp.zeros((*j.out_shape, *rest), dtype)
+    for t in j.terms:
+        flat = x.reshape(prod(j.in_shape), *rest).astype(dtype)
+        if isinstance(t, Entries):
+            total = total + t.times(flat).reshape(total.shape)
+        else:
+            product = multiply(t.edge(), right)
+            total = total + edge.todense(product, j.out_shape, rest, dtype)
+    return total
+
+
+def _added(a: SparseTensor, b: SparseTensor) -> SparseTensor:
+    """The sum of two tensors of one shape.
+
+    Raises:
+      ValueError: if the shapes differ.
+    """
+    if (a.out_shape, a.in_shape, a.batch_shape) != (b.out_shape, b.in_shape, b.batch_shape):
+        raise ValueError(f"tensors to add must have one shape, got {a.shape} and {b.shape}")
+    dtype = _compat.promoted(a.dtype, b.dtype)
+
+    def add(a: SparseTensor, b: SparseTensor) -> SparseTensor:
+        every = [*a.terms, *b.terms]
+        edges = [t.edge() for t in every if isinstance(t, Term)]
+        total = type(a).from_edges(edges, a.out_shape, a.in_shape, dtype)
+        further = [t for t in every if isinstance(t, Entries)]
+        known = [
+            Indexed(t.pattern, Numbers(t.values), dtype) for t in further if t.pattern is not None
+        ]
+        further = [t for t in further if t.pattern is None]
+        if known:
+            x = entries.total_known(known)
+            further.append(Entries(x.stored().astype(dtype), x.pattern))
+        return replace(total, terms=(*total.terms, *further))
+
+    return a.each(add, b)
+
+
+def _product(a: SparseTensor, b: SparseTensor) -> SparseTensor:
+    """The product of two sparse tensors, without batch.
+
+    Bands and diagonals multiply as they are; otherwise entries meet by their places.
+    """
+    every = [*a.terms, *b.terms]
+    dtype = _compat.promoted(a.dtype, b.dtype)
+    if all(isinstance(t, Term) and _is_thin(t) for t in every):
+        post, pre = ([t.edge() for t in x.terms if isinstance(t, Term)] for x in (a, b))
+        some = Sparse().multiply(tuple(post), tuple(pre)) if post and pre else ()
+        if isinstance(some, Indexed):
+            return type(a).from_entries(some, dtype, a.out_shape, b.in_shape)
+        return type(a).from_edges(some, a.out_shape, b.in_shape, dtype)
+    return type(a).from_entries(entries.multiply_known(a._indexed(), b._indexed()), dtype)
+
+
+def _is_thin(t: Term) -> bool:
+    """Whether a term has an entry at most in each row and column, at places that have a name."""
+    s = t.structure
+    outs = all(k in s.link_out or j >= 0 for k, j in enumerate(s.pairs))
+    ins = all(j in s.link_in or j in s.pairs for j in range(len(s.in_shape)))
+    return outs and ins and (s.link is Link.NONE or t.places is not None)
+
+
+def _taken(shape: tuple[int, ...], index: Sequence[Any]) -> np.ndarray:
+    """The flat indices that an index takes of an array."""
+    if sum(hasattr(i, "shape") or isinstance(i, list) for i in index) > 1:
+        raise IndexError("one index array for the out axes and one for the in axes at most")
+    if any(map(_compat.is_traced, index)):
+        raise IndexError("the indices of a sparse tensor must be known when tracing")
+    plain = tuple(np.asarray(i) if hasattr(i, "shape") else i for i in index)
+    return np.arange(prod(shape)).reshape(shape)[plain]
