@@ -1,7 +1,7 @@
 """A scalar program as the body of a Pallas kernel, for GPUs (Triton) and TPUs (Mosaic).
 
-Each entry of the input and output leaves is an array over the batch; a program of the grid computes
-one block of points. On a TPU the points of a block lie in a tile of 8 × 128 numbers.
+A leaf is one array, its entries first and the points of the batch behind them; a program of the grid
+computes one block of points. On a TPU the points of a block lie in a tile of 8 × 128 numbers.
 """
 
 from __future__ import annotations
@@ -16,11 +16,19 @@ import numpy as np
 from jax import lax
 from jax.experimental import pallas as pl
 
-from veenv.kernel.program import CannotFuseError, Op, Platform, ScalarProgram
+from veenv.kernel import expansions
+from veenv.kernel.program import CannotFuseError, Leaf, Op, Platform, ScalarProgram
 from veenv.rules.operations import OPERATIONS
 
 BLOCKS: dict[Platform, tuple[int, ...]] = {"gpu": (128,), "tpu": (8, 128)}
 """The shape of the block that a program of the grid computes, by platform."""
+_EXPANSIONS: dict[Platform, dict[str, Callable[..., jax.Array]]] = {
+    "gpu": expansions.GPU,
+    "tpu": expansions.TPU,
+}
+_NARROW = frozenset({"int8", "uint8", "int16", "uint16"})
+_USUAL, _MOST = 16 << 20, 96 << 20
+"""Bytes of a TPU core's vector memory: what a kernel gets by default, and nearly all there is."""
 
 
 @dataclass(frozen=True)
@@ -62,25 +70,24 @@ class PallasKernel:
         for x, leaf in pairs:
             x = jnp.broadcast_to(x, (batch, *leaf.shape)).reshape(batch, leaf.size)
             padded = jnp.pad(x, ((0, rows * points - batch), (0, 0)), mode="edge")
-            columns += [_blocks(padded[:, e], rows, block) for e in range(leaf.size)]
+            padded = padded.astype(_in_memory(leaf)).T
+            columns.append(padded.reshape(leaf.size, rows * block[0], *block[1:]))
         outputs = [program.outputs[k] for k in program.written()]
-        dtypes = [leaf.dtype for leaf in outputs for _ in range(leaf.size)]
-        spec = pl.BlockSpec((block[0], *block[1:]), lambda i: (i, *(0 for _ in block[1:])))
         results = pl.pallas_call(
-            self._body(len(columns)),
-            out_shape=[_memory((rows * block[0], *block[1:]), d) for d in dtypes],
+            self._body(),
+            out_shape=[
+                jax.ShapeDtypeStruct((leaf.size, rows * block[0], *block[1:]), _in_memory(leaf))
+                for leaf in outputs
+            ],
             grid=(rows,),
-            in_specs=[spec] * len(columns),
-            out_specs=[spec] * len(dtypes),
+            in_specs=[_block(leaf, block) for leaf in program.inputs],
+            out_specs=[_block(leaf, block) for leaf in outputs],
             interpret=self.interpret,
-            compiler_params=_compiler_params(self.platform),
+            compiler_params=_compiler_params(self.platform, program),
         )(*columns)
-        flat = iter(r.reshape(-1)[:batch] for r in results)
         return [
-            jnp.stack([next(flat) for _ in range(leaf.size)], -1)
-            .reshape(batch, *leaf.shape)
-            .astype(leaf.dtype)
-            for leaf in outputs
+            y.reshape(leaf.size, -1)[:, :batch].T.reshape(batch, *leaf.shape).astype(leaf.dtype)
+            for y, leaf in zip(results, outputs, strict=True)
         ]
 
     def on_batch(self, batch: Sequence[int], *leaves: Any) -> list[jax.Array]:
@@ -94,61 +101,83 @@ class PallasKernel:
             y.reshape(*batch, *leaf.shape) for y, leaf in zip(self(*flat), outputs, strict=True)
         ]
 
-    def _body(self, num_in: int) -> Callable[..., None]:
+    def _body(self) -> Callable[..., None]:
         program, block = self.program, BLOCKS[self.platform]
-        starts = np.cumsum([0, *(leaf.size for leaf in program.inputs)])
 
         def body(*refs: Any) -> None:
-            ins, outs = refs[:num_in], refs[num_in:]
+            ins, outs = refs[: len(program.inputs)], refs[len(program.inputs) :]
             values: list[Any] = []
             for op in program.ops:
                 if op.name == "input":
-                    value = ins[int(starts[op.attr[0]]) + op.attr[1]][...]
+                    leaf, entry = op.attr
+                    value = ins[leaf][entry]
                     values.append(value != 0 if op.dtype == "bool" else value)
                 elif op.name == "const":
                     values.append(jnp.full(block, op.attr))
                 else:
-                    values.append(apply(op, [values[a] for a in op.args]))
-            stream = 0
-            for k in program.written():
-                for i in program.results[k]:
-                    outs[stream][...] = values[i].astype(outs[stream].dtype)
-                    stream += 1
+                    values.append(apply(op, [values[a] for a in op.args], self.platform))
+            for out, k in zip(outs, program.written(), strict=True):
+                for entry, i in enumerate(program.results[k]):
+                    out[entry] = values[i].astype(out.dtype)
 
         return body
 
 
-def _compiler_params(platform: Platform) -> Any:
-    """Chooses Triton on a GPU, where older versions of JAX would take Mosaic."""
-    if platform == "tpu":
-        return None
-    from jax.experimental.pallas import triton  # not in every build of JAX
+def _compiler_params(platform: Platform, program: ScalarProgram) -> Any:
+    """Chooses Triton on a GPU, where older versions of JAX would take Mosaic; memory on a TPU."""
+    if platform == "gpu":
+        from jax.experimental.pallas import triton  # not in every build of JAX
 
-    return triton.CompilerParams()
+        return triton.CompilerParams()
+    from jax.experimental.pallas import tpu
 
-
-def _blocks(column: jax.Array, rows: int, block: Sequence[int]) -> jax.Array:
-    if column.dtype == jnp.bool_:
-        column = column.astype(jnp.int8)
-    return column.reshape(rows * block[0], *block[1:])
-
-
-def _memory(shape: Sequence[int], dtype: str) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(tuple(shape), jnp.int8 if dtype == "bool" else np.dtype(dtype))
+    # Values that do not fit into registers; leaves, once more while others are copied.
+    numbers = program.size + 2 * sum(leaf.size for leaf in (*program.inputs, *program.outputs))
+    needed = 4 * int(np.prod(BLOCKS["tpu"])) * numbers
+    return tpu.CompilerParams(vmem_limit_bytes=min(max(needed, _USUAL), _MOST))
 
 
-def apply(op: Op, args: Sequence[Any]) -> jax.Array:
+def _block(leaf: Leaf, block: Sequence[int]) -> pl.BlockSpec:
+    """All entries of a leaf at the points of one block."""
+    behind = (0,) * (len(block) - 1)
+    return pl.BlockSpec((leaf.size, *block), lambda i: (0, i, *behind))
+
+
+def _in_memory(leaf: Leaf) -> Any:
+    return np.dtype("int8" if leaf.dtype == "bool" else leaf.dtype)
+
+
+def apply(op: Op, args: Sequence[Any], platform: Platform = "gpu") -> jax.Array:
     """One operation on JAX arrays of one shape.
 
     Raises:
-      CannotFuseError: for a function of libm that JAX does not have.
+      CannotFuseError: for a function that the platform's compiler does not have.
     """
     if op.name == "convert":
         return args[0] != 0 if op.dtype == "bool" else args[0].astype(op.dtype)
     if op.name == "bitcast":
         return lax.bitcast_convert_type(args[0], np.dtype(op.dtype))
     name = op.attr if op.name == "call" else op.name
-    function = OPERATIONS[name].jax
-    if function is None:
+    function = _EXPANSIONS[platform].get(name) or OPERATIONS[name].jax
+    if function is None or name == "nextafter":
         raise CannotFuseError(f"function {name!r} cannot be part of a Pallas kernel", name)
+    if platform == "tpu":
+        return _on_tpu(op, function, args)
+    return function(*args)
+
+
+def _on_tpu(op: Op, function: Callable[..., jax.Array], args: Sequence[Any]) -> jax.Array:
+    """An operation in the numbers that a TPU computes with: integers of 32 bits, and flags."""
+    if op.name == "select" and op.dtype == "bool":
+        return (args[0] & args[1]) | (~args[0] & args[2])
+    kind = args[-1].dtype.name
+    if op.name in ("max", "min") and kind == "uint32":
+        flipped = [lax.bitcast_convert_type(x ^ jnp.uint32(1 << 31), jnp.int32) for x in args]
+        return lax.bitcast_convert_type(function(*flipped), jnp.uint32) ^ jnp.uint32(1 << 31)
+    if kind in _NARROW:  # results of 32 bits wrap as those of fewer
+        wide = [x.astype(jnp.int32) if x.dtype.name in _NARROW else x for x in args]
+        if op.name in ("max", "min"):  # the compiler would compare in fewer bits, and fail
+            less = (wide[0] - wide[1]) & ((wide[0] - wide[1]) >> 31)
+            return (wide[0] - less if op.name == "max" else wide[1] + less).astype(op.dtype)
+        return function(*wide).astype(op.dtype)
     return function(*args)

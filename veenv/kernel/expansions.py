@@ -1,0 +1,199 @@
+"""Functions that the compilers of Pallas kernels lack, made of those that they have.
+
+Errors are against float64, or against 40 digits for float64, where additions, products and the
+functions used are correctly rounded; an accelerator's own functions may add to them. Polynomials
+are in Chebyshev's form: their coefficients are computed from SciPy's functions when they are first
+needed.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from numpy.polynomial import chebyshev
+
+Function = Callable[..., Any]
+
+
+@functools.cache
+def _coefficients(name: str, degree: int) -> tuple[float, ...]:
+    """Chebyshev coefficients of a function on [-1, 1]."""
+    from scipy import special
+
+    functions = {
+        # W. Shepherd and J. Laframboise 1981, "Chebyshev approximation of (1 + 2x) exp(x²) erfc x"
+        "erfcx": lambda t: (1 + 7.5 * (1 + t) / (1 - t)) * special.erfcx(3.75 * (1 + t) / (1 - t)),
+        "erf": lambda t: special.erf(np.sqrt((1 + t) / 2)) / np.sqrt((1 + t) / 2),
+        "lgamma": lambda t: special.gammaln(2 + t) / ((1 + t) * t),
+    }
+    return tuple(chebyshev.chebinterpolate(functions[name], degree).tolist())
+
+
+def _chebyshev(name: str, t: Any) -> Any:
+    """A function of `_coefficients` by Clenshaw's recurrence."""
+    # so many that the next ones are below the rounding errors
+    degrees = {"erfcx": (15, 31), "erf": (9, 19), "lgamma": (15, 31)}
+    first, *others = _coefficients(name, degrees[name][t.dtype == jnp.float64])
+    one = two = jnp.zeros_like(t)
+    for c in reversed(others):
+        one, two = 2 * t * one - two + t.dtype.type(c), one
+    return t * one - two + t.dtype.type(first)
+
+
+def expm1(x: Any) -> Any:
+    """Below 4 units in the last place."""
+    terms = 18 if x.dtype == jnp.float64 else 10
+    series = jnp.zeros_like(x)
+    for k in range(terms, 0, -1):
+        series = (series * x + 1) / k if k == 1 else (series * x + 1) * x.dtype.type(1 / k)
+    return jnp.where(jnp.abs(x) < 0.5, series * x, jnp.exp(x) - 1)
+
+
+def sinh(x: Any) -> Any:
+    """Below 8 units in the last place; finite wherever the result is."""
+    a = jnp.abs(x)
+    e, h = expm1(jnp.minimum(a, 1)), jnp.exp(a / 2)
+    return _signed(x, jnp.where(a < 1, (e + e / (e + 1)) / 2, h / 2 * h - 1 / (2 * h) / h))
+
+
+def cosh(x: Any) -> Any:
+    """Below 8 units in the last place; finite wherever the result is."""
+    h = jnp.exp(jnp.abs(x) / 2)
+    return h / 2 * h + 1 / (2 * h) / h
+
+
+def asin(x: Any) -> Any:
+    """Below 4 units in the last place."""
+    return lax.atan2(x, jnp.sqrt((1 - x) * (1 + x)))
+
+
+def acos(x: Any) -> Any:
+    """Below 4 units in the last place."""
+    return lax.atan2(jnp.sqrt((1 - x) * (1 + x)), x)
+
+
+def atan(x: Any) -> Any:
+    """As `lax.atan2`."""
+    return lax.atan2(x, jnp.ones_like(x))
+
+
+def asinh(x: Any) -> Any:
+    """Below 6 units in the last place."""
+    a = jnp.abs(x)
+    large = a > _where_ones_vanish(x)
+    b = jnp.where(large, 0, a)
+    near = jnp.log1p(b + b * b / (1 + jnp.sqrt(1 + b * b)))
+    return _signed(x, jnp.where(large, jnp.log(a) + x.dtype.type(math.log(2)), near))
+
+
+def acosh(x: Any) -> Any:
+    """Below 6 units in the last place; NaN below 1."""
+    large = x > _where_ones_vanish(x)
+    t = jnp.where(large, 0, x - 1)
+    near = jnp.log1p(t + jnp.sqrt(t * (t + 2)))
+    found = jnp.where(large, jnp.log(x) + x.dtype.type(math.log(2)), near)
+    return jnp.where(x < 1, jnp.nan, found)
+
+
+def atanh(x: Any) -> Any:
+    """Below 6 units in the last place."""
+    a = jnp.abs(x)
+    return _signed(x, jnp.log1p(2 * a / (1 - a)) / 2)
+
+
+def cbrt(x: Any) -> Any:
+    """Below 4 units in the last place."""
+    a = jnp.abs(x)
+    y = jnp.exp(jnp.log(a) / 3)
+    found = y - (y - a / (y * y)) / 3
+    return _signed(x, jnp.where((a == 0) | (a == jnp.inf), a, found))
+
+
+def erf(x: Any) -> Any:
+    """Below 4 units in the last place (float32) or 10."""
+    a = jnp.abs(x)
+    near = x * _chebyshev("erf", 2 * jnp.minimum(a, 1) ** 2 - 1)
+    return jnp.where(a < 1, near, _signed(x, 1 - _erfc_of_positive(a)))
+
+
+def erfc(x: Any) -> Any:
+    """Below 4 units in the last place (float32) or 20, where the result is a normal number."""
+    far = _erfc_of_positive(jnp.abs(x))
+    return jnp.where(jnp.abs(x) < 0.5, 1 - erf(x), jnp.where(x < 0, 2 - far, far))
+
+
+def _erfc_of_positive(x: Any) -> Any:
+    small = jnp.minimum(x, 40)
+    t = (small - x.dtype.type(3.75)) / (small + x.dtype.type(3.75))
+    # exp(-x²) of a square that is rounded would lose what the square is large by
+    scale = x.dtype.type(2.0 ** (8 if x.dtype == jnp.float32 else 20))
+    high = jnp.round(small * scale) / scale if x.dtype == jnp.float64 else _coarse(small, scale)
+    square = jnp.exp(-high * high) * jnp.exp((high - small) * (high + small))
+    return jnp.where(x != x, x, square * _chebyshev("erfcx", t) / (1 + 2 * small))
+
+
+def _coarse(x: Any, scale: Any) -> Any:
+    return jnp.floor(x * scale) / scale
+
+
+def lgamma(x: Any) -> Any:
+    """Below 2e-6 (float32) or 2e-14 of the larger of 1 and the result."""
+    reflected = x < 0.5
+    z = jnp.where(reflected, 1 - x, x)
+    found = jnp.where(z < 8, _lgamma_to_eight(jnp.minimum(z, 8)), _stirling(jnp.maximum(z, 8)))
+    part = jnp.abs(x) - jnp.floor(jnp.abs(x))
+    sine = jnp.sin(x.dtype.type(math.pi) * jnp.minimum(part, 1 - part))
+    other = x.dtype.type(math.log(math.pi)) - jnp.log(sine) - found
+    return jnp.where(jnp.isinf(x), jnp.inf, jnp.where(reflected, other, found))
+
+
+def _lgamma_to_eight(z: Any) -> Any:
+    """From 0.5 to 8: down to at most 3, or up to at least 1, by Γ(z + 1) = z Γ(z)."""
+    factor = jnp.ones_like(z)
+    for _ in range(5):
+        above = z > 3
+        z = jnp.where(above, z - 1, z)
+        factor = jnp.where(above, factor * z, factor)
+    below = z < 1
+    factor, z = jnp.where(below, 1 / z, factor), jnp.where(below, z + 1, z)
+    return jnp.log(factor) + (z - 1) * (z - 2) * _chebyshev("lgamma", z - 2)
+
+
+def _stirling(z: Any) -> Any:
+    """At least 8."""
+    r = 1 / (z * z)
+    series = jnp.zeros_like(z)
+    for c in (-1 / 360360 * 691, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12):
+        series = series * r + z.dtype.type(c)
+    constant = z.dtype.type(math.log(2 * math.pi) / 2)
+    return (z - z.dtype.type(0.5)) * jnp.log(z) - z + constant + series / z
+
+
+def round_to_even(x: Any) -> Any:
+    """Exact."""
+    r = jnp.floor(x + 0.5)
+    r = jnp.where((r - x == 0.5) & (r != 2 * jnp.floor(r / 2)), r - 1, r)
+    r = jnp.where(r == 0, x * 0, r)  # of the same sign
+    return jnp.where(jnp.abs(x) < 2.0 ** (jnp.finfo(x.dtype).nmant), r, x)
+
+
+def _signed(x: Any, magnitude: Any) -> Any:
+    return jnp.where(x < 0, -magnitude, jnp.where(x == 0, x, magnitude))
+
+
+def _where_ones_vanish(x: Any) -> Any:
+    """From where on 1 is nothing beside a square."""
+    return x.dtype.type(2.0 ** (jnp.finfo(x.dtype).nmant // 2 + 2))
+
+
+_ALL = (expm1, sinh, cosh, asin, acos, atan, asinh, acosh, atanh, cbrt, erfc, lgamma)
+TPU: dict[str, Function] = {f.__name__: f for f in _ALL}
+"""What Mosaic lacks; it has erf."""
+GPU: dict[str, Function] = {"round": round_to_even, "erf": erf, "erfc": erfc, "lgamma": lgamma}
+"""What Triton lacks; it has the others from CUDA's libdevice."""
