@@ -1,6 +1,8 @@
-"""Functions that Mosaic and Triton lack: their errors against SciPy, and kernels made of them."""
+"""Functions that Mosaic and Triton lack: their errors, and kernels made of them."""
 
 from __future__ import annotations
+
+import math
 
 import jax
 import jax.numpy as jnp
@@ -24,10 +26,10 @@ CASES = {
     "atan": (np.arctan, SIGNED, 4, 4),
     "asinh": (np.arcsinh, SIGNED, 6, 6),
     "acosh": (np.arccosh, np.r_[1:3:333j, np.logspace(0, 30, 99)], 6, 6),
-    "atanh": (np.arctanh, UNIT[1:-2], 6, 6),
+    "atanh": (np.arctanh, UNIT[np.abs(UNIT) < 1], 6, 6),
     "cbrt": (np.cbrt, SIGNED, 4, 4),
-    "erf": (special.erf, np.r_[-6:6:333j, 1e-9], 4, 10),
-    "erfc": (special.erfc, np.r_[-6:9:555j], 4, 20),
+    "erf": (np.vectorize(math.erf, otypes=[float]), np.r_[-6:6:333j, 1e-9], 4, 10),
+    "erfc": (np.vectorize(math.erfc, otypes=[float]), np.r_[-6:9:555j], 4, 20),
     "round": (np.round, np.r_[-9:9:73j, 2.0**22 + 0.5, 1e30], 0, 0),
 }
 FUNCTIONS = {**expansions.TPU, **expansions.GPU}
@@ -66,7 +68,8 @@ def test_special_values():
             expected = true(x)
         found = np.asarray(jax.jit(FUNCTIONS[name])(x))
         np.testing.assert_allclose(found, expected, rtol=1e-6, err_msg=name)
-        np.testing.assert_array_equal(np.signbit(found[:2]), np.signbit(expected[:2]))
+        if not np.isnan(found[0]):
+            np.testing.assert_array_equal(np.signbit(found[:2]), np.signbit(expected[:2]))
     np.testing.assert_array_equal(
         jax.jit(FUNCTIONS["lgamma"])(x), [np.inf, np.inf, np.inf, np.inf, np.nan, 0, np.inf]
     )

@@ -134,8 +134,8 @@ def _erfc_of_positive(x: Any) -> Any:
     # exp(-x²) of a square that is rounded would lose what the square is large by
     scale = x.dtype.type(2.0 ** (8 if x.dtype == jnp.float32 else 20))
     high = jnp.round(small * scale) / scale if x.dtype == jnp.float64 else _coarse(small, scale)
-    square = jnp.exp(-high * high) * jnp.exp((high - small) * (high + small))
-    return jnp.where(x != x, x, square * _chebyshev("erfcx", t) / (1 + 2 * small))
+    scaled = jnp.exp(-high * high) * _chebyshev("erfcx", t) / (1 + 2 * small)
+    return jnp.where(x != x, x, scaled * jnp.exp((high - small) * (high + small)))
 
 
 def _coarse(x: Any, scale: Any) -> Any:

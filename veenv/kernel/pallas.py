@@ -1,7 +1,7 @@
 """A scalar program as the body of a Pallas kernel, for GPUs (Triton) and TPUs (Mosaic).
 
-A leaf is one array, its entries first and the points of the batch behind them; a program of the grid
-computes one block of points. On a TPU the points of a block lie in a tile of 8 × 128 numbers.
+A leaf is one array, its entries first and the points of the batch behind them; a program of the
+grid computes one block of points. On a TPU the points of a block lie in a tile of 8 × 128 numbers.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def apply(op: Op, args: Sequence[Any], platform: Platform = "gpu") -> jax.Array:
         return lax.bitcast_convert_type(args[0], np.dtype(op.dtype))
     name = op.attr if op.name == "call" else op.name
     function = _EXPANSIONS[platform].get(name) or OPERATIONS[name].jax
-    if function is None or name == "nextafter":
+    if function is None or (platform, name) == ("tpu", "nextafter"):
         raise CannotFuseError(f"function {name!r} cannot be part of a Pallas kernel", name)
     if platform == "tpu":
         return _on_tpu(op, function, args)
