@@ -379,7 +379,7 @@ def _transpose(e: Edge) -> Edge:
         names[("in", j)] = ("out", j)
     labels = [names[a] for a in labels_of(s)]
     order = [labels.index(a) for a in labels_of(target)]
-    x = e.values.transpose(order)
+    x = lax.transpose(e.values, order)
     mask = None if e.mask is None else e.mask.transpose(order)
     if s.link_values and link_on_out(s) == link_on_out(target):
         at = labels_of(target).index(("link", 0))

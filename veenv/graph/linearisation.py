@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
@@ -20,6 +20,7 @@ from veenv.graph.precedence import ReverseOnly
 from veenv.graph.program import Equation, Program, trace
 from veenv.rules import Partial, Site
 from veenv.rules.dtypes import is_differentiable, real_shape
+from veenv.rules.replay import signature
 from veenv.structure import structure as algebra
 from veenv.structure.structure import FREE, Structure
 
@@ -100,9 +101,13 @@ def _linearised(program: Program, holomorphic: bool, within: Within) -> Linearis
     active = {s for s in range(program.num_inputs) if is_differentiable(program.avals[s])}
     same = partial(linearise, holomorphic=False)
     found: list[EquationPartials] = []
+    once = _Once()
     for equation in program.equations:
         site = _site(equation, active, within, realify=not holomorphic)
-        found.append(EquationPartials() if site is None else find_partials(site, within, same))
+        if site is None:
+            found.append(EquationPartials())
+        else:
+            found.append(once(signature(site), partial(find_partials, site, within, same)))
         moved = (equation.outputs[k] for k in found[-1].moved())
         active.update(variable for variable in moved if variable is not None)
     outputs = tuple(
@@ -113,7 +118,8 @@ def _linearised(program: Program, holomorphic: bool, within: Within) -> Linearis
     for index in reversed(range(len(found))):
         equation = program.equations[index]
         wanted = [s is not None and node_of[s] in needed for s in equation.outputs]
-        found[index] = narrowed(found[index], wanted, within, same)
+        narrow = partial(narrowed, found[index], wanted, within, same)
+        found[index] = once((id(found[index]), *wanted), narrow)
         kept.append(tuple(_elementals(equation, found[index], wanted, node_of)))
         needed.update(e.source for e in kept[-1])
     kept, outputs = _reached(program, kept[::-1], outputs)
@@ -145,6 +151,24 @@ def _reached(
         found.append(tuple(e for e in used if e.source in reached))
         reached.update(e.target for e in found[-1])
     return found, tuple(n if n in reached else None for n in outputs)
+
+
+class _Once:
+    """Finds partials once for equal equations; those that name their line are found for each."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, EquationPartials] = {}
+        self._all: list[EquationPartials] = []  # kept, as there are keys of their addresses
+
+    def __call__(self, key: Hashable, find: Callable[[], EquationPartials]) -> EquationPartials:
+        """What was found for a key, None for what is like nothing else."""
+        if key is not None and key in self._known:
+            return self._known[key]
+        found = find()
+        self._all.append(found)
+        if key is not None and not (found.reverse_only or found.refused):
+            self._known[key] = found
+        return found
 
 
 def _site(equation: Equation, active: set[int], within: Within, *, realify: bool) -> Site | None:

@@ -33,6 +33,8 @@ _ARITHMETIC = {
 
 They are known by an integer, which has the numbers of the arguments in its lower bits.
 """
+_NEUTRAL = frozenset({0, 1, -1})
+"""Constants by which a sum, a difference or a product is simpler."""
 _NOT_FOLDED = frozenset({"complex", "shl", "shr_a", "shr_l", "array", "loop"})
 
 
@@ -65,7 +67,7 @@ class Builder:
         self._limit, self._computing = limit, 0
         self._known: dict[Any, int] = {}
         self._special = bytearray()
-        """Of each operation whether it is a constant or a negative."""
+        """Of each operation 2 if it is a constant, 1 if a neutral one or a negative, else 0."""
 
     def input(self, leaf: int, index: int, dtype: str) -> int:
         """Entry `index` of input leaf `leaf`."""
@@ -157,7 +159,8 @@ class Builder:
     def _arithmetic(self, name: str, dtype: str, args: tuple[int, ...], key: int) -> int:
         """The number of an operation that is not known, or of what it comes to."""
         op = made((name, dtype, args, None))
-        if self._special[args[0]] or self._special[args[-1]]:
+        kinds = self._special[args[0]], self._special[args[-1]]
+        if kinds != (0, 0) and (1 in kinds or 0 not in kinds or name == "div"):
             found = self._simpler(op)
             if found is not None:
                 self._known[key] = found
@@ -184,7 +187,9 @@ class Builder:
             )
         self._known[key] = number
         self.ops.append(op)
-        self._special.append(op.name in ("const", "neg"))
+        special = op.name in ("const", "neg")
+        plain = op.name == "const" and op.attr not in _NEUTRAL
+        self._special.append(special + plain)
         return number
 
     def array(self, ids: Sequence[int]) -> int:

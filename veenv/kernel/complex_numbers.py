@@ -91,8 +91,9 @@ def _each(name: str, b: Adds, dtype: str, *args: int) -> int:
 
 
 def _mul(b: Adds, dtype: str, x: int, y: int) -> int:
-    r, ((p, q), (s, t)) = reals(b, dtype), (parts(b, z) for z in (x, y))
-    return pair(b, r.sub(r.mul(p, s), r.mul(q, t)), r.add(r.mul(p, t), r.mul(q, s)))
+    of, (p, q), (s, t) = PAIRS[dtype], parts(b, x), parts(b, y)
+    re = b.op("sub", of, b.op("mul", of, p, s), b.op("mul", of, q, t))
+    return pair(b, re, b.op("add", of, b.op("mul", of, p, t), b.op("mul", of, q, s)))
 
 
 def _div(b: Adds, dtype: str, x: int, y: int) -> int:

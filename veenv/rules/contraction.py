@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from veenv import _compat
 from veenv.rules.base import Partial, Row, Site, Values, register
@@ -99,10 +98,10 @@ def _by_operand(site: Site, i: int) -> Partial:
     def values(ins: Values, _outs: Values) -> Array:
         by_in_axis = sorted(range(len(contracting[i])), key=lambda n: contracting[i][n])
         order = [*batch[other], *own[other], *(contracting[other][n] for n in by_in_axis)]
-        return _drop_ones(jnp.asarray(ins[other]).transpose(order))
+        return _drop_ones(lax.transpose(jnp.asarray(ins[other]), order))
 
     return Partial(structure, structure, values)
 
 
-def _drop_ones(x: Any) -> Array:
-    return x.reshape([n for n in x.shape if n != 1])
+def _drop_ones(x: Array) -> Array:
+    return lax.reshape(x, [n for n in x.shape if n != 1])

@@ -56,7 +56,7 @@ def _squeeze(x: Any, shape: Sequence[int]) -> Array:
     x = jnp.asarray(x)
     if x.shape != tuple(shape):
         x = jnp.broadcast_to(x, shape)
-    return x.reshape([n for n in shape if n != 1])
+    return lax.reshape(x, [n for n in shape if n != 1])
 
 
 def _valued(

@@ -30,7 +30,7 @@ def replayed(site: Site, what: Hashable, fun: Callable[..., Any], *args: Any) ->
     """``fun(*args)``, traced once for equations of one primitive, parameters, shapes and dtypes.
 
     Args:
-      site: the equation; one with a body, or parameters without equality, is not remembered.
+      site: the equation; one with effects, or parameters without equality, is not remembered.
       what: what the function is of the equation.
       fun: a function of pytrees of arrays that depends on the equation and them alone.
       *args: the arrays.
@@ -51,18 +51,25 @@ def replayed(site: Site, what: Hashable, fun: Callable[..., Any], *args: Any) ->
 def remembered(site: Site, what: Hashable, make: Callable[[], Any], *args: Any) -> Any:
     """What is made once for such equations; None where nothing is remembered of this one."""
     known = _known.get()
-    if known is None or any(_compat.bodies(site.params)):
+    own = None if known is None or site.effects else signature(site)
+    if known is None or own is None:
         return None
     leaves, tree = jax.tree.flatten(args)
-    try:
-        key = (
-            site.primitive, tuple(sorted(site.params.items())), tuple(site.active),
-            site.wanted and tuple(site.wanted), site.realify, what, tree,
-            tuple(map(jax.typeof, leaves)),
-        )  # fmt: skip
-        hash(key)
-    except TypeError:
-        return None
+    key = own, what, tree, tuple(map(jax.typeof, leaves))
     if key not in known:
         known[key] = make()
     return known[key]
+
+
+def signature(site: Site) -> Hashable:
+    """What decides the derivative of an equation; None of parameters without equality."""
+    key = (
+        site.primitive, tuple(sorted(site.params.items())), tuple(site.in_avals),
+        tuple(site.out_avals), tuple(site.active), site.wanted and tuple(site.wanted),
+        site.realify, site.effects,
+    )  # fmt: skip
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key

@@ -115,11 +115,12 @@ def body_size(body: ScalarProgram) -> int:
 
 def _measured(program: ScalarProgram) -> np.ndarray:
     found = _own_lengths(program)
-    read: set[int] = set()
+    unread = {k for k, op in enumerate(program.ops) if op.name == "input"}
     for k, op in enumerate(program.ops):
-        first = {i for i in op.args if program.ops[i].name == "input"} - read
-        found[k] += _MOVED * len(first)
-        read |= first
+        if not unread.isdisjoint(op.args):
+            first = unread.intersection(op.args)
+            found[k] += _MOVED * len(first)
+            unread -= first
     for made in written(program):
         each = 1 if made.by_value else _MOVED
         known = made.ids if made.by_value else [max(made.ids)] * len(made.ids)
