@@ -50,17 +50,11 @@ _TRACED = 3  # equations of a Jacobian for each of its function, about
 
 
 def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
-    """The modes of JAX that can take the place of an elimination: the one with fewer passes.
+    """The modes of JAX that can take an elimination's place: the one with fewer passes, or both.
 
-    It cannot where it would give other results: for numbers that are not all real and of one
+    They cannot where they would give other results: for numbers that are not all real and of one
     dtype; where there could be a product of 0 and infinity (`has_infinite_partials`, `shut_out`).
-    It need not where the elimination is the passes of one operator, as of a single loop.
-
-    Args:
-      lin: the function.
-
-    Returns:
-      Its name; both names if both have about as many passes; none if none can.
+    They need not where the elimination is the passes of one operator, as of a single loop.
     """
     program = lin.program
     inputs, outputs = program.avals[: program.num_inputs], program.out_avals
@@ -87,14 +81,7 @@ def _of_fewer_passes(*passes: int) -> tuple[OwnMode, ...]:
 def other_orders(
     lin: Linearisation, ids: Sequence[int], name: Name | None, *, modes: bool
 ) -> list[tuple[int, ...]]:
-    """Orders that may well be faster than one that was asked for by name.
-
-    Args:
-      lin: the function.
-      ids: the order.
-      name: its name; None if no other is wanted.
-      modes: one of JAX's modes can take its place.
-    """
+    """Orders that may well be faster than a named one; `modes`: JAX's own may replace it."""
     graph = lin.graph
     if name is None or any(lin.reverse_only) or (name == "auto" and modes):
         return []
@@ -111,9 +98,6 @@ def forward_instead(lin: Linearisation) -> bool:
     Without operators (loops, decompositions, solves) it has to do far fewer operations, or no more
     of them where either needs as many passes. With operators it needs far fewer of their passes, or
     not many more and far fewer operations.
-
-    Args:
-      lin: the function.
     """
     if any(lin.reverse_only):
         return False
@@ -160,20 +144,11 @@ def _refuses(equation: Any) -> bool:
 def other_modes(
     lin: Linearisation, name: Name | None, argnums: int | tuple[int, ...], *, has_aux: bool
 ) -> dict[OwnMode, JaxMode]:
-    """JAX's own modes that may well be faster than an elimination, and give the same.
+    """JAX's own modes that may well be faster than an elimination, the likelier first.
 
-    What they differentiate is the function as it was traced, nested calls and all.
-
-    Args:
-      lin: the function's linearisation.
-      name: the name of the order; None if no mode is wanted.
-      argnums: by which of its positional arguments it is differentiated.
-      has_aux: whether it returns ``(output, aux)``.
-
-    Returns:
-      For each mode's name, the likelier one first, a function of the function's arguments that
-      returns the pair of what it returns and of its Jacobian, and the least that it does. The
-      function raises one of `REFUSALS` if JAX does not have that mode of the function.
+    Each is a function of the function's arguments to the pair of what it returns and its Jacobian.
+    What they differentiate is the function as it was traced, nested calls and all. They raise
+    one of `REFUSALS` where JAX does not have that mode.
     """
     if name is None or not (name == "auto" or _has_operators(lin) or _is_much(lin)):
         return {}
@@ -205,11 +180,6 @@ def modes_alone(
 
     Forward mode comes first, and is alone if it takes no more passes: backwards a loop is run
     twice, and what it computes is stored at each step.
-
-    Args:
-      lin: the function.
-      ids: the order that was asked for.
-      modes: those that can take the place of an elimination.
     """
     if not (modes and (are_loops(lin) or are_small_products(lin, ids))):
         return []
@@ -223,10 +193,6 @@ def are_small_products(lin: Linearisation, ids: Sequence[int]) -> bool:
 
     Products of an elimination are programs of their own for XLA, and a mode has fewer of them, of
     more vectors each; an elimination that multiplies as often has nothing to set against that.
-
-    Args:
-      lin: the function, of which JAX has a mode that can take the place of an elimination.
-      ids: the order.
     """
     graph = lin.graph
     if _has_operators(lin) or graph.cost(ids, "operations") <= _UNROLLED * MAX_OPERATIONS:
@@ -243,9 +209,6 @@ def are_loops(lin: Linearisation) -> bool:
 
     Nearly all that the function computes is in its `scan`s; each takes about as many passes as the
     function itself, as nothing before or behind it is narrower; and they are too long for a kernel.
-
-    Args:
-      lin: the function, of which JAX has a mode that can take the place of an elimination.
     """
     program = lin.program
     loops = [
@@ -306,9 +269,6 @@ def least_of_a_pass(lin: Linearisation) -> int:
     times as these are, or the variable of more entries has, as it may know better than to multiply
     by all of a matrix. Left out is what is done once for a batch, as it is the same at all points;
     what JAX does by rules of its own; and functions of which XLA may compute a part only.
-
-    Args:
-      lin: the function.
     """
     program = lin.program
     varies = set(range(program.num_inputs))
@@ -335,12 +295,7 @@ def _is_in(operand: object, some: set[Var]) -> bool:
 
 
 def _multiplies(equation: Equation, varying: list[int]) -> bool:
-    """Whether a pass multiplies by numbers that are others at each point.
-
-    Args:
-      equation: the equation.
-      varying: its operands that are others at each point.
-    """
+    """Whether a pass multiplies by numbers that differ at each point, as `varying` operands do."""
     known = facts(equation.primitive.name)
     if known.bilinear:
         return len(varying) > 1
@@ -354,10 +309,6 @@ def has_infinite_partials(lin: Linearisation, bounds: Bounds) -> bool:
 
     A root of what is certainly positive, as ``x**2 + 1``, has none, nor has a power with a known
     exponent that is no root.
-
-    Args:
-      lin: the function.
-      bounds: of its program.
     """
     pairs = zip(lin.program.equations, lin.elementals, strict=True)
     if any(used and bounds.is_root(equation) for equation, used in pairs):
@@ -373,11 +324,6 @@ def shut_out(lin: Linearisation, bounds: Bounds, *, reverse: bool) -> bool:
     chooses between tangents as a select does between values, and has zeros below it: there no
     partial may be infinite where values are finite. What custom rules compute is not looked into
     any closer: all of it has to be total.
-
-    Args:
-      lin: the function.
-      bounds: of its program.
-      reverse: of reverse mode; else of forward mode.
     """
     infinite, computed, tame = set[int](), False, True
     for number, used in enumerate(lin.elementals):

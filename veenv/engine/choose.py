@@ -72,14 +72,11 @@ def choosing(
     """A Jacobian in the form of the least price.
 
     Args:
-      jacobian: by elimination, called where nothing is compiled.
-      forms: all results at once, every value that might be expensive pinned.
-      argnums: of the positional arguments those that are differentiated by.
-      kernel: one kernel is a form, too.
-      source: the number of the elimination that becomes the kernel, of the fewest operations.
-
-    Returns:
-      A function as `jacobian`.
+    jacobian: by elimination, called where nothing is compiled.
+    forms: all results at once, every value that might be expensive pinned.
+    argnums: of the positional arguments those that are differentiated by.
+    kernel: one kernel is a form, too.
+    source: the number of the elimination that becomes the kernel, of the fewest operations.
     """
 
     @functools.wraps(jacobian, updated=())
@@ -213,12 +210,7 @@ class Choice:
         self._forms = [Form(_without_values(form), True) for form in first]
 
     def result(self, *, kernel: bool, waits: bool) -> Any:
-        """The Jacobian in the cheapest form.
-
-        Args:
-          kernel: one kernel is a form, too.
-          waits: the choice may wait until the batch is known.
-        """
+        """The Jacobian in the cheapest form; it `waits` until the batch is known where it may."""
         first, count = self._first[0], len(self._first[0].closed.out_avals)
         program = self._program() if kernel else None
         if program is None or not program.written():
@@ -253,12 +245,7 @@ class Choice:
         return list(map(_compat.as_weak_as, outputs, found))
 
     def _cheapest(self, batch: int | None, kernel: float = inf) -> Any:
-        """The form of the least price; None if that is the kernel.
-
-        Args:
-          batch: the number of points; by default a typical one, small and large.
-          kernel: the price of a kernel.
-        """
+        """The form of the least price, at typical batches by default; None if that is the kernel."""
 
         def price(form: Form) -> float:
             return _at(form.seconds, batch)

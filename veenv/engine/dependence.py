@@ -58,15 +58,7 @@ def dependent_places(
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Rows and columns of the partial of a loop or branch that may have entries.
 
-    Args:
-      equation: what it is of.
-      result: of which result.
-      operand: by which operand; those that are the same variable change with it.
-      known: gives the value of a variable of the program, None if it is not known.
-
-    Returns:
-      Flat indices of the result's elements and of the operand's; None where that takes too long
-      or says nothing.
+    None where that takes too long or says nothing. `known` gives values of the program's variables.
     """
     shape = equation.in_avals[operand].shape
     size = prod(shape)

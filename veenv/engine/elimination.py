@@ -50,15 +50,7 @@ class Call:
     pull: Callable[[Sequence[Array]], Sequence[Array]]
 
     def rows(self, cotangents: Mapping[int, Array], num_rows: int) -> dict[int, Array]:
-        """Pulls back rows of a Jacobian.
-
-        Args:
-          cotangents: for each node among the results with any, an array [num_rows, *its shape].
-          num_rows: number of rows.
-
-        Returns:
-          For each node among the operands an array [num_rows, *its shape].
-        """
+        """Pulls back rows [num_rows, *result] of some results to rows of the operands."""
         every = []
         for node, shape, dtype in zip(
             self.rule.results, self.result_shapes, self.dtypes, strict=True
@@ -94,14 +86,7 @@ def elemental_edges(
 def pull_back(
     tableau: Tableau[E], call: Call, shapes: Sequence[tuple[int, ...]], policy: Policy[E]
 ) -> None:
-    """Puts edges from a rule's operands in place of those from its results, which end at outputs.
-
-    Args:
-      tableau: the graph; nothing leads on from where the results' edges lead to.
-      call: the rule.
-      shapes: shape of every node.
-      policy: what the tableau's edges are.
-    """
+    """Puts edges from a rule's operands in place of those from its results to outputs."""
     results = dict(zip(call.rule.results, call.result_shapes, strict=True))
     operands = dict(zip(call.rule.operands, call.operand_shapes, strict=True))
     for target in {w: None for r in results for w in tableau.succs[r]}:
@@ -167,17 +152,8 @@ def eliminate(
 ) -> Elimination:
     """Eliminates the vertices of a checked order, with the structures of the algebra.
 
-    Args:
-      linearisation: the program the edges belong to.
-      edges: the elemental edges.
-      order: eliminable vertex ids, each once.
-      calls: the rules of the program that are not linear.
-      keep_sums: sums of selections wait until they are multiplied (`veenv.engine.sums`), which
-        changes how many additions are emitted; False forms each at once, as they are counted.
-
-    Returns:
-      The remaining edges, input → output, and the multiplications and additions of each
-      elimination.
+    Sums of selections wait until they are multiplied (`veenv.engine.sums`), which changes how many
+    additions are emitted; without `keep_sums` each is formed at once, as they are counted.
     """
     policy = AsCounted(wait=keep_sums)
     parallel = {pair: (edge,) for pair, edge in edges.items()}
@@ -192,19 +168,7 @@ def eliminate_under(
     calls: Sequence[Call] = (),
     unwanted: Container[tuple[int, int]] = (),
 ) -> Elimination:
-    """Eliminates the vertices of a checked order.
-
-    Args:
-      policy: when sums become dense.
-      linearisation: the program the edges belong to.
-      parallel: the elemental edges, as many as there are between two nodes.
-      order: eliminable vertex ids, each once.
-      calls: the rules of the program that are not linear.
-      unwanted: (source, target) of edges that are not formed.
-
-    Returns:
-      What is left, and what the policy counted in each elimination.
-    """
+    """Eliminates the vertices of a checked order; `unwanted` edges are not formed."""
     graph = linearisation.graph
     gathered = ((u, v, policy.gather(several)) for (u, v), several in parallel.items())
     tableau: Tableau[E] = Tableau(graph.num_nodes, gathered, unwanted)
@@ -234,8 +198,8 @@ def _by_result(linearisation: Linearisation, calls: Sequence[Call]) -> dict[int,
     """The rules that are not linear, by the nodes of their results.
 
     Raises:
-      ValueError: if the program has others, or one of them could give something for an output
-        that it does not lead to.
+    ValueError: if the program has others, or one of them could give something for an output
+    that it does not lead to.
     """
     graph = linearisation.graph
     for call in calls:
@@ -257,18 +221,7 @@ def _by_result(linearisation: Linearisation, calls: Sequence[Call]) -> dict[int,
 def elimination_jaxpr(
     linearisation: Linearisation, edges: Edges, order: Iterable[int], *, keep_sums: bool = True
 ) -> jax.extend.core.ClosedJaxpr:  # pyright: ignore[reportPrivateImportUsage]
-    """The program that an elimination emits: elemental values in, remaining edges' values out.
-
-    Args:
-      linearisation: the program the edges belong to.
-      edges: the elemental edges, with concrete values.
-      order: eliminable vertex ids, each once.
-      keep_sums: as in `eliminate`.
-
-    Returns:
-      The jaxpr of the elimination alone, without the computation of the elemental partials and
-      without making the blocks of the Jacobian dense.
-    """
+    """The jaxpr of an elimination alone: elemental values in, remaining edges' values out."""
     pairs = [pair for pair, e in edges.items() if e.values is not None]
 
     def run(values: Sequence[Array]) -> list[Array]:
@@ -335,13 +288,7 @@ class Counts:
 
 
 def counts_of(graph: Graph, ids: tuple[int, ...], done: Elimination | None) -> Counts:
-    """What an elimination counted; by the graph where it could not (`done` is None).
-
-    Args:
-      graph: the graph.
-      ids: the order.
-      done: what was left of the graph.
-    """
+    """What an elimination counted; by the graph where it could not (`done` is None)."""
     literature = graph.costs(ids)
     if done is None:
         return Counts(ids, literature, graph.costs(ids, "executed"), graph.additions(ids))

@@ -52,16 +52,10 @@ class Evaluation:
 def evaluate(
     linearisation: Linearisation, inputs: Sequence[Any], others: Sequence[Any] = ()
 ) -> Evaluation:
-    """Runs a program and computes the elemental partials its graph needs.
+    """Runs a program and computes the elemental partials that its graph needs.
 
-    Args:
-      linearisation: the program with its partials.
-      inputs: value of each input leaf.
-      others: values in place of the program's first constants, the arguments that are not
-        differentiated by, where it was traced without them.
-
-    Returns:
-      Outputs and elemental edges; a value is dropped after its last use.
+    A value is dropped after its last use. `others` take the place of the program's first constants,
+    arguments that are not differentiated by, where it was traced without them.
     """
     program = linearisation.program
     given = [*inputs, *others, *program.constants[len(others) :]]
@@ -200,14 +194,9 @@ def _tangent_dtype(node: int, linearisation: Linearisation) -> Any:
 
 
 def _edge(partial: Partial, dtype: Any, ins: Values, outs: Values, shared: dict[Any, Any]) -> Edge:
-    """An elemental partial with its values computed.
+    """An elemental partial with its values computed; `dtype`: in which it is stored if it is unit.
 
-    Args:
-      partial: the partial.
-      dtype: in which it would be stored if it is unit.
-      ins: the values of the equation's operands.
-      outs: the values of its results.
-      shared: what the equation's partials share, filled as they ask for it.
+    What the equation's partials share is put into `shared` as they ask for it.
     """
     of: tuple[Any, ...] = (ins, outs)
     if partial.shared is not None:
@@ -228,12 +217,7 @@ def is_pushed(lin: Linearisation) -> bool:
 
 
 def push_forward(lin: Linearisation, inputs: Sequence[Any]) -> tuple[Evaluation, Elimination]:
-    """The values of a program, and its dense Jacobian by forward mode.
-
-    Args:
-      lin: the program.
-      inputs: value of each input leaf.
-    """
+    """The values of a program, and its dense Jacobian by forward mode."""
     avals = lin.program.avals[: len(inputs)]
     moving = [k for k, aval in enumerate(avals) if is_differentiable(aval)]
     plain = replace(lin, elementals=((),) * len(lin.elementals))

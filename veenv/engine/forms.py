@@ -47,19 +47,10 @@ def forms_of(
     symmetric: Callable[[Any, Any], bool] | None = None,
     dense: bool = False,
 ) -> Forms:
-    """What `value_and_jacve` returns, and the same in other ways.
+    """What `value_and_jacve` returns for its arguments, and the same in other ways.
 
-    Args:
-      fun: as for `jacve`, and so are the next seven.
-      order: as there.
-      argnums: as there.
-      has_aux: as there.
-      count_ops: as there.
-      sparse_representation: as there.
-      holomorphic: as there.
-      allow_int: as there.
-      symmetric: arguments and keyword arguments to whether the Jacobian is known to be symmetric.
-      dense: make sparse blocks dense at last, so that JAX's own modes can take their place.
+    `symmetric` says of arguments whether the Jacobian is known to be; `dense` makes sparse blocks
+    dense at last, so that JAX's own modes can take their place.
     """
     if not callable(fun):
         raise TypeError(f"fun must be callable, got {fun!r}")
@@ -163,14 +154,7 @@ Left: TypeAlias = Mapping[tuple[int, int], Terms | Matrix]
 def all_blocks(
     lin: Linearisation, left: Left, half: Half, *, sparse: bool
 ) -> list[tuple[Any, ...]]:
-    """For each output leaf its blocks by the input leaves.
-
-    Args:
-      lin: the program.
-      left: what the elimination left.
-      half: what it left out, as the Jacobian is symmetric; only with sparse blocks.
-      sparse: make `SparseTensor`s.
-    """
+    """For each output leaf its blocks by the input leaves; half of them are others' transposes."""
 
     def one(output: int, source: int) -> Any:
         if (source, lin.graph.outputs[output]) in half.mirrors:
@@ -209,18 +193,9 @@ def block(
     *,
     sparse: bool = False,
 ) -> Any:
-    """The block of the Jacobian of output leaf `output` by input leaf `source`.
+    """The block of output leaf `output` by input leaf `source`, of shape output + input.
 
-    Args:
-      lin: the program.
-      left: what the elimination left.
-      output: number of the output leaf.
-      source: number of the input leaf.
-      sparse: make a `SparseTensor`.
-
-    Returns:
-      Array of the output's shape followed by the input's, or a sparse one. Inputs that hold
-      integers give zeros of dtype float0, as in JAX.
+    Inputs that hold integers give zeros of dtype float0, as in JAX.
     """
     out_aval, in_aval = lin.program.out_avals[output], lin.program.avals[source]
     out_shape, in_shape, dtype = out_aval.shape, in_aval.shape, in_aval.dtype
@@ -272,11 +247,6 @@ def at_own_width(
 
     What is computed with the traced function is computed with `x64` on where it has 64-bit numbers;
     the function itself sees the option as it is.
-
-    Args:
-      make: the transformation.
-      fun: the function.
-      argnums: by which arguments it is differentiated.
     """
     plain = make(fun)
 

@@ -38,12 +38,7 @@ class Jet:
 
 
 def laplacians(program: Program, inputs: Sequence[Any]) -> list[Array]:
-    """Laplacians of a program's outputs.
-
-    Args:
-      program: traced by the argument whose leaves are `inputs`.
-      inputs: floating-point arrays.
-    """
+    """Laplacians of the outputs of a program by the leaves of its arguments."""
     variables: dict[int, Any] = dict(enumerate(_seeds(inputs)))
     variables.update({program.num_inputs + i: c for i, c in enumerate(program.constants)})
 
@@ -126,11 +121,6 @@ def _met(
     """The slopes of an equation's operands by the same numbers, and the numbers of its results.
 
     Where it is not known which numbers a result depends on, the slopes are by all.
-
-    Args:
-      equation: the equation.
-      by_operand: the slopes of its operands that have any.
-      known: the variables of the program that are known.
     """
     several, shape = list(by_operand.values()), equation.out_avals[0].shape
     name = equation.primitive.name
@@ -251,16 +241,9 @@ def summed(s: Slopes, axes: Sequence[int]) -> Slopes:
 
 
 def joined(several: Sequence[Slopes | None], shapes: Sequence[Any], axis: int) -> Any:
-    """Slopes by as many numbers each, and the numbers of the arrays joined along an axis.
+    """Slopes by as many numbers each, and the numbers [k, *shape] of arrays joined along an axis.
 
-    Args:
-      several: slopes of the arrays, None where they are zero.
-      shapes: of the arrays.
-      axis: along which they are joined.
-
-    Returns:
-      Slopes of those that have any, and numbers int32 [k, *shape] of the whole; None if one of
-      them is dense.
+    None if one of them is dense; slopes that are None are zero.
     """
     known = [s for s in several if s is not None]
     if any(s.numbers is None for s in known):
@@ -293,15 +276,9 @@ def _many(numbers: np.ndarray, total: int) -> bool:
 
 
 def _union(numbers: np.ndarray, total: int) -> tuple[np.ndarray, np.ndarray]:
-    """For each element its numbers, each once.
+    """For each element its numbers [K, *shape], each once: ascending [k, *shape], then -1.
 
-    Args:
-      numbers: int32 [K, *shape], -1 for none.
-      total: how many numbers there are.
-
-    Returns:
-      Numbers int32 [k, *shape], ascending, then -1; int [K, *shape], which of these each of the
-      given ones is, k for none.
+    Also which of these each of the given ones is, k for none.
     """
     every = np.where(numbers < 0, total, numbers)
     order = np.argsort(every, axis=0, kind="stable")

@@ -77,15 +77,7 @@ def eliminate_sparse(
 ) -> Elimination:
     """As under the policy `Sparse`, and exact through gathers, scatters and reshapes it knows.
 
-    Args:
-      lin: the program the edges belong to.
-      parallel: its elemental edges.
-      order: eliminable vertex ids, each once.
-      calls: the rules of the program that are not linear.
-      half: what need not be computed, as the Jacobian is symmetric.
-
-    Returns:
-      What is left: edges as terms, or as entries at known places. Nothing is counted.
+    Nothing is counted. `half`: what need not be computed, as the Jacobian is symmetric.
     """
     half = Half() if half is None or calls else half
     order = tuple(order)

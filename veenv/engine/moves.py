@@ -43,12 +43,7 @@ Move = tuple[tuple[int, int], int]
 def index_arrays(
     lin: Linearisation, parallel: Mapping[tuple[int, int], Sequence[Edge]]
 ) -> dict[Move, Matrix]:
-    """The elemental partials that are index arrays, and are not named by the algebra.
-
-    Args:
-      lin: the program with its partials.
-      parallel: their values.
-    """
+    """The elemental partials that are index arrays, and are not named by the algebra."""
     known = Known(lin.program)
     zeros = Zeros(known)
     found: dict[Move, Matrix] = {}
@@ -178,18 +173,9 @@ def _complex_move(
     known: Known,
     passes: int,
 ) -> Indexed | None:
-    """A partial of an equation of complex variables.
+    """A partial of an equation of complex variables as entries; None where they are not known.
 
-    Args:
-      equation: of any primitive.
-      ways: of which result, by which operand.
-      e: the partial.
-      shapes: of the result and of the operand, with the axis of parts where they are complex.
-      known: the program's variables that are known.
-      passes: see `supported`.
-
-    Returns:
-      Its entries at known places; None where it is none of these.
+    The shapes have the axis of parts where variables are complex.
     """
     name, (result, operand), (out_shape, in_shape) = equation.primitive.name, ways, shapes
     alike = is_complex(equation.in_avals[operand]) and is_complex(equation.out_avals[result])
@@ -230,13 +216,7 @@ def _turned(
 
 
 def by_complex(x: Matrix, in_shape: Sequence[int], dtype: Any) -> Matrix:
-    """From partials by real and imaginary part, ∂x and ∂y, to ∂x - i ∂y, as `jax.grad` has it.
-
-    Args:
-      x: by pairs of real numbers.
-      in_shape: shape of the complex variable.
-      dtype: its dtype.
-    """
+    """From partials by real and imaginary part, ∂x and ∂y, to ∂x - i ∂y, as `jax.grad` has it."""
     if isinstance(x, Indexed) and x.mask is None:
         p = x.pattern
         pattern, collect = collected(p.rows, p.cols // 2, p.out_shape, in_shape)
@@ -259,18 +239,7 @@ arrays."""
 def _thin_product(
     equation: Equation, operand: int, e: Edge, known: Known, zeros: Zeros
 ) -> Indexed | None:
-    """The partial of a product by one of its factors.
-
-    Args:
-      equation: of any primitive.
-      operand: by which operand.
-      e: the partial.
-      known: the program's variables that are known.
-      zeros: elements of them that are always zero.
-
-    Returns:
-      Its entries; None where it is no product, or the other factor is not thin.
-    """
+    """The partial of a product as entries; None of others, or where no factor is mostly zeros."""
     name = equation.primitive.name
     if name not in _MOST_THIN:
         return None
@@ -340,14 +309,8 @@ def _sided(own: np.ndarray, other: np.ndarray, operand: int) -> tuple[np.ndarray
 def _let_through(equation: Equation, operand: int, mask: np.ndarray | None) -> np.ndarray | None:
     """The elements that a select takes of one of its cases; -1 where it takes another's.
 
-    Args:
-      equation: a select.
-      operand: number of the case among the operands.
-      mask: the first operand.
-
-    Returns:
-      Integers of the result's shape.  None where the mask is not known or one for all, or leaves
-      hardly any out: they are stored as zeros, as diagonal axes take less than index arrays.
+    None where the mask is not known or one for all, or leaves hardly any out: they are stored as
+    zeros, as diagonal axes take less than index arrays.
     """
     shape = equation.out_avals[0].shape
     if mask is None or mask.shape != shape:

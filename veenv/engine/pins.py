@@ -97,9 +97,7 @@ def run(part: Part, consts: Sequence[Any], operands: Sequence[Any]) -> list[Any]
 def stored_points(part: Part, lifted: Sequence[int]) -> dict[Any, float]:
     """For each result of a barrier the number of points from which on it is stored, if ever.
 
-    Args:
-      part: a part of a jaxpr.
-      lifted: the numbers of the constants that a batch may run over.
+    A batch may run over the `lifted` constants.
     """
     points = stored_from(part, walk.equations(part), _varying(part, lifted))
     barriers = (e.outvars[0] for e in walk.equations(part) if e.primitive.name in BARRIERS)
@@ -137,17 +135,11 @@ _FAR = 200
 
 
 def stored_from(jaxpr: Any, equations: Sequence[Any], varying: Collection[Any]) -> dict[Any, int]:
-    """The results of barriers that are worth storing in a batch, and in which.
+    """For the results of barriers worth storing, the number of points from which on they are.
 
-    Args:
-      jaxpr: an open jaxpr.
-      equations: those of its equations that are run.
-      varying: the variables that depend on the arguments.
-
-    Returns:
-      For each of its variables the number of points from which on it is stored: it costs more than
-      loading it and would be repeated. What is joined of parts that cost more than that is read by
-      indices, and is no loop but branches unless stored.
+    Such a value costs more than loading it and would be repeated. What is joined of parts that cost
+    more than that is read by indices, and is no loop but branches unless stored. `varying` are the
+    variables that depend on the arguments.
     """
     users: dict[Any, list[Any]] = {}
     for equation in equations:

@@ -48,19 +48,9 @@ def supported(
     *,
     realify: bool = False,
 ) -> Indexed | None:
-    """A partial at the places where it can have entries.
+    """A partial as entries at the places where it can have any; None if unknown or too many.
 
-    Args:
-      equation: what it is of.
-      ways: of which result, by which operand.
-      e: the partial.
-      known: the program's variables that are known.
-      passes: how many the program takes in forward or reverse mode, which dear operators that are
-        evaluated may not exceed.
-      realify: complex variables have an axis more, of their parts.
-
-    Returns:
-      Its entries; None where nothing is known of their places, or they are too many.
+    Dear operators that are evaluated may not exceed the passes of the program's own modes.
     """
     result, operand = ways
     dear = facts(equation.primitive.name).form in ("matrix", "loop")
@@ -234,16 +224,7 @@ _MOST_TAPS = 256
 
 
 def convolution(equation: Equation, kernel: np.ndarray | None, dtype: Any) -> Indexed | None:
-    """The partial of a convolution by what it is of.
-
-    Args:
-      equation: of the primitive `conv_general_dilated`.
-      kernel: the kernel's values; None if they are not known when tracing.
-      dtype: of the entries.
-
-    Returns:
-      Its entries; None where the kernel has many taps.
-    """
+    """The partial of a convolution by what it is of; None where the kernel is large or unknown."""
     found = None if kernel is None else products(equation)
     if found is None or kernel is None:
         return None
@@ -258,11 +239,9 @@ def convolution(equation: Equation, kernel: np.ndarray | None, dtype: Any) -> In
 
 
 def products(equation: Equation) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """What a convolution is the sum of.
+    """For each product of a convolution's sum the flat indices of result, operand and kernel.
 
-    Returns:
-      For each product of the sum the flat indices of the result, of the operand's element and of
-      the kernel's; None where the kernel has many taps.
+    None where the kernel has many taps.
     """
     params = equation.params
     numbers = params["dimension_numbers"]

@@ -15,15 +15,7 @@ Tensor = Any
 
 
 def to_scipy(j: Tensor, format: str) -> Any:
-    """The matrix as an array of `scipy.sparse`.
-
-    Args:
-      j: a tensor without batch, outside of jit.
-      format: "csr", "csc", "coo" or another that SciPy has.
-
-    Raises:
-      ValueError: if the tensor is a batch.
-    """
+    """The matrix, without batch and outside of jit, as an array of `scipy.sparse`."""
     from scipy import sparse
 
     if j.batch_shape:

@@ -89,28 +89,14 @@ class Sum:
 
 
 def selected(indices: np.ndarray, in_shape: Sequence[int], dtype: Any) -> Indexed:
-    """The matrix that takes its results from the elements of an array.
-
-    Args:
-      indices: integers of the result's shape: the flat index of the element, below zero for none.
-      in_shape: shape of the array.
-      dtype: what its ones become when stored.
-    """
+    """The matrix that takes results from elements of an array by flat indices, -1 for none."""
     rows = np.arange(indices.size)
     pattern, _ = collected(rows, indices.reshape(-1), indices.shape, in_shape)
     return Indexed(pattern, None, dtype)
 
 
 def taken(found: np.ndarray, shapes: Sequence[Sequence[int]], dtype: Any, *, adds: bool) -> Indexed:
-    """The matrix of what takes elements, or adds them to results.
-
-    Args:
-      found: for each result the element that it is; with `adds`, for each element the result that
-        it is added to; -1 for none.
-      shapes: of the result and of what is taken from.
-      dtype: of the entries.
-      adds: see above.
-    """
+    """The matrix of what takes an element for each result, or `adds` each element to one result."""
     out_shape, in_shape = shapes
     if adds:
         return transpose(selected(found.reshape(in_shape), out_shape, dtype))
@@ -277,13 +263,7 @@ def _taken(x: Indexed, at: np.ndarray, pattern: Pattern | None = None) -> Indexe
 
 
 def known_of_edge(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Indexed | None:
-    """An edge of the engine as entries; None if its places are not known when tracing.
-
-    Args:
-      e: the edge, no operator.
-      out_shape: shape of the differentiated value.
-      in_shape: shape of the variable.
-    """
+    """An edge, no operator, as entries; None if its places are not known when tracing."""
     t = term(e)
     found = t.coordinates()
     if found is None:
@@ -421,16 +401,10 @@ Matrix: TypeAlias = Indexed | Entries
 
 
 def moved(e: Edge, shapes: tuple[Sequence[int], Sequence[int]], *, adds: bool) -> Entries | None:
-    """A partial that only moves numbers, to places that are computed.
+    """A partial that only moves numbers to places that are computed, as entries.
 
-    Args:
-      e: the partial, unevaluated.
-      shapes: of the result and the operand.
-      adds: each operand element is added to one result; otherwise each result is one element.
-
-    Returns:
-      An entry for each result element, or operand element if it adds; None if its structure has
-      further axes.
+    An entry for each result element, or operand element if it `adds`; None if its structure has
+    further axes.
     """
     if adds:
         flipped = moved(transposed_edge(e), (shapes[1], shapes[0]), adds=False)
@@ -460,12 +434,7 @@ def moved(e: Edge, shapes: tuple[Sequence[int], Sequence[int]], *, adds: bool) -
 
 
 def one_hot(e: Edge, shapes: tuple[Sequence[int], Sequence[int]]) -> Entries | None:
-    """A partial between an array and one number that is one of its elements, as one entry.
-
-    Args:
-      e: the partial, with a value for each element of the array, all zero but one at most.
-      shapes: of the result and the operand.
-    """
+    """A partial between an array and one number that is one of its elements, as one entry."""
     if e.values is None or e.values.size != prod(shapes[0]) * prod(shapes[1]):
         return None
     flat = e.values.reshape(-1)
@@ -518,16 +487,9 @@ def _joined(several: Sequence[Places]) -> Places:
 
 
 def multiply(post: Matrix, pre: Matrix, *, upper: bool = False) -> Matrix | None:
-    """The product post · pre.
+    """The product post · pre; `upper`: nothing below its diagonal is asked for.
 
-    Args:
-      post: the left factor.
-      pre: the right one.
-      upper: both have known places, and nothing below the product's diagonal is asked for.
-
-    Returns:
-      Its entries; None where they are too many, or the places on both sides of what is between are
-      computed.
+    None where entries are too many, or the places on both sides of what is between are computed.
     """
     if isinstance(post, Indexed) and isinstance(pre, Indexed):
         light = is_light(post, pre)

@@ -174,14 +174,7 @@ class Collection:
 
 
 def collection(order: np.ndarray, results: np.ndarray, size: int, total: int) -> Collection:
-    """How numbers become results.
-
-    Args:
-      order: the numbers in the order of their results.
-      results: the result of each of them, ascending.
-      size: number of results.
-      total: number of numbers.
-    """
+    """How `total` numbers become `size` results: `order` has them in the order of their results."""
     counts = np.bincount(results, minlength=size)
     most = int(counts.max(initial=0))
     if most <= 1 and len(order) == size:
@@ -282,11 +275,7 @@ def by_row(pattern: Pattern) -> Collection:
 
 
 def meetings(post: Pattern, pre: Pattern) -> tuple[np.ndarray, np.ndarray]:
-    """Which entries meet in the product post · pre.
-
-    Returns:
-      Two integer arrays [n]: the numbers of the entries of `post`, and of those of `pre`.
-    """
+    """Which entries meet in the product post · pre: the numbers of post's, and of pre's."""
     counts = np.diff(pre.indptr)[post.cols]
     of_post = np.repeat(np.arange(post.nse), counts)
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) if len(counts) else counts

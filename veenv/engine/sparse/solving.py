@@ -42,15 +42,7 @@ def kind(p: Pattern) -> tuple[Kind, int]:
 
 
 def solve(j: Tensor, b: Array) -> Array:
-    """x with ``j @ x = b``, for a tensor without batch.
-
-    Args:
-      j: square.
-      b: array of shape `out_shape`.
-
-    Raises:
-      ValueError: if the tensor is not square, or b has another shape.
-    """
+    """x of `in_shape` with ``j @ x = b``, for a square tensor without batch."""
     if prod(j.out_shape) != prod(j.in_shape):
         raise ValueError(f"only square systems can be solved, got a tensor of shape {j.shape}")
     b = jnp.asarray(b)
@@ -110,16 +102,7 @@ _KEPT: deque[tuple[Pattern, np.ndarray, Any]] = deque(maxlen=2)
 
 
 def _banded(p: Pattern, values: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """x with A x = b by LAPACK's banded LU.
-
-    Args:
-      p: the places of A, square.
-      values: [nse], the entries there.
-      b: [n].
-
-    Returns:
-      Array [n] of b's dtype.
-    """
+    """x with A x = b by LAPACK's banded LU; values [nse] at A's places."""
     from scipy.linalg import LinAlgError, solve_banded
 
     if not (np.isfinite(values).all() and np.isfinite(b).all()):
@@ -134,16 +117,7 @@ def _banded(p: Pattern, values: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _sparse(p: Pattern, values: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """x with A x = b by SuperLU, whose factors of the last two systems are kept.
-
-    Args:
-      p: the places of A, square.
-      values: [nse], the entries there.
-      b: [n].
-
-    Returns:
-      Array [n] of b's dtype.
-    """
+    """x with A x = b by SuperLU, whose factors of the last two systems are kept."""
     factors = _factors(p, values)
     return np.full_like(b, np.nan) if factors is None else factors.solve(b).astype(b.dtype)
 

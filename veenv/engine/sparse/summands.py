@@ -255,16 +255,7 @@ _KEPT = 16
 def layout_of(
     terms: Sequence[Any], out_shape: tuple[int, ...], in_shape: tuple[int, ...]
 ) -> tuple[Pattern, Collection] | None:
-    """The pattern of summands, and how their entries become its values.
-
-    Args:
-      terms: the summands, without batch.
-      out_shape: shape of the out axes.
-      in_shape: shape of the in axes.
-
-    Returns:
-      None if the places of some are computed.
-    """
+    """The pattern of summands, and how their entries become its values; None if it is computed."""
     keys = tuple(t.key() for t in terms)
     if None not in keys:
         return _layout(keys, out_shape, in_shape)
@@ -274,13 +265,7 @@ def layout_of(
 
 
 def host_values(terms: Sequence[Any], collect: Collection, dtype: Any) -> np.ndarray:
-    """The values of a tensor's pattern, by NumPy.
-
-    Args:
-      terms: its summands, outside of jit and without batch.
-      collect: how their entries become values.
-      dtype: of the values.
-    """
+    """The values of a tensor's pattern, by NumPy, outside of jit and without batch."""
     entries = [
         np.asarray(t.values).reshape(-1)[numbered_entries(t.structure)]
         if isinstance(t, Term)
