@@ -245,7 +245,7 @@ class Choice:
         return list(map(_compat.as_weak_as, outputs, found))
 
     def _cheapest(self, batch: int | None, kernel: float = inf) -> Any:
-        """The form of the least price, at typical batches by default; None if that is the kernel."""
+        """The form of the least price, at typical batches by default; None if the kernel is."""
 
         def price(form: Form) -> float:
             return _at(form.seconds, batch)
