@@ -132,6 +132,56 @@ def test_second_derivatives_and_the_rest():
     assert veenv.make_graph(loss)(X).num_inputs == 1
 
 
+STOPPED = {
+    "stopped": lambda x: 2 * lax.stop_gradient(jnp.sin(x)),
+    "compared": lambda x: jnp.where(x > 0.5, 2.0, 1.0),
+    "rounded": lambda x: jnp.floor(3 * x),
+    "chosen": lambda x: jnp.arange(3.0)[jnp.argmax(x)],
+}
+
+
+@pytest.mark.parametrize("rule", [vjp_with, jvp_with])
+@pytest.mark.parametrize("name", STOPPED)
+def test_values_without_derivatives_of_the_input(name, rule):
+    def f(x):
+        return jax.checkpoint(rule(STOPPED[name](x)))(x) * x
+
+    def loss(x):
+        return jnp.sum(f(x))
+
+    expected = jax.jacrev(f)(X)
+    for order in ("reverse", "markowitz", "auto"):
+        np.testing.assert_allclose(veenv.jacve(f, order)(X), expected, rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(veenv.jacve(f))(X), expected, rtol=1e-5)
+    second = jax.jit(veenv.hessian(loss))(X)
+    np.testing.assert_allclose(second, jax.hessian(loss)(X), rtol=1e-5, atol=1e-6)
+
+
+def test_values_of_the_body_of_a_vmap():
+    def f(x):
+        return jax.vmap(lambda a, b: jvp_with(b * lax.stop_gradient(a))(a))(x, jnp.arange(3.0))
+
+    expected = jax.jacfwd(f)(X)
+    for order in ("forward", "reverse", "auto"):
+        np.testing.assert_allclose(veenv.jacve(f, order)(X), expected, rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(veenv.jacve(f))(X), expected, rtol=1e-5)
+    assert veenv.make_graph(f)(X).num_vertices == 1
+
+
+@pytest.mark.parametrize("rule", [vjp_with, jvp_with])
+def test_values_are_those_of_the_rule(rule):
+    """Second derivatives by two calls: the value of a rule is not the function's with its rule."""
+
+    def loss(x):
+        return jnp.sum(rule(made())(x) * x)
+
+    def gradient(x):
+        return veenv.jacve(loss)(x)
+
+    expected = jax.jacrev(jax.grad(loss))(X)
+    np.testing.assert_allclose(veenv.jacve(gradient)(X), expected, rtol=1e-5)
+
+
 def test_what_depends_on_the_input_is_refused_by_name():
     def f(x):
         return vjp_with(jnp.cos(x))(x)

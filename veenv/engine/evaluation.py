@@ -107,21 +107,19 @@ class _Run:
 
 
 def _run(linearisation: Linearisation, index: int, ins: Values) -> _Run:
-    """Runs one equation; once, together with its derivative, if it does more than compute."""
+    """Runs one equation; its results are those of its derivative rule, as in JAX."""
     equation, used = linearisation.program.equations[index], linearisation.elementals[index]
     pulled, custom = linearisation.reverse_only[index], linearisation.customs[index]
-    once = used and linearisation.effects[index]
     if used and pulled is not None:
         return _pulled(pulled, linearisation.realify, ins)
-    if once and custom is None and (of := used[0].partial.shared) is not None:
+    if used and custom is not None:
+        totals, results = _custom(custom, ins)
+        return _Run(results, totals=totals)
+    if used and linearisation.effects[index] and (of := used[0].partial.shared) is not None:
         joint = of(ins, ())
         if joint.results is not None:
             return _Run(joint.results, shared={of: joint})
-    results = [] if once and custom else _compat.bind(equation.primitive, equation.params, ins)
-    if not used or custom is None:
-        return _Run(results)
-    totals, own = _custom(custom, ins)
-    return _Run(own if once else results, totals=totals)
+    return _Run(_compat.bind(equation.primitive, equation.params, ins))
 
 
 def _equation_edges(

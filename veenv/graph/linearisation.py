@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
 
+import jax
 from jax.extend import core
 
 from veenv import _compat
 from veenv.graph.argnums import plain_argnums
-from veenv.graph.custom_rules import CapturedValueError, shape_of
+from veenv.graph.custom_rules import shape_of
 from veenv.graph.diagonal import diagonal_axes
 from veenv.graph.flow import Body
 from veenv.graph.graph import Graph
@@ -84,14 +85,18 @@ def linearise(
         real numbers.
       within: what the program is a part of, if it is one.
 
-    Where a rule closes over what the function computes, the program is traced anew, with values.
+    Where a rule closes over what the function computes, the program is traced anew, with values; as
+    one equation if the rule then still closes over what is only there while the function runs.
     """
-    try:
-        return _linearised(program, holomorphic, within)
-    except CapturedValueError:
-        if program.known is None:
-            raise
-        return _linearised(program.known(), holomorphic, within)
+    refused: jax.errors.UnexpectedTracerError | None = None
+    instead = program.instead if within == ALONE else program.instead[:1]
+    for traced in (lambda: program, *instead):
+        try:
+            return _linearised(traced(), holomorphic, within)
+        except jax.errors.UnexpectedTracerError as error:
+            refused = refused or error
+    assert refused is not None
+    raise refused
 
 
 def _linearised(program: Program, holomorphic: bool, within: Within) -> Linearisation:

@@ -26,6 +26,8 @@ from veenv.graph.equations import Equation, Literal, Var
 from veenv.graph.refs import fold_refs
 from veenv.graph.staging import at_once
 from veenv.linear.barrier import pins_as_written
+from veenv.rules.dtypes import is_differentiable
+from veenv.rules.modes import has_jvp, has_vjp
 
 _TRACEABLE = (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)
 # What JAX raises where the value of a tracer is needed: most errors are TypeErrors; a slice or a
@@ -52,8 +54,8 @@ class Program:
       out_tree: pytree structure of the output (the auxiliary part excluded).
       aux: variables or literals of the auxiliary output, and its pytree structure; None without.
       again: the function as it was traced, of arguments of the same shapes.
-      known: traces it anew, with what does not depend on the inputs computed at once: what its
-        derivative rules close over has values then. None where that was done.
+      instead: the same function, to try in turn where a derivative rule closes over a value of the
+        trace: traced with what does not depend on the inputs computed at once, and as one equation.
     """
 
     num_inputs: int
@@ -66,7 +68,7 @@ class Program:
     out_tree: Any
     aux: tuple[tuple[Var | Literal, ...], Any] | None
     again: Callable[..., Any]
-    known: Callable[[], Program] | None = None
+    instead: tuple[Callable[[], Program], ...] = ()
 
 
 def trace(
@@ -123,11 +125,19 @@ def trace(
 
     traced = {n: leaf for n, leaf in enumerate(others) if isinstance(leaf, _TRACEABLE)}
     named = _named_as(fun, wanted, flat)
-    first = program(*_make_jaxpr(named, selected, traced))
-    known = lambda: program(*_known_jaxpr(named, selected, traced))  # noqa: E731
+    closed, given = _make_jaxpr(named, selected, traced)
+    first = program(closed, given)
+
+    def known() -> Program:
+        return program(*_known_jaxpr(named, selected, traced))
+
+    def whole() -> Program:
+        return _as_one_equation(first, named, (*selected, given), closed.out_avals)
+
+    instead = known, whole
     if any(map(_compat.is_over, _compat.constants_within(e.params for e in first.equations))):
-        return known()  # JAX loses what a rule closes over that it calls in a loop
-    return replace(first, known=known)
+        return replace(known(), instead=instead[1:])  # lost where a rule closes over it in a loop
+    return replace(first, instead=instead)
 
 
 def _program(
@@ -157,6 +167,74 @@ def _program(
         out_tree=tree,
         aux=(tuple(outputs[num_out:]), aux_tree) if has_aux else None,
         again=_replayed(closed, wanted, tuple(others), trees, has_aux=has_aux),
+    )
+
+
+class _Function:
+    """A function in the form of a primitive, which JAX itself differentiates."""
+
+    multiple_results = True
+
+    def __init__(self, name: str, fun: Callable[..., list[Any]]):
+        self.name, self.bind = name, fun
+
+    @staticmethod
+    def get_bind_params(params: dict[str, Any]) -> dict[str, Any]:
+        """The parameters, as primitives give them: none."""
+        return params
+
+
+def _as_one_equation(
+    program: Program, fun: Callable[..., Any], args: tuple[Any, ...], out_avals: Sequence[Any]
+) -> Program:
+    """A program of one equation: the function itself.
+
+    Args:
+      program: the function as it was traced.
+      fun: the function.
+      args: what it was traced with, the arguments that are not differentiated by at last.
+      out_avals: types of its results.
+
+    Raises:
+      jax.errors.UnexpectedTracerError: if JAX cannot differentiate it either.
+    """
+    inputs, others = program.avals[: program.num_inputs], jax.tree.leaves(args[-1])
+    moving = [k for k, aval in enumerate(inputs) if is_differentiable(aval)]
+
+    def run(*leaves: Any) -> list[Any]:
+        return jax.tree.leaves(fun(*jax.tree.unflatten(jax.tree.structure(args), leaves)))
+
+    def results(*values: Any) -> list[Any]:
+        full = [jnp.zeros(a.shape, a.dtype) for a in inputs]
+        for k, value in zip(moving, values, strict=True):
+            full[k] = value
+        return [x for x in run(*full, *others) if is_differentiable(jax.typeof(x))]
+
+    primals = [_compat.abstract(inputs[k]) for k in moving]
+    if not (has_vjp(results, primals) or has_jvp(results, primals)):
+        raise jax.errors.UnexpectedTracerError("JAX has no derivative of the function")
+    count = program.num_inputs + len(others)
+    avals = (*program.avals[:count], *out_avals)
+    made = tuple(range(count, len(avals)))
+    equation = Equation(
+        _Function("function", run),
+        {},
+        tuple(range(count)),
+        made,
+        avals[:count],
+        avals[count:],
+        next((e.source for e in program.equations), ""),
+        frozenset[Any]().union(*(e.effects for e in program.equations)),
+    )
+    split = len(program.outputs)
+    return replace(
+        program,
+        constants=program.constants[: len(others)],
+        equations=(equation,),
+        outputs=made[:split],
+        vertex_variables=made,
+        avals=avals,
+        aux=program.aux and (made[split:], program.aux[1]),
     )
 
 

@@ -39,13 +39,18 @@ def only_backward(params: Any, fun: Callable[..., Any], primals: Sequence[Array]
     if not any(True for _ in _compat.bodies(params)):
         return False
     try:
-        pushed = jax.make_jaxpr(lambda p: jax.jvp(fun, p, p))(tuple(primals))
+        return not has_jvp(fun, primals)
     except REFUSALS:
         return False  # said where it is pushed forward
-    return walk.holds(pushed, ("custom_lin",))
 
 
-def has_vjp(fun: Callable[..., Any], primals: Sequence[Array]) -> bool:
+def has_jvp(fun: Callable[..., Any], primals: Sequence[Any]) -> bool:
+    """Whether JAX has the tangent of a function; what it cannot trace it raises."""
+    pushed = jax.make_jaxpr(lambda p: jax.jvp(fun, p, p))(tuple(primals))
+    return not walk.holds(pushed, ("custom_lin",))
+
+
+def has_vjp(fun: Callable[..., Any], primals: Sequence[Any]) -> bool:
     """Whether JAX can transpose a function's derivative (it cannot for a `while`, say)."""
 
     def pull(*values: Array) -> Any:

@@ -159,9 +159,7 @@ def _along(site: Site, moving: Moving, which: int, t: Array) -> Several:
 
 
 def results_and_pullback(site: Site, at: Values) -> tuple[Sequence[Any], Callable[..., Several]]:
-    """The results of an equation and its `pullback`, from one run if it does more than compute."""
-    if not site.effects:
-        return _compat.bind(site.primitive, site.params, at), pullback(site, at)
+    """The results of an equation and its `pullback`, both from one run."""
     moving = moving_of(site, at)
     some, back, every = jax.vjp(moving.fun, *moving.primals, has_aux=True)
 
