@@ -230,6 +230,12 @@ def is_over(value: Any) -> bool:
     return is_traced(value) and trace is None
 
 
+def has_lost(closed: Any) -> bool:
+    """Whether a closed jaxpr has a constant, in any depth, of a trace that has ended."""
+    inside = constants_within(eqn.params for eqn in open_jaxpr(closed).eqns)
+    return any(map(is_over, (*getattr(closed, "consts", ()), *inside)))
+
+
 def shape_of(x: Any) -> jax.ShapeDtypeStruct:
     """Shape, dtype and the like of an array, which is forgotten."""
     return abstract(jax.typeof(x))

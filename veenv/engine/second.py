@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import jax
@@ -30,7 +31,8 @@ def hessian(
     Of a symmetric one what is below the diagonal is not computed. A function with derivative rules
     of its own (`jax.custom_jvp`) may have another one, and is differentiated as it stands. In a
     trace `jax.hessian` or reverse mode of the gradient takes its place where that is predicted to
-    be faster and gives the same.
+    be faster and gives the same. A function without a reverse mode (`while_loop`, a
+    rule that cannot be transposed) is differentiated forwards twice, in orders that allow it.
 
     Args:
       fun: function of pytrees of floating-point arrays, with output a pytree of arrays.
@@ -67,7 +69,11 @@ def hessian(
         except TypeError:
             if not returned or (isinstance(returned[-1], jax.Array) and not returned[-1].shape):
                 raise
-        return jax.jacrev(fun, argnums)(*args, **kwargs)
+            return jax.jacrev(fun, argnums)(*args, **kwargs)
+        except (AssertionError, RuntimeError, ValueError):  # what JAX cannot transpose
+            with suppress(Exception):
+                return jax.jacfwd(fun, argnums)(*args, **kwargs)
+            raise
 
     return jacobian_of_gradient(gradient, order, argnums, symmetric, sparse=sparse_representation)
 

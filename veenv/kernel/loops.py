@@ -244,6 +244,8 @@ def while_loop(
     body = _Body(b, limit)
     start, inputs, entering = _carried(body, carry)
     (condition,) = test(body.inner, body.capture, entering, [])
+    if condition.shape:  # each point of a `vmap` goes on as long as it wants
+        raise CannotFuseError("a while of several conditions cannot be fused", "while")
     outs = trace(body.inner, body.capture, entering, [])
     ahead = [i for ids in outs for i in reals(body.inner, ids)]
     same = {i: s for i, s, n in zip(inputs, start, ahead, strict=True) if i == n}
