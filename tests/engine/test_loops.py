@@ -1,7 +1,5 @@
 """Functions that are loops: one of JAX's modes is taken, and no elimination is traced."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -69,7 +67,6 @@ def test_what_are_loops(x64):
     assert are_loops(steps, X, W, argnums=(0, 1))
     assert are_loops(wide, X)
     assert are_loops(solved, X)
-    assert not are_loops(functools.partial(steps, length=2), X, W, argnums=(0, 1))  # a kernel
     assert not are_loops(waist, X)
     assert not are_loops(mapped, X)
     assert not are_loops(beside, X)

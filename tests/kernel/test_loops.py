@@ -133,6 +133,15 @@ def test_no_step_nan_and_infinity_are_those_of_xla():
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.usefixtures("x64")
+def test_a_while_in_a_vmap_inside():
+    def f(e, m):
+        x, _, k = jax.vmap(kepler, (None, 0))(e, m)
+        return x, k
+
+    assert num_loops(assert_equal(f, 0.4, np.array([0.2, 1.3, 2.9]))) == 1
+
+
 @pytest.mark.usefixtures("x64", "never_unrolled")
 def test_loops_in_loops_branches_and_matrices():
     def f(x, a):

@@ -20,16 +20,13 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from veenv import _compat
 from veenv.engine.choose import JaxMode
 from veenv.engine.known import APART, Bounds
 from veenv.graph.equations import Equation, Var
 from veenv.graph.linearisation import Elemental, Linearisation
 from veenv.graph.program import Program
 from veenv.kernel.builder import MAX_OPERATIONS
-from veenv.kernel.fusable import refuse_unknown
-from veenv.kernel.price import SMALL_PRODUCT, kernel_size
-from veenv.kernel.program import CannotFuseError
+from veenv.kernel.price import SMALL_PRODUCT
 from veenv.rules import walk
 from veenv.rules.table import facts
 from veenv.structure.structure import FREE, Link
@@ -42,11 +39,9 @@ _ALIKE, _FEWER = 1.5, 2  # ratios of passes that are about as many, that are cle
 _MUCH = 10_000  # operations of reverse order: beside them it is little to trace JAX's modes
 _LESS = 0.5  # of reverse order's operations: with fewer of them forward order may be the faster one
 _MOST = 0.75  # of a function's entries, or passes: what has more of them is nearly all of it
-_EACH = 0.75  # operations of a kernel for each entry that a loop and its passes compute, about
 _LARGEST_POWER = 3  # exponents up to which a power counts as a product
 _ALL = 0.9  # of a mode's multiplications: an order that leaves out fewer has found no structure
 _UNROLLED = 2  # of the operations of a kernel those that an order is counted: half may be by zeros
-_TRACED = 3  # equations of a Jacobian for each of its function, about
 
 
 def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
@@ -207,8 +202,8 @@ def are_small_products(lin: Linearisation, ids: Sequence[int]) -> bool:
 def are_loops(lin: Linearisation) -> bool:
     """Whether no elimination does better than JAX's own mode, seen without tracing one.
 
-    Nearly all that the function computes is in its `scan`s; each takes about as many passes as the
-    function itself, as nothing before or behind it is narrower; and they are too long for a kernel.
+    Nearly all that the function computes is in its `scan`s, and each takes about as many passes as
+    the function itself, as nothing before or behind it is narrower.
     """
     program = lin.program
     loops = [
@@ -220,12 +215,7 @@ def are_loops(lin: Linearisation) -> bool:
     if not loops or inside < _MOST * sum(map(_entries, program.equations)):
         return False
     passes = min(num_passes(program))
-    if any(_narrowest(lin, lin.elementals[k]) < _MOST * passes for k in loops):
-        return False
-    if any(map(_cannot_be_kernel, (program.equations[k] for k in loops))):
-        return True
-    equations = _TRACED * len(program.equations)
-    return _EACH * inside * (1 + passes) > kernel_size(equations)
+    return all(_narrowest(lin, lin.elementals[k]) >= _MOST * passes for k in loops)
 
 
 def _entries(equation: Any) -> int:
@@ -252,14 +242,6 @@ def _size(program: Program, nodes: Iterable[int]) -> int:
     count, vertices = program.num_inputs, program.vertex_variables
     variables = (n if n < count else vertices[n - count] for n in nodes)
     return sum(prod(program.avals[v].shape) for v in variables)
-
-
-def _cannot_be_kernel(loop: Equation) -> bool:
-    try:
-        refuse_unknown(_compat.open_jaxpr(loop.params["jaxpr"]))
-    except CannotFuseError:
-        return True
-    return False
 
 
 def least_of_a_pass(lin: Linearisation) -> int:

@@ -105,7 +105,7 @@ def choosing(
         if not traced.tree.children():
             first, others = own.split()
             if first:
-                return Choice(first, others).result(kernel=False, waits=kernel)
+                return Choice(first, others).result(kernel=kernel, waits=kernel)
             traced = trace(lambda *args, **kwargs: forms(args, kwargs, False)[0])
         choice = Choice(_separate(traced), own, source)
         return choice.result(kernel=kernel and alike, waits=kernel and alike)

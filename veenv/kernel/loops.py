@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from veenv.kernel import complex_numbers
-from veenv.kernel.arrays import Ids, reals
+from veenv.kernel.arrays import Ids, choose, reals
 from veenv.kernel.builder import Builder
 from veenv.kernel.cpu.spans import LONG, body_size
 from veenv.kernel.program import (
@@ -244,9 +245,12 @@ def while_loop(
     body = _Body(b, limit)
     start, inputs, entering = _carried(body, carry)
     (condition,) = test(body.inner, body.capture, entering, [])
-    if condition.shape:  # each point of a `vmap` goes on as long as it wants
-        raise CannotFuseError("a while of several conditions cannot be fused", "while")
     outs = trace(body.inner, body.capture, entering, [])
+    if condition.shape:  # of a `vmap` inside: each of its points goes on as long as it wants
+        pairs = zip(outs, entering, strict=True)
+        outs = [_where(body.inner, condition, new, old) for new, old in pairs]
+        either = functools.partial(body.inner.op, "or", "bool")
+        condition = np.array(functools.reduce(either, condition.ravel().tolist()), np.int64)
     ahead = [i for ids in outs for i in reals(body.inner, ids)]
     same = {i: s for i, s, n in zip(inputs, start, ahead, strict=True) if i == n}
     goes_on = int(condition[()])
@@ -259,6 +263,12 @@ def while_loop(
     last = dict(zip(moving, parts, strict=True))
     final = [last.get(k, s) for k, s in enumerate(start)]
     return _arrays(b, eqn.outvars, final)
+
+
+def _where(b: Builder, condition: Ids, new: Ids, old: Ids) -> Ids:
+    """What is carried on, given the conditions of its leading axes."""
+    rest = (1,) * (new.ndim - condition.ndim)
+    return choose(b, condition.reshape((*condition.shape, *rest)), new, old)
 
 
 def _parts(b: Builder, made: Loop, args: Sequence[int]) -> list[int]:
