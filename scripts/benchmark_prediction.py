@@ -20,7 +20,7 @@ from realistic_plot import spearman
 
 import veenv
 from veenv.engine.pins import part_of
-from veenv.graph.argnums import normalise_argnums
+from veenv.graph.program import normalise_argnums
 from veenv.kernel.cpu.spans import size_of
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.price import MICROSECONDS, counts_of, kernel_counts

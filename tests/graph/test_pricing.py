@@ -10,7 +10,7 @@ import pytest
 
 import veenv
 from veenv.graph.graph import COST_MODELS, counts_additions
-from veenv.graph.pricing import eliminate_counted
+from veenv.graph.tableau import eliminate_counted
 
 
 def by_structures(graph, order, cost):

@@ -16,7 +16,7 @@ from tests.oracles.edge_graph import EdgeGraph, cheapest, random_graph, separate
 from tests.sampling import spared
 from veenv.graph.graph import COST_MODELS
 from veenv.graph.linearisation import make_graph
-from veenv.graph.pricing import eliminate_structure
+from veenv.graph.tableau import eliminate_structure
 from veenv.search import search
 from veenv.search.budget import Budget, Tracker
 from veenv.search.exact.astar import solve_astar

@@ -8,8 +8,7 @@ from typing import Any
 
 from veenv.engine.choose import Forms, JaxMode, Results, choosing
 from veenv.engine.forms import at_own_width, forms_of, name_of
-from veenv.graph.argnums import normalise_argnums, plain_argnums
-from veenv.graph.program import trace
+from veenv.graph.program import normalise_argnums, plain_argnums, trace
 from veenv.kernel.fusing import KERNEL_MODES, KernelMode, as_kernel
 from veenv.linear.barrier import PinMode, with_pins
 from veenv.orders.resolve import OrderLike, plain_order

@@ -26,9 +26,8 @@ from veenv.engine.product import multiply
 from veenv.engine.sparse import SparseTensor
 from veenv.engine.sparse.entries import Entries, Indexed, Matrix
 from veenv.engine.sums import Terms
-from veenv.graph.argnums import normalise_argnums, plain_argnums
 from veenv.graph.linearisation import Linearisation, linearise
-from veenv.graph.program import Program, trace
+from veenv.graph.program import Program, normalise_argnums, plain_argnums, trace
 from veenv.orders.resolve import OrderLike, plain_order, resolve_order
 from veenv.rules.dtypes import is_complex, is_differentiable
 from veenv.rules.replay import equal_ones_once

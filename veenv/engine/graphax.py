@@ -21,7 +21,7 @@ from veenv.engine import interop
 from veenv.engine.api import value_and_jacve
 from veenv.engine.elimination import Counts
 from veenv.engine.sparse import SparseTensor
-from veenv.graph.argnums import plain_argnums
+from veenv.graph.program import plain_argnums
 from veenv.orders.resolve import OrderLike
 
 __all__ = [

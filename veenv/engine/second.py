@@ -12,9 +12,8 @@ import jax
 from veenv import _compat
 from veenv.engine.api import jacobian_of_gradient
 from veenv.engine.forward_laplacian import laplacians
-from veenv.graph.argnums import plain_argnums
 from veenv.graph.linearisation import linearise
-from veenv.graph.program import trace
+from veenv.graph.program import plain_argnums, trace
 from veenv.orders.resolve import OrderLike
 from veenv.rules import walk
 from veenv.rules.table import facts

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from veenv.engine.api import jacve, value_and_jacve
-from veenv.graph.argnums import normalise_argnums
+from veenv.graph.program import normalise_argnums
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.program import FLOATS, CannotFuseError, Leaf, Loop, Op, ScalarProgram
 from veenv.rules.operations import OPERATIONS

@@ -14,8 +14,7 @@ import jax
 from veenv.engine.api import jacve, value_and_jacve
 from veenv.export.primitives import CannotWriteError, dtype, text
 from veenv.export.writer import Writer
-from veenv.graph.argnums import plain_argnums
-from veenv.graph.program import Program, trace
+from veenv.graph.program import Program, plain_argnums, trace
 
 if TYPE_CHECKING:
     from veenv.orders.resolve import OrderLike

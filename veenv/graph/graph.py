@@ -10,8 +10,7 @@ from typing import Any, Literal
 
 from veenv.graph import formats
 from veenv.graph.precedence import ReverseOnly, check_precedence, legal_order, prerequisites
-from veenv.graph.pricing import Pricing
-from veenv.graph.tableau import Tableau
+from veenv.graph.tableau import Pricing, Tableau
 from veenv.structure.structure import Structure
 
 Labelling = Literal["multiplications", "executed"]

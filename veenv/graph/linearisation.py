@@ -11,14 +11,13 @@ import jax
 from jax.extend import core
 
 from veenv import _compat
-from veenv.graph.argnums import plain_argnums
 from veenv.graph.custom_rules import shape_of
 from veenv.graph.diagonal import diagonal_axes
 from veenv.graph.flow import Body
 from veenv.graph.graph import Graph
 from veenv.graph.partials import ALONE, Custom, EquationPartials, Within, find_partials, narrowed
 from veenv.graph.precedence import ReverseOnly
-from veenv.graph.program import Equation, Program, trace
+from veenv.graph.program import Equation, Program, plain_argnums, trace
 from veenv.rules import Partial, Site
 from veenv.rules.dtypes import is_differentiable, real_shape
 from veenv.rules.replay import signature

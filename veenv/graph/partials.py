@@ -19,7 +19,7 @@ from veenv.graph.custom_rules import (
     proven,
 )
 from veenv.graph.graph import LABELLINGS
-from veenv.graph.pricing import eliminate_structure
+from veenv.graph.tableau import eliminate_structure
 from veenv.rules import Partial, Row, Site
 from veenv.rules.dtypes import is_complex, real_shape
 from veenv.rules.passes import is_forward_only

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from veenv.graph.graph import CostModel, Graph, counts_additions
-from veenv.graph.pricing import eliminate_counted
-from veenv.graph.tableau import Tableau
+from veenv.graph.tableau import Tableau, eliminate_counted
 from veenv.structure.structure import Structure
 
 

@@ -2,13 +2,15 @@
 
 `trace` runs `jax.make_jaxpr`, inlines nested `jit` and closed calls, and numbers every equation
 output: vertex ids are 1-based and follow equation order, so a function whose equations all have
-one output numbers its vertices as its equations.  No numeric work is done.
+one output numbers its vertices as its equations.  As in `jax.jvp`, what does not depend on the
+arguments that are differentiated by is computed at once.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,17 +20,17 @@ import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
-from jax.extend import core
+from jax.extend import core, source_info_util
+from jax.extend.core import find_top_trace, set_current_trace
 
 from veenv import _compat
-from veenv.graph.argnums import normalise_argnums
 from veenv.graph.equations import Equation, Literal, Var
 from veenv.graph.refs import fold_refs
-from veenv.graph.staging import at_once
 from veenv.linear.barrier import pins_as_written
 from veenv.rules.dtypes import is_differentiable
 from veenv.rules.modes import has_jvp, has_vjp
 
+source_info_util.register_exclusion(__file__)
 _TRACEABLE = (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)
 # What JAX raises where the value of a tracer is needed: most errors are TypeErrors; a slice or a
 # boolean index is an IndexError.
@@ -422,3 +424,87 @@ class _Flattener:
                 _compat.effects_of(eqn),
             )
         )
+
+
+class _Known(jax.core.Trace):
+    """Sends each operation to the trace of the arguments, or past it to the one outside."""
+
+    def __init__(self, outside: Any, inside: Any):
+        super().__init__()
+        self._outside, self._inside = outside, inside
+        self.parent_trace = inside
+
+    def _send(self, name: str, primitive: Any, *args: Any, **params: Any) -> Any:
+        values = [x for some in args if isinstance(some, (list, tuple)) for x in some]
+        moved = any(isinstance(x, jax.core.Tracer) and x._trace is self._inside for x in values)
+        trace = self._inside if moved else self._outside
+        with set_current_trace(trace):
+            return getattr(trace, name)(primitive, *args, **params)
+
+    def process_primitive(self, *args: Any, **params: Any) -> Any:
+        return self._send("process_primitive", *args, **params)
+
+    def process_custom_jvp_call(self, *args: Any, **params: Any) -> Any:
+        return self._send("process_custom_jvp_call", *args, **params)
+
+    def process_custom_vjp_call(self, *args: Any, **params: Any) -> Any:
+        return self._send("process_custom_vjp_call", *args, **params)
+
+    def process_shard_map(self, *args: Any, **params: Any) -> Any:
+        return self._send("process_shard_map", *args, **params)
+
+    def stage_value(self, val: Any) -> Any:
+        return val
+
+
+def at_once(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """A function for `jax.make_jaxpr` that computes outside of it what its arguments do not move.
+
+    What derivative rules close over has a value then that outlives the trace.
+    """
+    outside = find_top_trace(())
+
+    @functools.wraps(fun)
+    def known(*args: Any) -> Any:
+        inside = find_top_trace(())
+        with set_current_trace(_Known(outside, inside)), jax.ensure_compile_time_eval():
+            return fun(*args)
+
+    return known
+
+
+def plain_argnums(argnums: int | Iterable[int]) -> int | tuple[int, ...]:
+    """Argnums as an int or a tuple of ints, whatever says them: a range, NumPy integers.
+
+    Raises:
+      TypeError: if an argnum is not an integer.
+    """
+    try:
+        return operator.index(argnums)  # type: ignore[arg-type]
+    except TypeError:
+        pass
+    try:
+        return tuple(operator.index(a) for a in argnums)  # type: ignore[union-attr]
+    except TypeError:
+        raise TypeError(f"argnums must be an int or a sequence of ints, got {argnums!r}") from None
+
+
+def normalise_argnums(argnums: int | Iterable[int], num_args: int) -> tuple[int, ...]:
+    """Argnums as a tuple of non-negative ints.
+
+    Raises:
+      TypeError: if an argnum is not an int.
+      ValueError: if one is out of range or occurs twice.
+    """
+    plain = plain_argnums(argnums)
+    result = []
+    for index in (plain,) if isinstance(plain, int) else plain:
+        if not -num_args <= index < num_args:
+            raise ValueError(
+                f"argnums {argnums!r} is out of range for a function called with {num_args} "
+                "positional arguments"
+            )
+        result.append(index % num_args)
+    if len(set(result)) != len(result):
+        raise ValueError(f"argnums must not repeat an argument, got {argnums!r}")
+    return tuple(result)

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from veenv.graph.argnums import plain_argnums
+from veenv.graph.program import plain_argnums
 from veenv.search.background import Background
 from veenv.search.tuning.contest import Contest, Entry
 from veenv.search.tuning.forms import Form

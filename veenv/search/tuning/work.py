@@ -18,9 +18,8 @@ from typing import Any
 
 import jax
 
-from veenv.graph.argnums import normalise_argnums, plain_argnums
 from veenv.graph.linearisation import linearise
-from veenv.graph.program import Program, trace
+from veenv.graph.program import Program, normalise_argnums, plain_argnums, trace
 from veenv.kernel.fusing import kernels_within
 from veenv.kernel.price import kernel_limit
 from veenv.orders.cache import cache_dir
