@@ -85,7 +85,7 @@ def fuse(
 def _line(name: str, size: int, seconds: float) -> str:
     """The row of a step at a batch, in Markdown."""
     make, args = ALL[name]
-    points = jax.tree.map(jnp.asarray, near(args, [0], size))
+    points = jax.tree.map(_keys_apart, jax.tree.map(jnp.asarray, near(args, [0], size)))
     steps = {
         FORWARD: make(valued(jax.jacfwd)),
         REVERSE: make(valued(jax.jacrev)),
@@ -111,6 +111,11 @@ def _line(name: str, size: int, seconds: float) -> str:
         f"| {name} | {size:,} | {mode} | {ms[0]:.3g} | {ms[1]:.3g} | **{ratio:.2g}** "
         f"| {first:.2g} |"
     )
+
+
+def _keys_apart(x: jax.Array) -> jax.Array:
+    """A key of its own for each point; other arrays as they are."""
+    return jax.random.bits(jax.random.key(0), x.shape) if x.dtype == jnp.uint32 else x
 
 
 def _draw(rows: list[list[str]], path: Path) -> None:

@@ -103,6 +103,19 @@ def fitting(jacobian: Jacobian) -> Step:
     return step
 
 
+def pricing(jacobian: Jacobian) -> Step:
+    """An option on the mean of sixteen prices: its value on one path and its Greeks."""
+
+    def payoff(market: jax.Array, key: jax.Array) -> jax.Array:
+        spot, volatility, rate = market
+        noise = jax.random.normal(key, (16,))
+        steps = (rate - volatility**2 / 2.0) / 16.0 + volatility / 4.0 * noise
+        mean = jnp.mean(spot * jnp.exp(jnp.cumsum(steps)))
+        return jnp.exp(-rate) * jnp.maximum(mean - 100.0, 0.0)
+
+    return lambda market, key: jacobian(lambda m: payoff(m, key))(market)
+
+
 def integration(jacobian: Jacobian) -> Step:
     """The Jacobian of forty Runge-Kutta steps of a cart with a pole by where they begin."""
 
@@ -139,6 +152,7 @@ STEPS: Mapping[str, tuple[Callable[[Jacobian], Step], tuple[Any, ...]]] = {
         fitting,
         (_array(2, 1, 0.5), (2.5 * np.exp(-1.3 * np.linspace(0, 4, 20)) + 0.3).astype(np.float32)),
     ),
+    "Monte Carlo price": (pricing, (_array(100, 0.2, 0.05), np.array([3, 5], np.uint32))),
     "forty Runge-Kutta steps": (integration, (_array(0.1, 0.3, 0.2, -0.1),)),
 }  # fmt: skip
-"""By name: a step of a way to Jacobians, and a point."""
+"""By name: a step of a way to Jacobians, and a point; its unsigned numbers are a key."""

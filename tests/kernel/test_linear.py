@@ -122,5 +122,79 @@ def test_what_is_too_large_or_complex_is_named():
         fuse(jnp.linalg.cholesky)(jnp.eye(70))
     with pytest.raises(CannotFuseError, match=r"lu.*complex64"):
         fuse(lambda a: jnp.linalg.det(lax.complex(a, a)).real)(jnp.eye(4))
-    with pytest.raises(CannotFuseError, match="eigh"):
-        fuse(jnp.linalg.eigvalsh)(jnp.eye(4))
+    with pytest.raises(
+        CannotFuseError, match="'eigh' can only be fused up to 4 × 4, not for 5 × 5"
+    ):
+        fuse(jnp.linalg.eigvalsh)(jnp.eye(5))
+
+
+@pytest.mark.parametrize("mode", ["reduced", "complete", "r"])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 3), (4, 2), (2, 4), (3, 1)])
+def test_orthogonal_and_triangular_factors(shape: tuple[int, int], mode: str):
+    assert_equal(lambda a: jnp.linalg.qr(a, mode=mode), matrices(*shape))
+
+
+def test_orthogonal_factors_of_singular_and_triangular_matrices():
+    singular = np.concatenate([matrices(3, 3), [np.zeros((3, 3)), -np.eye(3)]])
+    singular[:9] = np.triu(singular[:9])
+    singular[9:12, :, 0] = 0
+    assert_equal(jnp.linalg.qr, singular)
+
+
+def test_the_jacobian_of_orthogonal_factors():
+    with jax.enable_x64(True):
+        a = jnp.asarray(matrices(3, 2))
+        got = jax.jit(jax.vmap(veenv.jacve(jnp.linalg.qr, kernel="fused")))(a)
+        for mine, true in zip(got, jax.vmap(jax.jacfwd(jnp.linalg.qr))(a), strict=True):
+            np.testing.assert_allclose(mine, true, rtol=1e-9, atol=1e-8)
+
+
+def symmetric(size: int) -> np.ndarray:
+    """Of all scales, with entries that are zero, equal eigenvalues and ranks of one."""
+    a = np.random.default_rng(size).normal(size=(400, size, size))
+    a[:100] *= 10.0 ** np.random.default_rng(1).integers(-4, 5, (100, size, size))
+    a[100:200] = np.round(a[100:200])
+    a[200:300] = np.eye(size) + 1e-6 * a[200:300]
+    a[300:350] = a[300:350, :, :1] * a[300:350, None, :, 0]
+    a[350] = 0
+    return a + np.swapaxes(a, 1, 2)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_eigenvalues_and_eigenvectors(size: int, precision: str):
+    """To twenty units of rounding of the largest eigenvalue, which ascend, as LAPACK's."""
+    a = jnp.asarray(symmetric(size), precision)
+    values, vectors = jax.jit(jax.vmap(fuse(jnp.linalg.eigh)))(a)
+    exact = np.linalg.eigvalsh(np.asarray(a, np.float64))
+    unit = 20 * np.finfo(precision).eps
+    scale = unit * (np.abs(exact).max(axis=1) + 1e-30)
+    assert (np.abs(values - exact).max(axis=1) <= scale).all()
+    again = jnp.einsum("bij,bj,bkj->bik", vectors, values, vectors)
+    assert (np.abs(again - a).max(axis=(1, 2)) <= scale).all()
+    turned = np.swapaxes(vectors, 1, 2) @ vectors
+    np.testing.assert_allclose(turned, np.broadcast_to(np.eye(size), a.shape), atol=unit)
+
+
+def test_slopes_of_eigenvalues_and_what_is_no_number():
+    def largest(a: jax.Array) -> jax.Array:
+        values, vectors = jnp.linalg.eigh(a)
+        return values[-1] + vectors[0, 0] ** 2
+
+    with jax.enable_x64(True):
+        a = jnp.asarray(symmetric(3)[:50])
+        got = jax.jit(jax.vmap(veenv.jacve(largest, kernel="fused")))(a)
+        np.testing.assert_allclose(got, jax.vmap(jax.jacfwd(largest))(a), rtol=1e-8, atol=1e-8)
+        upper = lambda a: lax.linalg.eigh(a, lower=False, symmetrize_input=False)[1]  # noqa: E731
+        assert_equal(upper, np.asarray(a) + np.tri(3, k=-1))
+    bad = np.full((2, 3, 3), np.eye(3), np.float32)
+    bad[0, 1, 1], bad[1, 2, 0], bad[1, 0, 2] = np.nan, np.inf, np.inf
+    assert np.isnan(jax.vmap(fuse(jnp.linalg.eigvalsh))(bad)).all()
+
+
+def test_a_choice_of_forms_never_changes_the_signs_of_eigenvectors():
+    def first(a: jax.Array) -> jax.Array:
+        return jnp.linalg.eigh(a)[1][:, 0] * jnp.sin(a[0, 0])
+
+    a = jnp.asarray(symmetric(3)[:64], jnp.float32)
+    got = jax.jit(jax.vmap(veenv.value_and_jacve(first)))(a)[0]
+    np.testing.assert_allclose(got, jax.jit(jax.vmap(first))(a), rtol=1e-5, atol=1e-6)

@@ -47,6 +47,16 @@ def lgamma(x: float) -> float:
         return math.inf
 
 
+def test_slopes_of_the_gamma_function(precision: str):
+    """Near the zero of `digamma` errors are those of the terms that cancel."""
+    points = np.array([*POINTS, -7.25, 30.0, 1.461632, 1e5, -2.0], precision)
+    several = lambda x: (lax.digamma(x), jax.grad(lax.lgamma)(x))  # noqa: E731
+    wanted = jax.jit(jax.vmap(lax.digamma))(points)
+    for got in jax.jit(jax.vmap(fuse(several)))(points):
+        np.testing.assert_allclose(got, wanted, rtol=4e-6 if precision == "float32" else 1e-14,
+                                   atol=1e-6 if precision == "float32" else 2e-15)  # fmt: skip
+
+
 UNARY = (
     "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp exp2 expm1 log log1p sqrt "
     "rsqrt cbrt erf erfc logistic abs neg sign floor ceil is_finite square lgamma"

@@ -210,9 +210,9 @@ def test_a_loop_that_is_too_long_is_refused_after_a_few_steps(monkeypatch):
 
 def test_what_cannot_be_a_kernel_names_primitive_and_line():
     def f(x):
-        return jnp.linalg.eigvalsh(x * 2.0)
+        return jnp.linalg.svd(x * 2.0)[1]
 
-    with pytest.raises(CannotFuseError, match=r"'eigh'.*test_transforms\.py:\d+.*f\)"):
+    with pytest.raises(CannotFuseError, match=r"'svd'.*test_transforms\.py:\d+.*f\)"):
         veenv.jacve(f, kernel="fused")(jnp.eye(3))
     x = np.diag(np.float32([2, 3, 5])) + np.float32(0.1)
     both = quick_jit(lambda x: (veenv.jacve(f, kernel="auto")(x), jax.jacrev(f)(x)))
@@ -373,9 +373,9 @@ def test_fork(said):
 
 def test_what_cannot_be_a_kernel_is_seen_before_anything_is_unrolled(monkeypatch):
     def f(x):
-        return jnp.linalg.eigvalsh(jnp.tanh(jnp.sin(x) @ x) + 9 * jnp.eye(3))
+        return jnp.linalg.svd(jnp.tanh(jnp.sin(x) @ x) + 9 * jnp.eye(3))[1]
 
     traced = trace_point(f, (jnp.eye(3),), {}, (0,))
     monkeypatch.setattr(unrolling._Unroller, "_apply", None)
-    with pytest.raises(CannotFuseError, match=r"'eigh'.*test_transforms\.py:\d+.*f\)"):
+    with pytest.raises(CannotFuseError, match=r"'svd'.*test_transforms\.py:\d+.*f\)"):
         traced.program()

@@ -218,6 +218,55 @@ def _tan(r: Reals, x: int, y: int) -> tuple[int, int]:
     return re, r.neg(im)
 
 
+def _roots(r: Reals, x: int, y: int) -> tuple[int, int, int, int]:
+    """The roots of 1 - z and of 1 + z, of the upper half of the plane."""
+    one, up = r.number(1), r.abs(y)
+    return *_sqrt(r, r.sub(one, x), up), *_sqrt(r, r.add(one, x), up)
+
+
+def _as(r: Reals, y: int, im: int) -> int:
+    """A part of the half of the plane where y is positive, in the half where y is."""
+    return r.select(r.is_("lt", y, r.number(0)), r.neg(im), im)
+
+
+def _asin(r: Reals, x: int, y: int) -> tuple[int, int]:
+    """By the roots of 1 - z and 1 + z (Kahan 1987), and so are the next two."""
+    p, q, s, t = _roots(r, x, y)
+    im = r.call("asinh", r.add(r.mul(p, t), r.mul(q, s)))
+    return r.call("atan2", x, r.add(r.mul(p, s), r.mul(q, t))), _as(r, y, im)
+
+
+def _acos(r: Reals, x: int, y: int) -> tuple[int, int]:
+    p, q, s, t = _roots(r, x, y)
+    im = r.call("asinh", r.add(r.mul(p, t), r.mul(q, s)))
+    return r.mul(r.number(2), r.call("atan2", p, s)), _as(r, y, r.neg(im))
+
+
+def _acosh(r: Reals, x: int, y: int) -> tuple[int, int]:
+    q, p, s, t = _roots(r, x, y)  # the root of z - 1 is that of 1 - z, turned
+    re = r.call("asinh", r.add(r.mul(p, s), r.mul(q, t)))
+    return re, _as(r, y, r.mul(r.number(2), r.call("atan2", q, s)))
+
+
+def _atanh(r: Reals, x: int, y: int) -> tuple[int, int]:
+    one, right, square = r.number(1), r.abs(x), r.square(y)
+    less, more = r.sub(one, right), r.add(one, right)
+    ratio = r.div(r.mul(r.number(4), right), r.add(r.square(less), square))
+    turn = r.call("atan2", r.mul(r.number(2), r.abs(y)), r.sub(r.mul(less, more), square))
+    re = r.mul(r.number(0.25), r.call("log1p", ratio))
+    return _as(r, x, re), _as(r, y, r.mul(r.number(0.5), turn))
+
+
+def _asinh(r: Reals, x: int, y: int) -> tuple[int, int]:
+    re, im = _asin(r, r.neg(y), x)
+    return im, r.neg(re)
+
+
+def _atan(r: Reals, x: int, y: int) -> tuple[int, int]:
+    re, im = _atanh(r, r.neg(y), x)
+    return im, r.neg(re)
+
+
 def _sign(r: Reals, x: int, y: int) -> tuple[int, int]:
     size = r.modulus(x, y)
     none = r.is_("eq", size, r.number(0))
@@ -236,6 +285,12 @@ _ARITHMETIC: Mapping[str, Callable[..., int]] = {
     "sub": functools.partial(_each, "sub"),
 }
 _FUNCTIONS: Mapping[str, Callable[[Reals, int, int], tuple[int, int]]] = {
+    "acos": _acos,
+    "acosh": _acosh,
+    "asin": _asin,
+    "asinh": _asinh,
+    "atan": _atan,
+    "atanh": _atanh,
     "cos": _cos,
     "cosh": _cosh,
     "exp": _exp,

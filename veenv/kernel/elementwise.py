@@ -360,6 +360,30 @@ def _erf_inv(r: Scalars, x: int) -> int:
     return r.select(edge, r.mul(x, r.number(np.inf)), r.mul(result, x))
 
 
+_STEPS = {"float32": (5, 4), "float64": (10, 7)}
+"""How far `_digamma` goes up until so many terms of its series are exact to rounding."""
+_BERNOULLI = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
+
+
+def _digamma(r: Scalars, x: int) -> int:
+    """By its series at a larger number; of numbers below 1/2 by reflection, NaN at the poles."""
+    one, zero, (steps, terms) = r.number(1), r.number(0), _STEPS[r.dtype]
+    left = r.is_("lt", x, r.number(0.5))
+    z = r.select(left, r.sub(one, x), x)
+    large = r.add(z, r.number(steps))
+    inverse = r.div(one, large)
+    square = r.square(inverse)
+    series = _polynomial(r, square, zero, *map(r.number, _BERNOULLI[:terms]))
+    found = r.sub(r.sub(r.call("log", large), r.mul(r.number(0.5), inverse)), series)
+    for k in reversed(range(steps)):
+        found = r.sub(found, r.div(one, r.add(z, r.number(k))))
+    turn = r.mul(r.number(np.pi), r.sub(x, r.round(x)))
+    mirrored = r.sub(found, r.div(r.mul(r.number(np.pi), r.call("cos", turn)), r.call("sin", turn)))
+    pole = r.both(r.is_("le", x, zero), r.is_("eq", x, r.floor(x)))
+    found = r.select(pole, r.number(np.nan), r.select(left, mirrored, found))
+    return r.select(r.is_("eq", x, zero), r.number(-np.inf), found)
+
+
 IDENTITIES = frozenset(
     {*named(form="same"), "stop_gradient"} - {"convert_element_type", "device_put", *BARRIERS}
 )
@@ -377,6 +401,7 @@ RULES: Mapping[str, Rule] = {
     "complex": lambda r, x, y: pair(r.b, x, y),
     "conj": _conj,
     "convert_element_type": _convert,
+    "digamma": _digamma,
     "div": _div,
     "erf_inv": _erf_inv,
     "floor": _only_floats("floor"),

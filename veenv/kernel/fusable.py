@@ -16,6 +16,10 @@ _CONTROL = frozenset({"cond", "device_put", "platform_index", "scan", "while"})
 _KNOWN = frozenset({*MOVES, *ELEMENTWISE})
 
 
+UNLIKE_XLA = frozenset({"eigh"})
+"""What only a kernel that is asked for may hold: eigenvectors of its own signs."""
+
+
 def called_by(eqn: Any) -> tuple[Any, Sequence[int]] | None:
     """What a call runs, one with a derivative rule of its own too; None for other equations.
 

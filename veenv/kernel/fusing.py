@@ -19,8 +19,10 @@ import numpy as np
 from veenv import _compat
 from veenv.kernel import primitive
 from veenv.kernel.builder import MAX_OPERATIONS
+from veenv.kernel.fusable import UNLIKE_XLA
 from veenv.kernel.program import CannotFuseError, ScalarProgram
 from veenv.kernel.unrolling import unroll
+from veenv.rules import walk
 from veenv.rules.dtypes import is_key
 
 KernelMode = Literal["auto", "xla", "fused"]
@@ -89,7 +91,9 @@ class Traced:
 
     def program_within(self, limit: int) -> ScalarProgram | None:
         """The scalar program where `"auto"` may take a kernel of this `size_of`; None elsewhere."""
-        if jax.default_backend() != "cpu":
+        if jax.default_backend() != "cpu" or walk.holds(
+            _compat.open_jaxpr(self.closed), UNLIKE_XLA
+        ):
             return None
         try:
             return unroll(self.closed, self.lifted, limit, limit)

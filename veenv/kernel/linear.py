@@ -7,6 +7,7 @@ that each exchange is a choice for every entry of a row.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from math import prod
 from typing import Any
 
@@ -41,6 +42,13 @@ class _Entries:
         for left, right in products:
             x = self.sub(x, self.mul(left, right))
         return np.asarray(x)
+
+    def sum(self, x: Ids) -> int:
+        """The sum of a vector."""
+        total = x[0]
+        for term in x[1:]:
+            total = self.add(total, term)
+        return int(total)
 
     def abs(self, x: int) -> int:
         """|x|."""
@@ -146,6 +154,92 @@ def _tridiagonal_solve(e: _Entries, low: Ids, middle: Ids, up: Ids, x: Ids) -> S
     return [e.choose(regular, x, e.number(np.nan))]
 
 
+def _qr(e: _Entries, a: Ids, params: Mapping[str, Any]) -> Sequence[Ids]:
+    """Householder's reflections, with LAPACK's signs (geqr2)."""
+    if params.get("pivoting"):
+        raise CannotFuseError("primitive 'qr' with pivots cannot be fused", "qr")
+    a, zero, one = np.array(a), e.number(0), e.number(1)
+    rows, columns = a.shape
+    steps = min(rows, columns)
+    vectors = []
+    for k in range(min(steps, rows - 1)):
+        first, below = a[k, k], a[k + 1 :, k]
+        rest = e.sum(e.mul(below, below))
+        norm = e.b.op("sqrt", e.dtype, int(e.add(rest, e.mul(first, first))))
+        end = e.choose(e.test("ge", first, zero), e.neg(norm), norm)
+        done = e.test("eq", rest, zero)
+        factor = e.choose(done, zero, e.div(e.sub(end, first), end))
+        vector = e.choose(done, zero, e.div(below, e.sub(first, end)))
+        vectors.append((k, factor, np.concatenate([[one], vector])))
+        a[k, k], a[k + 1 :, k] = e.choose(done, first, end), zero
+        _reflect(e, a[k:, k + 1 :], *vectors[-1][1:])
+    shape = rows, rows if params["full_matrices"] else steps
+    q = np.where(np.eye(*shape, dtype=bool), one, zero)
+    for k, factor, vector in reversed(vectors):
+        _reflect(e, q[k:, k:], factor, vector)
+    return [q, a if params["full_matrices"] else a[:steps]]
+
+
+def _reflect(e: _Entries, a: Ids, factor: Any, vector: Ids) -> None:
+    """Puts a - factor · vector · (vectorᵀ a) in the place of a."""
+    for j in range(a.shape[1]):
+        along = e.mul(factor, e.sum(e.mul(vector, a[:, j])))
+        a[:, j] = e.sub(a[:, j], e.mul(vector, along))
+
+
+_SWEEPS = {"float32": (0, 0, 1, 4, 5), "float64": (0, 0, 1, 5, 6)}
+"""Of Jacobi's method for matrices of each size, after which nothing is left to rounding."""
+
+
+def _eigh(e: _Entries, a: Ids, params: Mapping[str, Any]) -> Sequence[Ids]:
+    """Jacobi's method; eigenvalues ascend, and the signs of eigenvectors are its own."""
+    size = len(a)
+    if size >= len(_SWEEPS[e.dtype]):
+        raise CannotFuseError(
+            f"primitive 'eigh' can only be fused up to 4 × 4, not for {size} × {size}", "eigh"
+        )
+    if params["subset_by_index"] not in (None, (0, size)):
+        raise CannotFuseError("primitive 'eigh' of some eigenvalues cannot be fused", "eigh")
+    lower = a if params["lower"] else a.T
+    a = np.where(np.tri(size, dtype=bool), lower, lower.T)
+    regular = e.test("eq", e.sum(e.mul(a.ravel(), e.number(0))), e.number(0))
+    vectors = np.where(np.eye(size, dtype=bool), e.number(1), e.number(0))
+    for _ in range(_SWEEPS[e.dtype][size]):
+        for p, q in combinations(range(size), 2):
+            _rotate(e, a, vectors, p, q)
+    values = np.diagonal(a).copy()
+    for end in range(size - 1, 0, -1):
+        for i in range(end):
+            swap = e.test("gt", values[i], values[i + 1])
+            pair = np.vstack([values, vectors])[:, i : i + 2]
+            pair = e.choose(swap, pair[:, ::-1], pair)
+            values[i : i + 2], vectors[:, i : i + 2] = pair[0], pair[1:]
+    return [e.choose(regular, x, e.number(np.nan)) for x in (vectors, values)]
+
+
+def _rotate(e: _Entries, a: Ids, vectors: Ids, p: int, q: int) -> None:
+    """Makes one entry beside the diagonal zero (Rutishauser 1966)."""
+    zero, one, off = e.number(0), e.number(1), a[p, q]
+    ratio = e.div(e.sub(a[q, q], a[p, p]), e.mul(e.number(2), off))
+    size = e.add(e.abs(int(ratio)), e.b.op("sqrt", e.dtype, int(e.add(e.mul(ratio, ratio), one))))
+    tangent = e.div(e.choose(e.test("ge", ratio, zero), one, e.number(-1)), size)
+    tangent = e.choose(e.test("eq", off, zero), zero, tangent)
+    root = e.b.op("sqrt", e.dtype, int(e.add(e.mul(tangent, tangent), one)))
+    cosine = e.div(one, root)
+    sine, change = e.mul(tangent, cosine), e.mul(tangent, off)
+    a[p, p], a[q, q] = e.sub(a[p, p], change), e.add(a[q, q], change)
+    a[p, q] = a[q, p] = zero
+    others = [k for k in range(len(a)) if k not in (p, q)]
+    table = np.concatenate([a[others], vectors])
+    x, y = table[:, p], table[:, q]
+    table[:, p], table[:, q] = (
+        e.less(e.mul(cosine, x), (sine, y)), e.add(e.mul(sine, x), e.mul(cosine, y)),
+    )  # fmt: skip
+    vectors[:] = table[len(others) :]
+    a[np.ix_(others, [p, q])] = table[: len(others), [p, q]]
+    a[np.ix_([p, q], others)] = table[: len(others), [p, q]].T
+
+
 def _pivots_to_permutation(e: _Entries, pivots: Ids, rows: int) -> Sequence[Ids]:
     order = np.array([e.b.number(i, "int32") for i in range(rows)], np.int64)
     for k, pivot in enumerate(pivots):
@@ -203,6 +297,8 @@ RULES: Mapping[str, Any] = {
         _pivots_to_permutation, (1,), rows=lambda eqn: eqn.params["permutation_size"]
     ),
     "triangular_solve": _rule(_triangular_solve, (2, 2), params=lambda eqn: eqn.params),
+    "qr": _rule(_qr, (2,), params=lambda eqn: eqn.params),
+    "eigh": _rule(_eigh, (2,), params=lambda eqn: eqn.params),
     "tridiagonal_solve": _rule(_tridiagonal_solve, (1, 1, 1, 2)),
 }
 """For each primitive of linear algebra what it does to the numbers of operations."""
