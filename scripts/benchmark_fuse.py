@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,10 +22,9 @@ from veenv.measure.timing import near
 from veenv.orders.documents import write_text
 from veenv.rules.modes import REFUSALS
 
-try:
-    from fuse_loops import LOOPS
-except ModuleNotFoundError:
-    LOOPS = {}
+_LOOPS = importlib.util.find_spec("fuse_loops")
+LOOPS: Mapping[str, Any] = importlib.import_module("fuse_loops").LOOPS if _LOOPS else {}
+"""Loops by name: the function, its arguments, argnums."""
 COLUMNS = "step", "batch", "faster mode", "ms", "kernel, ms", "ratio", "first call"
 FORWARD, REVERSE, KERNEL = "jacfwd", "jacrev", "kernel"
 

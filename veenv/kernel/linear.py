@@ -210,7 +210,7 @@ def _eigh(e: _Entries, a: Ids, params: Mapping[str, Any]) -> Sequence[Ids]:
     values = np.diagonal(a).copy()
     for end in range(size - 1, 0, -1):
         for i in range(end):
-            swap = e.test("gt", values[i], values[i + 1])
+            swap = e.test("gt", int(values[i]), int(values[i + 1]))
             pair = np.vstack([values, vectors])[:, i : i + 2]
             pair = e.choose(swap, pair[:, ::-1], pair)
             values[i : i + 2], vectors[:, i : i + 2] = pair[0], pair[1:]
