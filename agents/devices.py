@@ -134,13 +134,14 @@ class Placement:
 
     def split(self, tree: Any) -> Any:
         """Shares out the first axis of arrays; every process must hold the same ones, whole."""
-        return jax.tree.map(lambda x: _put(x, self._along(0)), tree)
+        return jax.tree.map(lambda x: _put(x, self.along(0)), tree)
 
     def constrain(self, tree: Any, axis: int = 0) -> Any:
         """Tells the compiler that an axis of arrays is shared out over the devices."""
-        return jax.lax.with_sharding_constraint(tree, self._along(axis))
+        return jax.lax.with_sharding_constraint(tree, self.along(axis))
 
-    def _along(self, axis: int) -> NamedSharding:
+    def along(self, axis: int) -> NamedSharding:
+        """Shares out an axis over the devices."""
         return NamedSharding(self.mesh, PartitionSpec(*[None] * axis, AXIS))
 
 

@@ -12,6 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from agents.config.ppo import PPOConfig
@@ -180,6 +181,26 @@ class Trainer:
         """Plays an episode in every environment and learns; `progress` drives the schedules."""
         state = self.placement.copy(state)
         return self._step(state, np.float32(progress), self._params)
+
+    def lowered(self, mesh: Mesh) -> jax.stages.Lowered:
+        """The train step for other devices, such as a topology's, which need not be there.
+
+        Args:
+          mesh: the devices, with one axis `agents.devices.AXIS`, whose number divides `num_envs`.
+        """
+        other = copy.copy(self)
+        other.placement = there = Placement(mesh)
+        other._env = self.tasks.env.on_devices(mesh.size)
+
+        def shapes(tree: Any, sharding: Any) -> Any:
+            return jax.tree.map(
+                lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree
+            )
+
+        state = shapes(jax.eval_shape(self.init), there.everywhere)
+        progress = jax.ShapeDtypeStruct((), jnp.float32, sharding=there.everywhere)
+        step = jax.jit(other._train_step, out_shardings=there.everywhere)
+        return step.lower(state, progress, shapes(self._params, there.along(0)))
 
     def _train_step(
         self, state: TrainState, progress: Array, params: Any
