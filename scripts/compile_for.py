@@ -19,7 +19,6 @@ import os
 import re
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -210,7 +209,7 @@ def main(config: Config) -> int:
             found = compiled(lower, mesh)
         except Exception as error:
             failed += 1
-            table.add(name, "-", "-", "-", f"{type(error).__name__}: {str(error):.80}")
+            table.add(name, "-", "-", "-", f"{type(error).__name__}: {error!s:.80}")
             continue
         exchanged = f"all-reduce {found.reduced() / 1000:,.1f} kB" if found.reduced() else ""
         moves = "".join(f", {found.moves().count(m)} {m}" for m in sorted({*found.moves()}))

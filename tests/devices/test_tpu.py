@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 KNOWN = ROOT / "docs" / "results" / "compiled-tpu.json"
-SMALL = ("rollouts/RoeFlux_1d", "pallas/RoeFlux_1d", "pallas/LSTM", "pallas/BlackScholes")
+SMALL = ("rollouts/RoeFlux_1d", "pallas/KerrMetric_Jacobian", "pallas/LSTM", "pallas/mlp")
 pytestmark = [
     pytest.mark.devices,
     pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs libtpu"),
