@@ -11,6 +11,7 @@ from jax import lax
 import veenv
 from veenv.kernel import fold, loops
 from veenv.kernel.fusing import fuse, trace_point
+from veenv.kernel.program import CannotFuseError
 
 POINTS = 21
 
@@ -85,6 +86,14 @@ def test_the_program_does_not_grow_with_the_steps():
 
     assert long(1000).size == long(100_000).size
     assert long(100_000).work > 50 * long(1000).work
+
+
+def test_loops_that_stack_more_than_there_is_memory_for_are_refused():
+    f = lambda x: lax.scan(lambda c, _: (jnp.sin(c), c), x, None, length=30_000)  # noqa: E731
+    traced = trace_point(f, (np.ones(3),), {}, (0,))
+    with pytest.raises(CannotFuseError, match="loops stack 90,000 numbers"):
+        traced.program()
+    assert num_loops(trace_point(lambda x: f(x)[0], (np.ones(3),), {}, (0,)).program()) == 1
 
 
 def test_few_steps_are_unrolled():

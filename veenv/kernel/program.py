@@ -218,6 +218,16 @@ class ScalarProgram:
         """Whether there are loops."""
         return any(op.name == "loop" for op in self.ops)
 
+    @property
+    def stacked(self) -> int:
+        """How many numbers its loops stack, those of a loop inside of another once."""
+        return sum(
+            part.ops[op.args[0]].attr.length or 0
+            for part, _ in self.parts()
+            for op in part.ops
+            if op.name == "part" and op.attr >= part.ops[op.args[0]].attr.carries
+        )
+
     @functools.cached_property
     def size(self) -> int:
         """How many operations compute something, those of a loop's body once."""

@@ -41,6 +41,8 @@ _ENTRIES = 100
 """Entries of arrays that are gone through for each operation that a kernel may have, at most."""
 _OF_SOLVING = 0.6
 """Share of the operations of linear algebra that are not the same as others, at least."""
+_MOST_STACKED = 1 << 16
+"""Numbers that loops stack: of a vector of points they are 4 MB, more than caches hold."""
 _TELLING = 2
 """Steps of a loop that tell what the others come to."""
 
@@ -111,6 +113,12 @@ def unroll(
     outputs = [leaf_of(v.aval) for v in jaxpr.outvars]
     results = [ids.ravel().tolist() for ids in outs]
     program = needed(walker.builder.ops, inputs, outputs, results)
+    if program.stacked > _MOST_STACKED:
+        raise CannotFuseError(
+            f"loops stack {program.stacked:,} numbers a point, of {_MOST_STACKED:,} that a kernel "
+            "has memory for",
+            "scan",
+        )
     if size < inf and size_of(program) > size:
         raise CannotFuseError("compiling the kernel would take longer than there is time")
     return program
