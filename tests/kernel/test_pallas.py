@@ -51,6 +51,55 @@ def test_interpreted(platform):
         np.testing.assert_allclose(got, e, rtol=1e-5, atol=1e-6)
 
 
+def looping(x: jax.Array, a: jax.Array) -> tuple[jax.Array, ...]:
+    def step(c, t):
+        c = jnp.sin(c * t) + x[0]
+        return c, (c, c > 0.5)
+
+    c, (ys, above) = jax.lax.scan(step, x[1], a)
+    total, _ = jax.lax.scan(step, c, ys * 1.0, reverse=True)
+    root = jax.lax.while_loop(
+        lambda v: jnp.abs(v * v - x[0]) > 1e-4,
+        lambda v: jax.lax.while_loop(
+            lambda w: w * w > 2 * x[0], lambda w: 0.9 * w, 0.5 * (v + x[0] / v)
+        ),
+        x[1],
+    )
+    near = ys[jnp.clip(jnp.int32(20 * c), 0, 699)] + jnp.linspace(0, 1, 30)[jnp.int32(9 * x[0])]
+    return total, root, ys[:3], above[-2:], near
+
+
+LOOPING = np.array([0.7, 1.3], "f4"), np.linspace(0.2, 0.9, 700, dtype="f4")
+
+
+@pytest.mark.parametrize("platform", BLOCKS)
+def test_loops_interpreted(platform):
+    rng = np.random.default_rng(0)
+    x = LOOPING[0] * rng.uniform(0.8, 1.2, (300, 2)).astype("f4")
+    program = trace_point(looping, LOOPING, {}, (0, 1)).program()
+    assert program.count("loop") == 4
+    kernel = PallasKernel(program, platform, interpret=True)
+    expected = jax.vmap(looping, (0, None))(x, LOOPING[1])
+    for got, e in zip(jax.jit(kernel)(x, LOOPING[1]), expected, strict=True):
+        np.testing.assert_allclose(got, e, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:The Pallas Triton backend:DeprecationWarning")
+@pytest.mark.parametrize("kind", KINDS)
+def test_loops_lowered(kind: str):
+    platform, ours = KINDS[kind]
+    program = trace_point(looping, LOOPING, {}, (0, 1)).program()
+    mesh = AbstractMesh((1,), ("x",), abstract_device=AbstractDevice(kind, 1, platform))
+    shapes = [jax.ShapeDtypeStruct((4096, *x.shape), x.dtype) for x in LOOPING]
+    with jax.sharding.use_abstract_mesh(mesh):
+        exported = jax.export.export(
+            jax.jit(PallasKernel(program, ours)),
+            platforms=[platform],
+            disabled_checks=[jax.export.DisabledSafetyCheck.custom_call(TRITON)],
+        )(*shapes)
+    assert (TRITON if ours == "gpu" else "tpu_custom_call") in exported.mlir_module()
+
+
 @pytest.mark.filterwarnings("ignore:The Pallas Triton backend:DeprecationWarning")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["RoeFlux_1d", "RobotArm_6DOF"])

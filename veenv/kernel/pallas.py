@@ -6,6 +6,7 @@ grid computes one block of points. On a TPU the points of a block lie in a tile 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 from jax import lax
 from jax.experimental import pallas as pl
 
-from veenv.kernel import expansions
+from veenv.kernel import expansions, pallas_loops
 from veenv.kernel.program import CannotFuseError, Leaf, Op, Platform, ScalarProgram
 from veenv.rules.operations import OPERATIONS
 
@@ -55,7 +56,7 @@ class PallasKernel:
     def __post_init__(self) -> None:
         if self.platform not in BLOCKS:
             raise ValueError(f"platform must be one of {', '.join(BLOCKS)}, got {self.platform!r}")
-        if self.platform == "tpu" and any(op.dtype == "float64" for op in self.program.ops):
+        if self.platform == "tpu" and "float64" in self.program.dtypes:
             raise CannotFuseError("a TPU has no float64")
 
     def __call__(self, *leaves: Any) -> list[jax.Array]:
@@ -72,7 +73,13 @@ class PallasKernel:
             padded = jnp.pad(x, ((0, rows * points - batch), (0, 0)), mode="edge")
             padded = padded.astype(_in_memory(leaf)).T
             columns.append(padded.reshape(leaf.size, rows * block[0], *block[1:]))
-        outputs = [program.outputs[k] for k in program.written()]
+        tables = list(pallas_loops.tables(program).values())
+        for values in tables:
+            values = jnp.asarray(values, _in_memory(Leaf((), values.dtype.name)))
+            columns.append(jnp.broadcast_to(jnp.expand_dims(values, [*range(1, 1 + len(block))]),
+                                            (len(values), *block)))  # fmt: skip
+        written = [program.outputs[k] for k in program.written()]
+        outputs = [*written, *pallas_loops.memory(program).values()]
         results = pl.pallas_call(
             self._body(),
             out_shape=[
@@ -80,14 +87,17 @@ class PallasKernel:
                 for leaf in outputs
             ],
             grid=(rows,),
-            in_specs=[_block(leaf, block) for leaf in program.inputs],
+            in_specs=[
+                *(_block(leaf, block) for leaf in program.inputs),
+                *(_table(len(values), block) for values in tables),
+            ],
             out_specs=[_block(leaf, block) for leaf in outputs],
             interpret=self.interpret,
             compiler_params=_compiler_params(self.platform, program),
         )(*columns)
         return [
             y.reshape(leaf.size, -1)[:, :batch].T.reshape(batch, *leaf.shape).astype(leaf.dtype)
-            for y, leaf in zip(results, outputs, strict=True)
+            for y, leaf in zip(results, written, strict=False)
         ]
 
     def on_batch(self, batch: Sequence[int], *leaves: Any) -> list[jax.Array]:
@@ -103,20 +113,18 @@ class PallasKernel:
 
     def _body(self) -> Callable[..., None]:
         program, block = self.program, BLOCKS[self.platform]
+        tables, memory = pallas_loops.tables(program), pallas_loops.memory(program)
+        written = program.written()
 
         def body(*refs: Any) -> None:
-            ins, outs = refs[: len(program.inputs)], refs[len(program.inputs) :]
-            values: list[Any] = []
-            for op in program.ops:
-                if op.name == "input":
-                    leaf, entry = op.attr
-                    value = ins[leaf][entry]
-                    values.append(value != 0 if op.dtype == "bool" else value)
-                elif op.name == "const":
-                    values.append(jnp.full(block, op.attr))
-                else:
-                    values.append(apply(op, [values[a] for a in op.args], self.platform))
-            for out, k in zip(outs, program.written(), strict=True):
+            rest = iter(refs)
+            ins = [pallas_loops.View(next(rest), 0, 1, leaf.size) for leaf in program.inputs]
+            known = {where: next(rest) for where in tables}
+            outs = [next(rest) for _ in written]
+            stacked = {where: next(rest) for where in memory}
+            apply_here = functools.partial(apply, platform=self.platform)
+            values = pallas_loops.Run(known, stacked, block, apply_here).values(program, ins)
+            for out, k in zip(outs, written, strict=True):
                 for entry, i in enumerate(program.results[k]):
                     out[entry] = values[i].astype(out.dtype)
 
@@ -132,7 +140,8 @@ def _compiler_params(platform: Platform, program: ScalarProgram) -> Any:
     from jax.experimental.pallas import tpu
 
     # Values that do not fit into registers; leaves, once more while others are copied.
-    numbers = program.size + 2 * sum(leaf.size for leaf in (*program.inputs, *program.outputs))
+    leaves = *program.inputs, *program.outputs, *pallas_loops.memory(program).values()
+    numbers = program.size + 2 * sum(leaf.size for leaf in leaves)
     needed = 4 * int(np.prod(BLOCKS["tpu"])) * numbers
     return tpu.CompilerParams(vmem_limit_bytes=min(max(needed, _USUAL), _MOST))
 
@@ -141,6 +150,11 @@ def _block(leaf: Leaf, block: Sequence[int]) -> pl.BlockSpec:
     """All entries of a leaf at the points of one block."""
     behind = (0,) * (len(block) - 1)
     return pl.BlockSpec((leaf.size, *block), lambda i: (0, i, *behind))
+
+
+def _table(size: int, block: Sequence[int]) -> pl.BlockSpec:
+    """All entries of a table, which is the same for every block."""
+    return pl.BlockSpec((size, *block), lambda i: (0,) * (1 + len(block)))
 
 
 def _in_memory(leaf: Leaf) -> Any:

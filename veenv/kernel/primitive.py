@@ -313,7 +313,7 @@ def _lower_pallas(platform: Platform) -> Callable[..., Any]:
     def lower(ctx: Any, *operands: Any, kernel: Batched) -> Any:
         batch = kernel.batch_of(ctx.avals_in)
         usual = math.prod(batch) == 0 or kernel.instead is not None
-        if usual or not isinstance(kernel, Fused) or kernel.program.has_loops:
+        if usual or not isinstance(kernel, Fused):
             return _lower_xla(ctx, *operands, kernel=kernel)
         from veenv.kernel.pallas import PallasKernel  # a second to import
 

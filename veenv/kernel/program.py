@@ -213,11 +213,6 @@ class ScalarProgram:
         """The dtypes of all operations."""
         return frozenset(op.dtype for part, _ in self.parts() for op in part.ops)
 
-    @functools.cached_property
-    def has_loops(self) -> bool:
-        """Whether there are loops."""
-        return any(op.name == "loop" for op in self.ops)
-
     @property
     def stacked(self) -> int:
         """How many numbers its loops stack, those of a loop inside of another once."""
