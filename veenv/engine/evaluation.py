@@ -7,7 +7,8 @@ when it is applied: its tangents are those of forward mode.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -21,10 +22,11 @@ from veenv.engine.edge import Edge, Edges
 from veenv.engine.elimination import Call, Elimination, elemental_edges, eliminate
 from veenv.graph.linearisation import Linearisation, Pulled
 from veenv.graph.partials import Custom
-from veenv.graph.program import Literal
+from veenv.graph.program import Literal, Whole
 from veenv.linear.barrier import pin
 from veenv.rules import Partial, Values
 from veenv.rules.dtypes import from_real, is_differentiable, real_shape, to_real
+from veenv.rules.modes import has_jvp, has_vjp
 from veenv.rules.passes import results_and_pullback
 from veenv.rules.table import facts
 from veenv.structure import structure as algebra
@@ -210,12 +212,23 @@ def _edge(partial: Partial, dtype: Any, ins: Values, outs: Values, shared: dict[
 
 
 def is_pushed(lin: Linearisation) -> bool:
-    """Whether a program has a rule that JAX cannot transpose."""
-    return any(one.rule.forward for one in lin.reverse_only if one is not None)
+    """Whether only a mode of JAX can differentiate a program: a rule of it cannot be transposed."""
+    return _whole(lin) is not None or any(
+        one.rule.forward for one in lin.reverse_only if one is not None
+    )
+
+
+def _whole(lin: Linearisation) -> Whole | None:
+    """The function that a program is one equation of, if it is."""
+    found = (e.primitive for e in lin.program.equations)
+    return next((p for p in found if isinstance(p, Whole)), None)
 
 
 def push_forward(lin: Linearisation, inputs: Sequence[Any]) -> tuple[Evaluation, Elimination]:
-    """The values of a program, and its dense Jacobian by forward mode."""
+    """The values of a program, and its dense Jacobian by forward mode.
+
+    That of a program of one equation is by the mode that JAX has of it, with the fewer passes.
+    """
     avals = lin.program.avals[: len(inputs)]
     moving = [k for k, aval in enumerate(avals) if is_differentiable(aval)]
     plain = replace(lin, elementals=((),) * len(lin.elementals))
@@ -230,9 +243,17 @@ def push_forward(lin: Linearisation, inputs: Sequence[Any]) -> tuple[Evaluation,
 
     given = [jnp.asarray(inputs[k]) for k in moving]
     given = [to_real(x) if lin.realify else x for x in given]
-    columns, (values, aux) = jax.jacfwd(
-        outputs, tuple(range(len(given))), has_aux=True, holomorphic=not lin.realify
-    )(*given)
+    numbers, complexes = tuple(range(len(given))), not lin.realify
+    whole = _whole(lin)
+    modes = [jax.jacfwd] if whole is None else _modes(whole, lambda *x: outputs(*x)[0], given)
+    for mode in modes:
+        jacobian = mode(outputs, numbers, has_aux=True, holomorphic=complexes)
+        with suppress(*([] if whole is None else [Exception])):  # said as of its equations
+            columns, (values, aux) = jacobian(*given)
+            break
+    else:
+        assert whole is not None
+        raise whole.refused
     left: dict[tuple[int, int], Any] = {}
     for node, row in zip(lin.graph.outputs, columns, strict=True):
         for source, x in zip(moving, row, strict=True):
@@ -240,3 +261,20 @@ def push_forward(lin: Linearisation, inputs: Sequence[Any]) -> tuple[Evaluation,
                 dense = algebra.dense(lin.graph.shapes[node], lin.graph.shapes[source])
                 left[source, node] = (Edge(dense, x.reshape(dense.value_shape), x.dtype),)
     return Evaluation(values, aux, {}), Elimination(left, (), ())
+
+
+def _modes(whole: Whole, fun: Callable[..., Any], given: Sequence[Any]) -> list[Callable[..., Any]]:
+    """JAX's modes, first one that surely is a mode of a function, of these the one of fewer passes.
+
+    What a rule closes over may be lost where the function is only traced.
+    """
+    if whole.backward:
+        return [jax.jacrev]
+    outs = jax.eval_shape(fun, *given)
+    found = []
+    for mode, has, of in (jax.jacfwd, has_jvp, given), (jax.jacrev, has_vjp, outs):
+        known = False
+        with suppress(Exception):  # of a user's rule
+            known = has(fun, given)
+        found.append((not known, sum(x.size for x in of), mode))
+    return [mode for _, _, mode in sorted(found, key=lambda one: one[:2])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
@@ -87,14 +88,13 @@ def linearise(
     Where a rule closes over what the function computes, the program is traced anew, with values; as
     one equation if the rule then still closes over what is only there while the function runs.
     """
-    refused: jax.errors.UnexpectedTracerError | None = None
-    instead = program.instead if within == ALONE else program.instead[:1]
-    for traced in (lambda: program, *instead):
-        try:
-            return _linearised(traced(), holomorphic, within)
-        except jax.errors.UnexpectedTracerError as error:
-            refused = refused or error
-    assert refused is not None
+    try:
+        return _linearised(program, holomorphic, within)
+    except jax.errors.UnexpectedTracerError as error:
+        refused = error
+    for again in program.instead if within == ALONE else program.instead[:1]:
+        with suppress(jax.errors.UnexpectedTracerError):
+            return _linearised(again(refused), holomorphic, within)
     raise refused
 
 

@@ -27,8 +27,7 @@ from veenv import _compat
 from veenv.graph.equations import Equation, Literal, Var
 from veenv.graph.refs import fold_refs
 from veenv.linear.barrier import pins_as_written
-from veenv.rules.dtypes import is_differentiable
-from veenv.rules.modes import has_jvp, has_vjp
+from veenv.rules import walk
 
 source_info_util.register_exclusion(__file__)
 _TRACEABLE = (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)
@@ -70,7 +69,7 @@ class Program:
     out_tree: Any
     aux: tuple[tuple[Var | Literal, ...], Any] | None
     again: Callable[..., Any]
-    instead: tuple[Callable[[], Program], ...] = ()
+    instead: tuple[Callable[[Exception], Program], ...] = ()
 
 
 def trace(
@@ -130,11 +129,11 @@ def trace(
     closed, given = _make_jaxpr(named, selected, traced)
     first = program(closed, given)
 
-    def known() -> Program:
+    def known(_: Exception | None = None) -> Program:
         return program(*_known_jaxpr(named, selected, traced))
 
-    def whole() -> Program:
-        return _as_one_equation(first, named, (*selected, given), closed.out_avals)
+    def whole(refused: Exception) -> Program:
+        return _as_one_equation(first, named, (*selected, given), closed.out_avals, refused)
 
     instead = known, whole
     if any(map(_compat.is_over, _compat.constants_within(e.params for e in first.equations))):
@@ -172,13 +171,20 @@ def _program(
     )
 
 
-class _Function:
-    """A function in the form of a primitive, which JAX itself differentiates."""
+class Whole:
+    """A function in the form of a primitive, which only a mode of JAX can differentiate.
 
+    Attributes:
+      bind: the function.
+      backward: it has a rule for cotangents alone.
+      refused: why it was not traced to more equations.
+    """
+
+    name = "function"
     multiple_results = True
 
-    def __init__(self, name: str, fun: Callable[..., list[Any]]):
-        self.name, self.bind = name, fun
+    def __init__(self, bind: Callable[..., list[Any]], backward: bool, refused: Exception):
+        self.bind, self.backward, self.refused = bind, backward, refused
 
     @staticmethod
     def get_bind_params(params: dict[str, Any]) -> dict[str, Any]:
@@ -187,7 +193,11 @@ class _Function:
 
 
 def _as_one_equation(
-    program: Program, fun: Callable[..., Any], args: tuple[Any, ...], out_avals: Sequence[Any]
+    program: Program,
+    fun: Callable[..., Any],
+    args: tuple[Any, ...],
+    out_avals: Sequence[Any],
+    refused: Exception,
 ) -> Program:
     """A program of one equation: the function itself.
 
@@ -196,37 +206,25 @@ def _as_one_equation(
       fun: the function.
       args: what it was traced with, the arguments that are not differentiated by at last.
       out_avals: types of its results.
-
-    Raises:
-      jax.errors.UnexpectedTracerError: if JAX cannot differentiate it either.
+      refused: why it cannot be more equations.
     """
-    inputs, others = program.avals[: program.num_inputs], jax.tree.leaves(args[-1])
-    moving = [k for k, aval in enumerate(inputs) if is_differentiable(aval)]
 
     def run(*leaves: Any) -> list[Any]:
         return jax.tree.leaves(fun(*jax.tree.unflatten(jax.tree.structure(args), leaves)))
 
-    def results(*values: Any) -> list[Any]:
-        full = [jnp.zeros(a.shape, a.dtype) for a in inputs]
-        for k, value in zip(moving, values, strict=True):
-            full[k] = value
-        return [x for x in run(*full, *others) if is_differentiable(jax.typeof(x))]
-
-    primals = [_compat.abstract(inputs[k]) for k in moving]
-    if not (has_vjp(results, primals) or has_jvp(results, primals)):
-        raise jax.errors.UnexpectedTracerError("JAX has no derivative of the function")
+    others = jax.tree.leaves(args[-1])
+    every = (e for top in program.equations for e in (top, *walk.inside(top.params)))
     count = program.num_inputs + len(others)
     avals = (*program.avals[:count], *out_avals)
     made = tuple(range(count, len(avals)))
     equation = Equation(
-        _Function("function", run),
+        Whole(run, any(_compat.own_rule(e.primitive, e.params) == "vjp" for e in every), refused),
         {},
         tuple(range(count)),
         made,
         avals[:count],
         avals[count:],
         next((e.source for e in program.equations), ""),
-        frozenset[Any]().union(*(e.effects for e in program.equations)),
     )
     split = len(program.outputs)
     return replace(
