@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from veenv.measure.timing import spread
-from veenv.search.tuning.contest import NO_TIME, ROUNDS, Contest, Entry, Trial, fastest, ratios
+from veenv.search.tuning.contest import (
+    MOST_ROUNDS,
+    NO_TIME,
+    ROUNDS,
+    Contest,
+    Entry,
+    Trial,
+    fastest,
+    ratios,
+)
 from veenv.search.tuning.forms import AUTO, Form
 from veenv.search.tuning.records import results_of
 
@@ -187,6 +196,8 @@ def test_a_mode_without_a_round_is_known_by_its_first_call():
     assert not (first.seconds and second.seconds)
     assert found.verdict().form == REV
     assert ratios(first, second).size == 1
+    # A first call is no measurement: no ratio is told.
+    assert [r.ratio for r in results_of(found.trials, found.mode())] == [None, 1.0]
 
 
 @pytest.mark.parametrize("swapped", [True, False])
@@ -215,3 +226,12 @@ def test_the_bounds_hold_the_median():
         low, _, high = spread(np.exp(0.2 * rng.standard_normal(25)))
         held += low <= 1.0 <= high
     assert held >= 0.93 * 400
+
+
+def test_the_ratio_is_known_to_a_tenth_before_it_ends():
+    clock = Clock({AUTO: 5e-3, FWD: 2e-2, REV: 6e-2}, noise=0.4)
+    found = contest(clock, end=60.0)
+    low, ratio, high = spread(ratios(found.verdict(), found.mode()))
+    assert found.settled
+    assert high <= 1.1 * low or len(found.mode().seconds) >= MOST_ROUNDS
+    assert ratio == pytest.approx(0.25, rel=0.1)

@@ -102,8 +102,13 @@ class Builder:
 
     def op(self, name: str, dtype: str, *args: int, attr: Any = None) -> int:
         """The number of an operation, new or known."""
-        if attr is None and (name, dtype) in _ARITHMETIC:
-            return self.rows(name, dtype, (args,))[0]
+        code = _ARITHMETIC.get((name, dtype)) if attr is None else None
+        if code is not None:
+            if args[0] > args[-1] and name in COMMUTATIVE:
+                args = args[::-1]
+            key = code | args[0] << _ID_BITS | args[-1]
+            known = self._known.get(key)
+            return self._arithmetic(name, dtype, args, key) if known is None else known
         if dtype in PAIRS and name != "complex":
             return complex_numbers.operation(self, attr or name, dtype, *args)
         if name in COMMUTATIVE and args[0] > args[1]:

@@ -306,6 +306,10 @@ class ScalarProgram:
 
     def written(self) -> tuple[int, ...]:
         """The output leaves that a kernel has to write: neither constant nor copied."""
+        return self._written
+
+    @functools.cached_property
+    def _written(self) -> tuple[int, ...]:
         return tuple(
             k
             for k in range(len(self.outputs))

@@ -24,6 +24,8 @@ _HOPELESS = 8.0
 """Times the best's time above which a form gets no second turn."""
 _FEW = 2
 """Rounds after which the time of a form that is so much slower is known well enough."""
+_CLOSE = 1.1
+"""Most that the bounds of the ratio that is told are apart: measured anew it is that to a tenth."""
 _COMPARING = 0.05
 """Share of the time for the rounds after each form that enters, about."""
 _CHEAP = 0.1
@@ -180,10 +182,11 @@ class Contest:
             self._drop(trial, f"more than {_HOPELESS:.0f} times as long as the fastest")
             return
         self._in.append(trial)
-        until = self._clock() + self._turn
-        for _ in range(ROUNDS):
-            if len(self._in) < 2 or not self._round() or self._clock() >= until:
+        until, rounds = self._clock() + self._turn, 0
+        while len(self._in) > 1 and (rounds < ROUNDS or not self._is_close()):
+            if not self._round() or self._clock() >= until:
                 return
+            rounds += 1
 
     def _slow(self, trial: Trial) -> bool:
         return trial.first > _HOPELESS * min(t.first for t in [*self._in, trial])
@@ -191,10 +194,7 @@ class Contest:
     def _round(self) -> bool:
         """One round; drops who cannot win; whether there was time for it."""
         kept = self._kept()
-        near = [
-            t for t in self._in
-            if not self._slow(t) or t.first <= _CHEAP * self._turn or not _known(t, kept[0])
-        ]  # fmt: skip
+        near = [t for t in self._in if not self._rests(t, kept[0])]
         if not self._rounds.run([t.form for t in near], self._late):
             return False
         winner, *_ = kept = self._kept()
@@ -206,6 +206,11 @@ class Contest:
                     self._in.remove(trial)
                     self._drop(trial, f"no faster than {rival.form.label}")
         return True
+
+    def _rests(self, trial: Trial, winner: Trial) -> bool:
+        """Whether a form is known to be so slow that it takes no part in further rounds."""
+        dear = trial.first > _CHEAP * self._turn
+        return dear and self._slow(trial) and _known(trial, winner)
 
     def _kept(self) -> list[Trial]:
         """The winner so far, and what it is compared with."""
@@ -226,7 +231,15 @@ class Contest:
             sure = len(found) >= 2 * ROUNDS and spread(found)[0] >= GAIN
             if trial is not winner and not (sure or (self._slow(trial) and _known(trial, winner))):
                 return False
-        return True
+        return self._is_close()
+
+    def _is_close(self) -> bool:
+        """Whether the ratio that would be told is known, or gets no better by further rounds."""
+        winner, mode = self.verdict(), self.mode()
+        if winner is None or mode is None or self._rests(mode, winner):
+            return True
+        low, _, high = spread(ratios(winner, mode))
+        return high <= _CLOSE * low
 
 
 def _known(slow: Trial, other: Trial) -> bool:

@@ -33,8 +33,8 @@ class Result:
     Attributes:
       form: the form.
       median: median seconds of a call; None if it was not timed.
-      ratio: median over the rounds of its time to that of JAX's faster own mode; None if one of
-        them was not timed.
+      ratio: median over the rounds of its time to that of JAX's faster own mode; None if no round
+        had both of them.
       low: lower bound of that ratio, at about 95 % confidence; None likewise.
       high: its upper bound; None likewise.
       rounds: how often it was timed.
@@ -112,7 +112,7 @@ def results_of(trials: list[Trial], mode: Trial | None) -> tuple[Result, ...]:
         median = ratio = low = high = None
         if times := t.times():
             median = float(np.median(times))
-            if mode is not None:
+            if mode is not None and (t is mode or t.seconds.keys() & mode.seconds.keys()):
                 low, ratio, high = spread(ratios(t, mode))
         timing = median, ratio, low, high, len(t.seconds)
         found.append(Result(t.form, *timing, t.compile_seconds, t.temporary, t.note))
