@@ -61,8 +61,10 @@ def test_vertices_are_numbered_as_equations():
 
 
 def test_pruned_vertices_may_be_named_or_left_out():
-    graph = veenv.make_graph(lambda x: (jnp.cos(x), jnp.sin(x) * 2)[1])(1.0)
+    f = lambda x: (jnp.cos(x), jnp.sin(x) * 2)[1]  # noqa: E731
+    graph = veenv.make_graph(f)(1.0)
     assert graph.check_order([1, 2]) == graph.check_order([2]) == (2,)
+    assert veenv.jacve(f, [1, 2])(1.0) == veenv.jacve(f, [2])(1.0)
 
 
 def test_an_output_that_is_used_further_is_eliminable():
@@ -88,6 +90,9 @@ def test_several_outputs_of_one_equation_are_vertices_each():
     ("order", "message"),
     [
         ([1], "misses 1 of 2 eliminable vertices: 2"),
+        ([], "misses 2 of 2 eliminable vertices: 1, 2"),
+        ([-1, 1, 2], "names vertex -1"),
+        (["1", 2], "integer vertex ids, got '1'"),
         ([1, 2, 2], "repeats vertex 2"),
         ([1, 2, 9], "names vertex 9, but the graph's vertices are 1 .. 3"),
         ([0, 1, 2], "names vertex 0"),
@@ -113,14 +118,21 @@ def test_unknown_cost_models_and_orders_are_named():
         veenv.jacve(jnp.sin, "sideways")(1.0)
 
 
-def test_argnums_are_checked():
-    f = veenv.make_graph(lambda x, y: x * y, argnums=(0, 2))
-    with pytest.raises(ValueError, match="out of range"):
-        f(1.0, 2.0)
-    with pytest.raises(ValueError, match="must not repeat"):
-        veenv.make_graph(lambda x, y: x * y, argnums=(1, -1))(1.0, 2.0)
-    with pytest.raises(TypeError, match="argnums must be an int"):
-        veenv.make_graph(lambda x, y: x * y, argnums="x")(1.0, 2.0)
+@pytest.mark.parametrize("transform", [veenv.make_graph, veenv.jacve])
+@pytest.mark.parametrize(
+    ("argnums", "error", "message"),
+    [
+        (2, ValueError, "out of range"),
+        (-3, ValueError, "out of range"),
+        ((0, 2), ValueError, "out of range"),
+        ((1, -1), ValueError, "must not repeat"),
+        ("x", TypeError, "argnums must be an int"),
+    ],
+    ids=str,
+)
+def test_argnums_are_checked(transform, argnums, error, message):
+    with pytest.raises(error, match=message):
+        transform(lambda x, y: x * y, argnums=argnums)(1.0, 2.0)
 
 
 def test_auxiliary_outputs_are_no_part_of_a_graph():
