@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +13,7 @@ import numpy as np
 from benchmark_machine import machine
 from benchmark_realistic import compile_seconds, compiled, named, timed
 from benchmark_record import cells
+from fuse_loops import LOOPS
 from fuse_steps import STEPS, Jacobian, Step, valued
 
 import veenv
@@ -22,9 +21,6 @@ from veenv.measure.timing import near
 from veenv.orders.documents import write_text
 from veenv.rules.modes import REFUSALS
 
-_LOOPS = importlib.util.find_spec("fuse_loops")
-LOOPS: Mapping[str, Any] = importlib.import_module("fuse_loops").LOOPS if _LOOPS else {}
-"""Loops by name: the function, its arguments, argnums."""
 COLUMNS = "step", "batch", "faster mode", "ms", "kernel, ms", "ratio", "first call"
 FORWARD, REVERSE, KERNEL = "jacfwd", "jacrev", "kernel"
 

@@ -222,7 +222,7 @@ def _rotate(e: _Entries, a: Ids, vectors: Ids, p: int, q: int) -> None:
     zero, one, off = e.number(0), e.number(1), a[p, q]
     ratio = e.div(e.sub(a[q, q], a[p, p]), e.mul(e.number(2), off))
     size = e.add(e.abs(int(ratio)), e.b.op("sqrt", e.dtype, int(e.add(e.mul(ratio, ratio), one))))
-    tangent = e.div(e.choose(e.test("ge", ratio, zero), one, e.number(-1)), size)
+    tangent = e.div(e.choose(e.test("ge", int(ratio), zero), one, e.number(-1)), size)
     tangent = e.choose(e.test("eq", off, zero), zero, tangent)
     root = e.b.op("sqrt", e.dtype, int(e.add(e.mul(tangent, tangent), one)))
     cosine = e.div(one, root)
