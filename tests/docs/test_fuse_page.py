@@ -1,0 +1,66 @@
+"""The recipes of fused steps run, print what they say, and are the steps that are measured."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from scripts.fuse_steps import STEPS, valued
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "fuse.md").read_text(encoding="utf-8")
+RECIPES = {
+    "euler": "implicit Euler, kinetics",
+    "fit": "Levenberg-Marquardt",
+    "track": "extended Kalman filter",
+    "reach": "inverse kinematics",
+    "greeks": "Monte Carlo price",
+}
+"""The measured step that each recipe's function is."""
+
+
+def test_recipes_print_what_their_comments_say_and_are_the_measured_steps(capsys):
+    names: dict = {}
+    for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        exec(compile(block, "docs/fuse.md", "exec"), names)
+        expected = re.findall(r"^print\(.*\)  # (.*)$", block, re.MULTILINE)
+        assert capsys.readouterr().out.splitlines() == expected
+    for function, step in RECIPES.items():
+        make, args = STEPS[step]
+        measured = jax.jit(make(valued(jax.jacfwd)))(*args)
+        for a, b in zip(*map(jax.tree.leaves, (names[function](*args), measured)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+def rows() -> list[dict[str, str]]:
+    table = json.loads((ROOT / "docs" / "results" / "fuse.json").read_text("utf-8"))["tables"][0]
+    return [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+
+
+@pytest.mark.parametrize("function", RECIPES)
+def test_recipes_say_what_was_measured(function: str):
+    [ratio] = [
+        row["ratio"].strip("*")
+        for row in rows()
+        if (row["step"], row["batch"]) == (RECIPES[function], "4,096")
+    ]
+    recipe = next(s for s in PAGE.split("\n### ") if f"\ndef {function}(" in s)
+    assert f"Ratio: {ratio}." in recipe
+
+
+def test_the_readme_says_what_was_measured():
+    ratios = {row["step"]: row["ratio"].strip("*") for row in rows() if row["batch"] == "4,096"}
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    said = "4,096 takes {} (implicit Euler), {} (a Kalman filter) and {} (a fit) of the time"
+    steps = "implicit Euler, kinetics", "extended Kalman filter", "Levenberg-Marquardt"
+    assert said.format(*(ratios[step] for step in steps)) in readme
+
+
+def test_the_page_is_short():
+    prose = re.sub(r"```.*?```|^\|.*$", "", PAGE, flags=re.DOTALL | re.MULTILINE)
+    assert len(prose.split()) <= 1200
