@@ -321,7 +321,7 @@ def test_reverse_compares_jaxs_modes_where_there_are_operators(x64, monkeypatch,
         return looped(x), jnp.sum(x)
 
     for mode in (False, True):
-        prices(monkeypatch, lambda form, batch, mode=mode: float(form.pinned == mode))
+        prices(monkeypatch, lambda form, batch, mode=mode: float(form.pinned == mode), 2.0)
         taken.clear()
         found = jax.jit(veenv.jacve(both, "reverse"))(X)
         assert veenv.tree_allclose(found, jax.jacfwd(both)(X), rtol=1e-9)

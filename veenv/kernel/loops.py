@@ -13,7 +13,6 @@ from veenv.kernel.arrays import Ids, choose, reals
 from veenv.kernel.builder import Builder
 from veenv.kernel.cpu.spans import LONG, body_size
 from veenv.kernel.program import (
-    FREE,
     PAIRS,
     CannotFuseError,
     Leaf,
@@ -24,7 +23,7 @@ from veenv.kernel.program import (
 )
 
 SHORT = LONG
-"""Operations of all steps up to which a loop is unrolled: as many are compiled as one function."""
+"""What all steps may take of the code to be unrolled: one function, which is compiled as fast."""
 _LONGEST = 4 * LONG
 """What a body may take of the code: a loop is one function, which one core compiles."""
 _CARRY, _COLUMN, _OUTER = "carry", "column", "outer"
@@ -116,17 +115,6 @@ class _Body:
             return self.outer.array(args)
         return self.outer.op(op.name, op.dtype, *args, attr=op.attr)
 
-    @property
-    def size(self) -> int:
-        """How many operations a step takes."""
-        free = {_CARRY, _COLUMN, *FREE}
-        found = (
-            op.attr.steps * op.attr.body.executed if op.name == "loop" else op.name not in free
-            for i, op in enumerate(self.inner.ops)
-            if self.used[i] and not self._fixed[i]
-        )
-        return sum(found)
-
     def program(
         self, carries: Sequence[int], columns: Sequence[int], results: Sequence[int]
     ) -> tuple[ScalarProgram, list[int]]:
@@ -207,12 +195,12 @@ def scan(
     stacked = [i for ids in outs[len(carry) :] for i in reals(body.inner, ids)]
     same = {i: s for i, s, n in zip(inputs, start, ahead, strict=True) if i == n}
     body.divide([*ahead, *stacked], same)
-    if body.size * length <= SHORT:
-        return None
     moving = [k for k, i in enumerate(inputs) if i not in same]
     wanted = [i for i in dict.fromkeys(stacked) if body.outside(i) is None and i not in columns]
     results = [*(ahead[k] for k in moving), *wanted]
     program, captured = body.program([inputs[k] for k in moving], [*columns], results)
+    if body_size(program) * length <= SHORT:
+        return None
     made = Loop(program, len(moving), len(columns), length, reverse)
     arrays = [array for array, _ in columns.values()]
     parts = _parts(b, made, [*(start[k] for k in moving), *arrays, *captured])
