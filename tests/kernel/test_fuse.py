@@ -149,6 +149,23 @@ def test_what_points_share_has_the_sum_of_their_cotangents():
     assert_same(*tangents)
 
 
+def test_derivatives_inside_of_shards():
+    """What the shards share has a cotangent that is summed over all of them."""
+    mesh = jax.make_mesh((1,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+
+    def of(f: Any) -> Any:
+        def loss(x: jax.Array, y: jax.Array) -> jax.Array:
+            a, b, _ = jax.vmap(f, (0, None, None))(x, y, jnp.int32(1))
+            return jax.lax.psum((a * a).sum() + b.sum(), "i")
+
+        specs = jax.P("i"), jax.P()
+        mapped = jax.shard_map(loss, mesh=mesh, in_specs=specs, out_specs=jax.P())
+        return jax.jit(jax.value_and_grad(mapped, (0, 1)))
+
+    x, y = np.random.default_rng(3).normal(size=(4, 3)), np.linspace(0.1, 1, 3)
+    assert_same(of(veenv.fuse(smooth))(x, y), of(smooth)(x, y))
+
+
 @jax.custom_vjp
 def clipped(x: jax.Array) -> jax.Array:
     return x * x

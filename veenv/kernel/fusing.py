@@ -251,7 +251,16 @@ def fuse(
         leaves, tree = jax.tree.flatten((args, kwargs))
         traced = [k for k, x in enumerate(leaves) if _compat.is_traced(x)]
         arrays = [k for k, x in enumerate(leaves) if isinstance(x, _ARRAYS)]  # without jit
-        made = trace_leaves(fun, leaves, tree, traced or arrays)
+        dynamic = traced or arrays
+        shapes = list(leaves)  # of a point on any device: in a mesh, too, nothing in it varies
+        for k in dynamic:
+            aval = jax.typeof(leaves[k])
+            weak = getattr(aval, "weak_type", False)
+            shapes[k] = jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=weak)
+        made = trace_leaves(fun, shapes, tree, dynamic)
+        given = [_Key.of(leaves[k]) for k in dynamic]
+        operands = [x.data if isinstance(x, _Key) else x for x in given]
+        made = replace(made, operands=(*operands, *made.operands[len(operands) :]))
         try:
             program = made.program()
         except CannotFuseError as error:

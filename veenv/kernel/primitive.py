@@ -284,8 +284,9 @@ def _lower_cpu(ctx: Any, *operands: Any, kernel: Batched) -> Any:
         return _lower_xla(ctx, *operands, kernel=kernel)
     if exported and isinstance(kernel, Fused):
         raise ValueError(
-            "a fused kernel is machine code of this process and cannot be exported; build the "
-            'function with kernel="auto" or "xla" for jax.export, or write C with veenv.export.to_c'
+            "a fused kernel is machine code of this process and cannot be exported; for jax.export "
+            'leave veenv.fuse away and take kernel="auto" or "xla", or write C with '
+            "veenv.export.to_c"
         )
     batch = math.prod(kernel.batch_of(ctx.avals_in))
     if batch == 0:
