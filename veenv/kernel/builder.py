@@ -181,15 +181,26 @@ class Builder:
             return self.const(evaluate(op, values))
         return _RULES[op.name](self, op, values) if op.name in _RULES else None
 
-    def _add(self, op: Op, key: Any) -> int:
-        """The number of an operation that is not known."""
-        number = len(self.ops)
-        self._computing += op.name not in FREE
-        if self._computing > self._limit or number >= _IDS:
+    @property
+    def computing(self) -> int:
+        """How many operations compute something so far."""
+        return self._computing
+
+    def expect(self, count: int) -> None:
+        """Refuses what takes so many operations more."""
+        if self._computing + count > self._limit:
             raise CannotFuseError(
                 f"the function takes more than {self._limit:,} scalar operations, the most "
                 "that one kernel may have (it would take too long to compile)"
             )
+
+    def _add(self, op: Op, key: Any) -> int:
+        """The number of an operation that is not known."""
+        number = len(self.ops)
+        self._computing += op.name not in FREE
+        if number >= _IDS:
+            self.expect(self._limit + 1)
+        self.expect(0)
         self._known[key] = number
         self.ops.append(op)
         special = op.name in ("const", "neg")

@@ -137,8 +137,8 @@ def _taken(b: Builder, eqn: Any, windows: Windows, ids: Ids, x: Ids) -> Ids:
 
 def _read(b: Builder, eqn: Any, windows: Windows, ids: Ids, x: Ids) -> Ids:
     """The entries of windows of an array, read at places that are computed."""
-    rows = ids.reshape(-1, ids.shape[-1])
-    bases, inside = [], []
+    rows, which = np.unique(ids.reshape(-1, ids.shape[-1]), axis=0, return_inverse=True)
+    bases, inside, sizes = [], [], [b.computing]
     for row in rows.tolist():
         base, tests = b.number(0, "int32"), b.const(np.bool_(True))
         for index, axis in zip(row, windows.indexed, strict=True):
@@ -154,8 +154,12 @@ def _read(b: Builder, eqn: Any, windows: Windows, ids: Ids, x: Ids) -> Ids:
             base = b.op("add", "int32", base, moved)
         bases.append(base)
         inside.append(tests)
+        sizes.append(b.computing)
+        if len(sizes) == 3:  # two rows tell what the others come to
+            b.expect(min(sizes[2] - sizes[1], sizes[1] - sizes[0]) * (len(rows) - 2))
     offsets = windows.places(x.shape, np.zeros(ids.shape, np.int64))
-    owners = np.broadcast_to(windows.owners(x.shape, ids.shape[:-1]), offsets.shape)
+    owners = windows.owners(x.shape, ids.shape[:-1])
+    owners = np.broadcast_to(which.reshape(-1)[owners], offsets.shape)
     parts = reals(b, x)
     count = len(parts) // x.size  # two of complex numbers
     arrays = [b.array(parts[k::count]) for k in range(count)]
