@@ -155,8 +155,7 @@ class Zeros:
     """The elements of a program's variables that are zero whatever its arguments are.
 
     Example:
-      >>> import functools
-    import jax
+      >>> import jax
       >>> from veenv.graph.program import trace
       >>> x = jax.ShapeDtypeStruct((2,), "float32")
       >>> program = trace(lambda x: jax.lax.pad(x, 0.0, [(1, 2, 0)]), (x,))

@@ -282,7 +282,7 @@ def sets(name: str, cost: CostModel = "multiplications") -> TaskDistribution:
     Example:
       >>> real = sets("real")
       >>> real.names[0], real.references[0], real.classical[0]["Markowitz"]
-      ('RoeFlux_1d', 295, 360)
+      ('RoeFlux_1d', 295, 407)
     """
     evaluation_set(name)
     return TaskDistribution.of(name, cost)
