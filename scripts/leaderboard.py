@@ -28,11 +28,13 @@ import jax
 import tyro
 
 import veenv
+from veenv.env import random_action
 from veenv.measure.validation import validate
 from veenv.orders.documents import write_section
 from veenv.orders.order import Order, fingerprint
 from veenv.orders.shipped import shipped_orders
 from veenv.search.evaluation import Evaluation
+from veenv.tasks.evaluation_sets import TRAIN_SUFFIX, set_names
 
 ROOT = Path(__file__).parents[1]
 
@@ -45,6 +47,9 @@ class Config:
     """Folder of the order files and of entries.toml."""
     docs: Path = ROOT / "docs" / "leaderboard.md"
     """Page to write the table into, between ``<!-- leaderboard: begin -->`` and end."""
+    baselines: bool = False
+    """Play random moves, Markowitz' rule, the shipped policy and annealing on every test set again,
+    with five seeds, and write their files (three minutes)."""
     points: int = 3
     """Points at which Jacobians are compared; 0 counts the orders only."""
 
@@ -73,6 +78,8 @@ class Entry:
 def main(config: Config) -> int:
     """Proves, writes and returns the exit code."""
     try:
+        if config.baselines:
+            play_baselines(config.folder / "policies")
         entries = [*shipped_entries(), *read_entries(config.folder, config.points)]
         policies = read_policies(config.folder / "policies")
         write_section(config.docs, "leaderboard", table(entries))
@@ -146,6 +153,30 @@ def table(entries: Sequence[Entry]) -> str:
         cells = entry.task, f"{entry.count:,}", entry.method, entry.by, seconds, entry.machine
         rows.append(f"| {' | '.join(map(escaped, cells))} |")
     return "\n".join(rows)
+
+
+def play_baselines(folder: Path) -> None:
+    """Evaluates what every policy is compared with, and writes the files.
+
+    Raises:
+      OSError: a file cannot be written.
+    """
+
+    def at_random(key: Any, seen: Any, mask: Any) -> Any:
+        return random_action(key, mask)
+
+    ways: dict[str, tuple[Any, dict[str, Any]]] = {
+        "random": (at_random, {"samples": 32, "seed": range(5), "name": "random play"}),
+        "markowitz": ("markowitz", {}),
+        "policy": ("policy-32", {"seed": range(5), "name": "shipped policy, 32 games"}),
+        "anneal": (
+            "anneal",
+            {"seed": range(5), "budget": 20_000, "name": "annealing, 20,000 orders"},
+        ),
+    }
+    for chosen in (name for name in set_names() if not name.endswith(TRAIN_SUFFIX)):
+        for kind, (policy, options) in ways.items():
+            veenv.evaluate(policy, chosen, **options).save(folder / f"{kind}-{chosen}.json")
 
 
 def read_policies(folder: Path) -> list[Evaluation]:

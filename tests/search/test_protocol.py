@@ -102,7 +102,7 @@ def test_a_file_holds_it_all(found, tmp_path):
 @pytest.mark.parametrize(
     ("policy", "tasks", "options", "message"),
     [
-        ("nosuch", "real", {}, "neither a method of search nor a file"),
+        ("nosuch", "real", {}, "neither a file or folder nor a method: method must be one of"),
         ("anneal", "Robertson", {"samples": 3}, "samples is for a policy"),
         (at_random, "Robertson", {"budget": "3s"}, "budget is for a method of search"),
         (at_random, "Robertson", {"samples": 0}, "samples must be .* got 0"),

@@ -72,11 +72,11 @@ def choosing(
     """A Jacobian in the form of the least price.
 
     Args:
-    jacobian: by elimination, called where nothing is compiled.
-    forms: all results at once, every value that might be expensive pinned.
-    argnums: of the positional arguments those that are differentiated by.
-    kernel: one kernel is a form, too.
-    source: the number of the elimination that becomes the kernel, of the fewest operations.
+      jacobian: by elimination, called where nothing is compiled.
+      forms: all results at once, every value that might be expensive pinned.
+      argnums: of the positional arguments those that are differentiated by.
+      kernel: one kernel is a form, too.
+      source: the number of the elimination that becomes the kernel, of the fewest operations.
     """
 
     @functools.wraps(jacobian, updated=())

@@ -198,8 +198,8 @@ def _by_result(linearisation: Linearisation, calls: Sequence[Call]) -> dict[int,
     """The rules that are not linear, by the nodes of their results.
 
     Raises:
-    ValueError: if the program has others, or one of them could give something for an output
-    that it does not lead to.
+      ValueError: if the program has others, or one of them could give something for an output that
+        it does not lead to.
     """
     graph = linearisation.graph
     for call in calls:

@@ -189,18 +189,20 @@ class Builder:
     def expect(self, count: int) -> None:
         """Refuses what takes so many operations more."""
         if self._computing + count > self._limit:
-            raise CannotFuseError(
-                f"the function takes more than {self._limit:,} scalar operations, the most "
-                "that one kernel may have (it would take too long to compile)"
-            )
+            raise self._too_many()
+
+    def _too_many(self) -> CannotFuseError:
+        return CannotFuseError(
+            f"the function takes more than {self._limit:,} scalar operations, the most "
+            "that one kernel may have (it would take too long to compile)"
+        )
 
     def _add(self, op: Op, key: Any) -> int:
         """The number of an operation that is not known."""
         number = len(self.ops)
         self._computing += op.name not in FREE
-        if number >= _IDS:
-            self.expect(self._limit + 1)
-        self.expect(0)
+        if self._computing > self._limit or number >= _IDS:
+            raise self._too_many()
         self._known[key] = number
         self.ops.append(op)
         special = op.name in ("const", "neg")

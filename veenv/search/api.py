@@ -185,13 +185,13 @@ def _parse_method(method: str) -> tuple[str, int | None, Proposer | None]:
     )
 
 
-def is_method(method: str) -> bool:
-    """Whether `search` takes this method."""
-    try:
-        _parse_method(method)
-    except ValueError:
-        return False
-    return True
+def check_method(method: str) -> None:
+    """Checks that `search` takes this method.
+
+    Raises:
+      ValueError: if it does not, saying which there are, or what is not installed.
+    """
+    _parse_method(method)
 
 
 def _starts(problem: Problem) -> list[np.ndarray]:

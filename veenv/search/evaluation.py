@@ -20,7 +20,7 @@ from veenv.env.task_set import TaskDistribution
 from veenv.graph.graph import CostModel, Graph
 from veenv.orders.documents import parse_object, write_bytes
 from veenv.orders.order import fingerprint
-from veenv.search.api import is_method, search
+from veenv.search.api import check_method, search
 
 Policy = Callable[[Any, Any, Any], Any]
 """From a key, observations [B, ...] and masks of legal actions [B, A] to actions [B]."""
@@ -247,7 +247,7 @@ def evaluate(
     seeds = tuple(seed) if isinstance(seed, Sequence) else (seed,)
     if not seeds or not all(isinstance(s, int) and 0 <= s < 2**32 for s in seeds):
         raise ValueError(f"seed must be an integer from 0 to 2**32 - 1, or several, got {seed!r}")
-    method = policy if isinstance(policy, str) and is_method(policy) else None
+    method = _method_of(policy)
     for option, given, fits in (
         ("samples", samples, method is None),
         ("budget", budget, method is not None),
@@ -351,6 +351,23 @@ def _games_of(env: VertexEnv, samples: int, tree: Any, fixed: tuple[Any, ...]) -
     return jax.jit(games)
 
 
+def _method_of(policy: Any) -> str | None:
+    """The method of search that a name stands for; None for what is no name, or a file's.
+
+    Raises:
+      ValueError: if it stands for nothing.
+    """
+    if not isinstance(policy, str):
+        return None
+    try:
+        check_method(policy)
+    except ValueError as error:
+        if Path(policy).exists():
+            return None
+        raise ValueError(f"{policy!r} is neither a file or folder nor a method: {error}") from None
+    return policy
+
+
 def _policy_for(policy: Any, env: VertexEnv) -> Policy:
     """The function that plays an environment.
 
@@ -371,8 +388,6 @@ def _policy_for(policy: Any, env: VertexEnv) -> Policy:
 
 
 def _read_policy(path: str | Path) -> Any:
-    if not Path(path).exists():
-        raise ValueError(f"{str(path)!r} is neither a method of search nor a file or folder")
     readers = [point.load() for point in entry_points(group=POLICIES)]
     if not readers:
         raise ValueError(f"no installed package reads policies from files such as {path}")
@@ -380,11 +395,9 @@ def _read_policy(path: str | Path) -> Any:
 
 
 def _name_of(policy: Any) -> str:
-    return (
-        str(policy)
-        if isinstance(policy, str | Path)
-        else getattr(policy, "__name__", type(policy).__name__)
-    )
+    if isinstance(policy, str | Path):
+        return str(policy)
+    return getattr(policy, "__name__", type(policy).__name__)
 
 
 def _middle(ratios: np.ndarray) -> np.ndarray:
