@@ -168,7 +168,10 @@ def play_baselines(folder: Path) -> None:
     ways: dict[str, tuple[Any, dict[str, Any]]] = {
         "random": (at_random, {"samples": 32, "seed": range(5), "name": "random play"}),
         "markowitz": ("markowitz", {}),
-        "policy": ("policy-32", {"seed": range(5), "name": "shipped policy, 32 games"}),
+        "policy": (
+            "policy-32",
+            {"seed": range(5), "budget": "60s", "name": "shipped policy, 32 games"},
+        ),
         "anneal": (
             "anneal",
             {"seed": range(5), "budget": 20_000, "name": "annealing, 20,000 orders"},
