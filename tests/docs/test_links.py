@@ -12,7 +12,7 @@ from veenv.search.plugins import GROUP
 
 ROOT = Path(__file__).parents[2]
 FILE = r"\b(?:veenv|agents|scripts|tests|docs)/[a-z_\d/]+\.[a-z]+\b"
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
 def anchors(page):

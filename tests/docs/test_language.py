@@ -1,0 +1,89 @@
+"""Pages are written in short sentences and in the field's words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LATER = {
+    "README",
+    "benchmarks",
+    "clients",
+    "edge_cases",
+    "engine",
+    "environment",
+    "kernel",
+    "orders",
+}
+LATER |= {"training", "tune", "architecture", "fuse", "leaderboard", "sparse", "tutorial", "tasks"}
+EVERY = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [page for page in EVERY if page.stem not in LATER]
+MEAN, LONGEST = 18, 35
+"""Words of a sentence: in the mean of a page, and at most."""
+WORDS = {
+    r"\bdear(er|est)?\b": "expensive",
+    r"\btold of\b": "reported",
+    r"\btaken for\b": "treated as",
+    r"\bby turns\b": "interleaved, or iteration by iteration",
+    r"\bwhat is (?!new\b|installed\b)\w+": "a noun",
+    r"\bthose that\b": "which ones",
+    r"\bof which\b": "a sentence of its own",
+    r"\bso that it is\b": "a sentence of its own",
+    r"\bbut for\b": "except for",
+    r"\bhardly ever\b": "rarely",
+    r"\bkin\b": "variants",
+    r"\bspar(e|es|ed)\b": "save",
+    r"\bwoven|weav": "interleaved",
+    r"\bheeds?\b": "respects",
+    r"\bwho (is|has|wants)\b": "the subject's name",
+}
+"""Words that make a reader stop, with what to write instead."""
+
+
+def prose(page: Path) -> str:
+    """A page without code, tables, headings and pictures; an item of a list is a paragraph."""
+    text = re.sub(
+        r"```.*?```|<!--.*?-->", "\n\n", page.read_text(encoding="utf-8"), flags=re.DOTALL
+    )
+    text = re.sub(r"^\s*(\||#|!\[|:::|<|\?\?\?|!!!).*$", "", text, flags=re.MULTILINE)
+    return re.sub(r"^\s*(?:[-*]|\d+\.)\s+", "\n\n", text, flags=re.MULTILINE)
+
+
+def sentences(page: Path) -> Iterator[str]:
+    """The sentences of a page; a piece of code counts as a word, a link as its text."""
+    for paragraph in re.split(r"\n\s*\n", prose(page)):
+        plain = re.sub(r"`[^`]*`", "x", " ".join(paragraph.split()))
+        plain = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", plain)
+        yield from (s for s in re.split(r"(?<=[.!?])\s+(?=\S)", plain) if s)
+
+
+def length(sentence: str) -> int:
+    """How many words a sentence has."""
+    return len(re.findall(r"\w[\w'’.,/×%-]*", sentence))
+
+
+def test_sentences_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# One\nTwo `a b` three. Four\nfive: six\n\n- seven [eight nine](ten.md)\n")
+    assert [length(s) for s in sentences(page)] == [3, 3, 3]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_sentences_are_short(page: Path) -> None:
+    found = list(sentences(page))
+    lengths = [length(s) for s in found]
+    assert [s for s, n in zip(found, lengths, strict=True) if n > LONGEST] == []
+    assert sum(lengths) <= MEAN * len(lengths)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_words_are_the_fields(page: Path) -> None:
+    text = "\n".join(sentences(page))
+    found = [
+        (m[0], instead) for word, instead in WORDS.items() for m in re.finditer(word, text, re.I)
+    ]
+    assert found == []
