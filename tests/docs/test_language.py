@@ -19,7 +19,18 @@ LATER = {
     "kernel",
     "orders",
 }
-LATER |= {"training", "tune", "architecture", "fuse", "leaderboard", "sparse", "tutorial", "tasks"}
+LATER |= {
+    "training",
+    "tune",
+    "architecture",
+    "fuse",
+    "leaderboard",
+    "sparse",
+    "tutorial",
+    "tasks",
+    "faq",
+    "comparison",
+}
 EVERY = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [page for page in EVERY if page.stem not in LATER]
 MEAN, LONGEST = 18, 35
