@@ -6,7 +6,7 @@ import pytest
 
 from scripts.architecture import PICTURE, ROOT, svg
 
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 
 
 def test_the_picture_is_that_of_the_code():

@@ -108,12 +108,12 @@ def kernel_ratio(function, batch, order):
 
 def test_the_page_says_how_fast_kernels_are():
     def row(function):
-        kernels = [kernel_ratio(function, batch, "best-operations") for batch in (1, 4096, 65536)]
+        kernels = [kernel_ratio(function, batch, "best-operations") for batch in (65536, 4096, 1)]
         others = [kernel_ratio(function, 65536, order) for order in ("reverse", "writing")]
         return f"| {' | '.join([function, *kernels, *others])} |"
 
     page = (ROOT / "docs" / "kernel.md").read_text(encoding="utf-8")
-    table = page.split("only writing the arrays |\n")[1].split("\n\n")[0].splitlines()
+    table = page.split("| only writing |\n")[1].split("\n\n")[0].splitlines()
     assert table[1:] == [row(function) for function in KERNELS]
     assert len(KERNELS) == 10
 

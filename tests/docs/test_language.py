@@ -16,7 +16,6 @@ LATER = {
     "edge_cases",
     "engine",
     "environment",
-    "kernel",
     "orders",
 }
 LATER |= {

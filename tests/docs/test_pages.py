@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["docs/index.md", "docs/report.md", "CONTRIBUTING.md"]
+PAGES = [
+    "CONTRIBUTING.md",
+    "docs/index.md",
+    "docs/internals/kernel.md",
+    "docs/kernel.md",
+    "docs/report.md",
+]
 
 
 @pytest.mark.parametrize("page", PAGES)
