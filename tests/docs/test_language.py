@@ -14,9 +14,7 @@ LATER = {
     "benchmarks",
     "clients",
     "edge_cases",
-    "engine",
     "environment",
-    "orders",
 }
 LATER |= {
     "training",

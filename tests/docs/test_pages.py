@@ -13,9 +13,16 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = [
     "CONTRIBUTING.md",
+    "docs/engine.md",
     "docs/index.md",
+    "docs/internals/choice.md",
+    "docs/internals/costs.md",
+    "docs/internals/engine.md",
     "docs/internals/kernel.md",
+    "docs/internals/limits.md",
+    "docs/internals/searches.md",
     "docs/kernel.md",
+    "docs/orders.md",
     "docs/report.md",
 ]
 
