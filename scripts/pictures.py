@@ -1,4 +1,7 @@
-"""Draws the pictures of the documentation: ``python scripts/pictures.py RUN``."""
+"""Draws the pictures of the documentation: ``python scripts/pictures.py [RUN]``.
+
+Those of results and shipped orders always; with a run's folder those of its report, too.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from pictures_of_results import PICTURES
 from PIL import Image
 
 import veenv
@@ -22,13 +26,17 @@ STEP = 40
 """Eliminations that have been played in them."""
 
 
-def main(run: str) -> None:
-    """Draws an order, an episode and the report of a run that found it."""
+def main(run: str | None = None) -> None:
+    """Draws results, structures, an order and an episode; and the report of a run."""
     DOCS.mkdir(parents=True, exist_ok=True)
+    for name, draw in PICTURES.items():
+        draw(DOCS / f"{name}.svg")
     order = veenv.best_order("RoeFlux_1d")
     veenv.draw(order).savefig(DOCS / "order.png", dpi=100)
     _save(Image.open(DOCS / "order.png"), DOCS / "order.png")
     veenv.animate(DOCS / "episode.gif", veenv.best_order("Robertson"), dpi=64, seconds=5.0)
+    if run is None:
+        return
     [subject] = read_subjects(run)
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
@@ -68,4 +76,4 @@ def _save(picture: Image.Image, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

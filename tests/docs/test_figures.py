@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -48,14 +49,6 @@ def test_tables_of_the_pages_are_the_results(name):
             assert tuple(row) in shown, f"{document['page']} has no row {row}"
 
 
-def test_readme_says_what_ppo_found():
-    readme = text_of("README.md")
-    for row in rows_of("ppo")[:4]:
-        optimal = int(row["worst"]) == best_order(row["task"]).lower_bounds.get(COUNT)
-        worst = row["worst"] + (" (optimal)" if optimal else "")
-        assert f"| {row['task']} | {row['goal']} | {worst} | {row['seconds']} |" in readme
-
-
 def test_the_page_says_how_many_draws_test_sets_leave_out():
     def said(name):
         chosen = evaluation_set(name)
@@ -81,17 +74,6 @@ def test_where_the_policy_is_above_others():
     ]
     said = f"The two tasks on which the policy is above annealing are {' and '.join(above)}."
     assert said in text_of("docs/training.md")
-
-
-def test_readme_says_what_clients_found():
-    readme = text_of("README.md")
-    maskable, rejax, mctx = rows_of("clients")
-    said = (
-        f"MaskablePPO finds {maskable['best count']} in {maskable['episodes']} episodes, rejax "
-        f"{rejax['best count']} in {rejax['episodes']}, mctx {mctx['best count']} in one; random "
-        f"play {mctx['random play']}"
-    )
-    assert said in readme
 
 
 def kernel_ratio(function, batch, order):
@@ -122,13 +104,6 @@ def test_the_page_says_how_fast_kernels_are():
     ("page", "said"),
     [
         (
-            "README.md",
-            "takes {RobotArm_6DOF} of the time of the faster JAX mode on the robot arm, "
-            "{RoeFlux_3d} on the 3-d Roe flux, {DoublePendulum_RK4} on a double pendulum, "
-            "{RoeFlux_1d} on the 1-d Roe flux, and {PropaneCombustion} and {HumanHeartDipole} on "
-            "functions that write 121 and 64 numbers",
-        ),
-        (
             "docs/comparison.md",
             "{RoeFlux_3d} on RoeFlux_3d, {RobotArm_6DOF} on RobotArm_6DOF, {RoeFlux_1d} on "
             "RoeFlux_1d, {PropaneCombustion} on PropaneCombustion and {HumanHeartDipole} on",
@@ -138,34 +113,6 @@ def test_the_page_says_how_fast_kernels_are():
 def test_pages_cite_the_kernels(page, said):
     ratios = {name: kernel_ratio(name, 65536, "best-operations") for name in KERNELS}
     assert said.format(**ratios) in text_of(page)
-
-
-def test_readme_says_what_orders_cost():
-    readme = text_of("README.md")
-    graph = veenv.make("RoeFlux_1d").graph
-    orders = {
-        "forward": graph.forward(),
-        "reverse": graph.reverse(),
-        "Markowitz": graph.markowitz(),
-    }
-    costs = {name: graph.cost(order) for name, order in orders.items()}
-    assert "multiplications: " + ", ".join(f"{k} {v}" for k, v in costs.items()) in readme
-    for name, cost in costs.items():
-        assert f"{name} {cost} {cost / min(costs.values()):.3f}" in readme
-
-
-def test_readme_says_what_the_engine_takes():
-    said = re.search(
-        r"same Jacobian takes ([\d.]+) on the robot arm, ([\d.]+) on the 3-d Roe flux and ([\d.]+) "
-        r"to ([\d.]+) on smaller functions",
-        text_of("README.md"),
-    )
-    smaller = [
-        ratios(name, "65,536")[0]
-        for name in ("RoeFlux_1d", "HumanHeartDipole", "PropaneCombustion", "mlp")
-    ]
-    expected = [ratios("RobotArm_6DOF", "65,536")[0], ratios("RoeFlux_3d", "65,536")[0]]
-    assert [float(x) for x in said.groups()] == [*expected, min(smaller), max(smaller)]
 
 
 def test_the_comparison_says_what_the_engine_takes():
@@ -197,39 +144,6 @@ def test_the_comparison_says_what_sparse_jacobians_take():
     assert f"and the first call is faster in {said}" in page
 
 
-def test_readme_says_what_functions_that_people_differentiate_gain():
-    def ratios(form: str, *of: str, name: str = "realistic") -> list[float]:
-        table = json.loads(RESULTS[name].read_text(encoding="utf-8"))["tables"][0]
-        column = table["columns"].index(form)  # of the first that is called so
-        rows = [row for row in table["rows"] if of in ((), tuple(row[:2]))]
-        return [float(row[column].strip("*")) for row in rows]
-
-    def most(form: str, name: str = "realistic") -> tuple[int, int]:
-        found = ratios(form, name=name)
-        half, alike = (sum(ratio <= bound for ratio in found) for bound in (0.5, 1.05))
-        return half, alike
-
-    readme = text_of("README.md")
-    (half, alike), cases = most("auto"), len(rows_of("realistic"))
-    assert f"half of the faster JAX mode's time in {half} of {cases} cases and at most" in readme
-    assert f"at most 1.05 in {alike}; it loses most on" in readme
-    model = ratios("auto", "hidden_markov", "1")
-    neuron = ratios("auto", "neuron", "256")
-    assert sorted(ratios("auto"))[-2:] == sorted([*model, *neuron])
-    said = "hidden Markov model at one point ({:.2f}) and on a model of a neuron at 256 ({:.2f})"
-    assert said.format(*model, *neuron) in readme
-    half, alike = most("reverse")
-    assert f"it is {half} and {alike} ({max(ratios('reverse')):.2f} at most)" in readme
-    half, most_tuned = most("tune")[0], max(ratios("tune"))
-    assert f"takes at most half in {half} cases and {most_tuned:.2f} at most" in readme
-    half, alike = most("auto", "realistic-jax-0.10")
-    cases = len(rows_of("realistic-jax-0.10"))
-    assert f"On jax 0.10.2 those of `jacve(f)` are {half} and {alike} of {cases}." in readme
-    compiled = ratios("compile: auto")
-    above, longest = sum(ratio > 1.5 for ratio in compiled), max(compiled)
-    assert f"mode's time in {above} cases, {longest:.1f} at most" in readme
-
-
 def test_the_comparison_says_what_laplacians_take():
     tables = json.loads(RESULTS["sparse"].read_text(encoding="utf-8"))["tables"]
     mlp, pair = (dict(zip(t["columns"], t["rows"][0], strict=True)) for t in tables[1:3])
@@ -241,3 +155,37 @@ def test_the_comparison_says_what_laplacians_take():
         f"{pairs:.2f}, where the Hessian takes {hessian:.2f} of `jax.hessian`'s."
     )
     assert said in text_of("docs/comparison.md")
+
+
+def test_the_readme_says_what_is_gained():
+    kernel = partial(kernel_ratio, batch=65536, order="best-operations")
+    fused = {
+        row["step"]: row["ratio"].strip("*") for row in rows_of("fuse") if row["batch"] == "4,096"
+    }
+    table = json.loads(RESULTS["realistic"].read_text(encoding="utf-8"))["tables"][0]
+    auto, compiled = (table["columns"].index(name) for name in ("auto", "compile: auto"))
+    times = {tuple(row[:2]): float(row[auto].strip("*")) for row in table["rows"]}
+    half, above = (sum(t <= 0.5 for t in times.values()), sum(t > 1.05 for t in times.values()))
+    assert max(times, key=times.get) == ("hidden_markov", "1")
+    longer = sum(float(row[compiled].strip("*")) > 1.5 for row in table["rows"])
+    by_xla = [ratios(name, "65,536")[0] for name in ("RobotArm_6DOF", "RoeFlux_3d")]
+    rows = {
+        "a robot arm, 65,536 points, one kernel": kernel("RobotArm_6DOF"),
+        "the 3-D Roe flux, the same": kernel("RoeFlux_3d"),
+        "the same two as XLA compiles them": f"{by_xla[0]}, {by_xla[1]}",
+        "implicit Euler step, 4,096 points, fused": fused["implicit Euler, kinetics"],
+        "Kalman filter's step, 4,096 points, fused": fused["extended Kalman filter"],
+        f"1 and 256 points, {len(times)} cases": f"at most 0.5 in {half}",
+        f"the same {len(times)} cases": f"above 1.05 in {above}",
+        "its worst, a hidden Markov model at one point": f"{max(times.values()):.2f}",
+        "a function that writes 121 numbers a point": kernel("PropaneCombustion"),
+        f"tracing and compiling, of {len(times)} cases": f"above 1.5 in {longer}",
+    }
+    readme = text_of("README.md")
+    for case, figure in rows.items():
+        assert f"{case} | {figure} |" in readme, case
+    graph = veenv.make("RoeFlux_1d").graph
+    orders = {"forward": graph.forward(), "reverse": graph.reverse()}
+    said = ", ".join(f"{name} {graph.cost(order)}" for name, order in orders.items())
+    assert f"multiplications: {said}, Markowitz {graph.cost(graph.markowitz())}" in readme
+    assert f"best found (PPO) 297 {297 / graph.cost(graph.reverse()):.3f}" in readme

@@ -53,14 +53,6 @@ def test_recipes_say_what_was_measured(function: str):
     assert f"Ratio: {ratio}." in recipe
 
 
-def test_the_readme_says_what_was_measured():
-    ratios = {row["step"]: row["ratio"].strip("*") for row in rows() if row["batch"] == "4,096"}
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    said = "4,096 takes {} (implicit Euler), {} (a Kalman filter) and {} (a fit) of the time"
-    steps = "implicit Euler, kinetics", "extended Kalman filter", "Levenberg-Marquardt"
-    assert said.format(*(ratios[step] for step in steps)) in readme
-
-
 def test_the_page_is_short():
     prose = re.sub(r"```.*?```|^\|.*$", "", PAGE, flags=re.DOTALL | re.MULTILINE)
     assert len(prose.split()) <= 1200

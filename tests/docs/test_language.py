@@ -10,7 +10,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LATER = {
-    "README",
     "benchmarks",
     "clients",
     "edge_cases",

@@ -1,0 +1,216 @@
+"""Pictures of the documentation that are made from committed results and shipped orders."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from PIL import Image
+
+import veenv
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ROOT = Path(__file__).parents[1]
+OURS, OTHER, THIRD, INK = "#d9730d", "#8a97a6", "#3f7fbf", "#808890"
+"""Colours that are read on white and on black."""
+JACOBIANS = {  # of docs/kernel.json
+    "RobotArm_6DOF": "Jacobian, robot arm",
+    "RoeFlux_3d": "Jacobian, 3-D Roe flux",
+    "DoublePendulum_RK4": "Jacobian, double pendulum",
+    "PropaneCombustion": "Jacobian, combustion",
+}
+FUSED = {  # of docs/results/fuse.json
+    "implicit Euler, kinetics": "step, implicit Euler",
+    "extended Kalman filter": "step, Kalman filter",
+    "Levenberg-Marquardt": "step, a fit",
+    "Monte Carlo price": "step, Monte Carlo Greeks",
+}
+PUBLISHED = {
+    "RoeFlux_1d": "Roe flux",
+    "RobotArm_6DOF": "robot arm",
+    "HumanHeartDipole": "heart dipole",
+    "PropaneCombustion": "combustion",
+    "Encoder": "encoder",
+}
+"""Tasks of the published work; its count of the last one is by other formulas and left out."""
+
+
+def canvas(width: float, height: float) -> Figure:
+    """An empty figure, transparent, with axes in a colour that any background shows."""
+    from matplotlib import rcParams
+    from matplotlib.figure import Figure
+
+    rcParams.update(
+        {
+            **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
+            "axes.edgecolor": INK,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "svg.hashsalt": "veenv",
+            "font.size": 9,
+        }
+    )
+    figure = Figure(figsize=(width, height), layout="constrained")
+    figure.patch.set_alpha(0)
+    return figure
+
+
+def axes_of(figure: Figure, rows: int = 1, columns: int = 1) -> list[Axes]:
+    """The panels of a figure, transparent."""
+    panels = np.ravel(figure.subplots(rows, columns))
+    for panel in panels:
+        panel.patch.set_alpha(0)
+    return list(panels)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Writes an SVG that is the same whenever it is made."""
+    figure.savefig(path, metadata={"Date": None})
+    print(path)
+
+
+def time_ratios() -> dict[str, float]:
+    """Time over that of the faster JAX mode: Jacobians at 65,536 points, steps at 4,096."""
+    speed = json.loads((ROOT / "docs/kernel.json").read_text("utf-8"))["speed"]
+    ratios = {
+        JACOBIANS[row["function"]]: float(row["ratio"])
+        for row in speed
+        if row["function"] in JACOBIANS
+        and (row["batch"], row["method"]) == (65536, "kernel, best-operations")
+    }
+    table = json.loads((ROOT / "docs/results/fuse.json").read_text("utf-8"))["tables"][0]
+    rows = (dict(zip(table["columns"], row, strict=True)) for row in table["rows"])
+    return ratios | {
+        FUSED[row["step"]]: float(row["ratio"].strip("*"))
+        for row in rows
+        if row["step"] in FUSED and row["batch"] == "4,096"
+    }
+
+
+def counts() -> dict[str, tuple[int, int | None, int]]:
+    """Multiplications of reverse mode, the best published order and the best one here, by task."""
+    table = json.loads((ROOT / "docs/results/ppo.json").read_text("utf-8"))["tables"][0]
+    goals = {row[0]: int(row[1].replace(",", "")) for row in table["rows"]}
+    found = {}
+    for name in PUBLISHED:
+        graph = veenv.make(name).graph
+        best = veenv.best_order(name).counts["multiplications"]
+        published = None if name == "Encoder" else goals[name]
+        found[name] = (graph.cost(graph.reverse()), published, best)
+    return found
+
+
+def gains(path: Path) -> None:
+    """What is gained: time against the faster JAX mode, and multiplications by task."""
+    figure = canvas(9.5, 3.4)
+    left, right = axes_of(figure, 1, 2)
+    ratios = time_ratios()
+    left.barh(list(ratios), list(ratios.values()), color=OURS)
+    left.invert_yaxis()
+    left.set_xscale("log")
+    left.set_xlim(0.004, 2.2)
+    left.axvline(1, color=INK, lw=1)
+    for place, ratio in enumerate(ratios.values()):
+        left.text(ratio * 1.06, place, f"{ratio:.2g}", va="center")
+    left.set_xlabel("time / time with JAX's faster mode, which is the line at 1")
+    found = counts()
+    for k, (label, colour) in enumerate(
+        [("reverse mode", OTHER), ("best published order", THIRD), ("best order here", OURS)]
+    ):
+        shares = [
+            (place, row[k] / row[0], row[k])
+            for place, row in enumerate(found.values())
+            if row[k] is not None
+        ]
+        places = [place + 0.27 * (k - 1) for place, _, _ in shares]
+        right.bar(places, [share for _, share, _ in shares], 0.25, color=colour, label=label)
+        for place, (_, share, count) in zip(places, shares, strict=True):
+            right.text(place, share + 0.01, f"{count:,}", ha="center", rotation=90, va="bottom")
+    right.set_xticks(range(len(found)), list(PUBLISHED.values()), fontsize=7.5)
+    right.set_ylim(0, 1.65)
+    right.set_ylabel("multiplications / reverse mode")
+    right.legend(frameon=False, fontsize=8, loc="upper center", ncols=3)
+    save(figure, path)
+
+
+def elimination(path: Path) -> None:
+    """An episode in four frames: the graph, and what is left of it while vertices go."""
+    order, env = veenv.best_order("Robertson"), veenv.make("Robertson")
+    slots = [int(x) for x in env.default_params.vertex_ids]
+    _, state = env.reset(jax.random.key(0))
+    frames = [state]
+    for vertex in order.ids_for(env.graph):
+        _, state, *_ = env.step(None, state, slots.index(vertex))
+        frames.append(state)
+    chosen = [0, len(frames) // 3, 2 * len(frames) // 3, len(frames) - 1]
+    figure = canvas(9.5, 5.6)
+    for panel, k in zip(axes_of(figure, 2, 2), chosen, strict=True):
+        picture = io.BytesIO()
+        veenv.draw(frames[k], env).savefig(picture, dpi=90)
+        panel.imshow(Image.open(picture))
+        panel.axis("off")
+    save(figure, path)
+
+
+def structures(path: Path) -> None:
+    """Structures of local Jacobians as small matrices: what is stored, and what is zero."""
+    x, matrix = jnp.linspace(0.2, 1.0, 6), jnp.linspace(-1.0, 1.0, 36).reshape(6, 6)
+    maps = {
+        "sin(x): a diagonal": jnp.sin,
+        "2 x: one number": lambda x: 2 * x,
+        "x[2:5]: a selection": lambda x: x[2:5],
+        "x.sum(): ones": lambda x: x.sum(keepdims=True),
+        "A @ x: dense": lambda x: matrix @ x,
+        "cumsum(x): an operator": jnp.cumsum,
+    }
+    figure = canvas(9.5, 1.9)
+    for panel, (title, fun) in zip(axes_of(figure, 1, len(maps)), maps.items(), strict=True):
+        spy(panel, np.asarray(jax.jacfwd(fun)(x)))
+        panel.set_title(title, fontsize=8)
+    save(figure, path)
+
+
+def patterns(path: Path) -> None:
+    """Sparse Jacobians: the entries that `sparse_representation=True` stores."""
+    n = 24
+    shuffle = np.random.default_rng(0).permutation(n)
+    maps = {
+        "a stencil": lambda x: jnp.roll(x, 1) - 2 * x + jnp.roll(x, -1),
+        "a gather": lambda x: jnp.sin(x)[shuffle],
+        "springs": lambda x: x.at[1:].add(jnp.sin(x[:-1])).at[::6].add(x[0] ** 2),
+        "blocks": lambda x: jax.vmap(lambda p: jnp.sum(p**2) * p)(x.reshape(-1, 4)).ravel(),
+    }
+    figure = canvas(9.5, 2.5)
+    for panel, (title, fun) in zip(axes_of(figure, 1, len(maps)), maps.items(), strict=True):
+        found = veenv.jacve(fun, sparse_representation=True)(jnp.linspace(0.1, 1.0, n))
+        dense = np.asarray(found.todense())
+        spy(panel, dense)
+        panel.set_title(f"{title}: {found.nse} of {dense.size:,} stored", fontsize=8)
+    save(figure, path)
+
+
+def spy(panel: Axes, matrix: np.ndarray) -> None:
+    """Squares where a matrix is not zero, darker where it is larger."""
+    rows, columns = np.nonzero(matrix)
+    from matplotlib.patches import Rectangle
+
+    largest = np.abs(matrix).max()
+    for r, c in zip(rows, columns, strict=True):
+        strength = 0.35 + 0.65 * abs(matrix[r, c]) / largest
+        panel.add_patch(Rectangle((c, r), 0.92, 0.92, color=OURS, alpha=strength, lw=0))
+    panel.set_xlim(-0.3, matrix.shape[1] + 0.3)
+    panel.set_ylim(matrix.shape[0] + 0.3, -0.3)
+    panel.set_aspect("equal")
+    panel.set_xticks([])
+    panel.set_yticks([])
+
+
+PICTURES = {f.__name__: f for f in (gains, elimination, structures, patterns)}
