@@ -431,6 +431,12 @@ def test_a_python_complex_number():
     assert complex(jacve(lambda z: abs(z) ** 2)(1 + 2j)) == pytest.approx(2 - 4j)
 
 
+@pytest.mark.parametrize("order", ["reverse", "forward"])
+def test_a_python_number_at_a_pole(order):
+    assert float(jacve(lambda x: jnp.where(x > 0, 1 / x, 0.0), order)(0.0)) == 0.0
+    assert float(jacve(lambda x: 1 / x, order)(0.0)) == -jnp.inf
+
+
 def test_real_functions_of_complex_and_real_arguments():
     def fun(d):
         return {"a": jnp.abs(d["z"]) * d["x"], "b": d["x"].sum()}

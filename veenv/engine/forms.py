@@ -94,7 +94,9 @@ def _eliminated(
     lin: Linearisation, inputs: Any, ids: Sequence[int], half: Half, *, sparse: bool
 ) -> tuple[Evaluation, Elimination]:
     """The values of a program, and what is left when the vertices of an order are gone."""
-    leaves = jax.tree.leaves(inputs)
+    given = jax.tree.leaves(inputs)
+    # Rules compute with JAX's arithmetic: a Python number raises where it is divided by zero.
+    leaves = [x if isinstance(x, jax.Array) else jnp.asarray(x) for x in given]
     if is_pushed(lin):
         return push_forward(lin, leaves)
     values = evaluate(lin, leaves)
