@@ -12,12 +12,10 @@ ROOT = Path(__file__).parents[2]
 LATER = {
     "benchmarks",
     "clients",
-    "edge_cases",
     "environment",
 }
 LATER |= {
     "training",
-    "tune",
     "architecture",
     "fuse",
     "leaderboard",

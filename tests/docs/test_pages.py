@@ -13,10 +13,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = [
     "CONTRIBUTING.md",
+    "docs/edge_cases.md",
     "docs/engine.md",
     "docs/index.md",
     "docs/internals/choice.md",
     "docs/internals/costs.md",
+    "docs/internals/edge_cases.md",
     "docs/internals/engine.md",
     "docs/internals/kernel.md",
     "docs/internals/limits.md",
@@ -24,6 +26,7 @@ PAGES = [
     "docs/kernel.md",
     "docs/orders.md",
     "docs/report.md",
+    "docs/tune.md",
 ]
 
 
