@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import veenv
-from veenv.tasks.best import best_order
 from veenv.tasks.evaluation_sets import evaluation_set
 
 ROOT = Path(__file__).parents[2]
