@@ -119,6 +119,10 @@ def test_dtypes_and_weak_types(without_eliminations):
     x = X.astype(np.float32)
     found, expected = (jax.eval_shape(m(solved), x) for m in (veenv.jacve, jax.jacrev))
     assert (found.dtype, found.weak_type) == (expected.dtype, expected.weak_type)
+    loss = lambda a, x: solved(a * x).sum()  # noqa: E731
+    assert jax.jacrev(loss)(1.0, x).weak_type
+    assert jax.jit(veenv.jacve(loss))(1.0, x).weak_type
+    assert jax.jit(veenv.value_and_jacve(loss, argnums=(1, 0)))(1.0, x)[1][1].weak_type
 
 
 def test_values_of_a_trace_around_it(x64, without_eliminations):

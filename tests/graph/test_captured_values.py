@@ -153,8 +153,9 @@ def test_values_without_derivatives_of_the_input(name, rule):
     for order in ("reverse", "markowitz", "auto"):
         np.testing.assert_allclose(veenv.jacve(f, order)(X), expected, rtol=1e-5)
     np.testing.assert_allclose(jax.jit(veenv.jacve(f))(X), expected, rtol=1e-5)
-    second = jax.jit(veenv.hessian(loss))(X)
-    np.testing.assert_allclose(second, jax.hessian(loss)(X), rtol=1e-5, atol=1e-6)
+    twice = veenv.jacve(veenv.jacve(loss))
+    for second in (jax.jit(veenv.hessian(loss)), twice, jax.jit(twice)):
+        np.testing.assert_allclose(second(X), jax.hessian(loss)(X), rtol=1e-5, atol=1e-6)
 
 
 def test_values_of_the_body_of_a_vmap():

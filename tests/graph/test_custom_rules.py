@@ -153,15 +153,37 @@ def test_the_graph_of_an_ode_solver_ends():
     assert len(veenv.make_graph(fun)(np.array([1.0, 0.3])).edges) >= 1
 
 
-def test_a_rule_of_another_shape_is_named():
-    """Under vmap its value does not depend on the batch and its tangent does."""
+@jax.custom_jvp
+def _constant(x):
+    return np.zeros(x.shape, x.dtype)
 
+
+_constant.defjvp(lambda primals, tangents: (_constant(*primals), 2 * tangents[0]))
+
+
+@pytest.mark.parametrize("order", ["auto", "reverse", "forward"])
+def test_constants_of_a_vmap_whose_tangent_is_none(order):
+    """The function has an axis only while JAX differentiates it."""
+    fun = lambda x: jax.vmap(_constant)(x) * x + jnp.sin(x)  # noqa: E731
+    expected = jax.jacrev(fun)(X)
+    assert expected.any()
+    for jacobian in (veenv.jacve(fun, order), jax.jit(veenv.jacve(fun, order))):
+        np.testing.assert_allclose(jacobian(X), expected, rtol=1e-12)
+    with pytest.raises(TypeError, match=r"derivative rule of _constant.*shape \(3,\) where one of"):
+        veenv.jacve(jax.jit(fun), order)(X)  # JAX refuses it, too
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.vmap], ids=["alone", "vmap"])
+def test_rules_are_told_of_zeros_of_rules(wrap):
     @jax.custom_jvp
-    def constant(x):
-        return np.zeros(x.shape)
+    def second(x, y):
+        return y
 
-    constant.defjvp(lambda primals, tangents: (constant(*primals), tangents[0]))
-    with pytest.raises(
-        TypeError, match=r"rule of constant .*test_custom_rules.*shape \(3,\) where"
-    ):
-        veenv.jacve(lambda x: jax.vmap(constant)(x).sum())(X)
+    def rule(primals, tangents):
+        assert type(tangents[1]) is jax.custom_derivatives.SymbolicZero
+        return primals[1], tangents[1]
+
+    second.defjvp(rule, symbolic_zeros=True)
+    fun = wrap(lambda x: second(x, second(x, 1.0)) * x)
+    x = X if wrap is jax.vmap else X[0]
+    np.testing.assert_allclose(veenv.jacve(fun)(x), jax.jacfwd(fun)(x))

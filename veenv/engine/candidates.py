@@ -12,6 +12,7 @@ infinite or NaN the Jacobian is, too.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import prod
@@ -20,6 +21,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
+from veenv import _compat
 from veenv.engine.choose import JaxMode
 from veenv.engine.known import APART, Bounds
 from veenv.graph.equations import Equation, Var
@@ -147,7 +149,7 @@ def other_modes(
     """
     if name is None or not (name == "auto" or _has_operators(lin) or _is_much(lin)):
         return {}
-    again = lin.program.again
+    again, inputs = lin.program.again, lin.program.avals[: lin.program.num_inputs]
 
     def twice(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         returned = again(*args, **kwargs)
@@ -155,7 +157,9 @@ def other_modes(
 
     def mode(make: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, Any]:
         jacobian, returned = make(twice, argnums=argnums, has_aux=True)(*args, **kwargs)
-        return returned, jacobian
+        blocks, tree = jax.tree.flatten(jacobian)  # jacfwd loses weak types
+        blocks = map(_compat.as_weak_as, itertools.cycle(inputs), blocks)
+        return returned, jax.tree.unflatten(tree, blocks)
 
     names = own_modes(lin)
     if not names:

@@ -54,6 +54,10 @@ class JaxMode(NamedTuple):
     operations: float = 0.0
 
 
+class NotTracedError(Exception):
+    """A rule closes over values of the function: it is not traced and run again, but run."""
+
+
 Results = tuple[list[Any], list[JaxMode]]
 """Of the elimination and of those by other orders, of none where only a mode of JAX is wanted;
 JAX's own modes, whose results are the same."""
@@ -98,7 +102,10 @@ def choosing(
                 return trace_point(results, args, kwargs, argnums(args))
             return trace_leaves(results, leaves, tree, places)
 
-        traced = trace(eliminations)
+        try:
+            traced = trace(eliminations)
+        except NotTracedError:
+            return jacobian(*args, **kwargs)
         # Reverse mode of JAX sums over the devices where only some of the values differ among them.
         alike = _compat.vary_alike(traced.operands)
         own = _Modes(tuple(modes if alike else ()), tuple(leaves), tree, traced.dynamic)

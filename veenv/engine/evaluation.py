@@ -213,12 +213,12 @@ def _edge(partial: Partial, dtype: Any, ins: Values, outs: Values, shared: dict[
 
 def is_pushed(lin: Linearisation) -> bool:
     """Whether only a mode of JAX can differentiate a program: a rule of it cannot be transposed."""
-    return _whole(lin) is not None or any(
+    return whole_of(lin) is not None or any(
         one.rule.forward for one in lin.reverse_only if one is not None
     )
 
 
-def _whole(lin: Linearisation) -> Whole | None:
+def whole_of(lin: Linearisation) -> Whole | None:
     """The function that a program is one equation of, if it is."""
     found = (e.primitive for e in lin.program.equations)
     return next((p for p in found if isinstance(p, Whole)), None)
@@ -244,7 +244,7 @@ def push_forward(lin: Linearisation, inputs: Sequence[Any]) -> tuple[Evaluation,
     given = [jnp.asarray(inputs[k]) for k in moving]
     given = [to_real(x) if lin.realify else x for x in given]
     numbers, complexes = tuple(range(len(given))), not lin.realify
-    whole = _whole(lin)
+    whole = whole_of(lin)
     modes = [jax.jacfwd] if whole is None else _modes(whole, lambda *x: outputs(*x)[0], given)
     for mode in modes:
         jacobian = mode(outputs, numbers, has_aux=True, holomorphic=complexes)

@@ -16,10 +16,10 @@ import numpy as np
 
 from veenv import _compat
 from veenv.engine.candidates import Name, modes_alone, other_modes, other_orders
-from veenv.engine.choose import Forms, Results
+from veenv.engine.choose import Forms, NotTracedError, Results
 from veenv.engine.edge import Edge
 from veenv.engine.elimination import Elimination, counts_of, dense, eliminate
-from veenv.engine.evaluation import Evaluation, evaluate, is_pushed, push_forward
+from veenv.engine.evaluation import Evaluation, evaluate, is_pushed, push_forward, whole_of
 from veenv.engine.indexing import Half, eliminate_sparse, half_of
 from veenv.engine.moves import by_complex
 from veenv.engine.product import multiply
@@ -63,6 +63,8 @@ def forms_of(
         _check_types(program, holomorphic=holomorphic, allow_int=allow_int)
         _refuse_wide(program)
         lin = linearise(program, holomorphic=holomorphic)
+        if others and whole_of(lin) is not None:
+            raise NotTracedError
         program = lin.program
         name = compared if others else None
         modes = other_modes(lin, name, argnums, has_aux=has_aux)

@@ -54,6 +54,10 @@ class CapturedValueError(jax.errors.UnexpectedTracerError):
     """A derivative rule closes over a value of a trace that has ended."""
 
 
+class RuleShapeError(TypeError):
+    """A derivative rule's results have other shapes than what they are the derivatives of."""
+
+
 def inner_program(site: Site) -> Inner | None:
     """The program of an equation with a custom rule; None for any other equation.
 
@@ -129,14 +133,14 @@ def _check_shapes(site: Site, program: Program, expected: Sequence[Any]) -> None
     under `vmap` while its tangent is not, outside of jit.
 
     Raises:
-      TypeError: naming the function and the line.
+      RuleShapeError: naming the function and the line.
     """
     for output, aval in zip(program.outputs, expected, strict=True):
         shape = (
             np.shape(output.value) if isinstance(output, Literal) else program.avals[output].shape
         )
         if tuple(shape) != tuple(aval.shape):
-            raise TypeError(
+            raise RuleShapeError(
                 f"the derivative rule of {_compat.function_source(site.params)} ({site.source}) "
                 f"gives an array of shape {tuple(shape)} where one of shape {tuple(aval.shape)} "
                 "is expected"

@@ -12,7 +12,7 @@ import jax
 from jax.extend import core
 
 from veenv import _compat
-from veenv.graph.custom_rules import shape_of
+from veenv.graph.custom_rules import RuleShapeError, shape_of
 from veenv.graph.diagonal import diagonal_axes
 from veenv.graph.flow import Body
 from veenv.graph.graph import Graph
@@ -24,6 +24,9 @@ from veenv.rules.dtypes import is_differentiable, real_shape
 from veenv.rules.replay import signature
 from veenv.structure import structure as algebra
 from veenv.structure.structure import FREE, Structure
+
+_OF_TRACING = jax.errors.UnexpectedTracerError, RuleShapeError
+"""What derivative rules raise that may work where the function is not traced beforehand."""
 
 
 @dataclass(frozen=True)
@@ -86,14 +89,15 @@ def linearise(
       within: what the program is a part of, if it is one.
 
     Where a rule closes over what the function computes, the program is traced anew, with values; as
-    one equation if the rule then still closes over what is only there while the function runs.
+    one equation if the rule then still closes over what is only there while the function runs, or
+    gives a tangent of a shape that its function has only while it is differentiated.
     """
     try:
         return _linearised(program, holomorphic, within)
-    except jax.errors.UnexpectedTracerError as error:
+    except _OF_TRACING as error:
         refused = error
     for again in program.instead if within == ALONE else program.instead[:1]:
-        with suppress(jax.errors.UnexpectedTracerError):
+        with suppress(*_OF_TRACING):
             return _linearised(again(refused), holomorphic, within)
     raise refused
 

@@ -92,9 +92,15 @@ class EquationPartials:
             yield from ((k, i, p) for i, p in enumerate(row) if p is not None)
 
     def moved(self) -> Iterator[int]:
-        """The results that JAX has a tangent for: those of a rule of its own even if it is zero."""
-        if self.site is not None and _compat.own_rule(self.site.primitive, self.site.params):
-            yield from self.site.results
+        """The results that JAX has a tangent for: those of a rule of its own even if it is zero.
+
+        A tangent rule that is told of zeros says itself which of its results have none.
+        """
+        if self.site is not None:
+            own = self.site.primitive, self.site.params
+            kind = _compat.own_rule(*own)
+            if kind == "vjp" or (kind == "jvp" and not _compat.sees_symbolic_zeros(*own)):
+                yield from self.site.results
         yield from (k for k, _, _ in self.pairs())
 
     def inner(self, result: int, operand: int) -> tuple[int, int] | None:
