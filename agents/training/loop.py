@@ -175,7 +175,8 @@ def train(
         if not_finite == MAX_NOT_FINITE:
             raise DivergedError(
                 f"no gradient of the last {not_finite} train steps was finite; the parameters "
-                "before them are kept (a lower --learning-rate may help)"
+                "before them are kept (a lower --learning-rate may help; see "
+                "docs/errors.md#divergederror)"
             )
 
 

@@ -12,6 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
+    "docs/choose.md",
+    "docs/errors.md",
     "CONTRIBUTING.md",
     "docs/edge_cases.md",
     "docs/engine.md",

@@ -55,7 +55,10 @@ def make(
     """
     graph = task_graph(task, *args, argnums=argnums)
     if not graph.eliminable:
-        raise ValueError(f"there is no vertex to eliminate, and so no action: {_why_empty(graph)}")
+        raise ValueError(
+            f"there is no vertex to eliminate, and so no action: {_why_empty(graph)}; see "
+            "docs/errors.md#no-vertex-to-eliminate"
+        )
     return VertexEnv(
         graph,
         cost,

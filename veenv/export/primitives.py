@@ -24,6 +24,9 @@ _NO_MATTER = frozenset({"weak_type", "update_jaxpr", "update_consts", "input_dty
 class CannotWriteError(ValueError):
     """A primitive or parameter that has no rule here."""
 
+    def __str__(self) -> str:
+        return f"{super().__str__()}; see docs/errors.md#cannotwriteerror"
+
 
 def expression(name: str, operands: Sequence[str], params: Mapping[str, Any]) -> str:
     """A primitive's application as an expression of `jax.lax`.

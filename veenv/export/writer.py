@@ -67,7 +67,8 @@ class Writer:
             else:
                 right = expression(primitive, operands, params)
         except CannotWriteError as error:
-            raise CannotWriteError(f"{error} ({equation.source})") from None
+            where = f" ({equation.source})" if equation.source else ""
+            raise CannotWriteError(f"{error.args[0]}{where}") from None
         if right in operands:
             return [right]
         names = [self._new("v") if variable is not None else "_" for variable in equation.outputs]

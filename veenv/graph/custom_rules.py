@@ -98,7 +98,8 @@ def inner_program(site: Site) -> Inner | None:
         raise CapturedValueError(
             f"the derivative rule of {_compat.function_source(site.params)} ({site.source}) closes "
             "over a value that depends on what is differentiated by, or is of the loop or branch "
-            "around it: make the value an argument of the function"
+            "around it: make the value an argument of the function; see "
+            "docs/errors.md#capturedvalueerror"
         )
     given = [site.in_avals[i] for i in operands]
     _check_shapes(site, program, given if backward else [site.out_avals[k] for k in results])

@@ -124,7 +124,8 @@ def check_precedence(before: Prerequisites, order: Sequence[int]) -> None:
                 )
                 raise ValueError(
                     f"the order eliminates vertex {vertex} before vertex {other}, but the "
-                    f"derivative rule of {rule.name} ({rule.source}) {why}"
+                    f"derivative rule of {rule.name} ({rule.source}) {why}; see "
+                    "docs/errors.md#orders-that-a-derivative-rule-forbids"
                 )
         gone.add(vertex)
 

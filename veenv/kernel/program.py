@@ -95,7 +95,8 @@ class CannotFuseError(ValueError):
     """
 
     def __init__(self, reason: str, primitive: str = "", source: str = ""):
-        super().__init__(f"{reason} ({source})" if source else reason)
+        where = f" ({source})" if source else ""
+        super().__init__(f"{reason}{where}; see docs/errors.md#cannotfuseerror")
         self.reason = reason
         self.primitive = primitive
         self.source = source

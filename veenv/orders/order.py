@@ -246,5 +246,5 @@ class Order:
             + (", ".join(differences) or "same sizes, but other edges, shapes or structures")
             + "; the function, or its arguments' shapes, dtypes or weak types (as of Python "
             "numbers), differ from those it was found for: give these, or search anew, for example "
-            "with scripts/search.py"
+            "with scripts/search.py; see docs/errors.md#orders-for-another-graph"
         )
