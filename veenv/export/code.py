@@ -111,11 +111,7 @@ class _Text(str):
 
 
 def _tree(tree: Any) -> str:
-    """A pytree of leaves' sources as the source of the tree.
-
-    Raises:
-      CannotWriteError: naming a container that is not a tuple, list or dict.
-    """
+    """A pytree of leaves' sources as the source of the tree."""
     if isinstance(tree, _Text) or tree is None:
         return str(tree)
     if type(tree) is tuple:

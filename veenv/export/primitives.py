@@ -29,15 +29,9 @@ class CannotWriteError(ValueError):
 
 
 def expression(name: str, operands: Sequence[str], params: Mapping[str, Any]) -> str:
-    """A primitive's application as an expression of `jax.lax`.
+    """A primitive's application to operands, as text, as an expression of `jax.lax`.
 
-    Args:
-      name: name of the primitive.
-      operands: the operands as text.
-      params: the parameters of the equation.
-
-    Returns:
-      The expression; a tuple's or list's where the primitive has several results.
+    It is a tuple's or list's where the primitive has several results.
 
     Raises:
       CannotWriteError: naming the primitive, or the parameter.
@@ -68,11 +62,7 @@ def _check_used(name: str, params: Mapping[str, Any], known: Any) -> None:
 
 
 def text(value: Any) -> str:
-    """A parameter as Python source.
-
-    Raises:
-      CannotWriteError: for a kind of value that is not known here.
-    """
+    """A parameter as Python source."""
     if value is None or isinstance(value, (bool, np.bool_)):
         return str(value)
     if isinstance(value, enum.Enum):
@@ -102,11 +92,7 @@ def vars_of(value: Any) -> dict[str, Any]:
 
 
 def dtype(value: Any) -> str:
-    """A dtype as source.
-
-    Raises:
-      CannotWriteError: for extended types such as keys, and float0.
-    """
+    """A dtype as source."""
     name = np.dtype(value).name if not jax.numpy.issubdtype(value, jax.dtypes.extended) else ""
     if name == "bool":
         return "jnp.bool_"

@@ -20,15 +20,7 @@ _ALIKE = 64
 
 
 def arithmetic(b: Builder, name: str, dtype: str, *operands: Ids) -> Ids:
-    """As `Builder.op` for each entry of arrays of one shape; equal entries are added once.
-
-    Example:
-      >>> b = Builder()
-      >>> x = np.array([b.input(0, k, "float32") for k in range(100)])
-      >>> zero = np.full(100, b.number(0, "float32"))
-      >>> bool((arithmetic(b, "add", "float32", x, zero) == x).all())
-      True
-    """
+    """As `Builder.op` for each entry of arrays of one shape; equal entries are added once."""
     rows, places = different([x.ravel() for x in operands])
     return np.array(b.rows(name, dtype, rows), np.int64)[places].reshape(operands[0].shape)
 
@@ -50,12 +42,7 @@ def reals(b: Builder, ids: Ids) -> list[int]:
 
 
 def once(*arrays: Ids) -> list[Ids]:
-    """Arrays of one shape with one entry along each axis along which all of them are broadcast.
-
-    Example:
-      >>> [x.shape for x in once(np.broadcast_to(np.arange(3), (4, 3)))]
-      [(1, 3)]
-    """
+    """Arrays of one shape with one entry along each axis along which all of them are broadcast."""
     steps = zip(*(x.strides for x in arrays), strict=True)
     cut = [slice(None) if any(step) else slice(0, 1) for step in steps]
     return [x[*cut, ...] for x in arrays]
@@ -95,12 +82,7 @@ def constants(b: Builder, values: Any) -> Ids:
 
 
 def different(columns: Sequence[np.ndarray]) -> tuple[list[tuple[int, ...]], Any]:
-    """The rows that are not equal, in the order in which they come first, and where each is.
-
-    Example:
-      >>> different([np.array([7, 5]), np.array([0, 0])])[0]
-      [(7, 0), (5, 0)]
-    """
+    """The rows that are not equal, in the order in which they come first, and where each is."""
     if len(columns[0]) < _ALIKE:
         return [*zip(*[column.tolist() for column in columns], strict=True)], slice(None)
     key, *others = columns

@@ -41,21 +41,8 @@ _NOT_FOLDED = frozenset({"complex", "shl", "shr_a", "shr_l", "array", "loop"})
 class Builder:
     """Adds operations as what they come to; what is added again has the number that it has.
 
-    What it simplifies is exact, but for two things that XLA does too: ``x + 0`` is ``x`` (which
-    can change the sign of a zero), and ``x / c`` with a constant is ``x · (1/c)``.
-
-    Attributes:
-      ops: the operations so far.
-      counts: for a dtype and a length the numbers of as many of its constants 0, 1, 2 ...
-      loops: those so far, by their digest.
-
-    Example:
-      >>> b = Builder()
-      >>> x, y = b.input(0, 0, "float32"), b.input(1, 0, "float32")
-      >>> b.op("mul", "float32", x, y) == b.op("mul", "float32", y, x)
-      True
-      >>> b.op("mul", "float32", x, b.const(np.float32(1))) == x
-      True
+    What it simplifies is exact, but for two things that XLA does too: ``x + 0`` is ``x`` (which can
+    change the sign of a zero), and ``x / c`` with a constant is ``x · (1/c)``.
     """
 
     def __init__(self, limit: int = MAX_OPERATIONS):

@@ -34,11 +34,7 @@ def parts(b: Adds, z: int) -> tuple[int, int]:
 
 
 def operation(b: Adds, name: str, dtype: str, *args: int) -> int:
-    """What the builder does for an operation, or a function, whose result is complex.
-
-    Raises:
-      CannotFuseError: there is none of complex numbers.
-    """
+    """What the builder does for an operation, or a function, whose result is complex."""
     if name in _FUNCTIONS:
         return pair(b, *_FUNCTIONS[name](reals(b, dtype), *parts(b, *args)))
     if name not in _ARITHMETIC:

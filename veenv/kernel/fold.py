@@ -42,12 +42,7 @@ def _convert(x: Any, dtype: str) -> Any:
 
 
 def run(program: ScalarProgram, *leaves: Any) -> list[np.ndarray]:
-    """Runs a program with NumPy, for tests and for reading: slow.
-
-    Args:
-      program: the program.
-      *leaves: an array for each input leaf, with any equal batch axes in front.
-    """
+    """Runs a program with NumPy, at leaves with any equal batch axes in front: for tests, slow."""
     arrays = [np.asarray(x, leaf.dtype) for x, leaf in zip(leaves, program.inputs, strict=True)]
     batch = np.broadcast_shapes(
         *(x.shape[: x.ndim - len(le.shape)] for x, le in zip(arrays, program.inputs, strict=True))

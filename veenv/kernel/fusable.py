@@ -21,10 +21,9 @@ UNLIKE_XLA = frozenset({"eigh"})
 
 
 def called_by(eqn: Any) -> tuple[Any, Sequence[int]] | None:
-    """What a call runs, one with a derivative rule of its own too; None for other equations.
+    """A jaxpr that a call runs, and which of its operands are the arguments; None for others.
 
-    Returns:
-      A jaxpr, and which of the equation's operands are its arguments.
+    A call may have a derivative rule of its own.
     """
     if eqn.primitive.name == "custom_linear_solve":
         lengths = eqn.params["const_lengths"]
@@ -43,17 +42,9 @@ def called_by(eqn: Any) -> tuple[Any, Sequence[int]] | None:
 def refuse_unknown(jaxpr: Any, within: Sequence[Any] = ()) -> int:
     """Refuses what has a primitive without scalar form, before anything is unrolled.
 
-    Branches are left for later: it may be known which one is taken.
-
-    Args:
-      jaxpr: an open jaxpr.
-      within: the equations whose body it is, the outer ones first.
-
-    Returns:
-      About how many operations its systems of linear equations take.
-
-    Raises:
-      CannotFuseError: naming the primitive and the user's line.
+    `within` are the equations whose body the jaxpr is, the outer ones first. Branches are left for
+    later: it may be known which one is taken. Returns about how many operations linear algebra
+    takes.
     """
     total = 0
     for eqn in jaxpr.eqns:
@@ -78,11 +69,7 @@ def refuse_unknown(jaxpr: Any, within: Sequence[Any] = ()) -> int:
 
 
 def leaf_of(aval: Any) -> Leaf:
-    """Shape and dtype of a variable of a kernel.
-
-    Raises:
-      CannotFuseError: if a kernel does not take such numbers.
-    """
+    """Shape and dtype of a variable of a kernel."""
     dtype = dtype_name(aval.dtype)
     if dtype not in DTYPES:
         raise refused(dtype)

@@ -61,30 +61,19 @@ class _Key:
 
 @dataclass(frozen=True)
 class Traced:
-    """A function traced at one point.
+    """A function traced at one point."""
 
-    Attributes:
-      closed: its jaxpr; the constants of `lifted` are arguments of the kernel.
-      operands: values of the leaves that are arguments, then of the lifted constants.
-      lifted: which constants of the jaxpr are arguments: those of an outer trace, large ones.
-      tree: structure of the result.
-      static: leaves of the result that are no arrays, by their number.
-      dynamic: numbers of the leaves that are arguments.
-    """
-
-    closed: Any
+    closed: Any  # its jaxpr; the constants of `lifted` are arguments of the kernel
+    # values of the leaves that are arguments, then of the lifted constants
     operands: tuple[Any, ...]
+    # which constants of the jaxpr are arguments: those of an outer trace, large ones
     lifted: tuple[int, ...]
-    tree: Any
-    static: dict[int, Any]
-    dynamic: tuple[int, ...]
+    tree: Any  # structure of the result
+    static: dict[int, Any]  # leaves of the result that are no arrays, by their number
+    dynamic: tuple[int, ...]  # numbers of the leaves that are arguments
 
     def program(self, limit: int = MAX_OPERATIONS) -> ScalarProgram:
-        """The scalar program, unrolled, of so many operations at most.
-
-        Raises:
-          CannotFuseError: for what has no scalar form, or is larger than that or `kernels_within`.
-        """
+        """The scalar program, unrolled, of so many operations at most."""
         largest = _largest.get()
         size = largest if largest < MAX_OPERATIONS else inf
         return unroll(self.closed, self.lifted, min(limit, largest), size)
@@ -148,13 +137,9 @@ def trace_point(
 ) -> Traced:
     """Traces `fun` at the shapes of its arguments.
 
-    Args:
-      fun: a function of pytrees, of one point.
-      args: positional arguments. Arrays become arguments of the kernel, of `argnums` everything;
-        where fun needs the values of others, they become constants.
-      kwargs: keyword arguments.
-      argnums: the arguments that are differentiated by, not negative.
-      abstract: `jax.ShapeDtypeStruct`s and Python numbers stand for arrays too.
+    Arrays become arguments of the kernel, of `argnums` everything; where fun needs the values of
+    others, they become constants. If `abstract`, `jax.ShapeDtypeStruct`s and Python numbers stand
+    for arrays, too.
     """
     leaves, tree = jax.tree.flatten((tuple(args), kwargs))
     owner = jax.tree.leaves(
@@ -307,18 +292,12 @@ def as_kernel(
     argnums: Callable[[Sequence[Any]], Sequence[int]],
     source: Callable[[str, Sequence[Any], dict[str, Any]], str] = lambda name, args, kwargs: "",
 ) -> Callable[..., Any]:
-    """`fun` as one kernel, whose derivatives are XLA's.
+    """`fun` as one kernel, whose derivatives are XLA's; by itself it raises `CannotFuseError`.
 
     Args:
       fun: a function of pytrees, of one point.
       argnums: of the positional arguments those whose leaves are always the kernel's.
       source: of a primitive's name and fun's arguments the user's line, for the error.
-
-    Returns:
-      A function as `fun`.
-
-    Raises:
-      CannotFuseError: (from the returned function) for what cannot be a kernel.
     """
 
     @functools.wraps(fun)
@@ -346,13 +325,9 @@ def run_kernel(
     Args:
       traced: the function.
       program: its scalar program.
-      xla: the function from operands to the leaves that the kernel writes, for XLA; by default the
-        traced one.
+      xla: for XLA, the function from operands to the leaves written; by default the traced one.
       instead: for a number of points such a function where that is faster than the kernel.
       again: makes kernels of the kernel's derivatives.
-
-    Returns:
-      The function's result.
     """
     written = program.written()
     leaves: dict[int, Any] = {}

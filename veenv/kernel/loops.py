@@ -120,10 +120,8 @@ class _Body:
     ) -> tuple[ScalarProgram, list[int]]:
         """The body, and what it takes from outside besides carries and columns.
 
-        Args:
-          carries: numbers of the carries in the order of the loop's arguments.
-          columns: numbers of the entries of arrays.
-          results: operations of the results.
+        All arguments are numbers of operations: the carries as the loop has them, entries of
+        arrays, results.
         """
         ops, first = self.inner.ops, len(carries) + len(columns)
         leaves: list[Leaf] = []
@@ -178,13 +176,7 @@ def scan(
 ) -> list[Ids] | None:
     """The results of a `scan` as a loop; None where it is better unrolled.
 
-    Args:
-      b: the program that the loop becomes an operation of.
-      trace: what a step computes.
-      carry: what is carried into the first step.
-      stacks: what comes by steps.
-      eqn: the equation.
-      limit: the most operations a step may have.
+    `trace` is what a step computes, of at most `limit` operations; `stacks` come by steps.
     """
     length, reverse = eqn.params["length"], eqn.params["reverse"]
     body = _Body(b, limit)

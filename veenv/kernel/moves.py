@@ -66,10 +66,9 @@ def _index(starts: Sequence[Ids]) -> Ids:
 def _options(
     b: Builder, eqn: Any, windows: Windows, shape: Sequence[int], ids: Ids
 ) -> Iterator[tuple[np.ndarray, Ids | None]]:
-    """What indices can be, each with the bools that tell which of them are it (None: all).
+    """Known indices that indices can be, each with the bools that tell which of them are it.
 
-    Yields:
-      Known indices, and operations in the shape of the indices without their last axis.
+    The bools have the shape of the indices without their last axis; None stands for all.
     """
     known: list[Any] = [constant(b, ids[..., k]) for k in range(ids.shape[-1])]
     last = [shape[axis] - windows.sizes[axis] for axis in windows.indexed]

@@ -148,10 +148,7 @@ def _depth_first(ops: Sequence[Op], roots: Sequence[int]) -> list[int]:
 def _waiting(order: Sequence[int], users: np.ndarray, args: np.ndarray) -> int:
     """For how many operations the values of others wait until their last use, all together.
 
-    Args:
-      order: the numbers of the operations.
-      users: for each use of a value the number of the operation that needs it.
-      args: that of the operation whose value it is.
+    `users` and `args` are, for each use of a value, the operation that needs it and that of it.
     """
     place = np.zeros(max(order, default=0) + 1, np.int64)
     place[order] = np.arange(len(order))

@@ -34,24 +34,11 @@ _USUAL, _MOST = 16 << 20, 96 << 20
 
 @dataclass(frozen=True)
 class PallasKernel:
-    """A scalar program as a function of batches on an accelerator.
+    """A scalar program as a function of batches on an accelerator."""
 
-    Attributes:
-      program: the program; with `written` leaves only as outputs.
-      platform: "gpu" or "tpu".
-      interpret: run the kernel's operations one by one, on any platform: for tests.
-
-    Example:
-      >>> from veenv.kernel.fusing import trace_point
-      >>> traced = trace_point(lambda x: x * jnp.sin(x), (1.0,), {}, (0,))
-      >>> kernel = PallasKernel(traced.program(), "gpu", interpret=True)
-      >>> float(kernel(jnp.zeros(3))[0][0])
-      0.0
-    """
-
-    program: ScalarProgram
-    platform: Platform = "gpu"
-    interpret: bool = False
+    program: ScalarProgram  # the program; with `written` leaves only as outputs
+    platform: Platform = "gpu"  # "gpu" or "tpu"
+    interpret: bool = False  # run the kernel's operations one by one, on any platform: for tests
 
     def __post_init__(self) -> None:
         if self.platform not in BLOCKS:
@@ -162,11 +149,7 @@ def _in_memory(leaf: Leaf) -> Any:
 
 
 def apply(op: Op, args: Sequence[Any], platform: Platform = "gpu") -> jax.Array:
-    """One operation on JAX arrays of one shape.
-
-    Raises:
-      CannotFuseError: for a function that the platform's compiler does not have.
-    """
+    """One operation on JAX arrays of one shape."""
     if op.name == "convert":
         return args[0] != 0 if op.dtype == "bool" else args[0].astype(op.dtype)
     if op.name == "bitcast":

@@ -70,13 +70,9 @@ def _is_stacked(program: ScalarProgram, op: Op) -> bool:
 
 
 class Run:
-    """Computes a program with JAX arrays of one shape.
+    """Computes a program with JAX arrays of the shape of a block.
 
-    Args:
-      known: for each table of constants its reference.
-      written: for each array that the kernel writes its reference.
-      block: the shape.
-      apply: an operation on arrays.
+    `known` are the references of tables of constants, `written` those of arrays that it writes.
     """
 
     def __init__(
@@ -92,13 +88,9 @@ class Run:
     def values(
         self, program: ScalarProgram, given: Sequence[Any], path: Path = (), mask: Any = None
     ) -> list[Any]:
-        """The values of all operations.
+        """The values of all operations, `given` a number or a view of an array for each input.
 
-        Args:
-          program: the program, or the body of a loop.
-          given: for each of its inputs a number, or a view of an array.
-          path: of the loop.
-          mask: where the loop, and those around it, go on; None for everywhere.
+        `mask` tells where the loop, and those around it, go on; None is everywhere.
         """
         found: list[Any] = []
         for k, op in enumerate(program.ops):

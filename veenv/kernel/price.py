@@ -62,12 +62,7 @@ _SIMPLE = "add", "sub", "mul", "neg", "abs", "max", "min", "select"
 
 
 def seconds(counts: np.ndarray, batch: int) -> float:
-    """Predicted seconds of a program for XLA at a batch.
-
-    Args:
-      counts: float64 [2, len(NAMES)], as `counts_of` gives them.
-      batch: number of points.
-    """
+    """Predicted seconds of a program for XLA at a batch, from its `counts_of`."""
     return 1e-6 * float(_COSTS @ (counts[0] + batch * counts[1]))
 
 
@@ -81,12 +76,6 @@ def counts_of(jaxpr: Any, dropped: Container[Any] = (), points: float = inf) -> 
 
     Returns:
       float64 [2, len(NAMES)]: what does not depend on the batch, and what each point adds.
-
-    Example:
-      >>> import jax, jax.numpy as jnp
-      >>> found = counts_of(jax.make_jaxpr(lambda x: jnp.exp(x) * x)(jnp.ones(3)))
-      >>> float(found[1, NAMES.index("function")])
-      3.0
     """
     opened = _compat.open_jaxpr(jaxpr)
     walk = _Walk(dropped, points)
@@ -95,12 +84,7 @@ def counts_of(jaxpr: Any, dropped: Container[Any] = (), points: float = inf) -> 
 
 
 def program_seconds(jaxpr: Any, batch: int) -> float:
-    """Predicted seconds of a jaxpr of one point at a batch on a CPU; it may call one kernel.
-
-    Args:
-      jaxpr: the closed jaxpr.
-      batch: number of points.
-    """
+    """Predicted seconds of a jaxpr of one point at a batch on a CPU; it may call one kernel."""
     for equation in walk.equations(jaxpr):
         kernel = equation.params.get("kernel")
         if kernel is not None and equation.primitive.name == _compat.KERNEL:
@@ -123,12 +107,7 @@ def kernel_counts(program: ScalarProgram) -> np.ndarray:
 
 
 def kernel_seconds(program: ScalarProgram, batch: int) -> float:
-    """Predicted seconds of one kernel at a batch.
-
-    Args:
-      program: the scalar program.
-      batch: number of points.
-    """
+    """Predicted seconds of one kernel at a batch."""
     return seconds(kernel_counts(program), batch)
 
 
@@ -136,10 +115,6 @@ def least_seconds(program: ScalarProgram, batch: int) -> float:
     """Seconds that a program for XLA is expected to take at least at a batch.
 
     It is called, computes about as many different numbers as the kernel, and writes.
-
-    Args:
-      program: the same as one kernel.
-      batch: number of points.
     """
     names: Counter[str] = Counter()
     for part, times in program.parts():
@@ -155,22 +130,13 @@ def least_seconds(program: ScalarProgram, batch: int) -> float:
 
 
 def least_of_modes(operations: float, batch: int) -> float:
-    """Seconds that JAX's own mode of a function is expected to take at least at a batch.
-
-    Args:
-      operations: multiplications that it does for a point, at least.
-      batch: number of points.
-    """
+    """Seconds that JAX's own mode of a function is expected to take at least at a batch."""
     each = _PASSED * operations * MICROSECONDS["simple"]
     return 1e-6 * (MICROSECONDS["call"] + MICROSECONDS["loop"] + batch * each)
 
 
 def kernel_size(equations: int) -> int:
-    """The largest `size_of` a kernel for which "auto" takes it: XLA would compile about as long.
-
-    Args:
-      equations: how many equations XLA would compile.
-    """
+    """The largest `size_of` a kernel for which "auto" takes it: XLA would compile about as long."""
     return min(MAX_OPERATIONS, _EQUATION * (equations + _STARTED))
 
 

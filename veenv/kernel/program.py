@@ -76,10 +76,6 @@ def dtype_name(dtype: Any) -> str:
     """The name of a dtype that a kernel computes in: NumPy's, or of one of JAX's own.
 
     NumPy makes it anew each time.
-
-    Example:
-      >>> dtype_name(np.dtype("float16")), dtype_name(np.dtype("int8"))
-      ('float32', 'int8')
     """
     name = getattr(dtype, "name", str(dtype))
     return "float32" if name in NARROW else name
@@ -107,19 +103,12 @@ class CannotFuseError(ValueError):
 
 
 class Op(NamedTuple):
-    """One scalar operation.
+    """One scalar operation."""
 
-    Attributes:
-      name: which one; see the module's table.
-      dtype: dtype of the result, a NumPy name.
-      args: numbers of the operations that its arguments are results of.
-      attr: what else it needs; None for most.
-    """
-
-    name: str
-    dtype: str
-    args: tuple[int, ...] = ()
-    attr: Any = None
+    name: str  # which one; see the module's table
+    dtype: str  # dtype of the result, a NumPy name
+    args: tuple[int, ...] = ()  # numbers of the operations that its arguments are results of
+    attr: Any = None  # what else it needs; None for most
 
 
 made = functools.partial(tuple.__new__, Op)
@@ -151,24 +140,18 @@ class Loop:
 
     Its arguments are first carries, arrays of which a step gets one entry, and what is the same in
     all steps. Each is a leaf of the body's inputs; the body's results are one leaf each.
-
-    Attributes:
-      body: from the arguments at a step to the next carries and to what is stacked; without a
-        length the last result is whether this step is done at all.
-      carries: how many arguments are carried.
-      stacked: how many arguments come by entries.
-      length: number of steps, at least one; None while a condition holds, which then each point
-        has of its own: what it carries stays when it no longer holds.
-      reverse: the last step comes first.
-      tested: how many of the body's operations come before the condition is known.
     """
 
+    # from the arguments at a step to the next carries and to what is stacked; without a length the
+    # last result is whether this step is done at all
     body: ScalarProgram
-    carries: int
-    stacked: int = 0
+    carries: int  # how many arguments are carried
+    stacked: int = 0  # how many arguments come by entries
+    # number of steps, at least one; None while a condition holds, which then each point has of its
+    # own: what it carries stays when it no longer holds
     length: int | None = None
-    reverse: bool = False
-    tested: int = 0
+    reverse: bool = False  # the last step comes first
+    tested: int = 0  # how many of the body's operations come before the condition is known
 
     @property
     def steps(self) -> int:
@@ -183,18 +166,12 @@ class Loop:
 
 @dataclass(frozen=True, eq=False)
 class ScalarProgram:
-    """Scalar operations, one after the other; some are loops.
+    """Scalar operations, one after the other; some are loops."""
 
-    Attributes:
-      inputs: shape and dtype of each input leaf.
-      ops: the operations in an order in which each follows its arguments.
-      outputs: shape and dtype of each output leaf.
-      results: for each output leaf the operation of every entry, row-major.
-    """
-
-    inputs: tuple[Leaf, ...]
-    ops: tuple[Op, ...]
-    outputs: tuple[Leaf, ...]
+    inputs: tuple[Leaf, ...]  # shape and dtype of each input leaf
+    ops: tuple[Op, ...]  # the operations in an order in which each follows its arguments
+    outputs: tuple[Leaf, ...]  # shape and dtype of each output leaf
+    # for each output leaf the operation of every entry, row-major
     results: tuple[tuple[int, ...], ...]
 
     @functools.cached_property

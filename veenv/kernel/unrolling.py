@@ -70,7 +70,7 @@ def unroll(
     limit: int = MAX_OPERATIONS,
     size: float = inf,
 ) -> ScalarProgram:
-    """The scalar program of a closed jaxpr.
+    """The scalar program of a closed jaxpr, without what its outputs do not need.
 
     Args:
       closed: the jaxpr of a function of one point; its constants are folded.
@@ -78,12 +78,8 @@ def unroll(
       limit: the most operations the program may have.
       size: the largest `veenv.kernel.cpu.spans.size_of` it may have.
 
-    Returns:
-      The program, without what its outputs do not need.
-
     Raises:
-      CannotFuseError: naming the primitive and its line, for what has no scalar form; for
-        programs of more operations than `limit`, or larger than `size`.
+      CannotFuseError: naming the primitive and its line.
     """
     walker = _Unroller(limit)
     jaxpr = _compat.open_jaxpr(closed)

@@ -14,16 +14,7 @@ from veenv.rules import walk
 
 
 def multiplications_in(jaxpr: Any) -> int:
-    """Scalar multiplications of a jaxpr: those of its products and contractions.
-
-    Args:
-      jaxpr: an open or closed jaxpr; those inside of its equations count too.
-
-    Example:
-      >>> import jax
-      >>> multiplications_in(jax.make_jaxpr(lambda a, x: a @ x * 2)(jnp.ones((2, 3)), jnp.ones(3)))
-      8
-    """
+    """Scalar multiplications of a jaxpr and those inside: of its products and contractions."""
     total = 0
     for eqn in walk.every(jaxpr):
         size = prod(eqn.outvars[0].aval.shape) if eqn.outvars else 0
@@ -36,16 +27,7 @@ def multiplications_in(jaxpr: Any) -> int:
 
 
 def additions_in(jaxpr: Any) -> int:
-    """Scalar additions of a jaxpr: those of its sums and contractions; of integers none.
-
-    Args:
-      jaxpr: an open or closed jaxpr; those inside of its equations count too.
-
-    Example:
-      >>> import jax
-      >>> additions_in(jax.make_jaxpr(lambda a, x: a @ x - 2)(jnp.ones((2, 3)), jnp.ones(3)))
-      6
-    """
+    """Scalar additions of a jaxpr and those inside, of its sums and contractions; no integers."""
     total = 0
     for eqn in walk.every(jaxpr):
         if not eqn.outvars or not jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.inexact):

@@ -63,23 +63,9 @@ def compare(
 ) -> Comparison:
     """Times an order and reverse, as one kernel and as XLA, and JAX's two modes, interleaved.
 
-    Args:
-      fun: the function of one point.
-      argnums: arguments to differentiate by.
-      args: a point.
-      order: vertex ids in elimination order.
-      batch: points near the given one that are differentiated at once; fewer where their Jacobians
-        take much memory.
-      limit: seconds after which nothing more is begun; what is being compiled then is finished.
-      seed: seed of the points.
-
-    Returns:
-      The comparison; what cannot be a kernel, or would be compiled for long, is skipped.
-
-    Example:
-      >>> found = compare(lambda x: x * x * x, 0, (1.5,), (1,), batch=4, limit=0.5)
-      >>> "kernel, found" in [row.method for row in found.rows]
-      True
+    The batch of points near `args` is smaller where their Jacobians take much memory. After `limit`
+    seconds nothing more is begun. What cannot be a kernel, or would be compiled for long, is
+    skipped.
     """
     graph = make_graph(fun, argnums)(*args)
     points = jax.tree.map(jnp.asarray, near(tuple(args), [seed], min(batch, _fitting(graph))))

@@ -174,8 +174,7 @@ class _Comparison:
     def expected(self, args: Any) -> tuple[dict[str, Any], bool, int]:
         """JAX's Jacobians by mode, and under "finite" where all are.
 
-        Returns:
-          Those; whether the function is finite, too, and everything is; the finite entries.
+        With them, whether everything is finite, the function too, and how many entries are.
         """
         found = {}
         for name, mode in list(self._modes.items()):
@@ -219,19 +218,9 @@ class _Comparison:
 
 
 def error(found: Any, expected: Any, where: Any = None) -> float:
-    """Largest difference of two Jacobians, as `Proof.errors` puts it.
+    """Largest difference of two Jacobians, as of `Proof.errors`; infinite where one is not finite.
 
-    Args:
-      found: a pytree of arrays.
-      expected: one of the same structure and shapes.
-      where: one of bools, the entries to compare; all by default.
-
-    Returns:
-      The error; infinite where one of the two alone is not finite.
-
-    Example:
-      >>> error([np.array([1.0, 2.0])], [np.array([1.0, 2.5])])
-      0.2
+    `where` are bools in the tree of both, the entries to compare; all by default.
     """
     if where is None:
         where = jax.tree.map(lambda x: np.ones(np.shape(x), bool), expected)

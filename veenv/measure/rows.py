@@ -13,14 +13,7 @@ COSTS = ("mean_cost", "min_cost", "best_cost")
 
 
 def read_rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """The rows that can be read, and what is wrong with each of the other lines.
-
-    Args:
-      path: the file; where there is none, there are no rows.
-
-    Raises:
-      OSError: it cannot be read.
-    """
+    """The rows that can be read, none without a file, and what is wrong with the other lines."""
     rows, problems = [], []
     for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
         try:
@@ -39,11 +32,7 @@ def rows_of(rows: Iterable[Mapping[str, Any]], task: str) -> list[Mapping[str, A
 
 
 def _check(row: Mapping[str, Any]) -> None:
-    """Checks the fields that others rely on.
-
-    Raises:
-      ValueError: naming the field.
-    """
+    """Checks the fields that others rely on."""
     costs = [name for name in COSTS if name in row]
     for name in ("update", *(("steps", "seconds") if costs else ())):
         if type(row.get(name)) not in (int, *((float,) if name == "seconds" else ())):

@@ -206,10 +206,8 @@ class Rounds(Generic[K]):
     ):
         """Nothing runs yet.
 
-        Args:
-          shortest: seconds that a turn lasts at least, about: a function that is faster is called
-            several times, and their mean counts.
-          clock: tells the time; `time.perf_counter` by default.
+        A turn lasts about as long as `shortest` at least: a function that is faster is called
+        several times, and their mean counts.
         """
         self.seconds: dict[K, dict[int, float]] = {}
         self._shortest, self._clock = shortest, clock or time.perf_counter

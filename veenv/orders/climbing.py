@@ -19,24 +19,8 @@ def climb(
     The compiled searches get much further in a minute, but have to be compiled on a machine that
     has never run them.
 
-    Args:
-      graph: the graph.
-      order: vertex ids; where to begin.
-      cost: the cost model.
-      seed: seed of the moves.
-
     Yields:
       The best order so far and its cost: the given one, then after every move that was evaluated.
-
-    Raises:
-      ValueError: if it is no order of the graph.
-
-    Example:
-      >>> import jax.numpy as jnp, veenv
-      >>> graph = veenv.make_graph(lambda x: jnp.sin(x) * jnp.cos(x) * x)(1.0)
-      >>> *_, (order, cost) = climb(graph, graph.reverse())
-      >>> cost, graph.cost(order), graph.cost(graph.reverse())
-      (3, 3, 4)
     """
     rng = random.Random(seed)
     current = list(graph.check_order(order))

@@ -165,11 +165,7 @@ def _construct(race: Race, name: str) -> None:
 
 
 def _parse_method(method: str) -> tuple[str, int | None, Proposer | None]:
-    """Name and size of a method such as ``"beam-256"``, and who proposes if it is a plugin.
-
-    Raises:
-      ValueError: if there is no such method.
-    """
+    """Name and size of a method such as ``"beam-256"``, and who proposes if it is a plugin."""
     if method in METHODS:
         return method, None, None
     name, hyphen, number = str(method).partition("-")
@@ -186,11 +182,7 @@ def _parse_method(method: str) -> tuple[str, int | None, Proposer | None]:
 
 
 def check_method(method: str) -> None:
-    """Checks that `search` takes this method.
-
-    Raises:
-      ValueError: if it does not, saying which there are, or what is not installed.
-    """
+    """Checks that `search` takes this method."""
     _parse_method(method)
 
 
@@ -204,23 +196,14 @@ def _starts(problem: Problem) -> list[np.ndarray]:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """What a method searches with.
+    """What a method searches with."""
 
-    Attributes:
-      problem: the problem.
-      tracker: keeps the best order, and says when the budget is spent.
-      starts: local orders to begin with, from best to worst.
-      bounds: int64 [n], what each vertex costs at least.
-      seed: seed of everything random.
-      size: the number in the method's name, if any.
-    """
-
-    problem: Problem
-    tracker: Tracker
-    starts: list[np.ndarray]
-    bounds: np.ndarray
-    seed: int
-    size: int | None
+    problem: Problem  # the problem
+    tracker: Tracker  # keeps the best order, and says when the budget is spent
+    starts: list[np.ndarray]  # local orders to begin with, from best to worst
+    bounds: np.ndarray  # int64 [n], what each vertex costs at least
+    seed: int  # seed of everything random
+    size: int | None  # the number in the method's name, if any
 
     def anneal(self) -> None:
         """Anneals from the starts."""

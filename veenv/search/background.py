@@ -22,19 +22,10 @@ class Background(Generic[T]):
     A thread cannot be stopped from outside: work that may be left behind must look itself, often
     enough, whether it is still wanted. Python handles signals in the main thread only, so that a
     main thread that waits here sees Ctrl-C at once, whatever compiles in the background.
-
-    Example:
-      >>> work = Background(lambda: 6 * 7)
-      >>> work.wait(10.0), work.result()
-      (True, 42)
     """
 
     def __init__(self, work: Callable[[], T]):
-        """Starts the work.
-
-        Args:
-          work: the function.
-        """
+        """Starts the work."""
         self._work, self._settings = work, _Settings()
         self._ended = threading.Event()
         self._value: T | None = None
@@ -48,11 +39,7 @@ class Background(Generic[T]):
         return self._ended.wait(max(0.0, seconds))
 
     def result(self) -> T:
-        """What the work returned, when it has ended.
-
-        Raises:
-          BaseException: whatever the work raised.
-        """
+        """What the work returned, when it has ended."""
         if self._error is not None:
             raise self._error
         return self._value  # pyright: ignore[reportReturnType]  # T may include None

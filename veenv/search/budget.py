@@ -19,11 +19,7 @@ _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
 def check_seed(seed: int) -> None:
-    """Checks the seed of a search.
-
-    Raises:
-      ValueError: if it is not an int, or negative.
-    """
+    """Checks the seed of a search."""
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ValueError(f"seed must be an int that is not negative, got {seed!r}")
 
@@ -108,14 +104,10 @@ class Tracker:
         callback: Callable[[Progress], None] | None = None,
         began: float | None = None,
     ):
-        """Starts with a first order in hand.
+        """Starts with a first local order in hand, int64 [n].
 
-        Args:
-          problem: the problem.
-          order: int64 [n]; the first local order.
-          budget: the budget.
-          callback: called on every improvement and about ten times a second.
-          began: `time.perf_counter` when the search began; now by default.
+        `callback` is called on every improvement and about ten times a second; `began` is
+        `time.perf_counter` when the search began, now by default.
         """
         self.evaluations = 0
         self.lower_bound = 0
@@ -144,12 +136,7 @@ class Tracker:
         return time.perf_counter() - self._began
 
     def improve(self, order: np.ndarray, cost: int) -> None:
-        """Takes a new best order, after evaluating it from the beginning.
-
-        Raises:
-          RuntimeError: if it does not cost what the search believes (a bug in the search).
-          ClosedError: if the tracker is closed.
-        """
+        """Takes a new best order, after evaluating it from the beginning."""
         actual = self._problem.total(order)
         if actual != cost:
             raise RuntimeError(f"an order believed to cost {cost} costs {actual}")
@@ -160,11 +147,7 @@ class Tracker:
         self._report(improved=True)
 
     def add(self, evaluations: int) -> None:
-        """Counts evaluations; reports progress about ten times a second.
-
-        Raises:
-          ClosedError: if the tracker is closed.
-        """
+        """Counts evaluations; reports progress about ten times a second."""
         self._check_open()
         self.evaluations += evaluations
         if time.perf_counter() - self._last_report > 0.1:

@@ -352,11 +352,7 @@ def _games_of(env: VertexEnv, samples: int, tree: Any, fixed: tuple[Any, ...]) -
 
 
 def _method_of(policy: Any) -> str | None:
-    """The method of search that a name stands for; None for what is no name, or a file's.
-
-    Raises:
-      ValueError: if it stands for nothing.
-    """
+    """The method of search that a name stands for; None for what is no name, or a file's."""
     if not isinstance(policy, str):
         return None
     try:
@@ -369,12 +365,7 @@ def _method_of(policy: Any) -> str | None:
 
 
 def _policy_for(policy: Any, env: VertexEnv) -> Policy:
-    """The function that plays an environment.
-
-    Raises:
-      TypeError: if there is none.
-      ValueError: as `evaluate`.
-    """
+    """The function that plays an environment."""
     if isinstance(policy, str | Path):
         policy = _read_policy(policy)
     if hasattr(policy, "as_policy"):

@@ -89,14 +89,9 @@ def propose(
     size: int | None,
     wanted: Callable[[], bool] = lambda: True,
 ) -> tuple[np.ndarray, Iterator[np.ndarray]]:
-    """What a method proposes, as local orders: the best guess, and the others.
+    """What a method proposes, as local orders: the best guess, and at most `size` others.
 
-    Args:
-      problem: the problem.
-      proposer: the method.
-      seed: its seed.
-      size: most orders to take besides the best guess; None for all.
-      wanted: asked while the method works; False ends it.
+    `wanted` is asked while the method works.
 
     Raises:
       ClosedError: if the orders are not wanted any more.
@@ -111,12 +106,7 @@ def propose(
 def _orders(
     problem: Problem, given: Iterator[Sequence[int] | None], wanted: Callable[[], bool]
 ) -> Iterator[np.ndarray]:
-    """Checked local orders.
-
-    Raises:
-      ClosedError: if they are not wanted any more.
-      ValueError: if one is no order of the graph.
-    """
+    """Checked local orders."""
     for ids in given:
         if not wanted():
             raise ClosedError

@@ -18,23 +18,14 @@ _MAX_STATE_BYTES = 1 << 28
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A graph prepared for searching.
+    """A graph prepared for searching."""
 
-    Attributes:
-      graph: the graph.
-      cost_model: the cost model.
-      vertex_ids: int64 [n]; id of each local vertex, ascending.
-      core: arrays for the compiled kernels.
-      tables: owner of the core's tables (None for scalars).
-      edges: local (source, target) pairs.
-    """
-
-    graph: Graph
-    cost_model: CostModel
-    vertex_ids: np.ndarray
-    core: kernels.Core
-    tables: StructureTables | None
-    edges: tuple[tuple[int, int], ...]
+    graph: Graph  # the graph
+    cost_model: CostModel  # the cost model
+    vertex_ids: np.ndarray  # int64 [n]; id of each local vertex, ascending
+    core: kernels.Core  # arrays for the compiled kernels
+    tables: StructureTables | None  # owner of the core's tables (None for scalars)
+    edges: tuple[tuple[int, int], ...]  # local (source, target) pairs
 
     @property
     def n(self) -> int:
@@ -79,13 +70,6 @@ class Problem:
 
 def prepare(graph: Graph, cost_model: CostModel = "multiplications") -> Problem:
     """Prepares a graph for the compiled searches.
-
-    Args:
-      graph: the graph.
-      cost_model: one of `veenv.graph.COST_MODELS`.
-
-    Returns:
-      The problem.
 
     Raises:
       ValueError: if the cost model is unknown or the graph is too large for dense states.

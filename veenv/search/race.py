@@ -53,12 +53,8 @@ class Race:
     ):
         """Nothing runs yet.
 
-        Args:
-          problem: the problem.
-          limit: the budget; one of seconds has a stand-in.
-          began: `time.perf_counter` from which its seconds count.
-          given: vertex ids to start from; None for those of the method.
-          seed: seed of the stand-in.
+        A budget of seconds, which count from `began`, has a stand-in; `given` are vertex ids to
+        start from, None for those of the method.
         """
         self.problem, self.began, self.given = problem, began, given
         self.tracker: Tracker | None = None
@@ -75,11 +71,7 @@ class Race:
         return not self.left
 
     def start(self, order: np.ndarray) -> Tracker:
-        """The tracker of the search, which has its first local order (int64 [n]).
-
-        Raises:
-          ClosedError: if nobody waits any more.
-        """
+        """The tracker of the search, which has its first local order (int64 [n])."""
         if self.left:
             raise ClosedError
         tracker = Tracker(self.problem, order, self._limit, self._report, self.began)
@@ -98,15 +90,9 @@ class Race:
         search: Callable[[], object],
         callback: Callable[[Progress], None] | None = None,
     ) -> None:
-        """Runs the search until it ends, its time is up, or Ctrl-C.
+        """Runs the search, which sets `tracker` or `found`, until it ends, time is up, or Ctrl-C.
 
-        Args:
-          search: sets `tracker` or `found`, and ends when `wanted` is false.
-          callback: called with what is new, in the caller's thread.
-
-        Raises:
-          KeyboardInterrupt: before there is any order.
-          Exception: what the search or the callback raises.
+        `callback` is called with what is new, in the caller's thread.
         """
         works = [Background(search)]
         if self._limit.seconds is not None:

@@ -25,22 +25,8 @@ def fastest(
 ) -> tuple[int, ...]:
     """The order whose compiled Jacobian runs fastest at `args`, of several timed in turn.
 
-    Args:
-      fun: a JAX-traceable function.
-      args: its arguments, arrays with values.
-      argnums: which of them to differentiate by.
-      orders: the candidates, vertex ids each, best guess first; at least one.
-      seconds: when to return: of the candidates that are compiled and timed by then the fastest,
-        the best guess if there is none; None to time all.
-
-    Returns:
-      One of `orders`.
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> f = lambda x: jnp.sin(jnp.exp(x)) * x
-      >>> fastest(f, (1.0,), 0, [(1, 2), (2, 1)]) in [(1, 2), (2, 1)]
-      True
+    After so many seconds it is the fastest of those that are compiled and timed by then, the first
+    one if there is none.
     """
     end = inf if seconds is None else time.perf_counter() + seconds
     left, wanted = Event(), plain_argnums(argnums)

@@ -8,12 +8,7 @@ from veenv.kernel.program import Loop, ScalarProgram
 
 
 def uniform(program: ScalarProgram, given: Sequence[bool]) -> list[bool]:
-    """Of each operation whether it is the same at all points.
-
-    Args:
-      program: the program or body.
-      given: the same of its input leaves.
-    """
+    """Of each operation whether it is the same at all points, given the same of input leaves."""
     found: list[bool] = []
     results: dict[int, list[bool]] = {}
     for position, op in enumerate(program.ops):

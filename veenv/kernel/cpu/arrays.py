@@ -17,23 +17,14 @@ ALIGNED = 64
 
 @dataclass(frozen=True)
 class Stored:
-    """An array in memory.
+    """An array in memory."""
 
-    Attributes:
-      pointer: where the memory begins.
-      dtype: of the entries.
-      offset: bytes from there to the array.
-      start: number of its first entry there.
-      stride: how many entries it is to the next one.
-      shared: an entry is one number for all points, otherwise a vector.
-    """
-
-    pointer: str
-    dtype: str
-    offset: int = 0
-    start: int = 0
-    stride: int = 1
-    shared: bool = False
+    pointer: str  # where the memory begins
+    dtype: str  # of the entries
+    offset: int = 0  # bytes from there to the array
+    start: int = 0  # number of its first entry there
+    stride: int = 1  # how many entries it is to the next one
+    shared: bool = False  # an entry is one number for all points, otherwise a vector
 
     def view(self, start: int, stride: int) -> Stored:
         """Every so manieth entry."""
@@ -63,10 +54,7 @@ def _number(value: np.generic) -> str:
 def memory(program: ScalarProgram, lanes: int, base: int = 0) -> tuple[Mapping[int, int], int]:
     """Where in memory each array is, and the memory of the body of each loop; then the end of all.
 
-    Args:
-      program: the program.
-      lanes: points of a vector.
-      base: bytes before its memory.
+    `base` is what there is before, in bytes.
     """
     places: dict[int, int] = {}
     for position, op in enumerate(program.ops):

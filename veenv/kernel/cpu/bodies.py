@@ -20,17 +20,8 @@ class Instructions(Emitter):
     """The instructions of operations that follow one another, at one vector of points.
 
     They read and write through `%ins` and `%outs` (see `veenv.kernel.cpu.sections`), of the vector
-    with the number `%step`; arrays, and values of operations before these, are in `%kept`.
-
-    Args:
-      program: what to compute.
-      lanes: width of the vectors.
-      span: the positions of the operations.
-      kept: for each operation that is kept its place in that memory, in bytes.
-      base: bytes of that memory before the arrays.
-
-    Attributes:
-      scope: the program, or the body of the loop that is being written.
+    with the number `%step`; values of operations before these are in `%kept`, at places in bytes
+    that `kept` says by operation, and from `base` on arrays.
     """
 
     def __init__(

@@ -19,21 +19,13 @@ from veenv.kernel.program import ScalarProgram
 
 @dataclass(frozen=True)
 class Host:
-    """What is known of the processor.
+    """What is known of the processor."""
 
-    Attributes:
-      cpu: LLVM's name for it.
-      features: its instruction sets, as LLVM writes them.
-      vector_bytes: width of its registers.
-      avx512: whether it has AVX-512 for registers of any width.
-      fma: whether it multiplies and adds in one instruction, rounded once.
-    """
-
-    cpu: str
-    features: str
-    vector_bytes: int
-    avx512: bool = False
-    fma: bool = False
+    cpu: str  # LLVM's name for it
+    features: str  # its instruction sets, as LLVM writes them
+    vector_bytes: int  # width of its registers
+    avx512: bool = False  # whether it has AVX-512 for registers of any width
+    fma: bool = False  # whether it multiplies and adds in one instruction, rounded once
 
     def lanes(self, program: ScalarProgram) -> int:
         """How many points a vector holds: a register's worth of the widest float."""
@@ -97,12 +89,7 @@ def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any
 class MachineCode:
     """Compiled code; it is freed with this object. Several threads can compile at once.
 
-    Args:
-      text: LLVM IR of a module.
-      passes: how many of LLVM's passes run, 0 to 3; scalar programs need none.
-      level: of the code generator, 0 to 3.
-      calls: other code that it calls, which lives as long.
-      stack: bytes that it takes of the stack at most, as far as that is known.
+    `calls` is other code that it calls; `stack` the most bytes that it takes of the stack.
     """
 
     def __init__(

@@ -174,11 +174,8 @@ class Emitter:
     ) -> list[str]:
         """Runs `step` so many times, at least once; returns what is carried out of the last.
 
-        Args:
-          count: how many times.
-          kinds: LLVM types of what is carried.
-          starts: what is carried into the first step.
-          step: from the number of the step, an i64, and what is carried to what is carried on.
+        A step goes from its number, an i64, and what is carried to what is carried on; `kinds` are
+        LLVM types of what is carried.
         """
         before, label = self._block, f"loop{self._fresh}"
         self._begin(label, f"br label %{label}")

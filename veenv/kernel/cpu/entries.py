@@ -55,16 +55,11 @@ class Kernel:
 
 @dataclass(eq=False)
 class _Entry:
-    """A record that the driver reads, and what keeps its contents alive.
+    """A record that the driver reads, and what keeps its contents alive."""
 
-    Attributes:
-      words: the record.
-      refers: what the record refers to.
-      handle: gives the `Kernel` object for it, None where there is none any more.
-    """
-
-    words: np.ndarray
-    refers: Any
+    words: np.ndarray  # the record
+    refers: Any  # what the record refers to
+    # gives the `Kernel` object for it, None where there is none any more
     handle: Callable[[], Kernel | None] = lambda: None
 
     @property
@@ -185,17 +180,7 @@ def registry() -> _Registry:
 
 
 def kernel(program: ScalarProgram) -> Kernel:
-    """The compiled code of a program: compiled now, or earlier for an equal program.
-
-    Args:
-      program: what to compute; it writes at least one output leaf.
-
-    Returns:
-      A handle; keep it as long as the code may be called.
-
-    Raises:
-      UntestedVersionError: if XLA would call it in an unknown way.
-    """
+    """The compiled code of a program: compiled now, or earlier for an equal program."""
     return registry().kernel(program)
 
 

@@ -51,12 +51,7 @@ class Scope:
 
 
 class LoopCode:
-    """Writes a loop of the scope that instructions are in.
-
-    Args:
-      to: the instructions, `veenv.kernel.cpu.bodies.Instructions`.
-      position: of the loop among the operations.
-    """
+    """Writes a loop of the scope that instructions are in."""
 
     def __init__(self, to: Any, position: int):
         self._to, self._outer = to, to.scope

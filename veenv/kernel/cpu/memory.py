@@ -28,13 +28,10 @@ _LARGEST = (32 << 20) - (64 << 10)
 
 
 def keep_memory() -> bool:
-    """Lets the process keep free memory of up to 64 MB for its next arrays.
+    """Lets the process keep free memory of up to 64 MB for its next arrays; says whether it did.
 
     It takes a large array and frees it, unused, as any other program might. Limits that the user
     has set (``MALLOC_TRIM_THRESHOLD_`` and the like) stay what they are.
-
-    Returns:
-      Whether it did: on Linux, unless the environment variable is 0.
     """
     if not may_advise():
         return False

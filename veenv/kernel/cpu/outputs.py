@@ -30,23 +30,17 @@ _WRITES: WeakKeyDictionary[ScalarProgram, dict[int, list[Write]]] = WeakKeyDicti
 
 
 class Written(NamedTuple):
-    """An output leaf that a kernel writes.
+    """An output leaf that a kernel writes."""
 
-    Attributes:
-      leaf: its shape and dtype.
-      stored: what the code writes: the leaf, or different values of it.
-      ids: the operations of what the code writes.
-      sources: int64, of a leaf that is written by values for each entry but the constants the
-        number of its value; empty for others.
-      places: int64, for each of these entries its bytes from the start of the leaf.
-      constants: the leaf with its constants, and zero elsewhere; empty where the code writes it.
-    """
-
-    leaf: Leaf
-    stored: Leaf
-    ids: tuple[int, ...]
+    leaf: Leaf  # its shape and dtype
+    stored: Leaf  # what the code writes: the leaf, or different values of it
+    ids: tuple[int, ...]  # the operations of what the code writes
+    # int64, of a leaf that is written by values for each entry but the constants the number of its
+    # value; empty for others
     sources: np.ndarray = _NONE
+    # int64, for each of these entries its bytes from the start of the leaf
     places: np.ndarray = _NONE
+    # the leaf with its constants, and zero elsewhere; empty where the code writes it
     constants: np.ndarray = _NONE
 
     @property
@@ -56,18 +50,13 @@ class Written(NamedTuple):
 
 
 class Write(NamedTuple):
-    """What the code writes as soon as an operation is done.
+    """What the code writes as soon as an operation is done."""
 
-    Attributes:
-      number: of the leaf, among those that the kernel writes.
-      made: the leaf.
-      value: number of the value, of a leaf that is written by values; None for a whole leaf.
-      values: how many; of several the operation is the entry of an array, as are the others.
-    """
-
-    number: int
-    made: Written
+    number: int  # of the leaf, among those that the kernel writes
+    made: Written  # the leaf
+    # number of the value, of a leaf that is written by values; None for a whole leaf
     value: int | None
+    # how many; of several the operation is the entry of an array, as are the others
     values: int = 1
 
 

@@ -31,16 +31,9 @@ _CHUNK_OPERATIONS = 1_500_000
 def fill(
     words: np.ndarray, program: ScalarProgram, lanes: int, code: MachineCode
 ) -> list[np.ndarray]:
-    """Writes the record of a kernel but for its key, its users and the next one.
+    """Writes the record of a kernel (int64) but for its key, its users and the next one.
 
-    Args:
-      words: the record, int64.
-      program: what the kernel computes.
-      lanes: points of a vector.
-      code: its machine code.
-
-    Returns:
-      The arrays whose addresses are in the record; they have to live as long.
+    Returns the arrays whose addresses are in the record, which have to live as long.
     """
     outputs = written(program)
     whole = [_bytes(made.leaf) for made in outputs if not made.by_value]

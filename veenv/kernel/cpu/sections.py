@@ -21,12 +21,7 @@ from veenv.kernel.program import ScalarProgram
 
 
 def compiled(program: ScalarProgram, lanes: int) -> MachineCode:
-    """The machine code of a program; its function `body` is as `body` says.
-
-    Args:
-      program: what to compute.
-      lanes: width of the vectors.
-    """
+    """The machine code of a program; its function `body` is as `body` says."""
     spans, size = sections(program), _size(program, lanes)
     places = kept_places(program, spans) if len(spans) > 1 else {}
     base = size * (1 + max(places.values(), default=-1))
@@ -49,12 +44,8 @@ def body(program: ScalarProgram, lanes: int) -> str:
 
     `ins` is a table of two words for each input leaf, its address and the bytes from one vector of
     points to the next; `outs` is a table of the addresses of what is written of the output leaves
-    (`veenv.kernel.cpu.outputs`). Points lie one after the other; the function computes
-    ``vectors * lanes`` of them.
-
-    Args:
-      program: what to compute.
-      lanes: width of the vectors.
+    (`veenv.kernel.cpu.outputs`). Points lie one after the other; the function computes ``vectors *
+    lanes`` of them.
     """
     made = Instructions(program, lanes, range(len(program.ops)), {})
     steps = f"""\
@@ -72,14 +63,8 @@ def section(
     """A module with the function `section` of some of a program's operations.
 
     It computes one vector of points: `ins` and `outs` are as for `body`; `kept` is memory for what
-    other sections need; then comes the number of the vector.
-
-    Args:
-      program: what to compute.
-      lanes: width of the vectors.
-      span: the positions of the operations.
-      kept: for each operation of any section that a later one needs its place in memory, in bytes.
-      base: bytes of that memory before arrays.
+    other sections need; then comes the number of the vector. The other arguments are those of
+    `Instructions`.
     """
     made = Instructions(program, lanes, span, kept, base)
     function = f"""\

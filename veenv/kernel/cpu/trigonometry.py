@@ -19,21 +19,14 @@ from veenv.kernel.cpu.emitter import Emitter
 
 
 class _Table(NamedTuple):
-    """The numbers for a dtype.
+    """The numbers for a dtype."""
 
-    Attributes:
-      limit: the largest argument.
-      shift: what makes a number beside it a whole one, in its lowest bits.
-      half_pi: π/2 in parts.
-      sine: coefficients of ``(sin(r) / r - 1) / r²`` in r², minimax for ``|r| ≤ π/4``.
-      cosine: those of ``(cos(r) - 1 + r²/2) / r⁴``.
-    """
-
-    limit: float
-    shift: float
-    half_pi: tuple[float, ...]
+    limit: float  # the largest argument
+    shift: float  # what makes a number beside it a whole one, in its lowest bits
+    half_pi: tuple[float, ...]  # π/2 in parts
+    # coefficients of ``(sin(r) / r - 1) / r²`` in r², minimax for ``|r| ≤ π/4``
     sine: tuple[float, ...]
-    cosine: tuple[float, ...]
+    cosine: tuple[float, ...]  # those of ``(cos(r) - 1 + r²/2) / r⁴``
 
 
 _TABLES = {

@@ -24,16 +24,8 @@ def times(
 ) -> tuple[tuple[Timing, ...], tuple[str, ...]]:
     """Times all ways interleaved, over a vmapped batch of points in the default precision.
 
-    Args:
-      task: the function and its point.
-      ids: vertex ids in elimination order.
-      batch: number of points.
-      rounds: timed calls of each way.
-      seed: seed of the points.
-
-    Returns:
-      The timings, whose methods are named ``"jacfwd"`` or ``"jacfwd, one kernel"``, and a sentence
-      on each way that is missing.
+    The methods are named ``"jacfwd"`` or ``"jacfwd, one kernel"``; a sentence says why one is
+    missing.
     """
     methods: dict[str, Callable[..., Any]] = {}
     for way, jacobian in {

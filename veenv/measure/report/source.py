@@ -111,16 +111,7 @@ def read_subjects(
 
 
 def import_line(path: str, args: str | None = None, argnums: str | None = None) -> str:
-    """The code that makes a function of the user's own known, with its point.
-
-    Args:
-      path: as `veenv.tasks.user.from_path` takes it.
-      args: as there.
-      argnums: as there.
-
-    Returns:
-      Lines that define ``f`` and ``point``.
-    """
+    """Lines that define ``f`` and ``point``, of a function as `from_path` takes it."""
     named = {"args": args, "argnums": argnums}
     given = repr(path) + "".join(f", {k}={v!r}" for k, v in named.items() if v is not None)
     return (
@@ -157,14 +148,7 @@ def _facts(settings: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> di
 
 
 def page_path(run: Path, name: str, several: bool, out: Path | None = None) -> Path:
-    """Where a page goes.
-
-    Args:
-      run: the run folder or order file.
-      name: of the task.
-      several: whether the run has several tasks.
-      out: what the user asked for.
-    """
+    """Where a page goes: where the user asked for, or beside the run folder or order file."""
     if several:
         return (out or run) / f"report-{file_name(name)}.html"
     if out is not None:

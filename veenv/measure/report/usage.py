@@ -9,11 +9,7 @@ from veenv.measure.report.source import Subject
 
 
 def code(subject: Subject) -> str:
-    """A program that differentiates the function under the order and checks it against JAX.
-
-    Args:
-      subject: what the report is about.
-    """
+    """A program that differentiates the function under the order and checks it against JAX."""
     ids = ", ".join(map(str, subject.ids()["this order"]))
     order = "\n".join(textwrap.wrap(ids, 84, initial_indent="    ", subsequent_indent="    "))
     task = subject.task

@@ -112,23 +112,11 @@ def _replay(core, front, state, path, bits, ids):
 
 @compiled
 def _expand(core, plain, front, patterns, cutoff, count, bits, ids, next_bits, next_ids):
-    """Expands up to `count` states.
+    """Expands up to `count` states; a solution must beat `cutoff`.
 
-    Args:
-      core: the graph's constants.
-      plain: the rules for plain scalars apply.
-      front: the search, changed.
-      patterns: the bounds on the cost to go.
-      cutoff: cost that a solution must beat.
-      count: states to expand.
-      bits: uint64 [3, N, W]; scratch, as are `ids`, `next_bits` and `next_ids`.
-      ids: int32 [N, N].
-      next_bits: uint64 [3, N, W].
-      next_ids: int32 [N, N].
-
-    Returns:
-      (status, state, expanded): SOLVED with the goal state, or -1 if nothing beats `cutoff`;
-      RUNNING; FULL if memory is.
+    With `plain` the rules for plain scalars apply; `bits`, `ids`, `next_bits` and `next_ids` are
+    scratch.  Returns (status, state, expanded): SOLVED with the goal state, or -1 if nothing beats
+    `cutoff`; RUNNING; FULL if memory is.
     """
     n = core.n
     path = np.zeros(n, np.int64)
@@ -194,16 +182,9 @@ def solve_astar(
     patterns: Patterns | None = None,
     max_states: int = _MAX_STATES,
 ) -> bool:
-    """Proves the tracker's order optimal or finds the optimum, within its budget.
+    """Whether the tracker's order is proven optimal, or the optimum found, within its budget.
 
-    Args:
-      problem: the problem.
-      tracker: receives the optimal order, the best lower bound and one evaluation per expansion.
-      patterns: bounds of the problem; by default `vertex_bounds`, each vertex on its own.
-      max_states: states kept in memory.
-
-    Returns:
-      Whether optimality was proven.
+    The bounds are `vertex_bounds`, each vertex on its own, unless `patterns` has more.
     """
     patterns = single_patterns(vertex_bounds(problem)) if patterns is None else patterns
     tracker.raise_bound(patterns.total)

@@ -96,14 +96,6 @@ def disjoint_paths(
     """Largest number of vertex-disjoint paths that begin in `first` and stop in `ends`.
 
     By Menger's theorem the least number of vertices that meet all such paths.
-
-    Args:
-      neighbours: next nodes of each node.
-      first: where paths may begin; different nodes.
-      ends: where paths may stop.
-
-    Returns:
-      The number.
     """
     nodes = {*first, *ends, *neighbours, *(x for row in neighbours.values() for x in row)}
     return lightest_cut(dict.fromkeys(nodes, 1), neighbours, first, ends)

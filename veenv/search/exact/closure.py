@@ -43,11 +43,8 @@ class Closure:
     def possible(self, u: int, w: int, gone: int, present: int) -> frozenset[Structure] | None:
         """The structures that the edge u → w may have, or None if they are too many to tell.
 
-        Args:
-          u: its source.
-          w: its target.
-          gone: vertices that have been eliminated.
-          present: vertices that have not; the others may have been or not.
+        The vertices `gone` have been eliminated, those `present` not, the others may have been or
+        not.
         """
         between = self.between(u, w)
         key = (u, w, gone & between, present & between)
@@ -63,13 +60,7 @@ class Closure:
     def after(self, u: int, w: int, eliminated: int) -> frozenset[Structure]:
         """The structures that the edge u → w may have after exactly these vertices are eliminated.
 
-        Args:
-          u: its source.
-          w: its target.
-          eliminated: the set, eliminated in any order; those on no path do not matter.
-
-        Returns:
-          The structures; none if no path leads from u to w through the set.
+        There are none if no path leads from u to w through the set.
         """
         through = self._on_paths(u, w, eliminated)
         if not through:

@@ -16,19 +16,10 @@ def lightest_cut(
     first: Iterable[int],
     ends: Collection[int],
 ) -> int:
-    """Least total weight of nodes that meet every path from `first` to `ends`.
+    """Least total weight of nodes that meet every path from `first` to `ends`; 0 if there is none.
 
-    By augmenting paths, shortest first (Edmonds and Karp).  Every node x is split into an arrival
-    2 x and a departure 2 x + 1, joined by an arc of its weight; the other arcs are endless.
-
-    Args:
-      weights: weight of every node on such paths, not negative; `first` and `ends` included.
-      rows: next nodes of each node.
-      first: where paths begin; different nodes.
-      ends: where paths stop.
-
-    Returns:
-      The weight, 0 if there is no such path.
+    By augmenting paths, shortest first (Edmonds and Karp).  Every node x is split into an arrival 2
+    x and a departure 2 x + 1, joined by an arc of its weight; the other arcs are endless.
     """
     room: dict[int, dict[int, int]] = {_SOURCE: {2 * x: _ENDLESS for x in first}, _SINK: {}}
     for x, weight in weights.items():

@@ -19,31 +19,19 @@ _MIX_B = np.uint64(0xBF58476D1CE4E5B9)
 
 
 class Frontier(NamedTuple):
-    """States of an A* search; M is their largest number, Q that of queue entries.
+    """States of an A* search; M is their largest number, Q that of queue entries."""
 
-    Attributes:
-      sets: uint64 [M, Ws]; eliminated vertices.
-      digest: uint64 [M]; hash of the structures less that of the initial state's (0 for scalars).
-      cost: int64 [M]; least cost to come.
-      rest: int64 [M]; bound on the cost to go.
-      parent: int32 [M].
-      move: int32 [M]; vertex eliminated last.
-      closed: bool [M]; already expanded.
-      table: int32 [2 M]; open-addressing hash table of state numbers + 1.
-      queue: int64 [Q, 2]; binary heap of (priority, state).
-      sizes: int64 [2]; number of states and of queue entries.
-    """
-
-    sets: np.ndarray
+    sets: np.ndarray  # uint64 [M, Ws]; eliminated vertices
+    # uint64 [M]; hash of the structures less that of the initial state's (0 for scalars)
     digest: np.ndarray
-    cost: np.ndarray
-    rest: np.ndarray
-    parent: np.ndarray
-    move: np.ndarray
-    closed: np.ndarray
-    table: np.ndarray
-    queue: np.ndarray
-    sizes: np.ndarray
+    cost: np.ndarray  # int64 [M]; least cost to come
+    rest: np.ndarray  # int64 [M]; bound on the cost to go
+    parent: np.ndarray  # int32 [M]
+    move: np.ndarray  # int32 [M]; vertex eliminated last
+    closed: np.ndarray  # bool [M]; already expanded
+    table: np.ndarray  # int32 [2 M]; open-addressing hash table of state numbers + 1
+    queue: np.ndarray  # int64 [Q, 2]; binary heap of (priority, state)
+    sizes: np.ndarray  # int64 [2]; number of states and of queue entries
 
 
 @compiled

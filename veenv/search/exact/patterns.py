@@ -63,23 +63,16 @@ _Possible = Callable[[int, int], Iterable[Structure | None]]
 
 
 class Patterns(NamedTuple):
-    """Bounds for C clusters of n vertices.
+    """Bounds for C clusters of n vertices."""
 
-    Attributes:
-      alone: int64 [n]; what each vertex costs at least, whatever is eliminated before it.
-      cluster: int64 [n]; number of each vertex's cluster.
-      members: int64 [n]; the vertices, those of one cluster together.
-      start: int64 [C + 1]; where each cluster's members begin.
-      offset: int64 [C]; where each cluster's table begins.
-      table: int64 [L]; least cost to go for each set of eliminated members, the first member
-        being the lowest bit.
-    """
-
+    # int64 [n]; what each vertex costs at least, whatever is eliminated before it
     alone: np.ndarray
-    cluster: np.ndarray
-    members: np.ndarray
-    start: np.ndarray
-    offset: np.ndarray
+    cluster: np.ndarray  # int64 [n]; number of each vertex's cluster
+    members: np.ndarray  # int64 [n]; the vertices, those of one cluster together
+    start: np.ndarray  # int64 [C + 1]; where each cluster's members begin
+    offset: np.ndarray  # int64 [C]; where each cluster's table begins
+    # int64 [L]; least cost to go for each set of eliminated members, the first member being the
+    # lowest bit
     table: np.ndarray
 
     @property
@@ -90,15 +83,9 @@ class Patterns(NamedTuple):
 
 @compiled
 def least_change(patterns, eliminated, v):
-    """Change of the bound on the cost to go if v is eliminated too.
+    """Change of the bound on the cost to go if v is eliminated too, at least minus what v costs.
 
-    Args:
-      patterns: the tables.
-      eliminated: uint64 [Ws]; the set of eliminated vertices, without v.
-      v: the vertex.
-
-    Returns:
-      The change, at least minus what v costs.
+    `eliminated` is the set without v, uint64 [Ws].
     """
     c = patterns.cluster[v]
     mask, mine = 0, 0
@@ -118,17 +105,10 @@ def single_patterns(bounds: np.ndarray) -> Patterns:
 
 
 def make_patterns(problem: Problem, tracker: Tracker, bounds: np.ndarray) -> Patterns:
-    """Patterns for vertices whose prices hang together.
+    """Patterns for vertices whose prices hang together; `bounds` are those of `vertex_bounds`.
 
-    Args:
-      problem: the problem.
-      tracker: one evaluation is counted for each entry of a table; when its budget is spent the
-        vertices left stand alone.
-      bounds: int64 [n]; `bounds.vertex_bounds` of the problem.
-
-    Returns:
-      The patterns; every vertex stands alone in graphs of more than 110 vertices and in graphs
-      that hold an empty array.
+    An evaluation is counted for each entry of a table; when the budget is spent the vertices left
+    stand alone.  Every vertex does in graphs of more than 110 vertices, or with an empty array.
     """
     sizes = [prod(shape) for shape in problem.graph.shapes]
     if problem.n > _MOST_VERTICES or 0 in sizes:

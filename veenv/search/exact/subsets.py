@@ -29,15 +29,9 @@ _CHUNK = 1 << 15
 def _sweep(core, bits, ids, begin, end, best, choice):
     """Extends every set numbered begin .. end - 1 by one vertex, in ascending order.
 
-    Args:
-      core: the graph's constants.
-      bits: uint64 [n + 1, 3, N, W]; entry j: the state after those of the set's vertices that
-        are j or more (n: none); the part belonging to set `begin` - 1 must be there.
-      ids: int32 [n + 1, 1, 1]; not used by scalars.
-      begin: first set.
-      end: one past the last set.
-      best: int64 [2^n]; least cost to come of each set, lowered.
-      choice: int8 [2^n]; the last vertex of an order that reaches it.
+    Of bits, uint64 [n + 1, 3, N, W], entry j is the state after those of the set's vertices that
+    are j or more (n: none); the part of set `begin` - 1 must be there.  Written are best, int64
+    [2^n], the least cost to come, and choice, int8 [2^n], the last vertex of such an order.
     """
     n = core.n
     waits = core.before.shape[0] > 0
@@ -64,18 +58,7 @@ def _sweep(core, bits, ids, begin, end, best, choice):
 
 
 def solve_subsets(problem: Problem, tracker: Tracker) -> bool:
-    """Proves the optimum of a scalar graph of at most `MAX_VERTICES` vertices.
-
-    Args:
-      problem: a scalar problem.
-      tracker: receives the optimal order, the bound and one evaluation for each set.
-
-    Returns:
-      Whether the sweep ended within the budget.
-
-    Raises:
-      ValueError: if the graph is not scalar or has too many vertices.
-    """
+    """Whether the optimum of a small scalar graph is proven within the budget."""
     n = problem.n
     if problem.tables is not None or n > MAX_VERTICES:
         raise ValueError(

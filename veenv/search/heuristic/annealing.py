@@ -70,12 +70,7 @@ def _rotate(trial, source, length, target):
 def random_move(trial, where, starts, neighbours, rng):
     """Changes an order, int64 [n], by one random move; returns the window (lo, hi).
 
-    Args:
-      trial: the order, changed.
-      where: int64 [n]; position of each vertex in it.
-      starts: int64 [n + 1]; offsets into `neighbours`.
-      neighbours: int64; neighbours of each vertex in the original graph.
-      rng: uint64 [1]; random state.
+    `where` has the position of each vertex, int64 [n]; the others are as of `_neighbours`.
     """
     n = trial.shape[0]
     kind = random_below(rng, 16)
@@ -106,12 +101,7 @@ def random_move(trial, where, starts, neighbours, rng):
 def _is_legal(core, trial, lo, hi, left):
     """Whether no vertex at lo .. hi of `trial` stands before one there that it must wait for.
 
-    Args:
-      core: the graph's constants.
-      trial: int64 [n]; a legal order but for the window.
-      lo: first position.
-      hi: last position.
-      left: uint64 [Wn]; scratch.
+    The order is legal but for the window; `left`, uint64 [Wn], is scratch.
     """
     if core.before.shape[0] == 0:
         return True
@@ -131,22 +121,9 @@ def run_moves(
 ):
     """Anneals for `moves` moves while the temperature falls from `first` to `last`.
 
-    Args:
-      core: the graph's constants.
-      tape: the tape, loaded.
-      where: int64 [n]; position of each vertex on the tape.
-      starts: int64 [n + 1]; offsets into `neighbours`.
-      neighbours: int64; eliminable neighbours of each vertex in the original graph.
-      rng: uint64 [1]; random state.
-      moves: number of moves.
-      first: temperature at the beginning.
-      last: temperature at the end.
-      total: cost of the tape's order.
-      best: best cost so far.
-      best_order: int64 [n]; overwritten by every better order.
-
-    Returns:
-      (cost of the tape's order, best cost).
+    The tape is loaded with an order that costs `total`; `where` has the position of each vertex on
+    it, int64 [n].  Every better order than `best` goes into `best_order`, int64 [n].  Returns the
+    cost of the tape's order and the best cost.
     """
     cooling = (last / first) ** (1.0 / max(moves, 1))
     temperature = first
@@ -227,14 +204,9 @@ def temperature_range(changes: np.ndarray) -> tuple[float, float]:
 def anneal(
     problem: Problem, tracker: Tracker, starts: Sequence[np.ndarray], seed: int, width: int = 4
 ) -> None:
-    """Anneals until the tracker's budget is spent.
+    """Anneals in rounds of `width` chains until the tracker's budget is spent.
 
-    Args:
-      problem: the problem.
-      tracker: receives improvements and counts moves.
-      starts: local orders (int64 [n]) to start from, best first.
-      seed: seed of every chain.
-      width: chains per round.
+    `starts` are local orders, int64 [n], best first.
     """
     n = problem.n
     if n < 2:

@@ -106,8 +106,8 @@ def _change(core, bits, ids, u, w, old, new, forward):
 def _changes(core, bits, ids, outs, v):
     """What eliminating v would change.
 
-    Returns:
-      New edges, and the changes of what eliminating all predecessors and all successors costs.
+    Returns new edges, and the changes of what eliminating all predecessors and all successors
+    costs.
     """
     fill, above, below = 0, np.int64(0), np.int64(0)
     for k in range(bits.shape[2]):
@@ -180,19 +180,10 @@ def _sum_successors(core, bits, ins, outs, sizes, prices, v, features):
 
 @compiled
 def observe_array(core, bits, ids, ins, outs, static, sizes, prices, v, features):
-    """Writes what the network sees of a vertex of a graph of arrays.
+    """Writes what the network sees of a vertex of a graph of arrays into features, float64 [25].
 
-    Args:
-      core: the graph's constants.
-      bits: uint64 [3, N, W]; the state.
-      ids: int32 [N, N]; the same.
-      ins: int64 [N]; in-degree of every node.
-      outs: int64 [N]; out-degree of every node.
-      static: float64 [n, 6]; what stays, of every vertex.
-      sizes: float64 [N]; logarithms of the elements of every node.
-      prices: int64 [n]; what eliminating every vertex costs now.
-      v: the vertex.
-      features: float64 [25]; written.
+    `ins` and `outs` are degrees, int64 [N]; `static` is `array_static`; `sizes` the logarithms of
+    the elements of every node, float64 [N]; `prices` what each vertex costs now, int64 [n].
     """
     features[:] = 0.0
     num_in, num_out = max(ins[v], 1), max(outs[v], 1)

@@ -41,19 +41,8 @@ def _extend(core, bits, ids, alive, parents, costs):
 def _complete(core, bits, ids, alive, parents, moves, guide, begin, end, now, now_ids, totals):
     """Cost of extensions begin .. end - 1 and their completion along the guide, into `totals`.
 
-    Args:
-      core: the graph's constants.
-      bits: uint64 [B, 3, N, W]; states of the layer.
-      ids: int32 [B, N, N]; the same.
-      alive: bool [B, n].
-      parents: int64 [E]; state of each extension.
-      moves: int64 [E]; its vertex.
-      guide: int64 [n]; an order.
-      begin: first extension.
-      end: one past the last.
-      now: uint64 [3, N, W]; scratch.
-      now_ids: int32 [N, N]; scratch.
-      totals: int64 [E].
+    States of the layer have a leading axis B, as has alive, bool [B, n]; parents and moves, int64
+    [E], are state and vertex of each extension; `now` and `now_ids` are scratch.
     """
     for e in range(begin, end):
         b, v = parents[e], moves[e]
@@ -103,17 +92,9 @@ def _make_layer(problem: Problem, width: int) -> _Layer:
 
 
 def beam_pass(problem: Problem, tracker: Tracker, width: int, seed: int, number: int) -> bool:
-    """One beam search, guided by the tracker's order.
+    """One beam search, guided by the tracker's order; says whether it ended within the budget.
 
-    Args:
-      problem: the problem.
-      tracker: receives improvements; one evaluation for each extension scored.
-      width: states kept in each layer.
-      seed: seed of the Zobrist numbers and of the breaking of ties.
-      number: number of this pass; it enters the breaking of ties.
-
-    Returns:
-      Whether the pass ended within the budget.
+    One evaluation is counted for each extension scored; `number`, of the pass, breaks ties.
     """
     core, n = problem.core, problem.n
     layer, spare = _make_layer(problem, width), _make_layer(problem, width)
@@ -178,11 +159,7 @@ def _path(history: list[tuple[np.ndarray, np.ndarray]], last: int) -> list[int]:
 def beam(problem: Problem, tracker: Tracker, seed: int, width: int | None = None) -> None:
     """Beam searches until the budget is spent, or one of the given width.
 
-    Args:
-      problem: the problem.
-      tracker: receives improvements; its order is the first guide.
-      seed: seed.
-      width: states in each layer; by default 8, doubled after every pass that finds nothing.
+    By default the width is 8, doubled after every pass that finds nothing.
 
     Raises:
       ValueError: if the width is not positive or too large for memory.

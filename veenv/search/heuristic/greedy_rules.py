@@ -33,10 +33,7 @@ def _score(core, bits, ids, by_cost, v):
 def first_choice(core, alive, scores):
     """The vertex of least score that may go now, ties to the lowest id; -1 if there is none.
 
-    Args:
-      core: the graph's constants.
-      alive: bool [n]; vertices not eliminated.
-      scores: numbers [n].
+    `alive`, bool [n], are the vertices that are not eliminated.
     """
     best = -1
     for v in range(core.n):
@@ -47,14 +44,10 @@ def first_choice(core, alive, scores):
 
 @compiled
 def mark_touched(bits, v, far, near):
-    """Bits of the nodes of which eliminating v changes what a score sees, into `near`.
+    """Bits of the nodes of which eliminating v changes what a score sees, into near, uint64 [W].
 
-    Args:
-      bits: uint64 [3, N, W]; the state.
-      v: the vertex.
-      far: also those that stand between a predecessor and a successor of v: new edges between these
-        change the fill-in and the additions of vertices that are no neighbours.
-      near: uint64 [W]; written.
+    With `far` also those that stand between a predecessor and a successor of v: new edges between
+    these change the fill-in and the additions of vertices that are no neighbours.
     """
     words = bits.shape[2]
     below, above = np.zeros(words, np.uint64), np.zeros(words, np.uint64)
@@ -95,14 +88,7 @@ def _greedy(core, bits, ids, by_cost, order):
 
 
 def greedy(problem: Problem, rule: str = "markowitz") -> np.ndarray:
-    """Greedy order by one of `RULES`.
-
-    Returns:
-      Local order, int64 [n].
-
-    Raises:
-      ValueError: if the rule is unknown.
-    """
+    """Greedy local order by one of `RULES`, int64 [n]."""
     if rule not in RULES:
         raise ValueError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
     order = np.zeros(problem.n, np.int64)

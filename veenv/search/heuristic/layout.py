@@ -17,18 +17,10 @@ from veenv.search.problem import Problem
 
 @compiled
 def _later(core, bits, ids, order, starts, later):
-    """Neighbours of each vertex of an order when it is eliminated.
+    """Neighbours of each vertex of an order when it is eliminated; returns how many in all.
 
-    Args:
-      core: the graph's constants.
-      bits: uint64 [3, N, W]; the initial state, changed.
-      ids: int32 [N, N]; the same.
-      order: int64 [n].
-      starts: int64 [n + 1]; offsets into `later`, written.
-      later: int64; vertices, written as far as there is room.
-
-    Returns:
-      The number of neighbours in all.
+    Written are starts, int64 [n + 1], offsets into `later`, and later itself, int64, as far as
+    there is room; (bits, ids) are the initial state, changed.
     """
     n, found = core.n, 0
     waits = core.before.shape[0] > 0
@@ -79,14 +71,9 @@ def _incoming(order, starts, later, offsets, sources):
 
 @compiled
 def _depth_first(order, offsets, sources, rng, result):
-    """An order in which every vertex comes right behind its `sources`, depth first.
+    """An order in which every vertex comes right behind its `sources`, depth first, into `result`.
 
-    Args:
-      order: int64 [n]; roots are taken from its end.
-      offsets: int64 [n + 1]; offsets into `sources`, by vertex.
-      sources: int64; what comes before each vertex, shuffled.
-      rng: uint64 [1]; random state.
-      result: int64 [n]; written.
+    Roots are taken from the end of `order`; offsets, int64 [n + 1], are into `sources`, by vertex.
     """
     n, filled = order.shape[0], 0
     for v in range(n):
@@ -119,14 +106,6 @@ def lay_out(problem: Problem, order: np.ndarray, rng: np.ndarray) -> np.ndarray:
     """An order of the same cost in which eliminations that depend on each other are close.
 
     Of a graph of arrays the cost can differ where sums of structures depend on their order.
-
-    Args:
-      problem: the problem.
-      order: int64 [n], local.
-      rng: uint64 [1]; random state.
-
-    Returns:
-      int64 [n].
     """
     core, n = problem.core, problem.n
     starts, later = np.zeros(n + 1, np.int64), np.zeros(16 * n, np.int64)

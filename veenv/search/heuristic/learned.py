@@ -34,12 +34,7 @@ NUM_FEATURES = {kind: sum(numbers) for kind, numbers in (("scalar", SCALAR), ("a
 
 
 def num_weights(hidden: int, num_features: int) -> int:
-    """Number of weights of a network of so many hidden units.
-
-    Example:
-      >>> num_weights(0, 20), num_weights(8, 20)
-      (20, 196)
-    """
+    """Number of weights of a network of so many hidden units."""
     return num_features + hidden * (num_features + 2)
 
 
@@ -126,19 +121,9 @@ def _recount(core, bits, ids, near, alive, ins, outs, prices):
 
 @compiled
 def play(core, bits, ids, static, sizes, weights, order):
-    """Plays a game.
+    """Plays a game on a scratch state (bits, ids); writes order, int64 [n], returns its cost.
 
-    Args:
-      core: the graph's constants.
-      bits: uint64 [3, N, W]; a state, overwritten.
-      ids: int32 [N, N]; the same.
-      static: float64 [n, S]; what stays, of every vertex.
-      sizes: float64 [N]; logarithms of the elements of every node; [0] for scalars.
-      weights: float64 [K]; the network.
-      order: int64 [n]; written.
-
-    Returns:
-      What the order costs.
+    `static` is float64 [n, S], `sizes` as of `Player`, and weights, float64 [K], the network.
     """
     n, size, of_arrays = core.n, core.kept.shape[0], sizes.shape[0] > 0
     copy_state(bits, ids, core.bits, core.ids)
@@ -174,21 +159,13 @@ def play(core, bits, ids, static, sizes, weights, order):
 
 @dataclass(frozen=True)
 class Player:
-    """Plays games on one problem.
+    """Plays games on one problem."""
 
-    Attributes:
-      problem: the problem.
-      static: float64 [n, S]; what stays, of every vertex.
-      sizes: float64 [N]; logarithms of the elements of every node; [0] for scalars.
-      bits: uint64 [3, N, W]; scratch.
-      ids: int32 [N, N]; scratch.
-    """
-
-    problem: Problem
-    static: np.ndarray
-    sizes: np.ndarray
-    bits: np.ndarray
-    ids: np.ndarray
+    problem: Problem  # the problem
+    static: np.ndarray  # float64 [n, S]; what stays, of every vertex
+    sizes: np.ndarray  # float64 [N]; logarithms of the elements of every node; [0] for scalars
+    bits: np.ndarray  # uint64 [3, N, W]; scratch
+    ids: np.ndarray  # int32 [N, N]; scratch
 
     @classmethod
     def of(cls, problem: Problem) -> Player:
@@ -205,13 +182,9 @@ class Player:
         return NUM_FEATURES["scalar" if self.problem.tables is None else "arrays"]
 
     def play(self, weights: np.ndarray) -> tuple[np.ndarray, int]:
-        """An order and its cost.
+        """Plays a game on a scratch state (bits, ids); writes order, int64 [n], returns its cost.
 
-        Args:
-          weights: float64 [K]; the network.
-
-        Returns:
-          Local order, int64 [n], and what it costs.
+        `static` is float64 [n, S], `sizes` as of `Player`, and weights, float64 [K], the network.
         """
         order = np.zeros(self.problem.n, np.int64)
         total = play(

@@ -38,13 +38,9 @@ _SAMPLE = 8
 
 @compiled
 def _nodes(bits, window, place, nodes):
-    """The window's vertices and then their neighbours, into `nodes`; returns how many.
+    """The window's vertices (int64 [L]) and then their neighbours, into `nodes`; returns how many.
 
-    Args:
-      bits: uint64 [3, N, W]; the state before the window.
-      window: int64 [L]; vertices.
-      place: int64 [N]; -1; position of each node found, written.
-      nodes: int64 [N]; written.
+    `place`, int64 [N], is -1; the position of each node found is written.
     """
     found = window.shape[0]
     for i in range(found):
@@ -66,18 +62,10 @@ def _nodes(bits, window, place, nodes):
 
 @compiled
 def _part(core, bits, ids, place, nodes, length, part_bits, part_ids, before):
-    """Copies a part of a state to a small one, and clears `place`.
+    """Copies a part of a state to a small one, which is zero, and clears `place`.
 
-    Args:
-      core: the graph's constants.
-      bits: uint64 [3, N, W]; the state.
-      ids: int32 [N, N]; the same.
-      place: int64 [N]; number of each node in the part, -1 for others; cleared.
-      nodes: int64 [M]; nodes of the part.
-      length: how many of them are vertices that can go.
-      part_bits: uint64 [3, M, V]; zero, written.
-      part_ids: int32 [M, M] or [1, 1]; the same.
-      before: uint64 [length or 0, V']; the same.
+    `nodes`, int64 [M], are those of the part, of which the first `length` can go; `place`, int64
+    [N], has the number of each node in it, -1 for others.
     """
     for i in range(nodes.shape[0]):
         u = nodes[i]
@@ -218,14 +206,7 @@ def _loaded(part: Problem) -> tuple[Tape, np.ndarray, np.ndarray, np.ndarray]:
 def anneal_regions(
     problem: Problem, tracker: Tracker, starts: Sequence[np.ndarray], seed: int
 ) -> None:
-    """Anneals by regions until the tracker's budget is spent.
-
-    Args:
-      problem: the problem.
-      tracker: receives improvements and counts moves.
-      starts: local orders (int64 [n]) to start from, best first.
-      seed: seed of every move.
-    """
+    """Anneals by regions until the tracker's budget is spent."""
     if problem.n < 2:
         return
     sweeper = Sweeper(problem, tracker, seed)

@@ -49,17 +49,9 @@ def signed_log(x):
 
 @compiled
 def observe_scalar(core, bits, ids, ins, outs, static, v, features):
-    """Writes what the network sees of a vertex.
+    """Writes what the network sees of a vertex into features, float64 [20].
 
-    Args:
-      core: the graph's constants.
-      bits: uint64 [3, N, W]; the state.
-      ids: int32 [N, N]; the same.
-      ins: int64 [N]; in-degree of every node.
-      outs: int64 [N]; out-degree of every node.
-      static: float64 [n, 5]; what stays, of every vertex.
-      v: the vertex.
-      features: float64 [20]; written.
+    `ins` and `outs` are degrees, int64 [N]; `static` is `scalar_static`.
     """
     n, words = core.n, bits.shape[2]
     num_in, num_out = max(ins[v], 1), max(outs[v], 1)

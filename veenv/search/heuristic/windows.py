@@ -25,29 +25,18 @@ _STRIDE_ARRAY = 16  # a state is large, so checkpoints are expensive
 
 
 class Tape(NamedTuple):
-    """An order under evaluation; n vertices, C checkpoints.
+    """An order under evaluation; n vertices, C checkpoints."""
 
-    Attributes:
-      order: int64 [n]; the current order.
-      costs: int64 [n]; cost of each elimination.
-      trial: int64 [n]; the changed order, equal to `order` outside the window.
-      trial_costs: int64 [n]; its costs, valid in the evaluated window.
-      bits: uint64 [2, C, 3, N, W]; state before position c·stride, of order (0) and of trial (1).
-      ids: int32 [2, C, N, N]; the same.
-      now: uint64 [3, N, W]; working state.
-      now_ids: int32 [N, N]; the same.
-      stride: positions between checkpoints.
-    """
-
-    order: np.ndarray
-    costs: np.ndarray
-    trial: np.ndarray
-    trial_costs: np.ndarray
+    order: np.ndarray  # int64 [n]; the current order
+    costs: np.ndarray  # int64 [n]; cost of each elimination
+    trial: np.ndarray  # int64 [n]; the changed order, equal to `order` outside the window
+    trial_costs: np.ndarray  # int64 [n]; its costs, valid in the evaluated window
+    # uint64 [2, C, 3, N, W]; state before position c·stride, of order (0) and of trial (1)
     bits: np.ndarray
-    ids: np.ndarray
-    now: np.ndarray
-    now_ids: np.ndarray
-    stride: int
+    ids: np.ndarray  # int32 [2, C, N, N]; the same
+    now: np.ndarray  # uint64 [3, N, W]; working state
+    now_ids: np.ndarray  # int32 [N, N]; the same
+    stride: int  # positions between checkpoints
 
 
 def make_tape(problem: Problem) -> Tape:

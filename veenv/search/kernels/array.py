@@ -17,31 +17,18 @@ _HASH = np.uint64(0x9E3779B97F4A7C15)
 
 
 class ArrayCore(NamedTuple):
-    """Constants of an array graph under one cost model.
+    """Constants of an array graph under one cost model."""
 
-    Attributes:
-      n: number of eliminable vertices.
-      bits: uint64 [3, N, W]; the initial state (row 2 is not used).
-      ids: int32 [N, N]; the initial state.
-      kept: bool [N]; outputs, which keep their in-edges.
-      keys: uint64 [2, size]; see `tables.StructureTables`.
-      results: int32 [2, size].
-      counts: int64 [2, size].
-      handle: number of the tables.
-      additions: additions cost as multiplications do.
-      before: uint64 [n, Wn]; see `ScalarCore`.
-    """
-
-    n: int
-    bits: np.ndarray
-    ids: np.ndarray
-    kept: np.ndarray
-    keys: np.ndarray
-    results: np.ndarray
-    counts: np.ndarray
-    handle: int
-    additions: bool
-    before: np.ndarray
+    n: int  # number of eliminable vertices
+    bits: np.ndarray  # uint64 [3, N, W]; the initial state (row 2 is not used)
+    ids: np.ndarray  # int32 [N, N]; the initial state
+    kept: np.ndarray  # bool [N]; outputs, which keep their in-edges
+    keys: np.ndarray  # uint64 [2, size]; see `tables.StructureTables`
+    results: np.ndarray  # int32 [2, size]
+    counts: np.ndarray  # int64 [2, size]
+    handle: int  # number of the tables
+    additions: bool  # additions cost as multiplications do
+    before: np.ndarray  # uint64 [n, Wn]; see `ScalarCore`
 
 
 @partial(compiled, nogil=False)

@@ -37,14 +37,8 @@ _STAMP = _source_stamp()
 def compiled(fun: F, *, nogil: bool = True) -> F:
     """`numba.njit` with an on-disk cache where one can be written, without one elsewhere.
 
-    Compiled code lets other Python threads run, so that a caller can wait for it with a deadline.
-
-    Args:
-      fun: a function numba can compile.
-      nogil: False for one that calls Python itself.
-
-    Returns:
-      The compiled function; typed as the function, which it is called like.
+    Compiled code lets other Python threads run, so that a caller can wait for it with a deadline;
+    `nogil` is False for what calls Python itself.
     """
     try:
         dispatcher = numba.njit(cache=True, nogil=nogil)(fun)

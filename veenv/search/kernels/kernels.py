@@ -23,19 +23,10 @@ Core = ScalarCore | ArrayCore
 
 
 def eliminate(core: Any, bits: Any, ids: Any, v: Any) -> Any:
-    """Eliminates v in place; for compiled callers, specialised on the kind of core.
+    """Eliminates v in place, and returns what it costs; for compiled callers.
 
-    A scalar graph's code must not mention the tables: passing them along would cost more, in
-    reference counts, than the elimination itself.
-
-    Args:
-      core: `ScalarCore` or `ArrayCore`.
-      bits: uint64 [3, N, W], changed.
-      ids: int32 [N, N], changed (arrays only).
-      v: local vertex, int.
-
-    Returns:
-      What it costs, int64.
+    It is specialised on the kind of core: a scalar graph's code must not mention the tables, whose
+    reference counts would cost more than the elimination itself.
     """
     raise TypeError("eliminate is called from compiled code only")
 

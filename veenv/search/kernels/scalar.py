@@ -12,26 +12,17 @@ SUCC, PRED, VALUED = 0, 1, 2
 
 
 class ScalarCore(NamedTuple):
-    """Constants of a scalar graph under one cost model.
+    """Constants of a scalar graph under one cost model."""
 
-    Attributes:
-      n: number of eliminable vertices.
-      bits: uint64 [3, N, W]; the initial state.
-      ids: int32 [1, 1]; not used.
-      kept: bool [N]; outputs, which keep their in-edges.
-      plain: every edge carries a value, so an elimination takes in-degree times out-degree
-        multiplications.
-      additions: additions cost as multiplications do.
-      before: uint64 [n, Wn]; the vertices that must go before each one, as bits; [0, Wn] if no
-        vertex has to wait.
-    """
-
-    n: int
-    bits: np.ndarray
-    ids: np.ndarray
-    kept: np.ndarray
+    n: int  # number of eliminable vertices
+    bits: np.ndarray  # uint64 [3, N, W]; the initial state
+    ids: np.ndarray  # int32 [1, 1]; not used
+    kept: np.ndarray  # bool [N]; outputs, which keep their in-edges
+    # every edge carries a value, so an elimination takes in-degree times out-degree multiplications
     plain: bool
-    additions: bool
+    additions: bool  # additions cost as multiplications do
+    # uint64 [n, Wn]; the vertices that must go before each one, as bits; [0, Wn] if no vertex has
+    # to wait
     before: np.ndarray
 
 

@@ -34,12 +34,7 @@ class StructureTables:
     """
 
     def __init__(self, log_size: int = _LOG_SIZE, *, additions: bool = False):
-        """Makes empty tables of ``2**log_size`` places.
-
-        Args:
-          log_size: binary logarithm of the number of places.
-          additions: additions cost as multiplications do; otherwise they are free.
-        """
+        """Makes empty tables of ``2**log_size`` places; `additions` cost as much, or nothing."""
         global _next_handle
         size = 1 << log_size
         self.keys = np.zeros((2, size), np.uint64)

@@ -34,23 +34,14 @@ _CHEAP = 0.1
 
 @dataclass(eq=False)
 class Trial:
-    """What became of a form.
+    """What became of a form."""
 
-    Attributes:
-      form: the form.
-      first: seconds of a call before the rounds; infinite if it was not called.
-      seconds: of a call, by the number of the round.
-      compile_seconds: of tracing and compiling.
-      temporary: bytes of temporary memory; None where the backend does not tell.
-      note: why it was not timed (any further).
-    """
-
-    form: Form
-    first: float = inf
-    seconds: dict[int, float] = field(default_factory=dict)
-    compile_seconds: float = 0.0
-    temporary: int | None = None
-    note: str = ""
+    form: Form  # the form
+    first: float = inf  # seconds of a call before the rounds; infinite if it was not called
+    seconds: dict[int, float] = field(default_factory=dict)  # of a call, by the number of the round
+    compile_seconds: float = 0.0  # of tracing and compiling
+    temporary: int | None = None  # bytes of temporary memory; None where the backend does not tell
+    note: str = ""  # why it was not timed (any further)
 
     def times(self) -> list[float]:
         """Seconds of a call: of the rounds, or of the call before them."""
@@ -90,13 +81,6 @@ class Contest:
       trials: of all forms so far.
       settled: whether more time would not change the verdict.
       errors: what tracing or compiling a form raised.
-
-    Example:
-      >>> from veenv.search.tuning.forms import Form
-      >>> contest = Contest(lambda form: Entry(lambda: None), end=time.perf_counter() + 0.1)
-      >>> contest.run([Form("jacfwd"), Form("jacrev")])
-      >>> contest.verdict().form.mode in ("jacfwd", "jacrev")
-      True
     """
 
     def __init__(
@@ -108,11 +92,7 @@ class Contest:
     ):
         """Nothing runs yet.
 
-        Args:
-          prepare: traces and compiles a form; what it raises says why the form is out.
-          end: when the time is up.
-          left: whether nobody waits any more.
-          clock: tells the time.
+        `prepare` compiles a form, or raises why the form is out; `left` says whether nobody waits.
         """
         self.trials: list[Trial] = []
         self.errors: dict[Form, Exception] = {}

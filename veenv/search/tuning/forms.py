@@ -28,21 +28,13 @@ _SEARCHING = 0.1
 
 @dataclass(frozen=True)
 class Form:
-    """One way to a Jacobian.
+    """One way to a Jacobian."""
 
-    Attributes:
-      mode: JAX's own, or ``"jacve"``.
-      order: what the order is called.
-      ids: its vertex ids; none for ``"auto"``.
-      kernel: as `veenv.jacve` has it, and so is the next.
-      pin: as there.
-    """
-
-    mode: Mode
-    order: str = ""
-    ids: tuple[int, ...] = ()
-    kernel: KernelMode = "xla"
-    pin: PinMode = "auto"
+    mode: Mode  # JAX's own, or ``"jacve"``
+    order: str = ""  # what the order is called
+    ids: tuple[int, ...] = ()  # its vertex ids; none for ``"auto"``
+    kernel: KernelMode = "xla"  # as `veenv.jacve` has it, and so is the next
+    pin: PinMode = "auto"  # as there
 
     @property
     def usual(self) -> bool:
@@ -97,12 +89,7 @@ def other_forms(
 ) -> Iterator[Form]:
     """The forms beside the usual ones; the search for an order begins when its turn comes.
 
-    Args:
-      graph: the function's graph.
-      primitives: names of the primitives of its program.
-      seconds: the time that there is for all of them.
-      kernels: whether to try one kernel as well as XLA.
-      batched: whether there are many points, for which one kernel is most promising.
+    Where there are many points (`batched`), one kernel is most promising and comes first.
     """
     ids = _orders(graph)
     price = {name: graph.cost(order, "operations") for name, order in ids.items()}

@@ -19,20 +19,14 @@ _NUMBERS = (*_ARRAYS, float, complex, int)
 
 @dataclass(frozen=True)
 class Point:
-    """Arguments of a function: the leaves that vary, and the rest as it is.
+    """Arguments of a function: the leaves that vary, and the rest as it is."""
 
-    Attributes:
-      whole: all leaves.
-      tree: their structure.
-      varying: which leaves are arguments of the compiled programs: arrays, and all numbers of what
-        is differentiated by.
-      axes: for each leaf that varies whether the batch runs over it.
-    """
-
-    whole: tuple[Any, ...]
-    tree: Any
+    whole: tuple[Any, ...]  # all leaves
+    tree: Any  # their structure
+    # which leaves are arguments of the compiled programs: arrays, and all numbers of what is
+    # differentiated by
     varying: tuple[int, ...]
-    axes: tuple[bool, ...]
+    axes: tuple[bool, ...]  # for each leaf that varies whether the batch runs over it
 
     @classmethod
     def of(cls, args: Sequence[Any], wanted: Sequence[int], batched: Sequence[bool]) -> Point:

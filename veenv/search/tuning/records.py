@@ -120,11 +120,7 @@ def results_of(trials: list[Trial], mode: Trial | None) -> tuple[Result, ...]:
 
 
 def write(path: str | os.PathLike[str], record: Record) -> None:
-    """Writes a record.
-
-    Raises:
-      OSError: if it cannot be written.
-    """
+    """Writes a record."""
     whole = {"format": FORMAT, "version": VERSION, **asdict(record)}
     write_text(
         path,
@@ -133,12 +129,7 @@ def write(path: str | os.PathLike[str], record: Record) -> None:
 
 
 def read(path: str | os.PathLike[str]) -> Record:
-    """Reads a record and checks every field.
-
-    Raises:
-      ValueError: if it is no such record, naming the file and the offending field.
-      OSError: if it cannot be read.
-    """
+    """Reads a record and checks every field."""
     try:
         text = read_bytes(path, MAX_BYTES, "tuned file").decode("utf-8")
         data = json.loads(text, parse_constant=_no_constant)
@@ -167,11 +158,7 @@ _JSON = {NoneType: NoneType, bool: bool, int: int, tuple: list, Literal: str}
 
 
 def _read(name: str, hint: Any, value: Any) -> Any:
-    """A value of JSON as a field of some type.
-
-    Raises:
-      ValueError: naming the field, if it is none.
-    """
+    """A value of JSON as a field of some type."""
     origin, kinds = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         known = (k for k in kinds if type(value) is _JSON.get(get_origin(k) or k))

@@ -36,11 +36,7 @@ _SAFE = 0.6
 
 
 def _batched(in_axes: Any, count: int) -> tuple[bool, ...]:
-    """For each argument whether the batch runs over it.
-
-    Raises:
-      ValueError: if `in_axes` is neither 0 nor None, nor one of them for each argument.
-    """
+    """For each argument whether the batch runs over it."""
     every = (in_axes,) * count if in_axes is None or in_axes == 0 else in_axes
     if not isinstance(every, (tuple, list)) or len(every) != count:
         raise ValueError(f"in_axes must be 0, None or one for each of {count}, got {in_axes!r}")
@@ -66,11 +62,7 @@ class Tuning:
         seconds: float,
         left: Event,
     ):
-        """Nothing runs yet; what the arguments are is said in `veenv.tune`.
-
-        Raises:
-          ValueError: if argnums is out of range, or batch or in_axes is not valid.
-        """
+        """Nothing runs yet; what the arguments are is said in `veenv.tune`."""
         if not callable(fun):
             raise TypeError(f"fun must be callable, got {fun!r}")
         if batch is not None and (isinstance(batch, bool) or operator.index(batch) < 1):
@@ -144,11 +136,7 @@ class Tuning:
         return found
 
     def _prepare(self, form: Form) -> Entry:
-        """Traces and compiles a form.
-
-        Raises:
-          MemoryError: if it would take more memory than there is.
-        """
+        """Traces and compiles a form."""
         made = form.jacobian(self._fun, self._argnums, has_aux=self._has_aux)
         jacobian, values = self._point.function(made), self._values
         if self._batch is not None:
