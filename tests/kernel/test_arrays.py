@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.oracles.scalar_program import run
 from veenv.kernel.arrays import arithmetic
 from veenv.kernel.builder import Builder
-from veenv.kernel.fold import run
 from veenv.kernel.program import CannotFuseError
 from veenv.kernel.unrolling import unroll
 

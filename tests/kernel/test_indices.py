@@ -12,7 +12,7 @@ from jax import lax
 
 import veenv
 from tests.kernel.test_primitives import assert_as_xla
-from veenv.kernel.fold import run
+from tests.oracles.scalar_program import run
 from veenv.kernel.fusing import fuse
 from veenv.kernel.program import CannotFuseError
 from veenv.kernel.unrolling import unroll

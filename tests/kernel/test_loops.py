@@ -9,7 +9,8 @@ import pytest
 from jax import lax
 
 import veenv
-from veenv.kernel import fold, loops
+from tests.oracles.scalar_program import run
+from veenv.kernel import loops
 from veenv.kernel.fusing import fuse, trace_point
 from veenv.kernel.program import CannotFuseError
 
@@ -39,7 +40,7 @@ def assert_equal(f, *args, dtype=np.float64, rtol=1e-10):
     traced = trace_point(f, point, {}, many)
     program = traced.program()
     operands = [*values, *traced.operands[len(values) :]]
-    for got, want in zip(fold.run(program, *operands), expected, strict=True):
+    for got, want in zip(run(program, *operands), expected, strict=True):
         np.testing.assert_allclose(got, want, rtol=rtol, atol=rtol)
     return program
 

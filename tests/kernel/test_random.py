@@ -8,8 +8,8 @@ import pytest
 
 import veenv
 from tests.oracles.jacobians import orders
+from tests.oracles.scalar_program import run
 from tests.sampling import thinned
-from veenv.kernel.fold import run
 from veenv.kernel.fusing import trace_point
 
 FUNCTIONS = {

@@ -77,7 +77,7 @@ def test_vectors_on_the_stack_fill_lines():
     program = program_of(products, np.ones(64, "f4"))
     module = llvm.parse_assembly(sections.body(program, known.lanes(program)))
     module.triple = llvm.get_process_triple()
-    assembly = compile._machine(2).emit_assembly(module)
+    assembly = compile._machine().emit_assembly(module)
     assert f"andq\t$-{known.vector_bytes}, %rsp" in assembly
     spilled = re.findall(r"(v\w+)\t%[xyz]mm\d+, -?\d*\(%rsp\)", assembly)
     assert spilled

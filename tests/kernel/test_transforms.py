@@ -286,7 +286,7 @@ assert "llvmlite" not in sys.modules
 import jax, jax.numpy as jnp
 jax.config.update("jax_compilation_cache_dir", sys.argv[1])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 hits = []
 jax.monitoring.register_event_listener(lambda name, **_: hits.append(name))
 jac = jax.jit(jax.vmap(veenv.jacve(lambda x: jnp.sin(x) * x, kernel="fused")))
@@ -356,7 +356,7 @@ def test_compilation_cache_on_disk(said):
     ([first, *_], _), ([second, *_], complaint) = said
     values = "['0.00000', '1.38177', '0.07700']"
     assert first == f"{values} False"
-    assert second in (f"{values} True", f"{values} False"), complaint
+    assert second == f"{values} True", complaint
 
 
 def test_several_devices(said):
@@ -369,13 +369,3 @@ def test_fork(said):
     """A child keeps the kernels, and no lock stays taken in it."""
     _, ([_, line, *_], complaint) = said
     assert line == "child 0", complaint
-
-
-def test_what_cannot_be_a_kernel_is_seen_before_anything_is_unrolled(monkeypatch):
-    def f(x):
-        return jnp.linalg.svd(jnp.tanh(jnp.sin(x) @ x) + 9 * jnp.eye(3))[1]
-
-    traced = trace_point(f, (jnp.eye(3),), {}, (0,))
-    monkeypatch.setattr(unrolling._Unroller, "_apply", None)
-    with pytest.raises(CannotFuseError, match=r"'svd'.*test_transforms\.py:\d+.*f\)"):
-        traced.program()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from veenv.kernel.fold import run
+from tests.oracles.scalar_program import run
 from veenv.kernel.fusing import fuse, trace_point
 from veenv.kernel.pallas import PallasKernel
 from veenv.rules import operations

@@ -13,8 +13,8 @@ from jax import lax
 
 import veenv
 from tests.oracles.jacobians import assert_same
+from tests.oracles.scalar_program import run
 from tests.sampling import spared
-from veenv.kernel.fold import run
 from veenv.kernel.fusing import trace_point
 from veenv.rules.base import find
 from veenv.rules.table import TABLE, facts

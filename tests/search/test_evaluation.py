@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.oracles.edge_graph import EdgeGraph, from_reference, random_graph
 from veenv.graph.graph import COST_MODELS
-from veenv.search.heuristic import windows
-from veenv.search.heuristic.windows import commit, discard, evaluate, load, make_tape
+from veenv.search.heuristic import annealing
+from veenv.search.heuristic.annealing import commit, discard, evaluate, load, make_tape
 from veenv.search.kernels.compilation import compiled
 from veenv.search.problem import Problem, prepare
 
@@ -59,7 +59,7 @@ def test_array_costs_equal_the_graph(task_graph, name, cost):
 
 
 def test_tables_that_overflow_are_emptied(task_graph, monkeypatch):
-    monkeypatch.setattr("veenv.search.kernels.tables.StructureTables.__init__.__defaults__", (6,))
+    monkeypatch.setattr("veenv.search.kernels.tables._SIZE", 64)
     graph = task_graph("MLP")
     problem = prepare(graph)
     assert problem.tables is not None
@@ -112,7 +112,7 @@ def test_windows_of_scalars_equal_full_evaluation(seed, size, unit):
 
 @pytest.mark.parametrize("name", ARRAY_TASKS)
 def test_windows_of_arrays_equal_full_evaluation(task_graph, name, monkeypatch):
-    monkeypatch.setattr(windows, "_STRIDE_ARRAY", 5)
+    monkeypatch.setattr(annealing, "_STRIDE_ARRAY", 5)
     check_windows(prepare(task_graph(name)), np.random.default_rng(2), 60)
 
 

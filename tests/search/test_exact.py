@@ -2,51 +2,25 @@
 
 from __future__ import annotations
 
-from itertools import combinations, permutations
+from functools import partial
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.oracles.edge_graph import EdgeGraph, cheapest, from_reference, random_graph, separates
+from tests.oracles.edge_graph import EdgeGraph, cheapest, from_reference, random_graph
+from tests.search.test_patterns import patterns_of, tracker_of
 from veenv.graph.graph import COST_MODELS
-from veenv.graph.linearisation import make_graph
-from veenv.search.budget import Budget, Tracker
 from veenv.search.exact.astar import solve_astar
-from veenv.search.exact.bounds import disjoint_paths, vertex_bounds
+from veenv.search.exact.bounds import vertex_bounds
 from veenv.search.exact.frontier import array_digest_change
 from veenv.search.exact.subsets import solve_subsets
 from veenv.search.kernels.compilation import compiled
 from veenv.search.kernels.kernels import eliminate
-from veenv.search.problem import Problem, prepare
+from veenv.search.problem import prepare
 
 seeds = st.integers(0, 2**32 - 1)
-
-
-def tracker_of(problem: Problem, **limits) -> Tracker:
-    return Tracker(problem, np.arange(problem.n), Budget(**limits))
-
-
-@given(seeds, st.integers(2, 8))
-@settings(max_examples=60)
-def test_disjoint_paths_equal_the_smallest_cut(seed, size):
-    """Menger's theorem; the smallest cut is found by trying all."""
-    graph = random_graph(np.random.default_rng(seed), size)
-    rows: dict[int, list[int]] = {}
-    for u, v in sorted(graph.edges):
-        rows.setdefault(u, []).append(v)
-    nodes = sorted({x for e in graph.edges for x in e})
-    ends = frozenset(v for v in graph.outputs if v is not None)
-    for start in nodes:
-        first = rows.get(start, [])
-        smallest = next(
-            k
-            for k in range(len(nodes) + 1)
-            if any(separates(cut, rows, first, ends) for cut in combinations(nodes, k))
-        )
-        assert disjoint_paths(rows, first, ends) == smallest
 
 
 @pytest.mark.parametrize("cost", ["executed", "operations"])
@@ -86,12 +60,14 @@ def test_bounds_of_the_published_tasks(reference):
 
 
 @pytest.mark.parametrize("cost", ["executed", "operations"])
-@given(seeds, st.integers(1, 7), st.sampled_from([0.0, 0.4]), st.sampled_from([0.0, 0.3]))
-@settings(max_examples=50)
-def test_both_exact_searches_equal_brute_force(cost, seed, size, unit, kept):
+@given(seeds, st.integers(1, 7), st.sampled_from([0.0, 0.3, 0.7]), st.sampled_from([0.0, 0.3]))
+@settings(max_examples=75)
+def test_all_exact_searches_equal_brute_force(cost, seed, size, unit, kept):
     graph = random_graph(np.random.default_rng(seed), size, unit=unit, kept=kept, reach=6)
     problem, least = prepare(graph.graph(), cost), cheapest(graph, cost)
-    for solve in (solve_subsets, solve_astar):
+    patterns = patterns_of(problem)
+    assert patterns.total <= least
+    for solve in (solve_subsets, solve_astar, partial(solve_astar, patterns=patterns)):
         tracker = tracker_of(problem)
         assert solve(problem, tracker)
         assert tracker.cost == tracker.lower_bound == least
@@ -121,22 +97,6 @@ def test_the_rules_of_astar_keep_an_optimal_order(seed, cost):
     assert solve_astar(problem, astar)
     assert astar.cost == sweep.cost
     assert astar.evaluations <= sweep.evaluations
-
-
-@pytest.mark.parametrize("cost", COST_MODELS)
-def test_astar_on_arrays_equals_all_permutations(cost):
-    def fun(x, w):
-        y = w @ jnp.sin(x)
-        return jnp.sum(jnp.tanh(y) * x[:3]) + y[::2]
-
-    graph = make_graph(fun, (0, 1))(jnp.ones(4), jnp.ones((3, 4)))
-    assert 6 <= len(graph.eliminable) <= 8
-    problem = prepare(graph, cost)
-    assert problem.tables is not None
-    tracker = tracker_of(problem)
-    assert solve_astar(problem, tracker)
-    least = min(problem.total(np.array(o)) for o in permutations(range(problem.n)))
-    assert tracker.cost == least == graph.cost(problem.to_ids(tracker.order), cost)
 
 
 @compiled

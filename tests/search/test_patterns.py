@@ -135,26 +135,13 @@ def test_no_order_of_arrays_costs_less_than_the_tables(task_graph, name, cost):
     assert patterns.total <= problem.total(order)
 
 
-@pytest.mark.parametrize("cost", ["executed", "operations"])
-@given(seeds, st.integers(1, 7), st.sampled_from([0.3, 0.7]), st.sampled_from([0.0, 0.3]))
-@settings(max_examples=60)
-def test_the_search_with_tables_equals_brute_force(cost, seed, size, unit, kept):
-    graph = random_graph(np.random.default_rng(seed), size, unit=unit, kept=kept, reach=6)
-    problem, least = prepare(graph.graph(), cost), cheapest(graph, cost)
-    patterns = patterns_of(problem)
-    assert patterns.total <= least
-    tracker = tracker_of(problem)
-    assert solve_astar(problem, tracker, patterns)
-    assert tracker.cost == tracker.lower_bound == least
-
-
 @pytest.mark.parametrize(
     ("normalised", "cost"),
     spared(
         itertools.product([False, True], COST_MODELS), (False, "executed"), (True, "operations")
     ),
 )
-def test_the_search_with_tables_equals_all_permutations_of_arrays(normalised, cost):
+def test_searches_of_arrays_equal_all_permutations(normalised, cost):
     def fun(x, w):
         y = w @ (jnp.sin(x) if normalised else -x)
         z = jnp.sum(y) * y if normalised else y - y[0]
@@ -163,12 +150,14 @@ def test_the_search_with_tables_equals_all_permutations_of_arrays(normalised, co
     problem = prepare(make_graph(fun, (0, 1))(jnp.ones(4), jnp.ones((3, 4))), cost)
     assert 7 <= problem.n <= 9
     patterns = patterns_of(problem)
-    tracker = tracker_of(problem)
-    assert solve_astar(problem, tracker, patterns)
     orders = np.array(list(permutations(range(problem.n))))
     least = int(problem.totals(orders).min())
     assert patterns.total <= least
-    assert tracker.cost == tracker.lower_bound == least
+    for known in (None, patterns):
+        tracker = tracker_of(problem)
+        assert solve_astar(problem, tracker, known)
+        assert tracker.cost == tracker.lower_bound == least
+        assert problem.graph.cost(problem.to_ids(tracker.order), cost) == least
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from veenv.search import search
 from veenv.search.budget import Budget, Tracker
 from veenv.search.heuristic import learned, regions
 from veenv.search.heuristic.greedy_rules import greedy
-from veenv.search.heuristic.layout import lay_out
+from veenv.search.heuristic.regions import lay_out
 from veenv.search.kernels.compilation import make_rng
 from veenv.search.problem import Problem, prepare
 

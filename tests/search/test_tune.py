@@ -18,8 +18,8 @@ from veenv.kernel.program import CannotFuseError
 from veenv.orders.order import fingerprint
 from veenv.search.tuning import records, work
 from veenv.search.tuning.forms import AUTO, Form, other_forms, own_modes
-from veenv.search.tuning.point import Point, shapes_of
 from veenv.search.tuning.records import Record, Result
+from veenv.search.tuning.work import Point, shapes_of
 
 X = jnp.array([0.3, -1.2, 0.7])
 W = {"w": jnp.array([[1.0, 2.0, 0.5], [0.1, -0.3, 1.0]]), "b": jnp.array([0.1, 0.2])}

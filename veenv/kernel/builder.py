@@ -126,26 +126,11 @@ class Builder:
 
     def dot(self, dtype: str, x: Iterable[int], y: Iterable[int]) -> int | None:
         """The sum of the products of two rows, from the first one on; None of empty ones."""
-        known, total = self._known, None
-        products, sums = (_ARITHMETIC.get((name, dtype)) for name in ("mul", "add"))
+        multiply, add = ("and", "or") if dtype == "bool" else ("mul", "add")
+        total = None
         for first, last in zip(x, y, strict=True):
-            if products is None or sums is None:
-                multiply, add = ("and", "or") if dtype == "bool" else ("mul", "add")
-                term = self.op(multiply, dtype, first, last)
-                total = term if total is None else self.op(add, dtype, total, term)
-                continue
-            args = (first, last) if first < last else (last, first)
-            key = products | args[0] << _ID_BITS | args[1]
-            term = known.get(key)
-            if term is None:
-                term = self._arithmetic("mul", dtype, args, key)
-            if total is None:
-                total = term
-                continue
-            args = (total, term) if total < term else (term, total)
-            key = sums | args[0] << _ID_BITS | args[1]
-            found = known.get(key)
-            total = self._arithmetic("add", dtype, args, key) if found is None else found
+            term = self.op(multiply, dtype, first, last)
+            total = term if total is None else self.op(add, dtype, total, term)
         return total
 
     def _arithmetic(self, name: str, dtype: str, args: tuple[int, ...], key: int) -> int:
@@ -285,9 +270,10 @@ def _div(b: Builder, op: Op, values: Values) -> int | None:
     return None
 
 
-def _neg(b: Builder, op: Op, values: Values) -> int | None:
+def _undone(b: Builder, op: Op, values: Values) -> int | None:
+    """An operation that undoes itself."""
     inner = b.ops[op.args[0]]
-    return inner.args[0] if inner.name == "neg" else None
+    return inner.args[0] if inner.name == op.name else None
 
 
 def _abs(b: Builder, op: Op, values: Values) -> int | None:
@@ -319,15 +305,8 @@ def _convert(b: Builder, op: Op, values: Values) -> int | None:
     return op.args[0] if b.ops[op.args[0]].dtype == op.dtype else None
 
 
-def _and(b: Builder, op: Op, values: Values) -> int | None:
-    return _logical(b, op, values, neutral=True)
-
-
-def _or(b: Builder, op: Op, values: Values) -> int | None:
-    return _logical(b, op, values, neutral=False)
-
-
-def _logical(b: Builder, op: Op, values: Values, neutral: bool) -> int | None:
+def _logical(b: Builder, op: Op, values: Values) -> int | None:
+    neutral = op.name == "and"
     if op.args[0] == op.args[1]:
         return op.args[0]
     if op.dtype != "bool":
@@ -357,24 +336,19 @@ def _entry(b: Builder, whole: int, place: int) -> int:
     return b.op("entry", of.dtype, whole, attr=place)
 
 
-def _not(b: Builder, op: Op, values: Values) -> int | None:
-    inner = b.ops[op.args[0]]
-    return inner.args[0] if inner.name == "not" else None
-
-
 _RULES = {
     "add": _add,
     "sub": _sub,
     "mul": _mul,
     "div": _div,
-    "neg": _neg,
+    "neg": _undone,
     "abs": _abs,
     "max": _extreme,
     "min": _extreme,
     "select": _select,
     "convert": _convert,
-    "and": _and,
-    "or": _or,
-    "not": _not,
+    "and": _logical,
+    "or": _logical,
+    "not": _undone,
     "read": _read,
 }

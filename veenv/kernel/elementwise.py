@@ -122,10 +122,6 @@ def _only_floats(name: str) -> Rule:
     return lambda r, x: r.op(name, x) if r.of in FLOATS else x
 
 
-def _clamp(r: Scalars, low: int, x: int, high: int) -> int:
-    return r.min(r.max(x, low), high)
-
-
 def _abs(r: Scalars, x: int) -> int:
     if r.of in COMPLEX:
         return Reals(r.b, r.dtype).modulus(*parts(r.b, x))
@@ -198,10 +194,6 @@ def _logistic(r: Scalars, x: int) -> int:
     return r.div(one, r.add(one, r.call("exp", r.neg(x))))
 
 
-def _rsqrt(r: Scalars, x: int) -> int:
-    return r.div(r.number(1), r.sqrt(x))
-
-
 def _power(r: Scalars, x: int, exponent: int) -> int:
     """x to a whole power, by squaring."""
     if exponent == 0:
@@ -215,10 +207,6 @@ def _power(r: Scalars, x: int, exponent: int) -> int:
             square = r.square(square)
     assert result is not None
     return result if exponent > 0 else r.div(r.number(1), result)
-
-
-def _integer_pow(r: Scalars, x: int) -> int:
-    return _power(r, x, r.params["y"])
 
 
 def _pow(r: Scalars, x: int, y: int) -> int:
@@ -296,10 +284,6 @@ def _conj(r: Scalars, x: int) -> int:
         return r.convert(x)
     re, im = parts(r.b, x)
     return pair(r.b, re, r.b.op("neg", COMPLEX[r.of], im))
-
-
-def _identity(r: Scalars, x: int) -> int:
-    return x
 
 
 _ERF_INV: Mapping[str, Sequence[tuple[float, bool, float, Sequence[float]]]] = {
@@ -392,12 +376,12 @@ _PLAIN = frozenset("add sub mul div neg".split())
 """The primitives that are one operation of floats, of which most programs have most."""
 RULES: Mapping[str, Rule] = {
     **{name: _compare(name) for name in _COMPARISONS},
-    **dict.fromkeys(IDENTITIES, _identity),
+    **dict.fromkeys(IDENTITIES, lambda r, x: x),
     "abs": _abs,
     "add_any": lambda r, x, y: r.add(x, y),
     "bitcast_convert_type": _bitcast,
     "ceil": _only_floats("ceil"),
-    "clamp": _clamp,
+    "clamp": lambda r, low, x, high: r.min(r.max(x, low), high),
     "complex": lambda r, x, y: pair(r.b, x, y),
     "conj": _conj,
     "convert_element_type": _convert,
@@ -406,7 +390,7 @@ RULES: Mapping[str, Rule] = {
     "erf_inv": _erf_inv,
     "floor": _only_floats("floor"),
     "imag": lambda r, x: parts(r.b, x)[1],
-    "integer_pow": _integer_pow,
+    "integer_pow": lambda r, x: _power(r, x, r.params["y"]),
     "is_finite": _is_finite,
     "logistic": _logistic,
     "max": _extreme("max", "or"),
@@ -418,7 +402,7 @@ RULES: Mapping[str, Rule] = {
     "reduce_precision": _reduce_precision,
     "rem": _rem,
     "round": _round,
-    "rsqrt": _rsqrt,
+    "rsqrt": lambda r, x: r.div(r.number(1), r.sqrt(x)),
     "select_n": _select_n,
     "shift_left": _shift("shl"),
     "shift_right_arithmetic": _shift("shr_a"),

@@ -1,4 +1,4 @@
-"""What an operation does to NumPy scalars or arrays: for folding constants, and as an oracle."""
+"""What an operation does to NumPy scalars or arrays, for folding constants."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from veenv.kernel.program import FLOATS, Loop, Op, ScalarProgram, dtype_name
+from veenv.kernel.program import FLOATS, Op, dtype_name
 from veenv.rules.operations import OPERATIONS
 
 
@@ -39,84 +39,3 @@ def _convert(x: Any, dtype: str) -> Any:
         safe = np.where(top | bottom, 0, inside).astype(dtype)
         return np.where(top, info.max, np.where(bottom, info.min, safe))
     return x.astype(dtype)
-
-
-def run(program: ScalarProgram, *leaves: Any) -> list[np.ndarray]:
-    """Runs a program with NumPy, at leaves with any equal batch axes in front: for tests, slow."""
-    arrays = [np.asarray(x, leaf.dtype) for x, leaf in zip(leaves, program.inputs, strict=True)]
-    batch = np.broadcast_shapes(
-        *(x.shape[: x.ndim - len(le.shape)] for x, le in zip(arrays, program.inputs, strict=True))
-    )
-    flat = [
-        np.broadcast_to(x, (*batch, *leaf.shape)).reshape((*batch, leaf.size))
-        for x, leaf in zip(arrays, program.inputs, strict=True)
-    ]
-    values = _values(program, [list(np.moveaxis(x, -1, 0)) for x in flat])
-    outputs = []
-    for ids, leaf in zip(program.results, program.outputs, strict=True):
-        columns = [np.broadcast_to(values[i], batch) for i in ids]
-        stacked = np.stack(columns, -1) if columns else np.zeros((*batch, 0))
-        outputs.append(stacked.reshape((*batch, *leaf.shape)).astype(leaf.dtype))
-    return outputs
-
-
-def _values(program: ScalarProgram, leaves: Sequence[Any]) -> list[Any]:
-    """The values of all operations; of an array the list of its entries, of a loop its results."""
-    values: list[Any] = []
-    for op in program.ops:
-        args = [values[a] for a in op.args]
-        match op.name:
-            case "input":
-                leaf, place = op.attr
-                values.append(leaves[leaf] if place is None else leaves[leaf][place])
-            case "const":
-                values.append(op.attr)
-            case "array":
-                values.append(args)
-            case "view":
-                start, stride, length = op.attr
-                values.append([args[0][start + stride * k] for k in range(length)])
-            case "entry" | "part":
-                values.append(args[0][op.attr])
-            case "read":
-                values.append(_read(*args))
-            case "loop":
-                values.append(_loop(op.attr, args))
-            case _:
-                values.append(evaluate(op, args))
-    return values
-
-
-def _read(array: Sequence[Any], place: Any) -> Any:
-    columns = np.stack(np.broadcast_arrays(*array, place)[:-1])
-    return np.take_along_axis(columns, np.broadcast_to(place, columns.shape[1:])[None], 0)[0]
-
-
-def _loop(loop: Loop, args: Sequence[Any]) -> list[Any]:
-    """The results of a loop: last carries, then lists of what was stacked."""
-    ends = loop.carries, loop.carries + loop.stacked
-    carries, columns, same = args[: ends[0]], args[ends[0] : ends[1]], args[ends[1] :]
-    fixed = [
-        x if leaf.shape else [x] for x, leaf in zip(same, loop.body.inputs[ends[1] :], strict=True)
-    ]
-
-    def step(entries: Sequence[Any]) -> list[Any]:
-        leaves = [*([x] for x in (*carries, *entries)), *fixed]
-        values = _values(loop.body, leaves)
-        return [values[i] for (i,) in loop.body.results]
-
-    if loop.length is None:
-        while True:
-            *ahead, goes_on = step([])
-            if not np.any(goes_on):
-                return list(carries)
-            pairs = zip(carries, ahead, strict=True)
-            carries = [np.where(goes_on, new, old) for old, new in pairs]
-    stacked: list[list[Any]] = [[] for _ in range(len(loop.body.results) - loop.carries)]
-    order = range(loop.length)
-    for t in order[::-1] if loop.reverse else order:
-        outs = step([column[t] for column in columns])
-        carries = outs[: loop.carries]
-        for steps, value in zip(stacked, outs[loop.carries :], strict=True):
-            steps.append(value)
-    return [*carries, *(steps[::-1] if loop.reverse else steps for steps in stacked)]

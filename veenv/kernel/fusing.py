@@ -19,9 +19,8 @@ import numpy as np
 from veenv import _compat
 from veenv.kernel import primitive
 from veenv.kernel.builder import MAX_OPERATIONS
-from veenv.kernel.fusable import UNLIKE_XLA
 from veenv.kernel.program import CannotFuseError, ScalarProgram
-from veenv.kernel.unrolling import unroll
+from veenv.kernel.unrolling import UNLIKE_XLA, unroll
 from veenv.rules import walk
 from veenv.rules.dtypes import is_key
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from veenv.graph.graph import CostModel, Graph, check_cost_model, counts_additions
 from veenv.search.kernels import kernels
-from veenv.search.kernels.array import ArrayCore
-from veenv.search.kernels.scalar import PRED, SUCC, VALUED, ScalarCore
+from veenv.search.kernels.kernels import PRED, SUCC, VALUED, ArrayCore, ScalarCore
 from veenv.search.kernels.tables import StructureTables
 
 _MAX_STATE_BYTES = 1 << 28

@@ -45,10 +45,10 @@ def host() -> Host:
     return Host(name, flags, width, avx512=wide, fma=fma)
 
 
-def _machine(level: int) -> Any:
+def _machine() -> Any:
     known = host()
     target = llvm.Target.from_triple(llvm.get_process_triple())
-    return target.create_target_machine(cpu=known.cpu, features=known.features, opt=level, jit=True)
+    return target.create_target_machine(cpu=known.cpu, features=known.features, opt=2, jit=True)
 
 
 @functools.cache
@@ -95,19 +95,13 @@ class MachineCode:
     def __init__(
         self,
         text: str,
-        passes: int = 0,
-        level: int = 2,
         calls: Sequence[MachineCode] = (),
         stack: int = 0,
     ):
-        machine = _machine(level)
+        machine = _machine()
         module = llvm.parse_assembly(text, llvm.create_context())
         module.triple = llvm.get_process_triple()
         module.verify()
-        if passes:
-            options = llvm.create_pipeline_tuning_options(speed_level=passes)
-            builder = llvm.create_pass_builder(machine, options)
-            builder.getModulePassManager().run(module, builder)
         self._engine = llvm.create_mcjit_compiler(module, machine)
         self._calls, self.stack = calls, stack
         _generate()(self._engine)

@@ -16,10 +16,124 @@ from typing import Any
 
 from llvmlite import ir
 
-from veenv.kernel.cpu import ffi, sharing, tiles
+from veenv.kernel.cpu import ffi, tiles
 from veenv.kernel.cpu.ffi import CallFrame, Metadata, Metadata_Extension, Version
 from veenv.kernel.cpu.memory import LARGE_PAGE, MADV_HUGEPAGE, OWN_MAPPING, may_advise
-from veenv.kernel.cpu.module import I1, I32, I64, NULL, PTR, VOID, Code, word
+from veenv.kernel.cpu.tiles import I1, I32, I64, NULL, PTR, VOID, Callee, Code, word
+
+SHARED_TAKEN, SHARED_DONE, SHARED_USERS, SHARED_CHUNKS, SHARED_CHUNK, SHARED_BATCH = range(6)
+SHARED_ENTRY, SHARED_SHARES, SHARED_HELPERS, SHARED_ASKED = range(6, 10)
+SHARED_STEPS, SHARED_OUTS, SHARED_MEMORY = range(10, 13)
+SHARED_WORDS = 13
+LINE = 64
+"""Bytes of a line of the cache."""
+
+
+class Sharing(tiles.Tiles):
+    """Builds ``veenv_parallel``.
+
+    Attributes:
+      parallel: ``parallel(frame, shared, helpers, memory)``: computes a batch, with so many tasks;
+        the caller's own buffer is freed.
+      release: ``release(shared)``: one user less of a shared record.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.malloc = self.extern("malloc", PTR, [I64])
+        self.lines = self.extern("aligned_alloc", PTR, [I64, I64])
+        self.free = self.extern("free", VOID, [PTR])
+        self.sched_yield = self.extern("sched_yield", I32, [])
+        self.work = self._work()
+        self.release = self._release()
+        self.task = self._task()
+        self.parallel = self._parallel()
+
+    def _work(self) -> ir.Function:
+        """``work(shared, own, memory)``: takes chunks until none is left, first its own."""
+        function, b, (shared, own, memory) = self.function("veenv_work", VOID, [PTR, I64, PTR])
+        entry = b.field(shared, SHARED_ENTRY, PTR)
+        chunks, chunk = b.field(shared, SHARED_CHUNKS), b.field(shared, SHARED_CHUNK)
+        batch, shares = b.field(shared, SHARED_BATCH), b.field(shared, SHARED_SHARES)
+        ins = b.at(shared, 8 * SHARED_WORDS)
+        steps, outs = b.field(shared, SHARED_STEPS, PTR), b.field(shared, SHARED_OUTS, PTR)
+        asked = b.field(shared, SHARED_ASKED, PTR)
+        with b.loop(own, b.add(own, shares)) as turn:
+            share = b.urem(turn, shares)
+            begin = b.udiv(b.mul(share, chunks), shares)
+            end = b.udiv(b.mul(b.add(share, word(1)), chunks), shares)
+            next_ = b.gep(asked, [share], source_etype=I64)
+            take, taken = b.append_basic_block("take"), b.append_basic_block("taken")
+            doing = b.append_basic_block("doing")
+            b.branch(take)
+            b.position_at_end(take)
+            number = b.add(begin, b.atomic_rmw("add", next_, word(1), "acq_rel"))
+            b.cbranch(b.icmp_signed("<", number, end), doing, taken)
+            b.position_at_end(doing)
+            b.atomic_rmw("add", b.at(shared, 8 * SHARED_TAKEN), word(1), "acq_rel")
+            first = b.mul(number, chunk)
+            last = b.least(b.add(first, chunk), batch)
+            b.call(self.run, [entry, ins, steps, outs, first, last, memory])
+            b.atomic_rmw("add", b.at(shared, 8 * SHARED_DONE), word(1), "acq_rel")
+            b.branch(take)
+            b.position_at_end(taken)
+        b.call(self.free, [memory])
+        b.ret_void()
+        return function
+
+    def memory(self, b: Code, bytes_: Any) -> Any:
+        """The memory of one who works; null where there is none."""
+        return b.call(self.lines, [word(LINE), bytes_])
+
+    def _release(self) -> ir.Function:
+        """One user less of a shared record; the last one frees it."""
+        function, b, (shared,) = self.function("veenv_release", VOID, [PTR])
+        before = b.atomic_rmw("sub", b.at(shared, 8 * SHARED_USERS), word(1), "acq_rel")
+        with b.if_then(b.icmp_signed("==", before, word(1))):
+            b.call(self.free, [shared])
+        b.ret_void()
+        return function
+
+    def _task(self) -> ir.Function:
+        """What the thread pool runs. One that starts late finds no chunk and touches no code."""
+        function, b, (shared,) = self.function("veenv_task", VOID, [PTR])
+        taken = b.load_atomic(b.at(shared, 8 * SHARED_TAKEN), "acquire", 8, typ=I64)
+        with b.if_then(b.icmp_signed("<", taken, b.field(shared, SHARED_CHUNKS))):
+            memory = self.memory(b, b.field(shared, SHARED_MEMORY))
+            with b.if_then(b.icmp_unsigned("!=", memory, NULL)):  # the caller has its own
+                others = b.atomic_rmw("add", b.at(shared, 8 * SHARED_HELPERS), word(1), "acq_rel")
+                b.call(self.work, [shared, b.add(others, word(1)), memory])
+        b.call(self.release, [shared])
+        b.ret_void()
+        return function
+
+    def _parallel(self) -> ir.Function:
+        """``parallel(frame, shared, helpers, memory)``: works on the batch, the pool's tasks help.
+
+        The caller takes chunks itself and in the end waits only for chunks that running tasks have
+        taken, so that it never waits for a task that has not started.
+        """
+        types = [PTR, PTR, I64, PTR]
+        function, b, (frame, shared, helpers, memory) = self.function("veenv_parallel", VOID, types)
+        ctx, task = b.read(frame, CallFrame.ctx), Callee(self.task, self.task.function_type)
+        with b.loop(word(0), helpers):
+            b.atomic_rmw("add", b.at(shared, 8 * SHARED_USERS), word(1), "acq_rel")
+            error, _ = b.ask(frame, "ThreadPool_Schedule", ctx=ctx, task=task, data=shared)
+            with b.if_then(b.not_(b.is_fine(frame, error))):
+                b.call(self.release, [shared])
+        b.call(self.work, [shared, word(0), memory])
+        look, wait, end = (b.append_basic_block(name) for name in ("look", "wait", "end"))
+        b.branch(look)
+        b.position_at_end(look)
+        done = b.load_atomic(b.at(shared, 8 * SHARED_DONE), "acquire", 8, typ=I64)
+        b.cbranch(b.icmp_signed("<", done, b.field(shared, SHARED_CHUNKS)), wait, end)
+        b.position_at_end(wait)
+        b.call(self.sched_yield, [])
+        b.branch(look)
+        b.position_at_end(end)
+        b.ret_void()
+        return function
+
 
 _UNKNOWN = (
     "the code of a fused veenv kernel is not in this process: it was compiled in another one, or "
@@ -28,7 +142,7 @@ _UNKNOWN = (
 _NO_MEMORY = "no memory is left for the buffers of a fused veenv kernel"
 
 
-class Driver(sharing.Sharing):
+class Driver(Sharing):
     """Builds the module."""
 
     def __init__(self) -> None:
@@ -181,9 +295,9 @@ class Driver(sharing.Sharing):
             with b.if_then(b.icmp_unsigned("==", memory, NULL)):
                 b.call(self.free, [shared])
                 self._error(b, frame, self.no_memory, ffi.RESOURCE_EXHAUSTED)
-            b.put(shared, sharing.SHARED_BATCH, batch)
-            b.put(shared, sharing.SHARED_CHUNK, chunk)
-            b.put(shared, sharing.SHARED_CHUNKS, chunks)
+            b.put(shared, SHARED_BATCH, batch)
+            b.put(shared, SHARED_CHUNK, chunk)
+            b.put(shared, SHARED_CHUNKS, chunks)
             b.call(self.parallel, [frame, shared, b.sub(shares, word(1)), memory])
             b.call(self.release, [shared])
         b.ret(NULL)
@@ -216,11 +330,11 @@ class Driver(sharing.Sharing):
     def _shared(self, b: Code, frame: Any, entry: Any, batch: Any, shares: Any) -> Any:
         """A record of the call: the buffers, and what the chunks need."""
         num_in, num_out = b.field(entry, tiles.NUM_IN), b.field(entry, tiles.NUM_OUT)
-        before = b.add(b.add(num_in, num_in), b.add(num_out, word(sharing.SHARED_WORDS)))
+        before = b.add(b.add(num_in, num_in), b.add(num_out, word(SHARED_WORDS)))
         shared = b.call(self.malloc, [b.mul(b.add(before, shares), word(8))])
         with b.if_then(b.icmp_unsigned("==", shared, NULL)):
             self._error(b, frame, self.no_memory, ffi.RESOURCE_EXHAUSTED)
-        ins = b.at(shared, 8 * sharing.SHARED_WORDS)
+        ins = b.at(shared, 8 * SHARED_WORDS)
         steps = b.gep(ins, [num_in], source_etype=I64)
         outs = b.gep(steps, [num_in], source_etype=I64)
         args = b.read(b.at(frame, CallFrame.args.offset), ffi.Args.args)
@@ -242,11 +356,11 @@ class Driver(sharing.Sharing):
             b.put(asked, k, word(0))
         memory = b.field(entry, tiles.MEMORY)
         for number, value in {
-            sharing.SHARED_TAKEN: word(0), sharing.SHARED_DONE: word(0),
-            sharing.SHARED_HELPERS: word(0), sharing.SHARED_USERS: word(1),
-            sharing.SHARED_SHARES: shares, sharing.SHARED_ENTRY: entry,
-            sharing.SHARED_STEPS: steps, sharing.SHARED_OUTS: outs, sharing.SHARED_ASKED: asked,
-            sharing.SHARED_MEMORY: memory,
+            SHARED_TAKEN: word(0), SHARED_DONE: word(0),
+            SHARED_HELPERS: word(0), SHARED_USERS: word(1),
+            SHARED_SHARES: shares, SHARED_ENTRY: entry,
+            SHARED_STEPS: steps, SHARED_OUTS: outs, SHARED_ASKED: asked,
+            SHARED_MEMORY: memory,
         }.items():  # fmt: skip
             b.put(shared, number, value)
         return shared

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from veenv import tasks
 from veenv.graph.graph import COST_MODELS, counts_additions
 from veenv.graph.playback import Elimination
 from veenv.measure.proof import Proof
 from veenv.measure.report.bars import KERNEL, OURS, machine
 from veenv.measure.report.source import CLASSICAL, Subject
 from veenv.measure.report.sparsity import Pattern
-from veenv.measure.report.usage import code
 from veenv.measure.timing import JAX_MODES, Timing
 
 CELL = 10
@@ -199,3 +200,29 @@ def sparsity(found: Pattern | None) -> str:
         f'aria-label="{escape(text)}">{cells}<path d="{"".join(lines)}"/></svg>'
         f"<p>{escape(text)}</p>"
     )
+
+
+def code(subject: Subject) -> str:
+    """A program that differentiates the function under the order and checks it against JAX."""
+    ids = ", ".join(map(str, subject.ids()["this order"]))
+    order = "\n".join(textwrap.wrap(ids, 84, initial_indent="    ", subsequent_indent="    "))
+    task = subject.task
+    if subject.imports is None and task.name in tasks.list():
+        function = (
+            f'task = veenv.tasks.get("{task.name}")\nf, point = task.fun, task.example_args()'
+        )
+    elif subject.imports is None:
+        function = "f, point = …, …  # the function, and the arguments to differentiate it at"
+    else:
+        function = subject.imports
+    return f"""\
+import jax
+import veenv
+
+{function}
+order = [
+{order},
+]
+jacobian = jax.jit(veenv.jacve(f, order, argnums={task.argnums}))
+blocks = jacobian(*point)  # what jax.jacrev(f, argnums)(*point) gives
+"""

@@ -43,13 +43,10 @@ from veenv.search.budget import Tracker
 from veenv.search.exact.bounds import vertex_bounds
 from veenv.search.exact.frontier import digest_change, insert, make_frontier, pop
 from veenv.search.exact.patterns import Patterns, least_change, single_patterns
-from veenv.search.kernels.compilation import compiled, lowest_bit
-from veenv.search.kernels.kernels import copy_state, cost_of, eliminate
-from veenv.search.kernels.scalar import PRED, SUCC, degree
+from veenv.search.kernels.compilation import ONE, ZERO, compiled, lowest_bit
+from veenv.search.kernels.kernels import PRED, SUCC, copy_state, cost_of, degree, eliminate
 from veenv.search.problem import Problem
 
-_ONE = np.uint64(1)
-_ZERO = np.uint64(0)
 _MAX_STATES = 1 << 22
 _CHUNK = 256
 SOLVED, RUNNING, FULL = 0, 1, 2
@@ -64,14 +61,14 @@ def _is_safe(core, bits, v, bound):
     fill = False
     for k in range(bits.shape[2]):
         rest = bits[PRED, v, k]
-        while rest != _ZERO:
+        while rest != ZERO:
             u = (k << 6) + lowest_bit(rest)
-            rest &= rest - _ONE
+            rest &= rest - ONE
             if ins == 1 and u >= core.n:
                 return True
             for j in range(bits.shape[2]):
-                fill = fill or (bits[SUCC, v, j] & ~bits[SUCC, u, j]) != _ZERO
-        if outs == 1 and bits[SUCC, v, k] != _ZERO:
+                fill = fill or (bits[SUCC, v, j] & ~bits[SUCC, u, j]) != ZERO
+        if outs == 1 and bits[SUCC, v, k] != ZERO:
             w = (k << 6) + lowest_bit(bits[SUCC, v, k])
             if w >= core.n:
                 return True
@@ -83,7 +80,7 @@ def _may_go(core, gone, v):
     """Whether what must go before v is in a set (uint64 [Wn])."""
     if core.before.shape[0] > 0:
         for k in range(gone.shape[0]):
-            if core.before[v, k] & ~gone[k] != _ZERO:
+            if core.before[v, k] & ~gone[k] != ZERO:
                 return False
     return True
 
@@ -143,11 +140,11 @@ def _expand(core, plain, front, patterns, cutoff, count, bits, ids, next_bits, n
             if last >= 0:
                 forced = _twin_left(core, front, state, bits, next_bits, next_ids, path)
             for v in range(n):
-                left = not (front.sets[state, v >> 6] >> np.uint64(v & 63)) & _ONE
+                left = not (front.sets[state, v >> 6] >> np.uint64(v & 63)) & ONE
                 if forced < 0 and left and _is_safe(core, bits, v, patterns.alone[v]):
                     forced = v
         for v in range(n):
-            if front.sets[state, v >> 6] >> np.uint64(v & 63) & _ONE:
+            if front.sets[state, v >> 6] >> np.uint64(v & 63) & ONE:
                 continue
             if (forced >= 0 and v != forced) or not _may_go(core, front.sets[state], v):
                 continue
@@ -156,7 +153,7 @@ def _expand(core, plain, front, patterns, cutoff, count, bits, ids, next_bits, n
             if cost + rest >= cutoff:
                 continue
             members[:] = front.sets[state]
-            members[v >> 6] |= _ONE << np.uint64(v & 63)
+            members[v >> 6] |= ONE << np.uint64(v & 63)
             digest = front.digest[state] + digest_change(core, bits, ids, v)
             insert(front, members, digest, cost, rest, state, v, cutoff)
     return RUNNING, -1, count
@@ -170,7 +167,7 @@ def _twin_left(core, front, state, bits, old_bits, old_ids, path):
         return -1
     _replay(core, front, front.parent[state], path, old_bits, old_ids)
     for v in range(core.n):
-        left = not (front.sets[state, v >> 6] >> np.uint64(v & 63)) & _ONE
+        left = not (front.sets[state, v >> 6] >> np.uint64(v & 63)) & ONE
         if left and not core.kept[v] and _are_twins(old_bits, v, last):
             return v
     return -1

@@ -7,13 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from veenv.search.kernels.array import lookup
-from veenv.search.kernels.compilation import compiled, lowest_bit
-from veenv.search.kernels.scalar import PRED, SUCC, ScalarCore
+from veenv.search.kernels.compilation import ONE, ZERO, compiled, lowest_bit
+from veenv.search.kernels.kernels import PRED, SUCC, ScalarCore, lookup
 from veenv.search.problem import Problem
 
-_ONE = np.uint64(1)
-_ZERO = np.uint64(0)
 _MIX_A = np.uint64(0x9E3779B97F4A7C15)
 _MIX_B = np.uint64(0xBF58476D1CE4E5B9)
 
@@ -87,20 +84,20 @@ def array_digest_change(core, bits, ids, v):
     """How the hash of an array state changes if v is eliminated; the state stays."""
     keys, results, handle = core.keys, core.results, core.handle
     nodes, words, kept = ids.shape[0], bits.shape[2], core.kept[v]
-    change = _ZERO
+    change = ZERO
     for k in range(words):
         rest = bits[PRED, v, k]
-        while rest != _ZERO:
+        while rest != ZERO:
             u = (k << 6) + lowest_bit(rest)
-            rest &= rest - _ONE
+            rest &= rest - ONE
             pre = ids[u, v]
             if not kept:
                 change -= _edge_digest(nodes, u, v, pre)
             for j in range(words):
                 others = bits[SUCC, v, j]
-                while others != _ZERO:
+                while others != ZERO:
                     w = (j << 6) + lowest_bit(others)
-                    others &= others - _ONE
+                    others &= others - ONE
                     new = results[0, lookup(keys, handle, ids[v, w], pre, 0)]
                     old = ids[u, w]
                     if old != 0:
@@ -110,9 +107,9 @@ def array_digest_change(core, bits, ids, v):
                     change += _edge_digest(nodes, u, w, new)
     for j in range(words):
         others = bits[SUCC, v, j]
-        while others != _ZERO:
+        while others != ZERO:
             w = (j << 6) + lowest_bit(others)
-            others &= others - _ONE
+            others &= others - ONE
             change -= _edge_digest(nodes, v, w, ids[v, w])
     return change
 
@@ -125,7 +122,7 @@ def digest_change(core: Any, bits: Any, ids: Any, v: Any) -> Any:
 @overload(digest_change, strict=False)
 def _digest_change(core: Any, bits: Any, ids: Any, v: Any) -> Any:
     if core.instance_class is ScalarCore:
-        return lambda core, bits, ids, v: _ZERO
+        return lambda core, bits, ids, v: ZERO
     return lambda core, bits, ids, v: array_digest_change(core, bits, ids, v)
 
 
@@ -146,7 +143,7 @@ def _find(front, members, digest):
             same = same and front.sets[entry, k] == members[k]
         if same:
             return place
-        place = (place + _ONE) & mask
+        place = (place + ONE) & mask
 
 
 @compiled
@@ -192,5 +189,5 @@ def make_frontier(problem: Problem, bound: int, max_states: int) -> Frontier:
         np.zeros(2, np.int64),
     )
     start = np.zeros(words, np.uint64)
-    insert(front, start, _ZERO, 0, bound, 0, -1, np.int64(1) << 62)
+    insert(front, start, ZERO, 0, bound, 0, -1, np.int64(1) << 62)
     return front

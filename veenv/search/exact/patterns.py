@@ -50,12 +50,11 @@ from veenv.graph.tableau import Tableau
 from veenv.search.budget import Tracker
 from veenv.search.exact.closure import Closure, Edges, members
 from veenv.search.exact.cuts import lightest_cut
-from veenv.search.kernels.compilation import compiled
+from veenv.search.kernels.compilation import ONE, compiled
 from veenv.search.problem import Problem
 from veenv.structure.product import multiply
 from veenv.structure.structure import Structure
 
-_ONE = np.uint64(1)
 _LARGEST = 8
 _MOST_VERTICES = 110
 
@@ -93,7 +92,7 @@ def least_change(patterns, eliminated, v):
         u, bit = patterns.members[k], 1 << (k - patterns.start[c])
         if u == v:
             mine = bit
-        elif eliminated[u >> 6] >> np.uint64(u & 63) & _ONE:
+        elif eliminated[u >> 6] >> np.uint64(u & 63) & ONE:
             mask |= bit
     first = patterns.offset[c]
     return patterns.table[first + (mask | mine)] - patterns.table[first + mask]

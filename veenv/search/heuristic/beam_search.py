@@ -18,8 +18,7 @@ import numpy as np
 
 from veenv.search.budget import Tracker
 from veenv.search.kernels.compilation import compiled, make_rng, next_random
-from veenv.search.kernels.kernels import copy_state, cost_of, eliminate
-from veenv.search.kernels.scalar import may_go
+from veenv.search.kernels.kernels import copy_state, cost_of, eliminate, may_go
 from veenv.search.problem import Problem
 
 _LAYER_BYTES = 1 << 28

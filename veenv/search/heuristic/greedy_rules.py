@@ -10,15 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from veenv.search.kernels.compilation import compiled, lowest_bit
-from veenv.search.kernels.kernels import cost_of, eliminate
-from veenv.search.kernels.scalar import PRED, SUCC, degree, may_go
+from veenv.search.kernels.compilation import ONE, ZERO, compiled, lowest_bit
+from veenv.search.kernels.kernels import PRED, SUCC, cost_of, degree, eliminate, may_go
 from veenv.search.problem import Problem
 
 RULES = "markowitz", "cost"
-
-_ONE = np.uint64(1)
-_ZERO = np.uint64(0)
 
 
 @compiled
@@ -52,16 +48,16 @@ def mark_touched(bits, v, far, near):
     words = bits.shape[2]
     below, above = np.zeros(words, np.uint64), np.zeros(words, np.uint64)
     for k in range(words):
-        rest = bits[PRED, v, k] if far else _ZERO
-        while rest != _ZERO:
+        rest = bits[PRED, v, k] if far else ZERO
+        while rest != ZERO:
             u = (k << 6) + lowest_bit(rest)
-            rest &= rest - _ONE
+            rest &= rest - ONE
             for j in range(words):
                 below[j] |= bits[SUCC, u, j]
-        rest = bits[SUCC, v, k] if far else _ZERO
-        while rest != _ZERO:
+        rest = bits[SUCC, v, k] if far else ZERO
+        while rest != ZERO:
             w = (k << 6) + lowest_bit(rest)
-            rest &= rest - _ONE
+            rest &= rest - ONE
             for j in range(words):
                 above[j] |= bits[PRED, w, j]
     for k in range(words):
@@ -83,7 +79,7 @@ def _greedy(core, bits, ids, by_cost, order):
         order[position] = best
         eliminate(core, bits, ids, best)
         for v in range(n):
-            if alive[v] and near[v >> 6] >> np.uint64(v & 63) & _ONE:
+            if alive[v] and near[v >> 6] >> np.uint64(v & 63) & ONE:
                 scores[v] = _score(core, bits, ids, by_cost, v)
 
 

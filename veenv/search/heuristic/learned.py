@@ -11,22 +11,29 @@ Scalars and arrays have features of their own, and so need weights of their own,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numba.extending import overload
 
-from veenv.search.heuristic.array_features import (
+from veenv.search.heuristic.features import (
     ARRAYS,
-    array_static,
+    SCALAR,
     node_sizes,
     observe_array,
+    observe_scalar,
+    static_of,
 )
 from veenv.search.heuristic.greedy_rules import first_choice, mark_touched
-from veenv.search.heuristic.scalar_features import SCALAR, observe_scalar, scalar_static
 from veenv.search.kernels.compilation import ONE, ZERO, compiled, lowest_bit
-from veenv.search.kernels.kernels import copy_state, cost_of, eliminate
-from veenv.search.kernels.scalar import PRED, SUCC, ScalarCore, degree
+from veenv.search.kernels.kernels import (
+    PRED,
+    SUCC,
+    ScalarCore,
+    copy_state,
+    cost_of,
+    degree,
+    eliminate,
+)
 from veenv.search.problem import Problem
 
 NUM_FEATURES = {kind: sum(numbers) for kind, numbers in (("scalar", SCALAR), ("arrays", ARRAYS))}
@@ -38,35 +45,13 @@ def num_weights(hidden: int, num_features: int) -> int:
     return num_features + hidden * (num_features + 2)
 
 
-def _look(
-    core: Any,
-    bits: Any,
-    ids: Any,
-    ins: Any,
-    outs: Any,
-    static: Any,
-    sizes: Any,
-    prices: Any,
-    v: Any,
-    features: Any,
-) -> Any:
+def _look(core, bits, ids, ins, outs, static, sizes, prices, v, features):
     """Writes what the network sees of a vertex; for compiled callers."""
     raise TypeError("_look is called from compiled code only")
 
 
 @overload(_look, strict=False)
-def _look_at(
-    core: Any,
-    bits: Any,
-    ids: Any,
-    ins: Any,
-    outs: Any,
-    static: Any,
-    sizes: Any,
-    prices: Any,
-    v: Any,
-    features: Any,
-) -> Any:
+def _look_at(core, bits, ids, ins, outs, static, sizes, prices, v, features):
     if core.instance_class is ScalarCore:
         return lambda core, bits, ids, ins, outs, static, sizes, prices, v, features: (
             observe_scalar(core, bits, ids, ins, outs, static, v, features)
@@ -173,8 +158,8 @@ class Player:
         core = problem.core
         scratch = core.bits.copy(), core.ids.copy()
         if problem.tables is not None:
-            return cls(problem, array_static(problem), np.log(node_sizes(problem)), *scratch)
-        return cls(problem, scalar_static(problem), np.zeros(0), *scratch)
+            return cls(problem, static_of(problem), np.log(node_sizes(problem)), *scratch)
+        return cls(problem, static_of(problem), np.zeros(0), *scratch)
 
     @property
     def num_features(self) -> int:

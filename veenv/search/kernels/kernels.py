@@ -10,14 +10,267 @@ state is
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba import objmode
 from numba.extending import overload
 
-from veenv.search.kernels.array import ArrayCore, array_eliminate
-from veenv.search.kernels.compilation import compiled
-from veenv.search.kernels.scalar import ScalarCore, scalar_eliminate, scalar_price
+from veenv.search.kernels import tables
+from veenv.search.kernels.compilation import ONE, ZERO, compiled, lowest_bit, popcount
+
+SUCC, PRED, VALUED = 0, 1, 2
+
+
+class ScalarCore(NamedTuple):
+    """Constants of a scalar graph under one cost model."""
+
+    n: int  # number of eliminable vertices
+    bits: np.ndarray  # uint64 [3, N, W]; the initial state
+    ids: np.ndarray  # int32 [1, 1]; not used
+    kept: np.ndarray  # bool [N]; outputs, which keep their in-edges
+    # every edge carries a value, so an elimination takes in-degree times out-degree multiplications
+    plain: bool
+    additions: bool  # additions cost as multiplications do
+    # uint64 [n, Wn]; the vertices that must go before each one, as bits; [0, Wn] if no vertex has
+    # to wait
+    before: np.ndarray
+
+
+@compiled
+def may_go(core, alive, v):
+    """Whether what must go before v is gone: `alive` (bool [n]) are those left."""
+    if core.before.shape[0] == 0:
+        return True
+    for k in range(core.before.shape[1]):
+        rest = core.before[v, k]
+        while rest != ZERO:
+            if alive[(k << 6) + lowest_bit(rest)]:
+                return False
+            rest &= rest - ONE
+    return True
+
+
+@compiled
+def degree(bits, side, v):
+    """Number of predecessors (side `PRED`) or successors (`SUCC`) of node v."""
+    total = 0
+    for k in range(bits.shape[2]):
+        total += popcount(bits[side, v, k])
+    return total
+
+
+@compiled
+def scalar_cost(bits, v):
+    """Multiplications to eliminate v: pairs of a valued in-edge and a valued out-edge."""
+    total = 0
+    for k in range(bits.shape[2]):
+        total += popcount(bits[VALUED, v, k])
+    count = 0
+    word, bit = v >> 6, ONE << np.uint64(v & 63)
+    for k in range(bits.shape[2]):
+        rest = bits[PRED, v, k]
+        while rest != ZERO:
+            u = (k << 6) + lowest_bit(rest)
+            rest &= rest - ONE
+            if bits[VALUED, u, word] & bit:
+                count += 1
+    return count * total
+
+
+@compiled
+def scalar_additions(bits, v):
+    """Additions to eliminate v: edges from a predecessor to a successor that are there already."""
+    total = 0
+    for k in range(bits.shape[2]):
+        rest = bits[PRED, v, k]
+        while rest != ZERO:
+            u = (k << 6) + lowest_bit(rest)
+            rest &= rest - ONE
+            for j in range(bits.shape[2]):
+                total += popcount(bits[SUCC, v, j] & bits[SUCC, u, j])
+    return total
+
+
+@compiled
+def connect(bits, kept, v, valued):
+    """Joins every predecessor of v to every successor and drops v's edges (in-edges if kept)."""
+    words = bits.shape[2]
+    word, bit = v >> 6, ONE << np.uint64(v & 63)
+    for k in range(words):
+        rest = bits[PRED, v, k]
+        while rest != ZERO:
+            u = (k << 6) + lowest_bit(rest)
+            rest &= rest - ONE
+            if valued:
+                full = (bits[VALUED, u, word] & bit) != ZERO
+                for j in range(words):
+                    out = bits[SUCC, v, j]
+                    new = out if full else bits[VALUED, v, j]
+                    bits[VALUED, u, j] |= new | (out & bits[SUCC, u, j])
+                    bits[SUCC, u, j] |= out
+                if not kept:
+                    bits[VALUED, u, word] &= ~bit
+            else:
+                for j in range(words):
+                    bits[SUCC, u, j] |= bits[SUCC, v, j]
+            if not kept:
+                bits[SUCC, u, word] &= ~bit
+    for k in range(words):
+        rest = bits[SUCC, v, k]
+        while rest != ZERO:
+            w = (k << 6) + lowest_bit(rest)
+            rest &= rest - ONE
+            for j in range(words):
+                bits[PRED, w, j] |= bits[PRED, v, j]
+            bits[PRED, w, word] &= ~bit
+    for k in range(words):
+        bits[SUCC, v, k] = ZERO
+        bits[VALUED, v, k] = ZERO
+        if not kept:
+            bits[PRED, v, k] = ZERO
+
+
+@compiled
+def eliminate_two_words(bits, kept, v):
+    """`eliminate` for plain scalars of at most 128 nodes: v's rows stay in registers."""
+    last = bits.shape[2] - 1
+    word, bit = v >> 6, ONE << np.uint64(v & 63)
+    out_low, out_high = bits[SUCC, v, 0], bits[SUCC, v, last]
+    in_low, in_high = bits[PRED, v, 0], bits[PRED, v, last]
+    ins, outs = popcount(in_low), popcount(out_low)
+    if last == 1:
+        ins += popcount(in_high)
+        outs += popcount(out_high)
+    clear = ZERO if kept else bit
+    for k in range(last + 1):
+        rest = in_high if k == 1 else in_low
+        while rest != ZERO:
+            u = (k << 6) + lowest_bit(rest)
+            rest &= rest - ONE
+            bits[SUCC, u, 0] |= out_low
+            bits[SUCC, u, last] |= out_high
+            bits[SUCC, u, word] &= ~clear
+        rest = out_high if k == 1 else out_low
+        while rest != ZERO:
+            w = (k << 6) + lowest_bit(rest)
+            rest &= rest - ONE
+            bits[PRED, w, 0] |= in_low
+            bits[PRED, w, last] |= in_high
+            bits[PRED, w, word] &= ~bit
+    bits[SUCC, v, 0] = ZERO
+    bits[SUCC, v, last] = ZERO
+    if not kept:
+        bits[PRED, v, 0] = ZERO
+        bits[PRED, v, last] = ZERO
+    return ins * outs
+
+
+@compiled
+def scalar_eliminate(bits, kept, plain, additions, v):
+    """What eliminating v from a scalar graph costs; does so."""
+    count = scalar_additions(bits, v) if additions else 0
+    if not plain:
+        count += scalar_cost(bits, v)
+        connect(bits, kept, v, True)
+    elif bits.shape[2] <= 2:
+        count += eliminate_two_words(bits, kept, v)
+    else:
+        count += degree(bits, PRED, v) * degree(bits, SUCC, v)
+        connect(bits, kept, v, False)
+    return count
+
+
+@compiled
+def scalar_price(bits, plain, additions, v):
+    """What eliminating v from a scalar graph would cost."""
+    count = degree(bits, PRED, v) * degree(bits, SUCC, v) if plain else scalar_cost(bits, v)
+    return count + scalar_additions(bits, v) if additions else count
+
+
+_SHIFT = np.uint64(32)
+_HASH = np.uint64(0x9E3779B97F4A7C15)
+
+
+class ArrayCore(NamedTuple):
+    """Constants of an array graph under one cost model."""
+
+    n: int  # number of eliminable vertices
+    bits: np.ndarray  # uint64 [3, N, W]; the initial state (row 2 is not used)
+    ids: np.ndarray  # int32 [N, N]; the initial state
+    kept: np.ndarray  # bool [N]; outputs, which keep their in-edges
+    keys: np.ndarray  # uint64 [2, size]; see `tables.StructureTables`
+    results: np.ndarray  # int32 [2, size]
+    counts: np.ndarray  # int64 [2, size]
+    handle: int  # number of the tables
+    additions: bool  # additions cost as multiplications do
+    before: np.ndarray  # uint64 [n, Wn]; see `ScalarCore`
+
+
+@partial(compiled, nogil=False)
+def miss(handle, first, second, kind):
+    """Has the structure algebra, in Python, compute and store an entry that is missing."""
+    with objmode():
+        tables.fill(handle, first, second, kind)
+
+
+@compiled
+def lookup(keys, handle, first, second, kind):
+    """Place of the entry (first, second) in the product (kind 0) or sum (kind 1) table."""
+    key = (np.uint64(first) << _SHIFT) | np.uint64(second)
+    mask = np.uint64(keys.shape[1] - 1)
+    place = ((key * _HASH) >> _SHIFT) & mask
+    while keys[kind, place] != key:
+        if keys[kind, place] == ZERO:
+            miss(handle, first, second, kind)
+            place = ((key * _HASH) >> _SHIFT) & mask
+        else:
+            place = (place + ONE) & mask
+    return place
+
+
+@compiled
+def array_eliminate(core, bits, ids, v, commit):
+    """What eliminating v from an array graph costs; does so if `commit`."""
+    words = bits.shape[2]
+    keys, results, counts, handle = core.keys, core.results, core.counts, core.handle
+    kept, additions = core.kept[v], core.additions
+    total = np.int64(0)
+    for k in range(words):
+        rest = bits[PRED, v, k]
+        while rest != ZERO:
+            u = (k << 6) + lowest_bit(rest)
+            rest &= rest - ONE
+            pre = ids[u, v]
+            for j in range(words):
+                others = bits[SUCC, v, j]
+                while others != ZERO:
+                    w = (j << 6) + lowest_bit(others)
+                    others &= others - ONE
+                    place = lookup(keys, handle, ids[v, w], pre, 0)
+                    total += counts[0, place]
+                    if commit or additions:
+                        new = results[0, place]
+                        old = ids[u, w]
+                        if old != 0:
+                            low, high = min(old, new), max(old, new)
+                            place = lookup(keys, handle, low, high, 1)
+                            new = results[1, place]
+                            total += counts[1, place]
+                        if commit:
+                            ids[u, w] = new
+            if commit and not kept:
+                ids[u, v] = 0
+    if commit:
+        for j in range(words):
+            others = bits[SUCC, v, j]
+            while others != ZERO:
+                ids[v, (j << 6) + lowest_bit(others)] = 0
+                others &= others - ONE
+        connect(bits, kept, v, False)
+    return total
+
 
 Core = ScalarCore | ArrayCore
 

@@ -17,7 +17,7 @@ from veenv.structure.structure import Structure, add
 
 _MASK = (1 << 64) - 1
 _HASH = 0x9E3779B97F4A7C15
-_LOG_SIZE = 16
+_SIZE = 1 << 16
 
 _live: weakref.WeakValueDictionary[int, StructureTables] = weakref.WeakValueDictionary()
 _next_handle = 1
@@ -33,10 +33,10 @@ class StructureTables:
       counts: int64 [2, size]; what the product costs, and what the sum costs.
     """
 
-    def __init__(self, log_size: int = _LOG_SIZE, *, additions: bool = False):
-        """Makes empty tables of ``2**log_size`` places; `additions` cost as much, or nothing."""
+    def __init__(self, *, additions: bool = False):
+        """Makes empty tables; `additions` cost as multiplications do, or nothing."""
         global _next_handle
-        size = 1 << log_size
+        size = _SIZE
         self.keys = np.zeros((2, size), np.uint64)
         self.results = np.zeros((2, size), np.int32)
         self.counts = np.zeros((2, size), np.int64)

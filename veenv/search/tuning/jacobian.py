@@ -14,8 +14,8 @@ from veenv import _compat
 from veenv.graph.linearisation import make_graph
 from veenv.orders.order import fingerprint
 from veenv.search.tuning import records
-from veenv.search.tuning.point import shapes_of
 from veenv.search.tuning.records import Record, Result
+from veenv.search.tuning.work import shapes_of
 
 _JITTED = (jax.Array, np.ndarray, np.generic, float, complex, int)
 _NEEDS_VALUES = (TypeError, IndexError)

@@ -13,7 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import numpy as np
 
 from veenv.measure.timing import spread
-from veenv.orders.documents import read_bytes, write_text
+from veenv.orders.documents import parse_object, read_bytes, write_text
 from veenv.search.tuning.contest import Trial, ratios
 from veenv.search.tuning.forms import AUTO, Form
 
@@ -131,9 +131,8 @@ def write(path: str | os.PathLike[str], record: Record) -> None:
 def read(path: str | os.PathLike[str]) -> Record:
     """Reads a record and checks every field."""
     try:
-        text = read_bytes(path, MAX_BYTES, "tuned file").decode("utf-8")
-        data = json.loads(text, parse_constant=_no_constant)
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
+        data = parse_object(read_bytes(path, MAX_BYTES, "tuned file"))
+        if data.get("format") != FORMAT:
             raise ValueError(f'format: expected an object with "format": "{FORMAT}"')
         if data.get("version") != VERSION:
             raise ValueError(f"version: expected {VERSION}, got {data.get('version')!r:.60}")
@@ -143,14 +142,8 @@ def read(path: str | os.PathLike[str]) -> Record:
                 f"fingerprint: expected 64 hexadecimal digits, got {record.fingerprint!r:.60}"
             )
         return record
-    except RecursionError:
-        raise ValueError(f"tuned file {os.fspath(path)}: nested too deeply") from None
     except ValueError as error:
         raise ValueError(f"tuned file {os.fspath(path)}: {error}") from None
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a number of JSON")
 
 
 _JSON = {NoneType: NoneType, bool: bool, int: int, tuple: list, Literal: str}

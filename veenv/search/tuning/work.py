@@ -9,27 +9,140 @@ import itertools
 import json
 import math
 import operator
+import os
+import platform
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
 
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import Program, normalise_argnums, plain_argnums, trace
 from veenv.kernel.fusing import kernels_within
 from veenv.kernel.price import kernel_limit
+from veenv.measure.timing import near
 from veenv.orders.cache import cache_dir
 from veenv.orders.order import fingerprint
 from veenv.search.tuning import records
 from veenv.search.tuning.contest import Contest, Entry
 from veenv.search.tuning.forms import AUTO, Form, other_forms, own_modes
-from veenv.search.tuning.machine import free_bytes, where
-from veenv.search.tuning.point import Point, shapes_of
 from veenv.search.tuning.records import Record, results_of
+
+_ARRAYS = (jax.Array, np.ndarray, np.generic)
+_NUMBERS = (*_ARRAYS, float, complex, int)
+
+
+@dataclass(frozen=True)
+class Point:
+    """Arguments of a function: the leaves that vary, and the rest as it is."""
+
+    whole: tuple[Any, ...]  # all leaves
+    tree: Any  # their structure
+    # which leaves are arguments of the compiled programs: arrays, and all numbers of what is
+    # differentiated by
+    varying: tuple[int, ...]
+    axes: tuple[bool, ...]  # for each leaf that varies whether the batch runs over it
+
+    @classmethod
+    def of(cls, args: Sequence[Any], wanted: Sequence[int], batched: Sequence[bool]) -> Point:
+        """The point of some arguments, of which `wanted` are differentiated by."""
+        owners = [a for a, x in enumerate(args) for _ in jax.tree.leaves(x)]
+        leaves, tree = jax.tree.flatten(tuple(args))
+        varying = tuple(
+            k
+            for k, (a, x) in enumerate(zip(owners, leaves, strict=True))
+            if isinstance(x, _NUMBERS if a in wanted else _ARRAYS)
+        )
+        axes = tuple(batched[owners[k]] for k in varying)
+        return cls(tuple(leaves), tree, varying, axes)
+
+    def function(self, jacobian: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of all arguments as one of the leaves that vary."""
+
+        def of_leaves(*values: Any) -> Any:
+            leaves = list(self.whole)
+            for k, value in zip(self.varying, values, strict=True):
+                leaves[k] = value
+            return jacobian(*jax.tree.unflatten(self.tree, leaves))
+
+        return of_leaves
+
+    def values(self, batch: int | None, seed: int) -> list[Any]:
+        """What the programs are called with: the point, or a batch of points near it."""
+        found = []
+        for number, (k, batched) in enumerate(zip(self.varying, self.axes, strict=True)):
+            x = self.whole[k]
+            if batch is not None and batched and jnp.issubdtype(jnp.result_type(x), jnp.floating):
+                x = jnp.asarray(near(x, [seed, number], batch), jnp.result_type(x))
+            elif batch is not None and batched:
+                x = jnp.broadcast_to(jnp.asarray(x), (batch, *np.shape(x)))
+            elif isinstance(x, _ARRAYS):
+                x = jnp.asarray(x)
+            found.append(x)
+        return found
+
+
+def shapes_of(args: Sequence[Any]) -> tuple[tuple[int, ...] | None, ...]:
+    """Shape of each leaf of some arguments; None of what is no array or number."""
+    return tuple(
+        tuple(np.shape(x)) if isinstance(x, (*_NUMBERS, jax.core.Tracer)) else None
+        for x in jax.tree.leaves(tuple(args))
+    )
+
+
+def where() -> Mapping[str, str]:
+    """The device and the versions that figures are of."""
+    device, config = jax.devices()[0], jax.config
+    settings: Any = config
+    return {
+        "backend": device.platform,
+        "device": device.device_kind,
+        "processor": _processor() if device.platform == "cpu" else "",
+        "cores": str(os.cpu_count()),
+        "x64": str(bool(settings.jax_enable_x64)),
+        "matmul precision": str(settings.jax_default_matmul_precision),
+        "XLA flags": os.environ.get("XLA_FLAGS", "")[:500],
+        "jax": jax.__version__,
+        "jaxlib": _version("jaxlib"),
+        "veenv": _version("veenv"),
+    }
+
+
+@cache
+def _processor() -> str:
+    """The model of the processor, as far as the system tells."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = (line.partition(":")[2] for line in text.splitlines() if line.startswith("model name"))
+    return next(names, platform.machine()).strip()
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def free_bytes() -> float:
+    """Bytes of memory that a program may take: half of what is free; infinite if unknown."""
+    try:
+        return 0.5 * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return float("inf")
+
 
 _SAFE = 0.6
 """Share of the time left that a kernel may be predicted to take: some take 1.7 times as long."""

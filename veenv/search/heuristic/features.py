@@ -1,6 +1,6 @@
-"""What the learned score of a vertex is made of where edges are structures of arrays.
+"""What the learned score of a vertex is made of, of scalars (sets of bits) and of arrays.
 
-Sizes count here, not only numbers of edges: how eliminating a vertex changes the costs of its
+Of arrays sizes count, not only numbers of edges: how eliminating a vertex changes the costs of its
 neighbours is computed with the structure algebra's tables, and every variable has its number of
 elements, on a log scale.
 """
@@ -11,14 +11,14 @@ from math import prod
 
 import numpy as np
 
-from veenv.search.heuristic.scalar_features import FAR, signed_log
-from veenv.search.kernels.array import lookup
-from veenv.search.kernels.compilation import ONE, ZERO, compiled, lowest_bit
-from veenv.search.kernels.scalar import PRED, SUCC
+from veenv.search.kernels.compilation import ONE, ZERO, compiled, lowest_bit, popcount
+from veenv.search.kernels.kernels import PRED, SUCC, cost_of, lookup
 from veenv.search.problem import Problem
 
-ARRAYS = 19, 6
-"""Numbers that change as a game goes on, and those of `array_static`, which come behind them."""
+SCALAR = 15, 5
+"""Numbers that change as a game goes on, and those of `static_of`, which come behind them."""
+FAR = np.int64(1) << np.int64(60)
+"""More than any price."""
 
 
 def node_sizes(problem: Problem) -> np.ndarray:
@@ -29,38 +29,105 @@ def node_sizes(problem: Problem) -> np.ndarray:
     return np.array([prod(graph.shapes[node]) for node in (*vertices, *others)], float)
 
 
-def array_static(problem: Problem) -> np.ndarray:
-    """What stays, of every vertex, float64 [n, 6].
+def static_of(problem: Problem) -> np.ndarray:
+    """What stays, of every vertex, float64 [n, 5], and with a column before them of arrays.
 
-    The logarithms of its elements, of those of the inputs that it depends on and of those of the
-    outputs that it reaches; its place in the trace; the same times how many more elements the
-    inputs have than the outputs; whether it is an output.
+    The logarithms of its elements (of arrays), of those of the inputs that it depends on and of
+    those of the outputs that it reaches; its place in the trace; the same times how many more
+    elements the inputs have than the outputs; whether it is an output.
     """
-    sizes, kept, n = node_sizes(problem), problem.core.kept, problem.n
-    above, below = _reach(problem, sizes)
-    place = 2.0 * (np.arange(n) + 0.5) / max(n, 1) - 1.0
+    kept, n, found = problem.core.kept, problem.n, node_sizes(problem)
+    sizes = np.ones(len(kept))
+    sizes[: len(found)] = found
     sources = np.ones(len(kept), bool)
     sources[[v for _, v in problem.edges]] = False
-    tilt = np.log(
-        (1.0 + sizes[: len(kept)][sources].sum()) / (1.0 + sizes[: len(kept)][kept].sum())
+    above, below = (
+        [1 << u if there else 0 for u, there in enumerate(ends)] for ends in (sources, kept)
     )
-    columns = (np.log(sizes[:n]), np.log1p(above), np.log1p(below), place, tilt * place, kept[:n])
-    return np.stack([np.asarray(column, float) for column in columns], axis=1)
-
-
-def _reach(problem: Problem, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Elements of the inputs above and of the outputs below every vertex, float64 [n] both."""
-    kept, n = problem.core.kept, problem.n
-    above, below = np.eye(len(kept), dtype=bool), np.eye(len(kept), dtype=bool)
     # Vertices are numbered as they were traced: all that goes into one has a lower number.
     for u, v in sorted(problem.edges, key=lambda edge: edge[1] if edge[1] < n else n):
         above[v] |= above[u]
     for u, v in sorted(problem.edges, key=lambda edge: -edge[0] if edge[0] < n else 1):
         below[u] |= below[v]
-    sources = np.ones(len(kept), bool)
-    sources[[v for _, v in problem.edges]] = False
-    weights = sizes[: len(kept)]
-    return above[:n] @ (weights * sources), below[:n] @ (weights * kept)
+    reached = [np.log1p([_weight(row, sizes) for row in rows[:n]]) for rows in (above, below)]
+    place = 2.0 * (np.arange(n) + 0.5) / max(n, 1) - 1.0
+    tilt = np.log((1.0 + sizes[sources].sum()) / (1.0 + sizes[kept].sum()))
+    columns = (np.log(sizes[:n]), *reached, place, tilt * place, kept[:n])
+    stacked = np.stack([np.asarray(column, float) for column in columns], axis=1)
+    return stacked[:, 1:] if problem.tables is None else stacked
+
+
+def _weight(nodes: int, sizes: np.ndarray) -> float:
+    """The elements of a set of nodes, given as bits."""
+    row = np.frombuffer(nodes.to_bytes(-(-len(sizes) // 8), "little"), np.uint8)
+    return float(np.unpackbits(row, count=len(sizes), bitorder="little") @ sizes)
+
+
+@compiled
+def signed_log(x):
+    """A logarithm of either sign."""
+    return np.log(1.0 + x) if x >= 0 else -np.log(1.0 - x)
+
+
+@compiled
+def observe_scalar(core, bits, ids, ins, outs, static, v, features):
+    """Writes what the network sees of a vertex into features, float64 [20].
+
+    `ins` and `outs` are degrees, int64 [N]; `static` is `static_of`.
+    """
+    n, words = core.n, bits.shape[2]
+    num_in, num_out = max(ins[v], 1), max(outs[v], 1)
+    fill, least, stays = 0, FAR, 0 if core.kept[v] else 1
+    features[:] = 0.0
+    for k in range(words):
+        rest = bits[PRED, v, k]
+        while rest != ZERO:
+            u = (k << 6) + lowest_bit(rest)
+            rest &= rest - ONE
+            new = 0
+            for j in range(words):
+                new += popcount(bits[SUCC, v, j] & ~bits[SUCC, u, j])
+            fill += new
+            features[9] += np.log(outs[u])
+            if u >= n:
+                features[7] += 1.0
+            else:
+                features[5] += ins[u] * (new - stays)
+                features[10] += np.log(1.0 + ins[u])
+                least = min(least, ins[u] * outs[u])
+        rest = bits[SUCC, v, k]
+        while rest != ZERO:
+            w = (k << 6) + lowest_bit(rest)
+            rest &= rest - ONE
+            new = -1
+            for j in range(words):
+                new += popcount(bits[PRED, v, j] & ~bits[PRED, w, j])
+            features[11] += np.log(ins[w])
+            if outs[w] == 0:
+                features[8] += 1.0
+            else:
+                features[6] += outs[w] * new
+                features[12] += np.log(1.0 + outs[w])
+                if w < n:
+                    least = min(least, ins[w] * outs[w])
+    price, degrees = np.log(1.0 + cost_of(core, bits, ids, v)), np.log(1.0 + num_in * num_out)
+    features[0], features[1], features[2] = price, np.log(num_in), np.log(num_out)
+    features[3] = fill / (num_in * num_out)
+    features[4] = signed_log(np.float64(fill - num_in * stays - num_out))
+    features[5], features[6] = signed_log(features[5]), signed_log(features[6])
+    for k in (7, 9, 10):
+        features[k] /= num_in
+    for k in (8, 11, 12):
+        features[k] /= num_out
+    features[13] = price - degrees
+    if least < FAR:
+        features[14] = degrees - np.log(1.0 + least)
+    for k in range(static.shape[1]):
+        features[SCALAR[0] + k] = static[v, k]
+
+
+ARRAYS = 19, 6
+"""Numbers that change as a game goes on, and those of `static_of`, which come behind them."""
 
 
 @compiled
@@ -182,7 +249,7 @@ def _sum_successors(core, bits, ins, outs, sizes, prices, v, features):
 def observe_array(core, bits, ids, ins, outs, static, sizes, prices, v, features):
     """Writes what the network sees of a vertex of a graph of arrays into features, float64 [25].
 
-    `ins` and `outs` are degrees, int64 [N]; `static` is `array_static`; `sizes` the logarithms of
+    `ins` and `outs` are degrees, int64 [N]; `static` is `static_of`; `sizes` the logarithms of
     the elements of every node, float64 [N]; `prices` what each vertex costs now, int64 [n].
     """
     features[:] = 0.0
