@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 
@@ -29,6 +30,17 @@ SMALL = {
 def test_every_example_is_run():
     elsewhere = {"own_policy"}  # tests/search/test_protocol.py
     assert {path.stem for path in EXAMPLES.glob("*.py")} == set(SMALL) | elsewhere
+
+
+def test_the_page_shows_lines_of_the_examples():
+    """Blocks marked `py` need a library; these lines are run with the examples."""
+    sources = [path.read_text(encoding="utf-8") for path in EXAMPLES.glob("*.py")]
+    page = (EXAMPLES.parent / "clients.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```py\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) > 2
+    for block in blocks:
+        lines = {line.strip() for line in block.splitlines()}
+        assert any(lines <= {x.strip() for x in s.splitlines()} | {""} for s in sources), block
 
 
 @pytest.mark.parametrize(

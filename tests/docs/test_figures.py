@@ -132,6 +132,12 @@ def test_the_questions_say_what_the_engine_takes():
     assert f"(`Encoder`: {ratios('Encoder', '4,096')[-1]:.2f} at a batch of 4,096)" in page
 
 
+def test_the_comparison_says_what_ppo_found():
+    page = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
+    for row in rows_of("ppo")[:4]:
+        assert f"| {row['task']} | {row['worst']} | {row['goal']} |" in page
+
+
 def test_the_comparison_says_what_sparse_jacobians_take():
     page = text_of("docs/comparison.md")
     rows = rows_of("sparse")

@@ -11,7 +11,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LATER = {
     "benchmarks",
-    "clients",
     "environment",
 }
 LATER |= {
@@ -22,8 +21,6 @@ LATER |= {
     "sparse",
     "tutorial",
     "tasks",
-    "faq",
-    "comparison",
 }
 EVERY = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [page for page in EVERY if page.stem not in LATER]
