@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -103,3 +105,28 @@ def test_eager_calls_do_not_pile_up(call):
     assert before < settled() <= before + 32  # as the docs say
     primitive.forget()
     assert settled() == before
+
+
+AT_EXIT = """
+import os
+import jax, jax.numpy as jnp, veenv
+from veenv.kernel.cpu import entries, tiles
+
+class Watch:
+    def __init__(self, words):
+        self.words, self.write, self.users = words, os.write, tiles.USERS
+    def __del__(self):
+        self.write(1, b"freed with %d users\\n" % int(self.words[self.users]))
+
+kept = jax.jit(jax.vmap(veenv.jacve(jnp.sin, kernel="fused"))).lower(jnp.ones(8)).compile()
+for entry in list(entries._registry.entries.values()):
+    entry.refers = entry.refers, Watch(entry.words)
+del entry
+print("end", flush=True)
+"""
+
+
+def test_a_process_that_ends_frees_nothing_that_an_executable_uses():
+    command = [sys.executable, "-c", AT_EXIT]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "end\n"

@@ -173,7 +173,10 @@ def registry() -> _Registry:
     def made(_: None) -> _Registry:
         global _registry
         with _making:
-            _registry = _registry or _Registry()
+            if _registry is None:
+                _registry = _Registry()
+                # executables count themselves off when Python has cleared its modules
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(_registry))
             return _registry
 
     return _registry or in_threads(made, [None])[0]
