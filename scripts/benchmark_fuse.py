@@ -19,7 +19,7 @@ from fuse_steps import STEPS, Jacobian, Step, valued
 import veenv
 from veenv.measure.timing import near
 from veenv.orders.documents import write_text
-from veenv.rules.modes import REFUSALS
+from veenv.rules.passes import REFUSALS
 
 COLUMNS = "step", "batch", "faster mode", "ms", "kernel, ms", "ratio", "first call"
 FORWARD, REVERSE, KERNEL = "jacfwd", "jacrev", "kernel"

@@ -15,8 +15,7 @@ from tests.oracles.structures import random_edge, random_structure
 from tests.sampling import on_seeds
 from veenv.engine import edge
 from veenv.engine import product as edge_product
-from veenv.linear.linear_map import Operator
-from veenv.linear.selection import Selection
+from veenv.linear.linear_map import Operator, Selection
 from veenv.structure import product, structure
 from veenv.structure.structure import Link
 

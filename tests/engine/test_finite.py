@@ -9,8 +9,7 @@ import pytest
 
 import veenv
 from veenv.engine import candidates, choose
-from veenv.engine.candidates import has_infinite_partials, shut_out
-from veenv.engine.known import Bounds
+from veenv.engine.candidates import Bounds, has_infinite_partials, shut_out
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
 

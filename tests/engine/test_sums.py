@@ -19,7 +19,7 @@ from tests.test_invariant import assert_emitted_counts
 from veenv import jacve, make_graph, structure
 from veenv.engine import edge, sums
 from veenv.engine.sums import Sum
-from veenv.linear.selection import Selection, canonical
+from veenv.linear.linear_map import Selection, canonical
 from veenv.structure import product
 from veenv.tasks.dynamics import lorenz96_step
 

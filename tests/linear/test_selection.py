@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veenv.linear.linear_map import Operator, chain
-from veenv.linear.selection import Affine, canonical, compose
+from veenv.linear.linear_map import Affine, Operator, canonical, chain, compose
 
 
 @st.composite

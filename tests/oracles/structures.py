@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv.engine.edge import Edge
-from veenv.linear.linear_map import Operator
-from veenv.linear.selection import Affine, Selection, canonical
+from veenv.linear.linear_map import Affine, Operator, Selection, canonical
 from veenv.structure.structure import FREE, Link, Structure
 
 

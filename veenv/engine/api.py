@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
 
-from veenv.engine.choose import Forms, JaxMode, Results, choosing
-from veenv.engine.forms import at_own_width, forms_of, name_of
-from veenv.graph.program import normalise_argnums, plain_argnums, trace
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from veenv import _compat
+from veenv.engine.candidates import Name, modes_alone, other_modes, other_orders
+from veenv.engine.choose import Forms, JaxMode, NotTracedError, Results, choosing
+from veenv.engine.edge import Edge
+from veenv.engine.elimination import Elimination, counts_of, dense, eliminate
+from veenv.engine.evaluation import Evaluation, evaluate, is_pushed, push_forward, whole_of
+from veenv.engine.indexing import Half, eliminate_sparse, half_of
+from veenv.engine.moves import by_complex
+from veenv.engine.product import multiply
+from veenv.engine.sparse import SparseTensor
+from veenv.engine.sparse.entries import Entries, Indexed, Matrix
+from veenv.engine.sums import Terms
+from veenv.graph.linearisation import Linearisation, linearise
+from veenv.graph.program import Program, normalise_argnums, plain_argnums, trace
 from veenv.kernel.fusing import KERNEL_MODES, KernelMode, as_kernel
 from veenv.linear.barrier import PinMode, with_pins
-from veenv.orders.resolve import OrderLike, plain_order
+from veenv.orders.resolve import OrderLike, plain_order, resolve_order
+from veenv.rules.base import equal_ones_once, is_complex, is_differentiable
+from veenv.structure import structure as algebra
 
 
 def jacve(
@@ -229,3 +247,251 @@ def _compiled(
         return next(lines, "")
 
     return as_kernel(with_pins(jacobian, False), wanted, line)  # a kernel repeats nothing
+
+
+def forms_of(
+    fun: Callable[..., Any],
+    order: OrderLike,
+    argnums: int | Iterable[int],
+    has_aux: bool,
+    count_ops: bool,
+    sparse_representation: bool,
+    holomorphic: bool,
+    allow_int: bool,
+    symmetric: Callable[[Any, Any], bool] | None = None,
+    dense: bool = False,
+) -> Forms:
+    """What `value_and_jacve` returns for its arguments, and the same in other ways.
+
+    `symmetric` says of arguments whether the Jacobian is known to be; `dense` makes sparse blocks
+    dense at last, so that JAX's own modes can take their place.
+    """
+    if not callable(fun):
+        raise TypeError(f"fun must be callable, got {fun!r}")
+    argnums, order = plain_argnums(argnums), plain_order(order)  # an iterator would be used up
+    special = count_ops or sparse_representation or holomorphic or allow_int
+    compared = "auto" if dense else None if special else name_of(order)
+
+    @equal_ones_once()
+    def forms(args: Sequence[Any], kwargs: dict[str, Any], others: bool) -> Results:
+        program = trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)
+        _check_types(program, holomorphic=holomorphic, allow_int=allow_int)
+        _refuse_wide(program)
+        lin = linearise(program, holomorphic=holomorphic)
+        if others and whole_of(lin) is not None:
+            raise NotTracedError
+        program = lin.program
+        name = compared if others else None
+        modes = other_modes(lin, name, argnums, has_aux=has_aux)
+        ids = resolve_order(order, lin.graph)
+        if alone := modes_alone(lin, ids, modes):
+            return [], alone
+        inputs = [args[a] for a in normalise_argnums(argnums, len(args))]
+        half = half_of(lin) if symmetric is not None and symmetric(args, kwargs) else Half()
+        values, done = _eliminated(lin, inputs, ids, half, sparse=sparse_representation)
+        blocks = [all_blocks(lin, done.terms, half, sparse=sparse_representation)]
+        if not sparse_representation:
+            for other in other_orders(lin, ids, name, modes=bool(modes)):
+                done = eliminate(lin, values.edges, other)
+                blocks.append(all_blocks(lin, done.terms, half, sparse=False))
+        value = _returned(program, values)
+        trees = [assembled(lin, rows, inputs, isinstance(argnums, tuple)) for rows in blocks]
+        trees = _dense(trees) if dense else trees
+        found: list[Any] = [(value, jax.tree.unflatten(program.out_tree, tree)) for tree in trees]
+        if count_ops:
+            counted = not (sparse_representation or any(lin.reverse_only))
+            counts = counts_of(lin.graph, ids, done if counted else None)
+            found = [(*pair, counts) for pair in found]
+        return found, [*modes.values()]
+
+    return forms
+
+
+def _eliminated(
+    lin: Linearisation, inputs: Any, ids: Sequence[int], half: Half, *, sparse: bool
+) -> tuple[Evaluation, Elimination]:
+    """The values of a program, and what is left when the vertices of an order are gone."""
+    given = jax.tree.leaves(inputs)
+    # Rules compute with JAX's arithmetic: a Python number raises where it is divided by zero.
+    leaves = [x if isinstance(x, jax.Array) else jnp.asarray(x) for x in given]
+    if is_pushed(lin):
+        return push_forward(lin, leaves)
+    values = evaluate(lin, leaves)
+    if sparse:
+        return values, eliminate_sparse(lin, values.parallel, ids, values.calls, half)
+    return values, eliminate(lin, values.edges, ids, values.calls)
+
+
+def _returned(program: Program, values: Evaluation) -> Any:
+    """What the function returned."""
+    outputs = map(_compat.as_weak_as, program.out_avals, map(jnp.asarray, values.outputs))
+    value = jax.tree.unflatten(program.out_tree, outputs)
+    return (value, jax.tree.unflatten(program.aux[1], values.aux)) if program.aux else value
+
+
+def _dense(trees: Any) -> Any:
+    """Blocks as arrays, whatever they are."""
+    sparse = lambda block: isinstance(block, SparseTensor)  # noqa: E731
+    return jax.tree.map(lambda b: b.todense() if sparse(b) else b, trees, is_leaf=sparse)
+
+
+def name_of(order: OrderLike) -> Name | None:
+    """The name of an order that other forms may stand for: "auto", or "reverse"."""
+    name = order.lower() if isinstance(order, str) else ""
+    return "auto" if name == "auto" else "reverse" if name in ("reverse", "rev") else None
+
+
+def _check_types(program: Program, *, holomorphic: bool, allow_int: bool) -> None:
+    """Refuses what `jax.jacrev` refuses: integers, and complex outputs where not holomorphic."""
+    inputs = program.avals[: program.num_inputs]
+    if allow_int:
+        inputs = [aval for aval in inputs if is_differentiable(aval)]
+    for kind, avals in (("argument", inputs), ("output", program.out_avals)):
+        either = kind == "argument" and not holomorphic
+        wanted = "complex" if holomorphic else "floating-point" if either else "real"
+        for aval in avals:
+            if is_differentiable(aval) and (either or is_complex(aval) == holomorphic):
+                continue
+            hint = ""
+            if kind == "argument" and not is_differentiable(aval):
+                hint = "; pass allow_int=True for blocks of dtype float0"
+            elif kind == "output" and is_complex(aval):
+                hint = "; pass holomorphic=True if the function is holomorphic"
+            elif holomorphic:
+                hint = " with holomorphic=True"
+            raise TypeError(
+                f"jacve needs {wanted} {kind}s, got dtype {aval.dtype} of shape "
+                f"{tuple(aval.shape)}{hint}"
+            )
+
+
+Left: TypeAlias = Mapping[tuple[int, int], Terms | Matrix]
+"""What an elimination leaves of each edge from an input to an output."""
+
+
+def all_blocks(
+    lin: Linearisation, left: Left, half: Half, *, sparse: bool
+) -> list[tuple[Any, ...]]:
+    """For each output leaf its blocks by the input leaves; half of them are others' transposes."""
+
+    def one(output: int, source: int) -> Any:
+        if (source, lin.graph.outputs[output]) in half.mirrors:
+            return block(lin, left, source, output, sparse=sparse).T
+        return block(lin, left, output, source, sparse=sparse)
+
+    inputs = range(lin.graph.num_inputs)
+    return [tuple(one(o, i) for i in inputs) for o in range(lin.graph.num_outputs)]
+
+
+def assembled(
+    lin: Linearisation, rows: Sequence[tuple[Any, ...]], inputs: Sequence[Any], several: bool
+) -> list[Any]:
+    """For each output leaf, the tree of blocks by the selected arguments."""
+    avals = lin.program.avals[: lin.graph.num_inputs]
+    trees, in_tree = [], jax.tree.structure(inputs)
+    for row in rows:
+        leaves = [_weak_as(aval, x) for aval, x in zip(avals, row, strict=True)]
+        by_argument = tuple(jax.tree.unflatten(in_tree, leaves))
+        trees.append(by_argument if several else by_argument[0])
+    return trees
+
+
+def _weak_as(aval: Any, x: Any) -> Any:
+    """A block, weakly typed if the input is."""
+    if isinstance(x, SparseTensor):
+        return replace(x, weak_type=aval.weak_type)
+    return _compat.as_weak_as(aval, x)
+
+
+def block(
+    lin: Linearisation,
+    left: Left,
+    output: int,
+    source: int,
+    *,
+    sparse: bool = False,
+) -> Any:
+    """The block of output leaf `output` by input leaf `source`, of shape output + input.
+
+    Inputs that hold integers give zeros of dtype float0, as in JAX.
+    """
+    out_aval, in_aval = lin.program.out_avals[output], lin.program.avals[source]
+    out_shape, in_shape, dtype = out_aval.shape, in_aval.shape, in_aval.dtype
+    node = lin.graph.outputs[output]
+    if node == source:
+        terms: Terms | Matrix = (Edge(algebra.diagonal(out_shape, valued=False), None, dtype),)
+    else:
+        terms = () if node is None else left.get((source, node), ())
+    if not jnp.issubdtype(dtype, jnp.inexact):
+        return np.zeros((*out_shape, *in_shape), jax.dtypes.float0)
+    of_parts = lin.realify and jnp.issubdtype(dtype, jnp.complexfloating)
+    if isinstance(terms, (Indexed, Entries)):
+        terms = by_complex(terms, in_shape, dtype) if of_parts else terms
+        return SparseTensor.from_entries(terms, dtype, out_shape, in_shape)
+    if of_parts:
+        terms = tuple(multiply(e, _parts(in_shape, dtype), keep=sparse) for e in terms)
+    if sparse:
+        return SparseTensor.from_edges(terms, out_shape, in_shape, dtype)
+    if not terms:
+        return jnp.zeros((*out_shape, *in_shape), dtype)
+    return dense(terms, out_shape, in_shape, dtype)
+
+
+def _parts(shape: Sequence[int], dtype: Any) -> Edge:
+    """From partials by real and imaginary part, ∂x and ∂y, to ∂x - i ∂y, as `jax.grad` has it."""
+    rank = len(shape)
+    pairs = [(k, k) for k in range(rank)]
+    structure = algebra.make((*shape, 2), shape, pairs, out_values=[rank])
+    return Edge(structure, jnp.asarray([1, -1j], dtype), dtype)
+
+
+class _WideError(Exception):
+    """A function holds 64-bit numbers that are to be computed with while `x64` is off."""
+
+
+def _refuse_wide(program: Program) -> None:
+    """Has `at_own_width` turn `x64` on where a program of 64-bit numbers was traced without."""
+    kinds = {a.dtype for a in program.avals if isinstance(a.dtype, np.dtype)}
+    if any(jax.dtypes.canonicalize_dtype(kind) != kind for kind in kinds):
+        raise _WideError
+
+
+def at_own_width(
+    make: Callable[[Callable[..., Any]], Callable[..., Any]],
+    fun: Callable[..., Any],
+    argnums: int | Iterable[int],
+) -> Callable[..., Any]:
+    """A transformation of a function that has dtypes as JAX's own ones, `x64` on or off.
+
+    What is computed with the traced function is computed with `x64` on where it has 64-bit numbers;
+    the function itself sees the option as it is.
+    """
+    plain = make(fun)
+
+    @functools.wraps(fun, updated=())
+    def narrow(*args: Any, **kwargs: Any) -> Any:
+        with jax.enable_x64(False):
+            return jax.tree.map(_narrowed, fun(*args, **kwargs))
+
+    @functools.wraps(plain, updated=())
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return plain(*args, **kwargs)
+        except _WideError:
+            own = set(normalise_argnums(argnums, len(args)))
+            given = [jax.tree.map(_narrowed if a in own else _array, x) for a, x in enumerate(args)]
+            others = jax.tree.map(_array, kwargs)
+            with jax.enable_x64(True):
+                return make(narrow)(*given, **others)
+
+    return run
+
+
+def _array(x: Any) -> Any:
+    """An array of NumPy as JAX takes it with `x64` off."""
+    return jnp.asarray(x) if isinstance(x, (np.ndarray, np.generic)) else x
+
+
+def _narrowed(x: Any) -> Any:
+    """The same, of Python's numbers too."""
+    return jnp.asarray(x) if isinstance(x, (bool, int, float, complex)) else _array(x)

@@ -15,15 +15,16 @@ import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from math import prod
+from math import inf, prod
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from veenv import _compat
 from veenv.engine.choose import JaxMode
-from veenv.engine.known import APART, Bounds
+from veenv.engine.known import Known, is_quick
 from veenv.graph.equations import Equation, Var
 from veenv.graph.linearisation import Elemental, Linearisation
 from veenv.graph.program import Program
@@ -43,6 +44,8 @@ _LESS = 0.5  # of reverse order's operations: with fewer of them forward order m
 _MOST = 0.75  # of a function's entries, or passes: what has more of them is nearly all of it
 _LARGEST_POWER = 3  # exponents up to which a power counts as a product
 _ALL = 0.9  # of a mode's multiplications: an order that leaves out fewer has found no structure
+_REAL = "fiu"  # kinds of NumPy's dtypes that are ordered
+_APART = 1e-10  # the least bound of a divisor whose powers do not overflow
 _UNROLLED = 2  # of the operations of a kernel those that an order is counted: half may be by zeros
 
 
@@ -349,7 +352,7 @@ def _is_total(lin: Linearisation, number: int, bounds: Bounds) -> bool:
     if name == "div":
         return bounds.is_apart_from_zero(equation.inputs[1])
     if name in ("sqrt", "cbrt", "rsqrt", "pow", "log"):
-        return bounds.lower(first) >= APART
+        return bounds.lower(first) >= _APART
     return _is_total_anywhere(equation)
 
 
@@ -365,3 +368,104 @@ def _is_total_itself(equation: Any) -> bool:
     if name == "gather":  # out of bounds it may fill with NaN
         return "FILL" not in str(params["mode"]).upper()
     return facts(name).partials == "finite"
+
+
+class Bounds:
+    """Lower bounds of the variables of a program, where they are easily known."""
+
+    def __init__(self, program: Program):
+        self._program = program
+        self._lowers: dict[Any, float] | None = None
+
+    def is_root(self, equation: Equation) -> bool:
+        """Whether an equation may have infinite partials where its result is finite."""
+        name = equation.primitive.name
+        partials = facts(name).partials
+        if partials not in ("root", "end"):
+            return False
+        if name == "pow":
+            exponent = self.value(equation.inputs[1])
+            if exponent is not None and bool(((exponent <= 0) | (exponent >= 1)).all()):
+                return False
+        return partials == "end" or self.lower(equation.inputs[0]) < self._tiny(equation)
+
+    def is_apart_from_zero(self, atom: Any) -> bool:
+        """Whether no entry of a variable or `Literal` is zero."""
+        value = self.value(atom)
+        apart = value is not None and bool((np.abs(value) >= _APART).all())
+        return apart or self.lower(atom) >= _APART
+
+    def is_almost_zero(self, equation: Equation) -> bool:
+        """Whether what is divided by, or a power is of, is kept from zero by a tiny number only."""
+        place = 1 if equation.primitive.name == "div" else 0
+        return 0 < self.lower(equation.inputs[place]) < _APART
+
+    def _tiny(self, equation: Equation) -> float:
+        """The least positive number that is no denormal: processors may take those for zero."""
+        return float(np.finfo(equation.out_avals[0].dtype).tiny)
+
+    def lower(self, atom: Any) -> float:
+        """What no entry of a variable or `Literal` is less than; minus infinity if unknown."""
+        value = self.value(atom)
+        if value is None:
+            return -inf if walk.is_literal(atom) else self._all_lowers().get(atom, -inf)
+        if not value.size or value.dtype.kind not in _REAL or np.isnan(value).any():
+            return -inf
+        return float(value.min())
+
+    def value(self, atom: Any) -> np.ndarray | None:
+        """What is known of constants, and of what NumPy makes of them."""
+        if walk.is_literal(atom) or atom in self._constants:
+            return self._known(atom)
+        return None
+
+    @functools.cached_property
+    def _known(self) -> Known:
+        return Known(self._program)
+
+    @functools.cached_property
+    def _constants(self) -> set[Any]:
+        """The variables whose values are known without compiling anything."""
+        program = self._program
+        count = program.num_inputs
+        found = {*range(count, count + len(program.constants))}
+        for equation in program.equations:
+            if is_quick(equation) and all(
+                walk.is_literal(a) or a in found for a in equation.inputs
+            ):
+                found.update(v for v in equation.outputs if v is not None)
+        return found
+
+    def _all_lowers(self) -> dict[Any, float]:
+        """The lower bounds of what equations make, where there are any."""
+        if self._lowers is None:
+            self._lowers = {}  # `_of` reads in it what comes first
+            for equation in self._program.equations:
+                bound = self._of(equation)
+                if bound > -inf:
+                    self._lowers.update((v, bound) for v in equation.outputs if v is not None)
+        return self._lowers
+
+    def _of(self, equation: Equation) -> float:
+        name, ins = equation.primitive.name, equation.inputs
+        bound = facts(name).bound
+        if name == "sqrt":
+            return max(0.0, self.lower(ins[0])) ** 0.5
+        if bound == "positive" or (name == "integer_pow" and equation.params["y"] % 2 == 0):
+            return 0.0
+        if name == "mul" and ins[0] == ins[1] and not walk.is_literal(ins[0]):
+            return 0.0
+        if bound is None:
+            return -inf
+        if name == "select_n":
+            chosen = self.value(ins[0])
+            cases = range(len(ins) - 1) if chosen is None else np.unique(chosen)
+            return min(self.lower(ins[1 + int(k)]) for k in cases)
+        bounds = [self.lower(a) for a in ins]
+        if bound == "entries":
+            return bounds[0]
+        if name in ("mul", "div", "reduce_sum"):
+            return 0.0 if min(bounds) >= 0 else -inf
+        if name == "add":  # sums are rounded
+            return max(bounds) if min(bounds) >= 0 else -inf
+        return max(bounds) if name == "max" else min(bounds)

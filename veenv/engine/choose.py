@@ -31,8 +31,8 @@ from veenv.kernel.price import (
 from veenv.kernel.primitive import Batched, call
 from veenv.kernel.program import ScalarProgram
 from veenv.rules import walk
-from veenv.rules.dtypes import is_key
-from veenv.rules.modes import REFUSALS
+from veenv.rules.base import is_key
+from veenv.rules.passes import REFUSALS
 
 Run = Callable[..., list[Any]]
 """From the operands of the elimination to the leaves of a result."""

@@ -22,10 +22,9 @@ from jax import Array, lax
 
 from veenv import _compat
 from veenv.linear.barrier import pin
-from veenv.linear.linear_map import LinearMap, columns, identity, widen
-from veenv.linear.selection import Selection
+from veenv.linear.linear_map import LinearMap, Selection, columns, identity, widen
 from veenv.structure import structure as algebra
-from veenv.structure.contraction import Label, labels_of, sizes_of
+from veenv.structure.product import Label, labels_of, sizes_of
 from veenv.structure.structure import FREE, Link, Structure
 
 SMALL = 1024

@@ -20,14 +20,12 @@ from veenv import _compat
 from veenv.engine import edge
 from veenv.engine.edge import Edge, Edges
 from veenv.engine.elimination import Call, Elimination, elemental_edges, eliminate
-from veenv.graph.linearisation import Linearisation, Pulled
-from veenv.graph.partials import Custom
+from veenv.graph.linearisation import Custom, Linearisation, Pulled
 from veenv.graph.program import Literal, Whole
 from veenv.linear.barrier import pin
 from veenv.rules import Partial, Values
-from veenv.rules.dtypes import from_real, is_differentiable, real_shape, to_real
-from veenv.rules.modes import has_jvp, has_vjp
-from veenv.rules.passes import results_and_pullback
+from veenv.rules.base import from_real, is_differentiable, real_shape, to_real
+from veenv.rules.passes import has_jvp, has_vjp, results_and_pullback
 from veenv.rules.table import facts
 from veenv.structure import structure as algebra
 

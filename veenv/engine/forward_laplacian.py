@@ -18,7 +18,7 @@ from veenv.engine.sparse.pattern import Numbers, collection
 from veenv.graph.equations import Equation
 from veenv.graph.program import Program
 from veenv.rules import indexmap, walk
-from veenv.rules.dtypes import is_differentiable
+from veenv.rules.base import is_differentiable
 from veenv.rules.table import facts
 
 

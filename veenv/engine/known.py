@@ -1,4 +1,4 @@
-"""What is known of a program's variables when it is traced: values, zeros, lower bounds.
+"""What is known of a program's variables when it is traced: values and zeros.
 
 Inside of jit JAX stages every operation, those on constants too.  What indices are computed from
 is worked out here at once, if it depends on nothing that is traced or differentiated by.
@@ -6,7 +6,6 @@ is worked out here at once, if it depends on nothing that is traced or different
 
 from __future__ import annotations
 
-import functools
 from functools import reduce
 from math import inf, prod
 from typing import Any
@@ -18,7 +17,7 @@ from veenv import _compat
 from veenv.graph.equations import Equation
 from veenv.graph.program import Literal, Program
 from veenv.rules import indexmap
-from veenv.rules.dtypes import is_key
+from veenv.rules.base import is_key
 from veenv.rules.table import ALL, facts, named
 
 _SIMPLE = {
@@ -145,10 +144,6 @@ def results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
 
 _MOST = 1 << 20
 """Most elements of a variable whose zeros are looked at."""
-_REAL = "fiu"
-"""Kinds of NumPy's dtypes that are ordered."""
-APART = 1e-10
-"""The least bound of a divisor whose powers do not overflow."""
 
 
 class Zeros:
@@ -214,101 +209,3 @@ class Zeros:
 
 def _some(zero: np.ndarray | None) -> np.ndarray | None:
     return zero if zero is not None and zero.any() else None
-
-
-class Bounds:
-    """Lower bounds of the variables of a program, where they are easily known."""
-
-    def __init__(self, program: Program):
-        self._program = program
-        self._known = Known(program)
-        self._lowers: dict[Any, float] | None = None
-
-    def is_root(self, equation: Equation) -> bool:
-        """Whether an equation may have infinite partials where its result is finite."""
-        name = equation.primitive.name
-        partials = facts(name).partials
-        if partials not in ("root", "end"):
-            return False
-        if name == "pow":
-            exponent = self.value(equation.inputs[1])
-            if exponent is not None and bool(((exponent <= 0) | (exponent >= 1)).all()):
-                return False
-        return partials == "end" or self.lower(equation.inputs[0]) < self._tiny(equation)
-
-    def is_apart_from_zero(self, atom: Any) -> bool:
-        """Whether no entry of a variable or `Literal` is zero."""
-        value = self.value(atom)
-        apart = value is not None and bool((np.abs(value) >= APART).all())
-        return apart or self.lower(atom) >= APART
-
-    def is_almost_zero(self, equation: Equation) -> bool:
-        """Whether what is divided by, or a power is of, is kept from zero by a tiny number only."""
-        place = 1 if equation.primitive.name == "div" else 0
-        return 0 < self.lower(equation.inputs[place]) < APART
-
-    def _tiny(self, equation: Equation) -> float:
-        """The least positive number that is no denormal: processors may take those for zero."""
-        return float(np.finfo(equation.out_avals[0].dtype).tiny)
-
-    def lower(self, atom: Any) -> float:
-        """What no entry of a variable or `Literal` is less than; minus infinity if unknown."""
-        value = self.value(atom)
-        if value is None:
-            return -inf if isinstance(atom, Literal) else self._all_lowers().get(atom, -inf)
-        if not value.size or value.dtype.kind not in _REAL or np.isnan(value).any():
-            return -inf
-        return float(value.min())
-
-    def value(self, atom: Any) -> np.ndarray | None:
-        """What is known of constants, and of what NumPy makes of them."""
-        if isinstance(atom, Literal) or atom in self._constants:
-            return self._known(atom)
-        return None
-
-    @functools.cached_property
-    def _constants(self) -> set[Any]:
-        """The variables whose values are known without compiling anything."""
-        program = self._program
-        count = program.num_inputs
-        found = {*range(count, count + len(program.constants))}
-        for equation in program.equations:
-            if is_quick(equation) and all(
-                isinstance(a, Literal) or a in found for a in equation.inputs
-            ):
-                found.update(v for v in equation.outputs if v is not None)
-        return found
-
-    def _all_lowers(self) -> dict[Any, float]:
-        """The lower bounds of what equations make, where there are any."""
-        if self._lowers is None:
-            self._lowers = {}  # `_of` reads in it what comes first
-            for equation in self._program.equations:
-                bound = self._of(equation)
-                if bound > -inf:
-                    self._lowers.update((v, bound) for v in equation.outputs if v is not None)
-        return self._lowers
-
-    def _of(self, equation: Equation) -> float:
-        name, ins = equation.primitive.name, equation.inputs
-        bound = facts(name).bound
-        if name == "sqrt":
-            return max(0.0, self.lower(ins[0])) ** 0.5
-        if bound == "positive" or (name == "integer_pow" and equation.params["y"] % 2 == 0):
-            return 0.0
-        if name == "mul" and ins[0] == ins[1] and not isinstance(ins[0], Literal):
-            return 0.0
-        if bound is None:
-            return -inf
-        if name == "select_n":
-            chosen = self.value(ins[0])
-            cases = range(len(ins) - 1) if chosen is None else np.unique(chosen)
-            return min(self.lower(ins[1 + int(k)]) for k in cases)
-        bounds = [self.lower(a) for a in ins]
-        if bound == "entries":
-            return bounds[0]
-        if name in ("mul", "div", "reduce_sum"):
-            return 0.0 if min(bounds) >= 0 else -inf
-        if name == "add":  # sums are rounded
-            return max(bounds) if min(bounds) >= 0 else -inf
-        return max(bounds) if name == "max" else min(bounds)

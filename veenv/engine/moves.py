@@ -30,8 +30,8 @@ from veenv.engine.sums import num_entries
 from veenv.engine.supports import convolution, supported
 from veenv.graph.equations import Equation
 from veenv.graph.linearisation import Elemental, Linearisation
-from veenv.linear.selection import Selection
-from veenv.rules.dtypes import is_complex
+from veenv.linear.linear_map import Selection
+from veenv.rules.base import is_complex
 from veenv.rules.indexmap import adds, numbered, taken, takes
 from veenv.rules.table import facts
 from veenv.structure.structure import Link

@@ -37,8 +37,7 @@ from veenv.engine.edge import (
 )
 from veenv.linear.linear_map import LinearMap, chain, identity
 from veenv.structure import product
-from veenv.structure.contraction import Contraction, Label, labels_of, sizes_of
-from veenv.structure.product import Plan, Way
+from veenv.structure.product import Contraction, Label, Plan, Way, labels_of, sizes_of
 from veenv.structure.structure import FREE, Link, Structure
 
 _SMALL = 1 << 14

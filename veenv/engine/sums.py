@@ -40,11 +40,9 @@ from veenv.engine.edge import (
     with_mask,
 )
 from veenv.linear.barrier import pin
-from veenv.linear.linear_map import LinearMap
-from veenv.linear.selection import Selection, hull
+from veenv.linear.linear_map import LinearMap, Selection, hull
 from veenv.structure import structure as algebra
-from veenv.structure.contraction import labels_of
-from veenv.structure.product import Plan
+from veenv.structure.product import Plan, labels_of
 from veenv.structure.product import multiply as multiply_structures
 from veenv.structure.structure import Link, Structure
 

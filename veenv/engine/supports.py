@@ -22,7 +22,7 @@ from veenv.engine.sparse import entries
 from veenv.engine.sparse.entries import Indexed
 from veenv.engine.sparse.pattern import Numbers, collected
 from veenv.graph.equations import Equation
-from veenv.rules.dtypes import is_complex, real_shape
+from veenv.rules.base import is_complex, real_shape
 from veenv.rules.indexmap import numbered, takes, targets
 from veenv.rules.table import ALL, facts
 

@@ -17,7 +17,7 @@ from veenv import _compat
 from veenv.export.primitives import CannotWriteError, dtype, expression, number
 from veenv.graph.program import Equation, Literal, Program, trace
 from veenv.rules import walk
-from veenv.rules.dtypes import is_key
+from veenv.rules.base import is_key
 
 MAX_CONSTANT = 1_000_000
 _LONGEST_LIST = 64

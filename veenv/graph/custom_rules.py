@@ -20,7 +20,7 @@ from veenv import _compat
 from veenv.graph.linearity import is_linear, is_zero_at_zero
 from veenv.graph.program import Equation, Literal, Program, trace
 from veenv.rules import Site, walk
-from veenv.rules.dtypes import is_differentiable
+from veenv.rules.base import is_differentiable
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 A primitive without a rule is one operator over all axes.  Along some of them it may still be a
 separate map for every index: a decomposition of a batch of matrices, a loop over a batch of states.
-Primitives with batch axes of their own have them by name (`veenv.rules.batch_axes`).  Loops,
+Primitives with batch axes of their own have them by name (`NAMED`).  Loops,
 branches and solves have them if their bodies do: an axis is followed from an operand through the
 partials of the body, around the loop, to a result, and must stay one axis on every way.
 
@@ -11,15 +11,334 @@ Axes are numbered as in a structure, those of size one left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 
-from veenv.graph.flow import FLOWS, BodyOf, Flow, forwards, reachable
-from veenv.rules.base import Pairs, Site, find
-from veenv.rules.batch_axes import CHOOSE, NAMED
-from veenv.rules.dtypes import is_complex
+from veenv.rules import walk
+from veenv.rules.base import Pairs, Site, find, is_complex
+from veenv.rules.table import named
 from veenv.structure.structure import FREE
+
+# Batch axes by name.  Each function gives, for a result and an operand of an equation, (out axis,
+# in axis) pairs: the partial is zero wherever the indices of a pair differ.
+
+CHOOSE = frozenset(("select_and_gather_add", "select_and_scatter_add"))
+"""Primitives whose further operands only decide what is taken of the first."""
+
+
+def _leading(count: int) -> list[tuple[int, int]]:
+    return [(k, k) for k in range(count)]
+
+
+def _all_but(axis: int, rank: int) -> list[tuple[int, int]]:
+    return [(k, k) for k in range(rank) if k != axis % rank]
+
+
+def _matrices(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+    return _leading(len(site.in_avals[0].shape) - 2)
+
+
+def _triangular_solve(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+    """Matrices of a batch; the right sides of one matrix."""
+    rank = len(site.in_avals[0].shape)
+    several = rank - 1 if site.params["left_side"] else rank - 2
+    return _leading(rank - 2) + [(several, several)] * (operand == 1)
+
+
+def _tridiagonal_solve(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+    """Matrices of a batch; the right sides of one matrix."""
+    rank = len(site.in_avals[0].shape)
+    return _leading(rank - 1) + [(rank, rank)] * (operand == 3)
+
+
+def _fft(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+    return _leading(len(site.in_avals[0].shape) - len(site.params["fft_lengths"]))
+
+
+def _cumulative(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+    return _all_but(site.params["axis"], len(site.in_avals[0].shape))
+
+
+def _sort(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+    return _all_but(site.params["dimension"], len(site.in_avals[0].shape))
+
+
+def _approx_top_k(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+    return _all_but(site.params["reduction_dimension"], len(site.in_avals[0].shape))
+
+
+def _top_k(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+    return _all_but(site.params.get("axis", -1), len(site.in_avals[0].shape))
+
+
+def _window(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+    """Axes that the window does not reach along."""
+    p = site.params
+    kinds = "window_dimensions", "window_strides", "base_dilation", "window_dilation"
+    ones = (1,) * len(p["padding"])
+    windows = zip(*(p.get(kind, ones) for kind in kinds), p["padding"], strict=True)
+    alone = (1, 1, 1, 1, (0, 0))
+    return [(k, k) for k, (*sizes, pad) in enumerate(windows) if (*sizes, tuple(pad)) == alone]
+
+
+def _convolution(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+    """Points of the batch, for the image; output features, for the kernel."""
+    numbers = site.params["dimension_numbers"]
+    if operand == 1:
+        return [(numbers.out_spec[1], numbers.rhs_spec[0])]
+    grouped = site.params["batch_group_count"] != 1
+    return [] if grouped else [(numbers.out_spec[0], numbers.lhs_spec[0])]
+
+
+def _gather(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+    """Batch axes, and axes that are taken whole."""
+    numbers, shape = site.params["dimension_numbers"], site.in_avals[0].shape
+    rank = len(site.out_avals[0].shape)
+    batch = [k for k in range(rank) if k not in numbers.offset_dims]
+    at = numbers.operand_batching_dims, numbers.start_indices_batching_dims
+    pairs = [(batch[k], j) for j, k in zip(*at, strict=True)]
+    gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    kept = [j for j in range(len(shape)) if j not in gone]
+    for k, j in zip(numbers.offset_dims, kept, strict=True):
+        if site.params["slice_sizes"][j] == shape[j] and j not in numbers.start_index_map:
+            pairs.append((k, j))
+    return pairs
+
+
+def _scatter(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+    """Batch axes, and axes that are written whole; the operands are array, indices, updates."""
+    numbers = site.params["dimension_numbers"]
+    shape, updates = site.in_avals[0].shape, site.in_avals[2].shape
+    batch = [k for k in range(len(updates)) if k not in numbers.update_window_dims]
+    at = numbers.operand_batching_dims, numbers.scatter_indices_batching_dims
+    pairs = [(j, batch[k]) for j, k in zip(*at, strict=True)]
+    gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+    kept = [j for j in range(len(shape)) if j not in gone]
+    for k, j in zip(numbers.update_window_dims, kept, strict=True):
+        if updates[k] == shape[j] and j not in numbers.scatter_dims_to_operand_dims:
+            pairs.append((j, k))
+    return pairs if operand == 2 else [(j, j) for j, _ in pairs]
+
+
+def _reduce(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+    """Axes that are not reduced, of what is; the numbers to begin with come after."""
+    rank, gone = len(site.in_avals[operand].shape), site.params["dimensions"]
+    return list(enumerate(j for j in range(rank) if j not in gone)) if rank else []
+
+
+def _elementwise(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+    return _leading(len(site.out_avals[result].shape))
+
+
+def _named_by_class(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+    """Primitives that newer versions of JAX tell apart by a class alone."""
+    own = type(site.params["_prim"])
+    known = own.__name__ == "Ldexp" and own.__module__.startswith("jax.")
+    return _elementwise(site, result, operand) if known else []
+
+
+NAMED: dict[str, Callable[[Site, int, int], list[tuple[int, int]]]] = {
+    **dict.fromkeys(named(form="matrix"), _matrices),
+    **dict.fromkeys(named(form="running"), _cumulative),
+    **dict.fromkeys(named(form="window"), _window),
+    **dict.fromkeys(named(form="put"), _scatter),
+    "approx_top_k": _approx_top_k,
+    "call_hi_primitive": _named_by_class,
+    "conv_general_dilated": _convolution,
+    "fft": _fft,
+    "gather": _gather,
+    "random_gamma": _elementwise,
+    "reduce": _reduce,
+    "sort": _sort,
+    "top_k": _top_k,
+    "triangular_solve": _triangular_solve,
+    "tridiagonal_solve": _tridiagonal_solve,
+}
+"""By primitive."""
+
+
+# How derivatives flow through an equation with a body: a loop, branches, a linear solve.
+
+Move = tuple[int, int, Mapping[int, int]]
+"""From one node to another: a partial, as the out axis that each of its in axes is paired with."""
+
+
+Forwards = Mapping[int, Sequence[tuple[int, Mapping[int, int]]]]
+"""For each node, where the moves from it go, and the axes that they pair."""
+
+
+@dataclass
+class Flow:
+    """How derivatives flow through an equation with a body.
+
+    Attributes:
+      moves: the partials between nodes, which are numbers.
+      operands: for each operand that moves something, the node it enters at, and how many axes it
+        has more in front.
+      results: for each result that is moved, the node it leaves from, and how many axes it has
+        more in front.
+      carried: the nodes that go from one step of a loop to the next.
+    """
+
+    moves: list[Move] = field(default_factory=list)
+    operands: dict[int, tuple[int, int]] = field(default_factory=dict)
+    results: dict[int, tuple[int, int]] = field(default_factory=dict)
+    carried: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Body:
+    """The partials inside a closed jaxpr.
+
+    Attributes:
+      moves: the elemental partials; operand i is node i.
+      outputs: the node of each result, None for one that depends on no operand.
+      num_nodes: number of nodes.
+    """
+
+    moves: Sequence[Move]
+    outputs: Sequence[int | None]
+    num_nodes: int
+
+
+BodyOf = Callable[..., Body]
+"""(closed jaxpr, derivative=True) → its partials; without `derivative` as a linear function."""
+
+_SAME = {k: k for k in range(64)}  # every axis is paired with itself; arrays have no more than 64
+
+
+def forwards(moves: Iterable[Move]) -> Forwards:
+    """For each node where the moves from it go, and how."""
+    ways: dict[int, list[tuple[int, Mapping[int, int]]]] = {}
+    for v, w, pairs in moves:
+        ways.setdefault(v, []).append((w, pairs))
+    return ways
+
+
+def reachable(ways: Forwards, start: Iterable[int]) -> set[int]:
+    """The nodes at the ends of all ways from some nodes, themselves included."""
+    front = [*start]
+    reached = {*front}
+    while front:
+        for w, _ in ways.get(front.pop(), ()):
+            if w not in reached:
+                reached.add(w)
+                front.append(w)
+    return reached
+
+
+def _joined(flow: Flow, body: Body, names: Mapping[int, int], first: int) -> list[int | None]:
+    """Adds a body's moves; its operands have the given nodes, its other nodes start at `first`.
+
+    Returns:
+      The node of each of its results.
+    """
+
+    def node(n: int) -> int:
+        return names[n] if n in names else first + n
+
+    flow.moves += [(node(v), node(w), pairs) for v, w, pairs in body.moves]
+    return [None if n is None else node(n) for n in body.outputs]
+
+
+def _loop(
+    flow: Flow, body: Body, num_operands: int, carried: Mapping[int, int]
+) -> list[int | None]:
+    """Adds the body of a loop, whose result k comes back in as operand carried[k]."""
+    outputs = _joined(flow, body, {i: i for i in range(num_operands)}, 0)
+    for k, i in carried.items():
+        node = outputs[k]
+        if node is not None:
+            flow.moves.append((node, i, _SAME))
+    return outputs
+
+
+def _scan(site: Site, body: BodyOf) -> Flow:
+    """A loop: what is carried is one node, before and after."""
+    closed, more = site.params["jaxpr"], int(site.params["length"] != 1)
+    start, first_x = walk.carried(site)
+    num_carry = first_x - start
+    carried = {k: start + k for k in range(num_carry)}
+    flow = Flow(carried=frozenset(carried.values()))
+    outputs = _loop(flow, body(closed), len(site.in_avals), carried)
+    for i in range(len(site.in_avals)):
+        flow.operands[i] = i, more * (i >= first_x)
+    for k, node in enumerate(outputs):
+        if k < num_carry:
+            flow.results[k] = carried[k], 0
+        elif node is not None:
+            flow.results[k] = node, more
+    return flow
+
+
+def _while(site: Site, body: BodyOf) -> Flow:
+    """A loop of unknown length; the test moves nothing."""
+    p = site.params
+    skipped, num_consts = p["cond_nconsts"], p["body_nconsts"]
+    flow = Flow()
+    carried = {k: num_consts + k for k in range(len(site.out_avals))}
+    _loop(flow, body(p["body_jaxpr"]), len(site.in_avals) - skipped, carried)
+    flow.operands = {skipped + i: (i, 0) for i in range(len(site.in_avals) - skipped)}
+    flow.results = {k: (i, 0) for k, i in carried.items()}
+    return flow
+
+
+def _cond(site: Site, body: BodyOf) -> Flow:
+    """Branches: any of them may be taken."""
+    num_operands, num_results = len(site.in_avals) - 1, len(site.out_avals)
+    flow = Flow(
+        operands={1 + i: (i, 0) for i in range(num_operands)},
+        results={k: (num_operands + k, 0) for k in range(num_results)},
+    )
+    first = num_operands + num_results
+    for branch in site.params["branches"]:
+        inside = body(branch)
+        outputs = _joined(flow, inside, {i: i for i in range(num_operands)}, first)
+        for k, node in enumerate(outputs):
+            if node is not None:
+                flow.moves.append((node, num_operands + k, _SAME))
+        first += inside.num_nodes
+    return flow
+
+
+def _solve(site: Site, body: BodyOf) -> Flow:
+    """A linear solve: diagonal where the matrix is and the solver, which may be inexact, is too.
+
+    The unknowns go through the product with the matrix, which adds to the right side, and from
+    there through the solver.  JAX applies the solver to tangents and does not differentiate it, so
+    here it is a linear function, gradients that it stops flow on, and no unknown is free of any
+    right side.  What only the solver uses moves nothing, nor does anything move what it returns
+    apart from the unknowns.
+    """
+    lengths, jaxprs = site.params["const_lengths"], site.params["jaxprs"]
+    num_consts, first = lengths.matvec, sum(lengths)
+    count = len(site.in_avals) - first
+    product, solver = body(jaxprs.matvec), body(jaxprs.solve, derivative=False)
+    flow = Flow()
+    outputs = _joined(flow, product, {}, 0)
+    sides = [product.num_nodes + k for k in range(count)]
+    flow.moves += [(v, w, _SAME) for v, w in zip(outputs, sides, strict=True) if v is not None]
+    names = {lengths.solve + k: node for k, node in enumerate(sides)}
+    solutions = _joined(flow, solver, names, product.num_nodes + count)[:count]
+    unknowns = [num_consts + k for k in range(count)]
+    flow.moves += [(v, w, _SAME) for v, w in zip(solutions, unknowns, strict=True) if v is not None]
+    ways = forwards(flow.moves)
+    for side in sides:
+        missed = {*unknowns} - reachable(ways, [side])
+        flow.moves += [(side, unknown, {}) for unknown in sorted(missed)]
+    flow.operands = {i: (i, 0) for i in range(num_consts)}
+    flow.operands |= {first + k: (node, 0) for k, node in enumerate(sides)}
+    flow.results = {k: (node, 0) for k, node in enumerate(unknowns)}
+    return flow
+
+
+FLOWS: dict[str, Callable[[Site, BodyOf], Flow]] = {
+    "scan": _scan,
+    "while": _while,
+    "cond": _cond,
+    "custom_linear_solve": _solve,
+}
 
 
 @dataclass(frozen=True)

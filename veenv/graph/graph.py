@@ -157,7 +157,7 @@ class Graph:
           ValueError: as `check_order`, but for the rules.
         """
         checked = check_order(order, self.eliminable, self.num_vertices)
-        return legal_order(self.prerequisites, checked)
+        return legal_order(self.prerequisites, checked) if self.reverse_only else checked
 
     def costs(self, order: Iterable[int], cost: CostModel = "multiplications") -> tuple[int, ...]:
         """What each elimination of an order costs, in the order given (pruned ids out).

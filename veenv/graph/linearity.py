@@ -20,8 +20,7 @@ import numpy as np
 from veenv import _compat
 from veenv.graph.program import Equation, Program
 from veenv.rules import walk
-from veenv.rules.base import find
-from veenv.rules.dtypes import is_differentiable
+from veenv.rules.base import find, is_differentiable
 from veenv.rules.table import facts
 
 

@@ -156,7 +156,9 @@ def _program(
     num_inputs = len(_compat.open_jaxpr(closed).invars) - len(values)
     flattener = _Flattener(closed, num_inputs, values, plain=plain)
     outputs = flattener.outputs
-    equations = fold_refs(flattener.equations, flattener.avals, outputs)
+    equations = flattener.equations
+    if _has_refs(closed):
+        equations = fold_refs(equations, flattener.avals, outputs)
     return Program(
         num_inputs=num_inputs,
         constants=tuple(flattener.constants),
@@ -169,6 +171,13 @@ def _program(
         aux=(tuple(outputs[num_out:]), aux_tree) if has_aux else None,
         again=_replayed(closed, wanted, tuple(others), trees, has_aux=has_aux),
     )
+
+
+def _has_refs(closed: Any) -> bool:
+    """Whether a jaxpr makes refs, or gets some from outside."""
+    jaxpr = _compat.open_jaxpr(closed)
+    made = (v for e in walk.every(jaxpr) for v in e.outvars)
+    return any(_compat.is_ref(v.aval) for v in (*jaxpr.invars, *jaxpr.constvars, *made))
 
 
 class Whole:

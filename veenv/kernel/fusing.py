@@ -22,7 +22,7 @@ from veenv.kernel.builder import MAX_OPERATIONS
 from veenv.kernel.program import CannotFuseError, ScalarProgram
 from veenv.kernel.unrolling import UNLIKE_XLA, unroll
 from veenv.rules import walk
-from veenv.rules.dtypes import is_key
+from veenv.rules.base import is_key
 
 KernelMode = Literal["auto", "xla", "fused"]
 KERNEL_MODES: tuple[KernelMode, ...] = ("auto", "xla", "fused")

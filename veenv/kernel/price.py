@@ -24,7 +24,7 @@ from veenv.kernel.builder import MAX_OPERATIONS
 from veenv.kernel.program import FREE, UNKNOWN_STEPS, ScalarProgram
 from veenv.linear.barrier import BARRIERS
 from veenv.rules import walk
-from veenv.rules.dtypes import is_complex
+from veenv.rules.base import is_complex
 from veenv.rules.operations import WEIGHTS
 from veenv.rules.table import facts
 

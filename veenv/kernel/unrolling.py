@@ -29,7 +29,7 @@ from veenv.kernel.program import (
     dtype_name,
 )
 from veenv.kernel.random_numbers import keys_of
-from veenv.rules.dtypes import is_key
+from veenv.rules.base import is_key
 
 MOVES = {**moves.RULES, **sums.RULES, **linear.RULES, **random_numbers.RULES}
 """Rules of what moves, sums, contracts and solves, by primitive."""

@@ -1,9 +1,8 @@
 """Elemental partials of JAX's primitives: structure and values, as data."""
 
-from veenv.rules import calls, contraction, elementwise, monoid, pieces, shape  # noqa: F401  (rules)
-from veenv.rules.base import Pairs, Partial, Row, Rule, Site, Values, defelemental, find
+from veenv.rules import contraction, elementwise, operator, shape  # noqa: F401  (rules)
+from veenv.rules.base import Pairs, Partial, Row, Rule, Site, Values, defelemental, find, is_complex
 from veenv.rules.complex import complex_rule
-from veenv.rules.dtypes import is_complex
 from veenv.rules.operator import generic
 
 __all__ = ["Pairs", "Partial", "Row", "Rule", "Site", "Values", "defelemental", "find", "partials"]

@@ -9,14 +9,19 @@ JAX's own linearisation (`veenv.rules.operator`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+import jax.core
+import jax.numpy as jnp
 from jax import Array
 
+from veenv import _compat
 from veenv.linear.linear_map import LinearMap
-from veenv.rules.dtypes import is_differentiable
 from veenv.structure.structure import Structure
 
 Pairs = tuple[tuple[int, int], ...]
@@ -171,3 +176,98 @@ def find(name: str) -> Rule | None:
       ('mul', None)
     """
     return _RULES.get(name)
+
+
+def is_differentiable(aval: Any) -> bool:
+    """Whether a variable of this type has a tangent space other than float0."""
+    return jnp.issubdtype(aval.dtype, jnp.inexact)
+
+
+def is_complex(aval: Any) -> bool:
+    """Whether a variable is complex."""
+    return jnp.issubdtype(aval.dtype, jnp.complexfloating)
+
+
+def is_key(x: Any) -> bool:
+    """Whether an array, or what is known of one, holds keys of random numbers: none of NumPy's."""
+    dtype = getattr(x, "dtype", None)
+    return dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
+
+
+def real_shape(aval: Any, *, realify: bool) -> tuple[int, ...]:
+    """Shape of a variable seen as real numbers."""
+    return (*aval.shape, 2) if realify and is_complex(aval) else tuple(aval.shape)
+
+
+def to_real(x: Array) -> Array:
+    """A complex array as real numbers with a last axis of two; real arrays pass."""
+    return jnp.stack([x.real, x.imag], axis=-1) if jnp.iscomplexobj(x) else x
+
+
+def from_real(x: Array, aval: Any) -> Array:
+    """The inverse of `to_real`, in the dtype of a variable."""
+    if is_complex(aval) and not jnp.iscomplexobj(x):
+        x = jax.lax.complex(x[..., 0], x[..., 1])
+    return x.astype(aval.dtype)
+
+
+_known: ContextVar[dict[Hashable, tuple[Any, Any]] | None] = ContextVar("seen", default=None)
+
+
+@contextmanager
+def equal_ones_once() -> Iterator[None]:
+    """Has functions of equal equations traced once, as long as one trace lasts."""
+    token = _known.set({})
+    try:
+        yield
+    finally:
+        _known.reset(token)
+
+
+def replayed(site: Site, what: Hashable, fun: Callable[..., Any], *args: Any) -> Any:
+    """``fun(*args)``, traced once for equations of one primitive, parameters, shapes and dtypes.
+
+    Args:
+      site: the equation; one with effects, or parameters without equality, is not remembered.
+      what: what the function is of the equation.
+      fun: a function of pytrees of arrays that depends on the equation and them alone.
+      *args: the arrays.
+    """
+
+    def traced() -> tuple[Any, Any]:
+        closed, out = jax.make_jaxpr(fun, return_shape=True)(*jax.tree.map(_compat.shape_of, args))
+        return closed, jax.tree.structure(out)
+
+    found = remembered(site, what, traced, *args)
+    if found is None:
+        return fun(*args)
+    closed, out = found
+    leaves = jax.core.eval_jaxpr(_compat.open_jaxpr(closed), closed.consts, *jax.tree.leaves(args))
+    return jax.tree.unflatten(out, leaves)
+
+
+def remembered(site: Site, what: Hashable, make: Callable[[], Any], *args: Any) -> Any:
+    """What is made once for such equations; None where nothing is remembered of this one."""
+    known = _known.get()
+    own = None if known is None or site.effects else signature(site)
+    if known is None or own is None:
+        return None
+    leaves, tree = jax.tree.flatten(args)
+    key = own, what, tree, tuple(map(jax.typeof, leaves))
+    if key not in known:
+        known[key] = make()
+    return known[key]
+
+
+def signature(site: Site) -> Hashable:
+    """What decides the derivative of an equation; None of parameters without equality."""
+    key = (
+        site.primitive, tuple(sorted(site.params.items())), tuple(site.in_avals),
+        tuple(site.out_avals), tuple(site.active), site.wanted and tuple(site.wanted),
+        site.realify, site.effects,
+    )  # fmt: skip
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key

@@ -11,11 +11,20 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from veenv import _compat
-from veenv.linear.selection import canonical
-from veenv.rules.base import Partial, Row, Rule, Site, Values, find
-from veenv.rules.dtypes import is_complex, real_shape, to_real
+from veenv.linear.linear_map import canonical
+from veenv.rules.base import (
+    Partial,
+    Row,
+    Rule,
+    Site,
+    Values,
+    find,
+    is_complex,
+    real_shape,
+    replayed,
+    to_real,
+)
 from veenv.rules.operator import generic
-from veenv.rules.replay import replayed
 from veenv.rules.shape import selected
 from veenv.rules.table import facts
 from veenv.structure.structure import FREE, Structure, make

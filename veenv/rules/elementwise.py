@@ -12,8 +12,7 @@ from jax import Array, lax
 
 from veenv import _compat
 from veenv.linear.barrier import pin
-from veenv.rules.base import Partial, Row, Site, Values, find, register
-from veenv.rules.dtypes import is_complex
+from veenv.rules.base import Partial, Row, Site, Values, find, is_complex, register
 from veenv.rules.table import TABLE, facts, named
 from veenv.structure.structure import Structure, diagonal, make, scaled
 

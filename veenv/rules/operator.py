@@ -11,18 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
+from jax.extend import core
 
 from veenv import _compat
 from veenv.linear.joint import Joint
 from veenv.linear.linear_map import LinearMap
-from veenv.rules.base import Pairs, Partial, Row, Site, Values
-from veenv.rules.branches import taken
-from veenv.rules.dtypes import real_shape
-from veenv.rules.modes import REFUSALS, has_vjp
-from veenv.rules.passes import Several, moving_of, passes_at
+from veenv.rules import walk
+from veenv.rules.base import Pairs, Partial, Row, Site, Values, real_shape, register
+from veenv.rules.passes import REFUSALS, Several, has_vjp, moving_of, passes_at
 from veenv.structure.structure import Link, dense, make
 
 Linearise = Callable[[Site, Values], Joint]
@@ -157,3 +157,84 @@ def _joint(site: Site, at: Values) -> Joint:
     if run.ways == "backward":
         return joint.without_forward()
     return joint.without_backward(lambda at, which: diagonal_of(site, results[at], operands[which]))
+
+
+def taken(site: Site, result: int, operand: int) -> Callable[[Values], Array] | None:
+    """Whether the branch that was taken leads from an operand to a result.
+
+    Returns:
+      Function of the operands' values giving one boolean; None if every branch does, or the
+      equation has no branches.
+    """
+    if site.primitive.name != "cond":
+        return None
+    leads = [_leads(branch, operand - 1, result) for branch in site.params["branches"]]
+    if all(leads):
+        return None
+
+    def mask(ins: Values) -> Array:
+        which = jnp.clip(jnp.asarray(ins[0], jnp.int32), 0, len(leads) - 1)
+        return lax.dynamic_index_in_dim(jnp.asarray(leads), which, keepdims=False)
+
+    return mask
+
+
+def _leads(branch: Any, operand: int, result: int) -> bool:
+    """Whether a result of a closed jaxpr depends on an operand in any way."""
+    jaxpr = _compat.open_jaxpr(branch)
+    out = jaxpr.outvars[result]
+    found = walk.dependent(jaxpr, [jaxpr.invars[operand]])
+    return not walk.is_literal(out) and out in found
+
+
+@register("linear_call")
+def linear_call(site: Site) -> Sequence[Row]:
+    """`jax.custom_derivatives.linear_call`: the function itself and the transpose it states.
+
+    JAX has no batching rule for the primitive, but both functions can be batched.
+
+    Raises:
+      NotImplementedError: if a residual is active; JAX does not differentiate by it either.
+    """
+    if any(site.active[: _num_fixed(site)]):
+        raise NotImplementedError(
+            "linear_call has no derivative by its residual arguments or by values that its "
+            f"function captures, only by its linear arguments ({site.source})"
+        )
+    return operators(site, _stated)
+
+
+def _num_fixed(site: Site) -> int:
+    """Number of captured values and residuals, which stand before the linear operands."""
+    return site.params["num_callee_consts"] + site.params["num_res"]
+
+
+def _stated(site: Site, ins: Values) -> Joint:
+    """The two functions of the call at their residuals."""
+    operands, results = site.operands, site.results
+    num_fixed = _num_fixed(site)
+    residuals = ins[site.params["num_callee_consts"] : num_fixed]
+    call = core.jaxpr_as_fun(site.params["callee"])
+    linear = site.in_avals[num_fixed:]
+
+    def forward(operand: int, t: Array) -> tuple[Array, ...]:
+        tangents = [jnp.zeros(a.shape, a.dtype) for a in linear]
+        at = operands[operand] - num_fixed
+        tangents[at] = t.astype(linear[at].dtype)
+        outs = call(*ins[:num_fixed], *tangents)
+        return tuple(outs[k] for k in results)
+
+    def backward(at: int, g: Array) -> tuple[Array, ...]:
+        transpose, captured = site.params["transpose_thunk"]()
+        cotangents = [jnp.zeros(a.shape, a.dtype) for a in site.out_avals]
+        cotangents[results[at]] = g.astype(site.out_avals[results[at]].dtype)
+        pulled = core.jaxpr_as_fun(transpose)(*captured, *residuals, *cotangents)
+        return tuple(pulled[i - num_fixed] for i in operands)
+
+    return Joint(
+        [tuple(site.out_avals[k].shape) for k in results],
+        [tuple(site.in_avals[i].shape) for i in operands],
+        _compat.promoted(*(site.in_avals[i].dtype for i in operands)),
+        forward,
+        backward,
+    )

@@ -74,7 +74,7 @@ def contract(
     sizes_mid: Any,
     rank: int,
 ) -> tuple[Any, Any, Any, Any, Any, Any]:
-    """The einsum rule with Kronecker deltas (`veenv.structure.contraction.contract`) on masks.
+    """The einsum rule with Kronecker deltas (`veenv.structure.product.contract`) on masks.
 
     Returns:
       Pairs, valued out axes and valued in axes of the result; the product of the sizes of the

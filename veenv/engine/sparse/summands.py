@@ -16,10 +16,9 @@ from jax import Array
 from veenv import _compat
 from veenv.engine.edge import Edge, link_on_out, respread_entries
 from veenv.engine.sparse.pattern import Collection, Pattern, collected
-from veenv.linear.linear_map import LinearMap, Operator, columns
-from veenv.linear.selection import Affine, Selection
+from veenv.linear.linear_map import Affine, LinearMap, Operator, Selection, columns
 from veenv.structure import structure as algebra
-from veenv.structure.contraction import labels_of
+from veenv.structure.product import labels_of
 from veenv.structure.structure import FREE, Link, Structure
 
 
