@@ -108,13 +108,13 @@ def jacve(
         return tuple(parts) if len(parts) > 1 else parts[0]
 
     def make(fun: Callable[..., Any]) -> Callable[..., Any]:
-        forms = forms_of(
+        forms = _forms_of(
             fun, order, argnums, has_aux, count_ops, sparse_representation, holomorphic, allow_int
         )
 
         return _compiled(_each(alone, forms), fun, order, kernel, pin, argnums, has_aux)
 
-    return at_own_width(make, fun, argnums)
+    return _at_own_width(make, fun, argnums)
 
 
 def value_and_jacve(
@@ -159,12 +159,12 @@ def value_and_jacve(
     order, argnums = plain_order(order), plain_argnums(argnums)
 
     def make(fun: Callable[..., Any]) -> Callable[..., Any]:
-        forms = forms_of(
+        forms = _forms_of(
             fun, order, argnums, has_aux, count_ops, sparse_representation, holomorphic, allow_int
         )
         return _compiled(forms, fun, order, kernel, pin, argnums, has_aux)
 
-    return at_own_width(make, fun, argnums)
+    return _at_own_width(make, fun, argnums)
 
 
 def jacobian_of_gradient(
@@ -193,11 +193,11 @@ def jacobian_of_gradient(
 
     def make(gradient: Callable[..., Any]) -> Callable[..., Any]:
         flags = False, False, True, False, False
-        forms = forms_of(gradient, order, argnums, *flags, symmetric, dense=not sparse)
+        forms = _forms_of(gradient, order, argnums, *flags, symmetric, dense=not sparse)
         alone = _each(lambda form: form[1], forms)
         return _compiled(alone, gradient, (), "xla", "auto", argnums, False)
 
-    return at_own_width(make, gradient, argnums)
+    return _at_own_width(make, gradient, argnums)
 
 
 def _each(pick: Callable[[Any], Any], forms: Forms) -> Forms:
@@ -236,7 +236,7 @@ def _compiled(
     plain = with_pins(jacobian, pin)
     if kernel != "fused" and pin == "auto":
         # Beside reverse stands another order where that takes fewer operations; "auto" comes first.
-        source = -1 if name_of(order) == "reverse" else 0
+        source = -1 if _name_of(order) == "reverse" else 0
         return choosing(jacobian, forms, wanted, kernel=kernel == "auto", source=source)
     if kernel != "fused":
         return plain
@@ -249,7 +249,7 @@ def _compiled(
     return as_kernel(with_pins(jacobian, False), wanted, line)  # a kernel repeats nothing
 
 
-def forms_of(
+def _forms_of(
     fun: Callable[..., Any],
     order: OrderLike,
     argnums: int | Iterable[int],
@@ -270,7 +270,7 @@ def forms_of(
         raise TypeError(f"fun must be callable, got {fun!r}")
     argnums, order = plain_argnums(argnums), plain_order(order)  # an iterator would be used up
     special = count_ops or sparse_representation or holomorphic or allow_int
-    compared = "auto" if dense else None if special else name_of(order)
+    compared = "auto" if dense else None if special else _name_of(order)
 
     @equal_ones_once()
     def forms(args: Sequence[Any], kwargs: dict[str, Any], others: bool) -> Results:
@@ -289,13 +289,13 @@ def forms_of(
         inputs = [args[a] for a in normalise_argnums(argnums, len(args))]
         half = half_of(lin) if symmetric is not None and symmetric(args, kwargs) else Half()
         values, done = _eliminated(lin, inputs, ids, half, sparse=sparse_representation)
-        blocks = [all_blocks(lin, done.terms, half, sparse=sparse_representation)]
+        blocks = [_all_blocks(lin, done.terms, half, sparse=sparse_representation)]
         if not sparse_representation:
             for other in other_orders(lin, ids, name, modes=bool(modes)):
                 done = eliminate(lin, values.edges, other)
-                blocks.append(all_blocks(lin, done.terms, half, sparse=False))
+                blocks.append(_all_blocks(lin, done.terms, half, sparse=False))
         value = _returned(program, values)
-        trees = [assembled(lin, rows, inputs, isinstance(argnums, tuple)) for rows in blocks]
+        trees = [_assembled(lin, rows, inputs, isinstance(argnums, tuple)) for rows in blocks]
         trees = _dense(trees) if dense else trees
         found: list[Any] = [(value, jax.tree.unflatten(program.out_tree, tree)) for tree in trees]
         if count_ops:
@@ -335,7 +335,7 @@ def _dense(trees: Any) -> Any:
     return jax.tree.map(lambda b: b.todense() if sparse(b) else b, trees, is_leaf=sparse)
 
 
-def name_of(order: OrderLike) -> Name | None:
+def _name_of(order: OrderLike) -> Name | None:
     """The name of an order that other forms may stand for: "auto", or "reverse"."""
     name = order.lower() if isinstance(order, str) else ""
     return "auto" if name == "auto" else "reverse" if name in ("reverse", "rev") else None
@@ -369,21 +369,21 @@ Left: TypeAlias = Mapping[tuple[int, int], Terms | Matrix]
 """What an elimination leaves of each edge from an input to an output."""
 
 
-def all_blocks(
+def _all_blocks(
     lin: Linearisation, left: Left, half: Half, *, sparse: bool
 ) -> list[tuple[Any, ...]]:
     """For each output leaf its blocks by the input leaves; half of them are others' transposes."""
 
     def one(output: int, source: int) -> Any:
         if (source, lin.graph.outputs[output]) in half.mirrors:
-            return block(lin, left, source, output, sparse=sparse).T
-        return block(lin, left, output, source, sparse=sparse)
+            return _block(lin, left, source, output, sparse=sparse).T
+        return _block(lin, left, output, source, sparse=sparse)
 
     inputs = range(lin.graph.num_inputs)
     return [tuple(one(o, i) for i in inputs) for o in range(lin.graph.num_outputs)]
 
 
-def assembled(
+def _assembled(
     lin: Linearisation, rows: Sequence[tuple[Any, ...]], inputs: Sequence[Any], several: bool
 ) -> list[Any]:
     """For each output leaf, the tree of blocks by the selected arguments."""
@@ -403,7 +403,7 @@ def _weak_as(aval: Any, x: Any) -> Any:
     return _compat.as_weak_as(aval, x)
 
 
-def block(
+def _block(
     lin: Linearisation,
     left: Left,
     output: int,
@@ -450,13 +450,13 @@ class _WideError(Exception):
 
 
 def _refuse_wide(program: Program) -> None:
-    """Has `at_own_width` turn `x64` on where a program of 64-bit numbers was traced without."""
+    """Has `_at_own_width` turn `x64` on where a program of 64-bit numbers was traced without."""
     kinds = {a.dtype for a in program.avals if isinstance(a.dtype, np.dtype)}
     if any(jax.dtypes.canonicalize_dtype(kind) != kind for kind in kinds):
         raise _WideError
 
 
-def at_own_width(
+def _at_own_width(
     make: Callable[[Callable[..., Any]], Callable[..., Any]],
     fun: Callable[..., Any],
     argnums: int | Iterable[int],
