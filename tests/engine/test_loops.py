@@ -7,7 +7,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 import veenv
-from veenv.engine import candidates, forms
+from veenv.engine import api, candidates
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
 
@@ -60,7 +60,7 @@ def are_loops(fun, *args, argnums=0) -> bool:
 
 @pytest.fixture
 def without_eliminations(monkeypatch):
-    monkeypatch.setattr(forms, "eliminate", None)
+    monkeypatch.setattr(api, "eliminate", None)
 
 
 def test_what_are_loops(x64):
