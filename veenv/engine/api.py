@@ -193,7 +193,8 @@ def jacobian_of_gradient(
 
     def make(gradient: Callable[..., Any]) -> Callable[..., Any]:
         flags = False, False, True, False, False
-        forms = _forms_of(gradient, order, argnums, *flags, symmetric, dense=not sparse)
+        ids = plain_order(order)
+        forms = _forms_of(gradient, ids, argnums, *flags, symmetric, dense=not sparse)
         alone = _each(lambda form: form[1], forms)
         return _compiled(alone, gradient, (), "xla", "auto", argnums, False)
 
@@ -268,7 +269,6 @@ def _forms_of(
     """
     if not callable(fun):
         raise TypeError(f"fun must be callable, got {fun!r}")
-    argnums, order = plain_argnums(argnums), plain_order(order)  # an iterator would be used up
     special = count_ops or sparse_representation or holomorphic or allow_int
     compared = "auto" if dense else None if special else _name_of(order)
 
