@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -197,6 +198,27 @@ def patterns(path: Path) -> None:
     save(figure, path)
 
 
+def tasks(path: Path) -> None:
+    """Each task's best known order against its best classical one, from the table of the page."""
+    shares: dict[str, float] = {}
+    for line in (ROOT / "docs/tasks.md").read_text("utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if len(cells) == 7 and cells[0] in veenv.tasks.list():
+            *classical, best = (int(re.sub(r"[,*]| / .*", "", cell)) for cell in cells[3:])
+            shares[cells[0]] = best / min(classical)
+    shares = dict(sorted(shares.items(), key=lambda item: -item[1]))
+    figure = canvas(9.5, 5.2)
+    [panel] = axes_of(figure)
+    panel.barh(list(shares), list(shares.values()), color=OURS)
+    panel.axvline(1, color=INK, lw=1)
+    for place, share in enumerate(shares.values()):
+        label = {"ha": "right", "va": "center", "fontsize": 7.5, "color": "white"}
+        panel.text(share - 0.005, place, f"{share:.2f}", **label)
+    panel.set_xlabel("multiplications / those of the best classical order")
+    panel.tick_params(axis="y", labelsize=7.5)
+    save(figure, path)
+
+
 def spy(panel: Axes, matrix: np.ndarray) -> None:
     """Squares where a matrix is not zero, darker where it is larger."""
     rows, columns = np.nonzero(matrix)
@@ -213,4 +235,4 @@ def spy(panel: Axes, matrix: np.ndarray) -> None:
     panel.set_yticks([])
 
 
-PICTURES = {f.__name__: f for f in (gains, elimination, structures, patterns)}
+PICTURES = {f.__name__: f for f in (gains, elimination, structures, patterns, tasks)}

@@ -19,8 +19,6 @@ LATER |= {
     "fuse",
     "leaderboard",
     "sparse",
-    "tutorial",
-    "tasks",
 }
 EVERY = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [page for page in EVERY if page.stem not in LATER]

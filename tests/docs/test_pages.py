@@ -28,10 +28,12 @@ PAGES = [
     "docs/internals/kernel.md",
     "docs/internals/libraries.md",
     "docs/internals/limits.md",
+    "docs/internals/proofs.md",
     "docs/internals/searches.md",
     "docs/kernel.md",
     "docs/orders.md",
     "docs/report.md",
+    "docs/tasks.md",
     "docs/tune.md",
 ]
 

@@ -1,6 +1,6 @@
 """Proves orders on the real engine: ``veenv-validate --help``, or ``scripts/validate.py``.
 
-``veenv-validate --docs docs/tasks.md`` checks and times every shipped order and writes
+``veenv-validate --docs docs/internals/proofs.md`` checks and times every shipped order and writes
 the table of results into the documentation.
 """
 
