@@ -130,3 +130,24 @@ def test_a_process_that_ends_frees_nothing_that_an_executable_uses():
     command = [sys.executable, "-c", AT_EXIT]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "end\n"
+
+
+_IN_A_RING = """
+import gc
+from veenv.kernel.cpu.compile import MachineCode, host
+
+host()
+for _ in range(5):
+    code = MachineCode("define i64 @one() {\\n  ret i64 1\\n}")
+    ring = [code]
+    ring.append(ring)
+    del code, ring
+    gc.collect()
+print("alive")
+"""
+
+
+def test_code_in_a_ring_of_garbage_is_freed_in_order():
+    """A context of LLVM that goes before its code takes the process with it."""
+    ran = subprocess.run([sys.executable, "-c", _IN_A_RING], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout) == (0, "alive\n"), ran.stderr[-500:]

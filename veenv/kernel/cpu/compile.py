@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -103,6 +104,8 @@ class MachineCode:
         module.triple = llvm.get_process_triple()
         module.verify()
         self._engine = llvm.create_mcjit_compiler(module, machine)
+        # held from outside it is no garbage itself, whose parts go in any order: a context too soon
+        weakref.finalize(self, self._engine.close).atexit = False
         self._calls, self.stack = calls, stack
         _generate()(self._engine)
 
