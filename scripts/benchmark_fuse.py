@@ -71,7 +71,7 @@ def fuse(
     document = {
         "command": "python scripts/benchmark.py fuse",
         "machine": machine(),
-        "page": "docs/fuse.md",
+        "page": "docs/internals/results.md",
         "tables": [{"columns": COLUMNS, "rows": ordered}],
     }
     write_text(out, json.dumps(document, indent=1, ensure_ascii=False) + "\n")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import veenv
+from scripts import results_page
 from veenv.tasks.evaluation_sets import evaluation_set
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +35,11 @@ def ratios(function, batch):
     chosen = [r for r in rows_of("engine") if (r["function"], r["batch"]) == (function, batch)]
     column = "ratio (10 … 90 %)"
     return sorted(float(re.match(r"\*\*([\d.]+)\*\*", row[column])[1]) for row in chosen)
+
+
+def test_pages_are_what_the_results_say():
+    for page, text in results_page.pages().items():
+        assert page.read_text(encoding="utf-8") == text, f"{page}: run scripts/results_page.py"
 
 
 @pytest.mark.parametrize("name", RESULTS)

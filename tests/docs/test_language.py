@@ -10,13 +10,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LATER = {
-    "benchmarks",
     "environment",
 }
 LATER |= {
     "training",
     "architecture",
-    "fuse",
     "leaderboard",
     "sparse",
 }
