@@ -18,7 +18,7 @@ from veenv.engine.edge import Edge
 from veenv.engine.elimination import Elimination, counts_of, dense, eliminate
 from veenv.engine.evaluation import Evaluation, evaluate, is_pushed, push_forward, whole_of
 from veenv.engine.indexing import Half, eliminate_sparse, half_of
-from veenv.engine.moves import by_complex
+from veenv.engine.moves import Around, by_complex
 from veenv.engine.product import multiply
 from veenv.engine.sparse import SparseTensor
 from veenv.engine.sparse.entries import Entries, Indexed, Matrix
@@ -316,9 +316,11 @@ def _eliminated(
     leaves = [x if isinstance(x, jax.Array) else jnp.asarray(x) for x in given]
     if is_pushed(lin):
         return push_forward(lin, leaves)
-    values = evaluate(lin, leaves)
     if sparse:
-        return values, eliminate_sparse(lin, values.parallel, ids, values.calls, half)
+        around = Around.alone(lin)
+        values = evaluate(lin, leaves, around=around)
+        return values, eliminate_sparse(lin, values.parallel, ids, values.calls, half, around)
+    values = evaluate(lin, leaves)
     return values, eliminate(lin, values.edges, ids, values.calls)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -15,7 +16,9 @@ import numpy as np
 
 from veenv import _compat
 from veenv.engine.known import held, is_exact, results
+from veenv.graph.custom_rules import inner_program, proven
 from veenv.graph.equations import Equation
+from veenv.graph.program import Program
 from veenv.rules import Site, indexmap, partials, walk
 from veenv.rules.table import facts
 from veenv.structure.structure import FREE, Structure
@@ -139,10 +142,55 @@ class _Follower(walk.Domain[_Variable]):
 
     def primitive(self, equation: Any, ins: _Several) -> _Several:
         """By the places that elements are moved to, or by the structures of partials."""
-        if _compat.own_rule(equation.primitive, equation.params):
-            return self._whole(_as_equation(equation), ins)  # its derivative is not its body's
+        own = _compat.own_rule(equation.primitive, equation.params)
         equation = _as_equation(equation)
+        if own:  # its derivative is not its body's
+            return self._ruled(equation, ins) or self._whole(equation, ins)
         return _moved(equation, ins) or self._mixed(equation, ins)
+
+    def _ruled(self, equation: Equation, given: _Several) -> _Several | None:
+        """By the program of its own rule; None if that is not known, or not linear."""
+        try:
+            inner = inner_program(_site(equation, given))
+            if inner is None or not proven(inner).linear:
+                return None
+        except Exception:  # of a user's rule that refuses some operands
+            return None
+        program, found = inner.program, [_Variable() for _ in equation.out_avals]
+        moving = [given[i] for i in inner.operands]
+        if not inner.backward:
+            reaches = self._followed(program, [x.reach for x in moving], given)
+            for k, reach in zip(inner.results, reaches, strict=True):
+                found[k] = _Variable(reach)
+            return found
+        sizes = [prod(equation.out_avals[k].shape) for k in inner.results]
+        own = np.split(np.eye(sum(sizes), dtype=bool), np.cumsum(sizes)[:-1])
+        shapes = [(*equation.out_avals[k].shape, sum(sizes)) for k in inner.results]
+        if sum(sizes) ** 2 > _MOST_FLAGS:
+            raise _TooManyError
+        seeds = [x.reshape(shape) for x, shape in zip(own, shapes, strict=True)]
+        pulled = _Follower(sum(sizes))._followed(program, seeds, given)
+        pairs = [(a, x.reach) for a, x in zip(pulled, moving, strict=True)]
+        through = [
+            a.reshape(-1, sum(sizes)).T @ b.reshape(-1, self._size)
+            for a, b in pairs
+            if a is not None and b is not None
+        ]
+        if through:
+            parts = np.split(reduce(np.logical_or, through), np.cumsum(sizes)[:-1])
+            for k, part in zip(inner.results, parts, strict=True):
+                found[k] = _Variable(part.reshape(*equation.out_avals[k].shape, self._size))
+        return found
+
+    def _followed(
+        self, program: Program, reaches: Sequence[np.ndarray | None], given: _Several
+    ) -> list[np.ndarray | None]:
+        """What the outputs of a rule's program depend on; its first constants are `given`."""
+        known: dict[Any, _Variable] = dict(enumerate(map(_Variable, reaches)))
+        constants = [_Variable(value=x.value) for x in given]
+        constants += map(self.constant, program.constants[len(given) :])
+        known.update(enumerate(constants, len(reaches)))
+        return [x.reach for x in self.results(program.equations, known, program.outputs)]
 
     def _whole(self, equation: Equation, given: _Several) -> _Several:
         """Each result by all that any operand depends on."""
@@ -155,11 +203,9 @@ class _Follower(walk.Domain[_Variable]):
         """By the structures of its partials; a product with zeros depends on nothing."""
         if facts(equation.primitive.name).bilinear and any(map(_is_zero, given)):
             return [_Variable()]
-        active = tuple(x.reach is not None for x in given)
-        avals = equation.in_avals, equation.out_avals
-        site = Site(equation.primitive, equation.params, *avals, active, "", realify=False)
         found: _Several = []
-        for aval, row in zip(equation.out_avals, partials(site), strict=True):
+        rows = partials(_site(equation, given))
+        for aval, row in zip(equation.out_avals, rows, strict=True):
             by = [
                 _through(p.executed, x.reach, aval.shape)
                 for p, x in zip(row, given, strict=True)
@@ -176,6 +222,12 @@ def _as_equation(equation: Any) -> Equation:
     ins, outs = walk.in_avals(equation), walk.out_avals(equation)
     numbers = tuple(range(len(ins)))
     return Equation(equation.primitive, equation.params, numbers, (), tuple(ins), tuple(outs), "")
+
+
+def _site(equation: Equation, given: _Several) -> Site:
+    active = tuple(x.reach is not None for x in given)
+    avals = equation.in_avals, equation.out_avals
+    return Site(equation.primitive, equation.params, *avals, active, "", realify=False)
 
 
 def _worked_out(equation: Equation, given: _Several) -> _Several:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,10 @@ from veenv import _compat
 from veenv.engine import edge
 from veenv.engine.edge import Edge, Edges
 from veenv.engine.elimination import Call, Elimination, elemental_edges, eliminate
-from veenv.graph.linearisation import Custom, Linearisation, Pulled
+from veenv.engine.indexing import as_one, eliminate_sparse, transposed
+from veenv.engine.moves import Around
+from veenv.engine.sparse.entries import Matrix
+from veenv.graph.linearisation import Custom, Elemental, Linearisation, Pulled
 from veenv.graph.program import Literal, Whole
 from veenv.linear.barrier import pin
 from veenv.rules import Partial, Values
@@ -28,40 +31,47 @@ from veenv.rules.base import from_real, is_differentiable, real_shape, to_real
 from veenv.rules.passes import has_jvp, has_vjp, results_and_pullback
 from veenv.rules.table import facts
 from veenv.structure import structure as algebra
+from veenv.structure.structure import FREE
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """Values of a program: its outputs, auxiliary output and elemental partials.
 
-    A variable that occurs several times in one equation has several partials there.  Rules that
-    are not linear are among `calls`, and an elimination needs them as well as the partials.
+    A variable that occurs several times in one equation has several partials there; those of rules
+    that were followed may be entries.  Rules that are not linear are among `calls`, and an
+    elimination needs them as well as the partials.
     """
 
     outputs: list[Any]
     aux: list[Any]
-    parallel: Mapping[tuple[int, int], Sequence[Edge]]
+    parallel: Mapping[tuple[int, int], Sequence[Edge | Matrix]]
     calls: Sequence[Call] = ()
 
     @property
     def edges(self) -> Edges:
         """The elemental edges, parallel partials added up."""
-        return {pair: reduce(edge.add, several) for pair, several in self.parallel.items()}
+        several = cast(Mapping[tuple[int, int], Sequence[Edge]], self.parallel)
+        return {pair: reduce(edge.add, partials) for pair, partials in several.items()}
 
 
 def evaluate(
-    linearisation: Linearisation, inputs: Sequence[Any], others: Sequence[Any] = ()
+    linearisation: Linearisation,
+    inputs: Sequence[Any],
+    others: Sequence[Any] = (),
+    around: Around | None = None,
 ) -> Evaluation:
     """Runs a program and computes the elemental partials that its graph needs.
 
     A value is dropped after its last use. `others` take the place of the program's first constants,
-    arguments that are not differentiated by, where it was traced without them.
+    arguments that are not differentiated by, where it was traced without them. With what is known
+    `around` it, the programs of derivative rules are followed entry by entry.
     """
     program = linearisation.program
     given = [*inputs, *others, *program.constants[len(others) :]]
     values: dict[int, Any] = dict(enumerate(given))
     last_use = _last_uses(linearisation)
-    parallel: dict[tuple[int, int], list[Edge]] = {}
+    parallel: dict[tuple[int, int], list[Edge | Matrix]] = {}
     calls: list[Call] = []
 
     def read(atom: Any) -> Any:
@@ -69,7 +79,7 @@ def evaluate(
 
     for index, equation in enumerate(program.equations):
         ins = [read(a) for a in equation.inputs]
-        run = _run(linearisation, index, ins)
+        run = _run(linearisation, index, ins, around)
         if facts(equation.primitive.name).expensive:
             run = replace(run, results=[pin(value) for value in run.results])
         for variable, value in zip(equation.outputs, run.results, strict=True):
@@ -95,26 +105,29 @@ class _Run:
 
     Attributes:
       results: the results.
-      call: its rule that is not linear, if any.
       totals: the total partials of a rule of its own, if they are needed.
+      call: its rule that is not linear, if any.
       shared: what its partials share, filled as they ask for it.
     """
 
     results: Sequence[Any]
+    totals: Mapping[tuple[int, int], Edge | Matrix] = field(default_factory=dict)
     call: Call | None = None
-    totals: Edges = field(default_factory=dict)
     shared: dict[Any, Any] = field(default_factory=dict)
 
 
-def _run(linearisation: Linearisation, index: int, ins: Values) -> _Run:
+def _run(linearisation: Linearisation, index: int, ins: Values, around: Around | None) -> _Run:
     """Runs one equation; its results are those of its derivative rule, as in JAX."""
     equation, used = linearisation.program.equations[index], linearisation.elementals[index]
     pulled, custom = linearisation.reverse_only[index], linearisation.customs[index]
     if used and pulled is not None:
         return _pulled(pulled, linearisation.realify, ins)
+    followed = linearisation.followed[index]
+    if used and around is not None and followed is not None and not _is_diagonal(used):
+        inside = around.inside(equation, followed.inner.program)
+        return _Run(*_followed(followed, ins, inside))
     if used and custom is not None:
-        totals, results = _custom(custom, ins)
-        return _Run(results, totals=totals)
+        return _Run(*_custom(custom, ins))
     if used and linearisation.effects[index] and (of := used[0].partial.shared) is not None:
         joint = of(ins, ())
         if joint.results is not None:
@@ -124,10 +137,10 @@ def _run(linearisation: Linearisation, index: int, ins: Values) -> _Run:
 
 def _equation_edges(
     linearisation: Linearisation, index: int, ins: Values, run: _Run
-) -> Iterable[Edge]:
+) -> Iterable[Edge | Matrix]:
     """The needed partials of one equation at the values of its operands and results."""
     for e in linearisation.elementals[index]:
-        if e.inner is not None:
+        if e.inner is not None and e.inner in run.totals:
             yield run.totals[e.inner]
         else:
             dtype = _tangent_dtype(e.source, linearisation)
@@ -148,20 +161,45 @@ def _pulled(pulled: Pulled, realify: bool, ins: Values) -> _Run:
         dtypes,
         pull,
     )
-    return _Run(results, call)
+    return _Run(results, call=call)
 
 
-def _custom(custom: Custom, ins: Sequence[Any]) -> tuple[Edges, list[Any]]:
-    """The total partials of a custom rule's linear program, and what it returns as results."""
+def _custom(custom: Custom, ins: Sequence[Any]) -> tuple[list[Any], Edges]:
+    """What a custom rule returns as results, and the total partials of its linear program."""
     lin, inner = custom.linearisation, custom.inner
     values = evaluate(lin, inner.zeros(), ins)
-    left = eliminate(lin, values.edges, lin.graph.reverse()).edges
-    for k in lin.graph.output_nodes:
-        if k < lin.graph.num_inputs:
-            aval = inner.program.avals[k]
-            left[(k, k)] = Edge(algebra.diagonal(aval.shape, valued=False), None, aval.dtype)
+    left = eliminate(lin, values.edges, lin.graph.reverse()).edges | _passed_on(custom)
     turned = {pair: edge.transpose(e) for pair, e in left.items()} if inner.backward else left
-    return turned, values.aux
+    return values.aux, turned
+
+
+def _followed(
+    custom: Custom, ins: Sequence[Any], around: Around
+) -> tuple[list[Any], dict[tuple[int, int], Edge | Matrix]]:
+    """As `_custom`, entry by entry."""
+    lin, inner = custom.linearisation, custom.inner
+    values = evaluate(lin, inner.zeros(), ins, around)
+    left = eliminate_sparse(lin, values.parallel, lin.graph.reverse(), around=around).terms
+    totals = {
+        (u, v): as_one(x, lin.graph.shapes[v], lin.graph.shapes[u]) for (u, v), x in left.items()
+    }
+    totals |= _passed_on(custom)
+    turned = {pair: transposed(e) for pair, e in totals.items()} if inner.backward else totals
+    return values.aux, turned
+
+
+def _passed_on(custom: Custom) -> Edges:
+    """The unit partials of what a rule passes on as it is."""
+    lin, avals = custom.linearisation, custom.inner.program.avals
+    passed = [k for k in lin.graph.output_nodes if k < lin.graph.num_inputs]
+    unit = {k: algebra.diagonal(avals[k].shape, valued=False) for k in passed}
+    return {(k, k): Edge(unit[k], None, avals[k].dtype) for k in passed}
+
+
+def _is_diagonal(used: Sequence[Elemental]) -> bool:
+    """Whether each element of the results comes from one of an operand, as shapes say."""
+    structures = (e.partial.executed for e in used)
+    return all(len({*s.pairs}) == len(s.in_shape) and FREE not in s.pairs for s in structures)
 
 
 def _last_uses(linearisation: Linearisation) -> dict[int, list[int]]:

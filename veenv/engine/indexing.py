@@ -8,23 +8,26 @@ when tracing, and the other vertices are eliminated as sparse matrices are multi
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import prod
 from typing import TypeVar
 
 import numpy as np
 
-from veenv.engine import sums
+from veenv.engine import edge, sums
 from veenv.engine.edge import Edge
 from veenv.engine.elimination import Call, Elimination, eliminate_under
-from veenv.engine.moves import Move, index_arrays
+from veenv.engine.moves import Around, Move, index_arrays
 from veenv.engine.sparse import entries
-from veenv.engine.sparse.entries import Indexed, Matrix
-from veenv.engine.sparse.policy import Sparse
+from veenv.engine.sparse.entries import Entries, Indexed, Matrix
+from veenv.engine.sparse.policy import Sparse, structured
 from veenv.engine.sparse.summands import entry_shape
 from veenv.graph.linearisation import Linearisation
 from veenv.graph.tableau import Tableau
 from veenv.linear.barrier import pin
+from veenv.structure import structure as algebra
 
 E = TypeVar("E")
 Pair = tuple[int, int]
@@ -70,29 +73,33 @@ class _TooMany(Exception):  # noqa: N818  # it is caught, never shown
 
 def eliminate_sparse(
     lin: Linearisation,
-    parallel: Mapping[Pair, Sequence[Edge]],
+    parallel: Mapping[Pair, Sequence[Edge | Matrix]],
     order: Iterable[int],
     calls: Sequence[Call] = (),
     half: Half | None = None,
+    around: Around | None = None,
 ) -> Elimination:
     """As under the policy `Sparse`, and exact through gathers, scatters and reshapes it knows.
 
-    Nothing is counted. `half`: what need not be computed, as the Jacobian is symmetric.
+    Nothing is counted. `half`: what need not be computed, as the Jacobian is symmetric. `around`:
+    what is known where the program is run.
     """
     half = Half() if half is None or calls else half
     order = tuple(order)
-    found = {} if calls else index_arrays(lin, parallel)
-    if found:
-        try:
+    around = around or Around.alone(lin)
+    for blocks in () if calls else (False, True):
+        found = index_arrays(lin, parallel, replace(around, blocks=blocks))
+        if not found:
+            break
+        with suppress(_TooMany):
             return Elimination(_eliminate(lin, parallel, order, found, half), (), ())
-        except _TooMany:
-            pass
-    return eliminate_under(Sparse(), lin, parallel, order, calls, half.mirrors)
+    edges = {pair: list(map(structured_edge, several)) for pair, several in parallel.items()}
+    return eliminate_under(Sparse(), lin, edges, order, calls, half.mirrors)
 
 
 def _eliminate(
     lin: Linearisation,
-    parallel: Mapping[Pair, Sequence[Edge]],
+    parallel: Mapping[Pair, Sequence[Edge | Matrix]],
     order: Sequence[int],
     found: Mapping[Move, Matrix],
     half: Half,
@@ -101,7 +108,7 @@ def _eliminate(
     waiting = {node for pair, _ in found for node in pair}
     plain: dict[Pair, list[Edge]] = {}
     for pair, several in parallel.items():
-        rest = [e for n, e in enumerate(several) if (pair, n) not in found]
+        rest = [e for n, e in enumerate(several) if (pair, n) not in found and isinstance(e, Edge)]
         if rest:
             plain[pair] = rest
     policy = Sparse()
@@ -205,6 +212,35 @@ def _converted(
             some if pattern is some.pattern else replace(some, pattern=pattern, given=some.values)
         ]
     return [_entries(e, out_shape, in_shape) for e in sums.absorbed(sums.evaluated(some))]
+
+
+def as_one(
+    some: sums.Terms | Matrix, out_shape: Sequence[int], in_shape: Sequence[int]
+) -> Edge | Matrix:
+    """What is left of an edge as one edge of the algebra, or as entries."""
+    if isinstance(some, (Indexed, Entries)):
+        return some
+    if len(some) > 1 and sum(map(sums.num_entries, some)) <= entries.MOST_ENTRIES:
+        several = sums.evaluated(some)
+        return entries.total([entries.of_edge(e, out_shape, in_shape) for e in several])
+    return reduce(edge.add, some)
+
+
+def transposed(e: Edge | Matrix) -> Edge | Matrix:
+    """A partial with out and in exchanged."""
+    if isinstance(e, Edge):
+        return edge.transpose(e)
+    return entries.transpose(e) if isinstance(e, Indexed) else e.T
+
+
+def structured_edge(e: Edge | Matrix) -> Edge:
+    """A partial as an edge of the algebra, dense if it is entries."""
+    if isinstance(e, Indexed):
+        [e] = structured(e)
+    if isinstance(e, Entries):
+        s = algebra.dense(*e.shapes)
+        e = Edge(s, e.dense(e.values.dtype).reshape(s.value_shape), e.values.dtype)
+    return e
 
 
 def _edges(tableau: Tableau[E]) -> dict[Pair, E]:

@@ -6,6 +6,7 @@ is worked out here at once, if it depends on nothing that is traced or different
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from math import inf, prod
 from typing import Any
@@ -42,6 +43,11 @@ _QUICK = {*_SIMPLE, *named(form="move"), "select_n", "convert_element_type", "io
 class Known:
     """The variables of a program whose values are known when tracing.
 
+    Args:
+      program: the program.
+      others: what is known where it is called.
+      of: variables there, which are the program's first constants.
+
     Example:
       >>> from veenv.graph.program import trace
       >>> program = trace(lambda x: x[np.array([2, -1])], (jax.ShapeDtypeStruct((4,), "float32"),))
@@ -50,8 +56,8 @@ class Known:
       [2, 3]
     """
 
-    def __init__(self, program: Program):
-        self._program = program
+    def __init__(self, program: Program, others: Known | None = None, of: Sequence[Any] = ()):
+        self._program, self._others, self._of = program, others, of
         self.makers = {
             variable: (e, k)
             for e in program.equations
@@ -73,6 +79,9 @@ class Known:
         number = variable - program.num_inputs
         if number < 0:
             return None
+        if number < len(self._of):
+            assert self._others is not None
+            return self._others(self._of[number])
         if variable not in self.makers:
             return held(program.constants[number])
         equation, k = self.makers[variable]

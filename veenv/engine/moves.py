@@ -15,6 +15,7 @@ the products with them out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -30,6 +31,7 @@ from veenv.engine.sums import num_entries
 from veenv.engine.supports import convolution, supported
 from veenv.graph.equations import Equation
 from veenv.graph.linearisation import Elemental, Linearisation
+from veenv.graph.program import Program
 from veenv.linear.linear_map import Selection
 from veenv.rules.base import is_complex
 from veenv.rules.indexmap import adds, numbered, taken, takes
@@ -40,19 +42,48 @@ Move = tuple[tuple[int, int], int]
 """(source, target) of an edge, and which of the parallel ones it is."""
 
 
+@dataclass(frozen=True)
+class Around:
+    """What is known where a program is run.
+
+    Attributes:
+      known: values of its variables.
+      passes: how many forward or reverse passes the whole Jacobian takes that it is a part of,
+        whichever are fewer.
+      blocks: what moves numbers to computed places has entries at all places that these can be.
+    """
+
+    known: Known
+    passes: int
+    blocks: bool = False
+
+    @classmethod
+    def alone(cls, lin: Linearisation) -> Around:
+        """Of a program that is no part of another."""
+        graph = lin.graph
+        nodes = range(graph.num_inputs), graph.output_nodes
+        passes = min(sum(prod(graph.shapes[n]) for n in several) for several in nodes)
+        return cls(Known(lin.program), passes)
+
+    def inside(self, equation: Equation, program: Program) -> Around:
+        """Of the program of an equation's own rule, whose first constants are the operands."""
+        return replace(self, known=Known(program, self.known, equation.inputs))
+
+
 def index_arrays(
-    lin: Linearisation, parallel: Mapping[tuple[int, int], Sequence[Edge]]
+    lin: Linearisation, parallel: Mapping[tuple[int, int], Sequence[Edge | Matrix]], around: Around
 ) -> dict[Move, Matrix]:
     """The elemental partials that are index arrays, and are not named by the algebra."""
-    known = Known(lin.program)
+    known = around.known
     zeros = Zeros(known)
     found: dict[Move, Matrix] = {}
     for equation, elemental, number in _numbered(lin):
         pair = elemental.source, elemental.target
         e = parallel[pair][number]
-        move = _move(lin, equation, elemental, e, known, zeros)
-        if move is not None:
-            found[pair, number] = move
+        if isinstance(e, Edge):
+            e = _move(lin, equation, elemental, e, around, zeros)
+        if e is not None:
+            found[pair, number] = e
     return found
 
 
@@ -71,18 +102,18 @@ def _move(
     equation: Equation,
     elemental: Elemental,
     e: Edge,
-    known: Known,
+    around: Around,
     zeros: Zeros,
 ) -> Matrix | None:
-    s = e.structure
+    s, known, passes = e.structure, around.known, around.passes
     name = equation.primitive.name
     out_shape, in_shape = (lin.graph.shapes[n] for n in (elemental.target, elemental.source))
     ways = _ways(lin, equation, elemental)
     empty = prod(out_shape) == 0 or prod(in_shape) == 0
-    if elemental.inner is not None or empty or ways is None or e.sign < 0:
+    if empty or ways is None or e.sign < 0:
         return None
     if lin.realify and any(map(is_complex, (*equation.in_avals, *equation.out_avals))):
-        return _complex_move(equation, ways, e, (out_shape, in_shape), known, _passes(lin))
+        return _complex_move(equation, ways, e, (out_shape, in_shape), known, passes)
     _, operand = ways
     if name == "select_n":
         chosen = _let_through(equation, operand, known(equation.inputs[0]))
@@ -97,12 +128,12 @@ def _move(
         return entries.moved(e, (out_shape, in_shape), adds=False)
     if name == "conv_general_dilated" and operand == 0:
         found = convolution(equation, known(equation.inputs[1]), e.dtype)
-        return found or supported(equation, ways, e, known, _passes(lin))
+        return found or supported(equation, ways, e, known, passes)
     if s.link is Link.OPERATOR:
-        evaluated = supported(equation, ways, e, known, _passes(lin))
+        evaluated = supported(equation, ways, e, known, passes)
         if evaluated is not None:
             return evaluated
-    return _taken(equation, operand, e, (out_shape, in_shape), known)
+    return _taken(equation, operand, e, (out_shape, in_shape), known, blocks=around.blocks)
 
 
 def _taken(
@@ -111,6 +142,8 @@ def _taken(
     e: Edge,
     shapes: tuple[Sequence[int], Sequence[int]],
     known: Known,
+    *,
+    blocks: bool,
 ) -> Matrix | None:
     """Of what takes its elements from an operand, or puts them into what it gives."""
     name, s, (out_shape, in_shape) = equation.primitive.name, e.structure, shapes
@@ -119,18 +152,12 @@ def _taken(
         return entries.taken(found, shapes, e.dtype, adds=added)
     if takes(name):
         if s.unit:
-            return entries.moved(e, shapes, adds=added)
+            found = entries.blocks(e, shapes) if blocks and num_entries(e) <= _MOST_STORED else None
+            return found or entries.moved(e, shapes, adds=added)
         single = 1 in (prod(out_shape), prod(in_shape)) and e.link is None
         return entries.one_hot(e, shapes) if single else None
     selects = s.unit and s.link is Link.SELECTION
     return entries.known_of_edge(e, out_shape, in_shape) if selects else None
-
-
-def _passes(lin: Linearisation) -> int:
-    """How many forward or reverse passes the whole Jacobian takes, whichever are fewer."""
-    graph = lin.graph
-    nodes = range(graph.num_inputs), graph.output_nodes
-    return min(sum(prod(graph.shapes[n]) for n in several) for several in nodes)
 
 
 def _padding(equation: Equation, e: Edge) -> Matrix | None:

@@ -82,6 +82,7 @@ class EquationPartials:
       site: the equation; None if no operand depends on an input.
       rows: for each result, for each operand its partial; none without a site.
       custom: the rule of its own that gives them, if any.
+      followed: its program, also where they are better left operators.
       cotangents: what is proven of its cotangent rule; the partials stand for one that is not
         linear.
       refused: its rule would not be applied to all its results; the partials stand for what it
@@ -91,6 +92,7 @@ class EquationPartials:
     site: Site | None = None
     rows: Sequence[Row] = ()
     custom: Custom | None = None
+    followed: Custom | None = None
     cotangents: Cotangents = LINEAR
     refused: bool = False
 
@@ -118,11 +120,10 @@ class EquationPartials:
 
     def inner(self, result: int, operand: int) -> tuple[int, int] | None:
         """The nodes of the custom rule's graph that a partial is the total edge between."""
-        if self.custom is None:
+        if self.followed is None:
             return None
-        source, target = self.custom.nodes(result, operand)
-        assert target is not None
-        return source, target
+        source, target = self.followed.nodes(result, operand)
+        return None if target is None else (source, target)
 
 
 def find_partials(site: Site, within: Within, linearise: Callable[..., Any]) -> EquationPartials:
@@ -142,7 +143,7 @@ def find_partials(site: Site, within: Within, linearise: Callable[..., Any]) -> 
         if site.wanted is not None:
             raise
         return EquationPartials(site, _dense_rows(site), refused=True)
-    known = LINEAR
+    known, custom = LINEAR, None
     if inner is not None:
         known = proven(inner)
         site = replace(site, effects=site.effects or known.effects)
@@ -151,14 +152,14 @@ def find_partials(site: Site, within: Within, linearise: Callable[..., Any]) -> 
             custom = Custom(inner, linearise(inner.program, within=inside))
             rows = _custom_rows(site, custom)
             if rows is not None:
-                return EquationPartials(site, rows, custom)
+                return EquationPartials(site, rows, custom, custom)
     elif not within.body and rules.find(site.primitive.name) is None:
         known = cotangent_rules(site)
         site = replace(site, effects=site.effects or known.effects)
         if site.effects and known.linear and is_forward_only(site):
             known = Cotangents(linear=False, forward=True)
     if known.linear or within.body:
-        return EquationPartials(site, rules.partials(site))
+        return EquationPartials(site, rules.partials(site), followed=custom)
     return EquationPartials(site, _dense_rows(site), cotangents=known)
 
 
@@ -250,7 +251,8 @@ def _worthwhile(s: Structure) -> bool:
 class Elemental:
     """One elemental partial: of node `target` by node `source`.
 
-    `inner` is the (source, target) pair of the custom rule's graph whose total edge it is.
+    `inner` is the (source, target) pair of the custom rule's graph whose total edge it is; None
+    without one, and where the rule gives nothing.
     """
 
     source: int
@@ -267,6 +269,7 @@ class Linearisation:
       program: the traced program.
       elementals: for each equation its needed partials.
       customs: for each equation the rule of its own that gives its partials, if any.
+      followed: as `customs`, of rules that give operators too: sparse Jacobians go by those.
       reverse_only: for each equation where its rule stands in the graph, if it is not linear.
       effects: for each equation whether its results and partials are of one run, as it does more
         than compute.
@@ -277,6 +280,7 @@ class Linearisation:
     program: Program
     elementals: tuple[tuple[Elemental, ...], ...]
     customs: tuple[Custom | None, ...]
+    followed: tuple[Custom | None, ...]
     reverse_only: tuple[Pulled | None, ...]
     effects: tuple[bool, ...]
     graph: Graph
@@ -356,6 +360,7 @@ def _linearised(program: Program, holomorphic: bool, within: Within) -> Linearis
         program,
         tuple(kept),
         tuple(f.custom if used else None for f, used in zip(found, kept, strict=True)),
+        tuple(f.followed if used else None for f, used in zip(found, kept, strict=True)),
         reverse_only,
         tuple(
             f.site is not None and f.site.effects and bool(used)

@@ -93,7 +93,7 @@ def test_loops_of_unknown_length_run_until_nothing_is_added(x64):
 
 
 @pytest.mark.parametrize("kind", ["jvp", "vjp"])
-def test_a_rule_of_ones_own_may_let_anything_through(kind: str, x64):
+def test_a_rule_of_ones_own_is_followed_not_what_it_is_of(kind: str, x64):
     @(jax.custom_jvp if kind == "jvp" else jax.custom_vjp)
     def rounded(x):
         return jnp.round(x)
@@ -107,8 +107,23 @@ def test_a_rule_of_ones_own_may_let_anything_through(kind: str, x64):
         return lax.scan(lambda c, _: (rounded(c), None), x, None, length=3)[0]
 
     mask: Any = places(fun, "scan", jnp.arange(1.0, 4))
-    assert mask is not None
-    assert mask.all()
+    np.testing.assert_array_equal(mask, np.eye(3, dtype=bool)[::-1])
+
+
+@pytest.mark.parametrize("clips", [False, True])
+def test_a_rule_that_is_not_linear_may_let_anything_through(clips: bool, x64):
+    @jax.custom_vjp
+    def own(x):
+        return x[::-1]
+
+    own.defvjp(lambda x: (x[::-1], None), lambda _, g: (jnp.sign(g) if clips else g[::-1],))
+
+    def fun(x):
+        return lax.scan(lambda c, _: (own(c), None), x, None, length=1)[0]
+
+    mask: Any = places(fun, "scan", jnp.arange(1.0, 4))
+    expected = np.ones((3, 3), bool) if clips else np.eye(3, dtype=bool)[::-1]
+    np.testing.assert_array_equal(mask, expected)
 
 
 def test_what_takes_too_long_is_not_followed():

@@ -20,7 +20,7 @@ import numpy as np
 from jax import Array
 
 from veenv import _compat
-from veenv.engine.edge import Edge, both, respread_entries, select
+from veenv.engine.edge import Edge, both, keep_diagonal, respread_entries, select
 from veenv.engine.edge import transpose as transposed_edge
 from veenv.engine.sparse.pattern import (
     Collection,
@@ -372,7 +372,11 @@ class Entries:
     def dense(self, dtype: Any) -> Array:
         """The dense matrix, flat out indices by flat in indices."""
         if self.pattern is None:
-            return self.times(jnp.eye(prod(self.shapes[1]), dtype=dtype))
+            rows, cols = self.traced_coordinates()
+            there, sizes = (rows >= 0) & (cols >= 0), tuple(map(prod, self.shapes))
+            rows = jnp.where(there, rows, sizes[0])  # one past the last row is dropped
+            zeros, values = jnp.zeros(sizes, dtype), self.values.astype(dtype)
+            return zeros.at[rows, cols].add(values, mode="drop")
         return placed(self.values.astype(dtype), self.pattern)
 
     def times(self, x: Array) -> Array:
@@ -431,6 +435,15 @@ def moved(e: Edge, shapes: tuple[Sequence[int], Sequence[int]], *, adds: bool) -
     rows = np.arange(prod(s.out_shape), dtype=np.int32)
     values = jnp.full(rows.size, e.sign, e.dtype)
     return Entries.at(values, rows, cols.reshape(-1), *shapes)
+
+
+def blocks(e: Edge, shapes: tuple[Sequence[int], Sequence[int]]) -> Indexed | None:
+    """As `moved`, at all places that entries can have.
+
+    What has no entry at a place is masked there, as zeros could meet infinity.
+    """
+    x = known_of_edge(keep_diagonal(e), *shapes)
+    return None if x is None else replace(x, mask=both(x.mask, x.stored() != 0))
 
 
 def one_hot(e: Edge, shapes: tuple[Sequence[int], Sequence[int]]) -> Entries | None:
