@@ -33,8 +33,7 @@ _ARITHMETIC = {
 
 They are known by an integer, which has the numbers of the arguments in its lower bits.
 """
-_NEUTRAL = frozenset({0, 1, -1})
-"""Constants by which a sum, a difference or a product is simpler."""
+_NEUTRAL = frozenset({0, 1, -1})  # constants by which a sum, a difference or a product is simpler
 _NOT_FOLDED = frozenset({"complex", "shl", "shr_a", "shr_l", "array", "loop"})
 
 

@@ -15,15 +15,7 @@ from veenv.kernel.arrays import Ids, arithmetic, constant, constants, different,
 from veenv.kernel.builder import Builder
 from veenv.kernel.complex_numbers import KNOWN, Reals, pair, parts
 from veenv.kernel.fold import evaluate
-from veenv.kernel.program import (
-    COMPLEX,
-    DTYPES,
-    FLOATS,
-    NARROW,
-    CannotFuseError,
-    Op,
-    dtype_name,
-)
+from veenv.kernel.program import COMPLEX, DTYPES, FLOATS, NARROW, CannotFuseError, Op, dtype_name
 from veenv.kernel.scalars import Scalars
 from veenv.linear.barrier import BARRIERS
 from veenv.rules.operations import OPERATIONS

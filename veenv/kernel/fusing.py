@@ -29,8 +29,7 @@ KERNEL_MODES: tuple[KernelMode, ...] = ("auto", "xla", "fused")
 _LARGEST_CONSTANT = 1024
 _largest: ContextVar[int] = ContextVar("largest kernel", default=MAX_OPERATIONS)
 _ARRAYS = (jax.Array, np.ndarray, np.generic)
-_NEEDS_VALUES = (TypeError, IndexError)
-"""What JAX raises where the value of a tracer is needed."""
+_NEEDS_VALUES = (TypeError, IndexError)  # what JAX raises where the value of a tracer is needed
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["data"], meta_fields=["dtype"])

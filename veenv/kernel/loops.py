@@ -12,15 +12,7 @@ from veenv.kernel import complex_numbers
 from veenv.kernel.arrays import Ids, choose, reals
 from veenv.kernel.builder import Builder
 from veenv.kernel.cpu.spans import LONG, body_size
-from veenv.kernel.program import (
-    PAIRS,
-    CannotFuseError,
-    Leaf,
-    Loop,
-    Op,
-    ScalarProgram,
-    dtype_name,
-)
+from veenv.kernel.program import PAIRS, CannotFuseError, Leaf, Loop, Op, ScalarProgram, dtype_name
 
 SHORT = LONG
 """What all steps may take of the code to be unrolled: one function, which is compiled as fast."""

@@ -19,8 +19,7 @@ from veenv.rules.table import named
 
 _MOST_STARTS = 64
 """Places between which an index that depends on the input may choose where something is put."""
-_FEW = 8
-"""Places up to which entries are chosen, one after the other: reading takes about as long."""
+_FEW = 8  # places up to which entries are chosen, one after the other: reading takes about as long
 
 
 def _moved(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:

@@ -34,11 +34,7 @@ class Scalars:
     """
 
     def __init__(
-        self,
-        b: Adds,
-        dtype: str,
-        of: str = "",
-        params: Mapping[str, Any] = MappingProxyType({}),
+        self, b: Adds, dtype: str, of: str = "", params: Mapping[str, Any] = MappingProxyType({})
     ):
         self.b, self.dtype, self.of, self.params = b, dtype, of or dtype, params
 

@@ -23,8 +23,7 @@ _COMBINE: Mapping[str, tuple[str, str]] = {
     "xor": ("xor", "xor"),
 }
 """The operation that combines two numbers, and that of two bools."""
-_MOST_SORTED = 16
-"""Entries that are sorted at most."""
+_MOST_SORTED = 16  # entries that are sorted at most
 
 
 def _operation(name: str, dtype: str) -> str:

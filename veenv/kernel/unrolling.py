@@ -20,14 +20,7 @@ from veenv.kernel.builder import MAX_OPERATIONS, Builder
 from veenv.kernel.cpu.spans import size_of
 from veenv.kernel.elementwise import ELEMENTWISE, compute
 from veenv.kernel.ordering import needed
-from veenv.kernel.program import (
-    DTYPES,
-    PAIRS,
-    CannotFuseError,
-    Leaf,
-    ScalarProgram,
-    dtype_name,
-)
+from veenv.kernel.program import DTYPES, PAIRS, CannotFuseError, Leaf, ScalarProgram, dtype_name
 from veenv.kernel.random_numbers import keys_of
 from veenv.rules.base import is_key
 
@@ -111,8 +104,7 @@ _OF_SOLVING = 0.6
 """Share of the operations of linear algebra that are not the same as others, at least."""
 _MOST_STACKED = 1 << 16
 """Numbers that loops stack: of a vector of points they are 4 MB, more than caches hold."""
-_TELLING = 2
-"""Steps of a loop that tell what the others come to."""
+_TELLING = 2  # steps of a loop that tell what the others come to
 
 
 @contextmanager
@@ -133,10 +125,7 @@ def _collected_later() -> Iterator[None]:
 
 @_collected_later()
 def unroll(
-    closed: Any,
-    lifted: Sequence[int] = (),
-    limit: int = MAX_OPERATIONS,
-    size: float = inf,
+    closed: Any, lifted: Sequence[int] = (), limit: int = MAX_OPERATIONS, size: float = inf
 ) -> ScalarProgram:
     """The scalar program of a closed jaxpr, without what its outputs do not need.
 

@@ -17,12 +17,9 @@ from veenv.kernel.fusing import KernelMode
 from veenv.measure.timing import JAX_MODES, SHORTEST, Timing, near, timed
 
 BATCH = 4096
-_BYTES = 1 << 26
-"""Of the Jacobians of a batch, at most."""
-_MOST_OPERATIONS = 20_000
-"""Operations of the longest kernel that is compiled: about two seconds."""
-_MOST_VERTICES = 400
-"""XLA may compile functions of more vertices for minutes."""
+_BYTES = 1 << 26  # of the Jacobians of a batch, at most
+_MOST_OPERATIONS = 20_000  # operations of the longest kernel that is compiled: about two seconds
+_MOST_VERTICES = 400  # XLA may compile functions of more vertices for minutes
 
 
 @dataclass(frozen=True)

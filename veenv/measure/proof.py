@@ -73,11 +73,7 @@ class Proof:
 
 
 def prove(
-    task: Task,
-    ids: Sequence[int],
-    points: int = 3,
-    seed: int = 0,
-    tolerance: float = TOLERANCE,
+    task: Task, ids: Sequence[int], points: int = 3, seed: int = 0, tolerance: float = TOLERANCE
 ) -> Proof:
     """Compares the Jacobian under an order with both of JAX's modes, in float64.
 

@@ -25,10 +25,8 @@ USUAL = ("jacfwd", "jacrev", "forward", "reverse", "markowitz")
 SHORTEST = 2e-3
 """Seconds that a turn of quick functions lasts at least: a thousand times what a clock takes."""
 JAX_MODES = ("jacfwd", "jacrev")
-_COMPILING = 0.7
-"""Share of a limit of time after which no other method is compiled."""
-_CALLS = 3
-"""Calls of which the fastest tells how long one takes."""
+_COMPILING = 0.7  # share of a limit of time after which no other method is compiled
+_CALLS = 3  # calls of which the fastest tells how long one takes
 _LARGE = 0.2
 """Share of the time that is left above which a function is not called again to learn its time."""
 _FEWEST = 3
@@ -59,19 +57,9 @@ class Timing:
 
 
 def near(args: Any, seed: Sequence[int] | None, batch: int | None = None) -> Any:
-    """A random point near another, or a batch of them.
+    """A random point near another, or a batch of them, as NumPy arrays in a new leading axis.
 
-    Args:
-      args: the point, a pytree.
-      seed: seed; None for the point itself.
-      batch: size of a new leading axis.
-
-    Returns:
-      The point or points, NumPy arrays; what is not floating-point is only repeated.
-
-    Example:
-      >>> near((np.array([1.0, 2.0]), 3), [0], batch=4)[0].shape
-      (4, 2)
+    Without a seed it is the point itself; what is not floating-point is only repeated.
     """
     rng = np.random.default_rng(seed)
 
@@ -96,24 +84,9 @@ def measure(
     beside: Collection[str] = USUAL,
     longest: float | None = None,
 ) -> tuple[Timing, ...]:
-    """Times the order and the usual ways interleaved, over a batch of points.
+    """Times an order and the usual ways `beside` it, interleaved, over a batch of points.
 
-    Args:
-      task: the task.
-      ids: vertex ids in elimination order.
-      batch: number of points that are differentiated at once.
-      rounds: timed calls of each method.
-      seed: seed of the points.
-      beside: which of the usual ways to time too.
-      longest: as `interleaved`.
-
-    Returns:
-      One `Timing` for each method; without "jacfwd" where the task has no forward mode.
-
-    Example:
-      >>> task = Task("cube", lambda x: x * x * x, lambda: (1.5,), 0, "", "")
-      >>> [t.method for t in measure(task, (1,), batch=2, rounds=1, seed=0)]
-      ['order', 'jacfwd', 'jacrev', 'forward', 'reverse', 'markowitz']
+    "jacfwd" is missing where the task has no forward mode.
     """
     by_xla = functools.partial(jacve, task.fun, argnums=task.argnums, kernel="xla")
     methods: dict[str, Callable[..., Any]] = {"order": by_xla(ids)}
@@ -148,11 +121,6 @@ def timed(
     Returns:
       One `Timing` for each method, and by name why one is missing: it has no forward mode, cannot
       be one kernel, or there was no time left.
-
-    Example:
-      >>> timings, missing = timed({"jacrev": jax.jacrev(jnp.sin)}, (jnp.ones(4),), rounds=2)
-      >>> timings[0].ratio, missing
-      (1.0, {})
     """
     began = time.perf_counter()
     runs, missing = {}, {}
@@ -190,20 +158,9 @@ class Rounds(Generic[K]):
 
     Attributes:
       seconds: of a call, by function and by the number of the round.
-
-    Example:
-      >>> rounds = Rounds()
-      >>> for name in ("sin", "cos"):
-      ...     _ = rounds.enter(name, lambda: None)
-      >>> rounds.run(["sin", "cos"]), [*rounds.seconds["cos"]]
-      (True, [1])
     """
 
-    def __init__(
-        self,
-        shortest: float = 0.0,
-        clock: Callable[[], float] | None = None,
-    ):
+    def __init__(self, shortest: float = 0.0, clock: Callable[[], float] | None = None):
         """Nothing runs yet.
 
         A turn lasts about as long as `shortest` at least: a function that is faster is called
@@ -216,15 +173,9 @@ class Rounds(Generic[K]):
         self._number = 0
 
     def enter(self, name: K, run: Callable[[], object], left: float = inf) -> float:
-        """Warms a function up.
+        """Warms a function up, and says how many seconds a call takes.
 
-        Args:
-          name: what it is called.
-          run: calls it and waits for the result.
-          left: seconds that are left for everything: one that takes much of them is called once.
-
-        Returns:
-          The seconds of a call.
+        Where `left` are the seconds for everything, one that takes much of them is called once.
         """
         self.seconds[name], self._runs[name] = {}, run
         once, times = self._time(run, 1), list[float]()
@@ -277,18 +228,13 @@ def interleaved(
       rounds: how often each is timed, at most.
       longest: seconds after which a function is left out of further rounds, but not of the first
         three.
-      shortest: as `Rounds` has it.
+      shortest: as `Rounds` has it, and so is `clock`.
       seconds: after which no round begins.
       fewest: rounds that there are whatever they take.
-      clock: as `Rounds` has it.
+      clock: tells the time.
 
     Returns:
       The seconds of each round, float64 [n], by name.
-
-    Example:
-      >>> seconds = interleaved({"sin": jnp.sin, "cos": jnp.cos}, (1.0,), rounds=2)
-      >>> [len(seconds[name]) for name in ("sin", "cos")]
-      [2, 2]
     """
     timed, clock = Rounds[K](shortest, clock), clock or time.perf_counter
     began = clock()
@@ -305,18 +251,10 @@ def interleaved(
 
 
 def spread(ratios: Sequence[float] | np.ndarray) -> tuple[float, float, float]:
-    """Median of ratios and bounds between which it lies with about 95 % confidence.
+    """A lower bound of the median of ratios, the median, and an upper bound, with about 95 %.
 
-    Args:
-      ratios: of paired measurements, float64 [n].
-
-    Returns:
-      The lower bound, the median and the upper bound (order statistics, by the sign test); of
-      fewer than six ratios the bounds are the extremes, widened by a tenth for each that lacks.
-
-    Example:
-      >>> spread([0.5] * 9)
-      (0.5, 0.5, 0.5)
+    The bounds are order statistics, by the sign test; of fewer than six ratios they are the
+    extremes, widened by a tenth for each that lacks.
     """
     ordered, n = np.sort(ratios), len(ratios)
     rank = max(0, int(np.floor(0.5 * n - 0.98 * np.sqrt(n))))
@@ -327,19 +265,7 @@ def spread(ratios: Sequence[float] | np.ndarray) -> tuple[float, float, float]:
 
 
 def analysis(compiled: Any) -> tuple[float | None, int | None]:
-    """Flops and bytes of temporary memory of a compiled function, where the backend tells.
-
-    Args:
-      compiled: what ``jax.jit(f).lower(...).compile()`` gives.
-
-    Returns:
-      The flops and the bytes; None for what the backend does not tell.
-
-    Example:
-      >>> x = jnp.ones(8)
-      >>> analysis(jax.jit(jnp.sin).lower(x).compile())[1]
-      0
-    """
+    """Flops and bytes of temporary memory of a compiled function; None where no backend tells."""
     cost, memory = compiled.cost_analysis() or {}, compiled.memory_analysis()
     cost = cost[0] if isinstance(cost, list) else cost
     return cost.get("flops"), getattr(memory, "temp_size_in_bytes", None)

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from veenv.graph.graph import CostModel, Graph
 
-_PATIENCE = 40
-"""Moves for each vertex without a better order after which climbing ends."""
+_PATIENCE = 40  # moves for each vertex without a better order after which climbing ends
 
 
 def climb(

@@ -15,24 +15,11 @@ from typing import Any
 
 
 def read_bytes(path: str | os.PathLike[str], most: int, kind: str) -> bytes:
-    """The bytes of a regular file that is not too large.
-
-    Args:
-      path: the file.
-      most: bytes that are read at most.
-      kind: what the file should be, for the error.
+    """At most so many bytes of a regular file, which should be of some kind.
 
     Raises:
       IsADirectoryError: if it is a folder.
       ValueError: if it is no regular file or too large.
-      OSError: if it cannot be read.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     write_text(f"{folder}/order", "2 1")
-      ...     read_bytes(f"{folder}/order", 100, "order file")
-      b'2 1'
     """
     status = os.stat(path)
     if stat.S_ISDIR(status.st_mode):
@@ -48,20 +35,10 @@ def read_bytes(path: str | os.PathLike[str], most: int, kind: str) -> bytes:
 
 
 def parse_object(data: bytes) -> dict[str, Any]:
-    """The object that JSON from elsewhere holds: finite numbers, every field once.
-
-    Args:
-      data: the JSON, UTF-8.
+    """The object that JSON from elsewhere, in UTF-8, holds: finite numbers, every field once.
 
     Raises:
       ValueError: if it is anything else, saying what.
-
-    Example:
-      >>> parse_object(b'{"steps": 3}')
-      {'steps': 3}
-      >>> parse_object(b"[1, 2, 3]")
-      Traceback (most recent call last):
-      ValueError: expected an object of JSON, got list
     """
     hooks: dict[str, Any] = {"parse_constant": _no_constant, "parse_int": _int}
     hooks |= {"parse_float": _float, "object_pairs_hook": _no_duplicates}
@@ -107,13 +84,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def file_name(name: str, taken: Iterable[str] = ()) -> str:
     """A name as part of a file's: letters, digits, ``+-_.``, dots for the rest; at most 100 bytes.
 
-    Args:
-      name: the name.
-      taken: other names; where one of them looks the same, a hash tells them apart.
-
-    Example:
-      >>> file_name("my:robot"), file_name("my:robot", taken=["my.robot", "mlp"])
-      ('my.robot', 'my.robot-fd4f0541')
+    Where one of the names that are taken looks the same, a hash tells them apart.
     """
     plain = re.sub(r"[^\w.+-]+", ".", name).strip(".") or "function"
     alike = (file_name(other).casefold() == plain.casefold() for other in taken if other != name)
@@ -124,21 +95,9 @@ def file_name(name: str, taken: Iterable[str] = ()) -> str:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a file so that readers see the old or the new content, never a part.
+    """Writes a file as UTF-8, so that readers see the old or the new content, never a part.
 
-    Args:
-      path: the file; its directory is made if need be.
-      text: the content, written as UTF-8.
-
-    Raises:
-      OSError: if the directory cannot be written.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     write_text(f"{folder}/notes/order.txt", "2 1")
-      ...     Path(folder, "notes", "order.txt").read_text()
-      '2 1'
+    Its directory is made if need be.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -148,19 +107,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     """Writes a file so that readers see the old or the new content, never a part.
 
-    Args:
-      path: the file, in a directory that exists; a file ``.NAME….part`` is next to it meanwhile.
-      content: the content.
-
-    Raises:
-      OSError: if the directory cannot be written; an older file stays as it is.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     write_bytes(f"{folder}/order", b"2 1")
-      ...     Path(folder, "order").read_bytes()
-      b'2 1'
+    A file ``.NAME….part`` is next to it meanwhile; where writing fails, an older file stays.
     """
     path = Path(path)
     aside = path.parent / f".{path.name}.{secrets.token_hex(8)}.part"
@@ -178,23 +125,8 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
 def write_section(path: str | os.PathLike[str], name: str, text: str) -> None:
     r"""Replaces the part of a document between ``<!-- name: begin -->`` and ``<!-- name: end -->``.
 
-    Args:
-      path: the document, UTF-8.
-      name: name of the part.
-      text: what it shall be, without the line ends around it.
-
     Raises:
       ValueError: if the document does not have both markers, each on a line of its own.
-      OSError: if it cannot be read or written.
-
-    Example:
-      >>> import tempfile
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     note = Path(folder, "note.md")
-      ...     write_text(note, "<!-- count: begin -->\n1\n<!-- count: end -->\n")
-      ...     write_section(note, "count", "2")
-      ...     note.read_text().splitlines()
-      ['<!-- count: begin -->', '2', '<!-- count: end -->']
     """
     begin, end = f"<!-- {name}: begin -->\n", f"\n<!-- {name}: end -->"
     whole = Path(path).read_text(encoding="utf-8")

@@ -30,23 +30,9 @@ _OPTIONAL = ("lower_bounds", "steps")
 def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads an order file and checks every field.
 
-    Args:
-      path: the file; at most `MAX_BYTES` of UTF-8.
-
-    Returns:
-      The record, with exactly the fields of the schema.
-
     Raises:
       ValueError: if it is not an order file, naming the file and the offending field.
       OSError: if it cannot be read.
-
-    Example:
-      >>> import tempfile, veenv
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     veenv.best_order("RobotArm_6DOF").save(f"{folder}/order.json")
-      ...     record = read_record(f"{folder}/order.json")
-      >>> record["name"], record["counts"]["multiplications"]
-      ('RobotArm_6DOF', 221)
     """
     shown = os.fspath(path)
     try:
@@ -56,41 +42,15 @@ def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def parse_record(data: bytes) -> dict[str, Any]:
-    """Parses and checks the contents of an order file.
-
-    Args:
-      data: the contents, UTF-8.
-
-    Returns:
-      The record, with exactly the fields of the schema.
-
-    Raises:
-      ValueError: naming the offending field.
-
-    Example:
-      >>> parse_record(b"{}")
-      Traceback (most recent call last):
-      ValueError: format: expected an object with "format": "veenv-order"
-    """
+    """Parses the contents of an order file, and checks every field as `check_record`."""
     return check_record(parse_object(data))
 
 
 def check_record(record: dict[str, Any]) -> dict[str, Any]:
-    """Checks the types, ranges and mutual agreement of the fields of a record.
-
-    Args:
-      record: what was read.
-
-    Returns:
-      The same record.
+    """Checks the types, ranges and mutual agreement of the fields of a record, which it returns.
 
     Raises:
       ValueError: naming the offending field.
-
-    Example:
-      >>> check_record({"format": "veenv-order", "version": 1})
-      Traceback (most recent call last):
-      ValueError: ids: the field is missing
     """
     if record.get("format") != FORMAT:
         raise ValueError(f'format: expected an object with "format": "{FORMAT}"')
@@ -126,25 +86,11 @@ def check_record(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_record(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> None:
-    """Writes an order file, aside first and then renamed into place.
-
-    Args:
-      path: the file; its directory is made if need be.
-      fields: the record without ``format`` and ``version``.
+    """Writes an order file, given all fields but ``format`` and ``version``.
 
     Raises:
       ValueError: if the record would not be read again.
       OSError: if it cannot be written.
-
-    Example:
-      >>> import tempfile, veenv
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     veenv.best_order("RobotArm_6DOF").save(f"{folder}/order.json")
-      ...     fields = read_record(f"{folder}/order.json")
-      ...     del fields["format"], fields["version"]
-      ...     write_record(f"{folder}/renamed.json", {**fields, "name": "flux"})
-      ...     read_record(f"{folder}/renamed.json")["name"]
-      'flux'
     """
     record = check_record({"format": FORMAT, "version": VERSION, **fields})
     lines = (f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in record.items())

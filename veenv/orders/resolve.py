@@ -13,10 +13,8 @@ from veenv.orders.order import Order
 from veenv.orders.shipped import best_for
 
 _COST: CostModel = "operations"
-_EDGES = 5_000
-"""Edges that are looked at in all, about, while a classical order is improved upon."""
-_MOST = 100
-"""Orders that are evaluated at most meanwhile."""
+_EDGES = 5_000  # edges that are looked at in all, about, while a classical order is improved upon
+_MOST = 100  # orders that are evaluated at most meanwhile
 
 OrderLike = str | os.PathLike[str] | Order | Auto | Iterable[int]
 
@@ -24,20 +22,8 @@ OrderLike = str | os.PathLike[str] | Order | Auto | Iterable[int]
 def automatic_order(graph: Graph) -> tuple[int, ...]:
     """The order of fewest operations among the shipped, the classical and a few others.
 
-    The classical order with the fewest operations is improved by moves of single vertices, of
-    which a fixed sequence is tried; how many depends on the size of the graph alone.
-
-    Args:
-      graph: the graph.
-
-    Returns:
-      Vertex ids.
-
-    Example:
-      >>> import jax.numpy as jnp, veenv
-      >>> graph = veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)
-      >>> automatic_order(graph) == automatic_order(graph)
-      True
+    The classical order with the fewest operations is improved by moves of single vertices, of which
+    a fixed sequence is tried; how many depends on the size of the graph alone.
     """
     try:
         return best_for(graph, _COST).ids_for(graph)
@@ -67,15 +53,8 @@ _EXPECTED = f"one of {', '.join(_NAMED)}, a .json order file, an Order or a sequ
 def plain_order(order: OrderLike) -> OrderLike:
     """An order that can be read again and again: ids as a tuple, everything else as it is.
 
-    Args:
-      order: ids, the name of an order, an `Order`, or the path of an order file.
-
     Raises:
       TypeError: if it is neither the name of an order, nor an `Order`, a path or ids.
-
-    Example:
-      >>> plain_order(range(3, 0, -1)), plain_order("forward")
-      ((3, 2, 1), 'forward')
     """
     if isinstance(order, (str, os.PathLike, Order, Auto)):
         return order
@@ -87,20 +66,10 @@ def plain_order(order: OrderLike) -> OrderLike:
 def resolve_order(order: OrderLike, graph: Graph) -> tuple[int, ...]:
     """The eliminable vertex ids of an order given in any of the accepted forms.
 
-    Args:
-      order: ids, the name of an order, an `Order`, or the path of an order file.
-      graph: the graph it is for.
-
     Raises:
       TypeError: if it is no form of an order.
       ValueError: if the order does not fit the graph, the name is unknown, or no best order is
         shipped for the graph.
-
-    Example:
-      >>> import jax.numpy as jnp, veenv
-      >>> graph = veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)
-      >>> resolve_order("fwd", graph), resolve_order([2, 1], graph)
-      ((1, 2), (2, 1))
     """
     order = plain_order(order)
     if isinstance(order, str) and order.lower() in _NAMED:

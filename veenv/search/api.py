@@ -24,16 +24,7 @@ from veenv.search.problem import Problem, prepare
 from veenv.search.race import Race
 from veenv.search.result import SearchResult
 
-METHODS = (
-    "auto",
-    "anneal",
-    "regions",
-    "beam",
-    "exact",
-    "forward",
-    "reverse",
-    *RULES,
-)
+METHODS = ("auto", "anneal", "regions", "beam", "exact", "forward", "reverse", *RULES)
 """Names of the methods; ``"beam-256"`` fixes the width."""
 
 _SECONDS_PER_SET = 2.5e-6

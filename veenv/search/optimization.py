@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from veenv.orders.order import Order
     from veenv.search.result import SearchResult
 
-_LEAST = 0.01
-"""Seconds of a search whose time is over before it begins."""
+_LEAST = 0.01  # seconds of a search whose time is over before it begins
 
 
 def optimize(

@@ -20,10 +20,8 @@ from veenv.search.background import Background
 from veenv.search.budget import Budget, ClosedError, Progress, Tracker
 from veenv.search.problem import Problem
 
-_REPORT = 0.1
-"""Seconds between looks at the clock and at what is new."""
-_GRACE = 0.1
-"""Seconds that a search may take to notice that its time is up."""
+_REPORT = 0.1  # seconds between looks at the clock and at what is new
+_GRACE = 0.1  # seconds that a search may take to notice that its time is up
 _PATIENCE = 0.5
 """Seconds that the compiled search may take to start before climbing begins: a cache is read."""
 
@@ -86,9 +84,7 @@ class Race:
         return time.perf_counter() - self.began
 
     def run(
-        self,
-        search: Callable[[], object],
-        callback: Callable[[Progress], None] | None = None,
+        self, search: Callable[[], object], callback: Callable[[Progress], None] | None = None
     ) -> None:
         """Runs the search, which sets `tracker` or `found`, until it ends, time is up, or Ctrl-C.
 

@@ -93,12 +93,7 @@ class MachineCode:
     `calls` is other code that it calls; `stack` the most bytes that it takes of the stack.
     """
 
-    def __init__(
-        self,
-        text: str,
-        calls: Sequence[MachineCode] = (),
-        stack: int = 0,
-    ):
+    def __init__(self, text: str, calls: Sequence[MachineCode] = (), stack: int = 0):
         machine = _machine()
         module = llvm.parse_assembly(text, llvm.create_context())
         module.triple = llvm.get_process_triple()

@@ -18,11 +18,9 @@ from llvmlite import binding as llvm
 from veenv.kernel.cpu.compile import host
 from veenv.kernel.program import FLOATS
 
-_STACK = 16
-"""Bytes to which every function's stack is aligned."""
+_STACK = 16  # bytes to which every function's stack is aligned
 _TYPES = {"float32": "float", "float64": "double", "bool": "i1"}
-_BLOCK = 250
-"""Instructions of a basic block: the code generator takes more than linear time in it."""
+_BLOCK = 250  # instructions of a basic block: the code generator takes more than linear time in it
 PURE = "nounwind willreturn memory(none)"
 """LLVM's attributes of a function of mathematics."""
 _LANES = {("float32", 16): "e", ("float32", 8): "d", ("float32", 4): "b"} | {

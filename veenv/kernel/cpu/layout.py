@@ -31,8 +31,7 @@ _PERMUTED = {"float": ("ps", 32), "double": ("pd", 64), "i32": ("d", 32), "i64":
 """How AVX-512 names shuffles of these numbers, and their bits."""
 _WIDTHS = (128, 256, 512)
 _MEMCPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1 immarg)"
-_STORED = 2
-"""Shuffles that a row counts as that is read or written across lines of the cache."""
+_STORED = 2  # shuffles that a row counts as that is read or written across lines of the cache
 
 
 class Shuffles:

@@ -18,10 +18,8 @@ import numpy as np
 
 from veenv.kernel.program import Leaf, ScalarProgram
 
-_LARGE = 128
-"""Entries from which on a leaf is written by values."""
-_CONSTANTS = 512
-"""Entries from which on a leaf's constants are not written by the code."""
+_LARGE = 128  # entries from which on a leaf is written by values
+_CONSTANTS = 512  # entries from which on a leaf's constants are not written by the code
 _SHARE = 8
 """How many times as many entries such a leaf has as are computed: they are put there singly."""
 _NONE = np.zeros(0, np.int64)

@@ -13,18 +13,12 @@ from veenv.kernel.program import FREE, Op, ScalarProgram
 
 LONG = 2000
 """Length from which on a program is cut into two sections or more."""
-_PAIR = 4000
-"""Length of two sections of a program, about."""
-_AROUND = 0.4
-"""Share of a section's length by which a cut may be moved."""
-_ANGLE = 60
-"""What a sine and cosine count as: in the code they are polynomials, with branches."""
-_MOVED = 7
-"""What an entry counts as that is read, or written as it lies in memory: it is woven."""
-_DIVISION = 6
-"""What a division counts as."""
-_SQUARE = 16
-"""Entries of a leaf that are unwoven at once where all are."""
+_PAIR = 4000  # length of two sections of a program, about
+_AROUND = 0.4  # share of a section's length by which a cut may be moved
+_ANGLE = 60  # what a sine and cosine count as: in the code they are polynomials, with branches
+_MOVED = 7  # what an entry counts as that is read, or written as it lies in memory: it is woven
+_DIVISION = 6  # what a division counts as
+_SQUARE = 16  # entries of a leaf that are unwoven at once where all are
 _NEVER = np.iinfo(np.int64).max
 _KNOWN: WeakKeyDictionary[ScalarProgram, np.ndarray] = WeakKeyDictionary()
 

@@ -69,11 +69,7 @@ def write_report(
 
 
 def page(
-    subject: Subject,
-    proof: Proof,
-    bars: Any = (),
-    missing: tuple[str, ...] = (),
-    batch: int = 1,
+    subject: Subject, proof: Proof, bars: Any = (), missing: tuple[str, ...] = (), batch: int = 1
 ) -> str:
     """The page as text.
 

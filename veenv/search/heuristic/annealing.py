@@ -329,11 +329,7 @@ def _neighbours(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _temperatures(
-    problem: Problem,
-    tape: Tape,
-    where: np.ndarray,
-    near: tuple[np.ndarray, np.ndarray],
-    seed: int,
+    problem: Problem, tape: Tape, where: np.ndarray, near: tuple[np.ndarray, np.ndarray], seed: int
 ) -> tuple[float, float]:
     """Start and end temperature, from how much random moves make a good order worse."""
     changes = np.zeros(400, np.int64)

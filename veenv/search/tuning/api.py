@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from veenv.search.tuning.jacobian import Jacobian
     from veenv.search.tuning.work import Tuning
 
-_REPORT = 0.05
-"""Seconds between looks at the clock."""
+_REPORT = 0.05  # seconds between looks at the clock
 
 
 def tune(

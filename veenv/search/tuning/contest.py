@@ -20,16 +20,12 @@ MOST_ROUNDS = 60
 NO_TIME = "no time left to compile it"
 GAIN = 0.97
 """A form must take at most this share of another's time to take its place."""
-_HOPELESS = 8.0
-"""Times the best's time above which a form gets no second turn."""
-_FEW = 2
-"""Rounds after which the time of a form that is so much slower is known well enough."""
+_HOPELESS = 8.0  # times the best's time above which a form gets no second turn
+_FEW = 2  # rounds after which the time of a form that is so much slower is known well enough
 _CLOSE = 1.1
 """Most that the bounds of the ratio that is told are apart: measured anew it is that to a tenth."""
-_COMPARING = 0.05
-"""Share of the time for the rounds after each form that enters, about."""
-_CHEAP = 0.1
-"""Share of it that a call takes at most of a form that takes part however slow it is."""
+_COMPARING = 0.05  # share of the time for the rounds after each form that enters, about
+_CHEAP = 0.1  # share of it that a call takes at most of a form that takes part however slow it is
 
 
 @dataclass(eq=False)

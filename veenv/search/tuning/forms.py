@@ -22,8 +22,7 @@ from veenv.rules.table import facts
 Mode = Literal["jacfwd", "jacrev", "jacve"]
 _LARGEST_KERNEL = 1_000_000
 """Operations above which no kernel is tried; those with known zeros are counted here too."""
-_SEARCHING = 0.1
-"""Share of the time for the search of an order."""
+_SEARCHING = 0.1  # share of the time for the search of an order
 
 
 @dataclass(frozen=True)
