@@ -343,10 +343,7 @@ STATE = jnp.array([1.0, 0.0, -1.0, 0.1, 0.0, 0.5, 0.1, -0.5])
 @pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize(
     ("fun", "point", "budget"),
-    [
-        (two_bodies, STATE, "1s"),
-        (circuit, jnp.linspace(0.1, 1.0, 8).reshape(2, 4), "4s"),
-    ],
+    [(two_bodies, STATE, "1s"), (circuit, jnp.linspace(0.1, 1.0, 8).reshape(2, 4), "4s")],
 )
 def test_what_was_not_measured_is_no_answer_beside_what_was(fun, point, budget):
     jacobian = tune(fun, point, budget=budget, cache=False)

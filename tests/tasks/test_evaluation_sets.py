@@ -8,12 +8,7 @@ from veenv import make_graph
 from veenv.env import TaskDistribution
 from veenv.search import search
 from veenv.tasks import get
-from veenv.tasks.evaluation_sets import (
-    FIRST_TEST_SEED,
-    TRAIN_SUFFIX,
-    evaluation_set,
-    set_names,
-)
+from veenv.tasks.evaluation_sets import FIRST_TEST_SEED, TRAIN_SUFFIX, evaluation_set, set_names
 
 
 def test_test_sets_and_training_sets_share_no_seed():
