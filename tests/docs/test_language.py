@@ -22,6 +22,8 @@ EVERY = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [page for page in EVERY if page.stem not in LATER]
 MEAN, LONGEST = 18, 35
 """Words of a sentence: in the mean of a page, and at most."""
+BUDGETS = {"engine.md": 1500, "kernel.md": 1200, "orders.md": 1500}
+"""Words of a page at most, tables included, code left out: as many as are read at one sitting."""
 WORDS = {
     r"\bdear(er|est)?\b": "expensive",
     r"\btold of\b": "reported",
@@ -62,6 +64,12 @@ def sentences(page: Path) -> Iterator[str]:
 def length(sentence: str) -> int:
     """How many words a sentence has."""
     return len(re.findall(r"\w[\w'’.,/×%-]*", sentence))
+
+
+@pytest.mark.parametrize("name", BUDGETS)
+def test_pages_keep_their_budget(name: str) -> None:
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    assert len(re.sub(r"```.*?```", "", text, flags=re.DOTALL).split()) <= BUDGETS[name]
 
 
 def test_sentences_are_found(tmp_path: Path) -> None:
