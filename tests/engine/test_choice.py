@@ -14,9 +14,7 @@ from veenv import _compat
 from veenv.engine import candidates, choose
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
-from veenv.kernel.builder import MAX_OPERATIONS
 from veenv.kernel.fusing import KernelMode
-from veenv.kernel.price import kernel_size
 from veenv.orders.resolve import automatic_order
 
 pytestmark = pytest.mark.kernels
@@ -34,11 +32,6 @@ def rolled(x):
 def looped(x):
     """One scan."""
     return jax.lax.scan(lambda c, _: (jnp.sin(c) * x, None), x, None, length=50)[0]
-
-
-def neighbours(x):
-    """Little is computed, and many zeros are written."""
-    return x * jnp.roll(x, 1)
 
 
 def modes_of(fun, *args) -> tuple[str, ...]:
@@ -128,14 +121,6 @@ def test_a_scan_is_left_to_jax(x64):
     np.testing.assert_allclose(jax.jit(AUTO(looped))(X), jax.jacfwd(looped)(X), rtol=1e-12)
 
 
-def test_one_loop_is_its_own_passes_and_no_mode_is_traced(x64):
-    def once(x):
-        return jax.lax.scan(lambda c, _: (jnp.sin(c), None), x, None, length=50)[0]
-
-    assert modes_of(once, X) == ()
-    np.testing.assert_allclose(jax.jit(AUTO(once))(X), jax.jacfwd(once)(X), rtol=1e-12)
-
-
 def test_reverse_compares_the_forward_order_where_it_does_far_fewer_operations(x64):
     wide, square = np.linspace(0.0, 1.0, 12).reshape(6, 2), np.linspace(0.0, 1.0, 36).reshape(6, 6)
 
@@ -162,48 +147,11 @@ def kernel_of(jacobian, *args):
     return next(kernels, None)
 
 
-def test_the_kernel_of_reverse_is_of_the_order_of_fewer_operations(x64):
-    def chain(x):
-        y = jnp.stack([x[0] * x[1], x[0] + x[1], jnp.sin(x[0])])
-        for _ in range(4):
-            y = jnp.cos(y * y[::-1])
-        return jnp.concatenate([y, y * x[0]])
-
-    graph = veenv.make_graph(chain)(X[:2])
-    works = [
-        kernel_of(veenv.jacve(chain, order, kernel="fused"), X[:2]).program.work
-        for order in (graph.forward(), graph.reverse())
-    ]
-    assert works[0] < works[1]
-    assert kernel_of(veenv.jacve(chain, "reverse"), X[:2]).program.work == works[0]
-    expected = jax.jacrev(chain)(X[:2])
-    np.testing.assert_allclose(jax.jit(veenv.jacve(chain, "reverse"))(X[:2]), expected, rtol=1e-12)
-
-
-def test_a_kernel_may_be_as_long_as_xla_would_take():
-    few, many = map(kernel_size, (100, 50_000))
-    assert 5_000 < few < many == MAX_OPERATIONS
-
-
 def test_pins_ask_for_xla():
     assert kernel_of(AUTO(rolled), SHORT) is not None
     for pin in (True, False):
         assert kernel_of(AUTO(rolled, pin=pin), SHORT) is None
         assert kernel_of(AUTO(rolled, pin=pin, kernel="fused"), SHORT) is not None
-
-
-def test_reverse_compares_the_forward_order_where_it_takes_as_many_passes_and_no_more(x64):
-    def compared(fun) -> bool:
-        return candidates.forward_instead(linearise(trace(fun, (X,))))
-
-    def scaled(x):
-        return jnp.sin(x) * jnp.sum(x)
-
-    assert compared(scaled)
-    assert not compared(lambda x: jnp.sum(jnp.sin(x[:, None] - x[None]), 1))  # more operations
-    assert not compared(lambda x: x[::-1])  # none
-    found = jax.jit(veenv.jacve(scaled, "reverse"))(X)
-    np.testing.assert_allclose(found, jax.jacrev(scaled)(X), rtol=1e-12)
 
 
 def test_auto_is_the_default():
@@ -216,12 +164,6 @@ def test_auto_is_the_default():
         assert make(task.fun, argnums=task.argnums, count_ops=True)(*args)[-1].order == wanted
     packed = veenv.filter_jacve(lambda args: task.fun(*args), count_ops=True)
     assert packed(args)[-1].order == wanted
-
-
-def test_counts_are_those_of_the_order():
-    graph = veenv.make_graph(looped)(X)
-    found = AUTO(looped, count_ops=True)(X)[1]
-    assert found.multiplications == graph.cost(graph.forward())
 
 
 def test_a_safe_where_stays_an_elimination(form):
@@ -296,41 +238,6 @@ def test_the_masked_half_of_a_factor_leaves_the_modes_in_and_other_masks_do_not(
         np.testing.assert_allclose(found, jax.jacfwd(factor)(x), rtol=1e-12, atol=1e-14)
 
 
-def masked(x):
-    """A rectified quotient, which keeps JAX's modes out, and orders that differ."""
-    y = jax.nn.relu(jnp.sin(x) - 0.1 / x)
-    return jnp.stack([jnp.sum(y * y[::-1]), y[0] * y[1], jnp.prod(y[:3])])
-
-
-def test_another_order_is_compared_where_no_mode_of_jax_is(x64, monkeypatch, taken):
-    lin = linearise(trace(masked, (X,)))
-    forward, reverse = lin.graph.forward(), lin.graph.reverse()
-    assert candidates.own_modes(lin) == ()
-    assert others(lin, forward) == [reverse]
-    assert others(lin, reverse) == []
-    assert others(linearise(trace(rolled, (X,))), forward) == []
-    seen = []
-    prices(monkeypatch, lambda form, batch: -float(len(seen) or seen.append(form) or 0))
-    found = jax.jit(AUTO(masked, kernel="xla"))(X)
-    assert taken == [True]
-    np.testing.assert_allclose(found, jax.jacrev(masked)(X), rtol=1e-12)
-
-
-def test_reverse_compares_jaxs_modes_where_there_are_operators(x64, monkeypatch, taken):
-    def both(x):
-        return looped(x), jnp.sum(x)
-
-    for mode in (False, True):
-        prices(monkeypatch, lambda form, batch, mode=mode: float(form.pinned == mode), 2.0)
-        taken.clear()
-        found = jax.jit(veenv.jacve(both, "reverse"))(X)
-        assert veenv.tree_allclose(found, jax.jacfwd(both)(X), rtol=1e-9)
-        assert taken == [not mode]
-    taken.clear()
-    jax.jit(veenv.jacve(rolled, "reverse", kernel="xla"))(X)  # no operators
-    assert taken == [True]
-
-
 def test_what_a_function_prints_is_printed_once(capfd):
     def f(x):
         jax.debug.print("at {}", x[0])
@@ -340,43 +247,6 @@ def test_what_a_function_prints_is_printed_once(capfd):
         jax.block_until_ready(jax.jit(jacobian)(X.astype(np.float32)))
         jax.effects_barrier()
         assert capfd.readouterr().out.count("at ") == 1
-
-
-def test_modes_are_traced_where_they_may_be_faster_than_a_kernel(monkeypatch):
-    def refused(self):
-        raise AssertionError
-
-    monkeypatch.setattr(choose._Modes, "traced", refused)
-    jacobian, expected = AUTO(rolled, kernel="auto"), jax.jacrev(rolled)
-    assert veenv.tree_allclose(jax.jit(jacobian)(SHORT), expected(SHORT), rtol=1e-5)
-    wide, many = AUTO(neighbours), np.ones((256, 64), np.float32)
-    with monkeypatch.context() as slow:
-        slow.setattr(choose, "kernel_seconds", lambda program, batch: 1.0)
-        with pytest.raises(AssertionError):
-            jax.jit(jax.vmap(wide))(many)
-
-    with pytest.raises(AssertionError):
-        jax.jit(AUTO(rolled, kernel="xla"))(SHORT)
-    monkeypatch.undo()
-    found, wanted = (jax.jit(jax.vmap(f))(many) for f in (wide, jax.jacrev(neighbours)))
-    assert veenv.tree_allclose(found, wanted, rtol=1e-5)
-
-
-def test_nothing_is_compared_with_a_kernel_that_is_certainly_faster(monkeypatch):
-    compared, known = [], choose.Form.seconds
-    prices(monkeypatch, lambda form, batch: compared.append(form) or known(form, batch))
-
-    def chain(x):
-        for k in range(40):
-            x = jnp.sin(x) * jnp.roll(x, k)
-        return x
-
-    points = np.ones((256, 4), np.float32)
-    jax.jit(jax.vmap(AUTO(chain))).lower(points)
-    assert not compared
-    monkeypatch.setattr(choose, "kernel_seconds", lambda program, batch: 1.0)
-    jax.jit(jax.vmap(AUTO(chain))).lower(points)
-    assert compared
 
 
 def test_a_mode_that_is_traced_late_is_of_the_function_as_it_was(x64, monkeypatch):
@@ -424,9 +294,3 @@ def test_a_rule_that_is_not_linear_is_eliminated_in_the_order_alone(x64):
     assert others(lin, lin.graph.forward()) == []
     for jacobian in (AUTO(f), AUTO(f, kernel="auto"), veenv.jacve(f)):
         np.testing.assert_allclose(jax.jit(jacobian)(X), jax.jacrev(f)(X), rtol=1e-10)
-
-
-def test_outside_of_jit_nothing_is_traced_for_a_choice(monkeypatch):
-    monkeypatch.setattr(choose, "trace_leaves", None)
-    found = AUTO(rolled)(SHORT)
-    assert veenv.tree_allclose(found, jax.jacrev(rolled)(SHORT), rtol=1e-5)

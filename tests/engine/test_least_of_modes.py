@@ -10,11 +10,8 @@ import pytest
 import veenv
 from veenv import _compat
 from veenv.engine import candidates, choose
-from veenv.engine.pins import part_of
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
-from veenv.kernel.fusing import Traced
-from veenv.kernel.price import least_of_modes
 
 pytestmark = pytest.mark.kernels
 
@@ -99,17 +96,6 @@ def test_no_mode_multiplies_less(name):
         assert (mode.operations == 0) == (name in NOT_KNOWN)
 
 
-@pytest.mark.parametrize("batch", [1, 256, 4096])
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_no_mode_is_predicted_to_take_less(name, batch):
-    for mode in modes_of(FUNCTIONS[name], X):
-        run = jax.make_jaxpr(lambda x, mode=mode: mode.run(x)[1])(X)
-        part = part_of(run, range(len(run.out_avals)))
-        traced = Traced(part, (), (), None, {}, (0,))
-        seconds = choose.Form(traced, pinned=False).seconds(batch)
-        assert least_of_modes(mode.operations, batch) <= 1.1 * seconds
-
-
 def test_modes_that_certainly_lose_are_not_traced(monkeypatch):
     def refused(self):
         assert not self.modes
@@ -125,20 +111,6 @@ def test_modes_that_certainly_lose_are_not_traced(monkeypatch):
         jax.jit(veenv.jacve(lambda x: jnp.tanh(jnp.roll(x, 1)) * x, kernel="xla"))(X)
 
 
-def test_modes_are_traced_for_a_batch_at_which_they_may_win(monkeypatch):
-    """At one point a call is most of the time; what they do at least decides at 256."""
-    traced, made = [], choose._Modes.traced
-    monkeypatch.setattr(choose._Modes, "traced", lambda m: traced.extend(m.modes) or made(m))
-    monkeypatch.setattr(choose, "kernel_size", lambda equations: 0)
-    points = np.stack([X + 0.001 * k * np.roll(X, 1) for k in range(256)])
-    jacobian = jax.vmap(veenv.jacve(attracted))
-    expected = jax.vmap(jax.jacrev(attracted))(points)
-    assert veenv.tree_allclose(jax.jit(jacobian)(points), expected, rtol=1e-3, atol=1e-3)
-    assert traced == []
-    assert veenv.tree_allclose(jax.jit(jacobian)(points[:1]), expected[:1], rtol=1e-3, atol=1e-3)
-    assert traced
-
-
 def test_no_mode_is_traced_under_another_width_of_floats(monkeypatch):
     traced, made = [], choose._Modes.traced
     monkeypatch.setattr(choose._Modes, "traced", lambda m: traced.extend(m.modes) or made(m))
@@ -150,8 +122,3 @@ def test_no_mode_is_traced_under_another_width_of_floats(monkeypatch):
     assert veenv.tree_allclose(run(X), jax.jacrev(attracted)(X), rtol=1e-3, atol=1e-3)
     jax.jit(veenv.jacve(attracted)).trace(X).lower()
     assert traced
-
-
-def test_a_mode_of_which_nothing_is_known_takes_what_any_call_takes():
-    assert least_of_modes(0.0, 1) == least_of_modes(0.0, 4096) > 1e-6
-    assert least_of_modes(1e6, 1) > least_of_modes(1e5, 1)

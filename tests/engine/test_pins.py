@@ -9,8 +9,6 @@ import pytest
 
 import veenv
 from veenv import _compat
-from veenv.engine import pins
-from veenv.kernel.price import NAMES, counts_of
 from veenv.linear.barrier import BARRIERS
 
 X = np.linspace(0.3, 1.2, 6)
@@ -58,19 +56,6 @@ def test_an_expensive_value_that_is_used_once_is_not_pinned():
     assert barriers(lambda x: jnp.sin(x), 0.5, pin=True) > 0
 
 
-def test_what_is_used_through_too_many_variables_is_stored(monkeypatch):
-    def chain(x):
-        y = jnp.sin(x)
-        for _ in range(20):
-            y = y * y + 1.0
-        return jnp.exp(y)
-
-    assert barriers(chain, 0.5, order="reverse", kernel="xla") == 0
-    monkeypatch.setattr(pins, "_LOOKED_AT", 0)
-    monkeypatch.setattr(pins, "_FAR", 5)
-    assert barriers(chain, 0.5, order="reverse", kernel="xla") > 0
-
-
 @pytest.mark.usefixtures("optimised")
 def test_a_dense_sum_that_is_an_output_is_written_once():
     x = jnp.asarray(np.stack([X, X + 1.0])[None] * np.ones((50, 1, 1)), jnp.float32)
@@ -85,45 +70,6 @@ def test_pins_change_no_value(x64, fun, pin):
     x = np.stack([X, X + 1.0]) if fun is stencil else X
     found, expected = jax.jit(lambda z: (veenv.jacve(fun, pin=pin)(z), jax.jacrev(fun)(z)))(x)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
-
-
-def test_counts_values_auxiliaries_and_sparse_blocks_come_through(x64):
-    def f(x):
-        return jnp.sin(x) * jnp.roll(x, 1), {"sum": jnp.sum(x)}
-
-    @jax.jit
-    def both(x):
-        (value, aux), jacobian = veenv.value_and_jacve(f, has_aux=True)(x)
-        sparse, _ = veenv.jacve(f, has_aux=True, sparse_representation=True)(x)
-        return value, aux["sum"], jacobian, sparse.todense()
-
-    value, total, jacobian, dense = both(X)
-    expected = jax.jacrev(lambda x: f(x)[0])(X)
-    np.testing.assert_allclose(jacobian, expected, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(dense, expected, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(value, f(X)[0])
-    np.testing.assert_allclose(total, X.sum())
-    assert jax.jit(lambda x: veenv.jacve(jnp.sin, count_ops=True)(x)[0])(0.5).shape == ()
-
-
-def test_closures_over_batches_are_not_shared(x64):
-    def rows(x, w):
-        return veenv.jacve(lambda z: jnp.sin(w * z) * jnp.roll(z, 1))(x)
-
-    w = np.stack([X, 2.0 * X])
-    found = jax.jit(jax.vmap(rows, in_axes=(None, 0)))(X, w)
-    for k in range(2):
-        one = jax.jacrev(lambda z, k=k: jnp.sin(w[k] * z) * jnp.roll(z, 1))(X)
-        np.testing.assert_allclose(found[k], one, rtol=1e-12, atol=1e-12)
-
-
-def test_values_of_other_arguments_may_decide_inside_of_jit(x64):
-    def f(x, n, ends):
-        return jnp.sin(x)[: n[0]] * x[ends]
-
-    others = np.array([3]), np.array([0, 2, 4])
-    found = jax.jit(lambda x: veenv.jacve(f)(x, *others))(X)
-    np.testing.assert_allclose(found, jax.jacrev(f)(X, *others), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("options", [{"pin": False}, {"kernel": "fused"}], ids=str)
@@ -171,15 +117,6 @@ def test_one_point_takes_no_more_loops_than_a_batch():
         return jax.jit(fun).lower(x).compile().as_text().count(" fusion(")
 
     assert loops(DEEP, jnp.asarray(X)) <= loops(jax.vmap(DEEP), jnp.stack([X] * 512))
-
-
-def test_fewer_loops_are_predicted_where_points_are_few():
-    jaxpr = jax.make_jaxpr(DEEP)(X)
-
-    def loops(points):
-        return counts_of(jaxpr, points=points)[0, NAMES.index("loop")]
-
-    assert loops(1) < loops(512) == loops(float("inf"))
 
 
 def test_batches_of_batches_are_exact(x64):

@@ -146,11 +146,6 @@ def test_hessian_through_strided_slices(sparse):
     assert_same(got.todense() if sparse else got, jax.hessian(every_other)(X))
 
 
-def test_third_order_by_three_eliminations():
-    ours = jacve(jacve(jacve(energy, "reverse"), "forward"), "markowitz")
-    assert_compiled_same([(ours, jax.jacfwd(jax.jacfwd(jax.jacrev(energy))))], X)
-
-
 @pytest.mark.parametrize(
     "nest",
     [
@@ -164,26 +159,10 @@ def test_third_order_mixed_with_jax(nest):
     assert_compiled_same([(nest(energy), jax.jacfwd(jax.hessian(energy)))], X)
 
 
-def test_hessian_of_a_vmapped_function():
-    mapped = jax.vmap(energy)
-    assert_compiled_same([(jacve(jacve(mapped)), jax.jacrev(jax.jacrev(mapped)))], XS)
-
-
 def test_second_order_over_pytrees():
     ours = jacve(jacve(network, "reverse", (0, 1)), "forward", (0, 1))
     oracle = jax.jacfwd(jax.jacrev(network, (0, 1)), (0, 1))
     assert_compiled_same([(ours, oracle)], PARAMS, POINT)
-
-
-def test_jit_of_vmap_of_grad_of_jacve():
-    def loss(x):
-        return jnp.sum(jacve(field, "markowitz")(x) ** 2)
-
-    def expected(x):
-        return jnp.sum(jax.jacrev(field)(x) ** 2)
-
-    pair = jax.vmap(jax.grad(loss)), jax.vmap(jax.grad(expected))
-    assert_compiled_same([pair], XS)
 
 
 def test_jacve_inside_scan_and_cond():
@@ -200,36 +179,6 @@ def test_jacve_inside_scan_and_cond():
 
     ours = lambda x: newton(x, lambda f: jacve(f, "forward"))  # noqa: E731
     assert_compiled_same([(ours, lambda x: newton(x, jax.jacrev))], X)
-
-
-def test_polynomial_with_known_derivatives():
-    def f(x):
-        return 3 * x**3 + 2 * x**2 + 2 * x
-
-    for order in ORDERS:
-        assert float(jacve(f, order)(2.0)) == pytest.approx(46)
-        assert float(jacve(jacve(f, order), order)(2.0)) == pytest.approx(40)
-
-
-@pytest.mark.parametrize(("outer", "inner"), [("forward", "reverse"), ("reverse", "forward")])
-def test_second_derivative_with_known_value(outer, inner):
-    def f(x):
-        return jnp.sin(x) + jnp.tanh(x) * jnp.exp(x)
-
-    second = jacve(jacve(f, inner), outer)(2.0)
-    assert float(second) == pytest.approx(6.2515147, abs=5e-8)
-
-
-def test_weighted_sum_with_known_gradient():
-    def f(params, x):
-        return jnp.sum(params["weights"] * x) + params["bias"]
-
-    params = {"weights": jnp.array([1.0, 2.0, 3.0]), "bias": jnp.array(1.0)}
-    x = jnp.array([0.3, 0.5, 0.7])
-    value, gradient = veenv.value_and_jacve(f)(params, x)
-    # 0.3·1 + 0.5·2 + 0.7·3 + 1
-    np.testing.assert_allclose(value, 4.4, rtol=1e-12)
-    assert_same(gradient, {"weights": x, "bias": jnp.array(1.0)})
 
 
 def _powers_of_x_sin_x(x):

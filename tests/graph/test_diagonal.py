@@ -143,23 +143,6 @@ def test_a_batch_takes_its_own_memory(name, order, x64):
     assert entries[1] == 2 * entries[0]
 
 
-@pytest.mark.usefixtures("optimised")
-@pytest.mark.parametrize(
-    "name",
-    spared(["scan", "while, then a sine", "while, then a sum", "solve", "fft"], "scan"),
-)
-def test_memory_grows_with_the_batch(name, x64):
-    fun, shapes = CASES[name]
-    sparse = veenv.jacve(jax.vmap(fun), "reverse", 0, sparse_representation=True)
-
-    def size(batch):
-        args = [jax.ShapeDtypeStruct((batch, *shape), jnp.float64) for shape in shapes]
-        memory = jax.jit(sparse).lower(*args).compile().memory_analysis()
-        return memory.temp_size_in_bytes + memory.output_size_in_bytes
-
-    assert size(512) < 8 * size(128)  # 4 times in the batch; 16 times in its square
-
-
 def test_steps_of_a_map_are_apart(x64):
     x = jnp.linspace(-1.0, 1.0, 12).reshape(4, 3)
     weights = jnp.arange(9.0).reshape(3, 3)
