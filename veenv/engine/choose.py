@@ -43,15 +43,10 @@ _LACKING = (*REFUSALS, jax.errors.UnexpectedTracerError)
 
 
 class JaxMode(NamedTuple):
-    """One of JAX's own modes of a function.
+    """One of JAX's own modes of a function."""
 
-    Attributes:
-      run: of the function's arguments.
-      operations: multiplications that it does at a point, at least as far as is known.
-    """
-
-    run: Callable[..., Any]
-    operations: float = 0.0
+    run: Callable[..., Any]  # of the function's arguments
+    operations: float = 0.0  # multiplications that it does at a point, at least as far as is known
 
 
 class NotTracedError(Exception):
@@ -164,17 +159,12 @@ class _Modes:
 
 @dataclass(eq=False)
 class Form:
-    """A form of a Jacobian for XLA.
+    """A form of a Jacobian for XLA."""
 
-    Attributes:
-      traced: the program, without the values of the trace that it was made in.
-      pinned: it is run with the pins that are needed (`veenv.engine.pins`).
-      lifted: what its lifted constants are of the operands of the elimination, one function each;
-        None where they are among them.
-    """
-
-    traced: Traced
-    pinned: bool
+    traced: Traced  # the program, without the values of the trace that it was made in
+    pinned: bool  # it is run with the pins that are needed (`veenv.engine.pins`)
+    # what its lifted constants are of the operands of the elimination, one function each; None
+    # where they are among them
     lifted: Sequence[Callable[[Sequence[Any]], Any]] | None = None
     _counts: dict[frozenset[Any], Any] = field(default_factory=dict)
 

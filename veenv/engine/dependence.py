@@ -42,15 +42,11 @@ class _TooManyError(Exception):
 
 @dataclass(frozen=True)
 class _Variable:
-    """A variable in a body.
+    """A variable in a body."""
 
-    Attributes:
-      reach: bool [*shape, n], which elements of the operand each element depends on; None: none.
-      value: its value, if it is known.
-    """
-
+    # bool [*shape, n], which elements of the operand each element depends on; None: none
     reach: np.ndarray | None = None
-    value: np.ndarray | None = None
+    value: np.ndarray | None = None  # its value, if it is known
 
 
 _Several = list[_Variable]

@@ -33,22 +33,15 @@ SMALL = 1024
 
 @dataclass(frozen=True)
 class Edge:
-    """A partial derivative: its structure, values, sign and linear map.
+    """A partial derivative: its structure, values, sign and linear map."""
 
-    Attributes:
-      structure: what the values mean.
-      values: array of shape ``structure.value_shape``; None if the structure is unit.
-      dtype: dtype of the values, or what a unit edge becomes when stored.
-      sign: +1 or -1, a factor of every entry (kept aside: a sign is no multiplication).
-      link: the linear map of the link, on the linked axes; None without link.
-      mask: which values are not shut out by a select (see the module); None: all.
-    """
-
-    structure: Structure
-    values: Array | None
-    dtype: Any
-    sign: int = 1
+    structure: Structure  # what the values mean
+    values: Array | None  # array of shape ``structure.value_shape``; None if the structure is unit
+    dtype: Any  # dtype of the values, or what a unit edge becomes when stored
+    sign: int = 1  # +1 or -1, a factor of every entry (kept aside: a sign is no multiplication)
+    # the linear map of the link, on the linked axes; None without link
     link: LinearMap | None = None
+    # which values are not shut out by a select (see the module); None: all
     mask: Array | None = None
 
 

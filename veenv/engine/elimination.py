@@ -33,20 +33,13 @@ E = TypeVar("E")
 
 @dataclass(frozen=True)
 class Call:
-    """A rule at the values of its equation.
+    """A rule at the values of its equation."""
 
-    Attributes:
-      rule: where it stands in the graph.
-      result_shapes: shape of each result, as real numbers.
-      operand_shapes: shape of each operand, as real numbers.
-      dtypes: dtype of each result's cotangent.
-      pull: cotangents of all results → cotangents of all operands.
-    """
-
-    rule: ReverseOnly
-    result_shapes: Sequence[tuple[int, ...]]
-    operand_shapes: Sequence[tuple[int, ...]]
-    dtypes: Sequence[Any]
+    rule: ReverseOnly  # where it stands in the graph
+    result_shapes: Sequence[tuple[int, ...]]  # shape of each result, as real numbers
+    operand_shapes: Sequence[tuple[int, ...]]  # shape of each operand, as real numbers
+    dtypes: Sequence[Any]  # dtype of each result's cotangent
+    # cotangents of all results → cotangents of all operands
     pull: Callable[[Sequence[Array]], Sequence[Array]]
 
     def rows(self, cotangents: Mapping[int, Array], num_rows: int) -> dict[int, Array]:
@@ -123,18 +116,13 @@ E = TypeVar("E")
 
 @dataclass(frozen=True)
 class Elimination:
-    """What is left of a graph after an elimination order.
+    """What is left of a graph after an elimination order."""
 
-    Attributes:
-      terms: for every edge from an input to an output the partials that it is the sum of, or its
-        entries (`veenv.engine.sparse.entries`).
-      executed: multiplications of each elimination.
-      additions: additions of each elimination, every sum formed at once.
-    """
-
+    # for every edge from an input to an output the partials that it is the sum of, or its entries
+    # (`veenv.engine.sparse.entries`)
     terms: Mapping[tuple[int, int], Terms | Any]
-    executed: tuple[int, ...]
-    additions: tuple[int, ...]
+    executed: tuple[int, ...]  # multiplications of each elimination
+    additions: tuple[int, ...]  # additions of each elimination, every sum formed at once
 
     @property
     def edges(self) -> Edges:

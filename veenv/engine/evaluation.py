@@ -101,18 +101,13 @@ def evaluate(
 
 @dataclass(frozen=True)
 class _Run:
-    """The results of one equation, and what its partials have with them from the same run.
+    """The results of one equation, and what its partials have with them from the same run."""
 
-    Attributes:
-      results: the results.
-      totals: the total partials of a rule of its own, if they are needed.
-      call: its rule that is not linear, if any.
-      shared: what its partials share, filled as they ask for it.
-    """
-
-    results: Sequence[Any]
+    results: Sequence[Any]  # the results
+    # the total partials of a rule of its own, if they are needed
     totals: Mapping[tuple[int, int], Edge | Matrix] = field(default_factory=dict)
-    call: Call | None = None
+    call: Call | None = None  # its rule that is not linear, if any
+    # what its partials share, filled as they ask for it
     shared: dict[Any, Any] = field(default_factory=dict)
 
 

@@ -24,17 +24,11 @@ from veenv.rules.table import facts
 
 @dataclass(frozen=True)
 class Jet:
-    """A variable with its derivatives.
+    """A variable with its derivatives."""
 
-    Attributes:
-      value: the variable.
-      slopes: its derivatives by the numbers differentiated by that it depends on.
-      laplacian: sum of its second derivatives, of its shape.
-    """
-
-    value: Array
-    slopes: Slopes
-    laplacian: Array
+    value: Array  # the variable
+    slopes: Slopes  # its derivatives by the numbers differentiated by that it depends on
+    laplacian: Array  # sum of its second derivatives, of its shape
 
 
 def laplacians(program: Program, inputs: Sequence[Any]) -> list[Array]:
@@ -172,17 +166,12 @@ _MOST_COMPARED = 4
 
 @dataclass(frozen=True)
 class Slopes:
-    """Derivatives of the elements of an array by the numbers they depend on.
+    """Derivatives of the elements of an array by the numbers they depend on."""
 
-    Attributes:
-      values: [k, *shape].
-      total: how many numbers there are.
-      numbers: int32 [k, *shape], which number each value is the derivative by, -1 for none; None:
-        k is `total`, and each number is by itself.
-    """
-
-    values: Array
-    total: int
+    values: Array  # [k, *shape]
+    total: int  # how many numbers there are
+    # int32 [k, *shape], which number each value is the derivative by, -1 for none; None: k is
+    # `total`, and each number is by itself
     numbers: np.ndarray | None = None
 
     @property

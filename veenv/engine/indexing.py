@@ -36,14 +36,11 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class Half:
-    """What of a symmetric Jacobian is left out of an elimination.
+    """What of a symmetric Jacobian is left out of an elimination."""
 
-    Attributes:
-      mirrors: edges that are not formed: their block is the transpose of another.
-      triangles: edges of which what is below the diagonal is what is above it.
-    """
-
+    # edges that are not formed: their block is the transpose of another
     mirrors: frozenset[Pair] = frozenset()
+    # edges of which what is below the diagonal is what is above it
     triangles: frozenset[Pair] = frozenset()
 
 
@@ -156,17 +153,12 @@ def _is_copy(tableau: Tableau[_Placed], node: int) -> bool:
 
 @dataclass(frozen=True)
 class _Placed:
-    """The edge of a pair of nodes as entries.
+    """The edge of a pair of nodes as entries."""
 
-    Attributes:
-      pair: its source and target.
-      matrix: the entries; those on the diagonal and above it where the pair is among `triangles`.
-      triangles: pairs whose matrix is symmetric in the end, and nobody's factor.
-    """
-
-    pair: Pair
+    pair: Pair  # its source and target
+    # the entries; those on the diagonal and above it where the pair is among `triangles`
     matrix: Matrix
-    triangles: Container[Pair]
+    triangles: Container[Pair]  # pairs whose matrix is symmetric in the end, and nobody's factor
 
     @classmethod
     def of(cls, pair: Pair, matrix: Matrix, triangles: Container[Pair]) -> _Placed:

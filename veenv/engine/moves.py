@@ -44,17 +44,13 @@ Move = tuple[tuple[int, int], int]
 
 @dataclass(frozen=True)
 class Around:
-    """What is known where a program is run.
+    """What is known where a program is run."""
 
-    Attributes:
-      known: values of its variables.
-      passes: how many forward or reverse passes the whole Jacobian takes that it is a part of,
-        whichever are fewer.
-      blocks: what moves numbers to computed places has entries at all places that these can be.
-    """
-
-    known: Known
+    known: Known  # values of its variables
+    # how many forward or reverse passes the whole Jacobian takes that it is a part of, whichever
+    # are fewer
     passes: int
+    # what moves numbers to computed places has entries at all places that these can be
     blocks: bool = False
 
     @classmethod

@@ -26,21 +26,13 @@ from veenv.rules.table import facts
 
 @dataclass(frozen=True)
 class Part:
-    """What a closed jaxpr computes for some of its results; it reads as a closed jaxpr does.
+    """What a closed jaxpr computes for some of its results; it reads as a closed jaxpr does."""
 
-    Attributes:
-      constvars: variables of the constants.
-      invars: variables of the arguments: all of the jaxpr's.
-      outvars: the results that are wanted.
-      eqns: the equations that they need.
-      consts: values of the constants.
-    """
-
-    constvars: tuple[Any, ...]
-    invars: tuple[Any, ...]
-    outvars: tuple[Any, ...]
-    eqns: tuple[Any, ...]
-    consts: tuple[Any, ...]
+    constvars: tuple[Any, ...]  # variables of the constants
+    invars: tuple[Any, ...]  # variables of the arguments: all of the jaxpr's
+    outvars: tuple[Any, ...]  # the results that are wanted
+    eqns: tuple[Any, ...]  # the equations that they need
+    consts: tuple[Any, ...]  # values of the constants
 
     @property
     def out_avals(self) -> list[Any]:
@@ -185,23 +177,15 @@ def _is_inlined(name: str) -> bool:
 
 @dataclass
 class _Flow:
-    """Who computes and who uses which variable.
+    """Who computes and who uses which variable."""
 
-    Attributes:
-      makers: the equation that computes a variable.
-      users: the equations that use it.
-      outputs: the results of all.
-      varying: the variables that depend on the arguments.
-      batch: the number of points.
-      far: through how many variables a value is followed; what goes further is stored, as
-        computing it again in too many places is the greater loss.
-    """
-
-    makers: Mapping[Any, Any]
-    users: Mapping[Any, Sequence[Any]]
-    outputs: Collection[Any]
-    varying: Collection[Any]
-    batch: int
+    makers: Mapping[Any, Any]  # the equation that computes a variable
+    users: Mapping[Any, Sequence[Any]]  # the equations that use it
+    outputs: Collection[Any]  # the results of all
+    varying: Collection[Any]  # the variables that depend on the arguments
+    batch: int  # the number of points
+    # through how many variables a value is followed; what goes further is stored, as computing it
+    # again in too many places is the greater loss
     far: int
 
     def stored(self, barriers: Sequence[Any]) -> list[Any]:

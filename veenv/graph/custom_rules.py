@@ -25,25 +25,17 @@ from veenv.rules.base import is_differentiable
 
 @dataclass(frozen=True)
 class Inner:
-    """The linear program of a custom rule.
+    """The linear program of a custom rule."""
 
-    Attributes:
-      program: from tangents of the operands to tangents of the results, or, for a cotangent
-        rule, from cotangents of the results to cotangents of the operands. What the rule returns
-        for the function is its auxiliary output.
-      operands: the active operands.
-      results: the differentiable results.
-      backward: whether it is a cotangent rule.
-      transposes: whether JAX can transpose a tangent rule.
-      effects: whether the rule does more than compute.
-    """
-
+    # from tangents of the operands to tangents of the results, or, for a cotangent rule, from
+    # cotangents of the results to cotangents of the operands. What the rule returns for the
+    # function is its auxiliary output.
     program: Program
-    operands: tuple[int, ...]
-    results: tuple[int, ...]
-    backward: bool
-    transposes: Callable[[], bool]
-    effects: bool
+    operands: tuple[int, ...]  # the active operands
+    results: tuple[int, ...]  # the differentiable results
+    backward: bool  # whether it is a cotangent rule
+    transposes: Callable[[], bool]  # whether JAX can transpose a tangent rule
+    effects: bool  # whether the rule does more than compute
 
     def zeros(self) -> list[Any]:
         """Inputs to evaluate the program at: it is linear, so any will do."""
@@ -150,19 +142,12 @@ def _check_shapes(site: Site, program: Program, expected: Sequence[Any]) -> None
 
 @dataclass(frozen=True)
 class Cotangents:
-    """What is proven of the cotangent rules of an equation and in its bodies.
+    """What is proven of the cotangent rules of an equation and in its bodies."""
 
-    Attributes:
-      linear: they are linear.
-      zero: they give nothing for no cotangent.
-      forward: one that is not linear is a tangent rule, which JAX cannot transpose.
-      effects: one does more than compute.
-    """
-
-    linear: bool = True
-    zero: bool = True
-    forward: bool = False
-    effects: bool = False
+    linear: bool = True  # they are linear
+    zero: bool = True  # they give nothing for no cotangent
+    forward: bool = False  # one that is not linear is a tangent rule, which JAX cannot transpose
+    effects: bool = False  # one does more than compute
 
     def __and__(self, other: Cotangents) -> Cotangents:
         """What holds of both."""

@@ -170,36 +170,25 @@ Forwards = Mapping[int, Sequence[tuple[int, Mapping[int, int]]]]
 
 @dataclass
 class Flow:
-    """How derivatives flow through an equation with a body.
+    """How derivatives flow through an equation with a body."""
 
-    Attributes:
-      moves: the partials between nodes, which are numbers.
-      operands: for each operand that moves something, the node it enters at, and how many axes it
-        has more in front.
-      results: for each result that is moved, the node it leaves from, and how many axes it has
-        more in front.
-      carried: the nodes that go from one step of a loop to the next.
-    """
-
-    moves: list[Move] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)  # the partials between nodes, which are numbers
+    # for each operand that moves something, the node it enters at, and how many axes it has more in
+    # front
     operands: dict[int, tuple[int, int]] = field(default_factory=dict)
+    # for each result that is moved, the node it leaves from, and how many axes it has more in front
     results: dict[int, tuple[int, int]] = field(default_factory=dict)
-    carried: frozenset[int] = frozenset()
+    carried: frozenset[int] = frozenset()  # the nodes that go from one step of a loop to the next
 
 
 @dataclass(frozen=True)
 class Body:
-    """The partials inside a closed jaxpr.
+    """The partials inside a closed jaxpr."""
 
-    Attributes:
-      moves: the elemental partials; operand i is node i.
-      outputs: the node of each result, None for one that depends on no operand.
-      num_nodes: number of nodes.
-    """
-
-    moves: Sequence[Move]
+    moves: Sequence[Move]  # the elemental partials; operand i is node i
+    # the node of each result, None for one that depends on no operand
     outputs: Sequence[int | None]
-    num_nodes: int
+    num_nodes: int  # number of nodes
 
 
 BodyOf = Callable[..., Body]
@@ -343,17 +332,11 @@ FLOWS: dict[str, Callable[[Site, BodyOf], Flow]] = {
 
 @dataclass(frozen=True)
 class Ways:
-    """Where the axes of one operand come to.
+    """Where the axes of one operand come to."""
 
-    Attributes:
-      reached: the nodes that depend on the operand.
-      mixed: those that do so through a step before their own.
-      labels: for each axis of the operand, the one axis of every node that it is paired with, or
-        None.
-    """
-
-    reached: set[int]
-    mixed: set[int]
+    reached: set[int]  # the nodes that depend on the operand
+    mixed: set[int]  # those that do so through a step before their own
+    # for each axis of the operand, the one axis of every node that it is paired with, or None
     labels: Sequence[Mapping[int, int | None]]
 
 

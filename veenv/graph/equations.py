@@ -23,27 +23,16 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """One primitive application of the flat program.
+    """One primitive application of the flat program."""
 
-    Attributes:
-      primitive: the JAX primitive.
-      params: its parameters.
-      inputs: a variable or a `Literal` for each operand.
-      outputs: a variable for each result; None for results that are dropped.
-      in_avals: shape and dtype of each operand.
-      out_avals: shape and dtype of each result.
-      source: the user's line, for error messages.
-      effects: what it does beside computing.
-    """
-
-    primitive: Any
-    params: dict[str, Any]
-    inputs: tuple[Var | Literal, ...]
-    outputs: tuple[Var | None, ...]
-    in_avals: tuple[Any, ...]
-    out_avals: tuple[Any, ...]
-    source: str
-    effects: frozenset[Any] = frozenset()
+    primitive: Any  # the JAX primitive
+    params: dict[str, Any]  # its parameters
+    inputs: tuple[Var | Literal, ...]  # a variable or a `Literal` for each operand
+    outputs: tuple[Var | None, ...]  # a variable for each result; None for results that are dropped
+    in_avals: tuple[Any, ...]  # shape and dtype of each operand
+    out_avals: tuple[Any, ...]  # shape and dtype of each result
+    source: str  # the user's line, for error messages
+    effects: frozenset[Any] = frozenset()  # what it does beside computing
 
     @property
     def invars(self) -> tuple[Var | Literal, ...]:

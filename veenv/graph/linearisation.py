@@ -42,17 +42,13 @@ _OF_TRACING = jax.errors.UnexpectedTracerError, RuleShapeError
 
 @dataclass(frozen=True)
 class Within:
-    """What a program is a part of.
+    """What a program is a part of."""
 
-    Attributes:
-      rules: the definitions of the functions whose own derivative rules it is a part of.
-      body: it is (a part of) the body of an equation, whose operands all count as variables.
-      plain: it is seen as a linear function, not through derivative rules.
-    """
-
+    # the definitions of the functions whose own derivative rules it is a part of
     rules: frozenset[Hashable] = frozenset()
+    # it is (a part of) the body of an equation, whose operands all count as variables
     body: bool = False
-    plain: bool = False
+    plain: bool = False  # it is seen as a linear function, not through derivative rules
 
 
 ALONE = Within()
@@ -76,24 +72,16 @@ class Custom:
 
 @dataclass(frozen=True)
 class EquationPartials:
-    """The partials of one equation.
+    """The partials of one equation."""
 
-    Attributes:
-      site: the equation; None if no operand depends on an input.
-      rows: for each result, for each operand its partial; none without a site.
-      custom: the rule of its own that gives them, if any.
-      followed: its program, also where they are better left operators.
-      cotangents: what is proven of its cotangent rule; the partials stand for one that is not
-        linear.
-      refused: its rule would not be applied to all its results; the partials stand for what it
-        gives for those that are asked for.
-    """
-
-    site: Site | None = None
-    rows: Sequence[Row] = ()
-    custom: Custom | None = None
-    followed: Custom | None = None
+    site: Site | None = None  # the equation; None if no operand depends on an input
+    rows: Sequence[Row] = ()  # for each result, for each operand its partial; none without a site
+    custom: Custom | None = None  # the rule of its own that gives them, if any
+    followed: Custom | None = None  # its program, also where they are better left operators
+    # what is proven of its cotangent rule; the partials stand for one that is not linear
     cotangents: Cotangents = LINEAR
+    # its rule would not be applied to all its results; the partials stand for what it gives for
+    # those that are asked for
     refused: bool = False
 
     @property
@@ -263,28 +251,21 @@ class Elemental:
 
 @dataclass(frozen=True)
 class Linearisation:
-    """A program with the elemental partials that lie on a path from an input to an output.
+    """A program with the elemental partials that lie on a path from an input to an output."""
 
-    Attributes:
-      program: the traced program.
-      elementals: for each equation its needed partials.
-      customs: for each equation the rule of its own that gives its partials, if any.
-      followed: as `customs`, of rules that give operators too: sparse Jacobians go by those.
-      reverse_only: for each equation where its rule stands in the graph, if it is not linear.
-      effects: for each equation whether its results and partials are of one run, as it does more
-        than compute.
-      graph: the graph of structures.
-      realify: complex variables are seen as pairs of real numbers.
-    """
-
-    program: Program
-    elementals: tuple[tuple[Elemental, ...], ...]
+    program: Program  # the traced program
+    elementals: tuple[tuple[Elemental, ...], ...]  # for each equation its needed partials
+    # for each equation the rule of its own that gives its partials, if any
     customs: tuple[Custom | None, ...]
+    # as `customs`, of rules that give operators too: sparse Jacobians go by those
     followed: tuple[Custom | None, ...]
+    # for each equation where its rule stands in the graph, if it is not linear
     reverse_only: tuple[Pulled | None, ...]
+    # for each equation whether its results and partials are of one run, as it does more than
+    # compute
     effects: tuple[bool, ...]
-    graph: Graph
-    realify: bool
+    graph: Graph  # the graph of structures
+    realify: bool  # complex variables are seen as pairs of real numbers
 
 
 @dataclass(frozen=True)

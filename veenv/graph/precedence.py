@@ -13,22 +13,15 @@ class ReverseOnly:
 
     Or for the tangents of inputs: then what holds of outputs and what is behind results holds of
     inputs and what is before operands.
-
-    Attributes:
-      name: the function it is of.
-      source: the line that calls it.
-      results: the nodes of its results.
-      operands: the nodes of its operands.
-      zero: it provably gives nothing for no cotangent, and so for outputs it does not lead to.
-      forward: it is a tangent rule.
     """
 
-    name: str
-    source: str
-    results: tuple[int, ...]
-    operands: tuple[int, ...]
+    name: str  # the function it is of
+    source: str  # the line that calls it
+    results: tuple[int, ...]  # the nodes of its results
+    operands: tuple[int, ...]  # the nodes of its operands
+    # it provably gives nothing for no cotangent, and so for outputs it does not lead to
     zero: bool = True
-    forward: bool = False
+    forward: bool = False  # it is a tangent rule
 
 
 Edges = Iterable[tuple[int, int]]

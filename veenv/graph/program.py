@@ -43,32 +43,22 @@ class Program:
 
     Variables ``0 .. num_inputs - 1`` are the leaves of the selected arguments; then come the other
     arguments and captured constants (values in `constants`); then the equation outputs.
-
-    Attributes:
-      num_inputs: number of leaves that are differentiated by.
-      constants: value of each variable from `num_inputs` on that is not an equation's.
-      equations: the equations.
-      outputs: a variable or `Literal` for each output leaf.
-      vertex_variables: variable of vertex id i at index i - 1.
-      avals: shape and dtype of every variable.
-      out_avals: shape and dtype of every output leaf.
-      out_tree: pytree structure of the output (the auxiliary part excluded).
-      aux: variables or literals of the auxiliary output, and its pytree structure; None without.
-      again: the function as it was traced, of arguments of the same shapes.
-      instead: the same function, to try in turn where a derivative rule closes over a value of the
-        trace: traced with what does not depend on the inputs computed at once, and as one equation.
     """
 
-    num_inputs: int
+    num_inputs: int  # number of leaves that are differentiated by
+    # value of each variable from `num_inputs` on that is not an equation's
     constants: tuple[Any, ...]
-    equations: tuple[Equation, ...]
-    outputs: tuple[Var | Literal, ...]
-    vertex_variables: tuple[Var, ...]
-    avals: tuple[Any, ...]
-    out_avals: tuple[Any, ...]
-    out_tree: Any
+    equations: tuple[Equation, ...]  # the equations
+    outputs: tuple[Var | Literal, ...]  # a variable or `Literal` for each output leaf
+    vertex_variables: tuple[Var, ...]  # variable of vertex id i at index i - 1
+    avals: tuple[Any, ...]  # shape and dtype of every variable
+    out_avals: tuple[Any, ...]  # shape and dtype of every output leaf
+    out_tree: Any  # pytree structure of the output (the auxiliary part excluded)
+    # variables or literals of the auxiliary output, and its pytree structure; None without
     aux: tuple[tuple[Var | Literal, ...], Any] | None
-    again: Callable[..., Any]
+    again: Callable[..., Any]  # the function as it was traced, of arguments of the same shapes
+    # the same function, to try in turn where a derivative rule closes over a value of the trace:
+    # traced with what does not depend on the inputs computed at once, and as one equation
     instead: tuple[Callable[[Exception], Program], ...] = ()
 
 

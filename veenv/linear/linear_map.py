@@ -18,25 +18,15 @@ from veenv import _compat
 
 @dataclass(frozen=True)
 class Affine:
-    """A selection along one axis.
+    """A selection along one axis."""
 
-    Attributes:
-      out_size: number of out indices.
-      in_size: number of in indices.
-      out_start: out index of the first pair.
-      out_step: distance of the out indices of successive pairs, not zero.
-      in_start: in index of the first pair.
-      in_step: distance of their in indices, not zero.
-      size: number of pairs.
-    """
-
-    out_size: int
-    in_size: int
-    out_start: int
-    out_step: int
-    in_start: int
-    in_step: int
-    size: int
+    out_size: int  # number of out indices
+    in_size: int  # number of in indices
+    out_start: int  # out index of the first pair
+    out_step: int  # distance of the out indices of successive pairs, not zero
+    in_start: int  # in index of the first pair
+    in_step: int  # distance of their in indices, not zero
+    size: int  # number of pairs
 
     @property
     def T(self) -> Affine:
@@ -132,20 +122,14 @@ def compose(post: Affine, pre: Affine) -> Affine:
 @final
 @dataclass(frozen=True)
 class Selection:
-    """A linear map that moves entries along one axis to known places.
+    """A linear map that moves entries along one axis to known places."""
 
-    Attributes:
-      places: which entries go where.
-      out_shape: shape of the result; its one axis may be left out if it is of size one.
-      in_shape: shape of the argument, likewise.
-      dtype: dtype of the entries, which are zeros and ones.
-      diagonal: axes along which it is known to be diagonal: none.
-    """
-
-    places: Affine
+    places: Affine  # which entries go where
+    # shape of the result; its one axis may be left out if it is of size one
     out_shape: tuple[int, ...]
-    in_shape: tuple[int, ...]
-    dtype: ClassVar[Any] = jnp.float32
+    in_shape: tuple[int, ...]  # shape of the argument, likewise
+    dtype: ClassVar[Any] = jnp.float32  # dtype of the entries, which are zeros and ones
+    # axes along which it is known to be diagonal: none
     diagonal: ClassVar[tuple[tuple[int, int], ...]] = ()
 
     @property
@@ -243,30 +227,20 @@ class Shared(Protocol):
 @final
 @dataclass(frozen=True)
 class Operator:
-    """A linear map between arrays that is known by its action, with its transpose.
+    """A linear map between arrays that is known by its action, with its transpose."""
 
-    Attributes:
-      out_shape: shape of the result of `apply`.
-      in_shape: shape of its argument.
-      apply: the map, from `in_shape` to `out_shape`.
-      transpose: its transpose, from `out_shape` to `in_shape`.
-      dtype: dtype of its entries, where they are not just zeros and ones.
-      shared: (joint, result, operand) if other maps share the work of this one.
-      flipped: whether the map is the transpose of the one `shared` names.
-      key: equal keys mean equal maps.
-      diagonal: (out axis, in axis) pairs along which the map is diagonal.
-      taken: of a selection whose places are known, a function that makes `columns`.
-    """
-
-    out_shape: tuple[int, ...]
-    in_shape: tuple[int, ...]
-    apply: Action
-    transpose: Action
-    dtype: Any = jnp.float32
+    out_shape: tuple[int, ...]  # shape of the result of `apply`
+    in_shape: tuple[int, ...]  # shape of its argument
+    apply: Action  # the map, from `in_shape` to `out_shape`
+    transpose: Action  # its transpose, from `out_shape` to `in_shape`
+    dtype: Any = jnp.float32  # dtype of its entries, where they are not just zeros and ones
+    # (joint, result, operand) if other maps share the work of this one
     shared: tuple[Shared, int, int] | None = None
-    flipped: bool = False
-    key: Hashable = field(default_factory=object)
+    flipped: bool = False  # whether the map is the transpose of the one `shared` names
+    key: Hashable = field(default_factory=object)  # equal keys mean equal maps
+    # (out axis, in axis) pairs along which the map is diagonal
     diagonal: tuple[tuple[int, int], ...] = ()
+    # of a selection whose places are known, a function that makes `columns`
     taken: Callable[[], np.ndarray] | None = None
 
     @property

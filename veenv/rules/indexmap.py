@@ -85,23 +85,16 @@ def _padded(x: np.ndarray, fill: np.ndarray, config: Any, shape: Sequence[int]) 
 
 @dataclass(frozen=True)
 class Windows:
-    """How indices place windows in an array, as the parameters of what takes or puts them say.
+    """How indices place windows in an array, as the parameters of what takes or puts them say."""
 
-    Attributes:
-      sizes: of a window along every axis of the array.
-      dropped: axes of the array along which a window has no axis of its own.
-      indexed: the axis of the array that each number of an index is for.
-      shared: pairs of an axis of the array and one of the indices that go together.
-      own: axes of the windows among those of the result (of a scatter: of the updates).
-      clipped: a window that is not inside is moved there; otherwise it is left out.
-    """
-
-    sizes: tuple[int, ...]
-    dropped: tuple[int, ...]
-    indexed: tuple[int, ...]
+    sizes: tuple[int, ...]  # of a window along every axis of the array
+    dropped: tuple[int, ...]  # axes of the array along which a window has no axis of its own
+    indexed: tuple[int, ...]  # the axis of the array that each number of an index is for
+    # pairs of an axis of the array and one of the indices that go together
     shared: tuple[tuple[int, int], ...]
+    # axes of the windows among those of the result (of a scatter: of the updates)
     own: tuple[int, ...]
-    clipped: bool
+    clipped: bool  # a window that is not inside is moved there; otherwise it is left out
 
     def places(self, shape: Sequence[int], indices: np.ndarray) -> np.ndarray:
         """The row-major places in the array of the entries of the result; -1 for none.

@@ -36,31 +36,19 @@ SHARED = max(0, WEIGHTS["sin"] + WEIGHTS["cos"] - WEIGHTS["sincos"])
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A scalar operation.
+    """A scalar operation."""
 
-    Attributes:
-      name: as in `veenv.kernel.program`; of a function its name in libm.
-      numpy: it on NumPy scalars or arrays of its arguments' dtype.
-      jax: it on JAX arrays, in a Pallas kernel; None if JAX does not have it.
-      llvm: it of floats; empty for what takes several instructions.
-      llvm_int: it of integers and bools.
-      c: it of floats.
-      c_int: it of integers and bools.
-      weight: what it takes, in multiplications.
-      commutative: its arguments can change places.
-      function: it is a function of libm, of floats.
-    """
-
-    name: str
-    numpy: Callable[..., Any]
+    name: str  # as in `veenv.kernel.program`; of a function its name in libm
+    numpy: Callable[..., Any]  # it on NumPy scalars or arrays of its arguments' dtype
+    # it on JAX arrays, in a Pallas kernel; None if JAX does not have it
     jax: Callable[..., Any] | None
-    llvm: str
-    llvm_int: str
-    c: str
-    c_int: str
-    weight: int = 1
-    commutative: bool = False
-    function: bool = False
+    llvm: str  # it of floats; empty for what takes several instructions
+    llvm_int: str  # it of integers and bools
+    c: str  # it of floats
+    c_int: str  # it of integers and bools
+    weight: int = 1  # what it takes, in multiplications
+    commutative: bool = False  # its arguments can change places
+    function: bool = False  # it is a function of libm, of floats
 
 
 OPERATIONS: dict[str, Operation] = {}

@@ -85,16 +85,11 @@ Ways = Literal["both", "forward", "backward"]
 
 
 class Moving(NamedTuple):
-    """An equation as a function of the operands that move.
+    """An equation as a function of the operands that move."""
 
-    Attributes:
-      numbers: which operands.
-      primals: their values.
-      fun: from their values to the results that are asked for, and to all.
-    """
-
-    numbers: list[int]
-    primals: list[Array]
+    numbers: list[int]  # which operands
+    primals: list[Array]  # their values
+    # from their values to the results that are asked for, and to all
     fun: Callable[..., tuple[Several, Sequence[Any]]]
 
     def some(self, *values: Array) -> Several:
@@ -265,19 +260,13 @@ def _silent(value: Any) -> Any:
 
 
 class Passes(NamedTuple):
-    """JAX's modes of an equation at the values of its operands.
+    """JAX's modes of an equation at the values of its operands."""
 
-    Attributes:
-      ways: those that it has.
-      push: (operand, its tangent) → the tangents of the results that are asked for.
-      pull: as of `pullback`.
-      results: all results, if they are of the same run.
-    """
-
-    ways: Ways
+    ways: Ways  # those that it has
+    # (operand, its tangent) → the tangents of the results that are asked for
     push: Callable[[int, Array], Several]
-    pull: Callable[..., Several]
-    results: Sequence[Any] | None = None
+    pull: Callable[..., Several]  # as of `pullback`
+    results: Sequence[Any] | None = None  # all results, if they are of the same run
 
 
 def passes_at(site: Site, at: Values) -> Passes:

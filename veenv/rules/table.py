@@ -28,60 +28,46 @@ CASES = slice(1, None)
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """What is known of a primitive.
+    """What is known of a primitive."""
 
-    Attributes:
-      name: its name in JAX.
-      form: what it does.
-      linear: the operands that its results are linear in, all taken together; None if unknown.
-      bilinear: linear in each of its first two operands.
-      flat: its derivative is zero wherever it exists.
-      slope: what its partials hold: "ones" (up to the sign), a "choice" of constants, or "values".
-      partials: where finite operands have infinite partials: nowhere ("finite"), only where the
-        result is infinite ("poles"), also where it is finite at zero ("root") or elsewhere ("end");
-        "defined": nowhere where the result is finite, of zeros that a mask makes, too. What
-        overflows, and what a body does, does not count. None if unknown.
-      bound: the result is made of "entries" of the first operand, is bounded by its "operands", or
-        is never negative ("positive").
-      zero: zero where the first operand is.
-      both: JAX has forward and reverse mode of it; False: of one mode it refuses one, or does
-        more than compute; None if unknown.
-      cost: of an entry in a loop that XLA makes: nothing ("free"), one operation ("simple"), a
-        branch ("branch"; "join" of one that is rather stored), a function of libm ("function") or
-        one that XLA repeats ("repeated"). "library": a call of a library, never in such a loop.
-        None: a program of its own.
-      instruction: of what is expensive: processors have an instruction for it.
-      combine: of what puts entries: how, with those that are there.
-      updates: of what puts entries: the operand that they are in.
-      leaves_out: entries of the first operand are not in the result.
-      assumes: its derivative rests on an assumption: a symmetric matrix, an exact solver.
-      call: the function of libm that computes it for real numbers, its name here and in C.
-      by_parts: it does the same to the real and to the imaginary part.
-      python: the function of JAX that calls it.
-      keywords: the parameters that this takes after the operands; None: it is not as simple.
-    """
-
-    name: str
-    form: Form = "other"
+    name: str  # its name in JAX
+    form: Form = "other"  # what it does
+    # the operands that its results are linear in, all taken together; None if unknown
     linear: slice | None = None
-    bilinear: bool = False
-    flat: bool = False
+    bilinear: bool = False  # linear in each of its first two operands
+    flat: bool = False  # its derivative is zero wherever it exists
+    # what its partials hold: "ones" (up to the sign), a "choice" of constants, or "values"
     slope: Literal["ones", "choice", "values"] = "values"
+    # where finite operands have infinite partials: nowhere ("finite"), only where the result is
+    # infinite ("poles"), also where it is finite at zero ("root") or elsewhere ("end"); "defined":
+    # nowhere where the result is finite, of zeros that a mask makes, too. What overflows, and what
+    # a body does, does not count. None if unknown.
     partials: Literal["finite", "poles", "root", "end", "defined"] | None = None
+    # the result is made of "entries" of the first operand, is bounded by its "operands", or is
+    # never negative ("positive")
     bound: Literal["entries", "operands", "positive"] | None = None
-    zero: bool = False
+    zero: bool = False  # zero where the first operand is
+    # JAX has forward and reverse mode of it; False: of one mode it refuses one, or does more than
+    # compute; None if unknown
     both: bool | None = None
+    # of an entry in a loop that XLA makes: nothing ("free"), one operation ("simple"), a branch
+    # ("branch"; "join" of one that is rather stored), a function of libm ("function") or one that
+    # XLA repeats ("repeated"). "library": a call of a library, never in such a loop. None: a
+    # program of its own.
     cost: Literal["free", "simple", "branch", "join", "function", "repeated", "library"] | None = (
         None
     )
-    instruction: bool = False
-    combine: str | None = None
-    updates: int | None = None
-    leaves_out: bool = False
+    instruction: bool = False  # of what is expensive: processors have an instruction for it
+    combine: str | None = None  # of what puts entries: how, with those that are there
+    updates: int | None = None  # of what puts entries: the operand that they are in
+    leaves_out: bool = False  # entries of the first operand are not in the result
+    # its derivative rests on an assumption: a symmetric matrix, an exact solver
     assumes: bool = False
+    # the function of libm that computes it for real numbers, its name here and in C
     call: str | None = None
-    by_parts: bool = False
-    python: str | None = None
+    by_parts: bool = False  # it does the same to the real and to the imaginary part
+    python: str | None = None  # the function of JAX that calls it
+    # the parameters that this takes after the operands; None: it is not as simple
     keywords: tuple[str, ...] | None = None
 
     @property

@@ -76,21 +76,14 @@ def multiply(
 
 
 class _Factor(NamedTuple):
-    """A factor of a product, its link (if any) applied to the other one or made an axis of both.
+    """A factor of a product, its link (if any) applied to the other one or made an axis of both."""
 
-    Attributes:
-      pairs: its δs.
-      ends: axes on its outer side (out of the left factor, in of the right) that values vary along.
-      mids: middle axes that values vary along.
-      outer: number of values for each index of the middle axes.
-      valued: 1 if it has values.
-    """
-
-    pairs: Any
+    pairs: Any  # its δs
+    # axes on its outer side (out of the left factor, in of the right) that values vary along
     ends: Any
-    mids: Any
-    outer: Any
-    valued: Any
+    mids: Any  # middle axes that values vary along
+    outer: Any  # number of values for each index of the middle axes
+    valued: Any  # 1 if it has values
 
 
 def _contract(

@@ -46,24 +46,16 @@ def sizes_of(s: Structure) -> dict[Label, int]:
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """How the values of two structures without links are multiplied.
+    """How the values of two structures without links are multiplied."""
 
-    Attributes:
-      post: the left factor.
-      pre: the right factor.
-      structure: the product.
-      scale: product of the sizes of the middle axes that both factors are constant along: a factor
-        of every entry.
-      multiplications: scalar multiplications it takes.
-      additions: scalar additions it takes.
-    """
-
-    post: Structure
-    pre: Structure
-    structure: Structure
+    post: Structure  # the left factor
+    pre: Structure  # the right factor
+    structure: Structure  # the product
+    # product of the sizes of the middle axes that both factors are constant along: a factor of
+    # every entry
     scale: int
-    multiplications: int
-    additions: int
+    multiplications: int  # scalar multiplications it takes
+    additions: int  # scalar additions it takes
 
     def labels(self) -> tuple[list[Label], list[Label], list[Label]]:
         """One label for each axis of the values of post, of pre and of the product.
@@ -155,20 +147,14 @@ class Way(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a product is executed, and what it costs.
+    """How a product is executed, and what it costs."""
 
-    Attributes:
-      structure: structure of the product.
-      contraction: how the values are multiplied, links out of the way.
-      way: what becomes of the links.
-      absorbed: the δs, out axes of post and of pre, that become part of links before they compose.
-      expanded: whether the zeros of post's link, and of pre's, are stored first.
-    """
-
-    structure: Structure
-    contraction: Contraction
-    way: Way = Way.CONTRACT
+    structure: Structure  # structure of the product
+    contraction: Contraction  # how the values are multiplied, links out of the way
+    way: Way = Way.CONTRACT  # what becomes of the links
+    # the δs, out axes of post and of pre, that become part of links before they compose
     absorbed: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    # whether the zeros of post's link, and of pre's, are stored first
     expanded: tuple[bool, bool] = (False, False)
 
     @property

@@ -42,32 +42,21 @@ class Link(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """Structure of one partial derivative; axes of size one are not represented.
+    """Structure of one partial derivative; axes of size one are not represented."""
 
-    Attributes:
-      out_shape: sizes of the out axes (those of the differentiated variable).
-      in_shape: sizes of the in axes.
-      pairs: for each out axis the in axis it is paired with, or `FREE`.
-      out_values: for each out axis, whether values vary along it (for a paired axis: along the
-        pair). False on linked axes.
-      in_values: for each in axis, whether values vary along it. False on paired and linked axes.
-      unit: no values are stored.
-      link: kind of the link, if any.
-      link_out: out axes of the link, ascending.
-      link_in: in axes of the link, ascending.
-      link_values: a selection carries one value per index of its smaller side.
-    """
-
-    out_shape: tuple[int, ...]
-    in_shape: tuple[int, ...]
-    pairs: tuple[int, ...]
+    out_shape: tuple[int, ...]  # sizes of the out axes (those of the differentiated variable)
+    in_shape: tuple[int, ...]  # sizes of the in axes
+    pairs: tuple[int, ...]  # for each out axis the in axis it is paired with, or `FREE`
+    # for each out axis, whether values vary along it (for a paired axis: along the pair). False on
+    # linked axes.
     out_values: tuple[bool, ...]
+    # for each in axis, whether values vary along it. False on paired and linked axes.
     in_values: tuple[bool, ...]
-    unit: bool
-    link: Link = Link.NONE
-    link_out: tuple[int, ...] = ()
-    link_in: tuple[int, ...] = ()
-    link_values: bool = False
+    unit: bool  # no values are stored
+    link: Link = Link.NONE  # kind of the link, if any
+    link_out: tuple[int, ...] = ()  # out axes of the link, ascending
+    link_in: tuple[int, ...] = ()  # in axes of the link, ascending
+    link_values: bool = False  # a selection carries one value per index of its smaller side
 
     @property
     def linked_sizes(self) -> tuple[int, int]:
