@@ -183,12 +183,7 @@ def eliminate_under(
 
 
 def _by_result(linearisation: Linearisation, calls: Sequence[Call]) -> dict[int, Call]:
-    """The rules that are not linear, by the nodes of their results.
-
-    Raises:
-      ValueError: if the program has others, or one of them could give something for an output that
-        it does not lead to.
-    """
+    """The rules that are not linear, by the nodes of their results."""
     graph = linearisation.graph
     for call in calls:
         leaf = None if call.rule.zero else unreached(call.rule, graph.edges, graph.outputs)

@@ -43,11 +43,6 @@ _QUICK = {*_SIMPLE, *named(form="move"), "select_n", "convert_element_type", "io
 class Known:
     """The variables of a program whose values are known when tracing.
 
-    Args:
-      program: the program.
-      others: what is known where it is called.
-      of: variables there, which are the program's first constants.
-
     Example:
       >>> from veenv.graph.program import trace
       >>> program = trace(lambda x: x[np.array([2, -1])], (jax.ShapeDtypeStruct((4,), "float32"),))

@@ -50,15 +50,7 @@ def multiply(post: Edge, pre: Edge, *, keep: bool = False) -> Edge:
     """Product post · pre of two edges that meet in one node.
 
     A structure does not say along which axes its link is diagonal, so the algebra stores zeros
-    there. The product is executed without them in any case.
-
-    Args:
-      post: partial of w by v.
-      pre: partial of v by u.
-      keep: leave the zeros out of the result, too.
-
-    Returns:
-      The product; without `keep` of the structure that `veenv.structure.product.multiply` plans.
+    there. The product is executed without them in any case; `keep` leaves them out of it, too.
     """
     s, p = post.structure, pre.structure
     result = execute(product.multiply(s, p, diagonal_pairs(post), diagonal_pairs(pre)), post, pre)

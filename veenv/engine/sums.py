@@ -207,9 +207,7 @@ class Policy(Protocol[E]):
     def stored(self, x: Array, pairs: Sequence[tuple[E, Structure]]) -> E:
         """An array [*out_shape, *in_shape] that stands for a sum of products.
 
-        Args:
-          x: the array.
-          pairs: the products' left factors, and structures of their right ones.
+        `pairs` are the products' left factors, and structures of their right ones.
         """
         ...
 

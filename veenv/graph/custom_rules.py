@@ -54,9 +54,6 @@ def inner_program(site: Site) -> Inner | None:
     """The program of an equation with a custom rule; None for any other equation.
 
     That of a cotangent rule need not be linear (`cotangent_rules`).
-
-    Raises:
-      CapturedValueError: naming the function and the line.
     """
     operands, results = site.operands, site.results
     kind = _compat.own_rule(site.primitive, site.params)
@@ -124,9 +121,6 @@ def _check_shapes(site: Site, program: Program, expected: Sequence[Any]) -> None
 
     JAX lets a few pass: where its check is switched off, and of a function that is constant
     under `vmap` while its tangent is not, outside of jit.
-
-    Raises:
-      RuleShapeError: naming the function and the line.
     """
     for output, aval in zip(program.outputs, expected, strict=True):
         shape = (

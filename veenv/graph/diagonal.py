@@ -218,11 +218,7 @@ def reachable(ways: Forwards, start: Iterable[int]) -> set[int]:
 
 
 def _joined(flow: Flow, body: Body, names: Mapping[int, int], first: int) -> list[int | None]:
-    """Adds a body's moves; its operands have the given nodes, its other nodes start at `first`.
-
-    Returns:
-      The node of each of its results.
-    """
+    """Adds a body's moves, operands by name, other nodes from `first` on; gives its results."""
 
     def node(n: int) -> int:
         return names[n] if n in names else first + n
@@ -343,13 +339,8 @@ class Ways:
 def diagonal_axes(site: Site, body: BodyOf) -> Callable[[int, int], Pairs | None]:
     """Finds the axes along which the partials of an equation, left as operators, are diagonal.
 
-    Args:
-      site: the equation.
-      body: gives the partials inside a closed jaxpr.
-
-    Returns:
-      A function of the numbers of a result and of an operand. It gives (out axis, in axis) pairs:
-      the partial is zero wherever the indices of a pair differ; None if it is zero everywhere.
+    Of a result and an operand these are (out axis, in axis) pairs: the partial is zero wherever the
+    indices of a pair differ; None if it is zero everywhere.
     """
     name = site.primitive.name
     if name in FLOWS:

@@ -115,13 +115,7 @@ class EquationPartials:
 
 
 def find_partials(site: Site, within: Within, linearise: Callable[..., Any]) -> EquationPartials:
-    """The partials of an equation, through its own derivative rule where that has structure.
-
-    Args:
-      site: the equation.
-      within: what it is a part of.
-      linearise: (program, within=...) → its `Linearisation`.
-    """
+    """The partials of an equation, through its own derivative rule where that has structure."""
     try:
         inner = _inner(site, within)
     except CapturedValueError:
@@ -284,11 +278,7 @@ def linearise(
 ) -> Linearisation:
     """Finds the elemental partials of a program and builds its graph, without numeric work.
 
-    Args:
-      program: the traced program.
-      holomorphic: differentiate complex variables as complex numbers; otherwise they are pairs of
-        real numbers.
-      within: what the program is a part of, if it is one.
+    Complex variables are pairs of real numbers unless it is `holomorphic`.
 
     Where a rule closes over what the function computes, the program is traced anew, with values; as
     one equation if the rule then still closes over what is only there while the function runs, or
@@ -408,12 +398,8 @@ def _site(equation: Equation, active: set[int], within: Within, *, realify: bool
 def _body(closed: Any, *, within: Within, realify: bool, derivative: bool = True) -> Body:
     """The partials inside a closed jaxpr.
 
-    Args:
-      closed: the jaxpr.
-      within: what it is a part of.
-      realify: see complex variables as pairs of real numbers.
-      derivative: what JAX's derivative rules make of it; otherwise what its values depend on,
-        taken for a linear function, whatever rules its parts have and where it stops gradients.
+    Without `derivative` it is taken for a linear function, whatever rules its parts have and
+    wherever it stops gradients.
     """
     args = [shape_of(a) for a in closed.in_avals]
     plain = within.plain or not derivative

@@ -39,9 +39,6 @@ Kinds = Sequence[Kind]
 def is_linear(program: Program) -> bool:
     """Whether all outputs of a program are provably linear in its inputs.
 
-    Args:
-      program: the program; its constants are constant.
-
     Example:
       >>> import jax, jax.numpy as jnp
       >>> from veenv.graph.program import trace

@@ -32,19 +32,7 @@ Prerequisites = dict[int, dict[int, ReverseOnly]]
 def prerequisites(
     rules: Sequence[ReverseOnly], edges: Edges, moves: Mapping[int, int]
 ) -> Prerequisites:
-    """For each vertex those that must be eliminated before it, with the rule that asks for it.
-
-    Args:
-      rules: the rules that are not linear.
-      edges: the (source, target) node pairs of the graph.
-      moves: the vertex id of each node that is to be eliminated.
-
-    Returns:
-      Vertex ids by vertex id; vertices that may go first are left out.
-
-    Raises:
-      ValueError: if two rules each must be applied before the other.
-    """
+    """For each vertex those that must be eliminated before it, with the rule that asks for it."""
     edges = [*edges]
     ways = {False: _successors(edges), True: _successors((w, v) for v, w in edges)}
     before: Prerequisites = {}
@@ -97,11 +85,7 @@ def unreached(rule: ReverseOnly, edges: Edges, outputs: Sequence[int | None]) ->
 
 
 def check_precedence(before: Prerequisites, order: Sequence[int]) -> None:
-    """Refuses an order that eliminates a vertex before one that must come first.
-
-    Raises:
-      ValueError: naming the rule, its line and the two vertices.
-    """
+    """Refuses an order that eliminates a vertex before one that must come first."""
     gone: set[int] = set()
     for vertex in order:
         for other, rule in before.get(vertex, {}).items():
@@ -124,12 +108,7 @@ def check_precedence(before: Prerequisites, order: Sequence[int]) -> None:
 
 
 def legal_order(before: Prerequisites, order: Sequence[int]) -> tuple[int, ...]:
-    """The nearest allowed order: always the first vertex of `order` that may go.
-
-    Args:
-      before: what must come before each vertex.
-      order: all eliminable vertices.
-    """
+    """The nearest allowed order: always the first vertex of `order` that may go."""
     if not before:
         return tuple(order)
     rank = {v: n for n, v in enumerate(order)}

@@ -198,15 +198,7 @@ def _as_one_equation(
     out_avals: Sequence[Any],
     refused: Exception,
 ) -> Program:
-    """A program of one equation: the function itself.
-
-    Args:
-      program: the function as it was traced.
-      fun: the function.
-      args: what it was traced with, the arguments that are not differentiated by at last.
-      out_avals: types of its results.
-      refused: why it cannot be more equations.
-    """
+    """A program of one equation: the function itself."""
 
     def run(*leaves: Any) -> list[Any]:
         return jax.tree.leaves(fun(*jax.tree.unflatten(jax.tree.structure(args), leaves)))
@@ -247,12 +239,8 @@ def _replayed(
 ) -> Callable[..., Any]:
     """The function that a jaxpr was traced from, of arguments of the same shapes.
 
-    Args:
-      closed: the jaxpr.
-      wanted: the arguments that it is differentiated by.
-      numbers: of the leaves of the others those that are its inputs, too.
-      trees: structures of the output and of the auxiliary output, and the output's leaves.
-      has_aux: whether there is an auxiliary output.
+    `numbers` are the leaves of the other arguments that are inputs, too; `trees` the structures of
+    both outputs, and how many leaves the first has.
     """
     tree, aux_tree, num_out = trees
 
@@ -471,11 +459,7 @@ def at_once(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def plain_argnums(argnums: int | Iterable[int]) -> int | tuple[int, ...]:
-    """Argnums as an int or a tuple of ints, whatever says them: a range, NumPy integers.
-
-    Raises:
-      TypeError: if an argnum is not an integer.
-    """
+    """Argnums as an int or a tuple of ints, whatever says them: a range, NumPy integers."""
     try:
         return operator.index(argnums)  # type: ignore[arg-type]
     except TypeError:
@@ -487,12 +471,7 @@ def plain_argnums(argnums: int | Iterable[int]) -> int | tuple[int, ...]:
 
 
 def normalise_argnums(argnums: int | Iterable[int], num_args: int) -> tuple[int, ...]:
-    """Argnums as a tuple of non-negative ints.
-
-    Raises:
-      TypeError: if an argnum is not an int.
-      ValueError: if one is out of range or occurs twice.
-    """
+    """Argnums as a tuple of non-negative ints."""
     plain = plain_argnums(argnums)
     result = []
     for index in (plain,) if isinstance(plain, int) else plain:

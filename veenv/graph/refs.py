@@ -56,21 +56,7 @@ class RefProgram:
 def fold_refs(
     equations: Sequence[Equation], avals: Sequence[Any], results: Sequence[Var | Literal]
 ) -> list[Equation]:
-    """Replaces all equations on refs by equations on values.
-
-    Args:
-      equations: the equations of a program.
-      avals: type of every variable.
-      results: the program's outputs.
-
-    Returns:
-      The equations in an order in which each one's operands come first; the same list's equations
-      where there are no refs.
-
-    Raises:
-      NotImplementedError: naming the line, for a ref that the program did not make, and for one
-        in the branches of a cond.
-    """
+    """Replaces all equations on refs by equations on values."""
     touching = [n for n, e in enumerate(equations) if _touches(e)]
     for equation in (equations[n] for n in touching):
         if equation.primitive.name == "cond" and any(map(_compat.is_ref, equation.in_avals)):

@@ -50,14 +50,7 @@ class Tableau(Generic[E]):
         *,
         keep: bool = False,
     ) -> None:
-        """Eliminates `node`: every path u → node → w becomes part of the edge u → w.
-
-        Args:
-          node: the node.
-          multiply: product of the edge out of the node and the edge into it.
-          add: sum of two edges between the same nodes.
-          keep: whether the node is an output too, and so keeps its in-edges.
-        """
+        """Makes each path u → node → w part of u → w; an output is to `keep` its in-edges."""
         preds, succs, unwanted = self.preds, self.succs, self.unwanted
         ins = preds[node]
         for target in succs[node]:
@@ -81,12 +74,7 @@ class Tableau(Generic[E]):
 
 
 class Pricing:
-    """Products and sums of the structures of a graph, each worked out once.
-
-    Args:
-      num_nodes: number of the graph's nodes.
-      edges: structure of every edge, by (source, target).
-    """
+    """Products and sums of the structures of a graph, each worked out once."""
 
     def __init__(self, num_nodes: int, edges: Mapping[tuple[int, int], Structure]):
         self._num_nodes = num_nodes
@@ -98,11 +86,7 @@ class Pricing:
         self._sums: dict[tuple[int, int], tuple[int, int]] = {}
 
     def counts(self, nodes: Iterable[tuple[int, bool]]) -> Iterator[tuple[int, int]]:
-        """Multiplications and additions of each elimination of an order, one after the other.
-
-        Args:
-          nodes: the nodes in the order, each with whether it is an output and keeps its in-edges.
-        """
+        """Multiplications and additions of each elimination; with the nodes, which are outputs."""
         tableau = Tableau(self._num_nodes, self._edges)
         products, sums = self._products, self._sums
         multiplications = additions = 0
@@ -146,20 +130,12 @@ class Pricing:
 
 
 def eliminate_structure(tableau: Tableau[Structure], node: int, *, keep: bool) -> int:
-    """Eliminates a node of a tableau of structures.
-
-    Returns:
-      The number of multiplications.
-    """
+    """Eliminates a node of a tableau of structures; the number of multiplications."""
     return eliminate_counted(tableau, node, keep=keep)[0]
 
 
 def eliminate_counted(tableau: Tableau[Structure], node: int, *, keep: bool) -> tuple[int, int]:
-    """Eliminates a node of a tableau of structures.
-
-    Returns:
-      The numbers of multiplications and of additions.
-    """
+    """Eliminates a node of a tableau of structures; how often it multiplies and adds."""
     multiplications, additions = 0, 0
 
     def product_of(post: Structure, pre: Structure) -> Structure:

@@ -30,12 +30,6 @@ def pin(value: Any) -> Any:
 
     A Jacobian's many outputs become many fused loops, and the compiler would rather repeat a sine
     in each of them than store it.  Outside a trace there is nothing to keep.
-
-    Args:
-      value: an array of any shape and dtype.
-
-    Returns:
-      The same array.
     """
     if not _pinning.get():
         return value
@@ -45,18 +39,7 @@ def pin(value: Any) -> Any:
 
 
 def with_pins(fun: Callable[..., Any], mode: PinMode) -> Callable[..., Any]:
-    """A function in which values are pinned, or none is.
-
-    Args:
-      fun: the function.
-      mode: "auto" and True pin, False pins nothing.
-
-    Returns:
-      A function as `fun`.
-
-    Raises:
-      ValueError: if there is no such mode.
-    """
+    """A function in which values are pinned, or none is."""
     if not (isinstance(mode, bool) or mode == "auto"):
         raise ValueError(f'pin must be "auto", True or False, got {mode!r}')
     if mode is not False:
@@ -96,14 +79,7 @@ BARRIERS = frozenset(["optimization_barrier", batch_barrier_p.name])
 
 
 def barrier_from(points: int, value: Any) -> Any:
-    """Keeps the compiler from computing a value again where a batch is large enough.
-
-    Args:
-      points: the number of points, over all batch axes together, from which on the value is stored.
-      value: an array of any shape and dtype.
-
-    Returns:
-      The same array.
+    """Keeps the compiler from computing a value again in batches of so many points or more.
 
     Example:
       >>> import jax.numpy as jnp

@@ -115,10 +115,6 @@ class Joint:
     ) -> Joint:
         """The same with the backward direction taken from the forward one.
 
-        Args:
-          diagonal: (result, operand) → the axes along which that partial is diagonal, without
-            those of size one; None if it is zero.
-
         The columns of an operand are computed once for all results, before (and outside of) the
         pass that a result's cotangents are pulled back in.
         """
@@ -190,14 +186,7 @@ def _columns(
 
 
 def _combined(columns: Array, shape: Sequence[int], g: Array, diagonal: Pairs) -> Array:
-    """The transpose applied to `g`, by the columns.
-
-    Args:
-      columns: one result's columns, an axis of columns first.
-      shape: shape of the function's argument.
-      g: what to apply the transpose to.
-      diagonal: (out axis, in axis) pairs along which the function is diagonal.
-    """
+    """The transpose applied to `g`, by the columns."""
     ins, outs = drop_ones(shape), drop_ones(g.shape)
     same = {j: k for k, j in diagonal}
     copied = _copied(ins, diagonal)

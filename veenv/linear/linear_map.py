@@ -191,13 +191,7 @@ def widened(
 ) -> np.ndarray:
     """The columns of the product of a selection with the identity on further axes.
 
-    Args:
-      own: the selection's columns.
-      out_shape: shape of its result.
-      out_labels: labels of its out axes, and of all.
-      in_labels: labels of its in axes, and of all.
-      extra: (out label, in label) of each further axis.
-      in_sizes: sizes of all in axes.
+    `out_labels` and `in_labels` name the axes of the selection, and all.
     """
     (out_axes, outs), (in_axes, ins) = out_labels, in_labels
     order = [ins.index(j) for j in (*in_axes, *(j for _, j in extra))]
@@ -270,17 +264,9 @@ class Operator:
     def along(
         self, x: Array, axes: Sequence[int], *, transposed: bool = False, key: object = None
     ) -> Array:
-        """Applies the map (or its transpose) along some axes of an array.
+        """Applies the map (or its transpose) along some axes of an array; its own come last then.
 
-        Args:
-          x: the array.
-          axes: positions of the argument's axes in `x`, in order.
-          transposed: apply the transpose.
-          key: names the values in `x`: calls with an equal key share one pass through the
-            equation the map belongs to, if there is one.
-
-        Returns:
-          Array with the untouched axes first (in order), then the result's axes.
+        Calls with an equal key share one pass through the equation that the map belongs to.
         """
         if self.shared is not None and key is not None:
             joint, result, operand = self.shared
@@ -297,8 +283,7 @@ LinearMap: TypeAlias = Operator | Selection
 def columns(link: LinearMap) -> np.ndarray | None:
     """Flat index of the argument's element that each element of the result is; -1 for none.
 
-    Returns:
-      Integers [size of the result]; None for maps whose places are not known without values.
+    None for maps whose places are not known without values.
     """
     if isinstance(link, Selection):
         return link.places.columns()
@@ -373,17 +358,7 @@ def _axes(link: LinearMap) -> tuple[tuple[int, int], ...]:
 
 
 def along(action: Action, x: Array, axes: Sequence[int], in_shape: Sequence[int]) -> Array:
-    """Applies an action along some axes of an array, for every index of the others.
-
-    Args:
-      action: a linear function of an array of `in_shape`.
-      x: the array.
-      axes: positions of the action's axes in `x`, in the action's order.
-      in_shape: the action's argument shape.
-
-    Returns:
-      Array with the untouched axes first (in order), then the action's result axes.
-    """
+    """Applies an action along some axes of an array, for every index of the others, now first."""
     return along_several(lambda v: (action(v),), x, axes, in_shape)[0]
 
 
@@ -410,18 +385,7 @@ def widen(
     extra: Sequence[tuple[int, int]],
     sizes: Sequence[int],
 ) -> LinearMap:
-    """The product of a map with the identity on further axes.
-
-    Args:
-      base: the map on the axes named by `out_axes` and `in_axes` (ascending labels).
-      out_axes: labels of the base's out axes.
-      in_axes: labels of the base's in axes.
-      extra: (out label, in label) of each axis that passes unchanged.
-      sizes: its size, for each of them.
-
-    Returns:
-      The map whose axes are all those labels in ascending order.
-    """
+    """The product of a map with the identity on further axes, all in the order of their labels."""
     if not out_axes and not in_axes and len(extra) == 1:
         return identity(sizes)
     outs = sorted([*out_axes, *(k for k, _ in extra)])

@@ -225,14 +225,7 @@ def equal_ones_once() -> Iterator[None]:
 
 
 def replayed(site: Site, what: Hashable, fun: Callable[..., Any], *args: Any) -> Any:
-    """``fun(*args)``, traced once for equations of one primitive, parameters, shapes and dtypes.
-
-    Args:
-      site: the equation; one with effects, or parameters without equality, is not remembered.
-      what: what the function is of the equation.
-      fun: a function of pytrees of arrays that depends on the equation and them alone.
-      *args: the arrays.
-    """
+    """``fun(*args)``, traced once for equations of one primitive, parameters, shapes and dtypes."""
 
     def traced() -> tuple[Any, Any]:
         closed, out = jax.make_jaxpr(fun, return_shape=True)(*jax.tree.map(_compat.shape_of, args))

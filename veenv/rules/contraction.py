@@ -116,10 +116,6 @@ def reduction(site: Site) -> Sequence[Row]:
 
     Called with such a value, JAX takes the reduction without one (a sum, say), so its derivative
     by it is zero; it has none by another value.
-
-    Raises:
-      NotImplementedError: (from the thunks) for a derivative by an initial value that is not the
-        identity of a sum, product, maximum or minimum, or that a compiled program computes.
     """
     count = len(site.in_avals) // 2
     rows = [list(row) for row in generic(site, range(count))]

@@ -28,12 +28,6 @@ def moved(
 ) -> list[np.ndarray] | None:
     """The results of a primitive that moves elements as shapes say; None of any other one.
 
-    Args:
-      name: of the primitive.
-      params: of the equation.
-      ins: its operands, or arrays of anything in their place.
-      shape: of its first result.
-
     Example:
       >>> moved("rev", {"dimensions": (0,)}, [np.array(["a", "b"])], (2,))[0].tolist()
       ['b', 'a']
@@ -98,10 +92,6 @@ class Windows:
 
     def places(self, shape: Sequence[int], indices: np.ndarray) -> np.ndarray:
         """The row-major places in the array of the entries of the result; -1 for none.
-
-        Args:
-          shape: of the array.
-          indices: integers [..., number of indexed axes].
 
         Example:
           >>> rows = Windows((1, 3), (0,), (0,), (), (1,), clipped=False)
@@ -194,12 +184,7 @@ def takes(name: str) -> bool:
 def targets(equation: Any, known: Callable[[Any], np.ndarray | None]) -> np.ndarray | None:
     """Where the window of a gather, a scatter or a dynamic slice lies, if its indices are known.
 
-    Args:
-      equation: of a program.
-      known: gives an operand's value, None if it is not known.
-
-    Returns:
-      For each element of the result, or of the updates, the number of the first operand's element.
+    For each element of the result, or of the updates, the number of the first operand's element.
     """
     name, shapes = equation.primitive.name, [a.shape for a in equation.in_avals]
     indexed = name == "gather" or name.startswith("scatter")
@@ -219,14 +204,9 @@ def targets(equation: Any, known: Callable[[Any], np.ndarray | None]) -> np.ndar
 def sources(equation: Any, known: Callable[[Any], np.ndarray | None]) -> list[np.ndarray] | None:
     """For each element of each result the element of an operand that it is.
 
-    Args:
-      equation: of a program, of any primitive.
-      known: gives an operand's value, None if it is not known.
-
-    Returns:
-      Numbers in the results' shapes; the elements of all operands are numbered one after another.
-      None of primitives that do something else, of indices that are not known, and of a scatter
-      that overwrites an element twice: which one counts is the device's choice.
+    The elements of all operands are numbered one after another. None of primitives that do
+    something else, of indices that are not known, and of a scatter that overwrites an element
+    twice: which one counts is the device's choice.
     """
     name, shapes = equation.primitive.name, [a.shape for a in equation.in_avals]
     if facts(name).form == "move":

@@ -57,10 +57,6 @@ OPERATIONS: dict[str, Operation] = {}
 def weight(name: str, function: str | None = None) -> int:
     """What an operation of a scalar program takes, in multiplications.
 
-    Args:
-      name: the operation's name.
-      function: which function, for a ``call``.
-
     Example:
       >>> weight("mul"), weight("call", "sin") == WEIGHTS["sin"]
       (1, True)

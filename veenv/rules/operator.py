@@ -33,10 +33,6 @@ def generic(site: Site, among: Sequence[int] | None = None) -> Sequence[Row]:
     """Partials of every result by every active operand, each an operator on all its axes.
 
     Where one side is a single number the operator is one row or column, stored densely.
-
-    Args:
-      site: the equation.
-      among: the operands to differentiate by; None: all.
     """
     if among is not None:
         site = replace(site, active=tuple(a and i in among for i, a in enumerate(site.active)))
@@ -160,12 +156,7 @@ def _joint(site: Site, at: Values) -> Joint:
 
 
 def taken(site: Site, result: int, operand: int) -> Callable[[Values], Array] | None:
-    """Whether the branch that was taken leads from an operand to a result.
-
-    Returns:
-      Function of the operands' values giving one boolean; None if every branch does, or the
-      equation has no branches.
-    """
+    """Whether the branch that was taken leads from an operand to a result; None if any would."""
     if site.primitive.name != "cond":
         return None
     leads = [_leads(branch, operand - 1, result) for branch in site.params["branches"]]
@@ -192,9 +183,6 @@ def linear_call(site: Site) -> Sequence[Row]:
     """`jax.custom_derivatives.linear_call`: the function itself and the transpose it states.
 
     JAX has no batching rule for the primitive, but both functions can be batched.
-
-    Raises:
-      NotImplementedError: if a residual is active; JAX does not differentiate by it either.
     """
     if any(site.active[: _num_fixed(site)]):
         raise NotImplementedError(

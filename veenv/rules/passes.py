@@ -35,10 +35,6 @@ REFUSALS = (ValueError, NotImplementedError, TypeError)
 def goes_both_ways(name: str, params: Any) -> bool:
     """Whether JAX is known to have both modes of a primitive, which need not be traced for that.
 
-    Args:
-      name: the primitive's name.
-      params: its parameters; what is in their jaxprs counts too.
-
     Example:
       >>> goes_both_ways("sin", {}), goes_both_ways("while", {})
       (True, False)
@@ -125,13 +121,8 @@ def _is_solve(site: Site) -> bool:
 def pullback(site: Site, at: Values) -> Callable[..., Several]:
     """JAX's reverse mode of one equation, on real numbers if it is seen so.
 
-    Args:
-      site: the equation.
-      at: the values of its operands.
-
-    Returns:
-      A function from cotangents of `site.results` (or of those of them that its second argument
-      numbers) to cotangents of `site.operands`.
+    From cotangents of `site.results`, or of those that the second argument numbers, to those of
+    `site.operands`.
     """
 
     def pull(cotangents: Sequence[Array], of: Sequence[int] | None = None) -> Several:

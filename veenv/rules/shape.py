@@ -38,15 +38,7 @@ def selected(
     action: Action | Affine,
     kind: Link = Link.SELECTION,
 ) -> Partial:
-    """A unit partial whose unpaired axes are linked.
-
-    Args:
-      out_shape: shape of the result.
-      in_shape: shape of the operand.
-      pairs: (out axis, in axis) pairs.
-      action: the map on just the other axes, or its places where it selects along one axis.
-      kind: what it is.
-    """
+    """A unit partial whose unpaired axes are linked by an action, or a selection along one axis."""
     return linked(out_shape, in_shape, pairs, lambda _: action, kind)
 
 

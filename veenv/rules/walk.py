@@ -51,14 +51,7 @@ def run(
 ) -> Callable[[Any], Any]:
     """Goes through equations of a jaxpr or a program in their order.
 
-    Args:
-      of: a jaxpr or equations.
-      known: the values of variables so far; those of results are added.
-      step: from an equation and the values of its operands to those of its results.
-      literal: the value of a literal.
-
-    Returns:
-      Function that gives the value of a variable or literal.
+    `known` are the values of variables; those of results are added. Returns what reads a variable.
     """
 
     def read(atom: Any) -> Any:
@@ -76,12 +69,7 @@ def apply(equation: Any, operands: Sequence[Any]) -> list[Any]:
 
 
 def every(jaxpr: Any, enters: Callable[[Any], bool] = lambda equation: True) -> Iterator[Any]:
-    """All equations of a jaxpr, those in bodies of equations too.
-
-    Args:
-      jaxpr: open or closed.
-      enters: whether the bodies of an equation are looked into.
-    """
+    """All equations of a jaxpr, those in bodies of equations too."""
     for equation in equations(jaxpr):
         yield equation
         if enters(equation):

@@ -13,9 +13,6 @@ from typing import Any
 def nonzero(x: Any) -> Any:
     """1 where x > 0, 0 where x = 0.
 
-    Args:
-      x: an integer (array) that is not negative.
-
     Example:
       >>> nonzero(0), nonzero(5)
       (0, 1)
@@ -76,10 +73,9 @@ def contract(
 ) -> tuple[Any, Any, Any, Any, Any, Any]:
     """The einsum rule with Kronecker deltas (`veenv.structure.product.contract`) on masks.
 
-    Returns:
-      Pairs, valued out axes and valued in axes of the result; the product of the sizes of the
-      middle axes that are summed, and of those that both factors are constant along; and the
-      middle axes that are paired in neither factor.
+    Pairs, valued out axes and valued in axes of the result; the product of the sizes of the middle
+    axes that are summed, and of those that both factors are constant along; and the middle axes
+    that are paired in neither factor.
     """
     pairs = diagonal = post_pairs & 0
     for k in range(rank):

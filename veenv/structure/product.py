@@ -179,11 +179,9 @@ Pairs = tuple[tuple[int, int], ...]
 def absorbable(post: Structure, pre: Structure) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """The δs to absorb so that the links of post and pre meet on the same middle axes.
 
-    Returns:
-      (out axes of post, out axes of pre) for `absorb`, after which the two links compose into
-      one; None if they cannot: a linked axis of one side is free on the other, an operator
-      would have to carry values, or no linked axis would remain (an entry picked out of a piece
-      put in elsewhere may be zero, so it is a value).
+    None if they cannot compose: a linked axis of one side is free on the other, an operator would
+    have to carry values, or no linked axis would remain (an entry picked out of a piece put in
+    elsewhere may be zero, so it is a value).
     """
     middle = {*post.link_in, *pre.link_out}
     post_axes = [k for k, m in enumerate(post.pairs) if m in middle]
@@ -211,17 +209,8 @@ def multiply(post: Structure, pre: Structure, post_kept: Pairs = (), pre_kept: P
     With `labels(s)` the sizes along which s's values vary, the count is the product of the sizes
     in labels(result) and of the summed middle axes along which both vary; zero if either is unit.
     A middle axis constant in both contributes its size as a factor, which is one multiplication
-    of every value it scales.
-
-    Args:
-      post: partial of w by v.
-      pre: partial of v by u.
-      post_kept: (out axis, in axis) pairs along which post's link is known to be diagonal, which
-        its structure does not say: δs of pre there stay δs.
-      pre_kept: the same of pre's link.
-
-    Raises:
-      ValueError: if post's in shape is not pre's out shape.
+    of every value it scales.  Along the pairs of `post_kept` and `pre_kept` links are known to be
+    diagonal, which structures do not say: δs there stay δs.
     """
     if post.in_shape != pre.out_shape:
         raise ValueError(f"in shape {post.in_shape} of post is not out shape {pre.out_shape}")
@@ -249,13 +238,7 @@ def push_left(
 ) -> tuple[Structure, Structure]:
     """Applies post's link to pre's out axes: post keeps a δ on the link's out axes instead.
 
-    Args:
-      post: a structure with a link.
-      pre: a structure without.
-      kept: (out axis, in axis) pairs along which post's link is diagonal: pre's δs there stay.
-
-    Returns:
-      The two factors, without link, of the same product.
+    Along the `kept` pairs the link is diagonal, and pre's δs stay.
     """
     through = {k: pre.pairs[m] for k, m in kept}
     stay = {m for _, m in kept}

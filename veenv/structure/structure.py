@@ -96,11 +96,7 @@ class Structure:
         return prod(outs) * prod(free) * (self.link_size if self.link_out else 1)
 
     def describe(self) -> str:
-        """The structure as einsum-like text, for people.
-
-        Returns:
-          ``out,in:values``; a repeated letter is a δ, ``[..]`` is a linked axis.
-        """
+        """``out,in:values``: a repeated letter is a δ, ``[..]`` is a linked axis."""
         letters = iter("ijklmnopqrstuvwxyzabcdefgh")
         ins = [""] * len(self.in_shape)
         outs, values = "", ""
@@ -215,12 +211,7 @@ def expand_pairs(s: Structure, axes: Sequence[int]) -> Structure:
 
 
 def expand_link(s: Structure, kept: Sequence[tuple[int, int]] = ()) -> Structure:
-    """Stores the zeros of the link: its axes become free and valued.
-
-    Args:
-      s: a structure.
-      kept: (out axis, in axis) pairs along which the link is diagonal, to keep as valued δs.
-    """
+    """Stores the zeros of the link, whose axes become free and valued, but for `kept` δs."""
     if s.link is Link.NONE:
         return s
     partner = dict(kept)
@@ -261,9 +252,6 @@ def add(a: Structure, b: Structure) -> Structure:
 
     The δs that both terms have stay; the other δs and every link become dense; an axis is valued
     if it is in either term.  A sum is never unit.
-
-    Raises:
-      ValueError: if the shapes differ.
     """
     if (a.out_shape, a.in_shape) != (b.out_shape, b.in_shape):
         raise ValueError(f"cannot add partials of different shapes: {a} and {b}")
