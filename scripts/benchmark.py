@@ -60,8 +60,7 @@ QUICK = {
     "fuse": "--step 'implicit Euler, kinetics' --batch 64 --seconds 0.2 "
     "--out {folder}/fuse-figures.json --plot {folder}/fuse-plot.svg",
     "kernel": "--parts speed orders --task RobotArm_6DOF --batch 64 --repeats 5 --seconds 0.5 "
-    "--num-orders 5 --out {folder}/kernel-figures.json "
-    "--plot {folder}/kernel-plot.svg",
+    "--num-orders 5 --out {folder}/kernel-figures.json",
     "long-games": "--sizes 500 --seconds 2 --functions 2 --sets wide structured",
     "prediction": "--no-measure --function reactor --batch 1 --out {folder}/prediction-table.json",
     "realistic": "--quick --batch 1 --budget 1s --seconds 0.1 "

@@ -63,7 +63,6 @@ def kernel(
     equations: tuple[int, ...] = (500, 3000),
     jacrev_up_to: int = 0,
     out: Path = Path("docs/kernel.json"),
-    plot: Path = Path("docs/kernel.svg"),
 ) -> None:
     """Tables of the Jacobian as one kernel, by XLA, and by JAX's two modes; float32, interleaved.
 
@@ -88,7 +87,6 @@ def kernel(
         equations: sizes of the random functions of which tracing and compiling is timed.
         jacrev_up_to: the largest of them that jacrev is compiled for too (a minute for 500).
         out: file of all figures; of parts that are not measured now it keeps what it has.
-        plot: file of the plot.
     """
     print(machine())
     known = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
@@ -113,8 +111,7 @@ def kernel(
         else:
             rows += casadi_rows(max(batch), repeats, turn)
         write_text(out, json.dumps(found, indent=1) + "\n")
-    _plot(found, max(batch), plot)
-    print(f"\nfigures: {out}; plot: {plot}")
+    print(f"\nfigures: {out}")
 
 
 def _speed(case: Case, batch: int, repeats: int, seconds: float, turn: float) -> list[Row]:
@@ -170,41 +167,3 @@ def _compilation(equations: int, with_jacrev: bool) -> Row:
         cells += [f"{row[f'{name}_seconds']:.2f}", f"{row[f'{name}_ns']:.1f}"]
     print("| " + " | ".join([*cells, *[""] * (5 - len(cells))]) + " |", flush=True)
     return row
-
-
-def _plot(found: Mapping[str, Any], batch: int, path: Path) -> None:
-    """Ratios of the kernel and of XLA at the largest batch, and time over work of the orders."""
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 4), layout="constrained")
-    FigureCanvasSVG(figure)
-    left, right = figure.subplots(1, 2)
-    rows = [r for r in found["speed"] if r["batch"] == batch]
-    names = list(dict.fromkeys(r["function"] for r in rows))
-    for offset, (kind, label) in enumerate((("kernel", "one kernel"), ("XLA", "jacve by XLA"))):
-        best = [
-            min(r["ratio"] for r in rows if r["function"] == n and r["method"].startswith(kind))
-            for n in names
-        ]
-        left.barh(np.arange(len(names)) + 0.4 * offset, best, 0.38, label=label)
-    left.set_yticks(np.arange(len(names)) + 0.2, names)
-    left.axvline(1, color="gray", lw=0.8)
-    left.set_xlabel(f"time / faster of jacfwd and jacrev, batch {batch:,}")
-    left.legend()
-    correlations = [row for row in found["orders"] if "works" in row]
-    for row in correlations:
-        order = list(row["works"])
-        right.plot(
-            [row["works"][n] for n in order],
-            [row["seconds"][n] * 1e9 for n in order],
-            ".",
-            label=f"{row['function']} ({row['work']:.2f})",
-        )
-    right.set_xscale("log")
-    right.set_yscale("log")
-    right.set_xlabel("work of a point, multiplications")
-    right.set_ylabel("ns a point, code alone")
-    if correlations:
-        right.legend(fontsize=7)
-    figure.savefig(path)

@@ -127,9 +127,9 @@ def gains(path: Path) -> None:
         [("reverse mode", OTHER), ("best published order", THIRD), ("best order here", OURS)]
     ):
         shares = [
-            (place, row[k] / row[0], row[k])
+            (place, count / row[0], count)
             for place, row in enumerate(found.values())
-            if row[k] is not None
+            if (count := row[k]) is not None
         ]
         places = [place + 0.27 * (k - 1) for place, _, _ in shares]
         right.bar(places, [share for _, share, _ in shares], 0.25, color=colour, label=label)
@@ -149,7 +149,7 @@ def elimination(path: Path) -> None:
     _, state = env.reset(jax.random.key(0))
     frames = [state]
     for vertex in order.ids_for(env.graph):
-        _, state, *_ = env.step(None, state, slots.index(vertex))
+        _, state, *_ = env.step(None, state, jnp.asarray(slots.index(vertex)))
         frames.append(state)
     chosen = [0, len(frames) // 3, 2 * len(frames) // 3, len(frames) - 1]
     figure = canvas(9.5, 5.6)
@@ -219,6 +219,91 @@ def tasks(path: Path) -> None:
     save(figure, path)
 
 
+def kernels(path: Path) -> None:
+    """Jacobians as one kernel and by XLA, over the faster of JAX's modes, at 65,536 points."""
+    found = _speed(65536)
+    figure = canvas(9.5, 3.6)
+    [panel] = axes_of(figure)
+    for offset, (kind, colour) in enumerate((("kernel", OURS), ("XLA", OTHER))):
+        places = np.arange(len(found)) + 0.4 * offset
+        best = [
+            min(float(row["ratio"]) for method, row in rows.items() if method.startswith(kind))
+            for rows in found.values()
+        ]
+        label = "one kernel" if kind == "kernel" else "jacve as XLA compiles it"
+        panel.barh(places, best, 0.38, color=colour, label=label)
+        for place, ratio in zip(places, best, strict=True):
+            panel.text(ratio + 0.01, place, f"{ratio:.2g}", va="center", fontsize=7.5)
+    panel.invert_yaxis()
+    panel.axvline(1, color=INK, lw=1)
+    panel.set_yticks(np.arange(len(found)) + 0.2, list(found), fontsize=8)
+    panel.set_xlabel("time / time of JAX's faster mode, which is the line at 1")
+    panel.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(0.93, 0.85))
+    save(figure, path)
+
+
+def roofline(path: Path) -> None:
+    """What bounds the kernels: operations a second over operations a byte, at 65,536 points."""
+    document = json.loads((ROOT / "docs/kernel.json").read_text("utf-8"))
+    alone = {row["function"]: row["alone_ns"] for row in document["orders"] if "alone_ns" in row}
+    figure = canvas(9.5, 4.2)
+    [panel] = axes_of(figure)
+    writing = in_cache = 0.0
+    names: dict[str, tuple[float, float]] = {}
+    for name, rows in _speed(65536).items():
+        task = veenv.tasks.get(name)
+        args = task.example_args()
+        blocks = jax.eval_shape(jax.jacfwd(task.fun, task.argnums), *args)
+        written, read = (4 * sum(x.size for x in jax.tree.leaves(tree)) for tree in (blocks, args))
+        work = rows["kernel, best-operations"]["work"]
+        writing = max(writing, written * 65536 / rows["writing"]["ms"] / 1e6)
+        in_cache = max(in_cache, 2 * work / alone[name])
+        at = work / (written + read)
+        for method, colour in (("kernel, best-operations", OURS), ("XLA, best-operations", OTHER)):
+            panel.loglog(at, work * 65536 / rows[method]["ms"] / 1e6, "o", color=colour)
+        names[name] = at, work * 65536 / rows["kernel, best-operations"]["ms"] / 1e6
+    for number, (name, place) in enumerate(sorted(names.items(), key=lambda item: item[1])):
+        side = {"xytext": (-5, 4), "ha": "right"} if number % 2 else {"xytext": (5, -7)}
+        turned = {"rotation": -25, "rotation_mode": "anchor", "fontsize": 7, **side}
+        panel.annotate(name, place, textcoords="offset points", **turned)
+    at = np.geomspace(0.15, 12, 50)
+    panel.loglog(at, np.minimum(writing * at, in_cache), color=INK, lw=1)
+    panel.text(0.32, writing * 0.28, f"XLA only writing: {writing:.0f} GB/s", fontsize=8)
+    panel.text(5.2, in_cache * 1.08, f"two cores in the cache: {in_cache:.0f} Gop/s", fontsize=8)
+    panel.plot([], [], "o", color=OURS, label="one kernel")
+    panel.plot([], [], "o", color=OTHER, label="jacve as XLA compiles it")
+    panel.legend(frameon=False, fontsize=8, loc="lower right")
+    panel.set_ylim(3, 250)
+    panel.set_xlabel("operations for each byte of arguments and Jacobian")
+    panel.set_ylabel("billion operations a second")
+    save(figure, path)
+
+
+def work(path: Path) -> None:
+    """The work of fifty orders each against their time, the machine code alone."""
+    document = json.loads((ROOT / "docs/kernel.json").read_text("utf-8"))
+    found = [row for row in document["orders"] if "works" in row]
+    figure = canvas(9.5, 2.6)
+    for panel, row in zip(axes_of(figure, 1, len(found)), found, strict=True):
+        times = [row["seconds"][order] * 1e9 for order in row["works"]]
+        panel.plot(list(row["works"].values()), times, ".", color=OURS)
+        name = row["function"].replace(", 300 equations", "")
+        panel.set_title(f"{name}: {row['work']:.2f}", fontsize=8)
+        panel.tick_params(labelsize=7)
+        panel.set_xlabel("work of a point", fontsize=8)
+    figure.axes[0].set_ylabel("ns a point", fontsize=8)
+    save(figure, path)
+
+
+def _speed(batch: int) -> dict[str, dict[str, dict[str, float]]]:
+    """Rows of kernels at a batch, by function and method."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for row in json.loads((ROOT / "docs/kernel.json").read_text("utf-8"))["speed"]:
+        if row["batch"] == batch:
+            found.setdefault(row["function"], {})[row["method"]] = row
+    return found
+
+
 def spy(panel: Axes, matrix: np.ndarray) -> None:
     """Squares where a matrix is not zero, darker where it is larger."""
     rows, columns = np.nonzero(matrix)
@@ -227,7 +312,9 @@ def spy(panel: Axes, matrix: np.ndarray) -> None:
     largest = np.abs(matrix).max()
     for r, c in zip(rows, columns, strict=True):
         strength = 0.35 + 0.65 * abs(matrix[r, c]) / largest
-        panel.add_patch(Rectangle((c, r), 0.92, 0.92, color=OURS, alpha=strength, lw=0))
+        panel.add_patch(
+            Rectangle((float(c), float(r)), 0.92, 0.92, color=OURS, alpha=strength, lw=0)
+        )
     panel.set_xlim(-0.3, matrix.shape[1] + 0.3)
     panel.set_ylim(matrix.shape[0] + 0.3, -0.3)
     panel.set_aspect("equal")
@@ -235,4 +322,7 @@ def spy(panel: Axes, matrix: np.ndarray) -> None:
     panel.set_yticks([])
 
 
-PICTURES = {f.__name__: f for f in (gains, elimination, structures, patterns, tasks)}
+PICTURES = {
+    f.__name__: f
+    for f in (gains, elimination, structures, patterns, tasks, kernels, roofline, work)
+}
