@@ -203,8 +203,8 @@ def tasks(path: Path) -> None:
     shares: dict[str, float] = {}
     for line in (ROOT / "docs/tasks.md").read_text("utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
-        if len(cells) == 7 and cells[0] in veenv.tasks.list():
-            *classical, best = (int(re.sub(r"[,*]| / .*", "", cell)) for cell in cells[3:])
+        if len(cells) == 6 and cells[0] in veenv.tasks.list():
+            best, *classical = (int(re.sub(r"[,*]| / .*", "", cell)) for cell in cells[1:5])
             shares[cells[0]] = best / min(classical)
     shares = dict(sorted(shares.items(), key=lambda item: -item[1]))
     figure = canvas(9.5, 5.2)

@@ -28,8 +28,8 @@ from veenv.search import search
 FOLDER = Path(veenv.__file__).parent / "orders" / "data"
 
 HEAD = """\
-| task | leaves | vertices | forward | reverse | Markowitz | best known |
-| --- | --- | --- | --- | --- | --- | --- |"""
+| task | best known | reverse | forward | Markowitz | leaves, vertices |
+| --- | ---: | ---: | ---: | ---: | --- |"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,20 +176,20 @@ def write_table(document: Path, folder: Path) -> None:
 
 
 def _row(name: str, folder: Path) -> str:
-    """A task's row: sizes, then each count as ``multiplications / executed``."""
+    """A task's row: each count as ``multiplications / executed``, then sizes."""
     task = veenv.tasks.get(name)
     graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
     classical = (
         " / ".join(f"{graph.cost(order, cost):,}" for cost in LABELLINGS)
-        for order in (graph.forward(), graph.reverse(), graph.markowitz())
+        for order in (graph.reverse(), graph.forward(), graph.markowitz())
     )
     known = _recount([Order.load(path) for path in sorted(folder.glob(f"{name}.*json"))], graph)
     best = []
     for cost in LABELLINGS:
         order = min(known, key=lambda order, cost=cost: _price(order, cost))
         best.append(f"{order.counts[cost]:,}" + ("*" if order.is_optimal(cost) else ""))
-    sizes = f"{graph.num_inputs} → {graph.num_outputs}", str(len(graph.eliminable))
-    return f"| {' | '.join([name, *sizes, *classical, ' / '.join(best)])} |"
+    sizes = f"{graph.num_inputs} → {graph.num_outputs}, {len(graph.eliminable)}"
+    return f"| {' | '.join([name, ' / '.join(best), *classical, sizes])} |"
 
 
 if __name__ == "__main__":
