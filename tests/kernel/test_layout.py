@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import re
-from itertools import pairwise, product
+from itertools import product
 
 import jax
 import jax.numpy as jnp
@@ -15,123 +14,36 @@ import veenv
 from tests.sampling import spared
 from veenv.kernel.cpu import compile as compiling
 from veenv.kernel.cpu import emitter, entries, layout, records, sections
-from veenv.kernel.cpu.layout import Shuffles, Unwoven, UnwovenRows, row_starts, woven
 from veenv.kernel.cpu.outputs import written
 from veenv.kernel.cpu.spans import size_of
 from veenv.kernel.fusing import fuse, trace_point
 
-ENTRIES = [*range(1, 21), 24, 36, 48, 63, 64, 121]
+ENTRIES = [*range(1, 21), 24, 25, 36, 42, 48, 63, 64, 105, 121, 127]
+VECTORS = [(16, False), (32, True), (64, False), (64, True)]
 
 
-class Machine:
-    """Computes shuffles of vectors of integers."""
-
-    def __init__(self):
-        self.vectors: dict[str, list[int]] = {}
-        self.tables: dict[str, list[int]] = {}
-
-    def shuffles(self, lanes: int) -> Shuffles:
-        self.lanes, self.once = lanes, self.emit
-        return Shuffles("float", self)
-
-    def declare(self, symbol: str, text: str) -> None:
-        if "internal global" in text:
-            numbers = text.split("> <")[1].split(">")[0]
-            self.tables[symbol] = [int(k) for k in numbers.replace("i32 ", "").split(", ")]
-
-    def emit(self, text: str) -> str:
-        if text.startswith("load"):
-            return text.split("ptr ")[1].split(",")[0]
-        if text.startswith("call"):
-            operands = text.rstrip(")").split("(")[1].split(", ")
-            first, table, second = (operand.split("> ")[1] for operand in operands)
-            lanes = self.tables[table]
-        else:
-            first, second, mask = text.split(", <", 2)
-            first, second = first.rsplit(" ", 1)[1], second.rsplit(" ", 1)[1]
-            lanes = [int(k) for k in re.findall(r"i32 (\d+)", mask)]
-        both = self.vectors[first] + self.vectors[second]
-        return self.add(f"%s{len(self.vectors)}", [both[k] for k in lanes])
-
-    def add(self, name: str, values: list[int]) -> str:
-        self.vectors[name] = values
-        return name
-
-
-@pytest.fixture(params=[False, True])
-def avx512(request, monkeypatch):
-    """With and without an instruction for any shuffle."""
-    known = dataclasses.replace(compiling.host(), avx512=request.param)
-    monkeypatch.setattr(layout, "host", lambda: known)
-    return request.param
-
-
-@pytest.mark.parametrize("lanes", [2, 4, 8, 16])
-@pytest.mark.parametrize("count", ENTRIES)
-def test_woven_and_unwoven(count: int, lanes: int, avx512: bool):
-    machine = Machine()
-    shuffles = machine.shuffles(lanes)
-    flat = np.arange(count * lanes)
-    by_entry = [machine.add(f"%e{k}", list(flat[k::count])) for k in range(count)]
-    vectors = woven(by_entry, shuffles)
-    assert [v for name in vectors for v in machine.vectors[name]] == list(flat)
-    assert bool(machine.tables) == (avx512 and lanes > 2 and count > 1)
-    back = Unwoven(vectors.__getitem__, count, shuffles)
-    for k in (0, count // 2, count - 1):
-        assert machine.vectors[back.entry(k)] == list(flat[k::count])
-
-
-def _shuffles(count: int, lanes: int) -> int:
-    """How many shuffles weaving an array of so many entries takes."""
-    machine = Machine()
-    names = [machine.add(f"%e{k}", [0] * lanes) for k in range(count)]
-    woven(names, machine.shuffles(lanes))
-    return len(machine.vectors) - count
-
-
-def test_no_more_shuffles_than_entries():
-    """A leaf takes at most one shuffle for every number that it holds."""
-    for count in ENTRIES:
-        assert _shuffles(count, 16) <= 16 * count
-
-
-@pytest.mark.parametrize("lanes", [2, 4, 8, 16])
-@pytest.mark.usefixtures("avx512")
-def test_rows_cover_an_array_and_are_read_as_they_are_written(lanes: int):
-    by_rows = [count for count in range(1, 128) if row_starts(count, lanes)]
-    for count in by_rows:
-        starts = row_starts(count, lanes)
-        assert (starts[0], starts[-1]) == (0, count - lanes)
-        assert all(later - earlier <= lanes for earlier, later in pairwise(starts))
-        machine = Machine()
-        flat = np.arange(count * lanes)
-
-        def load(point, first, machine=machine, flat=flat, count=count):
-            begin = point * count + first
-            name = f"%r{point}_{first}"
-            return machine.add(name, list(flat[begin : begin + lanes]))
-
-        assert _shuffles(lanes, lanes) * len(starts) < _shuffles(count, lanes)
-        back = UnwovenRows(load, starts, machine.shuffles(lanes))
-        for k in range(count):
-            assert machine.vectors[back.entry(k)] == list(flat[k::count])
-    assert (105 in by_rows) == (lanes > 4)
-    assert not {*by_rows} & {16, 32, 48, 64, 96}  # halves do with fewer shuffles
-
-
-@pytest.mark.parametrize("count", [16, 17, 25, 42, 63, 105, 127])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_arrays_of_many_entries_are_read_and_written_whole(x64, count: int, dtype: str):
-    def scaled(x, y):
-        return jnp.sin(x) * y + x[::-1]
+@pytest.mark.parametrize(("bytes_", "any_shuffle"), VECTORS)
+def test_arrays_are_read_and_written_whole(x64, monkeypatch, bytes_, any_shuffle, dtype):
+    """Of any number of entries, with and without an instruction for any shuffle; some shared."""
+    known = compiling.host()
+    if bytes_ > known.vector_bytes or any_shuffle > known.avx512:
+        pytest.skip("this processor has no such vectors")
+    monkeypatch.setattr(entries, "host", lambda: dataclasses.replace(known, vector_bytes=bytes_))
+    monkeypatch.setattr(layout, "host", lambda: dataclasses.replace(known, avx512=any_shuffle))
+    scale = bytes_ + any_shuffle  # another program for each
 
-    rng = np.random.default_rng(count)
-    x, y = rng.normal(size=(2, 37, count)).astype(dtype)
-    rtol = 1e-5 if dtype == "float32" else 1e-12
-    both = jax.jit(jax.vmap(fuse(scaled)))(x, y)
-    np.testing.assert_allclose(both, np.sin(x) * y + x[:, ::-1], rtol=rtol, atol=rtol)
-    one = jax.jit(jax.vmap(fuse(scaled), (0, None)))(x, y[0])
-    np.testing.assert_allclose(one, np.sin(x) * y[0] + x[:, ::-1], rtol=rtol, atol=rtol)
+    def turned(*arrays):
+        return [x[::-1] * scale for x in arrays]
+
+    rng = np.random.default_rng(bytes_)
+    arrays = [rng.normal(size=(37, count)).astype(dtype) for count in ENTRIES]
+    for shared in (0, 3):  # none, or every third
+        axes = [None if shared and k % shared == 0 else 0 for k in range(len(ENTRIES))]
+        args = [x if axis == 0 else x[0] for x, axis in zip(arrays, axes, strict=True)]
+        found = jax.jit(jax.vmap(fuse(turned), axes))(*args)
+        for x, y in zip(args, found, strict=True):
+            np.testing.assert_array_equal(y, np.broadcast_to(x[..., ::-1] * scale, y.shape))
 
 
 @pytest.mark.parametrize("bytes_", [16, 64])
@@ -164,28 +76,6 @@ def test_no_basic_block_is_long_where_many_entries_are_written():
     blocks = text.split(":\n")
     assert max(block.count("\n") for block in blocks) < 3 * emitter._BLOCK < text.count("\n")
     assert text.count("br i1 %never") > 2  # no jump that the code generator would remove
-
-
-def written_of(fun, *args):
-    (made,) = written(trace_point(fun, args, {}, (0,)).program())
-    return made
-
-
-def test_the_code_writes_the_values_of_a_large_leaf_once():
-    x = np.ones(30, np.float32)
-    small = written_of(lambda x: jnp.outer(x, x)[:4, :30], x)
-    assert not small.by_value
-    assert small.stored.size == 120
-    large = written_of(lambda x: jnp.outer(x, x), x)
-    assert large.by_value
-    assert large.stored.size == 465  # symmetric
-    assert len(large.sources) == 900
-    assert not large.constants.size
-    assert (large.sources.reshape(30, 30) == large.sources.reshape(30, 30).T).all()
-    zeros = written_of(lambda x: jnp.diag(jnp.sin(x)) + jnp.eye(30, k=1), x)
-    assert zeros.stored.size == 30
-    np.testing.assert_array_equal(zeros.places, 4 * 31 * np.arange(30))
-    np.testing.assert_array_equal(zeros.constants.reshape(30, 30), np.eye(30, k=1))
 
 
 DTYPES = ["float32", "float64", "int32", "bool", "int8", "int64"]

@@ -104,39 +104,6 @@ def test_sections_compute_what_the_whole_does(x64, monkeypatch, length, dtype):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max())
 
 
-def test_every_operation_is_in_one_section_and_cuts_are_where_little_is_kept(monkeypatch):
-    def waist(x):
-        """Much before and after, and one number between."""
-        middle = jnp.prod(jnp.sin(x))
-        return jnp.cumsum(jnp.cos(x * middle))
-
-    program = program_of(waist, np.ones(40, np.float32))
-    cut(monkeypatch, spans.size_of(program) // 2)
-    found = spans.sections(program)
-    assert [i for span in found for i in span] == list(range(len(program.ops)))
-    assert len(found) == 2
-    assert len(spans.kept_places(program, found)) == 1
-
-
-def test_places_are_taken_again_when_nothing_needs_them(monkeypatch):
-    def chain(x):
-        for _ in range(60):
-            x = jnp.sin(x) * x
-        return x
-
-    cut(monkeypatch, 10)
-    program = program_of(chain, np.ones(3, np.float32))
-    found = spans.sections(program)
-    places = spans.kept_places(program, found)
-    assert len(found) > 10
-    assert len(places) > 30
-    assert max(places.values()) < 12
-    last = spans._last_uses(program)
-    for k, span in enumerate(found):
-        alive = [places[i] for i in places if i < span.start <= last[i]]
-        assert len(set(alive)) == len(alive), k
-
-
 def test_sections_live_as_long_as_what_calls_them(monkeypatch):
     cut(monkeypatch, 100)
     x = np.linspace(0.1, 0.9, 30, dtype=np.float32)
