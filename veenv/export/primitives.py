@@ -13,8 +13,8 @@ from jax import lax
 from veenv.linear.barrier import BARRIERS
 from veenv.rules.table import facts
 
-Writer = Callable[[Sequence[str], Mapping[str, Any]], str]
-"""From operands and parameters, as text, to an expression."""
+Special = tuple[Sequence[str], Callable[[Sequence[str], Mapping[str, Any]], str]]
+"""Names of parameters, and from operands, as text, and parameters to an expression."""
 
 _RECORDS = (lax.GatherDimensionNumbers, lax.ScatterDimensionNumbers, lax.ConvDimensionNumbers)
 _NO_MATTER = frozenset({"weak_type", "update_jaxpr", "update_consts", "input_dtype"})
@@ -38,13 +38,15 @@ def expression(name: str, operands: Sequence[str], params: Mapping[str, Any]) ->
     """
     left = {k: v for k, v in params.items() if k not in _NO_MATTER and not _says_nothing(v)}
     if name in _SPECIAL:
-        return _SPECIAL[name](operands, left)
+        used, write = _SPECIAL[name]
+        _check_used(name, left, used)
+        return write(operands, left)
     known = facts(name)
     if known.keywords is None:
         raise CannotWriteError(f"primitive {name!r} cannot be written as source code")
     _check_used(name, left, known.keywords)
-    named = [f"{key}={text(left[key])}" for key in known.keywords if key in left]
-    return f"{known.python or f'lax.{name}'}({', '.join([*operands, *named])})"
+    named = _named({key: left[key] for key in known.keywords if key in left})
+    return f"{known.python or f'lax.{name}'}({', '.join([*operands, *filter(None, [named])])})"
 
 
 def _says_nothing(value: Any) -> bool:
@@ -111,109 +113,79 @@ def number(value: Any) -> str:
     return f"{sign}np.{'nan' if np.isnan(value) else 'inf'}"
 
 
-def _barrier(operands: Sequence[str], params: Mapping[str, Any]) -> str:
-    _check_used("optimization_barrier", params, ("points",))
-    if len(operands) == 1:
-        return f"lax.optimization_barrier({operands[0]})"
-    return f"lax.optimization_barrier(({', '.join(operands)}))"
-
-
-def _concatenate(operands: Sequence[str], params: Mapping[str, Any]) -> str:
-    _check_used("concatenate", params, ("dimension",))
-    return f"lax.concatenate([{', '.join(operands)}], dimension={params['dimension']})"
-
-
-def _copy(operands: Sequence[str], params: Mapping[str, Any]) -> str:
-    _check_used("copy", params, ("name",))
-    return operands[0]
-
-
-def _dynamic_slice(operands: Sequence[str], params: Mapping[str, Any]) -> str:
-    _check_used("dynamic_slice", params, ("slice_sizes",))
-    starts, sizes = ", ".join(operands[1:]), text(params["slice_sizes"])
-    return f"lax.dynamic_slice({operands[0]}, ({starts},), {sizes}, {_CLAMPED})"
-
-
-def _dynamic_update_slice(operands: Sequence[str], params: Mapping[str, Any]) -> str:
-    _check_used("dynamic_update_slice", params, ())
-    starts = ", ".join(operands[2:])
-    return f"lax.dynamic_update_slice({operands[0]}, {operands[1]}, ({starts},), {_CLAMPED})"
-
-
-_CLAMPED = "allow_negative_indices=False"
-"""The primitives' starts: what is negative was counted from the end before them already."""
-
-
-def _arg(name: str) -> Writer:
-    def write(operands: Sequence[str], params: Mapping[str, Any]) -> str:
-        _check_used(name, params, ("axes", "index_dtype"))
-        (axis,) = params["axes"]
-        return f"lax.{name}({operands[0]}, {int(axis)}, {text(params['index_dtype'])})"
-
-    return write
-
-
-def _empty(operands: Sequence[str], params: Mapping[str, Any]) -> str:
-    """Memory whose content does not matter (``empty2`` is a scalar)."""
-    del operands
-    return f"jnp.zeros({text(params.get('shape', ()))}, {text(np.dtype(params['dtype']))})"
-
-
-def _cholesky(operands: Sequence[str], params: Mapping[str, Any]) -> str:
-    _check_used("cholesky", params, ())
-    return f"lax.linalg.cholesky({operands[0]}, symmetrize_input=False)"
-
-
-def _one_minus_square(operands: Sequence[str], params: Mapping[str, Any]) -> str:
-    _check_used("one_minus_square", params, ())
-    return f"(1 - {operands[0]}) * (1 + {operands[0]})"
+def _barrier(x: Sequence[str], params: Mapping[str, Any]) -> str:
+    return f"lax.optimization_barrier({x[0] if len(x) == 1 else _tuple(x)})"
 
 
 def _polynomial(operands: Sequence[str], params: Mapping[str, Any]) -> str:
     """Horner's rule; the constant coefficient comes first."""
-    _check_used("polynomial", params, ())
     x, *coefficients, total = operands
     for c in reversed(coefficients):
         total = f"({c} + {x} * {total})"
     return f"jnp.asarray({total})"
 
 
-def _stack(operands: Sequence[str], params: Mapping[str, Any]) -> str:
-    _check_used("stack", params, ("axis",))
-    return f"jnp.stack([{', '.join(operands)}], axis={int(params['axis'])})"
-
-
-def _sort(operands: Sequence[str], params: Mapping[str, Any]) -> str:
-    _check_used("sort", params, ("dimension", "is_stable", "num_keys"))
-    several = f"({', '.join(operands)},)"
-    named = ", ".join(f"{key}={text(params[key])}" for key in sorted(params))
-    return f"lax.sort({several}, {named})"
-
-
-def _top_k(operands: Sequence[str], params: Mapping[str, Any]) -> str:
-    _check_used("top_k", params, ("k", "operand", "axis", "is_stable"))
+def _top_k(x: Sequence[str], params: Mapping[str, Any]) -> str:
     # Stable is the default, and all there is in older versions.
     stated = {k: v for k, v in params.items() if (k, v) != ("is_stable", True)}
-    named = ", ".join(f"{key}={text(value)}" for key, value in stated.items())
-    return f"lax.top_k({operands[0]}, {named})"
+    return f"lax.top_k({x[0]}, {_named(stated)})"
 
 
-_SPECIAL: Mapping[str, Writer] = {
+def _arg(name: str) -> Special:
+    def write(x: Sequence[str], params: Mapping[str, Any]) -> str:
+        (axis,) = params["axes"]
+        return f"lax.{name}({x[0]}, {int(axis)}, {text(params['index_dtype'])})"
+
+    return ("axes", "index_dtype"), write
+
+
+def _tuple(operands: Sequence[str]) -> str:
+    return f"({', '.join(operands)},)"
+
+
+def _named(params: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={text(value)}" for key, value in params.items())
+
+
+_CLAMPED = "allow_negative_indices=False"
+"""The primitives' starts: what is negative was counted from the end before them already."""
+_COPY: Special = ("name",), lambda x, p: x[0]
+_EMPTY: Special = (  # memory whose content does not matter
+    ("shape", "dtype", "memory_space", "out_sharding"),
+    lambda x, p: f"jnp.zeros({text(p.get('shape', ()))}, {text(np.dtype(p['dtype']))})",
+)
+_SPECIAL: Mapping[str, Special] = {
     "argmax": _arg("argmax"),
     "argmin": _arg("argmin"),
-    "cholesky": _cholesky,
-    "concatenate": _concatenate,
-    "copy": _copy,
-    "copy_p": _copy,
-    "name": _copy,
-    "dynamic_slice": _dynamic_slice,
-    "dynamic_update_slice": _dynamic_update_slice,
-    "empty": _empty,
-    "empty2": _empty,
-    "one_minus_square": _one_minus_square,
-    **dict.fromkeys(BARRIERS, _barrier),
-    "polynomial": _polynomial,
-    "sort": _sort,
-    "stack": _stack,
-    "top_k": _top_k,
-}
+    "cholesky": ((), lambda x, p: f"lax.linalg.cholesky({x[0]}, symmetrize_input=False)"),
+    "concatenate": (
+        ("dimension",),
+        lambda x, p: f"lax.concatenate([{', '.join(x)}], dimension={p['dimension']})",
+    ),
+    "copy": _COPY,
+    "copy_p": _COPY,
+    "name": _COPY,
+    "dynamic_slice": (
+        ("slice_sizes",),
+        lambda x, p: f"lax.dynamic_slice({x[0]}, {_tuple(x[1:])}, {text(p['slice_sizes'])}, "
+        f"{_CLAMPED})",
+    ),
+    "dynamic_update_slice": (
+        (),
+        lambda x, p: f"lax.dynamic_update_slice({x[0]}, {x[1]}, {_tuple(x[2:])}, {_CLAMPED})",
+    ),
+    "empty": _EMPTY,
+    "empty2": _EMPTY,
+    "one_minus_square": ((), lambda x, p: f"(1 - {x[0]}) * (1 + {x[0]})"),
+    **dict.fromkeys(BARRIERS, (("points",), _barrier)),
+    "polynomial": ((), _polynomial),
+    "sort": (
+        ("dimension", "is_stable", "num_keys"),
+        lambda x, p: f"lax.sort({_tuple(x)}, {_named(dict(sorted(p.items())))})",
+    ),
+    "stack": (
+        ("axis",), lambda x, p: f"jnp.stack([{', '.join(x)}], axis={int(p['axis'])})"
+    ),
+    "top_k": (("k", "operand", "axis", "is_stable"), _top_k),
+}  # fmt: skip
+"""What is no call of its own name: the parameters that are used, and the expression."""

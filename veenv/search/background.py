@@ -6,8 +6,9 @@ import atexit
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
 
 import jax
 
@@ -16,7 +17,7 @@ T = TypeVar("T")
 _running: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
-class Background(Generic[T]):
+class Background(Future[T]):
     """A function that runs in a thread of its own, under the caller's settings of JAX.
 
     A thread cannot be stopped from outside: work that may be left behind must look itself, often
@@ -26,40 +27,9 @@ class Background(Generic[T]):
 
     def __init__(self, work: Callable[[], T]):
         """Starts the work."""
-        self._work, self._settings = work, _Settings()
-        self._ended = threading.Event()
-        self._value: T | None = None
-        self._error: BaseException | None = None
-        thread = threading.Thread(target=self._run, name="veenv background", daemon=True)
-        _running.add(thread)
-        thread.start()
-
-    def wait(self, seconds: float) -> bool:
-        """Whether the work has ended, after waiting for it for some seconds at most."""
-        return self._ended.wait(max(0.0, seconds))
-
-    def result(self) -> T:
-        """What the work returned, when it has ended."""
-        if self._error is not None:
-            raise self._error
-        return self._value  # pyright: ignore[reportReturnType]  # T may include None
-
-    def _run(self) -> None:
-        try:
-            with self._settings.active():
-                self._value = self._work()
-        except BaseException as error:
-            self._error = error
-        finally:
-            self._ended.set()
-
-
-class _Settings:
-    """The settings of JAX that a `with` block can change for one thread."""
-
-    def __init__(self) -> None:
+        super().__init__()
         config: Any = jax.config
-        self._managers: list[tuple[Callable[[Any], Any], Any]] = [
+        settings: list[tuple[Callable[[Any], Any], Any]] = [
             (jax.enable_x64, config.jax_enable_x64),
             (jax.default_matmul_precision, config.jax_default_matmul_precision),
             (jax.numpy_rank_promotion, config.jax_numpy_rank_promotion),
@@ -67,13 +37,23 @@ class _Settings:
             (jax.default_device, config.jax_default_device),
         ]
 
-    @contextlib.contextmanager
-    def active(self) -> Iterator[None]:
-        """The settings, in another thread."""
-        with contextlib.ExitStack() as stack:
-            for manager, value in self._managers:
-                stack.enter_context(manager(value))
-            yield
+        def run() -> None:
+            try:
+                with contextlib.ExitStack() as stack:
+                    for manager, value in settings:
+                        stack.enter_context(manager(value))
+                    found = work()
+                self.set_result(found)
+            except BaseException as error:
+                self.set_exception(error)
+
+        thread = threading.Thread(target=run, name="veenv background", daemon=True)
+        _running.add(thread)
+        thread.start()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether the work has ended, after waiting for it for some seconds at most."""
+        return bool(wait([self], max(0.0, seconds)).done)
 
 
 @atexit.register
