@@ -187,3 +187,44 @@ def test_rules_are_told_of_zeros_of_rules(wrap):
     fun = wrap(lambda x: second(x, second(x, 1.0)) * x)
     x = X if wrap is jax.vmap else X[0]
     np.testing.assert_allclose(veenv.jacve(fun)(x), jax.jacfwd(fun)(x))
+
+
+@jax.custom_jvp
+def _fixed(x):
+    return 2 * x
+
+
+def _refuses(primals, tangents):
+    if type(tangents[0]) is not jax.custom_derivatives.SymbolicZero:
+        raise RuntimeError("not to be differentiated")
+    return _fixed(*primals), tangents[0]
+
+
+_fixed.defjvp(_refuses, symbolic_zeros=True)
+
+
+def _step(carry):
+    t, x = carry
+    return jnp.sin(_fixed(t)), jnp.cos(x) * t
+
+
+BESIDE = {
+    "while": lambda x: lax.while_loop(lambda c: c[0] < 0.95, _step, (0.4, x))[1],
+    "scan": lambda x: lax.scan(lambda c, _: (_step(c), c[0]), (0.4, x), None, length=3)[0][1],
+    "cond": lambda x: lax.cond(x[0] > 0, _step, lambda c: c, (0.4, x))[1],
+    "nested": lambda x: lax.scan(
+        lambda c, a: (lax.cond(a > 1, lambda c: _step(_step(c)), _step, c), None),
+        (0.4, x),
+        jnp.arange(3.0),
+    )[0][1],
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_rules_of_what_does_not_move_in_bodies(name):
+    """A rule that refuses every tangent says nothing against a loop that gives it none."""
+    fun = lambda x: jnp.sin(BESIDE[name](jnp.exp(x) * x)) ** 2  # noqa: E731
+    expected = jax.jacfwd(fun)(X)
+    for order in ("forward", "auto") if name == "while" else ("forward", "reverse", "auto"):
+        np.testing.assert_allclose(veenv.jacve(fun, order)(X), expected, rtol=1e-12)
+    np.testing.assert_allclose(jax.jit(veenv.jacve(fun))(X), expected, rtol=1e-12)

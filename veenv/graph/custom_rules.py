@@ -21,6 +21,7 @@ from veenv.graph.linearity import is_linear, is_zero_at_zero
 from veenv.graph.program import Equation, Literal, Program, trace
 from veenv.rules import Site, walk
 from veenv.rules.base import is_differentiable
+from veenv.rules.table import facts
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,9 @@ def cotangent_rules(site: Site) -> Cotangents:
     if kind is not None:  # JAX differentiates its rule, not its body
         inner = inner_program(site)
         return LINEAR if inner is None else proven(inner)
-    return _inside(site.params, site.realify)
+    moving = _Moving(site.realify)
+    moving.equation(site, list(site.active))
+    return moving.found
 
 
 def proven(inner: Inner) -> Cotangents:
@@ -179,24 +182,55 @@ def proven(inner: Inner) -> Cotangents:
     return Cotangents(linear, zero, not linear and not inner.backward, inner.effects)
 
 
-def _inside(params: dict[str, Any], realify: bool) -> Cotangents:
-    """What is proven of the rules in bodies; all that may move counts as moving."""
-    found = LINEAR
-    for eqn in walk.inside(params, lambda _: False):
-        ins, outs = [a.aval for a in eqn.invars], [v.aval for v in eqn.outvars]
-        moving = [is_differentiable(a) for a in ins]
-        source = _compat.source_line(eqn)
-        try:
-            found &= cotangent_rules(
-                Site(eqn.primitive, eqn.params, ins, outs, moving, source, realify)
-            )
-        except CapturedValueError:
-            raise
-        except Exception:
-            # A user's rule may refuse, with any exception, to be differentiated by an operand
-            # that is constant where it stands; then nothing is known of it.
-            found = Cotangents(linear=False, zero=False)
-    return found
+class _Moving(walk.Domain[bool]):
+    """Whether values have a tangent; finds what is proven of the rules that are met with one.
+
+    A user's rule may refuse, with any exception, to be differentiated by what is constant where it
+    stands: an operand of a body moves only where something that moves comes to it.
+    """
+
+    def __init__(self, realify: bool):
+        self.found, self._realify = LINEAR, realify
+        self._known: dict[tuple[int, ...], Cotangents] = {}
+
+    def constant(self, value: Any) -> bool:
+        """A constant does not move."""
+        return False
+
+    def join(self, a: bool, b: bool) -> bool:
+        """What may move moves."""
+        return a or b
+
+    def primitive(self, equation: Any, ins: list[bool]) -> list[bool]:
+        """The results of what JAX differentiates by a rule, which is looked at."""
+        outs = walk.out_avals(equation)
+        pairs = zip(ins, walk.in_avals(equation), strict=True)
+        active = [moves and is_differentiable(aval) for moves, aval in pairs]
+        if not any(active) or facts(equation.primitive.name).flat:
+            return [False] * len(outs)
+        key = (id(equation), *active)
+        if key not in self._known:
+            self._known[key] = self._rules(equation, active)
+            self.found &= self._known[key]
+        return list(map(is_differentiable, outs))
+
+    def _rules(self, equation: Any, active: list[bool]) -> Cotangents:
+        """Of an equation with a rule, or with bodies, in which then all moves."""
+        if _compat.own_rule(equation.primitive, equation.params) is not None:
+            avals = walk.in_avals(equation), walk.out_avals(equation)
+            source = getattr(equation, "source", None) or _compat.source_line(equation)
+            try:
+                return cotangent_rules(
+                    Site(equation.primitive, equation.params, *avals, active, source, self._realify)
+                )
+            except CapturedValueError:
+                raise
+            except Exception:  # then nothing is known of it
+                return Cotangents(linear=False, zero=False)
+        inner = _Moving(self._realify)
+        for body in _compat.bodies(equation.params):
+            inner.results(body, dict.fromkeys((*body.invars, *body.constvars), True), ())
+        return inner.found
 
 
 def definition(site: Site) -> Hashable:
