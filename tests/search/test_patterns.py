@@ -16,7 +16,7 @@ from tests.oracles.edge_graph import EdgeGraph, cheapest, random_graph, separate
 from tests.sampling import spared
 from veenv.graph.graph import COST_MODELS
 from veenv.graph.linearisation import make_graph
-from veenv.graph.tableau import eliminate_structure
+from veenv.graph.tableau import eliminate_counted
 from veenv.search import search
 from veenv.search.budget import Budget, Tracker
 from veenv.search.exact.astar import solve_astar
@@ -69,7 +69,7 @@ def test_edges_get_no_structure_that_the_closure_does_not_name(task_graph, name,
         order = rng.permutation([graph.node(v) for v in graph.eliminable])
         order = order[: rng.integers(2, min(len(order), 12))].tolist()
         for node in order:
-            eliminate_structure(tableau, node, keep=node in graph.output_nodes)
+            eliminate_counted(tableau, node, keep=node in graph.output_nodes)
         gone = sum(1 << x for x in order)
         certain = sum(1 << x for x in order[::2])
         present = sum(1 << graph.node(v) for v in graph.eliminable[::3]) & ~gone

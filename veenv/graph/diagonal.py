@@ -14,65 +14,51 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Any
 
 from veenv.rules import walk
 from veenv.rules.base import Pairs, Site, find, is_complex
 from veenv.rules.table import named
 from veenv.structure.structure import FREE
 
-# Batch axes by name.  Each function gives, for a result and an operand of an equation, (out axis,
+# Batch axes by name.  Each function gives, for an operand of an equation and any result, (out axis,
 # in axis) pairs: the partial is zero wherever the indices of a pair differ.
 
 CHOOSE = frozenset(("select_and_gather_add", "select_and_scatter_add"))
 """Primitives whose further operands only decide what is taken of the first."""
 
-
-def _leading(count: int) -> list[tuple[int, int]]:
-    return [(k, k) for k in range(count)]
+_Named = Callable[[Site, int], list[tuple[int, int]]]
 
 
-def _all_but(axis: int, rank: int) -> list[tuple[int, int]]:
-    return [(k, k) for k in range(rank) if k != axis % rank]
+def _leading(fewer: Callable[[Site], int]) -> _Named:
+    """All axes of the first operand but so many at its end."""
+    return lambda site, _: [(k, k) for k in range(len(site.in_avals[0].shape) - fewer(site))]
 
 
-def _matrices(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
-    return _leading(len(site.in_avals[0].shape) - 2)
+def _all_but(axis: Callable[[Any], int]) -> _Named:
+    """All axes but one, which the parameters name."""
+
+    def pairs(site: Site, operand: int) -> list[tuple[int, int]]:
+        rank = len(site.in_avals[0].shape)
+        return [(k, k) for k in range(rank) if k != axis(site.params) % rank]
+
+    return pairs
 
 
-def _triangular_solve(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+def _triangular_solve(site: Site, operand: int) -> list[tuple[int, int]]:
     """Matrices of a batch; the right sides of one matrix."""
     rank = len(site.in_avals[0].shape)
     several = rank - 1 if site.params["left_side"] else rank - 2
-    return _leading(rank - 2) + [(several, several)] * (operand == 1)
+    return [(k, k) for k in range(rank - 2)] + [(several, several)] * (operand == 1)
 
 
-def _tridiagonal_solve(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+def _tridiagonal_solve(site: Site, operand: int) -> list[tuple[int, int]]:
     """Matrices of a batch; the right sides of one matrix."""
     rank = len(site.in_avals[0].shape)
-    return _leading(rank - 1) + [(rank, rank)] * (operand == 3)
+    return [(k, k) for k in range(rank - 1)] + [(rank, rank)] * (operand == 3)
 
 
-def _fft(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
-    return _leading(len(site.in_avals[0].shape) - len(site.params["fft_lengths"]))
-
-
-def _cumulative(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
-    return _all_but(site.params["axis"], len(site.in_avals[0].shape))
-
-
-def _sort(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
-    return _all_but(site.params["dimension"], len(site.in_avals[0].shape))
-
-
-def _approx_top_k(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
-    return _all_but(site.params["reduction_dimension"], len(site.in_avals[0].shape))
-
-
-def _top_k(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
-    return _all_but(site.params.get("axis", -1), len(site.in_avals[0].shape))
-
-
-def _window(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+def _window(site: Site, operand: int) -> list[tuple[int, int]]:
     """Axes that the window does not reach along."""
     p = site.params
     kinds = "window_dimensions", "window_strides", "base_dilation", "window_dilation"
@@ -82,7 +68,7 @@ def _window(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
     return [(k, k) for k, (*sizes, pad) in enumerate(windows) if (*sizes, tuple(pad)) == alone]
 
 
-def _convolution(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+def _convolution(site: Site, operand: int) -> list[tuple[int, int]]:
     """Points of the batch, for the image; output features, for the kernel."""
     numbers = site.params["dimension_numbers"]
     if operand == 1:
@@ -91,7 +77,7 @@ def _convolution(site: Site, result: int, operand: int) -> list[tuple[int, int]]
     return [] if grouped else [(numbers.out_spec[0], numbers.lhs_spec[0])]
 
 
-def _gather(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+def _gather(site: Site, operand: int) -> list[tuple[int, int]]:
     """Batch axes, and axes that are taken whole."""
     numbers, shape = site.params["dimension_numbers"], site.in_avals[0].shape
     rank = len(site.out_avals[0].shape)
@@ -106,7 +92,7 @@ def _gather(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
     return pairs
 
 
-def _scatter(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+def _scatter(site: Site, operand: int) -> list[tuple[int, int]]:
     """Batch axes, and axes that are written whole; the operands are array, indices, updates."""
     numbers = site.params["dimension_numbers"]
     shape, updates = site.in_avals[0].shape, site.in_avals[2].shape
@@ -121,37 +107,37 @@ def _scatter(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
     return pairs if operand == 2 else [(j, j) for j, _ in pairs]
 
 
-def _reduce(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+def _reduce(site: Site, operand: int) -> list[tuple[int, int]]:
     """Axes that are not reduced, of what is; the numbers to begin with come after."""
     rank, gone = len(site.in_avals[operand].shape), site.params["dimensions"]
     return list(enumerate(j for j in range(rank) if j not in gone)) if rank else []
 
 
-def _elementwise(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
-    return _leading(len(site.out_avals[result].shape))
+def _elementwise(site: Site, operand: int) -> list[tuple[int, int]]:
+    return [(k, k) for k in range(len(site.out_avals[0].shape))]
 
 
-def _named_by_class(site: Site, result: int, operand: int) -> list[tuple[int, int]]:
+def _named_by_class(site: Site, operand: int) -> list[tuple[int, int]]:
     """Primitives that newer versions of JAX tell apart by a class alone."""
     own = type(site.params["_prim"])
     known = own.__name__ == "Ldexp" and own.__module__.startswith("jax.")
-    return _elementwise(site, result, operand) if known else []
+    return _elementwise(site, operand) if known else []
 
 
-NAMED: dict[str, Callable[[Site, int, int], list[tuple[int, int]]]] = {
-    **dict.fromkeys(named(form="matrix"), _matrices),
-    **dict.fromkeys(named(form="running"), _cumulative),
+NAMED: dict[str, _Named] = {
+    **dict.fromkeys(named(form="matrix"), _leading(lambda site: 2)),
+    **dict.fromkeys(named(form="running"), _all_but(lambda params: params["axis"])),
     **dict.fromkeys(named(form="window"), _window),
     **dict.fromkeys(named(form="put"), _scatter),
-    "approx_top_k": _approx_top_k,
+    "approx_top_k": _all_but(lambda params: params["reduction_dimension"]),
     "call_hi_primitive": _named_by_class,
     "conv_general_dilated": _convolution,
-    "fft": _fft,
+    "fft": _leading(lambda site: len(site.params["fft_lengths"])),
     "gather": _gather,
     "random_gamma": _elementwise,
     "reduce": _reduce,
-    "sort": _sort,
-    "top_k": _top_k,
+    "sort": _all_but(lambda params: params["dimension"]),
+    "top_k": _all_but(lambda params: params.get("axis", -1)),
     "triangular_solve": _triangular_solve,
     "tridiagonal_solve": _tridiagonal_solve,
 }
@@ -367,7 +353,7 @@ def _named(site: Site, result: int, operand: int) -> Pairs | None:
         return None
     named = NAMED.get(name)
     out, shape = site.out_avals[result].shape, site.in_avals[operand].shape
-    found = [] if named is None else named(site, result, operand)
+    found = [] if named is None else named(site, operand)
     return tuple(
         (_squeezed(out, k), _squeezed(shape, j)) for k, j in found if out[k] == shape[j] != 1
     )

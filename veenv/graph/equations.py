@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,20 @@ class Literal:
     def val(self) -> Any:
         """Its value, as literals of JAX have it."""
         return self.value
+
+
+class Function:
+    """A function in the form of a primitive: values in, several values out."""
+
+    multiple_results = True
+
+    def __init__(self, name: str, bind: Callable[..., list[Any]]):
+        self.name, self.bind = name, bind
+
+    @staticmethod
+    def get_bind_params(params: dict[str, Any]) -> dict[str, Any]:
+        """The parameters, as primitives give them: none."""
+        return params
 
 
 @dataclass(frozen=True, slots=True)

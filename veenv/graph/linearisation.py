@@ -29,7 +29,7 @@ from veenv.graph.diagonal import Body, diagonal_axes
 from veenv.graph.graph import LABELLINGS, Graph
 from veenv.graph.precedence import ReverseOnly
 from veenv.graph.program import Equation, Program, plain_argnums, trace
-from veenv.graph.tableau import eliminate_structure
+from veenv.graph.tableau import eliminate_counted
 from veenv.rules import Partial, Row, Site
 from veenv.rules.base import is_complex, is_differentiable, real_shape, signature
 from veenv.rules.passes import is_forward_only
@@ -200,7 +200,7 @@ def _custom_rows(site: Site, custom: Custom) -> list[list[Partial | None]] | Non
         tableau = graph.tableau(cost)
         for vertex in graph.reverse():
             node = graph.node(vertex)
-            eliminate_structure(tableau, node, keep=node in graph.output_nodes)
+            eliminate_counted(tableau, node, keep=node in graph.output_nodes)
         left[cost] = tableau.preds
     rows: list[list[Partial | None]] = [[None] * len(site.in_avals) for _ in site.out_avals]
     for k in custom.inner.results:

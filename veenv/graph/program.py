@@ -24,7 +24,7 @@ from jax.extend import core, source_info_util
 from jax.extend.core import find_top_trace, set_current_trace
 
 from veenv import _compat
-from veenv.graph.equations import Equation, Literal, Var
+from veenv.graph.equations import Equation, Function, Literal, Var
 from veenv.graph.refs import fold_refs
 from veenv.linear.barrier import pins_as_written
 from veenv.rules import walk
@@ -170,25 +170,15 @@ def _has_refs(closed: Any) -> bool:
     return any(_compat.is_ref(v.aval) for v in (*jaxpr.invars, *jaxpr.constvars, *made))
 
 
-class Whole:
-    """A function in the form of a primitive, which only a mode of JAX can differentiate.
+class Whole(Function):
+    """A function which only a mode of JAX can differentiate, `backward` by a rule for cotangents.
 
-    Attributes:
-      bind: the function.
-      backward: it has a rule for cotangents alone.
-      refused: why it was not traced to more equations.
+    `refused` says why it was not traced to more equations.
     """
 
-    name = "function"
-    multiple_results = True
-
     def __init__(self, bind: Callable[..., list[Any]], backward: bool, refused: Exception):
-        self.bind, self.backward, self.refused = bind, backward, refused
-
-    @staticmethod
-    def get_bind_params(params: dict[str, Any]) -> dict[str, Any]:
-        """The parameters, as primitives give them: none."""
-        return params
+        super().__init__("function", bind)
+        self.backward, self.refused = backward, refused
 
 
 def _as_one_equation(

@@ -7,6 +7,7 @@ values that go in and come out, which JAX itself differentiates.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,43 +15,22 @@ import jax
 import jax.numpy as jnp
 
 from veenv import _compat
-from veenv.graph.equations import Equation, Literal, Var
+from veenv.graph.equations import Equation, Function, Literal, Var
 from veenv.rules import walk
 
 
-class RefProgram:
-    """Equations on refs, in the form of a primitive: values in, values out.
+def _run(
+    equations: Sequence[Equation], inputs: Sequence[Var], outputs: Sequence[Var], *args: Any
+) -> list[Any]:
+    """Runs equations on refs, of values to values."""
 
-    Attributes:
-      equations: the equations, in their order.
-      inputs: variables that hold the operands.
-      outputs: variables that hold the results.
-    """
+    def run(*args: Any) -> list[Any]:
+        variables: dict[Var, Any] = dict(zip(inputs, map(jnp.asarray, args), strict=True))
+        read = walk.run(equations, variables, walk.apply, lambda a: jnp.asarray(a.value))
+        return [read(o) for o in outputs]
 
-    name = "refs"
-    multiple_results = True
-
-    def __init__(
-        self, equations: Sequence[Equation], inputs: Sequence[Var], outputs: Sequence[Var]
-    ):
-        self.equations = tuple(equations)
-        self.inputs = tuple(inputs)
-        self.outputs = tuple(outputs)
-
-    @staticmethod
-    def get_bind_params(params: dict[str, Any]) -> dict[str, Any]:
-        """The parameters, as primitives give them: none."""
-        return params
-
-    def bind(self, *args: Any) -> list[Any]:
-        """Runs the equations on operand values."""
-        # In jit no ref is ever made for real: JAX's rules bind the zero tangents of integers.
-        return jax.jit(self._run)(*args)
-
-    def _run(self, *args: Any) -> list[Any]:
-        variables: dict[Var, Any] = dict(zip(self.inputs, map(jnp.asarray, args), strict=True))
-        read = walk.run(self.equations, variables, walk.apply, lambda a: jnp.asarray(a.value))
-        return [read(o) for o in self.outputs]
+    # In jit no ref is ever made for real: JAX's rules bind the zero tangents of integers.
+    return jax.jit(run)(*args)
 
 
 def fold_refs(
@@ -157,7 +137,7 @@ def _equation(
             f"and keeps it; one comes from outside or is returned ({source})"
         )
     return Equation(
-        RefProgram(members, inputs, outputs),
+        Function("refs", functools.partial(_run, members, inputs, outputs)),
         {},
         inputs,
         outputs,

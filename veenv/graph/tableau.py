@@ -129,11 +129,6 @@ class Pricing:
         return self._number(total), total.num_values
 
 
-def eliminate_structure(tableau: Tableau[Structure], node: int, *, keep: bool) -> int:
-    """Eliminates a node of a tableau of structures; the number of multiplications."""
-    return eliminate_counted(tableau, node, keep=keep)[0]
-
-
 def eliminate_counted(tableau: Tableau[Structure], node: int, *, keep: bool) -> tuple[int, int]:
     """Eliminates a node of a tableau of structures; how often it multiplies and adds."""
     multiplications, additions = 0, 0
