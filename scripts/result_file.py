@@ -12,7 +12,7 @@ from typing import Any
 from scripts.benchmark_machine import machine
 from veenv.orders.documents import write_text
 
-PAGE = "docs/training.md"
+PAGE = "docs/internals/results.md"
 """The page that shows the tables."""
 
 

@@ -64,7 +64,7 @@ def test_the_page_says_how_many_draws_test_sets_leave_out():
     sentence = (
         f"leaves out {small} of {of_small} draws, `arrays` one of {of_arrays}, `scalar-large`"
     )
-    assert sentence in text_of("docs/training.md")
+    assert sentence in text_of("docs/policy.md")
 
 
 def test_where_the_policy_is_above_others():
@@ -78,7 +78,7 @@ def test_where_the_policy_is_above_others():
         > int(row["annealing"].replace(",", ""))
     ]
     said = f"The two tasks on which the policy is above annealing are {' and '.join(above)}."
-    assert said in text_of("docs/training.md")
+    assert said in text_of("docs/policy.md")
 
 
 def kernel_ratio(function, batch, order):

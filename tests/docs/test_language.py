@@ -13,7 +13,6 @@ LATER = {
     "environment",
 }
 LATER |= {
-    "training",
     "architecture",
     "leaderboard",
     "sparse",
