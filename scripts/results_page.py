@@ -19,7 +19,7 @@ from typing import Any
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "internals" / "results.md"
-EXCERPT = re.compile(r"(<!-- excerpt of (.*?) -->\n)\n?(?:\|.*\n)*", re.MULTILINE)
+EXCERPT = re.compile(r"(<!-- excerpt of (.*?) -->\n)\n*(?:\|.*\n)*\n*", re.MULTILINE)
 BEGINNING = """\
 # All results
 
@@ -94,7 +94,8 @@ def pages() -> dict[Path, str]:
     for path in [DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))]:
         if path != PAGE:
             text = path.read_text(encoding="utf-8")
-            texts[path] = EXCERPT.sub(lambda m: f"{m[1]}\n{excerpt(m[2])}", text)
+            filled = EXCERPT.sub(lambda m: f"{m[1]}\n{excerpt(m[2])}\n", text)
+            texts[path] = filled.rstrip("\n") + "\n"
     return texts
 
 

@@ -131,7 +131,7 @@ def _check_shapes(site: Site, program: Program, expected: Sequence[Any]) -> None
             raise RuleShapeError(
                 f"the derivative rule of {_compat.function_source(site.params)} ({site.source}) "
                 f"gives an array of shape {tuple(shape)} where one of shape {tuple(aval.shape)} "
-                "is expected"
+                "is expected; see docs/errors.md#ruleshapeerror"
             )
 
 
