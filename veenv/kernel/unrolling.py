@@ -11,7 +11,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend import core
 
 from veenv import _compat
 from veenv.kernel import linear, loops, moves, random_numbers, sums
@@ -22,6 +21,7 @@ from veenv.kernel.elementwise import ELEMENTWISE, compute
 from veenv.kernel.ordering import needed
 from veenv.kernel.program import DTYPES, PAIRS, CannotFuseError, Leaf, ScalarProgram, dtype_name
 from veenv.kernel.random_numbers import keys_of
+from veenv.rules import walk
 from veenv.rules.base import is_key
 
 MOVES = {**moves.RULES, **sums.RULES, **linear.RULES, **random_numbers.RULES}
@@ -203,17 +203,8 @@ class _Unroller:
         """The outputs of a jaxpr."""
         env: dict[Any, Ids] = dict(zip(jaxpr.constvars, consts, strict=True))
         env.update(zip(jaxpr.invars, ins, strict=True))
-
-        def read(atom: Any) -> Ids:
-            if isinstance(atom, core.Literal):
-                aval: Any = atom.aval
-                return self.constant(np.asarray(atom.val, aval.dtype))
-            return env[atom]
-
-        for eqn in jaxpr.eqns:
-            operands = [read(v) for v in eqn.invars]
-            for var, ids in zip(eqn.outvars, self._equation(eqn, operands), strict=True):
-                env[var] = ids
+        literal = lambda atom: self.constant(np.asarray(atom.val, atom.aval.dtype))  # noqa: E731
+        read = walk.run(jaxpr, env, self._equation, literal)
         return [read(v) for v in jaxpr.outvars]
 
     def _equation(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
@@ -301,15 +292,9 @@ class _Unroller:
 
     def _scan(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         """A loop, or its steps one after the other where they are few."""
-        params = eqn.params
-        closed = params["jaxpr"]
-        num_carry = _compat.num_alike(closed.out_avals, [v.aval for v in eqn.outvars])
-        alike = _compat.num_alike(closed.in_avals, [a.aval for a in eqn.invars])
-        num_consts = alike - num_carry
-        consts = ins[:num_consts]
-        carry = list(ins[num_consts : num_consts + num_carry])
-        stacks = ins[num_consts + num_carry :]
-        length = params["length"]
+        closed, length = eqn.params["jaxpr"], eqn.params["length"]
+        first, end = walk.carried(eqn)
+        consts, carry, stacks = ins[:first], list(ins[first:end]), ins[end:]
         if length > 1:
             inside = self._inside(closed, consts)
             with suppress(CannotFuseError):  # where an index is known in each step, it is unrolled
@@ -317,17 +302,16 @@ class _Unroller:
                 if found is not None:
                     return found
         steps: list[list[Ids]] = [[] for _ in range(length)]
-        order = range(length)
-        sizes = []
-        for step in reversed(order) if params["reverse"] else order:
+        order, sizes = range(length), []
+        for step in reversed(order) if eqn.params["reverse"] else order:
             outs = self.closed(closed, [*consts, *carry, *(x[step] for x in stacks)])
-            carry, steps[step] = outs[:num_carry], outs[num_carry:]
+            carry, steps[step] = outs[: len(carry)], outs[len(carry) :]
             sizes.append(len(self.builder.ops))
             if len(sizes) == _TELLING:
                 self._foresee(sizes, length)
         stacked = [
             np.stack([s[k] for s in steps]) if length else np.zeros(v.aval.shape, np.int64)
-            for k, v in enumerate(eqn.outvars[num_carry:])
+            for k, v in enumerate(eqn.outvars[len(carry) :])
         ]
         return [*carry, *stacked]
 

@@ -45,7 +45,8 @@ class Instructions(Emitter):
         for position in self.span:
             self.run(position)
             if position in self.kept:
-                self._keep(position, self.program.ops[position].dtype)
+                dtype, value = self.program.ops[position].dtype, self.scope.names[position]
+                self.put(Stored("%kept", dtype, self.kept[position]), 0, value)
             for number, made, value, count in writes.get(position, ()):
                 if value is None:
                     self.leaves.store(number, made.stored, [self.operand(i) for i in made.ids])
@@ -90,7 +91,7 @@ class Instructions(Emitter):
             number, entry = op.attr
             name = self.leaves.load(number, self.program.inputs[number], entry)
         else:
-            name = self._kept(i, op.dtype)
+            name = self.load(Stored("%kept", op.dtype, self.kept[i]), 0)
         names[i] = name
         return name
 
@@ -136,16 +137,12 @@ class Instructions(Emitter):
             )
         else:
             value = self.emit(f"load {kind}, ptr {place}, align {self._alignment(array)}")
-        if array.dtype == "bool":
-            return self.emit(f"icmp ne {kind} {value}, zeroinitializer")
-        return value
+        return self.from_memory(array.dtype, value)
 
     def put(self, array: Stored, index: str | int, value: str) -> None:
         """Writes an entry of an array."""
         kind = f"<{self.lanes} x {memory_element(array.dtype)}>"
-        if array.dtype == "bool":
-            value = self.emit(f"zext {self.vector('bool')} {value} to {kind}")
-        place = self._address(array, index)
+        value, place = self.to_memory(array.dtype, value), self._address(array, index)
         self.lines.append(f"store {kind} {value}, ptr {place}, align {self._alignment(array)}")
 
     def _alignment(self, array: Stored) -> int:
@@ -209,26 +206,7 @@ class Instructions(Emitter):
             f"call {kind} @{name}(<{lanes} x ptr> {pointers}, i32 {aligned}, "
             f"{every} splat (i1 true), {kind} poison)"
         )
-        if array.dtype == "bool":
-            return self.emit(f"icmp ne {kind} {value}, zeroinitializer")
-        return value
-
-    def _keep(self, position: int, dtype: str) -> None:
-        """Stores a value for later sections."""
-        value, kind = self.scope.names[position], f"<{self.lanes} x {memory_element(dtype)}>"
-        if dtype == "bool":
-            value = self.emit(f"zext {self.vector(dtype)} {value} to {kind}")
-        place = self.emit(f"getelementptr i8, ptr %kept, i64 {self.kept[position]}")
-        self.lines.append(f"store {kind} {value}, ptr {place}, align {ALIGNED}")
-
-    def _kept(self, position: int, dtype: str) -> str:
-        """A value that an earlier section stored."""
-        kind = f"<{self.lanes} x {memory_element(dtype)}>"
-        place = self.emit(f"getelementptr i8, ptr %kept, i64 {self.kept[position]}")
-        value = self.emit(f"load {kind}, ptr {place}, align {ALIGNED}")
-        if dtype == "bool":
-            return self.emit(f"icmp ne {kind} {value}, zeroinitializer")
-        return value
+        return self.from_memory(array.dtype, value)
 
     def _operation(self, op: Op) -> str:
         if op.name == "read":

@@ -23,11 +23,7 @@ _TYPES = {"float32": "float", "float64": "double", "bool": "i1"}
 _BLOCK = 250  # instructions of a basic block: the code generator takes more than linear time in it
 PURE = "nounwind willreturn memory(none)"
 """LLVM's attributes of a function of mathematics."""
-_LANES = {("float32", 16): "e", ("float32", 8): "d", ("float32", 4): "b"} | {
-    ("float64", 8): "e",
-    ("float64", 4): "d",
-    ("float64", 2): "b",
-}
+_LEVELS = {64: "e", 32: "d", 16: "b"}  # how libmvec calls vectors of so many bytes
 
 
 def element(dtype: str) -> str:
@@ -135,6 +131,18 @@ class Emitter:
         """x in the lanes of a mask, y in others."""
         return self.emit(f"select <{self.lanes} x i1> {where}, {kind} {x}, {kind} {y}")
 
+    def from_memory(self, dtype: str, value: str) -> str:
+        """A vector as registers have it: bools are bytes in memory."""
+        if dtype != "bool":
+            return value
+        return self.emit(f"icmp ne <{self.lanes} x i8> {value}, zeroinitializer")
+
+    def to_memory(self, dtype: str, value: str) -> str:
+        """A vector as memory has it."""
+        if dtype != "bool":
+            return value
+        return self.emit(f"zext <{self.lanes} x i1> {value} to <{self.lanes} x i8>")
+
     def call(self, function: str, dtype: str, args: Sequence[str]) -> str:
         """Calls a function of libm for each lane."""
         kind = self.vector(dtype)
@@ -241,9 +249,8 @@ class Emitter:
 
 @functools.cache
 def _libmvec() -> ctypes.CDLL | None:
-    if not llvm.get_process_triple().startswith("x86_64") or "linux" not in (
-        llvm.get_process_triple()
-    ):
+    triple = llvm.get_process_triple()
+    if not triple.startswith("x86_64") or "linux" not in triple:
         return None
     try:
         return ctypes.CDLL("libmvec.so.1")
@@ -251,38 +258,32 @@ def _libmvec() -> ctypes.CDLL | None:
         return None
 
 
+@functools.cache
 def scalar_symbol(function: str, dtype: str) -> str:
-    """The name of a function of libm for one number; made known to LLVM."""
+    """The name of a function of libm, or of this process, for one number; made known to LLVM."""
     symbol = function + ("f" if dtype == "float32" else "")
-    _make_known(symbol)
+    if llvm.address_of_symbol(symbol) is None:
+        library = ctypes.CDLL(None)
+        _make_known(library if hasattr(library, symbol) else ctypes.CDLL("libm.so.6"), symbol)
     return symbol
 
 
-@functools.cache
-def _make_known(symbol: str) -> None:
-    """Tells LLVM the address of a symbol of this process or of libm."""
-    if llvm.address_of_symbol(symbol) is None:
-        library = ctypes.CDLL(None)
-        if not hasattr(library, symbol):
-            library = ctypes.CDLL("libm.so.6")
-        address = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
-        assert address is not None
-        llvm.add_symbol(symbol, address)
+def _make_known(library: ctypes.CDLL, symbol: str) -> None:
+    """Tells LLVM the address of a symbol."""
+    address = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
+    assert address is not None
+    llvm.add_symbol(symbol, address)
 
 
 @functools.cache
 def vector_symbol(function: str, dtype: str, lanes: int, count: int) -> str | None:
     """The name of a function of libm for vectors, made known to LLVM; None where there is none."""
-    library, level = _libmvec(), _LANES.get((dtype, lanes))
-    if library is None or level is None:
-        return None
+    library, level = _libmvec(), _LEVELS.get(lanes * np.dtype(dtype).itemsize)
     suffix = "f" if dtype == "float32" else ""
     symbol = f"_ZGV{level}N{lanes}{'v' * count}_{function}{suffix}"
-    if not hasattr(library, symbol):
+    if library is None or level is None or not hasattr(library, symbol):
         return None
-    address = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
-    assert address is not None
-    llvm.add_symbol(symbol, address)
+    _make_known(library, symbol)
     return symbol
 
 

@@ -223,10 +223,7 @@ class Leaves:
         """The vector of an entry of an input leaf."""
         if number not in self._read:
             self._read[number] = self._unwoven(self.start(number), leaf)
-        value = self._read[number].entry(entry)
-        if leaf.dtype == "bool":
-            return self._emit(f"icmp ne <{self.lanes} x i8> {value}, zeroinitializer")
-        return value
+        return self._emitter.from_memory(leaf.dtype, self._read[number].entry(entry))
 
     def start(self, number: int) -> str:
         """The address where a step's part of an input leaf begins."""
@@ -279,7 +276,7 @@ class Leaves:
     def store(self, number: int, leaf: Leaf, values: Sequence[str]) -> None:
         """Writes an output leaf, given the vectors of its entries."""
         shuffles = self._shuffles(leaf)
-        values = [self._in_memory(leaf, value) for value in values]
+        values = [self._emitter.to_memory(leaf.dtype, value) for value in values]
         start, starts = self._target(number, leaf), row_starts(leaf.size, self.lanes)
         if starts:
             vectors = [
@@ -298,7 +295,8 @@ class Leaves:
         if number not in self._starts:
             self._starts[number] = self._target(number, leaf)
         address = self._part(self._starts[number], leaf, place)
-        self._store(self._shuffles(leaf).kind, self._in_memory(leaf, value), address, leaf)
+        stored = self._emitter.to_memory(leaf.dtype, value)
+        self._store(self._shuffles(leaf).kind, stored, address, leaf)
 
     def _store(self, kind: str, vector: str, place: str, leaf: Leaf) -> None:
         self._emitter.lines.append(f"store {kind} {vector}, ptr {place}, align {_bytes(leaf)}")
@@ -309,11 +307,6 @@ class Leaves:
         base = self._emit(f"load ptr, ptr {table}, align 8, !invariant.load !0")
         offset = self._emit(f"mul i64 %step, {self.lanes * leaf.size * _bytes(leaf)}")
         return self._emit(f"getelementptr i8, ptr {base}, i64 {offset}")
-
-    def _in_memory(self, leaf: Leaf, value: str) -> str:
-        if leaf.dtype != "bool":
-            return value
-        return self._emit(f"zext <{self.lanes} x i1> {value} to {self._shuffles(leaf).kind}")
 
     def _shuffles(self, leaf: Leaf) -> Shuffles:
         kind = memory_element(leaf.dtype)
