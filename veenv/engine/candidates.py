@@ -24,7 +24,7 @@ import numpy as np
 
 from veenv import _compat
 from veenv.engine.choose import JaxMode
-from veenv.engine.known import Known, is_quick
+from veenv.engine.known import Known
 from veenv.graph.equations import Equation, Var
 from veenv.graph.linearisation import Elemental, Linearisation
 from veenv.graph.program import Program
@@ -415,26 +415,11 @@ class Bounds:
 
     def value(self, atom: Any) -> np.ndarray | None:
         """What is known of constants, and of what NumPy makes of them."""
-        if walk.is_literal(atom) or atom in self._constants:
-            return self._known(atom)
-        return None
+        return self._known.quickly(atom)
 
     @functools.cached_property
     def _known(self) -> Known:
         return Known(self._program)
-
-    @functools.cached_property
-    def _constants(self) -> set[Any]:
-        """The variables whose values are known without compiling anything."""
-        program = self._program
-        count = program.num_inputs
-        found = {*range(count, count + len(program.constants))}
-        for equation in program.equations:
-            if is_quick(equation) and all(
-                walk.is_literal(a) or a in found for a in equation.inputs
-            ):
-                found.update(v for v in equation.outputs if v is not None)
-        return found
 
     def _all_lowers(self) -> dict[Any, float]:
         """The lower bounds of what equations make, where there are any."""

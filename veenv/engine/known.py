@@ -6,6 +6,7 @@ is worked out here at once, if it depends on nothing that is traced or different
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from functools import reduce
 from math import inf, prod
@@ -17,7 +18,7 @@ import numpy as np
 from veenv import _compat
 from veenv.graph.equations import Equation
 from veenv.graph.program import Literal, Program
-from veenv.rules import indexmap
+from veenv.rules import indexmap, walk
 from veenv.rules.base import is_key
 from veenv.rules.table import ALL, facts, named
 
@@ -89,17 +90,17 @@ class Known:
 
     def quickly(self, atom: Any) -> np.ndarray | None:
         """As a call, of constants and what NumPy makes of them; None where JAX would have to."""
-        if isinstance(atom, Literal) or atom not in self.makers:
-            return self(atom)
-        equation, _ = self.makers[atom]
-        if not is_quick(equation):
-            return None
-        return None if any(self.quickly(a) is None for a in equation.inputs) else self(atom)
+        return self(atom) if isinstance(atom, Literal) or atom in self._quick else None
 
-
-def is_quick(equation: Equation) -> bool:
-    """Whether NumPy mostly does an equation's work if its operands are known."""
-    return equation.primitive.name in _QUICK
+    @functools.cached_property
+    def _quick(self) -> set[Any]:
+        """The constants, and the variables that NumPy mostly makes of them."""
+        count = self._program.num_inputs
+        found = {*range(count, count + len(self._program.constants))}
+        for e in self._program.equations:
+            if e.primitive.name in _QUICK and found.issuperset(walk.operands(e)):
+                found.update(v for v in e.outputs if v is not None)
+        return found
 
 
 def held(constant: Any, most: float = inf) -> np.ndarray | None:

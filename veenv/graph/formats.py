@@ -4,34 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from math import prod
-from typing import TYPE_CHECKING, Any, Protocol
-
-from veenv.structure.structure import Structure
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     import networkx
 
 
-class Described(Protocol):
-    """What of a `Graph` is used here."""
-
-    @property
-    def num_inputs(self) -> int: ...  # noqa: D102
-    @property
-    def num_vertices(self) -> int: ...  # noqa: D102
-    @property
-    def num_outputs(self) -> int: ...  # noqa: D102
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]: ...  # noqa: D102
-    @property
-    def primitives(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def eliminable(self) -> tuple[int, ...]: ...  # noqa: D102
-    @property
-    def edges(self) -> tuple[tuple[int, int], ...]: ...  # noqa: D102
-    @property
-    def output_nodes(self) -> frozenset[int]: ...  # noqa: D102
-    def structures(self, cost: Any = ...) -> dict[tuple[int, int], Structure]: ...  # noqa: D102
+Described: TypeAlias = Any
+"""A `Graph`, whose module imports this one."""
 
 
 def describe(self: Described) -> str:

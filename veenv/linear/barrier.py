@@ -20,7 +20,6 @@ from jax.interpreters import ad, batching, mlir
 from veenv import _compat
 
 PinMode = Literal["auto"] | bool
-PIN_MODES: tuple[PinMode, ...] = ("auto", True, False)
 
 _pinning: ContextVar[bool] = ContextVar("_pinning", default=True)
 

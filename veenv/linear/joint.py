@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from veenv.linear.linear_map import Action, Operator, along_several, drop_ones
+from veenv.linear.linear_map import Operator, along_several, drop_ones
 
 Pairs = Sequence[tuple[int, int]]
 _REMEMBERED = 4  # passes of a joint linearisation that wait for another operand or result
@@ -102,10 +102,13 @@ class Joint:
         """The same with the forward direction taken from the backward one."""
 
         def forward(operand: int, t: Array) -> tuple[Array, ...]:
-            return tuple(
-                _by_columns(lambda g, k=k: self.backward(k, g)[operand], shape, self.dtype, t)
-                for k, shape in enumerate(self.out_shapes)
-            )
+            found = []
+            for k, shape in enumerate(self.out_shapes):
+                rows = lambda g, k=k: (self.backward(k, g)[operand],)  # noqa: E731
+                every = _copied(drop_ones(shape), ())
+                [matrix] = _columns(rows, shape, self.dtype, every)
+                found.append(_combined(matrix, shape, t, ()))
+            return tuple(found)
 
         ways = forward, self.backward
         return Joint(self.out_shapes, self.in_shapes, self.dtype, *ways, self.results)
@@ -154,15 +157,6 @@ class Joint:
 
 def _squeeze(values: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> tuple[Array, ...]:
     return tuple(v.reshape(drop_ones(s)) for v, s in zip(values, shapes, strict=True))
-
-
-def _by_columns(
-    action: Action, shape: Sequence[int], dtype: Any, g: Array, diagonal: Pairs = ()
-) -> Array:
-    """The transpose of a linear function of an array of `shape`, through its dense matrix."""
-    copied = _copied(drop_ones(shape), diagonal)
-    found = _columns(lambda t: (action(t),), shape, dtype, copied)[0]
-    return _combined(found, shape, g, diagonal)
 
 
 def _copied(ins: Sequence[int], diagonal: Pairs) -> tuple[int, ...]:
