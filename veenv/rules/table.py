@@ -124,12 +124,14 @@ def named(**facts: Any) -> frozenset[str]:
     )
 
 
-def _add(names: str, keywords: str | None = None, **facts: Any) -> None:
-    """Adds the records of primitives with the same facts."""
+def _add(names: str, *kinds: dict[str, Any], **facts: Any) -> None:
+    """Adds the records of primitives of some kinds, with further facts."""
+    known = {key: value for kind in (*kinds, facts) for key, value in kind.items()}
+    keywords, call = known.pop("keywords", None), known.pop("call", None)
+    known["keywords"] = None if keywords is None else tuple(keywords.split())
     for name in names.split():
         assert name not in TABLE, name
-        given = None if keywords is None else tuple(keywords.split())
-        TABLE[name] = Primitive(name, keywords=given, **facts)
+        TABLE[name] = Primitive(name, call=name if call == "name" else call, **known)
 
 
 _ENTRY: dict[str, Any] = {"form": "entry", "both": True, "keywords": "accuracy"}
@@ -145,162 +147,146 @@ _UNIT: dict[str, Any] = {
 _SAME: dict[str, Any] = {"form": "same", "linear": ALL, "slope": "ones", "by_parts": True}
 _MOVE: dict[str, Any] = dict(_UNIT, form="move", bound="entries", cost="free")
 _JOIN: dict[str, Any] = dict(_UNIT, form="move", cost="join")
-
-
-def _function(names: str, **facts: Any) -> None:
-    """Adds functions of libm, called by the primitive's name."""
-    for name in names.split():
-        _add(name, **{**_ENTRY, "cost": "function", "call": name, **facts})
-
+_FUNCTION: dict[str, Any] = dict(_ENTRY, cost="function", call="name")
+"""A function of libm, of the name of the primitive."""
 
 # Sums and products of entries, and what only says which entry.
-_add("add", **{**_ENTRY, **_UNIT, "bound": "operands", "cost": "simple"})
-_add("add_any", **{**_ENTRY, **_UNIT, "cost": "simple", "python": "lax.add"})
-_add("sub", **{**_ENTRY, **_UNIT, "cost": "simple"})
-_add("neg", **{**_ENTRY, **_UNIT, "cost": "simple", "zero": True})
-_add("mul", **_ENTRY, bilinear=True, partials="finite", bound="operands", cost="simple")
-_add("div", **_ENTRY, linear=slice(1), partials="poles", bound="operands", zero=True,
+_add("add", _ENTRY, _UNIT, bound="operands", cost="simple")
+_add("add_any", _ENTRY, _UNIT, cost="simple", python="lax.add")
+_add("sub", _ENTRY, _UNIT, cost="simple")
+_add("neg", _ENTRY, _UNIT, cost="simple", zero=True)
+_add("mul", _ENTRY, bilinear=True, partials="finite", bound="operands", cost="simple")
+_add("div", _ENTRY, linear=slice(1), partials="poles", bound="operands", zero=True,
      cost="function", instruction=True)  # fmt: skip
-_add("max min", **_ENTRY, slope="choice", partials="finite", bound="operands", cost="simple")
-_add("clamp", **_ENTRY, slope="choice", partials="finite", cost="simple")
-_add("select_n", **_ENTRY, linear=CASES, slope="choice", partials="finite", bound="operands",
-     cost="simple", by_parts=True)  # fmt: skip
-_add("abs", **_ENTRY, slope="choice", partials="finite", bound="positive", zero=True,
-     cost="simple")  # fmt: skip
-_add("sign", **_ENTRY, slope="choice", partials="finite", zero=True, cost="simple")
-_add("square", **_ENTRY, partials="finite", bound="positive", zero=True, cost="simple")
-_add("integer_pow", "y", form="entry", both=True, partials="poles", cost="simple")
-_add("pow", **_ENTRY, partials="root", cost="function")
-_add("rem", **_ENTRY, cost="simple")
+_add("max min", _ENTRY, slope="choice", partials="finite", bound="operands", cost="simple")
+_add("clamp", _ENTRY, slope="choice", partials="finite", cost="simple")
+_add("select_n", _ENTRY, linear=CASES, slope="choice", partials="finite",
+     bound="operands", cost="simple", by_parts=True)  # fmt: skip
+_add("abs", _ENTRY, slope="choice", partials="finite", bound="positive", zero=True, cost="simple")
+_add("sign", _ENTRY, slope="choice", partials="finite", zero=True, cost="simple")
+_add("square", _ENTRY, partials="finite", bound="positive", zero=True, cost="simple")
+_add("integer_pow", keywords="y", form="entry", both=True, partials="poles", cost="simple")
+_add("pow", _ENTRY, partials="root", cost="function")
+_add("rem", _ENTRY, cost="simple")
 _add("one_minus_square", form="entry", both=True, cost="simple")
 _add("polynomial", form="entry", both=True)
-_add("nextafter", "accuracy", form="entry", call="nextafter")
+_add("nextafter", keywords="accuracy", form="entry", call="nextafter")
 
 # Functions.
-_function("sin", partials="finite", zero=True, cost="repeated")
-_function("tan", zero=True, cost="repeated")
-_function("cos", partials="finite", cost="repeated")
-_function("tanh erf atan", partials="finite", zero=True)
-_function("exp exp2", partials="poles", bound="positive")
-_function("expm1 log1p", partials="poles", zero=True)
-_function("log", partials="poles")
-_function("log2", python="jnp.log2")
-_function("sinh asinh atanh", zero=True)
-_function("cosh erfc lgamma")
-_function("asin", partials="end", zero=True)
-_function("acos acosh atan2", partials="end")
-_function("cbrt", partials="root", zero=True)
-_function("sqrt", partials="root", zero=True, instruction=True, call=None)
-_function("rsqrt", partials="poles", instruction=True, call=None)
-_function("logistic", partials="finite", bound="positive", call=None)
-_function("erf_inv bessel_i0e bessel_i1e digamma igamma igammac", call=None)
-_add("polygamma zeta", "accuracy", form="entry")
-_add("regularized_incomplete_beta", "accuracy", form="entry", python="lax.betainc")
+_add("sin", _FUNCTION, partials="finite", zero=True, cost="repeated")
+_add("tan", _FUNCTION, zero=True, cost="repeated")
+_add("cos", _FUNCTION, partials="finite", cost="repeated")
+_add("tanh erf atan", _FUNCTION, partials="finite", zero=True)
+_add("exp exp2", _FUNCTION, partials="poles", bound="positive")
+_add("expm1 log1p", _FUNCTION, partials="poles", zero=True)
+_add("log", _FUNCTION, partials="poles")
+_add("log2", _FUNCTION, python="jnp.log2")
+_add("sinh asinh atanh", _FUNCTION, zero=True)
+_add("cosh erfc lgamma", _FUNCTION)
+_add("asin", _FUNCTION, partials="end", zero=True)
+_add("acos acosh atan2", _FUNCTION, partials="end")
+_add("cbrt", _FUNCTION, partials="root", zero=True)
+_add("sqrt", _FUNCTION, partials="root", zero=True, instruction=True, call=None)
+_add("rsqrt", _FUNCTION, partials="poles", instruction=True, call=None)
+_add("logistic", _FUNCTION, partials="finite", bound="positive", call=None)
+_add("erf_inv bessel_i0e bessel_i1e digamma igamma igammac", _FUNCTION, call=None)
+_add("polygamma zeta", keywords="accuracy", form="entry")
+_add("regularized_incomplete_beta", keywords="accuracy", form="entry", python="lax.betainc")
 _add("igamma_grad_a random_gamma_grad", form="entry")
 _add("random_gamma")
 
 # Comparisons, bits, roundings: flat.
-_add("eq ne lt le gt ge", **_COMPARED)
-_add("and", **_COMPARED, python="lax.bitwise_and")
-_add("or", **_COMPARED, python="lax.bitwise_or")
-_add("xor", **_COMPARED, python="lax.bitwise_xor")
-_add("not", **_COMPARED, python="lax.bitwise_not")
-_add("floor ceil", **_COMPARED, zero=True)
-_add("round", **{**_COMPARED, "keywords": "rounding_method", "zero": True})
-_add("is_finite", **{**_COMPARED, "partials": None})
-_add("stop_gradient", **{**_COMPARED, "bound": "entries", "zero": True, "cost": "free"})
-_add("shift_left shift_right_logical shift_right_arithmetic population_count clz", **_FLAT)
-_add("bitcast_convert_type", **{**_FLAT, "keywords": "new_dtype"})
+_add("eq ne lt le gt ge", _COMPARED)
+for _name in ("and", "or", "xor", "not"):
+    _add(_name, _COMPARED, python=f"lax.bitwise_{_name}")
+_add("floor ceil", _COMPARED, zero=True)
+_add("round", _COMPARED, keywords="rounding_method", zero=True)
+_add("is_finite", _COMPARED, partials=None)
+_add("stop_gradient", _COMPARED, bound="entries", zero=True, cost="free")
+_add("shift_left shift_right_logical shift_right_arithmetic population_count clz", _FLAT)
+_add("bitcast_convert_type", _FLAT, keywords="new_dtype")
 _add("eq_to le_to lt_to", form="entry", flat=True)
-_add("iota", "dtype shape dimension", flat=True, both=True, partials="finite", cost="free",
-     python="lax.broadcasted_iota")  # fmt: skip
+_add("iota", keywords="dtype shape dimension", flat=True, both=True, partials="finite",
+     cost="free", python="lax.broadcasted_iota")  # fmt: skip
 _add("empty empty2")
 _add("argmax argmin", flat=True)
-_add("reduce_and reduce_or reduce_xor", "axes", form="reduce", flat=True)
+_add("reduce_and reduce_or reduce_xor", keywords="axes", form="reduce", flat=True)
 _add("random_bits random_seed random_wrap random_unwrap random_fold_in random_split "
      "rng_bit_generator rng_uniform threefry2x32 iota_2x32_shape", flat=True)  # fmt: skip
 
 # The operand itself, and parts of complex numbers.
-_add("convert_element_type", "new_dtype", **{**_SAME, **_UNIT, "zero": True, "cost": "free"})
-_add(
-    "copy copy_p name layout_constraint xla_metadata_value pvary pbroadcast reshard "
-    "sharding_constraint",
-    **{**_SAME, **_UNIT, "bound": "entries", "zero": True, "cost": "free"},
-)
-_add("device_put", **_SAME)
-_add("optimization_barrier veenv_batch_barrier", **_SAME)
+_add("convert_element_type", _SAME, _UNIT, keywords="new_dtype", zero=True, cost="free")
+_add("copy copy_p name layout_constraint xla_metadata_value pvary pbroadcast reshard "
+     "sharding_constraint", _SAME, _UNIT, bound="entries", zero=True, cost="free")  # fmt: skip
+_add("device_put", _SAME)
+_add("optimization_barrier veenv_batch_barrier", _SAME)
 _add("pcast", form="same", linear=ALL, slope="ones")
-_add("reduce_precision", "exponent_bits mantissa_bits", form="entry", both=True, linear=ALL,
-     slope="ones", zero=True)  # fmt: skip
-_add("real", **_ENTRY, linear=ALL, slope="ones", zero=True, cost="simple")
-_add("imag", **_ENTRY, linear=ALL, slope="ones", cost="simple")
-_add("conj", **_ENTRY, linear=ALL, slope="ones", zero=True)
-_add("complex", **_ENTRY, linear=ALL, slope="ones")
+_add("reduce_precision", keywords="exponent_bits mantissa_bits", form="entry", both=True,
+     linear=ALL, slope="ones", zero=True)  # fmt: skip
+_add("real", _ENTRY, linear=ALL, slope="ones", zero=True, cost="simple")
+_add("imag", _ENTRY, linear=ALL, slope="ones", cost="simple")
+_add("conj", _ENTRY, linear=ALL, slope="ones", zero=True)
+_add("complex", _ENTRY, linear=ALL, slope="ones")
 
 # Moves of entries, as shapes say and by indices.
-_add("broadcast_in_dim", "shape broadcast_dimensions", **_MOVE)
-_add("reshape", "new_sizes dimensions", **_MOVE)
-_add("transpose", "permutation", **_MOVE)
-_add("rev squeeze", "dimensions", **_MOVE)
-_add("expand_dims", **_MOVE)
-_add("slice", "start_indices limit_indices strides", **_MOVE, leaves_out=True)
-_add("split", "sizes axis", **_MOVE, leaves_out=True)
-_add("unstack", "axis", **_MOVE, leaves_out=True, python="jnp.unstack")
-_add("concatenate stack", **_JOIN, bound="operands")
-_add("pad", "padding_config", **{**_JOIN, "cost": "branch"})
-_add("tile", "reps", **{**_JOIN, "both": None, "partials": None}, python="jnp.tile")
-_add("gather", "dimension_numbers slice_sizes indices_are_sorted unique_indices mode fill_value",
-     form="take", linear=slice(1), both=True, leaves_out=True)  # fmt: skip
-_add("dynamic_slice", **{**_UNIT, "form": "take", "linear": slice(1), "bound": "entries"},
-     leaves_out=True)  # fmt: skip
-_add("dynamic_update_slice", **{**_UNIT, "form": "put", "linear": slice(2)}, updates=1)
+_add("broadcast_in_dim", _MOVE, keywords="shape broadcast_dimensions")
+_add("reshape", _MOVE, keywords="new_sizes dimensions")
+_add("transpose", _MOVE, keywords="permutation")
+_add("rev squeeze", _MOVE, keywords="dimensions")
+_add("expand_dims", _MOVE)
+_add("slice", _MOVE, keywords="start_indices limit_indices strides", leaves_out=True)
+_add("split", _MOVE, keywords="sizes axis", leaves_out=True)
+_add("unstack", _MOVE, keywords="axis", leaves_out=True, python="jnp.unstack")
+_add("concatenate stack", _JOIN, bound="operands")
+_add("pad", _JOIN, keywords="padding_config", cost="branch")
+_add("tile", _JOIN, keywords="reps", both=None, partials=None, python="jnp.tile")
+_add("gather", keywords="dimension_numbers slice_sizes indices_are_sorted unique_indices mode "
+     "fill_value", form="take", linear=slice(1), both=True, leaves_out=True)  # fmt: skip
+_add("dynamic_slice", _UNIT, form="take", linear=slice(1), bound="entries", leaves_out=True)
+_add("dynamic_update_slice", _UNIT, form="put", linear=slice(2), updates=1)
 _PUT: dict[str, Any] = {"form": "put", "updates": 2}
 _PUT["keywords"] = "dimension_numbers indices_are_sorted unique_indices mode"
 _ADDED: dict[str, Any] = dict(_PUT, linear=slice(0, 3, 2))
-_add("scatter", **_ADDED, partials="poles")
-_add("scatter-add", **_ADDED, both=True, partials="finite", combine="add",
-     python="lax.scatter_add")  # fmt: skip
-_add("scatter_add", **_ADDED, combine="add")
-_add("scatter-sub", **_ADDED, combine="sub", python="lax.scatter_sub")
-_add("scatter_sub", **_ADDED, combine="sub")
-_add("scatter-mul", **_PUT, combine="mul", python="lax.scatter_mul")
-_add("scatter-min", **_PUT, combine="min", python="lax.scatter_min")
-_add("scatter-max", **_PUT, combine="max", python="lax.scatter_max")
-_add("scatter_mul", **_PUT, combine="mul")
-_add("scatter_min", **_PUT, combine="min")
-_add("scatter_max", **_PUT, combine="max")
+_add("scatter", _ADDED, partials="poles")
+_add("scatter-add", _ADDED, both=True, partials="finite", combine="add", python="lax.scatter_add")
+_add("scatter_add", _ADDED, combine="add")
+_add("scatter-sub", _ADDED, combine="sub", python="lax.scatter_sub")
+_add("scatter_sub", _ADDED, combine="sub")
+for _how in ("mul", "min", "max"):
+    _add(f"scatter-{_how}", _PUT, combine=_how, python=f"lax.scatter_{_how}")
+    _add(f"scatter_{_how}", _PUT, combine=_how)
 _add("sort", form="sort", partials="finite", cost="library")
 _add("top_k approx_top_k", form="sort")
 
 # Sums along axes, in windows, of products.
-_add("reduce_sum", "axes", **_UNIT, form="reduce", bound="operands")
-_add("reduce_max reduce_min", "axes", form="reduce", both=True, partials="finite",
-     bound="entries")  # fmt: skip
-_add("reduce_prod", "axes", form="reduce")
+_add("reduce_sum", _UNIT, keywords="axes", form="reduce", bound="operands")
+_add("reduce_max reduce_min", keywords="axes", form="reduce", both=True,
+     partials="finite", bound="entries")  # fmt: skip
+_add("reduce_prod", keywords="axes", form="reduce")
 _add("reduce", form="reduce")
-_add("cumsum", "axis reverse", **_UNIT, form="running")
-_add("cumprod cummax cummin cumlogsumexp", "axis reverse", form="running")
+_add("cumsum", _UNIT, keywords="axis reverse", form="running")
+_add("cumprod cummax cummin cumlogsumexp", keywords="axis reverse", form="running")
 _add("reduce_window_sum", form="window", linear=ALL, slope="ones")
 _add("reduce_window_max reduce_window_min reduce_window select_and_gather_add", form="window")
 _add("select_and_scatter_add", form="window", linear=slice(1))
-_add("dot_general", "dimension_numbers precision preferred_element_type", form="product",
-     both=True, bilinear=True, partials="finite")  # fmt: skip
+_add("dot_general", keywords="dimension_numbers precision preferred_element_type",
+     form="product", both=True, bilinear=True, partials="finite")  # fmt: skip
 _add("ragged_dot", form="product", bilinear=True)
-_add("conv_general_dilated", "window_strides padding lhs_dilation rhs_dilation dimension_numbers "
-     "feature_group_count batch_group_count precision preferred_element_type", form="product",
-     bilinear=True, partials="finite", cost="library")  # fmt: skip
-_add("fft", "fft_type fft_lengths", linear=ALL, both=True)
+_add("conv_general_dilated", keywords="window_strides padding lhs_dilation rhs_dilation "
+     "dimension_numbers feature_group_count batch_group_count precision preferred_element_type",
+     form="product", bilinear=True, partials="finite", cost="library")  # fmt: skip
+_add("fft", keywords="fft_type fft_lengths", linear=ALL, both=True)
 _add("psum psum2 psum_invariant all_gather ppermute all_to_all reduce_scatter", linear=ALL)
 
 # Decompositions and solves.
 _MATRIX: dict[str, Any] = {"form": "matrix", "cost": "library"}
-_add("cholesky", **_MATRIX, both=True, partials="defined")
-_add("triangular_solve", "left_side lower transpose_a conjugate_a unit_diagonal", **_MATRIX,
-     linear=slice(1, 2), both=True, partials="poles",
-     python="lax.linalg.triangular_solve")  # fmt: skip
-_add("lu", **_MATRIX, partials="poles")
-_add("eigh", **_MATRIX, assumes=True)
-_add("eig svd qr householder_product", **_MATRIX)
+_add("cholesky", _MATRIX, both=True, partials="defined")
+_add("triangular_solve", _MATRIX,
+     keywords="left_side lower transpose_a conjugate_a unit_diagonal", linear=slice(1, 2),
+     both=True, partials="poles", python="lax.linalg.triangular_solve")  # fmt: skip
+_add("lu", _MATRIX, partials="poles")
+_add("eigh", _MATRIX, assumes=True)
+_add("eig svd qr householder_product", _MATRIX)
 _add("cholesky_update hessenberg schur symmetric_product tridiagonal geqrf geqp3 ormqr",
      form="matrix")  # fmt: skip
 _add("tridiagonal_solve", linear=slice(3, 4))
