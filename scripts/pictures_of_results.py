@@ -161,6 +161,49 @@ def elimination(path: Path) -> None:
     save(figure, path)
 
 
+def step(path: Path) -> None:
+    """A step of the environment: what vanishes, what is filled in, and the arrays that show it."""
+
+    def fun(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+        product = x * y
+        return jnp.sin(product) * x, jnp.exp(product) + y
+
+    names = {"x": (0, 1), "y": (0, 0), "x·y": (1, 0.5), "sin": (2, 0.72), "exp": (2, 0.28)}
+    names |= {"sin·x": (3.1, 1), "exp+y": (3.1, 0)}
+    env = veenv.make(fun, 0.5, 2.0, argnums=(0, 1))
+    before, state = env.reset()
+    after, _, reward, *_ = env.step(None, state, 0)
+    rows, columns = ["x", "y", "x·y", "sin", "exp"], ["x·y", "sin", "exp", "sin·x", "exp+y"]
+    seen = [np.asarray(obs.adjacency) != 0 for obs in (before, after)]
+    figure = canvas(9.5, 2.5)
+    panels = axes_of(figure, 1, 4)
+    titles = ("before: three legal actions", f"after action 0: reward −{-float(reward):.0f}")
+    for k, (panel, title) in enumerate(zip(panels[:2], titles, strict=True)):
+        changed = seen[k] & ~seen[1 - k]
+        for r, c in zip(*np.nonzero(seen[k]), strict=True):
+            colour = (OURS, THIRD)[k] if changed[r, c] else OTHER
+            line = {"arrowstyle": "-|>", "color": colour, "lw": 2 if changed[r, c] else 1}
+            line |= {"shrinkA": 13, "shrinkB": 13}
+            panel.annotate("", names[columns[c]], names[rows[r]], arrowprops=line)
+        for name, place in names.items():
+            if k and name == "x·y":
+                continue
+            box = {"boxstyle": "round", "fc": "none", "ec": OURS if name in columns[:3] else INK}
+            panel.text(*place, name, ha="center", va="center", fontsize=8, bbox=box)
+        panel.set_xlim(-0.4, 3.7)
+        panel.set_ylim(-0.35, 1.35)
+        panel.axis("off")
+        panel.set_title(title, fontsize=8)
+    for k, panel in enumerate(panels[2:]):
+        spy(panel, seen[k].astype(float))
+        for (r, c), square in zip(np.argwhere(seen[k]), panel.patches, strict=True):
+            square.set_color(OTHER if seen[1 - k][r, c] else (OURS, THIRD)[k])
+        panel.set_xticks(np.arange(5) + 0.46, columns, rotation=60, fontsize=7)
+        panel.set_yticks(np.arange(5) + 0.46, rows, fontsize=7)
+        panel.set_title(("adjacency before", "adjacency after")[k], fontsize=8)
+    save(figure, path)
+
+
 def structures(path: Path) -> None:
     """Structures of local Jacobians as small matrices: what is stored, and what is zero."""
     x, matrix = jnp.linspace(0.2, 1.0, 6), jnp.linspace(-1.0, 1.0, 36).reshape(6, 6)
@@ -324,5 +367,5 @@ def spy(panel: Axes, matrix: np.ndarray) -> None:
 
 PICTURES = {
     f.__name__: f
-    for f in (gains, elimination, structures, patterns, tasks, kernels, roofline, work)
+    for f in (gains, elimination, step, structures, patterns, tasks, kernels, roofline, work)
 }

@@ -10,9 +10,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LATER = {
-    "environment",
-}
-LATER |= {
     "architecture",
     "leaderboard",
     "sparse",
@@ -24,6 +21,7 @@ MEAN, LONGEST = 18, 35
 BUDGETS = {
     "benchmarks.md": 1500,
     "engine.md": 1500,
+    "environment.md": 1800,
     "fuse.md": 1200,
     "index.md": 400,
     "kernel.md": 1200,

@@ -25,6 +25,7 @@ PAGES = [
     "docs/internals/costs.md",
     "docs/internals/edge_cases.md",
     "docs/internals/engine.md",
+    "docs/internals/environment.md",
     "docs/internals/kernel.md",
     "docs/internals/libraries.md",
     "docs/internals/limits.md",

@@ -1,4 +1,4 @@
-"""docs/environment.md: its code prints what its comments say, and its sizes are the true ones."""
+"""Pages of the environment: code prints what its comments say, and sizes are the true ones."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,8 @@ from veenv.env import Spec, VertexEnv
 from veenv.graph.graph import COST_MODELS
 from veenv.tasks import list_tasks
 
-PAGE = Path(__file__).parents[2] / "docs" / "environment.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "environment.md"
 built_in = list_tasks()
 
 
@@ -41,7 +42,7 @@ def size_row(name, graph):
 
 
 def test_the_sizes_are_the_true_ones(graph_of_task):
-    text = PAGE.read_text(encoding="utf-8")
+    text = (DOCS / "internals" / "environment.md").read_text(encoding="utf-8")
     table = text.partition("<!-- sizes: begin -->\n")[2].partition("<!-- sizes: end -->")[0]
     rows = {line.split("|")[1].strip(): line for line in table.splitlines()[2:]}
     assert set(rows) == set(built_in)
