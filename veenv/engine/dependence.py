@@ -19,18 +19,23 @@ from veenv.engine.known import held, is_exact, results
 from veenv.graph.custom_rules import inner_program, proven
 from veenv.graph.equations import Equation
 from veenv.graph.program import Program
+from veenv.graph.sparse_matrices import written_out
 from veenv.rules import Site, indexmap, partials, walk
+from veenv.rules.base import is_differentiable
 from veenv.rules.table import facts
 from veenv.structure.structure import FREE, Structure
 
 _MOST_STEPS = 1 << 12
 """Most equations that are looked at, each turn of a loop counted."""
 
-_MOST_FLAGS = 1 << 22
+_MOST_FLAGS = 1 << 24
 """Most elements of a variable times elements of the operand."""
 
 _MOST_TURNS = 64
 """Most turns after which a loop of unknown length is given up."""
+
+_MOST_REPEATED = 1 << 14
+"""Most turns of a loop that are gone through, each being as any other."""
 
 _MOST_KNOWN = 1 << 10
 """Most elements of a counter or index that is worked out."""
@@ -123,8 +128,54 @@ class _Follower(walk.Domain[_Variable]):
         if _compat.own_rule(equation.primitive, equation.params):
             return None
         body = _compat.call_body(equation.primitive.name, equation.params)
+        body = body or written_out(equation)
         alike = body is not None and len(_compat.open_jaxpr(body).invars) == len(equation.invars)
         return body if alike else None
+
+    def _scan(self, equation: Any, ins: _Several) -> _Several:
+        """Turn by turn; a long loop by what one turn does, whatever its number is."""
+        turns = equation.params["length"]
+        inside = sum(1 for _ in walk.every(equation.params["jaxpr"]))
+        short = self._steps + inside * turns <= _MOST_STEPS
+        return super()._scan(equation, ins) if short else self._repeated(equation, ins)
+
+    def _repeated(self, equation: Any, ins: _Several) -> _Several:
+        (start, end), closed = walk.carried(equation), equation.params["jaxpr"]
+        shapes = [a.shape for a in closed.in_avals]
+        floats = [is_differentiable(a) for a in closed.in_avals]
+        moving = [
+            k for k, x in enumerate(ins) if x.reach is not None or (start <= k < end and floats[k])
+        ]
+        sizes = [prod(shapes[k]) for k in moving]
+        one, turns = sum(sizes), equation.params["length"]
+        if turns > _MOST_REPEATED or turns * one * self._size > _MOST_FLAGS:
+            raise _TooManyError
+        parts = np.split(np.eye(one, dtype=bool), np.cumsum(sizes)[:-1])
+        given = [x if k < start else _Variable() for k, x in enumerate(ins)]
+        for k, part in zip(moving, parts, strict=True):
+            given[k] = _Variable(part.reshape(*shapes[k], one))
+        turn = _Follower(one).jaxpr(closed, given)
+        flat = [None if x.reach is None else x.reach.reshape(-1, one) for x in turn]
+        rows: list[_Several] = []
+        carry = [ins[k] for k in range(start, end)]
+        for number in range(turns)[:: -1 if equation.params["reverse"] else 1]:
+            now = [*ins[:start], *carry, *(self.row(x, number) for x in ins[end:])]
+            zeros = [np.zeros((n, self._size), bool) for n in sizes]
+            reach = np.concatenate(
+                [
+                    zero if (own := now[k].reach) is None else own.reshape(zero.shape)
+                    for k, zero in zip(moving, zeros, strict=True)
+                ]
+            )
+            outs = [
+                _Variable(None if by is None else (by @ reach).reshape(*a.shape, -1))
+                for by, a in zip(flat, closed.out_avals, strict=True)
+            ]
+            carry = outs[: end - start]
+            rows.append(outs[end - start :])
+        rows = rows[:: -1 if equation.params["reverse"] else 1]
+        avals = walk.out_avals(equation)[end - start :]
+        return [*carry, *(self.stacked([r[k] for r in rows], a) for k, a in enumerate(avals))]
 
     def equation(self, equation: Any, ins: _Several) -> _Several:
         """The results of an equation."""

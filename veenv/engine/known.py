@@ -34,10 +34,20 @@ _SIMPLE = {
     "min": np.minimum,
     "max": np.maximum,
     "and": np.logical_and,
+    "or": np.logical_or,
+    "not": np.logical_not,
+    "ne": np.not_equal,
+    "abs": np.abs,
+    "neg": np.negative,
+    "floor": np.floor,
+    "div": np.divide,
 }
 """What NumPy does as JAX, without compiling anything, to arrays of one dtype."""
 
-_QUICK = {*_SIMPLE, *named(form="move"), "select_n", "convert_element_type", "iota"}
+_BITS = {"and", "or", "not"}
+"""Of integers they are something else."""
+
+_QUICK = {*_SIMPLE, *named(form="move"), "select_n", "convert_element_type", "iota", "reduce_sum"}
 """What `results` leaves to NumPy, mostly."""
 
 
@@ -128,8 +138,12 @@ def _converts(given: Any, wanted: Any) -> bool:
 def results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
     """The results of an equation at known operands, one array each."""
     name, aval = equation.primitive.name, equation.out_avals[0]
-    if name in _SIMPLE and (name != "and" or aval.dtype == np.bool_):
-        return [np.asarray(_SIMPLE[name](*ins), aval.dtype)]
+    whole = is_exact(aval.dtype)
+    if name in _SIMPLE and (aval.dtype == np.bool_ or not whole or name not in {*_BITS, "div"}):
+        with np.errstate(all="ignore"):
+            return [np.asarray(_SIMPLE[name](*ins), aval.dtype)]
+    if name == "reduce_sum":
+        return [np.sum(ins[0], tuple(equation.params["axes"]), aval.dtype)]
     if name == "select_n" and len(ins) == 3:
         return [np.where(ins[0], ins[2], ins[1])]
     moved = indexmap.moved(name, equation.params, ins, aval.shape)

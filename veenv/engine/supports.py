@@ -7,7 +7,7 @@ places are kept of what is evaluated.
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import count, pairwise, product
 from math import prod
 from typing import Any
 
@@ -20,7 +20,7 @@ from veenv.engine.edge import Edge, diagonal_pairs, keep_diagonal
 from veenv.engine.known import Known
 from veenv.engine.sparse import entries
 from veenv.engine.sparse.entries import Indexed
-from veenv.engine.sparse.pattern import Numbers, collected
+from veenv.engine.sparse.pattern import Numbers, Pattern, collected
 from veenv.graph.equations import Equation
 from veenv.rules.base import is_complex, real_shape
 from veenv.rules.indexmap import numbered, takes, targets
@@ -53,9 +53,6 @@ def supported(
     Dear operators that are evaluated may not exceed the passes of the program's own modes.
     """
     result, operand = ways
-    dear = facts(equation.primitive.name).form in ("matrix", "loop")
-    if dear and _passes(e) > passes:  # one takes more than one over its entries
-        return None
     places = _places(equation, ways, known)
     of, by = equation.out_avals[result], equation.in_avals[operand]
     out_shape, in_shape = (real_shape(a, realify=realify) for a in (of, by))
@@ -67,10 +64,62 @@ def supported(
     pattern, collect = collected(*places, out_shape, in_shape)
     if _sums(equation.primitive.name) and collect.alone:
         return Indexed(pattern, None, e.dtype)
-    if sums.num_entries(e) > _MOST:
+    dear = facts(equation.primitive.name).form in ("matrix", "loop")
+    compressed = _compressed(e, pattern, min(_passes(e), passes + 1) if dear else _passes(e))
+    if compressed is not None:
+        return compressed
+    if sums.num_entries(e) > _MOST or (dear and _passes(e) > passes):
         return None
     x = entries.known_of_edge(keep_diagonal(e), out_shape, in_shape)
-    return None if x is None else entries.only(x, pattern)
+    if x is None or pattern.nse == prod(pattern.sizes):
+        return None
+    return entries.only(x, pattern) or x  # selections next to it would fill what is operator
+
+
+def _compressed(e: Edge, pattern: Pattern, most: int) -> Indexed | None:
+    """An operator in fewer than so many passes, each of columns, or rows, of which no two meet."""
+    s, link = e.structure, e.link
+    whole = len(s.link_out) == len(s.out_shape) and len(s.link_in) == len(s.in_shape)
+    if link is None or not (whole and s.unit) or e.mask is not None or not pattern.nse:
+        return None
+    found = [
+        (int(colours.max()) + 1, transposed, colours)
+        for transposed, colours in enumerate((coloured(pattern), coloured(pattern.T)))
+    ]
+    passes, transposed, colours = min(found, key=lambda one: one[0])
+    if passes >= most:
+        return None
+    shape = link.out_shape if transposed else link.in_shape
+    seeds = np.zeros((passes, len(colours)), e.dtype)
+    seeds[colours, np.arange(len(colours))] = e.sign
+    x = jnp.asarray(seeds.reshape(passes, *shape))
+    key = ("coloured", bool(transposed), e.sign, x.dtype, colours.tobytes())
+    y = link.along(x, range(1, x.ndim), transposed=bool(transposed), key=key).reshape(-1)
+    ends, seeded = (pattern.cols, pattern.rows) if transposed else (pattern.rows, pattern.cols)
+    at = colours[seeded].astype(np.int64) * pattern.sizes[transposed] + ends
+    return Indexed(pattern, Numbers(y, at), e.dtype)
+
+
+def coloured(pattern: Pattern) -> np.ndarray:
+    """int32 [columns]: the first number for each column that none has with which it shares a row.
+
+    Example:
+      >>> band = collected(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]), (2,), (3,))[0]
+      >>> coloured(band).tolist()
+      [0, 1, 0]
+    """
+    order, starts = pattern.by_column
+    rows = pattern.rows[order].tolist()
+    seen: list[set[int]] = [set() for _ in range(pattern.sizes[0])]
+    found = np.zeros(pattern.sizes[1], np.int32)
+    for column, (start, end) in enumerate(pairwise(starts.tolist())):
+        own = rows[start:end]
+        taken = set().union(*(seen[row] for row in own))
+        number = next(k for k in count() if k not in taken)
+        found[column] = number
+        for row in own:
+            seen[row].add(number)
+    return found
 
 
 def _of_parts(rows: np.ndarray, cols: np.ndarray, outs: int, ins: int, *, alike: bool) -> Places:

@@ -26,6 +26,7 @@ from jax.extend.core import find_top_trace, set_current_trace
 from veenv import _compat
 from veenv.graph.equations import Equation, Function, Literal, Var
 from veenv.graph.refs import fold_refs
+from veenv.graph.sparse_matrices import written_out
 from veenv.linear.barrier import pins_as_written
 from veenv.rules import walk
 
@@ -347,7 +348,7 @@ class _Flattener:
         """Appends a jaxpr's equations; `call` is the line where the jaxpr was called."""
         for eqn in jaxpr.eqns:
             plain = self.plain and any(self._is_moved(env, a) for a in eqn.invars)
-            inner = _compat.inlinable(eqn)
+            inner = _compat.inlinable(eqn) or written_out(eqn)
             branch = _compat.default_branch(eqn)
             source = _compat.source_line(eqn) or call  # a function that JAX had traced has no line
             if plain:

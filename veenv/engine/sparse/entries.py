@@ -469,15 +469,21 @@ def of_edge(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Matri
     return Entries.at(values, rows, cols, out_shape, in_shape)
 
 
-def as_computed(x: Matrix) -> Entries:
-    """A matrix with its places as arrays; what a select shuts out has no place."""
+def as_computed(x: Matrix, *, by_rows: bool = False) -> Entries:
+    """A matrix with its places as arrays; what a select shuts out has no place.
+
+    With a select its columns stay known, or its rows.
+    """
     if isinstance(x, Entries):
         return x
-    p, rows = x.pattern, x.pattern.rows
-    values = x.stored().astype(x.dtype)
+    p, values = x.pattern, x.stored().astype(x.dtype)
+    rows: Places = p.rows
+    cols: Places = p.cols
     if x.mask is not None:
-        rows, values = jnp.where(x.mask, rows, -1), jnp.where(x.mask, values, 0)
-    return Entries.at(values, rows, p.cols, p.out_shape, p.in_shape)
+        values = jnp.where(x.mask, values, 0)
+        there = jnp.where(x.mask, cols if by_rows else rows, -1)
+        rows, cols = (rows, there) if by_rows else (there, cols)
+    return Entries.at(values, rows, cols, p.out_shape, p.in_shape)
 
 
 def total(several: Sequence[Matrix]) -> Matrix:
@@ -507,7 +513,7 @@ def multiply(post: Matrix, pre: Matrix, *, upper: bool = False) -> Matrix | None
     if isinstance(post, Indexed) and isinstance(pre, Indexed):
         light = is_light(post, pre)
         return multiply_known(post, pre, upper=upper) if light else None
-    left, right = as_computed(post), as_computed(pre)
+    left, right = as_computed(post), as_computed(pre, by_rows=True)
     if isinstance(right.rows, np.ndarray):
         return _through(left, right)
     if isinstance(left.cols, np.ndarray):
@@ -532,9 +538,10 @@ def _through(post: Entries, pre: Entries) -> Entries | None:
     there &= far >= 0
     near = jnp.where(there, post.values.astype(dtype)[:, None], 0)
     values = near * (jnp.where(there, pre.values.astype(dtype)[met], 0) if pre.nse else 0)
+    known = isinstance(post.rows, np.ndarray)  # they stay known; the column says what is no entry
     return Entries.at(
         values.reshape(-1),
-        jnp.where(there, rows[:, None], -1).reshape(-1),
+        np.repeat(post.rows, most) if known else jnp.where(there, rows[:, None], -1).reshape(-1),
         jnp.where(there, far, -1).reshape(-1),
         post.shapes[0],
         pre.shapes[1],

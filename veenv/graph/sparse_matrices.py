@@ -1,0 +1,63 @@
+"""Operations on sparse matrices of JAX, written in gathers, products and scatters.
+
+JAX has a primitive for each (`BCOO`, `BCSR`), of which derivatives and places are not told; in
+others an entry of the matrix is seen to be a factor between two places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from veenv.rules import walk
+
+_WRITTEN = {
+    f"{kind}_{what}" for kind in ("bcoo", "bcsr") for what in ("todense", "extract", "transpose")
+}
+"""Operations that JAX itself writes in others."""
+
+
+def written_out(eqn: Any) -> Any | None:
+    """The jaxpr of an operation on a sparse matrix; None of other equations.
+
+    So of products of matrices that are batches or have dense axes.
+    """
+    name = eqn.primitive.name
+    if name in _WRITTEN:
+        run = partial(eqn.primitive.impl, **eqn.params)
+    elif name in ("bcoo_dot_general", "bcsr_dot_general"):
+        run = _product(name, eqn.params)
+    else:
+        return None
+    data, indices, *_ = avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in walk.in_avals(eqn)]
+    plain = len(data.shape) == 1 and len(indices.shape) == 2 - name.startswith("bcsr")
+    return jax.make_jaxpr(run)(*avals) if plain or name in _WRITTEN else None
+
+
+def _product(name: str, params: Any) -> Callable[..., Any]:
+    """A product of a sparse matrix without batch, the left factor, and an array."""
+    (contracted, others), _ = params["dimension_numbers"]
+    shape, wanted = params["lhs_spinfo"].shape, params["preferred_element_type"]
+    kept = [axis for axis in range(len(shape)) if axis not in contracted]
+
+    def product(data: Array, indices: Array, x: Array) -> Array:
+        rest = [axis for axis in range(x.ndim) if axis not in others]
+        columns = x.transpose([*others, *rest])
+        taken = tuple(indices[:, axis] for axis in contracted)
+        met = columns.at[taken].get(mode="fill", fill_value=0) if taken else columns[None]
+        each = data.reshape(-1, *(1 for _ in rest)) * met
+        sums = jnp.zeros(([shape[a] for a in kept] + [x.shape[a] for a in rest]), each.dtype)
+        places = tuple(indices[:, axis] for axis in kept)
+        found = sums.at[places].add(each, mode="drop") if places else each.sum(axis=0)
+        return found if wanted is None else found.astype(wanted)
+
+    def by_rows(data: Array, columns: Array, starts: Array, x: Array) -> Array:
+        begun = jnp.zeros(len(columns) + 1, columns.dtype).at[starts].add(1)
+        return product(data, jnp.stack([jnp.cumsum(begun)[:-1] - 1, columns], axis=1), x)
+
+    return by_rows if name.startswith("bcsr") else product
