@@ -13,7 +13,8 @@ from markdown_table import Row, has, header, line
 from recipe_problems import Problem
 from recipe_variants import Solve, Ways, adjust, implicit, integrate, newton
 
-COLUMNS = ("problem", "way", "first", "seconds", "took", "off by")
+COLUMNS = ("problem", "ratio", "way", "first", "seconds", "took", "off by")
+"""The ratio is to the fastest way without veenv."""
 
 
 class Recipe(NamedTuple):
@@ -70,7 +71,10 @@ def recipes(names: tuple[str, ...], repeats: int, *, small: bool = False) -> lis
         recipe = RECIPES[name]
         size = recipe.small if small else recipe.size
         found, missing = _measured(recipe.ways(recipe.problem(size)), repeats)
+        others = [row["seconds"] for row in found if "veenv" not in row["way"]]
         for row in found:
+            if others:
+                row["ratio"] = f"{row['seconds'] / min(others):.2f}"
             rows.append({"problem": f"{name}, {size:,}"} | row)
             line(rows[-1], COLUMNS)
         absent += [f"{name} by {way} (needs {modules})" for way, modules in missing.items()]

@@ -21,6 +21,12 @@ import veenv
 from veenv.measure.timing import interleaved
 from veenv.orders.documents import write_text
 
+COLUMNS = (
+    *("case", "ratio", "true", "stored", "first", "ms"),
+    *("asdex first", "asdex ms", "sparsejac ms"),
+)
+"""Of single Jacobians; the ratio is to asdex."""
+
 
 def sparse(
     case: tuple[str, ...] = tuple(CASES),
@@ -49,13 +55,12 @@ def sparse(
     """
     print(machine())
     jax.config.update("jax_enable_x64", True)
-    columns = ("case", "true", "stored", "first", "ms", "asdex first", "asdex ms", "sparsejac ms")
-    header(columns)
+    header(COLUMNS)
     _warm()
     rows = []
     for name in case:
         rows.append(_jacobians(name, CASES[name], repeats))
-        line(rows[-1], columns)
+        line(rows[-1], COLUMNS)
     seconds = [_laplacians(repeats), _pairs(repeats)]
     for row in seconds:
         header(tuple(row))
@@ -96,7 +101,10 @@ def _jacobians(name: str, case: SparseCase, repeats: int) -> Row:
         pattern = _ones(jacobian)
         by_rows = peer.jacrev  # the pattern is given: sparsejac does not find it
         methods["sparsejac ms"], _, _ = _first(lambda: by_rows(fun, pattern), x)
-    return row | _in_turn(methods, (x,), repeats)
+    row |= _in_turn(methods, (x,), repeats)
+    if "asdex ms" in row:
+        row["ratio"] = f"{row['ms'] / row['asdex ms']:.2f}"
+    return row
 
 
 def _ones(jacobian: Any) -> Any:
