@@ -208,20 +208,20 @@ def read_policies(folder: Path) -> list[Evaluation]:
 def policy_table(found: Sequence[Evaluation]) -> str:
     """The evaluations as Markdown, by set, the cheapest first."""
     rows = [
-        "| set | policy | to the best classical order | to the reference | below classical, % "
-        "| samples or budget | seeds | seconds |",
-        "| --- | --- | --- | --- | ---: | --- | ---: | ---: |",
+        "| set | to the best classical order | policy | to the reference | below classical, % "
+        "| played |",
+        "| --- | --- | --- | --- | ---: | --- |",
     ]
     for one in found:
-        classical, reference = one.compared("classical"), one.compared("reference")
-        cells = [one.tasks, one.policy]
-        cells += [
-            "" if x is None else f"{x.middle:.3f} ({x.low:.3f} to {x.high:.3f})"
-            for x in (classical, reference)
-        ]
-        below = "" if classical is None else f"{100 * classical.below:.0f}"
-        seconds = f"{sum(row.seconds for row in one.rows):,.0f}"
-        cells += [below, one.budget or f"{one.samples}", f"{len(one.seeds)}", seconds]
+        classical, reference = (
+            (x, "" if x is None else f"{x.middle:.3f} ({x.low:.3f} to {x.high:.3f})")
+            for x in (one.compared("classical"), one.compared("reference"))
+        )
+        below = "" if classical[0] is None else f"{100 * classical[0].below:.0f}"
+        seconds = sum(row.seconds for row in one.rows)
+        seeds = f"{len(one.seeds)} seed{'s' * (len(one.seeds) > 1)}"
+        played = f"{one.budget or one.samples}, {seeds}, {seconds:,.0f} s"
+        cells = one.tasks, classical[1], one.policy, reference[1], below, played
         rows.append(f"| {' | '.join(map(escaped, cells))} |")
     return "\n".join(rows)
 

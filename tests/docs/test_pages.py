@@ -32,6 +32,7 @@ PAGES = [
     "docs/internals/proofs.md",
     "docs/internals/searches.md",
     "docs/kernel.md",
+    "docs/leaderboard.md",
     "docs/orders.md",
     "docs/report.md",
     "docs/tasks.md",
