@@ -14,6 +14,7 @@ from benchmark_machine import machine
 from benchmark_realistic import compile_seconds, compiled, named, timed
 from benchmark_record import cells
 from fuse_loops import LOOPS
+from fuse_points import POINTS
 from fuse_steps import STEPS, Jacobian, Step, valued
 
 import veenv
@@ -22,17 +23,23 @@ from veenv.orders.documents import write_text
 from veenv.rules.passes import REFUSALS
 
 COLUMNS = "step", "batch", "faster mode", "ms", "kernel, ms", "ratio", "first call"
+_AT_POINTS = (512,)
+"""Batches of functions that are batches inside already."""
 FORWARD, REVERSE, KERNEL = "jacfwd", "jacrev", "kernel"
 
 
 def of_loop(fun: Callable[..., Any], argnums: Any) -> Callable[[Jacobian], Step]:
-    """The Jacobian of a loop alone, as a step."""
+    """The Jacobian of a function alone, as a step."""
     return lambda jacobian: lambda *args: jacobian(fun, argnums=argnums)(*args)[1]
 
 
 ALL: Mapping[str, tuple[Callable[[Jacobian], Step], tuple[Any, ...]]] = {
     **STEPS,
-    **{name: (of_loop(fun, argnums), args) for name, (fun, args, argnums) in LOOPS.items()},
+    **{
+        name: (of_loop(fun, argnums), args)
+        for name, (fun, args, argnums) in {**LOOPS, **POINTS}.items()
+    },
+    **{f"{name}, value": (lambda _, f=fun: f, args) for name, (fun, args, _) in POINTS.items()},
 }
 
 
@@ -51,7 +58,7 @@ def fuse(
 
     Args:
         step: names of steps; all by default. Named ones are measured again, others kept.
-        batch: numbers of points.
+        batch: numbers of points; functions with points inside are measured at 512.
         seconds: time after which the rounds for one step and batch end (at least five).
         out: file of the table; steps and batches that are not measured now stay in it.
         plot: file of the plot.
@@ -61,7 +68,7 @@ def fuse(
     compiled(veenv.fuse(jnp.sin), (1.0,))  # loads what compiles
     print(f"{machine()}\n\n| {' | '.join(COLUMNS)} |\n| --- | ---: | --- |" + " ---: |" * 4)
     for name in named(step, ALL):
-        for size in batch:
+        for size in _AT_POINTS if name.removesuffix(", value") in POINTS else batch:
             line = _line(name, size, seconds)
             print(line, flush=True)
             row = cells(line)

@@ -13,7 +13,7 @@ from veenv.kernel.arrays import Ids, Rule
 from veenv.kernel.builder import MAX_OPERATIONS, Builder
 from veenv.kernel.program import FLOATS, CannotFuseError, dtype_name
 
-_COMBINE: Mapping[str, tuple[str, str]] = {
+COMBINE: Mapping[str, tuple[str, str]] = {
     "sum": ("add", "or"),
     "prod": ("mul", "and"),
     "max": ("max", "or"),
@@ -26,11 +26,12 @@ _COMBINE: Mapping[str, tuple[str, str]] = {
 _MOST_SORTED = 16  # entries that are sorted at most
 
 
-def _operation(name: str, dtype: str) -> str:
-    return _COMBINE[name][dtype == "bool"]
+def operation(name: str, dtype: str) -> str:
+    """What combines two numbers of a dtype."""
+    return COMBINE[name][dtype == "bool"]
 
 
-def _neutral(b: Builder, name: str, dtype: str) -> int:
+def neutral(b: Builder, name: str, dtype: str) -> int:
     """The combination of no entries."""
     value: Any = {"prod": 1, "and": -1}.get(name, 0)
     if name in ("max", "min"):
@@ -50,9 +51,9 @@ def _reduce(name: str) -> Rule:
         rows = x.transpose(*kept, *axes).reshape(math.prod(shape), -1 if x.size else 0)
         result = []
         for row in rows.tolist():
-            total = row[0] if row else _neutral(b, name, dtype)
+            total = row[0] if row else neutral(b, name, dtype)
             for i in row[1:]:
-                total = b.op(_operation(name, dtype), dtype, total, i)
+                total = b.op(operation(name, dtype), dtype, total, i)
             result.append(total)
         return [np.array(result, np.int64).reshape(shape)]
 
@@ -67,7 +68,7 @@ def _cumulative(name: str) -> Rule:
         for place in np.ndindex(x.shape[:-1]):
             row = turned[place]
             for k in range(1, len(row)):
-                row[k] = b.op(_operation(name, dtype), dtype, int(row[k - 1]), int(row[k]))
+                row[k] = b.op(operation(name, dtype), dtype, int(row[k - 1]), int(row[k]))
         return [np.moveaxis(x, -1, axis)]
 
     return rule
@@ -224,7 +225,7 @@ def _search_sorted(b: Builder, eqn: Any, right: bool, table: Ids, wanted: Ids) -
 
 
 RULES: Mapping[str, Rule] = {
-    **{f"reduce_{name}": _reduce(name) for name in _COMBINE},
+    **{f"reduce_{name}": _reduce(name) for name in COMBINE},
     **{f"cum{name}": _cumulative(name) for name in ("sum", "prod", "max", "min")},
     "argmax": _extreme_index("gt"),
     "argmin": _extreme_index("lt"),

@@ -15,8 +15,9 @@ import numpy as np
 from veenv import _compat
 from veenv.kernel import linear, loops, moves, random_numbers, sums
 from veenv.kernel.arrays import Ids, choose, constant, constants
+from veenv.kernel.batches import Batches
 from veenv.kernel.builder import MAX_OPERATIONS, Builder
-from veenv.kernel.cpu.spans import size_of
+from veenv.kernel.cpu.spans import LONG, size_of
 from veenv.kernel.elementwise import ELEMENTWISE, compute
 from veenv.kernel.ordering import needed
 from veenv.kernel.program import DTYPES, PAIRS, CannotFuseError, Leaf, ScalarProgram, dtype_name
@@ -102,6 +103,8 @@ _ENTRIES = 100
 """Entries of arrays that are gone through for each operation that a kernel may have, at most."""
 _OF_SOLVING = 0.6
 """Share of the operations of linear algebra that are not the same as others, at least."""
+_VERY_LONG = 16 * LONG
+"""Code that takes ten seconds to compile: a loop that is half as long may take a quarter more."""
 _MOST_STACKED = 1 << 16
 """Numbers that loops stack: of a vector of points they are 4 MB, more than caches hold."""
 _TELLING = 2  # steps of a loop that tell what the others come to
@@ -135,21 +138,42 @@ def unroll(
       limit: the most operations the program may have.
       size: the largest `veenv.kernel.cpu.spans.size_of` it may have.
 
+    Axes of arrays become loops where the program would be too long, or its code very long.
+
     Raises:
       CannotFuseError: naming the primitive and its line.
     """
+    jaxpr = _compat.open_jaxpr(closed)
+    solving = refuse_unknown(jaxpr)
+    try:
+        if _OF_SOLVING * solving > limit:
+            raise CannotFuseError(
+                f"linear algebra takes about {solving:,} scalar operations, of {limit:,} that one "
+                "kernel may have (it would take too long to compile)"
+            )
+        program = _program(closed, lifted, limit, size)
+    except CannotFuseError:
+        with suppress(CannotFuseError):
+            return _program(closed, lifted, limit, size, batches=True)
+        raise
+    if size_of(program) > _VERY_LONG:
+        with suppress(CannotFuseError):
+            other = _program(closed, lifted, limit, size, batches=True)
+            if 2 * size_of(other) < size_of(program) and 4 * other.executed < 5 * program.executed:
+                return other
+    return program
+
+
+def _program(
+    closed: Any, lifted: Sequence[int], limit: int, size: float, batches: bool = False
+) -> ScalarProgram:
+    """As `unroll`; with `batches` axes are loops."""
     walker = _Unroller(limit)
     jaxpr = _compat.open_jaxpr(closed)
     variables = [*jaxpr.invars, *(jaxpr.constvars[k] for k in lifted)]
     inputs = [leaf_of(v.aval) for v in variables]
     if sum(leaf.size for leaf in inputs) > limit:
         raise CannotFuseError(f"the arguments have more than {limit:,} entries")
-    solving = refuse_unknown(jaxpr)
-    if _OF_SOLVING * solving > limit:
-        raise CannotFuseError(
-            f"linear algebra takes about {solving:,} scalar operations, of {limit:,} that one "
-            "kernel may have (it would take too long to compile)"
-        )
     ins = [
         np.array(
             [walker.builder.input(k, e, leaf.dtype) for e in range(leaf.size)], np.int64
@@ -162,7 +186,7 @@ def unroll(
         given[k] if k in given else walker.constant(c)
         for k, c in enumerate(getattr(closed, "consts", ()))
     ]
-    outs = walker.jaxpr(jaxpr, consts, ins[:count])
+    outs = (walker.with_batches if batches else walker.jaxpr)(jaxpr, consts, ins[:count])
     outputs = [leaf_of(v.aval) for v in jaxpr.outvars]
     results = [ids.ravel().tolist() for ids in outs]
     program = needed(walker.builder.ops, inputs, outputs, results)
@@ -206,6 +230,15 @@ class _Unroller:
         literal = lambda atom: self.constant(np.asarray(atom.val, atom.aval.dtype))  # noqa: E731
         read = walk.run(jaxpr, env, self._equation, literal)
         return [read(v) for v in jaxpr.outvars]
+
+    def with_batches(self, jaxpr: Any, consts: Sequence[Ids], ins: Sequence[Ids]) -> list[Ids]:
+        """The outputs of a jaxpr, with loops over axes."""
+
+        def evaluate(b: Builder, eqn: Any, operands: Sequence[Ids]) -> list[Ids]:
+            return _Unroller(self._limit, b)._equation(eqn, operands)
+
+        made = Batches(self.builder, evaluate, _entered, self.constant, self._limit)
+        return made.outputs(jaxpr, consts, ins)
 
     def _equation(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         try:
@@ -327,3 +360,11 @@ class _Unroller:
                 f"of {self._limit:,} that one kernel may have (it would take too long to compile)",
                 "scan",
             )
+
+
+def _entered(eqn: Any) -> tuple[Any, Sequence[int]] | None:
+    """What a call runs; None of an equation that computes by itself."""
+    name = eqn.primitive.name
+    if name in ELEMENTWISE or name in MOVES or name in _CONTROL:
+        return None
+    return called_by(eqn)

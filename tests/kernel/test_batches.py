@@ -1,0 +1,200 @@
+"""Axes inside a point that become loops: results are JAX's, and the code does not grow."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from tests.kernel.test_loops import assert_equal, num_loops
+from veenv.kernel import loops, unrolling
+from veenv.kernel.fusing import fuse, kernels_within
+from veenv.kernel.program import CannotFuseError
+
+pytestmark = pytest.mark.usefixtures("x64")
+RNG = np.random.default_rng(3)
+TABLE = RNG.standard_normal((12, 4, 3))
+
+
+@pytest.fixture(autouse=True)
+def loops_are_tried(monkeypatch):
+    monkeypatch.setattr(loops, "SHORT", 0)
+    with jax.numpy_rank_promotion("allow"):
+        yield
+
+
+def normal(*shape):
+    return RNG.standard_normal(shape)
+
+
+def assert_loops(f, *args, at_least=1, **options):
+    """The function's axes are loops, and compute what XLA does."""
+    with pytest.MonkeyPatch.context() as patch:
+        rolled = functools.partial(unrolling._program, batches=True)
+        patch.setattr(unrolling, "_program", rolled)
+        program = assert_equal(f, *args, **options)
+    assert num_loops(program) >= at_least
+    return program
+
+
+def element(moved, scale):
+    """Forces of an element with twelve points."""
+
+    def at(slopes, weight):
+        f = jnp.eye(3) + moved.T @ slopes
+        stress = scale * f * jnp.log(1 + jnp.sum(f**2)) - jnp.sin(f).T
+        return weight * slopes @ stress.T
+
+    return jax.vmap(at)(TABLE, jnp.arange(1.0, 13.0)).sum(0)
+
+
+def test_points_of_an_element_and_its_jacobian():
+    program = assert_loops(element, normal(4, 3), np.float64(0.7))
+    assert program.executed > 3 * program.size
+    jacobian = veenv.value_and_jacve(element, argnums=(0, 1), kernel="xla")
+    program = assert_loops(jacobian, normal(4, 3), np.float64(0.7))
+    assert program.executed > 4 * program.size
+
+
+def test_what_needs_a_result_of_the_loop_comes_after_it():
+    def normalised(x):
+        y = jnp.exp(x - jnp.max(x, 0)) * jnp.sin(x)
+        y = y / jnp.sum(y, 0)
+        return y - jnp.mean(y, 0), jnp.prod(1 + y, 0), jnp.argmax(y, 1)
+
+    assert_loops(normalised, normal(40, 2), at_least=2)
+
+
+def test_each_with_each_other():
+    def pulls(x, mass):
+        apart = x[None] - x[:, None]
+        square = jnp.sum(apart**2, -1) + 0.1
+        return jnp.sum((mass / (square * jnp.sqrt(square)))[..., None] * apart, 1)
+
+    assert_loops(pulls, normal(14, 2), np.abs(normal(14)))
+
+
+def test_neighbours_windows_and_axes_in_any_order():
+    def stretched(x, y):
+        rods = x[1:] - x[:-1]
+        long = jax.vmap(lambda r: r * jnp.tanh(jnp.sqrt(r @ r)))(rods)
+        turned = jnp.einsum("ik,jk->kij", jnp.sin(long), y)
+        forces = jnp.zeros_like(x).at[:-1].add(long).at[1:].add(-long)
+        return forces, turned.cumsum(0).reshape(3, -1), turned[:, ::-1].transpose(2, 0, 1)
+
+    assert_loops(stretched, normal(20, 3), normal(2, 3))
+
+
+def test_small_systems_one_for_each_index():
+    def solved(a, b):
+        a = a + 4 * jnp.eye(3)
+        return jax.vmap(jnp.linalg.solve)(a, b), jax.vmap(jnp.linalg.det)(a).sum()
+
+    assert_loops(solved, normal(10, 3, 3), normal(10, 3))
+
+
+def test_nan_and_infinity_are_where_they_are_in_xla():
+    def odd(x):
+        y = jnp.log(x) / (x - 1) * jnp.where(x > 2, jnp.inf, x)
+        return y, jnp.max(y, 0), jnp.min(y, 0), y.sum(0), jnp.all(y > 0, 0), jnp.any(x > 3, 0)
+
+    x = np.abs(normal(30, 3))
+    x[4, 0], x[5, 1], x[6, 2] = 1.0, -1.0, np.inf
+    assert_loops(odd, x)
+
+
+def test_whole_and_complex_numbers_and_bits():
+    def mixed(x, n):
+        z = jax.lax.complex(x, jnp.cos(x))
+        total = jnp.sum(z * z * jnp.exp(z), 0)
+        bits = jax.lax.reduce_xor(n * n + 7, (0,))
+        return total.real, total.imag, bits, jnp.sum(n % 3, 0), jnp.max(n, 0)
+
+    assert_loops(mixed, normal(30, 2), np.arange(60).reshape(30, 2))
+
+
+def test_a_long_body_has_loops_inside(monkeypatch):
+    def products(x, y):
+        each = jnp.sin(x[:, :, None] * y) * jnp.cos(x[:, None] + y)
+        return jnp.einsum("qij,qjk->ik", each, each)
+
+    monkeypatch.setattr(loops, "_LONGEST", 3000)
+    program = assert_loops(products, normal(6, 12), normal(12))
+    inner = [op.attr for op in program.ops if op.name == "loop"]
+    assert any(num_loops(loop.body) for loop in inner)
+
+
+def test_zeros_that_are_known_are_not_computed_with():
+    """What is chosen by a unit matrix would be dense in a loop."""
+
+    def spread(x):
+        y = jnp.where(jnp.eye(25) == 1, jnp.sin(x)[:, None], 0.0)
+        return y, jax.vmap(lambda t: jnp.exp(t) * t)(x)
+
+    assert assert_loops(spread, normal(25)).executed < 8 * 25
+
+
+def test_very_long_code_is_a_loop_where_that_is_much_shorter(monkeypatch):
+    monkeypatch.setattr(unrolling, "_VERY_LONG", 500)
+    values = jax.vmap(lambda t: jnp.sin(t + jnp.tanh(t * jnp.exp(-t * t))) / (1 + t * t))
+    assert num_loops(assert_equal(values, normal(100)))
+
+
+def test_what_is_too_long_with_loops_too_is_refused():
+    with kernels_within(100), pytest.raises(CannotFuseError, match="more than 100 scalar"):
+        jax.vmap(fuse(element))(normal(2, 4, 3), jnp.ones(2))
+
+
+def random_function(seed):
+    """Functions of single numbers over axes of arrays, sums over them, and functions of these."""
+    rng = np.random.default_rng(seed)
+    unary = [jnp.sin, jnp.tanh, jnp.abs, lambda x: x * x, lambda x: 1 / (1 + x * x), jnp.negative]
+    binary = [jnp.add, jnp.multiply, jnp.subtract, jnp.maximum, jnp.arctan2]
+    reduced = [jnp.sum, jnp.max, jnp.min, jnp.mean]
+    choose = lambda some: some[rng.integers(len(some))]  # noqa: E731
+    steps = [(rng.integers(6), rng.random(4), choose(unary), choose(binary), choose(reduced))
+             for _ in range(14)]  # fmt: skip
+    table = rng.standard_normal((9, 4))
+
+    def row(one, two, many, p, q):
+        return two(p, one(q)) + many(q)
+
+    def f(x, y):
+        known = [x, jnp.asarray(table, x.dtype), y + jnp.zeros((9, 1), x.dtype)]
+        for kind, at, one, two, many in steps:
+            a, b = (known[int(p * len(known))] for p in at[:2])
+            axis = int(at[2] * 2)
+            if kind == 0:
+                new = many(one(a) * b, axis, keepdims=True) + b
+            elif kind == 1:
+                new = jnp.einsum("ij,kj->ik", a, one(b)) @ two(a, b) / 9
+            elif kind == 2:
+                new = jnp.roll(two(a, b), 1, axis) + jnp.where(a > b, one(a), b)
+            elif kind == 3:
+                new = jnp.concatenate([a[:4], one(b)[4:]]) * jnp.cumsum(b, axis) / 9
+            elif kind == 4:
+                new = jax.vmap(functools.partial(row, one, two, many), (axis, axis), axis)(a, b)
+            else:
+                new = jnp.swapaxes(one(jnp.swapaxes(a, 0, 1)), 0, 1) + two(b, a)
+            known.append(jnp.tanh(new))
+        return known[-1], known[-2].sum(0), known[-3][::-1]
+
+    return f
+
+
+def check_random(seed):
+    f = random_function(seed)
+    assert_loops(f, normal(9, 4), normal(4))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_functions_of_arrays(seed):
+    check_random(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 400))
+def test_many_random_functions_of_arrays(seed):
+    check_random(seed)

@@ -1,0 +1,409 @@
+"""Axes of a function's arrays as loops, where its code would be long: a step for each index.
+
+After `vmap` over quadrature points, elements or times the equations of a function have an axis
+along which they compute the same again and again. One axis is followed from equation to equation
+(`veenv.kernel.ties`); those that have it become the body of a loop, whose arrays come and go by
+steps, and what is summed over it is carried. What needs a result of the loop comes after it, in
+another loop if it has the axis, too. A body that is still too long has loops inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import prod
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax.extend import core
+
+from veenv import _compat
+from veenv.kernel import loops
+from veenv.kernel.arrays import Ids, constant
+from veenv.kernel.builder import Builder
+from veenv.kernel.moves import RULES as FREE
+from veenv.kernel.program import CannotFuseError, dtype_name
+from veenv.kernel.sums import neutral, operation
+from veenv.kernel.ties import Tie, ties_of
+from veenv.linear.barrier import BARRIERS
+
+Evaluate = Callable[[Builder, Any, Sequence[Ids]], list[Ids]]
+"""From a builder, an equation and its operands to its results."""
+Gone = Mapping[int, frozenset[int]]
+"""Of variables the axes that are loops already, along which all entries are the same operation."""
+_TRIED = 12
+"""Axes whose loops are compared, those of the longest equations first; few functions have more."""
+
+
+class Line(NamedTuple):
+    """An equation, by numbers of variables."""
+
+    eqn: Any
+    ins: tuple[int, ...]
+    outs: tuple[int, ...]
+    ties: tuple[Tie, ...]
+    """Its axes that may be loops."""
+    cut: tuple[tuple[int, ...], ...]
+    """Of each operand the axes of which the first index alone is taken."""
+
+    def pairs(self, tie: Tie) -> list[tuple[int, int]]:
+        """The variables that have the axis of a tie, each with its number there."""
+        ins = zip(self.ins, tie.ins, strict=True)
+        return [(v, j) for v, j in (*ins, *((v, tie.out) for v in self.outs)) if j is not None]
+
+
+class Plan(NamedTuple):
+    """Lines that become loops over one axis."""
+
+    length: int
+    axis: dict[int, int]
+    """The axis of each variable that has it."""
+    chosen: list[Tie | None]
+    """For each line its tie to the axis; None of one outside."""
+    stage: list[int]
+    """For each line the number of its loop, or of the loop that it comes before."""
+
+
+class Batches:
+    """Evaluates a jaxpr with loops over axes.
+
+    Args:
+      b: the program.
+      evaluate: evaluates an equation.
+      enter: of an equation that is a call the jaxpr, and which operands are its arguments.
+      constant: the numbers of a constant's entries.
+      limit: the most operations a step may have.
+    """
+
+    def __init__(
+        self,
+        b: Builder,
+        evaluate: Evaluate,
+        enter: Callable[[Any], tuple[Any, Sequence[int]] | None],
+        constant: Callable[[Any], Ids],
+        limit: int,
+    ):
+        self._b, self._evaluate, self._enter = b, evaluate, enter
+        self._constant, self._limit = constant, limit
+        self._avals: list[Any] = []
+        self._lines: list[Line] = []
+        self._values: dict[int, Ids] = {}
+        self._constants: set[int] = set()
+        self._scattered: dict[int, frozenset[int]] = {}
+        """Of known choices, mostly of one kind, the axes along which they differ."""
+
+    def outputs(self, jaxpr: Any, consts: Sequence[Ids], ins: Sequence[Ids]) -> list[Ids]:
+        """The results; refuses a function without an axis that a loop goes over."""
+        pairs = zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *ins), strict=True)
+        numbers = [self._known(v.aval, ids) for v, ids in pairs]
+        count = len(jaxpr.constvars)
+        outs = self._inline(jaxpr, numbers[:count], numbers[count:])
+        if self._best(self._lines, {}) is None:
+            raise CannotFuseError("no axis is a loop")
+        values = _Values(self._values)
+        self._run(self._b, self._lines, values, frozenset(outs), {})
+        return [values[v] for v in outs]
+
+    def _new(self, aval: Any) -> int:
+        self._avals.append(aval)
+        return len(self._avals) - 1
+
+    def _known(self, aval: Any, ids: Ids) -> int:
+        """A variable whose operations are known."""
+        v = self._new(aval)
+        self._values[v] = ids
+        found = constant(self._b, ids)
+        if found is not None:
+            self._constants.add(v)
+        if found is not None and found.dtype == bool and 2 * np.count_nonzero(found) <= found.size:
+            moving = (k for k in range(found.ndim) if (found != found.take([0], k)).any())
+            self._scattered[v] = frozenset(moving)
+        return v
+
+    def _inline(self, jaxpr: Any, consts: Sequence[int], ins: Sequence[int]) -> list[int]:
+        """Adds the equations of a jaxpr but those of constants, which are evaluated at once."""
+        at = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *ins), strict=True))
+
+        def read(atom: Any) -> int:
+            if isinstance(atom, core.Literal):
+                aval: Any = atom.aval
+                return self._known(aval, self._constant(np.asarray(atom.val, aval.dtype)))
+            return at[atom]
+
+        for eqn in jaxpr.eqns:
+            operands = [read(v) for v in eqn.invars]
+            called = self._enter(eqn)
+            if eqn.primitive.name in BARRIERS:
+                outs = operands
+            elif called is not None:
+                inner, places = called
+                opened = _compat.open_jaxpr(inner)
+                pairs = zip(opened.constvars, getattr(inner, "consts", ()), strict=True)
+                own = [self._known(v.aval, self._constant(c)) for v, c in pairs]
+                outs = self._inline(opened, own, [operands[k] for k in places])
+            elif self._constants.issuperset(operands):
+                found = self._evaluate(self._b, eqn, [self._values[v] for v in operands])
+                outs = [self._known(v.aval, x) for v, x in zip(eqn.outvars, found, strict=True)]
+            else:
+                outs = [self._new(v.aval) for v in eqn.outvars]
+                cut = ((),) * len(operands)
+                line = Line(eqn, tuple(operands), tuple(outs), tuple(ties_of(eqn)), cut)
+                self._lines.append(line)
+            at.update(zip(eqn.outvars, outs, strict=True))
+        return [read(v) for v in jaxpr.outvars]
+
+    def _run(
+        self, b: Builder, lines: Sequence[Line], values: _Values, wanted: frozenset[int], gone: Gone
+    ) -> None:
+        """Evaluates lines, with loops where an axis is found."""
+        plan = self._best(lines, gone)
+        if plan is None:
+            self._plain(b, lines, values)
+            return
+        for stage in range(1 + max(plan.stage)):
+            here = [k for k, s in enumerate(plan.stage) if s == stage]
+            outside = [k for k in here if plan.chosen[k] is None]
+            inside = [k for k in here if plan.chosen[k] is not None]
+            read = {v for k in {*range(len(lines))}.difference(outside) for v in lines[k].ins}
+            self._run(b, [lines[k] for k in outside], values, wanted | read, gone)
+            if inside:
+                _Loop(self, lines, plan, inside, wanted, gone).write(b, values)
+
+    def _plain(self, b: Builder, lines: Sequence[Line], values: _Values) -> None:
+        for line in lines:
+            operands = [values[v] for v in line.ins]
+            for k, axes in enumerate(line.cut):
+                for axis in axes:
+                    operands[k] = _first(operands[k], axis)
+            for v, ids in zip(line.outs, self._evaluate(b, line.eqn, operands), strict=True):
+                values[v] = ids
+
+    def _best(self, lines: Sequence[Line], gone: Gone) -> Plan | None:
+        """The axis whose loops leave the fewest operations."""
+        work = [self._work(line, gone) for line in lines]
+        touching: dict[int, list[int]] = {}
+        for k, line in enumerate(lines):
+            for v in {*line.ins, *line.outs}:
+                touching.setdefault(v, []).append(k)
+        seen: set[tuple[int, int]] = set()
+        best, least, tried = None, 0.0, 0
+        for start in self._starts(lines, work, gone):
+            if start in seen or tried == _TRIED:
+                continue
+            tried += 1
+            plan = self._plan(lines, touching, start, gone)
+            seen.update(plan.axis.items())
+            saved = sum(work[k] for k, tie in enumerate(plan.chosen) if tie is not None)
+            saved *= 1 - 1 / plan.length
+            if saved > least:
+                best, least = plan, saved
+        return best
+
+    def _starts(
+        self, lines: Sequence[Line], work: Sequence[int], gone: Gone
+    ) -> Iterator[tuple[int, int]]:
+        """Variables and axes to begin with, those of the longest lines first."""
+        for k in sorted(range(len(lines)), key=lambda k: -work[k]):
+            if work[k]:
+                yield from (lines[k].pairs(t)[-1] for t in self._open(lines[k], gone))
+
+    def _open(self, line: Line, gone: Gone) -> Iterator[Tie]:
+        """The ties of a line along which it is no loop yet, and may become one."""
+        for tie in line.ties:
+            pairs = line.pairs(tie)
+            if not pairs or any(j in gone.get(v, ()) for v, j in pairs):
+                continue
+            if any(j in self._scattered.get(v, ()) for v, j in pairs):
+                continue  # what is chosen is known, one index at a time
+            cut = any(j in axes for j, axes in zip(tie.ins, line.cut, strict=True))
+            if not cut and all(self._avals[v].shape[j] > 1 for v, j in pairs):
+                yield tie
+
+    def _work(self, line: Line, gone: Gone) -> int:
+        """About how many operations a line takes."""
+        if line.eqn.primitive.name in FREE:
+            return 0
+        sizes = [
+            n for k, n in enumerate(self._avals[line.outs[0]].shape)
+            if k not in gone.get(line.outs[0], ())
+        ]  # fmt: skip
+        for tie in line.ties:
+            if tie.out is None:
+                n, j = next((n, j) for n, j in enumerate(tie.ins) if j is not None)
+                if j not in line.cut[n] and j not in gone.get(line.ins[n], ()):
+                    sizes.append(self._avals[line.ins[n]].shape[j])
+        return prod(sizes)
+
+    def _plan(
+        self,
+        lines: Sequence[Line],
+        touching: Mapping[int, Sequence[int]],
+        start: tuple[int, int],
+        gone: Gone,
+    ) -> Plan:
+        """Follows an axis from a variable; each variable has it once."""
+        axis, waiting = dict([start]), [start[0]]
+        while waiting:
+            v = waiting.pop()
+            for k in touching.get(v, ()):
+                for tie in self._open(lines[k], gone):
+                    pairs = lines[k].pairs(tie)
+                    if (v, axis[v]) in pairs:
+                        for w, j in pairs:
+                            if w not in axis:
+                                axis[w] = j
+                                waiting.append(w)
+        chosen, stage = [], list[int]()
+        made: dict[int, int] = {}
+        known: dict[int, int] = {}
+        for line in lines:
+            tie = next((t for t in self._open(line, gone) if _has(line, t, axis)), None)
+            level = 0
+            for v, j in zip(line.ins, tie.ins if tie else (None,) * len(line.ins), strict=True):
+                within = v in made and j is not None and axis[v] == j
+                level = max(level, made[v] if within else known.get(v, 0))
+            chosen.append(tie)
+            stage.append(level)
+            known.update(dict.fromkeys(line.outs, level + (tie is not None)))
+            if tie is not None and tie.out is not None:
+                made.update(dict.fromkeys(line.outs, level))
+        return Plan(self._avals[start[0]].shape[start[1]], axis, chosen, stage)
+
+
+def _has(line: Line, tie: Tie, axis: Mapping[int, int]) -> bool:
+    """Whether a line is in the loop by a tie."""
+    if tie.out is not None:
+        return all(axis.get(v) == tie.out for v in line.outs)
+    return any(axis.get(v) == j for v, j in line.pairs(tie))
+
+
+class _Values:
+    """The operations of variables; in the body of a loop those outside are captured."""
+
+    def __init__(self, own: dict[int, Ids], around: Callable[[int], Ids] | None = None):
+        self._own, self._around = own, around
+
+    def __getitem__(self, variable: int) -> Ids:
+        if variable not in self._own and self._around is not None:
+            self._own[variable] = self._around(variable)
+        return self._own[variable]
+
+    def __setitem__(self, variable: int, ids: Ids) -> None:
+        self._own[variable] = ids
+
+
+class _Loop:
+    """The lines of one loop: what comes by steps, what is summed, what is stacked."""
+
+    def __init__(
+        self,
+        of: Batches,
+        lines: Sequence[Line],
+        plan: Plan,
+        inside: Sequence[int],
+        wanted: frozenset[int],
+        gone: Gone,
+    ):
+        self._of, self._plan = of, plan
+        self._lines = [lines[k] for k in inside]
+        self._gone = dict(gone)
+        self._columns: dict[tuple[int, int], int] = {}
+        self._terms: dict[int, tuple[int, str]] = {}
+        chosen = [plan.chosen[k] or Tie(None, ()) for k in inside]
+        pairs = [*zip(self._lines, chosen, strict=True)]
+        self._made = {v for line, tie in pairs if tie.out is not None for v in line.outs}
+        self._body = [self._line(line, tie) for line, tie in pairs]
+        whole = {v for line, tie in pairs for v, j in zip(line.ins, tie.ins, strict=True)
+                 if j != plan.axis.get(v)}  # fmt: skip
+        others = {*range(len(lines))}.difference(inside)
+        needed = wanted | whole | {v for k in others for v in lines[k].ins}
+        self._stacked = sorted(self._made & needed)
+
+    def _line(self, line: Line, tie: Tie) -> Line:
+        """A line as it is in the body."""
+        of, gone = self._of, self._gone
+        ins = tuple(self._local(v, j) for v, j in zip(line.ins, tie.ins, strict=True))
+        for v in line.outs:
+            gone[v] = gone.get(v, frozenset()).union(() if tie.out is None else [tie.out])
+        if tie.out is not None:
+            return line._replace(ins=ins)
+        term = of._new(of._avals[line.outs[0]])
+        gone[term] = gone[line.outs[0]]
+        self._terms[term] = line.outs[0], tie.combine
+        rows = zip(line.cut, tie.ins, strict=True)
+        cut = tuple(axes if j is None else (*axes, j) for axes, j in rows)
+        return line._replace(ins=ins, outs=(term,), cut=cut)
+
+    def _local(self, v: int, j: int | None) -> int:
+        """The variable inside for one that goes with an axis, or is the same in all steps."""
+        if j is None or (v in self._made and self._plan.axis[v] == j):
+            return v
+        if (v, j) not in self._columns:
+            self._columns[v, j] = new = self._of._new(self._of._avals[v])
+            self._gone[new] = self._gone.get(v, frozenset()) | {j}
+        return self._columns[v, j]
+
+    def write(self, b: Builder, values: _Values) -> None:
+        """Adds it to a program; a body that is too long has loops of its own."""
+        of, axis, avals = self._of, self._plan.axis, self._of._avals
+        carry = [
+            np.full(avals[v].shape, neutral(b, name, dtype_name(avals[v].dtype)), np.int64)
+            for v, (_, name) in self._terms.items()
+        ]
+        stacks = [np.moveaxis(values[v], j, 0) for v, j in self._columns]
+        outs = [SimpleNamespace(aval=avals[v]) for v in self._terms]
+        for v in self._stacked:
+            rest = np.delete(avals[v].shape, axis[v]).tolist()
+            outs.append(SimpleNamespace(aval=avals[v].update(shape=(self._plan.length, *rest))))
+        params = {"length": self._plan.length, "reverse": False}
+        eqn = SimpleNamespace(params=params, outvars=outs)
+        found = None
+        for nested in (False, True):
+            try:
+                trace = self._trace(values, nested)
+                found = loops.scan(b, trace, carry, stacks, eqn, of._limit)
+                break
+            except CannotFuseError:
+                if nested:
+                    raise
+        if found is None:
+            of._plain(b, self._lines, values)
+            return
+        for (v, _), ids in zip(self._terms.values(), found, strict=False):
+            values[v] = ids
+        for v, ids in zip(self._stacked, found[len(carry) :], strict=True):
+            values[v] = np.moveaxis(ids, 0, axis[v])
+
+    def _trace(self, values: _Values, nested: bool) -> loops.Trace:
+        of, axis = self._of, self._plan.axis
+
+        def trace(
+            inner: Builder, capture: Callable[[Ids], Ids], carry: list[Ids], entries: list[Ids]
+        ) -> list[Ids]:
+            own = {
+                new: np.broadcast_to(np.expand_dims(ids, j), of._avals[v].shape)
+                for ((v, j), new), ids in zip(self._columns.items(), entries, strict=True)
+            }
+            known = _Values(own, lambda v: capture(values[v]))
+            if nested:
+                kept = frozenset((*self._terms, *self._stacked))
+                of._run(inner, self._body, known, kept, self._gone)
+            else:
+                of._plain(inner, self._body, known)
+            sums = []
+            for (v, (_, name)), before in zip(self._terms.items(), carry, strict=True):
+                dtype = dtype_name(of._avals[v].dtype)
+                rows = zip(before.ravel().tolist(), known[v].ravel().tolist(), strict=True)
+                ids = inner.rows(operation(name, dtype), dtype, rows)
+                sums.append(np.array(ids, np.int64).reshape(before.shape))
+            return [*sums, *(_first(known[v], axis[v]).squeeze(axis[v]) for v in self._stacked)]
+
+        return trace
+
+
+def _first(ids: Ids, axis: int) -> Ids:
+    """An array with one entry along an axis along which all are the same."""
+    first = ids.take([0], axis)
+    if (ids != first).any():
+        raise CannotFuseError("an equation computes different things along an axis")
+    return first
