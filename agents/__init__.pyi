@@ -2,6 +2,18 @@ from .api import Run, train
 from .config.ppo import PPOConfig
 from .config.search import SearchConfig
 from .nn.networks import GraphNetwork
+from .nn.own import OwnNetwork
+from .nn.weights import load_weights
 from .ppo.trainer import Trainer, Update
 
-__all__ = ["GraphNetwork", "PPOConfig", "Run", "SearchConfig", "Trainer", "Update", "train"]
+__all__ = [
+    "GraphNetwork",
+    "OwnNetwork",
+    "PPOConfig",
+    "Run",
+    "SearchConfig",
+    "Trainer",
+    "Update",
+    "load_weights",
+    "train",
+]

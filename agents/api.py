@@ -13,8 +13,7 @@ from typing import Any
 from agents.config.args import DEFAULT_TIME_LIMIT, TrainArgs, parse_duration
 from agents.config.ppo import PPOConfig
 from agents.config.search import SearchConfig
-from agents.nn.networks import GraphNetwork
-from agents.nn.weights import architecture
+from agents.nn.own import Network
 from agents.ppo.updates import TrainState
 from agents.run.checkpoints import Schedule
 from agents.run.folder import RunFolder, identity_of
@@ -22,7 +21,14 @@ from agents.training.best import BestOrders
 from agents.training.curriculum import FixedTasks
 from agents.training.loop import DivergedError, Progress
 from agents.training.loop import train as rounds
-from agents.training.played import AGENTS, AgentName, Playable, Played, make_trainer
+from agents.training.played import (
+    AGENTS,
+    AgentName,
+    Playable,
+    Played,
+    first_network,
+    make_trainer,
+)
 from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel
 from veenv.measure.proof import Proof, prove
@@ -50,7 +56,7 @@ class Run:
 
     played: Played
     best: BestOrders
-    network: GraphNetwork
+    network: Network
     history: tuple[Mapping[str, Any], ...]
     steps: int
     seconds: float
@@ -132,7 +138,7 @@ def train(
     cost: CostModel | None = None,
     time_limit: float | str | None = None,
     folder: str | Path | None = None,
-    network: GraphNetwork | None = None,
+    network: Any = None,
     callback: Callable[[Progress], object] | None = None,
 ) -> Run:
     """Trains an agent to find cheap elimination orders.
@@ -141,9 +147,9 @@ def train(
     program: what was found so far is returned.
 
     Args:
-      what: a function (with `args`), a task or its name, a graph, a list of these; an environment
-        whose observations are of kind ``"adjacency"``, played as it is but for normalised rewards;
-        or a `TaskDistribution` with ``normalise=True``.
+      what: a function (with `args`), a task or its name, a graph, a list of these; an environment,
+        played as it is but for normalised rewards; or a `TaskDistribution` with
+        ``normalise=True``. A `GraphNetwork` reads observations of kind ``"adjacency"``.
       config: the settings.
       args: the arguments at which a function is traced.
       argnums: what it is differentiated by; by default all floating-point arguments.
@@ -155,14 +161,17 @@ def train(
         either.
       folder: run folder to write to, made if need be; a run that it holds is gone on with, and the
         steps and seconds that it took count.
-      network: weights to start from, which decide the network's size; fresh ones by default.
+      network: what is trained; by default a `GraphNetwork` of fresh weights as `config` says.
+        Given are weights, which decide its size, or a network of your own that reads what the
+        environment shows: ``init(key, observation)`` and ``apply(weights, observation)``, as an
+        object or a tuple, or a pytree that is called with an observation.
       callback: called after every train step.
 
     Returns:
       What was found.
 
     Raises:
-      TypeError: as `Played.of`: there is nothing to play in `what`.
+      TypeError: there is nothing to play in `what`, as `Played.of`, or no network in `network`.
       ValueError: as `Played.of`; a setting is out of range; or the folder holds another run.
       OSError: the folder cannot be made, read or locked.
 
@@ -181,11 +190,10 @@ def train(
     if limit is None and config.steps is None:
         limit = DEFAULT_TIME_LIMIT
     played = Played.of(what, cost, args, argnums)
-    if network is not None:  # which is not given up for fresh ones
-        config = dataclasses.replace(config, start_updates=0, **architecture(network))
-    trainer = make_trainer(agent, config, search or SearchConfig(), played.tasks)
+    first, config = first_network(network, played.tasks.env, config)
+    trainer = make_trainer(agent, config, search or SearchConfig(), played.tasks, network=first)
     curriculum = FixedTasks(trainer, AGENTS[agent])
-    state = curriculum.init(network)
+    state = curriculum.init()
     if folder is None:
         return _play(played, curriculum, state, None, {}, limit, started, callback)
     path = Path(folder)

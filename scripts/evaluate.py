@@ -26,7 +26,7 @@ from veenv.graph.graph import CostModel
 from veenv.orders.documents import parse_object
 from veenv.search.evaluation import Evaluation
 from veenv.tasks import RandomFunctions
-from veenv.tasks.user import refuse_function
+from veenv.tasks.user import refuse_code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,7 +187,7 @@ def trained_on(run: str) -> str:
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     if isinstance(own, dict) and own.get("function"):
-        refuse_function(path, own["function"])
+        refuse_code(path, own["function"])
     return ",".join(names)
 
 

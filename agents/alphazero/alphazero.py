@@ -14,8 +14,7 @@ from agents.alphazero.planning import Searches, self_play
 from agents.config.ppo import PPOConfig
 from agents.config.search import SearchConfig
 from agents.nn.distributions import MASKED_LOGIT
-from agents.nn.encoding import GraphInputs
-from agents.nn.networks import GraphNetwork
+from agents.nn.own import Inputs, Network
 from agents.ppo import losses
 from agents.ppo.exploration import explores
 from agents.ppo.gae import generalized_advantages
@@ -24,7 +23,7 @@ from agents.ppo.trainer import Agent, Trainer
 from agents.ppo.updates import Loss, Stats, TrainState
 from veenv.env import EnvParams, TaskDistribution, VertexEnv
 
-PPO_ONLY = "ent_coef final_ent_coef clip_eps value_clip_eps target_kl".split()
+PPO_ONLY = "ent_coef final_ent_coef clip_eps value_clip_eps target_kl window".split()
 """Settings without a meaning here."""
 
 
@@ -34,14 +33,14 @@ class Lessons:
     """What to learn from: of whole episodes [T, B], or of a minibatch [M].
 
     Attributes:
-      inputs: GraphInputs [T, B, ...].
+      inputs: Inputs [T, B, ...].
       action_weights: the policy to learn, 0 for illegal slots, float32 [T, B, A].
       value: by the critic before learning, float32 [T, B].
       target: of the value, float32 [T, B].
       weight: 1 for steps that count, 0 for padding, float32 [T, B].
     """
 
-    inputs: GraphInputs
+    inputs: Inputs
     action_weights: Float[Array, "*n A"]
     value: Float[Array, "*n"]
     target: Float[Array, "*n"]
@@ -57,7 +56,7 @@ def make_lessons(searches: Searches, gae_lambda: float = 1.0) -> Lessons:
 
 
 def loss_fn(
-    network: GraphNetwork, parts: Sequence[Lessons], vf_coef: float
+    network: Network, parts: Sequence[Lessons], vf_coef: float
 ) -> tuple[Float[Array, ""], Stats]:
     """Cross-entropy to the searches' policy plus the squared error of the value, on [M] steps.
 
@@ -113,7 +112,11 @@ def make_loss(config: PPOConfig, progress: Float[Array, ""]) -> Loss:
 
 
 def make_trainer(
-    config: PPOConfig, search: SearchConfig, tasks: TaskDistribution, devices: int | None = None
+    config: PPOConfig,
+    search: SearchConfig,
+    tasks: TaskDistribution,
+    devices: int | None = None,
+    network: Network | None = None,
 ) -> Trainer:
     """A trainer of AlphaZero on tasks with normalised rewards.
 
@@ -126,4 +129,4 @@ def make_trainer(
         if getattr(config, name) != getattr(PPOConfig, name):
             raise ValueError(f"{name} is a setting of PPO's loss, which AlphaZero does not have")
     agent = Agent(partial(search_batch, search=search), make_loss)
-    return Trainer(config, tasks, devices, agent)
+    return Trainer(config, tasks, devices, agent, network)

@@ -19,8 +19,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from agents.config.search import SearchConfig
 from agents.nn.distributions import MASKED_LOGIT
-from agents.nn.encoding import GraphInputs
-from agents.nn.networks import GraphNetwork
+from agents.nn.own import Inputs, Network
 from agents.ppo.rollouts import Episodes
 from veenv.env import EnvParams, State, VertexEnv
 
@@ -38,7 +37,7 @@ class Searches:
     """Steps of B episodes, every action chosen by a search; T = A, the number of action slots.
 
     Attributes:
-      inputs: what the network saw, GraphInputs [T, B, ...].
+      inputs: what the network saw, Inputs [T, B, ...].
       action_weights: the policy that the search found, 0 for illegal slots, float32 [T, B, A].
       value: the network's estimate before the step, 0 after the end, float32 [T, B].
       search_value: the search's estimate before the step, 0 after the end, float32 [T, B].
@@ -47,7 +46,7 @@ class Searches:
         float32 [T, B].
     """
 
-    inputs: GraphInputs
+    inputs: Inputs
     action_weights: Float[Array, "T B A"]
     value: Float[Array, "T B"]
     search_value: Float[Array, "T B"]
@@ -56,8 +55,8 @@ class Searches:
 
 
 def predict(
-    env: VertexEnv, params: EnvParams, network: GraphNetwork, state: State
-) -> tuple[GraphInputs, Float[Array, "B A"], Float[Array, " B"]]:
+    env: VertexEnv, params: EnvParams, network: Network, state: State
+) -> tuple[Inputs, Float[Array, "B A"], Float[Array, " B"]]:
     """What the network reads of B states, its masked logits, and its values (0 after the end)."""
     inputs = jax.vmap(partial(network.read, env))(state, params)
     logits, value = jax.vmap(network)(inputs)
@@ -72,9 +71,7 @@ def make_model(env: VertexEnv, params: EnvParams) -> Model:
       What `mctx` calls its recurrent function.
     """
 
-    def step(
-        network: GraphNetwork, key: PRNGKeyArray, action: Array, state: State
-    ) -> tuple[Any, State]:
+    def step(network: Network, key: PRNGKeyArray, action: Array, state: State) -> tuple[Any, State]:
         del key
         state, reward, _ = jax.vmap(env.transition)(state, action, params)
         _, logits, value = predict(env, params, network, state)
@@ -88,7 +85,7 @@ def make_model(env: VertexEnv, params: EnvParams) -> Model:
 def self_play(
     env: VertexEnv,
     params: EnvParams,
-    network: GraphNetwork,
+    network: Network,
     key: PRNGKeyArray,
     config: SearchConfig,
 ) -> tuple[Searches, Episodes]:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from agents.cli.signals import until_signal
 from agents.config.args import TrainArgs
+from agents.config.ppo import PPOConfig
 from agents.config.random_functions import RandomConfig
 from agents.devices import broadcast
 from agents.files import new_folder
-from agents.nn.networks import GraphNetwork
+from agents.nn.own import Network
 from agents.nn.weights import architecture, load_weights
 from agents.ppo.exploration import explores
 from agents.ppo.updates import TrainState
@@ -21,7 +22,8 @@ from agents.run.folder import RunFolder, identity_of
 from agents.run.trackers import TensorBoard, Tracker, Trackers, WeightsAndBiases, need
 from agents.training.curriculum import Curriculum, FixedTasks, RandomPools
 from agents.training.loop import DivergedError, train
-from agents.training.played import AGENTS, Played, make_trainer
+from agents.training.played import AGENTS, Played, first_network, make_trainer
+from veenv.env import VertexEnv
 from veenv.orders.documents import file_name
 from veenv.tasks import Task
 
@@ -59,17 +61,20 @@ def read_played(args: TrainArgs) -> Played:
     return Played.named(args.task or "", args.cost) if own is None else Played.of(own, args.cost)
 
 
-def make_curriculum(args: TrainArgs, played: Played | None) -> Curriculum:
+def make_curriculum(args: TrainArgs, played: Played | None, *, resumed: bool) -> Curriculum:
     """The agent that the settings ask for, on tasks, or on random functions without them.
+
+    The weights of a run that is resumed come from its checkpoint.
 
     Raises:
       ValueError: as `make_trainer`.
     """
+    env = None if played is None else played.tasks.env
+    network, ppo = _start_from(args, env, resumed=resumed)
     if played is None:
-        return RandomPools(args.ppo, args.random.family, args.random.functions, args.cost)
-    # Weights to start from are not given up for fresh ones.
-    ppo = args.ppo if args.init_from is None else dataclasses.replace(args.ppo, start_updates=0)
-    trainer = make_trainer(args.agent, ppo, args.search, played.tasks, args.scale.devices)
+        return RandomPools(ppo, args.random.family, args.random.functions, args.cost, network)
+    devices = args.scale.devices
+    trainer = make_trainer(args.agent, ppo, args.search, played.tasks, devices, network)
     return FixedTasks(trainer, AGENTS[args.agent])
 
 
@@ -82,6 +87,7 @@ def check_options(args: TrainArgs) -> None:
     for given, option in (
         (args.agent != "ppo", f"--agent {args.agent}"),
         (args.scale.several, "several processes"),
+        (args.network is not None, "--network"),
         (args.polish is not None, "--polish"),
         (args.report, "--report"),
         (args.tensorboard, "--tensorboard"),
@@ -103,11 +109,11 @@ def follow(args: TrainArgs) -> None:
       ValueError: as `open_run`.
       OSError: the weights to start from cannot be read.
     """
-    curriculum = make_curriculum(args, None if args.task == "random" else read_played(args))
+    played = None if args.task == "random" else read_played(args)
     # Where a run is resumed, the first process has its parameters, and the options its network.
-    first = _first_weights(args, resumed=args.resume is not None)
+    curriculum = make_curriculum(args, played, resumed=args.resume is not None)
     with until_signal() as stop, contextlib.suppress(DivergedError):
-        state = broadcast(curriculum.init(first))
+        state = broadcast(curriculum.init())
         for _ in train(curriculum, state=state, time_limit=args.seconds):
             stop.arm()
 
@@ -125,14 +131,14 @@ def open_run(args: TrainArgs, write_line: Callable[[str], None]) -> Run:
         write_line(f"warning: {text}")
 
     played = None if args.task == "random" else read_played(args)
-    curriculum = make_curriculum(args, played)
+    resumed = None if args.resume is None else Path(args.resume)
+    known = resumed is not None and Checkpoints(resumed / "checkpoints", {}).numbers()
+    curriculum = make_curriculum(args, played, resumed=bool(known))
     if args.tensorboard:
         need("tensorboardX", "tensorboard")
     if args.wandb:
         need("wandb", "wandb")
-    resumed = None if args.resume is None else Path(args.resume)
-    known = resumed is not None and Checkpoints(resumed / "checkpoints", {}).numbers()
-    state = curriculum.init(_first_weights(args, resumed=bool(known)))
+    state = curriculum.init()
     best = curriculum.best if isinstance(curriculum, FixedTasks) else None
     shown = args.random if played is None else played.tasks
     identity = identity_of(args.agent, args.cost, state.network, shown)
@@ -149,7 +155,8 @@ def open_run(args: TrainArgs, write_line: Callable[[str], None]) -> Run:
             where = f"train step {restored.number}" if before else beginning
             write_line(f"going on in {path} from {where}")
         # What was read from --init-from has decided the network.
-        ppo = dataclasses.replace(args.ppo, **architecture(state.network))
+        size = {} if args.network is not None else architecture(state.network)
+        ppo = dataclasses.replace(args.ppo, **size)
         folder.write_settings(dataclasses.replace(args, ppo=ppo))
         steps = before.get("steps", curriculum.steps_until(state))
         trackers = Trackers(open_trackers(args, path, steps, warn), warn)
@@ -173,6 +180,13 @@ def open_trackers(
     return trackers
 
 
-def _first_weights(args: TrainArgs, *, resumed: bool) -> GraphNetwork | None:
-    """The weights to start from; None for fresh ones or those of a checkpoint."""
-    return None if args.init_from is None or resumed else load_weights(args.init_from)
+def _start_from(
+    args: TrainArgs, env: VertexEnv | None, *, resumed: bool
+) -> tuple[Network | None, PPOConfig]:
+    """As `first_network`; weights of a run that is resumed are those of its checkpoint."""
+    network, ppo = first_network(args.read_network(), env, args.ppo)
+    if args.init_from is not None:
+        ppo = dataclasses.replace(ppo, start_updates=0)
+        if not resumed:
+            network, ppo = first_network(load_weights(args.init_from, network), env, ppo)
+    return network, ppo

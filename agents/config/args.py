@@ -8,7 +8,7 @@ import io
 import re
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Literal, NoReturn, TypeVar
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 import tyro
 from tyro.conf import OmitArgPrefixes, arg
@@ -21,6 +21,7 @@ from agents.config.search import SearchConfig
 from agents.config.settings import expand
 from agents.devices import ScaleConfig
 from veenv.graph.graph import CostModel
+from veenv.tasks.user import find
 
 Record = TypeVar("Record")
 DEFAULT_TIME_LIMIT = 100.0
@@ -61,6 +62,9 @@ class TrainArgs:
     init_from: str | None = None
     """Run folder or file of weights (`best.eqx` of a run) to start from; its network replaces the
     options of the network, such as --hidden."""
+    network: str | None = None
+    """Network of your own, as MODULE:NAME (docs/training.md), in place of the options of the
+    network."""
     config: str | None = None
     """File of options (TOML, such as `config.toml` of a run), each under its name without dashes
     in front; options on the command line override it."""
@@ -119,6 +123,14 @@ class TrainArgs:
         if not self.timing >= 0:
             raise ValueError(f"timing must not be negative, got {self.timing}")
         check_integers(self, "checkpoint_updates keep_checkpoints")
+
+    def read_network(self) -> Any:
+        """The network that --network names; None where there is none.
+
+        Raises:
+          ValueError: as `veenv.tasks.user.find`.
+        """
+        return None if self.network is None else find(self.network, "--network")[0]
 
     @property
     def seconds(self) -> float | None:

@@ -52,6 +52,10 @@ class PPOConfig:
     """Parts into which each pass is split, each giving one step of Adam."""
     target_kl: float = 0.03
     """Approximate KL divergence from the acting policy at which an update stops early."""
+    window: int | None = None
+    """Vertices that the policy chooses among: the next ones in the best order so far, which
+    training then starts from; 0 for all. By default 32 on graphs of more than 320 vertices: up to
+    there reading all of them was measured (scalar-large), beyond it an update takes minutes."""
     temperatures: float = 0.0
     """Share of the environments that sample at temperatures from 1/2 to 2, to find cheap orders and
     not to learn from."""
@@ -68,12 +72,22 @@ class PPOConfig:
     bfloat16: bool = False
     """Compute hidden layers in bfloat16 (for GPUs and TPUs)."""
 
+    def window_on(self, num_vertices: int) -> int:
+        """The window on graphs of at most so many vertices; 0 for all vertices.
+
+        Example:
+          >>> PPOConfig().window_on(320), PPOConfig().window_on(700)
+          (0, 32)
+        """
+        window = (32 if num_vertices > 320 else 0) if self.window is None else self.window
+        return window if window < num_vertices else 0
+
     def __post_init__(self) -> None:
         """Checks every field."""
         check_integers(self, "seed", 0, 2**32 - 1)
         check_integers(self, "num_envs steps update_epochs num_minibatches hidden")
         check_integers(self, "num_hops", 0, 3)
-        check_integers(self, "num_rounds start_updates", 0)
+        check_integers(self, "num_rounds start_updates window", 0)
         positive = "learning_rate clip_eps value_clip_eps max_grad_norm target_kl learned_share"
         check_positive(self, positive)
         check_numbers(self, "final_learning_rate ent_coef final_ent_coef vf_coef self_imitation")

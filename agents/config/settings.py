@@ -17,7 +17,7 @@ from typing import Any
 
 import jax
 
-from veenv.tasks.user import refuse_function
+from veenv.tasks.user import refuse_code
 
 CONFIG_NAME = "config.toml"
 """The file of settings in a run folder."""
@@ -60,8 +60,9 @@ def expand(record: type, args: Sequence[str]) -> list[str]:
         config = str(Path(resume, CONFIG_NAME))
     if config is not None:
         settings = read_toml(config)
-        if settings.get("function") is not None and _value_of("function", args) is None:
-            refuse_function(config, settings["function"])
+        for code in ("function", "network"):
+            if settings.get(code) is not None and _value_of(code, args) is None:
+                refuse_code(config, settings[code], code)
         before += to_args(record, settings, config)
     return before + list(args)
 

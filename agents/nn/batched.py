@@ -14,24 +14,25 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from agents.nn.encoding import GraphInputs
-from agents.nn.networks import TYPICAL_SIZE, GraphNetwork
+from agents.nn.networks import TYPICAL_SIZE
+from agents.nn.own import Network, OwnNetwork
 
 Weights = tuple[Array, Array, Array, Array, Array, Array]
 """Embedding: weight and bias; first layer of the policy: weight for a vertex, bias and weight for
 the context (`Head.in_context`); the weight of its second layer."""
 
 
-def read_steps(
-    network: GraphNetwork, inputs: GraphInputs
-) -> tuple[Float[Array, "M A"], Float[Array, " M"]]:
+def read_steps(network: Network, inputs: Any) -> tuple[Float[Array, "M A"], Float[Array, " M"]]:
     """Logits and values of M steps, as `jax.vmap(network)`, float32.
 
     Args:
-      network: the network; one with rounds of messages is read as `jax.vmap` reads it.
-      inputs: of M steps, [M, ...].
+      network: the network; one with rounds of messages, or of the user's own, is read as
+        `jax.vmap` reads it.
+      inputs: of M steps, [M, ...], as `network.read`.
 
     Example:
+      >>> from agents.nn.encoding import GraphInputs
+      >>> from agents.nn.networks import GraphNetwork
       >>> network = GraphNetwork(hidden=4, key=jax.random.key(0))
       >>> mask = jnp.array([[True, False, True]])
       >>> inputs = GraphInputs(jnp.ones((1, 3, 33)), jnp.zeros((1, 3, 0), bool), mask)
@@ -39,7 +40,7 @@ def read_steps(
       >>> all(bool(jnp.allclose(a, b, atol=1e-5)) for a, b in pairs)
       True
     """
-    if network.rounds:
+    if isinstance(network, OwnNetwork) or network.rounds:
         return jax.vmap(network)(inputs)
     dtype = jnp.dtype(network.compute_dtype)
     inner, outer = network.policy.inner, network.policy.outer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -155,6 +156,11 @@ class GraphNetwork(eqx.Module):
         hidden, bfloat16 = self.embed.bias.shape[0], self.compute_dtype == "bfloat16"
         return GraphNetwork(hidden, self.num_hops, len(self.rounds), bfloat16=bfloat16, key=key)
 
+    def valued_0(self) -> GraphNetwork:
+        """This network with values of 0, for returns that are far less than 1."""
+        zero = jnp.zeros_like(self.critic.outer.weight)
+        return eqx.tree_at(lambda network: network.critic.outer.weight, self, zero)
+
     def encode(self, obs: Observation) -> GraphInputs:
         """What this network reads of one observation."""
         return encode(obs, self.num_hops, keep_edges=bool(self.rounds))
@@ -211,7 +217,7 @@ class GraphNetwork(eqx.Module):
 class Policy(eqx.Module):
     """A network that plays: a function of a key, observations [B, ...] and masks [B, A]."""
 
-    network: GraphNetwork
+    network: Any
     temperature: float
 
     def __call__(self, key: PRNGKeyArray, seen: Observation, mask: Bool[Array, "B A"]) -> Array:

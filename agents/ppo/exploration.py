@@ -10,6 +10,7 @@ from as well; and one may replay that order, for the policy to imitate (Oh et al
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -17,11 +18,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from agents.config.ppo import PPOConfig
-from agents.nn.networks import GraphNetwork
+from agents.nn.own import Network
 from agents.ppo.phases import PHASES
 from agents.ppo.rollouts import Episodes, Trajectory, cheapest, rollout
-from veenv.env import EnvParams, Spec, VertexEnv
+from veenv.env import EnvParams, Spec, TaskDistribution, VertexEnv
 from veenv.env.counts import Count, largest_like, less, select
+from veenv.orders.order import Order
 
 MAX_TEMPERATURE = 2.0
 """Environments that do not teach sample at temperatures from its reciprocal to it."""
@@ -45,6 +47,16 @@ class BestSoFar:
         """No orders yet."""
         none = largest_like(spec.counted(jnp.zeros(num_graphs, jnp.int32)))
         return cls(none, jnp.full((num_graphs, spec.num_actions), -1, jnp.int32))
+
+    @classmethod
+    def of(cls, known: Sequence[Order], tasks: TaskDistribution) -> BestSoFar:
+        """Orders that are known, one for each task."""
+        env = tasks.env
+        slots = np.full((len(tasks), env.num_actions), -1, np.int32)
+        for row, order, graph in zip(slots, known, tasks.graphs, strict=True):
+            row[: len(order.ids)] = np.searchsorted(graph.eliminable, order.ids)
+        costs = env.spec.counts(np.array([order.counts[env.cost] for order in known]))
+        return cls(costs, jnp.asarray(slots))
 
     def updated(self, cost: Count, order: Int[Array, "K A"]) -> BestSoFar:
         """With other orders taken over where they cost less."""
@@ -104,13 +116,13 @@ class Roles:
 
 def explores(config: PPOConfig) -> bool:
     """Whether any environment does more than follow the policy."""
-    return max(config.temperatures, config.restarts, config.self_imitation) > 0
+    return max(config.temperatures, config.restarts, config.self_imitation, config.window or 0) > 0
 
 
 def play(
     env: VertexEnv,
     params: EnvParams,
-    network: GraphNetwork,
+    network: Network,
     key: PRNGKeyArray,
     found: BestSoFar | None,
     config: PPOConfig,
@@ -125,9 +137,12 @@ def play(
     num_graphs = len(found.order)
     roles = Roles.of(config, len(params.vertex_ids) // num_graphs)
     prefix_key, key = jax.random.split(key)
-    moves = prefixes(found, roles, prefix_key)
+    moves, window = prefixes(found, roles, prefix_key), config.window or 0
     temperature = jnp.tile(roles.temperature, num_graphs)
-    trajectory, episodes = rollout(env, params, network, key, temperature, moves, PHASES)
+    ahead = found.order.repeat(len(roles.restarts), axis=0) if window else None
+    trajectory, episodes = rollout(
+        env, params, network, key, temperature, moves, PHASES, ahead, window
+    )
     known = found.order[:, 0] >= 0
     replays = jnp.tile(roles.replays, num_graphs) & known.repeat(len(roles.replays))
     trajectory = dataclasses.replace(

@@ -10,39 +10,40 @@ import jax.numpy as jnp
 import numpy as np
 
 from agents.config.ppo import PPOConfig
-from agents.nn.encoding import encode
+from agents.nn.own import Network
 from agents.ppo.phases import PHASES, phases_of
 from veenv.env import TaskDistribution
 
 
-def bytes_of_episodes(tasks: TaskDistribution, config: PPOConfig, num_envs: int) -> int:
+def bytes_of_episodes(
+    tasks: TaskDistribution, network: Network, num_envs: int, window: int = 0
+) -> int:
     """Bytes that one train step's episodes take at least: states, and what the network saw.
 
     Args:
       tasks: the graphs.
-      config: the settings of the network.
+      network: what plays, or its shapes.
       num_envs: environments that play.
+      window: slots that are read in each step; 0 for all.
 
     Example:
       >>> import jax.numpy as jnp, veenv
+      >>> from agents import GraphNetwork
+      >>> network = GraphNetwork(key=jax.random.key(0))
       >>> graph = veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)
       >>> tasks = TaskDistribution.of({"f": graph})
-      >>> one, two = (bytes_of_episodes(tasks, PPOConfig(), n) for n in (1, 2))
+      >>> one, two = (bytes_of_episodes(tasks, network, n) for n in (1, 2))
       >>> two == 2 * one > 0
       True
     """
     env, params = tasks.env, tasks.task(0)
 
-    phases = phases_of(env.num_actions, PHASES)
+    phases = phases_of(env.num_actions, PHASES, window)
 
     def play() -> tuple[Any, Any]:
         state = env.init(params)
-        observed = env.observe(state, params)
-        keep_edges, inputs = config.num_rounds > 0, []
-        for phase in phases:
-            slots = jnp.arange(phase.num_slots, dtype=jnp.int32)
-            inputs.append(encode(observed, config.num_hops, keep_edges, slots=slots))
-        return state, inputs
+        slots = [jnp.arange(phase.num_slots, dtype=jnp.int32) for phase in phases]
+        return state, [network.read(env, state, params, kept) for kept in slots]
 
     state, inputs = jax.eval_shape(play)
     seen = sum((p.stop - p.start) * _size(x) for p, x in zip(phases, inputs, strict=True))
@@ -50,12 +51,13 @@ def bytes_of_episodes(tasks: TaskDistribution, config: PPOConfig, num_envs: int)
 
 
 def check_memory(
-    tasks: TaskDistribution, config: PPOConfig, num_envs: int, num_devices: int
+    tasks: TaskDistribution, network: Network, config: PPOConfig, num_envs: int, num_devices: int
 ) -> None:
     """Checks that the episodes of a train step fit into memory.
 
     Args:
       tasks: the graphs.
+      network: what plays, or its shapes.
       config: the settings.
       num_envs: environments that play.
       num_devices: devices that share them.
@@ -63,7 +65,10 @@ def check_memory(
     Raises:
       ValueError: if they do not, with the bytes that they would take.
     """
-    needed, have = bytes_of_episodes(tasks, config, num_envs), _memory(num_devices)
+    needed, have = (
+        bytes_of_episodes(tasks, network, num_envs, config.window or 0),
+        _memory(num_devices),
+    )
     if have is not None and needed > have:
         raise ValueError(
             f"num_envs={config.num_envs}: the episodes of one train step would take at least "

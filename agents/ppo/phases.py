@@ -41,12 +41,13 @@ class Phase:
         return slice(self.start, self.stop)
 
 
-def phases_of(num_actions: int, most: int) -> tuple[Phase, ...]:
+def phases_of(num_actions: int, most: int, window: int = 0) -> tuple[Phase, ...]:
     """Phases of the episodes of an environment, of nearly equal numbers of steps.
 
     Args:
       num_actions: A, slots and steps.
       most: number of phases at most.
+      window: so many slots are read in every step, others in each; 0 for all that are left.
 
     Example:
       >>> phases_of(30, 6)
@@ -54,6 +55,8 @@ def phases_of(num_actions: int, most: int) -> tuple[Phase, ...]:
       >>> len(phases_of(1000, 6)), len(phases_of(5, 6))
       (6, 1)
     """
+    if window:
+        return (Phase(0, num_actions, window),)
     number = max(1, min(most, num_actions // FEWEST_STEPS))
     bounds = [num_actions * k // number for k in range(number + 1)]
     return tuple(Phase(*pair, num_actions - pair[0]) for pair in pairwise(bounds))
@@ -63,7 +66,7 @@ def in_phases(record: Any) -> tuple[Any, ...]:
     """A record of whole episodes as one for each phase that was played.
 
     Args:
-      record: a dataclass of arrays [T, B, ...] whose field `inputs` is a tuple of `GraphInputs`
+      record: a dataclass of arrays [T, B, ...] whose field `inputs` is a tuple of `Inputs`
         [steps, B, ...], one for each phase.
     """
     bounds = list(accumulate((x.mask.shape[0] for x in record.inputs), initial=0))

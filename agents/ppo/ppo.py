@@ -15,12 +15,12 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from agents.config.ppo import PPOConfig
 from agents.nn.batched import read_steps
 from agents.nn.distributions import log_prob_and_entropy
-from agents.nn.networks import GraphNetwork
+from agents.nn.own import Network
 from agents.ppo import losses
 from agents.ppo.exploration import BestSoFar, play
 from agents.ppo.gae import generalized_advantages, normalize
 from agents.ppo.phases import in_phases
-from agents.ppo.rollouts import Episodes, Trajectory
+from agents.ppo.rollouts import Episodes, Trajectory, prior
 from agents.ppo.updates import Loss, Stats, TrainState, anneal
 from veenv.env import EnvParams, VertexEnv
 
@@ -31,7 +31,7 @@ class Batch:
     """Steps to learn from: of a phase of whole episodes [T, B], or of a minibatch [M].
 
     Attributes:
-      inputs: GraphInputs [T, B, ...]; a tuple of them, one for each phase, before the cut.
+      inputs: Inputs [T, B, ...]; a tuple of them, one for each phase, before the cut.
       action: place of the action among the slots of the inputs, int32 [T, B].
       log_prob: under the policy that acted, float32 [T, B].
       value: by the critic that acted, float32 [T, B].
@@ -52,10 +52,11 @@ class Batch:
 
 
 def loss_fn(
-    network: GraphNetwork, parts: Sequence[Batch], config: PPOConfig, ent_coef: Float[Array, ""]
+    network: Network, parts: Sequence[Batch], config: PPOConfig, ent_coef: Float[Array, ""]
 ) -> tuple[Float[Array, ""], Stats]:
     """PPO's loss on a minibatch [M] of steps of each phase, and what is worth logging about it."""
-    seen = [_read(network, part) for part in parts]
+    bias = prior(config.window or 0)
+    seen = [_read(network, part, bias) for part in parts]
     log_prob, entropies, value = (jnp.concatenate(x) for x in zip(*seen, strict=True))
     bare = [dataclasses.replace(part, inputs=()) for part in parts]
     batch: Batch = jax.tree.map(lambda *x: jnp.concatenate(x), *bare)
@@ -79,10 +80,10 @@ def loss_fn(
     }
 
 
-def _read(network: GraphNetwork, part: Batch) -> tuple[Array, Array, Array]:
+def _read(network: Network, part: Batch, bias: Array | float) -> tuple[Array, Array, Array]:
     """Log-probabilities of the actions, entropies and values of steps [M], float32 [M] all."""
     logits, value = read_steps(network, part.inputs)
-    return *log_prob_and_entropy(logits, part.inputs.mask, part.action), value
+    return *log_prob_and_entropy(logits + bias, part.inputs.mask, part.action), value
 
 
 def make_batch(trajectory: Trajectory, config: PPOConfig) -> tuple[Batch, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 
 import jax
@@ -11,8 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from agents.nn.distributions import choose, log_prob_and_entropy
-from agents.nn.encoding import GraphInputs
-from agents.nn.networks import GraphNetwork
+from agents.nn.own import Inputs, Network
 from agents.ppo.phases import phases_of
 from veenv.env import EnvParams, State, VertexEnv
 from veenv.env.bits import member, num_words, pack_flags
@@ -26,7 +26,7 @@ class Trajectory:
     """Steps of B episodes; T = A, the number of action slots.
 
     Attributes:
-      inputs: what the policy saw, GraphInputs [steps, B, ...] for each phase.
+      inputs: what the policy saw, Inputs [steps, B, ...] for each phase.
       action: slot chosen, int32 [T, B].
       place: of the action among the slots of the inputs, int32 [T, B].
       log_prob: of the action, float32 [T, B].
@@ -39,7 +39,7 @@ class Trajectory:
       replayed: 1 where the step is to be imitated, float32 [T, B]; None if there never are any.
     """
 
-    inputs: tuple[GraphInputs, ...]
+    inputs: tuple[Inputs, ...]
     action: Int[Array, "T B"]
     place: Int[Array, "T B"]
     log_prob: Float[Array, "T B"]
@@ -93,17 +93,20 @@ def cheapest(
 def rollout(
     env: VertexEnv,
     params: EnvParams,
-    network: GraphNetwork,
+    network: Network,
     key: PRNGKeyArray,
     temperature: Float[Array, " B"] | float = 1.0,
     prefix: Int[Array, "B A"] | None = None,
     most_phases: int = 1,
+    ahead: Int[Array, "B A"] | None = None,
+    window: int = 0,
 ) -> tuple[Trajectory, Episodes]:
     """Plays one whole episode in each of B environments.
 
     The logits are divided by the temperature, one for all or float32 [B]; only 1 gives steps that
     PPO may learn from.  The actions of `prefix` (-1 where the policy chooses) are taken whatever
-    the policy says.  An episode is cut into at most so many phases.
+    the policy says.  An episode is cut into at most so many phases.  With a window the policy
+    chooses among the next slots of the orders `ahead`, the nearer the likelier (`prior`).
     """
     shape = params.vertex_ids.shape
     scale = jnp.broadcast_to(jnp.asarray(temperature, jnp.float32), shape[:1])
@@ -111,12 +114,18 @@ def rollout(
     keys = jax.random.split(key, env.num_actions)
     moves = None if prefix is None else prefix.T
     parts: list[Trajectory] = []
-    for phase in phases_of(env.num_actions, most_phases):
+    for phase in phases_of(env.num_actions, most_phases, window):
         # Drawn at once, since one step's few numbers take longer to draw than to use.
-        noise = jax.vmap(lambda k: jax.random.gumbel(k, shape))(keys[phase.steps])
-        slots = jax.vmap(partial(kept_slots, phase.num_slots))(state, params)
-        noise = jax.vmap(_at, (0, None))(noise, slots)
-        step = partial(_step, env, params, network, scale, slots)
+        size = (shape[0], window) if window else shape
+        noise = jax.vmap(lambda k, size=size: jax.random.gumbel(k, size))(keys[phase.steps])
+        slots = jax.vmap(partial(kept_slots, phase.num_slots))
+        if window:
+            read = lambda s, slots=slots: slots(s, params, ahead)  # noqa: E731
+        else:
+            fixed = slots(state, params)
+            noise = jax.vmap(_at, (0, None))(noise, fixed)
+            read = lambda _, fixed=fixed: fixed  # noqa: E731
+        step = partial(_step, env, params, network, scale, prior(window), read)
         prescribed = None if moves is None else moves[phase.steps]
         state, seen = jax.lax.scan(step, state, (noise, prescribed))
         parts.append(seen)
@@ -127,18 +136,33 @@ def rollout(
     return dataclasses.replace(joined, inputs=inputs), episodes
 
 
-def kept_slots(num_slots: int, state: State, params: EnvParams) -> Int[Array, " K"]:
-    """The slots whose vertices are left, ascending, int32 [K]; A behind them.
+def prior(window: int) -> Float[Array, "1 K"] | float:
+    """What is added to the logits of a window: the next place is e times as likely as that behind.
+
+    So the first episodes cost little more than the order ahead, and yet differ; 0 without a window.
+    """
+    return -jnp.arange(window, dtype=jnp.float32)[None] if window else 0.0
+
+
+def kept_slots(
+    num_slots: int, state: State, params: EnvParams, order: Int[Array, " A"] | None = None
+) -> Int[Array, " K"]:
+    """The first slots whose vertices are left, ascending or as in an order, int32 [K]; A behind.
 
     Args:
-      num_slots: K, at least their number.
+      num_slots: K.
       state: of one environment.
       params: its graph.
+      order: slots, -1 padded.
     """
     left = left_slots(params, state.action_mask, state.order)
+    if order is not None:
+        left = jnp.where(order >= 0, left.at[order].get(mode="clip"), False)
     ranks = jnp.arange(num_slots, dtype=jnp.int32)
     words = jnp.broadcast_to(pack_flags(left), (num_slots, num_words(len(left))))
-    return jnp.where(ranks < left.sum(dtype=jnp.int32), member(words, ranks), len(left))
+    found = member(words, ranks)
+    found = found if order is None else order.at[found].get(mode="clip")
+    return jnp.where(ranks < left.sum(dtype=jnp.int32), found, len(left))
 
 
 def _at(x: Array, slots: Int[Array, "B K"]) -> Array:
@@ -149,17 +173,18 @@ def _at(x: Array, slots: Int[Array, "B K"]) -> Array:
 def _step(
     env: VertexEnv,
     params: EnvParams,
-    network: GraphNetwork,
+    network: Network,
     scale: Float[Array, " B"],
-    slots: Int[Array, "B K"],
+    bias: Float[Array, "1 K"] | float,
+    read: Callable[[State], Int[Array, "B K"]],
     state: State,
     x: tuple[Float[Array, "B K"], Int[Array, " B"] | None],
 ) -> tuple[State, Trajectory]:
     """One step of B environments, of which the network reads some slots."""
-    noise, prescribed = x
+    (noise, prescribed), slots = x, read(state)
     inputs = jax.vmap(partial(network.read, env))(state, params, slots)
     logits, value = jax.vmap(network)(inputs)
-    logits = logits / scale[:, None]
+    logits = (logits + bias) / scale[:, None]
     place, log_prob = choose(logits, inputs.mask, noise)
     on_policy = active = (~state.terminated).astype(jnp.float32)
     if prescribed is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from agents.config.ppo import PPOConfig
 from agents.devices import Placement, place
 from agents.nn.networks import GraphNetwork, check_observation
+from agents.nn.own import Network, OwnNetwork
 from agents.ppo.exploration import BestSoFar, Roles, explores
 from agents.ppo.losses import explained_variance
 from agents.ppo.memory import check_memory
@@ -27,6 +28,9 @@ from agents.ppo.rollouts import Episodes, cheapest
 from agents.ppo.updates import Loss, Stats, TrainState, fit, make_optimizer
 from veenv.env import EnvParams, Spec, TaskDistribution, VertexEnv
 from veenv.env.counts import Count
+from veenv.env.rewards import reference_costs
+from veenv.env.task_set import pick_params
+from veenv.orders.order import Order
 
 
 @jax.tree_util.register_dataclass
@@ -82,6 +86,7 @@ class Trainer:
       num_envs: environments played in every step: `config.num_envs`, rounded up to a multiple of
         the number of graphs.
       steps_per_update: environment steps that one train step plays, padding left out.
+      known: with a window the orders that training starts from, one for each graph.
       placement: the devices that share the environments.
 
     Example:
@@ -101,8 +106,13 @@ class Trainer:
         tasks: TaskDistribution,
         devices: int | None = None,
         agent: Agent = PPO,
+        network: Network | None = None,
+        known: Sequence[Order] | None = None,
     ):
         """Lays out the environments on so many devices (as `place`); nothing is compiled yet.
+
+        Training starts from `network`, or from fresh parameters as the settings say, and with a
+        window from the orders that are known, one for each graph.
 
         Raises:
           ValueError: rewards are not normalised, observations are of another kind than
@@ -110,19 +120,27 @@ class Trainer:
             `agents.devices.place`, `agents.ppo.exploration.Roles.of` and
             `agents.ppo.memory.check_memory`.
         """
-        check_observation(tasks.env)
+        if not isinstance(network, OwnNetwork):
+            check_observation(tasks.env)
         if not tasks.env.normalise:
             raise ValueError("expected tasks with normalise=True: losses are on that scale")
         if config.learned_share is None:
             config = dataclasses.replace(config, learned_share=agent.learned_share)
-        self.config, self.agent = config, agent
+        window = 0 if known is None else config.window_on(tasks.env.num_actions)
+        config = dataclasses.replace(config, window=window)
+        self.config, self.agent, self._network = config, agent, network
+        self.known = tuple(known) if window and known is not None else ()
         self._optimizer = make_optimizer(config)
         self._envs_per_graph = -(-config.num_envs // len(tasks))
         self.num_envs = self._envs_per_graph * len(tasks)
         self._follows = Roles.of(config, self._envs_per_graph).follows
         self.placement = place(self.num_envs, devices)
-        check_memory(tasks, config, self.num_envs, self.placement.mesh.size)
+        shape = eqx.filter_eval_shape(self._first_network, jax.random.key(0))
+        check_memory(tasks, shape, config, self.num_envs, self.placement.mesh.size)
         self._lay_out(tasks)
+        if isinstance(network, OwnNetwork):  # nobody else's train step reads what it reads
+            self._step = jax.jit(self._train_step, out_shardings=self.placement.everywhere)
+            return
         bare = dataclasses.replace(config, seed=0, steps=None, start_updates=0)
         self._step = _compiled(
             _Program(agent, bare, type(tasks.env), tasks.env.spec, len(tasks), self.placement, self)
@@ -136,7 +154,14 @@ class Trainer:
         self.tasks, self._env = tasks, tasks.env.on_devices(self.placement.mesh.size)
         self.steps_per_update = self._envs_per_graph * sum(len(g.eliminable) for g in tasks.graphs)
         graph_of_env = jnp.repeat(jnp.arange(len(tasks)), self._envs_per_graph)
-        self._params = self.placement.split(tasks.task(graph_of_env))
+        params = tasks.params
+        if self.config.window and params.reference is None:
+            # Costs less those of the known order: returns are small, whatever is still to come.
+            reference = np.zeros((len(tasks), tasks.env.num_actions), np.int64)
+            for row, graph, order in zip(reference, tasks.graphs, self.known, strict=True):
+                row[: len(order.ids)] = reference_costs(graph, tasks.env.cost, order.ids)
+            params = dataclasses.replace(params, reference=tasks.env.spec.counts(reference))
+        self._params = self.placement.split(pick_params(params, graph_of_env))
 
     def with_tasks(self, tasks: TaskDistribution) -> Trainer:
         """This trainer on as many other graphs, padded to the same sizes; compiles nothing anew.
@@ -153,20 +178,25 @@ class Trainer:
         other._lay_out(tasks)
         return other
 
-    def init(self, network: GraphNetwork | None = None) -> TrainState:
-        """The state before the first step: a network, or fresh parameters, decided by the seed."""
+    def _first_network(self, key: PRNGKeyArray) -> Network:
+        """The network that was given, or one with fresh parameters."""
+        config = self.config
+        if self._network is not None:
+            return self._network
+        size = config.hidden, config.num_hops, config.num_rounds
+        network = GraphNetwork(*size, bfloat16=config.bfloat16, key=key)
+        return network.valued_0() if config.window else network
+
+    def init(self) -> TrainState:
+        """The state before the first step; fresh parameters are decided by the seed."""
         config = self.config
         net_key, key = jax.random.split(jax.random.key(config.seed))
-        network = network or GraphNetwork(
-            config.hidden,
-            config.num_hops,
-            config.num_rounds,
-            bfloat16=config.bfloat16,
-            key=net_key,
-        )
-        opt_state = self._optimizer.init(eqx.filter(network, eqx.is_array))
+        network = self._first_network(net_key)
+        opt_state = self._optimizer.init(eqx.filter(network, eqx.is_inexact_array))
         found = None
-        if explores(config):
+        if config.window:
+            found = BestSoFar.of(self.known, self.tasks)
+        elif explores(config):
             found = BestSoFar.nothing(len(self.tasks), self.tasks.env.spec)
         return TrainState(network, opt_state, key, jnp.zeros((), jnp.int32), found)
 
@@ -174,7 +204,9 @@ class Trainer:
         """A state with fresh parameters; what else it holds stays, the best orders among it."""
         net_key, key = jax.random.split(state.key)
         network = state.network.renewed(net_key)
-        opt_state = self._optimizer.init(eqx.filter(network, eqx.is_array))
+        if self.config.window and isinstance(network, GraphNetwork):
+            network = network.valued_0()
+        opt_state = self._optimizer.init(eqx.filter(network, eqx.is_inexact_array))
         return dataclasses.replace(state, network=network, opt_state=opt_state, key=key)
 
     def step(self, state: TrainState, progress: float) -> tuple[TrainState, Update]:

@@ -13,11 +13,11 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from agents.config.ppo import PPOConfig
-from agents.nn.networks import GraphNetwork
+from agents.nn.own import Network
 from agents.ppo.exploration import BestSoFar
 
 Stats = dict[str, Float[Array, ""]]
-Loss = Callable[[GraphNetwork, Any], tuple[Float[Array, ""], Stats]]
+Loss = Callable[[Network, Any], tuple[Float[Array, ""], Stats]]
 Indices = tuple[Int[Array, "..."], ...]
 """Steps of each phase."""
 
@@ -35,7 +35,7 @@ class TrainState:
       found: the best orders so far, if they are used for learning (checkpoints name it).
     """
 
-    network: GraphNetwork
+    network: Network
     opt_state: optax.OptState
     key: PRNGKeyArray
     num_updates: Int[Array, ""]
@@ -63,14 +63,14 @@ def anneal(start: float, end: float, progress: Float[Array, ""]) -> Float[Array,
 
 def fit(
     loss: Loss,
-    network: GraphNetwork,
+    network: Network,
     opt_state: optax.OptState,
     parts: Sequence[Any],
     config: PPOConfig,
     key: PRNGKeyArray,
     progress: Float[Array, ""],
     spread: Callable[[Any], Any] = lambda rows: rows,
-) -> tuple[GraphNetwork, optax.OptState, Stats]:
+) -> tuple[Network, optax.OptState, Stats]:
     """All epochs and minibatches of one update on a batch, arrays [T, B, ...] for each phase.
 
     Every minibatch holds the same share of each phase.

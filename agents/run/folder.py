@@ -18,7 +18,7 @@ from agents.config.args import TrainArgs
 from agents.config.random_functions import RandomConfig
 from agents.config.settings import CONFIG_NAME, to_toml
 from agents.files import lock_folder, set_aside
-from agents.nn.networks import GraphNetwork
+from agents.nn.own import Network
 from agents.nn.weights import architecture, save_weights
 from agents.ppo.updates import TrainState
 from agents.run.checkpoints import Checkpoints, Restored
@@ -136,7 +136,7 @@ class RunFolder:
         self._write_order(found[1], path)
         return path
 
-    def write_weights(self, network: GraphNetwork) -> None:
+    def write_weights(self, network: Network) -> None:
         """Writes ``weights.eqx``, the network at the end of training."""
         path = self.path / "weights.eqx"
         self._attempt(path.name, lambda: save_weights(path, network))
@@ -222,7 +222,7 @@ class RunFolder:
 
 
 def identity_of(
-    agent: str, cost: CostModel, network: GraphNetwork, played: TaskDistribution | RandomConfig
+    agent: str, cost: CostModel, network: Network, played: TaskDistribution | RandomConfig
 ) -> dict[str, Any]:
     """What a checkpoint must agree in with the run that goes on from it."""
     shared = {"agent": agent, "cost model": cost, "network": architecture(network)}

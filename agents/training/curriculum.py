@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from agents.config.ppo import PPOConfig
-from agents.nn.networks import GraphNetwork
+from agents.nn.own import Network
 from agents.ppo.trainer import Trainer, Update
 from agents.ppo.updates import TrainState
 from agents.training.best import BestOrders
@@ -49,9 +49,9 @@ class Curriculum(abc.ABC):
         rounds = int(state.num_updates) // len(self.trainers)
         return rounds * sum(trainer.steps_per_update for trainer in self.trainers.values())
 
-    def init(self, network: GraphNetwork | None = None) -> TrainState:
-        """The state before the first round, with the parameters of a network; as `Trainer.init`."""
-        return next(iter(self.trainers.values())).init(network)
+    def init(self) -> TrainState:
+        """The state before the first round; as `Trainer.init`."""
+        return next(iter(self.trainers.values())).init()
 
     def restart(self, state: TrainState) -> TrainState:
         """The state before the first round of another start; as `Trainer.renew`."""
@@ -87,6 +87,8 @@ class FixedTasks(Curriculum):
         super().__init__({"tasks": trainer})
         self.start_updates = trainer.config.start_updates
         self.tasks, self.best = trainer.tasks, BestOrders(trainer.tasks, agent)
+        for name, order in zip(self.tasks.names, trainer.known, strict=False):
+            self.best.keep(name, dataclasses.replace(order, name=name))
 
     def renew(self, rounds: int) -> bool:
         """Keeps the tasks."""
@@ -127,6 +129,7 @@ class RandomPools(Curriculum):
         family: RandomFunctions,
         num_functions: int,
         cost: CostModel = "multiplications",
+        network: Network | None = None,
     ):
         """Draws the first pools: so many functions in all, `family.arrays` of them of arrays.
 
@@ -142,7 +145,7 @@ class RandomPools(Curriculum):
                 ranges = dataclasses.asdict(dataclasses.replace(family, arrays=arrays))
                 seed = pool_seed(config.seed, 0)
                 pool = TaskDistribution.random(seed, num, cost, normalise=True, **ranges)
-                trainers[name] = Trainer(config, pool)
+                trainers[name] = Trainer(config, pool, network=network)
         super().__init__(trainers)
         self._number = 0
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
+
+import jax
 
 from agents.config.args import task_names
 from agents.config.ppo import PPOConfig
 from agents.config.search import SearchConfig
+from agents.nn.own import Network, OwnNetwork
+from agents.nn.weights import architecture
+from agents.policy import policy_orders
 from agents.ppo.trainer import Trainer
 from veenv import Graph, tasks
 from veenv.env import TaskDistribution, VertexEnv
+from veenv.env.rewards import classical_orders
 from veenv.env.task_set import stack_params
 from veenv.graph.graph import CostModel
+from veenv.orders.order import Order
 from veenv.tasks import Task
 from veenv.tasks.evaluation_sets import set_names
 from veenv.tasks.user import from_function, trace_task
@@ -23,6 +32,9 @@ AgentName = Literal["ppo", "alphazero"]
 
 AGENTS: dict[AgentName, str] = {"ppo": "PPO", "alphazero": "AlphaZero"}
 """Names of the agents, as they are written."""
+
+GAMES = 8
+"""Games from which training on a large graph starts: a second or so at 700 vertices."""
 
 Playable = Callable[..., Any] | str | Task | Graph | VertexEnv
 """One thing to play; a list of them, but environments, a `TaskDistribution` or a set is several."""
@@ -102,14 +114,37 @@ class Played:
         return cls(played, functions)
 
 
+def first_network(
+    network: Any, env: VertexEnv | None, config: PPOConfig
+) -> tuple[Network | None, PPOConfig]:
+    """The network that training starts from, and the settings that go with it.
+
+    Weights that are given are not given up for fresh ones.
+
+    Raises:
+      TypeError: as `OwnNetwork.of`.
+      ValueError: as `OwnNetwork.of`.
+    """
+    if network is None:
+        return None, config
+    if not isinstance(network, Network):
+        assert env is not None, "random functions are played by a GraphNetwork"
+        network = OwnNetwork.of(network, env, jax.random.key(config.seed))
+        if network.initial is not None:
+            return network, config
+    size = {} if isinstance(network, OwnNetwork) else architecture(network)
+    return network, dataclasses.replace(config, start_updates=0, **size)
+
+
 def make_trainer(
     agent: AgentName,
     ppo: PPOConfig,
     search: SearchConfig,
     played: TaskDistribution,
     devices: int | None = None,
+    network: Network | None = None,
 ) -> Trainer:
-    """An agent on tasks.
+    """An agent on tasks, which starts from a network or, without one, from fresh parameters.
 
     Raises:
       ValueError: as `Trainer` and `agents.alphazero.make_trainer`, mctx is not installed, or
@@ -123,14 +158,27 @@ def make_trainer(
                 "PPO does not search: num_simulations, max_considered and gumbel_scale "
                 "go with agent alphazero"
             )
-        return Trainer(ppo, played, devices)
+        known = None
+        if ppo.window_on(played.env.num_actions):
+            known = [known_order(graph, played.env.cost) for graph in played.graphs]
+        return Trainer(ppo, played, devices, network=network, known=known)
     try:
         from agents.alphazero import alphazero
     except ImportError as error:
         raise ValueError(
             f"--agent alphazero needs mctx ({error}); pip install 'veenv[mctx]'"
         ) from None
-    return alphazero.make_trainer(ppo, search, played, devices)
+    return alphazero.make_trainer(ppo, search, played, devices, network)
+
+
+def known_order(graph: Graph, cost: CostModel) -> Order:
+    """The cheapest of the classical orders and of `GAMES` games of the shipped policy."""
+    orders = [(f"the order {name}", order) for name, order in classical_orders(graph).items()]
+    with contextlib.suppress(ValueError):  # the policy plays no graph that is too large
+        games = itertools.islice(policy_orders(graph, cost, 0), GAMES)
+        orders += [("the shipped policy", game) for game in games]
+    found_by, order = min(orders, key=lambda pair: graph.cost(pair[1], cost))
+    return Order.from_graph(graph, order, found_by=found_by)
 
 
 def _of_env(env: VertexEnv) -> TaskDistribution:

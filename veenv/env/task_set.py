@@ -196,6 +196,16 @@ class TaskDistribution:
             max_edges = max_edges if self.family is None else most_edges(self.env.spec)
         return replace(self, env=self.env.observing(observation, max_edges))
 
+    def alone(self, index: int) -> TaskDistribution:
+        """One of the tasks in an environment of its own size."""
+        graph, env = self.graphs[index], self.env
+        options: Any = {"shaping": env.shaping, "normalise": env.normalise}
+        own = VertexEnv(graph, env.cost, observation=env.observation, **options)
+        return replace(
+            self, env=own, graphs=(graph,), names=(self.names[index],),
+            params=stack_params([own.default_params]), chosen=None,
+        )  # fmt: skip
+
     @cached_property
     def classical(self) -> tuple[dict[str, int], ...]:
         """For each task the costs of the orders forward, reverse and Markowitz, by name."""

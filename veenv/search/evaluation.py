@@ -264,7 +264,9 @@ def evaluate(
         if samples < 1:
             raise ValueError(f"samples must be an integer of at least 1, got {samples}")
         play = partial(_sampled, _policy_for(policy, played.env), samples)
-    rows = tuple(_row(played, index, seeds, play) for index in range(len(played)))
+    # Named tasks differ by far in size; what was handed over as an environment stays one.
+    own = played.chosen is not None and played.chosen.family is None and played is not tasks
+    rows = tuple(_row(played, index, seeds, play, own=own) for index in range(len(played)))
     name = name or _name_of(policy)
     return Evaluation(
         name, played.title, played.env.cost, seeds, samples, limit, jax.__version__, rows
@@ -272,11 +274,17 @@ def evaluate(
 
 
 def _row(
-    played: TaskDistribution, index: int, seeds: Sequence[int], play: Callable[..., Any]
+    played: TaskDistribution,
+    index: int,
+    seeds: Sequence[int],
+    play: Callable[..., Any],
+    *,
+    own: bool,
 ) -> Row:
-    """One task, with every seed."""
+    """One task, with every seed; in an environment of its own size if asked for."""
     graph, began = played.graphs[index], time.perf_counter()
-    found = [play(played, index, seed) for seed in seeds]
+    where = (played.alone(index), 0) if own else (played, index)
+    found = [play(*where, seed) for seed in seeds]
     costs, means, steps, orders = zip(*found, strict=True)
     for order, cost in zip(orders, costs, strict=True):
         if graph.cost(order, played.env.cost) != cost:

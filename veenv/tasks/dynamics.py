@@ -25,7 +25,9 @@ Four: TypeAlias = tuple[Scalar, Scalar, Scalar, Scalar]
 Y = TypeVar("Y")
 
 
-def _rk4(derivative: Callable[[Y], Y], y: Y, h: Scalar | float) -> Y:
+def rk4(derivative: Callable[[Y], Y], y: Y, h: Scalar | float) -> Y:
+    """One step of the classical Runge-Kutta method from `y` on."""
+
     def ahead(step: Scalar | float, slope: Y) -> Y:
         return jax.tree.map(lambda y, k: y + step * k, y, slope)
 
@@ -52,7 +54,7 @@ def lorenz96_step(x: Float[Array, "n"], forcing: Scalar, h: Scalar) -> Float[Arr
     def derivative(x: Array) -> Array:
         return (jnp.roll(x, -1) - jnp.roll(x, 2)) * jnp.roll(x, 1) - x + forcing
 
-    return _rk4(derivative, x, h)
+    return rk4(derivative, x, h)
 
 
 def van_der_pol_step(x: Scalar, v: Scalar, mu: Scalar, h: Scalar) -> tuple[Scalar, Scalar]:
@@ -72,7 +74,7 @@ def van_der_pol_step(x: Scalar, v: Scalar, mu: Scalar, h: Scalar) -> tuple[Scala
         x, v = state
         return v, mu * (1.0 - x**2) * v - x
 
-    return _rk4(derivative, (x, v), h)
+    return rk4(derivative, (x, v), h)
 
 
 def double_pendulum_step(
@@ -116,7 +118,7 @@ def double_pendulum_step(
         )
         return w1, w2, a1, a2
 
-    return _rk4(derivative, (theta1, theta2, omega1, omega2), 0.02)
+    return rk4(derivative, (theta1, theta2, omega1, omega2), 0.02)
 
 
 TASKS = (

@@ -18,6 +18,7 @@ from typing import Any
 
 from veenv.graph.graph import Graph
 from veenv.orders.order import fingerprint
+from veenv.tasks import hard
 from veenv.tasks.random_family import RandomFunctions
 
 TRAIN_SUFFIX = "-train"
@@ -32,16 +33,21 @@ _FAMILIES = {
     "scalar-large": (RandomFunctions(vertices=(150, 300)), 10),
     "arrays": (dataclasses.replace(_SMALL, arrays=1.0), 20),
 }
-_REAL = (
-    "RoeFlux_1d",
-    "RobotArm_6DOF",
-    "HumanHeartDipole",
-    "PropaneCombustion",
-    "BlackScholes_Jacobian",
-    "KerrMetric_Jacobian",
-    "mlp",
-    "LSTM",
-)
+_NAMED = {
+    "real": (
+        "RoeFlux_1d",
+        "RobotArm_6DOF",
+        "HumanHeartDipole",
+        "PropaneCombustion",
+        "BlackScholes_Jacobian",
+        "KerrMetric_Jacobian",
+        "mlp",
+        "LSTM",
+    ),
+    "hard": tuple(task.name for task in hard.TASKS),
+}
+BUDGETS = {"hard": ("1m", "10m", 1_000_000, 10_000_000)}
+"""After what learners and searches are compared on a set: times, and environment steps."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +106,7 @@ def set_names() -> tuple[str, ...]:
       ('scalar-small', 'scalar-small-train')
     """
     random = [name + suffix for name in _FAMILIES for suffix in ("", TRAIN_SUFFIX)]
-    return (*random, "real")
+    return (*random, *_NAMED)
 
 
 def evaluation_set(name: str) -> EvaluationSet:
@@ -108,7 +114,7 @@ def evaluation_set(name: str) -> EvaluationSet:
 
     Args:
       name: one of `set_names`: a test set, or, ending in ``-train``, functions of the same
-        family to train with. ``real`` has no training set: its tasks are held out.
+        family to train with. ``real`` and ``hard`` have none: their tasks are held out.
 
     Raises:
       ValueError: there is no such set.
@@ -117,8 +123,8 @@ def evaluation_set(name: str) -> EvaluationSet:
       >>> evaluation_set("arrays").number, evaluation_set("real").tasks[0]
       (20, 'RoeFlux_1d')
     """
-    if name == "real":
-        return EvaluationSet(name, 0, len(_REAL), None, _REAL)
+    if name in _NAMED:
+        return EvaluationSet(name, 0, len(_NAMED[name]), None, _NAMED[name])
     base = name.removesuffix(TRAIN_SUFFIX)
     if base not in _FAMILIES:
         raise ValueError(f"unknown set {name!r}; known: {', '.join(set_names())}")

@@ -11,6 +11,7 @@ from veenv.tasks import (
     black_scholes,
     dynamics,
     finite_volume,
+    hard,
     kinetics,
     minpack,
     networks,
@@ -46,6 +47,7 @@ _FAMILIES = (
 _BUILT_IN: Mapping[str, Task] = MappingProxyType(
     {task.name.casefold(): task for family in _FAMILIES for task in family.TASKS}
 )
+_HARD: Mapping[str, Task] = MappingProxyType({task.name.casefold(): task for task in hard.TASKS})
 _ALIASES: Mapping[str, str] = MappingProxyType({"roeflux": "roeflux_1d"})
 
 # Filled by register_task only, never on import.
@@ -54,6 +56,8 @@ _registered: dict[str, Task] = {}
 
 def list_tasks() -> tuple[str, ...]:
     """Returns the names of all tasks: the built-in ones, then those registered by the user.
+
+    Those of the set ``hard`` are left out: `veenv.tasks.evaluation_sets` names them.
 
     Example:
       >>> list_tasks()[:2]
@@ -80,7 +84,7 @@ def get(name: str) -> Task:
     """
     key = name.casefold()
     key = _ALIASES.get(key, key)
-    tasks = {**_BUILT_IN, **_registered}
+    tasks = {**_BUILT_IN, **_HARD, **_registered}
     if key in tasks:
         return tasks[key]
     near = [tasks[k].name for k in difflib.get_close_matches(key, tasks, n=3, cutoff=0.5)]
@@ -124,7 +128,7 @@ def register_task(
     key = name.casefold()
     if not key.strip():
         raise ValueError("a task needs a name that is not empty")
-    if key in _BUILT_IN or key in _ALIASES:
+    if key in _BUILT_IN or key in _HARD or key in _ALIASES:
         raise ValueError(f"task name {name!r} belongs to a built-in task")
     if key in _registered and not replace:
         raise ValueError(f"task name {name!r} is taken; pass replace=True to replace it")

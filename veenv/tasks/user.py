@@ -62,7 +62,9 @@ def from_path(
       >>> task.name, task.argnums
       ('math:hypot', (0, 1))
     """
-    fun, beside = _find(path)
+    fun, beside = find(path)
+    if not callable(fun):
+        raise ValueError(f"--function {path}: expected a function, got {type(fun).__name__}")
     if args is None:
         if beside is None:
             raise ValueError(
@@ -77,19 +79,20 @@ def from_path(
     return from_function(fun, point, argnums, name=path, text=text)
 
 
-def refuse_function(path: Any, named: Any) -> NoReturn:
-    """Refuses to import a function because a file names it: what is read is never executed.
+def refuse_code(path: Any, named: Any, kind: str = "function") -> NoReturn:
+    """Refuses to import something because a file names it: what is read is never executed.
 
     Args:
       path: the file.
-      named: the function.
+      named: what it names.
+      kind: what that is, and the option for it.
 
     Raises:
-      ValueError: always, saying how to name the function.
+      ValueError: always, saying how to name it.
     """
     raise ValueError(
-        f"{path} names the function {named!r:.200}, and code runs only if the command line names "
-        "it: add --function (and --args)"
+        f"{path} names the {kind} {named!r:.200}, and code runs only if the command line names "
+        f"it: add --{kind}{' (and --args)' * (kind == 'function')}"
     )
 
 
@@ -217,24 +220,38 @@ def read_shapes(text: str) -> tuple[np.ndarray, ...]:
     return tuple(found)
 
 
-def _find(path: str) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
-    """The function, and the one of its arguments if there is one."""
+def find(path: str, option: str = "--function") -> tuple[Any, Callable[..., Any] | None]:
+    """What a path names, looked for in the current folder first.
+
+    Args:
+      path: ``"MODULE:NAME"``.
+      option: what errors call it.
+
+    Returns:
+      It, and the function of its arguments if there is one.
+
+    Raises:
+      ValueError: there is no such thing.
+
+    Example:
+      >>> import math
+      >>> find("math:hypot")[0] is math.hypot
+      True
+    """
     module, _, name = path.partition(":")
     if not module or not name:
-        raise ValueError(f"--function must be MODULE:NAME, got {path!r}")
+        raise ValueError(f"{option} must be MODULE:NAME, got {path!r}")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
         found = importlib.import_module(module)
-        fun = getattr(found, name)
+        named = getattr(found, name)
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"--function {path}: {error}") from error
+        raise ValueError(f"{option} {path}: {error}") from error
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        raise ValueError(f"--function {path}: importing {module} fails: {reason}") from error
-    if not callable(fun):
-        raise ValueError(f"--function {path}: expected a function, got {type(fun).__name__}")
-    return fun, getattr(found, f"{name}_args", None)
+        raise ValueError(f"{option} {path}: importing {module} fails: {reason}") from error
+    return named, getattr(found, f"{name}_args", None)
 
 
 def _call(beside: Callable[..., Any], text: str) -> Any:

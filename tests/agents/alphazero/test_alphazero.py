@@ -222,6 +222,6 @@ def test_what_only_ppo_does_is_refused(both):
 def test_a_learned_share_counts_as_it_is_said(said, share, both):
     config = dataclasses.replace(CONFIG, learned_share=said)
     trainer = make_trainer(config, SEARCH, both)
-    assert trainer.config == dataclasses.replace(CONFIG, learned_share=share)
+    assert trainer.config == dataclasses.replace(CONFIG, learned_share=share, window=0)
     ppo = choose_trainer("ppo", config, SearchConfig(), both)
     assert ppo.config.learned_share == (0.25 if said is None else share)

@@ -1,5 +1,6 @@
 """Options from files, presets and runs: the same names and checks as on the command line."""
 
+import math
 import re
 
 import pytest
@@ -83,6 +84,15 @@ def test_a_run_brings_its_options(tmp_path):
     assert args.task == "mlp"
     assert args.ppo.steps == 200
     assert args.resume == str(tmp_path)
+
+
+def test_a_network_is_imported_only_where_the_command_line_names_it(tmp_path, capsys):
+    path = write(tmp_path, 'task = "mlp"\nnetwork = "antigravity:net"\n')
+    with pytest.raises(SystemExit):
+        parse_training(["--config", path])
+    assert "code runs only if the command line names it: add --network" in capsys.readouterr().err
+    args = parse_training(["--config", path, "--network", "math:pi"])
+    assert args.read_network() == math.pi
 
 
 @pytest.mark.parametrize(

@@ -89,5 +89,5 @@ def test_numbers_that_are_not_finite_are_refused(network, tmp_path):
 
 
 def test_training_starts_from_given_weights(network, both):
-    trainer = Trainer(PPOConfig(num_envs=2, steps=1), both)
-    assert eqx.tree_equal(trainer.init(network).network, network)
+    trainer = Trainer(PPOConfig(num_envs=2, steps=1), both, network=network)
+    assert eqx.tree_equal(trainer.init().network, network)

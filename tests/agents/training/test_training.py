@@ -124,7 +124,7 @@ def test_given_weights_are_not_given_up(trainer, both):
     once = agents.train(both, dataclasses.replace(config, start_updates=0), network=network)
     assert [r["mean_cost"] for r in run.history] == [r["mean_cost"] for r in once.history]
     args = TrainArgs("LIF", ppo=config, init_from="weights.eqx")
-    assert make_curriculum(args, Played.of(both)).start_updates == 0
+    assert make_curriculum(args, Played.of(both), resumed=True).start_updates == 0
 
 
 def test_stops_when_asked(trainer, both):

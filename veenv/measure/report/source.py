@@ -16,7 +16,7 @@ from veenv.measure.rows import read_rows, rows_of
 from veenv.orders.documents import file_name, parse_object
 from veenv.orders.order import Order
 from veenv.tasks import Task
-from veenv.tasks.user import refuse_function
+from veenv.tasks.user import refuse_code
 
 CLASSICAL = ("forward", "reverse", "Markowitz")
 """Names of the orders that every graph has."""
@@ -92,7 +92,7 @@ def read_subjects(
     settings = _settings(path)
     own = settings.get("own", {})
     if task is None and isinstance(own, dict) and own.get("function"):
-        refuse_function(path, own["function"])
+        refuse_code(path, own["function"])
     model = cost or check_cost_model(str(settings.get("cost", "multiplications")))
     rows, _ = read_rows(path / "metrics.jsonl")
     beside = ("order-polished", "order-classical")

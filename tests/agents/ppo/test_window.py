@@ -1,0 +1,82 @@
+"""Training with a window: it starts from what is known, and never ends above it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import agents
+import veenv
+from agents.config.ppo import PPOConfig
+from agents.ppo.rollouts import kept_slots, prior, rollout
+from agents.training.played import known_order, make_trainer
+from tests.agents.conftest import SHARED
+from veenv.env.rewards import classical_costs
+
+CONFIG = dataclasses.replace(SHARED, window=4, steps=200, num_envs=4)
+
+
+@pytest.fixture(scope="module")
+def run(tangle_task):
+    return agents.train(tangle_task, CONFIG)
+
+
+def test_it_never_ends_above_what_is_known(run, tangle_task):
+    [graph] = tangle_task.graphs
+    assert run.best.cost("tangle") <= min(classical_costs(graph, "multiplications").values())
+    assert (
+        run.best.cost("tangle") <= known_order(graph, "multiplications").counts["multiplications"]
+    )
+    assert graph.cost(run.order.ids) == run.best.cost("tangle")
+    assert run.classical == {}
+    first = run.history[0]["mean_cost"]["tangle"]  # random play of all vertices costs far more
+    assert first < np.mean(list(classical_costs(graph, "multiplications").values()))
+
+
+def test_returns_are_costs_below_those_of_the_known_order(tangle_task):
+    [graph] = tangle_task.graphs
+    trainer = make_trainer("ppo", CONFIG, agents.SearchConfig(), tangle_task)
+    env, params = trainer._env, trainer._params
+    [known] = trainer.known
+    order = trainer.init().found.order.repeat(4, axis=0)
+    assert tangle_task.vertex_ids(0, order[0]) == known.ids
+    network = trainer.init().network
+    play = jax.jit(lambda key: rollout(env, params, network, key, ahead=order, window=4))
+    trajectory, episodes = jax.device_get(play(jax.random.key(2)))
+    assert episodes.complete.all()
+    saved = known.counts["multiplications"] - np.asarray(episodes.cost)
+    np.testing.assert_allclose(trajectory.reward.sum(0) * params.scale, saved, atol=1e-4)
+    orders = {tuple(o) for o in episodes.order}
+    assert len(orders) > 1
+    for slots in orders:
+        graph.check_order(tangle_task.vertex_ids(0, slots))
+        left = list(order[0].tolist())
+        for slot in slots:  # among the next four of the known order
+            assert left.index(slot) < 4
+            left.remove(slot)
+
+
+def test_slots_are_the_next_ones_of_an_order():
+    env = veenv.make(lambda x: jnp.sin(jnp.exp(jnp.tanh(x) * x)) * x, 0.5)
+    size = env.num_actions
+    order = jnp.arange(size)[::-1]
+    state = env.init()
+    _, state, *_ = env.step(None, state, size - 2)
+    found = kept_slots(size + 1, state, env.default_params, order)
+    expected = [s for s in range(size - 1, -1, -1) if s != size - 2]
+    assert found.tolist() == [*expected, size, size]
+    assert prior(3).tolist() == [[0, -1, -2]]
+    assert prior(0) == 0
+
+
+def test_windows_are_for_large_graphs():
+    assert PPOConfig().window_on(100) == 0
+    assert 0 < PPOConfig().window_on(1000) < 100
+    assert PPOConfig(window=7).window_on(8) == 7
+    assert PPOConfig(window=7).window_on(7) == 0
+    with pytest.raises(ValueError, match="window must be an integer of at least 0"):
+        PPOConfig(window=-1)

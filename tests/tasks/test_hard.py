@@ -1,0 +1,280 @@
+"""The tasks of ``hard`` against laws and formulas that share nothing with them."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.special
+from scipy.spatial.transform import Rotation
+
+from tests.oracles.jacobians import quick_jit
+from tests.sampling import thinned
+from veenv import make_graph, tasks
+from veenv.orders.order import fingerprint
+from veenv.tasks import bodies, estimates
+from veenv.tasks.evaluation_sets import evaluation_set
+from veenv.tasks.hard import TASKS
+
+NAMES = [task.name for task in TASKS]
+
+
+@pytest.fixture(autouse=True)
+def float64(x64):
+    """Oracles need float64."""
+
+
+def point(name):
+    return np.array(tasks.get(name).example_args())
+
+
+def value(name, x):
+    return np.array(quick_jit(tasks.get(name).fun)(*x))
+
+
+@pytest.fixture(scope="module")
+def graphs():
+    return {t.name: make_graph(t.fun, t.argnums)(*t.example_args()) for t in TASKS}
+
+
+def test_sizes_and_references(graphs):
+    chosen = evaluation_set("hard")
+    assert chosen.tasks == tuple(NAMES)
+    assert len(NAMES) >= 16
+    assert not set(NAMES) & set(tasks.list())
+    assert len({fingerprint(graph) for graph in graphs.values()}) == len(NAMES)
+    for name, graph in graphs.items():
+        assert 150 <= len(graph.eliminable) <= 2000
+        reference = chosen.reference(name, graph)
+        assert reference is not None
+        assert reference < min(graph.cost(order) for order in (graph.reverse(), graph.markowitz()))
+
+
+@pytest.mark.parametrize("name", thinned(NAMES, 4))
+def test_every_input_and_output_matters(name):
+    task, args = tasks.get(name), tasks.get(name).example_args()
+    assert task.description.endswith(".")
+    assert len(task.source) > 8
+    jacobian = np.array(quick_jit(jax.jacfwd(lambda x: jnp.stack(task.fun(*x))))(jnp.array(args)))
+    assert np.all(np.isfinite(jacobian))
+    assert np.all(np.any(jacobian != 0, axis=0))
+    assert np.all(np.any(jacobian != 0, axis=1))
+
+
+def test_a_quadrotor_falls_and_its_quaternion_keeps_its_length():
+    x = point("Quadrotor_RK4")
+    x[6:10] /= np.linalg.norm(x[6:10])
+    x[10:13] = x[13:] = 0.0
+    after = value("Quadrotor_RK4", x)
+    np.testing.assert_allclose(after[3:6], x[3:6] - [0, 0, 9.81 * 0.02])
+    x = point("Quadrotor_RK4")
+    x[6:10] /= np.linalg.norm(x[6:10])
+    after = value("Quadrotor_RK4", x)
+    assert abs(np.linalg.norm(after[6:10]) - 1) < 1e-9
+    push = np.array(after[3:6]) - x[3:6] + [0, 0, 9.81 * 0.02]
+    up = Rotation.from_quat(np.roll(0.5 * (x[6:10] + after[6:10]), -1)).apply([0, 0, 1])
+    thrust = 0.02 * 1.2e-5 * (x[13:] ** 2).sum() / 0.8
+    np.testing.assert_allclose(push, thrust * up, atol=1e-3 * thrust)
+
+
+def test_an_arm_obeys_lagrange():
+    q, v, _ = point("InverseDynamics_7DOF").reshape(3, 7)
+
+    def torque(q, v, a):
+        return jnp.stack(bodies.inverse_dynamics(*q, *v, *a))
+
+    zero = jnp.zeros(7)
+
+    def weight(q):
+        return torque(q, zero, zero)
+
+    def inertia(q):
+        return jax.vmap(lambda a: torque(q, zero, a))(jnp.eye(7)) - weight(q)[None]
+
+    found = inertia(q)
+    np.testing.assert_allclose(found, found.T, atol=1e-12)
+    assert np.linalg.eigvalsh(found).min() > 0
+    curl = jax.jacfwd(weight)(q)  # weights are a gradient
+    np.testing.assert_allclose(curl, curl.T, atol=1e-10)
+    change = jax.jvp(inertia, (q,), (v,))[1]  # power goes into kinetic energy, and nowhere else
+    turning = torque(q, v, zero) - weight(q)
+    np.testing.assert_allclose(v @ turning, 0.5 * v @ change @ v, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("name", "masses"),
+    [("ThreeBodies_RK4", np.array([1.0, 1.1, 0.9])), ("LennardJones_Verlet", np.ones(6))],
+)
+def test_bodies_keep_their_momentum(name, masses):
+    x, half = point(name), 2 * len(masses)
+    before, after = (masses @ y[half:][:half].reshape(-1, 2) for y in (x, value(name, x)))
+    np.testing.assert_allclose(after, before, atol=1e-12)
+    assert not np.allclose(value(name, x)[half:], x[half : 2 * half])
+
+
+def test_a_satellite_without_bulge_keeps_its_energy_and_a_bulge_pulls():
+    x = point("Satellite_RK4")
+    x[7] = 0.0
+
+    def energy(y):
+        return 0.5 * y[3:6] @ y[3:6] - 1 / np.linalg.norm(y[:3])
+
+    after = value("Satellite_RK4", x)
+    assert abs(energy(after) - energy(x)) < 1e-6
+    np.testing.assert_allclose(np.cross(after[:3], after[3:]), np.cross(x[:3], x[3:6]), atol=1e-6)
+
+    def potential(p, j2):
+        r = jnp.sqrt(p @ p)
+        return -1 / r + j2 / (2 * r**3) * (3 * p[2] ** 2 / r**2 - 1)
+
+    x[7], x[3:6] = 1e-2, 0.0
+    pull = -jax.grad(potential)(jnp.array(x[:3]), 1e-2)
+    np.testing.assert_allclose(value("Satellite_RK4", x)[3:] / 0.1, pull, rtol=0.02)
+
+
+def test_a_chain_keeps_its_energy():
+    x = point("FermiPastaUlam")
+
+    def energy(y):
+        stretch = np.diff(np.concatenate([[0.0], y[:12], [0.0]]))
+        springs = stretch**2 / 2 + 0.25 * stretch**3 / 3 + 0.7 * stretch**4 / 4
+        return 0.5 * y[12:24] @ y[12:24] + springs.sum()
+
+    after = value("FermiPastaUlam", x)
+    assert abs(energy(after) / energy(x) - 1) < 0.1
+    assert np.abs(after - x[:24]).max() > 0.1
+
+
+def test_reactions_keep_what_they_should():
+    x = point("HighIrradiance_RK4")
+    after = value("HighIrradiance_RK4", x)
+    assert abs((after[6] + after[7]) - (x[6] + x[7])) < 1e-12  # bound and free enzyme
+    x = point("Pollution_RK4")
+    after = value("Pollution_RK4", x)
+    nitrogen = [0, 1, 12, 14, 18, 19, 19]  # of it the last, N2O5, has two
+    assert np.abs(after - x).max() > 1e-3
+    assert after[nitrogen].sum() == pytest.approx(x[nitrogen].sum())
+    sulphur = [16, 17]
+    assert after[sulphur].sum() == pytest.approx(x[sulphur].sum())
+
+
+def test_a_neuron_at_rest_stays():
+    x = np.array([-65.0, 0.0529, 0.5961, 0.3177, 0.0, 120.0, 36.0, 0.3, 50.0, -77.0, -54.387])
+    np.testing.assert_allclose(value("HodgkinHuxley_RK4", x), x[:4], atol=1e-3)
+
+
+def test_the_smoother_is_the_mean_of_all_that_is_known():
+    x = point("KalmanSmoother")
+    seen, (noise, shock, h, place, speed) = x[:6], x[6:]
+    motion = np.array([[1, h], [0, 1]])
+    drive = h**2 * shock * np.array([[h**2 / 4, h / 2], [h / 2, 1]])
+    # Of all states together: the first, before any measurement, then one for each measurement.
+    powers = [np.linalg.matrix_power(motion, k) for k in range(7)]
+    spread = np.zeros((14, 14))
+    for i in range(7):
+        for j in range(7):
+            both = [powers[i - k] @ drive @ powers[j - k].T for k in range(min(i, j) + 1)]
+            spread[2 * i : 2 * i + 2, 2 * j : 2 * j + 2] = sum(both)
+    mean = np.concatenate([p @ [place, speed] for p in powers])
+    shown = np.eye(14)[2::2]
+    gain = spread @ shown.T @ np.linalg.inv(shown @ spread @ shown.T + noise * np.eye(6))
+    expected = (mean + gain @ (seen - shown @ mean)).reshape(7, 2)[:0:-1]
+    np.testing.assert_allclose(value("KalmanSmoother", x), expected.ravel(), atol=1e-9)
+
+
+def test_a_camera_against_scipy():
+    x = point("BundleAdjustment_6")
+    moved = Rotation.from_rotvec(x[:3]).apply(x[9:].reshape(6, 3)) + x[3:6]
+    flat = -moved[:, :2] / moved[:, 2:]
+    square = (flat**2).sum(1, keepdims=True)
+    expected = x[6] * (1 + x[7] * square + x[8] * square**2) * flat
+    np.testing.assert_allclose(value("BundleAdjustment_6", x), expected.ravel())
+
+
+def test_a_lens_of_air_bends_nothing_and_a_thin_one_has_its_focal_length():
+    x = point("CookeTriplet")
+    x[12:15] = 1.0
+    px, py, dx, dy = x[15:]
+    length = x[6:12].sum() / np.sqrt(1 - dx**2 - dy**2)
+    expected = px + length * dx, py + length * dy, dx, dy
+    np.testing.assert_allclose(value("CookeTriplet", x), expected, rtol=1e-12)
+    x = point("CookeTriplet")
+    x[2:6] = x[6:11] = x[17:] = 0.0
+    x[0], x[1], x[15:17], x[11] = 0.01, -0.01, 1e-3, 100.0
+    slope = value("CookeTriplet", x)[2]
+    assert slope == pytest.approx(-1e-3 * (x[12] - 1) * 0.02, rel=1e-6)
+
+
+def test_powers_are_those_of_the_admittance_matrix():
+    x = point("PowerFlow_9")
+    volts = x[:9] * np.exp(1j * x[9:])
+    admittance = np.zeros((9, 9), complex)
+    for i, j, r, reactance, charge in estimates.LINES:
+        y = 1 / (r + 1j * reactance)
+        for a, b in ((i, j), (j, i)):
+            admittance[a, a] += y + 0.5j * charge
+            admittance[a, b] -= y
+    power = volts * np.conj(admittance @ volts)
+    np.testing.assert_allclose(value("PowerFlow_9", x), [*power.real, *power.imag], rtol=1e-10)
+
+
+def test_swaps_telescope():
+    x = point("SwapCurve")
+    par, fixed = x[:15], x[15:]
+    discounts = []
+    for rate in par:
+        discounts.append((1 - rate * sum(discounts)) / (1 + rate))
+    logs = np.interp(np.arange(1, 31) / 2, np.arange(16), [0.0, *np.log(discounts)])
+    grid = np.exp(logs)
+    for k, worth in enumerate(value("SwapCurve", x)):
+        flows = grid[2 * k + 1 : 2 * k + 24]
+        assert worth == pytest.approx(grid[2 * k] - flows[-1] - 0.5 * fixed[k] * flows.sum())
+
+
+def test_flows_keep_what_flows():
+    x = point("Burgers_MUSCL")
+    after = value("Burgers_MUSCL", x)
+    assert after.sum() == pytest.approx(x.sum())
+    assert after.max() - after.min() <= x.max() - x.min() + 1e-3
+    x = point("LatticeBoltzmann_D2Q9")
+    after, before = value("LatticeBoltzmann_D2Q9", x).reshape(6, 9), x[:-1].reshape(6, 9)
+    ways = np.array([(0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, 1), (-1, -1), (1, -1)])
+    assert after.sum() == pytest.approx(before.sum())
+    np.testing.assert_allclose((after @ ways).sum(0), (before @ ways).sum(0), atol=1e-12)
+    still = np.tile([4 / 9, *[1 / 9] * 4, *[1 / 36] * 4], 6)
+    np.testing.assert_allclose(value("LatticeBoltzmann_D2Q9", [*still, 1.3]), still)
+
+
+def test_the_recurrent_unit_against_equinox():
+    x = point("GRU_Unrolled")
+    inputs, (z, r, n), h = x[:6], x[6:30].reshape(3, 2, 4), x[30:]
+    cell = eqx.nn.GRUCell(1, 2, key=jax.random.key(0), dtype=jnp.float64)
+    stacked = np.concatenate([r, z, n])
+    cell = eqx.tree_at(
+        lambda m: (m.weight_ih, m.weight_hh, m.bias, m.bias_n),
+        cell,
+        (jnp.array(stacked[:, 1:2]), jnp.array(stacked[:, 2:]), jnp.array(stacked[:, 0]),
+         jnp.zeros(2)),
+    )  # fmt: skip
+    states, held = [], jnp.array(h)
+    # equinox resets behind the product of the state, the first paper before it: without state
+    # weights of the candidate the two are one.
+    x = x.copy()
+    x[6:30].reshape(3, 2, 4)[2, :, 2:] = 0.0
+    cell = eqx.tree_at(lambda m: m.weight_hh, cell, cell.weight_hh.at[4:].set(0.0))
+    for number in inputs:
+        held = cell(jnp.array([number]), held)
+        states += list(np.array(held))
+    np.testing.assert_allclose(value("GRU_Unrolled", x), states, rtol=1e-10)
+
+
+def test_attention_against_numpy():
+    x = point("Attention_TwoLayers")
+    tokens = x[:8].reshape(4, 2)
+    for layer in range(2):
+        query, key, mix = x[8 + 12 * layer :][:12].reshape(3, 2, 2)
+        shares = scipy.special.softmax(tokens @ query @ (tokens @ key).T, axis=1)
+        tokens = tokens + np.tanh(shares @ tokens @ mix)
+    np.testing.assert_allclose(value("Attention_TwoLayers", x), tokens.ravel(), rtol=1e-10)

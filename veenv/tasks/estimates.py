@@ -1,0 +1,231 @@
+"""Estimates from measurements and prices: filters, cameras, lenses, power grids and swaps.
+
+Sources: H. Rauch, F. Tung, C. Striebel, AIAA J. 3 (1965) 1445; the camera of S. Agarwal et al.,
+"Bundle adjustment in the large", ECCV (2010); W. Welford, *Aberrations of Optical Systems*, ch. 4,
+on a triplet as that of H. D. Taylor, US patent 568,052; P. Anderson, A. Fouad, *Power System
+Control and Stability*, ch. 2 (nine buses); J. Hull, *Options, Futures, and Other Derivatives*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import jax.numpy as jnp
+import numpy as np
+
+from veenv.tasks.task import Scalar
+
+Matrix = Sequence[Sequence[Scalar]]
+
+
+def _product(a: Matrix, b: Matrix) -> list[list[Scalar]]:
+    columns = list(zip(*b, strict=True))
+    return [[_dot(row, column) for column in columns] for row in a]
+
+
+def _dot(a: Sequence[Scalar], b: Sequence[Scalar]) -> Scalar:
+    first, *rest = (x * y for x, y in zip(a, b, strict=True))
+    return sum(rest, first)
+
+
+def _transposed(a: Matrix) -> list[list[Scalar]]:
+    return [list(row) for row in zip(*a, strict=True)]
+
+
+def _plus(a: Matrix, b: Matrix, sign: float = 1.0) -> list[list[Scalar]]:
+    return [[x + sign * y for x, y in zip(*rows, strict=True)] for rows in zip(a, b, strict=True)]
+
+
+def _inverse(a: Matrix) -> list[list[Scalar]]:
+    """Of two rows and columns."""
+    (p, q), (r, s) = a
+    one = 1.0 / (p * s - q * r)
+    return [[one * s, -one * q], [-one * r, one * p]]
+
+
+def smoothed(*x: Scalar) -> tuple[Scalar, ...]:
+    """Smoothed places and speeds by six measurements of a place; noises, step and first mean.
+
+    The last state comes first.  The first mean is as uncertain as a step makes it.
+    """
+    seen, (noise, shock, step, place, speed) = x[:6], x[6:]
+    driven = step * step * shock
+    drive = [[0.25 * step * step * driven, 0.5 * step * driven], [0.5 * step * driven, driven]]
+
+    def moved(a: Matrix) -> list[list[Scalar]]:
+        """The product of the matrix of motion, [[1, step], [0, 1]], and another."""
+        return [[p + step * q for p, q in zip(*a, strict=True)], list(a[1])]
+
+    mean, spread = [[place], [speed]], drive
+    filtered = []
+    for measured in seen:
+        expected = moved(mean)
+        around = _plus(_transposed(moved(_transposed(moved(spread)))), drive)
+        scale = 1.0 / (around[0][0] + noise)
+        gain = [around[0][0] * scale, around[1][0] * scale]
+        surprise = measured - expected[0][0]
+        mean = [[m[0] + g * surprise] for m, g in zip(expected, gain, strict=True)]
+        spread = [
+            [a - g * b for a, b in zip(row, around[0], strict=True)]
+            for row, g in zip(around, gain, strict=True)
+        ]
+        filtered.append((mean, spread, expected, around))
+    found, later = [filtered[-1][0]], filtered[-1][0]
+    for k in reversed(range(5)):
+        mean, spread, _, _ = filtered[k]
+        expected, around = filtered[k + 1][2:]
+        back = _product(_transposed(moved(_transposed(spread))), _inverse(around))
+        later = _plus(mean, _product(back, _plus(later, expected, -1.0)))
+        found.append(later)
+    return tuple(entry[0] for state in found for entry in state)
+
+
+def reprojected(*x: Scalar) -> tuple[Scalar, ...]:
+    """Pixels of six points in a camera: turn, shift, focal length, two distortions; then points."""
+    turn, shift, (focal, first, second) = x[:3], x[3:6], x[6:9]
+    angle = jnp.sqrt(_dot(turn, turn))
+    cos, sin = jnp.cos(angle), jnp.sin(angle)
+    axis = [t / angle for t in turn]
+    pixels: list[Scalar] = []
+    for k in range(9, len(x), 3):
+        point = x[k : k + 3]
+        along = _dot(axis, point) * (1.0 - cos)
+        beside = (
+            axis[1] * point[2] - axis[2] * point[1],
+            axis[2] * point[0] - axis[0] * point[2],
+            axis[0] * point[1] - axis[1] * point[0],
+        )
+        px, py, pz = (
+            cos * p + sin * b + along * a + s
+            for p, b, a, s in zip(point, beside, axis, shift, strict=True)
+        )
+        u, v = -px / pz, -py / pz
+        square = u * u + v * v
+        scale = focal * (1.0 + square * (first + second * square))
+        pixels += [scale * u, scale * v]
+    return tuple(pixels)
+
+
+def traced_ray(*x: Scalar) -> tuple[Scalar, ...]:
+    """A ray's place and direction behind six spheres: curvatures, distances, glasses, ray."""
+    curves, gaps, glasses, (px, py, dx, dy) = x[:6], x[6:12], x[12:15], x[15:]
+    dz, pz = jnp.sqrt(1.0 - dx * dx - dy * dy), None  # the ray starts in the first tangent plane
+    for k, c in enumerate(curves):
+        place = (px, py) if pz is None else (px, py, pz)
+        middle = dz - c * _dot(place, (dx, dy, dz)[: len(place)])
+        rest = c * _dot(place, place)
+        rest = rest if pz is None else rest - 2.0 * pz
+        cosine = jnp.sqrt(middle * middle - c * rest)
+        way = rest / (middle + cosine)
+        px, py, pz = px + way * dx, py + way * dy, way * dz if pz is None else pz + way * dz
+        ratio = 1.0 / glasses[k // 2] if k % 2 == 0 else glasses[k // 2]
+        bent = jnp.sqrt(1.0 - ratio * ratio * (1.0 - cosine * cosine))
+        bend = c * (bent - ratio * cosine)
+        dx, dy, dz = ratio * dx - bend * px, ratio * dy - bend * py, ratio * dz - bend * pz
+        dz = dz + (bent - ratio * cosine)
+        pz = pz - gaps[k]
+    assert pz is not None
+    ahead = -pz / dz
+    return px + ahead * dx, py + ahead * dy, dx, dy
+
+
+# Ends, resistance, reactance and susceptance of the lines, per unit of 100 MVA.
+LINES = (
+    (0, 3, 0.0, 0.0576, 0.0),
+    (3, 4, 0.01, 0.085, 0.176),
+    (3, 5, 0.017, 0.092, 0.158),
+    (4, 6, 0.032, 0.161, 0.306),
+    (5, 8, 0.039, 0.17, 0.358),
+    (6, 7, 0.0085, 0.072, 0.149),
+    (7, 8, 0.0119, 0.1008, 0.209),
+    (1, 6, 0.0, 0.0625, 0.0),
+    (2, 8, 0.0, 0.0586, 0.0),
+)
+
+
+def power_flow(*x: Scalar) -> tuple[Scalar, ...]:
+    """Real and reactive power that leaves each of nine buses, by voltages and angles."""
+    volts, angles = x[:9], x[9:]
+    squares = [v * v for v in volts]
+    real: dict[int, Scalar] = {}
+    reactive: dict[int, Scalar] = {}
+    for i, j, resistance, reactance, charge in LINES:
+        size = resistance**2 + reactance**2
+        g, b = resistance / size, -reactance / size
+        turn, both = angles[i] - angles[j], volts[i] * volts[j]
+        cos, sin = both * jnp.cos(turn), both * jnp.sin(turn)
+        for bus, sine in ((i, sin), (j, -sin)):
+            p = g * squares[bus] - (g * cos + b * sine)
+            q = -(b + charge / 2) * squares[bus] - (g * sine - b * cos)
+            real[bus] = real[bus] + p if bus in real else p
+            reactive[bus] = reactive[bus] + q if bus in reactive else q
+    return tuple(power[bus] for power in (real, reactive) for bus in range(9))
+
+
+def swap_values(*x: Scalar) -> tuple[Scalar, ...]:
+    """Values of four swaps of 23 half-years, by the par rates of fifteen years and fixed rates.
+
+    Swap k begins after k + 1/2 years; discounts between years are geometric means.
+    """
+    par, fixed = x[:15], x[15:]
+    first = 1.0 / (1.0 + par[0])
+    discounts, annuity = [first], first
+    for rate in par[1:]:
+        discounts.append((1.0 - rate * annuity) / (1.0 + rate))
+        annuity = annuity + discounts[-1]
+    logs = [jnp.log(d) for d in discounts]
+    between = [jnp.exp(0.5 * (a + b)) for a, b in pairwise(logs)]
+    halves = [jnp.exp(0.5 * logs[0]), *between]
+    grid = [d for pair in zip(halves, discounts, strict=True) for d in pair]
+    values = []
+    for k, strike in enumerate(fixed):
+        flows = []
+        for at in range(2 * k + 1, 2 * k + 24):
+            forward = grid[at - 1] / grid[at] - 1.0
+            flows.append(grid[at] * (forward - 0.5 * strike))
+        values.append(sum(flows[1:], flows[0]))
+    return tuple(values)
+
+
+_RNG = np.random.default_rng(12)
+_TRIPLET = (0.0426, -0.0023, -0.0262, 0.0505, 0.0068, -0.0542)
+
+ENTRIES = (
+    (
+        "KalmanSmoother",
+        smoothed,
+        (0.1, 0.4, 0.5, 0.9, 1.4, 1.5, 0.3, 0.2, 0.5, 0.05, 0.4),
+        "Rauch-Tung-Striebel smoother of six measurements, 11 to 12 scalars.",
+        "Rauch, Tung, Striebel, AIAA J. 3 (1965) 1445",
+    ),
+    (
+        "BundleAdjustment_6",
+        reprojected,
+        (0.2, -0.1, 0.3, 0.1, 0.2, -4.0, 1.2, 0.1, -0.05, *_RNG.uniform(-1.0, 1.0, 18)),
+        "Six points in a camera with radial distortion, 27 to 12 scalars.",
+        "Agarwal, Snavely, Seitz, Szeliski, ECCV (2010)",
+    ),
+    (
+        "CookeTriplet",
+        traced_ray,
+        (*_TRIPLET, 3.2, 6.0, 1.0, 4.8, 3.0, 43.0, 1.611, 1.605, 1.611, 2.0, 1.5, 0.1, -0.05),
+        "A skew ray through a triplet of lenses, 19 to 4 scalars.",
+        "Welford, Aberrations of Optical Systems, ch. 4; Taylor, US 568,052",
+    ),
+    (
+        "PowerFlow_9",
+        power_flow,
+        (1.04, 1.025, 1.025, 1.026, 0.996, 1.013, 1.026, 1.016, 1.032)
+        + (0.0, 0.162, 0.081, -0.039, -0.07, -0.064, 0.065, 0.013, 0.034),
+        "Power of a grid of nine buses, 18 to 18 scalars.",
+        "Anderson, Fouad, Power System Control and Stability, ch. 2",
+    ),
+    (
+        "SwapCurve",
+        swap_values,
+        (*np.linspace(0.02, 0.045, 15), 0.03, 0.032, 0.035, 0.04),
+        "Four swaps on a curve of fifteen par rates, 19 to 4 scalars.",
+        "Hull, Options, Futures, and Other Derivatives, ch. 4 and 7",
+    ),
+)

@@ -1,0 +1,131 @@
+"""Steps of reactions among many species, and of a neuron.
+
+Sources: J. Verwer, "Gauss-Seidel iteration for stiff ODEs from chemical kinetics", SIAM J. Sci.
+Comput. 15 (1994) 1243 (air pollution, 25 reactions of 20 species); E. Schäfer, J. Math. Biol. 2
+(1975) 41, in Hairer and Wanner, *Solving Ordinary Differential Equations II*, IV.10; A. Hodgkin,
+A. Huxley, J. Physiol. 117 (1952) 500.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from veenv.tasks.dynamics import rk4
+from veenv.tasks.task import Scalar
+
+# Reactants and products (numbers of species), and the rate constant, per minute and ppm.
+POLLUTION = (
+    ("1", "2 3", 0.35),
+    ("2 4", "1", 26.6),
+    ("5 2", "6 1", 1.23e4),
+    ("7", "5 5 8", 8.6e-4),
+    ("7", "8", 8.2e-4),
+    ("7 6", "5 8", 1.5e4),
+    ("9", "10 5 8", 1.3e-4),
+    ("9 6", "11", 2.4e4),
+    ("11 2", "10 1 12", 1.65e4),
+    ("11 1", "13", 9.0e3),
+    ("13", "11 1", 0.022),
+    ("10 2", "14 1", 1.2e4),
+    ("14", "7 5", 1.88),
+    ("1 6", "15", 1.63e4),
+    ("3", "4", 4.8e6),
+    ("4", "16", 3.5e-4),
+    ("4", "3", 0.0175),
+    ("16", "6 6", 1.0e8),
+    ("16", "4", 4.44e11),
+    ("17 6", "5 18", 1240.0),
+    ("19", "2", 2.1),
+    ("19", "1 3", 5.78),
+    ("1 4", "19", 0.0474),
+    ("19 1", "20", 1780.0),
+    ("20", "1 19", 3.12),
+)
+
+
+def pollution_step(*y: Scalar) -> tuple[Scalar, ...]:
+    """One step of air pollution from 20 concentrations on."""
+
+    def derivative(y: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+        change: dict[str, Scalar] = {}
+        for reactants, products, constant in POLLUTION:
+            first, *rest = [y[int(s) - 1] for s in reactants.split()]
+            rate = constant * first
+            for concentration in rest:
+                rate = rate * concentration
+            both = [(s, -rate) for s in reactants.split()] + [(s, rate) for s in products.split()]
+            for species, term in both:
+                change[species] = change[species] + term if species in change else term
+        return tuple(change[str(k + 1)] for k in range(len(y)))
+
+    return rk4(derivative, y, 1e-12)
+
+
+def photomorphogenesis_step(*y: Scalar) -> tuple[Scalar, ...]:
+    """One step of high irradiance responses, eight concentrations and four rate constants."""
+    fast, slow, back, feed = y[8:]
+
+    def derivative(y: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+        y1, y2, y3, y4, y5, y6, y7, y8 = y
+        bound = fast * y6 * y8
+        return (
+            -slow * y1 + back * y2 + 8.32 * y3 + feed,
+            slow * y1 - 8.75 * y2,
+            -10.03 * y3 + back * y4 + 0.035 * y5,
+            8.32 * y2 + slow * y3 - 1.12 * y4,
+            -1.745 * y5 + back * y6 + back * y7,
+            -bound + 0.69 * y4 + slow * y5 - back * y6 + 0.69 * y7,
+            bound - 1.81 * y7,
+            1.81 * y7 - bound,
+        )
+
+    return rk4(derivative, y[:8], 0.01)
+
+
+def neuron_step(*x: Scalar) -> tuple[Scalar, ...]:
+    """One step of a squid's axon: potential, three gates; current, conductances and potentials."""
+    current, (g_na, g_k, g_l), (e_na, e_k, e_l) = x[4], x[5:8], x[8:]
+
+    def derivative(y: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
+        v, m, h, n = y
+        opening = (
+            0.1 * (v + 40.0) / (1.0 - jnp.exp(-0.1 * (v + 40.0))),
+            0.07 * jnp.exp(-0.05 * (v + 65.0)),
+            0.01 * (v + 55.0) / (1.0 - jnp.exp(-0.1 * (v + 55.0))),
+        )
+        closing = (
+            4.0 * jnp.exp((v + 65.0) / -18.0),
+            1.0 / (1.0 + jnp.exp(-0.1 * (v + 35.0))),
+            0.125 * jnp.exp((v + 65.0) / -80.0),
+        )
+        gates = zip(opening, closing, (m, h, n), strict=True)
+        flow = g_na * m * m * m * h * (v - e_na) + g_k * n * n * n * n * (v - e_k)
+        return (current - flow - g_l * (v - e_l), *(a * (1.0 - g) - b * g for a, b, g in gates))
+
+    return rk4(derivative, x[:4], 0.02)
+
+
+ENTRIES = (
+    (
+        "Pollution_RK4",
+        pollution_step,
+        (0.05, 0.12, 0.03, 0.08, 0.01, 0.02, 0.1, 0.3, 0.01, 0.04)
+        + (0.02, 0.05, 0.06, 0.03, 0.02, 0.05, 0.007, 0.04, 0.03, 0.02),
+        "One Runge-Kutta step of air pollution, 25 reactions of 20 species.",
+        "Verwer, SIAM J. Sci. Comput. 15 (1994) 1243",
+    ),
+    (
+        "HighIrradiance_RK4",
+        photomorphogenesis_step,
+        (1.0, 0.2, 0.1, 0.3, 0.15, 0.25, 0.3, 0.0057, 280.0, 1.71, 0.43, 0.0007),
+        "One Runge-Kutta step of photomorphogenesis (HIRES), 12 to 8 scalars.",
+        "Schäfer, J. Math. Biol. 2 (1975) 41",
+    ),
+    (
+        "HodgkinHuxley_RK4",
+        neuron_step,
+        (-62.0, 0.06, 0.58, 0.33, 10.0, 120.0, 36.0, 0.3, 50.0, -77.0, -54.4),
+        "One Runge-Kutta step of a neuron's membrane, 11 to 4 scalars.",
+        "Hodgkin, Huxley, J. Physiol. 117 (1952) 500",
+    ),
+)
