@@ -72,16 +72,6 @@ class PPOConfig:
     bfloat16: bool = False
     """Compute hidden layers in bfloat16 (for GPUs and TPUs)."""
 
-    def window_on(self, num_vertices: int) -> int:
-        """The window on graphs of at most so many vertices; 0 for all vertices.
-
-        Example:
-          >>> PPOConfig().window_on(320), PPOConfig().window_on(700)
-          (0, 32)
-        """
-        window = (32 if num_vertices > 320 else 0) if self.window is None else self.window
-        return window if window < num_vertices else 0
-
     def __post_init__(self) -> None:
         """Checks every field."""
         check_integers(self, "seed", 0, 2**32 - 1)
@@ -92,3 +82,13 @@ class PPOConfig:
         check_positive(self, positive)
         check_numbers(self, "final_learning_rate ent_coef final_ent_coef vf_coef self_imitation")
         check_numbers(self, "gae_lambda learned_share temperatures restarts", 0.0, 1.0)
+
+
+def window_on(num_vertices: int, config: PPOConfig) -> int:
+    """The window on graphs of at most so many vertices; 0 for all vertices.
+
+    >>> window_on(320, PPOConfig()), window_on(700, PPOConfig())
+    (0, 32)
+    """
+    window = (32 if num_vertices > 320 else 0) if config.window is None else config.window
+    return window if window < num_vertices else 0

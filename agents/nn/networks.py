@@ -191,9 +191,7 @@ class GraphNetwork(eqx.Module):
         check_observation(env)
         return Policy(self, temperature)
 
-    def __call__(
-        self, inputs: GraphInputs | Observation
-    ) -> tuple[Float[Array, " A"], Float[Array, ""]]:
+    def __call__(self, inputs: Any) -> tuple[Float[Array, " A"], Float[Array, ""]]:
         """Logits of all slots (illegal ones included) and the value, float32 [A] and [].
 
         Args:

@@ -73,9 +73,10 @@ class OwnNetwork(eqx.Module):
           ValueError: it does not return logits for every slot and one value.
         """
         first = env.observe(env.init())
-        pair = network if isinstance(network, tuple) else None
+        pair: Any = network if isinstance(network, tuple) else None
         if pair is None and hasattr(network, "init") and hasattr(network, "apply"):
-            pair = network.init, network.apply
+            module: Any = network
+            pair = module.init, module.apply
         if pair is not None and len(pair) == 2 and all(map(callable, pair)):
             init, apply = pair
             initial = partial(_fresh, init, first)

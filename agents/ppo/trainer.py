@@ -15,7 +15,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from agents.config.ppo import PPOConfig
+from agents.config.ppo import PPOConfig, window_on
 from agents.devices import Placement, place
 from agents.nn.networks import GraphNetwork, check_observation
 from agents.nn.own import Network, OwnNetwork
@@ -126,7 +126,7 @@ class Trainer:
             raise ValueError("expected tasks with normalise=True: losses are on that scale")
         if config.learned_share is None:
             config = dataclasses.replace(config, learned_share=agent.learned_share)
-        window = 0 if known is None else config.window_on(tasks.env.num_actions)
+        window = 0 if known is None else window_on(tasks.env.num_actions, config)
         config = dataclasses.replace(config, window=window)
         self.config, self.agent, self._network = config, agent, network
         self.known = tuple(known) if window and known is not None else ()

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import jax
 
 from agents.config.args import task_names
-from agents.config.ppo import PPOConfig
+from agents.config.ppo import PPOConfig, window_on
 from agents.config.search import SearchConfig
 from agents.nn.own import Network, OwnNetwork
 from agents.nn.weights import architecture
@@ -159,7 +159,7 @@ def make_trainer(
                 "go with agent alphazero"
             )
         known = None
-        if ppo.window_on(played.env.num_actions):
+        if window_on(played.env.num_actions, ppo):
             known = [known_order(graph, played.env.cost) for graph in played.graphs]
         return Trainer(ppo, played, devices, network=network, known=known)
     try:

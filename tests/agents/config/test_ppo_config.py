@@ -26,6 +26,7 @@ WRONG = {
     "learned_share": [0.0, 1.1, float("nan")],
     "num_minibatches": [0],
     "target_kl": [0.0],
+    "window": [-1, 2.5],
     "temperatures": [-0.1, 1.1],
     "restarts": [-0.1, 1.1],
     "self_imitation": [-1.0],
