@@ -127,9 +127,3 @@ def test_tasks_are_drawn_when_the_next_episode_begins():
 def test_wrong_options(options, message):
     with pytest.raises(ValueError, match=message):
         GymVectorEnv(2, NAME, **options)
-
-
-def test_gymnasium_has_spaces_for_one_kind_of_observation_only():
-    tasks = veenv.env.TaskDistribution.of([NAME]).observing("graph")
-    with pytest.raises(ValueError, match=r"observation='adjacency' .* got 'graph'"):
-        GymVectorEnv(2, tasks)

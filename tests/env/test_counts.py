@@ -164,7 +164,7 @@ def test_other_interfaces_give_whole_counts(large):
     infos = [env.step(slot)[-1] for slot in order]
     assert (first["total"], infos[-1]["total"]) == (0, total)
     assert isinstance(infos[-1]["cost"], int)
-    envs = GymVectorEnv(num_envs=2, task=large)
+    envs = GymVectorEnv(num_envs=2, task=large, autoreset_mode="SameStep")
     _, first = envs.reset()
     ends = [envs.step(np.full(2, slot))[-1] for slot in order]
     assert first["total"].dtype == ends[0]["total"].dtype == np.int64

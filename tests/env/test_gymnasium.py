@@ -1,6 +1,7 @@
 """The Gymnasium adapters: values, ends, masks after a reset, rendering, registration."""
 
 import functools
+import pickle
 import subprocess
 import sys
 import warnings
@@ -19,6 +20,7 @@ from veenv.env import VertexEnv
 from veenv.env.adapters import gymnasium_tasks
 from veenv.env.adapters.gymnasium import GymVertexEnv
 from veenv.env.adapters.gymnasium_vector import GymVectorEnv
+from veenv.env.observe import as_fields
 from veenv.env.render import changes
 from veenv.env.task_set import TaskDistribution
 from veenv.tasks import list_tasks
@@ -33,7 +35,7 @@ def keeper():
 @pytest.fixture(scope="module")
 def three(keeper):
     """Three environments side by side, whose programs are compiled once."""
-    return GymVectorEnv(3, keeper.tasks)
+    return GymVectorEnv(3, keeper.tasks, autoreset_mode="SameStep")
 
 
 @pytest.fixture
@@ -196,7 +198,7 @@ def test_a_task_set_has_options_of_its_own(kind):
 
 def test_vector_draws_the_task_of_each_later_episode():
     pool = TaskDistribution.random(0, 5, vertices=(4, 8), inputs=(1, 3), shaping="reverse")
-    vector = GymVectorEnv(3, pool)
+    vector = GymVectorEnv(3, pool, autoreset_mode="SameStep")
 
     def run(seed, options=None):
         """Plays forward orders, checked against the host; the tasks played, in order."""
@@ -312,6 +314,9 @@ def check_final_like_gymnasiums(info, expected):
 
 def test_make_vec():
     envs = gymnasium.make_vec("veenv:veenv/PropaneCombustion-v0", num_envs=3, cost="executed")
+    theirs = SyncVectorEnv([lambda: GymVertexEnv("Robertson")])
+    assert envs.metadata["autoreset_mode"] is theirs.metadata["autoreset_mode"]
+    assert envs.spec.max_episode_steps == 52
     obs, _ = envs.reset(seed=0)
     assert obs["features"].shape == (3, 51, 8)
     assert isinstance(envs.unwrapped, GymVectorEnv)
@@ -399,3 +404,54 @@ def test_vector_actions_out_of_range_are_illegal(three, actions):
     three.reset()
     *_, infos = three.step(actions)
     assert infos["final_info"]["illegal"].tolist() == [True] * 3
+
+
+@pytest.mark.parametrize("kind", ["flat", "graph", "packed"])
+def test_every_kind_of_observation_is_shown(kind, graph):
+    """Single and side by side, as the environment itself shows them."""
+    plain = VertexEnv(graph, observation=kind)
+    expected, state = plain.reset()
+    env = GymVertexEnv(graph, observation=kind, render_mode="ansi")
+    vector = GymVectorEnv(2, graph, observation=kind, render_mode="ansi")
+    for slot in (None, 0):
+        if slot is None:
+            (one, _), (several, _) = env.reset(), vector.reset()
+        else:
+            expected, state, *_ = plain.step(None, state, slot)
+            one, several = env.step(slot)[0], vector.step(np.full(2, slot))[0]
+        assert one in env.observation_space
+        assert several in vector.observation_space
+        seen = {"obs": expected} if kind == "flat" else as_fields(expected)
+        ours, theirs = ({"obs": x} if kind == "flat" else x for x in (one, several))
+        for name, value in seen.items():
+            np.testing.assert_array_equal(ours[name], value)
+            np.testing.assert_array_equal(theirs[name], np.stack([value, value]))
+    assert vector.render()[1] == env.render() != ""
+
+
+@pytest.mark.parametrize("ours", [GymVertexEnv, functools.partial(GymVectorEnv, 2)])
+def test_environments_that_were_used_can_be_pickled(ours, small):
+    env = ours(task=small)
+    env.reset(seed=1)
+    slots = np.zeros(2, int) if isinstance(env, GymVectorEnv) else 0
+    env.step(slots)
+    assert small.classical  # the graph has been priced
+    other = pickle.loads(pickle.dumps(env))
+    (seen, *rest), (expected, *others) = (e.step(slots + 1) for e in (other, env))
+    for name, value in expected.items():
+        np.testing.assert_array_equal(seen[name], value)
+    np.testing.assert_array_equal(rest[0], others[0])
+    np.testing.assert_array_equal(other.action_masks(), env.action_masks())
+
+
+def test_specs_tell_the_length_of_episodes_and_truncate_nothing():
+    env = gymnasium.make("veenv/RoeFlux-v0")
+    assert env.spec.max_episode_steps == env.unwrapped.env.max_steps + 1 == 99
+    assert env.unwrapped.tasks.names == ("RoeFlux",)
+    again = gymnasium.make(gymnasium.make("veenv/Robertson-v0").spec)
+    _, info = again.reset()
+    done = False
+    while not done:
+        _, _, done, truncated, info = again.step(int(info["action_mask"].argmax()))
+        assert not truncated
+    assert "order" in info

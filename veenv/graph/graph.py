@@ -89,6 +89,10 @@ class Graph:
             n - num_inputs + 1 for n in range(num_inputs, len(shapes)) if n in sources
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what has been priced, which is priced again."""
+        return {**self.__dict__, "_pricings": {}}
+
     @property
     def num_outputs(self) -> int:
         """Number of output leaves."""

@@ -11,14 +11,15 @@ from jaxtyping import Bool
 
 from veenv.env.adapters.gymnasium_tasks import (
     RENDER_MODES,
-    ObsDict,
+    Obs,
     Played,
     Tasks,
     as_slot,
     chosen_task,
-    copy_of,
+    mask_of,
     to_numpy,
 )
+from veenv.env.observe import ObservationKind
 from veenv.env.rewards import Shaping
 from veenv.graph.graph import CostModel
 
@@ -27,7 +28,7 @@ class GymVertexEnv(Played, gymnasium.Env[Any, np.int64]):
     """One episode at a time of `veenv.env.env.VertexEnv`.
 
     * **Observation**: a dictionary of ``adjacency`` (int32 [R, C]), ``features`` (float32 [A, 8])
-      and ``action_mask`` (int8 [A]), as `veenv.env.env.Observation`.
+      and ``action_mask`` (int8 [A]), as `veenv.env.env.Observation`, or what `observation` says.
     * **Action**: an integer slot.  One that is not legal ends the episode (``info["illegal"]``)
       with a reward no legal episode falls to; one that is not an integer (a float, NaN, a bool)
       is a TypeError.  A step after the end changes nothing and gives reward 0.
@@ -62,6 +63,8 @@ class GymVertexEnv(Played, gymnasium.Env[Any, np.int64]):
         *,
         shaping: Shaping = None,
         normalise: bool = False,
+        observation: ObservationKind | None = None,
+        max_edges: int | None = None,
     ):
         """Creates the environment.
 
@@ -72,21 +75,25 @@ class GymVertexEnv(Played, gymnasium.Env[Any, np.int64]):
           render_mode: ``"ansi"``, ``"rgb_array"`` or None.
           shaping: reference order that rewards are measured against, as `VertexEnv` takes it.
           normalise: divide rewards by the cost of the task's cheapest classical order.
+          observation: the kind of observations, by default that of the tasks or ``"adjacency"``.
+          max_edges: room for edges in observations of kind ``"graph"``, as `VertexEnv` takes it.
 
         Raises:
           ValueError: if the render mode or a name is unknown, a graph cannot be played, or a task
             distribution is given other options than its own.
         """
-        self._set_up(task, cost, render_mode, shaping, normalise)
+        self._set_up(task, cost, render_mode, shaping, normalise, observation, max_edges)
         self.observation_space = self.env.observation_space
         self.action_space = self.env.action_space
+        self._index, self._params = 0, self.tasks.task(0)
+
+    def _compile(self) -> None:
         self._reset = jax.jit(self.env.reset)
         self._step = jax.jit(self.env.step)
-        self._index, self._params = 0, self.tasks.task(0)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[ObsDict, dict[str, Any]]:
+    ) -> tuple[Obs, dict[str, Any]]:
         """Starts an episode.
 
         Args:
@@ -103,11 +110,10 @@ class GymVertexEnv(Played, gymnasium.Env[Any, np.int64]):
         if index != self._index:
             self._index, self._params = index, self.tasks.task(index)
         obs, self._state = self._reset(None, self._params)
-        self._obs = to_numpy(obs)
-        self._previous = self._obs["adjacency"]
-        return copy_of(self._obs), self._info({"cost": 0, "total": 0, "illegal": False})
+        self._previous = self._state
+        return to_numpy(obs), self._info({"cost": 0, "total": 0, "illegal": False})
 
-    def step(self, action: Any) -> tuple[ObsDict, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Obs, float, bool, bool, dict[str, Any]]:
         """Eliminates one vertex.
 
         Args:
@@ -119,13 +125,12 @@ class GymVertexEnv(Played, gymnasium.Env[Any, np.int64]):
         """
         state = self._begun("step")
         slot = as_slot(action, self.env.num_actions)
-        self._previous = self._obs["adjacency"]
+        self._previous = state
         obs, self._state, reward, terminated, truncated, info = self._step(
             None, state, slot, self._params
         )
-        self._obs = to_numpy(obs)
         found = self._info({name: value.item() for name, value in info.items()})
-        return copy_of(self._obs), float(reward), bool(terminated), bool(truncated), found
+        return to_numpy(obs), float(reward), bool(terminated), bool(truncated), found
 
     def action_masks(self) -> Bool[np.ndarray, " A"]:
         """Legal actions of the current state (the name that sb3-contrib's MaskablePPO calls).
@@ -144,11 +149,11 @@ class GymVertexEnv(Played, gymnasium.Env[Any, np.int64]):
         state = self._begun("render")
         if self.render_mode is None:
             return None
-        return self._picture(self._index, state, self._obs["adjacency"], self._previous)
+        return self._picture(self._index, state, self._previous or state)
 
     def _info(self, info: dict[str, Any]) -> dict[str, Any]:
         assert self._state is not None
-        info["action_mask"] = self._obs["action_mask"].copy()
+        info["action_mask"] = mask_of(self._state)
         info["task"] = self.tasks.names[self._index]
         order = self.env.final_order(self._state, self._params)
         if order is not None:

@@ -4,19 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 from gymnasium.vector import AutoresetMode
 from jaxtyping import Bool, Int
 
-from veenv.env.adapters.gymnasium_tasks import ObsDict, as_slot
+from veenv.env.adapters.gymnasium_tasks import Obs, as_slot, mask_of
 from veenv.env.state import State
 from veenv.env.task_set import TaskDistribution
+
+
+def final_orders(
+    tasks: TaskDistribution,
+    indices: Int[np.ndarray, " B"],
+    end: State,
+    done: Bool[np.ndarray, " B"],
+) -> dict[str, np.ndarray]:
+    """The vertex ids of the episodes that ended legally, and where these are."""
+    orders, slots = np.full(len(done), None, object), np.asarray(end.order)
+    legal = done & ~np.asarray(end.action_mask).any(-1)
+    for i in np.flatnonzero(legal):
+        ids = np.array(tasks.graphs[indices[i]].eliminable, np.int64)
+        orders[i] = ids[slots[i, : len(ids)]]
+    return {"order": orders, "_order": legal}
 
 
 def final_infos(
     tasks: TaskDistribution,
     indices: Int[np.ndarray, " B"],
-    obs: ObsDict,
+    obs: Obs,
     end: State,
     found: dict[str, np.ndarray],
     done: Bool[np.ndarray, " B"],
@@ -31,20 +47,15 @@ def final_infos(
       found: the infos of the step.
       done: where an episode has ended.
     """
-    observations, names, orders = (np.full(len(done), None, object) for _ in range(3))
-    legal = done & ~obs["action_mask"].any(-1)
-    slots = np.asarray(end.order)
+    observations, names = (np.full(len(done), None, object) for _ in range(2))
     for i in np.flatnonzero(done):
-        observations[i] = {name: value[i].copy() for name, value in obs.items()}
+        observations[i] = jax.tree.map(lambda value, i=i: value[i].copy(), obs)
         names[i] = tasks.names[indices[i]]
-        if legal[i]:
-            ids = np.array(tasks.graphs[indices[i]].eliminable, np.int64)
-            orders[i] = ids[slots[i, : len(ids)]]
     info: dict[str, Any] = {}
-    for name, value in {**found, "action_mask": obs["action_mask"]}.items():
+    for name, value in {**found, "action_mask": mask_of(end)}.items():
         where = done.reshape(-1, *[1] * (value.ndim - 1))
         info |= {name: np.where(where, value, np.zeros_like(value)), f"_{name}": done.copy()}
-    info |= {"task": names, "_task": done.copy(), "order": orders, "_order": legal}
+    info |= {"task": names, "_task": done.copy(), **final_orders(tasks, indices, end, done)}
     return {
         "final_obs": observations,
         "_final_obs": done.copy(),

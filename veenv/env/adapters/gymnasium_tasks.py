@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
+import jax
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ResetNeeded
 
+from veenv.env.observe import ObservationKind, as_fields
 from veenv.env.render import Frame, ansi, rgb_array
 from veenv.env.rewards import Shaping
-from veenv.env.state import Observation, State
+from veenv.env.state import State
 from veenv.env.task_set import TaskDistribution
 from veenv.graph.graph import CostModel, Graph
 
 RENDER_MODES = ("ansi", "rgb_array")
-ObsDict = dict[str, np.ndarray]
+Obs: TypeAlias = Any
+"""A dictionary of arrays, or one array where observations are flat."""
 Tasks: TypeAlias = str | Graph | Sequence[str | Graph] | TaskDistribution
 
 
@@ -30,19 +35,47 @@ class Played:
         render_mode: str | None,
         shaping: Shaping,
         scaled: bool,
+        observation: ObservationKind | None,
+        max_edges: int | None,
     ) -> None:
         """Nothing is played yet; the arguments are those of the adapters."""
         self.render_mode = check_render_mode(render_mode)
         self.tasks = task_distribution(task, cost, shaping, scaled)
+        if observation is not None:
+            self.tasks = self.tasks.observing(observation, max_edges)
         self.env = self.tasks.env
-        if self.env.observation != "adjacency":
-            raise ValueError(
-                "Gymnasium's environments have observation='adjacency' (FilterObservation and "
-                f"FlattenObservation are its wrappers), got {self.env.observation!r}"
-            )
         self._state: State | None = None
-        self._obs: ObsDict = {}
-        self._previous = np.zeros(0)
+        self._previous: State | None = None
+        self._spec: EnvSpec | None = None
+        self._compile()
+
+    def _compile(self) -> None:
+        """Makes the programs, which are compiled when they are first called."""
+        raise NotImplementedError
+
+    @property
+    def spec(self) -> EnvSpec | None:
+        """What Gymnasium has made this of; ``max_episode_steps`` is one more than there can be.
+
+        So a `TimeLimit` that is made of it never truncates.
+        """
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:
+        self._spec = copy.copy(spec)
+        if self._spec is not None and self._spec.max_episode_steps is None:
+            most = max(len(graph.eliminable) for graph in self.tasks.graphs)
+            self._spec.max_episode_steps = most + 1
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the programs."""
+        return {k: v for k, v in self.__dict__.items() if not hasattr(v, "lower")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Takes over what was pickled, and makes the programs again."""
+        self.__dict__.update(state)
+        self._compile()
 
     def _begun(self, method: str) -> State:
         """The state, which `method` needs."""
@@ -52,11 +85,12 @@ class Played:
 
     def _action_masks(self) -> np.ndarray:
         """The legal actions, bool."""
-        self._begun("action_masks")
-        return self._obs["action_mask"].astype(bool)
+        return np.array(self._begun("action_masks").action_mask)
 
-    def _picture(self, index: int, state: State, codes: np.ndarray, previous: np.ndarray) -> Any:
-        """A state of the task `index` as the render mode says: text or an image."""
+    def _picture(self, index: int, state: State, before: State) -> Any:
+        """A state of the task `index`, after another, as the mode says: text or an image."""
+        shown, params = self.env.observing("adjacency"), self.tasks.task(index)
+        codes, previous = (np.asarray(shown.observe(s, params).adjacency) for s in (state, before))
         graph, slots = self.tasks.graphs[index], np.asarray(state.order)[: int(state.num_steps)]
         frame = Frame(
             self.tasks.names[index],
@@ -137,15 +171,14 @@ def as_slot(action: Any, num_actions: int) -> np.int32:
     return np.int32(slot if 0 <= slot < num_actions else -1)
 
 
-def to_numpy(obs: Observation) -> ObsDict:
-    """An observation, single or batched, as a dictionary of fresh NumPy arrays."""
-    return {
-        "adjacency": np.array(obs.adjacency),
-        "features": np.array(obs.features),
-        "action_mask": np.array(obs.action_mask).astype(np.int8),
-    }
+def to_numpy(obs: Any) -> Obs:
+    """An observation, single or batched, as fresh NumPy arrays, as its space has them."""
+    if isinstance(obs, jax.Array):
+        return np.array(obs)
+    found = {name: np.array(value) for name, value in as_fields(obs).items()}
+    return {**found, "action_mask": found["action_mask"].astype(np.int8)}
 
 
-def copy_of(obs: ObsDict) -> ObsDict:
-    """A copy that the caller may change."""
-    return {name: value.copy() for name, value in obs.items()}
+def mask_of(state: State) -> np.ndarray:
+    """The legal actions of one state, or of several, int8."""
+    return np.array(state.action_mask).astype(np.int8)

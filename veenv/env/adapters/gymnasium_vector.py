@@ -17,36 +17,38 @@ from veenv.env.adapters.gymnasium_infos import (
     as_slots,
     check_autoreset_mode,
     final_infos,
+    final_orders,
     with_flags,
 )
 from veenv.env.adapters.gymnasium_tasks import (
     RENDER_MODES,
-    ObsDict,
+    Obs,
     Played,
     Tasks,
     chosen_task,
-    copy_of,
+    mask_of,
     to_numpy,
 )
 from veenv.env.encode import EnvParams
+from veenv.env.observe import ObservationKind
 from veenv.env.rewards import Shaping
-from veenv.env.state import Observation, State
+from veenv.env.state import State, owned
 from veenv.env.task_set import pick_params
 from veenv.graph.graph import CostModel
 
 
-class GymVectorEnv(Played, VectorEnv[ObsDict, np.ndarray, np.ndarray]):
+class GymVectorEnv(Played, VectorEnv[Any, np.ndarray, np.ndarray]):
     """`num_envs` environments side by side, each as `veenv.env.adapters.gymnasium.GymVertexEnv`.
 
-    * ``AutoresetMode.SAME_STEP``, the default: an environment whose episode ends is reset in the
-      same step. The observation and the info (``action_mask``, ``cost``, ``total``, ``illegal``,
-      ``task``) are those of the new episode, while ``info["final_obs"]`` (an object array of
-      dictionaries, None where nothing ended) and ``info["final_info"]`` (arrays ``cost``,
-      ``total``, ``illegal``, ``action_mask`` and object arrays ``task`` and ``order``) hold the
-      old one's end; ``_final_obs`` and ``_final_info`` say where.
-    * ``AutoresetMode.NEXT_STEP``: observation and info of the step that ends an episode are those
-      of its end, with ``order``; the next step ignores its action, pays 0 and shows the first
-      observation of the next episode.
+    * ``AutoresetMode.NEXT_STEP``, Gymnasium's default: observation and info of the step that ends
+      an episode are those of its end, with ``order``; the next step ignores its action, pays 0 and
+      shows the first observation of the next episode.
+    * ``AutoresetMode.SAME_STEP``: an environment whose episode ends is reset in the same step. The
+      observation and the info (``action_mask``, ``cost``, ``total``, ``illegal``, ``task``) are
+      those of the new episode. ``info["final_obs"]`` (an object array of observations, None where
+      nothing ended) and ``info["final_info"]`` (arrays ``cost``, ``total``, ``illegal``,
+      ``action_mask`` and object arrays ``task`` and ``order``) hold the old one's end;
+      ``_final_obs`` and ``_final_info`` say where.
     * **Tasks**: of several, every reset gives each to as many environments, or one more. Which, and
       the task of each later episode, is drawn with the generator that ``reset(seed=...)`` seeds,
       unless ``reset(options={"task": name})`` picks one for all.
@@ -64,7 +66,7 @@ class GymVectorEnv(Played, VectorEnv[ObsDict, np.ndarray, np.ndarray]):
     metadata: dict[str, Any] = {  # noqa: RUF012  each environment sets its own copy
         "render_modes": list(RENDER_MODES),
         "render_fps": 4,
-        "autoreset_mode": AutoresetMode.SAME_STEP,
+        "autoreset_mode": AutoresetMode.NEXT_STEP,
     }
 
     def __init__(
@@ -76,8 +78,10 @@ class GymVectorEnv(Played, VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         *,
         shaping: Shaping = None,
         normalise: bool = False,
-        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         max_episode_steps: int | None = None,
+        observation: ObservationKind | None = None,
+        max_edges: int | None = None,
     ):
         """Creates the environments.
 
@@ -91,6 +95,8 @@ class GymVectorEnv(Played, VectorEnv[ObsDict, np.ndarray, np.ndarray]):
           normalise: divide rewards by the cost of the task's cheapest classical order.
           autoreset_mode: when an ended episode is followed by the next.
           max_episode_steps: steps after which an episode that has not ended is truncated.
+          observation: the kind of observations, by default that of the tasks or ``"adjacency"``.
+          max_edges: room for edges in observations of kind ``"graph"``, as `VertexEnv` takes it.
 
         Raises:
           ValueError: if `num_envs` or `max_episode_steps` is not positive, the mode of rendering
@@ -102,25 +108,27 @@ class GymVectorEnv(Played, VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         self.num_envs = num_envs
         if max_episode_steps is not None and max_episode_steps < 1:
             raise ValueError(f"max_episode_steps must be at least 1, got {max_episode_steps}")
-        self._set_up(task, cost, render_mode, shaping, normalise)
         mode = check_autoreset_mode(autoreset_mode)
         self.metadata = {**self.metadata, "autoreset_mode": mode}
         self._next_step, self._limit = mode is AutoresetMode.NEXT_STEP, max_episode_steps
+        self._set_up(task, cost, render_mode, shaping, normalise, observation, max_edges)
         self._ended = np.zeros(num_envs, bool)
         self.single_observation_space = self.env.observation_space
         self.single_action_space = self.env.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
+        self._indices, self._params = np.zeros(num_envs, int), self.tasks.task(0)
+        self._was_reset, self._draws = np.zeros(num_envs, bool), False
+
+    def _compile(self) -> None:
         over = None if len(self.tasks) == 1 else 0
         self._start = jax.jit(
             lambda params: jax.vmap(
                 lambda p, _: self.env.reset(None, p), in_axes=(over, 0)
-            )(params, jnp.arange(num_envs))
+            )(params, jnp.arange(self.num_envs))
         )  # fmt: skip
         self._step = jax.jit(jax.vmap(self._step_one, in_axes=(0, 0, over, 0, 0)))
         self._pick = jax.jit(pick_params)
-        self._indices, self._params = np.zeros(num_envs, int), self.tasks.task(0)
-        self._draws = False
 
     def _step_one(
         self,
@@ -129,7 +137,7 @@ class GymVectorEnv(Played, VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         params: EnvParams,
         upcoming: EnvParams | None,
         ended: Bool[Array, ""],
-    ) -> tuple[Observation, Observation, State, State, EnvParams | None, Any]:
+    ) -> tuple[Any, Any, State, State, EnvParams | None, Any]:
         """One step, and a reset where it ends the episode, or where the step before did.
 
         Args:
@@ -140,12 +148,12 @@ class GymVectorEnv(Played, VectorEnv[ObsDict, np.ndarray, np.ndarray]):
           ended: bool [], the step before has ended the episode, and this one is to reset it.
 
         Returns:
-          The observations and the states after and before the reset, the graph that is played now
-          (None for the same), then reward, terminated, truncated and info.
+          The observations and the states after and before the reset (no observation before it where
+          the next step resets), the graph that is played now (None for the same), then reward,
+          terminated, truncated and info.
         """
-        end_obs, end, reward, terminated, truncated, info = self.env.step(
-            None, state, action, params
-        )
+        end, reward, info = self.env.transition(state, action, params)
+        terminated, truncated = owned(end.terminated), jnp.zeros_like(end.terminated)
         if self._limit is not None:
             truncated = ~terminated & (end.num_steps >= self._limit)
         reset = ended if self._next_step else terminated | truncated
@@ -154,19 +162,21 @@ class GymVectorEnv(Played, VectorEnv[ObsDict, np.ndarray, np.ndarray]):
             return jnp.where(reset, new, old)
 
         played = None if upcoming is None else jax.tree.map(pick, upcoming, params)
-        first_obs, first = self.env.reset(None, params if played is None else played)
-        rest = (reward, terminated, truncated, info)
+        now = params if played is None else played
+        after = jax.tree.map(pick, self.env.init(now), end)
+        rest, end_obs = (reward, terminated, truncated, info), None
         if self._next_step:
             rest = jax.tree.map(lambda x: pick(jnp.zeros_like(x), x), rest)
-        obs = jax.tree.map(pick, first_obs, end_obs)
-        return obs, end_obs, jax.tree.map(pick, first, end), end, played, rest
+        else:
+            end_obs = self.env.observe(end, params)
+        return self.env.observe(after, now), end_obs, after, end, played, rest
 
     def reset(
         self,
         *,
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
-    ) -> tuple[ObsDict, dict[str, Any]]:
+    ) -> tuple[Obs, dict[str, Any]]:
         """Starts an episode in every environment.
 
         Args:
@@ -193,23 +203,20 @@ class GymVectorEnv(Played, VectorEnv[ObsDict, np.ndarray, np.ndarray]):
             self._params = self._pick(self.tasks.params, self._indices)
         self._ended = np.zeros(self.num_envs, bool)
         obs, self._state = first = self._start(self._params)
-        self._obs = to_numpy(obs)
-        self._previous = self._obs["adjacency"]
+        self._previous, self._was_reset = self._state, np.zeros(self.num_envs, bool)
         zeros = np.array(first[1].cost)
         info = with_flags(
             {
                 "cost": zeros,
                 "total": zeros.copy(),
                 "illegal": np.zeros(self.num_envs, bool),
-                "action_mask": self._obs["action_mask"].copy(),
+                "action_mask": mask_of(self._state),
                 "task": self._names(),
             }
         )
-        return copy_of(self._obs), info
+        return to_numpy(obs), info
 
-    def step(
-        self, actions: Any
-    ) -> tuple[ObsDict, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    def step(self, actions: Any) -> tuple[Obs, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Eliminates one vertex in every environment.
 
         Args:
@@ -236,22 +243,21 @@ class GymVectorEnv(Played, VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         terminated, truncated = np.array(terminated), np.array(truncated)
         done = terminated | truncated
         reset = self._ended if self._next_step else done
-        before, self._obs = self._obs["adjacency"], to_numpy(obs)
-        self._previous = np.where(reset[:, None, None], self._obs["adjacency"], before)
+        self._previous, self._was_reset = state, reset
         found = {name: np.array(value) for name, value in info.items()}
         ended: dict[str, Any] = {}
-        if done.any():
-            ended = final_infos(self.tasks, self._indices, to_numpy(end_obs), end, found, done)
         if self._next_step:
             self._ended = done
-            last = ended.get("final_info", {})
-            ended = {name: last[name] for name in ("order", "_order") if name in last}
+            if done.any():
+                ended = final_orders(self.tasks, self._indices, end, done)
         else:
+            if done.any():
+                ended = final_infos(self.tasks, self._indices, to_numpy(end_obs), end, found, done)
             found = {name: np.where(done, np.zeros_like(x), x) for name, x in found.items()}
         self._indices = np.where(reset, following, self._indices)
-        mask = self._obs["action_mask"].copy()
-        infos = {**with_flags({**found, "action_mask": mask, "task": self._names()}), **ended}
-        return copy_of(self._obs), np.array(reward, np.float64), terminated, truncated, infos
+        found |= {"action_mask": mask_of(self._state), "task": self._names()}
+        infos = {**with_flags(found), **ended}
+        return to_numpy(obs), np.array(reward, np.float64), terminated, truncated, infos
 
     def _names(self) -> np.ndarray:
         """The names of the tasks that are played, an object array."""
@@ -271,10 +277,11 @@ class GymVectorEnv(Played, VectorEnv[ObsDict, np.ndarray, np.ndarray]):
         Raises:
           gymnasium.error.ResetNeeded: before the first reset.
         """
-        now = jax.tree.map(np.asarray, (self._begun("render"), self._obs["adjacency"]))
+        now = self._begun("render")
         if self.render_mode is None:
             return None
         return tuple(
-            self._picture(int(index), *jax.tree.map(lambda x, i=i: x[i], (*now, self._previous)))
+            self._picture(int(index), *(jax.tree.map(lambda x, i=i: x[i], s) for s in pair))
             for i, index in enumerate(self._indices)
+            for pair in [(now, now if self._was_reset[i] else self._previous)]
         )

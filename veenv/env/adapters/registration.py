@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 BUILT_IN = (
+    "RoeFlux",  # as `veenv.make` takes it
     "RoeFlux_1d",
     "RoeFlux_3d",
     "RobotArm_6DOF",
