@@ -24,7 +24,8 @@ from veenv.env.rewards import Shaping
 from veenv.graph.graph import CostModel
 
 
-class GymVertexEnv(Played, gymnasium.Env[Any, np.int64]):
+# Gymnasium's attribute `spec` is a property here, which pyright does not allow.
+class GymVertexEnv(Played, gymnasium.Env[Any, np.int64]):  # pyright: ignore[reportIncompatibleVariableOverride]
     """One episode at a time of `veenv.env.env.VertexEnv`.
 
     * **Observation**: a dictionary of ``adjacency`` (int32 [R, C]), ``features`` (float32 [A, 8])

@@ -54,7 +54,7 @@ class Played:
         raise NotImplementedError
 
     @property
-    def spec(self) -> EnvSpec | None:
+    def spec(self) -> Any:
         """What Gymnasium has made this of; ``max_episode_steps`` is one more than there can be.
 
         So a `TimeLimit` that is made of it never truncates.

@@ -37,7 +37,8 @@ from veenv.env.task_set import pick_params
 from veenv.graph.graph import CostModel
 
 
-class GymVectorEnv(Played, VectorEnv[Any, np.ndarray, np.ndarray]):
+# Gymnasium's attribute `spec` is a property here, which pyright does not allow.
+class GymVectorEnv(Played, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright: ignore[reportIncompatibleVariableOverride]
     """`num_envs` environments side by side, each as `veenv.env.adapters.gymnasium.GymVertexEnv`.
 
     * ``AutoresetMode.NEXT_STEP``, Gymnasium's default: observation and info of the step that ends
@@ -203,14 +204,14 @@ class GymVectorEnv(Played, VectorEnv[Any, np.ndarray, np.ndarray]):
             self._params = self._pick(self.tasks.params, self._indices)
         self._ended = np.zeros(self.num_envs, bool)
         obs, self._state = first = self._start(self._params)
-        self._previous, self._was_reset = self._state, np.zeros(self.num_envs, bool)
+        self._previous, self._was_reset = first[1], np.zeros(self.num_envs, bool)
         zeros = np.array(first[1].cost)
         info = with_flags(
             {
                 "cost": zeros,
                 "total": zeros.copy(),
                 "illegal": np.zeros(self.num_envs, bool),
-                "action_mask": mask_of(self._state),
+                "action_mask": mask_of(first[1]),
                 "task": self._names(),
             }
         )
@@ -236,9 +237,10 @@ class GymVectorEnv(Played, VectorEnv[Any, np.ndarray, np.ndarray]):
         if self._draws:
             following = self.np_random.integers(len(self.tasks), size=self.num_envs)
             upcoming = self._pick(self.tasks.params, following)
-        obs, end_obs, self._state, end, played, (reward, terminated, truncated, info) = self._step(
+        obs, end_obs, after, end, played, (reward, terminated, truncated, info) = self._step(
             state, slots, self._params, upcoming, self._ended
         )
+        self._state = after
         self._params = self._params if played is None else played
         terminated, truncated = np.array(terminated), np.array(truncated)
         done = terminated | truncated
@@ -255,7 +257,7 @@ class GymVectorEnv(Played, VectorEnv[Any, np.ndarray, np.ndarray]):
                 ended = final_infos(self.tasks, self._indices, to_numpy(end_obs), end, found, done)
             found = {name: np.where(done, np.zeros_like(x), x) for name, x in found.items()}
         self._indices = np.where(reset, following, self._indices)
-        found |= {"action_mask": mask_of(self._state), "task": self._names()}
+        found |= {"action_mask": mask_of(after), "task": self._names()}
         infos = {**with_flags(found), **ended}
         return to_numpy(obs), np.array(reward, np.float64), terminated, truncated, infos
 
