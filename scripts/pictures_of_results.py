@@ -172,7 +172,7 @@ def step(path: Path) -> None:
     names |= {"sin·x": (3.1, 1), "exp+y": (3.1, 0)}
     env = veenv.make(fun, 0.5, 2.0, argnums=(0, 1))
     before, state = env.reset()
-    after, _, reward, *_ = env.step(None, state, 0)
+    after, _, reward, *_ = env.step(None, state, jnp.asarray(0))
     rows, columns = ["x", "y", "x·y", "sin", "exp"], ["x·y", "sin", "exp", "sin·x", "exp+y"]
     seen = [np.asarray(obs.adjacency) != 0 for obs in (before, after)]
     figure = canvas(9.5, 2.5)
@@ -184,7 +184,7 @@ def step(path: Path) -> None:
             colour = (OURS, THIRD)[k] if changed[r, c] else OTHER
             line = {"arrowstyle": "-|>", "color": colour, "lw": 2 if changed[r, c] else 1}
             line |= {"shrinkA": 13, "shrinkB": 13}
-            panel.annotate("", names[columns[c]], names[rows[r]], arrowprops=line)
+            panel.annotate("", xy=names[columns[c]], xytext=names[rows[r]], arrowprops=line)
         for name, place in names.items():
             if k and name == "x·y":
                 continue

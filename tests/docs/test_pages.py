@@ -14,6 +14,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     "docs/choose.md",
     "docs/errors.md",
+    "docs/policy.md",
+    "docs/training.md",
     "CONTRIBUTING.md",
     "docs/clients.md",
     "docs/comparison.md",
