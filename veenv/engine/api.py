@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv import _compat
-from veenv.engine.candidates import Name, modes_alone, other_modes, other_orders
+from veenv.engine.candidates import Name, modes_alone, num_passes, other_modes, other_orders
 from veenv.engine.choose import Forms, JaxMode, NotTracedError, Results, choosing
 from veenv.engine.edge import Edge
 from veenv.engine.elimination import Elimination, counts_of, dense, eliminate
@@ -284,27 +284,51 @@ def _forms_of(
         name = compared if others else None
         modes = other_modes(lin, name, argnums, has_aux=has_aux)
         ids = resolve_order(order, lin.graph)
-        if alone := modes_alone(lin, ids, modes):
-            return [], alone
         inputs = [args[a] for a in normalise_argnums(argnums, len(args))]
         half = half_of(lin) if symmetric is not None and symmetric(args, kwargs) else Half()
-        values, done = _eliminated(lin, inputs, ids, half, sparse=sparse_representation)
-        blocks = [_all_blocks(lin, done.terms, half, sparse=sparse_representation)]
-        if not sparse_representation:
+        thin = None if dense or compared is None else _thin(lin, inputs, ids)
+        alone = [] if thin is not None else modes_alone(lin, ids, modes)
+        if alone:
+            return [], alone
+        sparse = sparse_representation
+        values, done = thin or _eliminated(lin, inputs, ids, half, sparse=sparse)
+        blocks = [_all_blocks(lin, done.terms, half, sparse=sparse or thin is not None)]
+        if not (sparse or thin):
             for other in other_orders(lin, ids, name, modes=bool(modes)):
                 done = eliminate(lin, values.edges, other)
                 blocks.append(_all_blocks(lin, done.terms, half, sparse=False))
         value = _returned(program, values)
         trees = [_assembled(lin, rows, inputs, isinstance(argnums, tuple)) for rows in blocks]
-        trees = _dense(trees) if dense else trees
+        trees = _dense(trees) if dense or thin else trees
         found: list[Any] = [(value, jax.tree.unflatten(program.out_tree, tree)) for tree in trees]
         if count_ops:
-            counted = not (sparse_representation or any(lin.reverse_only))
+            counted = not (sparse or any(lin.reverse_only))
             counts = counts_of(lin.graph, ids, done if counted else None)
             found = [(*pair, counts) for pair in found]
         return found, [*modes.values()]
 
     return forms
+
+
+_MUCH = 1 << 18
+"""Entries of a Jacobian from which on writing them takes longer than tracing it once more."""
+
+_THIN = 4
+"""Places for each entry from which on a Jacobian is scattered into zeros."""
+
+
+def _thin(
+    lin: Linearisation, inputs: Any, ids: Sequence[int]
+) -> tuple[Evaluation, Elimination] | None:
+    """As `_eliminated`, of a large Jacobian with few entries that are not zero; None of others."""
+    forward, reverse = num_passes(lin.program)
+    if forward * reverse < _MUCH or any(lin.reverse_only) or is_pushed(lin):
+        return None
+    values, done = _eliminated(lin, inputs, ids, Half(), sparse=True)
+    rows = _all_blocks(lin, done.terms, Half(), sparse=True)
+    several = [block for row in rows for block in row if isinstance(block, SparseTensor)]
+    thin = _THIN * sum(block.nse for block in several) <= forward * reverse
+    return (values, done) if thin else None
 
 
 def _eliminated(

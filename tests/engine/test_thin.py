@@ -1,0 +1,81 @@
+"""Large dense Jacobians with few entries that are not zero: written once, by scattering them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from tests.oracles.jacobians import quick_jit
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+N = 520
+FIRST, SECOND = np.random.default_rng(0).integers(0, N, (2, 2 * N))
+
+
+def springs(x):
+    force = jnp.sin(x[FIRST] - x[SECOND])
+    return jnp.zeros(N).at[FIRST].add(force).at[SECOND].add(-force)
+
+
+def band(x):
+    return x[1:] * jnp.roll(x, 1)[1:] + jnp.sin(x[:-1])
+
+
+FUNCTIONS = {"springs": springs, "band": band}
+X = np.sin(np.arange(N))
+
+
+def same(found, expected):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), found, expected)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("order", ["auto", "reverse"])
+def test_they_are_those_of_jax(name: str, order: str):
+    fun, x = FUNCTIONS[name], jnp.asarray(X)
+    same(quick_jit(veenv.jacve(fun, order))(x), quick_jit(jax.jacrev(fun))(x))
+
+
+def test_zeros_are_not_computed():
+    compiled = jax.jit(veenv.jacve(springs)).lower(jnp.asarray(X)).compile()
+    counted: Any = compiled.cost_analysis()
+    assert counted["flops"] < N * N  # a number for each entry, zeros too, is more
+
+
+def test_in_a_batch_and_differentiated():
+    x = jnp.asarray([X, X[::-1], X + 0.1])
+    same(quick_jit(jax.vmap(veenv.jacve(springs)))(x), quick_jit(jax.vmap(jax.jacrev(springs)))(x))
+
+    def square(jacobian):
+        return quick_jit(jax.grad(lambda x: jnp.sum(jacobian(x) ** 2)))
+
+    same(square(veenv.jacve(springs))(x[0]), square(jax.jacfwd(springs))(x[0]))
+
+
+def test_of_trees_with_values_and_more():
+    def fun(at, scale):
+        values = springs(at["x"]) * scale
+        return {"sum": values.sum(), "all": values}, at["x"].max()
+
+    at, scale = {"x": jnp.asarray(X)}, jnp.asarray(2.0)
+    found = quick_jit(veenv.value_and_jacve(fun, argnums=(0, 1), has_aux=True))(at, scale)
+    expected, more = quick_jit(jax.jacrev(fun, argnums=(0, 1), has_aux=True))(at, scale)
+    same(found, ((fun(at, scale)[0], more), expected))
+    same(veenv.jacve(springs)(X), jax.jacrev(springs)(X))
+
+
+def test_full_ones_are_not():
+    full = lambda x: jnp.tanh(jnp.outer(x, x).sum(axis=0) * x)  # noqa: E731
+    x = jnp.asarray(X) / N
+    same(quick_jit(veenv.jacve(full))(x), quick_jit(jax.jacrev(full))(x))
+
+
+def test_as_one_kernel():
+    fused = jax.jit(veenv.jacve(band, kernel="fused"))
+    same(fused(jnp.asarray(X)), quick_jit(jax.jacrev(band))(jnp.asarray(X)))
