@@ -276,7 +276,6 @@ def _forms_of(
     def forms(args: Sequence[Any], kwargs: dict[str, Any], others: bool) -> Results:
         program = trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)
         _check_types(program, holomorphic=holomorphic, allow_int=allow_int)
-        _refuse_wide(program)
         lin = linearise(program, holomorphic=holomorphic)
         if others and whole_of(lin) is not None:
             raise NotTracedError
@@ -287,24 +286,22 @@ def _forms_of(
         inputs = [args[a] for a in normalise_argnums(argnums, len(args))]
         half = half_of(lin) if symmetric is not None and symmetric(args, kwargs) else Half()
         thin = None if dense or compared is None else _thin(lin, inputs, ids)
-        alone = [] if thin is not None else modes_alone(lin, ids, modes)
-        if alone:
+        if not thin and (alone := modes_alone(lin, ids, modes)):
             return [], alone
-        sparse = sparse_representation
+        sparse = sparse_representation or bool(thin)
         values, done = thin or _eliminated(lin, inputs, ids, half, sparse=sparse)
-        blocks = [_all_blocks(lin, done.terms, half, sparse=sparse or thin is not None)]
-        if not (sparse or thin):
-            for other in other_orders(lin, ids, name, modes=bool(modes)):
-                done = eliminate(lin, values.edges, other)
-                blocks.append(_all_blocks(lin, done.terms, half, sparse=False))
-        value = _returned(program, values)
+        blocks = [_all_blocks(lin, done.terms, half, sparse=sparse)]
+        if not sparse:
+            for one in other_orders(lin, ids, name, modes=bool(modes)):
+                left = eliminate(lin, values.edges, one).terms
+                blocks.append(_all_blocks(lin, left, half, sparse=False))
         trees = [_assembled(lin, rows, inputs, isinstance(argnums, tuple)) for rows in blocks]
         trees = _dense(trees) if dense or thin else trees
+        value = _returned(program, values)
         found: list[Any] = [(value, jax.tree.unflatten(program.out_tree, tree)) for tree in trees]
         if count_ops:
-            counted = not (sparse or any(lin.reverse_only))
-            counts = counts_of(lin.graph, ids, done if counted else None)
-            found = [(*pair, counts) for pair in found]
+            counted = None if sparse or any(lin.reverse_only) else done
+            found = [(*pair, counts_of(lin.graph, ids, counted)) for pair in found]
         return found, [*modes.values()]
 
     return forms
@@ -368,7 +365,10 @@ def _name_of(order: OrderLike) -> Name | None:
 
 
 def _check_types(program: Program, *, holomorphic: bool, allow_int: bool) -> None:
-    """Refuses what `jax.jacrev` refuses: integers, and complex outputs where not holomorphic."""
+    """Refuses what `jax.jacrev` refuses: integers, and complex outputs where not holomorphic.
+
+    What needs 64 bits while they are off is refused, too.
+    """
     inputs = program.avals[: program.num_inputs]
     if allow_int:
         inputs = [aval for aval in inputs if is_differentiable(aval)]
@@ -389,6 +389,7 @@ def _check_types(program: Program, *, holomorphic: bool, allow_int: bool) -> Non
                 f"jacve needs {wanted} {kind}s, got dtype {aval.dtype} of shape "
                 f"{tuple(aval.shape)}{hint}"
             )
+    _refuse_wide(program)
 
 
 Left: TypeAlias = Mapping[tuple[int, int], Terms | Matrix]
