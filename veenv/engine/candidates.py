@@ -142,7 +142,7 @@ def _refuses(equation: Any) -> bool:
 
 
 def other_modes(
-    lin: Linearisation, name: Name | None, argnums: int | tuple[int, ...], *, has_aux: bool
+    lin: Linearisation, name: Name | None, argnums: int | Iterable[int], *, has_aux: bool
 ) -> dict[OwnMode, JaxMode]:
     """JAX's own modes that may well be faster than an elimination, the likelier first.
 
