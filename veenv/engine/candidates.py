@@ -397,8 +397,9 @@ class Bounds:
 
     def is_almost_zero(self, equation: Equation) -> bool:
         """Whether what is divided by, or a power is of, is kept from zero by a tiny number only."""
-        place = 1 if equation.primitive.name == "div" else 0
-        return 0 < self.lower(equation.inputs[place]) < _APART
+        name = equation.primitive.name
+        at_zero = name in ("div", "pow", "integer_pow", "rsqrt", "log")
+        return at_zero and 0 < self.lower(equation.inputs[name == "div"]) < _APART
 
     def _tiny(self, equation: Equation) -> float:
         """The least positive number that is no denormal: processors may take those for zero."""
