@@ -23,8 +23,9 @@ from veenv.engine.elimination import Call, Elimination, elemental_edges, elimina
 from veenv.engine.indexing import as_one, eliminate_sparse, transposed
 from veenv.engine.moves import Around
 from veenv.engine.sparse.entries import Matrix
+from veenv.graph.captured import Whole
+from veenv.graph.equations import Literal
 from veenv.graph.linearisation import Custom, Elemental, Linearisation, Pulled
-from veenv.graph.program import Literal, Whole
 from veenv.linear.barrier import pin
 from veenv.rules import Partial, Values
 from veenv.rules.base import from_real, is_differentiable, real_shape, to_real

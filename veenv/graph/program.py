@@ -21,10 +21,10 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax.extend import core, source_info_util
-from jax.extend.core import find_top_trace, set_current_trace
 
 from veenv import _compat
-from veenv.graph.equations import Equation, Function, Literal, Var
+from veenv.graph.captured import as_one_equation, at_once
+from veenv.graph.equations import Equation, Literal, Var
 from veenv.graph.refs import fold_refs
 from veenv.graph.sparse_matrices import written_out
 from veenv.linear.barrier import pins_as_written
@@ -124,7 +124,7 @@ def trace(
         return program(*_known_jaxpr(named, selected, traced))
 
     def whole(refused: Exception) -> Program:
-        return _as_one_equation(first, named, (*selected, given), closed.out_avals, refused)
+        return as_one_equation(first, named, (*selected, given), closed.out_avals, refused)
 
     instead = known, whole
     if any(map(_compat.is_over, _compat.constants_within(e.params for e in first.equations))):
@@ -169,55 +169,6 @@ def _has_refs(closed: Any) -> bool:
     jaxpr = _compat.open_jaxpr(closed)
     made = (v for e in walk.every(jaxpr) for v in e.outvars)
     return any(_compat.is_ref(v.aval) for v in (*jaxpr.invars, *jaxpr.constvars, *made))
-
-
-class Whole(Function):
-    """A function which only a mode of JAX can differentiate, `backward` by a rule for cotangents.
-
-    `refused` says why it was not traced to more equations.
-    """
-
-    def __init__(self, bind: Callable[..., list[Any]], backward: bool, refused: Exception):
-        super().__init__("function", bind)
-        self.backward, self.refused = backward, refused
-
-
-def _as_one_equation(
-    program: Program,
-    fun: Callable[..., Any],
-    args: tuple[Any, ...],
-    out_avals: Sequence[Any],
-    refused: Exception,
-) -> Program:
-    """A program of one equation: the function itself."""
-
-    def run(*leaves: Any) -> list[Any]:
-        return jax.tree.leaves(fun(*jax.tree.unflatten(jax.tree.structure(args), leaves)))
-
-    others = jax.tree.leaves(args[-1])
-    every = (e for top in program.equations for e in (top, *walk.inside(top.params)))
-    count = program.num_inputs + len(others)
-    avals = (*program.avals[:count], *out_avals)
-    made = tuple(range(count, len(avals)))
-    equation = Equation(
-        Whole(run, any(_compat.own_rule(e.primitive, e.params) == "vjp" for e in every), refused),
-        {},
-        tuple(range(count)),
-        made,
-        avals[:count],
-        avals[count:],
-        next((e.source for e in program.equations), ""),
-    )
-    split = len(program.outputs)
-    return replace(
-        program,
-        constants=program.constants[: len(others)],
-        equations=(equation,),
-        outputs=made[:split],
-        vertex_variables=made,
-        avals=avals,
-        aux=program.aux and (made[split:], program.aux[1]),
-    )
 
 
 def _replayed(
@@ -289,9 +240,9 @@ def _make_jaxpr(
     captured arrays is computed at once, and at last what depends on `others`, as `jax.jacrev`
     does; inside of jit, where `others` have no values, such a function fails there too.
     """
-    for attempt in (fun, at_once(fun)):
+    for attempt in (lambda: fun, lambda: at_once(fun)):
         with suppress(*_NEEDS_VALUES), pins_as_written():
-            return jax.make_jaxpr(attempt)(*selected, others), others
+            return jax.make_jaxpr(attempt())(*selected, others), others
     return _known_jaxpr(fun, selected, others)
 
 
@@ -400,53 +351,6 @@ class _Flattener:
                 _compat.effects_of(eqn),
             )
         )
-
-
-class _Known(jax.core.Trace):
-    """Sends each operation to the trace of the arguments, or past it to the one outside."""
-
-    def __init__(self, outside: Any, inside: Any):
-        super().__init__()
-        self._outside, self._inside = outside, inside
-        self.parent_trace = inside
-
-    def _send(self, name: str, primitive: Any, *args: Any, **params: Any) -> Any:
-        values = [x for some in args if isinstance(some, (list, tuple)) for x in some]
-        moved = any(isinstance(x, jax.core.Tracer) and x._trace is self._inside for x in values)
-        trace = self._inside if moved else self._outside
-        with set_current_trace(trace):
-            return getattr(trace, name)(primitive, *args, **params)
-
-    def process_primitive(self, *args: Any, **params: Any) -> Any:
-        return self._send("process_primitive", *args, **params)
-
-    def process_custom_jvp_call(self, *args: Any, **params: Any) -> Any:
-        return self._send("process_custom_jvp_call", *args, **params)
-
-    def process_custom_vjp_call(self, *args: Any, **params: Any) -> Any:
-        return self._send("process_custom_vjp_call", *args, **params)
-
-    def process_shard_map(self, *args: Any, **params: Any) -> Any:
-        return self._send("process_shard_map", *args, **params)
-
-    def stage_value(self, val: Any) -> Any:
-        return val
-
-
-def at_once(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """A function for `jax.make_jaxpr` that computes outside of it what its arguments do not move.
-
-    What derivative rules close over has a value then that outlives the trace.
-    """
-    outside = find_top_trace(())
-
-    @functools.wraps(fun)
-    def known(*args: Any) -> Any:
-        inside = find_top_trace(())
-        with set_current_trace(_Known(outside, inside)), jax.ensure_compile_time_eval():
-            return fun(*args)
-
-    return known
 
 
 def plain_argnums(argnums: int | Iterable[int]) -> int | tuple[int, ...]:
