@@ -69,9 +69,15 @@ def _reachable_sizes(
 
     `edges` must be ordered so that a node's in-edges come before its out-edges.
     """
-    reached = np.zeros((len(size), len(size)), bool)
+    own = np.packbits(np.arange(8)[:, None] == np.arange(8), axis=-1)[:, 0]
+    reached = np.zeros((len(size), -(-len(size) // 8)), np.uint8)  # nodes as bits
     for source, target in edges:
         reached[target] |= reached[source]
-        reached[target, source] = source in counted
-    weights = np.array([float(n) for n in size])
-    return [int(x) for x in reached @ weights]
+        if source in counted:
+            reached[target, source // 8] |= own[source % 8]
+    sizes, found = np.array(size, np.int64), [0] * len(size)
+    for one in set(size):
+        of_size = np.packbits(sizes == one)
+        for node, number in enumerate(np.bitwise_count(reached & of_size).sum(1, dtype=np.int64)):
+            found[node] += one * int(number)
+    return found
