@@ -24,7 +24,7 @@ from agents.training.loop import DivergedError, train
 from agents.training.played import AGENTS
 from veenv import Graph, Order
 from veenv.env import TaskDistribution
-from veenv.measure.comparison import compare
+from veenv.measure.comparison import compare, ranked
 from veenv.measure.proof import prove
 from veenv.tasks import Task
 
@@ -174,9 +174,14 @@ def report(
     orders, polished = {folder.order_path(name): best[name]}, None
     if args.polish is not None:
         order = polish(best[name], best.tasks.graphs[index], args)
-        orders[folder.write_polished(name, order)] = order
+        orders[folder.write_beside(name, "polished", order)] = order
         polished = order.counts[args.cost]
     write_line(result_table(classical, best.cost(name), agent, polished, args.cost))
+    if args.rank_by_time is not None:
+        order, lines = fastest(best, task, args.rank_by_time)
+        orders[folder.write_beside(name, "fastest", order)] = order
+        for line in lines:
+            write_line(line)
     beside = folder.write_classical(name)
     if beside is not None:
         write_line(f"the cheapest classical order: {beside}")
@@ -192,6 +197,19 @@ def report(
         point = task.example_args()
         write_line(compare(task.fun, task.argnums, point, last, limit=args.timing).text())
     return right
+
+
+def fastest(best: BestOrders, task: Task, number: int) -> tuple[Order, list[str]]:
+    """The fastest of a task's cheapest orders as the engine runs them, and the table of all."""
+    name, cost = task.name, best.tasks.env.cost
+    graph = best.tasks.graphs[best.tasks.names.index(name)]
+    candidates = best.cheapest(name, number)
+    rows = ranked(task.fun, task.argnums, task.example_args(), candidates)
+    lines = [f"{'order':<12}{cost:>18}{'ms':>11}"]
+    for place, (ids, row) in enumerate(rows, 1):
+        lines.append(f"{place:<12}{graph.cost(ids, cost):>18,}{1e3 * row.median:>11.3f}")
+    found_by = f"the fastest of the {len(rows)} cheapest of {best[name].found_by}"
+    return Order.from_graph(graph, rows[0][0], name, found_by), lines
 
 
 def polish(order: Order, graph: Graph, args: TrainArgs) -> Order:

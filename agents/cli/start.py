@@ -89,6 +89,7 @@ def check_options(args: TrainArgs) -> None:
         (args.scale.several, "several processes"),
         (args.network is not None, "--network"),
         (args.polish is not None, "--polish"),
+        (args.rank_by_time is not None, "--rank-by-time"),
         (args.report, "--report"),
         (args.tensorboard, "--tensorboard"),
         (explores(args.ppo), "--self-imitation, --restarts or --temperatures"),

@@ -120,9 +120,9 @@ class RunFolder:
                     saved = False
         return saved
 
-    def write_polished(self, name: str, order: Order) -> Path:
-        """Writes an order made from the best one, as ``order-polished.json``; its path."""
-        path = self._path(name, "order-polished", "json")
+    def write_beside(self, name: str, kind: str, order: Order) -> Path:
+        """Writes an order beside the best one, as ``order-<kind>.json``; its path."""
+        path = self._path(name, f"order-{kind}", "json")
         self._write_order(order, path)
         return path
 

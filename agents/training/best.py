@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from agents.config.args import MOST_RANKED
 from veenv.env import TaskDistribution
 from veenv.env.rewards import cheaper_classical
 from veenv.orders.order import Order
@@ -25,6 +26,7 @@ class BestOrders:
         """Starts without any order; the agent will find them."""
         self.tasks, self._agent = tasks, agent
         self._orders: dict[str, Order] = {}
+        self._cheap: dict[str, dict[tuple[int, ...], int]] = {name: {} for name in tasks.names}
 
     def __getitem__(self, name: str) -> Order:
         """The best order of a task; KeyError if no episode was played yet."""
@@ -56,11 +58,29 @@ class BestOrders:
         """
         improved = []
         for index, name in enumerate(self.tasks.names):
+            self._note(name, index, int(costs[index]), orders[index])
             if self._would_improve(name, int(costs[index])):
                 ids = self.tasks.vertex_ids(index, orders[index])
                 self._orders[name] = self._counted(name, ids, int(costs[index]), steps)
                 improved.append(name)
         return tuple(improved)
+
+    def _note(self, name: str, index: int, cost: int, slots: Int[np.ndarray, " A"]) -> None:
+        """Remembers an order among the `MOST_RANKED` cheapest ones of a task."""
+        cheap = self._cheap[name]
+        if len(cheap) == MOST_RANKED and cost >= max(cheap.values()):
+            return
+        ids = self.tasks.vertex_ids(index, slots)
+        if len(ids) == len(self.tasks.graphs[index].eliminable):
+            cheap[ids] = cost
+        if len(cheap) > MOST_RANKED:
+            del cheap[max(cheap, key=cheap.__getitem__)]
+
+    def cheapest(self, name: str, number: int) -> tuple[tuple[int, ...], ...]:
+        """The cheapest orders that train steps of this process ended with, the best order first."""
+        cheap = self._cheap[name]
+        found = [self._orders[name].ids, *sorted(cheap, key=cheap.__getitem__)]
+        return tuple(dict.fromkeys(found))[:number]
 
     def keep(self, name: str, order: Order) -> None:
         """Keeps an order of a task unless the one there is cheaper."""

@@ -74,6 +74,29 @@ def compare(
     return Comparison(jax.tree.leaves(points)[0].shape[0], rows, skipped)
 
 
+def ranked(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int],
+    args: Sequence[Any],
+    orders: Sequence[Sequence[int]],
+    *,
+    batch: int = BATCH,
+    limit: float = 60.0,
+    seed: int = 0,
+) -> tuple[tuple[tuple[int, ...], Timing], ...]:
+    """Orders as the engine would run them, timed interleaved on a batch of points, fastest first.
+
+    After `limit` seconds nothing more is begun: then the last orders are missing.
+    """
+    graph = make_graph(fun, argnums)(*args)
+    points = jax.tree.map(jnp.asarray, near(tuple(args), [seed], min(batch, _fitting(graph))))
+    named = {str(k): tuple(ids) for k, ids in enumerate(orders)}
+    methods = {k: jacve(fun, ids, argnums, kernel="auto") for k, ids in named.items()}
+    rows, _ = timed(methods, points, rounds=30, shortest=SHORTEST, limit=limit)
+    pairs = ((named[row.method], row) for row in rows)
+    return tuple(sorted(pairs, key=lambda pair: pair[1].median))
+
+
 def _methods(
     fun: Callable[..., Any], argnums: Any, order: tuple[int, ...], graph: Graph
 ) -> dict[str, tuple[tuple[int, ...] | None, Callable[..., Any]]]:

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import agents
+from agents.cli.session import fastest
 from agents.cli.start import make_curriculum
-from agents.config.args import TrainArgs
+from agents.config.args import MOST_RANKED, TrainArgs
 from agents.config.ppo import PPOConfig
 from agents.ppo.trainer import Trainer
 from agents.training.best import BestOrders
@@ -164,3 +165,27 @@ def test_tasks_have_to_be_normalised_and_to_have_moves(wide_graph):
     tasks = TaskDistribution.of({"wide": wide_graph, "none": nothing}, normalise=True)
     with pytest.raises(ValueError, match="none has no vertex to eliminate"):
         Trainer(PPOConfig(), tasks)
+
+
+def test_the_fastest_of_the_cheapest_orders_is_found_by_the_clock():
+    played = Played.named("Robertson")
+    [graph], best = played.tasks.graphs, BestOrders(played.tasks)
+    rng, costs = np.random.default_rng(0), {}
+    for step in range(80):
+        slots = rng.permutation(len(graph.eliminable))
+        ids = played.tasks.vertex_ids(0, slots)
+        costs[ids] = graph.cost(ids)
+        best.offer(np.array([costs[ids]]), slots[None], step)
+    broken = np.full((1, len(graph.eliminable)), -1)  # an episode that broke off is no order
+    best.offer(np.array([best.cost("Robertson")]), broken, 80)
+    found = best.cheapest("Robertson", 3)
+    assert len(set(found)) == 3
+    assert found[0] == best["Robertson"].ids
+    assert [costs[ids] for ids in found] == sorted(costs.values())[:3]
+    assert len(best.cheapest("Robertson", 1000)) <= MOST_RANKED + 1
+    order, lines = fastest(best, played.functions["Robertson"], 3)
+    assert order.ids in found
+    assert order.found_by.startswith("the fastest of the 3 cheapest of PPO")
+    assert len(lines) == 4
+    times = [float(line.split()[-1]) for line in lines[1:]]
+    assert times == sorted(times)
