@@ -299,7 +299,9 @@ class _Flattener:
         """Appends a jaxpr's equations; `call` is the line where the jaxpr was called."""
         for eqn in jaxpr.eqns:
             plain = self.plain and any(self._is_moved(env, a) for a in eqn.invars)
-            inner = _compat.inlinable(eqn) or written_out(eqn)
+            inner = _compat.inlinable(eqn)
+            if eqn.primitive.name.startswith(("bcoo_", "bcsr_")):
+                inner = written_out(eqn)
             branch = _compat.default_branch(eqn)
             source = _compat.source_line(eqn) or call  # a function that JAX had traced has no line
             if plain:
