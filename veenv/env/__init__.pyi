@@ -6,6 +6,7 @@ from .env import VertexEnv
 from .factory import make
 from .graph_view import GraphObservation
 from .observe import PackedObservation
+from .random_graphs import random_params
 from .random_play import random_action
 from .state import Observation, State
 from .task_set import TaskDistribution
@@ -26,6 +27,7 @@ __all__ = [
     "make",
     "observe",
     "random_action",
+    "random_params",
     "random_play",
     "rewards",
     "task_set",

@@ -1,0 +1,103 @@
+"""Random graphs of scalars, drawn inside of jit: endless tasks without the host."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from veenv.env.bits import pack_flags
+from veenv.env.encode import EnvParams, Spec
+from veenv.env.rules_scalar import ScalarCore
+
+
+def random_params(
+    key: PRNGKeyArray, spec: Spec, *, fan_out: float = 1.4, window: int = 32
+) -> EnvParams:
+    """The params of a random function of scalars, of just the sizes of a spec.
+
+    Every input and vertex is used by one of the next equations, and every equation has an operand
+    before it, so that all are on paths; further operands are drawn for some equations.  All edges
+    carry values.  It can be jitted and vmapped over keys.
+
+    Args:
+      key: a key.
+      spec: the sizes, of a scalar environment.
+      fan_out: mean number of uses of an input or a vertex, from 1 to 2, about.
+      window: how far back an equation reaches, in equations.
+
+    Returns:
+      Params for every environment of that spec, without a reference order or a scale.
+
+    Raises:
+      ValueError: the spec is not scalar, or makes moves wait.
+
+    Example:
+      >>> import veenv
+      >>> env = veenv.make("HumanHeartDipole")
+      >>> params = jax.vmap(lambda key: random_params(key, env.spec))(
+      ...     jax.random.split(jax.random.key(0), 3)
+      ... )
+      >>> obs, state = jax.vmap(lambda p: env.reset(None, p))(params)
+      >>> state.action_mask.sum(-1).tolist()
+      [78, 78, 78]
+    """
+    if not spec.scalar or spec.precedence:
+        raise ValueError(f"random graphs are of scalars without rules that wait, got {spec}")
+    edges = _edges(key, spec, fan_out, window)
+    slots = jnp.arange(spec.num_actions, dtype=jnp.int32)
+    depth = _depths(edges, spec)
+    features = jnp.stack(
+        [
+            jnp.full(spec.num_actions, jnp.log1p(1.0)),
+            depth[: spec.num_actions] / depth.max(),
+            slots / spec.num_actions,
+        ],
+        axis=-1,
+    )
+    present = pack_flags(edges).T
+    # Of each vertex all that can be above and below; a margin for the rounding of rewards.
+    above = spec.num_inputs + slots.astype(jnp.float32)
+    below = spec.num_actions - 1 - slots.astype(jnp.float32) + spec.num_outputs
+    return EnvParams(
+        vertex_ids=slots + 1,
+        is_output=jnp.zeros(spec.num_actions, bool),
+        static_features=features.astype(jnp.float32),
+        worst_total=(above * below).sum() * jnp.float32(2 if spec.additions else 1) * 1.01 + 1,
+        initial=ScalarCore(present, present if spec.unit_edges else None),
+    )
+
+
+def _edges(key: PRNGKeyArray, spec: Spec, fan_out: float, window: int) -> Bool[Array, "R C"]:
+    """Edges from rows to columns."""
+    rows = jnp.arange(spec.rows, dtype=jnp.int32)
+    columns = jnp.arange(spec.columns, dtype=jnp.int32)
+    used, first_key, more_key, which = jax.random.split(key, 4)
+    first = jnp.maximum(rows - spec.num_inputs + 1, 0)
+    last = jnp.minimum(first + window, spec.columns)
+    consumer = jax.random.randint(used, rows.shape, first, last, jnp.int32)
+    edges = consumer[:, None] == columns[None]
+
+    def operands(key: PRNGKeyArray) -> Int[Array, " C"]:
+        """A row before each column."""
+        end = spec.num_inputs + jnp.minimum(columns, spec.num_actions)
+        return jax.random.randint(key, columns.shape, jnp.maximum(end - window, 0), end, jnp.int32)
+
+    needed = ~edges.any(0)
+    edges |= (operands(first_key)[None] == rows[:, None]) & needed[None]
+    extra = (fan_out - 1) * spec.rows / spec.columns
+    more = jax.random.uniform(which, columns.shape) < extra
+    return edges | ((operands(more_key)[None] == rows[:, None]) & more[None])
+
+
+def _depths(edges: Bool[Array, "R C"], spec: Spec) -> Float[Array, " C"]:
+    """Edges on the longest path from an input to each column."""
+
+    def step(depth: Float[Array, " C"], column: Int[Array, ""]) -> tuple[Array, None]:
+        inputs = jnp.zeros(spec.num_inputs, jnp.float32)
+        before = jnp.concatenate([inputs, depth[: spec.num_actions]])
+        longest = jnp.where(edges[:, column], before, -1.0).max() + 1
+        return depth.at[column].set(longest), None
+
+    columns = jnp.arange(spec.columns, dtype=jnp.int32)
+    return jax.lax.scan(step, jnp.zeros(spec.columns, jnp.float32), columns)[0]
