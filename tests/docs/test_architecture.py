@@ -2,22 +2,11 @@
 
 import re
 
-import pytest
-
 from scripts.architecture import PICTURE, ROOT, svg
-
-PAGES = sorted((ROOT / "docs").rglob("*.md"))
 
 
 def test_the_picture_is_that_of_the_code():
     assert PICTURE.read_text(encoding="utf-8") == svg(), "run python scripts/architecture.py"
-
-
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: page.name)
-def test_every_path_named_exists(page):
-    text = page.read_text(encoding="utf-8")
-    paths = re.findall(r"`((?:veenv|agents|tests|scripts|docs)/[\w/.-]*)`", text)
-    assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
 def test_the_page_walks_through_the_house():

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
 from scripts.fuse_steps import STEPS, valued
+from tests.docs.pages import ROOT, blocks_of, run_block
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "fuse.md").read_text(encoding="utf-8")
 RECIPES = {
     "euler": "implicit Euler, kinetics",
@@ -26,10 +25,8 @@ RECIPES = {
 
 def test_recipes_print_what_their_comments_say_and_are_the_measured_steps(capsys):
     names: dict = {}
-    for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
-        exec(compile(block, "docs/fuse.md", "exec"), names)
-        expected = re.findall(r"^print\(.*\)  # (.*)$", block, re.MULTILINE)
-        assert capsys.readouterr().out.splitlines() == expected
+    for block in blocks_of("docs/fuse.md"):
+        run_block(block, names, "docs/fuse.md", capsys)
     for function, step in RECIPES.items():
         make, args = STEPS[step]
         measured = jax.jit(make(valued(jax.jacfwd)))(*args)

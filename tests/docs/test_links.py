@@ -11,7 +11,8 @@ import pytest
 from veenv.search.plugins import GROUP
 
 ROOT = Path(__file__).parents[2]
-FILE = r"\b(?:veenv|agents|scripts|tests|docs)/[a-z_\d/]+\.[a-z]+\b"
+FOLDERS = "(?:veenv|agents|scripts|tests|docs)"
+NAMED = rf"\b{FOLDERS}/[a-z_\d/]+\.[a-z]+\b|(?<=`){FOLDERS}/[\w/.-]*(?=`)"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
@@ -77,9 +78,9 @@ def test_names_of_the_packages_exist(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_files_that_are_named_exist(page):
+def test_files_and_folders_that_are_named_exist(page):
     if page.name == "CHANGELOG.md":
         return
     text = page.read_text(encoding="utf-8")
-    for file in sorted(set(re.findall(FILE, text))):
+    for file in sorted(set(re.findall(NAMED, text))):
         assert (ROOT / file).exists(), f"{page.name}: {file}"

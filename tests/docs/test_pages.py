@@ -6,12 +6,13 @@ import importlib.util
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.docs.pages import ROOT, blocks_of, run_block
+
 PAGES = [
+    "README.md",
     "docs/choose.md",
     "docs/errors.md",
     "docs/policy.md",
@@ -48,13 +49,10 @@ def test_code_prints_what_its_comments_say(page, capsys, tmp_path, monkeypatch):
     names = {}
     if page == "docs/networks.md":  # it writes a run folder
         monkeypatch.chdir(tmp_path)
-    text = (ROOT / page).read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert blocks
-    for block in blocks:
-        exec(compile(block, page, "exec"), names)
-        expected = re.findall(r"^print\(.*?\)  # (.*)$", block, re.MULTILINE)
-        assert capsys.readouterr().out.splitlines() == expected
+    for block in blocks_of(page):
+        if page == "README.md":  # each block stands alone
+            names = {}
+        run_block(block, names, page, capsys)
 
 
 def test_every_page_is_in_the_site():

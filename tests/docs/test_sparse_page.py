@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import jax
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "sparse.md"
+from tests.docs.pages import blocks_of, run_block
+
+PAGE = "docs/sparse.md"
 CLIENTS = ("lineax", "optimistix", "diffrax")
 
 
@@ -22,14 +23,12 @@ def double():
 
 def run(blocks, names, capsys):
     for block in blocks:
-        exec(compile(block, str(PAGE), "exec"), names)
-        expected = re.findall(r"^print\(.*\)  # (.*)$", block, re.MULTILINE)
-        assert capsys.readouterr().out.splitlines() == expected
+        run_block(block, names, PAGE, capsys)
 
 
 def recipes():
     """The blocks that need no client, and those that do."""
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    blocks = blocks_of(PAGE)
     first = next(n for n, b in enumerate(blocks) if b.startswith(f"import {CLIENTS[0]}"))
     return blocks[:first], blocks[first:]
 

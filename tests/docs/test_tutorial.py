@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.md"
+from tests.docs.pages import blocks_of, run_block
+
+TUTORIAL = "docs/tutorial.md"
 FOUND = (4, 8, 13, 2, 6, 7, 9, 3, 5, 12, 1, 0, 10, 11)
 """Slots of an order as cheap as that of the trained agent."""
 
@@ -18,14 +19,12 @@ FOUND = (4, 8, 13, 2, 6, 7, 9, 3, 5, 12, 1, 0, 10, 11)
 def run(capsys: pytest.CaptureFixture[str], train: Callable[[str, dict[str, Any]], bool]) -> None:
     """Runs the blocks one after the other; `train` may run that which trains by itself."""
     names: dict[str, Any] = {}
-    blocks = re.findall(r"```python\n(.*?)```", TUTORIAL.read_text(encoding="utf-8"), re.DOTALL)
+    blocks = blocks_of(TUTORIAL)
     assert len(blocks) > 8
     for block in blocks:
         if "FixedTasks(" in block and train(block, names):
             continue
-        exec(compile(block, str(TUTORIAL), "exec"), names)
-        expected = re.findall(r"^print\(.*\)  # (.*)$", block, re.MULTILINE)
-        assert capsys.readouterr().out.splitlines() == expected
+        run_block(block, names, TUTORIAL, capsys)
 
 
 def test_code_prints_what_its_comments_say(capsys):
@@ -34,7 +33,7 @@ def test_code_prints_what_its_comments_say(capsys):
 
     def take_as_found(block: str, names: dict[str, Any]) -> bool:
         imports, _, rest = block.partition("\n\n")
-        exec(compile(imports, str(TUTORIAL), "exec"), names)
+        exec(compile(imports, TUTORIAL, "exec"), names)
         ids = tuple(names["graph"].eliminable[slot] for slot in FOUND)
         assert names["graph"].cost(ids) == int(re.search(r"# (\d+)\n$", rest)[1])
         names["best"] = SimpleNamespace(ids=ids)

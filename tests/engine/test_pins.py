@@ -49,6 +49,8 @@ def test_nothing_cheap_is_pinned():
 def test_what_is_expensive_and_repeated_stays_pinned():
     assert barriers(deep, X, order="reverse") > 0
     assert barriers(deep, X, order="reverse", pin=False) == 0
+    with pytest.raises(ValueError, match='pin must be "auto", True or False'):
+        veenv.jacve(deep, pin="never")
 
 
 def test_an_expensive_value_that_is_used_once_is_not_pinned():

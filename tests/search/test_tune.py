@@ -402,18 +402,6 @@ def test_a_limit_of_kernels_holds_where_it_is_set():
     kernel.trace(X, W)
 
 
-def test_pins_are_as_asked_for():
-    def barriers(pin) -> int:
-        jacobian = veenv.jacve(lambda x: jnp.sin(x) * x, kernel="xla", pin=pin)
-        text = str(jax.make_jaxpr(jacobian)(X))
-        return text.count("optimization_barrier")
-
-    assert barriers(True) > 0
-    assert barriers(False) == 0
-    with pytest.raises(ValueError, match='pin must be "auto", True or False'):
-        veenv.jacve(jnp.sin, pin="never")
-
-
 @pytest.mark.parametrize(
     ("inputs", "outputs", "first"), [(2, 3, "fwd"), (3, 2, "rev"), (3, 3, "rev")]
 )

@@ -239,18 +239,14 @@ class _Walk:
         if id(whole) not in self._joined:
             return None
         _, axis, ends, parts = self._joined[id(whole)]
-        name, params, shape = (
-            equation.primitive.name,
-            equation.params,
-            equation.invars[0].aval.shape,
-        )
+        name, params = equation.primitive.name, equation.params
+        shape = equation.invars[0].aval.shape
         if name == "slice" and set(params["strides"] or (1,)) == {1}:
             bounds = list(zip(params["start_indices"], params["limit_indices"], strict=True))
-            if any(
-                b != (0, n) for k, (b, n) in enumerate(zip(bounds, shape, strict=True)) if k != axis
-            ):
-                return None
             read = [bounds[axis]]
+            bounds[axis] = 0, shape[axis]
+            if bounds != [(0, n) for n in shape]:
+                return None
         elif name in ("unstack", "split") and params["axis"] == axis:
             sizes = params["sizes"] if name == "split" else [1] * shape[axis]
             read = [*itertools.pairwise([0, *itertools.accumulate(sizes)])]

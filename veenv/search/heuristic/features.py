@@ -207,41 +207,25 @@ def _changes(core, bits, ids, outs, v):
 
 
 @compiled
-def _sum_predecessors(core, bits, ins, outs, sizes, prices, v, features):
-    """Sums over the predecessors of v, into features; returns the least of their prices."""
-    least = FAR
+def _sum_neighbours(core, bits, row, behind, ahead, sizes, prices, v, features):
+    """Sums over the predecessors or successors (row) of v; returns the least of their prices.
+
+    `ahead` are degrees away from v, `behind` those towards it, int64 [N].
+    """
+    least, side = FAR, 0 if row == PRED else 1
     for k in range(bits.shape[2]):
-        rest = bits[PRED, v, k]
+        rest = bits[row, v, k]
         while rest != ZERO:
             u = (k << 6) + lowest_bit(rest)
             rest &= rest - ONE
-            features[9] += np.log(outs[u])
-            features[16] += sizes[u]
-            if u >= core.n:
-                features[7] += 1.0
+            features[9 + 2 * side] += np.log(behind[u])
+            features[16 + side] += sizes[u]
+            if ahead[u] == 0:
+                features[7 + side] += 1.0
             else:
-                features[10] += np.log(1.0 + ins[u])
-                least = min(least, prices[u])
-    return least
-
-
-@compiled
-def _sum_successors(core, bits, ins, outs, sizes, prices, v, features):
-    """Sums over the successors of v, into features; returns the least of their prices."""
-    least = FAR
-    for k in range(bits.shape[2]):
-        rest = bits[SUCC, v, k]
-        while rest != ZERO:
-            w = (k << 6) + lowest_bit(rest)
-            rest &= rest - ONE
-            features[11] += np.log(ins[w])
-            features[17] += sizes[w]
-            if outs[w] == 0:
-                features[8] += 1.0
-            else:
-                features[12] += np.log(1.0 + outs[w])
-                if w < core.n:
-                    least = min(least, prices[w])
+                features[10 + 2 * side] += np.log(1.0 + ahead[u])
+                if u < core.n:
+                    least = min(least, prices[u])
     return least
 
 
@@ -256,8 +240,8 @@ def observe_array(core, bits, ids, ins, outs, static, sizes, prices, v, features
     num_in, num_out = max(ins[v], 1), max(outs[v], 1)
     fill, above, below = _changes(core, bits, ids, outs, v)
     least = min(
-        _sum_successors(core, bits, ins, outs, sizes, prices, v, features),
-        _sum_predecessors(core, bits, ins, outs, sizes, prices, v, features),
+        _sum_neighbours(core, bits, PRED, outs, ins, sizes, prices, v, features),
+        _sum_neighbours(core, bits, SUCC, ins, outs, sizes, prices, v, features),
     )
     removed = num_out if core.kept[v] else num_in + num_out
     price, degrees = np.log(1.0 + prices[v]), np.log(1.0 + num_in * num_out)

@@ -133,49 +133,12 @@ def connect(bits, kept, v, valued):
 
 
 @compiled
-def eliminate_two_words(bits, kept, v):
-    """`eliminate` for plain scalars of at most 128 nodes: v's rows stay in registers."""
-    last = bits.shape[2] - 1
-    word, bit = v >> 6, ONE << np.uint64(v & 63)
-    out_low, out_high = bits[SUCC, v, 0], bits[SUCC, v, last]
-    in_low, in_high = bits[PRED, v, 0], bits[PRED, v, last]
-    ins, outs = popcount(in_low), popcount(out_low)
-    if last == 1:
-        ins += popcount(in_high)
-        outs += popcount(out_high)
-    clear = ZERO if kept else bit
-    for k in range(last + 1):
-        rest = in_high if k == 1 else in_low
-        while rest != ZERO:
-            u = (k << 6) + lowest_bit(rest)
-            rest &= rest - ONE
-            bits[SUCC, u, 0] |= out_low
-            bits[SUCC, u, last] |= out_high
-            bits[SUCC, u, word] &= ~clear
-        rest = out_high if k == 1 else out_low
-        while rest != ZERO:
-            w = (k << 6) + lowest_bit(rest)
-            rest &= rest - ONE
-            bits[PRED, w, 0] |= in_low
-            bits[PRED, w, last] |= in_high
-            bits[PRED, w, word] &= ~bit
-    bits[SUCC, v, 0] = ZERO
-    bits[SUCC, v, last] = ZERO
-    if not kept:
-        bits[PRED, v, 0] = ZERO
-        bits[PRED, v, last] = ZERO
-    return ins * outs
-
-
-@compiled
 def scalar_eliminate(bits, kept, plain, additions, v):
     """What eliminating v from a scalar graph costs; does so."""
     count = scalar_additions(bits, v) if additions else 0
     if not plain:
         count += scalar_cost(bits, v)
         connect(bits, kept, v, True)
-    elif bits.shape[2] <= 2:
-        count += eliminate_two_words(bits, kept, v)
     else:
         count += degree(bits, PRED, v) * degree(bits, SUCC, v)
         connect(bits, kept, v, False)

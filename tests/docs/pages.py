@@ -1,0 +1,28 @@
+"""Code of pages that says what it prints."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def blocks_of(page: str) -> list[str]:
+    """The blocks of Python of a page, named by its path."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert blocks
+    return blocks
+
+
+def run_block(
+    block: str, names: dict[str, Any], page: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Runs a block, which prints what its comments say."""
+    exec(compile(block, page, "exec"), names)
+    expected = re.findall(r"^print\(.*?\)  # (.*)$", block, re.MULTILINE)
+    assert capsys.readouterr().out.splitlines() == expected
