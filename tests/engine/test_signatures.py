@@ -112,6 +112,18 @@ def test_weak_types_are_those_of_jacrev(name, arg):
 
 
 @pytest.mark.parametrize("arg", [1.5, np.float32(1.5)], ids=["weak", "strong"])
+def test_weak_types_of_the_auxiliary_output(arg):
+    def fun(x):
+        return x**2, {"same": x, "made": x + 1, "constant": 4.0, "strong": np.float32(2)}
+
+    for jacobian in (jacve(fun, has_aux=True), jax.jit(jacve(fun, has_aux=True))):
+        found, expected = jacobian(arg)[1], jax.jit(jax.jacrev(fun, has_aux=True))(arg)[1]
+        for name, x in expected.items():
+            got = found[name]
+            assert (name, got, got.dtype, got.weak_type) == (name, x, x.dtype, x.weak_type)
+
+
+@pytest.mark.parametrize("arg", [1.5, np.float32(1.5)], ids=["weak", "strong"])
 def test_weak_types_are_kept_by_hessians_and_sparse_blocks(arg):
     def fun(x):
         return jnp.sin(x) * x

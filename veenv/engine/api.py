@@ -349,7 +349,11 @@ def _returned(program: Program, values: Evaluation) -> Any:
     """What the function returned."""
     outputs = map(_compat.as_weak_as, program.out_avals, map(jnp.asarray, values.outputs))
     value = jax.tree.unflatten(program.out_tree, outputs)
-    return (value, jax.tree.unflatten(program.aux[1], values.aux)) if program.aux else value
+    if not program.aux:
+        return value
+    _, avals, tree = program.aux
+    aux = map(_compat.as_weak_as, avals, map(jnp.asarray, values.aux))
+    return value, jax.tree.unflatten(tree, aux)
 
 
 def _dense(trees: Any) -> Any:

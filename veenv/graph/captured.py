@@ -115,5 +115,5 @@ def as_one_equation(
         outputs=made[:split],
         vertex_variables=made,
         avals=avals,
-        aux=program.aux and (made[split:], program.aux[1]),
+        aux=program.aux and (made[split:], *program.aux[1:]),
     )

@@ -56,7 +56,7 @@ class Program:
     out_avals: tuple[Any, ...]  # shape and dtype of every output leaf
     out_tree: Any  # pytree structure of the output (the auxiliary part excluded)
     # variables or literals of the auxiliary output, and its pytree structure; None without
-    aux: tuple[tuple[Var | Literal, ...], Any] | None
+    aux: tuple[tuple[Var | Literal, ...], tuple[Any, ...], Any] | None
     again: Callable[..., Any]  # the function as it was traced, of arguments of the same shapes
     # the same function, to try in turn where a derivative rule closes over a value of the trace:
     # traced with what does not depend on the inputs computed at once, and as one equation
@@ -159,7 +159,9 @@ def _program(
         avals=tuple(flattener.avals),
         out_avals=tuple(closed.out_avals[:num_out]),
         out_tree=tree,
-        aux=(tuple(outputs[num_out:]), aux_tree) if has_aux else None,
+        aux=(tuple(outputs[num_out:]), tuple(closed.out_avals[num_out:]), aux_tree)
+        if has_aux
+        else None,
         again=_replayed(closed, wanted, tuple(others), trees, has_aux=has_aux),
     )
 
