@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.clients.ecosystem.check import check, library, parameters
+from tests.clients.ecosystem.check import check, library, parameters, usual_promotion
 from tests.engine.corpus.case import case, uniform
+from veenv import jacve
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("x64")]
 dfx = library("diffrax")
@@ -113,3 +114,13 @@ CASES = [
 @pytest.mark.parametrize("case", parameters(CASES))
 def test_jacobian(case):
     check(case)
+
+
+def test_loops_have_the_modes_that_jax_has():
+    """Their rules refuse every tangent, of values that have none."""
+    forward = _final(dfx.Tsit5(), adjoint=dfx.ForwardMode(), **ADAPTIVE)
+    direct = _final(dfx.Tsit5(), adjoint=DIRECT, **ADAPTIVE)
+    with usual_promotion():
+        expected = jax.jit(jax.jacfwd(forward, 1))(X, RATES)
+        for jacobian in (jacve(forward, argnums=1), jacve(direct, "forward", 1)):
+            np.testing.assert_allclose(jax.jit(jacobian)(X, RATES), expected, rtol=1e-9)
