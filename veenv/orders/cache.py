@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veenv.graph.graph import CostModel, Graph
-from veenv.orders.climbing import climb
+from veenv.orders.climbing import climb_until
 from veenv.orders.order import Order, fingerprint
 from veenv.orders.shipped import best_for
 
@@ -136,15 +136,7 @@ def _store(path: Path | None, graph: Graph, ids: Sequence[int]) -> None:
 
 def _search(graph: Graph, cost: CostModel, seconds: float) -> tuple[int, ...]:
     """The best order that a limited time finds, never worse than the classical ones."""
-    deadline = time.monotonic() + seconds
-    candidates: list[Callable[[], tuple[int, ...]]] = [
-        graph.reverse,
-        graph.markowitz,
-        graph.forward,
-    ]
-    best = min((graph.legal(make()) for make in candidates), key=lambda ids: graph.cost(ids, cost))
-    for found, _ in climb(graph, best, cost):
-        best = found
-        if time.monotonic() >= deadline:
-            break
-    return best
+    end = time.perf_counter() + seconds
+    classical = (graph.legal(o) for o in (graph.reverse(), graph.markowitz(), graph.forward()))
+    best = min(classical, key=lambda ids: graph.cost(ids, cost))
+    return climb_until(graph, best, end, cost)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator, Sequence
 
 from veenv.graph.graph import CostModel, Graph
@@ -39,3 +40,13 @@ def climb(
         if new < best_price:
             best, best_price, stale = tuple(moved), new, 0
         yield best, best_price
+
+
+def climb_until(graph: Graph, order: Sequence[int], end: float, cost: CostModel) -> tuple[int, ...]:
+    """The best order that climbing finds until `time.perf_counter` is `end`; one move at least."""
+    found = tuple(order)
+    for better, _ in climb(graph, order, cost):
+        found = better
+        if time.perf_counter() >= end:
+            break
+    return found

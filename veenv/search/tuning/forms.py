@@ -15,7 +15,7 @@ from veenv.graph.graph import Graph
 from veenv.kernel.fusing import KernelMode
 from veenv.linear.barrier import PinMode
 from veenv.orders.cache import Auto
-from veenv.orders.climbing import climb
+from veenv.orders.climbing import climb_until
 from veenv.orders.shipped import best_for
 from veenv.rules.table import facts
 
@@ -108,7 +108,8 @@ def other_forms(
     yield from fresh(*first, Form("jacve", "reverse", ids["reverse"]))
     if any(facts(name).expensive for name in primitives):
         yield from fresh(replace(best, pin=False), replace(best, pin=True))
-    found = Form("jacve", "searched", _searched(graph, best.ids, _SEARCHING * seconds))
+    end = time.perf_counter() + _SEARCHING * seconds  # nothing compiles that disturbs the timing
+    found = Form("jacve", "searched", climb_until(graph, best.ids, end, "operations"))
     yield from fresh(found, _fused(found))
     for name in ranked[1:]:
         form = Form("jacve", name, ids[name])
@@ -129,13 +130,3 @@ def _orders(graph: Graph) -> dict[str, tuple[int, ...]]:
     with contextlib.suppress(ValueError):
         ids["best"] = best_for(graph, "operations").ids_for(graph)
     return ids
-
-
-def _searched(graph: Graph, start: Sequence[int], seconds: float) -> tuple[int, ...]:
-    """A cheaper order by hill climbing, which compiles nothing that would disturb the timing."""
-    end, found = time.perf_counter() + seconds, tuple(start)
-    for better, _ in climb(graph, start, "operations"):
-        found = better
-        if time.perf_counter() >= end:
-            break
-    return found
