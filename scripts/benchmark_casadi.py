@@ -20,15 +20,15 @@ from benchmark_compiled import compiled, fused
 from veenv.kernel.fusing import trace_point
 
 _TASKS = ("RoeFlux_1d", "RobotArm_6DOF")
-_FLAGS = ("-O3", "-march=native", "-ffast-math", "-shared", "-fPIC")
+FLAGS = ("-O3", "-march=native", "-ffast-math", "-shared", "-fPIC")
 _LOOP = """
-void batch(const float** arg, float** res, long points, int inputs, int outputs) {{
+void batch(const float** arg, float** res, long points, int inputs, const long* sizes) {{
   long long iw[{iw} + 1]; float w[{w} + 1];
   for (long p = 0; p < points; p++) {{
     const float* a[{arg}]; float* r[{res}];
-    for (int k = 0; k < inputs; k++) a[k] = arg[k] + p;
-    for (int k = 0; k < outputs; k++) r[k] = res[k] + p * {rows};
-    jacobian(a, r, iw, w, 0);
+    for (int k = 0; k < inputs; k++) a[k] = arg[k] + p * sizes[k];
+    r[0] = res[0] + p * {rows};
+    {name}(a, r, iw, w, 0);
   }}
 }}
 """
@@ -41,8 +41,9 @@ def casadi_rows(batch: int, repeats: int, turn: float) -> list[dict[str, Any]]:
       ImportError: without CasADi (`pip install casadi`).
       OSError: without gcc.
     """
-    if len(os.sched_getaffinity(0)) > 1:
-        raise ValueError("run this part alone and on one core: taskset -c 0 python scripts/…")
+    refuse_many_cores()
+    import casadi  # pyright: ignore[reportMissingImports]  # not a dependency
+
     rows = []
     for name in _TASKS:
         case = find(name)
@@ -50,14 +51,27 @@ def casadi_rows(batch: int, repeats: int, turn: float) -> list[dict[str, Any]]:
         (ids,) = orders_of(case, ("best-operations",)).values()
         kernel = compiled(fused(case, ids), args)
         with tempfile.TemporaryDirectory() as folder:
-            other = _casadi(case, batch, Path(folder))
-            both = functools.partial(_seconds, kernel, args), other
-            times = np.array([[_mean(timed, turn) for timed in both] for _ in range(repeats)])
-        ours, theirs = np.median(times, axis=0) / batch * 1e9
-        ratio = float(np.median(times[:, 0] / times[:, 1]))
+            other, _ = generated(casadi, _jacobian(casadi, case), args, Path(folder))
+            ours, theirs, ratio = in_turns(kernel, args, other, repeats, turn)
         rows.append({"function": name, "kernel_ns": ours, "casadi_ns": theirs, "ratio": ratio})
         print(f"| {name} | {ours:.1f} | {theirs:.1f} | **{ratio:.2f}** |", flush=True)
     return rows
+
+
+def refuse_many_cores() -> None:
+    """Refuses to compare with code that has one thread where a kernel would have more."""
+    if len(os.sched_getaffinity(0)) > 1:
+        raise ValueError("run this part alone and on one core: taskset -c 0 python scripts/…")
+
+
+def in_turns(
+    kernel: Any, args: Any, other: Callable[[], float], repeats: int, turn: float
+) -> tuple[float, float, float]:
+    """Nanoseconds a point of a kernel and of other code, and the median of their ratios."""
+    both = functools.partial(_seconds, kernel, args), other
+    times = np.array([[_mean(timed, turn) for timed in both] for _ in range(repeats)])
+    ours, theirs = np.median(times, axis=0) / len(args[0]) * 1e9
+    return float(ours), float(theirs), float(np.median(times[:, 0] / times[:, 1]))
 
 
 def _mean(timed: Callable[[], float], turn: float) -> float:
@@ -74,10 +88,8 @@ def _seconds(kernel: Any, args: Any) -> float:
     return time.process_time() - began
 
 
-def _casadi(case: Case, batch: int, folder: Path) -> Any:
-    """A function that computes the Jacobian at all points once, and returns its processor time."""
-    import casadi  # pyright: ignore[reportMissingImports]  # not a dependency
-
+def _jacobian(casadi: Any, case: Case) -> Any:
+    """The Jacobian of a task as a function of CasADi's."""
     single = jax.tree.map(lambda x: np.asarray(x, np.float32), case.args)
     program = trace_point(case.fun, single, {}, tuple(range(len(single)))).program()
     inputs = [casadi.SX.sym(f"x{k}") for k in range(len(program.inputs))]
@@ -91,33 +103,45 @@ def _casadi(case: Case, batch: int, folder: Path) -> Any:
             values.append(_operation(casadi, op.name, op.attr, [values[a] for a in op.args]))
     outputs = casadi.vertcat(*(values[i] for ids in program.results for i in ids))
     dense = casadi.densify(casadi.jacobian(outputs, casadi.vertcat(*inputs)))
-    function = casadi.Function("jacobian", inputs, [dense])
+    return casadi.Function("jacobian", inputs, [dense])
+
+
+def generated(
+    casadi: Any, function: Any, args: Any, folder: Path
+) -> tuple[Callable[[], float], np.ndarray]:
+    """What computes all points once and returns its processor time, and where it writes."""
     options = {"casadi_real": "float", "with_header": False}
     source = casadi.CodeGenerator("jacobian.c", options)
     source.add(function)
     source.generate(f"{folder}/")
-    rows = dense.numel()
+    rows = function.numel_out()
     loop = _LOOP.format(
         iw=function.sz_iw(), w=function.sz_w(), arg=function.sz_arg(), res=function.sz_res(),
-        rows=rows,
+        rows=rows, name=function.name(),
     )  # fmt: skip
     path = folder / "jacobian.c"
     path.write_text(path.read_text() + loop)
     library = folder / "jacobian.so"
-    subprocess.run(["gcc", *_FLAGS, str(path), "-o", str(library), "-lm"], check=True)
+    subprocess.run(["gcc", *FLAGS, str(path), "-o", str(library), "-lm"], check=True)
+    return loaded(library, args, rows)
+
+
+def loaded(library: Path, args: Any, rows: int) -> tuple[Callable[[], float], np.ndarray]:
+    """As `generated`, of a library's function `batch` that writes so many numbers a point."""
     run = ctypes.CDLL(str(library)).batch
-    columns = [np.ascontiguousarray(x, np.float32).reshape(-1) for x in points(case, batch)]
-    result = np.zeros((batch, rows), np.float32)
+    columns = [np.ascontiguousarray(x, np.float32) for x in args]
+    result = np.zeros((len(columns[0]), rows), np.float32)
+    sizes = (ctypes.c_long * len(columns))(*(x[0].size for x in columns))
     address = ctypes.c_void_p
     ins = (address * len(columns))(*(x.ctypes.data for x in columns))
     outs = (address * 1)(result.ctypes.data)
 
     def timed() -> float:
         began = time.process_time()
-        run(ins, outs, ctypes.c_long(len(result)), len(columns), 1)  # which keeps both alive
+        run(ins, outs, ctypes.c_long(len(result)), len(columns), sizes)  # which it keeps alive
         return time.process_time() - began
 
-    return timed
+    return timed, result
 
 
 def _operation(casadi: Any, name: str, attr: Any, args: list[Any]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ import numpy as np
 from benchmark_machine import machine
 from benchmark_realistic import compile_seconds, compiled, named, timed
 from benchmark_record import cells
+from fuse_generated import against_generated
 from fuse_loops import LOOPS
 from fuse_points import POINTS
 from fuse_steps import STEPS, Jacobian, Step, valued
@@ -49,6 +50,7 @@ def fuse(
     seconds: float = 3.0,
     out: Path = Path("docs/results/fuse.json"),
     plot: Path = Path("docs/pictures/fuse.svg"),
+    parts: Literal["modes", "generated"] = "modes",
 ) -> None:
     """Ratios of a fused step to the faster of the same step with jacfwd or jacrev; float32.
 
@@ -62,7 +64,11 @@ def fuse(
         seconds: time after which the rounds for one step and batch end (at least five).
         out: file of the table; steps and batches that are not measured now stay in it.
         plot: file of the plot.
+        parts: against `modes` of JAX, or code `generated` by CasADi and SymForce, where they are
+            installed, on one core; that goes to a file beside `out`.
     """
+    if parts == "generated":
+        return against_generated(seconds, out.with_name("fuse_generated.json"))
     known = json.loads(out.read_text("utf-8"))["tables"][0]["rows"] if out.exists() else []
     rows = {(row[0], row[1]): row for row in known if row[0] in ALL}
     compiled(veenv.fuse(jnp.sin), (1.0,))  # loads what compiles
