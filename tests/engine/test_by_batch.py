@@ -20,9 +20,9 @@ TABLE = np.linspace(0.0, 1.0, 4000).reshape(4, 1000)
 
 def solved(x, scale=1.0):
     """No kernel can be made of it, and all of JAX's modes can stand for its elimination."""
-    system = jnp.eye(3) * 4 + jnp.outer(x, jnp.sin(x)) * scale
+    system = jnp.diag(jnp.arange(4.0, 7.0, dtype=x.dtype)) + jnp.outer(x, jnp.sin(x)) * scale
     many = jnp.asarray(TABLE, x.dtype) @ jnp.tile(x, 1000)[:1000]
-    return jnp.linalg.solve(system, x * x) * jnp.sum(many)
+    return jnp.linalg.eigvalsh(system) * x * jnp.sum(many)
 
 
 @pytest.fixture(autouse=True)
