@@ -1,4 +1,4 @@
-from .api import Run, train
+from .api import Run, SeedRuns, train, train_seeds
 from .config.ppo import PPOConfig
 from .config.search import SearchConfig
 from .nn.networks import GraphNetwork
@@ -12,8 +12,10 @@ __all__ = [
     "PPOConfig",
     "Run",
     "SearchConfig",
+    "SeedRuns",
     "Trainer",
     "Update",
     "load_weights",
     "train",
+    "train_seeds",
 ]

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from agents.config.args import DEFAULT_TIME_LIMIT, TrainArgs, parse_duration
 from agents.config.ppo import PPOConfig
 from agents.config.search import SearchConfig
@@ -29,6 +31,7 @@ from agents.training.played import (
     first_network,
     make_trainer,
 )
+from agents.training.seeds import seeds_table, train_side_by_side
 from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel
 from veenv.measure.proof import Proof, prove
@@ -184,11 +187,7 @@ def train(
     """
     started = time.monotonic()
     config = PPOConfig() if config is None else config
-    limit = parse_duration(time_limit) if isinstance(time_limit, str) else time_limit
-    if limit is not None and not 0 < limit < float("inf"):
-        raise ValueError(f"time_limit must be a positive number of seconds, got {time_limit!r}")
-    if limit is None and config.steps is None:
-        limit = DEFAULT_TIME_LIMIT
+    limit = _limit(time_limit, config)
     played = Played.of(what, cost, args, argnums)
     first, config = first_network(network, played.tasks.env, config)
     trainer = make_trainer(agent, config, search or SearchConfig(), played.tasks, network=first)
@@ -216,6 +215,104 @@ def train(
         )
     finally:
         files.close()
+
+
+@dataclasses.dataclass(frozen=True)
+class SeedRuns:
+    """What `train_seeds` has found; `print` shows the table.
+
+    Attributes:
+      seeds: the seeds.
+      runs: the run of each.
+    """
+
+    seeds: tuple[int, ...]
+    runs: tuple[Run, ...]
+
+    def __str__(self) -> str:
+        """The table: a line for each task."""
+        return seeds_table([run.best for run in self.runs], self.seeds)
+
+
+def train_seeds(
+    what: Playable | Sequence[Playable] | TaskDistribution,
+    config: PPOConfig | None = None,
+    *,
+    seeds: int | Sequence[int] = 8,
+    args: tuple[Any, ...] | None = None,
+    argnums: int | Iterable[int] | None = None,
+    agent: AgentName = "ppo",
+    search: SearchConfig | None = None,
+    cost: CostModel | None = None,
+    time_limit: float | str | None = None,
+    network: Any = None,
+) -> SeedRuns:
+    """Trains with several seeds side by side, in one compiled program, and writes nothing.
+
+    Every seed plays as many environments and steps as the settings say, and has one start.
+
+    Args:
+      what: as `train`, and so are all others but `seeds`.
+      config: the settings; the seed counts from its own on.
+      seeds: how many, or which.
+      args: the arguments at which a function is traced.
+      argnums: what it is differentiated by.
+      agent: ``"ppo"`` or ``"alphazero"``.
+      search: settings of AlphaZero's search.
+      cost: the cost model.
+      time_limit: seconds, or a text such as ``"10m"``, of all seeds together.
+      network: what is trained.
+
+    Raises:
+      TypeError: as `train`.
+      ValueError: as `train`, or there is no seed.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> config = PPOConfig(num_envs=2, steps=8)
+      >>> found = train_seeds(lambda x: jnp.sin(jnp.exp(x)) * x, config, seeds=2, args=(1.0,))
+      >>> [run.order.counts["multiplications"] for run in found.runs]
+      [2, 2]
+    """
+    started = time.monotonic()
+    config = PPOConfig() if config is None else config
+    chosen = tuple(range(config.seed, config.seed + seeds) if isinstance(seeds, int) else seeds)
+    if not chosen:
+        raise ValueError(f"seeds must be an integer of at least 1, or several seeds, got {seeds}")
+    limit = _limit(time_limit, config)
+    played = Played.of(what, cost, args, argnums)
+    first, config = first_network(network, played.tasks.env, config)
+    trainer = make_trainer(agent, config, search or SearchConfig(), played.tasks, network=first)
+    curricula = [FixedTasks(trainer, AGENTS[agent]) for _ in chosen]
+    histories: list[list[dict[str, Any]]] = [[] for _ in chosen]
+    progress = None
+    for progress in train_side_by_side(trainer, curricula, chosen, limit, started):
+        shared = {"steps": progress.steps, "seconds": progress.seconds}
+        for history, measured in zip(histories, progress.measured, strict=True):
+            history.append({"update": len(history) + 1, **shared, **measured})
+    assert progress is not None
+    networks = progress.states.network
+    runs = (
+        Run(
+            played,
+            curriculum.best,
+            jax.tree.map(lambda leaf, k=k: leaf[k], networks),
+            tuple(history),
+            progress.steps,
+            progress.seconds,
+            None,
+        )
+        for k, (curriculum, history) in enumerate(zip(curricula, histories, strict=True))
+    )
+    return SeedRuns(chosen, tuple(runs))
+
+
+def _limit(time_limit: float | str | None, config: PPOConfig) -> float | None:
+    """Seconds that training may take; None where only steps limit it."""
+    limit = parse_duration(time_limit) if isinstance(time_limit, str) else time_limit
+    if limit is not None and not 0 < limit < float("inf"):
+        raise ValueError(f"time_limit must be a positive number of seconds, got {time_limit!r}")
+    return DEFAULT_TIME_LIMIT if limit is None and config.steps is None else limit
 
 
 def _play(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,12 +11,15 @@ from typing import TextIO
 
 from tqdm import tqdm
 
+from agents.api import train_seeds
 from agents.cli.progress import ProgressDisplay
 from agents.cli.report import result_table, verdict
 from agents.cli.signals import until_signal
-from agents.cli.start import Run, check_options, follow, open_run
+from agents.cli.start import Run, check_options, follow, open_run, read_played
 from agents.config.args import TrainArgs
+from agents.config.settings import CONFIG_NAME, to_toml
 from agents.devices import connect, is_main
+from agents.files import new_folder
 from agents.run.checkpoints import Schedule
 from agents.run.folder import RunFolder
 from agents.training.best import BestOrders
@@ -26,6 +30,7 @@ from veenv import Graph, Order
 from veenv.env import TaskDistribution
 from veenv.measure.comparison import compare, ranked
 from veenv.measure.proof import prove
+from veenv.orders.documents import file_name, write_text
 from veenv.tasks import Task
 
 
@@ -51,6 +56,8 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
         out.flush()
 
     check_options(args)
+    if args.seeds > 1:
+        return run_seeds(args, write_line)
     connect(args.scale)
     if not is_main():
         follow(args)
@@ -78,6 +85,45 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
     if best is None or chosen is not None:
         what = "--task random" if chosen is None else f"--set {chosen.name}"
         write_line(f"play with it: python scripts/evaluate.py --run {folder.path} {what}")
+    return 0 if right else 1
+
+
+def run_seeds(args: TrainArgs, write_line: Callable[[str], None]) -> int:
+    """Trains several seeds side by side; 0 if the best order of each task is proved right."""
+    played = read_played(args)
+    for line in header(played.tasks):
+        write_line(line)
+    found = train_seeds(
+        played.tasks,
+        args.ppo,
+        seeds=args.seeds,
+        agent=args.agent,
+        search=args.search,
+        time_limit=args.seconds,
+        network=args.read_network(),
+    )
+    write_line(f"\n{found}")
+    names = played.tasks.names
+    chosen = played.tasks.chosen
+    title = "+".join(names) if chosen is None else chosen.name
+    folder, right = new_folder(Path(args.out) / file_name(title)), True
+    for name in names:
+        runs = [run.best[name] for run in found.runs]
+        order = min(runs, key=lambda order: order.counts[played.tasks.env.cost])
+        beside = f"-{file_name(name, names)}" if len(names) > 1 else ""
+        order.save(folder / f"order{beside}.json")
+        if name in played.functions:
+            proof = prove(played.functions[name], order.ids)
+            for line in verdict(proof):
+                write_line(line)
+            right &= proof.passed
+    costs = {
+        seed: {n: run.best.cost(n) for n in names}
+        for seed, run in zip(found.seeds, found.runs, strict=True)
+    }
+    write_text(folder / "seeds.json", json.dumps(costs, indent=1) + "\n")
+    write_text(folder / CONFIG_NAME, to_toml(args))
+    write_line(f"\nrun folder: {folder}")
     return 0 if right else 1
 
 

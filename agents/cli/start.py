@@ -84,19 +84,28 @@ def check_options(args: TrainArgs) -> None:
     Raises:
       ValueError: naming the option.
     """
-    for given, option in (
-        (args.agent != "ppo", f"--agent {args.agent}"),
+    alone = (
         (args.scale.several, "several processes"),
-        (args.network is not None, "--network"),
         (args.polish is not None, "--polish"),
         (args.rank_by_time is not None, "--rank-by-time"),
         (args.report, "--report"),
         (args.tensorboard, "--tensorboard"),
-        (explores(args.ppo), "--self-imitation, --restarts or --temperatures"),
         (args.wandb, "--wandb"),
+    )
+    learns = (
+        (args.agent != "ppo", f"--agent {args.agent}"),
+        (args.network is not None, "--network"),
+        (args.seeds > 1, "--seeds"),
+        (explores(args.ppo), "--self-imitation, --restarts or --temperatures"),
+    )
+    goes_on = ((args.resume is not None, "--resume"), (args.init_from is not None, "--init-from"))
+    for chosen, what, excluded in (
+        (args.task == "random", "--task random", alone + learns),
+        (args.seeds > 1, "--seeds", alone + goes_on),
     ):
-        if given and args.task == "random":
-            raise ValueError(f"--task random does not go with {option}")
+        for given, option in excluded:
+            if chosen and given:
+                raise ValueError(f"{what} does not go with {option}")
     if args.task != "random" and args.random != RandomConfig():
         raise ValueError(
             "the options of random functions, such as --functions, go with --task random"

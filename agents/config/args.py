@@ -70,6 +70,9 @@ class TrainArgs:
     network: str | None = None
     """Network of your own, as MODULE:NAME (docs/training.md), in place of the options of the
     network."""
+    seeds: int = 1
+    """Number of seeds, from --seed on, that train side by side in one program, with one table and
+    the best order of all of them; each has one start."""
     config: str | None = None
     """File of options (TOML, such as `config.toml` of a run), each under its name without dashes
     in front; options on the command line override it."""
@@ -129,6 +132,7 @@ class TrainArgs:
             raise ValueError(f"timing must not be negative, got {self.timing}")
         check_integers(self, "checkpoint_updates keep_checkpoints")
         check_integers(self, "rank_by_time", 1, MOST_RANKED)
+        check_integers(self, "seeds")
 
     def read_network(self) -> Any:
         """The network that --network names; None where there is none.

@@ -26,9 +26,9 @@ SCRIPT = Path(__file__).parents[2] / "docs" / "examples" / "flax_ppo.py"
 def test_the_example_trains_evaluates_and_leaves_weights_to_read(tmp_path, monkeypatch, capsys):
     evaluate, sets = veenv.evaluate, []
 
-    def few(policy, name, **options):
-        sets.append(name)
-        chosen = veenv.sets(name)
+    def few(policy, chosen, **options):
+        sets.append(chosen)
+        chosen = veenv.sets(chosen)
         small = sorted(chosen.graphs, key=lambda graph: len(graph.eliminable))[:2]
         return evaluate(policy, small, **options)
 
