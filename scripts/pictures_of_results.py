@@ -192,7 +192,7 @@ def step(path: Path) -> None:
             if k and name == "x·y":
                 continue
             box = {"boxstyle": "round", "fc": "none", "ec": OURS if name in columns[:3] else INK}
-            panel.text(*place, name, ha="center", va="center", fontsize=8, bbox=box)
+            panel.text(place[0], place[1], name, ha="center", va="center", fontsize=8, bbox=box)
         panel.set_xlim(-0.4, 3.7)
         panel.set_ylim(-0.35, 1.35)
         panel.axis("off")
