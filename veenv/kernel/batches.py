@@ -31,6 +31,8 @@ Evaluate = Callable[[Builder, Any, Sequence[Ids]], list[Ids]]
 """From a builder, an equation and its operands to its results."""
 Gone = Mapping[int, frozenset[int]]
 """Of variables the axes that are loops already, along which all entries are the same operation."""
+_ENTRIES = 8
+"""Entries of arrays for each operation of the limit: more take seconds, and rarely gain."""
 _TRIED = 12
 """Axes whose loops are compared, those of the longest equations first; few functions have more."""
 
@@ -93,7 +95,9 @@ class Batches:
         """Of known choices, mostly of one kind, the axes along which they differ."""
 
     def outputs(self, jaxpr: Any, consts: Sequence[Ids], ins: Sequence[Ids]) -> list[Ids]:
-        """The results; refuses a function without an axis that a loop goes over."""
+        """The results; refuses a function of large arrays, or without an axis to loop over."""
+        if self._entries(jaxpr) > _ENTRIES * self._limit:
+            raise CannotFuseError("the arrays are too large to look for loops")
         pairs = zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *ins), strict=True)
         numbers = [self._known(v.aval, ids) for v, ids in pairs]
         count = len(jaxpr.constvars)
@@ -103,6 +107,17 @@ class Batches:
         values = _Values(self._values)
         self._run(self._b, self._lines, values, frozenset(outs), {})
         return [values[v] for v in outs]
+
+    def _entries(self, jaxpr: Any) -> int:
+        """How many entries its arrays have in all."""
+        total = 0
+        for eqn in jaxpr.eqns:
+            called = self._enter(eqn)
+            if called is not None:
+                total += self._entries(_compat.open_jaxpr(called[0]))
+            else:
+                total += sum(prod(v.aval.shape) for v in eqn.outvars)
+        return total
 
     def _new(self, aval: Any) -> int:
         self._avals.append(aval)
