@@ -58,7 +58,7 @@ QUICK = {
     "engine": "--task RobotArm_6DOF --batch 64 --orders reverse --repeats 5 --seconds 0.5 "
     "--no-sparse",
     "fuse": "--step 'implicit Euler, kinetics' --batch 64 --seconds 0.2 "
-    "--out {folder}/fuse-figures.json --plot {folder}/fuse-plot.svg",
+    "--out {folder}/fuse-figures.json",
     "kernel": "--parts speed orders --task RobotArm_6DOF --batch 64 --repeats 5 --seconds 0.5 "
     "--num-orders 5 --out {folder}/kernel-figures.json",
     "long-games": "--sizes 500 --seconds 2 --functions 2 --sets wide structured",

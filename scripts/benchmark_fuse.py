@@ -49,7 +49,6 @@ def fuse(
     batch: tuple[int, ...] = (1, 256, 4096, 65536),
     seconds: float = 3.0,
     out: Path = Path("docs/results/fuse.json"),
-    plot: Path = Path("docs/pictures/fuse.svg"),
     parts: Literal["modes", "generated"] = "modes",
 ) -> None:
     """Ratios of a fused step to the faster of the same step with jacfwd or jacrev; float32.
@@ -63,7 +62,6 @@ def fuse(
         batch: numbers of points; functions with points inside are measured at 512.
         seconds: time after which the rounds for one step and batch end (at least five).
         out: file of the table; steps and batches that are not measured now stay in it.
-        plot: file of the plot.
         parts: against `modes` of JAX, or code `generated` by CasADi and SymForce, where they are
             installed, on one core; that goes to a file beside `out`.
     """
@@ -88,8 +86,7 @@ def fuse(
         "tables": [{"columns": COLUMNS, "rows": ordered}],
     }
     write_text(out, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
-    _draw(ordered, plot)
-    print(f"\nfigures: {out}; plot: {plot}")
+    print(f"\nfigures: {out}")
 
 
 def _line(name: str, size: int, seconds: float) -> str:
@@ -126,28 +123,3 @@ def _line(name: str, size: int, seconds: float) -> str:
 def _keys_apart(x: jax.Array) -> jax.Array:
     """A key of its own for each point; other arrays as they are."""
     return jax.random.bits(jax.random.key(0), x.shape) if x.dtype == jnp.uint32 else x
-
-
-def _draw(rows: list[list[str]], path: Path) -> None:
-    """A bar for each step and batch: the kernel's time as a share of the faster mode's."""
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    names = list(dict.fromkeys(row[0] for row in rows))
-    sizes = list(dict.fromkeys(row[1] for row in rows))
-    figure = Figure(figsize=(7, 0.6 * len(names) + 1.2), layout="constrained")
-    FigureCanvasSVG(figure)
-    axes = figure.subplots()
-    thick = 0.8 / len(sizes)
-    for k, size in enumerate(sizes):
-        some = {row[0]: float(row[5].strip("*")) for row in rows if row[1] == size}
-        places = [names.index(name) + k * thick - 0.3 for name in some]
-        axes.barh(places, list(some.values()), 0.9 * thick, label=f"{size} points")
-    axes.set_yticks(range(len(names)), names)
-    axes.invert_yaxis()
-    axes.set_xscale("log")
-    axes.axvline(1, color="gray", lw=0.8)
-    axes.set_xlabel("time of one kernel / time with the faster of jacfwd and jacrev")
-    axes.legend(fontsize="small")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Date": None})
