@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,14 +28,23 @@ from veenv.env.adapters.gymnasium_tasks import (
     Tasks,
     chosen_task,
     mask_of,
-    to_numpy,
 )
 from veenv.env.encode import EnvParams
-from veenv.env.observe import ObservationKind
+from veenv.env.observe import ObservationKind, as_fields
 from veenv.env.rewards import Shaping
 from veenv.env.state import State, owned
 from veenv.env.task_set import pick_params
 from veenv.graph.graph import CostModel
+
+_BLOCK = 1 << 24  # bytes of an array of observations that one program makes: half of 32 MB
+
+
+def _holders(arrays: dict[str, np.ndarray]) -> int:
+    """References to the array of a dictionary that has the most."""
+    return max(sys.getrefcount(array) for array in arrays.values())
+
+
+_NOBODY = _holders({"": np.zeros(1)})
 
 
 # Gymnasium's attribute `spec` is a property here, which pyright does not allow.
@@ -125,11 +135,51 @@ class GymVectorEnv(Played, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright: 
         over = None if len(self.tasks) == 1 else 0
         self._start = jax.jit(
             lambda params: jax.vmap(
-                lambda p, _: self.env.reset(None, p), in_axes=(over, 0)
+                lambda p, _: self.env.init(p), in_axes=(over, 0)
             )(params, jnp.arange(self.num_envs))
         )  # fmt: skip
         self._step = jax.jit(jax.vmap(self._step_one, in_axes=(0, 0, over, 0, 0)))
         self._pick = jax.jit(pick_params)
+        # Arrays of more than 32 MB go back to the system at once, and fresh pages take longer than
+        # a step: programs show a few environments at a time, and NumPy's arrays are used again.
+        each = jax.tree.leaves(jax.eval_shape(lambda: self.env.reset()[0]))
+        most = max(leaf.size * leaf.dtype.itemsize for leaf in each)
+        self._block = min(self.num_envs, max(1, _BLOCK // most))
+        self._shown: list[dict[str, np.ndarray]] = []
+
+        def observe(state: State, params: EnvParams, first: Array) -> Any:
+            def part(tree: Any) -> Any:
+                size = self._block
+                return jax.tree.map(
+                    lambda x: jax.lax.dynamic_slice_in_dim(x, first, size), tree
+                )  # fmt: skip
+
+            if over is None:
+                return jax.vmap(self.env.observe, (0, None))(part(state), params)
+            return jax.vmap(self.env.observe)(part(state), part(params))
+
+        self._observe = jax.jit(observe)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but programs and what was shown."""
+        return {**super().__getstate__(), "_shown": []}
+
+    def _show(self, state: State, params: EnvParams) -> Obs:
+        """The observations of all environments, in arrays that nobody else holds."""
+        found = next((arrays for arrays in self._shown if _holders(arrays) <= _NOBODY), None)
+        for first in range(0, self.num_envs, self._block):
+            first = min(first, self.num_envs - self._block)
+            seen = self._observe(state, params, np.int32(first))
+            parts = {"": seen} if isinstance(seen, jax.Array) else as_fields(seen)
+            if found is None:
+                shapes = {n: (self.num_envs, *x.shape[1:]) for n, x in parts.items()}
+                types = {n: np.int8 if x.dtype == bool else x.dtype for n, x in parts.items()}
+                found = {n: np.empty(shape, types[n]) for n, shape in shapes.items()}
+                self._shown = [*self._shown[-1:], found]  # what a loop still holds, and this
+            for name, value in parts.items():
+                found[name][first : first + self._block] = np.asarray(value)
+        assert found is not None
+        return found[""] if "" in found else dict(found)
 
     def _step_one(
         self,
@@ -138,7 +188,7 @@ class GymVectorEnv(Played, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright: 
         params: EnvParams,
         upcoming: EnvParams | None,
         ended: Bool[Array, ""],
-    ) -> tuple[Any, Any, State, State, EnvParams | None, Any]:
+    ) -> tuple[State, State, EnvParams | None, Any]:
         """One step, and a reset where it ends the episode, or where the step before did.
 
         Args:
@@ -149,9 +199,8 @@ class GymVectorEnv(Played, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright: 
           ended: bool [], the step before has ended the episode, and this one is to reset it.
 
         Returns:
-          The observations and the states after and before the reset (no observation before it where
-          the next step resets), the graph that is played now (None for the same), then reward,
-          terminated, truncated and info.
+          The states after and before the reset, the graph that is played now (None for the same),
+          then reward, terminated, truncated and info.
         """
         end, reward, info = self.env.transition(state, action, params)
         terminated, truncated = owned(end.terminated), jnp.zeros_like(end.terminated)
@@ -165,12 +214,10 @@ class GymVectorEnv(Played, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright: 
         played = None if upcoming is None else jax.tree.map(pick, upcoming, params)
         now = params if played is None else played
         after = jax.tree.map(pick, self.env.init(now), end)
-        rest, end_obs = (reward, terminated, truncated, info), None
+        rest = (reward, terminated, truncated, info)
         if self._next_step:
             rest = jax.tree.map(lambda x: pick(jnp.zeros_like(x), x), rest)
-        else:
-            end_obs = self.env.observe(end, params)
-        return self.env.observe(after, now), end_obs, after, end, played, rest
+        return after, end, played, rest
 
     def reset(
         self,
@@ -203,19 +250,19 @@ class GymVectorEnv(Played, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright: 
         if len(self.tasks) > 1:
             self._params = self._pick(self.tasks.params, self._indices)
         self._ended = np.zeros(self.num_envs, bool)
-        obs, self._state = first = self._start(self._params)
-        self._previous, self._was_reset = first[1], np.zeros(self.num_envs, bool)
-        zeros = np.array(first[1].cost)
+        self._state = self._previous = first = self._start(self._params)
+        self._was_reset = np.zeros(self.num_envs, bool)
+        zeros = np.array(first.cost)
         info = with_flags(
             {
                 "cost": zeros,
                 "total": zeros.copy(),
                 "illegal": np.zeros(self.num_envs, bool),
-                "action_mask": mask_of(first[1]),
+                "action_mask": mask_of(first),
                 "task": self._names(),
             }
         )
-        return to_numpy(obs), info
+        return self._show(first, self._params), info
 
     def step(self, actions: Any) -> tuple[Obs, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Eliminates one vertex in every environment.
@@ -237,11 +284,11 @@ class GymVectorEnv(Played, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright: 
         if self._draws:
             following = self.np_random.integers(len(self.tasks), size=self.num_envs)
             upcoming = self._pick(self.tasks.params, following)
-        obs, end_obs, after, end, played, (reward, terminated, truncated, info) = self._step(
-            state, slots, self._params, upcoming, self._ended
+        before = self._params
+        after, end, played, (reward, terminated, truncated, info) = self._step(
+            state, slots, before, upcoming, self._ended
         )
-        self._state = after
-        self._params = self._params if played is None else played
+        self._state, self._params = after, before if played is None else played
         terminated, truncated = np.array(terminated), np.array(truncated)
         done = terminated | truncated
         reset = self._ended if self._next_step else done
@@ -254,12 +301,15 @@ class GymVectorEnv(Played, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright: 
                 ended = final_orders(self.tasks, self._indices, end, done)
         else:
             if done.any():
-                ended = final_infos(self.tasks, self._indices, to_numpy(end_obs), end, found, done)
+                last = self._show(end, before)
+                ended = final_infos(self.tasks, self._indices, last, end, found, done)
+                del last
             found = {name: np.where(done, np.zeros_like(x), x) for name, x in found.items()}
         self._indices = np.where(reset, following, self._indices)
         found |= {"action_mask": mask_of(after), "task": self._names()}
         infos = {**with_flags(found), **ended}
-        return to_numpy(obs), np.array(reward, np.float64), terminated, truncated, infos
+        obs = self._show(after, self._params)
+        return obs, np.array(reward, np.float64), terminated, truncated, infos
 
     def _names(self) -> np.ndarray:
         """The names of the tasks that are played, an object array."""
