@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import sparse_problems as problems
 
 
 class SparseCase(NamedTuple):
@@ -109,4 +110,17 @@ CASES = {
     "convolution, 500": SparseCase(
         lambda x: jnp.convolve(jnp.sin(x), np.array([1.0, -2.0, 1.0]), "same"), 500
     ),
+} | {
+    name: SparseCase(*make())
+    for name, make in {
+        "hyperelastic hexahedra, 1,029": problems.hexahedra,
+        "hyperelastic tetrahedra, 1,029": problems.tetrahedra,
+        "poses in the plane, 1,200": problems.poses_2d,
+        "poses in space, 1,200": problems.poses_3d,
+        "elastic rod, 2,000": problems.rod,
+        "limited finite volumes, 900": problems.volumes,
+        "BCOO network, 1,000": problems.network,
+        "steps of a scan, 1,200": problems.time_steps,
+        "attention over neighbours, 400": problems.attention,
+    }.items()
 }

@@ -1,0 +1,218 @@
+"""Sparse functions of one flat vector: finite elements, poses, rods, finite volumes, time steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import sparse
+
+Problem = tuple[Callable[[Any], Any], int]
+"""A function and the number of its unknowns."""
+
+
+def _cubes(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The nodes [(n + 1)³, 3] of n³ cubes, and the eight of each, the last coordinate first."""
+    node = np.arange((n + 1) ** 3).reshape(n + 1, n + 1, n + 1)
+    corners = [node[i : i + n, j : j + n, k : k + n] for i, j, k in product((0, 1), repeat=3)]
+    places = np.moveaxis(np.indices(node.shape), 0, -1).reshape(-1, 3) / n
+    return places, np.stack([c.ravel() for c in corners], axis=1)
+
+
+def hexahedra(n: int = 6) -> Problem:
+    """Forces at the nodes of hyperelastic cubes, by determinants and inverses at eight points."""
+    places, cubes = _cubes(n)
+    ends = np.array(list(product((-1, 1), repeat=3)))
+    slopes = []
+    for point in ends / np.sqrt(3):
+        factors = 1 + ends * point
+        others = [np.prod(np.delete(factors, axis, axis=1), axis=1) for axis in range(3)]
+        slopes.append(ends * np.stack(others, axis=1) / 8)
+
+    def energy(u: Any, x: Any) -> Any:
+        def at(slope: Any) -> Any:
+            map_ = x.T @ slope
+            f = jnp.eye(3) + u.T @ (slope @ jnp.linalg.inv(map_))
+            volume = jnp.linalg.det(f)
+            density = (jnp.sum(f * f) - 3) / 2 - jnp.log(volume) + (volume - 1) ** 2 / 2
+            return density * jnp.linalg.det(map_)
+
+        return jnp.sum(jax.vmap(at)(jnp.asarray(slopes)))
+
+    def forces(z: Any) -> Any:
+        u = 0.05 * z.reshape(-1, 3)
+        each = jax.vmap(jax.grad(energy))(u[cubes], jnp.asarray(places)[cubes])
+        return jnp.zeros_like(u).at[cubes].add(each).ravel()
+
+    return forces, places.size
+
+
+def tetrahedra(n: int = 6) -> Problem:
+    """As `hexahedra`, of six tetrahedra in each cube, summed by segments."""
+    places, cubes = _cubes(n)
+    six = [[0, 1, 3, 7], [0, 5, 1, 7], [0, 3, 2, 7], [0, 2, 6, 7], [0, 4, 5, 7], [0, 6, 4, 7]]
+    cells = np.concatenate([cubes[:, corners] for corners in six])
+    edges = np.swapaxes(places[cells[:, 1:]] - places[cells[:, :1]], 1, 2)
+    inverses, volumes = np.linalg.inv(edges), np.abs(np.linalg.det(edges)) / 6
+
+    def energy(u: Any, inverse: Any, volume: Any) -> Any:
+        f = jnp.eye(3) + (u[1:] - u[0]).T @ inverse
+        strain, jump = f.T @ f, jnp.linalg.slogdet(f)[1]
+        return volume * (jnp.trace(strain) - 3 - 2 * jump + jnp.trace(jnp.linalg.inv(strain)))
+
+    def forces(z: Any) -> Any:
+        u = 0.05 * z.reshape(-1, 3)
+        each = jax.vmap(jax.grad(energy))(u[cells], jnp.asarray(inverses), jnp.asarray(volumes))
+        return jax.ops.segment_sum(each.reshape(-1, 3), cells.ravel(), len(places)).ravel()
+
+    return forces, places.size
+
+
+def _pairs(n: int, loops: int) -> tuple[np.ndarray, np.ndarray]:
+    """A path through n nodes and some more pairs."""
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, n, loops)
+    second = (first + rng.integers(2, n - 1, loops)) % n
+    return np.append(np.arange(n - 1), first), np.append(np.arange(1, n), second)
+
+
+def poses_2d(n: int = 400) -> Problem:
+    """Errors of relative poses in the plane, as a robot measures them."""
+    i, j = _pairs(n, n // 2)
+    measured = np.random.default_rng(1).normal(size=(len(i), 3))
+
+    def error(a: Any, b: Any, m: Any) -> Any:
+        c, s, d = jnp.cos(a[2]), jnp.sin(a[2]), b[:2] - a[:2]
+        turn = b[2] - a[2] - m[2]
+        moved = jnp.stack([c * d[0] + s * d[1], c * d[1] - s * d[0]]) - m[:2]
+        return jnp.append(moved, jnp.arctan2(jnp.sin(turn), jnp.cos(turn)))
+
+    def errors(z: Any) -> Any:
+        p = z.reshape(-1, 3)
+        return jax.vmap(error)(p[i], p[j], jnp.asarray(measured)).ravel()
+
+    return errors, 3 * n
+
+
+def _rotation(w: Any) -> Any:
+    """The rotation of a vector of angles (Rodrigues)."""
+    square = jnp.sum(w * w) + 1e-12
+    angle = jnp.sqrt(square)
+    cross = jnp.cross(jnp.eye(3), w)
+    return (
+        jnp.eye(3)
+        - jnp.sin(angle) / angle * cross
+        + (1 - jnp.cos(angle)) / square * (cross @ cross)
+    )
+
+
+def poses_3d(n: int = 200) -> Problem:
+    """Errors of relative poses in space."""
+    i, j = _pairs(n, n // 2)
+    rng = np.random.default_rng(1)
+    turned = 0.3 * rng.normal(size=(len(i), 3))
+    moved = rng.normal(size=(len(i), 3))
+
+    def error(a: Any, b: Any, turn: Any, move: Any) -> Any:
+        first, second = _rotation(a[:3]), _rotation(b[:3])
+        r = _rotation(turn).T @ first.T @ second
+        angle = jnp.arccos(jnp.clip((jnp.trace(r) - 1) / 2, -0.999999, 0.999999))
+        axis = jnp.stack([r[2, 1] - r[1, 2], r[0, 2] - r[2, 0], r[1, 0] - r[0, 1]])
+        place = _rotation(turn).T @ (first.T @ (b[3:] - a[3:]) - move)
+        return jnp.append(angle / (2 * jnp.sin(angle)) * axis, place)
+
+    def errors(z: Any) -> Any:
+        p = z.reshape(-1, 6)
+        return jax.vmap(error)(p[i], p[j], jnp.asarray(turned), jnp.asarray(moved)).ravel()
+
+    return errors, 6 * n
+
+
+def rod(n: int = 500) -> Problem:
+    """Forces on an elastic rod: places and twists of its nodes (Bergou et al., 2008)."""
+
+    def energy(z: Any) -> Any:
+        q = z.reshape(-1, 4)
+        p = 0.1 * q[:, :3] + jnp.arange(1.0 * n)[:, None] * np.array([1.0, 0, 0])
+        e = p[1:] - p[:-1]
+        lengths = jnp.sqrt(jnp.sum(e * e, axis=1, keepdims=True))
+        t = e / lengths
+        along = 1 + jnp.sum(t[:-1] * t[1:], axis=1, keepdims=True)
+        bends = 2 * jnp.cross(t[:-1], t[1:]) / along
+        twists = q[1:, 3] - q[:-1, 3]
+        return jnp.sum((lengths - 1) ** 2) + jnp.sum(bends**2) + jnp.sum(twists**2)
+
+    return jax.grad(energy), 4 * n
+
+
+def volumes(n: int = 30) -> Problem:
+    """Burgers' equation on cells in no order, with minmod-limited slopes."""
+    node = np.random.default_rng(0).permutation(n * n).reshape(n, n)
+    sides = [(node[:, :-1], node[:, 1:]), (node[:-1], node[1:]), (node[:-1, :-1], node[1:, 1:])]
+    i, j = (np.concatenate([pair[k].ravel() for pair in sides]) for k in (0, 1))
+    degree = np.bincount(np.append(i, j), minlength=n * n)
+
+    def minmod(a: Any, b: Any) -> Any:
+        smaller = jnp.where(jnp.abs(a) < jnp.abs(b), a, b)
+        return jnp.where(a * b > 0, smaller, 0)
+
+    def change(u: Any) -> Any:
+        jump = u[j] - u[i]
+        slope = jnp.zeros_like(u).at[i].add(jump).at[j].add(jump) / jnp.asarray(degree, u.dtype)
+        left = u[i] + minmod(slope[i], jump) / 2
+        right = u[j] - minmod(slope[j], jump) / 2
+        fastest = jnp.maximum(jnp.abs(left), jnp.abs(right))
+        flux = (left**2 + right**2) / 4 - fastest * (right - left) / 2
+        return jnp.zeros_like(u).at[i].add(-flux).at[j].add(flux)
+
+    return change, n * n
+
+
+def network(n: int = 500) -> Problem:
+    """A layer of a graph network whose adjacency is a `BCOO` matrix."""
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=(n, n)) * (rng.uniform(size=(n, n)) < 3 / n)
+    mix = rng.normal(size=(2, 2))
+
+    places = np.argwhere(weights)
+
+    def layer(x: Any) -> Any:
+        matrix = sparse.BCOO(
+            (jnp.asarray(weights[tuple(places.T)]), jnp.asarray(places)), shape=(n, n)
+        )
+        h = x.reshape(n, 2)
+        return jnp.tanh(matrix @ (h @ mix) + h).ravel()
+
+    return layer, 2 * n
+
+
+def time_steps(n: int = 400) -> Problem:
+    """Residuals of all steps of a scan that carries the state before."""
+
+    def residuals(z: Any) -> Any:
+        def step(before: Any, now: Any) -> Any:
+            slope = jnp.stack([now[1], -jnp.sin(now[0]), now[0] * now[1]])
+            return now, now - before - 0.1 * slope
+
+        return jax.lax.scan(step, jnp.ones(3), z.reshape(n, 3))[1].ravel()
+
+    return residuals, 3 * n
+
+
+def attention(n: int = 100) -> Problem:
+    """A layer of a graph network with attention over four neighbours."""
+    rng = np.random.default_rng(0)
+    i, j = np.repeat(np.arange(n), 4), rng.integers(0, n, 4 * n)
+    mix, score = rng.normal(size=(4, 4)) / 2, rng.normal(size=8)
+
+    def layer(z: Any) -> Any:
+        h = z.reshape(n, 4) @ mix
+        scores = jnp.exp(jnp.tanh(jnp.concatenate([h[i], h[j]], axis=1) @ score))
+        shares = scores / jax.ops.segment_sum(scores, i, n)[i]
+        return jax.nn.elu(jax.ops.segment_sum(shares[:, None] * h[j], i, n)).ravel()
+
+    return layer, 4 * n
