@@ -76,10 +76,10 @@ def test_all_exact_searches_equal_brute_force(cost, seed, size, unit, kept):
 
 @pytest.mark.parametrize("cost", ["executed", "operations"])
 @pytest.mark.parametrize("seed", range(8))
-def test_the_rules_of_astar_keep_an_optimal_order(seed, cost):
+def test_the_rule_of_astar_keeps_an_optimal_order(seed, cost):
     """Larger plain graphs, where safe vertices and twins abound, against the sweep of all sets.
 
-    Under ``"operations"`` the rules do not hold and are not used.
+    Under ``"operations"`` the rule does not hold and is not used.
     """
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, 15, reach=6)
