@@ -167,10 +167,7 @@ class Player:
         return NUM_FEATURES["scalar" if self.problem.tables is None else "arrays"]
 
     def play(self, weights: np.ndarray) -> tuple[np.ndarray, int]:
-        """Plays a game on a scratch state (bits, ids); writes order, int64 [n], returns its cost.
-
-        `static` is float64 [n, S], `sizes` as of `Player`, and weights, float64 [K], the network.
-        """
+        """Plays a game by weights, float64 [K]; returns its order, int64 [n], and its cost."""
         order = np.zeros(self.problem.n, np.int64)
         total = play(
             self.problem.core, self.bits, self.ids, self.static, self.sizes, weights, order
