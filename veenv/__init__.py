@@ -14,7 +14,7 @@ import lazy_loader
 
 from veenv.env.adapters.registration import register
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 """The one place of the version."""
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
