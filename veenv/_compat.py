@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import jax
 import jax.core
 import jax.numpy as jnp
 import jax.ref
+import numpy as np
 from jax import lax
 from jax.extend import core, source_info_util
 
@@ -45,6 +47,8 @@ _QUIET = {
     "AccumEffect",
 }
 """What JAX calls effects, though nothing is seen of it from outside."""
+_FORMULAS = "igamma igammac igamma_grad_a regularized_incomplete_beta bessel_i0e".split()
+"""Primitives that JAX writes out, with loops, where a compiler has no function for them."""
 _KERNELS = {"mosaic", "mosaic_gpu", "triton"}
 """Compilers of kernels that JAX calls platforms."""
 
@@ -75,6 +79,24 @@ def call_body(name: str, params: Mapping[str, Any]) -> Any | None:
     keys = _RULED.get(name, (_CALLS[name],) if name in _CALLS else ())
     found = (params.get(key) for key in keys)
     return next((body for body in found if body is not None), None)
+
+
+def formula(eqn: Any) -> Any | None:
+    """The program by which JAX itself computes a special function; None for other equations."""
+    name, result = eqn.primitive.name, eqn.outvars[0].aval if eqn.outvars else None
+    if name not in _FORMULAS or result.dtype not in (np.float32, np.float64):
+        return None
+    return _formula(name, result.dtype, *(v.aval.shape for v in eqn.invars))
+
+
+@functools.lru_cache(maxsize=64)
+def _formula(name: str, dtype: np.dtype, *shapes: tuple[int, ...]) -> Any:
+    from jax._src.lax import special
+
+    run = getattr(special, f"{name}_impl")
+    if name != "bessel_i0e":
+        run = functools.partial(run, dtype=dtype)
+    return jax.make_jaxpr(run)(*(jax.ShapeDtypeStruct(shape, dtype) for shape in shapes))
 
 
 def default_branch(eqn: Any) -> Any | None:

@@ -164,6 +164,29 @@ def test_powers(precision: str):
     assert_as_xla(several, x, ulps=20)
 
 
+INCOMPLETE: dict[str, Callable[..., Any]] = {
+    "igamma": lambda a, x: jax.value_and_grad(lax.igamma, (0, 1))(a, x),
+    "igammac": lax.igammac,
+    "betainc": lambda a, x: lax.betainc(a, 1.5, x / (1 + abs(x))),
+    "bessel_i0e": lambda a, x: lax.bessel_i0e(a * x),
+}
+"""Functions that JAX writes out, with loops."""
+
+
+@pytest.mark.parametrize("name", INCOMPLETE)
+def test_functions_that_jax_writes_out(name: str, precision: str):
+    extreme = np.array([0.0, 1.0, 0.5, 3.0, np.inf, np.nan, -1.0, 1e-8, 40.0], precision)
+    a, x = (grid.ravel() for grid in np.meshgrid(extreme, extreme))
+    ordinary = np.random.default_rng(0).uniform(0.1, 8.0, (2, 40)).astype(precision)
+    columns = [np.concatenate(pair) for pair in zip((a, x), ordinary, strict=True)]
+    fun = INCOMPLETE[name]
+    wanted = jax.tree.leaves(jax.jit(jax.vmap(fun))(*columns))
+    got = jax.tree.leaves(jax.jit(jax.vmap(fuse(fun)))(*columns))
+    near = 1e-12 if precision == "float64" else 2e-4  # terms cancel
+    for ours, theirs in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=near, atol=near)
+
+
 def test_erf_inv():
     assert_as_xla(lax.erf_inv, np.linspace(-1, 1, 101).astype("f4"), ulps=64)
 

@@ -49,6 +49,8 @@ def called_by(eqn: Any) -> tuple[Any, Sequence[int]] | None:
     if body is None:
         body = random_numbers.body_of(eqn)
     if body is None:
+        body = _compat.formula(eqn)
+    if body is None:
         body = _compat.call_body(eqn.primitive.name, eqn.params)
     known = hasattr(_compat.open_jaxpr(body), "eqns")
     return (body, range(len(eqn.invars))) if known else None
