@@ -200,3 +200,11 @@ def test_shapes_stand_for_arrays():
     source = to_c("forward", lambda x, y: x * y, shape, shape, name="product")
     assert "void product_batch(size_t count, const float *restrict in0" in source
     assert "//   out0: float[2][2]" in source
+
+
+def test_the_default_order_is_an_elimination():
+    fun, x = lambda x: jnp.sin(x) * jnp.roll(x, 1), jnp.linspace(0.1, 1.0, 8)
+    operations = {
+        order: len(re.findall(r" [-+*/] ", to_c(order, fun, x))) for order in ("auto", "reverse")
+    }
+    assert operations["auto"] <= operations["reverse"]

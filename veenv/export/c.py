@@ -73,7 +73,9 @@ def to_c(
       True
     """
     check_name(name)
-    transformed = (value_and_jacve if with_value else jacve)(fun, order, argnums, kernel="xla")
+    transformed = (value_and_jacve if with_value else jacve)(
+        fun, order, argnums, kernel="xla", pin=False
+    )
     wanted = normalise_argnums(argnums, len(args))
     traced = trace_point(transformed, args, {}, wanted, abstract=True)
     if traced.lifted:

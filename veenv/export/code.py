@@ -66,7 +66,9 @@ def to_code(
     if not _is_free(name):
         raise ValueError(f"name must be a free Python identifier, got {name!r}")
     argnums = plain_argnums(argnums)
-    transformed = (value_and_jacve if with_value else jacve)(fun, order, argnums, kernel="xla")
+    transformed = (value_and_jacve if with_value else jacve)(
+        fun, order, argnums, kernel="xla", pin=False
+    )
     program = trace(transformed, args, argnums=tuple(range(len(args))))
     writer = Writer()
     inputs = [f"x{i}" for i in range(program.num_inputs)]
