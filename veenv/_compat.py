@@ -83,10 +83,10 @@ def call_body(name: str, params: Mapping[str, Any]) -> Any | None:
 
 def formula(eqn: Any) -> Any | None:
     """The program by which JAX itself computes a special function; None for other equations."""
-    name, result = eqn.primitive.name, eqn.outvars[0].aval if eqn.outvars else None
-    if name not in _FORMULAS or result.dtype not in (np.float32, np.float64):
+    name = eqn.primitive.name
+    if name not in _FORMULAS or eqn.outvars[0].aval.dtype not in (np.float32, np.float64):
         return None
-    return _formula(name, result.dtype, *(v.aval.shape for v in eqn.invars))
+    return _formula(name, eqn.outvars[0].aval.dtype, *(v.aval.shape for v in eqn.invars))
 
 
 @functools.lru_cache(maxsize=64)
