@@ -79,3 +79,18 @@ def test_full_ones_are_not():
 def test_as_one_kernel():
     fused = jax.jit(veenv.jacve(band, kernel="fused"))
     same(fused(jnp.asarray(X)), quick_jit(jax.jacrev(band))(jnp.asarray(X)))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("fun", [springs, lambda x: jnp.tanh(jnp.outer(x, x).sum(axis=0) * x)])
+def test_what_a_function_calls_is_called_once(fun: Any, compiled: bool):
+    seen: list[float] = []
+
+    def calling(x):
+        jax.debug.callback(lambda first: seen.append(float(first)), x[0])
+        return fun(x)
+
+    jacobian = veenv.jacve(calling)
+    jax.block_until_ready((jax.jit(jacobian) if compiled else jacobian)(jnp.asarray(X)))
+    jax.effects_barrier()
+    assert len(seen) == 1

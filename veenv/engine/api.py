@@ -285,11 +285,11 @@ def _forms_of(
         ids = resolve_order(order, lin.graph)
         inputs = [args[a] for a in normalise_argnums(argnums, len(args))]
         half = half_of(lin) if symmetric is not None and symmetric(args, kwargs) else Half()
-        thin = None if dense or compared is None else _thin(lin, inputs, ids)
+        thin = not dense and compared is not None and _thin(lin, inputs, ids)
         if not thin and (alone := modes_alone(lin, ids, modes)):
             return [], alone
-        sparse = sparse_representation or bool(thin)
-        values, done = thin or _eliminated(lin, inputs, ids, half, sparse=sparse)
+        sparse = sparse_representation or thin
+        values, done = _eliminated(lin, inputs, ids, half, sparse=sparse)
         blocks = [_all_blocks(lin, done.terms, half, sparse=sparse)]
         if not sparse:
             for one in other_orders(lin, ids, name, modes=bool(modes)):
@@ -314,18 +314,23 @@ _THIN = 4
 """Places for each entry from which on a Jacobian is scattered into zeros."""
 
 
-def _thin(
-    lin: Linearisation, inputs: Any, ids: Sequence[int]
-) -> tuple[Evaluation, Elimination] | None:
-    """As `_eliminated`, of a large Jacobian with few entries that are not zero; None of others."""
+def _thin(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> bool:
+    """Whether a Jacobian is large and has few entries that are not zero; nothing is computed."""
     forward, reverse = num_passes(lin.program)
     if forward * reverse < _MUCH or any(lin.reverse_only) or is_pushed(lin):
-        return None
-    values, done = _eliminated(lin, inputs, ids, Half(), sparse=True)
-    rows = _all_blocks(lin, done.terms, Half(), sparse=True)
-    several = [block for row in rows for block in row if isinstance(block, SparseTensor)]
-    thin = _THIN * sum(block.nse for block in several) <= forward * reverse
-    return (values, done) if thin else None
+        return False
+    stored = 0
+
+    def count(inputs: Any) -> None:
+        nonlocal stored
+        with equal_ones_once():
+            _, done = _eliminated(lin, inputs, ids, Half(), sparse=True)
+            rows = _all_blocks(lin, done.terms, Half(), sparse=True)
+        several = (block for row in rows for block in row if isinstance(block, SparseTensor))
+        stored = sum(block.nse for block in several)
+
+    jax.eval_shape(count, inputs)
+    return _THIN * stored <= forward * reverse
 
 
 def _eliminated(
