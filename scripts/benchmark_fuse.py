@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from benchmark_machine import machine
 from benchmark_realistic import compile_seconds, compiled, named, timed
-from benchmark_record import cells
+from benchmark_record import cells, kept
 from fuse_generated import against_generated
 from fuse_loops import LOOPS
 from fuse_points import POINTS
@@ -20,12 +20,11 @@ from fuse_steps import STEPS, Jacobian, Step, valued
 
 import veenv
 from veenv.measure.timing import near
-from veenv.orders.documents import write_text
 from veenv.rules.passes import REFUSALS
 
 COLUMNS = "step", "batch", "faster mode", "ms", "kernel, ms", "ratio", "first call"
-_AT_POINTS = (512,)
-"""Batches of functions that are batches inside already."""
+_AT_LOOPS, _AT_POINTS = (256, 4096), (512,)
+"""Batches of long loops, whose reverse mode fills the memory, and of batches inside already."""
 FORWARD, REVERSE, KERNEL = "jacfwd", "jacrev", "kernel"
 
 
@@ -59,7 +58,8 @@ def fuse(
 
     Args:
         step: names of steps; all by default. Named ones are measured again, others kept.
-        batch: numbers of points; functions with points inside are measured at 512.
+        batch: numbers of points; loops are measured at 256 and 4,096 of them, functions with points
+            inside at 512.
         seconds: time after which the rounds for one step and batch end (at least five).
         out: file of the table; steps and batches that are not measured now stay in it.
         parts: against `modes` of JAX, or code `generated` by CasADi and SymForce, where they are
@@ -71,22 +71,23 @@ def fuse(
     rows = {(row[0], row[1]): row for row in known if row[0] in ALL}
     compiled(veenv.fuse(jnp.sin), (1.0,))  # loads what compiles
     print(f"{machine()}\n\n| {' | '.join(COLUMNS)} |\n| --- | ---: | --- |" + " ---: |" * 4)
+    place = list(ALL)
     for name in named(step, ALL):
-        for size in _AT_POINTS if name.removesuffix(", value") in POINTS else batch:
+        for size in _sizes(name, batch):
             line = _line(name, size, seconds)
             print(line, flush=True)
             row = cells(line)
             rows[row[0], row[1]] = row
-    place = list(ALL)
-    ordered = sorted(rows.values(), key=lambda row: (place.index(row[0]), len(row[1]), row[1]))
-    document = {
-        "command": "python scripts/benchmark.py fuse",
-        "machine": machine(),
-        "page": "docs/internals/results.md",
-        "tables": [{"columns": COLUMNS, "rows": ordered}],
-    }
-    write_text(out, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+            in_order = sorted(rows.values(), key=lambda r: (place.index(r[0]), len(r[1]), r[1]))
+            kept(out, "python scripts/benchmark.py fuse", COLUMNS, in_order)
     print(f"\nfigures: {out}")
+
+
+def _sizes(name: str, batch: Sequence[int]) -> Sequence[int]:
+    """The batches at which a step is measured."""
+    if name in LOOPS:
+        return [size for size in batch if size in _AT_LOOPS]
+    return _AT_POINTS if name.removesuffix(", value") in POINTS else batch
 
 
 def _line(name: str, size: int, seconds: float) -> str:

@@ -84,6 +84,17 @@ def tables(text: str) -> list[Table]:
     return found
 
 
+def kept(out: Path, command: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Writes a table that docs/internals/results.md shows, with the command that makes it."""
+    document = {
+        "command": command,
+        "machine": machine(),
+        "page": "docs/internals/results.md",
+        "tables": [{"columns": columns, "rows": rows}],
+    }
+    write_text(out, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+
 def cells(line: str) -> list[str]:
     """The cells of a line of a table."""
     return [cell.strip() for cell in line.strip().strip("|").split(" | ")]

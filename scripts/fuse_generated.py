@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -17,12 +16,11 @@ import numpy as np
 from benchmark_casadi import FLAGS, generated, in_turns, loaded, refuse_many_cores
 from benchmark_compiled import compiled
 from benchmark_machine import machine
-from benchmark_record import cells
+from benchmark_record import cells, kept
 from fuse_steps import STEPS
 
 import veenv
 from veenv.measure.timing import near
-from veenv.orders.documents import write_text
 
 Code = tuple[Callable[[], float], np.ndarray]
 """What computes all points once and returns its processor time, and where it writes."""
@@ -59,13 +57,7 @@ def against_generated(seconds: float, out: Path, batch: int = 4096, repeats: int
             line = f"| {name} | {code} | {ours:.3g} | {theirs:.3g} | **{ratio:.2g}** |"
             print(line, flush=True)
             rows.append(cells(line))
-    document = {
-        "command": "python scripts/benchmark.py fuse --parts generated",
-        "machine": machine(),
-        "page": "docs/internals/results.md",
-        "tables": [{"columns": _COLUMNS, "rows": rows}],
-    }
-    write_text(out, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    kept(out, "python scripts/benchmark.py fuse --parts generated", _COLUMNS, rows)
 
 
 def _codes() -> Iterator[tuple[str, str, Callable[[Any, Path], Code]]]:
