@@ -31,6 +31,8 @@ def test_list_names_every_task_once():
 
 
 def test_unknown_name_suggests_the_nearest():
+    with pytest.raises(ValueError, match="did you mean RoeFlux_1d or"):
+        tasks.get("Roe")
     with pytest.raises(ValueError, match=r"unknown task 'RoeFlux_2d'; did you mean RoeFlux_\dd or"):
         tasks.get("RoeFlux_2d")
     with pytest.raises(ValueError, match=r"unknown task '§'; known: RoeFlux_1d, .*RobotArm_6DOF"):

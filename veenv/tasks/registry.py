@@ -87,7 +87,10 @@ def get(name: str) -> Task:
     tasks = {**_BUILT_IN, **_HARD, **_registered}
     if key in tasks:
         return tasks[key]
-    near = [tasks[k].name for k in difflib.get_close_matches(key, tasks, n=3, cutoff=0.5)]
+    near = [k for k in tasks if k.startswith(key)][:3] or difflib.get_close_matches(
+        key, tasks, cutoff=0.5
+    )
+    near = [tasks[k].name for k in near]
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(list_tasks())}"
     raise ValueError(f"unknown task {name!r}; {hint}")
 
