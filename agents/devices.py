@@ -1,14 +1,15 @@
 """Many devices, many hosts: who plays which environments, and what all of them must agree on.
 
 Every array that a train step reads is global: parameters are copied to all devices, environments
-are shared out over them, and the compiler adds what has to be exchanged.  Randomness is a function
-of the seed and of an environment's global number, so the number of devices changes nothing but the
-order of sums.
+are shared out over them.  What a network plays is a function of the seed and of an environment's
+global number.  Minibatches are not: each device shuffles the steps of its own environments, so that
+an update exchanges gradients and nothing else.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jaxtyping import PRNGKeyArray
 
 AXIS = "envs"
 
@@ -140,9 +142,34 @@ class Placement:
         """Tells the compiler that an axis of arrays is shared out over the devices."""
         return jax.lax.with_sharding_constraint(tree, self.along(axis))
 
+    def apart(self, fun: Callable[..., Any], axes: Sequence[int | None]) -> Callable[..., Any]:
+        """A function that each device calls with its share of the arguments.
+
+        Args:
+          fun: sums over all devices with `over_devices`, so that the results are the same on all.
+          axes: of each argument the axis that is shared out; None for a copy on every device.
+        """
+        specs = tuple(PartitionSpec() if n is None else self.along(n).spec for n in axes)
+        # The check refuses loops in users' networks whose carry starts as a constant.
+        return jax.shard_map(
+            fun, mesh=self.mesh, in_specs=specs, out_specs=PartitionSpec(), check_vma=False
+        )
+
     def along(self, axis: int) -> NamedSharding:
         """Shares out an axis over the devices."""
         return NamedSharding(self.mesh, PartitionSpec(*[None] * axis, AXIS))
+
+
+def over_devices(tree: Any) -> Any:
+    """Sums over the devices, each of which has a share of the rows; elsewhere what is given."""
+    return jax.lax.psum(tree, AXIS) if _is_apart() else tree
+
+
+def own_key(key: PRNGKeyArray) -> PRNGKeyArray:
+    """Another key on each device; a single one draws with what is given."""
+    if not _is_apart() or jax.lax.axis_size(AXIS) == 1:
+        return key
+    return jax.random.fold_in(key, jax.lax.axis_index(AXIS))
 
 
 def place(num_envs: int, devices: int | None = None) -> Placement:
@@ -172,6 +199,11 @@ def place(num_envs: int, devices: int | None = None) -> Placement:
         )
     mesh = jax.make_mesh((count,), (AXIS,), axis_types=(AxisType.Auto,), devices=found[:count])
     return Placement(mesh)
+
+
+def _is_apart() -> bool:
+    """Whether this is traced within `Placement.apart`."""
+    return AXIS in jax.sharding.get_abstract_mesh().manual_axes
 
 
 def _put(x: Any, sharding: NamedSharding) -> jax.Array:

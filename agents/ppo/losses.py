@@ -10,9 +10,13 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from agents.devices import over_devices
+
 
 def weighted_mean(x: Float[Array, " *n"], weights: Float[Array, " *n"]) -> Float[Array, ""]:
     """Mean over the entries with weight 1; zero if there are none.
+
+    Where devices have shares of the entries (`Placement.apart`), a device's share of the mean.
 
     Args:
       x: values, float32.
@@ -22,7 +26,7 @@ def weighted_mean(x: Float[Array, " *n"], weights: Float[Array, " *n"]) -> Float
       >>> float(weighted_mean(jnp.array([1.0, 3.0, 100.0]), jnp.array([1.0, 1.0, 0.0])))
       2.0
     """
-    return (x * weights).sum() / jnp.maximum(weights.sum(), 1.0)
+    return (x * weights).sum() / jnp.maximum(over_devices(weights.sum()), 1.0)
 
 
 def clipped_policy_loss(

@@ -237,13 +237,13 @@ class Trainer:
     def _train_step(
         self, state: TrainState, progress: Array, params: Any
     ) -> tuple[TrainState, Update]:
-        config, constrain = self.config, self.placement.constrain
+        config = self.config
         play_key, learn_key, key = jax.random.split(state.key, 3)
         parts, episodes, found = self.agent.play(self._env, params, state, play_key, config)
-        parts = constrain(parts, axis=1)
+        parts = self.placement.constrain(parts, axis=1)
         loss = self.agent.loss(config, progress)
         network, opt_state, stats = fit(
-            loss, state.network, state.opt_state, parts, config, learn_key, progress, constrain
+            loss, state.network, state.opt_state, parts, config, learn_key, progress, self.placement
         )
         seen = (whole(parts, name) for name in ("value", "target", "weight"))
         stats["explained_variance"] = explained_variance(*seen)

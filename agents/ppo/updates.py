@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -13,6 +14,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from agents.config.ppo import PPOConfig
+from agents.devices import Placement, over_devices, own_key
 from agents.nn.own import Network
 from agents.ppo.exploration import BestSoFar
 
@@ -69,33 +71,50 @@ def fit(
     config: PPOConfig,
     key: PRNGKeyArray,
     progress: Float[Array, ""],
-    spread: Callable[[Any], Any] = lambda rows: rows,
+    placement: Placement,
 ) -> tuple[Network, optax.OptState, Stats]:
     """All epochs and minibatches of one update on a batch, arrays [T, B, ...] for each phase.
 
-    Every minibatch holds the same share of each phase.
+    Every minibatch holds the same share of each phase and of each device's environments: a device
+    shuffles its own steps, so that only gradients and losses are exchanged.
 
     Stops early once a minibatch's statistics show an `approx_kl` above `config.target_kl`; a
-    minibatch whose gradient is not finite is skipped.  `spread` distributes the rows of a
-    minibatch over devices.
+    minibatch whose gradient is not finite is skipped.
 
     Returns:
       Parameters, optimiser state and the means of the minibatches' statistics.
     """
-    optimizer = make_optimizer(config)
     rate = anneal(config.learning_rate, config.final_learning_rate, progress)
+    learn = placement.apart(partial(_learn, loss, config), (None, None, None, None, 1))
+    (network, opt_state, _), stats = learn(network, opt_state, key, rate, tuple(parts))
+    done = stats.pop("minibatches").sum()
+    not_finite = stats.pop("not_finite").sum()
+    means = {name: x.sum() / done for name, x in stats.items()}
+    return network, opt_state, means | {"minibatches": done, "not_finite": not_finite}
+
+
+def _learn(
+    loss: Loss,
+    config: PPOConfig,
+    network: Network,
+    opt_state: optax.OptState,
+    key: PRNGKeyArray,
+    rate: Float[Array, ""],
+    parts: Sequence[Any],
+) -> tuple[Any, Stats]:
+    """What one device does of `fit`, with its environments."""
+    optimizer = make_optimizer(config)
     gradient = eqx.filter_value_and_grad(loss, has_aux=True)
     num_envs = jax.tree.leaves(parts)[0].shape[1]
     carry = (network, opt_state, jnp.zeros((), bool))
 
     def pick(part: Any, index: Int[Array, " M"]) -> Any:
-        # Two indices: every device picks its own steps, and no array is reshaped across devices.
         return jax.tree.map(lambda x: x[index // num_envs, index % num_envs], part)
 
     def descend(carry: Any, index: Indices) -> tuple[Any, Stats]:
         network, opt_state, _ = carry
         rows = tuple(pick(*pair) for pair in zip(parts, index, strict=True))
-        (_, stats), grads = gradient(network, spread(rows))
+        (_, stats), grads = over_devices(gradient(network, rows))
         finite = jnp.stack([jnp.isfinite(g).all() for g in jax.tree.leaves(grads)]).all()
         deltas, new_opt_state = optimizer.update(grads, opt_state)
         new_network = eqx.apply_updates(network, jax.tree.map(lambda d: -rate * d, deltas))
@@ -109,12 +128,9 @@ def fit(
         nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
         return jax.lax.cond(carry[2], lambda c, i: (c, nothing), descend, carry, index)
 
-    indices = phase_indices(key, [jax.tree.leaves(p)[0].shape[0] * num_envs for p in parts], config)
-    (network, opt_state, _), stats = jax.lax.scan(minibatch, carry, indices)
-    done = stats.pop("minibatches").sum()
-    not_finite = stats.pop("not_finite").sum()
-    means = {name: x.sum() / done for name, x in stats.items()}
-    return network, opt_state, means | {"minibatches": done, "not_finite": not_finite}
+    num_steps = [jax.tree.leaves(part)[0].shape[0] * num_envs for part in parts]
+    indices = phase_indices(own_key(key), num_steps, config)
+    return jax.lax.scan(minibatch, carry, indices)
 
 
 def phase_indices(key: PRNGKeyArray, num_steps: Sequence[int], config: PPOConfig) -> Indices:
@@ -134,11 +150,12 @@ def minibatch_indices(key: PRNGKeyArray, num_steps: int, config: PPOConfig) -> I
     count = min(config.num_minibatches, num_steps)
     share = 1.0 if config.learned_share is None else config.learned_share
     size = max(1, int(num_steps * share) // count)
-    shuffles = [
-        jax.random.permutation(k, num_steps)[: count * size].reshape(count, size)
-        for k in jax.random.split(key, config.update_epochs)
-    ]
-    return jnp.concatenate(shuffles)
+
+    def shuffle(key: PRNGKeyArray) -> Int[Array, "N M"]:
+        return jax.random.permutation(key, num_steps)[: count * size].reshape(count, size)
+
+    # A loop: the code of a sort is long, and the epochs share it.
+    return jax.lax.map(shuffle, jax.random.split(key, config.update_epochs)).reshape(-1, size)
 
 
 def _select(condition: Bool[Array, ""], yes: Any, no: Any) -> Any:

@@ -13,8 +13,10 @@ from agents.ppo.trainer import Trainer
 from veenv import Graph, make_graph
 from veenv.env import TaskDistribution
 
-SHARED = PPOConfig(num_envs=6, hidden=8, num_minibatches=3, learning_rate=1e-3, learned_share=1.0)
-"""The settings of the train step that tests share."""
+SHARED = PPOConfig(
+    num_envs=6, hidden=8, update_epochs=6, num_minibatches=1, learning_rate=1e-3, learned_share=1.0
+)
+"""The settings of the train step that tests share; its minibatches are the same on all devices."""
 
 
 def wide(x, y):

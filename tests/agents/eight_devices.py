@@ -1,7 +1,8 @@
 """Trains on several devices and writes what came out to files; for `test_devices`.
 
 By default on six, with the settings that tests share; with the argument ``eight`` on one and on
-eight, whose train step is lowered for TPUs as well.
+eight, whose train step is lowered for TPUs as well; with ``tpu`` nothing is trained, but the train
+step is compiled for four chips of a v5e.
 """
 
 import dataclasses
@@ -11,15 +12,15 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from agents.config.ppo import PPOConfig
-from agents.devices import place
+from agents.devices import AXIS, own_key, place
 from agents.ppo.trainer import Trainer
 from agents.ppo.updates import TrainState
+from scripts.compile_for import mesh_of
 from tests.agents.conftest import SHARED, chain, wide
 from veenv import make_graph
 from veenv.env import TaskDistribution
 
-CONFIG = PPOConfig(num_envs=16, hidden=8, learning_rate=1e-3, num_minibatches=3)
+CONFIG = dataclasses.replace(SHARED, num_envs=16)
 
 
 def run(trainer: Trainer, state: TrainState) -> dict[str, np.ndarray]:
@@ -57,8 +58,12 @@ def write_several(out: Path, trainer: Trainer) -> None:
 
 
 def main(out: Path) -> None:
-    """Writes ``several.npz``, ``other.npz`` (another seed) and ``placements.npz``."""
-    write_several(out, Trainer(SHARED, make_tasks(), 6))
+    """Writes ``several.npz``, ``other.npz`` (another seed), ``text.npz`` and ``placements.npz``."""
+    trainer = Trainer(SHARED, make_tasks(), 6)
+    state = trainer.placement.copy(trainer.init())
+    trainer._step = trainer._step.lower(state, np.float32(0.0), trainer._params).compile()
+    np.savez(out / "text.npz", text=trainer._step.as_text())
+    write_several(out, trainer)
     found = [place(num_envs).mesh.size for num_envs in (16, 12, 7)]
     errors = []
     for num_envs, devices in ((12, 8), (16, 9), (4, 8)):
@@ -66,8 +71,19 @@ def main(out: Path) -> None:
             place(num_envs, devices)
         except ValueError as error:
             errors.append(str(error))
-    np.savez(out / "placements.npz", found=found, errors=errors)
+    draw = place(6).apart(
+        lambda key: jax.lax.all_gather(jax.random.bits(own_key(key)), AXIS), [None]
+    )
+    draws = jax.jit(draw)(jax.random.key(0))
+    np.savez(out / "placements.npz", found=found, errors=errors, draws=draws)
+
+
+def write_tpu(out: Path) -> None:
+    """Writes ``text.npz``."""
+    trainer = Trainer(dataclasses.replace(SHARED, num_envs=8), make_tasks(), 1)
+    step = trainer.lowered(mesh_of("v5e:2x2")).compile()
+    np.savez(out / "text.npz", text=step.as_text())
 
 
 if __name__ == "__main__":
-    (write_eight if sys.argv[2:] == ["eight"] else main)(Path(sys.argv[1]))
+    {"eight": write_eight, "tpu": write_tpu}.get("".join(sys.argv[2:]), main)(Path(sys.argv[1]))

@@ -1,24 +1,36 @@
 """Many devices and many processes give what one gives."""
 
+import dataclasses
 import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
-from agents.config.ppo import PPOConfig
-from agents.devices import ScaleConfig, broadcast, broadcast_number, connect, is_main, local, place
+from agents.devices import (
+    ScaleConfig,
+    broadcast,
+    broadcast_number,
+    connect,
+    is_main,
+    local,
+    own_key,
+    place,
+)
 from agents.nn.weights import load_weights
 from agents.ppo.trainer import Trainer
 from agents.training.curriculum import FixedTasks
 from agents.training.loop import Progress, train
 from agents.training.played import Played
+from scripts.exchanged import exchanges
+from tests.agents.conftest import SHARED
 from tests.agents.eight_devices import run
 
 ROOT = Path(__file__).parents[2]
@@ -71,6 +83,29 @@ def assert_trained_alike(one, several, other):
     assert min(moved, apart) > 20 * TOLERANCE
 
 
+def test_an_update_exchanges_gradients_and_nothing_else(runs):
+    assert_exchanges_gradients(runs, 6)
+
+
+@pytest.mark.devices
+@pytest.mark.skipif(find_spec("libtpu") is None, reason="needs libtpu")
+def test_an_update_on_tpus_exchanges_gradients_and_nothing_else(tmp_path, trainer):
+    found = results(tmp_path, "tpu")
+    start = {f"start{i}": x for i, x in enumerate(jax.tree.leaves(trainer.init().network))}
+    assert_exchanges_gradients({**found, "several": start}, 4)
+
+
+def assert_exchanges_gradients(runs, num_devices):
+    parameters = sum(x.nbytes for name, x in runs["several"].items() if name.startswith("start"))
+    reduced, others = [], []
+    for exchange in exchanges(str(runs["text"]["text"])):
+        (reduced if exchange.name == "all-reduce" else others).append(exchange)
+    assert parameters <= sum(exchange.num_bytes for exchange in reduced) <= 2 * parameters
+    # Where each of the two graphs has its cheapest episode: a place and a cost from each device.
+    assert {exchange.name for exchange in others} <= {"all-gather"}
+    assert sum(exchange.num_bytes for exchange in others) <= 2 * 2 * 4 * num_devices
+
+
 def test_placements(runs):
     """All devices that divide the environments; what cannot be shared evenly is an error."""
     np.testing.assert_array_equal(runs["placements"]["found"], [8, 6, 7])
@@ -79,6 +114,13 @@ def test_placements(runs):
         "devices is 9, but there are only 8",
         "4 environments cannot be shared evenly by 8 devices; choose 8",
     ]
+
+
+def test_every_device_shuffles_by_itself(runs):
+    assert len(set(runs["placements"]["draws"].tolist())) == 6
+    key = jax.random.key(0)
+    alone = place(1).apart(lambda key: jax.random.bits(own_key(key)), [None])
+    assert alone(key) == jax.random.bits(key)
 
 
 def test_one_device():
@@ -122,13 +164,14 @@ def test_settings_are_checked(settings, text):
         ScaleConfig(**settings)
 
 
-CONFIG = PPOConfig(num_envs=4, hidden=8, learning_rate=1e-3, seed=5, steps=120)
+# One minibatch: devices shuffle their own steps, so smaller ones depend on their number.
+CONFIG = dataclasses.replace(SHARED, num_envs=4, update_epochs=2, seed=5, steps=120)
 
 
 def command(out: Path, *options: str) -> list[str]:
     """Trains with the settings of `CONFIG`."""
     settings = ["--num-envs=4", "--hidden=8", "--learning-rate=1e-3", "--seed=5", "--steps=120"]
-    settings += ["--timing=0", f"--out={out}"]
+    settings += ["--num-minibatches=1", "--learned-share=1", "--timing=0", f"--out={out}"]
     return [sys.executable, "scripts/train.py", TASK, *settings, *options]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from agents.config.ppo import PPOConfig
+from agents.devices import place
 from agents.ppo.ppo import loss_fn, make_batch, make_loss
 from agents.ppo.rollouts import Episodes, cheapest
 from agents.ppo.trainer import Trainer
@@ -35,7 +36,7 @@ def start(trainer, play):
 def learn(network, opt_state, batch, config, key, progress):
     """One update of PPO."""
     loss = make_loss(config, progress)
-    return fit(loss, network, opt_state, batch, config, key, progress)
+    return fit(loss, network, opt_state, batch, config, key, progress, place(6, 1))
 
 
 def same(a, b):
