@@ -14,9 +14,9 @@ from veenv.env import random_action
 from veenv.env.adapters import to_jumanji
 
 
-def main(task="HumanHeartDipole", num_envs=64, episodes=2, seed=0):
+def main(task="HumanHeartDipole", num_envs=64, episodes=2, seed=0, observation="adjacency"):
     """Plays and returns the cost of the best episode."""
-    inner = veenv.make(task)
+    inner = veenv.make(task, observation=observation)
     env = VmapAutoResetWrapper(to_jumanji(inner))
 
     @jax.jit

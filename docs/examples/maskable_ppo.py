@@ -24,11 +24,12 @@ class Totals(BaseCallback):
         return True
 
 
-def main(task="HumanHeartDipole", episodes=100, seed=0):
+def main(task="HumanHeartDipole", episodes=100, seed=0, observation="adjacency"):
     """Trains and returns the cost of the best episode."""
-    env = gymnasium.make(f"veenv:veenv/{task}-v0", normalise=True)
+    env = gymnasium.make(f"veenv:veenv/{task}-v0", normalise=True, observation=observation)
     length = env.unwrapped.env.max_steps
-    env = gymnasium.wrappers.FilterObservation(env, ["features"])  # the mask comes by a method
+    read = "nodes" if observation == "graph" else "features"
+    env = gymnasium.wrappers.FilterObservation(env, [read])  # the mask comes by a method
     model = MaskablePPO(
         "MultiInputPolicy", env, n_steps=4 * length, batch_size=length, gamma=1.0, seed=seed
     )

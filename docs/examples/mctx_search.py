@@ -12,14 +12,16 @@ import mctx
 import veenv
 
 
-def main(task="HumanHeartDipole", num_simulations=32, seed=0):
+def main(task="HumanHeartDipole", num_simulations=32, seed=0, observation="adjacency"):
     """Plays one game and returns what its order costs."""
-    env = veenv.make(task, normalise=True)
+    env = veenv.make(task, normalise=True, observation=observation)
+    first = env.spec.num_inputs  # node of the first slot
 
     def look(state):
         """Cheap eliminations are likely; the value is what is left at the present cost each."""
         obs = env.observe(state)
-        cost = jnp.expm1(obs.features[:, 2])
+        seen = obs.nodes[first:][: env.num_actions] if observation == "graph" else obs.features
+        cost = jnp.expm1(seen[:, :2]).prod(-1)  # Markowitz: edges in times edges out
         legal = state.action_mask
         left = jnp.where(legal, cost, 0.0).sum() / env.default_params.scale
         return jnp.where(legal, -jnp.log1p(cost), -1e9), -left * (~state.terminated)

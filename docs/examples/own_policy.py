@@ -1,6 +1,6 @@
 """A network of your own, trained by REINFORCE on one set and evaluated on another: about a minute.
 
-    python docs/examples/own_policy.py [UPDATES]
+    python docs/examples/own_policy.py [UPDATES] [adjacency | graph]
 
 The network scores each vertex by its features; the advantage of an episode is its cost, less the
 mean of all episodes of the same task, in units of the cheapest classical order.
@@ -16,8 +16,17 @@ import optax
 import veenv
 
 updates, batch, each = int(sys.argv[1]) if len(sys.argv) > 1 else 150, 16, 16
-train = veenv.sets("scalar-small-train")
+kind = sys.argv[2] if len(sys.argv) > 2 else "adjacency"
+train, test = (veenv.sets(f"scalar-small{end}").observing(kind) for end in ("-train", ""))
 env, cheapest = train.env, jnp.array([min(costs.values()) for costs in train.classical])
+
+
+def features(seen):
+    """Those of the vertices that can be eliminated, as either kind of observation has them."""
+    if kind == "adjacency":
+        return seen.features
+    first = env.spec.num_inputs
+    return seen.nodes[..., first : first + env.num_actions, :]
 
 
 class Scores(eqx.Module):
@@ -31,7 +40,8 @@ class Scores(eqx.Module):
 
     def logits(self, seen, mask):
         """Logits [B, A]; -inf where an action is not legal."""
-        return jnp.where(mask, jax.vmap(jax.vmap(self.layers))(seen.features)[..., 0], -jnp.inf)
+        scores = jax.vmap(jax.vmap(self.layers))(features(seen))[..., 0]
+        return jnp.where(mask, scores, -jnp.inf)
 
 
 def play(net, params, key):
@@ -68,7 +78,7 @@ def update(net, state, key):
     return eqx.apply_updates(net, change), state, mean
 
 
-num_features = env.observe(env.init(), env.default_params).features.shape[-1]
+num_features = features(env.observe(env.init(), env.default_params)).shape[-1]
 net = Scores(eqx.nn.MLP(num_features, 1, 32, 2, key=jax.random.key(0)))
 adam = optax.adam(3e-3)
 state = adam.init(eqx.filter(net, eqx.is_array))
@@ -76,4 +86,4 @@ for k in range(updates):
     net, state, mean = update(net, state, jax.random.key(k))
     if k % 50 == 0 or k == updates - 1:
         print(f"update {k}: mean cost {mean:.3f} of the cheapest classical order", flush=True)
-print(veenv.evaluate(net, "scalar-small", samples=32, name="own network"))
+print(veenv.evaluate(net, test, samples=32, name="own network"))

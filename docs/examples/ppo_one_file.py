@@ -37,7 +37,7 @@ class Episode(NamedTuple):
 
 
 class ActorCritic(eqx.Module):
-    """Two small networks on the flat observation; illegal actions are left out."""
+    """Two small networks on the features of all vertices; illegal actions are left out."""
 
     actor: eqx.nn.MLP
     critic: eqx.nn.MLP
@@ -52,8 +52,9 @@ class ActorCritic(eqx.Module):
 
     def __call__(self, obs):
         """Logits and value of one observation."""
-        logits = jnp.where(mask_of(obs, self.num_actions), self.actor(obs), -1e9)
-        return logits, self.critic(obs)
+        read = obs.nodes.ravel() if hasattr(obs, "nodes") else obs
+        logits = jnp.where(mask_of(obs, self.num_actions), self.actor(read), -1e9)
+        return logits, self.critic(read)
 
 
 def advantages(steps, last_value, lam=0.95):
@@ -82,12 +83,16 @@ def loss_of(network, steps, advantage, target):
     return policy + 0.5 * jnp.square(value - target).mean() - 0.01 * entropy
 
 
-def make_train(task="HumanHeartDipole", num_envs=16, updates=60, epochs=4, minibatches=4):
+def make_train(
+    task="HumanHeartDipole", num_envs=16, updates=60, epochs=4, minibatches=4, observation="flat"
+):
     """The training as one function of a key, which returns every `Episode`, [updates, B, …]."""
-    inner = veenv.make(task, normalise=True, observation="flat")
-    env, length = GymnaxEnv(inner, split_done=True), inner.max_steps
+    inner = veenv.make(task, normalise=True, observation=observation)
+    env, length = GymnaxEnv(inner), inner.max_steps
     optimizer = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(1e-3))
-    network = ActorCritic(inner.num_actions, inner.num_actions * 8, jax.random.key(0))
+    first, _ = inner.reset()
+    size = getattr(first, "nodes", first).size
+    network = ActorCritic(inner.num_actions, size, jax.random.key(0))
     static = eqx.filter(network, eqx.is_array, inverse=True)
 
     def play(params, start, key):
@@ -132,7 +137,7 @@ def make_train(task="HumanHeartDipole", num_envs=16, updates=60, epochs=4, minib
 
     def train(key):
         first, begin, rest = jax.random.split(key, 3)
-        network = ActorCritic(inner.num_actions, inner.num_actions * 8, first)
+        network = ActorCritic(inner.num_actions, size, first)
         params = eqx.filter(network, eqx.is_array)
         start = jax.vmap(env.reset)(jax.random.split(begin, num_envs))
         carry = (params, optimizer.init(params)), start
@@ -141,9 +146,10 @@ def make_train(task="HumanHeartDipole", num_envs=16, updates=60, epochs=4, minib
     return train
 
 
-def main(task="HumanHeartDipole", updates=60, num_envs=16, seed=0):
+def main(task="HumanHeartDipole", updates=60, num_envs=16, seed=0, observation="flat"):
     """Trains and returns the cost of the best episode."""
-    episodes = jax.jit(make_train(task, num_envs, updates))(jax.random.key(seed))
+    train = make_train(task, num_envs, updates, observation=observation)
+    episodes = jax.jit(train)(jax.random.key(seed))
     best = jnp.unravel_index(episodes.total.argmin(), episodes.total.shape)
     cost, order = int(episodes.total[best]), episodes.order[best].tolist()
     assert veenv.make(task).graph.cost(order) == cost

@@ -29,7 +29,7 @@ class MaskedPolicy(DiscretePolicy):
 def main(task="HumanHeartDipole", episodes=200, seed=0):
     """Trains, plays 20 episodes and returns the cost of the best."""
     inner = veenv.make(task, normalise=True, observation="flat")
-    env, length = GymnaxEnv(inner), inner.max_steps
+    env, length = GymnaxEnv(inner, split_done=False), inner.max_steps
     steps = episodes * length
     ppo = PPO.create(
         env=env, num_envs=4, num_steps=length, num_minibatches=2, learning_rate=1e-3, gamma=1.0,

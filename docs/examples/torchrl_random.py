@@ -11,10 +11,10 @@ from torchrl.envs import GymWrapper
 from torchrl.envs.transforms import ActionMask, TransformedEnv
 
 
-def main(task="HumanHeartDipole", episodes=4, seed=0):
+def main(task="HumanHeartDipole", episodes=4, seed=0, observation="adjacency"):
     """Plays legal random episodes and returns the cost of the best."""
     torch.manual_seed(seed)
-    inner = gymnasium.make(f"veenv:veenv/{task}-v0")
+    inner = gymnasium.make(f"veenv:veenv/{task}-v0", observation=observation)
     env = TransformedEnv(GymWrapper(inner, categorical_action_encoding=True), ActionMask())
     costs = []
     for _ in range(episodes):

@@ -22,7 +22,16 @@ NAME, STEPS = "Robertson", 6
 
 
 def flat_env(played=None):
-    return GymnaxEnv(played or veenv.make(NAME), flat=True, split_done=True)
+    return GymnaxEnv(played or veenv.make(NAME), flat=True)
+
+
+@pytest.mark.parametrize("kind", ["adjacency", "flat", "graph"])
+def test_spaces_hold_what_is_seen(kind):
+    env = GymnaxEnv(veenv.make(NAME, observation=kind))
+    obs, state = env.reset(jax.random.key(0))
+    assert bool(env.observation_space().contains(obs))
+    assert bool(env.state_space().contains(state))
+    assert GymnaxToGymWrapper(env).render().shape == (600, 960, 3)
 
 
 def test_log_wrapper_returns_the_cost_of_the_order():

@@ -54,6 +54,16 @@ def test_specs_describe_what_is_observed(env):
         to_jumanji(veenv.make(NAME, observation="packed"))
 
 
+def test_a_state_has_a_picture(env):
+    state, _ = env.reset(jax.random.PRNGKey(0))
+    after, _ = env.step(state, 3)
+    pictures = [env.render(each) for each in (state, after)]
+    assert pictures[0].shape == (600, 960, 3)
+    assert (pictures[0] != pictures[1]).any()
+    wrapped = AutoResetWrapper(env)
+    assert (wrapped.render(after) == pictures[1]).all()
+
+
 @pytest.mark.parametrize("wrapper", [AutoResetWrapper, VmapAutoResetWrapper])
 def test_wrappers_that_reset_by_themselves(env, wrapper):
     """The loop of jumanji's README: reset, then a scan of policy and step."""

@@ -32,7 +32,7 @@ class MaskedPolicy(DiscretePolicy):
 
 def test_every_return_is_the_cost_of_its_order():
     task = veenv.make("Robertson")
-    env, length = GymnaxEnv(task, flat=True), task.max_steps
+    env, length = GymnaxEnv(task, flat=True, split_done=False), task.max_steps
     ppo = PPO.create(
         env=env, num_envs=2, num_steps=length, num_minibatches=2, total_timesteps=8 * length,
         eval_freq=8 * length, skip_initial_evaluation=True, gamma=1.0,
@@ -62,7 +62,7 @@ def test_every_return_is_the_cost_of_its_order():
 
 def test_finds_a_better_order_than_random_play(random_best):
     task = veenv.make("HumanHeartDipole", normalise=True)
-    env, length = GymnaxEnv(task, flat=True), task.max_steps
+    env, length = GymnaxEnv(task, flat=True, split_done=False), task.max_steps
     ppo = PPO.create(
         env=env, num_envs=4, num_steps=length, num_minibatches=4, learning_rate=1e-3, gamma=1.0,
         max_grad_norm=0.5, ent_coef=0.0, total_timesteps=EPISODES * length,

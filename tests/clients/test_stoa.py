@@ -25,9 +25,10 @@ NAME, STEPS = "Robertson", 6
 def test_spaces_hold_what_is_seen():
     for kind in ("adjacency", "flat", "graph"):
         env = to_stoa(veenv.make(NAME, observation=kind))
-        _state, timestep = env.reset(jax.random.PRNGKey(0))
+        state, timestep = env.reset(jax.random.PRNGKey(0))
         assert bool(env.observation_space().contains(timestep.observation)), kind
         assert bool(timestep.first())
+    assert env.render(state).shape == (600, 960, 3)
     assert env.action_space().num_values == STEPS
     assert env.state_space() is not None
     assert bool(env.reward_space().contains(timestep.reward))

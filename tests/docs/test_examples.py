@@ -27,6 +27,10 @@ SMALL = {
 }
 
 
+GRAPH = ("jumanji_loop", "maskable_ppo", "mctx_search", "ppo_one_file", "torchrl_random")
+"""Those whose client takes observations of any kind: networks of rejax read one array."""
+
+
 def test_every_example_is_run():
     # tests/search/test_protocol.py, tests/clients/test_own_networks.py
     elsewhere = {"own_policy", "flax_ppo"}
@@ -45,11 +49,13 @@ def test_the_page_shows_lines_of_the_examples():
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=marks) for name, (_, _, marks) in SMALL.items()]
+    ("name", "more"),
+    [pytest.param(name, {}, marks=marks) for name, (_, _, marks) in SMALL.items()]
+    + [pytest.param(name, {"observation": "graph"}, marks=SMALL[name][2]) for name in GRAPH],
 )
 # The examples' libraries warn of what they like.
 @pytest.mark.filterwarnings("default")
-def test_example(name, tmp_path, monkeypatch, capsys):
+def test_example(name, more, tmp_path, monkeypatch, capsys):
     needs, settings, _ = SMALL[name]
     for library in needs:
         pytest.importorskip(library)
@@ -61,7 +67,7 @@ def test_example(name, tmp_path, monkeypatch, capsys):
     import jax
 
     with jax.numpy_dtype_promotion("standard"):
-        found = module.main("Robertson", **settings)
+        found = module.main("Robertson", **settings, **more)
     for cost in found if isinstance(found, list) else [found]:
         assert LEAST <= cost <= MOST
     assert capsys.readouterr().out.startswith("Robertson: ")

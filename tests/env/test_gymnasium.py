@@ -461,6 +461,7 @@ def test_observations_that_are_kept_stay_as_they_are(graph, monkeypatch):
     """Arrays are used again, and made in blocks; yet nobody sees what is not theirs."""
     small = VertexEnv(graph)
     most = max(x.nbytes for x in as_fields(small.reset()[0]).values())
+    monkeypatch.setattr(gymnasium_vector, "_WHOLE", 2 * most)
     monkeypatch.setattr(gymnasium_vector, "_BLOCK", 2 * most)  # so blocks of two of three overlap
     vector = GymVectorEnv(3, graph)
     first, _ = vector.reset()

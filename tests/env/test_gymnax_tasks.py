@@ -14,7 +14,7 @@ from veenv.env.adapters import GymnaxEnv
 
 def test_info_has_the_order_and_the_last_observation():
     env = veenv.make("Robertson")
-    wrapped = GymnaxEnv(env, flat=True, split_done=True)
+    wrapped = GymnaxEnv(env, flat=True)
     step = jax.jit(wrapped.step)
     first, state = wrapped.reset()
     for k, slot in enumerate((5, 3, 1, 0, 2, 4)):
@@ -36,7 +36,7 @@ def test_a_task_set_draws_a_task_at_every_reset():
             state = carry
             act, step = jax.random.split(key)
             action = random_action(act, state.state.action_mask)
-            _, state, reward, done, info = env.step(step, state, action, params)
+            _, state, reward, done, _, info = env.step(step, state, action, params)
             return state, (reward, done, info["task"], info["order"], info["total"])
 
         first, rest = jax.random.split(key)
@@ -60,3 +60,23 @@ def test_flat_goes_with_features_only():
     obs, _ = GymnaxEnv(veenv.make("Robertson", observation="flat")).reset()
     assert obs.shape == (48,)
     assert jnp.issubdtype(obs.dtype, jnp.floating)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_states_have_a_space_an_observation_and_a_picture(several):
+    played = TaskDistribution.of(["Robertson"] * 2) if several else veenv.make("Robertson")
+    env = GymnaxEnv(played.observing("graph"))
+    shown, state = env.reset(jax.random.key(0))
+    inner = state.state if several else state
+    for found, expected in zip(*map(jax.tree.leaves, (env.get_obs(state), shown)), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    space = env.state_space()
+    space = space["state"] if several else space
+    present, order = np.asarray(inner.core.present), np.asarray(inner.order)
+    assert space["core"]["present"].shape == present.shape
+    assert bool(space["core"]["present"].contains(present))
+    assert bool(space["order"].contains(order))
+    after = env.step(jax.random.key(0), state, 3)[1]
+    pictures = [env.render(each) for each in (state, after)]
+    assert pictures[0].shape == (600, 960, 3)
+    assert (pictures[0] != pictures[1]).any()

@@ -136,9 +136,10 @@ def test_sets_have_one_name_everywhere():
         veenv.sets("RoeFlux")
 
 
-def test_the_example_trains_and_evaluates_a_network_of_its_own(monkeypatch, capsys):
+@pytest.mark.parametrize("kind", ["adjacency", pytest.param("graph", marks=pytest.mark.slow)])
+def test_the_example_trains_and_evaluates_a_network_of_its_own(kind, monkeypatch, capsys):
     script = ROOT / "docs" / "examples" / "own_policy.py"
-    monkeypatch.setattr(sys, "argv", [str(script), "2"])
+    monkeypatch.setattr(sys, "argv", [str(script), "2", kind])
     with jax.numpy_dtype_promotion("standard"):
         runpy.run_path(str(script), run_name="__main__")
     said = capsys.readouterr().out.splitlines()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Int, UInt8
+from jaxtyping import UInt8
 
-from veenv.env.encode import Layout, Spec
+from veenv.env.encode import EnvParams, terminal_outputs
+from veenv.env.state import State
 from veenv.graph.graph import Graph
 from veenv.graph.layout import Point, Positions, positions
+from veenv.graph.playback import play
 
-Codes = Int[np.ndarray, "R C"]
 Edge: TypeAlias = tuple[int, int]
 
 WIDTH, HEIGHT, DPI = 960, 600, 96
@@ -35,20 +37,30 @@ class Frame:
     Attributes:
       name: name of the task.
       graph: the graph.
-      spec: sizes of the arrays.
-      codes: int32 [R, C], the adjacency now.
-      previous: int32 [R, C], the adjacency before the last step.
       order: vertex ids eliminated so far.
       total: cost so far.
     """
 
     name: str
     graph: Graph
-    spec: Spec
-    codes: Codes
-    previous: Codes
     order: tuple[int, ...]
     total: int
+
+    @classmethod
+    def of(cls, name: str, graph: Graph, state: State, params: EnvParams) -> Frame:
+        """What a picture of a state shows."""
+        slots = np.asarray(state.order)[: int(state.num_steps)]
+        ids = np.asarray(params.vertex_ids)[slots].tolist()
+        return cls(name, graph, tuple(ids), int(state.cost))
+
+    @cached_property
+    def edges(self) -> tuple[set[Edge], set[Edge]]:
+        """The edges, as pairs of nodes, before the last elimination, and now."""
+        rest = [v for v in self.graph.reverse() if v not in self.order]
+        before = now = {*self.graph.edges}
+        for step in play(self.graph, (*self.order, *rest))[: len(self.order)]:
+            before, now = now, now.difference(step.removed).union(step.added)
+        return before, now
 
 
 def ansi(frame: Frame) -> str:
@@ -58,7 +70,7 @@ def ansi(frame: Frame) -> str:
     lines = [f"{frame.name}: {len(frame.order)} of {num} vertices eliminated"]
     if frame.order:
         lines.append(f"last: vertex {frame.order[-1]}, {len(new)} edges filled in")
-    lines.append(f"edges: {int((frame.codes != 0).sum())}, cost: {frame.total}")
+    lines.append(f"edges: {len(frame.edges[1])}, cost: {frame.total}")
     lines.append("order: " + " ".join(map(str, frame.order)))
     return "\n".join(lines)
 
@@ -84,15 +96,8 @@ def rgb_array(frame: Frame) -> UInt8[np.ndarray, "600 960 3"]:
 
 def changes(frame: Frame) -> tuple[list[Edge], list[Edge], list[Edge]]:
     """Edges, as pairs of nodes, that the last step left as they were, filled in, and removed."""
-    layout = Layout.of(frame.graph, frame.spec)
-    source = {row: node for node, row in layout.row.items()}
-    target = {column: node for node, column in layout.column.items()}
-    now, before = frame.codes != 0, frame.previous != 0
-
-    def pairs(chosen: Bool[np.ndarray, "R C"]) -> list[Edge]:
-        return [(source[r], target[c]) for r, c in np.argwhere(chosen).tolist()]
-
-    return pairs(now & before), pairs(now & ~before), pairs(before & ~now)
+    before, now = frame.edges
+    return sorted(now & before), sorted(now - before), sorted(before - now)
 
 
 def _draw_edges(axes: Any, frame: Frame, where: Positions) -> None:
@@ -117,8 +122,8 @@ def curve(start: Point, end: Point, bend: int) -> list[Point]:
 def _draw_nodes(axes: Any, frame: Frame, where: Positions) -> None:
     """Nodes as circles, as large as there is room for, with vertex ids if they can be read."""
     graph = frame.graph
-    layout = Layout.of(graph, frame.spec)
-    nodes = sorted({*layout.row, *layout.column})
+    moves = {graph.node(v) for v in graph.eliminable}
+    nodes = sorted({*range(graph.num_inputs), *moves, *terminal_outputs(graph)})
     columns = Counter(where[node][0] for node in nodes)
     room = min(0.8 * HEIGHT / (max(columns.values()) + 1), 0.9 * WIDTH / (len(columns) + 1))
     diameter = min(20.0, max(5.0, 0.7 * room))  # in pixels

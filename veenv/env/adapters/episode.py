@@ -8,12 +8,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
 
 from veenv.env.encode import EnvParams
 from veenv.env.env import VertexEnv
+from veenv.env.render import Frame, rgb_array
 from veenv.env.state import State, owned
 from veenv.env.task_set import TaskDistribution, pick_params
+from veenv.graph.graph import Graph
 
 
 @jax.tree_util.register_dataclass
@@ -44,17 +46,22 @@ class Episodes:
     Attributes:
       env: the environment.
       params: params of all tasks, every leaf with a first axis over tasks.
+      graphs: their graphs.
+      names: their names.
     """
 
     env: VertexEnv
     params: EnvParams
+    graphs: tuple[Graph, ...]
+    names: tuple[str, ...]
 
     @classmethod
     def of(cls, played: VertexEnv | TaskDistribution) -> Episodes:
         """Those of an environment's own graph, or of a task set."""
         if isinstance(played, TaskDistribution):
-            return cls(played.env, played.params)
-        return cls(played, jax.tree.map(lambda leaf: leaf[None], played.default_params))
+            return cls(played.env, played.params, played.graphs, played.names)
+        params = jax.tree.map(lambda leaf: leaf[None], played.default_params)
+        return cls(played, params, (played.graph,), ("VertexEnv",))
 
     def begin(self, key: PRNGKeyArray, params: EnvParams | None = None) -> tuple[Any, Episode]:
         """The first observation, and an episode of a task that the key draws."""
@@ -75,6 +82,17 @@ class Episodes:
         obs, state, reward, _, _, info = self.env.step(None, episode.state, action, own)
         info |= {"order": order_ids(state, own), "task": owned(episode.task)}
         return obs, Episode(state, *owned((episode.task, episode.key))), reward, info
+
+    def observe(self, episode: Episode, params: EnvParams | None = None) -> Any:
+        """The observation of an episode."""
+        params = self.params if params is None else params
+        return self.env.observe(episode.state, pick_params(params, episode.task))
+
+    def picture(self, state: State, task: Any = 0) -> UInt8[np.ndarray, "600 960 3"]:
+        """The graph that is left, laid out by depth; not for use under a transformation."""
+        index = int(task)
+        params = pick_params(self.params, index)
+        return rgb_array(Frame.of(self.names[index], self.graphs[index], state, params))
 
     def first_info(self, episode: Episode) -> dict[str, Any]:
         """The info before the first step."""

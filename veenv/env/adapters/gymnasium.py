@@ -111,7 +111,6 @@ class GymVertexEnv(Played, gymnasium.Env[Any, np.int64]):  # pyright: ignore[rep
         if index != self._index:
             self._index, self._params = index, self.tasks.task(index)
         obs, self._state = self._reset(None, self._params)
-        self._previous = self._state
         return to_numpy(obs), self._info({"cost": 0, "total": 0, "illegal": False})
 
     def step(self, action: Any) -> tuple[Obs, float, bool, bool, dict[str, Any]]:
@@ -126,7 +125,6 @@ class GymVertexEnv(Played, gymnasium.Env[Any, np.int64]):  # pyright: ignore[rep
         """
         state = self._begun("step")
         slot = as_slot(action, self.env.num_actions)
-        self._previous = state
         obs, self._state, reward, terminated, truncated, info = self._step(
             None, state, slot, self._params
         )
@@ -150,7 +148,7 @@ class GymVertexEnv(Played, gymnasium.Env[Any, np.int64]):  # pyright: ignore[rep
         state = self._begun("render")
         if self.render_mode is None:
             return None
-        return self._picture(self._index, state, self._previous or state)
+        return self._picture(self._index, state)
 
     def _info(self, info: dict[str, Any]) -> dict[str, Any]:
         assert self._state is not None

@@ -45,7 +45,6 @@ class Played:
             self.tasks = self.tasks.observing(observation, max_edges)
         self.env = self.tasks.env
         self._state: State | None = None
-        self._previous: State | None = None
         self._spec: EnvSpec | None = None
         self._compile()
 
@@ -87,20 +86,10 @@ class Played:
         """The legal actions, bool."""
         return np.array(self._begun("action_masks").action_mask)
 
-    def _picture(self, index: int, state: State, before: State) -> Any:
-        """A state of the task `index`, after another, as the mode says: text or an image."""
-        shown, params = self.env.observing("adjacency"), self.tasks.task(index)
-        codes, previous = (np.asarray(shown.observe(s, params).adjacency) for s in (state, before))
-        graph, slots = self.tasks.graphs[index], np.asarray(state.order)[: int(state.num_steps)]
-        frame = Frame(
-            self.tasks.names[index],
-            graph,
-            self.env.spec,
-            codes,
-            previous,
-            tuple(graph.eliminable[slot] for slot in slots),
-            int(state.cost),
-        )
+    def _picture(self, index: int, state: State) -> Any:
+        """A state of the task `index`, as the mode says: text or an image."""
+        name, graph = self.tasks.names[index], self.tasks.graphs[index]
+        frame = Frame.of(name, graph, state, self.tasks.task(index))
         return ansi(frame) if self.render_mode == "ansi" else rgb_array(frame)
 
 

@@ -36,7 +36,8 @@ from veenv.env.state import State, owned
 from veenv.env.task_set import pick_params
 from veenv.graph.graph import CostModel
 
-_BLOCK = 1 << 24  # bytes of an array of observations that one program makes: half of 32 MB
+_WHOLE = 1 << 24  # bytes of an array of observations that one program makes: half of 32 MB
+_BLOCK = 1 << 22  # of a larger one, whose parts are copied while they are in the processor's cache
 
 
 def _holders(arrays: dict[str, np.ndarray]) -> int:
@@ -129,7 +130,7 @@ class GymVectorEnv(Played, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright: 
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._indices, self._params = np.zeros(num_envs, int), self.tasks.task(0)
-        self._was_reset, self._draws = np.zeros(num_envs, bool), False
+        self._draws = False
 
     def _compile(self) -> None:
         over = None if len(self.tasks) == 1 else 0
@@ -144,7 +145,8 @@ class GymVectorEnv(Played, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright: 
         # a step: programs show a few environments at a time, and NumPy's arrays are used again.
         each = jax.tree.leaves(jax.eval_shape(lambda: self.env.reset()[0]))
         most = max(leaf.size * leaf.dtype.itemsize for leaf in each)
-        self._block = min(self.num_envs, max(1, _BLOCK // most))
+        whole = self.num_envs * most <= _WHOLE
+        self._block = self.num_envs if whole else min(self.num_envs, max(1, _BLOCK // most))
         self._shown: list[dict[str, np.ndarray]] = []
 
         def observe(state: State, params: EnvParams, first: Array) -> Any:
@@ -167,9 +169,13 @@ class GymVectorEnv(Played, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright: 
     def _show(self, state: State, params: EnvParams) -> Obs:
         """The observations of all environments, in arrays that nobody else holds."""
         found = next((arrays for arrays in self._shown if _holders(arrays) <= _NOBODY), None)
-        for first in range(0, self.num_envs, self._block):
-            first = min(first, self.num_envs - self._block)
-            seen = self._observe(state, params, np.int32(first))
+        last = self.num_envs - self._block
+        begins = [min(first, last) for first in range(0, self.num_envs, self._block)]
+        upcoming = self._observe(state, params, np.int32(0))
+        for index, first in enumerate(begins):
+            seen = upcoming
+            if first < last:  # is made while this one is copied
+                upcoming = self._observe(state, params, np.int32(begins[index + 1]))
             parts = {"": seen} if isinstance(seen, jax.Array) else as_fields(seen)
             if found is None:
                 shapes = {n: (self.num_envs, *x.shape[1:]) for n, x in parts.items()}
@@ -250,8 +256,7 @@ class GymVectorEnv(Played, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright: 
         if len(self.tasks) > 1:
             self._params = self._pick(self.tasks.params, self._indices)
         self._ended = np.zeros(self.num_envs, bool)
-        self._state = self._previous = first = self._start(self._params)
-        self._was_reset = np.zeros(self.num_envs, bool)
+        self._state = first = self._start(self._params)
         zeros = np.array(first.cost)
         info = with_flags(
             {
@@ -292,7 +297,6 @@ class GymVectorEnv(Played, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright: 
         terminated, truncated = np.array(terminated), np.array(truncated)
         done = terminated | truncated
         reset = self._ended if self._next_step else done
-        self._previous, self._was_reset = state, reset
         found = {name: np.array(value) for name, value in info.items()}
         ended: dict[str, Any] = {}
         if self._next_step:
@@ -333,7 +337,6 @@ class GymVectorEnv(Played, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright: 
         if self.render_mode is None:
             return None
         return tuple(
-            self._picture(int(index), *(jax.tree.map(lambda x, i=i: x[i], s) for s in pair))
+            self._picture(int(index), jax.tree.map(lambda x, i=i: x[i], now))
             for i, index in enumerate(self._indices)
-            for pair in [(now, now if self._was_reset[i] else self._previous)]
         )

@@ -9,9 +9,9 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import Array, Int, PRNGKeyArray, UInt8
 
-from veenv.env.adapters.episode import Episodes, bounds, order_ids
+from veenv.env.adapters.episode import Episode, Episodes, bounds, check_kind, order_ids
 from veenv.env.encode import EnvParams
 from veenv.env.env import VertexEnv
 from veenv.env.observe import NUM_FEATURES, largest_feature
@@ -22,11 +22,12 @@ class GymnaxEnv:
     """`VertexEnv` called as a gymnax environment, which resets by itself.
 
     ``reset(key, params) -> (obs, state)`` and ``step(key, state, action, params) -> (obs, state,
-    reward, done, info)``, or with `split_done` gymnax 1.0's six-tuple with ``terminated,
-    truncated``. After the end of an episode obs and state are those of the next one. ``info`` has
-    ``cost``, ``total``, ``illegal``, ``discount`` (0 at the end), ``terminated``, ``truncated``,
-    ``order`` (int32 [A]: the vertex ids eliminated so far, then -1) and ``final_observation``,
-    what the step showed before the reset.
+    reward, terminated, truncated, info)``, as gymnax 1.0; with ``split_done=False`` the five values
+    of before, with ``done``. After the end of an episode obs and state are those of the next one.
+    ``info`` has ``cost``, ``total``, ``illegal``, ``discount`` (0 at the end), ``terminated``,
+    ``truncated``, ``order`` (int32 [A]: the vertex ids eliminated so far, then -1) and
+    ``final_observation``, what the step showed before the reset. Observations are of the kind that
+    the environment shows.
 
     With a `TaskDistribution` every reset draws a task, also those at the end of an episode, with
     the key of the step; ``params`` are then the stacked params of its tasks (those of a renewed
@@ -38,8 +39,8 @@ class GymnaxEnv:
       >>> wrapped = GymnaxEnv(env, flat=True)
       >>> obs, state = wrapped.reset()
       >>> for action in (1, 0):
-      ...     obs, state, reward, done, info = wrapped.step(None, state, action)
-      >>> bool(done), int(info["total"]), int(state.num_steps)  # the state is the next episode's
+      ...     obs, state, reward, terminated, _, info = wrapped.step(None, state, action)
+      >>> bool(terminated), int(info["total"]), int(state.num_steps)  # that of the next episode
       (True, 2, 0)
     """
 
@@ -48,7 +49,7 @@ class GymnaxEnv:
         env: VertexEnv | TaskDistribution,
         *,
         flat: bool = False,
-        split_done: bool = False,
+        split_done: bool = True,
     ):
         """Wraps an environment, or a task set.
 
@@ -56,7 +57,7 @@ class GymnaxEnv:
           env: the environment, or the task set.
           flat: observe the features only, as one float32 array [A · 8], for networks that take
             arrays. The mask is in the last of each slot's features.
-          split_done: return terminated and truncated instead of done.
+          split_done: return terminated and truncated, as gymnax 1.0; if not, done in their place.
 
         Raises:
           ValueError: `flat` is asked of observations that are of another kind than adjacency.
@@ -65,7 +66,8 @@ class GymnaxEnv:
         self.env = env.env if isinstance(env, TaskDistribution) else env
         if flat and self.env.observation not in ("adjacency", "flat"):
             raise ValueError(f"flat=True does not go with observation={self.env.observation!r}")
-        self._episodes = None if self.tasks is None else Episodes.of(self.tasks)
+        self._all = Episodes.of(env)
+        self._episodes = None if self.tasks is None else self._all
         self.flat = flat or self.env.observation == "flat"
         self.split_done = split_done
 
@@ -87,23 +89,46 @@ class GymnaxEnv:
     def action_space(self, params: EnvParams | None = None) -> Any:
         """The slots: a `Discrete` of gymnax where it is installed, else of Gymnasium."""
         del params
-        return _spaces().Discrete(self.num_actions)
+        return _as_gymnax(self.env.action_space)
 
     def observation_space(self, params: EnvParams | None = None) -> Any:
-        """The space of what `reset` and `step` return, of the same library as `action_space`."""
+        """The space of what `reset` and `step` return, of the same library as `action_space`.
+
+        Raises:
+          ValueError: the observations are of kind ``"packed"``.
+        """
         del params
-        spaces = _spaces()
+        check_kind(self.env, "gymnax")
         if self.flat:
             shape = (self.num_actions * NUM_FEATURES,)
-            return spaces.Box(0.0, largest_feature(self.env.spec), shape, np.float32)
-        whole: Any = self.env.observation_space
-        if spaces is gymnasium.spaces:
-            return whole
-        boxes = {}
-        for name, space in whole.spaces.items():
-            shape, dtype, low, high = bounds(space)
-            boxes[name] = spaces.Box(low, high, shape, dtype)
-        return spaces.Dict(boxes)
+            most = largest_feature(self.env.spec)
+            return _as_gymnax(gymnasium.spaces.Box(0.0, most, shape, np.float32))
+        return _as_gymnax(self.env.observation_space)
+
+    def state_space(self, params: EnvParams | None = None) -> Any:
+        """The space of states, nested as they are; a key has none."""
+        del params
+        space = _space_of(jax.eval_shape(self.env.init))
+        if self._episodes is not None:
+            tasks = gymnasium.spaces.Discrete(len(self._all.graphs))
+            space = gymnasium.spaces.Dict({"state": space, "task": tasks})
+        return _as_gymnax(space)
+
+    def get_obs(
+        self, state: Any, params: EnvParams | None = None, key: PRNGKeyArray | None = None
+    ) -> Any:
+        """The observation of a state."""
+        del key
+        if self._episodes is None:
+            return self._view(self.env.observe(state, params))
+        return self._view(self._episodes.observe(state, params))
+
+    def render(self, state: Any, params: EnvParams | None = None) -> UInt8[np.ndarray, "600 960 3"]:
+        """The graph that is left, laid out by depth; of the environment's own tasks only."""
+        del params
+        if isinstance(state, Episode):
+            return self._all.picture(state.state, state.task)
+        return self._all.picture(state)
 
     def reset(
         self, key: PRNGKeyArray | None = None, params: EnvParams | None = None
@@ -178,9 +203,26 @@ class GymnaxEnv:
         return obs.features.reshape(-1) if self.flat and hasattr(obs, "features") else obs
 
 
-def _spaces() -> Any:
-    """gymnax's module of spaces where it is installed, as its users test for its classes."""
+def _space_of(tree: Any) -> gymnasium.Space[Any]:
+    """The space of the arrays of a dataclass, by the names of its fields."""
+    if hasattr(tree, "__dataclass_fields__"):
+        fields = {name: getattr(tree, name) for name in tree.__dataclass_fields__}
+        return gymnasium.spaces.Dict({n: _space_of(x) for n, x in fields.items() if x is not None})
+    if tree.dtype == bool:
+        return gymnasium.spaces.MultiBinary(tree.shape)
+    dtype, info = np.dtype(tree.dtype).type, np.iinfo(tree.dtype)
+    return gymnasium.spaces.Box(dtype(info.min), dtype(info.max), tree.shape, dtype)
+
+
+def _as_gymnax(space: Any) -> Any:
+    """The same space in gymnax's class where gymnax is installed, as its users test for it."""
     try:
-        return importlib.import_module("gymnax.environments.spaces")
+        spaces = importlib.import_module("gymnax.environments.spaces")
     except ImportError:
-        return gymnasium.spaces
+        return space
+    if isinstance(space, gymnasium.spaces.Dict):
+        return spaces.Dict({name: _as_gymnax(one) for name, one in space.spaces.items()})
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return spaces.Discrete(int(space.n))
+    shape, dtype, low, high = bounds(space)
+    return spaces.Box(low, high, shape, dtype)

@@ -7,6 +7,8 @@ from functools import cached_property
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import UInt8
 
 from veenv.env.adapters.episode import Episode, Episodes, bounds, check_kind
 from veenv.env.env import VertexEnv
@@ -74,6 +76,10 @@ class _Jumanji:
         types = importlib.import_module("jumanji.types")
         obs, episode, reward, extras = self.episodes.step(state, action)
         return episode, _time_step(types, types.StepType.MID, obs, episode, reward, extras)
+
+    def render(self, state: Episode) -> UInt8[np.ndarray, "600 960 3"]:
+        """The graph that is left, laid out by depth."""
+        return self.episodes.picture(state.state, state.task)
 
     @cached_property
     def observation_spec(self) -> Any:

@@ -7,6 +7,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import UInt8
 
 from veenv.env.adapters.episode import Episode, Episodes, bounds, check_kind
 from veenv.env.encode import EnvParams
@@ -74,6 +76,13 @@ class _Stoa:
         types = importlib.import_module("stoa.env_types")
         obs, episode, reward, extras = self.episodes.step(state, action, env_params)
         return episode, _time_step(types, types.StepType.MID, obs, episode, reward, extras)
+
+    def render(
+        self, state: Episode, env_params: EnvParams | None = None
+    ) -> UInt8[np.ndarray, "600 960 3"]:
+        """The graph that is left, laid out by depth; of the environment's own tasks only."""
+        del env_params
+        return self.episodes.picture(state.state, state.task)
 
     def observation_space(self, env_params: EnvParams | None = None) -> Any:
         """The space of observations."""
