@@ -115,6 +115,9 @@ CASES = {
     for name, make in {
         "hyperelastic hexahedra, 1,029": problems.hexahedra,
         "hyperelastic tetrahedra, 1,029": problems.tetrahedra,
+        "tetrahedra by eigenvalues, 1,029": problems.principal,
+        "shell of triangles, 1,200": problems.shell,
+        "truss with contact, 1,250": problems.truss,
         "poses in the plane, 1,200": problems.poses_2d,
         "poses in space, 1,200": problems.poses_3d,
         "elastic rod, 2,000": problems.rod,

@@ -51,7 +51,16 @@ def hexahedra(n: int = 6) -> Problem:
     return forces, places.size
 
 
-def tetrahedra(n: int = 6) -> Problem:
+def _neo_hooke(f: Any) -> Any:
+    strain, jump = f.T @ f, jnp.linalg.slogdet(f)[1]
+    return jnp.trace(strain) - 3 - 2 * jump + jnp.trace(jnp.linalg.inv(strain))
+
+
+def _hencky(f: Any) -> Any:
+    return jnp.sum(jnp.log(jnp.linalg.eigvalsh(f.T @ f)) ** 2)
+
+
+def tetrahedra(n: int = 6, density: Callable[[Any], Any] = _neo_hooke) -> Problem:
     """As `hexahedra`, of six tetrahedra in each cube, summed by segments."""
     places, cubes = _cubes(n)
     six = [[0, 1, 3, 7], [0, 5, 1, 7], [0, 3, 2, 7], [0, 2, 6, 7], [0, 4, 5, 7], [0, 6, 4, 7]]
@@ -60,9 +69,7 @@ def tetrahedra(n: int = 6) -> Problem:
     inverses, volumes = np.linalg.inv(edges), np.abs(np.linalg.det(edges)) / 6
 
     def energy(u: Any, inverse: Any, volume: Any) -> Any:
-        f = jnp.eye(3) + (u[1:] - u[0]).T @ inverse
-        strain, jump = f.T @ f, jnp.linalg.slogdet(f)[1]
-        return volume * (jnp.trace(strain) - 3 - 2 * jump + jnp.trace(jnp.linalg.inv(strain)))
+        return volume * density(jnp.eye(3) + (u[1:] - u[0]).T @ inverse)
 
     def forces(z: Any) -> Any:
         u = 0.05 * z.reshape(-1, 3)
@@ -70,6 +77,65 @@ def tetrahedra(n: int = 6) -> Problem:
         return jax.ops.segment_sum(each.reshape(-1, 3), cells.ravel(), len(places)).ravel()
 
     return forces, places.size
+
+
+def principal(n: int = 6) -> Problem:
+    """As `tetrahedra`, of a material that is given by the eigenvalues of the strain."""
+    return tetrahedra(n, _hencky)
+
+
+def shell(n: int = 20) -> Problem:
+    """Forces on a sheet of triangles: in their planes, and against bending at their edges."""
+    node = np.arange(n * n).reshape(n, n)
+    a, b, c, d = (x.ravel() for x in (node[:-1, :-1], node[1:, :-1], node[:-1, 1:], node[1:, 1:]))
+    triangles = np.concatenate([np.stack([a, b, c], 1), np.stack([b, d, c], 1)])
+    sides: dict[tuple[int, int], list[int]] = {}
+    for corners in triangles.tolist():
+        for k in range(3):
+            i, j, far = np.roll(corners, k).tolist()
+            sides.setdefault((min(i, j), max(i, j)), []).append(far)
+    hinges = np.array([[*side, *far] for side, far in sides.items() if len(far) == 2])
+    rest = np.moveaxis(np.indices((n, n)), 0, -1).reshape(-1, 2) * 1.0
+    edges = np.swapaxes(rest[triangles[:, 1:]] - rest[triangles[:, :1]], 1, 2)
+    inverses = np.linalg.inv(edges)
+
+    def stretched(p: Any, inverse: Any) -> Any:
+        f = (p[1:] - p[0]).T @ inverse
+        strain = (f.T @ f - jnp.eye(2)) / 2
+        return jnp.sum(strain * strain) + jnp.trace(strain) ** 2 / 2
+
+    def bent(p: Any) -> Any:
+        along = p[1] - p[0]
+        first, second = jnp.cross(along, p[2] - p[0]), jnp.cross(p[3] - p[0], along)
+        turn = jnp.dot(jnp.cross(first, second), along) / jnp.linalg.norm(along)
+        return jnp.arctan2(turn, jnp.dot(first, second)) ** 2
+
+    def forces(z: Any) -> Any:
+        p = jnp.asarray(np.append(rest, np.zeros((n * n, 1)), axis=1)) + 0.1 * z.reshape(-1, 3)
+        flat = jax.vmap(jax.grad(stretched))(p[triangles], jnp.asarray(inverses))
+        found = jnp.zeros_like(p).at[triangles].add(flat)
+        return found.at[hinges].add(jax.vmap(jax.grad(bent))(p[hinges])).ravel()
+
+    return forces, 3 * n * n
+
+
+def truss(n: int = 25) -> Problem:
+    """Forces on bars between nodes in the plane, which a wavy floor pushes back."""
+    node = np.arange(n * n).reshape(n, n)
+    pairs = [(node[1:], node[:-1]), (node[:, 1:], node[:, :-1]), (node[1:, 1:], node[:-1, :-1])]
+    i, j = (np.concatenate([pair[k].ravel() for pair in pairs]) for k in (0, 1))
+    rest = np.moveaxis(np.indices((n, n)), 0, -1).reshape(-1, 2) * 1.0
+    lengths = np.linalg.norm(rest[i] - rest[j], axis=1, keepdims=True)
+
+    def forces(z: Any) -> Any:
+        p = jnp.asarray(rest) + 0.1 * z.reshape(-1, 2)
+        d = p[i] - p[j]
+        pull = (1 - jnp.asarray(lengths) / jnp.sqrt(jnp.sum(d * d, axis=1, keepdims=True))) * d
+        gap = p[:, 1] - 0.05 * jnp.sin(p[:, 0])
+        push = jnp.where(gap < 0, 100 * gap, 0)
+        return jnp.zeros_like(p).at[i].add(pull).at[j].add(-pull).at[:, 1].add(push).ravel()
+
+    return forces, 2 * n * n
 
 
 def _pairs(n: int, loops: int) -> tuple[np.ndarray, np.ndarray]:

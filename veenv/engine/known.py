@@ -217,7 +217,10 @@ class Zeros:
         if facts(name).form == "entry" and facts(name).linear is ALL:
             return reduce(np.logical_and, [np.broadcast_to(x, shape) for x in there])
         if name == "select_n":
-            return reduce(np.logical_and, there[1:])
+            which = self._known.quickly(equation.inputs[0])
+            if which is None:
+                return reduce(np.logical_and, there[1:])
+            return np.choose(np.broadcast_to(which, shape), there[1:])
         if name == "reduce_sum":
             return np.asarray(there[0].all(axis=tuple(params["axes"])))
         found = indexmap.sources(equation, self._known)

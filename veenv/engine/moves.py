@@ -73,14 +73,23 @@ def index_arrays(
     known = around.known
     zeros = Zeros(known)
     found: dict[Move, Matrix] = {}
+    indexed: set[int] = set()  # nodes that come as entries: a factor's zeros are left out for free
     for equation, elemental, number in _numbered(lin):
         pair = elemental.source, elemental.target
-        e = parallel[pair][number]
+        e, near = parallel[pair][number], elemental.source in indexed
         if isinstance(e, Edge):
-            e = _move(lin, equation, elemental, e, around, zeros)
+            e = _move(lin, equation, elemental, e, around, zeros, near=near)
         if e is not None:
             found[pair, number] = e
+        if e is not None or (near and _passes_on(equation)):
+            indexed.add(elemental.target)
     return found
+
+
+def _passes_on(equation: Equation) -> bool:
+    """Whether it only adds, moves or chooses elements."""
+    known = facts(equation.primitive.name)
+    return known.form in ("entry", "move") and known.linear is not None
 
 
 def _numbered(lin: Linearisation) -> Iterator[tuple[Equation, Elemental, int]]:
@@ -100,7 +109,10 @@ def _move(
     e: Edge,
     around: Around,
     zeros: Zeros,
+    *,
+    near: bool,
 ) -> Matrix | None:
+    """As an index array; None of others. `near`: it is multiplied with others in any case."""
     s, known, passes = e.structure, around.known, around.passes
     name = equation.primitive.name
     out_shape, in_shape = (lin.graph.shapes[n] for n in (elemental.target, elemental.source))
@@ -119,9 +131,10 @@ def _move(
     if name == "pad" and operand == 1:
         return _padding(equation, e)
     if s.link is Link.NONE and not takes(name):
-        return _thin_product(equation, operand, e, known, zeros)
+        most = _ANY if near and name == "mul" else _MOST_THIN
+        return _thin_product(equation, operand, e, known, zeros, most)
     if facts(name).form == "sort" and s.unit:
-        return entries.moved(e, (out_shape, in_shape), adds=False)
+        return _computed(e, (out_shape, in_shape), blocks=around.blocks, adds=False)
     if name == "conv_general_dilated" and operand == 0:
         found = convolution(equation, known(equation.inputs[1]), e.dtype)
         return found or supported(equation, ways, e, known, passes)
@@ -148,12 +161,19 @@ def _taken(
         return entries.taken(found, shapes, e.dtype, adds=added)
     if takes(name):
         if s.unit:
-            found = entries.blocks(e, shapes) if blocks and num_entries(e) <= _MOST_STORED else None
-            return found or entries.moved(e, shapes, adds=added)
+            return _computed(e, shapes, blocks=blocks, adds=added)
         single = 1 in (prod(out_shape), prod(in_shape)) and e.link is None
         return entries.one_hot(e, shapes) if single else None
     selects = s.unit and s.link is Link.SELECTION
     return entries.known_of_edge(e, out_shape, in_shape) if selects else None
+
+
+def _computed(
+    e: Edge, shapes: tuple[Sequence[int], Sequence[int]], *, blocks: bool, adds: bool
+) -> Matrix | None:
+    """Of what only moves numbers to computed places; `blocks`: at all places that these can be."""
+    found = entries.blocks(e, shapes) if blocks and num_entries(e) <= _MOST_STORED else None
+    return found or entries.moved(e, shapes, adds=adds)
 
 
 def _padding(equation: Equation, e: Edge) -> Matrix | None:
@@ -254,24 +274,32 @@ def by_complex(x: Matrix, in_shape: Sequence[int], dtype: Any) -> Matrix:
 _MOST_STORED = 1 << 18
 """Most entries of a partial of which some are taken."""
 
-_MOST_THIN = {"mul": 0.75, "dot_general": 0.5}
+_MOST_THIN = 0.75
 """Share of elements that are not zero up to which a factor is thin: fuller ones multiply faster as
 arrays."""
 
+_ANY = 1 - 1e-9
+"""Share of a factor that has any zeros."""
+
 
 def _thin_product(
-    equation: Equation, operand: int, e: Edge, known: Known, zeros: Zeros
+    equation: Equation,
+    operand: int,
+    e: Edge,
+    known: Known,
+    zeros: Zeros,
+    most: float,
 ) -> Indexed | None:
     """The partial of a product as entries; None of others, or where no factor is mostly zeros."""
     name = equation.primitive.name
-    if name not in _MOST_THIN:
+    if name not in ("mul", "dot_general"):
         return None
     other = equation.inputs[1 - operand]
     factor, always = known.quickly(other), None
     if factor is None:
         always = zeros(other)
         factor = None if always is None else ~always
-    if factor is None or not 0 < np.count_nonzero(factor) <= _MOST_THIN[name] * factor.size:
+    if factor is None or not 0 < np.count_nonzero(factor) <= most * factor.size:
         return None
     places_of = _dot_places if name == "dot_general" else _elementwise_places
     found = places_of(equation, operand, factor)

@@ -57,7 +57,7 @@ def inner_program(site: Site) -> Inner | None:
     That of a cotangent rule need not be linear (`cotangent_rules`).
     """
     operands, results = site.operands, site.results
-    kind = _compat.own_rule(site.primitive, site.params)
+    backward = (kind := _compat.own_rule(site.primitive, site.params)) == "vjp"
     if kind is None or not results:
         return None
 
@@ -65,8 +65,8 @@ def inner_program(site: Site) -> Inner | None:
         full = list(primals)
         for i, value in zip(operands, moving, strict=True):
             full[i] = value
-        outs = _compat.bind(site.primitive, site.params, full)
-        return tuple(outs[k] for k in results), outs
+        every = _compat.bind(site.primitive, site.params, full)
+        return tuple(every[k] for k in results), every
 
     def pushed(tangents: list[Any], primals: list[Any]) -> Any:
         moving = [primals[i] for i in operands]
@@ -77,13 +77,15 @@ def inner_program(site: Site) -> Inner | None:
         _, pull, outs = jax.vjp(lambda *v: call(primals, *v), *moving, has_aux=True)
         return pull(tuple(cotangents)), outs
 
-    backward = kind == "vjp"
-    over = (
-        [site.out_avals[k] for k in results] if backward else [site.in_avals[i] for i in operands]
-    )
-    args = ([shape_of(a) for a in over], [shape_of(a) for a in site.in_avals])
-    # JAX applies the rule to tangents and cotangents and does not differentiate it by them.
-    program = trace(pulled if backward else pushed, args, has_aux=True, plain=True)
+    def traced(run: Callable[..., Any], over: Sequence[Any]) -> Program:
+        # JAX applies the rule to tangents and cotangents and does not differentiate it by them.
+        args = [shape_of(a) for a in over], [shape_of(a) for a in site.in_avals]
+        return trace(run, args, has_aux=True, plain=True)
+
+    given, outs = [site.in_avals[i] for i in operands], [site.out_avals[k] for k in results]
+    program = None if backward else traced(pushed, given)
+    if program is None or walk.holds(program.equations, ("custom_lin",)):  # a vjp inside of a jvp
+        backward, program = True, traced(pulled, outs)
     if any(map(_compat.is_over, program.constants)):
         raise CapturedValueError(
             f"the derivative rule of {_compat.function_source(site.params)} ({site.source}) closes "
@@ -91,12 +93,11 @@ def inner_program(site: Site) -> Inner | None:
             "around it: make the value an argument of the function; see "
             "docs/errors.md#capturedvalueerror"
         )
-    given = [site.in_avals[i] for i in operands]
-    _check_shapes(site, program, given if backward else [site.out_avals[k] for k in results])
+    _check_shapes(site, program, given if backward else outs)
 
     def transposes() -> bool:
         try:
-            jax.eval_shape(pulled, [shape_of(site.out_avals[k]) for k in results], args[1])
+            jax.eval_shape(pulled, [*map(shape_of, outs)], [*map(shape_of, site.in_avals)])
         except Exception:  # an AssertionError of JAX, a TypeError of a primitive, …
             return False
         return True

@@ -302,12 +302,12 @@ class _Flattener:
         for eqn in jaxpr.eqns:
             plain = self.plain and any(self._is_moved(env, a) for a in eqn.invars)
             inner = _compat.inlinable(eqn)
-            if eqn.primitive.name.startswith(("bcoo_", "bcsr_")):
-                inner = written_out(eqn)
             branch = _compat.default_branch(eqn)
             source = _compat.source_line(eqn) or call  # a function that JAX had traced has no line
             if plain:
                 inner = _compat.call_body(eqn.primitive.name, eqn.params)
+            if eqn.primitive.name.startswith(("bcoo_", "bcsr_")):
+                inner = written_out(eqn)
             if plain and eqn.primitive.name == "stop_gradient":
                 env[eqn.outvars[0]] = self._read(env, eqn.invars[0])
             elif inner is not None:

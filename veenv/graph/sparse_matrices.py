@@ -6,7 +6,7 @@ others an entry of the matrix is seen to be a factor between two places.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,6 +32,8 @@ def written_out(eqn: Any) -> Any | None:
         run = partial(eqn.primitive.impl, **eqn.params)
     elif name in ("bcoo_dot_general", "bcsr_dot_general"):
         run = _product(name, eqn.params)
+    elif name == "bcoo_dot_general_sampled":
+        return _sampled(walk.in_avals(eqn), eqn.params["dimension_numbers"])
     else:
         return None
     data, indices, *_ = avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in walk.in_avals(eqn)]
@@ -61,3 +63,28 @@ def _product(name: str, params: Any) -> Callable[..., Any]:
         return product(data, jnp.stack([jnp.cumsum(begun)[:-1] - 1, columns], axis=1), x)
 
     return by_rows if name.startswith("bcsr") else product
+
+
+def _sampled(avals: Sequence[Any], numbers: Any) -> Any | None:
+    """The jaxpr of some entries of a product of arrays; None if it or the indices are batches."""
+    contracted, (batched, _) = numbers
+    kept = [
+        [a for a in range(len(x.shape)) if a not in own]
+        for x, own in zip(avals, contracted, strict=False)
+    ]
+    if batched or len(avals[2].shape) > 2 or avals[2].shape[-1] != sum(map(len, kept)):
+        return None
+
+    def sampled(left: Array, right: Array, indices: Array) -> Array:
+        factors, start = [], 0
+        for x, own, axes in zip((left, right), contracted, kept, strict=True):
+            taken = tuple(indices[:, start + k] for k in range(len(axes)))
+            x = x.transpose([*axes, *own])
+            factors.append(x.at[taken].get(mode="fill", fill_value=0) if taken else x[None])
+            start += len(axes)
+        products = factors[0] * factors[1]
+        sums = products.sum(axis=tuple(range(1, products.ndim)))
+        return jnp.broadcast_to(sums, (len(indices),))
+
+    given = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in avals]
+    return jax.make_jaxpr(sampled)(*given)

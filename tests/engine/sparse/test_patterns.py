@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from jax import lax
 from jax.experimental import sparse as jax_sparse
+from jax.scipy.ndimage import map_coordinates
 
 import veenv
 from tests.oracles.jacobians import quick_jit
@@ -85,12 +86,29 @@ def test_a_batch_of_sparse_matrices():
     np.testing.assert_allclose(found, jax.jacfwd(fun)(jnp.arange(1.0, N + 1)), atol=1e-12)
 
 
-@pytest.mark.parametrize("method", ["linear", "cubic"])
+@pytest.mark.parametrize("method", ["linear", "cubic", "lanczos3"])
 def test_resized_images(method: str):
     def fun(x):
         return jax.image.resize(jnp.sin(x.reshape(7, 7)), (10, 10), method)
 
     check(fun, jnp.arange(1.0, 50) / 20)
+
+
+def test_weights_that_are_zero_are_left_out():
+    """Of four neighbours an image that is read at its own points takes one or two."""
+    at = [jnp.asarray(k) for k in np.indices((4, 4)) * 0.9 + 0.3]
+    x = jnp.arange(1.0, 17) / 20
+    check(lambda x: map_coordinates(jnp.sin(x.reshape(4, 4)), at, order=1), x, 7 * 7)
+
+
+def test_sorts_behind_each_other():
+    """Each takes one of two elements that the other took."""
+
+    def fun(x):
+        y = jnp.sort(x.reshape(3, 4), axis=1)
+        return jnp.sort(y * jnp.roll(y, 1, axis=1), axis=1)
+
+    check(fun, jnp.asarray(np.random.default_rng(0).normal(size=12)), 3 * 4 * 2)
 
 
 @pytest.mark.parametrize("reverse", [False, True])

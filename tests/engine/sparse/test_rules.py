@@ -73,6 +73,15 @@ def test_rules_in_rules_in_a_batch_of_several_operands(kind: str):
     check(fun, jnp.arange(1.0, 28) / 9, 3 * (8 + 4))
 
 
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_a_rule_of_tangents_around_one_of_cotangents(sparse: bool):
+    """JAX has no tangents of the inner one."""
+    inner = ruled(lambda x: jnp.sin(x[1:]) * x[:-1], "vjp")
+    outer, x = ruled(lambda x: inner(x * x), "jvp"), jnp.arange(1.0, 7) / 9
+    found = quick_jit(veenv.jacve(outer, sparse_representation=sparse))(x)
+    np.testing.assert_allclose(np.asarray(found), np.asarray(quick_jit(jax.jacrev(outer))(x)))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_rules_in_loops(kind: str):
     shift = ruled(lambda x: jnp.roll(x, 1), kind)

@@ -84,7 +84,8 @@ def _product(p: Edge, q: Edge) -> Edge | Indexed:
     links = {e.structure.link for e in (p, q)}
     stored = sums.num_entries(product)
     selects = Link.SELECTION in links and Link.OPERATOR not in links
-    if not selects or product.structure.link is not Link.NONE or stored > _MOST_MARKED:
+    more = product.structure.link is Link.NONE or stored > max(map(sums.num_entries, (p, q)))
+    if not selects or not more or stored > _MOST_MARKED:
         return product
     out_shape, in_shape = product.structure.out_shape, product.structure.in_shape
     between = p.structure.in_shape

@@ -1,0 +1,53 @@
+"""Random programs with custom rules and sparse matrices against patterns written by hand."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+from jax import lax
+
+import veenv
+from tests.oracles.jacobians import quick_jit
+from tests.oracles.patterns import points, written
+
+FULL = 0.95
+"""A Jacobian of which so much can be there is stored as a dense one."""
+
+
+def _check(seeds):
+    programs = {seed: written(seed) for seed in seeds}
+
+    def both(x):
+        each = {
+            seed: (veenv.jacve(p.fun, sparse_representation=True), jax.jacrev(p.fun))
+            for seed, p in programs.items()
+        }
+        return {seed: (ours(x[0]), lax.map(jax_, x)) for seed, (ours, jax_) in each.items()}
+
+    for seed, (found, expected) in quick_jit(both)(points(seeds[0])).items():
+        says = f"program {seed}: {', '.join(programs[seed].names)}"
+        there, scale = programs[seed].there, 1 + np.abs(expected).max()
+        assert not (np.abs(expected) > 0).any(axis=0)[~there].any(), says
+        dense = np.asarray(found.todense())
+        np.testing.assert_allclose(dense / scale, expected[0] / scale, atol=1e-11, err_msg=says)
+        most = there.size if there.mean() >= FULL else there.sum()
+        stored = sum(_entries(term) for term in found.terms)
+        assert stored <= most, f"{says}: {stored} stored, {there.sum()} can be there"
+
+
+def _entries(term) -> int:
+    """How many a summand has; where their places are computed, some may have none."""
+    places = np.stack(term.traced_coordinates())
+    return len(np.unique(places[:, (places >= 0).all(axis=0)], axis=1).T)
+
+
+def test_patterns_of_some_random_programs(x64):
+    """Brief ones."""
+    _check((5, 7, 10, 14, 16, 17, 19, 23, 28, 34, 40, 57))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 320, 20))
+def test_patterns_of_three_hundred_random_programs(first, x64):
+    _check(range(first, first + 20))
