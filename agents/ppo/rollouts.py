@@ -122,8 +122,8 @@ def rollout(
         if window:
             read = lambda s, slots=slots: slots(s, params, ahead)  # noqa: E731
         else:
-            fixed = slots(state, params)
-            noise = jax.vmap(_at, (0, None))(noise, fixed)
+            fixed = slots(state, params) if phase.start else None
+            noise = noise if fixed is None else jax.vmap(_at, (0, None))(noise, fixed)
             read = lambda _, fixed=fixed: fixed  # noqa: E731
         step = partial(_step, env, params, network, scale, prior(window), read)
         prescribed = None if moves is None else moves[phase.steps]
@@ -176,11 +176,11 @@ def _step(
     network: Network,
     scale: Float[Array, " B"],
     bias: Float[Array, "1 K"] | float,
-    read: Callable[[State], Int[Array, "B K"]],
+    read: Callable[[State], Int[Array, "B K"] | None],
     state: State,
     x: tuple[Float[Array, "B K"], Int[Array, " B"] | None],
 ) -> tuple[State, Trajectory]:
-    """One step of B environments, of which the network reads some slots."""
+    """One step of B environments, of which the network reads some slots, or all of them."""
     (noise, prescribed), slots = x, read(state)
     inputs = jax.vmap(partial(network.read, env))(state, params, slots)
     logits, value = jax.vmap(network)(inputs)
@@ -188,11 +188,13 @@ def _step(
     place, log_prob = choose(logits, inputs.mask, noise)
     on_policy = active = (~state.terminated).astype(jnp.float32)
     if prescribed is not None:
-        given = jnp.argmax(slots == prescribed[:, None], axis=-1).astype(jnp.int32)
+        given = prescribed
+        if slots is not None:
+            given = jnp.argmax(slots == prescribed[:, None], axis=-1).astype(jnp.int32)
         place = jnp.where(prescribed >= 0, given, place)
         log_prob, _ = log_prob_and_entropy(logits, inputs.mask, place)
         on_policy = active * (prescribed < 0).astype(active.dtype)
-    action = _at(slots, place[:, None])[:, 0]
+    action = place if slots is None else _at(slots, place[:, None])[:, 0]
     state, reward, _ = jax.vmap(env.transition)(state, action, params)
     reward, value = reward * active, value * active
     seen = Trajectory((inputs,), action, place, log_prob, value, reward, active, on_policy)
