@@ -5,8 +5,9 @@
 Each file ``docs/leaderboard/NAME.json`` is an order file; ``entries.toml`` next to it says under
 ``[NAME]`` who found it and in how many seconds on what machine. An order is listed only if it
 passes what scripts/validate.py checks; exit code 1 if one does not, 2 if a file is missing.
-Each file ``docs/leaderboard/policies/NAME.json`` is what `veenv.evaluate` found on a named set; its
-orders are counted again.
+Each file ``docs/leaderboard/policies/NAME.json`` is what `veenv.evaluate` found on a named set, and
+each file ``docs/leaderboard/learners/NAME.json`` a row that scripts/learners.py made; their orders
+are counted again.
 """
 
 from __future__ import annotations
@@ -25,18 +26,32 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 import tyro
 
 import veenv
+from scripts.learners import evaluation_of
 from veenv.env import random_action
+from veenv.env.factory import task_graph
+from veenv.env.task_set import graphs_of
+from veenv.graph.graph import CostModel
 from veenv.measure.validation import validate
-from veenv.orders.documents import write_section
+from veenv.orders.documents import parse_object, write_section
 from veenv.orders.order import Order, fingerprint
 from veenv.orders.shipped import shipped_orders
 from veenv.search.evaluation import Evaluation
-from veenv.tasks.evaluation_sets import TRAIN_SUFFIX, set_names
+from veenv.tasks.evaluation_sets import TRAIN_SUFFIX, evaluation_set, set_names
 
 ROOT = Path(__file__).parents[1]
+
+PUBLISHED = {
+    "RoeFlux_1d": {"AlphaZero, published": (320, 342, 6)},
+    "HumanHeartDipole": {"AlphaZero, published": (148, 156, ""), "PPO, published": (161, 167, "")},
+}
+"""Least and largest count of published runs, and how many if known (Lohoff & Neftci 2024)."""
+
+NEAR = 1.03
+"""Most ratio of PPO's cost to that of annealing that counts as near."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +98,10 @@ def main(config: Config) -> int:
         entries = [*shipped_entries(), *read_entries(config.folder, config.points)]
         policies = read_policies(config.folder / "policies")
         write_section(config.docs, "leaderboard", table(entries))
+        learners = read_learners(config.folder / "learners")
         write_section(config.docs, "policies", policy_table(policies))
+        write_section(config.docs, "learners", learner_table(learners))
+        write_section(config.docs, "hard", by_task([x for x in learners if x.tasks == "hard"]))
     except RuntimeError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -186,23 +204,55 @@ def read_policies(folder: Path) -> list[Evaluation]:
     """The evaluations on named sets, each of whose orders is counted again.
 
     Raises:
-      RuntimeError: an order has another cost, or the graphs are others.
+      RuntimeError: an order costs more than its row says, or the graphs are others.
       ValueError: a file is no evaluation of a whole named set.
       OSError: a file cannot be read.
     """
     found = [Evaluation.load(path) for path in sorted(folder.glob("*.json"))]
-    played = {one.tasks: veenv.sets(one.tasks, one.cost) for one in found}
+    _count_again(found)
+    middles = {id(one): x.middle for one in found if (x := one.compared("classical")) is not None}
+    return sorted(found, key=lambda one: (one.tasks, middles.get(id(one), inf)))
+
+
+def read_learners(folder: Path) -> list[Evaluation]:
+    """The rows of learners, single tasks first, whose orders are counted again.
+
+    Rows whose first seed is not through yet are left out.
+
+    Raises:
+      RuntimeError: an order costs more than its row says, or the graphs are others.
+      ValueError: a file is no row.
+      OSError: a file cannot be read.
+    """
+    paths = sorted(folder.glob("*.json"))
+    rows = [evaluation_of(parse_object(path.read_bytes())) for path in paths]
+    found = [row for row in rows if row is not None]
+    _count_again(found)
+    return sorted(found, key=lambda one: (len(one.rows) > 1, one.tasks, _mean(one)))
+
+
+def _count_again(found: Sequence[Evaluation]) -> None:
+    """Counts the order of each task again.
+
+    Raises:
+      RuntimeError: an order costs more than its row says, or the graphs are others.
+      ValueError: what was played has no name.
+    """
+    played: set[tuple[str, CostModel]] = {(one.tasks, one.cost) for one in found}
+    graphs = {
+        (name, cost): graphs_of(evaluation_set(name), cost).values()
+        if name in set_names()
+        else (task_graph(name),)
+        for name, cost in played
+    }
     for one in found:
-        graphs = played[one.tasks].graphs
-        for row, graph in zip(one.rows, graphs, strict=True):
+        for row, graph in zip(one.rows, graphs[one.tasks, one.cost], strict=True):
             if fingerprint(graph) != row.fingerprint:
                 if one.jax == jax.__version__:
                     raise RuntimeError(f"{one.policy} on {row.task}: another graph")
                 continue  # another version of JAX traces it otherwise
-            if graph.cost(graph.check_order(row.order), one.cost) != min(row.costs):
-                raise RuntimeError(f"{one.policy} on {row.task}: its order has another cost")
-    middles = {id(one): x.middle for one in found if (x := one.compared("classical")) is not None}
-    return sorted(found, key=lambda one: (one.tasks, middles.get(id(one), inf)))
+            if graph.cost(graph.check_order(row.order), one.cost) > min(row.costs):
+                raise RuntimeError(f"{one.policy} on {row.task}: its order costs more")
 
 
 def policy_table(found: Sequence[Evaluation]) -> str:
@@ -224,6 +274,82 @@ def policy_table(found: Sequence[Evaluation]) -> str:
         cells = one.tasks, classical[1], one.policy, reference[1], below, played
         rows.append(f"| {' | '.join(map(escaped, cells))} |")
     return "\n".join(rows)
+
+
+def learner_table(found: Sequence[Evaluation]) -> str:
+    """Rows of learners as Markdown: costs on a task, ratios to the best classical orders on a set.
+
+    Published results of a task come first.
+    """
+    rows = [
+        "| played | learner | mean | interquartile mean | worst | to the reference | budget "
+        "| seeds | steps of a seed | seconds of a seed |",
+        "| --- | --- | ---: | --- | ---: | --- | --- | ---: | ---: | ---: |",
+    ]
+    titles = list(dict.fromkeys(one.tasks for one in found))
+    for title in titles:
+        for learner, (least, most, seeds) in PUBLISHED.get(title, {}).items():
+            rows.append(f"| {title} | {learner} |  | {least} to {most} |  |  |  | {seeds} |  |  |")
+        for one in (one for one in found if one.tasks == title):
+            compared, reference = one.compared("classical"), one.compared("reference")
+            assert compared is not None
+            scale, digits = (one.rows[0].classical, 1) if len(one.rows) == 1 else (1, 3)
+            middle, low, high, mean, worst = (
+                f"{scale * x:,.{digits}f}"
+                for x in (compared.middle, compared.low, compared.high, _mean(one), _worst(one))
+            )
+            number = len(one.seeds)
+            steps, seconds = (
+                f"{sum(getattr(row, name) for row in one.rows) / number:,.0f}"
+                for name in ("steps", "seconds")
+            )
+            known = "" if reference is None else f"{reference.middle:.3f}"
+            cells = title, one.policy, mean, f"{middle} ({low} to {high})", worst, known
+            cells = *cells, one.budget or "", f"{number}", steps, seconds
+            rows.append(f"| {' | '.join(map(escaped, cells))} |")
+    return "\n".join(rows)
+
+
+def by_task(found: Sequence[Evaluation]) -> str:
+    """The mean costs of evaluations on one set, a line for each task, and PPO next to annealing."""
+    if not found:
+        return ""
+    names = [f"{one.policy}, {one.budget}" for one in found]
+    rows = [f"| task | best classical | reference | {' | '.join(map(escaped, names))} |"]
+    rows.append("| --- |" + " ---: |" * (2 + len(found)))
+    for lines in zip(*(one.rows for one in found), strict=True):
+        first, means = lines[0], [float(np.mean(line.costs)) for line in lines]
+        known = "" if first.reference is None else f"{first.reference:,}"
+        cells = escaped(first.task), f"{first.classical:,}", known, *(f"{x:,.0f}" for x in means)
+        rows.append(f"| {' | '.join(cells)} |")
+    means = {
+        (one.policy, one.budget): [float(np.mean(row.costs)) for row in one.rows] for one in found
+    }
+    words = []
+    for budget in dict.fromkeys(one.budget for one in found):
+        ours, theirs = means.get(("ppo", budget)), means.get(("anneal", budget))
+        if ours is not None and theirs is not None:
+            ratios = np.array(ours) / np.array(theirs)
+            words.append(
+                f"\nMean of PPO next to that of annealing, both after {budget}: within 3 % on "
+                f"{(ratios <= NEAR).sum()} of {len(ratios)}, below it on {(ratios < 1).sum()}."
+            )
+    return "\n".join(rows + words)
+
+
+def _mean(one: Evaluation) -> float:
+    """Mean over seeds of the geometric mean over tasks of costs to the best classical order."""
+    return float(np.exp(np.log(_ratios(one)).mean(0)).mean())
+
+
+def _worst(one: Evaluation) -> float:
+    """The largest ratio to the best classical order, of any task and seed."""
+    return float(_ratios(one).max())
+
+
+def _ratios(one: Evaluation) -> np.ndarray:
+    """Costs to the best classical order, [tasks, seeds]."""
+    return np.array([np.maximum(row.costs, 1) / max(row.classical, 1) for row in one.rows])
 
 
 def escaped(text: str) -> str:

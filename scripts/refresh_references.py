@@ -14,12 +14,14 @@ import tyro
 
 import veenv
 from agents.config.args import fail
+from scripts.leaderboard import read_learners, read_policies
 from veenv.env import TaskDistribution
 from veenv.orders.documents import write_text
 from veenv.orders.order import fingerprint
 from veenv.search import search
 from veenv.tasks.evaluation_sets import evaluation_set
 
+BOARD = Path(__file__).parents[1] / "docs" / "leaderboard"
 FILE = Path(veenv.__file__).parent / "tasks" / "data" / "references.json"
 
 
@@ -32,7 +34,8 @@ class Config:
     """Searches the functions of a test set with several seeds and keeps the least cost of each.
 
     Random functions are drawn until so many have a cost below their best classical order as the set
-    has; the others are noted as left out.  What is known of the graphs of named tasks counts too.
+    has; the others are noted as left out.  What is known of the graphs of named tasks counts too,
+    and what the leaderboard has; without seeds only these.
     """
 
     set: str
@@ -43,6 +46,8 @@ class Config:
     """Evaluations, or a time such as `100s`, for each seed."""
     seeds: int = 1
     """Number of seeds, from 0 on."""
+    board: Path = BOARD
+    """Folder of the leaderboard."""
     file: Path = FILE
     """The file of references; other sets in it stay."""
 
@@ -55,20 +60,31 @@ def main(config: Config) -> None:
     costs = found["sets"][chosen.name] = dict(before) if chosen.family is None else {}
     left_out = found["left_out"][chosen.name] = []
     of_search = {"method": config.method, "budget": config.budget, "seeds": config.seeds}
-    found["budgets"][chosen.name] = of_search
+    if config.seeds:
+        found["budgets"][chosen.name] = of_search
+    elif chosen.family is not None:
+        raise ValueError(f"the functions of {chosen.name} are chosen by search: seeds must be 1")
+    policies, learners = config.board / "policies", config.board / "learners"
+    listed = [
+        (row.fingerprint, cost)
+        for one in (*read_policies(policies), *read_learners(learners))
+        for row in one.rows
+        for cost in row.costs
+    ]
     budget = int(config.budget) if config.budget.isdecimal() else config.budget
     every = chosen
     if chosen.family is not None:
         every = dataclasses.replace(chosen, number=DRAWS * chosen.number, left_out=())
     played = TaskDistribution.of(every)
     for name, graph, orders in zip(every.functions, played.graphs, played.classical, strict=True):
-        least = min(
+        classical, print_of = min(orders.values()), fingerprint(graph)
+        searched = (
             search(graph, config.method, budget=budget, seed=seed).cost
             for seed in range(config.seeds)
         )
-        classical = min(orders.values())
+        listed_here = (cost for print_of_row, cost in listed if print_of_row == print_of)
+        least = min((*searched, *listed_here), default=classical)
         print(f"{name}: {least:,} (best classical order {classical:,})", flush=True)
-        print_of = fingerprint(graph)
         known = before.get(name, {})
         if chosen.family is None and known.get("fingerprint") == print_of:
             least = min(least, known["cost"])

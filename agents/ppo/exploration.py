@@ -4,7 +4,8 @@ Environments of every graph take one of four roles: the first ones follow the po
 from them; others sample at higher and lower temperatures, only to find cheap orders; others start
 from a prefix of the graph's best order so far and follow the policy from there, which PPO learns
 from as well; and one may replay that order, for the policy to imitate (Oh et al. 2018,
-"Self-imitation learning"; restarts: Ecoffet et al. 2021, "First return, then explore").
+"Self-imitation learning"; restarts: Ecoffet et al. 2021, "First return, then explore").  With a
+window one of four or more replays it in any case, and the others' rewards count against its.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class Roles:
         Raises:
           ValueError: none would be left to follow the policy from the start.
         """
-        replays = int(config.self_imitation > 0)
+        replays = int(config.self_imitation > 0 or (bool(config.window) and num_envs >= 4))
         others = round(config.temperatures * num_envs)
         restarts = round(config.restarts * num_envs)
         if num_envs - replays - others - restarts < 1:
@@ -143,6 +144,8 @@ def play(
     trajectory, episodes = rollout(
         env, params, network, key, temperature, moves, PHASES, ahead, window
     )
+    if window and roles.replays.any():
+        trajectory = to_the_best(trajectory, roles, num_graphs)
     known = found.order[:, 0] >= 0
     replays = jnp.tile(roles.replays, num_graphs) & known.repeat(len(roles.replays))
     trajectory = dataclasses.replace(
@@ -170,3 +173,18 @@ def prefixes(found: BestSoFar, roles: Roles, key: PRNGKeyArray) -> Int[Array, "B
     within = jnp.arange(num_actions)[None, None] < forced[..., None]
     moves = jnp.where(within, found.order[:, None, :], -1)
     return moves.reshape(-1, num_actions)
+
+
+def to_the_best(trajectory: Trajectory, roles: Roles, num_graphs: int) -> Trajectory:
+    """Rewards less what the same vertex earns where the best order is replayed.
+
+    The return of an episode is then what it saves next to the best order so far.
+    """
+    action, reward = (
+        x.reshape(len(x), num_graphs, -1) for x in (trajectory.action, trajectory.reward)
+    )
+    [replay], graphs = np.flatnonzero(roles.replays), jnp.arange(num_graphs)
+    base = jnp.zeros((num_graphs, len(action)), reward.dtype)  # as many slots as steps
+    base = base.at[graphs, action[..., replay]].add(reward[..., replay])
+    saved = (reward - base[graphs[:, None], action]).reshape(trajectory.reward.shape)
+    return dataclasses.replace(trajectory, reward=saved * trajectory.active)

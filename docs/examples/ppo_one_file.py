@@ -86,7 +86,7 @@ def loss_of(network, steps, advantage, target):
 def make_train(
     task="HumanHeartDipole", num_envs=16, updates=60, epochs=4, minibatches=4, observation="flat"
 ):
-    """The training as one function of a key, which returns every `Episode`, [updates, B, …]."""
+    """How to begin with a key, and to go on: it also returns every `Episode`, [updates, B, …]."""
     inner = veenv.make(task, normalise=True, observation=observation)
     env, length = GymnaxEnv(inner), inner.max_steps
     optimizer = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(1e-3))
@@ -135,21 +135,23 @@ def make_train(
                                       learner, order)  # fmt: skip
         return (learner, env_state), episodes
 
-    def train(key):
-        first, begin, rest = jax.random.split(key, 3)
-        network = ActorCritic(inner.num_actions, size, first)
-        params = eqx.filter(network, eqx.is_array)
-        start = jax.vmap(env.reset)(jax.random.split(begin, num_envs))
-        carry = (params, optimizer.init(params)), start
-        return jax.lax.scan(update, carry, jax.random.split(rest, updates))[1]
+    def begin(key):
+        first, second = jax.random.split(key)
+        params = eqx.filter(ActorCritic(inner.num_actions, size, first), eqx.is_array)
+        start = jax.vmap(env.reset)(jax.random.split(second, num_envs))
+        return (params, optimizer.init(params)), start
 
-    return train
+    def train(carry, key):
+        return jax.lax.scan(update, carry, jax.random.split(key, updates))
+
+    return begin, train
 
 
 def main(task="HumanHeartDipole", updates=60, num_envs=16, seed=0, observation="flat"):
     """Trains and returns the cost of the best episode."""
-    train = make_train(task, num_envs, updates, observation=observation)
-    episodes = jax.jit(train)(jax.random.key(seed))
+    begin, train = make_train(task, num_envs, updates, observation=observation)
+    first, rest = jax.random.split(jax.random.key(seed))
+    _, episodes = jax.jit(lambda: train(begin(first), rest))()
     best = jnp.unravel_index(episodes.total.argmin(), episodes.total.shape)
     cost, order = int(episodes.total[best]), episodes.order[best].tolist()
     assert veenv.make(task).graph.cost(order) == cost

@@ -29,8 +29,9 @@ def example(monkeypatch):
 
 def test_every_return_is_the_cost_of_its_order(example):
     env, updates, num_envs = veenv.make("Robertson", normalise=True), 3, 4
-    train = jax.jit(example.make_train("Robertson", num_envs, updates))
-    episodes = jax.device_get(train(jax.random.key(0)))
+    begin, train = example.make_train("Robertson", num_envs, updates)
+    first, rest = jax.random.split(jax.random.key(0))
+    _, episodes = jax.device_get(jax.jit(lambda: train(begin(first), rest))())
     assert episodes.total.shape == (updates, num_envs)
     costs = [env.graph.cost(order.tolist()) for order in episodes.order.reshape(-1, 6)]
     assert costs == episodes.total.reshape(-1).tolist()

@@ -13,9 +13,12 @@ import pytest
 import veenv
 from scripts.leaderboard import (
     Config,
+    by_task,
+    learner_table,
     main,
     policy_table,
     read_entries,
+    read_learners,
     read_policies,
     shipped_entries,
     table,
@@ -25,7 +28,8 @@ from veenv.tasks.user import trace_task
 
 ROOT = Path(__file__).parents[2]
 PAGE = "".join(
-    f"<!-- {name}: begin -->\n\n<!-- {name}: end -->\n" for name in ("policies", "leaderboard")
+    f"<!-- {name}: begin -->\n\n<!-- {name}: end -->\n"
+    for name in ("policies", "learners", "hard", "leaderboard")
 )
 WORDS = '[mine]\nby = "A"\nseconds = 3\nmachine = "B"\n'
 
@@ -44,6 +48,9 @@ def test_the_page_has_the_orders_of_the_files():
     page = (ROOT / "docs" / "leaderboard.md").read_text(encoding="utf-8")
     assert table(entries) in page
     assert policy_table(read_policies(ROOT / "docs" / "leaderboard" / "policies")) in page
+    learners = read_learners(ROOT / "docs" / "leaderboard" / "learners")
+    assert learner_table(learners) in page
+    assert by_task([one for one in learners if one.tasks == "hard"]) in page
 
 
 def test_an_order_is_proved_and_listed(folder):
@@ -97,7 +104,7 @@ def test_evaluations_are_counted_again(folder, capsys):
     wrong = dataclasses.replace(found, rows=(better, *found.rows[1:]))
     wrong.save(folder / "policies" / "mine.json")
     assert main(Config(folder, folder / "page.md", points=0)) == 1
-    assert "markowitz on RoeFlux_1d: its order has another cost" in capsys.readouterr().err
+    assert "markowitz on RoeFlux_1d: its order costs more" in capsys.readouterr().err
 
 
 def test_wrong_files_are_refused(folder, capsys):

@@ -119,7 +119,7 @@ class TaskDistribution:
             tasks = evaluation_set(tasks) if tasks in set_names() else [tasks]
         chosen = tasks if isinstance(tasks, EvaluationSet) else None
         if isinstance(tasks, EvaluationSet):
-            tasks = _graphs_of(tasks, cost)
+            tasks = graphs_of(tasks, cost)
         if isinstance(tasks, Mapping):
             names, tasks = tuple(tasks), tuple(tasks.values())
         else:
@@ -298,7 +298,7 @@ def sets(name: str, cost: CostModel = "multiplications") -> TaskDistribution:
     return TaskDistribution.of(name, cost)
 
 
-def _graphs_of(chosen: EvaluationSet, cost: CostModel) -> dict[str, Graph]:
+def graphs_of(chosen: EvaluationSet, cost: CostModel) -> dict[str, Graph]:
     """The graphs of a named set."""
     family = chosen.family
     if family is None:

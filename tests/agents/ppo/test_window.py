@@ -12,10 +12,12 @@ import pytest
 import agents
 import veenv
 from agents.config.ppo import PPOConfig, window_on
+from agents.ppo.exploration import BestSoFar, Roles, play
 from agents.ppo.rollouts import kept_slots, prior, rollout
 from agents.training.played import known_order, make_trainer
 from tests.agents.conftest import SHARED
 from veenv.env.rewards import classical_costs
+from veenv.orders.order import Order
 
 CONFIG = dataclasses.replace(SHARED, window=4, steps=200, num_envs=4)
 
@@ -60,6 +62,26 @@ def test_returns_are_costs_below_those_of_the_known_order(tangle_task):
             left.remove(slot)
 
 
+def test_returns_are_what_episodes_save_next_to_the_best_order(tangle_task):
+    [graph] = tangle_task.graphs
+    config = dataclasses.replace(CONFIG, num_envs=4)
+    trainer = make_trainer("ppo", config, agents.SearchConfig(), tangle_task)
+    env, params, state = trainer._env, trainer._params, trainer.init()
+    best = max((graph.reverse(), graph.forward()), key=graph.cost)  # not the known one
+    found = BestSoFar.of([Order.from_graph(graph, best)], tangle_task)
+    run = jax.jit(lambda key: play(env, params, state.network, key, found, trainer.config))
+    trajectory, episodes, better = jax.device_get(run(jax.random.key(3)))
+    [replay] = np.flatnonzero(Roles.of(trainer.config, 4).replays)
+    np.testing.assert_array_equal(episodes.order[replay], found.order[0])
+    assert not trajectory.on_policy[:, replay].any()
+    assert np.delete(trajectory.on_policy, replay, 1).all()
+    saved = graph.cost(best) - np.asarray(episodes.cost)
+    np.testing.assert_allclose(trajectory.reward.sum(0) * params.scale, saved, atol=1e-4)
+    assert not trajectory.reward[:, replay].any()
+    assert int(better.cost[0]) == min(episodes.cost)
+    assert Roles.of(dataclasses.replace(trainer.config, num_envs=3), 3).follows.all()
+
+
 def test_slots_are_the_next_ones_of_an_order():
     env = veenv.make(lambda x: jnp.sin(jnp.exp(jnp.tanh(x) * x)) * x, 0.5)
     size = env.num_actions
@@ -74,7 +96,7 @@ def test_slots_are_the_next_ones_of_an_order():
 
 
 def test_windows_are_for_large_graphs():
-    assert window_on(100, PPOConfig()) == 0
+    assert window_on(100, PPOConfig()) == 0 < window_on(184, PPOConfig())  # the smallest of `hard`
     assert 0 < window_on(1000, PPOConfig()) < 100
     assert window_on(8, PPOConfig(window=7)) == 7
     assert window_on(7, PPOConfig(window=7)) == 0

@@ -1,0 +1,323 @@
+"""A row of the leaderboard of learners: ``python -m scripts.learners --help``."""
+
+from __future__ import annotations
+
+from agents.cli.signals import exit_on_interrupt, run_script
+
+exit_on_interrupt(__name__)
+
+import dataclasses
+import json
+import math
+import runpy
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tyro
+
+from agents.api import train
+from agents.config.args import fail, parse_duration
+from agents.config.checks import check_integers
+from agents.config.ppo import PPOConfig
+from agents.training.loop import Progress
+from agents.training.played import AGENTS, AgentName
+from scripts.benchmark_machine import machine
+from veenv.env import TaskDistribution
+from veenv.env.factory import make
+from veenv.graph.graph import Graph
+from veenv.orders.documents import parse_object, write_text
+from veenv.orders.order import fingerprint
+from veenv.search import search
+from veenv.search.api import check_method
+from veenv.search.evaluation import Evaluation, Row
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "docs" / "leaderboard" / "learners"
+EXAMPLES = ROOT / "docs" / "examples"
+
+POINTS = 20
+"""Points of a learning curve."""
+
+Point = tuple[int, float, float, int]
+"""Environment steps or evaluations, seconds, mean cost of the last episodes, least cost so far."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Runs a learner or a search on tasks with several seeds, and writes a row of the leaderboard.
+
+    The file is written after every run. The same command again goes on where it was; with more
+    seeds it adds those. Seconds include compiling, anew in every run.
+
+    Raises:
+      ValueError: the number of seeds is not positive.
+    """
+
+    learner: str
+    """One of ppo, alphazero, one-file (docs/examples/ppo_one_file.py), rejax, or a method of search
+    such as anneal or policy."""
+    on: str
+    """Name of a set or of a task."""
+    budget: str = "1m"
+    """Time of a run, or its environment steps or evaluations."""
+    seeds: int = 5
+    """Number of seeds, from 0 on."""
+    where: str = ""
+    """What there is to say of the machine."""
+    folder: Path = FOLDER
+    """Where rows are."""
+
+    def __post_init__(self) -> None:
+        """Checks the number of seeds."""
+        check_integers(self, "seeds")
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What a run has shown.
+
+    Attributes:
+      order: vertex ids of the cheapest order.
+      course: all points; the last one is the end.
+    """
+
+    order: tuple[int, ...]
+    course: list[Point]
+
+
+Learner = Callable[[Graph, int, str], Found]
+"""From a graph, a seed and a budget."""
+
+
+def main(config: Config) -> None:
+    """Plays what the file of the row does not have yet, a seed after the other.
+
+    Raises:
+      ValueError: there is no such learner, set or task, or a budget is none.
+    """
+    learner, played = learner_of(config.learner), TaskDistribution.of(config.on)
+    if not config.budget.isdecimal():
+        parse_duration(config.budget)
+    path = config.folder / f"{config.learner}-{played.title}-{config.budget}.json"
+    row = parse_object(path.read_bytes()) if path.exists() else {}
+    known = {task["task"]: task for task in row.get("tasks", ())}
+    row = {
+        "learner": config.learner,
+        "on": played.title,
+        "budget": config.budget,
+        "machine": config.where or row.get("machine") or machine(),
+        "jax": jax.__version__,
+        "tasks": [_task(played, k, known) for k in range(len(played))],
+        "runs": row.get("runs", []),
+    }
+    done = {(run["task"], run["seed"]) for run in row["runs"]}
+    wanted = [(seed, k) for seed in range(config.seeds) for k in range(len(played))]
+    for seed, k in wanted:
+        name, graph, task = played.names[k], played.graphs[k], row["tasks"][k]
+        if (name, seed) not in done:
+            jax.clear_caches()  # so that every seed compiles
+            began = time.monotonic()
+            found = learner(graph, seed, config.budget)
+            seconds, cost = time.monotonic() - began, graph.cost(found.order)
+            steps, _, mean, least = found.course[-1]
+            if cost != least:
+                raise RuntimeError(f"{name}: an order of {cost} is said to cost {least}")
+            before = (run["cost"] for run in row["runs"] if run["task"] == name)
+            if cost < min(before, default=cost + 1):
+                task["order"] = list(found.order)
+            shown = np.linspace(0, len(found.course) - 1, min(POINTS, len(found.course)))
+            curve = [found.course[i] for i in shown.round().astype(int)]
+            texts = [[n, round(s, 1), round(float(m), 1), c] for n, s, m, c in curve]
+            result = {"cost": cost, "mean": round(float(mean), 1), "steps": steps}
+            result |= {"seconds": round(seconds, 1), "curve": texts}
+            row["runs"].append({"task": name, "seed": seed} | result)
+            write_text(path, _text(row))
+            print(f"{name}, seed {seed}: {cost:,} in {seconds:.0f} s, {steps:,} steps", flush=True)
+    write_text(path, _text(row))
+    print(f"{path}\n{evaluation_of(row)}")
+
+
+def _task(played: TaskDistribution, k: int, known: dict[str, Any]) -> dict[str, Any]:
+    """What is known of a task; the cheapest order so far is kept."""
+    name, costs = played.names[k], played.classical[k]
+    return {
+        "task": name,
+        "fingerprint": fingerprint(played.graphs[k]),
+        "classical": min(costs.values()),
+        "reference": played.references[k],
+        "order": known[name]["order"] if name in known else [],
+    }
+
+
+def _text(row: dict[str, Any]) -> str:
+    """A row as JSON, a line for each task and run."""
+    parts = [
+        f'"{name}": ' + (f"[\n{lines}\n]" if lines is not None else json.dumps(value))
+        for name, value in row.items()
+        for lines in [",\n".join(map(json.dumps, value)) if isinstance(value, list) else None]
+    ]
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def evaluation_of(row: dict[str, Any]) -> Evaluation | None:
+    """A row, of the seeds that every task was played with, as `veenv.evaluate` would say it.
+
+    None if there is no such seed yet.
+
+    Raises:
+      ValueError: it is no row.
+    """
+    try:
+        runs = {(run["task"], run["seed"]): run for run in row["runs"]}
+        names = [task["task"] for task in row["tasks"]]
+        seeds = sorted({seed for _, seed in runs})
+        seeds = [s for s in seeds if all((name, s) in runs for name in names)]
+        if not seeds:
+            return None
+        rows = []
+        for task in row["tasks"]:
+            own = [runs[task["task"], seed] for seed in seeds]
+            rows.append(
+                Row(
+                    costs=tuple(run["cost"] for run in own),
+                    mean=float(np.mean([run["mean"] for run in own])),
+                    steps=sum(run["steps"] for run in own),
+                    seconds=sum(run["seconds"] for run in own),
+                    **task | {"order": tuple(task["order"])},
+                )
+            )
+        on, budget, version = row["on"], row["budget"], row["jax"]
+        return Evaluation(
+            row["learner"], on, "multiplications", tuple(seeds), 1, budget, version, tuple(rows)
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"this is no row of a learner: {error}") from None
+
+
+def learner_of(name: str) -> Learner:
+    """A learner or a method of search.
+
+    Raises:
+      ValueError: there is none of this name.
+    """
+    others: dict[str, Learner] = {"one-file": one_file, "rejax": rejax}
+    if name in AGENTS:
+        return partial(agent, name)
+    if name in others:
+        return others[name]
+    check_method(name)
+    return partial(searched, name)
+
+
+def agent(name: AgentName, graph: Graph, seed: int, budget: str) -> Found:
+    """PPO or AlphaZero, with its default settings."""
+    course: list[Point] = []
+
+    def note(progress: Progress) -> None:
+        [mean] = progress.measured["mean_cost"].values()
+        [least] = progress.measured["best_cost"].values()
+        course.append((progress.steps, progress.seconds, mean, least))
+
+    steps, limit = (int(budget), None) if budget.isdecimal() else (None, budget)
+    config = PPOConfig(seed=seed, steps=steps)
+    run = train(graph, config, agent=name, callback=note, time_limit=limit)
+    return Found(run.order.ids, course)
+
+
+def searched(method: str, graph: Graph, seed: int, budget: str) -> Found:
+    """A method of search."""
+    limit = int(budget) if budget.isdecimal() else budget
+    found = search(graph, method, budget=limit, seed=seed)
+    course = [(n, s, cost, cost) for s, n, cost in found.trace]
+    return Found(found.order, [*course, (found.evaluations, found.seconds, found.cost, found.cost)])
+
+
+def one_file(graph: Graph, seed: int, budget: str) -> Found:
+    """The PPO of docs/examples/ppo_one_file.py."""
+    example = runpy.run_path(str(EXAMPLES / "ppo_one_file.py"))
+    begin, learn = example["make_train"](graph, updates=1)
+
+    def update(carry: Any, key: Any) -> tuple[Any, Any]:
+        carry, episodes = learn(carry, key)
+        return carry, episodes.order[0]
+
+    return by_updates(graph, seed, budget, begin, update)
+
+
+def rejax(graph: Graph, seed: int, budget: str) -> Found:
+    """The PPO of rejax, as in docs/examples/rejax_ppo.py.
+
+    Raises:
+      ValueError: it is not installed.
+    """
+    try:
+        from rejax import PPO  # pyright: ignore[reportMissingImports]  # of the extra `clients`
+    except ImportError as error:
+        raise ValueError(f"pip install 'veenv[clients]' brings rejax ({error})") from None
+    played: list[Any] = []
+
+    class Recorded(PPO):
+        def collect_trajectories(self, ts: Any) -> Any:
+            ts, seen = super().collect_trajectories(ts)
+            played.append(seen.action)
+            return ts, seen
+
+    example = runpy.run_path(str(EXAMPLES / "rejax_ppo.py"))
+    inner = make(graph, normalise=True, observation="flat")
+    ppo = example["make_ppo"](inner, inner.max_steps, Recorded)
+
+    def update(state: Any, _: Any) -> tuple[Any, Any]:
+        state = ppo.train_iteration(state)
+        return state, jnp.asarray(graph.eliminable)[played.pop().T]
+
+    return by_updates(graph, seed, budget, ppo.init_state, update)
+
+
+def by_updates(
+    graph: Graph,
+    seed: int,
+    budget: str,
+    begin: Callable[[Any], Any],
+    update: Callable[[Any, Any], tuple[Any, Any]],
+) -> Found:
+    """A learner that is a function of its state and a key, and tells the orders of its episodes."""
+    began, (first, rest) = time.monotonic(), jax.random.split(jax.random.key(seed))
+    state, step = jax.jit(begin)(first), jax.jit(update)
+    course: list[Point] = []
+    order, least, pace = (), math.inf, 0.0
+    while not course or not _is_spent(budget, course[-1], pace):
+        state, orders = step(state, jax.random.fold_in(rest, len(course)))
+        orders = [tuple(int(v) for v in ids if v >= 0) for ids in np.asarray(orders)]
+        costs = [graph.cost(graph.check_order(ids)) for ids in orders]
+        if min(costs) < least:
+            least, order = min(costs), orders[int(np.argmin(costs))]
+        now, before = time.monotonic() - began, course[-1] if course else (0, 0.0, 0.0, 0)
+        pace = now - before[1] if course else 0.0
+        steps = before[0] + len(orders) * len(graph.eliminable)
+        course.append((steps, now, float(np.mean(costs)), int(least)))
+    return Found(order, course)
+
+
+def _is_spent(budget: str, last: Point, pace: float) -> bool:
+    """Whether steps are enough, or another update would take too long."""
+    if budget.isdecimal():
+        return last[0] >= int(budget)
+    return last[1] + pace > parse_duration(budget)
+
+
+def run() -> None:
+    """Parses the command line; what is wrong with it is one line."""
+    try:
+        main(tyro.cli(Config))
+    except ValueError as error:
+        fail(str(error))
+
+
+if __name__ == "__main__":
+    run_script(run)

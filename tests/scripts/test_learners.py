@@ -1,0 +1,116 @@
+"""`scripts/learners.py`: a row goes on where it was, and says what its runs have shown."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from scripts import learners
+from scripts.leaderboard import by_task, learner_table, read_learners
+from scripts.learners import Config, Found, evaluation_of, main
+from veenv.env.factory import task_graph
+
+
+@pytest.fixture
+def config(tmp_path):
+    return Config("anneal", "Robertson", "50", seeds=2, where="here", folder=tmp_path)
+
+
+def read(config):
+    [path] = config.folder.glob("*.json")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_a_row_goes_on_where_it_was(config, monkeypatch, capsys):
+    graph, played = task_graph("Robertson"), []
+    orders = [graph.forward(), graph.reverse(), graph.markowitz()]
+
+    def learner(graph, seed, budget):
+        played.append((seed, budget))
+        if len(played) == 2:
+            raise KeyboardInterrupt
+        cost = graph.cost(orders[seed])
+        return Found(orders[seed], [(k, 0.1 * k, cost + 0.5, cost + 100 - k) for k in range(101)])
+
+    monkeypatch.setattr(learners, "learner_of", lambda name: learner)
+    with pytest.raises(KeyboardInterrupt):
+        main(config)
+    assert [run["seed"] for run in read(config)["runs"]] == [0]
+    main(config)
+    assert played == [(0, "50"), (1, "50"), (1, "50")]
+    assert f"Robertson, seed 1: {graph.cost(orders[1])}" in capsys.readouterr().out
+    main(Config(**{**vars(config), "seeds": 3, "where": ""}))
+    assert played[3:] == [(2, "50")]
+    row, costs = read(config), [graph.cost(order) for order in orders]
+    assert [run["cost"] for run in row["runs"]] == costs
+    assert row["machine"] == "here"
+    best = orders[int(np.argmin(costs))]
+    assert row["tasks"][0]["order"] == list(best)
+    for run in row["runs"]:
+        assert len(run["curve"]) == learners.POINTS
+        assert run["curve"][0][0] == 0
+        assert run["curve"][-1] == [100, 10.0, run["cost"] + 0.5, run["cost"]]
+    found = evaluation_of(row)
+    assert (found.seeds, found.rows[0].costs, found.rows[0].steps) == ((0, 1, 2), (*costs,), 300)
+    [shown] = read_learners(config.folder)
+    assert shown == found
+    cells = [cell.strip() for cell in learner_table([shown]).splitlines()[-1].split("|")[1:-1]]
+    assert cells[:2] == ["Robertson", "anneal"]
+    assert float(cells[2]) == pytest.approx(np.exp(np.log(costs).mean()), abs=0.06)
+    low, high = map(float, re.findall(r"[\d.]+", cells[3])[1:])
+    assert min(costs) <= low <= high <= max(costs) == float(cells[4])
+    assert cells[6:] == ["50", "3", "100", "0"]
+
+
+def test_an_order_that_costs_something_else_is_refused(config, monkeypatch):
+    graph = task_graph("Robertson")
+    wrong = Found(graph.reverse(), [(1, 0.1, 5.0, 5)])
+    monkeypatch.setattr(learners, "learner_of", lambda name: lambda *_: wrong)
+    with pytest.raises(RuntimeError, match=r"an order of \d+ is said to cost 5"):
+        main(config)
+    assert not list(config.folder.iterdir())
+
+
+def test_a_search_and_an_agent(config):
+    """Their courses are those of the search and of the training."""
+    graph = task_graph("Robertson")
+    found = learners.searched("anneal", graph, 0, "50")
+    assert graph.cost(found.order) == found.course[-1][3] == 17
+    learner = learners.learner_of("ppo")
+    assert learner.args == ("ppo",)
+    with pytest.raises(ValueError, match="method must be one of"):
+        learners.learner_of("nosuch")
+
+
+def test_seeds_that_lack_a_task_do_not_count():
+    tasks = [
+        {"task": name, "fingerprint": name, "classical": 10, "reference": 8, "order": [1]}
+        for name in "ab"
+    ]
+    row = {"learner": "ppo", "on": "hard", "budget": "1m", "jax": "0", "tasks": tasks}
+    runs = [
+        {"task": name, "seed": seed, "cost": cost, "mean": 9.0, "steps": 2, "seconds": 1.0}
+        for name, seed, cost in (("a", 0, 8), ("b", 0, 10), ("a", 1, 7))
+    ]
+    found = evaluation_of(row | {"runs": runs})
+    assert found.seeds == (0,)
+    assert [r.costs for r in found.rows] == [(8,), (10,)]
+    assert evaluation_of(row | {"runs": runs[:1]}) is None
+    with pytest.raises(ValueError, match="no row of a learner"):
+        evaluation_of({"learner": "ppo"})
+    other = evaluation_of(row | {"learner": "anneal", "runs": [run | {"cost": 9} for run in runs]})
+    text = by_task([found, other])
+    assert "| a | 10 | 8 | 8 | 9 |" in text
+    assert text.endswith("within 3 % on 1 of 2, below it on 1.")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("learner", ["ppo", "alphazero", "one-file"])
+def test_learners(learner, config):
+    main(Config(learner, "Robertson", "200", seeds=1, folder=config.folder))
+    [run] = read(config)["runs"]
+    assert run["cost"] == 17
+    assert run["steps"] >= 200
