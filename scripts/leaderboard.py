@@ -21,7 +21,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Sequence
-from math import inf
+from math import fsum, inf
 from pathlib import Path
 from typing import Any
 
@@ -300,7 +300,7 @@ def learner_table(found: Sequence[Evaluation]) -> str:
             )
             number = len(one.seeds)
             steps, seconds = (
-                f"{sum(getattr(row, name) for row in one.rows) / number:,.0f}"
+                f"{fsum(getattr(row, name) for row in one.rows) / number:,.0f}"
                 for name in ("steps", "seconds")
             )
             known = "" if reference is None else f"{reference.middle:.3f}"

@@ -188,7 +188,7 @@ def evaluation_of(row: dict[str, Any]) -> Evaluation | None:
                     costs=tuple(run["cost"] for run in own),
                     mean=float(np.mean([run["mean"] for run in own])),
                     steps=sum(run["steps"] for run in own),
-                    seconds=sum(run["seconds"] for run in own),
+                    seconds=math.fsum(run["seconds"] for run in own),
                     **task | {"order": tuple(task["order"])},
                 )
             )
