@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import jax.ref
 import numpy as np
 from jax import lax
+from jax.custom_batching import custom_vmap
 from jax.extend import core, source_info_util
 
 _CALLS = {
@@ -51,6 +52,55 @@ _FORMULAS = "igamma igammac igamma_grad_a regularized_incomplete_beta bessel_i0e
 """Primitives that JAX writes out, with loops, where a compiler has no function for them."""
 _KERNELS = {"mosaic", "mosaic_gpu", "triton"}
 """Compilers of kernels that JAX calls platforms."""
+
+
+def barrier(tree: Any) -> Any:
+    """Keeps the compiler from computing arrays again in each place that uses them.
+
+    XLA of before JAX 0.12 drops barriers ahead of fusion on CPUs: there a branch that is always
+    taken is one.
+    """
+    if jax.__version_info__ >= (0, 12):
+        return lax.optimization_barrier(tree)
+    leaves, structure = jax.tree.flatten(tree)
+    return structure.unflatten(_barrier(leaves))
+
+
+@custom_vmap
+def _barrier(leaves: list[Any]) -> list[Any]:
+    if not leaves or not leaves[0].size:
+        return leaves
+
+    def branch(*leaves: Any) -> list[Any]:
+        first = leaves[0].reshape(-1)[0]
+        if _is_float(first):
+            first = lax.bitcast_convert_type(first, f"uint{8 * first.dtype.itemsize}")
+        bits = lax.population_count(first.astype(jnp.int32) if first.dtype == bool else first)
+        # More bits than there are: never, though the compiler does not know.
+        return lax.cond(
+            bits > 64, lambda *x: [-i if _is_float(i) else ~i for i in x], _same, *leaves
+        )
+
+    return lax.platform_dependent(
+        *leaves, cpu=branch, default=lambda *x: list(lax.optimization_barrier(x))
+    )
+
+
+@_barrier.def_vmap
+def _barrier_of_batch(size: int, batched: Any, leaves: list[Any]) -> tuple[list[Any], list[bool]]:
+    """One branch for the whole batch: with a condition each both sides would be computed."""
+    del size
+    [flags] = batched
+    kept = iter(_barrier([leaf for leaf, own in zip(leaves, flags, strict=True) if own]))
+    return [next(kept) if own else leaf for leaf, own in zip(leaves, flags, strict=True)], flags
+
+
+def _same(*leaves: Any) -> list[Any]:
+    return list(leaves)
+
+
+def _is_float(x: Any) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.floating)
 
 
 def open_jaxpr(jaxpr: Any) -> Any:

@@ -98,9 +98,6 @@ def test_lists_are_those_of_the_graph(states):
         np.testing.assert_allclose(obs.nodes[place, :2], np.log1p(degrees), rtol=1e-6)
 
 
-@pytest.mark.skipif(
-    jax.__version_info__ < (0, 12), reason="XLA of before drops barriers ahead of fusion"
-)
 def test_no_step_is_played_again_for_each_edge():
     """XLA would put the whole step inside of each lookup: 19 µs a step instead of 8."""
     env = veenv.make("Robertson", observation="graph")

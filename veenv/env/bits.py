@@ -10,6 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Int, UInt
 
+from veenv._compat import barrier
+
 WORD = 32
 
 FIELD, GROUPS = 15, 16
@@ -90,13 +92,13 @@ def count_in_sets(words: UInt[Array, "W R"], n: int) -> Int[Array, " n"]:
     blocks = -(-sets // (GROUPS * FIELD)) or 1
     size = GROUPS * blocks
     parts = [words[:, k : k + size] for k in range(0, sets, size)]
-    parts[-1] = lax.optimization_barrier(_widened(parts[-1], size))
+    parts[-1] = barrier(_widened(parts[-1], size))
     bit = _steps(1, (1, 4, 1))
     nibbles = _added([part[:, None] >> bit & 0x11111111 for part in parts])
-    nibbles = lax.optimization_barrier(nibbles).reshape(num, 4, 1, blocks, GROUPS)
+    nibbles = barrier(nibbles).reshape(num, 4, 1, blocks, GROUPS)
     half = _steps(4, (1, 1, 2, 1))
     in_bytes = _added([nibbles[..., k] >> half & 0x0F0F0F0F for k in range(GROUPS)])
-    in_bytes = lax.optimization_barrier(in_bytes).swapaxes(1, 2)
+    in_bytes = barrier(in_bytes).swapaxes(1, 2)
     byte = _steps(8, (1, 4, 1, 1, 1))
     # Bit k + 4 · half + 8 · byte of a word: fields [W, byte, half, k, blocks].
     fields = _added([(in_bytes[:, None] >> byte & 0xFF)[..., k] for k in range(blocks)])

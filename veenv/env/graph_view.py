@@ -12,6 +12,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from veenv._compat import barrier
 from veenv.env.bits import WORD, count_columns, count_in_sets
 from veenv.env.encode import EnvParams, Layout, Spec
 from veenv.env.lists import at, members
@@ -90,17 +91,17 @@ class GraphView:
 
     def __call__(self, core: Any, mask: Bool[Array, " A"], params: EnvParams) -> GraphObservation:
         """The lists; every node's features are NaN where there is no room for all edges."""
-        core, mask = lax.optimization_barrier((core, mask))  # else a step is part of every edge
+        core, mask = barrier((core, mask))  # else a step is part of every edge
         spec, arrays = self.spec, isinstance(core, ArrayCore)
         sets = core.sources.T if arrays else core.present
         own, other, used, total = members(sets, self.max_edges)
         row, column = (other, own) if arrays else (own, other)
-        row, column = lax.optimization_barrier((row, column))
+        row, column = barrier((row, column))
         if arrays:
             codes = at(core.codes.reshape(-1), row * spec.columns + column)
         else:
             codes = 1 | _valued(core, row, column) << 1
-        codes = lax.optimization_barrier(jnp.where(used, codes, 0))
+        codes = barrier(jnp.where(used, codes, 0))
         outside = jnp.int32(self.num_nodes)
         senders = jnp.where(used, row, outside)
         receivers = jnp.where(used, column + spec.num_inputs, outside)
@@ -142,7 +143,7 @@ class GraphView:
             OUT_DEGREE: at(logs, out_degree),
             IS_LEGAL: placed(mask.astype(jnp.float32), self.spec.num_inputs, self.num_nodes),
         }
-        return with_columns(self._lasting(params), lax.optimization_barrier(changing))
+        return with_columns(self._lasting(params), barrier(changing))
 
     def _lasting(self, params: EnvParams) -> Float[Array, "N F"]:
         """The features with zeros for those that a step changes; one for a whole batch."""
@@ -181,8 +182,8 @@ def placed(values: Array, first: int, num: int) -> Array:
       >>> placed(jnp.array([7, 8]), 1, 4).tolist()
       [0, 7, 8, 0]
     """
-    zeros = lax.optimization_barrier(jnp.zeros(num, values.dtype))
-    return lax.optimization_barrier(lax.dynamic_update_slice(zeros, values, (first,)))
+    zeros = barrier(jnp.zeros(num, values.dtype))
+    return barrier(lax.dynamic_update_slice(zeros, values, (first,)))
 
 
 def with_columns(
@@ -201,7 +202,7 @@ def with_columns(
     own = jnp.expand_dims(jnp.arange(num, dtype=jnp.int32), 1 - axis)
     for index, column in columns.items():
         table = jnp.where(own == index, jnp.expand_dims(column, axis), table)
-    return table if whole else lax.optimization_barrier(table).T
+    return table if whole else barrier(table).T
 
 
 def _valued(core: ScalarCore, row: Array, column: Array) -> Int[Array, " E"]:

@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, UInt
 
+from veenv._compat import barrier
 from veenv.env.bits import WORD
 
 UNIT = 4
@@ -54,7 +55,7 @@ def members(
     upto = _counts(sets, blocks)
     ends = running_sum(upto[-1].astype(jnp.float32)).astype(jnp.int32)
     total, begin = ends[-1], ends - upto[-1]
-    unit = lax.optimization_barrier(units_at(ends, room))
+    unit = barrier(units_at(ends, room))
     place = jnp.arange(room, dtype=jnp.int32)
     used = place < total
     # Where the unit begins, and how many of its members lie in its first words, as one number.
@@ -64,8 +65,8 @@ def members(
     top = (UNIT - 1) * COUNT
     if small:
         inner = inner | jnp.minimum(begin, room).astype(jnp.uint32) << top
-    inner, begin = lax.optimization_barrier((inner, begin))
-    found = lax.optimization_barrier(at(inner, unit))
+    inner, begin = barrier((inner, begin))
+    found = barrier(at(inner, unit))
     first = (found >> top).astype(jnp.int32) if small else at(begin, unit)
     rank = jnp.where(used, place - first, 0)
     ends_of = [(found >> (COUNT * k) & (1 << COUNT) - 1).astype(jnp.int32) for k in range(UNIT - 1)]
@@ -74,8 +75,8 @@ def members(
         word, before = word + (rank >= end).astype(jnp.int32), jnp.where(rank >= end, end, before)
     own, block = (unit, 0) if blocks == 1 else (unit // blocks, unit % blocks)
     word = jnp.minimum(word + UNIT * block, num_words - 1)
-    own, word, rank = lax.optimization_barrier((own, word, rank - before))
-    bits = lax.optimization_barrier(at(sets.reshape(-1), word * num_sets + own))
+    own, word, rank = barrier((own, word, rank - before))
+    bits = barrier(at(sets.reshape(-1), word * num_sets + own))
     one = word * WORD + bit_of_rank(bits, rank)
     return jnp.where(used, own, 0), jnp.where(used, one, 0), used, total
 
@@ -90,7 +91,7 @@ def _counts(sets: UInt[Array, "W S"], blocks: int) -> list[Int[Array, " U"]]:
         for k in range(UNIT - pad)
     ]
     counts = list(accumulate(each))
-    return list(lax.optimization_barrier(tuple(counts + counts[-1:] * pad)))
+    return list(barrier(tuple(counts + counts[-1:] * pad)))
 
 
 def units_at(ends: Int[Array, " U"], room: int) -> Int[Array, " E"]:
@@ -156,7 +157,7 @@ def running_sum(numbers: Float[Array, " n"]) -> Float[Array, " n"]:
     table = jnp.pad(numbers, (0, rows * RUN - num)).reshape(rows, RUN)
     within = _product(table, np.triu(np.ones((RUN, RUN), np.float32)))
     last = within[:, -1]
-    before = lax.optimization_barrier(running_sum(last) - last)
+    before = barrier(running_sum(last) - last)
     return (within + before[:, None]).reshape(-1)[:num]
 
 

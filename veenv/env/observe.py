@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from veenv._compat import barrier
 from veenv.env.encode import EnvParams, Spec
 from veenv.env.graph_view import GraphObservation, GraphView, with_columns
 from veenv.env.rules_array import ArrayCore, ArrayRules
@@ -99,7 +99,7 @@ class Observer:
             return PackedObservation(*owned((core, mask)))
         if self.view is not None:
             return self.view(core, mask, params)
-        core, mask = lax.optimization_barrier((core, mask))  # else a step is part of every entry
+        core, mask = barrier((core, mask))  # else a step is part of every entry
         features = self._features(core, mask, params)
         if self.kind == "flat":
             return features.reshape(-1)
@@ -113,10 +113,10 @@ class Observer:
     def _features(
         self, core: Any, mask: Bool[Array, " A"], params: EnvParams
     ) -> Float[Array, "A F"]:
-        found = lax.optimization_barrier(self.rules.degrees(core, params))
+        found = barrier(self.rules.degrees(core, params))
         # As exact as log1p for whole numbers, and computed once, not once for small and for large.
         logs = [jnp.log(number.astype(jnp.float32) + 1) for number in found]
-        *changing, legal = lax.optimization_barrier([*logs, mask.astype(jnp.float32)])
+        *changing, legal = barrier([*logs, mask.astype(jnp.float32)])
         lasting = jnp.pad(params.static_features, ((0, 0), (len(found), 2)))
         is_output = params.is_output.astype(jnp.float32)
         lasting = with_columns(lasting, {NUM_FEATURES - 2: is_output})
