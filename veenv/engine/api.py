@@ -19,6 +19,7 @@ from veenv.engine.elimination import Elimination, counts_of, dense, eliminate
 from veenv.engine.evaluation import Evaluation, evaluate, is_pushed, push_forward, whole_of
 from veenv.engine.indexing import Half, eliminate_sparse, half_of
 from veenv.engine.moves import Around, by_complex
+from veenv.engine.parts import with_points
 from veenv.engine.product import multiply
 from veenv.engine.sparse import SparseTensor
 from veenv.engine.sparse.entries import Entries, Indexed, Matrix
@@ -271,16 +272,16 @@ def _forms_of(
         raise TypeError(f"fun must be callable, got {fun!r}")
     special = count_ops or sparse_representation or holomorphic or allow_int
     compared = "auto" if dense else None if special else _name_of(order)
+    parts = sparse_representation and not (count_ops or dense) and _name_of(order) == "auto"
 
     @equal_ones_once()
     def forms(args: Sequence[Any], kwargs: dict[str, Any], others: bool) -> Results:
         program = trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)
         _check_types(program, holomorphic=holomorphic, allow_int=allow_int)
-        lin = linearise(program, holomorphic=holomorphic)
+        lin = linearise(_in_parts(program) if parts else program, holomorphic=holomorphic)
         if others and whole_of(lin) is not None:
             raise NotTracedError
-        program = lin.program
-        name = compared if others else None
+        program, name = lin.program, compared if others else None
         modes = other_modes(lin, name, argnums, has_aux=has_aux)
         ids = resolve_order(order, lin.graph)
         inputs = [args[a] for a in normalise_argnums(argnums, len(args))]
@@ -305,6 +306,16 @@ def _forms_of(
         return found, [*modes.values()]
 
     return forms
+
+
+def _in_parts(program: Program) -> Program:
+    """A program with what is the same at many points as functions of one, kernels where it can."""
+
+    def jacobian(point: Callable[..., Any], argnums: tuple[int, ...]) -> Callable[..., Any]:
+        forms = _forms_of(point, "auto", argnums, True, False, False, False, True)
+        return _compiled(forms, point, "auto", "auto", "auto", argnums, True)
+
+    return with_points(program, jacobian)
 
 
 _MUCH = 1 << 18

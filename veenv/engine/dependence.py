@@ -6,7 +6,7 @@ gives depends on nothing that comes after t.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
@@ -55,6 +55,8 @@ class _Variable:
 
 
 _Several = list[_Variable]
+Places = Callable[[Equation, tuple[int, int]], "tuple[np.ndarray, np.ndarray] | None"]
+"""Of an equation, a result and an operand the rows and columns of the partial's entries."""
 
 
 def dependent_places(
@@ -81,13 +83,34 @@ def dependent_places(
     return rows, cols
 
 
+def followed(
+    equations: Sequence[Any],
+    reaches: Mapping[Any, np.ndarray],
+    values: Mapping[Any, np.ndarray | None],
+    outputs: Sequence[Any],
+    places: Places,
+) -> list[np.ndarray | None] | None:
+    """What some variables depend on, bool [*shape, n]; None of all where that takes too long.
+
+    `reaches` are those of variables, `values` what is known of the others; `places` says of a
+    partial where it has entries, if it has a say.
+    """
+    known = {v: _Variable(x) for v, x in reaches.items()}
+    known |= {v: _Variable(value=x) for v, x in values.items()}
+    size = next(iter(reaches.values())).shape[-1]
+    try:
+        return [x.reach for x in _Follower(size, places).results(equations, known, outputs)]
+    except _TooManyError:
+        return None
+
+
 class _Follower(walk.Domain[_Variable]):
     """Follows what depends on an operand of so many elements."""
 
     turns = True
 
-    def __init__(self, size: int):
-        self._size, self._steps = size, 0
+    def __init__(self, size: int, places: Places = lambda *_: None):
+        self._size, self._steps, self._places = size, 0, places
 
     def constant(self, value: Any) -> _Variable:
         """A constant, which depends on nothing."""
@@ -252,20 +275,23 @@ class _Follower(walk.Domain[_Variable]):
             return [_Variable()]
         found: _Several = []
         rows = partials(_site(equation, given))
-        for aval, row in zip(equation.out_avals, rows, strict=True):
-            by = [
-                _through(p.executed, x.reach, aval.shape)
-                for p, x in zip(row, given, strict=True)
-                if p is not None and x.reach is not None
-            ]
+        for result, (aval, row) in enumerate(zip(equation.out_avals, rows, strict=True)):
+            by = []
+            for operand, (p, x) in enumerate(zip(row, given, strict=True)):
+                if p is None or x.reach is None:
+                    continue
+                at = self._places(equation, (result, operand))
+                if at is not None:
+                    by.append(_at_places(at, x.reach, aval.shape))
+                    continue
+                met = _met(equation, operand, given, x.reach)
+                by.append(_through(p.executed, x.reach, aval.shape) if met is None else met)
             found.append(_either(by))
         return found
 
 
 def _as_equation(equation: Any) -> Equation:
     """An equation of a jaxpr as one of a program whose variables are its operands' numbers."""
-    if isinstance(equation, Equation):
-        return equation
     ins, outs = walk.in_avals(equation), walk.out_avals(equation)
     numbers = tuple(range(len(ins)))
     return Equation(equation.primitive, equation.params, numbers, (), tuple(ins), tuple(outs), "")
@@ -325,6 +351,45 @@ def _through(s: Structure, reach: np.ndarray, shape: Sequence[int]) -> np.ndarra
     outer = [n if j != FREE else 1 for n, j in zip(s.out_shape, s.pairs, strict=True)]
     whole = np.broadcast_to(kept.reshape(*outer, size), (*s.out_shape, size))
     return whole.reshape(*shape, size)
+
+
+def _met(equation: Equation, operand: int, given: _Several, reach: np.ndarray) -> np.ndarray | None:
+    """As `_through`, of what a known select lets through, or known factors do not make zero."""
+    name, shape = equation.primitive.name, equation.out_avals[0].shape
+    other = given[0 if name == "select_n" else 1 - operand if len(given) == 2 else operand].value
+    if other is None or name not in ("select_n", "mul", "dot_general"):
+        return None
+    if name == "dot_general":
+        return _dotted(equation, operand, other != 0, reach)
+    there = other == operand - 1 if name == "select_n" else other != 0
+    if reach.shape[:-1] != shape:
+        return None
+    return reach & np.broadcast_to(there, shape)[..., None]
+
+
+def _dotted(equation: Equation, operand: int, factor: np.ndarray, reach: np.ndarray) -> np.ndarray:
+    """What a product with a factor that is not zero at some places depends on."""
+    contracting, batch = equation.params["dimension_numbers"]
+    ranks = [len(a.shape) for a in equation.in_avals]
+    labels = [[*range(ranks[0])], [*range(ranks[0], sum(ranks))]]
+    for i, j in (*zip(*contracting, strict=True), *zip(*batch, strict=True)):
+        labels[1][j] = labels[0][i]
+    bound = [{*contracting[k], *batch[k]} for k in (0, 1)]
+    out = [labels[0][i] for i in batch[0]]
+    out += [labels[k][j] for k in (0, 1) for j in range(ranks[k]) if j not in bound[k]]
+    of_factor, last = labels[1 - operand], sum(ranks)
+    own: Any = reach.astype(np.float32)
+    counts = np.einsum(own, [*labels[operand], last], factor * 1.0, of_factor, [*out, last])
+    return counts > 0
+
+
+def _at_places(
+    at: tuple[np.ndarray, np.ndarray], reach: np.ndarray, shape: Sequence[int]
+) -> np.ndarray:
+    """As `_through`, of a partial with entries at some places."""
+    found = np.zeros((prod(shape), reach.shape[-1]), bool)
+    np.logical_or.at(found, at[0], reach.reshape(-1, reach.shape[-1])[at[1]])
+    return found.reshape(*shape, -1)
 
 
 def _either(several: Sequence[np.ndarray | None]) -> _Variable:

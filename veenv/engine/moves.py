@@ -22,6 +22,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from veenv.engine import points
 from veenv.engine.edge import Edge
 from veenv.engine.known import Known, Zeros
 from veenv.engine.sparse import entries
@@ -122,7 +123,9 @@ def _move(
         return None
     if lin.realify and any(map(is_complex, (*equation.in_avals, *equation.out_avals))):
         return _complex_move(equation, ways, e, (out_shape, in_shape), known, passes)
-    _, operand = ways
+    result, operand = ways
+    if name == points.NAME:
+        return equation.primitive.part.entries(result, operand, e)
     if name == "select_n":
         chosen = _let_through(equation, operand, known(equation.inputs[0]))
         return None if chosen is None else entries.selected(chosen, in_shape, e.dtype)

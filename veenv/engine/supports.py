@@ -53,7 +53,7 @@ def supported(
     Dear operators that are evaluated may not exceed the passes of the program's own modes.
     """
     result, operand = ways
-    places = _places(equation, ways, known)
+    places = places_of(equation, ways, known)
     of, by = equation.out_avals[result], equation.in_avals[operand]
     out_shape, in_shape = (real_shape(a, realify=realify) for a in (of, by))
     if places is not None and realify:
@@ -135,7 +135,8 @@ def _passes(e: Edge) -> int:
     return min(e.structure.linked_sizes) // prod(shape[k] for k, _ in diagonal_pairs(e))
 
 
-def _places(equation: Equation, ways: tuple[int, int], known: Known) -> Places | None:
+def places_of(equation: Equation, ways: tuple[int, int], known: Known) -> Places | None:
+    """Where the partial of a result by an operand, two numbers, can have entries."""
     name, (result, operand) = equation.primitive.name, ways
     if facts(name).form == "loop":
         return dependent_places(equation, result, operand, known)

@@ -78,9 +78,10 @@ class Traced:
 
     def program_within(self, limit: int) -> ScalarProgram | None:
         """The scalar program where `"auto"` may take a kernel of this `size_of`; None elsewhere."""
-        if jax.default_backend() != "cpu" or walk.holds(
-            _compat.open_jaxpr(self.closed), UNLIKE_XLA
-        ):
+        jaxpr = _compat.open_jaxpr(self.closed)
+        if jax.default_backend() != "cpu" or walk.holds(jaxpr, UNLIKE_XLA):
+            return None
+        if any(map(primitive.has_batch, walk.every(jaxpr))):  # a kernel of many points is inside
             return None
         try:
             return unroll(self.closed, self.lifted, limit, limit)

@@ -154,6 +154,13 @@ def call(kernel: Batched, *args: Any) -> list[Any]:
     return fused_p.bind(*_compat.same_variance(args), kernel=kernel)
 
 
+def has_batch(equation: Any) -> bool:
+    """Whether an equation is a kernel of more than one point."""
+    if equation.primitive is not fused_p:
+        return False
+    return math.prod(equation.params["kernel"].batch_of([v.aval for v in equation.invars])) > 1
+
+
 fused_p = core.Primitive(_compat.KERNEL)
 fused_p.multiple_results = True
 

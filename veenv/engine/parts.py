@@ -1,0 +1,282 @@
+"""Looks in a program for what does the same at every index of some axes (`veenv.engine.points`).
+
+Axes of variables that go together are one class, as equations tie them.  A part is what has the
+same classes, from where it is entered to where it is left; what comes back to it is another part.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial, reduce
+from typing import Any
+
+import jax
+import jax.core
+import numpy as np
+
+from veenv.engine.known import Known
+from veenv.engine.points import (
+    Axes,
+    Jacobian,
+    Line,
+    Points,
+    RefusedError,
+    Run,
+    indices,
+    is_writable,
+    present,
+    shrunk,
+    ties,
+)
+from veenv.graph.equations import Equation, Literal
+from veenv.graph.program import Program
+from veenv.kernel.ties import Tie
+from veenv.rules import walk
+from veenv.rules.base import is_complex, is_differentiable
+from veenv.rules.table import facts
+
+_FEWEST = 12
+"""Equations from which on a part is taken out: XLA makes a program or two of each that is left,
+which take as long as a kernel takes to start."""
+_MOST_INPUTS = 48
+"""Most numbers of a point that are differentiated by: blocks are stored whole before their zeros
+are left out."""
+_MOST_WORK = 30_000
+"""Most numbers that a point computes times those that it is differentiated by: half of what one
+kernel may hold."""
+_THIN = 4
+"""Places for each entry from which on blocks are not made, as they are computed whole."""
+_ROUNDS = 4
+"""Axes that are tried in a program; few functions have more."""
+
+
+class _Classes:
+    """Axes of variables that go together, by union."""
+
+    def __init__(self) -> None:
+        self._parents: dict[Any, Any] = {}
+
+    def __call__(self, x: Any) -> Any:
+        while self._parents.get(x, x) != x:
+            x = self._parents[x]
+        return x
+
+    def join(self, a: Any, b: Any) -> None:
+        self._parents[self(a)] = self(b)
+
+
+class _Search:
+    """Looks for parts of a program."""
+
+    def __init__(self, program: Program):
+        self._program = program
+        self._known = Known(program)
+        self._moved = walk.dependent(program.equations, range(program.num_inputs))
+        self._left = [
+            k for k, e in enumerate(program.equations)
+            if not self._moved.isdisjoint(walk.operands(e))
+        ]  # fmt: skip
+        self._classes = _Classes()
+        self._ties: dict[int, list[Tie]] = {}
+        for k in self._left:
+            self._ties[k] = self._open(program.equations[k])
+
+    def _open(self, e: Equation) -> list[Tie]:
+        """The ties of an equation that can be written for one point, in which all that moves is."""
+        arrays = any(isinstance(a, Literal) and np.ndim(a.value) for a in e.inputs)
+        name = e.primitive.name
+        sorts = facts(name).form == "sort" and any(map(is_differentiable, e.out_avals))
+        if arrays or e.effects or sorts or not is_writable(name):
+            return []
+        found = []
+        for tie in ties(e):
+            pairs = zip(e.inputs, tie.ins, strict=True)
+            own = [(a, j) for a, j in pairs if isinstance(a, int) and a in self._moved]
+            if all(j is not None for _, j in own):
+                found.append(tie)
+                outs = [(v, tie.out) for v in e.outputs if v is not None]
+                for other in (*own, *outs):
+                    self._classes.join(other, outs[0] if outs else other)
+        return found
+
+    def _class_of(self, k: int, tie: Tie) -> Any:
+        outs = [v for v in self._program.equations[k].outputs if v is not None]
+        return self._classes((outs[0], tie.out)) if outs else None
+
+    def _in(self, k: int, chosen: Sequence[Any]) -> Line | None:
+        """The equation by its ties of some classes; None if it has not one of each."""
+        e = self._program.equations[k]
+        own = [[t for t in self._ties[k] if self._class_of(k, t) == one] for one in chosen]
+        if any(len(some) != 1 for some in own):
+            return None
+        ins = tuple(tuple(t.ins[i] for (t,) in own) for i in range(len(e.inputs)))
+        return Line(e, tuple(t.out for (t,) in own), ins)
+
+    def parts(self) -> list[Points]:
+        """The parts; those that make masks only where nothing else could meet them as infinity."""
+        wild = {k for k in self._ties if not _is_tame(self._program.equations[k])}
+        return [part for numbers, part in self._every() if wild <= {*numbers} or not _masks(part)]
+
+    def _every(self) -> list[tuple[list[int], Points]]:
+        found: list[tuple[list[int], Points]] = []
+        for _ in range(_ROUNDS):
+            counts = self._counts(self._left)
+            if not counts or counts.most_common(1)[0][1] < _FEWEST:
+                break
+            [(first, _)] = counts.most_common(1)
+            some = self._of([first])
+            found += some
+            taken = {k for numbers, _ in some for k in numbers}
+            self._left = [k for k in self._left if k not in taken]
+            for k in self._left:
+                self._ties[k] = [t for t in self._ties[k] if self._class_of(k, t) != first]
+        return found
+
+    def _counts(self, numbers: Sequence[int]) -> Counter[Any]:
+        return Counter(
+            one for k in numbers for one in {self._class_of(k, t) for t in self._ties[k]}
+        )
+
+    def _of(self, chosen: list[Any]) -> list[tuple[list[int], Points]]:
+        """The parts along axes of some classes; what is too much is tried with one axis more."""
+        lines = {k: line for k in self._left if (line := self._in(k, chosen)) is not None}
+        found = []
+        for numbers in self._stages(lines):
+            if len(numbers) < _FEWEST:
+                continue
+            part = self._part([lines[k] for k in numbers])
+            if part is None:
+                continue
+            if part.work <= _MOST_WORK:
+                found += [(numbers, part)] if _is_full(part) else []
+                continue
+            counts = self._counts(numbers)
+            for one in chosen:
+                del counts[one]
+            if counts:
+                found += self._of([*chosen, counts.most_common(1)[0][0]])
+                break
+        return found
+
+    def _stages(self, lines: Mapping[int, Line]) -> list[list[int]]:
+        """The equations of one part after the other: what needs a part's result comes after it."""
+        made: dict[int, int] = {}
+        level: dict[int, int] = {}
+        stages: dict[int, list[int]] = {}
+        for k, e in enumerate(self._program.equations):
+            own = [a for a in e.inputs if isinstance(a, int)]
+            inside = k in lines
+            here = max(
+                (made[a] if inside and a in made else level.get(a, 0) for a in own), default=0
+            )
+            outs = [v for v in e.outputs if v is not None]
+            level.update(dict.fromkeys(outs, here + inside))
+            if inside:
+                made.update(dict.fromkeys(outs, here))
+                stages.setdefault(here, []).append(k)
+        return [*stages.values()]
+
+    def _part(self, lines: Sequence[Line]) -> Points | None:
+        """A part of these equations; None where it cannot be one."""
+        program = self._program
+        own: dict[int, Axes] = {}
+        operands: dict[int, Axes] = {}
+        for line in lines:
+            for a, axes in zip(line.equation.inputs, line.ins, strict=True):
+                if isinstance(a, int) and own.get(a, operands.setdefault(a, axes)) != axes:
+                    return None
+            own.update((v, line.out) for v in line.equation.outputs if v is not None)
+        inside = {id(line.equation) for line in lines}
+        read = {v for e in program.equations if id(e) not in inside for v in walk.operands(e)}
+        read.update(o for o in (*program.outputs, *(program.aux or ((),))[0]) if isinstance(o, int))
+        results = tuple((v, axes) for v, axes in own.items() if v in read)
+        outside = tuple((v, axes) for v, axes in operands.items() if v not in own)
+        avals = {v: program.avals[v] for v in (*own, *operands)}
+        floats = {v for v, a in avals.items() if is_differentiable(a)}
+        moved = tuple(i for i, (v, _) in enumerate(outside) if v in self._moved & floats)
+        smooth = tuple(k for k, (v, _) in enumerate(results) if v in floats)
+        places = {a for line in lines for a in indices(line.equation)}
+        moves = places & self._moved and "lu" not in {e.equation.primitive.name for e in lines}
+        if moves or any(self._known(v) is None for v in places - self._moved):
+            return None  # entries at places that are computed are fewer than blocks have
+        if not moved or not smooth or len({avals[v].dtype for v in floats if v in own}) > 1:
+            return None
+        if any(map(is_complex, avals.values())):
+            return None
+        v, axes = results[0]
+        sizes = tuple(avals[v].shape[j] for j in present(axes))
+        try:
+            lines = [line._replace(params=shrunk(line)) for line in lines]
+        except RefusedError:
+            return None
+        part = Points(tuple(lines), sizes, outside, moved, results, smooth, avals, self._known)
+        return part if sum(part.counts) <= _MOST_INPUTS else None
+
+
+def _is_full(part: Points) -> bool:
+    """Whether not too much of the blocks is surely zero."""
+    reaches = part.reaches or []
+    size = sum(x.size for x in reaches)
+    return _THIN * sum(map(np.count_nonzero, reaches)) >= size > 0
+
+
+def _masks(part: Points) -> bool:
+    every = (line.equation for line in part.lines)
+    return any(e.primitive.name == "select_n" and is_differentiable(e.out_avals[0]) for e in every)
+
+
+def _is_tame(e: Equation) -> bool:
+    """Whether its partials are finite at finite operands."""
+    known = facts(e.primitive.name)
+    return known.partials == "finite" or known.form in ("take", "put", "move", "same")
+
+
+def with_points(program: Program, jacobian: Jacobian) -> Program:
+    """The program with its parts as one equation each."""
+    read = [*program.outputs, *(program.aux[0] if program.aux else ())]
+    found = replace(program, equations=tuple(walk.needed(program.equations, read)))
+    parts = _Search(found).parts()
+    return reduce(partial(_replaced, jacobian), parts, found) if parts else program
+
+
+def _replaced(jacobian: Jacobian, program: Program, part: Points) -> Program:
+    """The program with one equation in place of those of a part."""
+    gone = {id(line.equation) for line in part.lines}
+    blocks = [part.structure(k, i).value_shape for k in part.smooth for i in part.moved]
+    dtypes = [part.avals[part.results[k][0]].dtype for k in part.smooth for _ in part.moved]
+    avals = [jax.core.ShapedArray(s, d) for s, d in zip(blocks, dtypes, strict=True)]
+    new = range(len(program.avals), len(program.avals) + len(avals))
+    outputs = (*(v for v, _ in part.results), *new)
+    inputs = tuple(v for v, _ in part.operands)
+    one = Equation(
+        Run(part, jacobian),
+        {},
+        inputs,
+        outputs,
+        tuple(program.avals[v] for v in inputs),
+        (*(program.avals[v] for v, _ in part.results), *avals),
+        part.lines[0].equation.source,
+    )
+    every = _ordered([e for e in program.equations if id(e) not in gone], one)
+    return replace(
+        program,
+        equations=tuple(every),
+        avals=(*program.avals, *avals),
+        vertex_variables=tuple(o for e in every for o in e.outputs if o is not None),
+    )
+
+
+def _ordered(rest: Sequence[Equation], one: Equation) -> list[Equation]:
+    """Equations with one more, after what it needs and before what needs it."""
+    after = {v for v in one.outputs if v is not None}
+    before: list[Equation] = []
+    later: list[Equation] = []
+    for e in rest:
+        if after.isdisjoint(walk.operands(e)):
+            before.append(e)
+        else:
+            later.append(e)
+            after.update(v for v in e.outputs if v is not None)
+    return [*before, one, *later]
