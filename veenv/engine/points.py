@@ -332,7 +332,8 @@ def _first(x: _Seen, axes: Axes) -> Any:
 def ties(equation: Any) -> list[Tie]:
     """The axes along which an equation of a program or a jaxpr does the same at each index."""
     ins, outs = walk.in_avals(equation), walk.out_avals(equation)
-    if sum(prod(a.shape) for a in (*ins, *outs)) > _MOST_PLACES:
+    sizes = [prod(a.shape) for a in (*ins, *outs)]
+    if 0 in sizes or sum(sizes) > _MOST_PLACES:
         return []
     if equation.primitive.name == "custom_linear_solve":
         batch = min(len(a.shape) for a in (*ins, *outs)) - 1

@@ -134,6 +134,11 @@ def test_a_part_before_and_behind_a_sum_of_neighbours():
     check(fun)
 
 
+def test_empty_arrays_have_no_parts():
+    """A roll by none has a slice without elements."""
+    check(lambda x: jnp.roll(jnp.sin(x), 0) * jnp.concatenate([x[:0], x[1:], x[:1]]))
+
+
 def test_what_a_case_shuts_out_meets_no_infinity():
     """As in a reverse sweep of the same function: a root of zero is behind the case."""
 
