@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from agents.cli.signals import until_signal
@@ -71,11 +72,13 @@ def make_curriculum(args: TrainArgs, played: Played | None, *, resumed: bool) ->
     """
     env = None if played is None else played.tasks.env
     network, ppo = _start_from(args, env, resumed=resumed)
-    if played is None:
-        return RandomPools(ppo, args.random.family, args.random.functions, args.cost, network)
-    devices = args.scale.devices
-    trainer = make_trainer(args.agent, ppo, args.search, played.tasks, devices, network)
-    return FixedTasks(trainer, AGENTS[args.agent])
+    make = partial(
+        make_trainer, args.agent, ppo, args.search, devices=args.scale.devices, network=network
+    )
+    if played is not None:
+        return FixedTasks(make(played.tasks), AGENTS[args.agent])
+    family, number = args.random.family, args.random.functions
+    return RandomPools(ppo, family, number, args.cost, partial(make, stay=False))
 
 
 def check_options(args: TrainArgs) -> None:
@@ -84,24 +87,25 @@ def check_options(args: TrainArgs) -> None:
     Raises:
       ValueError: naming the option.
     """
-    alone = (
-        (args.scale.several, "several processes"),
+    orders = (
         (args.polish is not None, "--polish"),
         (args.rank_by_time is not None, "--rank-by-time"),
         (args.report, "--report"),
+    )
+    single = (
+        (args.scale.several, "several processes"),
         (args.tensorboard, "--tensorboard"),
         (args.wandb, "--wandb"),
     )
-    learns = (
-        (args.agent != "ppo", f"--agent {args.agent}"),
+    stays = (
         (args.network is not None, "--network"),
         (args.seeds > 1, "--seeds"),
         (explores(args.ppo), "--self-imitation, --restarts or --temperatures"),
     )
     goes_on = ((args.resume is not None, "--resume"), (args.init_from is not None, "--init-from"))
     for chosen, what, excluded in (
-        (args.task == "random", "--task random", alone + learns),
-        (args.seeds > 1, "--seeds", alone + goes_on),
+        (args.task == "random", "--task random", orders + stays),
+        (args.seeds > 1, "--seeds", orders + single + goes_on),
     ):
         for given, option in excluded:
             if chosen and given:

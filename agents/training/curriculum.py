@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from agents.config.ppo import PPOConfig
-from agents.nn.own import Network
 from agents.ppo.trainer import Trainer, Update
 from agents.ppo.updates import TrainState
 from agents.training.best import BestOrders
@@ -129,13 +129,16 @@ class RandomPools(Curriculum):
         family: RandomFunctions,
         num_functions: int,
         cost: CostModel = "multiplications",
-        network: Network | None = None,
+        make: Callable[[TaskDistribution], Trainer] | None = None,
     ):
         """Draws the first pools: so many functions in all, `family.arrays` of them of arrays.
+
+        Each has the trainer that `make` makes, by default of PPO with fresh parameters.
 
         Raises:
           ValueError: as `TaskDistribution.random`.
         """
+        make = partial(Trainer, config) if make is None else make
         num_arrays, trainers = round(family.arrays * num_functions), {}
         for name, arrays, num in (
             ("scalar", 0.0, num_functions - num_arrays),
@@ -145,7 +148,7 @@ class RandomPools(Curriculum):
                 ranges = dataclasses.asdict(dataclasses.replace(family, arrays=arrays))
                 seed = pool_seed(config.seed, 0)
                 pool = TaskDistribution.random(seed, num, cost, normalise=True, **ranges)
-                trainers[name] = Trainer(config, pool, network=network)
+                trainers[name] = make(pool)
         super().__init__(trainers)
         self._number = 0
 

@@ -143,8 +143,12 @@ def make_trainer(
     played: TaskDistribution,
     devices: int | None = None,
     network: Network | None = None,
+    *,
+    stay: bool = True,
 ) -> Trainer:
     """An agent on tasks, which starts from a network or, without one, from fresh parameters.
+
+    Large tasks that stay are played from the orders known of them, through a window.
 
     Raises:
       ValueError: as `Trainer` and `agents.alphazero.make_trainer`, mctx is not installed, or
@@ -159,7 +163,7 @@ def make_trainer(
                 "go with agent alphazero"
             )
         known = None
-        if window_on(played.env.num_actions, ppo):
+        if stay and window_on(played.env.num_actions, ppo):
             known = [known_order(graph, played.env.cost) for graph in played.graphs]
         return Trainer(ppo, played, devices, network=network, known=known)
     try:

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 import pytest
 
+from agents.config.random_functions import RandomConfig
 from agents.devices import (
     ScaleConfig,
     broadcast,
@@ -26,7 +27,7 @@ from agents.devices import (
 )
 from agents.nn.weights import load_weights
 from agents.ppo.trainer import Trainer
-from agents.training.curriculum import FixedTasks
+from agents.training.curriculum import FixedTasks, RandomPools
 from agents.training.loop import Progress, train
 from agents.training.played import Played
 from scripts.exchanged import exchanges
@@ -243,3 +244,23 @@ def test_two_processes_go_on_where_one_has_stopped(tmp_path, alone):
     resume = [sys.executable, "scripts/train.py", f"--resume={folder}"]
     assert "from train step 2" in train_together(resume, resume)[0]
     assert_ends_alike(folder, alone)
+
+
+@pytest.mark.slow
+def test_two_processes_train_on_the_same_random_functions(tmp_path):
+    sizes = "functions=2 min-vertices=5 max-vertices=8 max-inputs=2 max-outputs=2".split()
+    options = [f"--{size}" for size in sizes] + ["--task=random"]
+    [played] = [i for i, word in enumerate(command(tmp_path)) if word == TASK]
+    both = [command(tmp_path / str(i)) for i in range(2)]
+    commands = [[*words[:played], *words[played + 1 :], *options] for words in both]
+    said = train_together(*commands)
+    assert "random functions" in said[0]
+    assert [path.name for path in tmp_path.iterdir()] == ["0"]
+    (folder,) = (tmp_path / "0" / "random").iterdir()
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    family = RandomConfig(2, 5, 8, 2, 2).family
+    alone = list(train(RandomPools(CONFIG, family, 2)))
+    assert [row["ratio"] for row in rows] == [seen.measured["ratio"] for seen in alone]
+    ends = load_weights(folder / "weights.eqx"), alone[-1].state.network
+    for a, b in zip(*map(jax.tree.leaves, ends), strict=True):
+        np.testing.assert_allclose(a, b, atol=TOLERANCE)

@@ -7,6 +7,7 @@ import io
 import json
 import re
 import shutil
+from typing import ClassVar
 
 import jax
 import numpy as np
@@ -16,6 +17,7 @@ from agents.cli.session import run_training
 from agents.config.args import TrainArgs, parse_training
 from agents.config.ppo import PPOConfig
 from agents.config.random_functions import RandomConfig
+from agents.config.search import SearchConfig
 from agents.nn.weights import load_weights
 from agents.training.loop import train
 from veenv import Order
@@ -24,16 +26,35 @@ from veenv.env.factory import task_graph
 RANDOM = RandomConfig(functions=2, min_vertices=5, max_vertices=8, max_inputs=2, max_outputs=2)
 
 
+class Kept:
+    """A tracker that keeps the steps of its rows."""
+
+    steps: ClassVar[list[int]] = []
+
+    def __init__(self, *args):
+        del args
+        self.steps.clear()
+
+    def log(self, row):
+        self.steps.append(row["steps"])
+
+    def close(self):
+        pass
+
+
 def test_a_run_on_random_functions(tmp_path, monkeypatch):
+    monkeypatch.setattr("agents.cli.start.need", lambda *args: None)
+    monkeypatch.setattr("agents.cli.start.TensorBoard", Kept)
     out = io.StringIO()
     ppo = PPOConfig(num_envs=4, steps=150, hidden=8)  # and sizes: those of test_curriculum
-    args = TrainArgs("random", out=str(tmp_path), ppo=ppo, random=RANDOM)
+    args = TrainArgs("random", out=str(tmp_path), ppo=ppo, random=RANDOM, tensorboard=True)
     assert run_training(args, out) == 0
     (folder,) = (tmp_path / "random").iterdir()
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert rows[-1]["steps"] >= 150 > rows[-2]["steps"]
     assert [row["update"] for row in rows] == list(range(1, len(rows) + 1))
     assert rows[0]["unseen"]
+    assert Kept.steps == [row["steps"] for row in rows]
     assert "mean cost / Markowitz: scalar" in out.getvalue()
     weights = load_weights(folder / "weights.eqx")
     again = parse_training(["--config", str(folder / "config.toml")])
@@ -55,6 +76,18 @@ def test_a_run_on_random_functions(tmp_path, monkeypatch):
     for a, b in zip(jax.tree.leaves(weights), jax.tree.leaves(begun[0]), strict=True):
         np.testing.assert_array_equal(a, b)
     assert load_weights(second / "weights.eqx").embed.weight.shape == weights.embed.weight.shape
+
+
+@pytest.mark.slow
+def test_alphazero_on_random_functions(tmp_path):
+    out, ppo = io.StringIO(), PPOConfig(num_envs=4, steps=60, hidden=8)
+    args = TrainArgs("random", agent="alphazero", out=str(tmp_path), ppo=ppo, random=RANDOM)
+    args = dataclasses.replace(args, search=SearchConfig(num_simulations=2, max_considered=2))
+    assert run_training(args, out) == 0
+    (folder,) = (tmp_path / "random").iterdir()
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert rows[-1]["steps"] >= 60
+    assert "policy_loss" in rows[-1]["stats"]["scalar"]
 
 
 @pytest.mark.slow
@@ -95,8 +128,7 @@ def test_going_on_with_random_functions_is_the_same_as_not_stopping(tmp_path, mo
     ("args", "message"),
     [
         (["--polish", "1s"], "--task random does not go with --polish"),
-        (["--agent", "alphazero"], "does not go with --agent alphazero"),
-        (["--tensorboard"], "does not go with --tensorboard"),
+        (["--report"], "does not go with --report"),
         (["--self-imitation", "0.1"], "does not go with --self-imitation"),
     ],
 )
