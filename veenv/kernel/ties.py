@@ -59,7 +59,7 @@ def ties_of(eqn: Any) -> list[Tie]:
 
 
 def _of_windows(eqn: Any, shapes: list[tuple[int, ...]]) -> list[Tie]:
-    """Axes that a gather takes whole, or a scatter writes, and those of a batch of them."""
+    """Axes that a gather takes whole, or a scatter writes: indices say nothing of them."""
     taken, numbers = eqn.primitive.name == "gather", eqn.params["dimension_numbers"]
     if taken:
         gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
@@ -75,13 +75,7 @@ def _of_windows(eqn: Any, shapes: list[tuple[int, ...]]) -> list[Tie]:
         for k, j in zip(windows, kept, strict=True)
         if j not in indexed and moves[k] == shapes[0][j]
     ]
-    found = [Tie(k, (j, None)) if taken else Tie(j, (j, None, k)) for k, j in pairs]
-    batch = [k for k in range(len(moves)) if k not in windows]
-    if taken:
-        rows = zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True)
-        return [*found, *(Tie(batch[i], (j, i)) for j, i in rows)]
-    rows = zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True)
-    return [*found, *(Tie(j, (j, i, batch[i])) for j, i in rows)]
+    return [Tie(k, (j, None)) if taken else Tie(j, (j, None, k)) for k, j in pairs]
 
 
 def _of_product(numbers: Any, shapes: list[tuple[int, ...]]) -> list[Tie]:
