@@ -1,11 +1,12 @@
-"""Compiles what veenv runs on accelerators for a TPU that is not there: sizes, times, a table.
+"""Compiles what veenv runs on accelerators for a TPU or GPU that is not there: sizes, a table.
 
-    pip install -e '.[tpu-check]'
+    pip install -e '.[tpu-check]'                     # or '.[gpu-check]', for h100
     python scripts/compile_for.py                     # all programs, for a v5e 2x2
-    python scripts/compile_for.py --topology v6e:2x2 --programs rollouts pallas/RoeFlux_1d
+    python scripts/compile_for.py --topologies v6e:2x2 h100 --programs rollouts pallas/RoeFlux_1d
 
-Nothing runs: the compiler of the TPU's vendor, libtpu, takes a description of the machine. What it
-says of code and memory is true of the machine; how fast the program is there, it does not say.
+Nothing runs: the vendors' compilers take a description of the machine. What they say of code,
+memory, registers and schedules is true of the machine; how fast the program is there, they do not
+say.
 """
 
 from __future__ import annotations
@@ -14,18 +15,30 @@ from agents.cli.signals import exit_on_interrupt, run_script
 
 exit_on_interrupt(__name__)
 
+import contextlib
 import dataclasses
+import functools
+import itertools
 import os
 import re
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import tyro
-from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from jax.sharding import (
+    AbstractDevice,
+    AbstractMesh,
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    SingleDeviceSharding,
+)
 
 import veenv
 from agents.config.ppo import PPOConfig
@@ -33,27 +46,58 @@ from agents.config.search import SearchConfig
 from agents.devices import AXIS
 from agents.nn.networks import GraphNetwork
 from agents.training.played import Played, make_trainer
+from scripts.operations_program import NOT_THERE, operations
 from scripts.result_file import Table, write_result
 from veenv.env.random_play import random_episodes
 from veenv.kernel.fusing import trace_point
-from veenv.kernel.pallas import PallasKernel
+from veenv.kernel.pallas import NAME, PallasKernel, has_waves
+from veenv.kernel.program import CannotFuseError, Platform
 
+SCHEDULES = tempfile.TemporaryDirectory(prefix="schedules")
+"""Where libtpu writes the schedules of what it compiles."""
 SETTINGS = {
-    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_SKIP_MDS_QUERY": "1",  # these ask no server in the network which machine this is
     "TPU_WORKER_HOSTNAMES": "localhost",
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+    "LIBTPU_INIT_ARGS": f"--xla_jf_dump_to={SCHEDULES.name} --xla_jf_dump_llo_text=true "
+    "--xla_jf_dump_llo_pass_label_regex=.*final_bundles.*",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # no chip is taken
+    "CUDA_VISIBLE_DEVICES": "-1",
+    "TF_CPP_MIN_LOG_LEVEL": "0",  # these print what ptxas says
+    "TF_CPP_VMODULE": "subprocess_compilation=5",
 }
-"""Without them libtpu asks a server in the network which machine this is."""
+"""What the compilers read from the environment when they are loaded."""
+H100 = """
+gpu_device_info {
+  cuda_compute_capability { major: 9 }
+  core_count: 132 fpus_per_core: 128 clock_rate_ghz: 1.98
+  threads_per_warp: 32 threads_per_block_limit: 1024 threads_per_core_limit: 2048
+  block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535
+  registers_per_block_limit: 65536 registers_per_core_limit: 65536
+  shared_memory_per_block: 49152 shared_memory_per_block_optin: 232448
+  shared_memory_per_core: 233472 l2_cache_size: 52428800
+  device_memory_size: 84942979072 memory_bandwidth: 3352320000000
+}
+platform_name: "CUDA"
+device_description_str: "NVIDIA H100 80GB HBM3"
+dnn_version_info { major: 9 minor: 10 }
+runtime_version { major: 12 minor: 9 }
+"""
+"""An H100 as XLA's compiler is told of it: NVIDIA's data sheet of the SXM5."""
 POINTS = 65_536
 """Points of a kernel's batch."""
+ORDERS = "RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "DoublePendulum_RK4"
+"""Tasks whose kernels are compiled in several orders."""
+ONCE = "rollouts/LSTM", "ppo/HumanHeartDipole", "orders/", "operations/"
+"""Programs that are compiled for the first topology only, if none are named."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Compiles programs for a TPU and writes a table."""
+    """Compiles programs for accelerators and writes a table."""
 
-    topology: str = "v5e:2x2"
-    """The TPU: kind and chips."""
+    topologies: tuple[str, ...] = ("v5e:2x2",)
+    """TPUs, by kind and chips, such as v5e:2x2, and h100, or h100:4 for four."""
     programs: tuple[str, ...] = ()
     """Names of programs, or how they begin; all by default."""
     out: str | None = None
@@ -65,26 +109,53 @@ class Compiled:
     """What the compiler says of a program.
 
     Attributes:
-      code: bytes of code.
+      code: bytes of code; on a GPU of the executable, compressed.
       temporaries: bytes of temporary memory on one chip.
       seconds: of lowering and compiling.
       text: the program after all of the compiler's passes.
+      bundles: instructions of a TPU's Pallas kernel, and those in its loops over parts of a block.
+      registers: of a thread of the GPU's kernel that has most of them.
+      spilled: bytes that a thread of the GPU's kernels stores for want of registers.
     """
 
     code: int
     temporaries: int
     seconds: float
     text: str
+    bundles: tuple[int, list[int]] | None
+    registers: int | None
+    spilled: int | None
 
     def reduced(self) -> int:
         """Bytes of all results of all-reduce, of one run of the code in which they stand."""
-        found = re.findall(r"= (\(?[^=\n]*?) all-reduce(?:-start)?\(", self.text)
+        found = re.findall(r" = (\(?[^\n]*?) all-reduce(?:-start)?\(", self.text)
         return sum(_bytes(kind) for kind in found)
 
     def moves(self) -> list[str]:
         """The other operations by which chips exchange numbers."""
         names = "all-gather|all-to-all|collective-permute|ragged-all-to-all"
         return re.findall(rf" ({names})(?:-start)?\(", self.text)
+
+    def cells(self, made: PallasKernel | None) -> tuple[str, ...]:
+        """As a row of the table; of the kernel, if the program is one."""
+        exchanged = f"all-reduce {self.reduced() / 1000:,.1f} kB" if self.reduced() else ""
+        moves = "".join(f", {self.moves().count(m)} {m}" for m in sorted({*self.moves()}))
+        bundles = ""
+        if made is not None and self.bundles is not None:
+            every, loops = self.bundles
+            parts, *values = made.block(POINTS)
+            more = (parts - 1) * loops[0] if loops else 0
+            never = sum(loops[1:]) if has_waves(made.program) else 0
+            bundles = f"{(every + more - never) * 1024 / (parts * np.prod(values)):,.0f}"
+        return (
+            f"{self.code / 1000:,.0f}",
+            f"{self.temporaries / 1000:,.0f}",
+            f"{self.seconds:.1f}",
+            bundles,
+            "" if self.registers is None else f"{self.registers}",
+            "" if self.spilled is None else f"{self.spilled:,}",
+            (exchanged + moves).lstrip(", "),
+        )
 
 
 _WIDTHS = {"f32": 4, "s32": 4, "u32": 4, "bf16": 2, "pred": 1, "f64": 8, "s8": 1, "u8": 1}
@@ -101,27 +172,73 @@ def mesh_of(topology: str) -> Mesh:
     """The devices of a topology.
 
     Raises:
-      RuntimeError: libtpu is not installed, or does not know the topology.
+      RuntimeError: the compiler is not installed, or does not know the topology.
     """
-    os.environ.update({k: os.environ.get(k, v) for k, v in SETTINGS.items()})
+    os.environ.update(SETTINGS)
     from jax.experimental import topologies
 
-    devices = topologies.get_topology_desc(topology, "tpu").devices
-    return Mesh(np.array(devices), (AXIS,))
+    kind, _, count = topology.partition(":")
+    if kind == "h100":
+        gpus = f"1x1x{count or 1}"
+        found = topologies.get_topology_desc("", "cuda", target_config=H100, topology=gpus)
+    else:
+        found = topologies.get_topology_desc(topology, "tpu")
+    return Mesh(np.array(found.devices), (AXIS,))
+
+
+def platform_of(mesh: Mesh) -> Platform:
+    """What a topology's devices are for a kernel."""
+    return "gpu" if mesh.devices.flat[0].platform == "gpu" else "tpu"
 
 
 def compiled(lower: Callable[[Mesh], jax.stages.Lowered], mesh: Mesh) -> Compiled:
     """Lowers and compiles a program for devices."""
+    for path in Path(SCHEDULES.name).iterdir():
+        path.unlink()
     began = time.perf_counter()
-    made = lower(mesh).compile()
+    with _said() as log:
+        made = lower(mesh).compile()
     seconds = time.perf_counter() - began
     memory: Any = made.memory_analysis()
+    executable: Any = made.runtime_executable()
+    said = log.read_text(encoding="utf-8", errors="replace")
+    registers = [int(n) for n in re.findall(r"Used (\d+) registers", said)]
     return Compiled(
-        memory.generated_code_size_in_bytes,
+        memory.generated_code_size_in_bytes or len(executable.serialize()),
         memory.temp_size_in_bytes,
         seconds,
         made.as_text() or "",
+        _bundles(),
+        max(registers, default=None),
+        sum(map(int, re.findall(r"(\d+) bytes spill stores", said))) if registers else None,
     )
+
+
+@contextlib.contextmanager
+def _said() -> Iterator[Path]:
+    """A file with what the compilers, which know nothing of `sys.stderr`, print meanwhile."""
+    log, usual = Path(SCHEDULES.name) / "stderr", os.dup(2)
+    with log.open("wb") as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield log
+        finally:
+            os.dup2(usual, 2)
+            os.close(usual)
+
+
+def _bundles() -> tuple[int, list[int]] | None:
+    """Instructions of the Pallas kernel in the schedule that was written; None without any.
+
+    And those of each loop over parts of a block, which are marked as the loop in a loop.
+    """
+    paths = [*Path(SCHEDULES.name).glob(f"*-{NAME}*[0-9]-final_bundles*")]
+    if not paths:
+        return None
+    text = paths[0].read_text(encoding="utf-8")
+    depths = [len(d) for d in re.findall(r"^ *(?:0x[0-9a-f]+|0) [ \w]*: *(>*)", text, re.MULTILINE)]
+    runs = itertools.groupby(depths, key=lambda depth: depth > 1)
+    return len(depths), [len([*run]) for inside, run in runs if inside]
 
 
 def programs() -> dict[str, Callable[[Mesh], jax.stages.Lowered]]:
@@ -136,9 +253,16 @@ def programs() -> dict[str, Callable[[Mesh], jax.stages.Lowered]]:
             "HumanHeartDipole", "alphazero", mesh
         ),
     }
-    for name in veenv.tasks.list():
-        found[f"pallas/{name}"] = lambda mesh, name=name: kernel(name, mesh)
-    return found
+    names = [f"pallas/{name}" for name in veenv.tasks.list()]
+    names += [f"orders/{name}/{order}" for name in ORDERS for order in orders(name)]
+    names += [f"operations/{dtype}" for dtype in ("float32", "int32", "int8")]
+
+    def lowered(name: str, mesh: Mesh) -> jax.stages.Lowered:
+        made = kernel_of(name, platform_of(mesh))
+        assert made is not None
+        return kernel(made, mesh)
+
+    return found | {name: functools.partial(lowered, name) for name in names}
 
 
 def rollouts(name: str, mesh: Mesh) -> jax.stages.Lowered:
@@ -177,18 +301,44 @@ def train_step(name: str, agent: Any, mesh: Mesh) -> jax.stages.Lowered:
     return trainer.lowered(mesh)
 
 
-def kernel(name: str, mesh: Mesh) -> jax.stages.Lowered:
-    """The Jacobian by reverse elimination in float32 as a Pallas kernel, on one device."""
+def orders(name: str) -> dict[str, Any]:
+    """Elimination orders of a task's function besides reverse, by name."""
     task = veenv.tasks.get(name)
-    args = jax.tree.map(_single, task.example_args())
-    jacobian = veenv.jacve(task.fun, "reverse", task.argnums, kernel="xla")
-    program = trace_point(jacobian, args, {}, range(len(args))).program()
-    one = SingleDeviceSharding(mesh.devices.flat[0])
+    graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
+    rng = np.random.default_rng(0)
+    drawn = {
+        f"random {k}": graph.legal(rng.permutation(graph.reverse()).tolist()) for k in range(1, 5)
+    }
+    return {name: name for name in ("forward", "markowitz", "best-operations")} | drawn
+
+
+def kernel(made: PallasKernel, mesh: Mesh) -> jax.stages.Lowered:
+    """A Pallas kernel at a batch, on one device."""
+    device = mesh.devices.flat[0]
+    one = SingleDeviceSharding(device)
     leaves = [
         jax.ShapeDtypeStruct((POINTS, *leaf.shape), leaf.dtype, sharding=one)
-        for leaf in program.inputs
+        for leaf in made.program.inputs
     ]
-    return jax.jit(PallasKernel(program, "tpu")).lower(*leaves)
+    platform = "cuda" if made.platform == "gpu" else "tpu"
+    there = AbstractDevice(device.device_kind, 1, platform)
+    with jax.sharding.use_abstract_mesh(AbstractMesh((1,), ("x",), abstract_device=there)):
+        return jax.jit(made).lower(*leaves)
+
+
+@functools.cache
+def kernel_of(name: str, platform: Platform) -> PallasKernel | None:
+    """The kernel that a program is; None for other programs."""
+    kind, what, *order = name.split("/")
+    if kind == "operations":
+        return PallasKernel(operations(what, NOT_THERE[platform]).program, platform)
+    if kind not in ("pallas", "orders"):
+        return None
+    task = veenv.tasks.get(what)
+    args = jax.tree.map(_single, task.example_args())
+    ids = orders(what)[order[0]] if order else "reverse"
+    jacobian = veenv.jacve(task.fun, ids, task.argnums, kernel="xla")
+    return PallasKernel(trace_point(jacobian, args, {}, range(len(args))).program(), platform)
 
 
 def _single(x: Any) -> Any:
@@ -198,30 +348,27 @@ def _single(x: Any) -> Any:
 
 def main(config: Config) -> int:
     """Compiles, prints the table and writes it."""
-    mesh = mesh_of(config.topology)
-    table = Table(("program", "code, kB", "temporaries, kB", "compiled in, s", "exchanged"))
+    jax.config.update("jax_platforms", "cpu")  # the plugins would look for their chips
+    table = Table((
+        "topology", "program", "code, kB", "temporaries, kB", "compiled in, s",
+        "bundles per 1,024 points", "registers", "spilled, bytes", "exchanged",
+    ))  # fmt: skip
     table.begin()
     failed = 0
-    for name, lower in programs().items():
+    for topology, (name, lower) in itertools.product(config.topologies, programs().items()):
         if config.programs and not name.startswith(config.programs):
             continue
-        try:
-            found = compiled(lower, mesh)
-        except Exception as error:
-            failed += 1
-            table.add(name, "-", "-", "-", f"{type(error).__name__}: {error!s:.80}")
+        if not config.programs and topology != config.topologies[0] and name.startswith(ONCE):
             continue
-        exchanged = f"all-reduce {found.reduced() / 1000:,.1f} kB" if found.reduced() else ""
-        moves = "".join(f", {found.moves().count(m)} {m}" for m in sorted({*found.moves()}))
-        table.add(
-            name,
-            f"{found.code / 1000:,.0f}",
-            f"{found.temporaries / 1000:,.0f}",
-            f"{found.seconds:.1f}",
-            (exchanged + moves).lstrip(", "),
-        )
-    if config.out is not None:
-        write_result(config.out, "scripts.compile_for", table)
+        mesh = mesh_of(topology)
+        try:
+            cells = compiled(lower, mesh).cells(kernel_of(name, platform_of(mesh)))
+        except Exception as error:
+            failed += not isinstance(error, CannotFuseError)
+            cells = ("-",) * 6 + (f"{type(error).__name__}: {error!s:.80}",)
+        table.add(topology, name, *cells)
+        if config.out is not None:
+            write_result(config.out, "scripts.compile_for", table)
     return 1 if failed else 0
 
 

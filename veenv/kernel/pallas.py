@@ -1,7 +1,8 @@
 """A scalar program as the body of a Pallas kernel, for GPUs (Triton) and TPUs (Mosaic).
 
 A leaf is one array, its entries first and the points of the batch behind them; a program of the
-grid computes one block of points. On a TPU the points of a block lie in a tile of 8 × 128 numbers.
+grid computes one block of points. On a TPU these lie in rows of 128, and leaves as XLA lays them
+out: in tiles of some entries by 128 points, so that none is copied where the entries fill tiles.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +21,7 @@ from jax.experimental import pallas as pl
 
 from veenv.kernel import expansions
 from veenv.kernel.program import CannotFuseError, Leaf, Loop, Op, Platform, ScalarProgram
+from veenv.kernel.tiling import Tiled, Tiling
 from veenv.rules.operations import OPERATIONS
 
 Path = tuple[int, ...]
@@ -33,10 +36,14 @@ class View(NamedTuple):
     stride: int
     length: int
 
-    def load(self, k: Any, is_bool: bool) -> jax.Array:
+    def load(self, k: Any, dtype: str) -> jax.Array:
         """An entry."""
-        value = self.ref[self.start + self.stride * k]
-        return value != 0 if is_bool else value
+        return _of(self.ref[self.start + self.stride * k], dtype)
+
+
+def _of(value: jax.Array, dtype: str) -> jax.Array:
+    """A number from memory, where bools are integers and small integers may be larger ones."""
+    return value != 0 if dtype == "bool" else value.astype(dtype)
 
 
 def tables_of(program: ScalarProgram) -> dict[Path, np.ndarray]:
@@ -77,7 +84,8 @@ def _is_stacked(program: ScalarProgram, op: Op) -> bool:
 class Run:
     """Computes a program with JAX arrays of the shape of a block.
 
-    `known` are the references of tables of constants, `written` those of arrays that it writes.
+    `apply` computes an operation, `outside` one that is in no loop, if it is another. `known` are
+    the references of tables of constants, `written` those of arrays that it writes.
     """
 
     def __init__(
@@ -86,9 +94,10 @@ class Run:
         written: Mapping[Path, Any],
         block: tuple[int, ...],
         apply: Callable[[Op, Sequence[Any]], jax.Array],
+        outside: Callable[[Op, Sequence[Any]], jax.Array] | None = None,
     ):
         self._refs, self._written = {**known, **written}, frozenset(written)
-        self._block, self._apply = block, apply
+        self._block, self._apply, self._outside = block, apply, outside or apply
 
     def values(
         self, program: ScalarProgram, given: Sequence[Any], path: Path = (), mask: Any = None
@@ -104,7 +113,7 @@ class Run:
                 case "input":
                     value, entry = given[op.attr[0]], op.attr[1]
                     if isinstance(value, View) and entry is not None:
-                        value = value.load(entry, op.dtype == "bool")
+                        value = value.load(entry, op.dtype)
                     found.append(value)
                 case "const":
                     found.append(jnp.full(self._block, op.attr))
@@ -114,7 +123,7 @@ class Run:
                     (ref, start, stride, _), (first, step, length) = args[0], op.attr
                     found.append(View(ref, start + stride * first, stride * step, length))
                 case "entry":
-                    found.append(args[0].load(op.attr, op.dtype == "bool"))
+                    found.append(args[0].load(op.attr, op.dtype))
                 case "read":
                     found.append(self._read(op, *args))
                 case "loop":
@@ -128,7 +137,7 @@ class Run:
                     stacked = _is_stacked(program, op)
                     found.append(self._whole((*path, k)) if stacked else args[0][op.attr])
                 case _:
-                    found.append(self._apply(op, args))
+                    found.append((self._apply if path else self._outside)(op, args))
         return found
 
     def _whole(self, where: Path) -> View:
@@ -150,14 +159,15 @@ class Run:
             return jnp.where(place == k, view.ref[view.start + view.stride * k], found)
 
         found = lax.fori_loop(0, view.length, step, view.ref[view.start])
-        return found != 0 if op.dtype == "bool" else found
+        return _of(found, op.dtype)
 
     def _loop(
         self, loop: Loop, args: Sequence[Any], arrays: Mapping[int, View], path: Path, mask: Any
     ) -> list[jax.Array]:
         """What a loop carries at its end; what it stacks is in memory."""
         first, body = loop.carries + loop.stacked, loop.body
-        bools = [leaf.dtype == "bool" for leaf in body.inputs]
+        dtypes = [leaf.dtype for leaf in body.inputs]
+        bools = [dtype == "bool" for dtype in dtypes]
         columns, same = args[loop.carries : first], args[first:]
 
         def kept(values: Sequence[Any]) -> tuple[Any, ...]:
@@ -169,8 +179,8 @@ class Run:
             return [v != 0 if flag else v for v, flag in zip(values, bools, strict=False)]
 
         def at(k: Any, carries: Sequence[Any]) -> list[Any]:
-            pairs = zip(columns, bools[loop.carries :], strict=False)
-            return [*numbers(carries), *(c.load(k, flag) for c, flag in pairs), *same]
+            pairs = zip(columns, dtypes[loop.carries :], strict=False)
+            return [*numbers(carries), *(c.load(k, dtype) for c, dtype in pairs), *same]
 
         def step(k: Any, carries: Sequence[Any]) -> tuple[Any, ...]:
             k = (loop.length or 0) - 1 - k if loop.reverse else k
@@ -194,8 +204,48 @@ class Run:
         return numbers(lax.while_loop(lambda s: s[0], once, (jnp.bool_(True), start))[1])
 
 
+class Waves:
+    """Operations on a TPU, with sines and cosines of moderate arguments, one reduction for both."""
+
+    def __init__(self, apply: Callable[[Op, Sequence[Any]], jax.Array]):
+        self._apply = apply
+        self._known: dict[int, tuple[jax.Array, tuple[jax.Array, jax.Array]]] = {}
+
+    def __call__(self, op: Op, args: Sequence[Any]) -> jax.Array:
+        """One operation."""
+        if op.name != "call" or op.attr not in _WAVES:
+            return self._apply(op, args)
+        (x,) = args
+        if id(x) not in self._known:
+            self._known[id(x)] = x, expansions.sine_and_cosine(x)
+        return self._known[id(x)][1][_WAVES.index(op.attr)]
+
+    def largest(self) -> jax.Array:
+        """The largest sizes of arguments; NaN where one is."""
+        return functools.reduce(jnp.maximum, (jnp.abs(x) for x, _ in self._known.values()))
+
+
+_WAVES = ("sin", "cos")
+
+
+def has_waves(program: ScalarProgram) -> bool:
+    """Whether a program has sines outside of loops, and is small enough to be compiled twice."""
+    calls = {op.attr for op in program.ops if op.name == "call" and op.dtype == "float32"}
+    return program.size <= _CODE and not calls.isdisjoint(_WAVES)
+
+
 BLOCKS: dict[Platform, tuple[int, ...]] = {"gpu": (128,), "tpu": (8, 128)}
-"""The shape of the block that a program of the grid computes, by platform."""
+"""The least shape of the values that operations compute at once, by platform."""
+_ROWS = 64
+"""Rows of a block of a TPU: more would make no schedule shorter by a twentieth."""
+_BUSY = 2048
+"""Vector operations that keep a TPU busy: of more at once the values do not fit into registers."""
+_CODE = 4096
+"""Operations of a kernel that is compiled a second time for the arguments of sines far away."""
+_TRITON = 1 << 19
+"""Operations times numbers in memory that Triton, which follows each to all, does in a minute."""
+NAME = "veenv_kernel"
+"""What the compilers call a kernel."""
 _EXPANSIONS: dict[Platform, dict[str, Callable[..., jax.Array]]] = {
     "gpu": expansions.GPU,
     "tpu": expansions.TPU,
@@ -216,47 +266,86 @@ class PallasKernel:
     def __post_init__(self) -> None:
         if self.platform not in BLOCKS:
             raise ValueError(f"platform must be one of {', '.join(BLOCKS)}, got {self.platform!r}")
-        if self.platform == "tpu" and "float64" in self.program.dtypes:
-            raise CannotFuseError("a TPU has no float64")
+        wide = sorted(self.program.dtypes & {"float64", "int64", "uint64"})
+        if self.platform == "tpu" and wide:
+            raise CannotFuseError(f"a TPU has no {wide[0]}")
+        work = self.program.size * _accesses(self.program)
+        if self.platform == "gpu" and work > _TRITON and not self.interpret:
+            raise CannotFuseError(
+                f"Triton would compile {self.program.size:,} operations, with "
+                f"{_accesses(self.program):,} numbers in memory, for minutes or hours; take "
+                'kernel="xla"'
+            )
+
+    def block(self, batch: int) -> tuple[int, ...]:
+        """How many parts a block has, one after the other, and the shape of the values of one."""
+        least = BLOCKS[self.platform]
+        if self.platform == "gpu":
+            return 1, *least
+        rows, parts = least[0], 1
+        while 2 * rows < _ROWS and 2 * rows * self.program.size <= least[0] * _BUSY:
+            rows *= 2
+        while rows > least[0] and rows * least[1] >= 2 * batch:
+            rows //= 2
+        while parts * rows < _ROWS and parts * rows * least[1] < batch:
+            if 2 * _needed(self.program, 2 * parts, rows) > _MOST:
+                break
+            parts *= 2
+        return parts, rows, least[1]
 
     def __call__(self, *leaves: Any) -> list[jax.Array]:
         """The written output leaves ``[B, *shape]``, from such input leaves, or some without B."""
-        program = self.program
+        if self.platform == "gpu":
+            return self._call(leaves)
+        with jax.enable_x64(False):  # Mosaic takes no indices of 64 bits
+            return self._call(leaves)
+
+    def _call(self, leaves: Sequence[Any]) -> list[jax.Array]:
+        program, platform = self.program, self.platform
         pairs = list(zip(leaves, program.inputs, strict=True))
         batch = next(x.shape[0] for x, leaf in pairs if x.ndim > len(leaf.shape))
-        block = BLOCKS[self.platform]
-        points = int(np.prod(block))
-        rows = -(-batch // points)
+        block = self.block(batch)
+        values, points = block[1:], prod(block)
+        blocks = -(-batch // points)
         columns = []
         for x, leaf in pairs:
-            x = jnp.broadcast_to(x, (batch, *leaf.shape)).reshape(batch, leaf.size)
-            padded = jnp.pad(x, ((0, rows * points - batch), (0, 0)), mode="edge")
-            padded = padded.astype(_in_memory(leaf)).T
-            columns.append(padded.reshape(leaf.size, rows * block[0], *block[1:]))
+            x = jnp.broadcast_to(x, (batch, *leaf.shape)).astype(_in_memory(leaf, platform))
+            behind = ((0, blocks * points - batch), *((0, 0) for _ in leaf.shape))
+            columns.append(_laid_out(jnp.pad(x, behind, mode="edge"), leaf, block))
         tables = list(tables_of(program).values())
-        for values in tables:
-            values = jnp.asarray(values, _in_memory(Leaf((), values.dtype.name)))
-            columns.append(jnp.broadcast_to(jnp.expand_dims(values, [*range(1, 1 + len(block))]),
-                                            (len(values), *block)))  # fmt: skip
+        for table in tables:
+            table = jnp.asarray(table, _in_memory(Leaf((), table.dtype.name), platform))
+            columns.append(jnp.broadcast_to(jnp.expand_dims(table, [*range(1, 1 + len(values))]),
+                                            (len(table), *values)))  # fmt: skip
         written = [program.outputs[k] for k in program.written()]
-        outputs = [*written, *memory_of(program).values()]
+        memory = [
+            jax.ShapeDtypeStruct((leaf.size, *values), _in_memory(leaf, platform))
+            for leaf in memory_of(program).values()
+        ]
+        specs = [_block(leaf, block) for leaf in written]
+        kinds = [_in_memory(leaf, platform) for leaf in written]
+        if platform == "gpu":  # Triton has no memory of a block's own
+            specs += [pl.BlockSpec(m.shape, lambda i: (0, i)) for m in memory]
+            kinds, memory = [*kinds, *(m.dtype for m in memory)], []
         results = pl.pallas_call(
-            self._body(),
+            self._body(block),
             out_shape=[
-                jax.ShapeDtypeStruct((leaf.size, rows * block[0], *block[1:]), _in_memory(leaf))
-                for leaf in outputs
+                jax.ShapeDtypeStruct(_whole(spec, blocks), kind)
+                for spec, kind in zip(specs, kinds, strict=True)
             ],
-            grid=(rows,),
+            grid=(blocks,),
             in_specs=[
                 *(_block(leaf, block) for leaf in program.inputs),
-                *(_table(len(values), block) for values in tables),
+                *(_table(len(table), values) for table in tables),
             ],
-            out_specs=[_block(leaf, block) for leaf in outputs],
+            out_specs=specs,
+            scratch_shapes=_scratch(memory),
             interpret=self.interpret,
-            compiler_params=_compiler_params(self.platform, program),
+            name=NAME,
+            compiler_params=_compiler_params(program, block),
         )(*columns)
         return [
-            y.reshape(leaf.size, -1)[:, :batch].T.reshape(batch, *leaf.shape).astype(leaf.dtype)
+            _taken_back(y, leaf, block)[:batch].astype(leaf.dtype)
             for y, leaf in zip(results, written, strict=False)
         ]
 
@@ -271,53 +360,122 @@ class PallasKernel:
             y.reshape(*batch, *leaf.shape) for y, leaf in zip(self(*flat), outputs, strict=True)
         ]
 
-    def _body(self) -> Callable[..., None]:
-        program, block = self.program, BLOCKS[self.platform]
+    def _body(self, block: Sequence[int]) -> Callable[..., None]:
+        program, platform = self.program, self.platform
+        parts, *values = block
         tables, memory = tables_of(program), memory_of(program)
         written = program.written()
+        apply_here = functools.partial(apply, platform=platform)
 
-        def body(*refs: Any) -> None:
+        def compute(refs: Sequence[Any], part: Any, outside: Any = None) -> None:
+            def entries(ref: Any, leaf: Leaf) -> Any:
+                usual = platform == "gpu"
+                return ref if usual else Tiled(ref, Tiling.of(leaf), part, values[0])
+
             rest = iter(refs)
-            ins = [View(next(rest), 0, 1, leaf.size) for leaf in program.inputs]
+            ins = [View(entries(next(rest), leaf), 0, 1, leaf.size) for leaf in program.inputs]
             known = {where: next(rest) for where in tables}
-            outs = [next(rest) for _ in written]
+            outs = [entries(next(rest), program.outputs[k]) for k in written]
             stacked = {where: next(rest) for where in memory}
-            apply_here = functools.partial(apply, platform=self.platform)
-            values = Run(known, stacked, block, apply_here).values(program, ins)
+            run = Run(known, stacked, tuple(values), apply_here, outside)
+            found = run.values(program, ins)
             for out, k in zip(outs, written, strict=True):
                 for entry, i in enumerate(program.results[k]):
-                    out[entry] = values[i].astype(out.dtype)
+                    out[entry] = found[i].astype(out.dtype)
+
+        def all_parts(refs: Sequence[Any]) -> None:
+            lax.fori_loop(0, parts, lambda t, _: compute(refs, t), None)
+
+        def body(*refs: Any) -> None:
+            if platform == "gpu":
+                return compute(refs, 0)
+            if not has_waves(program):
+                return all_parts(refs)
+
+            def quickly(t: Any, largest: jax.Array) -> jax.Array:
+                waves = Waves(apply_here)
+                compute(refs, t, waves)
+                return jnp.maximum(largest, waves.largest())
+
+            largest = lax.fori_loop(0, parts, quickly, jnp.zeros(values, jnp.float32))
+            pl.when(~(jnp.max(largest) <= expansions.QUICK))(lambda: all_parts(refs))
 
         return body
 
 
-def _compiler_params(platform: Platform, program: ScalarProgram) -> Any:
+def _accesses(program: ScalarProgram) -> int:
+    """How many numbers a program reads from memory and writes there, constants left out."""
+    names = [op.name for part, _ in program.parts() for op in part.ops]
+    read = sum(name in ("input", "entry", "read") for name in names)
+    written = (program.is_constant[list(program.results[k])] for k in program.written())
+    return read + sum(int((~constant).sum()) for constant in written)
+
+
+def _needed(program: ScalarProgram, parts: int, rows: int) -> int:
+    """Bytes: values that do not fit into registers; leaves, once more while others are copied."""
+    leaves = sum(leaf.size for leaf in (*program.inputs, *program.outputs))
+    own = program.size + sum(leaf.size for leaf in memory_of(program).values())
+    return 4 * rows * BLOCKS["tpu"][1] * (own + 2 * parts * leaves)
+
+
+def _compiler_params(program: ScalarProgram, block: Sequence[int]) -> Any:
     """Chooses Triton on a GPU, where older versions of JAX would take Mosaic; memory on a TPU."""
-    if platform == "gpu":
+    if len(block) == 2:
         from jax.experimental.pallas import triton  # not in every build of JAX
 
         return triton.CompilerParams()
     from jax.experimental.pallas import tpu
 
-    # Values that do not fit into registers; leaves, once more while others are copied.
-    leaves = *program.inputs, *program.outputs, *memory_of(program).values()
-    numbers = program.size + 2 * sum(leaf.size for leaf in leaves)
-    needed = 4 * int(np.prod(BLOCKS["tpu"])) * numbers
+    needed = _needed(program, *block[:2])
     return tpu.CompilerParams(vmem_limit_bytes=min(max(needed, _USUAL), _MOST))
 
 
+def _scratch(memory: Sequence[Any]) -> list[Any]:
+    if not memory:
+        return []
+    from jax.experimental.pallas import tpu
+
+    return [tpu.VMEM(m.shape, m.dtype) for m in memory]
+
+
+def _laid_out(x: jax.Array, leaf: Leaf, block: Sequence[int]) -> jax.Array:
+    if len(block) == 2:
+        return x.reshape(len(x), leaf.size).T
+    return Tiling.of(leaf).laid_out(x, block[1])
+
+
+def _taken_back(x: jax.Array, leaf: Leaf, block: Sequence[int]) -> jax.Array:
+    if len(block) == 2:
+        return x.T.reshape(-1, *leaf.shape)
+    return Tiling.of(leaf).taken_back(x, leaf.shape)
+
+
 def _block(leaf: Leaf, block: Sequence[int]) -> pl.BlockSpec:
-    """All entries of a leaf at the points of one block."""
-    behind = (0,) * (len(block) - 1)
-    return pl.BlockSpec((leaf.size, *block), lambda i: (0, i, *behind))
+    """All entries of a leaf at the points of one block; a GPU's has no parts."""
+    parts, *values = block
+    if len(values) == 1:
+        return pl.BlockSpec((leaf.size, *values), lambda i: (0, i))
+    tiling, (rows, across) = Tiling.of(leaf), values
+    shape = tiling.tiles, parts, rows * tiling.width, across
+    return pl.BlockSpec(shape, lambda i: (0, i, 0, 0))
 
 
-def _table(size: int, block: Sequence[int]) -> pl.BlockSpec:
+def _whole(spec: pl.BlockSpec, blocks: int) -> tuple[int, ...]:
+    """The shape of an array of so many blocks."""
+    shape: Any = spec.block_shape
+    first, second, *others = shape
+    return first, second * blocks, *others
+
+
+def _table(size: int, values: Sequence[int]) -> pl.BlockSpec:
     """All entries of a table, which is the same for every block."""
-    return pl.BlockSpec((size, *block), lambda i: (0,) * (1 + len(block)))
+    return pl.BlockSpec((size, *values), lambda i: (0,) * (1 + len(values)))
 
 
-def _in_memory(leaf: Leaf) -> Any:
+def _in_memory(leaf: Leaf, platform: Platform) -> Any:
+    """The dtype of a leaf there: a TPU reads single rows of 32-bit numbers only."""
+    if platform == "tpu" and (leaf.dtype == "bool" or leaf.dtype in _NARROW):
+        return np.dtype("int32")
     return np.dtype("int8" if leaf.dtype == "bool" else leaf.dtype)
 
 
@@ -333,6 +491,8 @@ def apply(op: Op, args: Sequence[Any], platform: Platform = "gpu") -> jax.Array:
         raise CannotFuseError(f"function {name!r} cannot be part of a Pallas kernel", name)
     if platform == "tpu":
         return _on_tpu(op, function, args)
+    if name == "not" and op.dtype == "uint64":  # Triton cannot write all of its ones
+        return lax.bitcast_convert_type(~lax.bitcast_convert_type(args[0], jnp.int64), jnp.uint64)
     return function(*args)
 
 
@@ -349,5 +509,7 @@ def _on_tpu(op: Op, function: Callable[..., jax.Array], args: Sequence[Any]) -> 
         if op.name in ("max", "min"):  # the compiler would compare in fewer bits, and fail
             less = (wide[0] - wide[1]) & ((wide[0] - wide[1]) >> 31)
             return (wide[0] - less if op.name == "max" else wide[1] + less).astype(op.dtype)
+        if op.name == "shr_l":  # of its own bits, without those of the sign in front
+            wide[0] &= jnp.int32((1 << np.dtype(kind).itemsize * 8) - 1)
         return function(*wide).astype(op.dtype)
     return function(*args)

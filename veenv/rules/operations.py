@@ -83,7 +83,7 @@ def _function(name: str, numpy: Callable[..., Any] | None = None) -> None:
     of = numpy or getattr(np, name)
     weight = WEIGHTS.get(name, _OTHER_FUNCTION)
     arguments = ", ".join(f"{{{k}}}" for k in range(getattr(of, "nin", 1)))
-    c, jax = f"{name}{{f}}({arguments})", getattr(lax, name, None)
+    c, jax = f"{name}{{f}}({arguments})", getattr(lax, name, None) or getattr(jnp, name, None)
     OPERATIONS[name] = Operation(name, of, jax, "", "", c, c, weight, function=True)
 
 
@@ -97,7 +97,7 @@ def _divide(x: Any, y: Any) -> Any:
 def _shift_logical(x: Any, y: Any) -> Any:
     x = np.asarray(x)
     unsigned = np.dtype(f"u{x.dtype.name.removeprefix('u')}")
-    return np.right_shift(x.view(unsigned), y).astype(x.dtype)
+    return np.right_shift(x.view(unsigned), np.asarray(y).astype(unsigned)).astype(x.dtype)
 
 
 def _round(x: Any) -> Any:
