@@ -9,6 +9,7 @@ an update exchanges gradients and nothing else.
 from __future__ import annotations
 
 import dataclasses
+import signal
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -81,6 +82,8 @@ def connect(config: ScaleConfig) -> None:
         jax.distributed.initialize(config.coordinator, config.num_processes, config.process_id)
     except RuntimeError as error:
         raise ConnectionError(f"cannot join the other processes: {error}") from error
+    # JAX's own handler takes SIGTERM without a word; before the first train step it ends a process.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def is_main() -> bool:
@@ -89,10 +92,17 @@ def is_main() -> bool:
 
 
 def broadcast_number(value: float) -> float:
-    """Process 0's value, on every process: clocks and signals differ, decisions may not."""
+    """Process 0's value, on every process: clocks differ, decisions may not."""
     if jax.process_count() == 1:
         return value
     return float(multihost_utils.broadcast_one_to_all(np.float32(value)))
+
+
+def any_process(flag: bool) -> bool:
+    """Whether any process says so: a signal may reach only one of them."""
+    if jax.process_count() == 1:
+        return flag
+    return bool(multihost_utils.process_allgather(np.int32(flag)).any())
 
 
 def broadcast(tree: Any) -> Any:

@@ -14,11 +14,11 @@ from tqdm import tqdm
 from agents.api import train_seeds
 from agents.cli.progress import ProgressDisplay
 from agents.cli.report import result_table, verdict
-from agents.cli.signals import until_signal
+from agents.cli.signals import PREEMPTED, until_signal
 from agents.cli.start import Run, check_options, follow, open_run, read_played
 from agents.config.args import TrainArgs
 from agents.config.settings import CONFIG_NAME, to_toml
-from agents.devices import connect, is_main
+from agents.devices import any_process, connect, is_main
 from agents.files import new_folder
 from agents.run.checkpoints import Schedule
 from agents.run.folder import RunFolder
@@ -43,7 +43,8 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
       started: `time.monotonic()` from which the time limit counts; now by default.
 
     Returns:
-      0 if every order found is proved right and written, 1 otherwise.
+      0 if every order found is proved right and written, 1 otherwise; `PREEMPTED` if SIGTERM has
+      ended it before that.
 
     Raises:
       ValueError: as `check_options` and `open_run`; nothing has been written then.
@@ -60,15 +61,19 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
         return run_seeds(args, write_line)
     connect(args.scale)
     if not is_main():
-        follow(args)
-        return 0
+        return follow(args)
     run = open_run(args, write_line)
     folder, curriculum = run.folder, run.curriculum
     best = curriculum.best if isinstance(curriculum, FixedTasks) else None
     random = [f"random functions: {args.random.family}"]
     for line in random if best is None else header(best.tasks):
         write_line(line)
-    right = play(run, args, out, write_line, started)
+    code = play(run, args, out, write_line, started)
+    if code == PREEMPTED:
+        folder.close()
+        write_line(f"go on with it: python scripts/train.py --resume {folder.path}")
+        return PREEMPTED
+    right = code == 0
     if best is not None:
         reports = [report(best, task, folder, args, write_line) for task in run.functions.values()]
         right &= all(reports)
@@ -151,14 +156,17 @@ def write_pages(
 
 def play(
     run: Run, args: TrainArgs, out: TextIO, write_line: Callable[[str], None], started: float
-) -> bool:
-    """Trains until the budget is spent or a signal comes; False if training has diverged.
+) -> int:
+    """Trains until the budget is spent or a signal comes.
 
     Metrics, orders and checkpoints are written on the way, weights and a last checkpoint at the
     end.
+
+    Returns:
+      0, 1 if training has diverged, or `PREEMPTED`.
     """
     folder, score, state = run.folder, run.curriculum.score, run.state
-    progress, failed = None, False
+    progress, code = None, 0
     schedule = Schedule(args.checkpoint_seconds, args.checkpoint_updates)
     with until_signal() as stop, ProgressDisplay(out, run.curriculum) as display, run.trackers:
         try:
@@ -179,13 +187,14 @@ def play(
                     folder.save_checkpoint(progress, score(progress.measured))
         except DivergedError as error:
             write_line(f"training has ended: {error}")
-            failed = True
+            code = 1
+        code = PREEMPTED if any_process(stop.preempted) else code
     if progress is not None:
         folder.save_checkpoint(progress, score(progress.measured))
     folder.write_weights(state.network)
-    if stop.is_set():
-        write_line(f"stopped by {stop.name}")
-    return not failed
+    if stop.is_set() or code == PREEMPTED:
+        write_line(f"stopped by {stop.name or 'SIGTERM'}")
+    return code
 
 
 def header(played: TaskDistribution) -> list[str]:

@@ -21,6 +21,9 @@ from typing import Any, NoReturn
 INTERRUPTED = 130
 """Exit code of a program that SIGINT has ended, as shells have it."""
 
+PREEMPTED = 75
+"""Exit code of a run that SIGTERM has ended: "try again later" (EX_TEMPFAIL of sysexits.h)."""
+
 _RELEASE = 0
 """What is written behind the numbers of signals: those before it were still held."""
 
@@ -98,6 +101,11 @@ class Stop:
     def is_set(self) -> bool:
         """Whether one did."""
         return bool(self.name)
+
+    @property
+    def preempted(self) -> bool:
+        """Whether it was SIGTERM, by which schedulers take a machine away."""
+        return self.name == "SIGTERM"
 
     def arm(self) -> None:
         """There is something to keep now: the first SIGINT or SIGTERM only asks for the end."""

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from agents.cli.signals import until_signal
+from agents.cli.signals import PREEMPTED, until_signal
 from agents.config.args import TrainArgs
 from agents.config.ppo import PPOConfig
 from agents.config.random_functions import RandomConfig
-from agents.devices import broadcast
+from agents.devices import any_process, broadcast
 from agents.files import new_folder
 from agents.nn.own import Network
 from agents.nn.weights import architecture, load_weights
@@ -102,7 +102,11 @@ def check_options(args: TrainArgs) -> None:
         (args.seeds > 1, "--seeds"),
         (explores(args.ppo), "--self-imitation, --restarts or --temperatures"),
     )
-    goes_on = ((args.resume is not None, "--resume"), (args.init_from is not None, "--init-from"))
+    goes_on = (
+        (args.resume is not None, "--resume"),
+        (args.folder is not None, "--folder"),
+        (args.init_from is not None, "--init-from"),
+    )
     for chosen, what, excluded in (
         (args.task == "random", "--task random", orders + stays),
         (args.seeds > 1, "--seeds", orders + single + goes_on),
@@ -116,8 +120,11 @@ def check_options(args: TrainArgs) -> None:
         )
 
 
-def follow(args: TrainArgs) -> None:
+def follow(args: TrainArgs) -> int:
     """What every process but the first does: the same train steps, and nothing else.
+
+    Returns:
+      The exit code: `PREEMPTED` if SIGTERM has ended the run, else 0.
 
     Raises:
       ValueError: as `open_run`.
@@ -126,10 +133,13 @@ def follow(args: TrainArgs) -> None:
     played = None if args.task == "random" else read_played(args)
     # Where a run is resumed, the first process has its parameters, and the options its network.
     curriculum = make_curriculum(args, played, resumed=args.resume is not None)
-    with until_signal() as stop, contextlib.suppress(DivergedError):
+    with until_signal() as stop:
         state = broadcast(curriculum.init())
-        for _ in train(curriculum, state=state, time_limit=args.seconds):
-            stop.arm()
+        steps = train(curriculum, state=state, time_limit=args.seconds, should_stop=stop.is_set)
+        with contextlib.suppress(DivergedError):
+            for _ in steps:
+                stop.arm()
+        return PREEMPTED if any_process(stop.preempted) else 0
 
 
 def open_run(args: TrainArgs, write_line: Callable[[str], None]) -> Run:
@@ -158,7 +168,9 @@ def open_run(args: TrainArgs, write_line: Callable[[str], None]) -> Run:
     identity = identity_of(args.agent, args.cost, state.network, shown)
     chosen = None if played is None else played.tasks.chosen
     name = "+".join(identity["task"]) if chosen is None else chosen.name
-    path = resumed or new_folder(Path(args.out) / file_name(name))
+    if args.folder is not None:
+        Path(args.folder).mkdir(parents=True, exist_ok=True)
+    path = resumed or Path(args.folder or new_folder(Path(args.out) / file_name(name)))
     folder = RunFolder(path, identity, best, keep=args.keep_checkpoints, warn=warn)
     try:
         before = {}

@@ -34,8 +34,9 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 class TrainArgs:
     """Trains an agent to find a cheap elimination order for a task, and proves the order right.
 
-    Ctrl-C (or SIGTERM) ends the training early; the best order so far is validated and written
-    all the same. Before the first train step is done Ctrl-C ends the program with exit code 130.
+    Ctrl-C ends the training early; the best order so far is validated and written all the same.
+    Before the first train step is done it ends the program with exit code 130. SIGTERM writes a
+    checkpoint and ends the program with exit code 75.
 
     Raises:
       ValueError: naming the first field that is out of range.
@@ -55,6 +56,9 @@ class TrainArgs:
     if it is left out, 100 seconds, or no limit where --steps is given."""
     out: str = "runs"
     """Folder of all runs; this one writes to OUT/TASK/TIME."""
+    folder: str | None = None
+    """Run folder, in place of OUT/TASK/TIME. If it has a run already, that run goes on, as with
+    --resume, so a scheduler can repeat the command."""
     polish: str | None = None
     """Time (`10s`) or number of evaluations of a local search that starts from the best order; what
     it finds is reported and written next to it, as `order-polished.json`."""
@@ -119,6 +123,11 @@ class TrainArgs:
         self.own.check_one(self.task)
         if self.task is not None:
             task_names(self.task)
+        for name in ("out", "folder", "resume"):
+            if "://" in (getattr(self, name) or ""):
+                raise ValueError(f"{name} must be a path of the file system (docs/cluster.md)")
+        if None not in (self.folder, self.resume) and self.folder != self.resume:
+            raise ValueError("folder and resume both name a run folder; give one of them")
         if self.preset == "auto" and self.scale.several:
             raise ValueError("preset auto is for one process; name cpu, gpu or tpu")
         if self.time_limit is not None:

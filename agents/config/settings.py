@@ -25,8 +25,8 @@ CONFIG_NAME = "config.toml"
 SOURCES = ("config", "preset", "resume")
 """Options that say where other options come from; they are no settings themselves."""
 
-NOT_SAVED = (*SOURCES, "coordinator", "num_processes", "process_id", "distributed")
-"""Options that a run folder does not keep: those, and which processes take part."""
+NOT_SAVED = (*SOURCES, "folder", "coordinator", "num_processes", "process_id", "distributed")
+"""Options that a run folder does not keep: those, its place, and which processes take part."""
 
 _ACCELERATOR = {"num_envs": 512, "num_minibatches": 8, "bfloat16": True}
 PRESETS: dict[str, dict[str, Any]] = {
@@ -51,6 +51,10 @@ def expand(record: type, args: Sequence[str]) -> list[str]:
     if config is not None and resume is not None:
         raise ValueError("--resume takes the settings of the run; give no --config with it")
     before: list[str] = []
+    folder = _value_of("folder", args)
+    if resume is None and folder is not None and Path(folder, CONFIG_NAME).is_file():
+        resume = folder
+        before.append(f"--resume={folder}")
     if preset is not None:
         kind = jax.default_backend() if preset == "auto" else preset
         before += to_args(record, PRESETS.get(kind, {}), f"preset {preset}")

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from agents.devices import broadcast_number, local
+from agents.devices import any_process, broadcast_number, local
 from agents.ppo.updates import Stats, TrainState
 from agents.training.curriculum import Curriculum
 from agents.training.starts import Starts
@@ -132,7 +132,7 @@ def train(
     Ends when `config.steps` are played or the next round would pass the time limit; the learning
     rate and the entropy bonus follow whichever budget is further spent, anew in every start
     (`Curriculum.start_updates`).  Where several processes
-    train together, the clock and the signals of the first one count.
+    train together, the clock of the first one counts, and whether any of them should stop.
 
     Args:
       curriculum: the agent and what it plays.
@@ -153,7 +153,7 @@ def train(
     steps = curriculum.steps_until(state) if steps is None else steps
     course = Course(budget, curriculum, steps)
     pace, before, not_finite = None, budget.elapsed(), 0
-    while not broadcast_number(should_stop()):
+    while not any_process(should_stop()):
         # The first round is played however late it is, and says nothing of the pace: it compiles.
         if budget.is_spent(steps, 0.0 if pace is None else before + pace):
             return

@@ -19,6 +19,7 @@ import jax
 import numpy as np
 import pytest
 
+from agents.cli.signals import PREEMPTED
 from agents.config.args import TrainArgs, parse_duration, parse_training, task_names
 from agents.config.ppo import PPOConfig
 from agents.ppo.trainer import Trainer
@@ -65,6 +66,7 @@ def train_here(monkeypatch, capsys, *args: str) -> tuple[int, str, str]:
         (["--task", "mlp", "--hidden", "many"], "--hidden: invalid literal"),
         (["--task", "mlp", "--cost", "time"], "invalid choice 'time'"),
         (["--task", "RoeFlux,roeflux_1d"], "task names RoeFlux_1d twice"),
+        (["--task", "mlp", "--folder", "gs://a/b"], "folder must be a path of the file system"),
         (["mlp"], "unexpected 'mlp': every value follows the name of its option"),
         ([], "missing option --task"),
         (["--task", "mlp", "--checkpoint-seconds", "0"], "checkpoint_seconds must be .* got 0"),
@@ -317,10 +319,11 @@ def test_signals_end_a_run_cleanly(number, tmp_path):
         time.sleep(0.2)
     process.send_signal(number)
     said, complaint = process.communicate(timeout=120)
-    assert process.returncode == 0, complaint
+    preempted = number == signal.SIGTERM
+    assert process.returncode == (PREEMPTED if preempted else 0), complaint
     assert "Traceback" not in complaint
     assert "stopped by" in said
-    assert "(right)" in said
+    assert ("--resume" if preempted else "(right)") in said
     task = tasks.get("PropaneCombustion")
     graph = make_graph(task.fun, task.argnums)(*task.example_args())
     order = Order.load(found[0].with_name("order.json"))
