@@ -246,9 +246,13 @@ def _add(a: _Placed, b: _Placed) -> _Placed:
 def _multiply(post: _Placed, pre: _Placed) -> _Placed:
     pair = pre.pair[0], post.pair[1]
     product = entries.multiply(post.matrix, pre.matrix, upper=pair in post.triangles)
-    if product is None:
+    if product is None or (isinstance(product, Entries) and product.nse > _num_places(product)):
         raise _TooMany
     return _Placed(pair, product, post.triangles)
+
+
+def _num_places(x: Entries) -> int:
+    return prod(prod(shape) for shape in x.shapes)
 
 
 def _entries(e: Edge, out_shape: Sequence[int], in_shape: Sequence[int]) -> Matrix:
