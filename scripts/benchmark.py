@@ -68,7 +68,8 @@ QUICK = {
     "memory": "--sizes 100 1000",
     "observations": "--task Robertson --num-envs 16 --seconds 0.05 --repeats 1",
     "tracing": "--sizes 100 --function solves --repeats 1",
-    "sparse": "--case 'Brusselator 2-D, 800' --repeats 2 --solutions 1 --small",
+    "sparse": "--case 'Brusselator 2-D, 800' --dense 'fifth-order upwind, 1,000' --repeats 2 "
+    "--solutions 1 --small",
     "weights": "--batch 64 --repeats 2 --out {folder}/weights-table.json",
 }
 """What a subcommand measures with ``--quick``."""

@@ -16,7 +16,7 @@ import numpy as np
 from benchmark_machine import machine
 from benchmark_recipes import RECIPES, recipes
 from markdown_table import Row, has, header, line
-from sparse_cases import CASES, SparseCase
+from sparse_cases import CASES, DENSE, SparseCase
 
 import veenv
 from veenv.measure.timing import interleaved
@@ -28,19 +28,24 @@ COLUMNS = (
 )
 """Of single Jacobians; the ratio is to asdex."""
 
+DENSE_COLUMNS = ("case", "ratio", "dense ms", "jacrev ms", "jacfwd ms", "dense first", "jax first")
+"""Of dense ones; the ratio is to the faster mode of JAX, whose first call is shown."""
+
 
 def sparse(
     case: tuple[str, ...] = tuple(CASES),
     repeats: int = 30,
+    dense: tuple[str, ...] = tuple(DENSE),
     recipe: tuple[str, ...] = tuple(RECIPES),
-    solutions: int = 3,
+    solutions: int = 9,
     small: bool = False,
     out: Path | None = None,
     plot: Path | None = None,
 ) -> None:
     """Entries, seconds of the first call and milliseconds of the next, in float64.
 
-    Then the seconds of whole solutions, each in several ways. asdex, sparsejac, folx and diffrax
+    Then dense Jacobians of the same functions next to JAX's two modes, and the seconds of whole
+    solutions, each in several ways. asdex, sparsejac, folx and diffrax
     are measured where they are installed; no two run at once, and the methods of a case are
     measured in turn.
 
@@ -48,8 +53,9 @@ def sparse(
         case: names of the functions.
         repeats: calls of each method, at least; brief ones are called up to twenty times as
             often, for half a second in all. The median is shown.
+        dense: names of functions whose dense Jacobians are measured.
         recipe: names of the problems that are solved in several ways.
-        solutions: of each way after the first; the median is shown.
+        solutions: of each way after the first, fewer of slow ways; the median is shown.
         small: solve these for few unknowns.
         out: JSON file to write.
         plot: picture to write.
@@ -62,13 +68,24 @@ def sparse(
     for name in case:
         rows.append(_jacobians(name, CASES[name], repeats))
         line(rows[-1], COLUMNS)
+    header(DENSE_COLUMNS)
+    arrays = []
+    for name in dense:
+        arrays.append(_dense(name, DENSE[name], repeats))
+        line(arrays[-1], DENSE_COLUMNS)
     seconds = [_laplacians(repeats), _pairs(repeats)]
     for row in seconds:
         header(tuple(row))
         line(row, tuple(row))
     solved = recipes(recipe, solutions, small=small)
     if out is not None:
-        document = {"machine": machine(), "jacobians": rows, "second": seconds, "recipes": solved}
+        document = {
+            "machine": machine(),
+            "jacobians": rows,
+            "dense": arrays,
+            "second": seconds,
+            "recipes": solved,
+        }
         write_text(out, json.dumps(document, indent=1) + "\n")
     if plot is not None:
         _plot(rows, plot)
@@ -88,7 +105,7 @@ def _warm() -> None:
 
 
 def _jacobians(name: str, case: SparseCase, repeats: int) -> Row:
-    fun, x = case.fun, jnp.asarray(np.random.default_rng(0).uniform(0.5, 1.5, case.size))
+    fun, x = case.fun, _point(case)
     jax.eval_shape(fun, x)  # JAX remembers what it traced first: whoever comes next is faster
     ours, first, jacobian = _first(lambda: veenv.jacve(fun, sparse_representation=True), x)
     row: Row = {"case": name, "stored": jacobian.nse, "first": first}
@@ -110,6 +127,24 @@ def _jacobians(name: str, case: SparseCase, repeats: int) -> Row:
     if "asdex ms" in row:
         row["ratio"] = f"{row['ms'] / row['asdex ms']:.2f}"
     return row
+
+
+def _dense(name: str, case: SparseCase, repeats: int) -> Row:
+    """A Jacobian as an array, next to JAX's."""
+    fun, x = case.fun, _point(case)
+    jax.eval_shape(fun, x)
+    methods, first = {}, {}
+    for way, make in (("dense", veenv.jacve), ("jacrev", jax.jacrev), ("jacfwd", jax.jacfwd)):
+        methods[f"{way} ms"], first[way], _ = _first(lambda make=make: make(fun), x)
+    row: Row = {"case": name} | _in_turn(methods, (x,), max(1, repeats // 10))
+    faster = min(("jacrev", "jacfwd"), key=lambda way: row[f"{way} ms"])
+    row |= {"dense first": first["dense"], "jax first": first[faster]}
+    row["ratio"] = f"{row['dense ms'] / row[f'{faster} ms']:.2f}"
+    return row
+
+
+def _point(case: SparseCase) -> Any:
+    return jnp.asarray(np.random.default_rng(0).uniform(0.5, 1.5, case.size))
 
 
 def _ones(jacobian: Any) -> Any:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 from sparse_cases import adjustment, brusselator
+from sparse_problems import hexahedra, pairs, pose_error, rotation
 
 sparse: Any = scipy.sparse  # SciPy's stubs know one kind of `offsets` only
 
@@ -111,3 +113,32 @@ def cameras(size: int = 990) -> Problem:
     observed = np.asarray(project(truth)) + 0.5 * rng.normal(size=2 * seen)
     start = truth + rng.normal(size=truth.size) * 0.05
     return Problem(lambda z: project(z) - observed, start)
+
+
+def elastic(size: int = 3000) -> Problem:
+    """Hyperelastic cubes, held at one side by stiff springs and pulled down at the other."""
+    n = round((size / 3) ** (1 / 3)) - 1
+    forces, count = hexahedra(n)
+    side = np.repeat(np.arange(n + 1), 3 * (n + 1) ** 2)
+    held = jnp.asarray(100.0 * (side == 0))
+    load = np.where(side == n, np.tile([0.0, 0, -1], count // 3), 0) / (n + 1) ** 2 / 20
+    return Problem(lambda z: forces(z) + held * z - load, np.zeros(count))
+
+
+def pose_graph(size: int = 3000) -> Problem:
+    """Poses in space by what is measured between some of them, with errors of a hundredth."""
+    n = size // 6
+    i, j = pairs(n, n // 2)
+    rng = np.random.default_rng(1)
+    truth = np.concatenate([0.5 * rng.normal(size=(n, 3)), rng.normal(size=(n, 3))], axis=1)
+    turned = np.asarray(jax.vmap(rotation)(truth[:, :3]))
+    turns = np.swapaxes(turned[i], 1, 2) @ turned[j]
+    moves = np.einsum("kba,kb->ka", turned[i], truth[j, 3:] - truth[i, 3:])
+    moves += 0.01 * rng.normal(size=moves.shape)
+
+    def errors(z: Any) -> Any:
+        p = z.reshape(-1, 6)
+        each = jax.vmap(pose_error)(p[i], p[j], jnp.asarray(turns), jnp.asarray(moves))
+        return each.ravel()
+
+    return Problem(errors, (truth + 0.05 * rng.normal(size=truth.shape)).ravel())

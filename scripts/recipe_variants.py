@@ -20,6 +20,10 @@ Ways = dict[str, tuple[tuple[str, ...], Callable[[], Solve]]]
 """For each way the modules it needs, and what prepares it (jit, colouring) and gives a `Solve`."""
 
 
+_DENSE = 3000
+"""Most unknowns of a dense Jacobian."""
+
+
 def _veenv(p: Problem, form: str) -> Callable[[Any], Any]:
     jacobian = jax.jit(veenv.jacve(p.fun, sparse_representation=True))
     return lambda x: jacobian(x).to_scipy(form)
@@ -28,6 +32,17 @@ def _veenv(p: Problem, form: str) -> Callable[[Any], Any]:
 def _asdex(p: Problem, form: str) -> Callable[[Any], Any]:
     asdex = importlib.import_module("asdex")
     return asdex.jacobian(p.fun, jnp.asarray(p.start), output_format=f"scipy_{form}")
+
+
+def _dense(p: Problem) -> Callable[[Any], Any]:
+    """By forward mode of JAX, a hundred columns at once: more would not fit in memory."""
+
+    @jax.jit
+    def jacobian(x: Any) -> Any:
+        _, push = jax.linearize(p.fun, x)
+        return jax.lax.map(push, jnp.eye(x.size), batch_size=100).T
+
+    return jacobian
 
 
 def _pattern(p: Problem) -> Any:
@@ -71,7 +86,7 @@ def integrate(p: Problem, span: tuple[float, float]) -> Ways:
         return solve
 
     def dense() -> Solve:
-        jacobian = jax.jit(jax.jacfwd(p.fun))
+        jacobian = _dense(p)
         return way(lambda y: np.asarray(jacobian(y)))
 
     return {
@@ -114,13 +129,18 @@ def newton(p: Problem, *, symmetric: bool) -> Ways:
         jacobian = _asdex(p, "csc")
         return _newton(p, lambda x, r: spsolve(jacobian(x), np.asarray(r)))
 
+    def dense() -> Solve:
+        jacobian = _dense(p)
+        return _newton(p, lambda x, r: jnp.linalg.solve(jacobian(x), r))
+
     name = krylov.__name__
-    return {
+    ways: Ways = {
         "veenv, solve": ((), lambda: _newton(p, jax.jit(lambda x, r: sparse(x).solve(r)))),
         f"veenv, {name}": ((), lambda: products(lambda x: sparse(x).__matmul__)),
         "asdex, spsolve": (("asdex",), by_colours),
         f"jax.linearize, {name}": ((), lambda: products(lambda x: jax.linearize(p.fun, x)[1])),
     }
+    return ways | ({"JAX, dense": ((), dense)} if p.start.size <= _DENSE else {})
 
 
 def _marquardt(trial: Callable[[Any, float], tuple[Any, Any, Any]], start: Any) -> tuple[Any, str]:
@@ -142,8 +162,8 @@ def _marquardt(trial: Callable[[Any, float], tuple[Any, Any, Any]], start: Any) 
     raise RuntimeError("no convergence in 200 steps of Levenberg and Marquardt's method")
 
 
-def adjust(p: Problem) -> Ways:
-    """Least squares: damped Gauss-Newton with sparse solves, and SciPy's `least_squares`."""
+def adjust(p: Problem, *, by_scipy: bool = True) -> Ways:
+    """Least squares: damped Gauss-Newton with solves, and SciPy's `least_squares`."""
     from scipy import optimize, sparse
 
     def cost(z: Any) -> Any:
@@ -170,6 +190,17 @@ def adjust(p: Problem) -> Ways:
 
         return lambda: _marquardt(trial, p.start)
 
+    def dense() -> Solve:
+        jacobian = _dense(p)
+
+        @jax.jit
+        def trial(z: Any, damping: Any) -> Any:
+            r, j = p.fun(z), jacobian(z)
+            fresh = z - jnp.linalg.solve(j.T @ j + damping * jnp.eye(z.size), r @ j)
+            return fresh, jnp.sum(r * r) / 2, cost(fresh)
+
+        return lambda: _marquardt(trial, p.start)
+
     def scipy(**options: Any) -> Solve:
         value = jax.jit(p.fun)
 
@@ -179,13 +210,17 @@ def adjust(p: Problem) -> Ways:
 
         return solve
 
-    return {
+    ways: Ways = {
         "veenv, solve": ((), ours),
         "asdex, spsolve": (("asdex",), by_colours),
+        "JAX, dense": ((), dense),
+    }
+    more: Ways = {
         "least_squares, veenv": ((), lambda: scipy(jac=_veenv(p, "csr"))),
         "least_squares, asdex": (("asdex",), lambda: scipy(jac=_asdex(p, "csr"))),
         "least_squares, differences": ((), lambda: scipy(jac_sparsity=_pattern(p))),
     }
+    return ways | (more if by_scipy else {})
 
 
 def implicit(p: Problem, end: float) -> Ways:

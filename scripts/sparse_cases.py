@@ -127,3 +127,25 @@ CASES = {
         "attention over neighbours, 400": problems.attention,
     }.items()
 }
+
+DENSE = {
+    f"{name}, {fun[1]:,}": SparseCase(*fun)
+    for name, fun in {
+        "hyperelastic hexahedra": problems.hexahedra(5),
+        "hyperelastic tetrahedra": problems.tetrahedra(5),
+        "tetrahedra by eigenvalues": problems.principal(5),
+        "shell of triangles": problems.shell(14),
+        "truss with contact": problems.truss(17),
+        "poses in the plane": problems.poses_2d(200),
+        "poses in space": problems.poses_3d(100),
+        "elastic rod": problems.rod(150),
+        "limited finite volumes": problems.volumes(24),
+        "BCOO network": problems.network(300),
+        "steps of a scan": problems.time_steps(200),
+        "attention over neighbours": problems.attention(150),
+        "fifth-order upwind": problems.upwind(1000),
+        "Cahn–Hilliard step": problems.phases(20),
+        "pipe network": problems.pipes(250),
+    }.items()
+}
+"""Smaller, as JAX's modes take seconds of the others."""

@@ -138,7 +138,7 @@ def truss(n: int = 25) -> Problem:
     return forces, 2 * n * n
 
 
-def _pairs(n: int, loops: int) -> tuple[np.ndarray, np.ndarray]:
+def pairs(n: int, loops: int) -> tuple[np.ndarray, np.ndarray]:
     """A path through n nodes and some more pairs."""
     rng = np.random.default_rng(0)
     first = rng.integers(0, n, loops)
@@ -148,7 +148,7 @@ def _pairs(n: int, loops: int) -> tuple[np.ndarray, np.ndarray]:
 
 def poses_2d(n: int = 400) -> Problem:
     """Errors of relative poses in the plane, as a robot measures them."""
-    i, j = _pairs(n, n // 2)
+    i, j = pairs(n, n // 2)
     measured = np.random.default_rng(1).normal(size=(len(i), 3))
 
     def error(a: Any, b: Any, m: Any) -> Any:
@@ -164,7 +164,7 @@ def poses_2d(n: int = 400) -> Problem:
     return errors, 3 * n
 
 
-def _rotation(w: Any) -> Any:
+def rotation(w: Any) -> Any:
     """The rotation of a vector of angles (Rodrigues)."""
     square = jnp.sum(w * w) + 1e-12
     angle = jnp.sqrt(square)
@@ -176,24 +176,27 @@ def _rotation(w: Any) -> Any:
     )
 
 
+def pose_error(a: Any, b: Any, turn: Any, move: Any) -> Any:
+    """How far two poses (turned by three numbers, moved by three) are from a measured one."""
+    first = rotation(a[:3])
+    r = turn.T @ first.T @ rotation(b[:3])
+    angle = jnp.arccos(jnp.clip((jnp.trace(r) - 1) / 2, -0.999999, 0.999999))
+    axis = jnp.stack([r[2, 1] - r[1, 2], r[0, 2] - r[2, 0], r[1, 0] - r[0, 1]])
+    place = turn.T @ (first.T @ (b[3:] - a[3:]) - move)
+    return jnp.append(angle / (2 * jnp.sin(angle)) * axis, place)
+
+
 def poses_3d(n: int = 200) -> Problem:
     """Errors of relative poses in space."""
-    i, j = _pairs(n, n // 2)
+    i, j = pairs(n, n // 2)
     rng = np.random.default_rng(1)
-    turned = 0.3 * rng.normal(size=(len(i), 3))
-    moved = rng.normal(size=(len(i), 3))
-
-    def error(a: Any, b: Any, turn: Any, move: Any) -> Any:
-        first, second = _rotation(a[:3]), _rotation(b[:3])
-        r = _rotation(turn).T @ first.T @ second
-        angle = jnp.arccos(jnp.clip((jnp.trace(r) - 1) / 2, -0.999999, 0.999999))
-        axis = jnp.stack([r[2, 1] - r[1, 2], r[0, 2] - r[2, 0], r[1, 0] - r[0, 1]])
-        place = _rotation(turn).T @ (first.T @ (b[3:] - a[3:]) - move)
-        return jnp.append(angle / (2 * jnp.sin(angle)) * axis, place)
+    turns = np.asarray(jax.vmap(rotation)(0.3 * rng.normal(size=(len(i), 3))))
+    moves = rng.normal(size=(len(i), 3))
 
     def errors(z: Any) -> Any:
         p = z.reshape(-1, 6)
-        return jax.vmap(error)(p[i], p[j], jnp.asarray(turned), jnp.asarray(moved)).ravel()
+        each = jax.vmap(pose_error)(p[i], p[j], jnp.asarray(turns), jnp.asarray(moves))
+        return each.ravel()
 
     return errors, 6 * n
 
@@ -282,3 +285,46 @@ def attention(n: int = 100) -> Problem:
         return jax.nn.elu(jax.ops.segment_sum(shares[:, None] * h[j], i, n)).ravel()
 
     return layer, 4 * n
+
+
+def upwind(n: int = 2000) -> Problem:
+    """Burgers' equation on a ring, by differences of fifth order against the stream."""
+    before, after = [-2, 15, -60, 20, 30, -3], [3, -30, -20, 60, -15, 2]
+
+    def change(u: Any) -> Any:
+        near = {k: jnp.roll(u, -k) for k in range(-3, 4)}
+        left = sum(w * near[k] for w, k in zip(before, range(-3, 3), strict=True)) / 60
+        right = sum(w * near[k] for w, k in zip(after, range(-2, 4), strict=True)) / 60
+        return jnp.maximum(u, 0) * left + jnp.minimum(u, 0) * right
+
+    return change, n
+
+
+def phases(n: int = 30) -> Problem:
+    """An implicit step of the Cahn–Hilliard equation on a periodic grid."""
+
+    def spread(w: Any) -> Any:
+        return sum(jnp.roll(w, k, a) for k in (1, -1) for a in (0, 1)) - 4 * w
+
+    def residual(z: Any) -> Any:
+        c, drive = z.reshape(2, n, n)
+        moved = c - jnp.cos(jnp.arange(n * n * 1.0)).reshape(n, n) - 0.1 * spread(drive)
+        return jnp.stack([moved, drive - c**3 + c + 0.01 * spread(c)]).ravel()
+
+    return residual, 2 * n * n
+
+
+def pipes(n: int = 1000) -> Problem:
+    """Heads at nodes and flows in twice as many pipes (Hazen and Williams)."""
+    rng = np.random.default_rng(0)
+    i = rng.integers(0, n, 2 * n)
+    j = (i + rng.integers(1, n, 2 * n)) % n
+    rough = rng.uniform(0.5, 2, 2 * n)
+
+    def residual(z: Any) -> Any:
+        head, flow = z[:n], z[n:]
+        stored = jnp.zeros(n, z.dtype).at[i].add(flow).at[j].add(-flow) - 0.1
+        lost = jnp.asarray(rough) * flow * jnp.abs(flow) ** 0.852
+        return jnp.concatenate([stored, head[i] - head[j] - lost])
+
+    return residual, 3 * n

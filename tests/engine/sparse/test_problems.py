@@ -26,6 +26,9 @@ SIZES = {
     "network": 20,
     "time_steps": 12,
     "attention": 12,
+    "upwind": 12,
+    "phases": 4,
+    "pipes": 8,
 }
 SLOW = {"hexahedra", "tetrahedra", "principal", "shell", "poses_3d", "rod"}
 NAMES = [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in SIZES]
