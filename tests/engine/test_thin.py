@@ -76,9 +76,11 @@ def test_full_ones_are_not():
     same(quick_jit(veenv.jacve(full))(x), quick_jit(jax.jacrev(full))(x))
 
 
-def test_as_one_kernel():
-    fused = jax.jit(veenv.jacve(band, kernel="fused"))
-    same(fused(jnp.asarray(X)), quick_jit(jax.jacrev(band))(jnp.asarray(X)))
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_as_one_kernel(name: str):
+    """Indices and masks are known in a kernel, however many they are."""
+    fun, x = FUNCTIONS[name], jnp.asarray(X)
+    same(jax.jit(veenv.jacve(fun, kernel="fused"))(x), quick_jit(jax.jacrev(fun))(x))
 
 
 @pytest.mark.parametrize("compiled", [False, True])

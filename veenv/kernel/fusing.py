@@ -22,11 +22,13 @@ from veenv.kernel.builder import MAX_OPERATIONS
 from veenv.kernel.program import CannotFuseError, ScalarProgram
 from veenv.kernel.unrolling import UNLIKE_XLA, unroll
 from veenv.rules import walk
-from veenv.rules.base import is_key
+from veenv.rules.base import is_differentiable, is_key
 
 KernelMode = Literal["auto", "xla", "fused"]
 KERNEL_MODES: tuple[KernelMode, ...] = ("auto", "xla", "fused")
 _LARGEST_CONSTANT = 1024
+"""Most floats of a constant in the code; indices and masks are always there, as their values are
+needed."""
 _largest: ContextVar[int] = ContextVar("largest kernel", default=MAX_OPERATIONS)
 _ARRAYS = (jax.Array, np.ndarray, np.generic)
 _NEEDS_VALUES = (TypeError, IndexError)  # what JAX raises where the value of a tracer is needed
@@ -183,7 +185,7 @@ def trace_leaves(
     consts = closed.consts
     lifted = tuple(
         k for k, c in enumerate(consts)
-        if _compat.is_traced(c) or np.size(c) > _LARGEST_CONSTANT
+        if _compat.is_traced(c) or (np.size(c) > _LARGEST_CONSTANT and is_differentiable(c))
     )  # fmt: skip
     operands += [consts[k] for k in lifted]
     return Traced(closed, tuple(operands), lifted, out_tree, static, tuple(dynamic))
