@@ -6,7 +6,7 @@ import importlib
 import json
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,14 @@ COLUMNS = (
     *("asdex first", "asdex ms", "sparsejac ms"),
 )
 """Of single Jacobians; the ratio is to asdex."""
+
+PEERS = ("asdex", "sparsejac", "folx", "diffrax")
+
+LARGEST = 2000
+"""Most unknowns that sparsejac is given: its colouring takes minutes of more."""
+
+POINTS = 8
+"""Random points whose entries other than zero, together, are the true ones."""
 
 DENSE_COLUMNS = ("case", "ratio", "dense ms", "jacrev ms", "jacfwd ms", "dense first", "jax first")
 """Of dense ones; the ratio is to the faster mode of JAX, whose first call is shown."""
@@ -61,13 +69,17 @@ def sparse(
         plot: picture to write.
     """
     print(machine())
+    print(*(f"{peer} {version(peer)};" for peer in PEERS if has(peer)))
     jax.config.update("jax_enable_x64", True)
     header(COLUMNS)
     _warm()
     rows = []
+    left = [f"all by {peer} (not installed)" for peer in PEERS[:2] if not has(peer)]
     for name in case:
-        rows.append(_jacobians(name, CASES[name], repeats))
+        rows.append(_jacobians(name, CASES[name], repeats, left))
         line(rows[-1], COLUMNS)
+    if left:
+        print(f"\nNot measured: {'; '.join(left)}.", flush=True)
     header(DENSE_COLUMNS)
     arrays = []
     for name in dense:
@@ -104,18 +116,25 @@ def _warm() -> None:
         jax.block_until_ready(jax.jit(asdex.jacobian(fun, x))(x))
 
 
-def _jacobians(name: str, case: SparseCase, repeats: int) -> Row:
+def _jacobians(name: str, case: SparseCase, repeats: int, left: list[str]) -> Row:
+    """A row; `left` takes what was not measured, and why."""
     fun, x = case.fun, _point(case)
     jax.eval_shape(fun, x)  # JAX remembers what it traced first: whoever comes next is faster
     ours, first, jacobian = _first(lambda: veenv.jacve(fun, sparse_representation=True), x)
     row: Row = {"case": name, "stored": jacobian.nse, "first": first}
-    row["true"] = int((np.asarray(jacobian.values()) != 0).sum())
+    points = np.random.default_rng(1).normal(size=(POINTS, case.size))
+    values = [jacobian.values(), *(ours(jnp.asarray(p)).values() for p in points)]
+    row["true"] = int((np.stack(values) != 0).any(axis=0).sum())
     methods = {"ms": ours}
     if has("asdex"):
         asdex = importlib.import_module("asdex")
-        with suppress(NotImplementedError):  # a primitive that it has no pattern of
+        try:
             methods["asdex ms"], row["asdex first"], _ = _first(lambda: asdex.jacobian(fun, x), x)
-    if has("sparsejac") and case.size <= 2000:
+        except NotImplementedError:  # a primitive that it has no pattern of
+            left.append(f"{name} by asdex (it has no pattern)")
+    if has("sparsejac") and case.size > LARGEST:
+        left.append(f"{name} by sparsejac (of more than {LARGEST:,} unknowns)")
+    elif has("sparsejac"):
         peer = importlib.import_module("sparsejac")
         pattern = _ones(jacobian)  # it is given: sparsejac does not find it
         for way in ("jacrev", "jacfwd"):

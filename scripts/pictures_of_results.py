@@ -247,12 +247,12 @@ def patterns(path: Path) -> None:
 def sparse(path: Path) -> None:
     """Sparse Jacobians over asdex's, and the better of our ways over the fastest other one."""
     tables = json.loads((ROOT / "docs/results/sparse.json").read_text("utf-8"))["tables"]
-    single = {row[0]: float(row[1]) for row in tables[0]["rows"]}
+    single = {row[0]: float(row[1]) for row in tables[0]["rows"] if row[1]}
     whole: dict[str, float] = {}
     for problem, ratio, way, *_ in tables[-1]["rows"]:
         if "veenv" in way:
             whole[problem] = min(whole.get(problem, np.inf), float(ratio))
-    figure = canvas(9.5, 2.9)
+    figure = canvas(9.5, 0.4 + 0.23 * max(len(single), len(whole)))
     names = "a Jacobian / asdex's", "a solution, our best way / the fastest other way"
     for panel, name, found in zip(axes_of(figure, 1, 2), names, (single, whole), strict=True):
         panel.barh(list(found), list(found.values()), color=OURS)

@@ -148,6 +148,7 @@ def test_the_comparison_says_what_sparse_jacobians_take():
     page = text_of("docs/comparison.md")
     rows = rows_of("sparse")
     assert all(row["true"] == row["stored"] for row in rows)
+    rows = [row for row in rows if row["asdex ms"]]
     ratios = [float(row["ms"]) / float(row["asdex ms"]) for row in rows]
     assert f"a Jacobian takes {min(ratios):.2f} to {max(ratios):.2f} of asdex's time" in page
     slower = [row for row in rows if float(row["first"]) > float(row["asdex first"])]
@@ -157,7 +158,8 @@ def test_the_comparison_says_what_sparse_jacobians_take():
 
 def test_the_comparison_says_what_laplacians_take():
     tables = json.loads(RESULTS["sparse"].read_text(encoding="utf-8"))["tables"]
-    mlp, pair = (dict(zip(t["columns"], t["rows"][0], strict=True)) for t in tables[1:3])
+    with_folx = (t for t in tables if "folx ms" in t["columns"])
+    mlp, pair = (dict(zip(t["columns"], t["rows"][0], strict=True)) for t in with_folx)
     own = float(mlp["ms"]) / float(mlp["folx ms"])
     pairs = float(pair["Laplacian ms"]) / float(pair["folx ms"])
     hessian = float(pair["Hessian ms"]) / float(pair["jax.hessian ms"])

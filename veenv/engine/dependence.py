@@ -356,12 +356,15 @@ def _through(s: Structure, reach: np.ndarray, shape: Sequence[int]) -> np.ndarra
 def _met(equation: Equation, operand: int, given: _Several, reach: np.ndarray) -> np.ndarray | None:
     """As `_through`, of what a known select lets through, or known factors do not make zero."""
     name, shape = equation.primitive.name, equation.out_avals[0].shape
-    other = given[0 if name == "select_n" else 1 - operand if len(given) == 2 else operand].value
-    if other is None or name not in ("select_n", "mul", "dot_general"):
+    there = None
+    if name == "select_n" and given[0].value is not None:
+        there = given[0].value == operand - 1
+    elif name in ("mul", "dot_general") and (factor := given[1 - operand].value) is not None:
+        there = factor != 0
+    if there is None:
         return None
     if name == "dot_general":
-        return _dotted(equation, operand, other != 0, reach)
-    there = other == operand - 1 if name == "select_n" else other != 0
+        return _dotted(equation, operand, there, reach)
     if reach.shape[:-1] != shape:
         return None
     return reach & np.broadcast_to(there, shape)[..., None]

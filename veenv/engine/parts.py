@@ -22,7 +22,6 @@ from veenv.engine.points import (
     Jacobian,
     Line,
     Points,
-    RefusedError,
     Run,
     indices,
     is_writable,
@@ -207,10 +206,10 @@ class _Search:
             return None
         v, axes = results[0]
         sizes = tuple(avals[v].shape[j] for j in present(axes))
-        try:
-            lines = [line._replace(params=shrunk(line)) for line in lines]
-        except RefusedError:
+        params = [shrunk(line) for line in lines]
+        if any(own is None for own in params):
             return None
+        lines = [line._replace(params=p) for line, p in zip(lines, params, strict=True)]
         part = Points(tuple(lines), sizes, outside, moved, results, smooth, avals, self._known)
         return part if sum(part.counts) <= _MOST_INPUTS else None
 

@@ -50,7 +50,7 @@ Jacobian = Callable[[Callable[..., Any], tuple[int, ...]], Callable[..., Any]]
 its results and their Jacobians."""
 
 
-class RefusedError(Exception):
+class _RefusedError(Exception):
     """An equation cannot be written for one point."""
 
 
@@ -207,38 +207,29 @@ def without(shape: Sequence[int], axes: Axes) -> tuple[int, ...]:
 
 # Of one point: parameters that are shapes.
 
-_PLAIN = frozenset(
-    "dot_general transpose squeeze expand_dims concatenate stack unstack split rev pad tile "
-    "reduce_sum reduce_max reduce_min reduce_prod argmax argmin cumsum cumprod cummax cummin "
-    "cumlogsumexp reduce_or reduce_and scatter scatter-add sort lu cholesky triangular_solve "
-    "lu_pivots_to_permutation".split()
-)
-"""Primitives none of whose parameters says how long an axis of the batch is."""
-_SHAPED = {
-    "broadcast_in_dim": ("shape", "out"),
-    "reshape": ("new_sizes", "out"),
-    "slice": ("limit_indices", "in"),
-    "dynamic_slice": ("slice_sizes", "in"),
-    "gather": ("slice_sizes", "in"),
-}
-"""Of others the parameter that does, of the results or of the first operand."""
-
 
 def is_writable(name: str) -> bool:
     """Whether equations of a primitive can be written for one point."""
-    writable = name in _PLAIN or name in _SHAPED or name in ELEMENTWISE
-    return writable or name == "custom_linear_solve"
+    known = facts(name).lengths is not None or name in ELEMENTWISE
+    return known or name == "custom_linear_solve"
 
 
-def shrunk(line: Line) -> dict[str, Any]:
-    """The parameters for one point."""
+def shrunk(line: Line) -> dict[str, Any] | None:
+    """The parameters for one point; None if the equation cannot be written for one."""
+    try:
+        return _shrunk(line)
+    except _RefusedError:
+        return None
+
+
+def _shrunk(line: Line) -> dict[str, Any]:
     name, params = line.equation.primitive.name, line.equation.params
     if name == "custom_linear_solve":
         return _solve(params, line)
-    if name not in _SHAPED:
+    known = facts(name)
+    if not known.lengths:
         return params
-    key, side = _SHAPED[name]
-    axes = line.out if side == "out" else line.ins[0]
+    key, axes = known.lengths, line.ins[0] if known.leaves_out else line.out
     sizes = tuple(1 if j in axes else n for j, n in enumerate(params[key]))
     return {**params, key: sizes}
 
@@ -267,7 +258,7 @@ class _Seen(NamedTuple):
 def _of_point(closed: Any, ins: Sequence[Axes]) -> Any:
     """A closed jaxpr for one point."""
     if any(max(np.shape(c), default=1) > 1 for c in closed.consts):
-        raise RefusedError
+        raise _RefusedError
 
     def run(*args: Any) -> list[Any]:
         given = list(map(_Seen, args, ins))
@@ -294,11 +285,11 @@ def _replayed(closed: Any, args: Sequence[_Seen], depth: int) -> list[_Seen]:
         ties = [_tie(equation, operands, s) for s in range(depth)]
         out = tuple(t and t.out for t in ties)
         if any(ties) and not is_writable(equation.primitive.name):
-            raise RefusedError
+            raise _RefusedError
         ins = tuple(tuple(t and t.ins[i] for t in ties) for i in range(len(operands)))
         line = Line(equation, out, ins)
         given = [_first(x, axes) for x, axes in zip(operands, ins, strict=True)]
-        found = _compat.bind(equation.primitive, shrunk(line), given)
+        found = _compat.bind(equation.primitive, _shrunk(line), given)
         alike = frozenset[int]()
         if equation.primitive.name == "broadcast_in_dim":
             kept = equation.params["broadcast_dimensions"]
@@ -317,7 +308,7 @@ def _tie(equation: Any, operands: Sequence[_Seen], s: int) -> Tie | None:
         if all(j == x.axes[s] or (x.axes[s] is None and j in x.alike)
                for j, x in zip(tie.ins, operands, strict=True)):  # fmt: skip
             return tie
-    raise RefusedError
+    raise _RefusedError
 
 
 def _first(x: _Seen, axes: Axes) -> Any:

@@ -299,7 +299,20 @@ def sets(name: str, cost: CostModel = "multiplications") -> TaskDistribution:
 
 
 def graphs_of(chosen: EvaluationSet, cost: CostModel) -> dict[str, Graph]:
-    """The graphs of a named set."""
+    """Makes the graphs of a named set.
+
+    Args:
+      chosen: the set.
+      cost: the cost model for which random functions are drawn.
+
+    Returns:
+      The graphs by name, in the order of the set.
+
+    Example:
+      >>> from veenv.tasks.evaluation_sets import evaluation_set
+      >>> list(graphs_of(evaluation_set("scalar-small"), "multiplications"))[:1]
+      ['scalar-small 0']
+    """
     family = chosen.family
     if family is None:
         return {name: task_graph(name) for name in chosen.tasks}

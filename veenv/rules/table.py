@@ -65,6 +65,9 @@ class Primitive:
     assumes: bool = False
     # the function of libm that computes it for real numbers, its name here and in C
     call: str | None = None
+    # the parameter that says how long axes are, of its first operand where it leaves entries out,
+    # else of its results; "" if none does; None if unknown
+    lengths: str | None = None
     by_parts: bool = False  # it does the same to the real and to the imaginary part
     python: str | None = None  # the function of JAX that calls it
     # the parameters that this takes after the operands; None: it is not as simple
@@ -145,8 +148,8 @@ _UNIT: dict[str, Any] = {
     "by_parts": True,
 }
 _SAME: dict[str, Any] = {"form": "same", "linear": ALL, "slope": "ones", "by_parts": True}
-_MOVE: dict[str, Any] = dict(_UNIT, form="move", bound="entries", cost="free")
-_JOIN: dict[str, Any] = dict(_UNIT, form="move", cost="join")
+_MOVE: dict[str, Any] = dict(_UNIT, form="move", bound="entries", cost="free", lengths="")
+_JOIN: dict[str, Any] = dict(_UNIT, form="move", cost="join", lengths="")
 _FUNCTION: dict[str, Any] = dict(_ENTRY, cost="function", call="name")
 """A function of libm, of the name of the primitive."""
 
@@ -209,8 +212,8 @@ _add("eq_to le_to lt_to", form="entry", flat=True)
 _add("iota", keywords="dtype shape dimension", flat=True, both=True, partials="finite",
      cost="free", python="lax.broadcasted_iota")  # fmt: skip
 _add("empty empty2")
-_add("argmax argmin", flat=True)
-_add("reduce_and reduce_or reduce_xor", keywords="axes", form="reduce", flat=True)
+_add("argmax argmin", flat=True, lengths="")
+_add("reduce_and reduce_or reduce_xor", keywords="axes", form="reduce", flat=True, lengths="")
 _add("random_bits random_seed random_wrap random_unwrap random_fold_in random_split "
      "rng_bit_generator rng_uniform threefry2x32 iota_2x32_shape", flat=True)  # fmt: skip
 
@@ -229,48 +232,52 @@ _add("conj", _ENTRY, linear=ALL, slope="ones", zero=True)
 _add("complex", _ENTRY, linear=ALL, slope="ones")
 
 # Moves of entries, as shapes say and by indices.
-_add("broadcast_in_dim", _MOVE, keywords="shape broadcast_dimensions")
-_add("reshape", _MOVE, keywords="new_sizes dimensions")
+_add("broadcast_in_dim", _MOVE, keywords="shape broadcast_dimensions", lengths="shape")
+_add("reshape", _MOVE, keywords="new_sizes dimensions", lengths="new_sizes")
 _add("transpose", _MOVE, keywords="permutation")
 _add("rev squeeze", _MOVE, keywords="dimensions")
 _add("expand_dims", _MOVE)
-_add("slice", _MOVE, keywords="start_indices limit_indices strides", leaves_out=True)
+_add("slice", _MOVE, keywords="start_indices limit_indices strides", leaves_out=True,
+     lengths="limit_indices")  # fmt: skip
 _add("split", _MOVE, keywords="sizes axis", leaves_out=True)
 _add("unstack", _MOVE, keywords="axis", leaves_out=True, python="jnp.unstack")
 _add("concatenate stack", _JOIN, bound="operands")
 _add("pad", _JOIN, keywords="padding_config", cost="branch")
 _add("tile", _JOIN, keywords="reps", both=None, partials=None, python="jnp.tile")
 _add("gather", keywords="dimension_numbers slice_sizes indices_are_sorted unique_indices mode "
-     "fill_value", form="take", linear=slice(1), both=True, leaves_out=True)  # fmt: skip
-_add("dynamic_slice", _UNIT, form="take", linear=slice(1), bound="entries", leaves_out=True)
+     "fill_value", form="take", linear=slice(1), both=True, leaves_out=True,
+     lengths="slice_sizes")  # fmt: skip
+_add("dynamic_slice", _UNIT, form="take", linear=slice(1), bound="entries", leaves_out=True,
+     lengths="slice_sizes")  # fmt: skip
 _add("dynamic_update_slice", _UNIT, form="put", linear=slice(2), updates=1)
 _PUT: dict[str, Any] = {"form": "put", "updates": 2}
 _PUT["keywords"] = "dimension_numbers indices_are_sorted unique_indices mode"
 _ADDED: dict[str, Any] = dict(_PUT, linear=slice(0, 3, 2))
-_add("scatter", _ADDED, partials="poles")
-_add("scatter-add", _ADDED, both=True, partials="finite", combine="add", python="lax.scatter_add")
+_add("scatter", _ADDED, partials="poles", lengths="")
+_add("scatter-add", _ADDED, both=True, partials="finite", combine="add",
+     python="lax.scatter_add", lengths="")  # fmt: skip
 _add("scatter_add", _ADDED, combine="add")
 _add("scatter-sub", _ADDED, combine="sub", python="lax.scatter_sub")
 _add("scatter_sub", _ADDED, combine="sub")
 for _how in ("mul", "min", "max"):
     _add(f"scatter-{_how}", _PUT, combine=_how, python=f"lax.scatter_{_how}")
     _add(f"scatter_{_how}", _PUT, combine=_how)
-_add("sort", form="sort", partials="finite", cost="library")
+_add("sort", form="sort", partials="finite", cost="library", lengths="")
 _add("top_k approx_top_k", form="sort")
 
 # Sums along axes, in windows, of products.
-_add("reduce_sum", _UNIT, keywords="axes", form="reduce", bound="operands")
+_add("reduce_sum", _UNIT, keywords="axes", form="reduce", bound="operands", lengths="")
 _add("reduce_max reduce_min", keywords="axes", form="reduce", both=True,
-     partials="finite", bound="entries")  # fmt: skip
-_add("reduce_prod", keywords="axes", form="reduce")
+     partials="finite", bound="entries", lengths="")  # fmt: skip
+_add("reduce_prod", keywords="axes", form="reduce", lengths="")
 _add("reduce", form="reduce")
-_add("cumsum", _UNIT, keywords="axis reverse", form="running")
-_add("cumprod cummax cummin cumlogsumexp", keywords="axis reverse", form="running")
+_add("cumsum", _UNIT, keywords="axis reverse", form="running", lengths="")
+_add("cumprod cummax cummin cumlogsumexp", keywords="axis reverse", form="running", lengths="")
 _add("reduce_window_sum", form="window", linear=ALL, slope="ones")
 _add("reduce_window_max reduce_window_min reduce_window select_and_gather_add", form="window")
 _add("select_and_scatter_add", form="window", linear=slice(1))
 _add("dot_general", keywords="dimension_numbers precision preferred_element_type",
-     form="product", both=True, bilinear=True, partials="finite")  # fmt: skip
+     form="product", both=True, bilinear=True, partials="finite", lengths="")  # fmt: skip
 _add("ragged_dot", form="product", bilinear=True)
 _add("conv_general_dilated", keywords="window_strides padding lhs_dilation rhs_dilation "
      "dimension_numbers feature_group_count batch_group_count precision preferred_element_type",
@@ -280,17 +287,17 @@ _add("psum psum2 psum_invariant all_gather ppermute all_to_all reduce_scatter", 
 
 # Decompositions and solves.
 _MATRIX: dict[str, Any] = {"form": "matrix", "cost": "library"}
-_add("cholesky", _MATRIX, both=True, partials="defined")
+_add("cholesky", _MATRIX, both=True, partials="defined", lengths="")
 _add("triangular_solve", _MATRIX,
      keywords="left_side lower transpose_a conjugate_a unit_diagonal", linear=slice(1, 2),
-     both=True, partials="poles", python="lax.linalg.triangular_solve")  # fmt: skip
-_add("lu", _MATRIX, partials="poles")
+     both=True, partials="poles", python="lax.linalg.triangular_solve", lengths="")  # fmt: skip
+_add("lu", _MATRIX, partials="poles", lengths="")
 _add("eigh", _MATRIX, assumes=True)
 _add("eig svd qr householder_product", _MATRIX)
 _add("cholesky_update hessenberg schur symmetric_product tridiagonal geqrf geqp3 ormqr",
      form="matrix")  # fmt: skip
 _add("tridiagonal_solve", linear=slice(3, 4))
-_add("lu_pivots_to_permutation")
+_add("lu_pivots_to_permutation", lengths="")
 _add("custom_linear_solve", form="call", partials="poles", assumes=True)
 
 # Bodies, and what does more than compute.
