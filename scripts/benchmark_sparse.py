@@ -33,7 +33,7 @@ PEERS = ("asdex", "sparsejac", "folx", "diffrax")
 LARGEST = 2000
 """Most unknowns that sparsejac is given: its colouring takes minutes of more."""
 
-POINTS = 8
+POINTS = 64
 """Random points whose entries other than zero, together, are the true ones."""
 
 DENSE_COLUMNS = ("case", "ratio", "dense ms", "jacrev ms", "jacfwd ms", "dense first", "jax first")

@@ -247,7 +247,7 @@ def patterns(path: Path) -> None:
 def sparse(path: Path) -> None:
     """Sparse Jacobians over asdex's, and the better of our ways over the fastest other one."""
     tables = json.loads((ROOT / "docs/results/sparse.json").read_text("utf-8"))["tables"]
-    single = {row[0]: float(row[1]) for row in tables[0]["rows"] if row[1]}
+    single = {row[0]: float(row[1]) for row in tables[0]["rows"] if row[1] != "–"}
     whole: dict[str, float] = {}
     for problem, ratio, way, *_ in tables[-1]["rows"]:
         if "veenv" in way:
