@@ -253,7 +253,7 @@ def sparse(path: Path) -> None:
         if "veenv" in way:
             whole[problem] = min(whole.get(problem, np.inf), float(ratio))
     figure = canvas(9.5, 0.4 + 0.23 * max(len(single), len(whole)))
-    names = "a Jacobian / asdex's", "a solution, our best way / the fastest other way"
+    names = "a Jacobian / asdex's", "a solution, our best / the fastest other"
     for panel, name, found in zip(axes_of(figure, 1, 2), names, (single, whole), strict=True):
         panel.barh(list(found), list(found.values()), color=OURS)
         panel.invert_yaxis()
