@@ -129,12 +129,19 @@ class Points:
         pairs = [*zip(present(out), present(own), strict=True)]
         return make(*shapes, pairs, out_values=range(len(shapes[0])), in_values=free)
 
-    def entries(self, result: int, operand: int, e: Edge) -> Indexed | None:
-        """The entries of the blocks of a result by an operand; None if none is surely zero."""
+    def _reach(self, result: int, operand: int) -> np.ndarray:
         assert self.reaches is not None
         at = self.moved.index(operand)
         start, count = sum(self.counts[:at]), self.counts[at]
-        reach = self.reaches[self.smooth.index(result)][..., start : start + count]
+        return self.reaches[self.smooth.index(result)][..., start : start + count]
+
+    def depends(self, result: int, operand: int) -> bool:
+        """Whether a result has a derivative by an operand that is not surely zero."""
+        return bool(self._reach(result, operand).any())
+
+    def entries(self, result: int, operand: int, e: Edge) -> Indexed | None:
+        """The entries of the blocks of a result by an operand; None if none is surely zero."""
+        reach = self._reach(result, operand)
         if reach.all():
             return None
         v, axes = self.operands[operand]
@@ -144,7 +151,7 @@ class Points:
         whole = entries.known_of_edge(e, *shapes)
         assert whole is not None
         rows, cols = whole.pattern.rows, whole.pattern.cols
-        there = reach.reshape(-1, count)[rows, local[cols]]
+        there = reach.reshape(-1, reach.shape[-1])[rows, local[cols]]
         return entries.only(whole, collected(rows[there], cols[there], *shapes)[0])
 
     def _places(self, equation: Equation, ways: tuple[int, int]) -> Any:
@@ -382,6 +389,7 @@ def _rule(site: Site) -> Sequence[Row]:
     for k in part.smooth:
         for i in part.moved:
             s = part.structure(k, i)
-            rows[k][i] = Partial(s, s, lambda _ins, outs, number=number: outs[number])
+            if part.depends(k, i):
+                rows[k][i] = Partial(s, s, lambda _ins, outs, number=number: outs[number])
             number += 1
     return rows

@@ -166,3 +166,14 @@ def test_auxiliary_results_and_values_of_a_part():
     np.testing.assert_array_equal(flags, each > 1)
     expected = jax.jacfwd(lambda x: fun(x)[0])(X)
     np.testing.assert_allclose(np.asarray(jacobian), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_result_cut_from_the_inputs_needs_no_derivative():
+    """A callback reads a sum of a part, which has other uses, without its derivatives."""
+
+    def doubled(u):
+        total = jax.ShapeDtypeStruct((), u.dtype)
+        cut = jax.lax.stop_gradient(jnp.sum(u))
+        return jax.pure_callback(lambda t: 2 * np.asarray(t), total, cut, vmap_method="sequential")
+
+    check(assembled(lambda u, data, order: chain(u, data) * jnp.sum(u) * doubled(u)))
