@@ -246,9 +246,16 @@ def _add(a: _Placed, b: _Placed) -> _Placed:
 def _multiply(post: _Placed, pre: _Placed) -> _Placed:
     pair = pre.pair[0], post.pair[1]
     product = entries.multiply(post.matrix, pre.matrix, upper=pair in post.triangles)
-    if product is None or (isinstance(product, Entries) and product.nse > _num_places(product)):
+    if product is None or (
+        isinstance(product, Entries) and product.nse > _MOST_TIMES * _num_places(product)
+    ):
         raise _TooMany
     return _Placed(pair, product, post.triangles)
+
+
+_MOST_TIMES = 16
+"""Most computed entries for each place: few meet in a sum, but permutations of pivots that are
+multiplied entry by entry are thousands."""
 
 
 def _num_places(x: Entries) -> int:
