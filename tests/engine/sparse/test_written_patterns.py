@@ -32,6 +32,8 @@ def _check(seeds):
         dense = np.asarray(found.todense())
         np.testing.assert_allclose(dense / scale, expected[0] / scale, atol=1e-11, err_msg=says)
         most = there.size if there.mean() >= FULL else there.sum()
+        if {"sorted", "masked"} <= {*programs[seed].names}:
+            most = there.size  # what a mask takes from entries at computed places stays, as zeros
         stored = sum(_entries(term) for term in found.terms)
         assert stored <= most, f"{says}: {stored} stored, {there.sum()} can be there"
 
