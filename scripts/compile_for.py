@@ -23,6 +23,7 @@ import os
 import re
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ from agents.config.search import SearchConfig
 from agents.devices import AXIS
 from agents.nn.networks import GraphNetwork
 from agents.training.played import Played, make_trainer
+from scripts.exchanged import exchanges
 from scripts.operations_program import NOT_THERE, operations
 from scripts.result_file import Table, write_result
 from veenv.env.random_play import random_episodes
@@ -126,20 +128,13 @@ class Compiled:
     registers: int | None
     spilled: int | None
 
-    def reduced(self) -> int:
-        """Bytes of all results of all-reduce, of one run of the code in which they stand."""
-        found = re.findall(r" = (\(?[^\n]*?) all-reduce(?:-start)?\(", self.text)
-        return sum(_bytes(kind) for kind in found)
-
-    def moves(self) -> list[str]:
-        """The other operations by which chips exchange numbers."""
-        names = "all-gather|all-to-all|collective-permute|ragged-all-to-all"
-        return re.findall(rf" ({names})(?:-start)?\(", self.text)
-
     def cells(self, made: PallasKernel | None) -> tuple[str, ...]:
         """As a row of the table; of the kernel, if the program is one."""
-        exchanged = f"all-reduce {self.reduced() / 1000:,.1f} kB" if self.reduced() else ""
-        moves = "".join(f", {self.moves().count(m)} {m}" for m in sorted({*self.moves()}))
+        several = exchanges(self.text)
+        reduced = sum(one.num_bytes for one in several if one.name == "all-reduce")
+        exchanged = f"all-reduce {reduced / 1000:,.1f} kB" if reduced else ""
+        others = Counter(one.name for one in several if one.name != "all-reduce")
+        moves = "".join(f", {count} {name}" for name, count in sorted(others.items()))
         bundles = ""
         if made is not None and self.bundles is not None:
             every, loops = self.bundles
@@ -156,16 +151,6 @@ class Compiled:
             "" if self.spilled is None else f"{self.spilled:,}",
             (exchanged + moves).lstrip(", "),
         )
-
-
-_WIDTHS = {"f32": 4, "s32": 4, "u32": 4, "bf16": 2, "pred": 1, "f64": 8, "s8": 1, "u8": 1}
-
-
-def _bytes(kind: str) -> int:
-    """Bytes of a type of HLO, of all parts of a tuple."""
-    parts = re.findall(r"(\w+)\[([\d,]*)\]", kind)
-    return sum(_WIDTHS[t] * int(np.prod([int(n) for n in shape.split(",") if n] or [1]))
-               for t, shape in parts if t in _WIDTHS)  # fmt: skip
 
 
 def mesh_of(topology: str) -> Mesh:

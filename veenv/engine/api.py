@@ -312,8 +312,7 @@ def _in_parts(program: Program) -> Program:
     """A program with what is the same at many points as functions of one, kernels where it can."""
 
     def jacobian(point: Callable[..., Any], argnums: tuple[int, ...]) -> Callable[..., Any]:
-        forms = _forms_of(point, "auto", argnums, True, False, False, False, True)
-        return _compiled(forms, point, "auto", "auto", "auto", argnums, True)
+        return value_and_jacve(point, argnums=argnums, has_aux=True, allow_int=True)
 
     return with_points(program, jacobian)
 

@@ -279,8 +279,9 @@ class Choice:
 
     def _is_open(self) -> bool:
         """Whether there is more than one form, of which not one is surely the cheapest."""
-        if len(self._forms) > 1 or self._operations == inf:
-            return len(self._forms) > 1
+        several = len(self._forms) > 1
+        if several or self._operations == inf:
+            return several
         known = self._forms[0].seconds, functools.partial(least_of_modes, self._operations)
         return any(known[0](batch) >= known[1](batch) for batch in _TYPICAL)
 

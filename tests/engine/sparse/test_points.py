@@ -101,9 +101,16 @@ def check(fun):
     assert found.nse == np.count_nonzero(expected)
 
 
+def equations_of(fun):
+    """The names of a function's equations, with what is the same at each point as one."""
+    program = trace(fun, (jnp.asarray(X),))
+    return [e.primitive.name for e in with_points(program, lambda fun, argnums: fun).equations]
+
+
 @pytest.mark.parametrize("point", [of_quadrature, of_parts, of_indices], ids=lambda f: f.__name__)
 def test_blocks_of_elements(point):
     check(assembled(point))
+    assert points.NAME in equations_of(assembled(point))
 
 
 @pytest.mark.slow
@@ -119,8 +126,7 @@ def test_blocks_of_many_kinds(point, added):
 
 def test_elements_are_one_equation():
     """However long the function of a point is, what is left are moves."""
-    program = trace(assembled(of_parts), (jnp.asarray(X),))
-    names = [e.primitive.name for e in with_points(program, lambda fun, argnums: fun).equations]
+    names = equations_of(assembled(of_parts))
     assert "gather" in names
     assert points.NAME in names
     assert {"sin", "tanh", "mul"}.isdisjoint(names)
