@@ -65,7 +65,7 @@ def test_flat_goes_with_features_only():
 @pytest.mark.parametrize("several", [False, True])
 def test_states_have_a_space_an_observation_and_a_picture(several):
     played = TaskDistribution.of(["Robertson"] * 2) if several else veenv.make("Robertson")
-    env = GymnaxEnv(played.observing("graph"))
+    env = GymnaxEnv(played)
     shown, state = env.reset(jax.random.key(0))
     inner = state.state if several else state
     for found, expected in zip(*map(jax.tree.leaves, (env.get_obs(state), shown)), strict=True):

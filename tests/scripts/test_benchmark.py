@@ -73,7 +73,9 @@ def test_every_subcommand_has_a_quick_form(monkeypatch):
     ("arguments", "said"),
     [
         (["--function", "nothing"], "--function nothing: expected one of gru_params"),
-        (["--file", "nowhere.py"], "--file nowhere.py: no Python file"),
+        pytest.param(
+            ["--file", "nowhere.py"], "--file nowhere.py: no Python file", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_wrong_name_is_one_line(arguments, said):
