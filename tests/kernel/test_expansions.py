@@ -30,6 +30,7 @@ CASES = {
     "cbrt": (np.cbrt, SIGNED, 4, 4),
     "erf": (np.vectorize(math.erf, otypes=[float]), np.r_[-6:6:333j, 1e-9], 4, 10),
     "erfc": (np.vectorize(math.erfc, otypes=[float]), np.r_[-6:9:555j], 4, 20),
+    "neg": (np.negative, SIGNED, 0, 0),
     "round": (np.round, np.r_[-9:9:73j, 2.0**22 + 0.5, 1e30], 0, 0),
 }
 FUNCTIONS = {**expansions.TPU, **expansions.GPU}

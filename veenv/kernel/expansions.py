@@ -208,6 +208,11 @@ def _stirling(z: Any) -> Any:
     return (z - z.dtype.type(0.5)) * jnp.log(z) - z + constant + series / z
 
 
+def negative(x: Any) -> Any:
+    """Exact; Pallas subtracts from zero on a GPU, which takes an instruction and loses a sign."""
+    return x * x.dtype.type(-1) if jnp.issubdtype(x.dtype, jnp.floating) else -x
+
+
 def round_to_even(x: Any) -> Any:
     """Exact."""
     r = jnp.floor(x + 0.5)
@@ -228,5 +233,8 @@ def _where_ones_vanish(x: Any) -> Any:
 _ALL = (expm1, sinh, cosh, asin, acos, atan, asinh, acosh, atanh, cbrt, erfc, lgamma)
 TPU: dict[str, Function] = {f.__name__: f for f in _ALL}
 """What Mosaic lacks; it has erf."""
-GPU: dict[str, Function] = {"round": round_to_even, "erf": erf, "erfc": erfc, "lgamma": lgamma}
+GPU: dict[str, Function] = {
+    **{f.__name__: f for f in (erf, erfc, lgamma)},
+    **{"neg": negative, "round": round_to_even},
+}
 """What Triton lacks; it has the others from CUDA's libdevice."""

@@ -20,6 +20,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from veenv.kernel import expansions
+from veenv.kernel.joining import multiply_add
 from veenv.kernel.program import CannotFuseError, Leaf, Loop, Op, Platform, ScalarProgram
 from veenv.kernel.tiling import Tiled, Tiling
 from veenv.rules.operations import OPERATIONS
@@ -85,7 +86,8 @@ class Run:
     """Computes a program with JAX arrays of the shape of a block.
 
     `apply` computes an operation, `outside` one that is in no loop, if it is another. `known` are
-    the references of tables of constants, `written` those of arrays that it writes.
+    the references of tables of constants, `written` those of arrays that it writes. Where `joins`,
+    a sum and a product are one operation.
     """
 
     def __init__(
@@ -95,7 +97,9 @@ class Run:
         block: tuple[int, ...],
         apply: Callable[[Op, Sequence[Any]], jax.Array],
         outside: Callable[[Op, Sequence[Any]], jax.Array] | None = None,
+        joins: bool = False,
     ):
+        self._joins = joins
         self._refs, self._written = {**known, **written}, frozenset(written)
         self._block, self._apply, self._outside = block, apply, outside or apply
 
@@ -136,6 +140,10 @@ class Run:
                 case "part":
                     stacked = _is_stacked(program, op)
                     found.append(self._whole((*path, k)) if stacked else args[0][op.attr])
+                case "add" | "sub" if self._joins and k in program.joined:
+                    at = program.joined[k]
+                    x, y = (found[a] for a in program.ops[op.args[at]].args)
+                    found.append(multiply_add(x, y, args[1 - at], op.name, at))
                 case _:
                     found.append((self._apply if path else self._outside)(op, args))
         return found
@@ -377,7 +385,7 @@ class PallasKernel:
             known = {where: next(rest) for where in tables}
             outs = [entries(next(rest), program.outputs[k]) for k in written]
             stacked = {where: next(rest) for where in memory}
-            run = Run(known, stacked, tuple(values), apply_here, outside)
+            run = Run(known, stacked, tuple(values), apply_here, outside, platform == "gpu")
             found = run.values(program, ins)
             for out, k in zip(outs, written, strict=True):
                 for entry, i in enumerate(program.results[k]):

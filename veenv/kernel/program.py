@@ -235,14 +235,22 @@ class ScalarProgram:
         total += sum(n * weight(*of) for of, n in names.items() if of[0] not in _OTHER)
         calls = {(op.attr, op.args) for op in self.ops if op.name == "call"}
         shared = sum(name == "sin" and ("cos", args) in calls for name, args in calls)
-        return total - SHARED * shared - self._fused()
+        return total - SHARED * shared - len(self.joined)
 
-    def _fused(self) -> int:
-        """How many additions are done with a product."""
+    @functools.cached_property
+    def joined(self) -> dict[int, int]:
+        """Sums that are done with a product that nothing else needs, which argument that is."""
         uses = Counter(itertools.chain(*(op.args for op in self.ops), *self.results))
-        alone = {i for i, op in enumerate(self.ops) if op.name == "mul" and uses[i] == 1}
-        sums = (op for op in self.ops if op.name in ("add", "sub") and op.dtype in FLOATS)
-        return sum(not alone.isdisjoint(op.args) for op in sums)
+        alone = {
+            i
+            for i, op in enumerate(self.ops)
+            if op.name == "mul" and uses[i] == 1 and op.attr != ROUNDED
+        }
+        return {
+            k: int(op.args[0] not in alone)
+            for k, op in enumerate(self.ops)
+            if op.name in ("add", "sub") and op.dtype in FLOATS and not alone.isdisjoint(op.args)
+        }
 
     def count(self, *names: str) -> int:
         """How many operations have one of these names (of calls: the function's)."""
