@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 import tyro
+from benchmark_adapters import adapters
 from benchmark_budgets import budgets
 from benchmark_engine import engine
 from benchmark_env import env, env_scaling
@@ -34,6 +35,7 @@ from benchmark_sparse import sparse
 from benchmark_weights import weights
 
 COMMANDS = {
+    "adapters": adapters,
     "budgets": budgets,
     "env": env,
     "env-scaling": env_scaling,
@@ -51,6 +53,7 @@ COMMANDS = {
 }
 
 QUICK = {
+    "adapters": "--task Robertson --num-envs 16 --seconds 0.05 --repeats 1",
     "budgets": "--only markowitz --calls 1",
     "env": "--task Robertson --num-envs 16 --seconds 0.05 --repeats 1",
     "env-scaling": "--sizes 10 20 --num-envs 2 --seconds 0.05 --repeats 1 "

@@ -71,11 +71,11 @@ def test_states_have_a_space_an_observation_and_a_picture(several):
     for found, expected in zip(*map(jax.tree.leaves, (env.get_obs(state), shown)), strict=True):
         np.testing.assert_array_equal(found, expected)
     space = env.state_space()
-    space = space["state"] if several else space
+    space = space.spaces["state"] if several else space
     present, order = np.asarray(inner.core.present), np.asarray(inner.order)
-    assert space["core"]["present"].shape == present.shape
-    assert bool(space["core"]["present"].contains(present))
-    assert bool(space["order"].contains(order))
+    assert space.spaces["core"].spaces["present"].shape == present.shape
+    assert bool(space.spaces["core"].spaces["present"].contains(present))
+    assert bool(space.spaces["order"].contains(order))
     after = env.step(jax.random.key(0), state, 3)[1]
     pictures = [env.render(each) for each in (state, after)]
     assert pictures[0].shape == (600, 960, 3)

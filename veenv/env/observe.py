@@ -183,7 +183,7 @@ def mask_of(obs: Any, num_actions: int) -> Bool[Array, "*batch A"] | Int[Array, 
     """The legal actions that an observation of any kind shows.
 
     Args:
-      obs: the observation, single or batched.
+      obs: the observation, single or batched, or its fields as a dictionary.
       num_actions: A.
 
     Example:
@@ -194,6 +194,8 @@ def mask_of(obs: Any, num_actions: int) -> Bool[Array, "*batch A"] | Int[Array, 
     """
     if hasattr(obs, "action_mask"):
         return obs.action_mask
+    if isinstance(obs, dict):
+        return obs["action_mask"]
     return obs.reshape(*obs.shape[:-1], num_actions, NUM_FEATURES)[..., -1] > 0
 
 

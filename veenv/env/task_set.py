@@ -56,6 +56,8 @@ def pick_params(stacked: EnvParams, index: Int[Array, ""] | int) -> EnvParams:
       >>> pick_params(stack_params([env.default_params]), 0).vertex_ids.tolist()
       [1, 2]
     """
+    if stacked.vertex_ids.shape[0] == 1 and jnp.ndim(index) == 0:
+        index = 0  # under vmap too, which then shares one copy
     return jax.tree.map(lambda leaf: leaf[index], stacked)
 
 

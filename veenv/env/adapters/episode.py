@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -65,13 +66,24 @@ class Episodes:
 
     def begin(self, key: PRNGKeyArray, params: EnvParams | None = None) -> tuple[Any, Episode]:
         """The first observation, and an episode of a task that the key draws."""
-        params = self.params if params is None else params
-        num = params.vertex_ids.shape[0]
+        num = (self.params if params is None else params).vertex_ids.shape[0]
         task = jnp.zeros((), jnp.int32)
         if num > 1:
             task = jax.random.randint(key, (), 0, num, jnp.int32)
-        obs, state = self.env.reset(None, pick_params(params, task))
+        if num == 1 and params is None:
+            obs, state = owned(self._only)
+        else:
+            obs, state = self.env.reset(None, pick_params(params or self.params, task))
         return obs, Episode(state, task, owned(key))
+
+    @cached_property
+    def _only(self) -> tuple[Any, State]:
+        """The first observation and state of the one task, as values.
+
+        Wrappers reset in a branch of a condition, where a batch would compute them for each.
+        """
+        with jax.ensure_compile_time_eval():
+            return jax.jit(lambda params: self.env.reset(None, params))(pick_params(self.params, 0))
 
     def step(
         self, episode: Episode, action: Int[Array, ""], params: EnvParams | None = None
