@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import jax
@@ -10,6 +9,7 @@ from jax.extend import core
 from jax.extend.mlir.dialects import math
 from jax.interpreters import mlir
 
+from veenv._compat import lower_in_triton
 from veenv.kernel.expansions import negative
 
 multiply_add_p = core.Primitive("veenv_multiply_add")
@@ -19,7 +19,7 @@ def multiply_add(x: jax.Array, y: jax.Array, z: jax.Array, name: str, at: int) -
     """The operation `name`, add or sub, of ``x * y`` as argument `at` and of z as the other."""
     if name == "sub":
         x, z = (negative(x), z) if at else (x, negative(z))
-    return multiply_add_p.bind(x, y, z)
+    return multiply_add_p.bind(x, y, z) if _JOINS else _rounded(x, y, z)
 
 
 def _rounded(x: Any, y: Any, z: Any) -> Any:
@@ -30,7 +30,4 @@ def _rounded(x: Any, y: Any, z: Any) -> Any:
 multiply_add_p.def_impl(_rounded)
 multiply_add_p.def_abstract_eval(lambda x, *_: x)
 mlir.register_lowering(multiply_add_p, mlir.lower_fun(_rounded, multiple_results=False))
-with contextlib.suppress(ImportError):  # Triton is not in every build of JAX
-    from jax._src.pallas.triton.lowering import register_lowering
-
-    register_lowering(multiply_add_p)(lambda _, x, y, z: math.fma(x, y, z))
+_JOINS = lower_in_triton(multiply_add_p, lambda _, x, y, z: math.fma(x, y, z))
