@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,6 +36,7 @@ from agents.training.seeds import seeds_table, train_side_by_side
 from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel
 from veenv.measure.proof import Proof, prove
+from veenv.orders.documents import as_path
 from veenv.orders.order import Order
 from veenv.search.evaluation import Evaluation, evaluate
 
@@ -140,7 +142,7 @@ def train(
     search: SearchConfig | None = None,
     cost: CostModel | None = None,
     time_limit: float | str | None = None,
-    folder: str | Path | None = None,
+    folder: str | os.PathLike[str] | None = None,
     network: Any = None,
     callback: Callable[[Progress], object] | None = None,
 ) -> Run:
@@ -162,8 +164,8 @@ def train(
         their own.
       time_limit: seconds, or a text such as ``"10m"``; 100 if `config` has no number of steps
         either.
-      folder: run folder to write to, made if need be; a run that it holds is gone on with, and the
-        steps and seconds that it took count.
+      folder: run folder to write to, or an address such as ``gs://bucket/run``, made if need be; a
+        run that it holds is gone on with, and the steps and seconds that it took count.
       network: what is trained; by default a `GraphNetwork` of fresh weights as `config` says.
         Given are weights, which decide its size, or a network of your own that reads what the
         environment shows: ``init(key, observation)`` and ``apply(weights, observation)``, as an
@@ -195,7 +197,7 @@ def train(
     state = curriculum.init()
     if folder is None:
         return _play(played, curriculum, state, None, {}, limit, started, callback)
-    path = Path(folder)
+    path = as_path(folder)
     path.mkdir(parents=True, exist_ok=True)
     identity = identity_of(agent, played.tasks.env.cost, state.network, played.tasks)
     files = RunFolder(path, identity, curriculum.best, warn=partial(warnings.warn, stacklevel=3))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import errno
 import os
+import secrets
+import shutil
 from pathlib import Path
+
+from veenv.orders.documents import is_local
 
 try:
     import fcntl
@@ -20,6 +25,8 @@ def new_folder(parent: Path) -> Path:
       OSError: it cannot be made.
     """
     stamp = datetime.datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
+    if not is_local(parent):  # a bucket has no folders that could be taken
+        stamp += f"-{secrets.token_hex(4)}"
     for number in range(1, 1000):
         path = parent / (stamp if number == 1 else f"{stamp}-{number}")
         try:
@@ -37,6 +44,25 @@ def set_aside(path: Path) -> Path:
         if not aside.exists():
             return path.rename(aside)
     raise FileExistsError(f"no free name for {path.name}.damaged in {path.parent}")
+
+
+def remove_folder(path: Path) -> None:
+    """Deletes a folder and what is in it, as far as that is possible."""
+    if is_local(path):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(Exception):  # each store has its own
+            path.rmtree()  # pyright: ignore[reportAttributeAccessIssue]  # epath's
+
+
+def copy_folder(source: Path, target: Path, last: str) -> None:
+    """Copies a folder, to an address or from there; the file with one name comes last."""
+    target.mkdir(parents=True, exist_ok=True)
+    for entry in sorted(source.iterdir(), key=lambda entry: (entry.name == last, entry.name)):
+        if entry.is_dir():
+            copy_folder(entry, target / entry.name, last)
+        else:
+            (target / entry.name).write_bytes(entry.read_bytes())
 
 
 def append_bytes(path: Path, content: bytes) -> int:
@@ -64,13 +90,13 @@ def lock_folder(path: Path) -> int | None:
     """Keeps other processes from locking a folder until this one ends, however it ends.
 
     Returns:
-      The descriptor that holds the lock; None where the system knows no such locks.
+      The descriptor that holds the lock; None where there are no locks, as at an address.
 
     Raises:
       BlockingIOError: another process holds it.
       OSError: the folder cannot be opened.
     """
-    if fcntl is None:
+    if fcntl is None or not is_local(path):
         return None
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -8,7 +8,6 @@ exit_on_interrupt(__name__)
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import jax
@@ -23,7 +22,7 @@ from agents.training.played import Played
 from veenv import evaluate, sets
 from veenv.env import TaskDistribution, random_action
 from veenv.graph.graph import CostModel
-from veenv.orders.documents import parse_object
+from veenv.orders.documents import as_path, parse_object
 from veenv.search.evaluation import Evaluation
 from veenv.tasks import RandomFunctions
 from veenv.tasks.user import refuse_code
@@ -176,9 +175,10 @@ def trained_on(run: str) -> str:
       ValueError: it is no run folder, or of a function of the user's own.
       OSError: its settings cannot be read.
     """
-    if not Path(run).is_dir():
+    folder = as_path(run)
+    if not folder.is_dir():
         raise ValueError("weights alone do not say what to play; name it with --task or --function")
-    path = Path(run) / "config.json"
+    path = folder / "config.json"
     try:
         settings = parse_object(path.read_bytes())
         names, own = settings.get("graphs"), settings.get("own")

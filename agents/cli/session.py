@@ -30,7 +30,7 @@ from veenv import Graph, Order
 from veenv.env import TaskDistribution
 from veenv.measure.comparison import compare, ranked
 from veenv.measure.proof import prove
-from veenv.orders.documents import file_name, write_text
+from veenv.orders.documents import as_path, file_name, write_text
 from veenv.tasks import Task
 
 
@@ -111,7 +111,7 @@ def run_seeds(args: TrainArgs, write_line: Callable[[str], None]) -> int:
     names = played.tasks.names
     chosen = played.tasks.chosen
     title = "+".join(names) if chosen is None else chosen.name
-    folder, right = new_folder(Path(args.out) / file_name(title)), True
+    folder, right = new_folder(as_path(args.out) / file_name(title)), True
     for name in names:
         runs = [run.best[name] for run in found.runs]
         order = min(runs, key=lambda order: order.counts[played.tasks.env.cost])

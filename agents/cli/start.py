@@ -25,7 +25,7 @@ from agents.training.curriculum import Curriculum, FixedTasks, RandomPools
 from agents.training.loop import DivergedError, train
 from agents.training.played import AGENTS, Played, first_network, make_trainer
 from veenv.env import VertexEnv
-from veenv.orders.documents import file_name
+from veenv.orders.documents import as_path, file_name
 from veenv.tasks import Task
 
 
@@ -155,7 +155,7 @@ def open_run(args: TrainArgs, write_line: Callable[[str], None]) -> Run:
         write_line(f"warning: {text}")
 
     played = None if args.task == "random" else read_played(args)
-    resumed = None if args.resume is None else Path(args.resume)
+    resumed = None if args.resume is None else as_path(args.resume)
     known = resumed is not None and Checkpoints(resumed / "checkpoints", {}).numbers()
     curriculum = make_curriculum(args, played, resumed=bool(known))
     if args.tensorboard:
@@ -169,8 +169,8 @@ def open_run(args: TrainArgs, write_line: Callable[[str], None]) -> Run:
     chosen = None if played is None else played.tasks.chosen
     name = "+".join(identity["task"]) if chosen is None else chosen.name
     if args.folder is not None:
-        Path(args.folder).mkdir(parents=True, exist_ok=True)
-    path = resumed or Path(args.folder or new_folder(Path(args.out) / file_name(name)))
+        as_path(args.folder).mkdir(parents=True, exist_ok=True)
+    path = resumed or as_path(args.folder or new_folder(as_path(args.out) / file_name(name)))
     folder = RunFolder(path, identity, best, keep=args.keep_checkpoints, warn=warn)
     try:
         before = {}

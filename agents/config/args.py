@@ -55,7 +55,8 @@ class TrainArgs:
     """Wall-clock limit, compilation included: seconds, or a number with s, m or h such as `10m`;
     if it is left out, 100 seconds, or no limit where --steps is given."""
     out: str = "runs"
-    """Folder of all runs; this one writes to OUT/TASK/TIME."""
+    """Folder of all runs, or an address such as `gs://bucket/runs` (docs/cluster.md); this one
+    writes to OUT/TASK/TIME."""
     folder: str | None = None
     """Run folder, in place of OUT/TASK/TIME. If it has a run already, that run goes on, as with
     --resume, so a scheduler can repeat the command."""
@@ -123,9 +124,10 @@ class TrainArgs:
         self.own.check_one(self.task)
         if self.task is not None:
             task_names(self.task)
-        for name in ("out", "folder", "resume"):
-            if "://" in (getattr(self, name) or ""):
-                raise ValueError(f"{name} must be a path of the file system (docs/cluster.md)")
+        place = self.folder or self.resume or self.out
+        if (self.tensorboard or self.wandb) and "://" in place:
+            what = "tensorboard" if self.tensorboard else "wandb"
+            raise ValueError(f"{what} writes to folders of the file system alone, got {place}")
         if None not in (self.folder, self.resume) and self.folder != self.resume:
             raise ValueError("folder and resume both name a run folder; give one of them")
         if self.preset == "auto" and self.scale.several:

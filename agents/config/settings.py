@@ -12,11 +12,11 @@ import json
 import tomllib
 import typing
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
 
+from veenv.orders.documents import as_path
 from veenv.tasks.user import refuse_code
 
 CONFIG_NAME = "config.toml"
@@ -52,16 +52,16 @@ def expand(record: type, args: Sequence[str]) -> list[str]:
         raise ValueError("--resume takes the settings of the run; give no --config with it")
     before: list[str] = []
     folder = _value_of("folder", args)
-    if resume is None and folder is not None and Path(folder, CONFIG_NAME).is_file():
+    if resume is None and folder is not None and _is_run(folder):
         resume = folder
         before.append(f"--resume={folder}")
     if preset is not None:
         kind = jax.default_backend() if preset == "auto" else preset
         before += to_args(record, PRESETS.get(kind, {}), f"preset {preset}")
     if resume is not None:
-        if not Path(resume, CONFIG_NAME).is_file():
+        if not _is_run(resume):
             raise ValueError(f"{resume} is not a run folder: it has no {CONFIG_NAME}")
-        config = str(Path(resume, CONFIG_NAME))
+        config = str(as_path(resume) / CONFIG_NAME)
     if config is not None:
         settings = read_toml(config)
         for code in ("function", "network"):
@@ -69,6 +69,15 @@ def expand(record: type, args: Sequence[str]) -> list[str]:
                 refuse_code(config, settings[code], code)
         before += to_args(record, settings, config)
     return before + list(args)
+
+
+def _is_run(folder: str) -> bool:
+    """Whether a folder has settings; unlike `exists`, this raises when a store does not answer."""
+    try:
+        (as_path(folder) / CONFIG_NAME).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def read_toml(path: str) -> dict[str, Any]:
@@ -79,9 +88,10 @@ def read_toml(path: str) -> dict[str, Any]:
       OSError: it cannot be read.
     """
     try:
-        return tomllib.loads(Path(path).read_bytes().decode())
+        return tomllib.loads(as_path(path).read_bytes().decode())
     except OSError as error:
-        raise type(error)(f"cannot read the settings file {path}: {error.strerror}") from None
+        reason = error.strerror or error
+        raise type(error)(f"cannot read the settings file {path}: {reason}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from None
 

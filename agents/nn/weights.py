@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -14,7 +13,7 @@ import numpy as np
 
 from agents.nn.networks import GraphNetwork
 from agents.nn.own import Network, OwnNetwork
-from veenv.orders.documents import parse_object, write_bytes
+from veenv.orders.documents import as_path, parse_object, write_bytes
 
 FORMAT = "veenv-weights"
 VERSION = 1
@@ -66,7 +65,7 @@ def save_weights(path: str | os.PathLike[str], network: Network) -> None:
     content = io.BytesIO()
     content.write((json.dumps(header) + "\n").encode())
     eqx.tree_serialise_leaves(content, eqx.filter(network, eqx.is_array))
-    write_bytes(Path(path), content.getvalue())
+    write_bytes(path, content.getvalue())
 
 
 def load_weights(path: str | os.PathLike[str], like: Any = None) -> Any:
@@ -91,9 +90,10 @@ def load_weights(path: str | os.PathLike[str], like: Any = None) -> Any:
       ...     load_weights(f"{folder}/w.eqx").embed.weight.shape[1]
       4
     """
-    if Path(path).is_dir():
-        path = Path(path) / "weights.eqx"
-    content = io.BytesIO(Path(path).read_bytes())
+    path = as_path(path)
+    if path.is_dir():
+        path = path / "weights.eqx"
+    content = io.BytesIO(path.read_bytes())
     try:
         header = parse_object(content.readline())
     except ValueError:

@@ -1,18 +1,22 @@
 """One checkpoint on disk: a folder that Orbax writes aside and renames into place.
 
+To an address it is copied, file by file; with the last one, `MARK`, it is whole.
+
 It holds the leaves of the train state as plain arrays and a record in JSON; nothing in it is ever
 executed.  A digest over both tells a damaged checkpoint from a whole one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +24,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from agents.files import copy_folder, remove_folder
+from veenv.orders.documents import is_local
+
 FORMAT = "veenv-checkpoint"
 VERSION = 1
+MARK = "_CHECKPOINT_METADATA"
+"""The file that Orbax writes last."""
 
 
 class DamagedError(Exception):
     """A checkpoint cannot be read."""
+
+
+@contextlib.contextmanager
+def near(path: Path) -> Iterator[Path]:
+    """A checkpoint on the file system: it, or a copy of one at an address."""
+    if is_local(path):
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        copy_folder(path, Path(folder, path.name), MARK)
+        yield Path(folder, path.name)
 
 
 def write_checkpoint(path: Path, state: Any, record: Mapping[str, Any]) -> None:
@@ -36,6 +56,16 @@ def write_checkpoint(path: Path, state: Any, record: Mapping[str, Any]) -> None:
     """
     import orbax.checkpoint as ocp  # takes most of a second, and few commands need it
 
+    if not is_local(path):
+        with tempfile.TemporaryDirectory() as folder:
+            aside = Path(folder, path.name)
+            write_checkpoint(aside, state, record)
+            try:
+                copy_folder(aside, path, MARK)
+            except BaseException:
+                remove_folder(path)
+                raise
+        return
     arrays = {name: _to_numpy(leaf) for name, leaf in _leaves(state).items()}
     whole = json.loads(json.dumps({"format": FORMAT, "version": VERSION, **record}))
     whole["digest"] = _digest(whole, arrays)
@@ -51,11 +81,37 @@ def write_checkpoint(path: Path, state: Any, record: Mapping[str, Any]) -> None:
 
 
 def is_checkpoint(path: Path) -> bool:
-    """Whether a path is a checkpoint, whole or damaged: a number, and nothing of others' in it."""
-    if not re.fullmatch("0|[1-9][0-9]*", path.name, re.ASCII) or not path.is_dir():
+    """Whether a path is a checkpoint, whole or damaged: a number, and nothing of others' in it.
+
+    At an address it is one once it is whole.
+    """
+    found = _contents(path)
+    if found is None:
         return False
-    found = {entry.name for entry in path.iterdir()}
-    return not found or bool(found & {"arrays", "record", "_CHECKPOINT_METADATA"})
+    if not is_local(path):
+        return MARK in found
+    return not found or bool(found & {"arrays", "record", MARK})
+
+
+def is_unfinished(path: Path) -> bool:
+    """Whether a path is a checkpoint that is half written."""
+    if is_local(path):
+        number, made_by, _ = path.name.partition(".orbax-checkpoint-tmp")
+        return bool(made_by) and number.partition(".")[0].isdecimal()
+    return bool((_contents(path) or set()) & {"arrays", "record"}) and not is_checkpoint(path)
+
+
+def _contents(path: Path) -> set[str] | None:
+    """Names of what is in a folder that is a number; None for any other path.
+
+    At addresses, `is_dir` and `exists` say no when a store does not answer; this raises.
+    """
+    if not re.fullmatch("0|[1-9][0-9]*", path.name, re.ASCII):
+        return None
+    try:
+        return {entry.name for entry in path.iterdir()}
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def read_record(path: Path) -> dict[str, Any]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from agents.files import set_aside
+from agents.files import remove_folder, set_aside
 from agents.run.checkpoint_files import (
     DamagedError,
     is_checkpoint,
+    is_unfinished,
+    near,
     read_record,
     read_state,
     write_checkpoint,
@@ -59,6 +60,7 @@ class Checkpoints:
         self.folder = folder
         self._identity = json.loads(json.dumps(identity))
         self._keep, self._warn = keep, warn
+        self._scores: dict[int, float] = {}
 
     def save(self, number: int, state: Any, run: Mapping[str, Any], score: float = 0.0) -> bool:
         """Writes a checkpoint unless it is there, then deletes those that need not be kept.
@@ -90,6 +92,7 @@ class Checkpoints:
         except BaseException:
             self._remove_unfinished()
             raise
+        self._scores[number] = score if math.isfinite(score) else math.inf
         return self._delete_old(number)
 
     def restore(self, like: Any) -> Restored | None:
@@ -105,9 +108,10 @@ class Checkpoints:
         for number in reversed(numbers):
             path = self.folder / str(number)
             try:
-                record = read_record(path)
-                self._check_identity(path, record)
-                state = read_state(path, record, like)
+                with near(path) as folder:
+                    record = read_record(folder)
+                    self._check_identity(path, record)
+                    state = read_state(folder, record, like)
             except DamagedError as error:
                 self._warn(f"checkpoint {path} is damaged ({error}); trying the one before it")
                 continue
@@ -118,9 +122,7 @@ class Checkpoints:
 
     def numbers(self) -> list[int]:
         """The checkpoints there are, oldest first; those half written are left out."""
-        if not self.folder.is_dir():
-            return []
-        return sorted(int(path.name) for path in self.folder.iterdir() if is_checkpoint(path))
+        return sorted(int(path.name) for path in self._entries() if is_checkpoint(path))
 
     def set_aside_after(self, number: int) -> None:
         """Renames the checkpoints after a number (damaged ones); deletes what is half written."""
@@ -134,15 +136,18 @@ class Checkpoints:
         best = min(scores, key=lambda number: (scores[number], -number))
         for number in sorted(scores)[: -self._keep]:
             if number != best:
-                shutil.rmtree(self.folder / str(number), ignore_errors=True)
+                remove_folder(self.folder / str(number))
         return best == newest
 
     def _score(self, number: int) -> float:
-        try:
-            score = read_record(self.folder / str(number))["score"]
-        except DamagedError:
-            score = None
-        return math.inf if score is None else score
+        if number not in self._scores:
+            try:
+                with near(self.folder / str(number)) as folder:
+                    score = read_record(folder)["score"]
+            except DamagedError:
+                score = None
+            self._scores[number] = math.inf if score is None else score
+        return self._scores[number]
 
     def _remove_unfinished(self) -> None:
         """Deletes what is half written.
@@ -150,10 +155,16 @@ class Checkpoints:
         TensorStore's threads may bring some of it back a moment after a write that failed, so every
         save begins with this.
         """
-        if self.folder.is_dir():
-            for path in self.folder.glob("*.orbax-checkpoint-tmp*"):
-                if path.name.partition(".")[0].isdecimal():
-                    shutil.rmtree(path, ignore_errors=True)
+        for path in self._entries():
+            if is_unfinished(path):
+                remove_folder(path)
+
+    def _entries(self) -> list[Path]:
+        """What is in the folder; nothing where there is none."""
+        try:
+            return list(self.folder.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
 
     def _check_identity(self, path: Path, record: Mapping[str, Any]) -> None:
         for what, expected in self._identity.items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from veenv.measure.rows import rows_of
@@ -54,7 +53,7 @@ def plot_curve(
     FigureCanvasAgg(figure)
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=120)
-    write_bytes(Path(path), picture.getvalue())
+    write_bytes(path, picture.getvalue())
 
 
 def _limits(

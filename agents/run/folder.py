@@ -28,7 +28,7 @@ from agents.training.best import BestOrders
 from agents.training.loop import Progress
 from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel
-from veenv.orders.documents import file_name, write_bytes
+from veenv.orders.documents import file_name, is_local, write_bytes
 from veenv.orders.order import Order, fingerprint
 
 
@@ -104,7 +104,10 @@ class RunFolder:
         write_bytes(self.path / CONFIG_NAME, to_toml(args).encode())
 
     def log(self, row: Mapping[str, Any]) -> None:
-        """Adds a row to the metrics and, where one improved, rewrites the orders."""
+        """Adds a row to the metrics and, where one improved, rewrites the orders.
+
+        At an address the rows are written before the next checkpoint; going on drops later ones.
+        """
         self.save_orders()
         self._attempt("the metrics", lambda: self.metrics.add(row))
 
@@ -145,6 +148,7 @@ class RunFolder:
         """Writes a checkpoint, and ``best.eqx`` where its score is the lowest."""
         run: dict[str, Any] = {"seconds": progress.seconds, "steps": progress.steps}
         run["best"] = {} if self.best is None else self.best.record()
+        self._attempt("the metrics", self.metrics.flush)
 
         def write() -> None:
             if self.checkpoints.save(progress.update, progress.state, run, score):
@@ -176,16 +180,17 @@ class RunFolder:
     def _merge_orders(self, best: BestOrders) -> None:
         """Keeps the orders in the folder that are cheaper than the best ones, writes others."""
         for name, graph in zip(self._names, best.tasks.graphs, strict=True):
-            if self.order_path(name).exists():
-                try:
-                    order = Order.load(self.order_path(name))
-                    order.ids_for(graph)
-                except ValueError as error:
-                    aside = set_aside(self.order_path(name))
-                    self._warn(f"{error}; it is kept in {aside.name}")
-                    continue
-                best.keep(name, order)
-                self._written[name] = order
+            try:
+                order = Order.load(self.order_path(name))
+                order.ids_for(graph)
+            except FileNotFoundError:
+                continue
+            except ValueError as error:
+                aside = set_aside(self.order_path(name))
+                self._warn(f"{error}; it is kept in {aside.name}")
+                continue
+            best.keep(name, order)
+            self._written[name] = order
         self.save_orders()
 
     def order_path(self, name: str) -> Path:
@@ -206,7 +211,9 @@ class RunFolder:
         """Whether something could be written; warns when that changes."""
         try:
             action()
-        except OSError as error:
+        except Exception as error:
+            if is_local(self.path) and not isinstance(error, OSError):  # each store has its own
+                raise
             if what not in self._failing:
                 self._warn(f"cannot write {what}: {error}")
                 self._failing.add(what)

@@ -12,7 +12,7 @@ from typing import Any
 
 from agents.files import append_bytes, set_aside
 from veenv.measure.rows import read_rows
-from veenv.orders.documents import write_bytes
+from veenv.orders.documents import is_local, write_bytes
 
 
 class Metrics:
@@ -26,7 +26,11 @@ class Metrics:
     """
 
     def __init__(self, folder: Path):
-        """Starts without rows; nothing is read or written yet."""
+        """Starts without rows; nothing is read or written yet.
+
+        Objects behind addresses do not grow: they are written anew, and by `flush` alone.
+        """
+        self._grows = is_local(folder)
         self._json, self._csv = folder / "metrics.jsonl", folder / "metrics.csv"
         self.rows: list[dict[str, Any]] = []
         self._written = 0
@@ -38,7 +42,8 @@ class Metrics:
           OSError: it cannot be written; it stays in memory and the files hold whole rows.
         """
         self.rows.append(_without_nan(row))
-        self.flush()
+        if self._grows:
+            self.flush()
 
     def flush(self) -> None:
         """Writes the rows that are not written yet.
@@ -48,6 +53,9 @@ class Metrics:
         """
         new = self.rows[self._written :]
         if not new:
+            return
+        if not self._grows:
+            self._rewrite()
             return
         size = append_bytes(self._json, b"".join(_json_line(row) for row in new))
         try:
@@ -68,7 +76,7 @@ class Metrics:
           OSError: the files cannot be read or written.
         """
         rows, problems = read_rows(self._json)
-        if update and not self._json.exists() and self._csv.exists():
+        if update and not rows and not self._json.exists() and self._csv.exists():
             problems = ["there is no such file"]
         if problems:
             aside = [set_aside(path) for path in (self._json, self._csv) if path.exists()]
@@ -78,10 +86,14 @@ class Metrics:
             kept = " and ".join(path.name for path in aside)
             problems = [f"{self._json}: {shown}; the files as they were are {kept}"]
         self.rows = [row for row in rows if row["update"] <= update]
-        self._written = len(self.rows)
+        self._rewrite()
+        return problems
+
+    def _rewrite(self) -> None:
+        """Writes both files anew."""
         write_bytes(self._json, b"".join(_json_line(row) for row in self.rows))
         write_bytes(self._csv, self._csv_lines(self.rows, header=True) if self.rows else b"")
-        return problems
+        self._written = len(self.rows)
 
     def _csv_lines(self, rows: list[dict[str, Any]], *, header: bool) -> bytes:
         text = io.StringIO()

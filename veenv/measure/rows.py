@@ -15,7 +15,11 @@ COSTS = ("mean_cost", "min_cost", "best_cost")
 def read_rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """The rows that can be read, none without a file, and what is wrong with the other lines."""
     rows, problems = [], []
-    for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
+        lines = []
+    for number, line in enumerate(lines, 1):
         try:
             row = parse_object(line)
             _check(row)

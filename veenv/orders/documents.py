@@ -1,7 +1,11 @@
-"""Files: read where they are regular and small enough, written aside first and then renamed."""
+"""Files: read where they are regular and small enough, written aside first and then renamed.
+
+A path is one of the file system or an address such as ``gs://bucket/run``: `as_path` makes both.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -11,7 +15,40 @@ import secrets
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+
+def as_path(path: str | os.PathLike[str]) -> Path:
+    """A path of the file system; of an address (``gs://…``) one of `etils.epath`, no `Path` itself.
+
+    Raises:
+      ValueError: there are no such addresses, or a slash is missing.
+      OSError: an address cannot be reached.
+    """
+    text = os.fspath(path)
+    if "://" not in text:
+        if re.match(r"\w{2,}:/", text):
+            raise ValueError(f"{text} lacks a slash: write addresses as text, not as pathlib.Path")
+        return Path(path)
+    if not isinstance(path, str):
+        return cast(Path, path)
+    try:
+        from etils import epath  # of the extra `agents`
+
+        made = epath.Path(path)
+        with contextlib.suppress(FileNotFoundError):
+            made.stat()  # packages that are missing, or credentials, are noticed here
+    except KeyError:
+        raise ValueError(f"{text}: no file system has addresses of this kind") from None
+    except Exception as error:  # each store has its own
+        reason = f"{type(error).__name__}: {error}"
+        raise OSError(f"{text} cannot be reached: {reason}") from error
+    return cast(Path, made)
+
+
+def is_local(path: Path) -> bool:
+    """Whether a path is one of the file system, with folders, locks and renaming."""
+    return isinstance(path, Path)
 
 
 def read_bytes(path: str | os.PathLike[str], most: int, kind: str) -> bytes:
@@ -21,15 +58,15 @@ def read_bytes(path: str | os.PathLike[str], most: int, kind: str) -> bytes:
       IsADirectoryError: if it is a folder.
       ValueError: if it is no regular file or too large.
     """
-    status = os.stat(path)
-    if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(f"{kind} {os.fspath(path)} is a directory")
-    if not stat.S_ISREG(status.st_mode):
+    path = as_path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{kind} {path} is a directory")
+    if is_local(path) and not stat.S_ISREG(path.stat().st_mode):
         raise ValueError("not a regular file")
-    with open(path, "rb") as file:
+    with path.open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
-        size = max(status.st_size, len(data))
+        size = max(os.stat(path).st_size if is_local(path) else 0, len(data))
         raise ValueError(f"size: {size} bytes, expected at most {most}")
     return data
 
@@ -99,7 +136,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
     Its directory is made if need be.
     """
-    path = Path(path)
+    path = as_path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, text.encode())
 
@@ -108,8 +145,12 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     """Writes a file so that readers see the old or the new content, never a part.
 
     A file ``.NAME….part`` is next to it meanwhile; where writing fails, an older file stays.
+    Stores behind addresses need no such file: they show an object once it is whole.
     """
-    path = Path(path)
+    path = as_path(path)
+    if not is_local(path):
+        path.write_bytes(content)
+        return
     aside = path.parent / f".{path.name}.{secrets.token_hex(8)}.part"
     try:
         with open(aside, "xb") as file:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,7 +18,7 @@ import numpy as np
 from veenv.env.env import VertexEnv
 from veenv.env.task_set import TaskDistribution
 from veenv.graph.graph import CostModel, Graph
-from veenv.orders.documents import parse_object, write_bytes
+from veenv.orders.documents import as_path, parse_object, write_bytes
 from veenv.orders.order import fingerprint
 from veenv.search.api import check_method, search
 
@@ -174,20 +174,20 @@ class Evaluation:
                 lines.append(f"{self.policy} to {other}: {found}")
         return "\n".join(lines)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a JSON file, which `load` and the leaderboard read; as a whole or not at all."""
         text = json.dumps(asdict(self), indent=1, sort_keys=True)
-        write_bytes(Path(path), (text + "\n").encode())
+        write_bytes(path, (text + "\n").encode())
 
     @classmethod
-    def load(cls, path: str | Path) -> Evaluation:
+    def load(cls, path: str | os.PathLike[str]) -> Evaluation:
         """Reads a file that `save` wrote.
 
         Raises:
           ValueError: it holds something else.
           OSError: it cannot be read.
         """
-        document = parse_object(Path(path).read_bytes())
+        document = parse_object(as_path(path).read_bytes())
         try:
             rows = tuple(
                 Row(**{**row, "costs": tuple(row["costs"]), "order": tuple(row["order"])})
@@ -366,7 +366,7 @@ def _method_of(policy: Any) -> str | None:
     try:
         check_method(policy)
     except ValueError as error:
-        if Path(policy).exists():
+        if as_path(policy).exists():
             return None
         raise ValueError(f"{policy!r} is neither a file or folder nor a method: {error}") from None
     return policy
@@ -374,7 +374,7 @@ def _method_of(policy: Any) -> str | None:
 
 def _policy_for(policy: Any, env: VertexEnv) -> Policy:
     """The function that plays an environment."""
-    if isinstance(policy, str | Path):
+    if isinstance(policy, str | os.PathLike):
         policy = _read_policy(policy)
     if hasattr(policy, "as_policy"):
         return policy.as_policy(env)
@@ -386,7 +386,7 @@ def _policy_for(policy: Any, env: VertexEnv) -> Policy:
     )
 
 
-def _read_policy(path: str | Path) -> Any:
+def _read_policy(path: str | os.PathLike[str]) -> Any:
     readers = [point.load() for point in entry_points(group=POLICIES)]
     if not readers:
         raise ValueError(f"no installed package reads policies from files such as {path}")
@@ -394,7 +394,7 @@ def _read_policy(path: str | Path) -> Any:
 
 
 def _name_of(policy: Any) -> str:
-    if isinstance(policy, str | Path):
+    if isinstance(policy, str | os.PathLike):
         return str(policy)
     return getattr(policy, "__name__", type(policy).__name__)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -13,6 +12,7 @@ from agents.config.args import fail, parse
 from agents.config.function import FunctionConfig
 from veenv.graph.graph import CostModel
 from veenv.measure.report import Subject, page_path, read_subjects, write_report
+from veenv.orders.documents import as_path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,9 +23,9 @@ class ReportArgs:
     code that uses it. Exit code 0: the order is right; 1: it is not; 2: bad input.
     """
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Annotated[str, tyro.conf.Positional]
     """Folder of a training run, or an order file."""
-    out: Path | None = None
+    out: str | None = None
     """The HTML file; by default `report.html` in the folder, or next to the order file with its
     name. For a run of several tasks a folder: `report-TASK.html` in it."""
     own: Annotated[OmitArgPrefixes[FunctionConfig], arg(help="What the order is for.")] = (
@@ -57,7 +57,8 @@ def main() -> int:
 def _write(args: ReportArgs, subject: Subject, several: bool) -> bool:
     """Writes one page; True if its order is right."""
     subject = dataclasses.replace(subject, imports=args.own.imports)
-    path = page_path(args.run, subject.task.name, several, args.out)
+    out = None if args.out is None else as_path(args.out)
+    path = page_path(as_path(args.run), subject.task.name, several, out)
     proof = write_report(
         path, subject, batch=args.batch, rounds=args.rounds, points=args.points, seed=args.seed
     )

@@ -215,7 +215,7 @@ def test_writes_that_the_system_refuses_leave_earlier_ones(store, state):
 def test_a_full_disk_is_noticed_beforehand(store, state, monkeypatch):
     store, _ = store
     store.save(1, state, {})
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda path: SimpleNamespace(free=2**20))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=2**20))
     with pytest.raises(OSError, match="No space left on device"):
         store.save(2, state, {})
     assert [p.name for p in store.folder.iterdir()] == ["1"]

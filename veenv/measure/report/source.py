@@ -13,7 +13,7 @@ from veenv import tasks
 from veenv.graph.graph import CostModel, Graph, check_cost_model
 from veenv.graph.linearisation import make_graph
 from veenv.measure.rows import read_rows, rows_of
-from veenv.orders.documents import file_name, parse_object
+from veenv.orders.documents import as_path, file_name, parse_object
 from veenv.orders.order import Order
 from veenv.tasks import Task
 from veenv.tasks.user import refuse_code
@@ -84,7 +84,7 @@ def read_subjects(
       ValueError: the folder has no orders, a file is not what it should be, or `task` is missing.
       OSError: a file cannot be read.
     """
-    path = Path(path)
+    path = as_path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist: expected a run folder or an order file")
     if not path.is_dir():

@@ -1,0 +1,230 @@
+"""Run folders at addresses: the same runs as in folders, with few requests, and nothing lost."""
+
+import contextlib
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agents.config.args import TrainArgs
+from agents.files import new_folder
+from agents.nn.weights import load_weights
+from agents.run.checkpoints import Checkpoints
+from agents.run.folder import RunFolder, identity_of
+from agents.training.curriculum import FixedTasks
+from agents.training.loop import train
+from tests.agents.conftest import lasting
+from tests.agents.run.stores import RefusedError, Store
+from veenv import Order
+from veenv.orders.documents import as_path, read_bytes
+
+RUN = "s3://bucket/runs/both"
+MOST = {"an order": 1, "a checkpoint": 64}
+"""Requests of what is written; those of a checkpoint with the metrics and the best weights."""
+EVERY = pytest.mark.parametrize("every", [13, pytest.param(1, marks=pytest.mark.slow)])
+"""After how many more requests the next try is cut off."""
+
+
+@pytest.fixture
+def store(monkeypatch, tmp_path):
+    """The store behind ``s3://``; nothing may be written to the working directory instead."""
+    store = Store()
+    monkeypatch.setattr("etils.epath.backend.fsspec_backend.fs", lambda path: store)
+    monkeypatch.chdir(tmp_path)
+    yield store
+    assert list(tmp_path.iterdir()) == []
+
+
+def bits(state):
+    leaves = [*jax.tree.leaves((state.network, state.opt_state)), jax.random.key_data(state.key)]
+    return [np.asarray(x).tobytes() for x in leaves]
+
+
+@pytest.fixture
+def opened(trainer, both, store):
+    """Opens the run folder as a process that starts does: the curriculum, the folder, warnings."""
+    trainer, said = lasting(trainer, 300), []
+    identity = identity_of("ppo", "multiplications", trainer.init().network, both)
+
+    def opened():
+        curriculum = FixedTasks(trainer)
+        return curriculum, RunFolder(as_path(RUN), identity, curriculum.best, warn=said.append)
+
+    return opened, trainer.init(), said
+
+
+def test_a_run_at_an_address_goes_on_as_if_it_had_not_stopped(opened, store):
+    """It is stopped after the fifth update; its last checkpoint is the third's."""
+    opened, start, said = opened
+    whole = list(train(opened()[0]))
+
+    curriculum, folder = opened()
+    for progress in train(curriculum, state=start):
+        before, orders = len(store.requests), dict(folder._written)
+        folder.log(progress.row)
+        improved = sum(order is not orders.get(name) for name, order in folder._written.items())
+        assert len(store.requests) - before <= MOST["an order"] * improved
+        if progress.update in (2, 3):
+            before = len(store.requests)
+            folder.save_checkpoint(progress, 0.0)
+            assert 0 < len(store.requests) - before <= MOST["a checkpoint"]
+        if progress.update == 5:
+            break
+
+    curriculum, folder = opened()
+    for progress in train(curriculum, state=folder.resume(start).state):
+        folder.log(progress.row)
+    folder.save_checkpoint(progress, 0.0)
+    folder.write_weights(progress.state.network)
+    folder.draw()
+    assert bits(progress.state) == bits(whole[-1].state)
+    assert folder.checkpoints.numbers() == [2, 3, progress.update]
+    lines = read_bytes(f"{RUN}/metrics.jsonl", 10**6, "metrics").splitlines()
+    costs = [json.loads(line)["mean_cost"] for line in lines]
+    assert costs == [progress.measured["mean_cost"] for progress in whole]
+    assert eqx.tree_equal(load_weights(RUN), progress.state.network)
+    for name in curriculum.best.tasks.names:
+        assert Order.load(f"{RUN}/order-{name}.json").ids == curriculum.best[name].ids
+    assert store.objects["bucket/runs/both/learning_curve-wide.png"].startswith(b"\x89PNG")
+    assert said == []
+
+
+@EVERY
+def test_a_store_that_does_not_answer_loses_nothing(opened, store, every):
+    """Neither while a run is under way, nor at any moment of going on."""
+    opened, start, said = opened
+    curriculum, folder = opened()
+    for progress in train(curriculum, state=start):
+        folder.log(progress.row)
+        store.left = 0 if progress.update == 3 else None
+        folder.save_checkpoint(progress, 0.0)
+        if progress.update == 3:
+            break
+    failed = ("the metrics", "a checkpoint")
+    assert said == [f"cannot write {what}: the store does not answer" for what in failed]
+    store.left = None
+    folder.save_checkpoint(progress, 0.0)
+    assert said[2:] == [f"{what} can be written again" for what in failed]
+    said.clear()
+
+    def go_on():
+        again, folder = opened()
+        restored = folder.resume(start)
+        assert (restored.number, len(folder.metrics.rows)) == (3, 3)
+        assert bits(restored.state) == bits(progress.state)
+        assert again.best.record() == curriculum.best.record()
+
+    before, store.requests = dict(store.objects), []
+    go_on()
+    store.once = True
+    for left in range(0, len(store.requests), every):
+        store.objects, store.left = dict(before), left
+        with contextlib.suppress(RefusedError, OSError):
+            go_on()
+        store.left = None
+        go_on()
+    assert said == []
+
+
+@EVERY
+def test_a_save_that_ends_anywhere_loses_nothing(store, every):
+    """After every so many requests: what is restored is whole, and no parts are left."""
+    place = as_path("s3://bucket/checkpoints")
+    states = [{"x": jnp.arange(4.0) + n, "key": jax.random.key(n)} for n in range(3)]
+
+    def opened():
+        return Checkpoints(place, {}, keep=1, warn=pytest.fail)
+
+    store.objects["bucket/checkpoints/2024/notes.txt"] = b"of others"
+    opened().save(1, states[1], {})
+    before, store.requests = dict(store.objects), []
+    opened().save(2, states[2], {})
+    needed = len(store.requests)
+    for left in [*range(0, needed, every), needed]:
+        store.objects, store.left = dict(before), left
+        try:
+            opened().save(2, states[2], {})
+        except RefusedError:
+            assert left < needed
+        store.left = None
+        restored = opened().restore(states[0])
+        whole = "bucket/checkpoints/2/_CHECKPOINT_METADATA" in store.objects
+        assert restored.number == 1 + whole
+        expected = states[restored.number]
+        assert (restored.state["x"] == expected["x"]).all()
+        assert restored.state["key"] == expected["key"]
+        opened().set_aside_after(restored.number)
+        left_over = {name.split("/")[2] for name in store.objects}
+        assert left_over == {"2024", *map(str, opened().numbers())}
+    assert opened().numbers() == [2]
+
+
+def test_a_damaged_checkpoint_at_an_address_is_set_aside(store):
+    said, state = [], {"x": jnp.arange(4.0)}
+    checkpoints = Checkpoints(as_path("s3://bucket/checkpoints"), {}, warn=said.append)
+    checkpoints.save(1, state, {})
+    checkpoints.save(2, state, {})
+    store.objects["bucket/checkpoints/2/record/metadata"] = b"[1]"
+    assert checkpoints.restore(state).number == 1
+    checkpoints.set_aside_after(1)
+    assert checkpoints.numbers() == [1]
+    assert store.objects["bucket/checkpoints/2.damaged/record/metadata"] == b"[1]"
+    assert len(said) == 1
+
+
+def test_what_is_no_address_is_refused(store):
+    for wrong, error, message in (
+        ("nowhere://a/b", ValueError, "nowhere://a/b: no file system has addresses of this kind"),
+        (Path("s3://a/b"), ValueError, "s3:/a/b lacks a slash"),
+    ):
+        with pytest.raises(error, match=message):
+            as_path(wrong)
+    with pytest.raises(FileNotFoundError):
+        read_bytes("s3://bucket/none", 9, "file")
+    as_path("s3://bucket/a").mkdir()
+    as_path("s3://bucket/a/b").write_bytes(b"c")
+    with pytest.raises(IsADirectoryError, match="file s3://bucket/a is a directory"):
+        read_bytes("s3://bucket/a", 9, "file")
+    with pytest.raises(ValueError, match="size: 1 bytes, expected at most 0"):
+        read_bytes("s3://bucket/a/b", 0, "file")
+    with pytest.raises(ValueError, match="wandb writes to folders of the file system alone"):
+        TrainArgs("mlp", folder="s3://bucket/a", wandb=True)
+    store.left = 0
+    with pytest.raises(OSError, match="s3://bucket cannot be reached: RefusedError: the store"):
+        as_path("s3://bucket")
+
+
+def test_runs_that_start_at_once_have_folders_of_their_own(store):
+    assert len({new_folder(as_path("s3://bucket/runs")) for _ in range(9)}) == 9
+
+
+@pytest.mark.slow
+def test_commands_take_addresses(store, monkeypatch, capsys):
+    def run(script, *args):
+        monkeypatch.setattr(sys, "argv", [script, *args])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(Path(__file__).parents[3] / "scripts" / script), run_name="__main__")
+        assert ended.value.code in (0, None)
+        return capsys.readouterr().out
+
+    small = ["--task", "Robertson", "--num-envs", "4", "--hidden", "8", "--timing", "0"]
+    run("train.py", *small, "--steps", "48", "--folder", "s3://bucket/a", "--report")
+    said = run("train.py", "--steps", "96", "--folder", "s3://bucket/a")
+    assert "going on in s3://bucket/a from train step 2" in said
+    assert "bucket/a/report.html" in store.objects
+    said = run("train.py", "--resume", "s3://bucket/a", "--steps", "120")
+    assert "going on in s3://bucket/a from train step 4" in said
+    assert "Robertson" in run("evaluate.py", "--run", "s3://bucket/a", "--anneal", "0")
+    said = run("report.py", "s3://bucket/a", "--rounds", "0", "--out", "s3://bucket/b/page.html")
+    assert said == "report: s3://bucket/b/page.html\n"
+    assert store.objects["bucket/b/page.html"].startswith(b"<!")
+    said = run(
+        "train.py", *small, "--steps", "24", "--out", "s3://bucket/c", "--init-from=s3://bucket/a"
+    )
+    assert "run folder: s3://bucket/c/Robertson/" in said
