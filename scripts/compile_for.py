@@ -139,8 +139,8 @@ class Compiled:
         if made is not None and self.bundles is not None:
             every, loops = self.bundles
             parts, *values = made.block(POINTS)
-            more = (parts - 1) * loops[0] if loops else 0
             never = sum(loops[1:]) if has_waves(made.program) else 0
+            more = (parts - 1) * (sum(loops) - never)
             bundles = f"{(every + more - never) * 1024 / (parts * np.prod(values)):,.0f}"
         return (
             f"{self.code / 1000:,.0f}",

@@ -30,24 +30,26 @@ def program_of(name: str) -> tuple[ScalarProgram, list[np.ndarray]]:
 
 @pytest.mark.parametrize("platform", BLOCKS)
 def test_interpreted(platform):
-    """A batch that is no multiple of a block; vectors, an integer, a bool and a shared argument."""
+    """A batch that is no multiple of a block; leaves of many kinds, an empty and a shared one."""
 
-    def fun(x, s, n):
+    def fun(x, s, n, empty):
         positive = x > s
         return (
             jnp.where(positive, x * s, jnp.sin(x) / n.astype(x.dtype)),
             positive,
-            x.sum() * n.astype(x.dtype),
+            x.sum() * n.astype(x.dtype) + empty.sum(),
+            (jnp.outer(jnp.arange(3.0), x[0] + jnp.arange(5.0)), jnp.outer(jnp.arange(3.0), x[:1])),
             jnp.floor(x),
             (x[0] * s + x[1], x[0] * s - x[1], x[1] - x[0] * s, x[0] * s - x[1] * x[0]),
         )
 
     rng = np.random.default_rng(0)
     x, n = rng.normal(size=(1100, 2)).astype("f4"), rng.integers(1, 5, 1100).astype("i4")
-    traced = trace_point(fun, (x[0], np.float32(0.3), n[0]), {}, (0, 1, 2))
+    shared, empty = np.float32(0.3), np.zeros((1100, 0), "f4")
+    traced = trace_point(fun, (x[0], shared, n[0], empty[0]), {}, (0, 1, 2, 3))
     kernel = PallasKernel(traced.program(), platform, interpret=True)
-    expected = jax.vmap(fun, (0, None, 0))(x, np.float32(0.3), n)
-    found = jax.jit(kernel)(x, np.float32(0.3), n)
+    expected = jax.vmap(fun, (0, None, 0, 0))(x, shared, n, empty)
+    found = jax.jit(kernel)(x, shared, n, empty)
     for got, e in zip(found, jax.tree.leaves(expected), strict=True):
         assert got.dtype == e.dtype
         np.testing.assert_allclose(got, e, rtol=1e-5, atol=1e-6)

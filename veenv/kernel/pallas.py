@@ -285,6 +285,12 @@ class PallasKernel:
                 'kernel="xla"'
             )
 
+    @functools.cached_property
+    def _leaves(self) -> list[Leaf]:
+        """What it reads and writes; of nothing one entry, as no array in a kernel is empty."""
+        inputs = [leaf if leaf.size else Leaf((), leaf.dtype) for leaf in self.program.inputs]
+        return inputs + [self.program.outputs[k] for k in self.program.written()]
+
     def block(self, batch: int) -> tuple[int, ...]:
         """How many parts a block has, one after the other, and the shape of the values of one."""
         least = BLOCKS[self.platform]
@@ -313,23 +319,25 @@ class PallasKernel:
         pairs = list(zip(leaves, program.inputs, strict=True))
         batch = next(x.shape[0] for x, leaf in pairs if x.ndim > len(leaf.shape))
         block = self.block(batch)
-        values, points = block[1:], prod(block)
-        blocks = -(-batch // points)
-        columns = []
-        for x, leaf in pairs:
-            x = jnp.broadcast_to(x, (batch, *leaf.shape)).astype(_in_memory(leaf, platform))
-            behind = ((0, blocks * points - batch), *((0, 0) for _ in leaf.shape))
-            columns.append(_laid_out(jnp.pad(x, behind, mode="edge"), leaf, block))
+        values, blocks = block[1:], -(-batch // prod(block))
+        leaves_in = self._leaves[: len(pairs)]
+        columns = [
+            _column(x, leaf, batch, platform, block)
+            for (x, _), leaf in zip(pairs, leaves_in, strict=True)
+        ]
         tables = list(tables_of(program).values())
         for table in tables:
             table = jnp.asarray(table, _in_memory(Leaf((), table.dtype.name), platform))
             columns.append(jnp.broadcast_to(jnp.expand_dims(table, [*range(1, 1 + len(values))]),
                                             (len(table), *values)))  # fmt: skip
-        written = [program.outputs[k] for k in program.written()]
+        written = self._leaves[len(pairs) :]
         memory = [
             jax.ShapeDtypeStruct((leaf.size, *values), _in_memory(leaf, platform))
             for leaf in memory_of(program).values()
         ]
+        if platform == "tpu":
+            tilings = [(Tiling.of(leaf), _in_memory(leaf, platform)) for leaf in self._leaves]
+            memory += [jax.ShapeDtypeStruct(t.own(values[0]), d) for t, d in tilings if not t.full]
         specs = [_block(leaf, block) for leaf in written]
         kinds = [_in_memory(leaf, platform) for leaf in written]
         if platform == "gpu":  # Triton has no memory of a block's own
@@ -343,7 +351,7 @@ class PallasKernel:
             ],
             grid=(blocks,),
             in_specs=[
-                *(_block(leaf, block) for leaf in program.inputs),
+                *(_block(leaf, block) for leaf in leaves_in),
                 *(_table(len(table), values) for table in tables),
             ],
             out_specs=specs,
@@ -376,20 +384,27 @@ class PallasKernel:
         apply_here = functools.partial(apply, platform=platform)
 
         def compute(refs: Sequence[Any], part: Any, outside: Any = None) -> None:
-            def entries(ref: Any, leaf: Leaf) -> Any:
-                usual = platform == "gpu"
-                return ref if usual else Tiled(ref, Tiling.of(leaf), part, values[0])
-
             rest = iter(refs)
-            ins = [View(entries(next(rest), leaf), 0, 1, leaf.size) for leaf in program.inputs]
+            ins = [next(rest) for _ in program.inputs]
             known = {where: next(rest) for where in tables}
-            outs = [entries(next(rest), program.outputs[k]) for k in written]
+            outs = [next(rest) for _ in written]
             stacked = {where: next(rest) for where in memory}
+            if platform == "tpu":
+                pairs = zip([*ins, *outs], self._leaves, strict=True)
+                tiled = [Tiled(ref, leaf, part, values[0], rest) for ref, leaf in pairs]
+                ins, outs = tiled[: len(ins)], tiled[len(ins) :]
+                for ref in ins:
+                    ref.read()
+            pairs = zip(ins, program.inputs, strict=True)
+            views = [View(ref, 0, 1, leaf.size) for ref, leaf in pairs]
             run = Run(known, stacked, tuple(values), apply_here, outside, platform == "gpu")
-            found = run.values(program, ins)
+            found = run.values(program, views)
             for out, k in zip(outs, written, strict=True):
                 for entry, i in enumerate(program.results[k]):
                     out[entry] = found[i].astype(out.dtype)
+            if platform == "tpu":
+                for out in outs:
+                    out.write()
 
         def all_parts(refs: Sequence[Any]) -> None:
             lax.fori_loop(0, parts, lambda t, _: compute(refs, t), None)
@@ -421,8 +436,10 @@ def _accesses(program: ScalarProgram) -> int:
 
 def _needed(program: ScalarProgram, parts: int, rows: int) -> int:
     """Bytes: values that do not fit into registers; leaves, once more while others are copied."""
-    leaves = sum(leaf.size for leaf in (*program.inputs, *program.outputs))
+    tilings = [Tiling.of(leaf) for leaf in (*program.inputs, *program.outputs)]
+    leaves = sum(t.size for t in tilings)
     own = program.size + sum(leaf.size for leaf in memory_of(program).values())
+    own += sum(t.size for t in tilings if not t.full)
     return 4 * rows * BLOCKS["tpu"][1] * (own + 2 * parts * leaves)
 
 
@@ -446,8 +463,15 @@ def _scratch(memory: Sequence[Any]) -> list[Any]:
     return [tpu.VMEM(m.shape, m.dtype) for m in memory]
 
 
-def _laid_out(x: jax.Array, leaf: Leaf, block: Sequence[int]) -> jax.Array:
-    if len(block) == 2:
+def _column(
+    x: jax.Array, leaf: Leaf, batch: int, platform: Platform, block: Sequence[int]
+) -> jax.Array:
+    """An input leaf of so many points, or of all, as the kernel reads it: in whole blocks."""
+    shape = batch, *leaf.shape
+    x = jnp.broadcast_to(x if x.size else 0, shape).astype(_in_memory(leaf, platform))
+    behind = ((0, -batch % prod(block)), *((0, 0) for _ in leaf.shape))
+    x = jnp.pad(x, behind, mode="edge")
+    if platform == "gpu":
         return x.reshape(len(x), leaf.size).T
     return Tiling.of(leaf).laid_out(x, block[1])
 
@@ -463,16 +487,14 @@ def _block(leaf: Leaf, block: Sequence[int]) -> pl.BlockSpec:
     parts, *values = block
     if len(values) == 1:
         return pl.BlockSpec((leaf.size, *values), lambda i: (0, i))
-    tiling, (rows, across) = Tiling.of(leaf), values
-    shape = tiling.tiles, parts, rows * tiling.width, across
-    return pl.BlockSpec(shape, lambda i: (0, i, 0, 0))
+    return Tiling.of(leaf).block(parts, values[0])
 
 
 def _whole(spec: pl.BlockSpec, blocks: int) -> tuple[int, ...]:
     """The shape of an array of so many blocks."""
-    shape: Any = spec.block_shape
-    first, second, *others = shape
-    return first, second * blocks, *others
+    of: Any = spec
+    places = zip(of.block_shape, of.index_map(1), strict=True)
+    return tuple(n * blocks if moves else n for n, moves in places)
 
 
 def _table(size: int, values: Sequence[int]) -> pl.BlockSpec:
