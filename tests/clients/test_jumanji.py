@@ -133,7 +133,8 @@ def test_jumanjis_random_agent_runs_an_epoch(env):
     acting = types.ActingState(
         state=state,
         timestep=timestep,
-        key=jax.random.split(jax.random.key(1), jax.local_device_count()),
+        # The agent reshapes its keys as arrays of words.
+        key=jax.random.split(jax.random.PRNGKey(1), jax.local_device_count()),
         episode_count=jnp.zeros(jax.local_device_count(), jnp.float32),
         env_step_count=jnp.zeros(jax.local_device_count(), jnp.float32),
     )

@@ -12,7 +12,7 @@ import pytest
 import agents
 import veenv
 from veenv.env import TaskDistribution
-from veenv.env.adapters import GymVectorEnv
+from veenv.env.adapters import GymnaxEnv, GymVectorEnv
 
 PAGE = Path(__file__).parents[2] / "docs" / "environment.md"
 
@@ -80,6 +80,19 @@ def test_one_key_for_a_batch_draws_one_task():
     drawn = jax.jit(jax.vmap(lambda key: tasks.sample(key).vertex_ids[10]))
     assert len(set(drawn(same).tolist())) == 1
     assert len(set(drawn(split).tolist())) == 2
+
+
+def test_the_order_of_several_episodes(env):
+    states = jax.vmap(lambda _: env.init())(jnp.arange(3))
+    for read in (env.order, env.final_order):
+        with pytest.raises(ValueError, match=r"got those of \(3,\); pick episode k"):
+            read(states)
+
+
+@pytest.mark.parametrize("wrap", [veenv.make, GymnaxEnv])
+def test_neither_a_task_nor_an_environment(wrap):
+    with pytest.raises(TypeError, match=r"expected .*, got 3"):
+        wrap(3)
 
 
 def test_specs_that_do_not_fit(env):

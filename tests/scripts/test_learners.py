@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+import jax
 import numpy as np
 import pytest
 
@@ -108,9 +109,13 @@ def test_seeds_that_lack_a_task_do_not_count():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("learner", ["ppo", "alphazero", "one-file"])
+@pytest.mark.parametrize("learner", ["ppo", "alphazero", "one-file", "rejax"])
 def test_learners(learner, config):
-    main(Config(learner, "Robertson", "200", seeds=1, folder=config.folder))
+    if learner == "rejax":
+        pytest.importorskip("rejax")
+    # One-file PPO and rejax use optax, which mixes types as JAX does by default.
+    with jax.numpy_dtype_promotion("standard"):
+        main(Config(learner, "Robertson", "200", seeds=1, folder=config.folder))
     [run] = read(config)["runs"]
     assert run["cost"] == 17
     assert run["steps"] >= 200

@@ -114,6 +114,7 @@ def test_a_file_holds_it_all(found, tmp_path):
             {},
             "4 of 4 episodes did not end",
         ),
+        (lambda key, seen, mask: jnp.ones(len(mask)), "Robertson", {}, "got dtype float"),
         (lambda key, seen, mask: mask[0, 0], "Robertson", {}, r"int \[4\]; got shape \(\)"),
         (3, "Robertson", {}, "expected a function of key, observations and masks"),
     ],

@@ -269,16 +269,28 @@ class VertexEnv:
         return state.action_mask
 
     def order(self, state: State, params: EnvParams | None = None) -> tuple[int, ...]:
-        """Vertex ids eliminated so far, on the host; not for use under a transformation."""
+        """Vertex ids eliminated so far, on the host; not for use under a transformation.
+
+        Raises:
+          ValueError: the state is of several episodes.
+        """
+        if shape := np.shape(state.num_steps):
+            raise ValueError(
+                f"expected the state of one episode, got those of {shape}; pick episode k with "
+                "jax.tree.map(lambda x: x[k], states)"
+            )
         params = chosen_params(params, self.default_params)
         slots = np.asarray(state.order)[: int(state.num_steps)]
         return tuple(int(v) for v in np.asarray(params.vertex_ids)[slots])
 
     def final_order(self, state: State, params: EnvParams | None = None) -> tuple[int, ...] | None:
-        """The order of a finished episode, None if it is not finished or ended illegally."""
-        if bool(np.asarray(state.action_mask).any()):
-            return None
-        return self.order(state, params)
+        """The order of a finished episode, None if it is not finished or ended illegally.
+
+        Raises:
+          ValueError: as `order`.
+        """
+        order = self.order(state, params)
+        return None if bool(np.asarray(state.action_mask).any()) else order
 
     def __repr__(self) -> str:
         """Sizes and cost model."""

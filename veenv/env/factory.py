@@ -44,6 +44,7 @@ def make(
       The environment.
 
     Raises:
+      TypeError: the task is none of these.
       ValueError: no task has the name (the message suggests near ones); a task or a graph is
         given arguments; there is no vertex to eliminate, saying why; or as `VertexEnv`, which takes
         graphs without a vertex, too.
@@ -88,7 +89,7 @@ def task_graph(
     """The graph of a task's name, of a function at `args`, or the graph itself.
 
     Raises:
-      ValueError: as `make`.
+      TypeError, ValueError: as `make`.
     """
     if isinstance(task, Graph):
         found, point, by = None, (), argnums
@@ -99,8 +100,10 @@ def task_graph(
         found = tasks.get(task)
         point, by = found.example_args(), found.argnums
         graph = None
-    else:
+    elif callable(task):
         return make_graph(task, argnums)(*args)
+    else:
+        raise TypeError(f"expected a task's name, a function or a graph, got {task!r:.60}")
     if args or argnums != 0:
         raise ValueError(f"{task!r} takes neither arguments nor argnums of its own")
     if graph is not None:

@@ -345,7 +345,7 @@ def _games_of(env: VertexEnv, samples: int, tree: Any, fixed: tuple[Any, ...]) -
 
         def step(state: Any, key: Any) -> tuple[Any, None]:
             seen = jax.vmap(env.observe, (0, None))(state, params)
-            action = jnp.asarray(policy(key, seen, state.action_mask), jnp.int32)
+            action = jnp.asarray(policy(key, seen, state.action_mask))
             if action.shape != (samples,):
                 raise ValueError(
                     f"a policy returns an action for each of {samples} observations, int "

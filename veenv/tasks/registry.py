@@ -24,6 +24,7 @@ from veenv.tasks import (
     transformer,
     vision,
 )
+from veenv.tasks.evaluation_sets import set_names
 from veenv.tasks.task import Task
 
 _FAMILIES = (
@@ -76,7 +77,8 @@ def get(name: str) -> Task:
       The task.
 
     Raises:
-      ValueError: no task has that name; the message suggests the nearest names.
+      ValueError: no task has that name; the message suggests the nearest names, those of sets
+        among them.
 
     Example:
       >>> get("roeflux").name
@@ -87,10 +89,11 @@ def get(name: str) -> Task:
     tasks = {**_BUILT_IN, **_HARD, **_registered}
     if key in tasks:
         return tasks[key]
-    near = [k for k in tasks if k.startswith(key)][:3] or difflib.get_close_matches(
-        key, tasks, cutoff=0.5
+    known = {k: task.name for k, task in tasks.items()} | {name: name for name in set_names()}
+    near = [k for k in known if k.startswith(key)][:3] or difflib.get_close_matches(
+        key, known, cutoff=0.5
     )
-    near = [tasks[k].name for k in near]
+    near = [known[k] for k in near]
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(list_tasks())}"
     raise ValueError(f"unknown task {name!r}; {hint}")
 

@@ -8,9 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.nn.encoding import GraphInputs
 from agents.nn.networks import GraphNetwork, Linear
-from veenv.env import Spec, VertexEnv
+from veenv.env import Observation, Spec, VertexEnv
 
 KINDS = [(0, 0), (1, 0), (1, 2), (0, 1)]
 
@@ -41,13 +40,14 @@ def observed(wide_graph):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_permutation_equivariance(kind, observed):
-    network = network_of(kind)
-    inputs = inputs_of(network, observed[0])
-    p = np.random.default_rng(0).permutation(inputs.mask.shape[0])
-    edges = inputs.edges[p][:, p] if inputs.edges.size else inputs.edges
-    shuffled = GraphInputs(inputs.nodes[p], edges, inputs.mask[p])
-    logits, value = read(network, inputs)
-    other, same = read(network, shuffled)
+    network, seen = network_of(kind), observed[0]
+    slots = len(seen.action_mask)
+    p = np.random.default_rng(0).permutation(slots)
+    first, ends = (n - slots for n in seen.adjacency.shape)
+    rows, columns = np.r_[:first, first + p], np.r_[p, slots : slots + ends]
+    shuffled = Observation(seen.adjacency[rows][:, columns], seen.features[p], seen.action_mask[p])
+    logits, value = read(network, inputs_of(network, seen))
+    other, same = read(network, inputs_of(network, shuffled))
     np.testing.assert_allclose(other, logits[p], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(same, value, rtol=1e-5)
     assert np.ptp(np.asarray(logits)) > 0

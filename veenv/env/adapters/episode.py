@@ -58,9 +58,17 @@ class Episodes:
 
     @classmethod
     def of(cls, played: VertexEnv | TaskDistribution) -> Episodes:
-        """Those of an environment's own graph, or of a task set."""
+        """Those of an environment's own graph, or of a task set.
+
+        Raises:
+          TypeError: it is neither.
+        """
         if isinstance(played, TaskDistribution):
             return cls(played.env, played.params, played.graphs, played.names)
+        if not isinstance(played, VertexEnv):
+            raise TypeError(
+                f"expected what veenv.make or TaskDistribution.of makes, got {played!r:.60}"
+            )
         params = jax.tree.map(lambda leaf: leaf[None], played.default_params)
         return cls(played, params, (played.graph,), ("VertexEnv",))
 

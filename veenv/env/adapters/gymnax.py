@@ -60,13 +60,14 @@ class GymnaxEnv:
           split_done: return terminated and truncated, as gymnax 1.0; if not, done in their place.
 
         Raises:
+          TypeError: `env` is neither.
           ValueError: `flat` is asked of observations that are of another kind than adjacency.
         """
+        self._all = Episodes.of(env)
         self.tasks = env if isinstance(env, TaskDistribution) else None
         self.env = env.env if isinstance(env, TaskDistribution) else env
         if flat and self.env.observation not in ("adjacency", "flat"):
             raise ValueError(f"flat=True does not go with observation={self.env.observation!r}")
-        self._all = Episodes.of(env)
         self._episodes = None if self.tasks is None else self._all
         self.flat = flat or self.env.observation == "flat"
         self.split_done = split_done

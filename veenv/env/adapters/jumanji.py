@@ -32,6 +32,7 @@ def to_jumanji(played: VertexEnv | TaskDistribution) -> Any:
 
     Raises:
       ImportError: jumanji is not installed.
+      TypeError: `played` is neither.
       ValueError: the observations are of kind ``"packed"``.
 
     Example:

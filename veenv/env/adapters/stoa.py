@@ -31,6 +31,7 @@ def to_stoa(played: VertexEnv | TaskDistribution) -> Any:
 
     Raises:
       ImportError: stoa-env is not installed.
+      TypeError: `played` is neither.
       ValueError: the observations are of kind ``"packed"``.
 
     Example:
