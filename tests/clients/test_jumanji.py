@@ -119,6 +119,7 @@ def test_dm_env_wrapper(env):
     assert cost_of(env, order) == -total
 
 
+@pytest.mark.usefixtures("promotion")  # the agent mixes types as JAX does by default
 def test_jumanjis_random_agent_runs_an_epoch(env):
     random_agent = pytest.importorskip("jumanji.training.agents.random.random_agent")
     types = pytest.importorskip("jumanji.training.types")
