@@ -198,26 +198,25 @@ def effects_of(of: Any) -> frozenset[Any]:
 
 def bodies(params: Mapping[str, Any]) -> Iterator[Any]:
     """The jaxprs among the parameters of an equation, branches and the like included."""
+    return map(open_jaxpr, _bodies(params))
+
+
+def _bodies(params: Mapping[str, Any]) -> Iterator[Any]:
+    """The same, those that are closed as they are."""
     values = list(params.values())
     while values:
         value = values.pop()
         if isinstance(value, (tuple, list)):
             values += value
         elif hasattr(open_jaxpr(value), "eqns"):
-            yield open_jaxpr(value)
+            yield value
 
 
 def constants_within(params: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
     """The constants of the jaxprs among the parameters of some equations, in any depth."""
-    for one in params:
-        values = list(one.values())
-        while values:
-            value = values.pop()
-            if isinstance(value, (tuple, list)):
-                values += value
-            elif hasattr(open_jaxpr(value), "eqns"):
-                yield from getattr(value, "consts", ())
-                yield from constants_within(eqn.params for eqn in open_jaxpr(value).eqns)
+    for body in (body for one in params for body in _bodies(one)):
+        yield from getattr(body, "consts", ())
+        yield from constants_within(eqn.params for eqn in open_jaxpr(body).eqns)
 
 
 def own_rule(primitive: Any, params: Mapping[str, Any]) -> str | None:

@@ -121,7 +121,7 @@ def _run(linearisation: Linearisation, index: int, ins: Values, around: Around |
     followed = linearisation.followed[index]
     if used and around is not None and followed is not None and not _is_diagonal(used):
         inside = around.inside(equation, followed.inner.program)
-        return _Run(*_followed(followed, ins, inside))
+        return _Run(*_custom(followed, ins, inside))
     if used and custom is not None:
         return _Run(*_custom(custom, ins))
     if used and linearisation.effects[index] and (of := used[0].partial.shared) is not None:
@@ -160,25 +160,22 @@ def _pulled(pulled: Pulled, realify: bool, ins: Values) -> _Run:
     return _Run(results, call=call)
 
 
-def _custom(custom: Custom, ins: Sequence[Any]) -> tuple[list[Any], Edges]:
-    """What a custom rule returns as results, and the total partials of its linear program."""
-    lin, inner = custom.linearisation, custom.inner
-    values = evaluate(lin, inner.zeros(), ins)
-    left = eliminate(lin, values.edges, lin.graph.reverse()).edges | _passed_on(custom)
-    turned = {pair: edge.transpose(e) for pair, e in left.items()} if inner.backward else left
-    return values.aux, turned
-
-
-def _followed(
-    custom: Custom, ins: Sequence[Any], around: Around
+def _custom(
+    custom: Custom, ins: Sequence[Any], around: Around | None = None
 ) -> tuple[list[Any], dict[tuple[int, int], Edge | Matrix]]:
-    """As `_custom`, entry by entry."""
+    """What a custom rule returns as results, and the total partials of its linear program.
+
+    With what is known `around` it, they are found entry by entry.
+    """
     lin, inner = custom.linearisation, custom.inner
-    values = evaluate(lin, inner.zeros(), ins, around)
-    left = eliminate_sparse(lin, values.parallel, lin.graph.reverse(), around=around).terms
-    totals = {
-        (u, v): as_one(x, lin.graph.shapes[v], lin.graph.shapes[u]) for (u, v), x in left.items()
-    }
+    values, order = evaluate(lin, inner.zeros(), ins, around), lin.graph.reverse()
+    totals: dict[tuple[int, int], Edge | Matrix] = {}
+    if around is None:
+        totals |= eliminate(lin, values.edges, order).edges
+    else:
+        left = eliminate_sparse(lin, values.parallel, order, around=around).terms
+        shapes = lin.graph.shapes
+        totals |= {(u, v): as_one(x, shapes[v], shapes[u]) for (u, v), x in left.items()}
     totals |= _passed_on(custom)
     turned = {pair: transposed(e) for pair, e in totals.items()} if inner.backward else totals
     return values.aux, turned

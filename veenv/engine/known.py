@@ -20,32 +20,11 @@ from veenv.graph.equations import Equation
 from veenv.graph.program import Literal, Program
 from veenv.rules import indexmap, walk
 from veenv.rules.base import is_key
+from veenv.rules.operations import OPERATIONS
 from veenv.rules.table import ALL, facts, named
 
-_SIMPLE = {
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-    "eq": np.equal,
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.logical_and,
-    "or": np.logical_or,
-    "not": np.logical_not,
-    "ne": np.not_equal,
-    "abs": np.abs,
-    "neg": np.negative,
-    "floor": np.floor,
-    "div": np.divide,
-}
+_SIMPLE = frozenset(name for name, of in OPERATIONS.items() if not of.function) - {"round", "rem"}
 """What NumPy does as JAX, without compiling anything, to arrays of one dtype."""
-
-_BITS = {"and", "or", "not"}
-"""Of integers they are something else."""
 
 _QUICK = {*_SIMPLE, *named(form="move"), "select_n", "convert_element_type", "iota", "reduce_sum"}
 """What `results` leaves to NumPy, mostly."""
@@ -138,10 +117,9 @@ def _converts(given: Any, wanted: Any) -> bool:
 def results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
     """The results of an equation at known operands, one array each."""
     name, aval = equation.primitive.name, equation.out_avals[0]
-    whole = is_exact(aval.dtype)
-    if name in _SIMPLE and (aval.dtype == np.bool_ or not whole or name not in {*_BITS, "div"}):
+    if name in _SIMPLE and (name != "div" or aval.dtype in (np.float32, np.float64)):
         with np.errstate(all="ignore"):
-            return [np.asarray(_SIMPLE[name](*ins), aval.dtype)]
+            return [np.asarray(OPERATIONS[name].numpy(*ins), aval.dtype)]
     if name == "reduce_sum":
         return [np.sum(ins[0], tuple(equation.params["axes"]), aval.dtype)]
     if name == "select_n" and len(ins) == 3:

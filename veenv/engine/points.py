@@ -327,25 +327,6 @@ def _first(x: _Seen, axes: Axes) -> Any:
     return value
 
 
-def _of_batches(equation: Any) -> list[Tie]:
-    """The axes of a gather or scatter along which indices are for one index of the operand each.
-
-    A loop of a kernel would not know them.
-    """
-    name, found = equation.primitive.name, equation.params.get("dimension_numbers")
-    if name == "gather":
-        rank = len(walk.out_avals(equation)[0].shape)
-        batch = [k for k in range(rank) if k not in found.offset_dims]
-        rows = zip(found.operand_batching_dims, found.start_indices_batching_dims, strict=True)
-        return [Tie(batch[i], (j, i)) for j, i in rows]
-    if name.startswith("scatter"):
-        rank = len(walk.in_avals(equation)[2].shape)
-        batch = [k for k in range(rank) if k not in found.update_window_dims]
-        rows = zip(found.operand_batching_dims, found.scatter_indices_batching_dims, strict=True)
-        return [Tie(j, (j, i, batch[i])) for j, i in rows]
-    return []
-
-
 def ties(equation: Any) -> list[Tie]:
     """The axes along which an equation of a program or a jaxpr does the same at each index."""
     ins, outs = walk.in_avals(equation), walk.out_avals(equation)
@@ -363,7 +344,7 @@ def ties(equation: Any) -> list[Tie]:
         outvars=[SimpleNamespace(aval=a) for a in outs],
     )
     found = []
-    for tie in (*ties_of(seen), *_of_batches(equation)):
+    for tie in ties_of(seen, indexed=True):
         size = 1 if tie.out is None else outs[0].shape[tie.out]
         own = zip(tie.ins, ins, strict=True)
         ties = tuple(None if j is None or a.shape[j] != size else j for j, a in own)

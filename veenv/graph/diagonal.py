@@ -18,6 +18,7 @@ from typing import Any
 
 from veenv.rules import walk
 from veenv.rules.base import Pairs, Site, find, is_complex
+from veenv.rules.indexmap import of_gather, of_scatter
 from veenv.rules.table import named
 from veenv.structure.structure import FREE
 
@@ -79,32 +80,15 @@ def _convolution(site: Site, operand: int) -> list[tuple[int, int]]:
 
 def _gather(site: Site, operand: int) -> list[tuple[int, int]]:
     """Batch axes, and axes that are taken whole."""
-    numbers, shape = site.params["dimension_numbers"], site.in_avals[0].shape
-    rank = len(site.out_avals[0].shape)
-    batch = [k for k in range(rank) if k not in numbers.offset_dims]
-    at = numbers.operand_batching_dims, numbers.start_indices_batching_dims
-    pairs = [(batch[k], j) for j, k in zip(*at, strict=True)]
-    gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
-    kept = [j for j in range(len(shape)) if j not in gone]
-    for k, j in zip(numbers.offset_dims, kept, strict=True):
-        if site.params["slice_sizes"][j] == shape[j] and j not in numbers.start_index_map:
-            pairs.append((k, j))
-    return pairs
+    alike = of_gather(site.params).alike(site.in_avals[0].shape, len(site.out_avals[0].shape))
+    return [(k, j) for k, j, _ in alike]
 
 
 def _scatter(site: Site, operand: int) -> list[tuple[int, int]]:
     """Batch axes, and axes that are written whole; the operands are array, indices, updates."""
-    numbers = site.params["dimension_numbers"]
     shape, updates = site.in_avals[0].shape, site.in_avals[2].shape
-    batch = [k for k in range(len(updates)) if k not in numbers.update_window_dims]
-    at = numbers.operand_batching_dims, numbers.scatter_indices_batching_dims
-    pairs = [(j, batch[k]) for j, k in zip(*at, strict=True)]
-    gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
-    kept = [j for j in range(len(shape)) if j not in gone]
-    for k, j in zip(numbers.update_window_dims, kept, strict=True):
-        if updates[k] == shape[j] and j not in numbers.scatter_dims_to_operand_dims:
-            pairs.append((j, k))
-    return pairs if operand == 2 else [(j, j) for j, _ in pairs]
+    alike = of_scatter(site.params, len(shape), updates).alike(shape, len(updates))
+    return [(j, k if operand == 2 else j) for k, j, _ in alike]
 
 
 def _reduce(site: Site, operand: int) -> list[tuple[int, int]]:

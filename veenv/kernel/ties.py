@@ -9,7 +9,7 @@ import numpy as np
 from veenv.kernel import linear
 from veenv.kernel.elementwise import ELEMENTWISE
 from veenv.kernel.sums import COMBINE
-from veenv.rules.indexmap import moved, numbered
+from veenv.rules.indexmap import moved, numbered, of_gather, of_scatter
 
 _ONE_ROW = frozenset({"lu_pivots_to_permutation", "tridiagonal_solve"})
 """Primitives of linear algebra whose first operand is a vector, not a matrix."""
@@ -29,8 +29,11 @@ class Tie(NamedTuple):
     combine: str = ""
 
 
-def ties_of(eqn: Any) -> list[Tie]:
-    """The axes of an equation; none of one that is not known to have any."""
+def ties_of(eqn: Any, *, indexed: bool = False) -> list[Tie]:
+    """The axes of an equation; none of one that is not known to have any.
+
+    `indexed`: those that indices have, too. They are not known in a loop of a kernel.
+    """
     name, params = eqn.primitive.name, eqn.params
     shapes = [v.aval.shape for v in eqn.invars]
     out = eqn.outvars[0].aval.shape
@@ -54,28 +57,17 @@ def ties_of(eqn: Any) -> list[Tie]:
     if name == "iota":
         return [Tie(k, ()) for k in range(len(out)) if k != params["dimension"]]
     if name == "gather" or name.startswith("scatter"):
-        return _of_windows(eqn, shapes)
+        return [t for t in _of_windows(eqn, shapes) if indexed or t.ins[1] is None]
     return _of_moves(eqn, shapes)
 
 
 def _of_windows(eqn: Any, shapes: list[tuple[int, ...]]) -> list[Tie]:
-    """Axes that a gather takes whole, or a scatter writes: indices say nothing of them."""
-    taken, numbers = eqn.primitive.name == "gather", eqn.params["dimension_numbers"]
-    if taken:
-        gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
-        windows, indexed = numbers.offset_dims, numbers.start_index_map
-        moves = eqn.outvars[0].aval.shape
-    else:
-        gone = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
-        windows, indexed = numbers.update_window_dims, numbers.scatter_dims_to_operand_dims
-        moves = shapes[2]
-    kept = [j for j in range(len(shapes[0])) if j not in gone]
-    pairs = [
-        (k, j)
-        for k, j in zip(windows, kept, strict=True)
-        if j not in indexed and moves[k] == shapes[0][j]
-    ]
-    return [Tie(k, (j, None)) if taken else Tie(j, (j, None, k)) for k, j in pairs]
+    """The axes of a gather, or of a scatter."""
+    if eqn.primitive.name == "gather":
+        alike = of_gather(eqn.params).alike(shapes[0], len(eqn.outvars[0].aval.shape))
+        return [Tie(k, (j, i)) for k, j, i in alike]
+    windows = of_scatter(eqn.params, len(shapes[0]), shapes[2])
+    return [Tie(j, (j, i, k)) for k, j, i in windows.alike(shapes[0], len(shapes[2]))]
 
 
 def _of_product(numbers: Any, shapes: list[tuple[int, ...]]) -> list[Tie]:

@@ -77,7 +77,7 @@ def _holomorphic(site: Site) -> Sequence[Row]:
 
 def _as_matrices(p: Partial) -> Partial:
     """A partial of complex numbers: (real, imaginary) of the result by those of the operand."""
-    executed, literature = map(_with_parts, (p.executed, p.literature))
+    executed, literature = (_with_parts(s, alike=False) for s in (p.executed, p.literature))
     axis, values_of = sum(p.executed.out_values), p.values
     assert values_of is not None
 
@@ -93,15 +93,18 @@ def _as_matrices(p: Partial) -> Partial:
     return replace(p, executed=executed, literature=literature, values=values)
 
 
-def _with_parts(s: Structure) -> Structure:
-    """A structure with an axis of parts behind the out axes and one behind the in axes."""
+def _with_parts(s: Structure, *, alike: bool) -> Structure:
+    """A structure with an axis of parts behind the out axes and one behind the in axes.
+
+    These are diagonal if both parts are treated `alike`, else values vary along them.
+    """
     return replace(
         s,
         out_shape=(*s.out_shape, 2),
         in_shape=(*s.in_shape, 2),
-        pairs=(*s.pairs, FREE),
-        out_values=(*s.out_values, True),
-        in_values=(*s.in_values, True),
+        pairs=(*s.pairs, len(s.in_shape) if alike else FREE),
+        out_values=(*s.out_values, not alike),
+        in_values=(*s.in_values, not alike),
     )
 
 
@@ -140,18 +143,8 @@ def _of_parts(aval: Any) -> Any:
 
 def _paired(p: Partial) -> Partial:
     """A partial with one diagonal axis more, behind all others."""
-    wider = [
-        replace(
-            s,
-            out_shape=(*s.out_shape, 2),
-            in_shape=(*s.in_shape, 2),
-            pairs=(*s.pairs, len(s.in_shape)),
-            out_values=(*s.out_values, False),
-            in_values=(*s.in_values, False),
-        )
-        for s in (p.executed, p.literature)
-    ]
-    return replace(p, executed=wider[0], literature=wider[1])
+    executed, literature = (_with_parts(s, alike=True) for s in (p.executed, p.literature))
+    return replace(p, executed=executed, literature=literature)
 
 
 def _elementwise(site: Site) -> Sequence[Row]:

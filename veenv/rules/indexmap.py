@@ -119,6 +119,21 @@ class Windows:
             found[~inside] = -1
         return self._arranged(found, len(batch))
 
+    def alike(self, shape: Sequence[int], rank: int) -> list[tuple[int, int, int | None]]:
+        """The axes of the result along which each index has an index of the array of its own.
+
+        Each with the array's axis, and with that of the indices; None where windows have the whole
+        axis. The result (of a scatter: the updates) has so many axes.
+        """
+        batch = [k for k in range(rank) if k not in self.own]
+        window = [j for j in range(len(shape)) if j not in self.dropped]
+        whole = [
+            (k, j, None)
+            for k, j in zip(self.own, window, strict=True)
+            if j not in self.indexed and self.sizes[j] == shape[j]
+        ]
+        return [*((batch[i], j, i) for j, i in self.shared), *whole]
+
     def owners(self, shape: Sequence[int], batch: Sequence[int]) -> np.ndarray:
         """The number of the index that each entry of the result goes by; `batch` is their shape."""
         window = [self.sizes[axis] for axis in range(len(shape)) if axis not in self.dropped]

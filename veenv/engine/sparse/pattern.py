@@ -21,9 +21,6 @@ from veenv.linear.barrier import pin
 _THIN = 4
 """In a dense matrix with as many places for each entry, entries are put into zeros."""
 
-_MOST_ALIKE = 16
-"""Most entries of one place that are gathered one by one in one loop."""
-
 _PADDING = 4
 """Most places of a table of sums for each number in it."""
 
@@ -148,21 +145,7 @@ class Collection:
 
     def __call__(self, numbers: Array) -> Array:
         """The results [size, …] of numbers [n, …]."""
-        if self.alone:
-            assert self.table is not None
-            unmoved = len(self.table) == len(numbers)
-            if unmoved and np.array_equal(self.table, np.arange(len(self.table))):
-                return numbers
-            return taken(numbers, self.table)
-        if self.table is None:
-            assert self.at is not None
-            return taken(jnp.concatenate([group(numbers) for group in self.groups]), self.at)
-        numbers = padded(numbers, self.table)
-        if self.table.shape[1] > _MOST_ALIKE:
-            return taken(numbers, self.table.T).sum(axis=0)
-        # One loop that gathers column by column.
-        columns = [taken(numbers, column) for column in self.table.T]
-        return sum(columns[1:], columns[0])
+        return Numbers(numbers).collected(self).array()
 
     def on_host(self, numbers: np.ndarray) -> np.ndarray:
         """The results [size] of numbers [n] of NumPy."""
@@ -297,7 +280,7 @@ class Numbers:
     """The numbers ``signs * source[at]``.
 
     Attributes:
-      source: [m].
+      source: [m, …].
       at: integers [n] below m; None: all of them, in order.
       signs: int8 [n], each 1 or -1; None: all 1.
       unit: whether `source` is one 1, so that signs are all there is to know.
@@ -368,9 +351,9 @@ class Numbers:
         full, at = self._unsigned()
         places = np.append(at, len(full))[table.T]
         if (table == len(self)).any():
-            full = pin(jnp.concatenate([full, jnp.zeros(1, full.dtype)]))
+            full = pin(jnp.concatenate([full, jnp.zeros((1, *full.shape[1:]), full.dtype)]))
         if len(places) > _MOST_ADDED:
-            return Numbers(_taken(full, places.reshape(-1)).reshape(places.shape).sum(axis=0))
+            return Numbers(taken(full, places).sum(axis=0))
         return Numbers(reduce(add, (_taken(full, row) for row in places)))
 
 
@@ -401,6 +384,8 @@ def _taken(source: Array, at: np.ndarray) -> Array:
     m, n = len(source), len(at)
     if m == n and (at == np.arange(m)).all():
         return source
+    if source.ndim > 1:
+        return taken(source, at)
     if n == 0:
         return source[:0]
     if (at == at[0]).all():
