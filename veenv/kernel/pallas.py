@@ -297,13 +297,13 @@ class PallasKernel:
         if self.platform == "gpu":
             return 1, *least
         rows, parts = least[0], 1
-        while 2 * rows < _ROWS and 2 * rows * self.program.size <= least[0] * _BUSY:
+        most = min(_ROWS // 2, least[0] * _BUSY // max(1, self.program.size))
+        while 2 * rows <= most and _fits(self.program, parts, 2 * rows):
             rows *= 2
         while rows > least[0] and rows * least[1] >= 2 * batch:
             rows //= 2
-        while parts * rows < _ROWS and parts * rows * least[1] < batch:
-            if 2 * _needed(self.program, 2 * parts, rows) > _MOST:
-                break
+        most = min(_ROWS, -(-batch // least[1]))
+        while parts * rows < most and _fits(self.program, 2 * parts, rows):
             parts *= 2
         return parts, rows, least[1]
 
@@ -441,6 +441,11 @@ def _needed(program: ScalarProgram, parts: int, rows: int) -> int:
     own = program.size + sum(leaf.size for leaf in memory_of(program).values())
     own += sum(t.size for t in tilings if not t.full)
     return 4 * rows * BLOCKS["tpu"][1] * (own + 2 * parts * leaves)
+
+
+def _fits(program: ScalarProgram, parts: int, rows: int) -> bool:
+    """Whether a block leaves half of the memory free."""
+    return 2 * _needed(program, parts, rows) <= _MOST
 
 
 def _compiler_params(program: ScalarProgram, block: Sequence[int]) -> Any:
