@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from pathlib import Path
 from typing import Annotated
 
 from tqdm import tqdm
@@ -17,6 +15,7 @@ from agents.config.function import FunctionConfig
 from veenv import Order, tasks
 from veenv.graph.graph import CostModel, Graph
 from veenv.measure.comparison import compare
+from veenv.orders.documents import as_path, is_local
 from veenv.search import Progress, SearchResult, search
 from veenv.tasks.user import trace_task
 
@@ -69,17 +68,17 @@ def main() -> int:
     args = parse(SearchArgs)
     try:
         task, graph = read_graph(args)
-        if args.out is not None and not os.path.isdir(os.path.dirname(args.out) or "."):
+        out = None if args.out is None else as_path(args.out)
+        if out is not None and is_local(out) and not out.parent.is_dir():
             raise ValueError(f"folder of --out {args.out} does not exist")
         with raising_interrupts():
             result = find(args, graph)
         print(report(graph, result))
-        if args.out is not None:
+        if out is not None:
             found_by = f"search {result.method}, seed {result.seed}, budget {args.budget}"
-            Order.from_graph(graph, result.order, task.name, found_by).save(args.out)
-            print(f"order written to {args.out}")
+            Order.from_graph(graph, result.order, task.name, found_by).save(out)
+            print(f"order written to {out}")
             if (classical := result.classical) is not None:
-                out = Path(args.out)
                 beside = out.with_name(f"{out.stem}-classical{out.suffix}")
                 dataclasses.replace(classical[1], name=task.name).save(beside)
                 print(f"the cheapest classical order, {classical[0]}, written to {beside}")

@@ -40,7 +40,7 @@ class Config:
     Exit code 0: every order passes; 1: one does not; 2: bad input.
     """
 
-    order: Path | None = None
+    order: str | None = None
     """Order file; without it every shipped order is checked. Of several orders that are shipped
     for one task the first is timed next to the usual ways, the others alone."""
     task: Annotated[str, tyro.conf.arg(metavar="NAME")] = ""
@@ -137,7 +137,7 @@ def _orders(config: Config) -> list[Order]:
         try:
             return [Order.load(config.order)]
         except OSError as error:
-            raise OSError(f"order file {config.order}: {error.strerror}") from None
+            raise OSError(f"order file {config.order}: {error.strerror or error}") from None
     names = (veenv.tasks.get(config.task).name,) if config.task else veenv.tasks.list()
     orders = []
     for name in names:

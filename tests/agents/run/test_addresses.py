@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from agents.config.args import TrainArgs
-from agents.files import new_folder
+from agents.files import copy_folder, new_folder
 from agents.nn.weights import load_weights
 from agents.run.checkpoints import Checkpoints
 from agents.run.folder import RunFolder, identity_of
@@ -52,14 +52,14 @@ def opened(trainer, both, store):
     trainer, said = lasting(trainer, 300), []
     identity = identity_of("ppo", "multiplications", trainer.init().network, both)
 
-    def opened():
+    def opened(path=RUN):
         curriculum = FixedTasks(trainer)
-        return curriculum, RunFolder(as_path(RUN), identity, curriculum.best, warn=said.append)
+        return curriculum, RunFolder(as_path(path), identity, curriculum.best, warn=said.append)
 
     return opened, trainer.init(), said
 
 
-def test_a_run_at_an_address_goes_on_as_if_it_had_not_stopped(opened, store):
+def test_a_run_at_an_address_goes_on_as_if_it_had_not_stopped(opened, store, tmp_path_factory):
     """It is stopped after the fifth update; its last checkpoint is the third's."""
     opened, start, said = opened
     whole = list(train(opened()[0]))
@@ -92,6 +92,14 @@ def test_a_run_at_an_address_goes_on_as_if_it_had_not_stopped(opened, store):
     for name in curriculum.best.tasks.names:
         assert Order.load(f"{RUN}/order-{name}.json").ids == curriculum.best[name].ids
     assert store.objects["bucket/runs/both/learning_curve-wide.png"].startswith(b"\x89PNG")
+
+    disk = tmp_path_factory.mktemp("disk") / "run"
+    copy_folder(as_path(RUN), disk, last="")
+    copy_folder(disk, as_path("s3://bucket/again"), last="")
+    for copy in (disk, "s3://bucket/again"):
+        _, folder = opened(copy)
+        assert bits(folder.resume(start).state) == bits(progress.state)
+        folder.close()
     assert said == []
 
 
@@ -224,6 +232,9 @@ def test_commands_take_addresses(store, monkeypatch, capsys):
     said = run("report.py", "s3://bucket/a", "--rounds", "0", "--out", "s3://bucket/b/page.html")
     assert said == "report: s3://bucket/b/page.html\n"
     assert store.objects["bucket/b/page.html"].startswith(b"<!")
+    order = "s3://bucket/order.json"
+    run("search.py", "--task", "Robertson", "--budget", "9", "--timing", "0", "--out", order)
+    assert "PASS" in run("validate.py", "--order", order, "--rounds", "0")
     said = run(
         "train.py", *small, "--steps", "24", "--out", "s3://bucket/c", "--init-from=s3://bucket/a"
     )
