@@ -192,7 +192,9 @@ def train(
     limit = _limit(time_limit, config)
     played = Played.of(what, cost, args, argnums)
     first, config = first_network(network, played.tasks.env, config)
-    trainer = make_trainer(agent, config, search or SearchConfig(), played.tasks, network=first)
+    trainer = make_trainer(
+        agent, config, search or SearchConfig(), played.tasks, network=first, ahead=True
+    )
     curriculum = FixedTasks(trainer, AGENTS[agent])
     state = curriculum.init()
     if folder is None:

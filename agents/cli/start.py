@@ -76,7 +76,7 @@ def make_curriculum(args: TrainArgs, played: Played | None, *, resumed: bool) ->
         make_trainer, args.agent, ppo, args.search, devices=args.scale.devices, network=network
     )
     if played is not None:
-        return FixedTasks(make(played.tasks), AGENTS[args.agent])
+        return FixedTasks(make(played.tasks, ahead=True), AGENTS[args.agent])
     family, number = args.random.family, args.random.functions
     return RandomPools(ppo, family, number, args.cost, partial(make, stay=False))
 
@@ -180,6 +180,7 @@ def open_run(args: TrainArgs, write_line: Callable[[str], None]) -> Run:
             beginning = "the beginning: it has no checkpoint"
             where = f"train step {restored.number}" if before else beginning
             write_line(f"going on in {path} from {where}")
+        folder.save_orders()
         # What was read from --init-from has decided the network.
         size = {} if args.network is not None else architecture(state.network)
         ppo = dataclasses.replace(args.ppo, **size)

@@ -6,6 +6,9 @@ import dataclasses
 
 from agents.config.checks import check_integers, check_numbers, check_positive
 
+LARGE = 150
+"""Most vertices of a task that is learned from nothing; all with published counts are smaller."""
+
 
 @dataclasses.dataclass(frozen=True)
 class PPOConfig:
@@ -55,8 +58,7 @@ class PPOConfig:
     window: int | None = None
     """Vertices that the policy chooses among: the next ones in the best order so far, which
     training then starts from; 0 for all. By default 32 on graphs of more than 150 vertices: there a
-    first update without one takes a third of a minute, and all tasks with published counts are
-    smaller."""
+    first update without one takes a third of a minute."""
     temperatures: float = 0.0
     """Share of the environments that sample at temperatures from 1/2 to 2, to find cheap orders and
     not to learn from."""
@@ -91,5 +93,5 @@ def window_on(num_vertices: int, config: PPOConfig) -> int:
     >>> window_on(150, PPOConfig()), window_on(700, PPOConfig())
     (0, 32)
     """
-    window = (32 if num_vertices > 150 else 0) if config.window is None else config.window
+    window = (32 if num_vertices > LARGE else 0) if config.window is None else config.window
     return window if window < num_vertices else 0

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from agents.config.ppo import PPOConfig, window_on
 from agents.devices import Placement, place
-from agents.nn.networks import GraphNetwork, check_observation
+from agents.nn.networks import GraphNetwork, check_observation, fresh_network
 from agents.nn.own import Network, OwnNetwork
 from agents.ppo.exploration import BestSoFar, Roles, explores
 from agents.ppo.losses import explained_variance
@@ -29,8 +29,8 @@ from agents.ppo.updates import Loss, Stats, TrainState, fit, make_optimizer
 from veenv.env import EnvParams, Spec, TaskDistribution, VertexEnv
 from veenv.env.counts import Count
 from veenv.env.rewards import reference_costs
-from veenv.env.task_set import pick_params
 from veenv.orders.order import Order
+from veenv.search.background import Background
 
 
 @jax.tree_util.register_dataclass
@@ -107,12 +107,14 @@ class Trainer:
         devices: int | None = None,
         agent: Agent = PPO,
         network: Network | None = None,
-        known: Sequence[Order] | None = None,
+        known: Callable[[], Sequence[Order]] | None = None,
+        ahead: bool = False,
     ):
-        """Lays out the environments on so many devices (as `place`); nothing is compiled yet.
+        """Lays out the environments on so many devices (as `place`).
 
         Training starts from `network`, or from fresh parameters as the settings say, and with a
-        window from the orders that are known, one for each graph.
+        window from the orders that are known, one for each graph.  The train step is compiled at
+        its first call, or, `ahead` with a window, while these are looked for.
 
         Raises:
           ValueError: rewards are not normalised, observations are of another kind than
@@ -129,7 +131,7 @@ class Trainer:
         window = 0 if known is None else window_on(tasks.env.num_actions, config)
         config = dataclasses.replace(config, window=window)
         self.config, self.agent, self._network = config, agent, network
-        self.known = tuple(known) if window and known is not None else ()
+        self.known: tuple[Order, ...] = ()
         self._optimizer = make_optimizer(config)
         self._envs_per_graph = -(-config.num_envs // len(tasks))
         self.num_envs = self._envs_per_graph * len(tasks)
@@ -140,11 +142,18 @@ class Trainer:
         self._lay_out(tasks)
         if isinstance(network, OwnNetwork):  # nobody else's train step reads what it reads
             self._step = jax.jit(self._train_step, out_shardings=self.placement.everywhere)
-            return
-        bare = dataclasses.replace(config, seed=0, steps=None, start_updates=0)
-        self._step = _compiled(
-            _Program(agent, bare, type(tasks.env), tasks.env.spec, len(tasks), self.placement, self)
-        )
+        else:
+            bare, env = dataclasses.replace(config, seed=0, steps=None, start_updates=0), tasks.env
+            self._step = _compiled(
+                _Program(agent, bare, type(env), env.spec, len(tasks), self.placement, self)
+            )
+        self._compiling = None
+        if window and known is not None:
+            if ahead:
+                step, shapes = self._step, self._shapes(self.placement)
+                self._compiling = Background(lambda: step.lower(*shapes).compile())
+            self.known = tuple(known())
+            self._lay_out(tasks)
 
     def _lay_out(self, tasks: TaskDistribution) -> None:
         """Gives every graph as many environments."""
@@ -153,15 +162,18 @@ class Trainer:
                 raise ValueError(f"{name} has no vertex to eliminate, so there is nothing to learn")
         self.tasks, self._env = tasks, tasks.env.on_devices(self.placement.mesh.size)
         self.steps_per_update = self._envs_per_graph * sum(len(g.eliminable) for g in tasks.graphs)
-        graph_of_env = jnp.repeat(jnp.arange(len(tasks)), self._envs_per_graph)
         params = tasks.params
         if self.config.window and params.reference is None:
             # Costs less those of the known order: returns are small, whatever is still to come.
+            # 0 as long as it is looked for.
             reference = np.zeros((len(tasks), tasks.env.num_actions), np.int64)
-            for row, graph, order in zip(reference, tasks.graphs, self.known, strict=True):
+            for row, graph, order in zip(reference, tasks.graphs, self.known, strict=False):
                 row[: len(order.ids)] = reference_costs(graph, tasks.env.cost, order.ids)
             params = dataclasses.replace(params, reference=tasks.env.spec.counts(reference))
-        self._params = self.placement.split(pick_params(params, graph_of_env))
+        # On the host: each shape of such an array would be a program to compile.
+        self._params = self.placement.split(
+            jax.tree.map(lambda x: np.asarray(x).repeat(self._envs_per_graph, axis=0), params)
+        )
 
     def with_tasks(self, tasks: TaskDistribution) -> Trainer:
         """This trainer on as many other graphs, padded to the same sizes; compiles nothing anew.
@@ -183,20 +195,19 @@ class Trainer:
         config = self.config
         if self._network is not None:
             return self._network
-        size = config.hidden, config.num_hops, config.num_rounds
-        network = GraphNetwork(*size, bfloat16=config.bfloat16, key=key)
+        size = config.hidden, config.num_hops, config.num_rounds, config.bfloat16
+        network = fresh_network(*size, key)
         return network.valued_0() if config.window else network
 
     def init(self) -> TrainState:
         """The state before the first step; fresh parameters are decided by the seed."""
-        config = self.config
-        net_key, key = jax.random.split(jax.random.key(config.seed))
+        net_key, key = jax.random.split(jax.random.key(self.config.seed))
         network = self._first_network(net_key)
         opt_state = self._optimizer.init(eqx.filter(network, eqx.is_inexact_array))
         found = None
-        if config.window:
+        if self.known:
             found = BestSoFar.of(self.known, self.tasks)
-        elif explores(config):
+        elif explores(self.config):
             found = BestSoFar.nothing(len(self.tasks), self.tasks.env.spec)
         return TrainState(network, opt_state, key, jnp.zeros((), jnp.int32), found)
 
@@ -211,6 +222,8 @@ class Trainer:
 
     def step(self, state: TrainState, progress: float) -> tuple[TrainState, Update]:
         """Plays an episode in every environment and learns; `progress` drives the schedules."""
+        if self._compiling is not None:
+            self._compiling.result()
         state = self.placement.copy(state)
         return self._step(state, np.float32(progress), self._params)
 
@@ -223,6 +236,11 @@ class Trainer:
         other = copy.copy(self)
         other.placement = there = Placement(mesh)
         other._env = self.tasks.env.on_devices(mesh.size)
+        step = jax.jit(other._train_step, out_shardings=there.everywhere)
+        return step.lower(*other._shapes(there))
+
+    def _shapes(self, there: Placement) -> tuple[Any, Any, Any]:
+        """What a train step is called with."""
 
         def shapes(tree: Any, sharding: Any) -> Any:
             return jax.tree.map(
@@ -230,9 +248,8 @@ class Trainer:
             )
 
         state = shapes(jax.eval_shape(self.init), there.everywhere)
-        progress = jax.ShapeDtypeStruct((), jnp.float32, sharding=there.everywhere)
-        step = jax.jit(other._train_step, out_shardings=there.everywhere)
-        return step.lower(state, progress, shapes(self._params, there.along(0)))
+        progress = jax.ShapeDtypeStruct((), jnp.float32)
+        return state, progress, shapes(self._params, there.along(0))
 
     def _train_step(
         self, state: TrainState, progress: Array, params: Any

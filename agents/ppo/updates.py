@@ -151,11 +151,9 @@ def minibatch_indices(key: PRNGKeyArray, num_steps: int, config: PPOConfig) -> I
     share = 1.0 if config.learned_share is None else config.learned_share
     size = max(1, int(num_steps * share) // count)
 
-    def shuffle(key: PRNGKeyArray) -> Int[Array, "N M"]:
-        return jax.random.permutation(key, num_steps)[: count * size].reshape(count, size)
-
-    # A loop: the code of a sort is long, and the epochs share it.
-    return jax.lax.map(shuffle, jax.random.split(key, config.update_epochs)).reshape(-1, size)
+    # Equal keys are too rare to matter, and `permutation` would sort twice to be rid of them.
+    order = jnp.argsort(jax.random.bits(key, (config.update_epochs, num_steps)), axis=-1)
+    return order[:, : count * size].reshape(-1, size).astype(jnp.int32)
 
 
 def _select(condition: Bool[Array, ""], yes: Any, no: Any) -> Any:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from agents.config.ppo import PPOConfig
+from agents.config.ppo import LARGE, PPOConfig
 from agents.ppo.trainer import Trainer, Update
 from agents.ppo.updates import TrainState
 from agents.training.best import BestOrders
 from veenv.env import TaskDistribution
+from veenv.env.rewards import cheaper_classical
 from veenv.graph.graph import CostModel
+from veenv.orders.order import Order
 from veenv.tasks import RandomFunctions
 
 UPDATES_PER_POOL = 20
@@ -83,12 +86,23 @@ class FixedTasks(Curriculum):
     """
 
     def __init__(self, trainer: Trainer, agent: str = "PPO"):
-        """Starts without any order."""
+        """Starts from the orders that the trainer knows, or from a classical one of large tasks."""
         super().__init__({"tasks": trainer})
         self.start_updates = trainer.config.start_updates
         self.tasks, self.best = trainer.tasks, BestOrders(trainer.tasks, agent)
-        for name, order in zip(self.tasks.names, trainer.known, strict=False):
-            self.best.keep(name, dataclasses.replace(order, name=name))
+        known: Sequence[Order | None] = trainer.known
+        for index, name in enumerate(self.tasks.names):
+            order = known[index] if known else self._floor(index)
+            if order is not None:
+                self.best.keep(name, dataclasses.replace(order, name=name))
+
+    def _floor(self, index: int) -> Order | None:
+        """The cheapest classical order of a large task, above which no run ends."""
+        graph = self.tasks.graphs[index]
+        if len(graph.eliminable) <= LARGE:
+            return None
+        found = cheaper_classical(graph, self.tasks.env.cost, sys.maxsize)
+        return found and found[1]
 
     def renew(self, rounds: int) -> bool:
         """Keeps the tasks."""

@@ -75,9 +75,8 @@ def _reachable_sizes(
         reached[target] |= reached[source]
         if source in counted:
             reached[target, source // 8] |= own[source % 8]
-    sizes, found = np.array(size, np.int64), [0] * len(size)
-    for one in set(size):
-        of_size = np.packbits(sizes == one)
-        for node, number in enumerate(np.bitwise_count(reached & of_size).sum(1, dtype=np.int64)):
-            found[node] += one * int(number)
-    return found
+    sizes = np.array(size, np.int64)
+    kinds = np.unique(sizes)
+    of_size = np.packbits(sizes == kinds[:, None], axis=-1)
+    # Node by node: what is read again for each size stays in the cache.
+    return [int(np.bitwise_count(row & of_size).sum(1, dtype=np.int64) @ kinds) for row in reached]

@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Int, UInt
 
-from veenv.env.bits import WORD, count_bits, member, pack_flags
+from veenv.env.bits import WORD, count_bits, member, num_words, pack_flags
 from veenv.env.chunks import as_one_batch, for_chunks
 from veenv.env.counts import MOST_ADDENDS, Count, added_at
 from veenv.env.encode import EnvParams, Layout, Spec, encode_common
@@ -100,15 +100,19 @@ class ArrayRules:
         spec.check_fits(graph, cost)
         layout = Layout.of(graph, spec)
         codes = np.zeros((spec.rows, spec.columns), np.int32)
+        sources = np.zeros((spec.columns, num_words(spec.rows)), np.uint32)
         for (source, target), structure in graph.structures(cost).items():
-            codes[layout.row[source], layout.column[target]] = packed.pack(structure)
+            row, column = layout.row[source], layout.column[target]
+            codes[row, column] = packed.pack(structure)
+            sources[column, row // WORD] |= np.uint32(1 << row % WORD)
         axes = np.ones((spec.num_inputs + spec.columns, spec.rank), np.int32)
         positions = {n: spec.num_inputs + c for n, c in layout.column.items()} | layout.row
         for node in {node for edge in graph.edges for node in edge}:  # spec.rank is theirs
             position = positions[node]
             sizes = [n for n in graph.shapes[node] if n != 1]
             axes[position, : len(sizes)] = sizes
-        core = ArrayCore(jnp.asarray(codes), pack_flags(jnp.asarray(codes.T != 0)))
+        # `asarray` would copy twice what is gigabytes at 20,000 vertices.
+        core = ArrayCore(jax.device_put(codes), jax.device_put(sources))
         return encode_common(graph, cost, spec, core, axes)
 
     @partial(jax.jit, static_argnums=0)

@@ -14,6 +14,7 @@ import veenv
 from agents.config.ppo import PPOConfig, window_on
 from agents.ppo.exploration import BestSoFar, Roles, play
 from agents.ppo.rollouts import kept_slots, prior, rollout
+from agents.training import curriculum
 from agents.training.played import known_order, make_trainer
 from tests.agents.conftest import SHARED
 from veenv.env.rewards import classical_costs
@@ -100,3 +101,13 @@ def test_windows_are_for_large_graphs():
     assert 0 < window_on(1000, PPOConfig()) < 100
     assert window_on(8, PPOConfig(window=7)) == 7
     assert window_on(7, PPOConfig(window=7)) == 0
+
+
+def test_no_run_ends_above_the_classical_orders_of_a_large_task(monkeypatch, tangle_task):
+    trainer = make_trainer(
+        "ppo", dataclasses.replace(CONFIG, window=0), agents.SearchConfig(), tangle_task
+    )
+    assert curriculum.FixedTasks(trainer).best.get("tangle") is None
+    monkeypatch.setattr(curriculum, "LARGE", 4)
+    least = min(classical_costs(tangle_task.graphs[0], "multiplications").values())
+    assert curriculum.FixedTasks(trainer).best.cost("tangle") == least
