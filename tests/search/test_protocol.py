@@ -89,6 +89,8 @@ def test_the_summary_by_hand(found):
     assert 0.5 <= summary.low < summary.middle < summary.high <= 8
     assert found.compared("reference") is None
     assert found.compared(found).middle == 1
+    with pytest.raises(ValueError, match="got 'annealing'"):
+        found.compared("annealing")
 
 
 def test_a_file_holds_it_all(found, tmp_path):
@@ -107,7 +109,9 @@ def test_a_file_holds_it_all(found, tmp_path):
         (at_random, "Robertson", {"budget": "3s"}, "budget is for a method of search"),
         (at_random, "Robertson", {"samples": 0}, "samples must be .* got 0"),
         (at_random, "Robertson", {"seed": -1}, "seed must be .* got -1"),
+        (at_random, "Robertson", {"seed": (1, 2, 1)}, "several different ones, got "),
         (at_random, "small", {}, "unknown task 'small'"),
+        (at_random, veenv.make_graph(jnp.sin)(1.0), {}, "list of names and graphs, got Graph"),
         (
             lambda key, seen, mask: jnp.zeros(len(mask), int),
             "Robertson",

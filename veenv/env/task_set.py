@@ -114,7 +114,8 @@ class TaskDistribution:
           normalise: divide each task's rewards by the cost of its cheapest classical order.
 
         Raises:
-          TypeError: if one is neither a name nor a graph, a function for example.
+          TypeError: if one is neither a name nor a graph, a function for example, or there is no
+            list of them.
           ValueError: if there are no tasks, a name is unknown, or a graph does not fit.
         """
         if isinstance(tasks, str):
@@ -124,8 +125,11 @@ class TaskDistribution:
             tasks = graphs_of(tasks, cost)
         if isinstance(tasks, Mapping):
             names, tasks = tuple(tasks), tuple(tasks.values())
-        else:
+        elif isinstance(tasks, Iterable):
+            tasks = tuple(tasks)
             names = tuple(t if isinstance(t, str) else f"graph {k}" for k, t in enumerate(tasks))
+        else:
+            raise TypeError(f"expected a name, or a list of names and graphs, got {tasks!r:.60}")
         for task in tasks:
             _check_task(task)
         graphs = tuple(task_graph(task) for task in tasks)

@@ -124,14 +124,16 @@ class Evaluation:
           None if no task has what it is compared with.
 
         Raises:
-          ValueError: if the other evaluation is of other tasks.
+          ValueError: if the other evaluation is of other tasks, or it is none of these.
         """
         if isinstance(other, Evaluation):
             if [row.fingerprint for row in other.rows] != [row.fingerprint for row in self.rows]:
                 raise ValueError(f"{other.policy} was evaluated on other tasks than {self.policy}")
             found = [row.costs for row in other.rows]
-        else:
+        elif other in ("reference", "classical"):
             found = [(getattr(row, other),) for row in self.rows]
+        else:
+            raise ValueError(f"expected 'reference', 'classical' or an evaluation, got {other!r}")
         pairs = [(x.costs, y) for x, y in zip(self.rows, found, strict=True) if y != (None,)]
         if not pairs:
             return None
@@ -219,7 +221,7 @@ def evaluate(
         `TaskDistribution`, whose environment decides what is observed.
       samples: episodes of each task and seed, of which the cheapest counts; 32 by default. Only
         for policies.
-      seed: a seed, or several.
+      seed: a seed, or several different ones.
       budget: of each search, ``"10s"`` by default. Only for methods of search.
       cost: the cost model; a `TaskDistribution` has its own.
       name: what the result is to be called; by default what the policy is called.
@@ -245,8 +247,11 @@ def evaluate(
     else:
         played = TaskDistribution.of(tasks, cost)
     seeds = tuple(seed) if isinstance(seed, Sequence) else (seed,)
-    if not seeds or not all(isinstance(s, int) and 0 <= s < 2**32 for s in seeds):
-        raise ValueError(f"seed must be an integer from 0 to 2**32 - 1, or several, got {seed!r}")
+    valid = all(isinstance(s, int) and 0 <= s < 2**32 for s in seeds)
+    if not seeds or not valid or len({*seeds}) < len(seeds):
+        raise ValueError(
+            f"seed must be an integer from 0 to 2**32 - 1, or several different ones, got {seed!r}"
+        )
     method = _method_of(policy)
     for option, given, fits in (
         ("samples", samples, method is None),
