@@ -35,7 +35,8 @@ class _Tee(io.TextIOBase):
         return self.stream.write(text)
 
     def flush(self) -> None:
-        self.stream.flush()
+        if not self.stream.closed:  # this one is closed, and so flushed, when it is forgotten
+            self.stream.flush()
 
 
 def recorded(name: str, run: Callable[[], object], folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import runpy
 import sys
@@ -59,6 +60,14 @@ def test_a_benchmark_without_a_table_is_an_error(record, tmp_path):
     with pytest.raises(ValueError, match="benchmark name printed no table"):
         record.recorded("name", lambda: print("done"), tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_forgotten_leaves_a_closed_stream_alone(record):
+    stream = io.StringIO()
+    tee = record._Tee(stream)
+    tee.flush()
+    stream.close()
+    tee.close()
 
 
 @pytest.mark.slow
