@@ -57,7 +57,7 @@ class BestSoFar:
         for row, order, graph in zip(slots, known, tasks.graphs, strict=True):
             row[: len(order.ids)] = np.searchsorted(graph.eliminable, order.ids)
         costs = env.spec.counts(np.array([order.counts[env.cost] for order in known]))
-        return cls(costs, jnp.asarray(slots))
+        return cls(costs, jax.device_put(slots))
 
     def updated(self, cost: Count, order: Int[Array, "K A"]) -> BestSoFar:
         """With other orders taken over where they cost less."""

@@ -150,6 +150,7 @@ class Trainer:
         self._compiling = None
         if window and known is not None:
             if ahead:
+                self.init()  # what it compiles would wait behind the train step
                 step, shapes = self._step, self._shapes(self.placement)
                 self._compiling = Background(lambda: step.lower(*shapes).compile())
             self.known = tuple(known())
