@@ -192,9 +192,7 @@ def train(
     limit = _limit(time_limit, config)
     played = Played.of(what, cost, args, argnums)
     first, config = first_network(network, played.tasks.env, config)
-    trainer = make_trainer(
-        agent, config, search or SearchConfig(), played.tasks, network=first, ahead=True
-    )
+    trainer = make_trainer(agent, config, search or SearchConfig(), played.tasks, network=first)
     curriculum = FixedTasks(trainer, AGENTS[agent])
     state = curriculum.init()
     if folder is None:

@@ -76,7 +76,7 @@ def make_curriculum(args: TrainArgs, played: Played | None, *, resumed: bool) ->
         make_trainer, args.agent, ppo, args.search, devices=args.scale.devices, network=network
     )
     if played is not None:
-        return FixedTasks(make(played.tasks, ahead=True), AGENTS[args.agent])
+        return FixedTasks(make(played.tasks), AGENTS[args.agent])
     family, number = args.random.family, args.random.functions
     return RandomPools(ppo, family, number, args.cost, partial(make, stay=False))
 

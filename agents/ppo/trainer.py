@@ -30,7 +30,6 @@ from veenv.env import EnvParams, Spec, TaskDistribution, VertexEnv
 from veenv.env.counts import Count
 from veenv.env.rewards import reference_costs
 from veenv.orders.order import Order
-from veenv.search.background import Background
 
 
 @jax.tree_util.register_dataclass
@@ -107,14 +106,12 @@ class Trainer:
         devices: int | None = None,
         agent: Agent = PPO,
         network: Network | None = None,
-        known: Callable[[], Sequence[Order]] | None = None,
-        ahead: bool = False,
+        known: Sequence[Order] | None = None,
     ):
-        """Lays out the environments on so many devices (as `place`).
+        """Lays out the environments on so many devices (as `place`); nothing is compiled yet.
 
         Training starts from `network`, or from fresh parameters as the settings say, and with a
-        window from the orders that are known, one for each graph.  The train step is compiled at
-        its first call, or, `ahead` with a window, while these are looked for.
+        window from the orders that are known, one for each graph.
 
         Raises:
           ValueError: rewards are not normalised, observations are of another kind than
@@ -131,7 +128,7 @@ class Trainer:
         window = 0 if known is None else window_on(tasks.env.num_actions, config)
         config = dataclasses.replace(config, window=window)
         self.config, self.agent, self._network = config, agent, network
-        self.known: tuple[Order, ...] = ()
+        self.known = tuple(known) if window and known is not None else ()
         self._optimizer = make_optimizer(config)
         self._envs_per_graph = -(-config.num_envs // len(tasks))
         self.num_envs = self._envs_per_graph * len(tasks)
@@ -147,14 +144,6 @@ class Trainer:
             self._step = _compiled(
                 _Program(agent, bare, type(env), env.spec, len(tasks), self.placement, self)
             )
-        self._compiling = None
-        if window and known is not None:
-            if ahead:
-                self.init()  # what it compiles would wait behind the train step
-                step, shapes = self._step, self._shapes(self.placement)
-                self._compiling = Background(lambda: step.lower(*shapes).compile())
-            self.known = tuple(known())
-            self._lay_out(tasks)
 
     def _lay_out(self, tasks: TaskDistribution) -> None:
         """Gives every graph as many environments."""
@@ -166,9 +155,8 @@ class Trainer:
         params = tasks.params
         if self.config.window and params.reference is None:
             # Costs less those of the known order: returns are small, whatever is still to come.
-            # 0 as long as it is looked for.
             reference = np.zeros((len(tasks), tasks.env.num_actions), np.int64)
-            for row, graph, order in zip(reference, tasks.graphs, self.known, strict=False):
+            for row, graph, order in zip(reference, tasks.graphs, self.known, strict=True):
                 row[: len(order.ids)] = reference_costs(graph, tasks.env.cost, order.ids)
             params = dataclasses.replace(params, reference=tasks.env.spec.counts(reference))
         # On the host: each shape of such an array would be a program to compile.
@@ -223,8 +211,6 @@ class Trainer:
 
     def step(self, state: TrainState, progress: float) -> tuple[TrainState, Update]:
         """Plays an episode in every environment and learns; `progress` drives the schedules."""
-        if self._compiling is not None:
-            self._compiling.result()
         state = self.placement.copy(state)
         return self._step(state, np.float32(progress), self._params)
 
@@ -237,11 +223,6 @@ class Trainer:
         other = copy.copy(self)
         other.placement = there = Placement(mesh)
         other._env = self.tasks.env.on_devices(mesh.size)
-        step = jax.jit(other._train_step, out_shardings=there.everywhere)
-        return step.lower(*other._shapes(there))
-
-    def _shapes(self, there: Placement) -> tuple[Any, Any, Any]:
-        """What a train step is called with."""
 
         def shapes(tree: Any, sharding: Any) -> Any:
             return jax.tree.map(
@@ -249,8 +230,9 @@ class Trainer:
             )
 
         state = shapes(jax.eval_shape(self.init), there.everywhere)
-        progress = jax.ShapeDtypeStruct((), jnp.float32)
-        return state, progress, shapes(self._params, there.along(0))
+        progress = jax.ShapeDtypeStruct((), jnp.float32, sharding=there.everywhere)
+        step = jax.jit(other._train_step, out_shardings=there.everywhere)
+        return step.lower(state, progress, shapes(self._params, there.along(0)))
 
     def _train_step(
         self, state: TrainState, progress: Array, params: Any

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import jax
 
 from agents.config.args import task_names
-from agents.config.ppo import PPOConfig
+from agents.config.ppo import PPOConfig, window_on
 from agents.config.search import SearchConfig
 from agents.nn.own import Network, OwnNetwork
 from agents.nn.weights import architecture
@@ -145,12 +145,10 @@ def make_trainer(
     network: Network | None = None,
     *,
     stay: bool = True,
-    ahead: bool = False,
 ) -> Trainer:
     """An agent on tasks, which starts from a network or, without one, from fresh parameters.
 
-    Large tasks that stay are played from the orders known of them, through a window; `ahead` says
-    to compile while these are looked for.
+    Large tasks that stay are played from the orders known of them, through a window.
 
     Raises:
       ValueError: as `Trainer` and `agents.alphazero.make_trainer`, mctx is not installed, or
@@ -164,12 +162,10 @@ def make_trainer(
                 "PPO does not search: num_simulations, max_considered and gumbel_scale "
                 "go with agent alphazero"
             )
-
-        def known() -> list[Order]:
-            return [known_order(graph, played.env.cost) for graph in played.graphs]
-
-        found = known if stay else None
-        return Trainer(ppo, played, devices, network=network, known=found, ahead=ahead)
+        known = None
+        if stay and window_on(played.env.num_actions, ppo):
+            known = [known_order(graph, played.env.cost) for graph in played.graphs]
+        return Trainer(ppo, played, devices, network=network, known=known)
     try:
         from agents.alphazero import alphazero
     except ImportError as error:
