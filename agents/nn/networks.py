@@ -217,7 +217,19 @@ class GraphNetwork(eqx.Module):
 def fresh_network(
     hidden: int, num_hops: int, num_rounds: int, bfloat16: bool, key: PRNGKeyArray
 ) -> GraphNetwork:
-    """A `GraphNetwork` made by one program, not by one for each operation and shape."""
+    """A `GraphNetwork` made by one program, not by one for each operation and shape.
+
+    Args:
+      hidden: width of every layer.
+      num_hops: as `GraphNetwork` takes it, and so the others.
+      num_rounds: rounds of learned messages.
+      bfloat16: compute hidden layers in bfloat16.
+      key: typed PRNG key.
+
+    Example:
+      >>> fresh_network(8, 1, 0, False, jax.random.key(0)).embed.bias.shape
+      (8,)
+    """
     return GraphNetwork(hidden, num_hops, num_rounds, bfloat16=bfloat16, key=key)
 
 
