@@ -108,7 +108,7 @@ def _play_one(env: GymVertexEnv) -> int:
 
 
 def _play_vector(envs: GymVectorEnv) -> int:
-    """As many steps of all as an episode has, from where they are, with random actions."""
+    """An episode of random actions in every environment."""
     random, length = np.random.default_rng(0), envs.env.max_steps
     _, infos = envs.reset(seed=0)
     for _ in range(length):
@@ -152,7 +152,6 @@ def _own(env: VertexEnv, n: int) -> tuple[Begin, Step]:
 
 
 def _gymnax(env: VertexEnv, n: int) -> tuple[Begin, Step]:
-    importlib.import_module("gymnax")  # measured where it is installed, as the others
     wrapped = GymnaxEnv(env)
 
     def begin(key: jax.Array) -> Any:

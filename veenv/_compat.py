@@ -58,7 +58,7 @@ def barrier(tree: Any) -> Any:
     """Keeps the compiler from computing arrays again in each place that uses them.
 
     XLA of before JAX 0.12 drops barriers ahead of fusion on CPUs: there a branch that is always
-    taken is one.  It takes as long to compile as all else, so not where speed is given up for that.
+    taken is one. It takes as long to compile as all else, so not where speed is given up for that.
     """
     quick = jax.config.read("jax_disable_most_optimizations")
     if quick or jax.__version_info__ >= (0, 12):

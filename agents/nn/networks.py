@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -155,7 +154,7 @@ class GraphNetwork(eqx.Module):
     def renewed(self, key: PRNGKeyArray) -> GraphNetwork:
         """A network of the same shape with fresh parameters."""
         hidden, bfloat16 = self.embed.bias.shape[0], self.compute_dtype == "bfloat16"
-        return fresh_network(hidden, self.num_hops, len(self.rounds), bfloat16, key)
+        return GraphNetwork(hidden, self.num_hops, len(self.rounds), bfloat16=bfloat16, key=key)
 
     def valued_0(self) -> GraphNetwork:
         """This network with values of 0, for returns that are far less than 1."""
@@ -211,26 +210,6 @@ class GraphNetwork(eqx.Module):
         return self.policy.in_context(h, mean), self.critic(
             jnp.concatenate([mean, total / TYPICAL_SIZE])
         )
-
-
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def fresh_network(
-    hidden: int, num_hops: int, num_rounds: int, bfloat16: bool, key: PRNGKeyArray
-) -> GraphNetwork:
-    """A `GraphNetwork` made by one program, not by one for each operation and shape.
-
-    Args:
-      hidden: width of every layer.
-      num_hops: as `GraphNetwork` takes it, and so the others.
-      num_rounds: rounds of learned messages.
-      bfloat16: compute hidden layers in bfloat16.
-      key: typed PRNG key.
-
-    Example:
-      >>> fresh_network(8, 1, 0, False, jax.random.key(0)).embed.bias.shape
-      (8,)
-    """
-    return GraphNetwork(hidden, num_hops, num_rounds, bfloat16=bfloat16, key=key)
 
 
 class Policy(eqx.Module):

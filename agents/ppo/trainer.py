@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from agents.config.ppo import PPOConfig, window_on
 from agents.devices import Placement, place
-from agents.nn.networks import GraphNetwork, check_observation, fresh_network
+from agents.nn.networks import GraphNetwork, check_observation
 from agents.nn.own import Network, OwnNetwork
 from agents.ppo.exploration import BestSoFar, Roles, explores
 from agents.ppo.losses import explained_variance
@@ -139,11 +139,11 @@ class Trainer:
         self._lay_out(tasks)
         if isinstance(network, OwnNetwork):  # nobody else's train step reads what it reads
             self._step = jax.jit(self._train_step, out_shardings=self.placement.everywhere)
-        else:
-            bare, env = dataclasses.replace(config, seed=0, steps=None, start_updates=0), tasks.env
-            self._step = _compiled(
-                _Program(agent, bare, type(env), env.spec, len(tasks), self.placement, self)
-            )
+            return
+        bare = dataclasses.replace(config, seed=0, steps=None, start_updates=0)
+        self._step = _compiled(
+            _Program(agent, bare, type(tasks.env), tasks.env.spec, len(tasks), self.placement, self)
+        )
 
     def _lay_out(self, tasks: TaskDistribution) -> None:
         """Gives every graph as many environments."""
@@ -184,19 +184,20 @@ class Trainer:
         config = self.config
         if self._network is not None:
             return self._network
-        size = config.hidden, config.num_hops, config.num_rounds, config.bfloat16
-        network = fresh_network(*size, key)
+        size = config.hidden, config.num_hops, config.num_rounds
+        network = GraphNetwork(*size, bfloat16=config.bfloat16, key=key)
         return network.valued_0() if config.window else network
 
     def init(self) -> TrainState:
         """The state before the first step; fresh parameters are decided by the seed."""
-        net_key, key = jax.random.split(jax.random.key(self.config.seed))
+        config = self.config
+        net_key, key = jax.random.split(jax.random.key(config.seed))
         network = self._first_network(net_key)
         opt_state = self._optimizer.init(eqx.filter(network, eqx.is_inexact_array))
         found = None
-        if self.known:
+        if config.window:
             found = BestSoFar.of(self.known, self.tasks)
-        elif explores(self.config):
+        elif explores(config):
             found = BestSoFar.nothing(len(self.tasks), self.tasks.env.spec)
         return TrainState(network, opt_state, key, jnp.zeros((), jnp.int32), found)
 
