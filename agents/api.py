@@ -54,7 +54,7 @@ class Run:
       seconds: the same in seconds.
       folder: the run folder; None if nothing was written.
 
-    Example:
+    Examples:
       >>> run = train("RoeFlux_1d", time_limit="2m", folder="runs/roe")  # doctest: +SKIP
       >>> run.order.save("order.json")  # doctest: +SKIP
     """
@@ -180,7 +180,7 @@ def train(
       ValueError: as `Played.of`; a setting is out of range; or the folder holds another run.
       OSError: the folder cannot be made, read or locked.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> config = PPOConfig(num_envs=2, steps=8)
       >>> run = train(lambda x: jnp.sin(jnp.exp(x)) * x, config, args=(1.0,))
@@ -269,7 +269,7 @@ def train_seeds(
       TypeError: as `train`.
       ValueError: as `train`, or there is no seed.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> config = PPOConfig(num_envs=2, steps=8)
       >>> found = train_seeds(lambda x: jnp.sin(jnp.exp(x)) * x, config, seeds=2, args=(1.0,))

@@ -33,7 +33,7 @@ def pretrained(kind: str) -> np.ndarray:
     Args:
       kind: of graphs, ``"scalar"`` or ``"arrays"``.
 
-    Example:
+    Examples:
       >>> pretrained("scalar") is pretrained("scalar")  # read once
       True
     """
@@ -58,7 +58,7 @@ def policy_orders(
     Raises:
       ValueError: as `veenv.search.problem.prepare`.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> from veenv import make_graph
       >>> graph = make_graph(lambda x: jnp.sin(x) * jnp.cos(x) * x)(1.0)

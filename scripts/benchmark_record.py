@@ -69,7 +69,7 @@ def recorded(name: str, run: Callable[[], object], folder: Path) -> None:
 def tables(text: str) -> list[Table]:
     r"""The tables of a text in Markdown: ``columns``, and ``rows`` of cells.
 
-    Example:
+    Examples:
       >>> tables("| a | b |\\n| --- | ---: |\\n| x | **1,000** (9 … 2) |")
       [{'columns': ['a', 'b'], 'rows': [['x', '**1,000** (9 … 2)']]}]
     """
@@ -104,7 +104,7 @@ def cells(line: str) -> list[str]:
 def number(cell: str) -> float | None:
     """The number that a cell begins with, None if it has none.
 
-    Example:
+    Examples:
       >>> number("**1,000** (9 … 2)"), number("2e+03"), number("best")
       (1000.0, 2000.0, None)
     """

@@ -13,9 +13,12 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+ROOT = Path(__file__).parents[1]
 
 PACKAGES = ["veenv", "veenv.env", "veenv.rules", "veenv.search", "veenv.tasks", "agents"]
 """What they export is public."""
@@ -134,7 +137,14 @@ def test_the_walk_finds_the_interface():
 @pytest.mark.parametrize("name", PUBLIC)
 def test_it_has_an_example(name):
     if not _is_record(PUBLIC[name]):
-        assert re.search(r"^Example:\n +>>> ", inspect.getdoc(PUBLIC[name]) or "", re.M)
+        assert re.search(r"^Examples:\n +>>> ", inspect.getdoc(PUBLIC[name]) or "", re.M)
+
+
+def test_no_docstring_has_a_section_that_is_rendered_as_a_quote():
+    sources = [p for d in ("veenv", "agents", "scripts") for p in (ROOT / d).rglob("*.py")]
+    assert len(sources) > 100
+    wrong = re.compile(r"^ *Example:$", re.M)
+    assert [p for p in sources if wrong.search(p.read_text(encoding="utf-8"))] == []
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

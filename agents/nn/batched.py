@@ -30,7 +30,7 @@ def read_steps(network: Network, inputs: Any) -> tuple[Float[Array, "M A"], Floa
         `jax.vmap` reads it.
       inputs: of M steps, [M, ...], as `network.read`.
 
-    Example:
+    Examples:
       >>> from agents.nn.encoding import GraphInputs
       >>> from agents.nn.networks import GraphNetwork
       >>> network = GraphNetwork(hidden=4, key=jax.random.key(0))

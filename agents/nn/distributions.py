@@ -25,7 +25,7 @@ def masked_categorical(
     Returns:
       The distribution, of batch shape [...].
 
-    Example:
+    Examples:
       >>> masked_categorical(jnp.zeros(3), jnp.array([True, True, False])).probs.tolist()
       [0.5, 0.5, 0.0]
     """
@@ -45,7 +45,7 @@ def sample(
     Returns:
       The actions, int32 [...], and their log-probabilities, float32 [...].
 
-    Example:
+    Examples:
       >>> import jax
       >>> mask = jnp.array([False, True, False])
       >>> action, log_prob = sample(jnp.zeros(3), mask, jax.random.key(0))
@@ -68,7 +68,7 @@ def choose(
     Returns:
       The actions, int32 [...], and their log-probabilities, float32 [...].
 
-    Example:
+    Examples:
       >>> action, log_prob = choose(jnp.zeros(2), jnp.array([True, True]), jnp.array([0.0, 1.0]))
       >>> int(action), round(float(log_prob), 4)
       (1, -0.6931)
@@ -89,7 +89,7 @@ def log_prob_and_entropy(
       mask: True where an action is legal, bool [..., A].
       action: legal actions, int32 [...].
 
-    Example:
+    Examples:
       >>> mask = jnp.array([True, True, False])
       >>> log_prob, entropy = log_prob_and_entropy(jnp.zeros(3), mask, jnp.array(1))
       >>> round(float(log_prob), 4), round(float(entropy), 4)  # -log 2 and log 2

@@ -62,7 +62,7 @@ def encode(
       slots: the slots to read, in any order, among them all that have edges; A or more stands for
         none. All slots by default.
 
-    Example:
+    Examples:
       >>> import veenv
       >>> obs, _ = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0).reset()
       >>> some = encode(obs, slots=jnp.array([1, 0, 2]))

@@ -41,7 +41,7 @@ class Linear(eqx.Module):
 class Head(eqx.Module):
     """Two layers that end in one number.
 
-    Example:
+    Examples:
       >>> head = Head(3, 4, scale=1.0, key=jax.random.key(0))
       >>> rows, context = jnp.ones((5, 2)), jnp.ones(1)
       >>> together = head(jnp.ones((5, 3)))
@@ -91,7 +91,7 @@ def aggregate(matrix: Float[Array, "A A"], h: Float[Array, "A H"]) -> Float[Arra
       matrix: row u is 1 at the neighbours of u, else 0, float32 [A, A].
       h: hidden states, float32 [A, H].
 
-    Example:
+    Examples:
       >>> matrix = jnp.array([[0.0, 1, 1, 1, 1], *[[0.0] * 5] * 4])
       >>> aggregate(matrix, jnp.ones((5, 1))).ravel().tolist()
       [2.0, 0.0, 0.0, 0.0, 0.0]
@@ -108,7 +108,7 @@ class GraphNetwork(eqx.Module):
     (the cost to come is a sum over them).  No parameter's shape depends on the graph; renumbering
     the slots permutes the logits; slots that are not legal change nothing.
 
-    Example:
+    Examples:
       >>> import veenv
       >>> network = GraphNetwork(hidden=4, key=jax.random.key(0))
       >>> obs, state = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0).reset()
@@ -235,7 +235,7 @@ def check_observation(env: VertexEnv) -> None:
     Raises:
       ValueError: its observations are of another kind than adjacency.
 
-    Example:
+    Examples:
       >>> import veenv
       >>> check_observation(veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0))
     """

@@ -41,7 +41,7 @@ class OwnNetwork(eqx.Module):
       apply: of parameters and one observation: logits [A] of all slots, and the value [].
       initial: fresh parameters of a key; None where nobody knows how to make them.
 
-    Example:
+    Examples:
       >>> import veenv
       >>> env = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0)
       >>> pair = (

@@ -26,7 +26,7 @@ def architecture(network: Network) -> dict[str, Any]:
     Args:
       network: the network.
 
-    Example:
+    Examples:
       >>> architecture(GraphNetwork(hidden=4, key=jax.random.key(0)))
       {'hidden': 4, 'num_hops': 1, 'num_rounds': 0, 'bfloat16': False}
     """
@@ -53,7 +53,7 @@ def save_weights(path: str | os.PathLike[str], network: Network) -> None:
     Raises:
       OSError: the file cannot be written.
 
-    Example:
+    Examples:
       >>> import tempfile
       >>> network = GraphNetwork(hidden=4, key=jax.random.key(0))
       >>> with tempfile.TemporaryDirectory() as folder:
@@ -83,7 +83,7 @@ def load_weights(path: str | os.PathLike[str], like: Any = None) -> Any:
       ValueError: the file holds no weights, those of another network, or is damaged.
       OSError: it cannot be read.
 
-    Example:
+    Examples:
       >>> import tempfile
       >>> with tempfile.TemporaryDirectory() as folder:
       ...     save_weights(f"{folder}/w.eqx", GraphNetwork(hidden=4, key=jax.random.key(0)))

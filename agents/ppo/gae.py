@@ -29,7 +29,7 @@ def generalized_advantages(
     Returns:
       Advantages and value targets (advantages + values), both float32 [T, B].
 
-    Example:
+    Examples:
       >>> rewards = jnp.array([[-1.0], [-2.0]])
       >>> advantages, targets = generalized_advantages(rewards, jnp.full((2, 1), -2.5))
       >>> advantages.ravel().tolist(), targets.ravel().tolist()
@@ -59,7 +59,7 @@ def normalize(
     Returns:
       float32, the shape of `x`; 0 where the weight is 0.
 
-    Example:
+    Examples:
       >>> normalize(jnp.array([1.0, 3.0, 100.0]), jnp.array([1.0, 1.0, 0.0])).tolist()
       [-1.0, 1.0, 0.0]
     """

@@ -22,7 +22,7 @@ def weighted_mean(x: Float[Array, " *n"], weights: Float[Array, " *n"]) -> Float
       x: values, float32.
       weights: 1 for entries that count, 0 for the rest; the shape of `x`.
 
-    Example:
+    Examples:
       >>> float(weighted_mean(jnp.array([1.0, 3.0, 100.0]), jnp.array([1.0, 1.0, 0.0])))
       2.0
     """
@@ -45,7 +45,7 @@ def clipped_policy_loss(
       weights: float32 [N].
       clip_eps: ε.
 
-    Example:
+    Examples:
       >>> one = jnp.ones(1)
       >>> float(clipped_policy_loss(jnp.log(2 * one), 0 * one, one, one, clip_eps=0.25))
       -1.25
@@ -71,7 +71,7 @@ def clipped_value_loss(
       weights: float32 [N].
       clip_eps: ε, in units of value.
 
-    Example:
+    Examples:
       >>> one = jnp.ones(1)
       >>> float(clipped_value_loss(one, 0 * one, target=one, weights=one, clip_eps=0.5))
       0.125
@@ -93,7 +93,7 @@ def approximate_kl(
       old_log_prob: the same under the policy that acted, float32 [N].
       weights: float32 [N].
 
-    Example:
+    Examples:
       >>> one = jnp.ones(1)
       >>> round(float(approximate_kl(jnp.log(2 * one), 0 * one, one)), 4)  # 2 - 1 - log 2
       0.3069
@@ -116,7 +116,7 @@ def clip_fraction(
       weights: float32 [N].
       clip_eps: ε.
 
-    Example:
+    Examples:
       >>> log_prob = jnp.log(jnp.array([1.0, 1.1, 0.5, 2.0]))
       >>> float(clip_fraction(log_prob, jnp.zeros(4), jnp.ones(4), clip_eps=0.25))
       0.5
@@ -135,7 +135,7 @@ def explained_variance(
       target: float32 [N].
       weights: float32 [N].
 
-    Example:
+    Examples:
       >>> target = jnp.array([1.0, 2.0, 3.0])
       >>> [float(explained_variance(value, target, jnp.ones(3))) for value in (target, jnp.ones(3))]
       [1.0, 0.0]

@@ -26,7 +26,7 @@ def bytes_of_episodes(
       num_envs: environments that play.
       window: slots that are read in each step; 0 for all.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp, veenv
       >>> from agents import GraphNetwork
       >>> network = GraphNetwork(key=jax.random.key(0))

@@ -49,7 +49,7 @@ def phases_of(num_actions: int, most: int, window: int = 0) -> tuple[Phase, ...]
       most: number of phases at most.
       window: so many slots are read in every step, others in each; 0 for all that are left.
 
-    Example:
+    Examples:
       >>> phases_of(30, 6)
       (Phase(start=0, stop=15, num_slots=30), Phase(start=15, stop=30, num_slots=15))
       >>> len(phases_of(1000, 6)), len(phases_of(5, 6))

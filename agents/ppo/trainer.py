@@ -88,7 +88,7 @@ class Trainer:
       known: with a window the orders that training starts from, one for each graph.
       placement: the devices that share the environments.
 
-    Example:
+    Examples:
       >>> import veenv
       >>> graph = veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)
       >>> tasks = TaskDistribution.of({"f": graph}, normalise=True)

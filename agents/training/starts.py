@@ -29,7 +29,7 @@ class Starts:
           least: train steps of a start, at least; 0 for one start.
           first: the share of the budget that is spent.
 
-        Example:
+        Examples:
           >>> Starts.of(1300, 600), Starts.of(500, 600).number, Starts.of(1300, 0).number
           (Starts(number=2, first=0.0), 1, 1)
         """
@@ -38,7 +38,7 @@ class Starts:
     def index(self, fraction: float) -> int:
         """The start under way when a share of the budget is spent, from 0 on.
 
-        Example:
+        Examples:
           >>> [Starts(2, 0.5).index(fraction) for fraction in (0.25, 0.7, 0.75, 1.0)]
           [0, 0, 1, 1]
         """
@@ -47,7 +47,7 @@ class Starts:
     def progress(self, fraction: float) -> float:
         """The share of that start that is over, from 0 to 1.
 
-        Example:
+        Examples:
           >>> [Starts(2, 0.5).progress(fraction) for fraction in (0.25, 0.625, 0.75, 1.0)]
           [0.0, 0.5, 0.0, 1.0]
         """

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -62,13 +64,52 @@ def test_every_page_is_in_the_site():
     assert listed == {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")}
 
 
-@pytest.mark.slow
-def test_the_site_is_built_and_loads_nothing_from_elsewhere(tmp_path):
+def build(site: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Builds the site as .ci/run does."""
     if importlib.util.find_spec("mkdocs") is None:
         pytest.skip("needs pip install 'veenv[docs]'")
-    command = [sys.executable, "-m", "mkdocs", "build", "-q", "--strict", "--site-dir", tmp_path]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    (line,) = re.findall(r'step "docs" (.*)', (ROOT / ".ci" / "run").read_text(encoding="utf-8"))
+    line = line.replace('"$py"', shlex.quote(sys.executable)).replace('"$work/site"', str(site))
+    command = [*shlex.split(line), *options]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+@pytest.fixture
+def small_site(tmp_path: Path) -> Path:
+    """Settings of the site with one page, of one function."""
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "index.md").write_text("# A function\n\n::: veenv.value_and_jacve\n")
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("nav:")[0]
+    text = text.replace("docs_dir: docs", f"docs_dir: {pages}").replace("[.]", f"[{ROOT}]")
+    settings = tmp_path / "mkdocs.yml"
+    settings.write_text(text, encoding="utf-8")
+    return settings
+
+
+def test_examples_of_docstrings_are_blocks_of_code_with_prompts(small_site, tmp_path):
+    done = build(tmp_path / "site", "-f", str(small_site))
     assert done.returncode == 0, done.stderr[-2000:]
+    page = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert re.search(r'class="highlight"><pre>.*<span class="gp">&gt;&gt;&gt; </span>', page)
+    assert "<blockquote>" not in page
+
+
+def test_a_warning_fails_the_build(small_site, tmp_path):
+    with (tmp_path / "pages" / "index.md").open("a") as page:
+        page.write("\n[away](away.md) and [there][nowhere.at_all]\n")
+    done = build(tmp_path / "site", "-f", str(small_site))
+    assert done.returncode != 0
+    assert re.search("WARNING.*away.md", done.stderr)
+    assert re.search("WARNING.*nowhere.at_all", done.stderr)
+
+
+@pytest.mark.slow
+def test_the_site_is_built_and_loads_nothing_from_elsewhere(tmp_path):
+    done = build(tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    for page in (tmp_path / "reference").glob("*.html"):
+        assert "<blockquote>" not in page.read_text(encoding="utf-8"), page
     for page in tmp_path.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         loaded = re.findall(r'<(?:script|img|iframe)[^>]* src="(https?:[^"]*)"', text)

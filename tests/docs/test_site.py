@@ -24,7 +24,7 @@ def test_no_page_scrolls_sideways(tmp_path: Path) -> None:
             pytest.skip(f"needs {module}")
     if CHROMIUM is None:
         pytest.skip("needs Chromium")
-    command = [sys.executable, "-m", "mkdocs", "build", "-q", "--strict", "--site-dir", tmp_path]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     wide = []
     with importlib.import_module("playwright.sync_api").sync_playwright() as driver:

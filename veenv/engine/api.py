@@ -95,7 +95,7 @@ def jacve(
       CannotFuseError: (a ValueError, from the returned function) with ``kernel="fused"``, naming
         the primitive and the line that cannot be part of a kernel.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> f = lambda x, y: jnp.stack([x * y, jnp.sin(x)])
       >>> jacve(f, order="reverse", argnums=(0, 1))(2.0, 3.0)[0].shape
@@ -152,7 +152,7 @@ def value_and_jacve(
       ValueError: as `jacve`.
       TypeError: as `jacve`.
 
-    Example:
+    Examples:
       >>> value, slope = value_and_jacve(lambda x: x * x)(3.0)
       >>> float(value), float(slope)
       (9.0, 6.0)
@@ -185,7 +185,7 @@ def jacobian_of_gradient(
       symmetric: arguments and keyword arguments to whether its Jacobian is known to be symmetric.
       sparse: return blocks as `SparseTensor`s.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> cubes = lambda x: 3 * x**2  # the gradient of the sum of x**3
       >>> jacobian_of_gradient(cubes, "reverse", 0, lambda *_: True, sparse=True)(jnp.ones(2)).nse

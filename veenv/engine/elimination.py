@@ -228,7 +228,7 @@ class Counts:
       additions_per_vertex: additions of each elimination with every sum formed at once; where
         selections meet (`veenv.engine.sums`) the engine executes others.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp, veenv
       >>> f = lambda x: jnp.sum(jnp.sin(x) * x)
       >>> _, counts = veenv.jacve(f, "reverse", count_ops=True)(jnp.ones(3))

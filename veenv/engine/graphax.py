@@ -65,7 +65,7 @@ def jacve(
       ValueError: (from the returned function) as `veenv.jacve`.
       TypeError: as `veenv.jacve`.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> f = lambda x, y: jnp.sin(x) * y
       >>> by_both, counts = jacve(f, "rev", argnums=range(2), count_ops=True)(0.0, 3.0)
@@ -114,7 +114,7 @@ def vertex_elimination_jaxpr(
       A list with a block for each output, or with a tuple of blocks if there are several
       `argnums`; with `has_aux` or `count_ops` a pair as `jacve` returns it.
 
-    Example:
+    Examples:
       >>> closed = jax.make_jaxpr(lambda x, y: x * y)(2.0, 3.0)
       >>> rows = vertex_elimination_jaxpr(closed.jaxpr, "rev", closed.consts, 2.0, 3.0)
       >>> [float(block) for block in rows]
@@ -142,7 +142,7 @@ def filter_jacve(fun: Callable[..., Any] | None = None, **options: Any) -> Calla
     Raises:
       ValueError: if `argnums` is given.
 
-    Example:
+    Examples:
       >>> import equinox as eqx, jax, jax.numpy as jnp
       >>> layer = eqx.nn.Linear(3, 2, key=jax.random.key(0))
       >>> by_layer = filter_jacve(order="rev")(lambda layer, x: layer(x))
@@ -184,7 +184,7 @@ def tree_allclose(tree1: Any, tree2: Any, equal_nan: bool = False) -> Array:
       A boolean array of shape (), which may be used inside of `jax.jit`: all leaves have the same
       shapes and agree to 1e-4 of the second one's plus 1e-5.
 
-    Example:
+    Examples:
       >>> bool(tree_allclose({"x": jnp.ones(2)}, {"x": jnp.ones(2) + 5e-5}))
       True
     """
@@ -204,7 +204,7 @@ def sparse_tensor_zeros_like(tensor: SparseTensor) -> SparseTensor:
     Args:
       tensor: any sparse tensor.
 
-    Example:
+    Examples:
       >>> block = jacve(jnp.sin, "rev", sparse_representation=True)(jnp.ones(2))[0]
       >>> sparse_tensor_zeros_like(block).nse
       0

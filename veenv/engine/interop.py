@@ -38,7 +38,7 @@ def filter_jacve(
       A function of fun's arguments; in its result the first argument's tree has None in place
       of what is not a floating-point array, as `equinox.filter_jacrev` gives it.
 
-    Example:
+    Examples:
       >>> import equinox as eqx, jax, jax.numpy as jnp
       >>> layer = eqx.nn.Linear(3, 2, key=jax.random.key(0))
       >>> filter_jacve(lambda layer, x: layer(x))(layer, jnp.ones(3)).weight.shape
@@ -80,7 +80,7 @@ def function_of(jaxpr: Any, consts: Sequence[Any]) -> Callable[..., list[Any]]:
     Returns:
       A function of the jaxpr's arguments, with the list of its outputs.
 
-    Example:
+    Examples:
       >>> closed = jax.make_jaxpr(lambda x: (x, 2 * x))(1.0)
       >>> [float(x) for x in function_of(closed.jaxpr, closed.consts)(3.0)]
       [3.0, 6.0]
@@ -114,7 +114,7 @@ def vertex_elimination_jaxpr(
       For each output, for each selected argument, the block of the Jacobian (lists of tuples);
       with `count_ops` a pair with the counts.
 
-    Example:
+    Examples:
       >>> closed = jax.make_jaxpr(lambda x, y: x * y)(2.0, 3.0)
       >>> [[float(b) for b in row] for row in vertex_elimination_jaxpr(
       ...     closed.jaxpr, "reverse", closed.consts, 2.0, 3.0)]
@@ -139,7 +139,7 @@ def tree_allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> boo
       rtol: relative tolerance.
       atol: absolute tolerance.
 
-    Example:
+    Examples:
       >>> tree_allclose({"x": jnp.ones(2)}, {"x": jnp.ones(2)})
       True
     """

@@ -33,7 +33,7 @@ _QUICK = {*_SIMPLE, *named(form="move"), "select_n", "convert_element_type", "io
 class Known:
     """The variables of a program whose values are known when tracing.
 
-    Example:
+    Examples:
       >>> from veenv.graph.program import trace
       >>> program = trace(lambda x: x[np.array([2, -1])], (jax.ShapeDtypeStruct((4,), "float32"),))
       >>> gather = next(e for e in program.equations if e.primitive.name == "gather")
@@ -146,7 +146,7 @@ _MOST = 1 << 20
 class Zeros:
     """The elements of a program's variables that are zero whatever its arguments are.
 
-    Example:
+    Examples:
       >>> import jax
       >>> from veenv.graph.program import trace
       >>> x = jax.ShapeDtypeStruct((2,), "float32")

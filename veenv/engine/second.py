@@ -44,7 +44,7 @@ def hessian(
     Returns:
       A function of fun's arguments, whose result is as `jax.hessian`'s.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp, veenv
       >>> chain = lambda x: jnp.sum(jnp.cos(x[1:] - x[:-1]))
       >>> veenv.hessian(chain, sparse_representation=True)(jnp.zeros(100)).nse
@@ -91,7 +91,7 @@ def laplacian(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
     Returns:
       A function of fun's arguments, with a result of the structure and shapes of fun's.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp, veenv
       >>> float(veenv.laplacian(lambda x: jnp.sum(x**3))(jnp.array([1.0, 2.0])))
       18.0
@@ -119,7 +119,7 @@ def linear_operator(fun: Callable[[Any], Any], x: Any, tags: Any = ()) -> Any:
       tags: what is known of the matrix, tags of lineax: `lineax.CG` asks for
         `lineax.positive_semidefinite_tag`.
 
-    Example:
+    Examples:
       >>> operator = linear_operator(lambda x: x**2, jnp.arange(3.0))  # doctest: +SKIP
       >>> operator.mv(jnp.ones(3)).tolist()  # doctest: +SKIP
       [0.0, 2.0, 4.0]
@@ -135,7 +135,7 @@ def sparse_solver() -> Any:
     Needs lineax. It takes any operator, a function too: diagonal, tridiagonal and block-diagonal
     systems are solved where the arrays are, others by SciPy's banded and sparse LU on the host.
 
-    Example:
+    Examples:
       >>> newton = optimistix.Newton(  # doctest: +SKIP
       ...     rtol=1e-8, atol=1e-8, linear_solver=sparse_solver()
       ... )

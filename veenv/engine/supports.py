@@ -103,7 +103,7 @@ def _compressed(e: Edge, pattern: Pattern, most: int) -> Indexed | None:
 def coloured(pattern: Pattern) -> np.ndarray:
     """int32 [columns]: the first number for each column that none has with which it shares a row.
 
-    Example:
+    Examples:
       >>> band = collected(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]), (2,), (3,))[0]
       >>> coloured(band).tolist()
       [0, 1, 0]

@@ -108,7 +108,7 @@ def count_in_sets(words: UInt[Array, "W R"], n: int) -> Int[Array, " n"]:
 def upper_product(x: UInt[Array, "*shape"], y: UInt[Array, "*shape"]) -> UInt[Array, "*shape"]:
     """The upper 32 bits of the products of words.
 
-    Example:
+    Examples:
       >>> int(upper_product(jnp.uint32(2**31), jnp.uint32(6)))
       3
     """

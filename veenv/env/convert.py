@@ -37,7 +37,7 @@ def to_graphs_tuple(obs: GraphObservation) -> GraphsTuple:
     Returns:
       ``nodes`` [B (N + 1), F] and so on; ``n_node`` and ``n_edge`` int32 [2 B].
 
-    Example:
+    Examples:
       >>> import veenv
       >>> env = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0, observation="graph")
       >>> graphs = to_graphs_tuple(env.reset()[0])
@@ -77,7 +77,7 @@ def to_pyg(obs: GraphObservation) -> dict[str, np.ndarray]:
     Raises:
       ValueError: there was no room for all edges.
 
-    Example:
+    Examples:
       >>> import veenv
       >>> env = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0, observation="graph")
       >>> to_pyg(env.reset()[0])["edge_index"].tolist()

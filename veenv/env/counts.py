@@ -35,7 +35,7 @@ class WideCount:
       high: uint32 [...], the upper words, as two's complement.
       low: uint32 [...], the lower words.
 
-    Example:
+    Examples:
       >>> count = WideCount.of(jnp.int32(2**30)) * 6 + 1
       >>> int(count), float(count.astype(jnp.float32))
       (6442450945, 6442450944.0)

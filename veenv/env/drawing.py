@@ -46,7 +46,7 @@ def draw(what: Drawable, of: Graph | VertexEnv | None = None) -> Figure:
       ValueError: an order is for another graph.
       ImportError: Matplotlib is not installed (``pip install 'veenv[plots]'``).
 
-    Example:
+    Examples:
       >>> import veenv
       >>> figure = veenv.draw(veenv.best_order("HumanHeartDipole"))
       >>> [int(n) for n in figure.get_size_inches() * figure.dpi]
@@ -83,7 +83,7 @@ def animate(
       ImportError: Matplotlib is not installed (``pip install 'veenv[plots]'``).
       OSError: the file cannot be written.
 
-    Example:
+    Examples:
       >>> import tempfile, veenv
       >>> with tempfile.TemporaryDirectory() as folder:
       ...     veenv.animate(f"{folder}/episode.gif", veenv.best_order("Robertson"))

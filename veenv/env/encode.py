@@ -51,7 +51,7 @@ class EnvParams:
       before: bool [A, A], which slots must go before each slot (`veenv.env.precedence`); None
         where the spec has no rules that make moves wait.
 
-    Example:
+    Examples:
       >>> import veenv
       >>> params = veenv.make(lambda x: x * x * x * x, 1.0).default_params
       >>> params.vertex_ids.tolist(), int(params.max_steps_in_episode)
@@ -90,7 +90,7 @@ class Spec:
       precedence: some vertices must wait for others (`veenv.env.precedence`).
       wide: some order may cost more than int32 holds, so that counts are `WideCount`s.
 
-    Example:
+    Examples:
       >>> import veenv
       >>> functions = (lambda x: x * x * x * x, lambda x: x * x * x)
       >>> specs = [Spec.of(veenv.make_graph(f)(1.0), "multiplications") for f in functions]

@@ -53,7 +53,7 @@ class VertexEnv:
       observation: the kind of observations.
       default_params: the graph as data.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp, veenv
       >>> env = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0)
       >>> obs, state = env.reset()

@@ -49,7 +49,7 @@ def make(
         given arguments; there is no vertex to eliminate, saying why; or as `VertexEnv`, which takes
         graphs without a vertex, too.
 
-    Example:
+    Examples:
       >>> env = make("RoeFlux")
       >>> env.num_actions
       98

@@ -178,7 +178,7 @@ class GraphView:
 def placed(values: Array, first: int, num: int) -> Array:
     """Zeros with some values in their place: copied in, where padding would test every number.
 
-    Example:
+    Examples:
       >>> placed(jnp.array([7, 8]), 1, 4).tolist()
       [0, 7, 8, 0]
     """
@@ -191,7 +191,7 @@ def with_columns(
 ) -> Float[Array, "n F"]:
     """A table with some columns replaced: one pass, as fast as writing it.
 
-    Example:
+    Examples:
       >>> with_columns(jnp.zeros((2, 3)), {1: jnp.array([4.0, 5.0])}).tolist()
       [[0.0, 4.0, 0.0], [0.0, 5.0, 0.0]]
     """
@@ -220,7 +220,7 @@ def num_edge_features(rank: int, links: bool) -> int:
       rank: as `Spec.rank`.
       links: as `Spec.links`.
 
-    Example:
+    Examples:
       >>> num_edge_features(0, False), num_edge_features(2, True)
       (1, 14)
     """
@@ -240,7 +240,7 @@ def decode_edges(codes: Int[Array, "*shape"], rank: int, links: bool) -> Float[A
       are diagonal; along which out axes the values vary; along which in axes; with `links` also
       which out axes are linked, which in axes, and whether the link is an operator.
 
-    Example:
+    Examples:
       >>> from veenv.structure import packed
       >>> from veenv.structure.structure import dense, diagonal
       >>> structures = dense((2,), (3,)), diagonal((3,), valued=False)

@@ -44,7 +44,7 @@ def members(
       Of each member its set and itself, 0 where there is none; which of the E there are; how
       many members there are.
 
-    Example:
+    Examples:
       >>> sets = jnp.array([[0b101, 0, 0b10]], jnp.uint32)
       >>> own, one, used, total = members(sets, 4)
       >>> own.tolist(), one.tolist(), used.tolist(), int(total)
@@ -101,7 +101,7 @@ def units_at(ends: Int[Array, " U"], room: int) -> Int[Array, " E"]:
       ends: int32 [U], where each unit ends; ascending, not negative.
       room: E, how many places.
 
-    Example:
+    Examples:
       >>> units_at(jnp.array([2, 2, 3]), 5).tolist()
       [0, 0, 2, 2, 2]
     """
@@ -121,7 +121,7 @@ def bit_of_rank(words: UInt[Array, "*batch"], rank: Int[Array, "*batch"]) -> Int
       rank: int32, less than the number of set bits (else the result means nothing, but lies in
         [0, 32)).
 
-    Example:
+    Examples:
       >>> bit_of_rank(jnp.array([0b1101000], jnp.uint32), jnp.array([1])).tolist()
       [5]
     """
@@ -146,7 +146,7 @@ def running_sum(numbers: Float[Array, " n"]) -> Float[Array, " n"]:
     Many times faster than `jnp.cumsum` for some hundreds of numbers, which makes as many passes
     as n has bits: rows of 16 are summed by themselves, then what stands before them.
 
-    Example:
+    Examples:
       >>> running_sum(jnp.array([3.0, 0.0, 4.0])).tolist()
       [3.0, 3.0, 7.0]
     """

@@ -167,7 +167,7 @@ def as_fields(obs: Any) -> dict[str, Any]:
     Args:
       obs: the observation, single or batched.
 
-    Example:
+    Examples:
       >>> import veenv
       >>> env = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0, observation="packed")
       >>> sorted(as_fields(env.reset()[0]))
@@ -186,7 +186,7 @@ def mask_of(obs: Any, num_actions: int) -> Bool[Array, "*batch A"] | Int[Array, 
       obs: the observation, single or batched, or its fields as a dictionary.
       num_actions: A.
 
-    Example:
+    Examples:
       >>> import veenv
       >>> env = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0, observation="flat")
       >>> mask_of(env.reset()[0], env.num_actions).tolist()

@@ -32,7 +32,7 @@ def random_params(
     Raises:
       ValueError: the spec is not scalar, or makes moves wait.
 
-    Example:
+    Examples:
       >>> import veenv
       >>> env = veenv.make("HumanHeartDipole")
       >>> params = jax.vmap(lambda key: random_params(key, env.spec))(

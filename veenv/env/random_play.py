@@ -26,7 +26,7 @@ def random_action(key: PRNGKeyArray, mask: Bool[Array, "*batch A"]) -> Int[Array
     Returns:
       int32 [...]; 0 where nothing is legal.
 
-    Example:
+    Examples:
       >>> mask = jnp.array([[False, True, True], [True, False, False]])
       >>> actions = random_action(jax.random.key(0), mask)
       >>> bool(mask[0, actions[0]]), int(actions[1])
@@ -57,7 +57,7 @@ def random_order(key: PRNGKeyArray, state: State) -> Int[Array, " A"]:
     Returns:
       int32 [A], the slots.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp, veenv
       >>> env = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0)
       >>> slots = random_order(jax.random.key(0), env.reset()[1])
@@ -86,7 +86,7 @@ def random_episode(env: VertexEnv, key: PRNGKeyArray, params: EnvParams | None =
     Returns:
       The final state.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp, veenv
       >>> env = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0)
       >>> state = random_episode(env, jax.random.key(0))
@@ -129,7 +129,7 @@ def random_episodes(
     Returns:
       The final states, every leaf with a first axis [B].
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp, veenv
       >>> env = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0)
       >>> random_episodes(env, jax.random.key(0), 4).cost.tolist()

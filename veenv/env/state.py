@@ -42,7 +42,7 @@ def owned(tree: Any) -> Any:
     Args:
       tree: the arrays.
 
-    Example:
+    Examples:
       >>> ones = jax.numpy.ones(3)
       >>> jax.jit(lambda x: 2 * x, donate_argnums=0)(owned(ones)).tolist(), ones.is_deleted()
       ([2.0, 2.0, 2.0], False)

@@ -36,7 +36,7 @@ def stack_params(params: Sequence[EnvParams]) -> EnvParams:
     Args:
       params: at least one; of one spec.
 
-    Example:
+    Examples:
       >>> env = VertexEnv(task_graph(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0))
       >>> stack_params([env.default_params, env.default_params]).vertex_ids.shape
       (2, 2)
@@ -51,7 +51,7 @@ def pick_params(stacked: EnvParams, index: Int[Array, ""] | int) -> EnvParams:
       stacked: params with a first axis over tasks.
       index: int32 [], or several of them, [...].
 
-    Example:
+    Examples:
       >>> env = VertexEnv(task_graph(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0))
       >>> pick_params(stack_params([env.default_params]), 0).vertex_ids.tolist()
       [1, 2]
@@ -76,7 +76,7 @@ class TaskDistribution:
       family: where random functions come from; None for a fixed list.
       chosen: the named set that these are; None for others.
 
-    Example:
+    Examples:
       >>> import jax
       >>> tasks = TaskDistribution.of(["RoeFlux_1d", "RobotArm_6DOF"])
       >>> len(tasks), tasks.env.num_actions
@@ -169,7 +169,7 @@ class TaskDistribution:
           ValueError: if `num` is not positive, the ranges are impossible, or hardly a function of
             them can be played.
 
-        Example:
+        Examples:
           >>> pool = TaskDistribution.random(0, 3, vertices=(5, 9), inputs=(1, 3), arrays=0.5)
           >>> len(pool), pool.renewed(1).env is pool.env
           (3, True)
@@ -295,7 +295,7 @@ def sets(name: str, cost: CostModel = "multiplications") -> TaskDistribution:
     Raises:
       ValueError: if there is no such set.
 
-    Example:
+    Examples:
       >>> real = sets("real")
       >>> real.names[0], real.references[0], real.classical[0]["Markowitz"]
       ('RoeFlux_1d', 295, 407)
@@ -314,7 +314,7 @@ def graphs_of(chosen: EvaluationSet, cost: CostModel) -> dict[str, Graph]:
     Returns:
       The graphs by name, in the order of the set.
 
-    Example:
+    Examples:
       >>> from veenv.tasks.evaluation_sets import evaluation_set
       >>> list(graphs_of(evaluation_set("scalar-small"), "multiplications"))[:1]
       ['scalar-small 0']

@@ -66,7 +66,7 @@ def to_c(
       ValueError: for a name that is no C identifier, or one that C or its library has taken, such
         as ``"sin"``; for an order that does not fit.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> source = to_c("reverse", lambda x: x * jnp.sin(x), 1.0)
       >>> "= sinf(v0);" in source
@@ -94,7 +94,7 @@ def check_name(name: str) -> None:
     Raises:
       ValueError: if it cannot.
 
-    Example:
+    Examples:
       >>> check_name("slope")
     """
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):

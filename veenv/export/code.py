@@ -55,7 +55,7 @@ def to_code(
         order that does not fit.
       TypeError: as `jacve`.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> source = to_code("reverse", lambda x: x * jnp.sin(x), 1.0)
       >>> scope = {}

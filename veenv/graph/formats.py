@@ -58,7 +58,7 @@ def to_dot(self: Described) -> str:
 
     Boxes are inputs, double circles outputs; a vertex has its id and its primitive.
 
-    Example:
+    Examples:
       >>> import veenv
       >>> print(veenv.make_graph(lambda x: x * x * x)(1.0).to_dot())
       digraph {
@@ -83,7 +83,7 @@ def to_dot(self: Described) -> str:
 def to_mermaid(self: Described) -> str:
     """The graph in the language of Mermaid, which Markdown on many sites shows as a picture.
 
-    Example:
+    Examples:
       >>> import veenv
       >>> print(veenv.make_graph(lambda x: x * x * x)(1.0).to_mermaid())
       flowchart LR

@@ -60,7 +60,7 @@ class Graph:
       eliminable: ids of the vertices an order must name, ascending.
       reverse_only: the rules that not every order can apply.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp, veenv
       >>> graph = veenv.make_graph(lambda x, y: jnp.sin(x * y) * x, argnums=(0, 1))(1.0, 2.0)
       >>> graph.eliminable, graph.cost((1, 2)), graph.cost((2, 1))

@@ -499,7 +499,7 @@ def make_graph(
     Raises:
       ValueError: (from the returned function) if `argnums` is out of range or repeats.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> graph = make_graph(lambda x: jnp.sin(x) * x)(1.0)
       >>> graph.eliminable, graph.cost(graph.reverse())

@@ -39,7 +39,7 @@ Kinds = Sequence[Kind]
 def is_linear(program: Program) -> bool:
     """Whether all outputs of a program are provably linear in its inputs.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from veenv.graph.program import trace
       >>> x = jax.ShapeDtypeStruct((3,), "float32")
@@ -60,7 +60,7 @@ def is_zero_at_zero(program: Program) -> bool:
 
     Follows the variables that hold one known number everywhere.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> from veenv.graph.program import trace
       >>> x = jax.ShapeDtypeStruct((3,), "float32")

@@ -43,7 +43,7 @@ def play(
     Raises:
       ValueError: as `Graph.costs`.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp, veenv
       >>> graph = veenv.make_graph(lambda x, y: jnp.sin(x * y) * x, argnums=(0, 1))(1.0, 2.0)
       >>> play(graph, (2, 1))[0]

@@ -222,7 +222,7 @@ def fuse(
       CannotFuseError: (a ValueError, from the returned function) naming the primitive and the line
         that cannot be part of a kernel.
 
-    Example:
+    Examples:
       >>> @fuse
       ... def newton(x, a):
       ...     return x - (x**3 - a) / jax.grad(lambda x: x**3)(x)

@@ -80,7 +80,7 @@ BARRIERS = frozenset(["optimization_barrier", batch_barrier_p.name])
 def barrier_from(points: int, value: Any) -> Any:
     """Keeps the compiler from computing a value again in batches of so many points or more.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> double = lambda x: 2.0 * barrier_from(8, jnp.sin(x))
       >>> few, many = (jax.jit(jax.vmap(double)).lower(jnp.ones(n)) for n in (7, 8))

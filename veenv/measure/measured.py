@@ -47,7 +47,7 @@ class Measurement:
       temporary_bytes: temporary memory of the compiled order; None where the backend is silent.
       baseline_bytes: that of the baseline.
 
-    Example:
+    Examples:
       >>> found = Measurement(1e-3, 2e-3, 0.5, 0.48, 0.53, temporary_bytes=30, baseline_bytes=120)
       >>> found.of("runtime"), found.of("memory")
       (0.5, 0.25)
@@ -77,7 +77,7 @@ class Measurement:
 class Meter:
     """Compiles and measures `jacve` of one function under one order after another.
 
-    Example:
+    Examples:
       >>> meter = Meter(lambda x: jnp.sin(jnp.exp(x)) * x, jnp.ones(()), batch=16, rounds=3)
       >>> found = meter.measure([2, 1])
       >>> found.low <= found.ratio <= found.high
@@ -167,7 +167,7 @@ class MeasuredReward(gymnasium.Wrapper[Any, Any, Any, Any]):
     and ``info["total"]`` remain multiplications; at a legal end ``info["measured"]`` is the
     `Measurement`.
 
-    Example:
+    Examples:
       >>> f = lambda x: jnp.sin(jnp.exp(x)) * x
       >>> graph = task_graph(f, jnp.ones(()))
       >>> env = MeasuredReward(GymVertexEnv(graph), Meter(f, jnp.ones(()), rounds=1))
@@ -259,7 +259,7 @@ def make_measured(
     Raises:
       ValueError: as `veenv.make`, `Meter` and `MeasuredReward`.
 
-    Example:
+    Examples:
       >>> f = lambda x: jnp.sin(jnp.exp(x)) * x
       >>> env = make_measured(f, jnp.ones(()), objective="memory", rounds=1)
       >>> obs, info = env.reset(seed=0)

@@ -91,7 +91,7 @@ def prove(
     Returns:
       The proof.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> task = Task("f", lambda x: jnp.sqrt(x - 1) * x, lambda: (1.0,), 0, "", "")
       >>> proof = prove(task, (2, 1))  # no derivative at 1, no function below

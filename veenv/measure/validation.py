@@ -40,7 +40,7 @@ class Count:
       emitted: multiplications in the jaxpr that the engine emits for the elimination; under
         ``"operations"`` with the additions, where every sum is formed at once.
 
-    Example:
+    Examples:
       >>> Count(recorded=3, environment=3, engine=3, emitted=4).consistent
       False
     """
@@ -70,7 +70,7 @@ class Report:
       timings: of each method; empty if not asked for.
       problems: what is wrong, one sentence each; empty if the order is valid.
 
-    Example:
+    Examples:
       >>> import veenv
       >>> f = lambda x: jnp.sin(jnp.exp(x)) * x
       >>> task = Task("f", f, lambda: (0.5,), 0, "", "")
@@ -124,7 +124,7 @@ def validate(
     Raises:
       ValueError: if the order is for another graph, or an argument is out of range.
 
-    Example:
+    Examples:
       >>> import veenv
       >>> f = lambda x: jnp.sin(jnp.exp(x)) * x
       >>> task = Task("f", f, lambda: (0.5,), 0, "", "")
@@ -168,7 +168,7 @@ def count(
     Returns:
       For each cost model the counts.
 
-    Example:
+    Examples:
       >>> f = lambda x: jnp.sin(jnp.exp(x)) * x
       >>> task = Task("f", f, lambda: (0.5,), 0, "", "")
       >>> claimed = {"multiplications": 2, "executed": 2}
@@ -212,7 +212,7 @@ def episode_cost(graph: Graph, cost: CostModel, ids: Sequence[int]) -> int:
       cost: the cost model.
       ids: vertex ids in elimination order.
 
-    Example:
+    Examples:
       >>> graph = make_graph(lambda x, y: jnp.sin(x * y) * x, (0, 1))(1.0, 2.0)
       >>> episode_cost(graph, "multiplications", (1, 2)), graph.cost((1, 2))
       (4, 4)

@@ -33,7 +33,7 @@ class Auto:
       cost: the cost model to minimise.
       cache: remember found orders in the user's cache directory.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp, veenv
       >>> graph = veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)
       >>> Auto(seconds=0.1, cache=False).order(graph)
@@ -94,7 +94,7 @@ def _once(name: str, find: Callable[[], tuple[int, ...]]) -> tuple[int, ...]:
 def cache_dir() -> Path | None:
     """The directory of remembered orders; None if the cache is switched off.
 
-    Example:
+    Examples:
       >>> from unittest.mock import patch
       >>> with patch.dict(os.environ, VEENV_CACHE_DIR="off"):
       ...     print(cache_dir())

@@ -28,7 +28,7 @@ def fingerprint(graph: Graph) -> str:
     Returns:
       64 hexadecimal digits (SHA-256).
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp, veenv
       >>> sine = veenv.make_graph(lambda x: jnp.sin(x) * x)(1.0)
       >>> cosine = veenv.make_graph(lambda x: jnp.cos(x) * x)(1.0)
@@ -82,7 +82,7 @@ class Order:
       steps: environment steps of the training run after which it was found; None if it was found
         otherwise.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp, veenv
       >>> f = lambda x, y: jnp.sin(x * y) * x
       >>> graph = veenv.make_graph(f, argnums=(0, 1))(1.0, 2.0)

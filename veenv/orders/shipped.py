@@ -22,7 +22,7 @@ def shipped_orders() -> tuple[Order, ...]:
     A task has one for each cost model (one file where the same order is best under both) and
     graph (two JAX versions may trace a function differently).
 
-    Example:
+    Examples:
       >>> sorted({order.name for order in shipped_orders()})[:3]
       ['ALIF', 'BlackScholes', 'BlackScholes_Jacobian']
     """
@@ -44,7 +44,7 @@ def best_for(graph: Graph, cost: CostModel = "multiplications") -> Order:
     Raises:
       ValueError: no shipped order is for this graph, or `cost` is not a cost model.
 
-    Example:
+    Examples:
       >>> from veenv import tasks
       >>> from veenv.graph.linearisation import make_graph
       >>> task = tasks.get("RobotArm_6DOF")

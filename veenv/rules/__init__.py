@@ -20,7 +20,7 @@ def partials(site: Site) -> list[list[Partial | None]]:
     Raises:
       ValueError: if a rule returns the wrong number of rows or partials.
 
-    Example:
+    Examples:
       >>> import jax
       >>> from jax import lax
       >>> x = jax.ShapeDtypeStruct((3,), "float32")

@@ -50,7 +50,7 @@ class Site:
       effects: it does more than compute, or its derivative rules do: what it computes and its
         derivative are of one run.
 
-    Example:
+    Examples:
       >>> import jax
       >>> x = jax.ShapeDtypeStruct((3,), "float32")
       >>> site = Site(jax.lax.mul_p, {}, (x, x), (x,), (True, False), "")
@@ -142,7 +142,7 @@ def defelemental(primitive: Any, rule: Rule) -> None:
     Raises:
       TypeError: if `primitive` is neither, or `rule` is not callable.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp, veenv
       >>> from jax.extend.core import Primitive
       >>> from veenv.rules import Partial
@@ -171,7 +171,7 @@ def find(name: str) -> Rule | None:
     Args:
       name: name of the primitive.
 
-    Example:
+    Examples:
       >>> find("mul").__name__, find("scan")  # a scan is linearised by JAX
       ('mul', None)
     """

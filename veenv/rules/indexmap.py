@@ -28,7 +28,7 @@ def moved(
 ) -> list[np.ndarray] | None:
     """The results of a primitive that moves elements as shapes say; None of any other one.
 
-    Example:
+    Examples:
       >>> moved("rev", {"dimensions": (0,)}, [np.array(["a", "b"])], (2,))[0].tolist()
       ['b', 'a']
     """
@@ -93,7 +93,7 @@ class Windows:
     def places(self, shape: Sequence[int], indices: np.ndarray) -> np.ndarray:
         """The row-major places in the array of the entries of the result; -1 for none.
 
-        Example:
+        Examples:
           >>> rows = Windows((1, 3), (0,), (0,), (), (1,), clipped=False)
           >>> rows.places((2, 3), np.array([[1], [0], [2]])).tolist()
           [[3, 4, 5], [0, 1, 2], [-1, -1, -1]]

@@ -57,7 +57,7 @@ OPERATIONS: dict[str, Operation] = {}
 def weight(name: str, function: str | None = None) -> int:
     """What an operation of a scalar program takes, in multiplications.
 
-    Example:
+    Examples:
       >>> weight("mul"), weight("call", "sin") == WEIGHTS["sin"]
       (1, True)
     """

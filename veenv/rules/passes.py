@@ -35,7 +35,7 @@ REFUSALS = (ValueError, NotImplementedError, TypeError)
 def goes_both_ways(name: str, params: Any) -> bool:
     """Whether JAX is known to have both modes of a primitive, which need not be traced for that.
 
-    Example:
+    Examples:
       >>> goes_both_ways("sin", {}), goes_both_ways("while", {})
       (True, False)
     """

@@ -107,7 +107,7 @@ _UNKNOWN = Primitive("")
 def facts(name: str) -> Primitive:
     """The record of a primitive, one without facts if there is none.
 
-    Example:
+    Examples:
       >>> facts("sin").call, facts("sin").expensive, facts("somebody's").call
       ('sin', True, None)
     """
@@ -118,7 +118,7 @@ def facts(name: str) -> Primitive:
 def named(**facts: Any) -> frozenset[str]:
     """The names of all primitives with some facts, for who looks for one of them in a body.
 
-    Example:
+    Examples:
       >>> sorted(named(form="sort"))
       ['approx_top_k', 'sort', 'top_k']
     """

@@ -75,7 +75,7 @@ def search(
       RuntimeError: if the search and the graph count the order found differently (a bug).
       ValueError: if the method, cost model, budget or seed is not valid, or the graph too large.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> from veenv import make_graph
       >>> graph = make_graph(lambda x: jnp.sin(x) * jnp.cos(x) * x)(1.0)

@@ -32,7 +32,7 @@ class Budget:
       seconds: wall-clock limit, or None.
       evaluations: limit on evaluated orders (or search states), or None.
 
-    Example:
+    Examples:
       >>> Budget.parse("2m"), Budget.parse(500)
       (Budget(seconds=120.0, evaluations=None), Budget(seconds=None, evaluations=500))
     """

@@ -234,7 +234,7 @@ def evaluate(
       ValueError: if a set, task, method or folder is unknown, an option belongs to the other kind
         of policy, or the policy takes actions that are not legal.
 
-    Example:
+    Examples:
       >>> from veenv.env import random_action
       >>> found = evaluate(lambda key, obs, mask: random_action(key, mask), "Robertson", samples=4)
       >>> found.rows[0].task, found.rows[0].classical <= min(found.rows[0].costs)

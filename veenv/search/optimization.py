@@ -45,7 +45,7 @@ def optimize(
     Raises:
       ValueError: if the method, budget, cost or seed is not valid.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> order = optimize(lambda x: jnp.sin(x) * jnp.cos(x) * x, 1.0, budget=100)
       >>> order.counts["multiplications"]

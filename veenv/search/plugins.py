@@ -46,7 +46,7 @@ def register_method(name: str, proposer: Proposer) -> None:
     Raises:
       ValueError: if the name is not an identifier.
 
-    Example:
+    Examples:
       >>> from veenv import make_graph
       >>> from veenv.search import search
       >>> register_method("backwards", lambda graph, cost, seed: iter([graph.reverse()]))

@@ -31,7 +31,7 @@ class SearchResult:
         being compiled), so that the order is that of hill climbing in Python or a classical one.
       graph: what was searched.
 
-    Example:
+    Examples:
       >>> import veenv
       >>> found = veenv.search.search(veenv.make_graph(lambda x: x * x * x)(1.0), "reverse")
       >>> found.order, found.cost, found.optimal, found.ready

@@ -13,7 +13,7 @@ from typing import Any
 def nonzero(x: Any) -> Any:
     """1 where x > 0, 0 where x = 0.
 
-    Example:
+    Examples:
       >>> nonzero(0), nonzero(5)
       (0, 1)
     """

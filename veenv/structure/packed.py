@@ -49,7 +49,7 @@ def pack(s: Structure) -> int:
     Raises:
       ValueError: if a variable has more than four axes (of size other than one).
 
-    Example:
+    Examples:
       >>> from veenv.structure import diagonal
       >>> pack(diagonal((3,), valued=True)) == pack(diagonal((5,), valued=True))
       True
@@ -79,7 +79,7 @@ def unpack(code: int, out_shape: tuple[int, ...], in_shape: tuple[int, ...]) -> 
       out_shape: sizes of the out axes.
       in_shape: sizes of the in axes.
 
-    Example:
+    Examples:
       >>> from veenv.structure import diagonal
       >>> unpack(pack(diagonal((3,), valued=True)), (3,), (3,)).describe()
       'i,i:i'
@@ -120,7 +120,7 @@ def num_values(
       rank: no variable has more axes.
       counted: as for `multiply`.
 
-    Example:
+    Examples:
       >>> from veenv.structure import dense
       >>> int(num_values(pack(dense((2,), (3,))), (2, 1, 1, 1), (3, 1, 1, 1)))
       6
@@ -141,7 +141,7 @@ def add(a: Any, b: Any, rank: int = MAX_RANK, links: bool = True) -> Any:
     Returns:
       The code of the sum. Meaningless if a code is 0.
 
-    Example:
+    Examples:
       >>> from veenv.structure import dense, diagonal
       >>> code = add(pack(dense((3,), (3,))), pack(diagonal((3,), valued=True)))
       >>> unpack(int(code), (3,), (3,)).describe()
@@ -170,7 +170,7 @@ def expand_link(code: Any) -> Any:
     Returns:
       The integer of the same edge without link.
 
-    Example:
+    Examples:
       >>> from veenv.structure import Link, make
       >>> piece = make((2,), (3,), unit=True, link=Link.SELECTION, link_out=(0,), link_in=(0,))
       >>> unpack(int(expand_link(pack(piece))), (2,), (3,)).describe()

@@ -55,7 +55,7 @@ def multiply(
       The code of the edge u → w, and the numbers of multiplications and of additions.
       Meaningless if a code is 0.
 
-    Example:
+    Examples:
       >>> from veenv.structure import dense, diagonal
       >>> from veenv.structure.packed import pack, unpack
       >>> matrix, scale = pack(dense((2,), (3,))), pack(diagonal((3,), valued=True))

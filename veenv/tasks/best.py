@@ -22,7 +22,7 @@ def best_order(name: str, cost: CostModel = "multiplications") -> Order:
     Raises:
       ValueError: there is no such task, or no order of it is shipped.
 
-    Example:
+    Examples:
       >>> best_order("RoeFlux_1d").counts["multiplications"] <= 320
       True
     """

@@ -101,7 +101,7 @@ class EvaluationSet:
 def set_names() -> tuple[str, ...]:
     """Names of the sets.
 
-    Example:
+    Examples:
       >>> set_names()[:2]
       ('scalar-small', 'scalar-small-train')
     """
@@ -119,7 +119,7 @@ def evaluation_set(name: str) -> EvaluationSet:
     Raises:
       ValueError: there is no such set.
 
-    Example:
+    Examples:
       >>> evaluation_set("arrays").number, evaluation_set("real").tasks[0]
       (20, 'RoeFlux_1d')
     """

@@ -235,7 +235,7 @@ def random_function(
     Raises:
       ValueError: no such function exists.
 
-    Example:
+    Examples:
       >>> fun, point = random_function(0, num_inputs=2, num_vertices=5, num_outputs=1)
       >>> len(jax.make_jaxpr(fun)(*point).eqns)
       5

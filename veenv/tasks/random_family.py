@@ -25,7 +25,7 @@ class RandomFunctions:
         (``random_function``): small ones make long, narrow graphs.
       arrays: share of functions of small arrays, from 0 to 1; the others are of scalars.
 
-    Example:
+    Examples:
       >>> family = RandomFunctions(vertices=(5, 9), inputs=(2, 3))
       >>> fun, point = family.draw(0)
       >>> 2 <= len(point) <= 3

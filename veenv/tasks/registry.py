@@ -60,7 +60,7 @@ def list_tasks() -> tuple[str, ...]:
 
     Those of the set ``hard`` are left out: `veenv.tasks.evaluation_sets` names them.
 
-    Example:
+    Examples:
       >>> list_tasks()[:2]
       ('RoeFlux_1d', 'RoeFlux_3d')
     """
@@ -80,7 +80,7 @@ def get(name: str) -> Task:
       ValueError: no task has that name; the message suggests the nearest names, those of sets
         among them.
 
-    Example:
+    Examples:
       >>> get("roeflux").name
       'RoeFlux_1d'
     """
@@ -126,7 +126,7 @@ def register_task(
       ValueError: the name is empty or taken, or ``argnums`` names no argument.
       TypeError: ``fun`` is not callable, or the point is not a tuple.
 
-    Example:
+    Examples:
       >>> import numpy as np
       >>> register_task("square", lambda x: x**2, (np.array(3.0),), replace=True).argnums
       0

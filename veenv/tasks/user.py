@@ -57,7 +57,7 @@ def from_path(
       ValueError: there is no such module or function, it has no arguments, or they are not of
         that form.
 
-    Example:
+    Examples:
       >>> task = from_path("math:hypot", "f32[],f32[]")
       >>> task.name, task.argnums
       ('math:hypot', (0, 1))
@@ -119,7 +119,7 @@ def from_function(
     Raises:
       ValueError: the point is no tuple of arrays, or `argnums` names no argument of it.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> from_function(jnp.sin, (1.0,), name="sine").argnums
       (0,)
@@ -144,7 +144,7 @@ def trace_task(task: Task) -> Graph:
     Raises:
       ValueError: JAX cannot trace the function at its point, naming the function and the reason.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> trace_task(from_function(lambda x: jnp.sin(x) * x, (1.0,))).num_inputs
       1
@@ -168,7 +168,7 @@ def read_point(text: str) -> tuple[Any, ...]:
     Raises:
       ValueError: it is neither.
 
-    Example:
+    Examples:
       >>> [np.shape(x) for x in read_point("(1.0, [2.0, 3.0])")], read_point("f32[2]")[0].shape
       ([(), (2,)], (2,))
     """
@@ -197,7 +197,7 @@ def read_shapes(text: str) -> tuple[np.ndarray, ...]:
     Raises:
       ValueError: it is not of that form.
 
-    Example:
+    Examples:
       >>> [(x.shape, str(x.dtype)) for x in read_shapes("f32[3], i32[]")]
       [((3,), 'float32'), ((), 'int32')]
     """
@@ -233,7 +233,7 @@ def find(path: str, option: str = "--function") -> tuple[Any, Callable[..., Any]
     Raises:
       ValueError: there is no such thing.
 
-    Example:
+    Examples:
       >>> import math
       >>> find("math:hypot")[0] is math.hypot
       True

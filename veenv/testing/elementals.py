@@ -50,7 +50,7 @@ def check_rule(
       AssertionError: saying what is wrong.
       ValueError: the primitive has no rule.
 
-    Example:
+    Examples:
       >>> check_rule(jax.lax.mul_p, jnp.array([1.0, 2.0]), jnp.array([3.0, 4.0]))  # no complaint
     """
     name = getattr(primitive, "name", str(primitive))

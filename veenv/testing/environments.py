@@ -37,7 +37,7 @@ def check_env(
     Raises:
       AssertionError: saying what is wrong.
 
-    Example:
+    Examples:
       >>> import veenv
       >>> check_env(veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0), episodes=1)  # no complaint
     """

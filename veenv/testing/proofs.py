@@ -33,7 +33,7 @@ def check_order(
         float64, or counts of record, environment, engine and emitted program that do not agree.
       ValueError: it is no order of the function's graph.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp
       >>> check_order((2, 1), lambda x: jnp.sin(jnp.exp(x)) * x, 0.5, points=1)  # no complaint
     """

@@ -301,7 +301,7 @@ class Entries:
       cols: integers [nse], flat in index of each entry, likewise.
       shapes: of the out axes and of the in axes, where places are computed.
 
-    Example:
+    Examples:
       >>> import veenv
       >>> taken = veenv.jacve(lambda x, i: jnp.sin(x)[i], sparse_representation=True)
       >>> taken(jnp.zeros(3), np.array([2, 0])).terms[0].pattern.cols.tolist()

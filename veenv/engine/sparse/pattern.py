@@ -37,7 +37,7 @@ class Pattern:
       rows: int32 [nse], ascending.
       cols: int32 [nse], ascending within a row.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp, veenv
       >>> jacobian = veenv.jacve(lambda x: x[1:] * x[:-1], sparse_representation=True)(jnp.ones(3))
       >>> jacobian.pattern.rows.tolist(), jacobian.pattern.cols.tolist()
@@ -206,7 +206,7 @@ def collected(
       out_shape: shape of the out axes.
       in_shape: shape of the in axes.
 
-    Example:
+    Examples:
       >>> pattern, collect = collected(np.array([1, 0, 1]), np.array([0, 1, 0]), (2,), (2,))
       >>> pattern.nse, collect(jnp.array([1.0, 2.0, 3.0])).tolist()
       (2, [2.0, 4.0])
@@ -285,7 +285,7 @@ class Numbers:
       signs: int8 [n], each 1 or -1; None: all 1.
       unit: whether `source` is one 1, so that signs are all there is to know.
 
-    Example:
+    Examples:
       >>> Numbers(jnp.array([1.0, 2.0, 3.0])).take(np.array([2, 0, 0])).array().tolist()
       [3.0, 1.0, 1.0]
     """

@@ -35,7 +35,7 @@ class Term:
       structure: what the values mean.
       places: the link, if it is a stretch of one axis (a slice, say), which takes no memory.
 
-    Example:
+    Examples:
       >>> import veenv
       >>> jacobian = veenv.jacve(jnp.sin, sparse_representation=True)(jnp.zeros(3))
       >>> [(t.structure.describe(), t.values.tolist()) for t in jacobian.terms]
@@ -136,7 +136,7 @@ def term(e: Edge) -> Term:
     Args:
       e: the edge, no operator.
 
-    Example:
+    Examples:
       >>> minus = Edge(algebra.diagonal((3,), valued=False), None, jnp.dtype("float32"), sign=-1)
       >>> float(term(minus).values)
       -1.0

@@ -47,7 +47,7 @@ class SparseTensor:
       zero: a zero of the dtype and the batch's shape where there are no terms to tell it.
       weak_type: the dense array gives way to any dtype that it meets, as Python's numbers do.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp, veenv
       >>> jacobian = veenv.jacve(jnp.sin, sparse_representation=True)(jnp.zeros(1000))
       >>> jacobian.shape, jacobian.nse

@@ -28,7 +28,7 @@ class TimeStep:
       observation: the observation.
       extras: what `VertexEnv.step` calls info.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp, veenv
       >>> env = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0)
       >>> state, timestep = TimeStepEnv(env).reset()
@@ -60,7 +60,7 @@ class TimeStepEnv:
 
     Nothing resets by itself.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp, veenv
       >>> env = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0)
       >>> wrapped = TimeStepEnv(env)

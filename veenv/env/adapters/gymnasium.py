@@ -41,7 +41,7 @@ class GymVertexEnv(Played, gymnasium.Env[Any, np.int64]):  # pyright: ignore[rep
     * **Version**: v0, the first. It changes when the same actions could give other rewards, masks
       or ends; new fields of info and new options do not change it.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp, veenv
       >>> env = GymVertexEnv(veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0))
       >>> obs, info = env.reset(seed=0)

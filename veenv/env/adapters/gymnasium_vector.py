@@ -65,7 +65,7 @@ class GymVectorEnv(Played, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright: 
       the task of each later episode, is drawn with the generator that ``reset(seed=...)`` seeds,
       unless ``reset(options={"task": name})`` picks one for all.
 
-    Example:
+    Examples:
       >>> import veenv
       >>> graph = veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)
       >>> envs = GymVectorEnv(num_envs=3, task=graph)

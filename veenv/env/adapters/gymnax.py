@@ -33,7 +33,7 @@ class GymnaxEnv:
     the key of the step; ``params`` are then the stacked params of its tasks (those of a renewed
     pool, for example), the state is an `Episode`, and ``info["task"]`` says which task was played.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp, veenv
       >>> env = veenv.make(lambda x: jnp.sin(jnp.exp(x)) * x, 1.0)
       >>> wrapped = GymnaxEnv(env, flat=True)

@@ -35,7 +35,7 @@ def to_jumanji(played: VertexEnv | TaskDistribution) -> Any:
       TypeError: `played` is neither.
       ValueError: the observations are of kind ``"packed"``.
 
-    Example:
+    Examples:
       >>> import veenv
       >>> env = to_jumanji(veenv.make("Robertson"))  # doctest: +SKIP
       >>> env.action_spec.num_values  # doctest: +SKIP

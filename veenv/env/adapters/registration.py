@@ -47,7 +47,7 @@ def register(names: Sequence[str] = BUILT_IN) -> None:
     Args:
       names: names of tasks, as `veenv.tasks.get` takes them.
 
-    Example:
+    Examples:
       >>> import gymnasium, veenv
       >>> veenv.register()
       >>> gymnasium.spec("veenv/RoeFlux_1d-v0").kwargs

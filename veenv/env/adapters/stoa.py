@@ -34,7 +34,7 @@ def to_stoa(played: VertexEnv | TaskDistribution) -> Any:
       TypeError: `played` is neither.
       ValueError: the observations are of kind ``"packed"``.
 
-    Example:
+    Examples:
       >>> import veenv
       >>> env = to_stoa(veenv.make("Robertson"))  # doctest: +SKIP
       >>> env.action_space().num_values  # doctest: +SKIP

@@ -48,7 +48,7 @@ def write_report(
       ValueError: the order is for another graph, or a number is out of range.
       OSError: the file cannot be written.
 
-    Example:
+    Examples:
       >>> import tempfile, veenv
       >>> order = veenv.best_order("Robertson")
       >>> task = veenv.tasks.get("Robertson")
@@ -83,7 +83,7 @@ def page(
     Returns:
       HTML that loads nothing from anywhere.
 
-    Example:
+    Examples:
       >>> import veenv
       >>> task = veenv.tasks.get("Robertson")
       >>> graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())

@@ -59,7 +59,7 @@ def tune(
       ValueError: if argnums is out of range, or batch, budget or in_axes is not valid.
       Exception: what `jax.jacrev` raises where neither of JAX's modes can differentiate `fun`.
 
-    Example:
+    Examples:
       >>> import jax, jax.numpy as jnp
       >>> f = lambda x: jnp.sin(jnp.exp(x)) * x
       >>> jacobian = tune(f, jnp.ones(3), batch=16, budget="3s", cache=False)

@@ -31,7 +31,7 @@ class Jacobian:
     Attributes:
       record: what was tried, and what it took.
 
-    Example:
+    Examples:
       >>> import jax.numpy as jnp, veenv
       >>> f = lambda x: jnp.sin(x) * x
       >>> jacobian = veenv.tune(f, 1.0, budget="2s", cache=False)
