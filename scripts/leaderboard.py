@@ -30,6 +30,9 @@ import numpy as np
 import tyro
 
 import veenv
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # a checkout is not installed
+
 from scripts.learners import evaluation_of
 from veenv.env import random_action
 from veenv.env.factory import task_graph

@@ -1,4 +1,4 @@
-"""A row of the leaderboard of learners: ``python -m scripts.learners --help``."""
+"""A row of the leaderboard of learners: ``python scripts/learners.py --help``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import dataclasses
 import json
 import math
 import runpy
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -27,7 +28,10 @@ from agents.config.checks import check_integers
 from agents.config.ppo import PPOConfig
 from agents.training.loop import Progress
 from agents.training.played import AGENTS, AgentName
-from scripts.benchmark_machine import machine
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # a checkout is not installed
+
+from scripts.benchmarks.machine import machine
 from veenv.env import TaskDistribution
 from veenv.env.factory import make
 from veenv.graph.graph import Graph

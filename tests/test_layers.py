@@ -11,7 +11,7 @@ from graphlib import TopologicalSorter
 
 import pytest
 
-from scripts.architecture import ROOT, imports, modules
+from scripts.docs.architecture import ROOT, imports, modules
 
 PACKAGES = {
     "veenv": "structure linear rules graph orders kernel engine export tasks env measure search",

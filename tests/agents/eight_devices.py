@@ -15,7 +15,7 @@ import numpy as np
 from agents.devices import AXIS, own_key, place
 from agents.ppo.trainer import Trainer
 from agents.ppo.updates import TrainState
-from scripts.compile_for import mesh_of
+from scripts.benchmarks.compile_for import mesh_of
 from tests.agents.conftest import SHARED, chain, wide
 from veenv import make_graph
 from veenv.env import TaskDistribution

@@ -30,7 +30,7 @@ from agents.ppo.trainer import Trainer
 from agents.training.curriculum import FixedTasks, RandomPools
 from agents.training.loop import Progress, train
 from agents.training.played import Played
-from scripts.exchanged import exchanges
+from scripts.benchmarks.exchanged import exchanges
 from tests.agents.conftest import SHARED
 from tests.agents.eight_devices import run
 

@@ -41,7 +41,7 @@ def best_of(graph, games: int = 32, seed: int = 0) -> int:
 def test_what_is_shipped_says_how_it_was_made(kind):
     card = json.loads((DATA / f"policy-{kind}.json").read_text())
     name, script, *options = shlex.split(card["command"])
-    assert (name, script) == ("python", "scripts/train_policy.py")
+    assert (name, script) == ("python", "scripts/data/train_policy.py")
     assert options[options.index("--out") + 1] == f"agents/data/policy-{kind}.json"
     config = tyro.cli(ScoreConfig, args=options[: options.index("--out")])
     assert card["settings"] == vars(config)

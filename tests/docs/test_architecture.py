@@ -2,11 +2,11 @@
 
 import re
 
-from scripts.architecture import PICTURE, ROOT, svg
+from scripts.docs.architecture import PICTURE, ROOT, svg
 
 
 def test_the_picture_is_that_of_the_code():
-    assert PICTURE.read_text(encoding="utf-8") == svg(), "run python scripts/architecture.py"
+    assert PICTURE.read_text(encoding="utf-8") == svg(), "run python scripts/docs/architecture.py"
 
 
 def test_the_page_walks_through_the_house():

@@ -11,8 +11,8 @@ import pytest
 from scipy.stats import spearmanr
 
 import veenv
-from scripts import results_page
-from scripts.compile_for import orders
+from scripts.benchmarks.compile_for import orders
+from scripts.docs import results_page
 from veenv.orders.resolve import resolve_order
 from veenv.tasks.evaluation_sets import evaluation_set
 
@@ -42,7 +42,7 @@ def ratios(function, batch):
 
 def test_pages_are_what_the_results_say():
     for page, text in results_page.pages().items():
-        assert page.read_text(encoding="utf-8") == text, f"{page}: run scripts/results_page.py"
+        assert page.read_text(encoding="utf-8") == text, f"{page}: run scripts/docs/results_page.py"
 
 
 @pytest.mark.parametrize("name", RESULTS)

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from scripts.fuse_steps import STEPS, valued
+from scripts.benchmarks.functions.steps import STEPS, valued
 from tests.docs.pages import ROOT, blocks_of, run_block
 
 PAGE = (ROOT / "docs" / "fuse.md").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from scripts.operations_program import DTYPES, NOT_THERE, operations
+from scripts.benchmarks.operations_program import DTYPES, NOT_THERE, operations
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.pallas import BLOCKS, PallasKernel, apply
 from veenv.kernel.program import FLOATS, CannotFuseError, Op, ScalarProgram

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from scripts.prices import FILE, chosen, fitted, read
+from scripts.benchmarks.prices import FILE, chosen, fitted, read
 from veenv.kernel.price import MICROSECONDS, NAMES, counts_of, program_seconds
 
 X = np.linspace(0.3, 1.2, 4, dtype=np.float32)

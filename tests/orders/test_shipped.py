@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 import veenv
-from scripts import refresh_orders as refresh
+from scripts.data import refresh_orders as refresh
 from tests.oracles.jacobians import quick_jit
 from tests.oracles.scalar_graph import Elimination, scalar_graph
 from tests.sampling import spared

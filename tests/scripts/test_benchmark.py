@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts.benchmarks import record
+
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 PRINTED = """a machine
@@ -25,15 +27,7 @@ PRINTED = """a machine
 """
 
 
-@pytest.fixture
-def record(monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    import benchmark_record
-
-    return benchmark_record
-
-
-def test_tables_and_plot_are_written(record, tmp_path, monkeypatch, capsys):
+def test_tables_and_plot_are_written(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["benchmark.py", "name", "--quick"])
     record.recorded("name", lambda: print(PRINTED), tmp_path / "new")
     assert capsys.readouterr().out.startswith(PRINTED)
@@ -51,31 +45,23 @@ def test_tables_and_plot_are_written(record, tmp_path, monkeypatch, capsys):
     assert "<svg" in (tmp_path / "new" / "name.svg").read_text(encoding="utf-8")
 
 
-def test_numbers_of_cells(record):
+def test_numbers_of_cells():
     cells = "**1,200.5** (1 … 2)", "2e+03", "-4", "best", ""
     assert [record.number(cell) for cell in cells] == [1200.5, 2000.0, -4.0, None, None]
 
 
-def test_a_benchmark_without_a_table_is_an_error(record, tmp_path):
+def test_a_benchmark_without_a_table_is_an_error(tmp_path):
     with pytest.raises(ValueError, match="benchmark name printed no table"):
         record.recorded("name", lambda: print("done"), tmp_path)
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_forgotten_leaves_a_closed_stream_alone(record):
+def test_what_is_forgotten_leaves_a_closed_stream_alone():
     stream = io.StringIO()
     tee = record._Tee(stream)
     tee.flush()
     stream.close()
     tee.close()
-
-
-@pytest.mark.slow
-def test_every_subcommand_has_a_quick_form(monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    import benchmark
-
-    assert benchmark.COMMANDS.keys() == benchmark.QUICK.keys()
 
 
 @pytest.mark.parametrize(
@@ -86,7 +72,6 @@ def test_every_subcommand_has_a_quick_form(monkeypatch):
     ],
 )
 def test_a_wrong_name_is_one_line(arguments, said, monkeypatch, capsys):
-    monkeypatch.syspath_prepend(str(SCRIPTS))
     monkeypatch.setattr(sys, "argv", ["benchmark.py", "realistic", *arguments])
     with pytest.raises(SystemExit) as end:
         runpy.run_path(str(SCRIPTS / "benchmark.py"), run_name="__main__")

@@ -87,9 +87,9 @@ def test_the_pretrained_policy_with_a_clock(monkeypatch, capsys, tmp_path):
     path = tmp_path / "zero-shot.json"
     options = "--task", "KerrMetric,PropaneCombustion", "--games", "3", "--seconds", "60"
     others = "--anneal", "500", "--seeds", "2", "--out", str(path)
-    call(monkeypatch, *options, *others, script="zero_shot.py")
+    call(monkeypatch, "zero-shot", *options, *others, script="benchmark.py")
     result = json.loads(path.read_text(encoding="utf-8"))
-    assert result["command"].startswith("python -m scripts.zero_shot --task KerrMetric,Prop")
+    assert result["command"].startswith("python scripts/benchmark.py zero-shot --task KerrM")
     functions, [totals] = result["tables"][0], result["tables"][1]["rows"]
     said = capsys.readouterr().out
     logs = []

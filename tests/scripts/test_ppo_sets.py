@@ -1,4 +1,4 @@
-"""`scripts/ppo_sets.py` and `scripts/equal_time.py`: the tables hold what the runs have shown."""
+"""Benchmarks `ppo-sets` and `equal-time`: the tables hold what the runs have shown."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import sys
 import pytest
 
 from agents.api import train
-from scripts import equal_time, ppo_sets
-from scripts.zero_shot import ZeroShotArgs
+from scripts.benchmark import run
+from scripts.benchmarks import ppo_sets
+from scripts.benchmarks.zero_shot import ZeroShotArgs
 from veenv.env import TaskDistribution
 from veenv.env.factory import task_graph
 from veenv.search import search
@@ -25,10 +26,10 @@ def rows_of(table):
 def call(monkeypatch, tmp_path):
     """Runs a script with options; what it writes."""
 
-    def called(module, *args):
+    def called(name, *args):
         path = tmp_path / "result.json"
-        monkeypatch.setattr(sys, "argv", ["script", *args, "--out", str(path)])
-        module.main()
+        monkeypatch.setattr(sys, "argv", ["benchmark.py", name, *args, "--out", str(path)])
+        run(sys.argv[1:])
         return json.loads(path.read_text(encoding="utf-8"))
 
     return called
@@ -38,7 +39,7 @@ def test_ratios_to_annealing(monkeypatch, capsys, call):
     costs = iter([500, 600, 18])  # what PPO finds
     monkeypatch.setattr(ppo_sets, "learned", lambda graph, args: (next(costs), 1000))
     options = "--set", "scalar-large", "--functions", "2", "--task", "Robertson", "--anneal", "50"
-    result = call(ppo_sets, *options)
+    result = call("ppo-sets", *options)
     sets, functions = map(rows_of, result["tables"])
     graphs = (
         *TaskDistribution.of(evaluation_set("scalar-large")).graphs[:2],
@@ -56,7 +57,7 @@ def test_ratios_to_annealing(monkeypatch, capsys, call):
     assert sets[-1]["within 1 %"] == str(sum(ratio <= 1.01 for ratio in ratios))
     assert sets[0]["geometric mean"] == f"{math.sqrt(ratios[0] * ratios[1]):.3f}"
     assert f"| {' | '.join(sets[-1].values())} |" in capsys.readouterr().out
-    assert result["command"].startswith("python -m scripts.ppo_sets --set scalar-large")
+    assert result["command"].startswith("python scripts/benchmark.py ppo-sets --set scalar-large")
 
 
 def classical(graph):
@@ -69,9 +70,8 @@ def test_wrong_options_are_named(monkeypatch, capsys):
         (("--time-limit", "soon"), "time_limit must be a positive duration"),
         (("--set", "nosuch"), "unknown set 'nosuch'"),
     ):
-        monkeypatch.setattr(sys, "argv", ["ppo_sets", *args])
         with pytest.raises(SystemExit) as ended:
-            ppo_sets.main()
+            run(["ppo-sets", *args])
         assert ended.value.code == 2
         assert message in capsys.readouterr().err
 
@@ -81,15 +81,15 @@ def test_what_ppo_finds_is_its_own_best():
     args = ppo_sets.SetsArgs(time_limit="1s")
     graph = task_graph("Robertson")
     cost, steps = ppo_sets.learned(graph, args)
-    run = train(graph, args.ppo, time_limit=1.0)
-    assert cost == run.order.counts["multiplications"] == 17
+    trained = train(graph, args.ppo, time_limit=1.0)
+    assert cost == trained.order.counts["multiplications"] == 17
     assert steps > 0
 
 
 @pytest.mark.slow
 def test_both_agents_after_equal_time(call):
     options = "--task", "Robertson", "--time-limit", "2s", "--seeds", "2", "--num-simulations", "4"
-    [table] = call(equal_time, *options)["tables"]
+    [table] = call("equal-time", *options)["tables"]
     rows = rows_of(table)
     assert [row["agent"] for row in rows] == ["PPO", "AlphaZero"]
     for row in rows:

@@ -1,11 +1,11 @@
-"""`scripts/results.py`: the row of a task holds what its runs have shown."""
+"""Benchmark `ppo`: the row of a task holds what its runs have shown."""
 
 from __future__ import annotations
 
 import pytest
 
-from scripts.learning_curves import draw
-from scripts.results import COLUMNS, ResultsArgs, row
+from scripts.benchmarks.learning_curves import draw
+from scripts.benchmarks.ppo import COLUMNS, ResultsArgs, row
 from veenv.env.factory import task_graph
 
 

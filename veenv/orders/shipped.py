@@ -1,7 +1,7 @@
 """The cheapest known order of every built-in task, shipped with the package.
 
-The files lie in ``veenv/orders/data``; ``scripts/refresh_orders.py`` writes them.  They are found
-by the fingerprint of the graph, so that any function with a task's graph gets its order.
+The files lie in ``veenv/orders/data``; ``scripts/data/refresh_orders.py`` writes them.  They are
+found by the fingerprint of the graph, so that any function with a task's graph gets its order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Named sets of functions with which policies and searches are trained and compared.
 
 A test set comes with reference costs: those of long annealing, for the graphs that JAX traced when
-they were found; `scripts/refresh_references.py` makes them.  Of random functions those are left out
+they were found; `scripts/data/refresh_references.py` makes them.  Random functions are left out
 on which long annealing finds nothing below the best classical order: there a policy and a search
 cannot show anything.
 """

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import veenv
+from scripts.benchmarks.functions import sparse_problems
 from tests.oracles.jacobians import quick_jit
 
-SCRIPTS = Path(__file__).parents[3] / "scripts"
 SIZES = {
     "hexahedra": 2,
     "tetrahedra": 2,
@@ -35,10 +33,7 @@ NAMES = [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in SIZES]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_problems(name: str, x64, monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    import sparse_problems
-
+def test_problems(name: str, x64):
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         fun, size = getattr(sparse_problems, name)(SIZES[name])
         rng, there = np.random.default_rng(0), False

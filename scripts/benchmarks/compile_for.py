@@ -1,0 +1,354 @@
+"""Compiles what veenv runs on accelerators for a TPU or GPU that is not there: sizes, a table.
+
+    pip install -e '.[tpu-check]'              # or '.[gpu-check]', for h100
+    python scripts/benchmark.py compile-for    # all programs, for a v5e 2x2
+    python scripts/benchmark.py compile-for --topologies v6e:2x2 h100 --programs rollouts
+
+Nothing runs: the vendors' compilers take a description of the machine. What they say of code,
+memory, registers and schedules is true of the machine; how fast the program is there, they do not
+say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import os
+import re
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tyro
+from jax.sharding import (
+    AbstractDevice,
+    AbstractMesh,
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    SingleDeviceSharding,
+)
+
+import veenv
+from agents.config.ppo import PPOConfig
+from agents.config.search import SearchConfig
+from agents.devices import AXIS
+from agents.nn.networks import GraphNetwork
+from agents.training.played import Played, make_trainer
+from scripts.benchmarks.exchanged import exchanges
+from scripts.benchmarks.operations_program import NOT_THERE, operations
+from scripts.benchmarks.result_file import Table, write_result
+from veenv.env.random_play import random_episodes
+from veenv.kernel.fusing import trace_point
+from veenv.kernel.pallas import NAME, PallasKernel, has_waves
+from veenv.kernel.program import CannotFuseError, Platform
+
+SCHEDULES = tempfile.TemporaryDirectory(prefix="schedules")
+"""Where libtpu writes the schedules of what it compiles."""
+SETTINGS = {
+    "TPU_SKIP_MDS_QUERY": "1",  # these ask no server in the network which machine this is
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+    "LIBTPU_INIT_ARGS": f"--xla_jf_dump_to={SCHEDULES.name} --xla_jf_dump_llo_text=true "
+    "--xla_jf_dump_llo_pass_label_regex=.*final_bundles.*",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # no chip is taken
+    "CUDA_VISIBLE_DEVICES": "-1",
+    "TF_CPP_MIN_LOG_LEVEL": "0",  # these print what ptxas says
+    "TF_CPP_VMODULE": "subprocess_compilation=5",
+}
+"""What the compilers read from the environment when they are loaded."""
+H100 = """
+gpu_device_info {
+  cuda_compute_capability { major: 9 }
+  core_count: 132 fpus_per_core: 128 clock_rate_ghz: 1.98
+  threads_per_warp: 32 threads_per_block_limit: 1024 threads_per_core_limit: 2048
+  block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535
+  registers_per_block_limit: 65536 registers_per_core_limit: 65536
+  shared_memory_per_block: 49152 shared_memory_per_block_optin: 232448
+  shared_memory_per_core: 233472 l2_cache_size: 52428800
+  device_memory_size: 84942979072 memory_bandwidth: 3352320000000
+}
+platform_name: "CUDA"
+device_description_str: "NVIDIA H100 80GB HBM3"
+dnn_version_info { major: 9 minor: 10 }
+runtime_version { major: 12 minor: 9 }
+"""
+"""An H100 as XLA's compiler is told of it: NVIDIA's data sheet of the SXM5."""
+POINTS = 65_536
+"""Points of a kernel's batch."""
+ORDERS = "RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "DoublePendulum_RK4"
+"""Tasks whose kernels are compiled in several orders."""
+ONCE = "rollouts/LSTM", "ppo/HumanHeartDipole", "orders/", "operations/"
+"""Programs that are compiled for the first topology only, if none are named."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Compiles programs for accelerators and writes a table."""
+
+    topologies: tuple[str, ...] = ("v5e:2x2",)
+    """TPUs, by kind and chips, such as v5e:2x2, and h100, or h100:4 for four."""
+    programs: tuple[str, ...] = ()
+    """Names of programs, or how they begin; all by default."""
+    out: str | None = None
+    """File to write the result to, as JSON."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """What the compiler says of a program.
+
+    Attributes:
+      code: bytes of code; on a GPU of the executable, compressed.
+      temporaries: bytes of temporary memory on one chip.
+      seconds: of lowering and compiling.
+      text: the program after all of the compiler's passes.
+      bundles: instructions of a TPU's Pallas kernel, and those in its loops over parts of a block.
+      registers: of a thread of the GPU's kernel that has most of them.
+      spilled: bytes that a thread of the GPU's kernels stores for want of registers.
+    """
+
+    code: int
+    temporaries: int
+    seconds: float
+    text: str
+    bundles: tuple[int, list[int]] | None
+    registers: int | None
+    spilled: int | None
+
+    def cells(self, made: PallasKernel | None) -> tuple[str, ...]:
+        """As a row of the table; of the kernel, if the program is one."""
+        several = exchanges(self.text)
+        reduced = sum(one.num_bytes for one in several if one.name == "all-reduce")
+        exchanged = f"all-reduce {reduced / 1000:,.1f} kB" if reduced else ""
+        others = Counter(one.name for one in several if one.name != "all-reduce")
+        moves = "".join(f", {count} {name}" for name, count in sorted(others.items()))
+        bundles = ""
+        if made is not None and self.bundles is not None:
+            every, loops = self.bundles
+            parts, *values = made.block(POINTS)
+            never = sum(loops[1:]) if has_waves(made.program) else 0
+            more = (parts - 1) * (sum(loops) - never)
+            bundles = f"{(every + more - never) * 1024 / (parts * np.prod(values)):,.0f}"
+        return (
+            f"{self.code / 1000:,.0f}",
+            f"{self.temporaries / 1000:,.0f}",
+            f"{self.seconds:.1f}",
+            bundles,
+            "" if self.registers is None else f"{self.registers}",
+            "" if self.spilled is None else f"{self.spilled:,}",
+            (exchanged + moves).lstrip(", "),
+        )
+
+
+def mesh_of(topology: str) -> Mesh:
+    """The devices of a topology.
+
+    Raises:
+      RuntimeError: the compiler is not installed, or does not know the topology.
+    """
+    os.environ.update(SETTINGS)
+    from jax.experimental import topologies
+
+    kind, _, count = topology.partition(":")
+    if kind == "h100":
+        gpus = f"1x1x{count or 1}"
+        found = topologies.get_topology_desc("", "cuda", target_config=H100, topology=gpus)
+    else:
+        found = topologies.get_topology_desc(topology, "tpu")
+    return Mesh(np.array(found.devices), (AXIS,))
+
+
+def platform_of(mesh: Mesh) -> Platform:
+    """What a topology's devices are for a kernel."""
+    return "gpu" if mesh.devices.flat[0].platform == "gpu" else "tpu"
+
+
+def compiled(lower: Callable[[Mesh], jax.stages.Lowered], mesh: Mesh) -> Compiled:
+    """Lowers and compiles a program for devices."""
+    for path in Path(SCHEDULES.name).iterdir():
+        path.unlink()
+    began = time.perf_counter()
+    with _said() as log:
+        made = lower(mesh).compile()
+    seconds = time.perf_counter() - began
+    memory: Any = made.memory_analysis()
+    executable: Any = made.runtime_executable()
+    said = log.read_text(encoding="utf-8", errors="replace")
+    registers = [int(n) for n in re.findall(r"Used (\d+) registers", said)]
+    return Compiled(
+        memory.generated_code_size_in_bytes or len(executable.serialize()),
+        memory.temp_size_in_bytes,
+        seconds,
+        made.as_text() or "",
+        _bundles(),
+        max(registers, default=None),
+        sum(map(int, re.findall(r"(\d+) bytes spill stores", said))) if registers else None,
+    )
+
+
+@contextlib.contextmanager
+def _said() -> Iterator[Path]:
+    """A file with what the compilers, which know nothing of `sys.stderr`, print meanwhile."""
+    log, usual = Path(SCHEDULES.name) / "stderr", os.dup(2)
+    with log.open("wb") as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield log
+        finally:
+            os.dup2(usual, 2)
+            os.close(usual)
+
+
+def _bundles() -> tuple[int, list[int]] | None:
+    """Instructions of the Pallas kernel in the schedule that was written; None without any.
+
+    And those of each loop over parts of a block, which are marked as the loop in a loop.
+    """
+    paths = [*Path(SCHEDULES.name).glob(f"*-{NAME}*[0-9]-final_bundles*")]
+    if not paths:
+        return None
+    text = paths[0].read_text(encoding="utf-8")
+    depths = [len(d) for d in re.findall(r"^ *(?:0x[0-9a-f]+|0) [ \w]*: *(>*)", text, re.MULTILINE)]
+    runs = itertools.groupby(depths, key=lambda depth: depth > 1)
+    return len(depths), [len([*run]) for inside, run in runs if inside]
+
+
+def programs() -> dict[str, Callable[[Mesh], jax.stages.Lowered]]:
+    """What is compiled, by name: each lowers itself for a mesh."""
+    found: dict[str, Callable[[Mesh], jax.stages.Lowered]] = {
+        "rollouts/RoeFlux_1d": lambda mesh: rollouts("RoeFlux_1d", mesh),
+        "rollouts/LSTM": lambda mesh: rollouts("LSTM", mesh),
+        "policy/RoeFlux_1d": lambda mesh: policy("RoeFlux_1d", mesh),
+        "ppo/RoeFlux_1d": lambda mesh: train_step("RoeFlux_1d", "ppo", mesh),
+        "ppo/HumanHeartDipole": lambda mesh: train_step("HumanHeartDipole", "ppo", mesh),
+        "alphazero/HumanHeartDipole": lambda mesh: train_step(
+            "HumanHeartDipole", "alphazero", mesh
+        ),
+    }
+    names = [f"pallas/{name}" for name in veenv.tasks.list()]
+    names += [f"orders/{name}/{order}" for name in ORDERS for order in orders(name)]
+    names += [f"operations/{dtype}" for dtype in ("float32", "int32", "int8")]
+
+    def lowered(name: str, mesh: Mesh) -> jax.stages.Lowered:
+        made = kernel_of(name, platform_of(mesh))
+        assert made is not None
+        return kernel(made, mesh)
+
+    return found | {name: functools.partial(lowered, name) for name in names}
+
+
+def rollouts(name: str, mesh: Mesh) -> jax.stages.Lowered:
+    """Random episodes in 1,024 environments that the devices share."""
+    env = veenv.make(name)
+
+    def costs(keys: Any) -> Any:
+        return jax.vmap(lambda key: random_episodes(env, key, 1024 // mesh.size).cost)(keys)
+
+    keys = jax.ShapeDtypeStruct(
+        (mesh.size,),
+        jax.random.key(0).dtype,
+        sharding=NamedSharding(mesh, PartitionSpec(AXIS)),
+    )
+    return jax.jit(costs).lower(keys)
+
+
+def policy(name: str, mesh: Mesh) -> jax.stages.Lowered:
+    """One action of a network in each of 256 environments, on one device."""
+    env = veenv.make(name)
+    network = GraphNetwork(hidden=32, key=jax.random.key(0))
+    play = network.as_policy(env)
+    one = SingleDeviceSharding(mesh.devices.flat[0])
+    seen = jax.eval_shape(lambda: env.reset(jax.random.key(0))[0])
+    batch = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct((256, *x.shape), x.dtype, sharding=one), seen
+    )
+    key = jax.ShapeDtypeStruct((), jax.random.key(0).dtype, sharding=one)
+    return jax.jit(lambda key, seen: play(key, seen, seen.action_mask)).lower(key, batch)
+
+
+def train_step(name: str, agent: Any, mesh: Mesh) -> jax.stages.Lowered:
+    """The train step with the agent's settings, of environments that the devices share."""
+    config = PPOConfig(num_envs=16 * mesh.size)
+    trainer = make_trainer(agent, config, SearchConfig(), Played.named(name).tasks, 1)
+    return trainer.lowered(mesh)
+
+
+def orders(name: str) -> dict[str, Any]:
+    """Elimination orders of a task's function besides reverse, by name."""
+    task = veenv.tasks.get(name)
+    graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
+    rng = np.random.default_rng(0)
+    drawn = {
+        f"random {k}": graph.legal(rng.permutation(graph.reverse()).tolist()) for k in range(1, 5)
+    }
+    return {name: name for name in ("forward", "markowitz", "best-operations")} | drawn
+
+
+def kernel(made: PallasKernel, mesh: Mesh) -> jax.stages.Lowered:
+    """A Pallas kernel at a batch, on one device."""
+    device = mesh.devices.flat[0]
+    one = SingleDeviceSharding(device)
+    leaves = [
+        jax.ShapeDtypeStruct((POINTS, *leaf.shape), leaf.dtype, sharding=one)
+        for leaf in made.program.inputs
+    ]
+    platform = "cuda" if made.platform == "gpu" else "tpu"
+    there = AbstractDevice(device.device_kind, 1, platform)
+    with jax.sharding.use_abstract_mesh(AbstractMesh((1,), ("x",), abstract_device=there)):
+        return jax.jit(made).lower(*leaves)
+
+
+@functools.cache
+def kernel_of(name: str, platform: Platform) -> PallasKernel | None:
+    """The kernel that a program is; None for other programs."""
+    kind, what, *order = name.split("/")
+    if kind == "operations":
+        return PallasKernel(operations(what, NOT_THERE[platform]).program, platform)
+    if kind not in ("pallas", "orders"):
+        return None
+    task = veenv.tasks.get(what)
+    args = jax.tree.map(_single, task.example_args())
+    ids = orders(what)[order[0]] if order else "reverse"
+    jacobian = veenv.jacve(task.fun, ids, task.argnums, kernel="xla")
+    return PallasKernel(trace_point(jacobian, args, {}, range(len(args))).program(), platform)
+
+
+def _single(x: Any) -> Any:
+    x = jnp.asarray(x)
+    return np.asarray(x, np.float32) if jnp.issubdtype(x.dtype, jnp.floating) else np.asarray(x)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compiles, prints the table and writes it."""
+    config = tyro.cli(Config, args=arguments)
+    jax.config.update("jax_platforms", "cpu")  # the plugins would look for their chips
+    table = Table((
+        "topology", "program", "code, kB", "temporaries, kB", "compiled in, s",
+        "bundles per 1,024 points", "registers", "spilled, bytes", "exchanged",
+    ))  # fmt: skip
+    table.begin()
+    failed = 0
+    for topology, (name, lower) in itertools.product(config.topologies, programs().items()):
+        if config.programs and not name.startswith(config.programs):
+            continue
+        if not config.programs and topology != config.topologies[0] and name.startswith(ONCE):
+            continue
+        mesh = mesh_of(topology)
+        try:
+            cells = compiled(lower, mesh).cells(kernel_of(name, platform_of(mesh)))
+        except Exception as error:
+            failed += not isinstance(error, CannotFuseError)
+            cells = ("-",) * 6 + (f"{type(error).__name__}: {error!s:.80}",)
+        table.add(topology, name, *cells)
+        if config.out is not None:
+            write_result(config.out, table)
+    return 1 if failed else 0
