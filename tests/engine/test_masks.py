@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import jax
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 from jax import lax
 
 import veenv
+from tests.oracles import by_numpy
 from tests.oracles.jacobians import orders, quick_jit
 from tests.oracles.masked_programs import random_masked_program
-from tests.sampling import few, spared, thinned
+from tests.sampling import few, spared
 from tests.test_invariant import assert_emitted_counts
 from veenv import export
 from veenv.engine import product
@@ -34,14 +36,13 @@ def compare(fun: Callable, x: np.ndarray, num_random: int = 1) -> float:
     """
     named = orders(veenv.make_graph(fun)(x), num_random)
 
-    @quick_jit
-    def run(x: jax.Array) -> tuple[jax.Array, jax.Array, dict[str, jax.Array]]:
+    def every(x: jax.Array) -> tuple[jax.Array, jax.Array, dict[str, jax.Array]]:
         found = {name: veenv.jacve(fun, order)(x) for order, name in named.items()}
         for order, name in list(named.items())[:2]:
             found[f"{name} sparse"] = _sparse(fun, order)(x)
         return jax.jacrev(fun)(x), jax.jacfwd(fun)(x), found
 
-    rev, fwd, found = jax.tree.map(np.asarray, run(x))
+    rev, fwd, found = by_numpy.run(every, x)
     sure = np.isfinite(rev) & np.isfinite(fwd) & np.isclose(rev, fwd, rtol=1e-9, atol=1e-12)
     for name, got in found.items():
         np.testing.assert_allclose(got[sure], rev[sure], rtol=1e-9, atol=1e-11, err_msg=name)
@@ -107,9 +108,26 @@ PROGRAMS: dict[str, Callable] = {
 }
 
 
-@pytest.mark.parametrize("name", thinned(PROGRAMS, 3))
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_masks(name):
+    if name == "one case" and jax.__version_info__ < (0, 11):
+        pytest.skip("this JAX cannot differentiate it itself")
     assert compare(PROGRAMS[name], X) > 0.1
+
+
+def test_a_row_that_is_shut_out_meets_one_that_is_not():
+    """In every order; a product may be masked entry by entry in one factor only."""
+    weights, rows = np.array([[1.0, 2.0], [3.0, -1.0]]), np.array([[0.0, 0.0], [1.0, 2.0]])
+
+    def fun(x):
+        return weights @ jnp.where(rows @ x > 0, jnp.sqrt(rows @ x), 0.0)
+
+    x = np.array([1.0, 0.5])
+    expected = weights @ np.diag([0, 0.5 / np.sqrt(2)]) @ rows
+    graph = veenv.make_graph(fun)(x)
+    for order in itertools.permutations(graph.eliminable):
+        found = by_numpy.run(veenv.jacve(fun, order, kernel="xla"), x)
+        np.testing.assert_allclose(found, expected, atol=1e-12, err_msg=str(order))
 
 
 @pytest.mark.parametrize(("n", "rank"), spared([(2, 1), (3, 0), (3, 1), (4, 2)], (3, 1)))
@@ -178,7 +196,7 @@ def test_counts_are_those_of_the_emitted_program(name):
 
 
 @given(seed=st.integers(0, 100_000))
-@settings(max_examples=few(1, of=12))
+@settings(max_examples=few(5, of=100))
 def test_random_masked_programs(seed):
     with jax.enable_x64(True):
         fun, x = random_masked_program(seed)

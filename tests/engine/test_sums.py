@@ -7,14 +7,12 @@ from functools import reduce
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.engine.test_edge import in_float64, random_shape
+from tests.engine.test_edge import in_float64, some_shapes, with_values
+from tests.oracles.by_numpy import run
 from tests.oracles.jacobians import quick_jit
 from tests.oracles.structures import random_edge, random_structure
-from tests.sampling import few
+from tests.sampling import on_seeds
 from tests.test_invariant import assert_emitted_counts
 from veenv import jacve, make_graph, structure
 from veenv.engine import edge, sums
@@ -24,56 +22,56 @@ from veenv.structure import product
 from veenv.tasks.dynamics import lorenz96_step
 
 
-def random_sum(rng, out, inn, several):
-    """A sum of random edges, and the dense tensor it stands for."""
-    edges, dense = zip(
-        *(random_edge(rng, random_structure(rng, out, inn)) for _ in range(several)), strict=True
-    )
-    total = reduce(sums.add, edges)
-    expected = reduce(structure.add, [e.structure for e in edges])
-    assert total.structure == expected
-    return total, sum(dense)
+def random_edges(rng, out, inn, several):
+    """Random edges between the same nodes, and the dense tensor of their sum."""
+    pairs = [random_edge(rng, random_structure(rng, out, inn)) for _ in range(several)]
+    return [e for e, _ in pairs], sum(dense for _, dense in pairs)
+
+
+def whole(e):
+    """The dense tensor of an edge or a sum."""
+    formed = sums.formed(e)
+    s = formed.structure
+    assert s == e.structure
+    if formed.values is not None:
+        assert formed.values.shape == s.value_shape
+    return edge.todense(formed, s.out_shape, s.in_shape, jnp.float64)
 
 
 def assert_stands_for(e, expected):
-    whole = sums.formed(e)
-    s = whole.structure
-    assert s == e.structure
-    if whole.values is not None:
-        assert whole.values.shape == s.value_shape
-    found = edge.todense(whole, s.out_shape, s.in_shape, jnp.float64)
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+    np.testing.assert_allclose(whole(e), expected, atol=1e-12)
 
 
-def assert_multiplies(seed):
-    rng = np.random.default_rng(seed)
-    shapes = [random_shape(rng, int(rng.integers(0, 3))) for _ in range(3)]
-    out, mid, inn = shapes
-    sizes = [(1, 3), (3, 1), (2, 2)][rng.integers(3)]
-    post, post_dense = random_sum(rng, out, mid, sizes[0])
-    pre, pre_dense = random_sum(rng, mid, inn, sizes[1])
-    predicted = product.multiply(post.structure, pre.structure)
-    both = sums.multiply(post, pre, predicted)
-    assert both.structure == predicted.structure
-    expected = np.tensordot(post_dense, pre_dense, axes=len(mid))
-    more, more_dense = random_edge(rng, random_structure(rng, out, inn))
-    assert_stands_for(sums.add(both, more), expected + more_dense)
-    assert_stands_for(both, expected)
-
-
-@given(st.integers(0, 2**32 - 1))
-@settings(max_examples=few(4, of=8), deadline=None)
+@on_seeds(60, 1000)
 @in_float64
 def test_products_and_sums_of_sums_equal_dense_ones(seed):
-    assert_multiplies(seed)
+    """As one edge, as terms that are merged, and as terms that are stored apart."""
+    rng = np.random.default_rng(seed)
+    out, mid, inn = some_shapes(rng, 3)
+    sizes = [(1, 3), (3, 1), (2, 2)][rng.integers(3)]
+    posts, post_dense = random_edges(rng, out, mid, sizes[0])
+    pres, pre_dense = random_edges(rng, mid, inn, sizes[1])
+    more, more_dense = random_edges(rng, out, inn, 2)
 
+    def results(values):
+        given = [*posts, *pres, *more]
+        every = iter([with_values(e, x) for e, x in zip(given, values, strict=True)])
+        post, pre = (reduce(sums.add, [next(every) for _ in range(n)]) for n in sizes)
+        predicted = product.multiply(post.structure, pre.structure)
+        both = sums.multiply(post, pre, predicted)
+        assert both.structure == predicted.structure
+        rest = [*every]
+        total = reduce(sums.add, [both, *rest])
+        assert total.structure == reduce(structure.add, [e.structure for e in (both, *rest)])
+        terms, _ = sums.gathered(rest)
+        merged = sum(whole(e) for e in sums.absorbed(sums.evaluated(terms)))
+        return whole(both), whole(total), merged
 
-@pytest.mark.slow
-@given(st.integers(0, 2**32 - 1))
-@settings(max_examples=500, deadline=None)
-@in_float64
-def test_many_products_and_sums_of_sums_equal_dense_ones(seed):
-    assert_multiplies(seed)
+    both, total, merged = run(results, [e.values for e in (*posts, *pres, *more)])
+    expected = np.tensordot(post_dense, pre_dense, axes=len(mid))
+    np.testing.assert_allclose(both, expected, atol=1e-12)
+    np.testing.assert_allclose(total, expected + more_dense, atol=1e-12)
+    np.testing.assert_allclose(merged, more_dense, atol=1e-12)
 
 
 def _cut(start, size, n=6):

@@ -203,7 +203,7 @@ def with_units(x):
     return c + a, b + a, c
 
 
-POINT = (jnp.float32(0.3), jnp.float32(0.7))
+POINT = (np.float32(0.3), np.float32(0.7))
 
 
 def small_graph(fun):

@@ -13,15 +13,29 @@ from veenv.linear.linear_map import Affine, Operator, Selection, canonical
 from veenv.structure.structure import FREE, Link, Structure
 
 
-def matrix_map(matrix: np.ndarray, out_shape, in_shape) -> Operator:
-    """A linear map given by its matrix."""
+def matrix_map(matrix: np.ndarray, out_shape, in_shape, diagonal=()) -> Operator:
+    """A linear map given by its matrix, and the axes along which it is known to be diagonal."""
     m = jnp.asarray(matrix)
     return Operator(
         tuple(out_shape),
         tuple(in_shape),
         lambda x: (m @ x.reshape(-1)).reshape(out_shape),
         lambda x: (m.T @ x.reshape(-1)).reshape(in_shape),
+        diagonal=diagonal,
     )
+
+
+def random_diagonal(rng: np.random.Generator, matrix: np.ndarray, out_shape, in_shape):
+    """A matrix made diagonal along some pairs of axes of its sides, and those pairs."""
+    whole, pairs = matrix.reshape(*out_shape, *in_shape), []
+    for k, n in enumerate(out_shape):
+        for j in rng.permutation(len(in_shape)).tolist():
+            if n == in_shape[j] and j not in [b for _, b in pairs] and rng.random() < 0.5:
+                pairs.append((k, j))
+                shape = [n if a in (k, len(out_shape) + j) else 1 for a in range(whole.ndim)]
+                whole = whole * np.eye(n).reshape(shape)
+                break
+    return whole.reshape(matrix.shape), tuple(pairs)
 
 
 def random_structure(rng: np.random.Generator, out_shape, in_shape) -> Structure:
@@ -86,9 +100,10 @@ def random_edge(rng: np.random.Generator, s: Structure) -> tuple[Edge, np.ndarra
     matrix, link = None, None
     if s.link is not Link.NONE:
         rows, cols = prod(out_link), prod(in_link)
-        name = None
+        name, diagonal = None, ()
         if s.link is Link.OPERATOR:
             matrix = rng.normal(size=(rows, cols))
+            matrix, diagonal = random_diagonal(rng, matrix, out_link, in_link)
         elif len(out_link) <= 1 and len(in_link) <= 1 and rng.random() < 0.5:
             matrix, name = random_affine(rng, rows, cols)
         else:
@@ -96,7 +111,7 @@ def random_edge(rng: np.random.Generator, s: Structure) -> tuple[Edge, np.ndarra
             n = min(rows, cols)
             chosen = rng.permutation(n)[: rng.integers(1, n + 1)]
             matrix[rng.permutation(rows)[:n][chosen], rng.permutation(cols)[:n][chosen]] = 1
-        link = matrix_map(matrix, out_link, in_link)
+        link = matrix_map(matrix, out_link, in_link, diagonal)
         link = link if name is None else Selection(name, link.out_shape, link.in_shape)
     edge = Edge(s, None if values is None else jnp.asarray(values), np.float64, sign, link)
     return edge, sign * dense_meaning(s, values, matrix)

@@ -325,8 +325,9 @@ def _terms(e: Edge | Sum) -> tuple[Edge, ...]:
 
 def _collected(several: Sequence[Edge]) -> list[Edge]:
     """The terms, those on one line of places merged, links of unknown places dense."""
-    known = [e if _has_places(e) else expand_link(e) for e in several]
-    return merged(known, line)
+    masked = any(e.mask is not None for e in several)
+    several = [with_mask(e) if masked and not _has_places(e) else e for e in several]
+    return merged([e if _has_places(e) else expand_link(e) for e in several], line)
 
 
 def _formed(several: Sequence[Edge], target: Structure) -> Edge:
