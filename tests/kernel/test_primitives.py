@@ -43,7 +43,7 @@ def lgamma(x: float) -> float:
     """As C's: infinite at its poles and at both ends."""
     try:
         return math.lgamma(x)
-    except ValueError:
+    except (ValueError, OverflowError):
         return math.inf
 
 
@@ -64,7 +64,7 @@ UNARY = (
 ).split()
 
 
-EXACT = {"lgamma": np.vectorize(lgamma), "atanh": np.arctanh}
+EXACT = {"lgamma": np.vectorize(lgamma, otypes=[float]), "atanh": np.arctanh}
 """Oracles of functions that not every XLA computes to its last digits."""
 
 
@@ -93,6 +93,41 @@ def test_functions_of_one_number(name: str, precision: str):
         np.testing.assert_allclose(got, expected, rtol=ulps * eps, atol=4 * eps)
         return
     assert_as_xla(getattr(lax, name), points.astype(precision), ulps=ulps)
+
+
+def test_numbers_that_are_denormal_tiny_or_huge(precision: str):
+    """As right as XLA, or exact to rounding, where what is denormal may count as zero."""
+    info = np.finfo(precision)
+    least, tiny, most = float(info.smallest_subnormal), float(info.tiny), float(info.max)
+    sizes = [0, least, tiny / 4, tiny, 3 * tiny, tiny**0.5, info.eps, 1 + info.eps, 3, 33]
+    sizes += [most**0.25, np.log(most) - 0.5, most**0.75, most, np.inf]
+    points = np.array([s * v for v in sizes for s in (1, -1)], precision)
+    names = [*UNARY, "erf_inv"]
+    several = lambda x: [getattr(lax, name)(x) for name in names]  # noqa: E731
+    found = (np.float64(f(points)) for f in (jax.jit(jax.vmap(fuse(several))), jax.jit(several)))
+    for name, got, xla in zip(names, *found, strict=True):
+        oracles = [xla]
+        exact = EXACT.get(name) or getattr(np, name.replace("a", "arc", name[0] == "a"), None)
+        with np.errstate(all="ignore"):
+            if exact:
+                right = exact(points.astype(np.longdouble)).astype(np.float64)
+                nearer = np.abs(got - right) <= np.abs(xla - right)
+                flushed = exact(np.where(np.abs(points) < tiny, 0 * points, points))
+                oracles += [right, flushed, np.where(nearer, got, right)]
+            near = [np.isclose(got, v, 400 * info.eps, 4 * tiny, equal_nan=True) for v in oracles]
+        missed = ~np.any(near, axis=0)
+        assert not missed.any(), (name, points[missed], got[missed], xla[missed])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_gamma_function_of_denormal_numbers(dtype: str):
+    with jax.enable_x64(dtype == "float64"):
+        tiny = float(np.finfo(dtype).tiny)
+        x = np.array(
+            [tiny * 0.85, -tiny / 3, tiny / 2**20, -np.finfo(dtype).smallest_subnormal], dtype
+        )
+        got = jax.jit(jax.vmap(fuse(lax.lgamma)))(x)
+    np.testing.assert_allclose(got, [lgamma(float(v)) for v in x], rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["add sub mul div max min pow atan2 rem nextafter"])

@@ -41,7 +41,8 @@ class Builder:
     """Adds operations as what they come to; what is added again has the number that it has.
 
     What it simplifies is exact, but for two things that XLA does too: ``x + 0`` is ``x`` (which can
-    change the sign of a zero), and ``x / c`` with a constant is ``x · (1/c)``.
+    change the sign of a zero; not in sums that have an `attr`), and ``x / c`` with a constant is
+    ``x · (1/c)``.
     """
 
     def __init__(self, limit: int = MAX_OPERATIONS):
@@ -209,9 +210,9 @@ Values = Sequence[Any]
 
 def _add(b: Builder, op: Op, values: Values) -> int | None:
     x, y = op.args
-    if values[0] is not None and values[0] == 0:
+    if op.attr is None and values[0] is not None and values[0] == 0:
         return y
-    if values[1] is not None and values[1] == 0:
+    if op.attr is None and values[1] is not None and values[1] == 0:
         return x
     if (inner := b.negated(y)) is not None:
         return b.op("sub", op.dtype, x, inner)

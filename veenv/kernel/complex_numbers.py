@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from veenv.kernel.program import PAIRS, CannotFuseError
+from veenv.kernel.program import PAIRS, ROUNDED, CannotFuseError
 from veenv.kernel.scalars import Adds, Scalars
 
 _PAIRS_OF = {real: name for name, real in PAIRS.items()}
 _LARGE = 20.0
-"""Real part from which on a hyperbolic tangent is one to the last place, in any precision."""
+"""Number from which on a hyperbolic sine is half an exponential to the last place, of any dtype."""
 
 
 def pair(b: Adds, re: int, im: int) -> int:
@@ -46,32 +46,70 @@ class Reals(Scalars):
     """Operations of the parts of complex numbers."""
 
     def times(self, x: int, y: int) -> int:
-        """x·y, which is zero where x is, of any y."""
-        return self.select(self.is_("eq", x, self.number(0)), x, self.mul(x, y))
+        """x·y, which is zero where one of them is, of any other."""
+        rest = self.select(self.is_("eq", y, self.number(0)), y, self.mul(x, y))
+        return self.select(self.is_("eq", x, self.number(0)), x, rest)
+
+    def infinite(self, x: int) -> int:
+        """Whether it is infinite."""
+        return self.is_("eq", self.abs(x), self.number(np.inf))
+
+    def like(self, y: int, value: int) -> int:
+        """A number of the half of the plane where y is positive, in the half where y is."""
+        kind = self.dtype.replace("float", "int")
+        bits = self.b.op("bitcast", kind, y)  # of which a zero's sign is one
+        return self.select(self.is_("lt", bits, self.b.number(0, kind)), self.neg(value), value)
 
     def modulus(self, x: int, y: int) -> int:
         """√(x² + y²), where the squares may be too large or too small."""
-        large, small = self._by_size(x, y)
+        large, small = self.by_size(x, y)
         ratio = self.select(self.is_("eq", large, small), self.number(1), self.div(small, large))
-        return self.mul(large, self.sqrt(self.add(self.number(1), self.square(ratio))))
+        found = self.mul(large, self.sqrt(self.add(self.number(1), self.square(ratio))))
+        endless = self.either(self.infinite(x), self.infinite(y))
+        return self.select(endless, self.number(np.inf), found)
 
-    def log_modulus(self, x: int, y: int) -> int:
-        """log √(x² + y²), close to 1, too."""
-        large, small = self._by_size(x, y)
+    def log_modulus(self, x: int, y: int, less: int) -> int:
+        """log √(x² + y²), of which `less` is x - 1 without its rounding."""
+        large, small = self.by_size(x, y)
         one, half = self.number(1), self.number(0.5)
-        over = self.mul(self.sub(large, one), self.add(large, one))
-        near = self.mul(half, self.call("log1p", self.add(over, self.square(small))))
+        near = self.mul(half, self.call("log1p", self._over(less, y)))
         ratio = self.select(self.is_("eq", large, small), one, self.div(small, large))
         rest = self.mul(half, self.call("log1p", self.square(ratio)))
         far = self.add(self.call("log", large), rest)
-        is_near = self.both(
-            self.is_("gt", large, self.number(0.5)), self.is_("lt", large, self.number(2))
-        )
+        is_near = self.both(self.is_("gt", large, half), self.is_("lt", large, self.number(2)))
         return self.select(is_near, near, far)
 
-    def _by_size(self, x: int, y: int) -> tuple[int, int]:
+    def _over(self, x: int, y: int) -> int:
+        """(1 + x)² + y² - 1: products of halves of the bits have no error, sums theirs beside."""
+        (p, q), (s, t) = self._halves(x), self._halves(y)
+        total, errors = self.add(x, x), []
+        for v, w in ((s, s), (p, p), (self.add(s, s), t), (self.add(p, p), q), (t, t), (q, q)):
+            term, before = self.mul(v, w), total
+            total = self.add(before, term)
+            added = self.sub(total, before)
+            errors += [self.sub(before, self.sub(total, added)), self.sub(term, added)]
+        return self.add(total, functools.reduce(self.add, errors))
+
+    def _halves(self, x: int) -> tuple[int, int]:
+        """The leading half of a number's bits, and what is left."""
+        info, kind = np.finfo(self.dtype), self.dtype.replace("float", "uint")
+        rest = 1 << (info.nmant + 2) // 2
+        kept = self.b.number(2**info.bits - rest, kind)
+        high = self.bitcast(self.b.op("and", kind, self.b.op("bitcast", kind, x), kept))
+        return high, self.sub(x, high)
+
+    def by_size(self, x: int, y: int) -> tuple[int, int]:
+        """The larger and the smaller size."""
         x, y = self.abs(x), self.abs(y)
         return self.max(x, y), self.min(x, y)
+
+    def hyperbolic(self, x: int) -> tuple[int, int, int]:
+        """sinh and cosh, where they are no larger than they need be; what is left as a root."""
+        limit = self.number(_LARGE)
+        near = self.max(self.neg(limit), self.min(limit, x))
+        rest = self.sub(self.abs(x), self.abs(near))
+        root = self.call("exp", self.mul(self.number(0.5), rest))
+        return self.call("sinh", near), self.call("cosh", near), root
 
 
 def reals(b: Adds, dtype: str) -> Reals:
@@ -86,25 +124,43 @@ def _each(name: str, b: Adds, dtype: str, *args: int) -> int:
     return pair(b, re, im)
 
 
+def _add(b: Adds, dtype: str, x: int, y: int) -> int:
+    """With zeros that are added: the sign of a zero is a side of a branch cut."""
+    real, zero = PAIRS[dtype], b.number(0, PAIRS[dtype])
+    re, im = (
+        b.op("add", real, *of, attr=ROUNDED if zero in of else None)
+        for of in zip(parts(b, x), parts(b, y), strict=True)
+    )
+    return pair(b, re, im)
+
+
 def _mul(b: Adds, dtype: str, x: int, y: int) -> int:
-    of, (p, q), (s, t) = PAIRS[dtype], parts(b, x), parts(b, y)
-    re = b.op("sub", of, b.op("mul", of, p, s), b.op("mul", of, q, t))
-    return pair(b, re, b.op("add", of, b.op("mul", of, p, t), b.op("mul", of, q, s)))
+    """Of a square without the squares of the parts, which may both be infinite."""
+    r, (p, q), (s, t) = reals(b, dtype), parts(b, x), parts(b, y)
+    if x != y:
+        re = r.sub(r.mul(p, s), r.mul(q, t))
+        return pair(b, re, r.add(r.mul(p, t), r.mul(q, s)))
+    half, re = r.mul(p, q), r.mul(r.sub(p, q), r.add(p, q))
+    re = b.op("add", r.dtype, re, r.number(0), attr=ROUNDED)  # no zero is negative
+    return pair(b, re, r.add(half, half))
 
 
 def _div(b: Adds, dtype: str, x: int, y: int) -> int:
+    return pair(b, *_quotient(reals(b, dtype), *parts(b, x), *parts(b, y)))
+
+
+def _quotient(r: Reals, p: int, q: int, s: int, t: int) -> tuple[int, int]:
     """Smith's method (CACM 1962); what is divided by zero is infinite, by infinity zero."""
-    r, ((p, q), (s, t)) = reals(b, dtype), (parts(b, z) for z in (x, y))
-    turned = r.is_("lt", r.abs(s), r.abs(t))
+    turned = r.either(r.is_("lt", r.abs(s), r.abs(t)), r.infinite(t))  # beside NaN, too
     large, small = r.select(turned, t, s), r.select(turned, s, t)
     zero = r.number(0)
     none = r.both(r.is_("eq", large, zero), r.is_("eq", small, zero))
-    alone = r.either(none, r.is_("eq", r.abs(large), r.number(np.inf)))
+    alone = r.either(none, r.infinite(large))
     ratio = r.select(alone, zero, r.div(small, large))
     below = r.select(alone, large, r.add(large, r.mul(small, ratio)))
     one = r.select(turned, r.add(r.mul(p, ratio), q), r.add(p, r.mul(q, ratio)))
     other = r.select(turned, r.sub(r.mul(q, ratio), p), r.sub(q, r.mul(p, ratio)))
-    return pair(b, r.div(one, below), r.div(other, below))
+    return r.div(one, below), r.div(other, below)
 
 
 def _select(b: Adds, dtype: str, which: int, x: int, y: int) -> int:
@@ -124,12 +180,14 @@ def _convert(b: Adds, dtype: str, x: int) -> int:
 
 def _pow(b: Adds, dtype: str, x: int, y: int) -> int:
     """Zero to a power with a positive real part is zero, and to the power of zero one."""
-    z, r, (re, im) = Scalars(b, dtype), reals(b, dtype), parts(b, y)
-    power = parts(b, z.call("exp", z.mul(z.call("log", x), y)))
+    r, (p, q), (re, im) = reals(b, dtype), parts(b, x), parts(b, y)
     zero, one = r.number(0), r.number(1)
-    flat = r.both(r.is_("eq", re, zero), r.is_("eq", im, zero))
-    none = r.both(*(r.is_("eq", v, zero) for v in parts(b, x)))
-    gone = r.both(none, r.is_("gt", re, zero))
+    size, angle = parts(b, b.op("mul", dtype, b.op("log", dtype, x), y))
+    p_none, q_none, re_none, im_none = (r.is_("eq", v, zero) for v in (p, q, re, im))
+    is_real = r.both(r.both(q_none, im_none), r.is_("gt", p, zero))  # infinities, too
+    power = _exp(r, size, r.select(is_real, zero, angle))
+    gone = r.both(r.both(p_none, q_none), r.is_("gt", re, zero))
+    flat = r.both(re_none, im_none)
     found = (r.select(gone, zero, v) for v in power)
     return pair(b, *(r.select(flat, v, w) for v, w in zip((one, zero), found, strict=True)))
 
@@ -138,55 +196,63 @@ def _exp(r: Reals, x: int, y: int) -> tuple[int, int]:
     """In two factors, of which none is infinite while the product is not."""
     half = r.call("exp", r.mul(r.number(0.5), x))
     re, im = (r.mul(r.mul(half, r.call(f, y)), half) for f in ("cos", "sin"))
-    return re, r.select(r.is_("eq", y, r.number(0)), r.number(0), im)
+    return re, r.select(r.is_("eq", y, r.number(0)), y, im)
 
 
 def _expm1(r: Reals, x: int, y: int) -> tuple[int, int]:
     half = r.call("sin", r.mul(r.number(0.5), y))
     less = r.mul(r.number(2), r.square(half))
-    re = r.sub(r.mul(r.call("expm1", x), r.call("cos", y)), less)
-    return re, _exp(r, x, y)[1]
+    near = r.sub(r.mul(r.call("expm1", x), r.call("cos", y)), less)
+    far, im = _exp(r, x, y)
+    return r.select(r.is_("gt", x, r.number(2 * _LARGE)), far, near), im
 
 
 def _log(r: Reals, x: int, y: int) -> tuple[int, int]:
-    return r.log_modulus(x, y), r.call("atan2", y, x)
+    large, small = r.by_size(x, y)
+    return r.log_modulus(large, small, r.sub(large, r.number(1))), r.call("atan2", y, x)
 
 
 def _log1p(r: Reals, x: int, y: int) -> tuple[int, int]:
-    """Of small numbers without their loss beside one."""
-    one = r.number(1)
-    over = r.add(r.mul(x, r.add(x, r.number(2))), r.square(y))
-    near = r.mul(r.number(0.5), r.call("log1p", over))
-    more = r.add(x, one)
-    small = r.is_("lt", r.max(r.abs(x), r.abs(y)), r.number(0.5))
-    return r.select(small, near, r.log_modulus(more, y)), r.call("atan2", y, more)
+    more = r.add(x, r.number(1))
+    return r.log_modulus(more, y, x), r.call("atan2", y, more)
 
 
 def _sqrt(r: Reals, x: int, y: int) -> tuple[int, int]:
-    """The larger part by a root, the other one by a quotient."""
-    half, zero = r.number(0.5), r.number(0)
-    sum_ = r.add(r.mul(half, r.abs(x)), r.mul(half, r.modulus(x, y)))
-    large = r.sqrt(sum_)
-    quotient = r.div(r.mul(half, y), large)
-    alone = r.either(r.is_("eq", large, zero), r.is_("eq", r.abs(y), r.number(np.inf)))
-    small = r.select(alone, y, quotient)
+    """The larger part by a root, the other one by a quotient; of numbers of moderate size."""
+    half, zero, given = r.number(0.5), r.number(0), y
+    is_small = r.is_("lt", r.max(r.abs(x), r.abs(y)), r.number(2.0**64))
+    scale, back = (
+        r.select(is_small, *map(r.number, v)) for v in ((2.0**60, 1 / 16), (2.0**-30, 4))
+    )
+    x, y = r.mul(scale, x), r.mul(scale, y)
+    sum_ = r.mul(half, r.add(r.abs(x), r.modulus(x, y)))
+    endless = r.infinite(y)
+    large = r.sqrt(r.select(endless, r.abs(y), sum_))
+    alone = r.either(r.is_("eq", large, zero), endless)
+    small = r.mul(back, r.select(alone, y, r.div(r.mul(half, y), large)))
+    large = r.mul(back, large)
     right = r.is_("ge", x, zero)
-    below = r.select(r.is_("lt", y, zero), r.neg(large), large)
+    below = r.select(r.is_("lt", given, zero), r.neg(large), large)
     return r.select(right, large, r.abs(small)), r.select(right, small, below)
 
 
+def _rsqrt(r: Reals, x: int, y: int) -> tuple[int, int]:
+    re, im = _quotient(r, r.number(1), r.number(0), *_sqrt(r, x, r.abs(y)))
+    return re, r.like(y, im)
+
+
 def _sin(r: Reals, x: int, y: int) -> tuple[int, int]:
-    return (
-        r.times(r.call("sin", x), r.call("cosh", y)),
-        r.times(r.call("sinh", y), r.call("cos", x)),
-    )
+    sinh, cosh, root = r.hyperbolic(y)
+    every = (r.call("sin", x), cosh), (r.call("cos", x), sinh)
+    re, im = (r.times(r.times(r.times(v, w), root), root) for v, w in every)
+    return re, im
 
 
 def _cos(r: Reals, x: int, y: int) -> tuple[int, int]:
-    return (
-        r.mul(r.call("cos", x), r.call("cosh", y)),
-        r.neg(r.times(r.call("sin", x), r.call("sinh", y))),
-    )
+    sinh, cosh, root = r.hyperbolic(y)
+    every = (r.call("cos", x), cosh), (r.call("sin", x), r.neg(sinh))
+    re, im = (r.times(r.times(r.times(v, w), root), root) for v, w in every)
+    return re, im
 
 
 def _sinh(r: Reals, x: int, y: int) -> tuple[int, int]:
@@ -200,13 +266,14 @@ def _cosh(r: Reals, x: int, y: int) -> tuple[int, int]:
 
 
 def _tanh(r: Reals, x: int, y: int) -> tuple[int, int]:
-    """By sinh and cosh of the real part where they are no larger than they need to be."""
-    limit = r.number(_LARGE)
-    near = r.max(r.neg(limit), r.min(limit, x))
-    sinh, cosh = r.call("sinh", near), r.call("cosh", near)
+    """By exponentials of -2|x|, which are never large."""
+    y = r.select(r.infinite(x), r.number(0), y)
+    twice = r.mul(r.number(-2), r.abs(x))
+    less, four = r.call("expm1", twice), r.mul(r.number(4), r.call("exp", twice))
     sin, cos = r.call("sin", y), r.call("cos", y)
-    below = r.add(r.square(sinh), r.square(cos))
-    return r.div(r.mul(sinh, cosh), below), r.div(r.mul(sin, cos), below)
+    below = r.add(r.square(less), r.mul(four, r.square(cos)))
+    re = r.div(r.mul(less, r.add(less, r.number(2))), r.neg(below))
+    return r.like(x, re), r.times(r.mul(sin, cos), r.div(four, below))
 
 
 def _tan(r: Reals, x: int, y: int) -> tuple[int, int]:
@@ -214,43 +281,52 @@ def _tan(r: Reals, x: int, y: int) -> tuple[int, int]:
     return re, r.neg(im)
 
 
-def _roots(r: Reals, x: int, y: int) -> tuple[int, int, int, int]:
-    """The roots of 1 - z and of 1 + z, of the upper half of the plane."""
-    one, up = r.number(1), r.abs(y)
-    return *_sqrt(r, r.sub(one, x), up), *_sqrt(r, r.add(one, x), up)
+def _arc(r: Reals, x: int, y: int) -> tuple[int, int]:
+    """What is to x as cosine to sine, and the imaginary part, both of the upper half of the plane.
 
-
-def _as(r: Reals, y: int, im: int) -> int:
-    """A part of the half of the plane where y is positive, in the half where y is."""
-    return r.select(r.is_("lt", y, r.number(0)), r.neg(im), im)
+    By the roots of 1 - z and 1 + z (Kahan 1987); far out by z itself, which has no product.
+    """
+    one, up, four = r.number(1), r.abs(y), r.number(4)
+    (p, q), (s, t) = _sqrt(r, r.sub(one, x), up), _sqrt(r, r.add(one, x), up)
+    size = r.modulus(r.div(x, four), r.div(up, four))
+    far = r.is_("gt", size, r.number(1 / float(np.finfo(r.dtype).eps)))
+    sine = r.select(far, size, r.add(r.mul(p, t), r.mul(q, s)))
+    log = r.select(far, r.number(np.log(4)), r.number(0))
+    beside = r.select(far, up, r.add(r.mul(p, s), r.mul(q, t)))
+    return beside, r.add(r.call("asinh", sine), log)
 
 
 def _asin(r: Reals, x: int, y: int) -> tuple[int, int]:
-    """By the roots of 1 - z and 1 + z (Kahan 1987), and so are the next two."""
-    p, q, s, t = _roots(r, x, y)
-    im = r.call("asinh", r.add(r.mul(p, t), r.mul(q, s)))
-    return r.call("atan2", x, r.add(r.mul(p, s), r.mul(q, t))), _as(r, y, im)
+    beside, im = _arc(r, x, y)
+    return r.call("atan2", x, beside), r.like(y, im)
 
 
 def _acos(r: Reals, x: int, y: int) -> tuple[int, int]:
-    p, q, s, t = _roots(r, x, y)
-    im = r.call("asinh", r.add(r.mul(p, t), r.mul(q, s)))
-    return r.mul(r.number(2), r.call("atan2", p, s)), _as(r, y, r.neg(im))
+    beside, im = _arc(r, x, y)
+    return r.call("atan2", beside, x), r.like(y, r.neg(im))
 
 
 def _acosh(r: Reals, x: int, y: int) -> tuple[int, int]:
-    q, p, s, t = _roots(r, x, y)  # the root of z - 1 is that of 1 - z, turned
-    re = r.call("asinh", r.add(r.mul(p, s), r.mul(q, t)))
-    return re, _as(r, y, r.mul(r.number(2), r.call("atan2", q, s)))
+    beside, im = _arc(r, x, y)
+    return im, r.like(y, r.call("atan2", beside, x))
 
 
 def _atanh(r: Reals, x: int, y: int) -> tuple[int, int]:
-    one, right, square = r.number(1), r.abs(x), r.square(y)
+    """By the distance from one; what is far is a quarter turn, what is close has no square."""
+    zero, one, right, up = r.number(0), r.number(1), r.abs(x), r.abs(y)
     less, more = r.sub(one, right), r.add(one, right)
-    ratio = r.div(r.mul(r.number(4), right), r.add(r.square(less), square))
-    turn = r.call("atan2", r.mul(r.number(2), r.abs(y)), r.sub(r.mul(less, more), square))
-    re = r.mul(r.number(0.25), r.call("log1p", ratio))
-    return _as(r, x, re), _as(r, y, r.mul(r.number(0.5), turn))
+    apart, eps = r.modulus(less, up), float(np.finfo(r.dtype).eps)
+    far, close = r.is_("gt", apart, r.number(1 / eps)), r.is_("lt", apart, r.number(eps))
+    once = r.div(r.add(right, right), apart)
+    twice = r.div(r.add(once, once), apart)
+    none = r.either(r.infinite(apart), r.is_("eq", right, zero))
+    ratio = r.select(none, zero, r.select(close, once, twice))
+    part = r.select(close, r.number(0.5), r.number(0.25))
+    below = r.select(far, r.number(-1), r.sub(r.mul(less, more), r.square(y)))
+    level = r.mul(zero, r.min(up, one))  # which may be NaN
+    turn = r.call("atan2", r.select(far, level, r.add(up, up)), below)
+    re = r.mul(part, r.call("log1p", ratio))
+    return r.like(x, re), r.like(y, r.mul(r.number(0.5), turn))
 
 
 def _asinh(r: Reals, x: int, y: int) -> tuple[int, int]:
@@ -271,7 +347,7 @@ def _sign(r: Reals, x: int, y: int) -> tuple[int, int]:
 
 
 _ARITHMETIC: Mapping[str, Callable[..., int]] = {
-    "add": functools.partial(_each, "add"),
+    "add": _add,
     "convert": _convert,
     "div": _div,
     "mul": _mul,
@@ -293,6 +369,7 @@ _FUNCTIONS: Mapping[str, Callable[[Reals, int, int], tuple[int, int]]] = {
     "expm1": _expm1,
     "log": _log,
     "log1p": _log1p,
+    "rsqrt": _rsqrt,
     "sign": _sign,
     "sin": _sin,
     "sinh": _sinh,

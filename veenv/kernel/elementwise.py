@@ -271,6 +271,10 @@ def _reduce_precision(r: Scalars, x: int) -> int:
     return _rounded(r, x, *bits)
 
 
+def _rsqrt(r: Scalars, x: int) -> int:
+    return r.rsqrt(x) if r.dtype in COMPLEX else r.div(r.number(1), r.sqrt(x))
+
+
 def _conj(r: Scalars, x: int) -> int:
     if r.of not in COMPLEX:
         return r.convert(x)
@@ -360,6 +364,16 @@ def _digamma(r: Scalars, x: int) -> int:
     return r.select(r.is_("eq", x, zero), r.number(-np.inf), found)
 
 
+def _lgamma(r: Scalars, x: int) -> int:
+    """What is denormal counts as zero in arithmetic, where this is large: -log of its bits."""
+    kind, info = r.of.replace("float", "int"), np.finfo(r.of)
+    bits = r.b.op("and", kind, r.b.op("bitcast", kind, x), r.b.number(np.iinfo(kind).max, kind))
+    is_small = r.is_("lt", bits, r.b.number(1 << info.nmant, kind))
+    unit = r.number(-np.log(2.0) * (info.minexp - info.nmant))
+    small = r.sub(unit, r.call("log", r.convert(bits)))
+    return r.select(is_small, small, r.call("lgamma", x))
+
+
 IDENTITIES = frozenset(
     {*named(form="same"), "stop_gradient"} - {"convert_element_type", "device_put", *BARRIERS}
 )
@@ -384,6 +398,7 @@ RULES: Mapping[str, Rule] = {
     "imag": lambda r, x: parts(r.b, x)[1],
     "integer_pow": lambda r, x: _power(r, x, r.params["y"]),
     "is_finite": _is_finite,
+    "lgamma": _lgamma,
     "logistic": _logistic,
     "max": _extreme("max", "or"),
     "min": _extreme("min", "and"),
@@ -394,7 +409,7 @@ RULES: Mapping[str, Rule] = {
     "reduce_precision": _reduce_precision,
     "rem": _rem,
     "round": _round,
-    "rsqrt": lambda r, x: r.div(r.number(1), r.sqrt(x)),
+    "rsqrt": _rsqrt,
     "select_n": _select_n,
     "shift_left": _shift("shl"),
     "shift_right_arithmetic": _shift("shr_a"),

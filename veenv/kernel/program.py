@@ -56,7 +56,7 @@ COMPLEX = {"complex64": "float32", "complex128": "float64"}
 PAIRS = {**COMPLEX, "key<fry>": "uint32"}
 """All dtypes that are pairs: keys of random numbers, too."""
 ROUNDED = "rounded"
-"""What a product has as `attr` that is rounded before it is added to anything."""
+"""The `attr` of a product that is rounded before it is added, or of a sum that is done with 0."""
 COMMUTATIVE = frozenset(name for name, op in OPERATIONS.items() if op.commutative)
 FREE = frozenset({"input", "const", "view", "entry", "part"})
 """Operations that compute nothing."""
