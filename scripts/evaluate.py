@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import jax
 from tyro.conf import OmitArgPrefixes, arg
 
-from agents.config.args import fail, parse
+from agents.config.args import fail, parse, say
 from agents.config.function import FunctionConfig
 from agents.nn.networks import GraphNetwork
 from agents.nn.weights import load_weights
@@ -108,15 +108,15 @@ def main() -> None:
         found = play(network, played, args)
     except (ValueError, OSError) as error:
         fail(str(error))
-    print("\n".join(table(played, found)))
-    print(f"\n{found['best'].policy} to")
+    say("\n".join(table(played, found)))
+    say(f"\n{found['best'].policy} to")
     for name in ("annealing", "random", "untrained"):
         if name in found:
-            print(f"  {name + ':':<26} {found['best'].compared(found[name])}")
+            say(f"  {name + ':':<26} {found['best'].compared(found[name])}")
     for name in ("reference", "classical"):
         compared = found["best"].compared(name)
         if compared is not None:
-            print(f"  {name + ':':<26} {compared}")
+            say(f"  {name + ':':<26} {compared}")
 
 
 def play(

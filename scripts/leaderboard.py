@@ -6,8 +6,8 @@ Each file ``docs/leaderboard/NAME.json`` is an order file; ``entries.toml`` next
 ``[NAME]`` who found it and in how many seconds on what machine. An order is listed only if it
 passes what scripts/validate.py checks; exit code 1 if one does not, 2 if a file is missing.
 Each file ``docs/leaderboard/policies/NAME.json`` is what `veenv.evaluate` found on a named set, and
-each file ``docs/leaderboard/learners/NAME.json`` a row that scripts/learners.py made; their orders
-are counted again.
+each file ``docs/leaderboard/learners/NAME.json`` a row that scripts/learners.py made. The orders of
+all their seeds are counted again, as are the classical ones: what is not counted has no figures.
 """
 
 from __future__ import annotations
@@ -33,17 +33,25 @@ import veenv
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # a checkout is not installed
 
-from scripts.learners import evaluation_of
+from agents.config.args import printable
+from scripts.learners import PARTLY, evaluation_of
 from veenv.env import random_action
 from veenv.env.factory import task_graph
+from veenv.env.rewards import classical_cost
 from veenv.env.task_set import graphs_of
-from veenv.graph.graph import CostModel
+from veenv.graph.graph import Graph
 from veenv.measure.validation import validate
 from veenv.orders.documents import parse_object, write_section
 from veenv.orders.order import Order, fingerprint
 from veenv.orders.shipped import shipped_orders
-from veenv.search.evaluation import Evaluation
-from veenv.tasks.evaluation_sets import TRAIN_SUFFIX, evaluation_set, set_names
+from veenv.search.evaluation import Evaluation, Row
+from veenv.tasks.evaluation_sets import (
+    BUDGETS,
+    TRAIN_SUFFIX,
+    evaluation_set,
+    reference,
+    set_names,
+)
 
 ROOT = Path(__file__).parents[1]
 
@@ -52,6 +60,9 @@ PUBLISHED = {
     "HumanHeartDipole": {"AlphaZero, published": (148, 156, ""), "PPO, published": (161, 167, "")},
 }
 """Least and largest count of published runs, and how many if known (Lohoff & Neftci 2024)."""
+
+NOT_COUNTED = "not counted"
+"""In place of the figures of a file without orders, or of graphs of another version of JAX."""
 
 NEAR = 1.03
 """Most ratio of PPO's cost to that of annealing that counts as near."""
@@ -66,8 +77,8 @@ class Config:
     docs: Path = ROOT / "docs" / "leaderboard.md"
     """Page to write the table into, between ``<!-- leaderboard: begin -->`` and end."""
     baselines: bool = False
-    """Play random moves, Markowitz' rule, the shipped policy and annealing on every test set again,
-    with five seeds, and write their files (three minutes)."""
+    """Play random moves, Markowitz' rule, the shipped policy and annealing again on every test set
+    but those of learners, with five seeds, and write their files (three minutes)."""
     points: int = 3
     """Points at which Jacobians are compared; 0 counts the orders only."""
 
@@ -106,10 +117,10 @@ def main(config: Config) -> int:
         write_section(config.docs, "learners", learner_table(learners))
         write_section(config.docs, "hard", by_task([x for x in learners if x.tasks == "hard"]))
     except RuntimeError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(printable(f"error: {error}"), file=sys.stderr)
         return 1
     except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(printable(f"error: {error}"), file=sys.stderr)
         return 2
     print(f"{len(entries)} orders: {config.docs}")
     return 0
@@ -198,64 +209,85 @@ def play_baselines(folder: Path) -> None:
             {"seed": range(5), "budget": 20_000, "name": "annealing, 20,000 orders"},
         ),
     }
-    for chosen in (name for name in set_names() if not name.endswith(TRAIN_SUFFIX)):
+    for chosen in set_names():
+        if chosen.endswith(TRAIN_SUFFIX) or chosen in BUDGETS:  # those are for learners
+            continue
         for kind, (policy, options) in ways.items():
             veenv.evaluate(policy, chosen, **options).save(folder / f"{kind}-{chosen}.json")
 
 
 def read_policies(folder: Path) -> list[Evaluation]:
-    """The evaluations on named sets, each of whose orders is counted again.
+    """The evaluations on named sets, counted; those that cannot be counted here are last.
 
     Raises:
-      RuntimeError: an order costs more than its row says, or the graphs are others.
+      RuntimeError: an order does not cost what its row says, or the graphs are others.
       ValueError: a file is no evaluation of a whole named set.
       OSError: a file cannot be read.
     """
-    found = [Evaluation.load(path) for path in sorted(folder.glob("*.json"))]
-    _count_again(found)
+    found = counted([Evaluation.load(path) for path in sorted(folder.glob("*.json"))])
     middles = {id(one): x.middle for one in found if (x := one.compared("classical")) is not None}
     return sorted(found, key=lambda one: (one.tasks, middles.get(id(one), inf)))
 
 
 def read_learners(folder: Path) -> list[Evaluation]:
-    """The rows of learners, single tasks first, whose orders are counted again.
+    """The rows of learners, single tasks first, as `read_policies` has them.
 
     Rows whose first seed is not through yet are left out.
 
     Raises:
-      RuntimeError: an order costs more than its row says, or the graphs are others.
+      RuntimeError: an order does not cost what its row says, or the graphs are others.
       ValueError: a file is no row.
       OSError: a file cannot be read.
     """
     paths = sorted(folder.glob("*.json"))
     rows = [evaluation_of(parse_object(path.read_bytes())) for path in paths]
-    found = [row for row in rows if row is not None]
-    _count_again(found)
-    return sorted(found, key=lambda one: (len(one.rows) > 1, one.tasks, _mean(one)))
+    found = counted([row for row in rows if row is not None])
+
+    def place(one: Evaluation) -> tuple[Any, ...]:
+        return one.tasks in set_names(), one.tasks, one.policy.endswith(PARTLY), _mean(one)
+
+    return sorted(found, key=place)
 
 
-def _count_again(found: Sequence[Evaluation]) -> None:
-    """Counts the order of each task again.
+def counted(found: Sequence[Evaluation]) -> list[Evaluation]:
+    """Counts the order of each task and seed; classical costs and references are made here, too.
 
     Raises:
-      RuntimeError: an order costs more than its row says, or the graphs are others.
-      ValueError: what was played has no name.
+      RuntimeError: an order does not cost what its row says, or the graphs are others.
+      ValueError: what was played has no name, or the rows are not those of all its tasks and seeds.
     """
-    played: set[tuple[str, CostModel]] = {(one.tasks, one.cost) for one in found}
-    graphs = {
-        (name, cost): graphs_of(evaluation_set(name), cost).values()
+    graphs: dict[str, dict[str, Graph]] = {
+        name: graphs_of(evaluation_set(name), "multiplications")
         if name in set_names()
-        else (task_graph(name),)
-        for name, cost in played
+        else {name: task_graph(name)}
+        for name in {one.tasks for one in found}
     }
-    for one in found:
-        for row, graph in zip(one.rows, graphs[one.tasks, one.cost], strict=True):
-            if fingerprint(graph) != row.fingerprint:
-                if one.jax == jax.__version__:
-                    raise RuntimeError(f"{one.policy} on {row.task}: another graph")
-                continue  # another version of JAX traces it otherwise
-            if graph.cost(graph.check_order(row.order), one.cost) > min(row.costs):
-                raise RuntimeError(f"{one.policy} on {row.task}: its order costs more")
+    return [_counted(one, graphs[one.tasks]) for one in found]
+
+
+def _counted(one: Evaluation, graphs: dict[str, Graph]) -> Evaluation:
+    """One evaluation, as `counted`; without rows if it has no orders or another JAX made it."""
+    number, title = len(one.seeds), f"{one.policy} on {one.tasks}"
+    if one.cost != "multiplications":
+        raise ValueError(f"{title}: expected costs in multiplications, got {one.cost}")
+    if [row.task for row in one.rows] != list(graphs) or not 0 < number == len({*one.seeds}):
+        raise ValueError(f"{title}: expected a row for each task, and different seeds")
+    rows: list[Row] = []
+    for row, (name, graph) in zip(one.rows, graphs.items(), strict=True):
+        if {len(row.costs), len(row.orders)} != {number}:
+            raise ValueError(f"{title}: {name}: expected {number} costs and orders, one a seed")
+        if fingerprint(graph) != row.fingerprint:
+            if one.jax == jax.__version__:
+                raise RuntimeError(f"{one.policy} on {name}: another graph")
+            return dataclasses.replace(one, rows=())  # another version of JAX traces it otherwise
+        if graph.eliminable and () in row.orders:
+            return dataclasses.replace(one, rows=())
+        costs = tuple(graph.cost(graph.check_order(order)) for order in row.orders)
+        if costs != row.costs:
+            raise RuntimeError(f"{one.policy} on {name}: its orders cost {costs}, not {row.costs}")
+        best = classical_cost(graph, "multiplications")
+        rows.append(dataclasses.replace(row, classical=best, reference=reference(graph)))
+    return dataclasses.replace(one, rows=tuple(rows))
 
 
 def policy_table(found: Sequence[Evaluation]) -> str:
@@ -266,15 +298,19 @@ def policy_table(found: Sequence[Evaluation]) -> str:
         "| --- | --- | --- | --- | ---: | --- |",
     ]
     for one in found:
-        classical, reference = (
-            (x, "" if x is None else f"{x.middle:.3f} ({x.low:.3f} to {x.high:.3f})")
-            for x in (one.compared("classical"), one.compared("reference"))
-        )
-        below = "" if classical[0] is None else f"{100 * classical[0].below:.0f}"
-        seconds = sum(row.seconds for row in one.rows)
-        seeds = f"{len(one.seeds)} seed{'s' * (len(one.seeds) > 1)}"
-        played = f"{one.budget or one.samples}, {seeds}, {seconds:,.0f} s"
-        cells = one.tasks, classical[1], one.policy, reference[1], below, played
+        classical, known = one.compared("classical"), one.compared("reference")
+        if classical is None:
+            cells = one.tasks, NOT_COUNTED, one.policy, "", "", ""
+        else:
+            ratios, to_reference = (
+                "" if x is None else f"{x.middle:.3f} ({x.low:.3f} to {x.high:.3f})"
+                for x in (classical, known)
+            )
+            seconds = sum(row.seconds for row in one.rows)
+            seeds = f"{len(one.seeds)} seed{'s' * (len(one.seeds) > 1)}"
+            played = f"{one.budget or one.samples}, {seeds}, {seconds:,.0f} s"
+            below = f"{100 * classical.below:.0f}"
+            cells = one.tasks, ratios, one.policy, to_reference, below, played
         rows.append(f"| {' | '.join(map(escaped, cells))} |")
     return "\n".join(rows)
 
@@ -294,8 +330,11 @@ def learner_table(found: Sequence[Evaluation]) -> str:
         for learner, (least, most, seeds) in PUBLISHED.get(title, {}).items():
             rows.append(f"| {title} | {learner} |  | {least} to {most} |  |  |  | {seeds} |  |  |")
         for one in (one for one in found if one.tasks == title):
-            compared, reference = one.compared("classical"), one.compared("reference")
-            assert compared is not None
+            compared, to_reference = one.compared("classical"), one.compared("reference")
+            if compared is None:
+                cells = title, one.policy, NOT_COUNTED, "", "", "", one.budget or "", "", "", ""
+                rows.append(f"| {' | '.join(map(escaped, cells))} |")
+                continue
             scale, digits = (one.rows[0].classical, 1) if len(one.rows) == 1 else (1, 3)
             middle, low, high, mean, worst = (
                 f"{scale * x:,.{digits}f}"
@@ -306,7 +345,7 @@ def learner_table(found: Sequence[Evaluation]) -> str:
                 f"{fsum(getattr(row, name) for row in one.rows) / number:,.0f}"
                 for name in ("steps", "seconds")
             )
-            known = "" if reference is None else f"{reference.middle:.3f}"
+            known = "" if to_reference is None else f"{to_reference.middle:.3f}"
             cells = title, one.policy, mean, f"{middle} ({low} to {high})", worst, known
             cells = *cells, one.budget or "", f"{number}", steps, seconds
             rows.append(f"| {' | '.join(map(escaped, cells))} |")
@@ -315,6 +354,7 @@ def learner_table(found: Sequence[Evaluation]) -> str:
 
 def by_task(found: Sequence[Evaluation]) -> str:
     """The mean costs of evaluations on one set, a line for each task, and PPO next to annealing."""
+    found = [one for one in found if one.rows]
     if not found:
         return ""
     names = [f"{one.policy}, {one.budget}" for one in found]
@@ -341,7 +381,12 @@ def by_task(found: Sequence[Evaluation]) -> str:
 
 
 def _mean(one: Evaluation) -> float:
-    """Mean over seeds of the geometric mean over tasks of costs to the best classical order."""
+    """Mean over seeds of the geometric mean over tasks of costs to the best classical order.
+
+    Infinite for what is not counted.
+    """
+    if not one.rows:
+        return inf
     return float(np.exp(np.log(_ratios(one)).mean(0)).mean())
 
 

@@ -23,7 +23,7 @@ import numpy as np
 import tyro
 
 from agents.api import train
-from agents.config.args import fail, parse_duration
+from agents.config.args import fail, parse_duration, say
 from agents.config.checks import check_integers
 from agents.config.ppo import PPOConfig
 from agents.training.loop import Progress
@@ -36,10 +36,11 @@ from veenv.env import TaskDistribution
 from veenv.env.factory import make
 from veenv.graph.graph import Graph
 from veenv.orders.documents import parse_object, write_text
+from veenv.orders.fields import read_field
 from veenv.orders.order import fingerprint
 from veenv.search import search
 from veenv.search.api import check_method
-from veenv.search.evaluation import Evaluation, Row
+from veenv.search.evaluation import Evaluation
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "leaderboard" / "learners"
@@ -47,6 +48,9 @@ EXAMPLES = ROOT / "docs" / "examples"
 
 POINTS = 20
 """Points of a learning curve."""
+
+PARTLY = ", others not counted"
+"""What the name of a learner ends with where an older file has not every run's order."""
 
 Point = tuple[int, float, float, int]
 """Environment steps or evaluations, seconds, mean cost of the last episodes, least cost so far."""
@@ -56,8 +60,9 @@ Point = tuple[int, float, float, int]
 class Config:
     """Runs a learner or a search on tasks with several seeds, and writes a row of the leaderboard.
 
-    The file is written after every run. The same command again goes on where it was; with more
-    seeds it adds those. Seconds include compiling, anew in every run.
+    The file is written after every run. The same command again goes on where it was, and begins
+    anew where a run has no order; with more seeds it adds those. Seconds include compiling, anew
+    in every run.
 
     Raises:
       ValueError: the number of seeds is not positive.
@@ -110,20 +115,20 @@ def main(config: Config) -> None:
         parse_duration(config.budget)
     path = config.folder / f"{config.learner}-{played.title}-{config.budget}.json"
     row = parse_object(path.read_bytes()) if path.exists() else {}
-    known = {task["task"]: task for task in row.get("tasks", ())}
+    runs = row.get("runs", [])
     row = {
         "learner": config.learner,
         "on": played.title,
         "budget": config.budget,
         "machine": config.where or row.get("machine") or machine(),
         "jax": jax.__version__,
-        "tasks": [_task(played, k, known) for k in range(len(played))],
-        "runs": row.get("runs", []),
+        "tasks": [_task(played, k) for k in range(len(played))],
+        "runs": runs if all("order" in run for run in runs) else [],
     }
     done = {(run["task"], run["seed"]) for run in row["runs"]}
     wanted = [(seed, k) for seed in range(config.seeds) for k in range(len(played))]
     for seed, k in wanted:
-        name, graph, task = played.names[k], played.graphs[k], row["tasks"][k]
+        name, graph = played.names[k], played.graphs[k]
         if (name, seed) not in done:
             jax.clear_caches()  # so that every seed compiles
             began = time.monotonic()
@@ -132,30 +137,25 @@ def main(config: Config) -> None:
             steps, _, mean, least = found.course[-1]
             if cost != least:
                 raise RuntimeError(f"{name}: an order of {cost} is said to cost {least}")
-            before = (run["cost"] for run in row["runs"] if run["task"] == name)
-            if cost < min(before, default=cost + 1):
-                task["order"] = list(found.order)
             shown = np.linspace(0, len(found.course) - 1, min(POINTS, len(found.course)))
             curve = [found.course[i] for i in shown.round().astype(int)]
             texts = [[n, round(s, 1), round(float(m), 1), c] for n, s, m, c in curve]
             result = {"cost": cost, "mean": round(float(mean), 1), "steps": steps}
-            result |= {"seconds": round(seconds, 1), "curve": texts}
+            result |= {"seconds": round(seconds, 1), "curve": texts, "order": list(found.order)}
             row["runs"].append({"task": name, "seed": seed} | result)
             write_text(path, _text(row))
             print(f"{name}, seed {seed}: {cost:,} in {seconds:.0f} s, {steps:,} steps", flush=True)
     write_text(path, _text(row))
-    print(f"{path}\n{evaluation_of(row)}")
+    say(f"{path}\n{evaluation_of(row)}")
 
 
-def _task(played: TaskDistribution, k: int, known: dict[str, Any]) -> dict[str, Any]:
-    """What is known of a task; the cheapest order so far is kept."""
-    name, costs = played.names[k], played.classical[k]
+def _task(played: TaskDistribution, k: int) -> dict[str, Any]:
+    """What is known of a task."""
     return {
-        "task": name,
+        "task": played.names[k],
         "fingerprint": fingerprint(played.graphs[k]),
-        "classical": min(costs.values()),
+        "classical": min(played.classical[k].values()),
         "reference": played.references[k],
-        "order": known[name]["order"] if name in known else [],
     }
 
 
@@ -172,7 +172,8 @@ def _text(row: dict[str, Any]) -> str:
 def evaluation_of(row: dict[str, Any]) -> Evaluation | None:
     """A row, of the seeds that every task was played with, as `veenv.evaluate` would say it.
 
-    None if there is no such seed yet.
+    None if there is no such seed yet. Where runs lack their orders, which older files have of the
+    cheapest alone, the row is of that one, and its name says so.
 
     Raises:
       ValueError: it is no row.
@@ -184,23 +185,26 @@ def evaluation_of(row: dict[str, Any]) -> Evaluation | None:
         seeds = [s for s in seeds if all((name, s) in runs for name in names)]
         if not seeds:
             return None
-        rows = []
+        rows, learner = [], row["learner"]
+        whole = all("order" in run for run in runs.values())
         for task in row["tasks"]:
             own = [runs[task["task"], seed] for seed in seeds]
-            rows.append(
-                Row(
-                    costs=tuple(run["cost"] for run in own),
-                    mean=float(np.mean([run["mean"] for run in own])),
-                    steps=sum(run["steps"] for run in own),
-                    seconds=math.fsum(run["seconds"] for run in own),
-                    **task | {"order": tuple(task["order"])},
-                )
-            )
-        on, budget, version = row["on"], row["budget"], row["jax"]
-        return Evaluation(
-            row["learner"], on, "multiplications", tuple(seeds), 1, budget, version, tuple(rows)
-        )
-    except (KeyError, TypeError) as error:
+            if not whole:
+                own = [min(own, key=lambda run: (run["cost"], "order" not in run))]
+            of_runs = {
+                "costs": [run["cost"] for run in own],
+                "mean": float(np.mean([run["mean"] for run in own])),
+                "steps": sum(run["steps"] for run in own),
+                "seconds": math.fsum(run["seconds"] for run in own),
+                "orders": [run.get("order", []) for run in own],
+            }
+            rows.append(task | of_runs)
+        if not whole:
+            learner, seeds = f"{learner}, best of {len(seeds)}{PARTLY}", seeds[:1]
+        found = {"policy": learner, "tasks": row["on"], "cost": "multiplications"}
+        found |= {"seeds": seeds, "samples": 1, "rows": rows}
+        return read_field("", Evaluation, row | found)
+    except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"this is no row of a learner: {error}") from None
 
 

@@ -6,6 +6,7 @@ from typing import Self, TextIO
 
 from tqdm import tqdm
 
+from agents.config.args import printable
 from agents.training.curriculum import Curriculum
 from agents.training.loop import Progress
 
@@ -34,7 +35,7 @@ class ProgressDisplay:
 
     def show(self, progress: Progress) -> None:
         """Updates the bar, or prints a line if the last one is long enough ago."""
-        text = f"steps {progress.steps:,}  {self._describe(progress.measured)}"
+        text = printable(f"steps {progress.steps:,}  {self._describe(progress.measured)}")
         due = progress.seconds - self._last >= self._interval or progress.fraction >= 1.0
         if self._bar is not None:
             self._bar.set_postfix_str(text, refresh=False)

@@ -16,7 +16,7 @@ from agents.cli.progress import ProgressDisplay
 from agents.cli.report import result_table, verdict
 from agents.cli.signals import PREEMPTED, until_signal
 from agents.cli.start import Run, check_options, follow, open_run, read_played
-from agents.config.args import TrainArgs
+from agents.config.args import TrainArgs, printable
 from agents.config.settings import CONFIG_NAME, to_toml
 from agents.devices import any_process, connect, is_main
 from agents.files import new_folder
@@ -53,7 +53,7 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
     started = time.monotonic() if started is None else started
 
     def write_line(text: str = "") -> None:
-        tqdm.write(text, file=out)
+        tqdm.write(printable(text), file=out)
         out.flush()
 
     check_options(args)

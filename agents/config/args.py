@@ -216,8 +216,25 @@ def parse(record: type[Record], args: Sequence[str] | None = None) -> Record:
 
 def fail(message: str) -> NoReturn:
     """Ends the program with exit code 2 and one line on stderr."""
-    sys.stderr.write(f"error: {' '.join(message.split())}\n")
+    sys.stderr.write(printable(f"error: {' '.join(message.split())}") + "\n")
     raise SystemExit(2)
+
+
+def say(text: str = "") -> None:
+    """Prints text, which may be of files, on stdout."""
+    sys.stdout.write(printable(text) + "\n")
+    sys.stdout.flush()
+
+
+def printable(text: str) -> str:
+    r"""Text without what a terminal would obey: escapes for control characters, lines as they are.
+
+    >>> printable("a\x1b[31m name\r")
+    'a\\x1b[31m name\\r'
+    """
+    return "".join(
+        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def _one_line(box: str) -> str:

@@ -16,8 +16,11 @@ from typing import Any
 
 import jax
 
-from veenv.orders.documents import as_path
+from veenv.orders.documents import as_path, read_bytes
 from veenv.tasks.user import refuse_code
+
+MAX_BYTES = 2**14
+"""Of a file of settings: a run's has 3 KiB, and reading takes the square of the dots in a key."""
 
 CONFIG_NAME = "config.toml"
 """The file of settings in a run folder."""
@@ -25,8 +28,9 @@ CONFIG_NAME = "config.toml"
 SOURCES = ("config", "preset", "resume")
 """Options that say where other options come from; they are no settings themselves."""
 
-NOT_SAVED = (*SOURCES, "folder", "coordinator", "num_processes", "process_id", "distributed")
-"""Options that a run folder does not keep: those, its place, and which processes take part."""
+_PROCESSES = ("coordinator", "num_processes", "process_id", "distributed")
+FROM_COMMAND_LINE = (*SOURCES, "folder", *_PROCESSES)
+"""Options that are in no file: those, the place of a run, and which processes take part in it."""
 
 _ACCELERATOR = {"num_envs": 512, "num_minibatches": 8, "bfloat16": True}
 PRESETS: dict[str, dict[str, Any]] = {
@@ -64,6 +68,12 @@ def expand(record: type, args: Sequence[str]) -> list[str]:
         config = str(as_path(resume) / CONFIG_NAME)
     if config is not None:
         settings = read_toml(config)
+        where = str(settings.get("init_from", ""))
+        if resume is not None and "://" in where and _value_of("init-from", args) is None:
+            raise ValueError(
+                f"{config} names {where!r}: no address that a run folder names is read; give it "
+                "with --init-from"
+            )
         for code in ("function", "network"):
             if settings.get(code) is not None and _value_of(code, args) is None:
                 refuse_code(config, settings[code], code)
@@ -88,11 +98,13 @@ def read_toml(path: str) -> dict[str, Any]:
       OSError: it cannot be read.
     """
     try:
-        return tomllib.loads(as_path(path).read_bytes().decode())
+        return tomllib.loads(read_bytes(path, MAX_BYTES, "settings file").decode())
     except OSError as error:
         reason = error.strerror or error
         raise type(error)(f"cannot read the settings file {path}: {reason}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise ValueError(f"{path} is not TOML: nested too deeply") from None
+    except ValueError as error:  # some are of Python's own, of integers with too many digits
         raise ValueError(f"{path} is not TOML: {error}") from None
 
 
@@ -106,9 +118,11 @@ def to_args(record: type, settings: Mapping[str, Any], source: str) -> list[str]
     >>> to_args(TrainArgs, {"task": ["mlp", "LSTM"], "num_envs": 8, "bfloat16": True}, "a file")
     ['--task=mlp,LSTM', '--num-envs=8', '--bfloat16']
     """
-    known = {name: kind for name, kind in options(record) if name not in SOURCES}
+    known = {name: kind for name, kind in options(record) if name not in FROM_COMMAND_LINE}
     args = []
     for name, value in settings.items():
+        if name in FROM_COMMAND_LINE:
+            raise ValueError(f"{name} in {source}: it is an option of the command line alone")
         if name not in known:
             near = difflib.get_close_matches(name, known, n=2, cutoff=0.5)
             hint = f"did you mean {' or '.join(near)}?" if near else "--help lists all of them"
@@ -141,7 +155,7 @@ def to_toml(record: Any) -> str:
     """
     lines = []
     for name, value in _values(record):
-        if name not in NOT_SAVED and value is not None:
+        if name not in FROM_COMMAND_LINE and value is not None:
             lines.append(f"{name} = {json.dumps(value, ensure_ascii=False)}\n")
     return "".join(lines)
 
@@ -169,8 +183,7 @@ def _value_of(name: str, args: Sequence[str]) -> str | None:
     """The value of an option on the command line; None if it is not given."""
     value = None
     for arg, following in zip(args, [*args, None][1:], strict=True):
-        if arg == f"--{name}":
-            value = following
-        elif arg.startswith(f"--{name}="):
-            value = arg.partition("=")[2]
+        flag, given, text = arg.partition("=")
+        if flag.replace("_", "-") == f"--{name}":
+            value = text if given else following
     return value

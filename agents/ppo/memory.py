@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from agents.config.ppo import PPOConfig
 from agents.nn.own import Network
@@ -53,7 +53,7 @@ def bytes_of_episodes(
 def check_memory(
     tasks: TaskDistribution, network: Network, config: PPOConfig, num_envs: int, num_devices: int
 ) -> None:
-    """Checks that the episodes of a train step fit into memory.
+    """Checks that the network and the episodes of a train step fit into memory.
 
     Args:
       tasks: the graphs.
@@ -65,10 +65,16 @@ def check_memory(
     Raises:
       ValueError: if they do not, with the bytes that they would take.
     """
-    needed, have = (
-        bytes_of_episodes(tasks, network, num_envs, config.window or 0),
-        _memory(num_devices),
-    )
+    have = _memory(num_devices)
+    # Parameters, their gradients, and the two moments of Adam.
+    weights = 4 * _size([x for x in jax.tree.leaves(network) if hasattr(x, "dtype")])
+    if have is not None and weights > have:
+        raise ValueError(
+            f"hidden={config.hidden}: the network and its gradients would take at least "
+            f"{weights:,} bytes ({weights / 2**30:,.0f} GiB), more than the {have:,} bytes of "
+            "memory here"
+        )
+    needed = bytes_of_episodes(tasks, network, num_envs, config.window or 0)
     if have is not None and needed > have:
         raise ValueError(
             f"num_envs={config.num_envs}: the episodes of one train step would take at least "
@@ -90,4 +96,4 @@ def _memory(num_devices: int) -> int | None:
 
 def _size(tree: Any) -> int:
     """Bytes of arrays."""
-    return sum(int(np.prod(x.shape)) * x.dtype.itemsize for x in jax.tree.leaves(tree))
+    return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))

@@ -134,7 +134,10 @@ class Trainer:
         self.num_envs = self._envs_per_graph * len(tasks)
         self._follows = Roles.of(config, self._envs_per_graph).follows
         self.placement = place(self.num_envs, devices)
-        shape = eqx.filter_eval_shape(self._first_network, jax.random.key(0))
+        try:
+            shape = eqx.filter_eval_shape(self._first_network, jax.random.key(0))
+        except OverflowError as error:  # axes are of 32 bits
+            raise ValueError(f"hidden={config.hidden}: {error}") from None
         check_memory(tasks, shape, config, self.num_envs, self.placement.mesh.size)
         self._lay_out(tasks)
         if isinstance(network, OwnNetwork):  # nobody else's train step reads what it reads

@@ -29,6 +29,7 @@ from agents.training.loop import Progress
 from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel
 from veenv.orders.documents import file_name, is_local, write_bytes
+from veenv.orders.fields import read_field
 from veenv.orders.order import Order, fingerprint
 
 
@@ -167,13 +168,20 @@ class RunFolder:
           OSError: the folder cannot be read or written.
         """
         restored = self.checkpoints.restore(state) or Restored(0, state, {})
+        try:
+            for name, kind in (("seconds", float), ("steps", int)):
+                read_field(name, kind, restored.run.get(name, 0))
+            if self.best is not None:
+                self.best.merge(restored.run.get("best", {}))
+        except ValueError as error:
+            path = self.checkpoints.folder / str(restored.number)
+            raise ValueError(f"checkpoint {path}: {error}") from None
         self.checkpoints.set_aside_after(restored.number)
         for path in self.path.glob(".*.part"):
             path.unlink()
         for problem in self.metrics.resume(restored.number):
             self._warn(problem)
         if self.best is not None:
-            self.best.merge(restored.run.get("best", {}))
             self._merge_orders(self.best)
         return restored
 
@@ -183,6 +191,7 @@ class RunFolder:
             try:
                 order = Order.load(self.order_path(name))
                 order.ids_for(graph)
+                order = order.counted(graph, best.tasks.env.cost)
             except FileNotFoundError:
                 continue
             except ValueError as error:

@@ -76,8 +76,8 @@ class Metrics:
           OSError: the files cannot be read or written.
         """
         rows, problems = read_rows(self._json)
-        if update and not rows and not self._json.exists() and self._csv.exists():
-            problems = ["there is no such file"]
+        if self._rows_of_csv() > len(rows) and not problems:
+            problems = [f"it has {len(rows)} rows, fewer than {self._csv.name}"]
         if problems:
             aside = [set_aside(path) for path in (self._json, self._csv) if path.exists()]
             shown = "; ".join(problems[:3]) + f"; and {len(problems) - 3} more" * (
@@ -94,6 +94,16 @@ class Metrics:
         write_bytes(self._json, b"".join(_json_line(row) for row in self.rows))
         write_bytes(self._csv, self._csv_lines(self.rows, header=True) if self.rows else b"")
         self._written = len(self.rows)
+
+    def _rows_of_csv(self) -> float:
+        """Rows of the second file, which is never ahead of the first; infinite if it is no CSV."""
+        try:
+            text = self._csv.read_bytes().decode(errors="replace")
+            return sum(1 for _ in csv.reader(io.StringIO(text, newline=""))) - 1
+        except FileNotFoundError:
+            return 0
+        except csv.Error:
+            return math.inf
 
     def _csv_lines(self, rows: list[dict[str, Any]], *, header: bool) -> bytes:
         text = io.StringIO()

@@ -12,7 +12,17 @@ from jaxtyping import Int
 from agents.config.args import MOST_RANKED
 from veenv.env import TaskDistribution
 from veenv.env.rewards import cheaper_classical
+from veenv.orders.fields import read_field
 from veenv.orders.order import Order
+
+
+@dataclasses.dataclass(frozen=True)
+class _Known:
+    """An order of a task in a record."""
+
+    ids: tuple[int, ...]
+    cost: int
+    steps: int | None
 
 
 class BestOrders:
@@ -112,11 +122,15 @@ class BestOrders:
         """Keeps what another `record` has that is cheaper; other tasks are skipped.
 
         Raises:
-          RuntimeError: an order does not cost what the record says, or is not one.
+          ValueError: the record is none, or an order does not cost what it says, or is not one.
         """
+        known = read_field("best", Mapping[str, _Known], record)
         for name in self.tasks.names:
-            if name in record and self._would_improve(name, record[name]["cost"]):
-                self._orders[name] = self._counted(name, **record[name])
+            if name in known and self._would_improve(name, known[name].cost):
+                try:
+                    self._orders[name] = self._counted(name, **dataclasses.asdict(known[name]))
+                except RuntimeError as error:
+                    raise ValueError(str(error)) from None
 
     def _would_improve(self, name: str, cost: int) -> bool:
         return name not in self._orders or cost < self.cost(name)

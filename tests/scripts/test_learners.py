@@ -48,8 +48,7 @@ def test_a_row_goes_on_where_it_was(config, monkeypatch, capsys):
     row, costs = read(config), [graph.cost(order) for order in orders]
     assert [run["cost"] for run in row["runs"]] == costs
     assert row["machine"] == "here"
-    best = orders[int(np.argmin(costs))]
-    assert row["tasks"][0]["order"] == list(best)
+    assert [run["order"] for run in row["runs"]] == [list(order) for order in orders]
     for run in row["runs"]:
         assert len(run["curve"]) == learners.POINTS
         assert run["curve"][0][0] == 0
@@ -87,13 +86,11 @@ def test_a_search_and_an_agent(config):
 
 
 def test_seeds_that_lack_a_task_do_not_count():
-    tasks = [
-        {"task": name, "fingerprint": name, "classical": 10, "reference": 8, "order": [1]}
-        for name in "ab"
-    ]
+    tasks = [{"task": name, "fingerprint": name, "classical": 10, "reference": 8} for name in "ab"]
     row = {"learner": "ppo", "on": "hard", "budget": "1m", "jax": "0", "tasks": tasks}
     runs = [
         {"task": name, "seed": seed, "cost": cost, "mean": 9.0, "steps": 2, "seconds": 1.0}
+        | {"order": [seed + 1]}
         for name, seed, cost in (("a", 0, 8), ("b", 0, 10), ("a", 1, 7))
     ]
     found = evaluation_of(row | {"runs": runs})
@@ -102,6 +99,11 @@ def test_seeds_that_lack_a_task_do_not_count():
     assert evaluation_of(row | {"runs": runs[:1]}) is None
     with pytest.raises(ValueError, match="no row of a learner"):
         evaluation_of({"learner": "ppo"})
+    assert found.rows[1].orders == ((1,),)
+    old = [{**run, "seed": k} for k, run in enumerate(runs + runs[:2]) if run["task"] == "a"]
+    del old[0]["order"]
+    [one] = evaluation_of(row | {"tasks": tasks[:1], "runs": old}).rows
+    assert (one.costs, one.orders) == ((7,), ((2,),))
     other = evaluation_of(row | {"learner": "anneal", "runs": [run | {"cost": 9} for run in runs]})
     text = by_task([found, other])
     assert "| a | 10 | 8 | 8 | 9 |" in text

@@ -84,6 +84,12 @@ def train_here(monkeypatch, capsys, *args: str) -> tuple[int, str, str]:
             ["--task", "mlp", "--num-envs", "10000000", "--agent", "alphazero"],
             r"take at least [\d,]{15,} bytes",
         ),
+        (
+            ["--task", "mlp", "--hidden", "300000"],
+            r"hidden=300000: .* take at least [\d,]{15,} bytes \([\d,]+ GiB\), more than the",
+        ),
+        (["--task", "mlp", "--hidden", "300000", "--agent", "alphazero"], "hidden=300000: .*bytes"),
+        (["--task", "random", "--hidden", "4000000000"], "hidden=4000000000: .*out of bounds"),
         (["--resume", "nowhere"], "nowhere is not a run folder: it has no config.toml"),
         (["--resume", "runs", "--config", "x.toml"], "give no --config with it"),
         (["--task", "mlp", "--functions", "5"], "such as --functions, go with --task random"),

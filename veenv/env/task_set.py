@@ -21,7 +21,7 @@ from veenv.env.state import Observation, State
 from veenv.graph.graph import CostModel, Graph, counts_additions, labelling_of
 from veenv.graph.linearisation import make_graph
 from veenv.tasks import RandomFunctions
-from veenv.tasks.evaluation_sets import EvaluationSet, evaluation_set, set_names
+from veenv.tasks.evaluation_sets import EvaluationSet, evaluation_set, reference, set_names
 
 RANDOM_RANK = 3
 """Most axes of a variable of a random function; functions with more are drawn again."""
@@ -220,10 +220,9 @@ class TaskDistribution:
     @cached_property
     def references(self) -> tuple[int | None, ...]:
         """For each task the cost that long annealing found, in multiplications; None if unknown."""
-        if self.chosen is None or self.env.cost != "multiplications":
+        if self.env.cost != "multiplications":
             return (None,) * len(self)
-        pairs = zip(self.chosen.functions, self.graphs, strict=True)
-        return tuple(self.chosen.reference(name, graph) for name, graph in pairs)
+        return tuple(map(reference, self.graphs))
 
     @property
     def title(self) -> str:

@@ -6,7 +6,6 @@ found by the fingerprint of the graph, so that any function with a task's graph 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from importlib import resources
 
@@ -61,14 +60,30 @@ def best_for(graph: Graph, cost: CostModel = "multiplications") -> Order:
             f"{len(graph.edges)} edges); {_nearest(graph)}search one, for example with "
             "scripts/search.py; see docs/errors.md#no-order-is-shipped"
         )
-    return min((_counted(order, graph, cost) for order in fitting), key=lambda o: o.counts[cost])
+    return min((order.counted(graph, cost) for order in fitting), key=lambda o: o.counts[cost])
 
 
-def _counted(order: Order, graph: Graph, cost: CostModel) -> Order:
-    """The order with its count under a cost model, which old files may lack."""
-    if cost in order.counts:
-        return order
-    return replace(order, counts={**order.counts, cost: graph.cost(order.ids, cost)})
+def proved_bound(graph: Graph, cost: CostModel = "multiplications") -> int:
+    """A cost below which no order of a graph goes, as searches for the package have proved.
+
+    Orders of others state bounds of their own (`Order.lower_bounds`), which nothing has checked.
+
+    Args:
+      graph: the graph.
+      cost: the cost model.
+
+    Returns:
+      The bound; 0 where none is known.
+
+    Examples:
+      >>> from veenv import make_graph, tasks
+      >>> task = tasks.get("HumanHeartDipole")
+      >>> proved_bound(make_graph(task.fun, task.argnums)(*task.example_args()))
+      148
+    """
+    key = fingerprint(graph)
+    fitting = (order for order in shipped_orders() if order.fingerprint == key)
+    return max((order.lower_bounds.get(cost, 0) for order in fitting), default=0)
 
 
 def _nearest(graph: Graph) -> str:

@@ -19,6 +19,7 @@ from veenv.env.env import VertexEnv
 from veenv.env.task_set import TaskDistribution
 from veenv.graph.graph import CostModel, Graph
 from veenv.orders.documents import as_path, parse_object, write_bytes
+from veenv.orders.fields import read_field
 from veenv.orders.order import fingerprint
 from veenv.search.api import check_method, search
 
@@ -44,7 +45,7 @@ class Row:
       mean: mean cost of all sampled episodes, or of the searches.
       steps: eliminations that were played, or orders that a search evaluated, of all seeds.
       seconds: all that it took, compiling included.
-      order: vertex ids of the cheapest order.
+      orders: for each seed the vertex ids of that order.
     """
 
     task: str
@@ -55,7 +56,12 @@ class Row:
     mean: float
     steps: int
     seconds: float
-    order: tuple[int, ...]
+    orders: tuple[tuple[int, ...], ...]
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Vertex ids of the cheapest order of all seeds."""
+        return self.orders[self.costs.index(min(self.costs))]
 
 
 @dataclass(frozen=True)
@@ -189,14 +195,10 @@ class Evaluation:
           ValueError: it holds something else.
           OSError: it cannot be read.
         """
-        document = parse_object(as_path(path).read_bytes())
         try:
-            rows = tuple(
-                Row(**{**row, "costs": tuple(row["costs"]), "order": tuple(row["order"])})
-                for row in document.pop("rows")
-            )
-            return cls(**{**document, "seeds": tuple(document["seeds"]), "rows": rows})
-        except (TypeError, KeyError) as error:
+            document = parse_object(as_path(path).read_bytes())
+            return read_field("", cls, document)
+        except ValueError as error:
             raise ValueError(f"{path} is no evaluation: {error}") from None
 
 
@@ -303,7 +305,7 @@ def _row(
         float(np.mean(means)),
         sum(steps),
         time.perf_counter() - began,
-        orders[int(np.argmin(costs))],
+        orders,
     )
 
 

@@ -81,21 +81,18 @@ class EvaluationSet:
         """Names of the functions: of tasks, or the numbers of draws."""
         return self.tasks or tuple(map(str, self.draws))
 
-    def reference(self, function: str, graph: Graph) -> int | None:
-        """The cost that long annealing found, in multiplications.
 
-        Args:
-          function: one of `functions`.
-          graph: its graph.
+def reference(graph: Graph) -> int | None:
+    """The cost that long annealing found for a function of any set, in multiplications.
 
-        Returns:
-          None if there is no reference for this very graph: of a training set, or if this version
-          of JAX traces the function to another graph.
-        """
-        known = _document()["sets"].get(self.name, {}).get(function)
-        if known is None or known["fingerprint"] != fingerprint(graph):
-            return None
-        return int(known["cost"])
+    Args:
+      graph: the function's graph.
+
+    Returns:
+      None if no test set has this very graph, or this version of JAX traces the function to
+      another one.
+    """
+    return _references().get(fingerprint(graph))
 
 
 def set_names() -> tuple[str, ...]:
@@ -134,6 +131,13 @@ def evaluation_set(name: str) -> EvaluationSet:
         return EvaluationSet(name, position, number, family)
     left_out = tuple(_document()["left_out"].get(name, ()))
     return EvaluationSet(name, FIRST_TEST_SEED + position, number, family, left_out=left_out)
+
+
+@cache
+def _references() -> dict[str, int]:
+    """Reference costs by fingerprint."""
+    known = (one for functions in _document()["sets"].values() for one in functions.values())
+    return {one["fingerprint"]: int(one["cost"]) for one in known}
 
 
 @cache

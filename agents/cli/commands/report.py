@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 from tyro.conf import OmitArgPrefixes, arg
 
-from agents.config.args import fail, parse
+from agents.config.args import fail, parse, say
 from agents.config.function import FunctionConfig
 from veenv.graph.graph import CostModel
 from veenv.measure.report import Subject, page_path, read_subjects, write_report
@@ -62,7 +62,7 @@ def _write(args: ReportArgs, subject: Subject, several: bool) -> bool:
     proof = write_report(
         path, subject, batch=args.batch, rounds=args.rounds, points=args.points, seed=args.seed
     )
-    print(f"report: {path}")
+    say(f"report: {path}")
     for problem in proof.problems:
-        print(f"WRONG: {problem}")
+        say(f"WRONG: {problem}")
     return proof.passed

@@ -10,7 +10,7 @@ from tyro.conf import OmitArgPrefixes, arg
 
 from agents.cli.report import result_table
 from agents.cli.signals import raising_interrupts
-from agents.config.args import fail, parse
+from agents.config.args import fail, parse, say
 from agents.config.function import FunctionConfig
 from veenv import Order, tasks
 from veenv.graph.graph import CostModel, Graph
@@ -73,18 +73,18 @@ def main() -> int:
             raise ValueError(f"folder of --out {args.out} does not exist")
         with raising_interrupts():
             result = find(args, graph)
-        print(report(graph, result))
+        say(report(graph, result))
         if out is not None:
             found_by = f"search {result.method}, seed {result.seed}, budget {args.budget}"
             Order.from_graph(graph, result.order, task.name, found_by).save(out)
-            print(f"order written to {out}")
+            say(f"order written to {out}")
             if (classical := result.classical) is not None:
                 beside = out.with_name(f"{out.stem}-classical{out.suffix}")
                 dataclasses.replace(classical[1], name=task.name).save(beside)
-                print(f"the cheapest classical order, {classical[0]}, written to {beside}")
+                say(f"the cheapest classical order, {classical[0]}, written to {beside}")
         if args.timing > 0:
             point, ids = task.example_args(), result.order
-            print(compare(task.fun, task.argnums, point, ids, limit=args.timing).text())
+            say(compare(task.fun, task.argnums, point, ids, limit=args.timing).text())
     except (ValueError, OSError) as error:
         fail(str(error))
     return 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import time
 
+import jax
+
 from agents.cli.session import run_training
 from agents.config.args import fail, parse_training
 
@@ -17,3 +19,7 @@ def main() -> int:
         return run_training(args, sys.stdout, started=started)
     except (ValueError, OSError) as error:
         fail(str(error))
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        fail(f"not enough memory: {error}")

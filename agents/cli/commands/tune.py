@@ -9,7 +9,7 @@ from tyro.conf import OmitArgPrefixes, arg
 
 import veenv
 from agents.cli.signals import raising_interrupts
-from agents.config.args import fail, parse
+from agents.config.args import fail, parse, say
 from agents.config.function import FunctionConfig
 from veenv import tasks
 
@@ -60,10 +60,10 @@ def main() -> int:
                 budget=args.budget,
                 cache=args.cache,
             )
-        print(f"{jacobian!r}\n\n{jacobian.table()}")
+        say(f"{jacobian!r}\n\n{jacobian.table()}")
         if args.out is not None:
             jacobian.save(args.out)
-            print(f"\nwritten to {args.out}")
+            say(f"\nwritten to {args.out}")
     except (ValueError, TypeError, OSError) as error:
         fail(str(error))
     return 0

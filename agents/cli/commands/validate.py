@@ -20,7 +20,7 @@ from tyro.conf import OmitArgPrefixes, arg
 
 import veenv
 from agents.cli.report import points_of
-from agents.config.args import parse
+from agents.config.args import parse, printable, say
 from agents.config.function import FunctionConfig
 from veenv.graph.graph import COST_MODELS
 from veenv.measure.comparison import compare
@@ -90,18 +90,18 @@ def main(config: Config | None = None) -> int:
             )
             reports.append(report)
             if not config.json:
-                print(details(report), flush=True)
+                say(details(report))
                 if config.rounds and config.timing > 0:
-                    print(_seconds(order, task, config), flush=True)
+                    say(_seconds(order, task, config))
         if config.docs is not None:
             write_section(config.docs, "proof", document(reports))
     except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(printable(f"error: {error}"), file=sys.stderr)
         return 2
     if config.json:
         print(json.dumps({"machine": machine(), "reports": [as_json(r) for r in reports]}))
     elif len(reports) > 1:
-        print(table(reports))
+        say(table(reports))
     return 0 if all(r.passed for r in reports) else 1
 
 

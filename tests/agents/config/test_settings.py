@@ -62,12 +62,57 @@ def test_every_setting_can_be_written_and_read_again(tmp_path):
         )
 
 
-def test_every_option_can_be_set_in_a_file(tmp_path):
-    """But for those that say where options come from; the process's place is not saved."""
-    path = write(tmp_path, 'task = "mlp"\ncoordinator = "a:1"\nnum_processes = 2\nprocess_id = 1\n')
-    args = parse_training(["--config", path])
+@pytest.mark.parametrize(
+    "line",
+    [
+        'coordinator = "10.0.0.1:1234"',
+        "num_processes = 2",
+        "process_id = 0",
+        "distributed = true",
+        'folder = "elsewhere"',
+    ],
+)
+@pytest.mark.parametrize("option", ["--config", "--resume", "--folder"])
+def test_other_hosts_are_named_on_the_command_line_alone(line, option, tmp_path, capsys):
+    path = write(tmp_path, f'task = "mlp"\n{line}\n', CONFIG_NAME)
+    given = path if option == "--config" else str(tmp_path)
+    with pytest.raises(SystemExit):
+        parse_training([option, given])
+    name = line.partition(" ")[0]
+    said = capsys.readouterr().err
+    assert f"{name} in {path}: it is an option of the command line alone" in said
+    assert said.count("\n") == 1
+
+
+def test_processes_are_not_saved(tmp_path):
+    places = ["--coordinator", "a:1", "--num-processes", "2", "--process-id", "1"]
+    args = parse_training(["--task", "mlp", *places])
     assert args.scale.coordinator == "a:1"
     assert "coordinator" not in to_toml(args)
+
+
+@pytest.mark.parametrize("option", ["--resume", "--folder"])
+def test_an_address_of_weights_is_not_taken_from_a_run_folder(option, tmp_path, capsys):
+    write(tmp_path, 'task = "mlp"\ninit_from = "gs://elsewhere/run"\n', CONFIG_NAME)
+    with pytest.raises(SystemExit):
+        parse_training([option, str(tmp_path)])
+    assert "no address that a run folder names is read" in capsys.readouterr().err
+    for flag in ("--init-from", "--init_from"):
+        args = parse_training([option, str(tmp_path), f"{flag}=gs://mine/run"])
+        assert args.init_from == "gs://mine/run"
+
+
+def test_settings_that_are_nested_deeply_take_one_line(tmp_path, capsys):
+    deep = ("x = " + "[" * 5000, "x = " + "{a=" * 5000, "x" + ".x" * 3000 + " = 1", "#" * 10**6)
+    for text in (*deep, "x = " + "1" * 5000, "x = 2000-99-99"):
+        for option in ("--config", "--resume"):
+            path = write(tmp_path, text, CONFIG_NAME)
+            with pytest.raises(SystemExit):
+                parse_training([option, path if option == "--config" else str(tmp_path)])
+            said = capsys.readouterr().err
+            assert said.count("\n") == 1
+            assert re.search("is not TOML|unknown option", said)
+            assert len(said) < 1000
 
 
 def test_presets_name_options_that_exist():
@@ -99,7 +144,7 @@ def test_a_network_is_imported_only_where_the_command_line_names_it(tmp_path, ca
     ("text", "message"),
     [
         ("num_env = 3", r"unknown option 'num_env' in .*c\.toml; did you mean num_envs"),
-        ("resume = 'x'", "unknown option 'resume'"),
+        ("resume = 'x'", "resume in .* is an option of the command line alone"),
         ("zzzzzz = 3", "--help lists all of them"),
         ("[ppo]\nseed = 3", "unknown option 'ppo'"),
         ("seed = [1, 2]", "seed in .* must be a number, text or list of texts"),

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from agents.run.checkpoints import Restored
 from agents.run.folder import RunFolder, identity_of
 from agents.run.metrics import Metrics
 from agents.training.best import BestOrders
@@ -19,6 +20,7 @@ from agents.training.curriculum import FixedTasks
 from agents.training.loop import DivergedError, train
 from tests.agents.conftest import lasting
 from veenv import Order
+from veenv.env import TaskDistribution
 from veenv.env.rewards import classical_orders
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
@@ -174,7 +176,7 @@ def test_an_order_of_an_earlier_version_stays_as_it_is(trainer, both, open_folde
 
 def test_records_are_checked_by_the_graph(both):
     best, graph = BestOrders(both), both.graphs[0]
-    with pytest.raises(RuntimeError, match="wide: the environment counted a cost of 1"):
+    with pytest.raises(ValueError, match="wide: the environment counted a cost of 1"):
         best.merge({"wide": {"ids": list(graph.reverse()), "cost": 1, "steps": 1}})
     assert best.get("wide") is None
 
@@ -270,11 +272,89 @@ def test_rows_that_cannot_be_read_are_named_and_kept(tmp_path):
     assert [row["update"] for row in last.rows] == [1, 3, 7]
 
 
-def test_a_table_is_kept_where_the_rows_are_gone(tmp_path):
-    Metrics(tmp_path).add({"update": 1})
-    (tmp_path / "metrics.jsonl").unlink()
-    assert "no such file" in Metrics(tmp_path).resume(1)[0]
-    assert (tmp_path / "metrics.csv.damaged").read_text() == "update\n1\n"
+@pytest.mark.parametrize("update", [0, 1, 3])
+@pytest.mark.parametrize("left", [None, 0, 1, 2])
+def test_a_table_is_kept_where_the_rows_are_gone(left, update, tmp_path):
+    """Without the file, with an empty one, and with one that was cut short."""
+    metrics = Metrics(tmp_path)
+    for number in (1, 2, 3):
+        metrics.add({"update": number})
+    lines = (tmp_path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    if left is None:
+        (tmp_path / "metrics.jsonl").unlink()
+    else:
+        (tmp_path / "metrics.jsonl").write_bytes(b"".join(lines[:left]))
+    again = Metrics(tmp_path)
+    [said] = again.resume(update)
+    assert f"it has {left or 0} rows, fewer than metrics.csv" in said
+    assert (tmp_path / "metrics.csv.damaged").read_text() == "update\n1\n2\n3\n"
+    assert len(again.rows) == min(left or 0, update)
+    assert Metrics(tmp_path).resume(update) == []
+
+
+@pytest.mark.parametrize("table", ["", "update\n", "update\n1\n", "update\n1\n2\n", None])
+def test_a_table_that_is_behind_is_written_anew(table, tmp_path):
+    metrics = Metrics(tmp_path)
+    for number in (1, 2):
+        metrics.add({"update": number})
+    (tmp_path / "metrics.csv").unlink()
+    if table is not None:
+        (tmp_path / "metrics.csv").write_text(table)
+    assert Metrics(tmp_path).resume(2) == []
+    assert (tmp_path / "metrics.csv").read_text() == "update\n1\n2\n"
+
+
+ODD_RUNS = [
+    {"best": 3},
+    {"best": [1, 2]},
+    {"best": {"wide": 3}},
+    {"best": {"wide": None}},
+    {"best": {"wide": {}}},
+    {"best": {"wide": {"ids": "1", "cost": 1, "steps": 1}}},
+    {"best": {"wide": {"ids": [1, [2]], "cost": 1, "steps": 1}}},
+    {"best": {"wide": {"ids": [1, 1], "cost": 1, "steps": 1}}},
+    {"best": {"wide": {"ids": [10**30], "cost": 1, "steps": 1}}},
+    {"best": {"wide": {"ids": [1], "cost": "1", "steps": 1}}},
+    {"best": {"wide": {"ids": [1], "cost": -1, "steps": 1}}},
+    {"best": {"wide": {"ids": [1], "cost": True, "steps": 1}}},
+    {"best": {"wide": {"ids": [1], "cost": 1, "steps": 0.5}}},
+    {"best": {"wide": {"ids": [1], "cost": 1, "steps": 1}}},
+    {"seconds": "1"},
+    {"seconds": -1},
+    {"steps": [3]},
+    {"steps": 1.5},
+]
+
+
+@pytest.mark.parametrize("run", ODD_RUNS)
+def test_an_odd_record_of_a_run_is_one_error_and_changes_nothing(
+    run, trainer, both, open_folder, monkeypatch
+):
+    opened, said = open_folder
+    folder, restored = opened(BestOrders(both)), Restored(3, trainer.init(), run)
+    monkeypatch.setattr(folder.checkpoints, "restore", lambda state: restored)
+    (folder.path / "metrics.jsonl").write_text('{"update": 5}\n')
+    before = {p.name: p.read_bytes() for p in folder.path.iterdir() if p.is_file()}
+    with pytest.raises(ValueError, match=r"^checkpoint .*3: "):
+        folder.resume(trainer.init())
+    assert {p.name: p.read_bytes() for p in folder.path.iterdir() if p.is_file()} == before
+    assert said == []
+
+
+@pytest.mark.parametrize("missing", [("operations",), ()])
+@pytest.mark.parametrize("cost", ["executed", "operations"])
+def test_an_old_order_is_counted_as_the_run_counts(cost, missing, trainer, both, open_folder):
+    opened, said = open_folder
+    tasks = TaskDistribution.of(dict(zip(both.names, both.graphs, strict=True)), cost)
+    best, wide = BestOrders(tasks), both.graphs[0]
+    folder = opened(best)
+    order = Order.from_graph(wide, wide.reverse(), "wide")
+    counts = {name: count for name, count in order.counts.items() if name not in missing}
+    dataclasses.replace(order, counts=counts).save(folder.order_path("wide"))
+    folder.resume(trainer.init())
+    assert best.cost("wide") == wide.cost(order.ids, cost)
+    assert best.record()["wide"]["ids"] == list(order.ids)
+    assert said == []
 
 
 def test_one_process_at_a_time(both, tmp_path):

@@ -92,6 +92,39 @@ def test_text_of_a_user_is_never_markup():
     assert data_of(text)["task"] == nasty
 
 
+@pytest.mark.parametrize(
+    ("counted", "bounds"),
+    [
+        ({}, {"multiplications": 17}),  # the record's own count, and a bound equal to it
+        ({}, {"multiplications": 18}),
+        ({"multiplications": 18}, {}),
+        ({"multiplications": 17}, {"multiplications": 17}),
+        ({"multiplications": 1}, {"multiplications": 1}),
+    ],
+)
+def test_a_proof_is_of_the_graph_and_not_of_the_file(counted, bounds, robertson):
+    """Robertson's best order costs 17, which is proved; its reverse order costs 18."""
+    subject, honest = robertson
+    assert "proved optimal" in honest
+    reverse = veenv.Order.from_graph(subject.graph, subject.graph.reverse(), "Robertson")
+    forged = dataclasses.replace(reverse, counts=reverse.counts | counted, lower_bounds=bounds)
+    proof = prove(subject.task, forged.ids, 1)
+    text = page(dataclasses.replace(subject, order=forged), proof)
+    assert "proved optimal" not in text
+    assert "no order takes less than 17" in text
+
+
+@pytest.mark.parametrize("cost", ["multiplications", "executed", "operations"])
+def test_nothing_is_said_of_a_graph_without_a_proof(cost):
+    task = Task("f", lambda x: jnp.sin(jnp.exp(x)) * x, lambda: (0.5,), 0, "", "")
+    graph = veenv.make_graph(task.fun)(0.5)
+    order = veenv.Order.from_graph(graph, [2, 1], "f")
+    bold = dataclasses.replace(order, lower_bounds=dict(order.counts))
+    text = page(Subject(task, graph, bold, cost), prove(task, order.ids, 1))
+    assert "optimal" not in text.replace("cheapest", "")
+    assert "no order takes less" not in text
+
+
 @pytest.mark.parametrize("name", ["Robertson", "LIF", "Reprojection_batch8"])
 def test_the_pattern_covers_the_jacobian_and_is_no_larger_than_the_blocks(name, x64):
     task = veenv.tasks.get(name)

@@ -6,24 +6,19 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
 from veenv.measure.timing import spread
 from veenv.orders.documents import parse_object, read_bytes, write_text
+from veenv.orders.fields import MAX_TEXT, read_field
 from veenv.search.tuning.contest import Trial, ratios
 from veenv.search.tuning.forms import AUTO, Form
 
 FORMAT = "veenv-tuned"
 VERSION = 1
 MAX_BYTES = 16 * 2**20
-_MAX_TEXT = 1000
-_LONGEST = 1_000_000
-_LEAST = {"ids": 1, "batch": 1, "argnums": -1000}
-"""The least integer of some fields; zero of others."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +119,7 @@ def write(path: str | os.PathLike[str], record: Record) -> None:
     whole = {"format": FORMAT, "version": VERSION, **asdict(record)}
     write_text(
         path,
-        json.dumps(whole | {"name": record.name[:_MAX_TEXT]}, indent=1, allow_nan=False) + "\n",
+        json.dumps(whole | {"name": record.name[:MAX_TEXT]}, indent=1, allow_nan=False) + "\n",
     )
 
 
@@ -136,7 +131,7 @@ def read(path: str | os.PathLike[str]) -> Record:
             raise ValueError(f'format: expected an object with "format": "{FORMAT}"')
         if data.get("version") != VERSION:
             raise ValueError(f"version: expected {VERSION}, got {data.get('version')!r:.60}")
-        record = _read("", Record, data)
+        record = read_field("", Record, data)
         if not re.fullmatch("([0-9a-f]{64})?", record.fingerprint):
             raise ValueError(
                 f"fingerprint: expected 64 hexadecimal digits, got {record.fingerprint!r:.60}"
@@ -144,53 +139,3 @@ def read(path: str | os.PathLike[str]) -> Record:
         return record
     except ValueError as error:
         raise ValueError(f"tuned file {os.fspath(path)}: {error}") from None
-
-
-_JSON = {NoneType: NoneType, bool: bool, int: int, tuple: list, Literal: str}
-"""What json.loads gives for the alternatives of a field."""
-
-
-def _read(name: str, hint: Any, value: Any) -> Any:
-    """A value of JSON as a field of some type."""
-    origin, kinds = get_origin(hint), get_args(hint)
-    if origin in (Union, UnionType):
-        known = (k for k in kinds if type(value) is _JSON.get(get_origin(k) or k))
-        return _read(name, next(known, kinds[0]), value)
-    whole: Any = hint
-    if is_dataclass(hint):
-        fields = _typed(name, value, dict)
-        return whole(
-            **{key: _read(f"{name}.{key}".lstrip("."), kind, fields.get(key))
-               for key, kind in get_type_hints(hint).items()}
-        )  # fmt: skip
-    if origin is tuple:
-        if len(_typed(name, value, list)) > _LONGEST:
-            raise ValueError(f"{name}: {len(value)} entries, expected at most {_LONGEST}")
-        return tuple(_read(f"{name}[{k}]", kinds[0], x) for k, x in enumerate(value))
-    if origin is Mapping:
-        entries = _typed(name, value, dict).items()
-        return {_read(name, str, k): _read(name, str, x) for k, x in entries}
-    return _scalar(name, hint, value)
-
-
-def _scalar(name: str, hint: Any, value: Any) -> Any:
-    if get_origin(hint) is Literal:
-        if not any(type(value) is type(known) and value == known for known in get_args(hint)):
-            raise ValueError(f"{name}: expected one of {', '.join(map(str, get_args(hint)))}")
-    elif hint is float:
-        if type(value) not in (int, float) or not 0 <= value < 1e15:
-            raise ValueError(f"{name}: expected a number that is not negative, got {value!r:.60}")
-        return float(value)
-    elif hint is int:
-        low = _LEAST.get(name.rpartition(".")[2].partition("[")[0], 0)
-        if type(value) is not int or not low <= value < 2**63:
-            raise ValueError(f"{name}: expected an integer in {low} .. 2**63, got {value!r:.60}")
-    elif _typed(name, value, hint) and hint is str and len(value) > _MAX_TEXT:
-        raise ValueError(f"{name}: {len(value)} characters, expected at most {_MAX_TEXT}")
-    return value
-
-
-def _typed(name: str, value: Any, kind: type) -> Any:
-    if not isinstance(value, kind):
-        raise ValueError(f"{name}: expected {kind.__name__}, got {type(value).__name__}")
-    return value
