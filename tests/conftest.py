@@ -19,6 +19,8 @@ os.environ["JAX_NUMPY_DTYPE_PROMOTION"] = "strict"
 # Most programs of the tests run once: less time goes into their machine code, here and in the
 # processes that tests start. A test of memory or speed asks for the fixture `optimised`.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+# What fails in a form that nobody asked for is an error, not a reason to take another form.
+os.environ["VEENV_STRICT"] = "1"
 # A program that was compiled once, in whichever process, is read from disk the next time. The
 # folder goes with the tests, unless one is given, from which the next run reads, too.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:

@@ -140,11 +140,12 @@ def formula(eqn: Any) -> Any | None:
     name = eqn.primitive.name
     if name not in _FORMULAS or eqn.outvars[0].aval.dtype not in (np.float32, np.float64):
         return None
-    return _formula(name, eqn.outvars[0].aval.dtype, *(v.aval.shape for v in eqn.invars))
+    aval = eqn.outvars[0].aval
+    return _formula(name, aval.dtype, aval.shape, *(v.aval.shape for v in eqn.invars))
 
 
 @functools.lru_cache(maxsize=64)
-def _formula(name: str, dtype: np.dtype, *shapes: tuple[int, ...]) -> Any:
+def _formula(name: str, dtype: np.dtype, shape: tuple[int, ...], *shapes: tuple[int, ...]) -> Any:
     try:
         from jax._src.lax import special
     except ImportError:
@@ -154,7 +155,9 @@ def _formula(name: str, dtype: np.dtype, *shapes: tuple[int, ...]) -> Any:
         return None
     if name != "bessel_i0e":
         run = functools.partial(run, dtype=dtype)
-    return jax.make_jaxpr(run)(*(jax.ShapeDtypeStruct(shape, dtype) for shape in shapes))
+    return jax.make_jaxpr(lambda *operands: run(*(jnp.broadcast_to(x, shape) for x in operands)))(
+        *(jax.ShapeDtypeStruct(shape, dtype) for shape in shapes)
+    )
 
 
 def lower_in_triton(primitive: Any, rule: Callable[..., Any]) -> bool:
@@ -294,7 +297,13 @@ def promoted(*dtypes: Any) -> Any:
     if all(dtype == dtypes[0] for dtype in dtypes[1:]):
         return jnp.dtype(dtypes[0])
     with jax.numpy_dtype_promotion("standard"):
-        return jnp.result_type(*dtypes)
+        return jnp.result_type(*map(_promotable, dtypes))
+
+
+def _promotable(dtype: Any) -> Any:
+    """A dtype, or bfloat16 for floats of 4 to 8 bits: it holds them all, JAX promotes none."""
+    narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 16
+    return jnp.bfloat16 if narrow else dtype
 
 
 def as_weak_as(aval: Any, x: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import jax
@@ -12,7 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv import _compat
-from veenv.engine.candidates import Name, modes_alone, num_passes, other_modes, other_orders
+from veenv.engine.candidates import (
+    Name,
+    by_jax,
+    modes_alone,
+    num_passes,
+    other_modes,
+    other_orders,
+)
 from veenv.engine.choose import Forms, JaxMode, NotTracedError, Results, choosing
 from veenv.engine.edge import Edge
 from veenv.engine.elimination import Elimination, counts_of, dense, eliminate
@@ -24,9 +31,10 @@ from veenv.engine.product import multiply
 from veenv.engine.sparse import SparseTensor
 from veenv.engine.sparse.entries import Entries, Indexed, Matrix
 from veenv.engine.sums import Terms
-from veenv.graph.linearisation import Linearisation, linearise
+from veenv.graph.linearisation import OF_TRACING, Linearisation, linearise
 from veenv.graph.program import Program, normalise_argnums, plain_argnums, trace
 from veenv.kernel.fusing import KERNEL_MODES, KernelMode, as_kernel
+from veenv.kernel.optional import attempt
 from veenv.linear.barrier import PinMode, with_pins
 from veenv.orders.resolve import OrderLike, plain_order, resolve_order
 from veenv.rules.base import equal_ones_once, is_complex, is_differentiable
@@ -272,40 +280,90 @@ def _forms_of(
         raise TypeError(f"fun must be callable, got {fun!r}")
     special = count_ops or sparse_representation or holomorphic or allow_int
     compared = "auto" if dense else None if special else _name_of(order)
-    parts = sparse_representation and not (count_ops or dense) and _name_of(order) == "auto"
+    wanted = _Wanted(order, argnums, has_aux, count_ops, sparse_representation, holomorphic,
+                     symmetric, dense, compared)  # fmt: skip
 
     @equal_ones_once()
     def forms(args: Sequence[Any], kwargs: dict[str, Any], others: bool) -> Results:
         program = trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)
         _check_types(program, holomorphic=holomorphic, allow_int=allow_int)
-        lin = linearise(_in_parts(program) if parts else program, holomorphic=holomorphic)
+        by_order = functools.partial(wanted.forms, program, args, kwargs, others)
+        if compared != "auto" or dense:
+            return by_order()
+        own = by_jax(program, argnums, has_aux=has_aux)
+        by_mode = lambda: ([own(*args, **kwargs)], [])  # noqa: E731
+        return attempt(by_order, by_mode, lambda error: isinstance(error, _FORESEEN))
+
+    return forms
+
+
+_FORESEEN = (NotTracedError, NotImplementedError, *OF_TRACING)
+"""What says what the user can do, or what the package does not do."""
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What is asked for of a function: options of `jacve`, and those of `_forms_of`."""
+
+    order: OrderLike
+    argnums: int | Iterable[int]
+    has_aux: bool
+    count_ops: bool
+    sparse: bool
+    holomorphic: bool
+    symmetric: Callable[[Any, Any], bool] | None
+    dense: bool
+    compared: Name | None  # the name of an order that other forms may stand for
+
+    def forms(
+        self, program: Program, args: Sequence[Any], kwargs: dict[str, Any], others: bool
+    ) -> Results:
+        """The elimination; with `others` the other forms, too, or an error that asks for none."""
+        linearised = functools.partial(linearise, holomorphic=self.holomorphic)
+        if self.sparse and not (self.count_ops or self.dense) and _name_of(self.order) == "auto":
+            lin = attempt(lambda: linearised(_in_parts(program)), lambda: linearised(program))
+        else:
+            lin = linearised(program)
         if others and whole_of(lin) is not None:
             raise NotTracedError
-        program, name = lin.program, compared if others else None
-        modes = other_modes(lin, name, argnums, has_aux=has_aux)
-        ids = resolve_order(order, lin.graph)
-        inputs = [args[a] for a in normalise_argnums(argnums, len(args))]
-        half = half_of(lin) if symmetric is not None and symmetric(args, kwargs) else Half()
-        thin = not dense and compared is not None and _thin(lin, inputs, ids)
-        if not thin and (alone := modes_alone(lin, ids, modes)):
+        ids = resolve_order(self.order, lin.graph)
+        made = functools.partial(self._eliminated, args, kwargs, lin, ids)
+        return attempt(lambda: made(others, plain=False), lambda: made(False, plain=True))
+
+    def _eliminated(
+        self,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        lin: Linearisation,
+        ids: tuple[int, ...],
+        others: bool,
+        *,
+        plain: bool,
+    ) -> Results:
+        """The same of a linearisation; if `plain`, of what is optional nothing is tried."""
+        program, name = lin.program, self.compared if others else None
+        modes = {} if plain else other_modes(lin, name, self.argnums, has_aux=self.has_aux)
+        inputs = [args[a] for a in normalise_argnums(self.argnums, len(args))]
+        halves = not plain and self.symmetric is not None and self.symmetric(args, kwargs)
+        half = half_of(lin) if halves else Half()
+        thin = not (plain or self.dense) and self.compared is not None and _thin(lin, inputs, ids)
+        if not (plain or thin) and (alone := modes_alone(lin, ids, modes)):
             return [], alone
-        sparse = sparse_representation or thin
+        sparse = self.sparse or thin
         values, done = _eliminated(lin, inputs, ids, half, sparse=sparse)
         blocks = [_all_blocks(lin, done.terms, half, sparse=sparse)]
-        if not sparse:
+        if not (plain or sparse):
             for one in other_orders(lin, ids, name, modes=bool(modes)):
                 left = eliminate(lin, values.edges, one).terms
                 blocks.append(_all_blocks(lin, left, half, sparse=False))
-        trees = [_assembled(lin, rows, inputs, isinstance(argnums, tuple)) for rows in blocks]
-        trees = _dense(trees) if dense or thin else trees
+        blocks = _dense(blocks) if self.dense or thin else blocks
+        trees = [_assembled(lin, rows, inputs, isinstance(self.argnums, tuple)) for rows in blocks]
         value = _returned(program, values)
         found: list[Any] = [(value, jax.tree.unflatten(program.out_tree, tree)) for tree in trees]
-        if count_ops:
+        if self.count_ops:
             counted = None if sparse or any(lin.reverse_only) else done
             found = [(*pair, counts_of(lin.graph, ids, counted)) for pair in found]
         return found, [*modes.values()]
-
-    return forms
 
 
 def _in_parts(program: Program) -> Program:
@@ -319,7 +377,6 @@ def _in_parts(program: Program) -> Program:
 
 _MUCH = 1 << 18
 """Entries of a Jacobian from which on writing them takes longer than tracing it once more."""
-
 _THIN = 4
 """Places for each entry from which on a Jacobian is scattered into zeros."""
 

@@ -15,6 +15,7 @@ import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from math import inf, prod
 from typing import Any, Literal
 
@@ -31,6 +32,7 @@ from veenv.graph.program import Program
 from veenv.kernel.builder import MAX_OPERATIONS
 from veenv.kernel.price import SMALL_PRODUCT
 from veenv.rules import walk
+from veenv.rules.passes import REFUSALS
 from veenv.rules.table import facts
 from veenv.structure.structure import FREE, Link
 
@@ -152,27 +154,52 @@ def other_modes(
     """
     if name is None or not (name == "auto" or _has_operators(lin) or _is_much(lin)):
         return {}
-    again, inputs = lin.program.again, lin.program.avals[: lin.program.num_inputs]
+    names = own_modes(lin)
+    if not names:
+        return {}
+    passes = dict(zip(_MAKERS, num_passes(lin.program), strict=True))
+    least = least_of_a_pass(lin)
+    return {
+        name: JaxMode(_mode(lin.program, name, argnums, has_aux), passes[name] * least)
+        for name in names
+    }
+
+
+def by_jax(
+    program: Program, argnums: int | Iterable[int], *, has_aux: bool
+) -> Callable[..., tuple[Any, Any]]:
+    """JAX's own mode of fewer passes, the other one where it lacks that."""
+    forward, reverse = num_passes(program)
+    first, second = ("jacfwd", "jacrev") if forward < reverse else ("jacrev", "jacfwd")
+
+    def run(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        with suppress(*REFUSALS):
+            return _mode(program, first, argnums, has_aux)(*args, **kwargs)
+        return _mode(program, second, argnums, has_aux)(*args, **kwargs)
+
+    return run
+
+
+_MAKERS: Mapping[OwnMode, Callable[..., Any]] = {"jacfwd": jax.jacfwd, "jacrev": jax.jacrev}
+
+
+def _mode(
+    program: Program, name: OwnMode, argnums: int | Iterable[int], has_aux: bool
+) -> Callable[..., tuple[Any, Any]]:
+    """A mode of JAX: from arguments to what the function returns and its Jacobian."""
+    again, inputs = program.again, program.avals[: program.num_inputs]
 
     def twice(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         returned = again(*args, **kwargs)
         return (returned[0] if has_aux else returned), returned
 
-    def mode(make: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        jacobian, returned = make(twice, argnums=argnums, has_aux=True)(*args, **kwargs)
+    def run(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        jacobian, returned = _MAKERS[name](twice, argnums=argnums, has_aux=True)(*args, **kwargs)
         blocks, tree = jax.tree.flatten(jacobian)  # jacfwd loses weak types
         blocks = map(_compat.as_weak_as, itertools.cycle(inputs), blocks)
         return returned, jax.tree.unflatten(tree, blocks)
 
-    names = own_modes(lin)
-    if not names:
-        return {}
-    makers = {"jacfwd": jax.jacfwd, "jacrev": jax.jacrev}
-    passes = dict(zip(makers, num_passes(lin.program), strict=True))
-    least = least_of_a_pass(lin)
-    return {
-        name: JaxMode(functools.partial(mode, makers[name]), passes[name] * least) for name in names
-    }
+    return run
 
 
 def modes_alone(
@@ -403,7 +430,7 @@ class Bounds:
 
     def _tiny(self, equation: Equation) -> float:
         """The least positive number that is no denormal: processors may take those for zero."""
-        return float(np.finfo(equation.out_avals[0].dtype).tiny)
+        return float(jnp.finfo(equation.out_avals[0].dtype).tiny)
 
     def lower(self, atom: Any) -> float:
         """What no entry of a variable or `Literal` is less than; minus infinity if unknown."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf, sqrt
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from veenv import _compat
 from veenv.engine import pins
 from veenv.engine.pins import Part, part_of
 from veenv.kernel.fusing import Traced, run_kernel, trace_leaves, trace_point
+from veenv.kernel.optional import attempt
 from veenv.kernel.price import (
     counts_of,
     kernel_seconds,
@@ -81,10 +83,12 @@ def choosing(
     @functools.wraps(jacobian, updated=())
     def chosen(*args: Any, **kwargs: Any) -> Any:
         modes: list[JaxMode] = []
+        raised: list[Exception] = []  # where the function is traced and eliminated
 
         @functools.wraps(jacobian, updated=())
         def eliminations(*args: Any, **kwargs: Any) -> list[Any]:
-            results, modes[:] = forms(args, kwargs, True)
+            with _noted(raised):
+                results, modes[:] = forms(args, kwargs, True)
             return results
 
         leaves, tree = jax.tree.flatten((args, kwargs))
@@ -97,22 +101,35 @@ def choosing(
                 return trace_point(results, args, kwargs, argnums(args))
             return trace_leaves(results, leaves, tree, places)
 
-        try:
+        def best() -> Any:
             traced = trace(eliminations)
+            # Reverse mode of JAX sums over the devices where only some of the values differ.
+            alike = _compat.vary_alike(traced.operands)
+            own = _Modes(tuple(modes if alike else ()), tuple(leaves), tree, traced.dynamic)
+            if not traced.tree.children():
+                first, others = own.split()
+                if first:
+                    return Choice(first, others).result(kernel=kernel, waits=kernel)
+                traced = trace(lambda *args, **kwargs: forms(args, kwargs, False)[0])
+            choice = Choice(_separate(traced), own, source)
+            return choice.result(kernel=kernel and alike, waits=kernel and alike)
+
+        try:
+            return attempt(best, lambda: jacobian(*args, **kwargs), lambda error: error in raised)
         except NotTracedError:
             return jacobian(*args, **kwargs)
-        # Reverse mode of JAX sums over the devices where only some of the values differ among them.
-        alike = _compat.vary_alike(traced.operands)
-        own = _Modes(tuple(modes if alike else ()), tuple(leaves), tree, traced.dynamic)
-        if not traced.tree.children():
-            first, others = own.split()
-            if first:
-                return Choice(first, others).result(kernel=kernel, waits=kernel)
-            traced = trace(lambda *args, **kwargs: forms(args, kwargs, False)[0])
-        choice = Choice(_separate(traced), own, source)
-        return choice.result(kernel=kernel and alike, waits=kernel and alike)
 
     return chosen
+
+
+@contextmanager
+def _noted(raised: list[Exception]) -> Iterator[None]:
+    """Adds what is raised to a list."""
+    try:
+        yield
+    except Exception as error:
+        raised.append(error)
+        raise
 
 
 @dataclass(frozen=True)
@@ -138,15 +155,17 @@ class _Modes:
 
     def traced(self) -> list[Traced]:
         """Each mode that JAX has of the function, and that can be traced still."""
-        found = []
-        for mode in self.modes:
+
+        def trace(mode: JaxMode) -> Traced | None:
             try:
                 one = trace_leaves(mode.run, self.leaves, self.tree, self.dynamic)
             except _LACKING:
-                continue  # a solver, a function with a batching rule, … has the other mode only
+                return None  # a solver, a function with a batching rule, … has the other mode only
             part = part_of(one.closed, range(len(one.closed.out_avals)))
-            found.append(replace(one, closed=part.without(one.lifted)))
-        return found
+            return replace(one, closed=part.without(one.lifted))
+
+        found = (attempt(functools.partial(trace, mode), lambda: None) for mode in self.modes)
+        return [one for one in found if one is not None]
 
     def split(self) -> tuple[list[Traced], _Modes]:
         """The first mode that JAX has, traced, if there is one, and the modes after it."""
@@ -183,8 +202,11 @@ class Form:
     def run(self, wanted: Sequence[int]) -> Run:
         """The form as a function of the operands of the elimination, to some leaves."""
         part: Part = self.traced.closed
-        run = functools.partial(pins.run, part) if self.pinned else part.run
-        fun = self.traced.xla(wanted, run)
+
+        def pinned(*given: Any) -> list[Any]:
+            return attempt(lambda: pins.run(part, *given), lambda: part.run(*given))
+
+        fun = self.traced.xla(wanted, pinned if self.pinned else part.run)
         if self.lifted is None:
             return fun
         count, lifted = len(self.traced.dynamic), self.lifted
@@ -209,7 +231,7 @@ class Choice:
     def result(self, *, kernel: bool, waits: bool) -> Any:
         """The Jacobian in the cheapest form; it `waits` until the batch is known where it may."""
         first, count = self._first[0], len(self._first[0].closed.out_avals)
-        program = self._program() if kernel else None
+        program = attempt(self._program, lambda: None) if kernel else None
         if program is None or not program.written():
             if not (waits and self._is_open() and self._is_pure()):
                 return first.result(self._cheapest(None).run(range(count))(*first.operands))
@@ -243,6 +265,11 @@ class Choice:
 
     def _cheapest(self, batch: int | None, kernel: float = inf) -> Any:
         """The form of the least price, at typical batches by default; None if the kernel is."""
+        without = functools.partial(replace, self._forms[0], pinned=False)
+        return attempt(lambda: self._least(batch, kernel), without)
+
+    def _least(self, batch: int | None, kernel: float) -> Form | None:
+        """The same, or an error."""
 
         def price(form: Form) -> float:
             return _at(form.seconds, batch)
@@ -317,11 +344,12 @@ def _separate(traced: Traced) -> list[Traced]:
     for tree in traced.tree.children():
         end = start + tree.num_leaves
         numbers = [k for k in range(start, end) if k not in traced.static]
-        before = [sum(s < k for s in traced.static) for k in numbers]
-        part = part_of(traced.closed, [k - b for k, b in zip(numbers, before, strict=True)])
+        places = [k - sum(s < k for s in traced.static) for k in numbers]
+        part = part_of(traced.closed, places)
         part = part.without(traced.lifted)
         static = {k - start: x for k, x in traced.static.items() if start <= k < end}
-        found.append(replace(traced, closed=part, tree=tree, static=static))
+        avals = tuple(traced.avals[k] for k in places)
+        found.append(replace(traced, closed=part, tree=tree, avals=avals, static=static))
         start = end
     return found
 

@@ -36,7 +36,7 @@ from veenv.rules.passes import is_forward_only
 from veenv.structure import structure as algebra
 from veenv.structure.structure import FREE, Structure
 
-_OF_TRACING = jax.errors.UnexpectedTracerError, RuleShapeError
+OF_TRACING = jax.errors.UnexpectedTracerError, RuleShapeError
 """What derivative rules raise that may work where the function is not traced beforehand."""
 
 
@@ -286,10 +286,10 @@ def linearise(
     """
     try:
         return _linearised(program, holomorphic, within)
-    except _OF_TRACING as error:
+    except OF_TRACING as error:
         refused = error
     for again in program.instead if within == ALONE else program.instead[:1]:
-        with suppress(*_OF_TRACING):
+        with suppress(*OF_TRACING):
             return _linearised(again(refused), holomorphic, within)
     raise refused
 

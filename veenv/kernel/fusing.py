@@ -19,6 +19,7 @@ import numpy as np
 from veenv import _compat
 from veenv.kernel import primitive
 from veenv.kernel.builder import MAX_OPERATIONS
+from veenv.kernel.optional import attempt
 from veenv.kernel.program import CannotFuseError, ScalarProgram
 from veenv.kernel.unrolling import UNLIKE_XLA, unroll
 from veenv.rules import walk
@@ -34,29 +35,18 @@ _ARRAYS = (jax.Array, np.ndarray, np.generic)
 _NEEDS_VALUES = (TypeError, IndexError)  # what JAX raises where the value of a tracer is needed
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=["data"], meta_fields=["dtype"])
-@dataclass(frozen=True)
-class _Key:
-    """Keys of random numbers as integers, with their dtype."""
+def _without_key(x: Any) -> Any:
+    """Keys of random numbers as integers, and what is not keys as it is."""
+    if not is_key(x):
+        return x
+    if isinstance(x, jax.ShapeDtypeStruct):
+        return jax.eval_shape(jax.random.key_data, x)
+    return jax.random.key_data(x)
 
-    data: Any
-    dtype: Any
 
-    @staticmethod
-    def of(x: Any) -> Any:
-        """Keys as integers, and what is not keys as it is."""
-        if not is_key(x):
-            return x
-        if isinstance(x, jax.ShapeDtypeStruct):
-            return _Key(jax.eval_shape(jax.random.key_data, x), x.dtype)
-        return _Key(jax.random.key_data(x), x.dtype)
-
-    @staticmethod
-    def key(x: Any) -> Any:
-        """As they were."""
-        if not isinstance(x, _Key):
-            return x
-        return jax.random.wrap_key_data(x.data, impl=_compat.generator(x.dtype))
+def _with_key(x: Any, like: Any) -> Any:
+    """Integers as the keys that they stand for, where `like` are keys."""
+    return jax.random.wrap_key_data(x, impl=_compat.generator(like.dtype)) if is_key(like) else x
 
 
 @dataclass(frozen=True)
@@ -69,6 +59,7 @@ class Traced:
     # which constants of the jaxpr are arguments: those of an outer trace, large ones
     lifted: tuple[int, ...]
     tree: Any  # structure of the result
+    avals: tuple[Any, ...]  # of the leaves of the result that are arrays, keys as keys
     static: dict[int, Any]  # leaves of the result that are no arrays, by their number
     dynamic: tuple[int, ...]  # numbers of the leaves that are arguments
 
@@ -112,11 +103,10 @@ class Traced:
 
     def result(self, leaves: Sequence[Any]) -> Any:
         """The result with these arrays as its leaves."""
-        arrays = iter(leaves)
+        arrays = map(_with_key, leaves, self.avals)
         total = len(leaves) + len(self.static)
         full = [self.static[k] if k in self.static else next(arrays) for k in range(total)]
-        made = jax.tree.unflatten(self.tree, full)
-        return jax.tree.map(_Key.key, made, is_leaf=lambda x: isinstance(x, _Key))
+        return jax.tree.unflatten(self.tree, full)
 
 
 @contextmanager
@@ -143,10 +133,7 @@ def trace_point(
     for arrays, too.
     """
     leaves, tree = jax.tree.flatten((tuple(args), kwargs))
-    owner = jax.tree.leaves(
-        (tuple(jax.tree.map(lambda _, i=i: i, a) for i, a in enumerate(args)),
-         jax.tree.map(lambda _: -1, kwargs))
-    )  # fmt: skip
+    owner = [i for i, argument in enumerate(args) for _ in jax.tree.leaves(argument)]
     selected = [k for k, o in enumerate(owner) if o in argnums]
     kinds = (*_ARRAYS, jax.ShapeDtypeStruct, int, float) if abstract else _ARRAYS
     arrays = [k for k, x in enumerate(leaves) if k in selected or isinstance(x, kinds)]
@@ -168,27 +155,35 @@ def trace_leaves(
     def flat(*args: Any, **kwargs: Any) -> list[Any]:
         full = list(leaves)
         for k, value in zip(dynamic, jax.tree.leaves((args, kwargs)), strict=True):
-            full[k] = value
-            if is_key(leaves[k]):
-                full[k] = jax.random.wrap_key_data(value, impl=_compat.generator(leaves[k].dtype))
+            full[k] = _with_key(value, leaves[k])
         args, kwargs = jax.tree.unflatten(tree, full)
-        outs, out_tree = jax.tree.flatten(jax.tree.map(_Key.of, fun(*args, **kwargs)))
+        outs, out_tree = jax.tree.flatten(fun(*args, **kwargs))
         static = {k: x for k, x in enumerate(outs) if not _is_numeric(x)}
-        found.append((out_tree, static))
-        return [x for k, x in enumerate(outs) if k not in static]
+        arrays = [x for k, x in enumerate(outs) if k not in static]
+        found.append((out_tree, tuple(map(jax.typeof, arrays)), static))
+        return list(map(_without_key, arrays))
 
-    operands = [_Key.of(leaves[k]).data if is_key(leaves[k]) else leaves[k] for k in dynamic]
+    operands = [_without_key(leaves[k]) for k in dynamic]
     given = dict(zip(dynamic, operands, strict=True))
-    some, named = jax.tree.unflatten(tree, [given.get(k) for k in range(len(leaves))])
+    some, named = _plain(tree, map(given.get, range(len(leaves))))
     closed = jax.make_jaxpr(flat)(*some, **named)
-    out_tree, static = found[-1]
     consts = closed.consts
     lifted = tuple(
         k for k, c in enumerate(consts)
         if _compat.is_traced(c) or (np.size(c) > _LARGEST_CONSTANT and is_differentiable(c))
     )  # fmt: skip
     operands += [consts[k] for k in lifted]
-    return Traced(closed, tuple(operands), lifted, out_tree, static, tuple(dynamic))
+    out_tree, avals, static = found[-1]
+    return Traced(closed, tuple(operands), lifted, out_tree, avals, static, tuple(dynamic))
+
+
+def _plain(tree: Any, leaves: Iterator[Any]) -> Any:
+    """Leaves, or None, as a tree of dicts and tuples: other containers may check what they hold."""
+    node = tree.node_data()
+    if node is None:
+        return next(leaves)
+    children = [_plain(child, leaves) for child in tree.children()]
+    return dict(zip(node[1], children, strict=True)) if node[0] is dict else tuple(children)
 
 
 def _is_numeric(x: Any) -> bool:
@@ -244,8 +239,7 @@ def fuse(
             weak = getattr(aval, "weak_type", False)
             shapes[k] = jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=weak)
         made = trace_leaves(fun, shapes, tree, dynamic)
-        given = [_Key.of(leaves[k]) for k in dynamic]
-        operands = [x.data if isinstance(x, _Key) else x for x in given]
+        operands = [_without_key(leaves[k]) for k in dynamic]
         made = replace(made, operands=(*operands, *made.operands[len(operands) :]))
         try:
             program = made.program()
@@ -275,8 +269,10 @@ def _again(fun: Callable[..., Any], inputs: Sequence[Any]) -> Callable[[int], An
         tree = jax.tree.structure((tuple(leaves), {}))
         traced = trace_leaves(fun, leaves, tree, range(len(leaves)))
         try:
-            program = traced.program()
+            program = attempt(traced.program, lambda: None)
         except CannotFuseError:
+            return None
+        if program is None:
             return None
         further = traced.operands[len(leaves) :]
 

@@ -279,7 +279,10 @@ def operations(eqn: Any) -> int:
     name = eqn.primitive.name
     if name not in RULES:
         return 0
-    *batch, rows, columns = eqn.invars[-1 if "solve" in name else 0].aval.shape
+    shape = eqn.invars[-1 if "solve" in name else 0].aval.shape
+    if name == "lu_pivots_to_permutation":
+        return int(prod(shape) * eqn.params["permutation_size"])
+    *batch, rows, columns = shape
     if name == "triangular_solve":
         size = eqn.invars[0].aval.shape[-1]
         return int(prod(batch) * size * rows * columns)

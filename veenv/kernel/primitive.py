@@ -18,6 +18,7 @@ from jax.extend import core
 from jax.interpreters import ad, batching, mlir
 
 from veenv import _compat
+from veenv.kernel.optional import attempt
 from veenv.kernel.program import Platform, ScalarProgram
 
 PLATFORMS: dict[str, Platform] = {"cuda": "gpu", "rocm": "gpu", "tpu": "tpu"}
@@ -298,10 +299,24 @@ def _lower_cpu(ctx: Any, *operands: Any, kernel: Batched) -> Any:
     batch = math.prod(kernel.batch_of(ctx.avals_in))
     if batch == 0:
         return _lower_xla(ctx, *operands, kernel=kernel)
+    usual = functools.partial(_lower_xla, ctx, *operands, kernel=kernel)
+    if kernel.instead is None:
+        return _lower_point(ctx, *operands, kernel=kernel)
+    of_batch = functools.partial(_lower_fastest, ctx, *operands, kernel=kernel, batch=batch)
+    return attempt(of_batch, usual)
+
+
+def _lower_fastest(ctx: Any, *operands: Any, kernel: Batched, batch: int) -> Any:
+    """The fastest form at a batch, of a function that has others than the kernel."""
     faster = None if kernel.instead is None else kernel.instead(batch)
     if faster is not None:
         fun = kernel.batched_xla(ctx.avals_in, faster)
         return mlir.lower_fun(fun, multiple_results=True)(ctx, *operands)
+    return _lower_point(ctx, *operands, kernel=kernel)
+
+
+def _lower_point(ctx: Any, *operands: Any, kernel: Batched) -> Any:
+    """Machine code, of what is a kernel."""
     if not isinstance(kernel, Fused):
         return _lower_xla(ctx, *operands, kernel=kernel)
     from veenv.kernel.cpu import entries  # llvmlite is loaded when the first kernel is compiled

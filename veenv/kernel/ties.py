@@ -86,7 +86,7 @@ def _of_moves(eqn: Any, shapes: list[tuple[int, ...]]) -> list[Tie]:
     starts = np.cumsum([0, *sizes])
     numbers = [numbered(s, int(k)) for s, k in zip(shapes, starts[:-1], strict=True)]
     results = moved(eqn.primitive.name, eqn.params, numbers, eqn.outvars[0].aval.shape)
-    if not results:
+    if not results or not results[0].size:
         return []
     found = []
     for k in range(results[0].ndim):

@@ -94,6 +94,18 @@ def _divide(x: Any, y: Any) -> Any:
     return (x - np.fmod(x, y)) // y
 
 
+def _of_libm(fun: Callable[[float], float]) -> Callable[[float], float]:
+    """A function of `math` that is infinite where that raises: at poles, and where it overflows."""
+
+    def of(x: float) -> float:
+        try:
+            return fun(x)
+        except (ValueError, OverflowError):
+            return math.inf
+
+    return of
+
+
 def _shift_logical(x: Any, y: Any) -> Any:
     x = np.asarray(x)
     unsigned = np.dtype(f"u{x.dtype.name.removeprefix('u')}")
@@ -161,4 +173,4 @@ for _name in "exp exp2 expm1 log log2 log1p sin cos tan sinh cosh tanh cbrt next
 for _name in "asin acos atan asinh acosh atanh atan2 pow".split():
     _function(_name, getattr(np, "power" if _name == "pow" else _name.replace("a", "arc", 1)))
 for _name in "erf erfc lgamma".split():
-    _function(_name, np.vectorize(getattr(math, _name), otypes=[float]))
+    _function(_name, np.vectorize(_of_libm(getattr(math, _name)), otypes=[float]))

@@ -1,0 +1,55 @@
+"""Floats of 4 and 8 bits, which JAX promotes to nothing, between others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+
+NARROW = [n for n in dir(jnp) if n.startswith(("float8_", "float4_", "int4"))]
+X = jnp.array([0.5, 0.75, 1.5])
+
+
+def cast(x: Any, dtype: Any) -> Any:
+    return x.astype(dtype).astype(x.dtype)
+
+
+PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
+    "product": lambda x, d: cast(x, d) * x,
+    "within a function": lambda x, d: jnp.sin(cast(2 * x, d)),
+    "by bfloat16": lambda x, d: (cast(x.astype(jnp.bfloat16), d) * 2).astype(x.dtype) * x,
+    "sum": lambda x, d: cast(x, d).sum() * x + cast(x, jnp.bfloat16),
+    "matrix": lambda x, d: jnp.outer(x, x) @ cast(x, d),
+    "loop": lambda x, d: jax.lax.fori_loop(0, 2, lambda _, c: jnp.sin(cast(c, d) * c), x),
+    "result": lambda x, d: (x * x).astype(d if jnp.issubdtype(d, jnp.floating) else x.dtype),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        pytest.param(n, marks=() if n in ("float8_e4m3fn", "int4") else pytest.mark.slow)
+        for n in NARROW
+    ],
+)
+def test_jacobians(dtype: str, name: str, precision: str):
+    """In every order they are JAX's, to rounding in the narrow dtype."""
+    fun = lambda x: PROGRAMS[name](x, jnp.dtype(dtype))  # noqa: E731
+    x = X.astype(precision)
+    wanted = jax.jacrev(fun)(x)
+    for jacobian in (
+        veenv.jacve(fun, "reverse"),
+        jax.jit(veenv.jacve(fun)),
+        veenv.jacve(fun, "forward"),
+    ):
+        found = jacobian(x)
+        assert found.dtype == wanted.dtype
+        pair = (np.asarray(y, float) for y in (found, wanted))
+        np.testing.assert_allclose(*pair, rtol=0.15, atol=0.1)

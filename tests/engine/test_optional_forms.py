@@ -1,0 +1,249 @@
+"""Whether a form that nobody asked for can be made does not decide whether a call works."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.scipy import linalg, special, stats
+
+import veenv
+from veenv.engine import api, choose, pins
+from veenv.kernel import fusing, optional, primitive
+
+pytestmark = pytest.mark.kernels
+A = np.array([[2.0, 1.0, 0.3], [0.5, 3.0, 0.2], [0.1, 0.4, 2.5]])
+X = np.array([0.3, 0.7, 1.2])
+
+
+def solved(factors: Any, b: Any, **options: Any) -> Any:
+    return linalg.lu_solve(factors, b, **options)
+
+
+def empty_beside_many(x: Any) -> Any:
+    """An unrolled program is too long, and something in it is empty."""
+    i = jnp.array([0, 1])
+    return x[:8] * (1 + jnp.diff(x[3:4]).sum()), jnp.cos(x)[i]
+
+
+def reversed_of_none(x: Any) -> Any:
+    return x[:8] * (1 + jnp.flip(x[3:3]).sum() + jnp.roll(x[:0], 1).sum()), jnp.cos(x).sum()
+
+
+def at_poles(x: Any) -> Any:
+    return jnp.where(jnp.array([True, False, True]), x, special.gammaln(jnp.array([0.0, 2, -1])))
+
+
+WORKS: dict[str, tuple[Callable[..., Any], Any]] = {
+    "lu_solve by the matrix": (lambda a: solved(linalg.lu_factor(a), X.astype(a.dtype)), A),
+    "lu_solve, transposed": (lambda a: solved(linalg.lu_factor(a), a, trans=1), A),
+    "lu_solve by the right-hand side": (lambda b: solved(linalg.lu_factor(A), b), X),
+    "lu_solve of a batch": (
+        lambda a: jax.vmap(lambda s: solved(linalg.lu_factor(a * s), a[0]))(1 + a[0]), A
+    ),
+    "empty beside many": (empty_beside_many, np.linspace(0.1, 1, 5000)),
+    "empty, reversed": (reversed_of_none, np.linspace(0.1, 1, 5000)),
+    "gammainc of an array and a number": (lambda a: special.gammainc(a, 2.0), X),
+    "gammainc of a number and an array": (lambda x: special.gammainc(2.0, x), X),
+    "gammaincc": (lambda a: special.gammaincc(a, 2.0), X),
+    "betainc": (lambda x: special.betainc(2.0, 3.0, x), X / 2),
+    "a beta distribution": (lambda x: stats.beta.logcdf(x, 2.0, 3.0), X / 2),
+    "a gamma distribution": (lambda x: stats.gamma.cdf(x, 2.0), X),
+    "gammaln at poles": (at_poles, X),
+    "gammaln far out": (lambda x: x * special.gammaln(jnp.array([1e38, 2, 3], x.dtype)), X),
+    "Pascal's matrix": (lambda x: linalg.pascal(3).astype(x.dtype) @ x, X),
+}  # fmt: skip
+FORMS: dict[str, Callable[[Any], Any]] = {
+    "jit": lambda f: jax.jit(veenv.jacve(f)),
+    "vmap": lambda f: lambda x: jax.tree.map(lambda y: y[0], jax.vmap(veenv.jacve(f))(x[None])),
+    "fuse": lambda f: veenv.fuse(veenv.jacve(f)),
+}
+
+
+FORMS_SLOWLY = ["jit", *(pytest.param(k, marks=pytest.mark.slow) for k in ("vmap", "fuse"))]
+
+
+FAST = (
+    "lu_solve by the right-hand side",
+    "empty beside many",
+    "gammainc of a number and an array",
+    "gammaln at poles",
+    "gammaln far out",
+)
+
+
+@pytest.mark.parametrize("form", FORMS_SLOWLY)
+@pytest.mark.parametrize(
+    "name", [pytest.param(k, marks=() if k in FAST else pytest.mark.slow) for k in WORKS]
+)
+def test_what_jax_computes_is_computed(name: str, form: str, x64: None):
+    fun, x = WORKS[name]
+    if form == "fuse" and name.startswith("empty"):
+        pytest.skip("a kernel takes fewer numbers")
+    found, wanted = FORMS[form](fun)(jnp.asarray(x)), jax.jacrev(fun)(jnp.asarray(x))
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12), found, wanted
+    )
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    "fun",
+    [jnp.sqrt, jnp.cbrt, jnp.linalg.norm, jnp.std, lambda x: x**0.5, lambda x: 1 / jnp.sqrt(x)],
+    ids=["sqrt", "cbrt", "norm", "std", "power", "reciprocal"],
+)
+@pytest.mark.parametrize("form", FORMS_SLOWLY)
+def test_roots_of_narrow_floats(form: str, fun: Callable[..., Any], dtype: str):
+    x = jnp.asarray(X, dtype)
+    found, wanted = FORMS[form](fun)(x), jax.jacrev(fun)(x)
+    assert found.dtype == wanted.dtype
+    np.testing.assert_allclose(
+        *(np.asarray(y, float) for y in (found, wanted)), rtol=0.03, atol=0.01
+    )
+
+
+class UnforeseenError(Exception):
+    """What a mistake of ours raises."""
+
+
+def _fails(*args: Any, **kwargs: Any) -> Any:
+    raise UnforeseenError
+
+
+def smooth(x: Any) -> Any:
+    return jnp.sin(x) * jnp.exp(x).sum(), jnp.tanh(x) @ x
+
+
+BROKEN = {
+    "JAX's modes": (api, "other_modes"),
+    "other orders": (api, "other_orders"),
+    "modes alone": (api, "modes_alone"),
+    "thin Jacobians": (api, "_thin"),
+    "elimination": (api, "_eliminated"),
+    "linearisation": (api, "linearise"),
+    "traces of a point": (choose, "trace_point"),
+    "separation": (choose, "_separate"),
+    "prices": (choose, "counts_of"),
+    "the size of a kernel": (choose, "kernel_size"),
+    "prices of kernels": (choose, "kernel_seconds"),
+    "unrolling": (fusing, "unroll"),
+    "pins": (pins, "stored_from"),
+    "machine code": (primitive, "_lower_point"),
+}
+
+
+_OTHERS = [("auto", "vmap"), ("reverse", "jit"), ("reverse", "vmap")]
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [r for r in caplog.records if r.name == "veenv"]
+
+
+@pytest.mark.parametrize(
+    ("order", "form"),
+    [("auto", "jit"), *(pytest.param(*p, marks=pytest.mark.slow) for p in _OTHERS)],
+)
+@pytest.mark.parametrize("broken", BROKEN)
+def test_another_form_is_taken(
+    broken: str, form: str, order: Any, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture, x64: None,
+):  # fmt: skip
+    """The only sign is a message of level debug; a reverse order that is asked for stays one."""
+    if order == "reverse" and broken in ("elimination", "linearisation"):
+        pytest.skip("it was asked for")
+    monkeypatch.setattr(optional, "STRICT", False)
+    monkeypatch.setattr(*BROKEN[broken], _fails)
+    caplog.set_level(logging.DEBUG, "veenv")
+    x = jnp.asarray(X)
+    kernel = "xla" if broken in ("prices", "pins") else "auto"  # a kernel needs none
+    jacobian = veenv.jacve(smooth, order, kernel=kernel)
+    found = jax.jit(jacobian)(x) if form == "jit" else jax.jit(jax.vmap(jacobian))(x[None])
+    for a, b in zip(found, jax.jacrev(smooth)(x), strict=True):
+        np.testing.assert_allclose(a.reshape(b.shape), b, rtol=1e-12)
+    assert all(r.levelno == logging.DEBUG and r.exc_info for r in messages(caplog))
+    assert len(messages(caplog)) == 1
+
+
+def test_even_an_elimination_is_optional_outside_of_jit(monkeypatch: pytest.MonkeyPatch, x64: None):
+    """One of JAX's modes takes its place, auxiliary output and all."""
+    monkeypatch.setattr(optional, "STRICT", False)
+    monkeypatch.setattr(api, "_eliminated", _fails)
+    with_aux = lambda x, name: (smooth(x), {name: x})  # noqa: E731
+    found, aux = veenv.jacve(with_aux, has_aux=True)(X, "x")
+    np.testing.assert_allclose(found[1], jax.jacrev(smooth)(X)[1], rtol=1e-12)
+    np.testing.assert_array_equal(aux["x"], X)
+
+
+@pytest.mark.parametrize(
+    "options", [{"kernel": "fused"}, {"order": "forward"}, {"count_ops": True}]
+)
+def test_what_was_asked_for_raises(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(optional, "STRICT", False)
+    monkeypatch.setattr(fusing, "unroll", _fails)
+    monkeypatch.setattr(api, "_eliminated", _fails)
+    with pytest.raises(UnforeseenError):
+        jax.jit(veenv.jacve(smooth, **options))(X)
+
+
+def test_a_fused_function_raises(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(optional, "STRICT", False)
+    monkeypatch.setattr(fusing, "unroll", _fails)
+    with pytest.raises(UnforeseenError):
+        veenv.fuse(smooth)(X)
+
+
+def test_derivatives_of_kernels_are_optional(monkeypatch: pytest.MonkeyPatch, x64: None):
+    monkeypatch.setattr(optional, "STRICT", False)
+    fused = veenv.fuse(lambda x: smooth(x)[1])
+    fused(jnp.asarray(X))
+    monkeypatch.setattr(fusing, "unroll", _fails)
+    wanted = jax.grad(lambda x: smooth(x)[1])(X)
+    np.testing.assert_allclose(jax.grad(fused)(jnp.asarray(X)), wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("error", [ValueError, TypeError, KeyError, MemoryError, KeyboardInterrupt])
+@pytest.mark.parametrize("order", ["auto", "reverse", "markowitz"])
+def test_errors_of_the_user_are_raised_as_they_are(
+    order: Any, error: type[BaseException], strict: bool, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+):  # fmt: skip
+    """The function is traced no second time to find that out."""
+    monkeypatch.setattr(optional, "STRICT", strict)
+    caplog.set_level(logging.DEBUG, "veenv")
+    calls, raised = [], error("of the user")
+
+    def fun(x: Any) -> Any:
+        calls.append(x)
+        raise raised
+
+    with pytest.raises(error) as info:
+        jax.jit(veenv.jacve(fun, order))(X)
+    assert info.value is raised
+    assert info.value.__context__ is None
+    assert len(calls) == 1 or (error is TypeError and len(calls) <= 3)  # it may need values
+    assert not messages(caplog)
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_what_is_no_mistake_of_ours_is_raised(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+):
+    def fails(*args: Any, **kwargs: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(optional, "STRICT", False)
+    monkeypatch.setattr(fusing, "unroll", fails)
+    with pytest.raises(error):
+        jax.jit(veenv.jacve(smooth))(X)
+
+
+def test_mistakes_of_ours_are_errors_in_the_tests(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(fusing, "unroll", _fails)
+    with pytest.raises(UnforeseenError):
+        jax.jit(veenv.jacve(smooth))(X)
