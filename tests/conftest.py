@@ -32,10 +32,6 @@ import jax
 import pytest
 from hypothesis import HealthCheck, settings
 
-import veenv
-
-veenv.register()  # pytest may import veenv before Gymnasium
-
 MOST_BYTES, MOST_MAPPINGS = 3 << 29, 20_000
 DATA = Path(__file__).parent / "data"
 

@@ -35,7 +35,6 @@ MODULES = [
     "veenv.orders.shipped",
     "veenv.env.adapters.gymnax",
     "veenv.env.adapters.dm_env",
-    "veenv.env.adapters.registration",
     "veenv.env.task_set",
     "veenv.env.random_play",
     "veenv.env.drawing",

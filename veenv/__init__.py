@@ -8,16 +8,13 @@ Jacobian.
 Names are listed in `__init__.pyi` and load their modules when they are first used.
 """
 
-import sys
-
 import lazy_loader
 
-from veenv.env.adapters.registration import register
+from veenv import _gymnasium
 
 __version__ = "0.2.0"
 """The one place of the version."""
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
-if "gymnasium" in sys.modules:
-    register()
+_gymnasium.watch()

@@ -12,13 +12,13 @@ from . import (
     tasks,
     testing,
 )
+from ._gymnasium import register
 from .engine import graphax
 from .engine.api import jacve, value_and_jacve
 from .engine.elimination import Counts
 from .engine.interop import eqx_jacve, filter_jacve, tree_allclose, vertex_elimination_jaxpr
 from .engine.second import hessian, laplacian, linear_operator, sparse_solver
 from .engine.sparse import SparseTensor
-from .env.adapters.registration import register
 from .env.drawing import animate, draw
 from .env.factory import make
 from .env.task_set import sets

@@ -17,6 +17,8 @@ from html import escape
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+APART = {"veenv", "veenv._compat", "veenv._gymnasium"}
+"""What every package may import, and what imports them."""
 PICTURE = ROOT / "docs" / "architecture.svg"
 
 ROW, LEFT, WIDTH = 34, 100, 880
@@ -58,8 +60,8 @@ def edges() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for module, targets in imports().items():
         own = part(module)
-        others = {part(target) for target in targets} - {own, "veenv", "veenv._compat"}
-        if own not in ("veenv", "veenv._compat", "veenv.testing"):
+        others = {part(target) for target in targets} - {own, *APART}
+        if own not in (*APART, "veenv.testing"):
             found.setdefault(own, set()).update(others)
     return found
 

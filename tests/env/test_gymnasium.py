@@ -68,16 +68,30 @@ def test_gymnasium_checker_has_nothing_to_say(env_id):
                 check_env(env.unwrapped)
 
 
+OWN = "; veenv.register_task('mine', lambda x: x * x * x, (2.0,))"
+SPEC = "; print(gymnasium.spec('veenv/{}-v0').kwargs)"
+
+
 @pytest.mark.parametrize(
     "program",
     [
         "import gymnasium; gymnasium.make('veenv:veenv/Robertson-v0')",
-        "import gymnasium, veenv; gymnasium.spec('veenv/Robertson-v0')",
-        "import veenv, gymnasium; veenv.register(); gymnasium.spec('veenv/Robertson-v0')",
+        "import gymnasium, veenv" + SPEC.format("RoeFlux"),
+        "import veenv, gymnasium" + SPEC.format("RoeFlux"),
+        "import veenv, gymnasium.spaces" + SPEC.format("RoeFlux"),
+        "import importlib.util, veenv; importlib.util.find_spec('gymnasium'); import gymnasium"
+        + SPEC.format("RandomArray_40"),
+        "import veenv, gymnasium; gymnasium.make('veenv/RoeFlux-v0').reset()",
+        "import veenv" + OWN + "; import gymnasium" + SPEC.format("mine"),
+        "import veenv, gymnasium" + OWN + SPEC.format("mine"),
+        "import gymnasium, veenv" + OWN + SPEC.format("mine"),
+        "import veenv, gymnasium" + OWN + "; gymnasium.make('veenv/mine-v0').reset()",
+        "import veenv; veenv.register_task('my own, λ', lambda x: x * x, (2.0,)); import gymnasium"
+        + SPEC.format("mlp"),
         "import sys, veenv; assert not {'gymnasium', 'jax'} & sys.modules.keys()",
     ],
 )
-def test_tasks_are_registered_by_an_import_or_by_name(program):
+def test_tasks_are_registered_whichever_is_imported_first(program):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

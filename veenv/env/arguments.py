@@ -20,13 +20,20 @@ def chosen_params(params: EnvParams | None, own: EnvParams) -> EnvParams:
 
     Args:
       params: the caller's; None for the environment's own.
-      own: the environment's own; shaped rewards and their scale may differ.
+      own: the environment's own; shaped rewards and their scale may differ, and be there alone.
 
     Raises:
-      ValueError: if they were encoded for another `Spec`, saying what differs.
+      ValueError: if they were encoded for another `Spec`, saying what differs, or lack what the
+        environment's rewards are made with.
     """
     if params is None or params is own:
         return own
+    for option, name in (("shaping", "reference"), ("normalise", "scale")):
+        if getattr(params, name) is None and getattr(own, name) is not None:
+            raise ValueError(
+                f"these params have no {name}, which the environment's rewards need: encode a "
+                f"graph with its encode, or make the environment without {option}"
+            )
     found, expected = (_shapes(replace(p, reference=None, scale=None)) for p in (params, own))
     if params.reference is not None:
         found["reference"], expected["reference"] = params.reference.shape, own.vertex_ids.shape

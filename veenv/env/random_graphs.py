@@ -27,7 +27,8 @@ def random_params(
       window: how far back an equation reaches, in equations.
 
     Returns:
-      Params for every environment of that spec, without a reference order or a scale.
+      Params for every environment of that spec whose rewards are neither shaped nor normalised:
+      others refuse them, as there is no reference order and no scale.
 
     Raises:
       ValueError: the spec is not scalar, or makes moves wait.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from veenv import _gymnasium
 from veenv.tasks import (
     batched,
     black_scholes,
@@ -158,4 +159,5 @@ def register_task(
             )
     make_point = example_args if callable(example_args) else lambda: point
     _registered[key] = Task(name, fun, make_point, wanted, description, source)
+    _gymnasium.announce(name)
     return _registered[key]
