@@ -12,7 +12,8 @@ import pytest
 
 import veenv
 
-NARROW = [n for n in dir(jnp) if n.startswith(("float8_", "float4_", "int4"))]
+NARROW = [n for n in dir(jnp) if n.startswith(("float8_e3", "float8_e4", "float8_e5", "int4"))]
+"""Others, of 4 bits or without zero, make NaN of JAX's own cotangents."""
 X = jnp.array([0.5, 0.75, 1.5])
 
 
