@@ -190,6 +190,35 @@ def test_a_large_sum_is_masked_where_a_mask_shuts_out_all():
     assert compare(fun, x) == 1.0
 
 
+MOVES: dict[str, Callable] = {
+    "gather": lambda x: x[jnp.array([0, 0, 2, 1])],
+    "scatter": lambda x: jnp.zeros(4).at[jnp.array([3, 1, 1, 0])].add(x),
+    "dynamic slice": lambda x: lax.dynamic_slice(jnp.concatenate([x, x]), (x.size // 2,), (4,)),
+    "sort": lambda x: jnp.sort(x)[::-1],
+    "cumulative sum": lambda x: jnp.cumsum(x[::-1]),
+}
+
+
+@pytest.mark.parametrize("name", spared(MOVES, "gather", "sort"))
+def test_entries_that_are_moved_are_masked_by_themselves(name):
+    """A loop has NaN where an infinite number enters it, in its own column only."""
+
+    def fun(x):
+        y = jax.nn.relu(MOVES[name](x))
+        products = lax.scan(lambda c, v: (jnp.tanh(c + v), c * v), 0.0, y)[1]
+        return jnp.clip(products, -1.0, 1.5)
+
+    x = np.array([1.9, -0.7, np.inf, np.nan])
+    every = itertools.permutations(veenv.make_graph(fun)(x).eliminable)
+    found = [veenv.jacve(fun, order) for order in itertools.islice(every, 6)]
+    rev, fwd, *got = quick_jit(
+        lambda x: [jax.jacrev(fun)(x), jax.jacfwd(fun)(x), *(f(x) for f in found)]
+    )(x)
+    sure = np.isfinite(rev) & np.isfinite(fwd) & np.isclose(rev, fwd)
+    for values in got:
+        np.testing.assert_allclose(values[sure], rev[sure], atol=1e-12)
+
+
 @pytest.mark.parametrize("name", ["distances", "dot inside", "slices", "three cases", "padded"])
 def test_counts_are_those_of_the_emitted_program(name):
     assert_emitted_counts(PROGRAMS[name], (X,), (0,), num_random=2)

@@ -131,7 +131,7 @@ def _push_left(post: Edge, pre: Edge, source: Edge) -> tuple[Edge, Edge]:
     mask = None
     if pre.mask is not None:
         mask = align_mask(pre.mask, labels_of(p), full)
-        mask = _mask_through(link, mask, at, x.shape, fixed=s.link is Link.SELECTION)
+        mask = _mask_through(link, mask, at, x.shape)
     x = link.along(x, at, key=key)
     x = x if mask is None else select(mask, x, 0)
     keep = [m for m in range(len(p.out_shape)) if m not in s.link_in]
@@ -146,14 +146,12 @@ def _push_left(post: Edge, pre: Edge, source: Edge) -> tuple[Edge, Edge]:
     return moved(post, lambda e: _unlinked(e, new_post)), pre
 
 
-def _mask_through(
-    link: LinearMap, mask: Array, axes: Sequence[int], shape: Sequence[int], *, fixed: bool
-) -> Array:
+def _mask_through(link: LinearMap, mask: Array, axes: Sequence[int], shape: Sequence[int]) -> Array:
     """The mask of what a link makes of masked values of a shape along some of their axes.
 
-    A `fixed` link is a selection; of an operator only the diagonal axes are known.
+    Of an operator with values only the diagonal axes are known.
     """
-    if fixed:
+    if link.counts:
         there = lax.broadcast_in_dim(mask, shape, range(len(shape))).astype(jnp.float32)
         passed = link.along(there, axes)
         return lax.ne(passed, jnp.zeros_like(passed))

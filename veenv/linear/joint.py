@@ -45,7 +45,11 @@ class Joint:
         self._last: dict[tuple[bool, int], dict[object, tuple[Array, ...]]] = {}
 
     def map(
-        self, result: int, operand: int, diagonal: tuple[tuple[int, int], ...] = ()
+        self,
+        result: int,
+        operand: int,
+        diagonal: tuple[tuple[int, int], ...] = (),
+        counts: bool = False,
     ) -> Operator:
         """The partial of one result by one operand, on axes that are not of size one."""
         outs, ins = self.out_shapes[result], self.in_shapes[operand]
@@ -58,6 +62,7 @@ class Joint:
             self.dtype,
             (self, result, operand),
             diagonal=diagonal,
+            counts=counts,
         )
 
     def push(self, operand: int, x: Array, axes: Sequence[int], key: object) -> tuple[Array, ...]:

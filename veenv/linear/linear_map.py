@@ -131,6 +131,7 @@ class Selection:
     dtype: ClassVar[Any] = jnp.float32  # dtype of the entries, which are zeros and ones
     # axes along which it is known to be diagonal: none
     diagonal: ClassVar[tuple[tuple[int, int], ...]] = ()
+    counts: ClassVar[bool] = True  # whether no entry depends on values, nor is negative
 
     @property
     def key(self) -> Affine:
@@ -236,6 +237,7 @@ class Operator:
     diagonal: tuple[tuple[int, int], ...] = ()
     # of a selection whose places are known, a function that makes `columns`
     taken: Callable[[], np.ndarray] | None = None
+    counts: bool = False  # whether its entries say how often an element is put somewhere
 
     @property
     def T(self) -> Operator:
@@ -251,6 +253,7 @@ class Operator:
             ("transpose", self.key),
             tuple((j, k) for k, j in self.diagonal),
             None if self.taken is None else self._taken_back,
+            self.counts,
         )
 
     def _taken_back(self) -> np.ndarray:
@@ -296,7 +299,7 @@ def drop_ones(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def squeezed(fun: Action, in_shape: Sequence[int], out_shape: Sequence[int]) -> Operator:
-    """A JAX-traceable linear function of one array, seen without axes of size one.
+    """A JAX-traceable function that moves or adds entries of one array, without axes of size one.
 
     The function may see any dtype; its transpose is JAX's.
     """
@@ -308,7 +311,7 @@ def squeezed(fun: Action, in_shape: Sequence[int], out_shape: Sequence[int]) -> 
     def transpose(x: Array) -> Array:
         return jax.linear_transpose(apply, jax.ShapeDtypeStruct(ins, x.dtype))(x)[0]
 
-    return Operator(outs, ins, apply, transpose)
+    return Operator(outs, ins, apply, transpose, counts=True)
 
 
 def identity(shape: Sequence[int]) -> LinearMap:
@@ -320,7 +323,9 @@ def identity(shape: Sequence[int]) -> LinearMap:
     every = tuple((k, k) for k in range(len(shape)))
     key = ("identity", shape)
     numbers = functools.partial(np.arange, prod(shape), dtype=np.int32)
-    return Operator(shape, shape, lambda x: x, lambda x: x, key=key, diagonal=every, taken=numbers)
+    return Operator(
+        shape, shape, lambda x: x, lambda x: x, key=key, diagonal=every, taken=numbers, counts=True
+    )
 
 
 def chain(post: LinearMap, pre: LinearMap) -> LinearMap:
@@ -336,6 +341,7 @@ def chain(post: LinearMap, pre: LinearMap) -> LinearMap:
         key=("chain", post.key, pre.key),
         diagonal=tuple((k, j) for k, m in _axes(post) for n, j in _axes(pre) if m == n),
         taken=functools.partial(_chained, post, pre) if _known(post) and _known(pre) else None,
+        counts=post.counts and pre.counts,
     )
 
 
@@ -425,6 +431,7 @@ def widen(
             for k, j in [*extra, *((out_axes[a], in_axes[b]) for a, b in base.diagonal)]
         ),
         taken=_wide(base, (out_axes, outs), (in_axes, ins), extra, in_size),
+        counts=base.counts,
     )
 
 

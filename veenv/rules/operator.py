@@ -23,6 +23,7 @@ from veenv.linear.linear_map import LinearMap
 from veenv.rules import walk
 from veenv.rules.base import Pairs, Partial, Row, Site, Values, real_shape, register
 from veenv.rules.passes import REFUSALS, Several, has_vjp, moving_of, passes_at
+from veenv.rules.table import facts
 from veenv.structure.structure import Link, dense, make
 
 Linearise = Callable[[Site, Values], Joint]
@@ -68,10 +69,17 @@ def operators(site: Site, linearised: Linearise) -> Sequence[Row]:
                 which: int = which,
                 diagonal: Pairs = diagonal,
             ) -> LinearMap:
-                return joint.map(at, which, diagonal)
+                return joint.map(at, which, diagonal, _counts(site.primitive.name))
 
             rows[k][i] = _partial(out, shape, link, diagonal, shared, taken(site, k, i))
     return rows
+
+
+def _counts(name: str) -> bool:
+    """Whether partials of a primitive are ones where entries go, and zeros elsewhere."""
+    known = facts(name)
+    moves = known.linear is not None and known.combine in (None, "add")
+    return known.form == "sort" or (moves and known.form in ("take", "put"))
 
 
 def _partial(
