@@ -10,14 +10,16 @@ import pytest
 
 import veenv
 from tests.sampling import few, spared
-from veenv.env import Spec, TaskDistribution, VertexEnv, WideCount
+from veenv.env import Spec, TaskDistribution, VertexEnv, WideCount, rules_array
 from veenv.env.adapters import GymVectorEnv, GymVertexEnv, TimeStepEnv
+from veenv.env.bits import num_words
 from veenv.env.counts import INT64_MAX, MOST_ADDENDS, largest_like, less, select
 from veenv.env.exact_range import INT32_MAX, check_total
 from veenv.env.random_play import random_episodes
 from veenv.graph.graph import COST_MODELS
 from veenv.graph.linearisation import make_graph
 from veenv.measure.validation import episode_cost
+from veenv.structure import diagonal, packed
 
 EDGES = (0, 1, 2**16 - 1, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**53 + 1, INT64_MAX)
 
@@ -117,6 +119,27 @@ def test_a_batch_is_counted_exactly(large):
         states = run(env, jax.random.key(0), 20)
         orders = np.array(large.eliminable)[np.asarray(states.order)]
         assert states.cost.tolist() == [large.cost(tuple(map(int, order))) for order in orders]
+
+
+def test_a_chunk_of_pairs_is_added_up_exactly(monkeypatch):
+    """All pairs of one vertex at once; the lower halves of their costs have all bits set."""
+    monkeypatch.setattr(rules_array, "PAIRS", 2 * MOST_ADDENDS)
+    size, width = 2**16 - 1, 257
+    graph = make_graph(lambda x: jnp.sin(jnp.cos(x)))(jax.ShapeDtypeStruct((size,), jnp.float32))
+    spec = dataclasses.replace(Spec.of(graph, "multiplications"), wide=True)
+    spec = spec.padded(num_inputs=width, num_actions=1, num_outputs=width)
+    rules = rules_array.ArrayRules(spec)
+    params = rules.encode(graph, "multiplications")
+    codes = np.zeros((spec.rows, spec.columns), np.int32)
+    codes[:width, 0] = codes[width, 1:] = packed.pack(diagonal((size,), valued=True))
+    sources = np.packbits((codes != 0).T, axis=1, bitorder="little")
+    words = np.zeros((spec.columns, 4 * num_words(spec.rows)), np.uint8)
+    words[:, : sources.shape[1]] = sources
+    core = rules_array.ArrayCore(jnp.asarray(codes), jnp.asarray(words.view(np.uint32)))
+    params = dataclasses.replace(params, axes=jnp.full_like(params.axes, size))
+    _, cost = rules.eliminate(core, params, jnp.int32(0), jnp.array(True))
+    assert int(cost) == width**2 * size
+    assert width**2 > MOST_ADDENDS
 
 
 def test_an_illegal_action_pays_more_than_any_order(large):

@@ -204,6 +204,18 @@ def test_an_inexact_solve_is_as_exact_as_in_jax(x64):
     np.testing.assert_allclose(veenv.jacve(fun)(b), jax.jacfwd(fun)(b), rtol=1e-6)
 
 
+def test_a_solver_that_keeps_its_start_is_as_in_jax(x64):
+    """No unknown is free of a right side, whatever an inexact solver makes of it."""
+    start, scales = jnp.array([1.0, 2.0, 3.0]), jnp.array([2.0, 4.0, 5.0])
+    solver = lambda _, b: start  # noqa: E731
+    fun = lambda b: lax.custom_linear_solve(  # noqa: E731
+        lambda v: scales * v, jnp.sin(b), solver, solver
+    )
+    b = np.array([0.3, -0.7, 1.1])
+    found = veenv.jacve(fun, "forward", kernel="xla")(b)
+    np.testing.assert_allclose(found, jax.jacfwd(fun)(b), rtol=1e-12)
+
+
 MIXING = {
     "loop": lambda x: lax.scan(lambda c, _: (jnp.sin(c) + c.mean(0)[None], c), x, None, length=3),
     "turned": lambda x: lax.scan(lambda c, _: (jnp.sin(c).T + c, c), x, None, length=3),

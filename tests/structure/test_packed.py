@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.oracles.structures import random_structure
+from tests.oracles.structures import dense_meaning, random_structure
 from tests.sampling import few
 from veenv.structure import packed, packed_product
 from veenv.structure import structure as algebra
@@ -110,6 +110,19 @@ def test_jax_arrays_agree(links, number):
     np.testing.assert_array_equal(added, [packed.pack(algebra.add(*s)) for s in sums])
 
 
-def test_more_than_four_axes_are_refused():
+@pytest.mark.parametrize(("num_out", "num_in"), [(5, 5), (5, 0), (1, 5)])
+def test_more_than_four_axes_are_refused(num_out, num_in):
     with pytest.raises(ValueError, match="at most 4 axes"):
-        packed.pack(algebra.diagonal((2,) * 5, valued=True))
+        packed.pack(algebra.dense((2,) * num_out, (2,) * num_in))
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@settings(max_examples=few(60, of=500))
+@given(seed=st.integers(0, 2**32))
+def test_entries_are_those_of_the_dense_tensor(rank, seed):
+    """A full selection joins all of its smaller side."""
+    for s in random_product(seed, rank):
+        rows, columns = s.linked_sizes
+        values = None if s.unit else np.full(s.value_shape, 2.0)
+        entries = np.count_nonzero(dense_meaning(s, values, np.eye(rows, columns)) == 2)
+        assert s.num_entries == (0 if s.link is algebra.Link.OPERATOR else entries)

@@ -100,7 +100,7 @@ def unpack(code: int, out_shape: tuple[int, ...], in_shape: tuple[int, ...]) -> 
         link if link_out or link_in else Link.NONE,
         link_out,
         link_in,
-        any(flags_out[k] for k in link_out) or any(flags_in[j] for j in link_in),
+        any(flags_out[k] for k in link_out),
     )
 
 

@@ -179,9 +179,9 @@ def _multiply_linked(
 def _without_conflict(post: Any, pre: Any, rank: int) -> tuple[Any, Any]:
     """The factors, one of their links made dense if there are two that do not compose."""
     both = nonzero(post >> LINK_OUT & 255) & nonzero(pre >> LINK_OUT & 255)
-    conflict = both & (1 - _composable(post, pre, rank))
+    conflict = both & ~_composable(post, pre, rank)
     operator = post >> OPERATOR & 1
-    post += (expand_link(post) - post) * (conflict & (1 - operator))
+    post += (expand_link(post) - post) * (conflict & ~operator)
     pre += (expand_link(pre) - pre) * (conflict & operator)
     return post, pre
 
@@ -205,5 +205,5 @@ def _composable(post: Any, pre: Any, rank: int) -> Any:
     operator = (post | pre) >> OPERATOR & 1
     uncovered = middle & ~(covered_post & covered_pre)
     ends = absorbed_out | middle & ~pre_link | post >> LINK_OUT & ALL | pre >> LINK_IN & ALL
-    fails = nonzero(uncovered) | operator & nonzero(values) | nonzero(middle) & (1 - nonzero(ends))
+    fails = nonzero(uncovered) | operator & nonzero(values) | nonzero(middle) & ~nonzero(ends)
     return 1 - fails

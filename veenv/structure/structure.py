@@ -93,7 +93,7 @@ class Structure:
         paired = {*self.pairs, *self.link_in}
         free = (n for j, n in enumerate(self.in_shape) if j not in paired)
         outs = (n for k, n in enumerate(self.out_shape) if k not in self.link_out)
-        return prod(outs) * prod(free) * (self.link_size if self.link_out else 1)
+        return prod(outs) * prod(free) * self.link_size
 
     def describe(self) -> str:
         """``out,in:values``: a repeated letter is a δ, ``[..]`` is a linked axis."""
