@@ -63,6 +63,59 @@ def test_a_batch_of_gathers_goes_along_with_its_arrays():
     np.testing.assert_array_equal(found, np.asarray(gather(A, at)))
 
 
+def batched_gather(a, at):
+    return jax.vmap(lambda x, i: x.at[i, 1:].get(mode="fill", fill_value=0.0), (1, 1))(a, at)
+
+
+def batched_scatter(a, at, y):
+    return jax.vmap(lambda x, i, v: x.at[i, :].add(v, mode="drop"), (1, 1, 2))(a, at, y)
+
+
+def taken_rows(a, at):
+    return a[:, at]
+
+
+WINDOWS = {
+    "batched gather": (batched_gather, (A, np.array([[0, 3, 1, 2, 3], [2, 1, 9, 0, 1]]))),
+    "batched scatter": (batched_scatter, (A, np.arange(10).reshape(2, 5) % 4, np.ones((2, 3, 5)))),
+    "rows": (taken_rows, (A, np.array([[4, 1, 0], [2, 3, 9]]))),
+    "corners": (lambda a, at: a[at, 1:3, 0], (A, np.array([3, 0, 2]))),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows_go_by_their_indices(name):
+    """Each entry by one index, and along some axes each index by an index of the array."""
+    fun, (a, at, *rest) = WINDOWS[name]
+    args = (a, at.astype(np.int32), *(x.astype(np.float32) for x in rest))
+    equation = equation_of(fun, *args)
+    whole, ids = (v.aval for v in equation.invars[:2])
+    shape = (equation.invars[2] if rest else equation.outvars[0]).aval.shape
+    make = (lambda p: of_scatter(p, whole.ndim, shape)) if rest else of_gather
+    windows, rng = make(equation.params), np.random.default_rng(0)
+    most = [whole.shape[axis] - windows.sizes[axis] + 1 for axis in windows.indexed]
+    indices = rng.integers(0, most, ids.shape)
+    places = windows.places(whole.shape, indices)
+    assert places.shape == shape
+    owners = windows.owners(whole.shape, ids.shape[:-1])
+    assert owners.shape == shape
+    assert {*owners.ravel()} == {*range(indices[..., 0].size)}
+    for n, index in enumerate(indices.reshape(-1, ids.shape[-1])):
+        alone = windows.places(whole.shape, np.broadcast_to(index, ids.shape))
+        np.testing.assert_array_equal(places[owners == n], alone[owners == n])
+    coordinates, own = np.unravel_index(places, whole.shape), np.indices(shape)
+    alike = windows.alike(whole.shape, len(shape))
+    found = {
+        (k, j)
+        for k in range(len(shape))
+        for j in range(whole.ndim)
+        if shape[k] > 1 and (coordinates[j] == own[k]).all()
+    }
+    assert {(k, j) for k, j, _ in alike if shape[k] > 1} == found
+    for k, _, i in alike:
+        assert i is None or shape[k] == ids.shape[i]
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     ("windows", "inserted", "mapped", "size"),

@@ -18,6 +18,10 @@ from jax import lax
 
 import veenv
 from tests.oracles import by_numpy
+from veenv import _compat
+from veenv.engine.known import Known
+from veenv.graph.program import trace
+from veenv.rules import indexmap
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -178,3 +182,39 @@ def test_alone_and_between_other_functions(name):
         expected = jax.tree.leaves(around if k else alone)
         for block, right in zip(jax.tree.leaves(got), expected, strict=True):
             np.testing.assert_allclose(block.reshape(right.shape), right, atol=1e-10)
+
+
+def elements(x: Any, places: np.ndarray) -> np.ndarray:
+    """The elements at some places, zero for a place of -1."""
+    return np.append(np.ravel(x), 0)[places]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_element_is_the_one_that_it_is_said_to_be(name):
+    fun, args = CASES[name]
+    program = trace(fun, args, argnums=tuple(range(len(args))))
+    known, rng = Known(program), np.random.default_rng(0)
+    for equation in program.equations:
+        ins = [known(a) for a in equation.inputs]
+        for i, aval in enumerate(equation.in_avals):
+            numbers = rng.permutation(aval.size).reshape(aval.shape) + 1.0
+            ins[i] = numbers if ins[i] is None else ins[i]
+        every = [indexmap.taken(equation, i, known) for i in range(len(ins))]
+        found = indexmap.sources(equation, known)
+        if found is None and all(taken is None for taken in every):
+            continue
+        given = [jnp.asarray(x) for x in ins]
+        outs = _compat.bind(equation.primitive, equation.params, given)
+        flat = np.concatenate([np.ravel(x) for x in ins])
+        for out, places in zip(outs, found or (), strict=found is not None):
+            np.testing.assert_array_equal(out, elements(flat, places))
+        if equation.primitive.name == "scatter-add":
+            total, at = ins[0].ravel().copy(), every[2]
+            assert every[0].ravel().tolist() == [*range(total.size)]
+            np.add.at(total, at[at >= 0], ins[2][at >= 0])
+            np.testing.assert_array_equal(outs[0].ravel(), total)
+        elif len(outs) == 1:
+            pairs = zip(ins, every, strict=True)
+            np.testing.assert_array_equal(
+                outs[0], sum(elements(x, t) for x, t in pairs if t is not None)
+            )

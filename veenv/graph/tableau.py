@@ -89,7 +89,6 @@ class Pricing:
         """Multiplications and additions of each elimination; with the nodes, which are outputs."""
         tableau = Tableau(self._num_nodes, self._edges)
         products, sums = self._products, self._sums
-        multiplications = additions = 0
 
         def product(post: int, pre: int) -> int:
             nonlocal multiplications, additions
