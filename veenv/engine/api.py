@@ -31,8 +31,17 @@ from veenv.engine.product import multiply
 from veenv.engine.sparse import SparseTensor
 from veenv.engine.sparse.entries import Entries, Indexed, Matrix
 from veenv.engine.sums import Terms
+from veenv.engine.surroundings import anywhere, refuse_wide
 from veenv.graph.linearisation import OF_TRACING, Linearisation, linearise
-from veenv.graph.program import Program, normalise_argnums, plain_argnums, trace
+from veenv.graph.program import (
+    Program,
+    is_symbolic,
+    normalise_argnums,
+    plain_argnums,
+    refuse_symbolic,
+    trace,
+)
+from veenv.graph.shardings import AsWritten
 from veenv.kernel.fusing import KERNEL_MODES, KernelMode, as_kernel
 from veenv.kernel.optional import attempt
 from veenv.linear.barrier import PinMode, with_pins
@@ -82,10 +91,10 @@ def jacve(
         False ask for XLA, unless a kernel is asked for.
 
     Returns:
-      A function of fun's arguments. Its result has the structure, shapes and (weak) dtypes of
-      `jax.jacrev`'s: fun's output tree with, in place of each leaf of shape ``o``, the tree of
-      the selected argument(s) with leaves of shape ``o + i``. With `has_aux` the result is
-      ``(jacobian, aux)``; with `count_ops` the counts come last.
+      A function of fun's arguments. Its result has the structure, shapes, (weak) dtypes and, on a
+      mesh with explicit axes, shardings of `jax.jacrev`'s: fun's output tree with, in place of each
+      leaf of shape ``o``, the tree of the selected argument(s) with leaves of shape ``o + i``. With
+      `has_aux` the result is ``(jacobian, aux)``; with `count_ops` the counts come last.
 
     The graph is that of the argument's shapes: Python control flow may depend on the values of
     other arguments and captured arrays, but not on what is differentiated by (use `jax.lax.cond`).
@@ -116,14 +125,15 @@ def jacve(
         parts = [rest[0], value[1], *rest[1:]] if has_aux else rest
         return tuple(parts) if len(parts) > 1 else parts[0]
 
-    def make(fun: Callable[..., Any]) -> Callable[..., Any]:
+    def make(fun: Callable[..., Any], _: AsWritten) -> Callable[..., Any]:
         forms = _forms_of(
             fun, order, argnums, has_aux, count_ops, sparse_representation, holomorphic, allow_int
         )
 
         return _compiled(_each(alone, forms), fun, order, kernel, pin, argnums, has_aux)
 
-    return _at_own_width(make, fun, argnums)
+    names = ["jacobian", *["aux"] * has_aux, *["counts"] * count_ops]
+    return anywhere(make, fun, argnums, names, sparse=sparse_representation)
 
 
 def value_and_jacve(
@@ -167,20 +177,21 @@ def value_and_jacve(
     """
     order, argnums = plain_order(order), plain_argnums(argnums)
 
-    def make(fun: Callable[..., Any]) -> Callable[..., Any]:
+    def make(fun: Callable[..., Any], _: AsWritten) -> Callable[..., Any]:
         forms = _forms_of(
             fun, order, argnums, has_aux, count_ops, sparse_representation, holomorphic, allow_int
         )
         return _compiled(forms, fun, order, kernel, pin, argnums, has_aux)
 
-    return _at_own_width(make, fun, argnums)
+    names = ["value", "jacobian", *["counts"] * count_ops]
+    return anywhere(make, fun, argnums, names, sparse=sparse_representation)
 
 
 def jacobian_of_gradient(
     gradient: Callable[..., Any],
     order: OrderLike,
     argnums: int | tuple[int, ...],
-    symmetric: Callable[[Any, Any], bool],
+    symmetric: Callable[[AsWritten], Callable[[Any, Any], bool]],
     *,
     sparse: bool,
 ) -> Callable[..., Any]:
@@ -190,24 +201,26 @@ def jacobian_of_gradient(
       gradient: the function, of the same arguments as the other one.
       order: as for `jacve`.
       argnums: by which arguments it is the gradient.
-      symmetric: arguments and keyword arguments to whether its Jacobian is known to be symmetric.
+      symmetric: from how functions of the user's are traced to whether the Jacobian is known to be
+        symmetric, of arguments and keyword arguments.
       sparse: return blocks as `SparseTensor`s.
 
     Examples:
       >>> import jax.numpy as jnp
       >>> cubes = lambda x: 3 * x**2  # the gradient of the sum of x**3
-      >>> jacobian_of_gradient(cubes, "reverse", 0, lambda *_: True, sparse=True)(jnp.ones(2)).nse
+      >>> always = lambda _: lambda args, kwargs: True
+      >>> jacobian_of_gradient(cubes, "reverse", 0, always, sparse=True)(jnp.ones(2)).nse
       2
     """
 
-    def make(gradient: Callable[..., Any]) -> Callable[..., Any]:
+    def make(gradient: Callable[..., Any], seen: AsWritten) -> Callable[..., Any]:
         flags = False, False, True, False, False
         ids = plain_order(order)
-        forms = _forms_of(gradient, ids, argnums, *flags, symmetric, dense=not sparse)
+        forms = _forms_of(gradient, ids, argnums, *flags, symmetric(seen), dense=not sparse)
         alone = _each(lambda form: form[1], forms)
         return _compiled(alone, gradient, (), "xla", "auto", argnums, False)
 
-    return _at_own_width(make, gradient, argnums)
+    return anywhere(make, gradient, argnums, ["gradient"], sparse=sparse)
 
 
 def _each(pick: Callable[[Any], Any], forms: Forms) -> Forms:
@@ -287,6 +300,8 @@ def _forms_of(
     def forms(args: Sequence[Any], kwargs: dict[str, Any], others: bool) -> Results:
         program = trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)
         _check_types(program, holomorphic=holomorphic, allow_int=allow_int)
+        if is_symbolic(program):
+            return _uncounted(program, compared, argnums, has_aux, others)(args, kwargs)
         by_order = functools.partial(wanted.forms, program, args, kwargs, others)
         if compared != "auto" or dense:
             return by_order()
@@ -364,6 +379,22 @@ class _Wanted:
             counted = None if sparse or any(lin.reverse_only) else done
             found = [(*pair, counts_of(lin.graph, ids, counted)) for pair in found]
         return found, [*modes.values()]
+
+
+def _uncounted(
+    program: Program,
+    compared: Name | None,
+    argnums: int | Iterable[int],
+    has_aux: bool,
+    others: bool,
+) -> Callable[[Sequence[Any], dict[str, Any]], Results]:
+    """The form of a program with axes of symbolic size, where one of JAX's modes may stand."""
+    if compared is None:
+        refuse_symbolic(program)
+    if others:
+        raise NotTracedError
+    mode = by_jax(program, argnums, has_aux=has_aux)
+    return lambda args, kwargs: ([mode(*args, **kwargs)], [])
 
 
 def _in_parts(program: Program) -> Program:
@@ -465,7 +496,7 @@ def _check_types(program: Program, *, holomorphic: bool, allow_int: bool) -> Non
                 f"jacve needs {wanted} {kind}s, got dtype {aval.dtype} of shape "
                 f"{tuple(aval.shape)}{hint}"
             )
-    _refuse_wide(program)
+    refuse_wide(program)
 
 
 Left: TypeAlias = Mapping[tuple[int, int], Terms | Matrix]
@@ -546,55 +577,3 @@ def _parts(shape: Sequence[int], dtype: Any) -> Edge:
     pairs = [(k, k) for k in range(rank)]
     structure = algebra.make((*shape, 2), shape, pairs, out_values=[rank])
     return Edge(structure, jnp.asarray([1, -1j], dtype), dtype)
-
-
-class _WideError(Exception):
-    """A function holds 64-bit numbers that are to be computed with while `x64` is off."""
-
-
-def _refuse_wide(program: Program) -> None:
-    """Has `_at_own_width` turn `x64` on where a program of 64-bit numbers was traced without."""
-    kinds = {a.dtype for a in program.avals if isinstance(a.dtype, np.dtype)}
-    if any(jax.dtypes.canonicalize_dtype(kind) != kind for kind in kinds):
-        raise _WideError
-
-
-def _at_own_width(
-    make: Callable[[Callable[..., Any]], Callable[..., Any]],
-    fun: Callable[..., Any],
-    argnums: int | Iterable[int],
-) -> Callable[..., Any]:
-    """A transformation of a function that has dtypes as JAX's own ones, `x64` on or off.
-
-    What is computed with the traced function is computed with `x64` on where it has 64-bit numbers;
-    the function itself sees the option as it is.
-    """
-    plain = make(fun)
-
-    @functools.wraps(fun, updated=())
-    def narrow(*args: Any, **kwargs: Any) -> Any:
-        with jax.enable_x64(False):
-            return jax.tree.map(_narrowed, fun(*args, **kwargs))
-
-    @functools.wraps(plain, updated=())
-    def run(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return plain(*args, **kwargs)
-        except _WideError:
-            own = set(normalise_argnums(argnums, len(args)))
-            given = [jax.tree.map(_narrowed if a in own else _array, x) for a, x in enumerate(args)]
-            others = jax.tree.map(_array, kwargs)
-            with jax.enable_x64(True):
-                return make(narrow)(*given, **others)
-
-    return run
-
-
-def _array(x: Any) -> Any:
-    """An array of NumPy as JAX takes it with `x64` off."""
-    return jnp.asarray(x) if isinstance(x, (np.ndarray, np.generic)) else x
-
-
-def _narrowed(x: Any) -> Any:
-    """The same, of Python's numbers too."""
-    return jnp.asarray(x) if isinstance(x, (bool, int, float, complex)) else _array(x)

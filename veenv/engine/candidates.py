@@ -28,7 +28,7 @@ from veenv.engine.choose import JaxMode
 from veenv.engine.known import Known
 from veenv.graph.equations import Equation, Var
 from veenv.graph.linearisation import Elemental, Linearisation
-from veenv.graph.program import Program
+from veenv.graph.program import Program, is_symbolic
 from veenv.kernel.builder import MAX_OPERATIONS
 from veenv.kernel.price import SMALL_PRODUCT
 from veenv.rules import walk
@@ -170,7 +170,8 @@ def by_jax(
 ) -> Callable[..., tuple[Any, Any]]:
     """JAX's own mode of fewer passes, the other one where it lacks that."""
     forward, reverse = num_passes(program)
-    first, second = ("jacfwd", "jacrev") if forward < reverse else ("jacrev", "jacfwd")
+    fewer = not is_symbolic(program) and forward < reverse  # symbols may be neither
+    first, second = ("jacfwd", "jacrev") if fewer else ("jacrev", "jacfwd")
 
     def run(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         with suppress(*REFUSALS):

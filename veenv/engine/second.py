@@ -14,6 +14,7 @@ from veenv.engine.api import jacobian_of_gradient
 from veenv.engine.forward_laplacian import laplacians
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import plain_argnums, trace
+from veenv.graph.shardings import AsWritten
 from veenv.orders.resolve import OrderLike
 from veenv.rules import walk
 from veenv.rules.table import facts
@@ -52,8 +53,8 @@ def hessian(
     """
     argnums = plain_argnums(argnums)
 
-    def symmetric(args: Any, kwargs: Any) -> bool:
-        return _is_symmetric(fun, args, kwargs, argnums)
+    def symmetric(seen: AsWritten) -> Callable[[Any, Any], bool]:
+        return lambda args, kwargs: _is_symmetric(seen(fun), args, kwargs, argnums)
 
     @functools.wraps(fun, updated=())
     def gradient(*args: Any, **kwargs: Any) -> Any:

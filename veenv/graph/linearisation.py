@@ -28,7 +28,7 @@ from veenv.graph.custom_rules import (
 from veenv.graph.diagonal import Body, diagonal_axes
 from veenv.graph.graph import LABELLINGS, Graph
 from veenv.graph.precedence import ReverseOnly
-from veenv.graph.program import Equation, Program, plain_argnums, trace
+from veenv.graph.program import Equation, Program, plain_argnums, refuse_symbolic, trace
 from veenv.graph.tableau import eliminate_counted
 from veenv.rules import Partial, Row, Site
 from veenv.rules.base import is_complex, is_differentiable, real_shape, signature
@@ -296,6 +296,7 @@ def linearise(
 
 def _linearised(program: Program, holomorphic: bool, within: Within) -> Linearisation:
     """The linearisation of a program as it was traced."""
+    refuse_symbolic(program)
     node_of = {variable: variable for variable in range(program.num_inputs)}
     node_of.update({s: program.num_inputs + i for i, s in enumerate(program.vertex_variables)})
     active = {s for s in range(program.num_inputs) if is_differentiable(program.avals[s])}

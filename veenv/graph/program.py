@@ -20,12 +20,14 @@ import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
+from jax.export import is_symbolic_dim
 from jax.extend import core, source_info_util
 
 from veenv import _compat
 from veenv.graph.captured import as_one_equation, at_once
 from veenv.graph.equations import Equation, Literal, Var
 from veenv.graph.refs import fold_refs
+from veenv.graph.shardings import loosened
 from veenv.graph.sparse_matrices import written_out
 from veenv.linear.barrier import pins_as_written
 from veenv.rules import walk
@@ -113,7 +115,9 @@ def trace(
         return leaves, aux_leaves
 
     def program(closed: Any, traced: dict[int, Any]) -> Program:
-        return _program(closed, wanted, traced, out_trees[-1], has_aux=has_aux, plain=plain)
+        return _program(
+            loosened(closed), wanted, traced, out_trees[-1], has_aux=has_aux, plain=plain
+        )
 
     traced = {n: leaf for n, leaf in enumerate(others) if isinstance(leaf, _TRACEABLE)}
     named = _named_as(fun, wanted, flat)
@@ -130,6 +134,22 @@ def trace(
     if any(map(_compat.is_over, _compat.constants_within(e.params for e in first.equations))):
         return replace(known(), instead=instead[1:])  # lost where a rule closes over it in a loop
     return replace(first, instead=instead)
+
+
+def is_symbolic(program: Program) -> bool:
+    """Whether axes of a program's inputs have sizes that `jax.export` knows as symbols."""
+    given = program.avals[: program.num_inputs + len(program.constants)]
+    return any(not isinstance(n, int) and is_symbolic_dim(n) for a in given for n in a.shape)
+
+
+def refuse_symbolic(program: Program) -> None:
+    """Raises where there would have to be a graph of axes of symbolic size."""
+    if is_symbolic(program):
+        raise ValueError(
+            "axes of symbolic size have no graph, whose operations are counted: export with the "
+            'default order or "reverse", for which JAX\'s own mode takes the place of an '
+            "elimination, or jax.vmap of the Jacobian of a point over a symbolic batch"
+        )
 
 
 def _program(

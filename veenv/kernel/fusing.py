@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv import _compat
+from veenv.graph.shardings import AsWritten, loosened, with_automatic_axes
 from veenv.kernel import primitive
 from veenv.kernel.builder import MAX_OPERATIONS
 from veenv.kernel.optional import attempt
@@ -166,7 +167,7 @@ def trace_leaves(
     operands = [_without_key(leaves[k]) for k in dynamic]
     given = dict(zip(dynamic, operands, strict=True))
     some, named = _plain(tree, map(given.get, range(len(leaves))))
-    closed = jax.make_jaxpr(flat)(*some, **named)
+    closed = loosened(jax.make_jaxpr(flat)(*some, **named))
     consts = closed.consts
     lifted = tuple(
         k for k, c in enumerate(consts)
@@ -227,29 +228,34 @@ def fuse(
     if not callable(fun):
         raise TypeError(f"fuse takes a function of one point, got {fun!r}")
 
-    @functools.wraps(fun)
-    def point(*args: Any, **kwargs: Any) -> Any:
-        leaves, tree = jax.tree.flatten((args, kwargs))
-        traced = [k for k, x in enumerate(leaves) if _compat.is_traced(x)]
-        arrays = [k for k, x in enumerate(leaves) if isinstance(x, _ARRAYS)]  # without jit
-        dynamic = traced or arrays
-        shapes = list(leaves)  # of a point on any device: in a mesh, too, nothing in it varies
-        for k in dynamic:
-            aval = jax.typeof(leaves[k])
-            weak = getattr(aval, "weak_type", False)
-            shapes[k] = jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=weak)
-        made = trace_leaves(fun, shapes, tree, dynamic)
-        operands = [_without_key(leaves[k]) for k in dynamic]
-        made = replace(made, operands=(*operands, *made.operands[len(operands) :]))
-        try:
-            program = made.program()
-        except CannotFuseError as error:
-            raise error.at(_place(fun)) from None
-        return run_kernel(made, program, again=_again)
+    def make(fun: Callable[..., Any], _: AsWritten) -> Callable[..., Any]:
+        return functools.wraps(fun)(functools.partial(_run_point, fun))
 
+    point = with_automatic_axes(make, fun, lambda result, args, returned: returned)
     return jax.jit(
         point, static_argnums=static_argnums, static_argnames=static_argnames, inline=True
     )
+
+
+def _run_point(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """`fun` as one kernel, which has kernels of its derivatives."""
+    leaves, tree = jax.tree.flatten((args, kwargs))
+    traced = [k for k, x in enumerate(leaves) if _compat.is_traced(x)]
+    arrays = [k for k, x in enumerate(leaves) if isinstance(x, _ARRAYS)]  # without jit
+    dynamic = traced or arrays
+    shapes = list(leaves)  # of a point on any device: in a mesh, too, nothing in it varies
+    for k in dynamic:
+        aval = jax.typeof(leaves[k])
+        weak = getattr(aval, "weak_type", False)
+        shapes[k] = jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=weak)
+    made = trace_leaves(fun, shapes, tree, dynamic)
+    operands = [_without_key(leaves[k]) for k in dynamic]
+    made = replace(made, operands=(*operands, *made.operands[len(operands) :]))
+    try:
+        program = made.program()
+    except CannotFuseError as error:
+        raise error.at(_place(fun)) from None
+    return run_kernel(made, program, again=_again)
 
 
 def _place(fun: Callable[..., Any]) -> str:

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 from jax.interpreters import ad, batching, mlir
+from jax.sharding import NamedSharding, PartitionSpec
 
 from veenv import _compat
 from veenv.kernel.optional import attempt
@@ -174,10 +175,17 @@ def _abstract(*avals: Any, kernel: Batched) -> list[Any]:
     batch = kernel.batch_of(avals)
     if not avals:
         return [jax.core.ShapedArray(leaf.shape, np.dtype(leaf.dtype)) for leaf in kernel.outputs]
-    return [
-        avals[0].update(shape=(*batch, *leaf.shape), dtype=np.dtype(leaf.dtype), weak_type=False)
-        for leaf in kernel.outputs
-    ]
+    # The batch lies as the operands' batch does; a point is whole on each device.
+    pairs = zip(avals, kernel.inputs, strict=True)
+    wide = next((a for a, leaf in pairs if len(a.shape) > len(leaf.shape)), avals[0])
+    mesh, front = wide.sharding.mesh, wide.sharding.spec[: len(batch)]
+
+    def result(leaf: Any) -> Any:
+        lies = NamedSharding(mesh, PartitionSpec(*front, *[None] * len(leaf.shape)))
+        shape, dtype = (*batch, *leaf.shape), np.dtype(leaf.dtype)
+        return wide.update(shape=shape, dtype=dtype, weak_type=False, sharding=lies)
+
+    return list(map(result, kernel.outputs))
 
 
 def _batch(

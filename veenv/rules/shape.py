@@ -110,9 +110,10 @@ def _reshape(out: Sequence[int], shape: Sequence[int]) -> Partial:
     outs = [k for k, n in enumerate(out) if n != 1]
     ins = [j for j, n in enumerate(shape) if n != 1]
     pairs: list[tuple[int, int]] = []
-    while outs and ins and out[outs[0]] == shape[ins[0]]:
+    # Beside an axis of size 0 others may have any size: what remains must contain it on both sides.
+    while outs and ins and out[outs[0]] == shape[ins[0]] > 0:
         pairs.append((outs.pop(0), ins.pop(0)))
-    while outs and ins and out[outs[-1]] == shape[ins[-1]]:
+    while outs and ins and out[outs[-1]] == shape[ins[-1]] > 0:
         pairs.append((outs.pop(), ins.pop()))
     target = [out[k] for k in range(len(out)) if k not in {p[0] for p in pairs}]
     return selected(out, shape, pairs, lambda x: x.reshape(target))

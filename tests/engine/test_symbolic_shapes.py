@@ -1,0 +1,82 @@
+"""Axes of symbolic size, inside of the function that is differentiated: exported as JAX's modes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export, lax
+
+import veenv
+
+W = jnp.arange(6.0).reshape(3, 2) / 6
+
+
+def loss(x):
+    return jnp.mean(jnp.tanh(x @ W) ** 2)
+
+
+def pair(x):
+    return {"norm": jnp.sqrt(1 + jnp.sum(x * x, 1)), "flat": jnp.sin(x).ravel()}
+
+
+def looped(x):  # which has no reverse mode
+    return lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, jnp.sin(c[1])), (0, x))[1]
+
+
+def exported(fun, *sizes):
+    (arg,) = export.symbolic_args_specs([jnp.ones((4, 3))], ", ".join(sizes))
+    return export.export(jax.jit(fun))(arg)
+
+
+def compared(fun, wanted, *sizes):
+    made = [exported(f, *sizes) for f in (fun, wanted)]
+    ours, theirs = ([(str(a), a.weak_type) for a in m.out_avals] for m in made)
+    assert ours == theirs
+    assert made[0].out_tree == made[1].out_tree
+    for n in (1, 2, 5):
+        x = jnp.asarray(np.random.default_rng(n).normal(size=(n, 3)))
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-6), *(m.call(x) for m in made)
+        )
+
+
+@pytest.mark.parametrize("order", ["auto", "reverse"])
+@pytest.mark.parametrize("fun", [loss, pair, lambda x: jnp.cumsum(x, 0)[-1] * x[0]])
+@pytest.mark.parametrize("kernel", ["auto", "xla"])
+def test_the_default_exports_as_reverse_mode(fun, order, kernel):
+    compared(veenv.jacve(fun, order, kernel=kernel), jax.jacrev(fun), "n, 3")
+
+
+def test_forward_mode_where_there_is_no_other():
+    compared(veenv.jacve(looped), jax.jacfwd(looped), "n, 3")
+
+
+def test_values_hessians_and_several_arguments():
+    compared(veenv.hessian(loss), jax.jacrev(jax.jacrev(loss)), "n, 3")
+    compared(veenv.value_and_jacve(loss), lambda x: (loss(x), jax.jacrev(loss)(x)), "n, 3")
+    both = lambda x, y: loss(x) * jnp.sum(y)  # noqa: E731
+    ours, theirs = (f(both, argnums=(0, 1)) for f in (veenv.jacve, jax.jacrev))
+    compared(lambda x: ours(x, x * 2), lambda x: theirs(x, x * 2), "n, 3")
+    aux = lambda x: (loss(x), jnp.sin(x))  # noqa: E731
+    compared(veenv.jacve(aux, has_aux=True), jax.jacrev(aux, has_aux=True), "n, 3")
+
+
+def test_a_symbolic_batch_around_a_point_is_an_elimination():
+    compared(jax.vmap(veenv.jacve(lambda x: jnp.sum(x**2))), lambda x: 2 * x, "n, 3")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda f: veenv.jacve(f, "forward"),
+        lambda f: veenv.jacve(f, "markowitz"),
+        lambda f: veenv.jacve(f, (1, 2)),
+        lambda f: veenv.jacve(f, count_ops=True),
+        lambda f: veenv.jacve(f, sparse_representation=True),
+        lambda f: veenv.hessian(f, sparse_representation=True),
+        lambda f: lambda x: veenv.make_graph(f)(x).num_vertices,
+    ],
+)
+def test_what_needs_the_graph_says_what_to_do(make):
+    with pytest.raises(ValueError, match=r"symbolic size have no graph.*default order.*batch"):
+        exported(make(loss), "n, 3")
