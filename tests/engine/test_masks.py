@@ -18,7 +18,7 @@ import veenv
 from tests.oracles import by_numpy
 from tests.oracles.jacobians import orders, quick_jit
 from tests.oracles.masked_programs import random_masked_program
-from tests.sampling import few, spared
+from tests.sampling import few, on_seeds, spared
 from tests.test_invariant import assert_emitted_counts
 from veenv import export
 from veenv.engine import product
@@ -230,3 +230,11 @@ def test_random_masked_programs(seed):
     with jax.enable_x64(True):
         fun, x = random_masked_program(seed)
         assert compare(fun, x) > 0
+
+
+@on_seeds(1, 60)
+def test_random_masked_programs_at_infinite_points(seed):
+    with jax.enable_x64(True):
+        fun, x = random_masked_program(seed)
+        rng = np.random.default_rng(seed)
+        compare(fun, np.where(rng.random(3) < 0.4, rng.choice([np.inf, -np.inf, np.nan], 3), x))
