@@ -1,7 +1,6 @@
 """Measures veenv on this machine: ``python scripts/benchmark.py --help``.
 
-Every benchmark prints tables in Markdown. What takes ``--quick`` measures little with it, in less
-than a minute: whether it works, not how fast. Options that follow go before its own.
+A benchmark is a function of `scripts.benchmarks` that yields its tables while it fills them.
 """
 
 from __future__ import annotations
@@ -15,15 +14,10 @@ import importlib
 import shlex
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import tyro
-
 sys.path.insert(0, str(Path(__file__).parents[1]))  # a checkout is not installed
-
-from scripts.benchmarks.record import recorded
 
 
 class Benchmark(NamedTuple):
@@ -32,7 +26,7 @@ class Benchmark(NamedTuple):
     Attributes:
       module: of `scripts.benchmarks`, which has a function of the benchmark's name.
       about: what it measures.
-      quick: its options with ``--quick``; None: it has that option itself, and writes its files.
+      quick: its options with ``--quick``; None: it needs what few machines have.
     """
 
     module: str
@@ -40,130 +34,104 @@ class Benchmark(NamedTuple):
     quick: str | None
 
 
+PLAYED = "--task Robertson --num-envs 16 --seconds 0.05 --repeats 1"
 BENCHMARKS = {
-    "adapters": Benchmark(
-        "adapters",
-        "random play through the interfaces of other libraries",
-        "--task Robertson --num-envs 16 --seconds 0.05 --repeats 1",
-    ),
-    "budgets": Benchmark(
-        "budgets", "whether searches keep their budgets", "--only markowitz --calls 1"
-    ),
-    "compile-for": Benchmark(
-        "compile_for", "programs compiled for a TPU or GPU that is not there", None
-    ),
-    "device-run": Benchmark("device_run", "kernels, rollouts, training on an accelerator", None),
-    "engine": Benchmark(
-        "engine",
-        "Jacobians as XLA compiles them, beside JAX's modes",
-        "--task RobotArm_6DOF --batch 64 --orders reverse --repeats 5 --seconds 0.5 --no-sparse",
-    ),
-    "env": Benchmark(
-        "env",
-        "steps of the environment a second",
-        "--task Robertson --num-envs 16 --seconds 0.05 --repeats 1",
-    ),
-    "env-scaling": Benchmark(
-        "env",
-        "steps of the environment on graphs of growing size",
-        "--sizes 10 20 --num-envs 2 --seconds 0.05 --repeats 1 --out {folder}/growth.svg",
-    ),
-    "equal-time": Benchmark("equal_time", "PPO and AlphaZero after equal time", None),
-    "fuse": Benchmark(
-        "fuse",
-        "whole steps as one kernel, beside JAX's modes or generated code",
-        "--step 'implicit Euler, kinetics' --batch 64 --seconds 0.2 "
-        "--out {folder}/fuse-figures.json",
-    ),
-    "kernel": Benchmark(
-        "kernel",
-        "Jacobians as one kernel, and what the order decides there",
-        "--parts speed orders --task RobotArm_6DOF --batch 64 --repeats 5 --seconds 0.5 "
-        "--num-orders 5 --out {folder}/kernel-figures.json",
-    ),
-    "long-games": Benchmark(
-        "long_games",
-        "searches on graphs of thousands of vertices",
-        "--sizes 500 --seconds 2 --functions 2 --sets wide structured",
-    ),
-    "memory": Benchmark("scaling", "memory of sparse Jacobians by size", "--sizes 100 1000"),
-    "observations": Benchmark(
-        "observations",
-        "what observations cost",
-        "--task Robertson --num-envs 16 --seconds 0.05 --repeats 1",
-    ),
-    "ppo": Benchmark("ppo", "PPO on tasks with several seeds", None),
-    "ppo-sets": Benchmark("ppo_sets", "PPO alone on functions of the named sets", None),
-    "prediction": Benchmark(
-        "prediction",
-        "measures programs and fits the numbers that predict their time",
-        "--no-measure --function reactor --batch 1 --out {folder}/prediction-table.json",
-    ),
-    "realistic": Benchmark(
-        "realistic",
-        "thirty functions that people differentiate",
-        "--quick --batch 1 --budget 1s --seconds 0.1 "
-        "--out {folder}/realistic-figures.json --plot {folder}/realistic-plot.svg",
-    ),
-    "sparse": Benchmark(
-        "sparse",
-        "sparse Jacobians, and whole solutions with them, beside other libraries",
-        "--case 'Brusselator 2-D, 800' --dense 'fifth-order upwind, 1,000' --repeats 2 "
-        "--solutions 1 --small",
-    ),
-    "tracing": Benchmark(
-        "scaling",
-        "seconds to trace long functions",
-        "--sizes 100 --function solves --repeats 1",
-    ),
-    "weights": Benchmark(
-        "weights",
-        "measures operations and fits the table of their weights",
-        "--batch 64 --repeats 2 --out {folder}/weights-table.json",
-    ),
-    "zero-shot": Benchmark("zero_shot", "the shipped policy on functions it has not seen", None),
-}
+    name: Benchmark(module, about, quick)
+    for name, module, about, quick in (
+        ("adapters", "play", "random play through other libraries' interfaces", PLAYED),
+        ("budgets", "budgets", "whether searches keep their budgets", "--only markowitz --calls 1"),
+        ("compile-for", "compile_for", "programs for a TPU or GPU that is not there", None),
+        ("device-run", "device_run", "kernels, rollouts, training on an accelerator",
+         "--small --parts kernels rollouts --folder {folder}"),
+        ("engine", "engine", "Jacobians as XLA compiles them, beside JAX's modes",
+         "--task RobotArm_6DOF --batch 64 --orders reverse --repeats 5 --seconds 0.5 --no-sparse"),
+        ("env", "play", "steps of the environment a second", PLAYED),
+        ("env-scaling", "play", "steps of the environment on graphs of growing size",
+         "--sizes 10 20 --num-envs 2 --seconds 0.05 --repeats 1 --plot {folder}/growth.svg"),
+        ("equal-time", "learning", "PPO and AlphaZero after equal time",
+         "--task Robertson --time-limit 1s --seeds 1 --num-simulations 2"),
+        ("fuse", "fuse", "whole steps as one kernel, beside JAX's modes or generated code",
+         "--step 'implicit Euler, kinetics' --batch 64 --seconds 0.2"),
+        ("kernel", "kernel", "Jacobians as one kernel, and what the order decides there",
+         "--parts speed orders --task RobotArm_6DOF --batch 64 --repeats 5 --seconds 0.5 "
+         "--num-orders 5 --figures {folder}/kernel-figures.json"),
+        ("long-games", "long_games", "searches on graphs of thousands of vertices",
+         "--sizes 500 --seconds 2 --functions 2 --sets wide structured"),
+        ("memory", "engine", "memory of sparse Jacobians by size", "--sizes 100 1000"),
+        ("observations", "play", "what observations cost", PLAYED),
+        ("ppo", "learning", "PPO on tasks with several seeds",
+         "--task Robertson --seeds 1 --steps 200 --anneal 1s"),
+        ("ppo-sets", "learning", "PPO alone on functions of the named sets",
+         "--set scalar-small --functions 1 --time-limit 1s --anneal 50"),
+        ("prediction", "prediction", "fits the numbers that predict the time of programs",
+         "--no-measure --function reactor --batch 1 --measurements {folder}/measurements.json"),
+        ("realistic", "realistic", "thirty functions that people differentiate",
+         "--few --batch 1 --budget 1s --seconds 0.1 --figures {folder}/realistic-figures.json "
+         "--plot {folder}/realistic-plot.svg"),
+        ("sparse", "sparse", "sparse Jacobians, and solutions with them, beside other libraries",
+         "--case 'Brusselator 2-D, 800' --dense 'fifth-order upwind, 1,000' --repeats 2 "
+         "--solutions 1 --small"),
+        ("tracing", "engine", "seconds to trace long functions",
+         "--sizes 100 --function solves --repeats 1"),
+        ("weights", "weights", "fits the table of weights of operations",
+         "--batch 64 --repeats 2 --weights {folder}/weights-table.json"),
+        ("zero-shot", "zero_shot", "the shipped policy on functions it has not seen",
+         "--task Robertson --games 2 --anneal 50"),
+    )
+}  # fmt: skip
 
 
-USAGE = """usage: benchmark.py BENCHMARK [--results FOLDER] [--quick] [OPTIONS]
-
-{about}
-  BENCHMARK --help says what its OPTIONS are.
-  --results FOLDER  for NAME.json (with machine and command), NAME.md and NAME.svg (a plot);
-                    benchmark-results by default
-  --quick           measure little
-
-{names}"""
-
-
-def run(arguments: Sequence[str]) -> int | None:
-    """Runs a benchmark and writes its files.
+def run(arguments: Sequence[str]) -> None:
+    """Runs a benchmark and writes its files; what is wrong with the command line is one line.
 
     Raises:
-      SystemExit: the command line is not understood.
+      SystemExit: something is, or help was asked for.
     """
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--results", type=Path, default=Path("benchmark-results"))
-    parser.add_argument("--quick", action="store_true")
-    own, rest = parser.parse_known_args(arguments)
+    asked = argparse.ArgumentParser(
+        prog="benchmark.py",
+        usage="benchmark.py BENCHMARK [--results FOLDER] [--out FILE] [--quick] [OPTIONS]",
+        description="Measures, and prints tables in Markdown.",
+        epilog="\n".join(
+            ["BENCHMARK --help says what its OPTIONS are:"]
+            + [f"  {name:14}{one.about}" for name, one in BENCHMARKS.items()]
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        add_help=False,
+    )
+    asked.add_argument(
+        "--results",
+        type=Path,
+        default=Path("benchmark-results"),
+        help="folder for NAME.json (with machine and command), NAME.md and NAME.svg (a plot)",
+    )
+    asked.add_argument("--out", type=Path, help="file for the JSON alone")
+    asked.add_argument(
+        "--quick", action="store_true", help="measure little: whether it works, not how fast"
+    )
+    own, rest = asked.parse_known_args(arguments)
     name = next((word for word in rest if not word.startswith("-")), "")
     if name not in BENCHMARKS:
-        names = "\n".join(f"  {name:14}{one.about}" for name, one in BENCHMARKS.items())
-        about = (__doc__ or "").partition("\n\n")[2]
-        print(USAGE.format(about=about, names=names))
-        return 0 if {"-h", "--help"} & set(rest) else 2
+        asked.print_help()
+        raise SystemExit(0 if {"-h", "--help"} & {*rest} else 2)
     rest.remove(name)
     one = BENCHMARKS[name]
-    module = importlib.import_module(f"scripts.benchmarks.{one.module}")
-    if one.quick is None:
-        return module.main([*rest, *["--quick"] * own.quick])
-    if own.quick and not {"-h", "--help"} & set(rest):
-        own.results.mkdir(parents=True, exist_ok=True)
-        rest = [*(word.format(folder=own.results) for word in shlex.split(one.quick)), *rest]
-    command = partial(tyro.cli, getattr(module, name.replace("-", "_")), args=rest)
-    recorded(name, command, own.results)
-    print(f"written: {own.results / name}.json, .md and .svg")
-    return None
+    command = getattr(
+        importlib.import_module(f"scripts.benchmarks.{one.module}"), name.replace("-", "_")
+    )
+    from agents.config.args import fail, parse
+    from scripts.benchmarks.tables import recorded
+
+    if own.quick:
+        quick = shlex.split(one.quick or fail(f"{name} has no --quick"))
+        rest = [*(word.format(folder=own.results) for word in quick), *rest]
+    file = own.out or own.results / f"{name}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    said = shlex.join(["python", "scripts/benchmark.py", *arguments])
+    try:
+        recorded(name, parse(command, rest), file, said, whole=own.out is None)
+    except ValueError as error:
+        fail(str(error))
 
 
 if __name__ == "__main__":

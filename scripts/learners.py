@@ -31,7 +31,7 @@ from agents.training.played import AGENTS, AgentName
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # a checkout is not installed
 
-from scripts.benchmarks.machine import machine
+from scripts.benchmarks.tables import machine
 from veenv.env import TaskDistribution
 from veenv.env.factory import make
 from veenv.graph.graph import Graph

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import jax
 import numpy as np
 
-from scripts.benchmarks.cases import Case, points
+from scripts.benchmarks.cases import Case, singles
 from veenv.kernel.cpu.compile import MachineCode, host
 from veenv.kernel.cpu.sections import body
 from veenv.kernel.program import ScalarProgram
@@ -95,7 +95,7 @@ class _Arrays:
     """What the code reads and writes, and the tables of where that is."""
 
     def __init__(self, case: Case, program: ScalarProgram, lanes: int, place: int):
-        leaves = jax.tree.leaves(points(case, _POINTS))
+        leaves = jax.tree.leaves(singles(case, _POINTS))
         self.ins = [_aligned(np.asarray(x).reshape(_POINTS, -1), place) for x in leaves]
         sizes = [program.outputs[k].size for k in program.written()]
         self.outs = [_aligned(np.zeros((_POINTS, size), np.float32), place) for size in sizes]

@@ -8,13 +8,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 
 import veenv
-from scripts.benchmarks.machine import machine
+from scripts.benchmarks.tables import Table
 from veenv.tasks import RandomFunctions
 
 ROOT = Path(__file__).parents[2]
@@ -33,8 +34,8 @@ CASES = (
 """Function, method, cost and seconds of each search."""
 
 
-def budgets(only: str = "", calls: int = 2) -> None:
-    """A Markdown table of budgets and of what calls of `veenv.optimize` took, by the clock.
+def budgets(only: str = "", calls: int = 2) -> Iterator[Table]:
+    """Budgets, and what calls of `veenv.optimize` took by the clock.
 
     Every row is a process of its own with an empty cache of compiled kernels, and all its calls
     are made there, so that the first is what a new checkout sees.  The time until the process has
@@ -44,19 +45,17 @@ def budgets(only: str = "", calls: int = 2) -> None:
         only: rows whose function or method holds this text; all by default.
         calls: calls in each process.
     """
-    print(machine() + "\n")
-    head = "call to return, s | counts | kept | process ends, s"
-    print(f"| function | method | cost | budget, s | {head} |")
-    print("| --- | --- | --- | ---: | --- | --- | --- | ---: |")
+    columns = "function", "method", "cost", "budget, s", "call to return, s", "counts", "kept"
+    table = Table(*columns, "process ends, s")
+    yield table
     for case in CASES:
         if not any(only in text for text in case[:2]):
             continue
         began = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
-            environment = os.environ | {"NUMBA_CACHE_DIR": folder}
             done = subprocess.run(
                 [sys.executable, "-m", __name__, json.dumps(case), str(calls)],
-                env=environment,
+                env=os.environ | {"NUMBA_CACHE_DIR": folder},
                 cwd=ROOT,
                 capture_output=True,
                 text=True,
@@ -65,18 +64,12 @@ def budgets(only: str = "", calls: int = 2) -> None:
         whole = time.perf_counter() - began
         if done.returncode:
             raise SystemExit(f"{case}: {done.stderr}")
-        print(row(case, json.loads(done.stdout), whole), flush=True)
-
-
-def row(case: tuple[str, str, str, float], found: dict[str, Any], whole: float) -> str:
-    """A row of the table."""
-    name, method, cost, seconds = case
-    kept = all(spent <= max(seconds + 1.0, 1.1 * seconds) for spent in found["seconds"])
-    spent = ", ".join(f"{spent:.2f}" for spent in found["seconds"])
-    counts = ", ".join(f"{count:,}" for count in found["counts"])
-    end = f"{whole - found['until_end']:.1f}"
-    cells = (name, method, cost, f"{seconds:g}", spent, counts, "yes" if kept else "NO", end)
-    return f"| {' | '.join(cells)} |"
+        found, seconds = json.loads(done.stdout), case[-1]
+        kept = all(spent <= max(seconds + 1.0, 1.1 * seconds) for spent in found["seconds"])
+        spent = ", ".join(f"{spent:.2f}" for spent in found["seconds"])
+        counts = ", ".join(f"{count:,}" for count in found["counts"])
+        end = f"{whole - found['until_end']:.1f}"
+        table.add(*case[:3], f"{seconds:g}", spent, counts, "yes" if kept else "NO", end)
 
 
 def measure(case: tuple[str, str, str, float], calls: int) -> dict[str, list[float] | float]:

@@ -20,14 +20,13 @@ import re
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tyro
 from jax.sharding import (
     AbstractDevice,
     AbstractMesh,
@@ -45,7 +44,7 @@ from agents.nn.networks import GraphNetwork
 from agents.training.played import Played, make_trainer
 from scripts.benchmarks.exchanged import exchanges
 from scripts.benchmarks.operations_program import NOT_THERE, operations
-from scripts.benchmarks.result_file import Table, write_result
+from scripts.benchmarks.tables import Table
 from veenv.env.random_play import random_episodes
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.pallas import NAME, PallasKernel, has_waves
@@ -88,18 +87,6 @@ ORDERS = "RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "DoublePendulum_RK4"
 """Tasks whose kernels are compiled in several orders."""
 ONCE = "rollouts/LSTM", "ppo/HumanHeartDipole", "orders/", "operations/"
 """Programs that are compiled for the first topology only, if none are named."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """Compiles programs for accelerators and writes a table."""
-
-    topologies: tuple[str, ...] = ("v5e:2x2",)
-    """TPUs, by kind and chips, such as v5e:2x2, and h100, or h100:4 for four."""
-    programs: tuple[str, ...] = ()
-    """Names of programs, or how they begin; all by default."""
-    out: str | None = None
-    """File to write the result to, as JSON."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,7 +209,7 @@ def _bundles() -> tuple[int, list[int]] | None:
     return len(depths), [len([*run]) for inside, run in runs if inside]
 
 
-def programs() -> dict[str, Callable[[Mesh], jax.stages.Lowered]]:
+def lowered() -> dict[str, Callable[[Mesh], jax.stages.Lowered]]:
     """What is compiled, by name: each lowers itself for a mesh."""
     found: dict[str, Callable[[Mesh], jax.stages.Lowered]] = {
         "rollouts/RoeFlux_1d": lambda mesh: rollouts("RoeFlux_1d", mesh),
@@ -238,12 +225,12 @@ def programs() -> dict[str, Callable[[Mesh], jax.stages.Lowered]]:
     names += [f"orders/{name}/{order}" for name in ORDERS for order in orders(name)]
     names += [f"operations/{dtype}" for dtype in ("float32", "int32", "int8")]
 
-    def lowered(name: str, mesh: Mesh) -> jax.stages.Lowered:
+    def of_kernel(name: str, mesh: Mesh) -> jax.stages.Lowered:
         made = kernel_of(name, platform_of(mesh))
         assert made is not None
         return kernel(made, mesh)
 
-    return found | {name: functools.partial(lowered, name) for name in names}
+    return found | {name: functools.partial(of_kernel, name) for name in names}
 
 
 def rollouts(name: str, mesh: Mesh) -> jax.stages.Lowered:
@@ -327,20 +314,28 @@ def _single(x: Any) -> Any:
     return np.asarray(x, np.float32) if jnp.issubdtype(x.dtype, jnp.floating) else np.asarray(x)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Compiles, prints the table and writes it."""
-    config = tyro.cli(Config, args=arguments)
+def compile_for(
+    topologies: tuple[str, ...] = ("v5e:2x2",), programs: tuple[str, ...] = ()
+) -> Iterator[Table]:
+    """Compiles programs for accelerators that are not there.
+
+    Args:
+        topologies: TPUs, by kind and chips, such as v5e:2x2, and h100, or h100:4 for four.
+        programs: names of programs, or how they begin; all by default.
+
+    Raises:
+        SystemExit: a program could not be compiled.
+    """
     jax.config.update("jax_platforms", "cpu")  # the plugins would look for their chips
-    table = Table((
-        "topology", "program", "code, kB", "temporaries, kB", "compiled in, s",
-        "bundles per 1,024 points", "registers", "spilled, bytes", "exchanged",
-    ))  # fmt: skip
-    table.begin()
+    columns = "topology", "program", "code, kB", "temporaries, kB", "compiled in, s"
+    more = "bundles per 1,024 points", "registers", "spilled, bytes", "exchanged"
+    table = Table(*columns, *more)
+    yield table
     failed = 0
-    for topology, (name, lower) in itertools.product(config.topologies, programs().items()):
-        if config.programs and not name.startswith(config.programs):
+    for topology, (name, lower) in itertools.product(topologies, lowered().items()):
+        if programs and not name.startswith(programs):
             continue
-        if not config.programs and topology != config.topologies[0] and name.startswith(ONCE):
+        if not programs and topology != topologies[0] and name.startswith(ONCE):
             continue
         mesh = mesh_of(topology)
         try:
@@ -349,6 +344,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failed += not isinstance(error, CannotFuseError)
             cells = ("-",) * 6 + (f"{type(error).__name__}: {error!s:.80}",)
         table.add(topology, name, *cells)
-        if config.out is not None:
-            write_result(config.out, table)
-    return 1 if failed else 0
+    if failed:
+        raise SystemExit(1)

@@ -1,206 +1,164 @@
 """A prepared run on a real accelerator: values, times of kernels, rollouts, training.
 
-    python scripts/benchmark.py device-run --out device.json    # at most eight minutes
-    python scripts/benchmark.py device-run --quick              # all of it small, on any machine
-
 Each part is a process of its own with a limit of time, and a row is written as soon as it is known:
 a machine that is lent for a short time leaves what was measured.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import tyro
+import jax
+import numpy as np
 
-from scripts.benchmarks.result_file import Table, write_result
+import veenv
+from agents.config.ppo import PPOConfig
+from agents.config.settings import PRESETS
+from agents.ppo.trainer import Trainer
+from agents.training.played import Played
+from scripts.benchmarks.cases import find
+from scripts.benchmarks.learning import course_of
+from scripts.benchmarks.programs import MODES, Race, compiled
+from scripts.benchmarks.tables import Table
+from veenv.env.random_play import random_episodes
+from veenv.kernel.program import CannotFuseError
 
-Rows = Iterator[tuple[str, ...]]
 KERNELS = "RoeFlux_1d", "RobotArm_6DOF", "DoublePendulum_RK4", "RoeFlux_3d"
 PROGRAM = str(Path(__file__).parents[1] / "benchmark.py")
 GOAL = 300
 """Multiplications on RoeFlux_1d; the best published order takes 320."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """Measures kernels, rollouts and training on the device that JAX finds."""
+def device_run(
+    parts: tuple[str, ...] = (),
+    seconds: float = 150.0,
+    small: bool = False,
+    here: bool = False,
+    folder: Path = Path("benchmark-results"),
+) -> Iterator[Table]:
+    """Measures kernels, rollouts and training on the device that JAX finds.
 
-    parts: tuple[str, ...] = ()
-    """`kernels`, `rollouts`, `training`; all by default."""
-    seconds: float = 150.0
-    """Time limit of each part."""
-    quick: bool = False
-    """Small batches and one task: whether it runs, not how fast."""
-    out: str | None = None
-    """File to write the results to, as JSON."""
-    rows: str | None = None
-    """File for the rows of one part, a line each; what the run uses for its own processes."""
+    Args:
+        parts: `kernels`, `rollouts`, `training`; all by default.
+        seconds: time limit of each part.
+        small: small batches and one task: whether it runs, not how fast.
+        here: in this process, without a limit; what the run uses for its own processes.
+        folder: where each part has a file of its rows.
+
+    Raises:
+        ValueError: there is no such part, or one of them left nothing.
+    """
+    unknown = set(parts) - set(PARTS)
+    if unknown:
+        raise ValueError(f"unknown parts {sorted(unknown)}; there are {', '.join(PARTS)}")
+    if here:
+        for part in parts:
+            yield (table := Table(*PARTS[part][1]))
+            for row in PARTS[part][0](seconds, small):
+                table.add(*row)
+        return
+    found = {}
+    for part in parts or PARTS:  # before this process takes the device
+        file = folder / f"device-run-{part}.json"
+        file.unlink(missing_ok=True)
+        command = [sys.executable, PROGRAM, "device-run", f"--parts={part}", f"--out={file}"]
+        command += ["--here", f"--seconds={seconds}", *["--small"] * small]
+        try:
+            ended = subprocess.run(command, timeout=seconds, check=False).returncode
+            why = f"exit code {ended}" if ended else ""
+        except subprocess.TimeoutExpired:
+            why = f"stopped after {seconds:g} s"
+        known = json.loads(file.read_text(encoding="utf-8"))["tables"] if file.exists() else []
+        found[part] = known[0]["rows"] if known else []
+        if why:
+            print(f"{part}: {why}; {len(found[part])} rows were measured")
+    for part, rows in found.items():
+        if not rows:
+            raise ValueError(f"{part}: nothing was measured")
+        yield (table := Table(*PARTS[part][1]))
+        for row in rows:
+            table.add(*row)
 
 
-def kernels(config: Config) -> Rows:
+def kernels(seconds: float, small: bool) -> Iterator[tuple[Any, ...]]:
     """Jacobians of a batch: one kernel, XLA's elimination, JAX's modes; against float64."""
-    import jax
-    import jax.numpy as jnp
-    import numpy as np
-
-    import veenv
-    from veenv.kernel.program import CannotFuseError
-    from veenv.measure.timing import SHORTEST, interleaved, near
-
-    for name in KERNELS[:1] if config.quick else KERNELS:
-        task = veenv.tasks.get(name)
-        few = jax.tree.map(np.float32, near(task.example_args(), [0], 64))
+    del seconds
+    for name in KERNELS[:1] if small else KERNELS:
+        case = find(name)
+        fun, argnums = case.fun, case.argnums
+        few = jax.tree.map(np.float32, case.points(64))
         with jax.enable_x64(True), jax.default_device(jax.devices("cpu")[0]):
             wide = jax.tree.map(np.float64, few)
-            exact = jax.tree.map(
-                np.asarray, jax.jit(jax.vmap(jax.jacrev(task.fun, task.argnums)))(*wide)
-            )
-        for batch in (256,) if config.quick else (65_536, 1_048_576):
-            points = jax.tree.map(jnp.asarray, near(task.example_args(), [0], batch))
+            exact = jax.tree.map(np.asarray, jax.jit(jax.vmap(jax.jacrev(fun, argnums)))(*wide))
+        for batch in (256,) if small else (65_536, 1_048_576):
+            points = case.points(batch)
             forms = {
-                "one kernel": veenv.jacve(task.fun, "reverse", task.argnums, kernel="fused"),
-                "jacve by XLA": veenv.jacve(task.fun, "reverse", task.argnums, kernel="xla"),
-                "jacfwd": jax.jacfwd(task.fun, task.argnums),
-                "jacrev": jax.jacrev(task.fun, task.argnums),
-            }
-            ready, took = {}, {}
+                "one kernel": veenv.jacve(fun, "reverse", argnums, kernel="fused"),
+                "jacve by XLA": veenv.jacve(fun, "reverse", argnums, kernel="xla"),
+            } | {mode: make(fun, argnums) for mode, make in MODES.items()}
+            forms = {form: jax.vmap(jacobian) for form, jacobian in forms.items()}
+            ready = {}
             for form, jacobian in forms.items():
-                began = time.perf_counter()
                 try:
-                    ready[form] = jax.jit(jax.vmap(jacobian)).lower(*points).compile()
+                    ready |= compiled({form: jacobian}, points)
                 except (CannotFuseError, jax.errors.JaxRuntimeError) as error:
-                    yield name, f"{batch:,}", form, type(error).__name__, "", "", ""
-                    continue
-                took[form] = time.perf_counter() - began
-            times = interleaved(ready, tuple(points), 20, shortest=SHORTEST, seconds=5.0)
-            faster = min(float(np.median(times[m])) for m in ("jacfwd", "jacrev"))
-            for form in ready:
-                values = jax.jit(jax.vmap(forms[form]))(*few)
+                    yield name, batch, form, type(error).__name__, "", "", ""
+            race = Race(ready, points, 5.0, 20)
+            faster = race.seconds(race.mode)
+            for form, program in ready.items():
+                values = jax.jit(forms[form])(*few)
                 off = max(
                     float(np.abs(np.asarray(a) - b).max() / max(np.abs(b).max(), 1e-30))
                     for a, b in zip(*map(jax.tree.leaves, (values, exact)), strict=True)
                 )
-                median = float(np.median(times[form]))
-                yield (
-                    name,
-                    f"{batch:,}",
-                    form,
-                    f"{median / faster:.3g}",
-                    f"{median * 1e3:.4g}",
-                    f"{took[form]:.1f}",
-                    f"{off:.1e}",
-                )
+                took, ms = f"{program.compile:.1f}", f"{race.ms(form):.4g}"
+                yield name, batch, form, race.seconds(form) / faster, ms, took, f"{off:.1e}"
 
 
-def rollouts(config: Config) -> Rows:
+def rollouts(seconds: float, small: bool) -> Iterator[tuple[Any, ...]]:
     """Whole random games a second."""
-    import jax
-
-    import veenv
-    from veenv.env.random_play import random_episodes
-
-    for name in ("RoeFlux_1d",) if config.quick else ("RoeFlux_1d", "Encoder"):
+    del seconds
+    for name in ("RoeFlux_1d",) if small else ("RoeFlux_1d", "Encoder"):
         env = veenv.make(name)
-        for games in (64,) if config.quick else (1_024, 16_384):
+        for games in (64,) if small else (1_024, 16_384):
             play = jax.jit(lambda key, env=env, games=games: random_episodes(env, key, games).cost)
             jax.block_until_ready(play(jax.random.key(0)))
             began, rounds = time.perf_counter(), 0
-            while time.perf_counter() - began < (0.5 if config.quick else 5.0):
+            while time.perf_counter() - began < (0.5 if small else 5.0):
                 jax.block_until_ready(play(jax.random.key(rounds)))
                 rounds += 1
-            steps = rounds * games * env.max_steps / (time.perf_counter() - began)
-            yield name, f"{games:,}", f"{steps:,.0f}", "", "", "", ""
+            yield name, games, rounds * games * env.max_steps / (time.perf_counter() - began)
 
 
-def training(config: Config) -> Rows:
+def training(seconds: float, small: bool) -> Iterator[tuple[Any, ...]]:
     """PPO with the device's preset on RoeFlux_1d: steps a second, and the time to the goal."""
-    import jax
-
-    from agents.config.ppo import PPOConfig
-    from agents.config.settings import PRESETS
-    from agents.ppo.trainer import Trainer
-    from agents.training.curriculum import FixedTasks
-    from agents.training.loop import train
-    from agents.training.played import Played
-
-    played = Played.named("RoeFlux_1d").tasks
     preset = PRESETS.get(jax.default_backend(), {})
-    limit = 5.0 if config.quick else config.seconds / 3
-    sizes: dict[str, Any] = {"num_envs": 2, "steps": 2 * 98} if config.quick else preset
+    sizes: dict[str, Any] = {"num_envs": 2, "steps": 2 * 98} if small else preset
     began = time.perf_counter()
-    trainer = Trainer(PPOConfig(**sizes), played)
+    trainer = Trainer(PPOConfig(**sizes), Played.named("RoeFlux_1d").tasks)
     jax.block_until_ready(trainer.step(trainer.init(), 0.0))
-    compiled = time.perf_counter() - began
-    curriculum, reached, steps = FixedTasks(trainer), "", 0
-    began = time.perf_counter()
-    for progress in train(curriculum, state=trainer.init(), time_limit=limit):
-        steps = progress.steps
-        if not reached and curriculum.best.cost("RoeFlux_1d") <= GOAL:
-            reached = f"{time.perf_counter() - began:.1f}"
-    rate = steps / (time.perf_counter() - began)
-    best = curriculum.best.cost("RoeFlux_1d")
-    envs = str(trainer.config.num_envs)
-    yield "RoeFlux_1d", envs, f"{rate:,.0f}", f"{best}", reached, f"{compiled:.1f}", ""
+    took = f"{time.perf_counter() - began:.1f}"
+    course = course_of(trainer, 0, 5.0 if small else seconds / 3)
+    reached = next((f"{p.seconds:.1f}" for p in course if p.best <= GOAL), "")
+    rate = course[-1].steps / course[-1].seconds
+    yield "RoeFlux_1d", trainer.config.num_envs, rate, course[-1].best, reached, took
 
 
-PARTS: dict[str, tuple[Callable[[Config], Rows], tuple[str, ...]]] = {
+Part = Callable[[float, bool], Iterator[tuple[Any, ...]]]
+PARTS: dict[str, tuple[Part, tuple[str, ...]]] = {
     "kernels": (
         kernels,
         ("task", "points", "form", "to the faster mode", "ms", "compiled in, s", "off by"),
     ),
-    "rollouts": (rollouts, ("task", "games", "steps/s", "-", "-", "-", "-")),
+    "rollouts": (rollouts, ("task", "games", "steps/s")),
     "training": (
         training,
-        ("task", "environments", "steps/s", "best", f"seconds to {GOAL}", "compiled in, s", "-"),
+        ("task", "environments", "steps/s", "best", f"seconds to {GOAL}", "compiled in, s"),
     ),
 }
-
-
-def measured(part: str, config: Config) -> Table:
-    """The rows of a part, measured in a process that is stopped at the limit of time."""
-    columns = PARTS[part][1]
-    table = Table(tuple(c for c in columns if c != "-"))
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows"
-        path.touch()
-        command = [sys.executable, "-m", "--parts", part, "--rows", str(path)]
-        command += ["--seconds", str(config.seconds), *(["--quick"] if config.quick else [])]
-        print(f"\n{part}:", flush=True)
-        try:
-            ended = subprocess.run(command, timeout=config.seconds, check=False).returncode
-            why = f"exit code {ended}" if ended else ""
-        except subprocess.TimeoutExpired:
-            why = f"stopped after {config.seconds:g} s"
-        for line in path.read_text(encoding="utf-8").splitlines():
-            table.rows.append(tuple(json.loads(line))[: len(table.columns)])
-    table.show()
-    if why:
-        print(f"{part}: {why}; {len(table.rows)} rows were measured")
-    return table
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures the parts one after another; 1 if one of them left nothing."""
-    config = tyro.cli(Config, description=__doc__, args=arguments)
-    unknown = set(config.parts) - set(PARTS)
-    if unknown:
-        sys.exit(f"unknown parts {sorted(unknown)}; there are {', '.join(PARTS)}")
-    if config.rows is not None:
-        with open(config.rows, "a", encoding="utf-8") as file:
-            for row in PARTS[config.parts[0]][0](config):
-                file.write(json.dumps(row) + "\n")
-                file.flush()
-        return 0
-    tables = [measured(part, config) for part in config.parts or PARTS]
-    if config.out is not None:
-        write_result(config.out, *tables)
-    return int(not all(table.rows for table in tables))

@@ -5,27 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import veenv
-from scripts.benchmarks.functions.models import MODELS
-from scripts.benchmarks.functions.realistic import FUNCTIONS, Entry
-from scripts.benchmarks.functions.recurrent import LOOPS
-from scripts.benchmarks.machine import machine
+from scripts.benchmarks.functions.case import Case
+from scripts.benchmarks.functions.fitted import FITTED
+from scripts.benchmarks.functions.realistic import FUNCTIONS
 from scripts.benchmarks.prices import FILE, Row, chosen, fitted, read, write
-from scripts.benchmarks.realistic import compiled, from_file, named, timed
-from scripts.benchmarks.realistic_plot import spearman
+from scripts.benchmarks.programs import MODES, Race, at_batch, compiled
+from scripts.benchmarks.realistic import from_file, spearman
+from scripts.benchmarks.tables import Table, machine, named
 from veenv.engine.pins import part_of
 from veenv.graph.program import normalise_argnums
 from veenv.kernel.cpu.spans import size_of
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.price import MICROSECONDS, counts_of, kernel_counts
 from veenv.kernel.program import CannotFuseError, ScalarProgram
-from veenv.measure.timing import near
 
 _LARGEST_KERNEL = 10_000
 _ORDERS = ("reverse", "markowitz")
@@ -37,8 +35,8 @@ def prediction(
     seconds: float = 0.5,
     file: str | None = None,
     measure: bool = True,
-    out: Path = FILE,
-) -> None:
+    measurements: Path = FILE,
+) -> Iterator[Table]:
     """Fits the price of a program to measurements; float32.
 
     Measured are JAX's two modes and `jacve` under two orders, by XLA and as one kernel. The fit
@@ -47,82 +45,72 @@ def prediction(
     it can be made in parts. The numbers go into `veenv/kernel/price.py`; a test compares them.
 
     Args:
-        function: names of functions; all of `realistic`, of its models and some loops by default.
+        function: names of functions; all of `realistic` and those of `fitted.py` by default.
         batch: numbers of points.
         seconds: of timing for each function and batch.
         file: a Python file as for `realistic`.
         measure: measure, or only count anew what has been measured, and fit.
-        out: the file of measurements.
+        measurements: the file of measurements.
     """
-    functions = {**FUNCTIONS, **MODELS, **LOOPS} if file is None else from_file(file)
-    rows = {(r.function, r.form, r.batch): r for r in read(out if out.exists() else FILE)}
-    print(machine() + "\n\n| measured | batch |\n| --- | ---: |")
-    for name in named(function, functions):
+    functions = FUNCTIONS | FITTED if file is None else from_file(file)
+    known = read(measurements if measurements.exists() else FILE)
+    rows = {(r.function, r.form, r.batch): r for r in known}
+    table = Table("measured", "batch")
+    yield table
+    for name in named(function, functions, "function"):
         for size in batch:
-            for row in _rows(name, functions[name], size, seconds if measure else 0.0):
+            for row in _rows(functions[name], size, seconds if measure else 0.0):
                 key = row.function, row.form, row.batch
                 if measure:
                     rows[key] = row
                 elif key in rows:
-                    known = rows[key]
-                    rows[key] = replace(row, seconds=known.seconds, compile=known.compile)
-            _write(out, [*rows.values()])
-            print(f"| {name} | {size} |", flush=True)
-    costs, rank, ratio = _write(out, [*rows.values()])
-    print("\n| number | microseconds |\n| --- | ---: |")
+                    times = {"seconds": rows[key].seconds, "compile": rows[key].compile}
+                    rows[key] = replace(row, **times)
+            _write(measurements, [*rows.values()])
+            table.add(name, size)
+    costs, rank, ratio = _write(measurements, [*rows.values()])
+    table = Table("number", "microseconds")
+    yield table
     for name, each in costs.items():
-        print(f"| {name} | {each:.3g} |")
-    print(f"\n{len(rows)} programs: Spearman {rank:.3f}, chosen {ratio:.3f} of the fastest; {out}")
+        table.add(name, f"{each:.3g}")
+    print(f"\n{len(rows)} programs: Spearman {rank:.3f}, chosen {ratio:.3f} of the fastest")
 
 
-class _Form(NamedTuple):
-    """A form of a Jacobian, its scalar program where it is one kernel, and its equations."""
-
-    jacobian: Callable[..., Any]
-    program: ScalarProgram | None
-    equations: int
-
-
-def _rows(name: str, entry: Entry, size: int, seconds: float) -> Iterator[Row]:
+def _rows(case: Case, size: int, seconds: float) -> Iterator[Row]:
     """What is counted of a function's forms at a batch, measured if there are seconds for it."""
-    fun, args, argnums = entry
-    points = args if size == 1 else jax.tree.map(jnp.asarray, near(args, [0], size))
-    forms = dict(_forms(fun, args, argnums))
-    ready, times = {}, {}
+    forms = {name: (jacobian, program, n) for name, jacobian, program, n in _forms(case)}
+    points, ready, race = case.points(size), {}, None
     if seconds:
-        ready = {
-            form: compiled(jax.vmap(each.jacobian) if size > 1 else each.jacobian, points)
-            for form, each in forms.items()
-        }
-        times = timed(ready, points, seconds)
+        methods = {form: jacobian for form, (jacobian, _, _) in forms.items()}
+        ready = compiled(at_batch(methods, size), points)
+        race = Race(ready, points, seconds)
     for form, (jacobian, program, equations) in forms.items():
         if program is None:
-            fixed, each = counts_of(jax.make_jaxpr(jacobian)(*args), points=size)
+            fixed, each = counts_of(jax.make_jaxpr(jacobian)(*case.args), points=size)
         else:
             fixed, each = kernel_counts(program)
-        measured = float(f"{np.quantile(times[form], 0.25):.4g}") if times else 0.0
-        took = float(f"{ready[form].seconds:.4g}") if ready else 0.0
+        measured = float(f"{np.quantile(race.times[form], 0.25):.4g}") if race else 0.0
+        took = float(f"{ready[form].compile:.4g}") if ready else 0.0
         length = 0 if program is None else size_of(program)
         counts = (fixed + size * each).round(4).tolist()
-        yield Row(name, form, size, counts, measured, took, equations, length)
+        yield Row(case.name, form, size, counts, measured, took, equations, length)
 
 
-def _forms(
-    fun: Callable[..., Any], args: tuple[Any, ...], argnums: Any
-) -> Iterator[tuple[str, _Form]]:
-    """The forms of a function, by name."""
+def _forms(case: Case) -> Iterator[tuple[str, Callable[..., Any], ScalarProgram | None, int]]:
+    """Name and function of each form, its scalar program if it is one kernel, its equations."""
+    _, fun, args, argnums = case
 
     def equations(jacobian: Callable[..., Any]) -> int:
         jaxpr = jax.make_jaxpr(jacobian)(*args)
         return len(part_of(jaxpr, range(len(jaxpr.out_avals))).eqns)
 
-    for mode, make in (("jacfwd", jax.jacfwd), ("jacrev", jax.jacrev)):
-        yield mode, _Form(make(fun, argnums), None, equations(make(fun, argnums)))
+    for mode, make in MODES.items():
+        yield mode, make(fun, argnums), None, equations(make(fun, argnums))
     graph = veenv.make_graph(fun, argnums)(*args)
     for order in _ORDERS:
         ids = graph.legal(graph.markowitz() if order == "markowitz" else graph.reverse())
         jacobian = veenv.jacve(fun, ids, argnums, kernel="xla")
-        yield order, _Form(jacobian, None, equations(jacobian))
+        yield order, jacobian, None, equations(jacobian)
         wanted = normalise_argnums(argnums, len(args))
         plain = veenv.jacve(fun, ids, argnums, kernel="xla", pin=False)
         try:
@@ -130,7 +118,7 @@ def _forms(
         except CannotFuseError:
             continue
         fused = veenv.jacve(fun, ids, argnums, kernel="fused")
-        yield f"{order}, one kernel", _Form(fused, program, equations(plain))
+        yield f"{order}, one kernel", fused, program, equations(plain)
 
 
 def _write(out: Path, rows: list[Row]) -> tuple[dict[str, float], float, float]:

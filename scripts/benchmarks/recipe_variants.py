@@ -115,15 +115,15 @@ def _newton(p: Problem, step: Callable[[Any, Any], Any]) -> Solve:
     return solve
 
 
-def newton(p: Problem, *, symmetric: bool) -> Ways:
-    """Newton's method, by Jacobian and linear solver."""
+def newton(p: Problem) -> Ways:
+    """Newton's method with symmetric Jacobians, by Jacobian and linear solver."""
     from scipy.sparse.linalg import spsolve
 
-    krylov: Any = jax.scipy.sparse.linalg.cg if symmetric else jax.scipy.sparse.linalg.bicgstab
     sparse = veenv.jacve(p.fun, sparse_representation=True)
 
     def products(linear: Callable[[Any], Callable[[Any], Any]]) -> Solve:
-        return _newton(p, jax.jit(lambda x, r: krylov(linear(x), r, tol=1e-6)[0]))
+        cg = jax.scipy.sparse.linalg.cg
+        return _newton(p, jax.jit(lambda x, r: cg(linear(x), r, tol=1e-6)[0]))
 
     def by_colours() -> Solve:
         jacobian = _asdex(p, "csc")
@@ -133,12 +133,11 @@ def newton(p: Problem, *, symmetric: bool) -> Ways:
         jacobian = _dense(p)
         return _newton(p, lambda x, r: jnp.linalg.solve(jacobian(x), r))
 
-    name = krylov.__name__
     ways: Ways = {
         "veenv, solve": ((), lambda: _newton(p, jax.jit(lambda x, r: sparse(x).solve(r)))),
-        f"veenv, {name}": ((), lambda: products(lambda x: sparse(x).__matmul__)),
+        "veenv, cg": ((), lambda: products(lambda x: sparse(x).__matmul__)),
         "asdex, spsolve": (("asdex",), by_colours),
-        f"jax.linearize, {name}": ((), lambda: products(lambda x: jax.linearize(p.fun, x)[1])),
+        "jax.linearize, cg": ((), lambda: products(lambda x: jax.linearize(p.fun, x)[1])),
     }
     return ways | ({"JAX, dense": ((), dense)} if p.start.size <= _DENSE else {})
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,28 +14,16 @@ import numpy as np
 
 import veenv
 from scripts.benchmarks.functions.sparse_cases import CASES, DENSE, SparseCase
-from scripts.benchmarks.machine import machine
-from scripts.benchmarks.markdown_table import Row, has, header, line
+from scripts.benchmarks.programs import MODES
 from scripts.benchmarks.recipes import RECIPES, recipes
+from scripts.benchmarks.tables import Table, has
 from veenv.measure.timing import interleaved
-from veenv.orders.documents import write_text
-
-COLUMNS = (
-    *("case", "ratio", "true", "stored", "first", "ms"),
-    *("asdex first", "asdex ms", "sparsejac ms"),
-)
-"""Of single Jacobians; the ratio is to asdex."""
 
 PEERS = ("asdex", "sparsejac", "folx", "diffrax")
-
 LARGEST = 2000
 """Most unknowns that sparsejac is given: its colouring takes minutes of more."""
-
 POINTS = 64
 """Random points whose entries other than zero, together, are the true ones."""
-
-DENSE_COLUMNS = ("case", "ratio", "dense ms", "jacrev ms", "jacfwd ms", "dense first", "jax first")
-"""Of dense ones; the ratio is to the faster mode of JAX, whose first call is shown."""
 
 
 def sparse(
@@ -47,13 +33,12 @@ def sparse(
     recipe: tuple[str, ...] = tuple(RECIPES),
     solutions: int = 9,
     small: bool = False,
-    out: Path | None = None,
-    plot: Path | None = None,
-) -> None:
+) -> Iterator[Table]:
     """Entries, seconds of the first call and milliseconds of the next, in float64.
 
     Then dense Jacobians of the same functions next to JAX's two modes, and the seconds of whole
-    solutions, each in several ways. asdex, sparsejac, folx and diffrax
+    solutions, each in several ways. Ratios of single Jacobians are to asdex, of dense ones to the
+    faster mode of JAX, whose first call is shown. asdex, sparsejac, folx and diffrax
     are measured where they are installed; no two run at once, and the methods of a case are
     measured in turn.
 
@@ -65,42 +50,35 @@ def sparse(
         recipe: names of the problems that are solved in several ways.
         solutions: of each way after the first, fewer of slow ways; the median is shown.
         small: solve these for few unknowns.
-        out: JSON file to write.
-        plot: picture to write.
     """
-    print(machine())
     print(*(f"{peer} {version(peer)};" for peer in PEERS if has(peer)))
     jax.config.update("jax_enable_x64", True)
-    header(COLUMNS)
     _warm()
-    rows = []
+    columns = ("case", "ratio", "true", "stored", "first", "ms")
+    table = Table(*columns, "asdex first", "asdex ms", "sparsejac ms")
+    yield table
     left = [f"all by {peer} (not installed)" for peer in PEERS[:2] if not has(peer)]
     for name in case:
-        rows.append(_jacobians(name, CASES[name], repeats, left))
-        line(rows[-1], COLUMNS)
+        row = _jacobians(name, CASES[name], repeats, left)
+        table.add(*(row.get(column, "–") for column in table.columns))
     if left:
         print(f"\nNot measured: {'; '.join(left)}.", flush=True)
-    header(DENSE_COLUMNS)
-    arrays = []
+    columns = "case", "ratio", "dense ms", "jacrev ms", "jacfwd ms", "dense first", "jax first"
+    yield (table := Table(*columns))
     for name in dense:
-        arrays.append(_dense(name, DENSE[name], repeats))
-        line(arrays[-1], DENSE_COLUMNS)
-    seconds = [_laplacians(repeats), _pairs(repeats)]
-    for row in seconds:
-        header(tuple(row))
-        line(row, tuple(row))
-    solved = recipes(recipe, solutions, small=small)
-    if out is not None:
-        document = {
-            "machine": machine(),
-            "jacobians": rows,
-            "dense": arrays,
-            "second": seconds,
-            "recipes": solved,
-        }
-        write_text(out, json.dumps(document, indent=1) + "\n")
-    if plot is not None:
-        _plot(rows, plot)
+        fun, x = DENSE[name].fun, _point(DENSE[name])
+        jax.eval_shape(fun, x)
+        methods = {"dense": veenv.jacve(fun), **{mode: make(fun) for mode, make in MODES.items()}}
+        ready, first = _ready(methods, x)
+        ms = _in_turn(ready, (x,), max(1, repeats // 10))
+        faster = min(MODES, key=lambda mode: ms[mode])
+        times = *(ms[m] for m in ("dense", "jacrev", "jacfwd")), first["dense"], first[faster]
+        table.add(name, f"{ms['dense'] / ms[faster]:.2f}", *map(str, times))
+    for name, methods, args in _second():
+        times = _in_turn(methods, args, repeats)
+        yield (table := Table("case", *times))
+        table.add(name, *map(str, times.values()))
+    yield from recipes(recipe, solutions, small=small)
 
 
 def _warm() -> None:
@@ -110,55 +88,47 @@ def _warm() -> None:
     def fun(x: Any) -> Any:
         return jnp.sin(x[np.array([2, 0, 1])]) * x
 
-    jax.block_until_ready(jax.jit(veenv.jacve(fun, sparse_representation=True))(x))
+    methods = {"": veenv.jacve(fun, sparse_representation=True)}
     if has("asdex"):
-        asdex = importlib.import_module("asdex")
-        jax.block_until_ready(jax.jit(asdex.jacobian(fun, x))(x))
+        methods["asdex"] = importlib.import_module("asdex").jacobian(fun, x)
+    _ready(methods, x)
 
 
-def _jacobians(name: str, case: SparseCase, repeats: int, left: list[str]) -> Row:
+def _jacobians(name: str, case: SparseCase, repeats: int, left: list[str]) -> dict[str, Any]:
     """A row; `left` takes what was not measured, and why."""
     fun, x = case.fun, _point(case)
     jax.eval_shape(fun, x)  # JAX remembers what it traced first: whoever comes next is faster
-    ours, first, jacobian = _first(lambda: veenv.jacve(fun, sparse_representation=True), x)
-    row: Row = {"case": name, "stored": jacobian.nse, "first": first}
+    methods, first = _ready({"ms": veenv.jacve(fun, sparse_representation=True)}, x)
+    ours = methods["ms"]
+    jacobian = ours(x)
     points = np.random.default_rng(1).normal(size=(POINTS, case.size))
     values = [jacobian.values(), *(ours(jnp.asarray(p)).values() for p in points)]
-    row["true"] = int((np.stack(values) != 0).any(axis=0).sum())
-    methods = {"ms": ours}
+    true = int((np.stack(values) != 0).any(axis=0).sum())
+    row = {"case": name, "true": str(true), "stored": str(jacobian.nse), "first": str(first["ms"])}
     if has("asdex"):
         asdex = importlib.import_module("asdex")
         try:
-            methods["asdex ms"], row["asdex first"], _ = _first(lambda: asdex.jacobian(fun, x), x)
+            began = time.perf_counter()
+            coloured = asdex.jacobian(fun, x)
+            took = time.perf_counter() - began
+            ready, seconds = _ready({"asdex ms": coloured}, x)
+            methods |= ready
+            row["asdex first"] = str(round(took + seconds["asdex ms"], 3))
         except NotImplementedError:  # a primitive that it has no pattern of
             left.append(f"{name} by asdex (it has no pattern)")
     if has("sparsejac") and case.size > LARGEST:
         left.append(f"{name} by sparsejac (of more than {LARGEST:,} unknowns)")
     elif has("sparsejac"):
         peer = importlib.import_module("sparsejac")
-        pattern = _ones(jacobian)  # it is given: sparsejac does not find it
-        for way in ("jacrev", "jacfwd"):
-            by = getattr(peer, way)
-            methods[way], _, _ = _first(lambda by=by: by(fun, pattern), x)
-    row |= _in_turn(methods, (x,), repeats)
-    modes = [row.pop(way) for way in ("jacrev", "jacfwd") if way in row]
-    row |= {"sparsejac ms": min(modes)} if modes else {}
-    if "asdex ms" in row:
-        row["ratio"] = f"{row['ms'] / row['asdex ms']:.2f}"
-    return row
-
-
-def _dense(name: str, case: SparseCase, repeats: int) -> Row:
-    """A Jacobian as an array, next to JAX's."""
-    fun, x = case.fun, _point(case)
-    jax.eval_shape(fun, x)
-    methods, first = {}, {}
-    for way, make in (("dense", veenv.jacve), ("jacrev", jax.jacrev), ("jacfwd", jax.jacfwd)):
-        methods[f"{way} ms"], first[way], _ = _first(lambda make=make: make(fun), x)
-    row: Row = {"case": name} | _in_turn(methods, (x,), max(1, repeats // 10))
-    faster = min(("jacrev", "jacfwd"), key=lambda way: row[f"{way} ms"])
-    row |= {"dense first": first["dense"], "jax first": first[faster]}
-    row["ratio"] = f"{row['dense ms'] / row[f'{faster} ms']:.2f}"
+        bcoo = jacobian.to_bcoo()  # its pattern is given: sparsejac does not find it
+        pattern = type(bcoo)((jnp.ones_like(bcoo.data), bcoo.indices), shape=bcoo.shape)
+        methods |= _ready({mode: getattr(peer, mode)(fun, pattern) for mode in MODES}, x)[0]
+    times = _in_turn(methods, (x,), repeats)
+    row |= {key: str(ms) for key, ms in times.items()}
+    if "jacrev" in times:
+        row["sparsejac ms"] = str(min(times["jacrev"], times["jacfwd"]))
+    if "asdex ms" in times:
+        row["ratio"] = f"{times['ms'] / times['asdex ms']:.2f}"
     return row
 
 
@@ -166,12 +136,8 @@ def _point(case: SparseCase) -> Any:
     return jnp.asarray(np.random.default_rng(0).uniform(0.5, 1.5, case.size))
 
 
-def _ones(jacobian: Any) -> Any:
-    bcoo = jacobian.to_bcoo()
-    return type(bcoo)((jnp.ones_like(bcoo.data), bcoo.indices), shape=bcoo.shape)
-
-
-def _laplacians(repeats: int) -> Row:
+def _second() -> Iterator[tuple[str, dict[str, Callable[..., Any]], tuple[Any, ...]]]:
+    """Name, ways and arguments of Laplacians and Hessians."""
     rng = np.random.default_rng(0)
     weights = [jnp.asarray(rng.normal(size=s) / 5) for s in ((30, 64), (64, 64), (64, 1))]
 
@@ -181,13 +147,11 @@ def _laplacians(repeats: int) -> Row:
         return (x @ weights[-1])[0]
 
     xs = jnp.asarray(rng.normal(size=(256, 30)))
-    methods = {"ms": jax.jit(jax.vmap(veenv.laplacian(mlp)))}
-    methods["jax.hessian ms"] = jax.jit(jax.vmap(lambda x: jnp.trace(jax.hessian(mlp)(x))))
-    methods |= _folx(mlp, batch=True)
-    return {"case": "Laplacian of an MLP, batch 256"} | _in_turn(methods, (xs,), repeats)
-
-
-def _pairs(repeats: int) -> Row:
+    methods: dict[str, Callable[..., Any]] = {"ms": veenv.laplacian(mlp)}
+    methods["jax.hessian ms"] = lambda x: jnp.trace(jax.hessian(mlp)(x))
+    methods |= _folx(mlp)
+    batched = {name: jax.jit(jax.vmap(method)) for name, method in methods.items()}
+    yield "Laplacian of an MLP, batch 256", batched, (xs,)
     first, second = np.triu_indices(32, 1)
 
     def potential(x: Any) -> Any:
@@ -198,46 +162,32 @@ def _pairs(repeats: int) -> Row:
 
     x = jnp.asarray(np.random.default_rng(0).normal(size=96))
     methods = {
-        "Laplacian ms": jax.jit(veenv.laplacian(potential)),
-        "Hessian ms": jax.jit(veenv.hessian(potential)),
-        "jax.hessian ms": jax.jit(jax.hessian(potential)),
-    }
-    methods |= _folx(potential, batch=False)
-    return {"case": "pair potential, 96"} | _in_turn(methods, (x,), repeats)
+        "Laplacian ms": veenv.laplacian(potential),
+        "Hessian ms": veenv.hessian(potential),
+        "jax.hessian ms": jax.hessian(potential),
+    } | _folx(potential)
+    yield "pair potential, 96", {n: jax.jit(f) for n, f in methods.items()}, (x,)
 
 
-def _folx(fun: Callable[..., Any], *, batch: bool) -> dict[str, Any]:
+def _folx(fun: Callable[..., Any]) -> dict[str, Any]:
     if not has("folx"):
         return {}
     folx = importlib.import_module("folx")
-    one = lambda x: folx.forward_laplacian(fun)(x).laplacian  # noqa: E731
-    return {"folx ms": jax.jit(jax.vmap(one) if batch else one)}
+    return {"folx ms": lambda x: folx.forward_laplacian(fun)(x).laplacian}
 
 
-def _first(make: Callable[[], Any], x: Any) -> tuple[Any, float, Any]:
-    """The compiled function, the seconds until its first result, and that."""
-    start = time.perf_counter()
-    compiled = jax.jit(make())
-    result = jax.block_until_ready(compiled(x))
-    return compiled, round(time.perf_counter() - start, 3), result
+def _ready(methods: dict[str, Any], x: Any) -> tuple[dict[str, Any], dict[str, float]]:
+    """Compiled functions, and the seconds until the first result of each."""
+    runs, seconds = {}, {}
+    for name, method in methods.items():
+        began = time.perf_counter()
+        runs[name] = jax.jit(method)
+        jax.block_until_ready(runs[name](x))
+        seconds[name] = round(time.perf_counter() - began, 3)
+    return runs, seconds
 
 
-def _in_turn(methods: dict[str, Any], args: tuple[Any, ...], repeats: int) -> Row:
+def _in_turn(methods: dict[str, Any], args: Sequence[Any], repeats: int) -> dict[str, float]:
     """Median milliseconds of each method, all called once in each round."""
     times = interleaved(methods, args, 20 * repeats, seconds=0.5, fewest=repeats)
     return {name: round(1e3 * float(np.median(t)), 4) for name, t in times.items()}
-
-
-def _plot(rows: list[Row], path: Path) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    ax = figure.subplots()
-    places = np.arange(len(rows))
-    for n, (key, label) in enumerate((("ms", "veenv"), ("asdex ms", "asdex"))):
-        ax.barh(places + 0.4 * n, [row.get(key, np.nan) for row in rows], 0.4, label=label)
-    ax.set(xscale="log", xlabel="milliseconds per sparse Jacobian")
-    ax.set_yticks(places + 0.2, [row["case"] for row in rows])
-    ax.invert_yaxis()
-    ax.legend()
-    figure.savefig(path)

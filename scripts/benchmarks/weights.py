@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from scripts.benchmarks.machine import machine
+from scripts.benchmarks.programs import compiled
+from scripts.benchmarks.tables import Table, machine
 from veenv.kernel.fusing import fuse
+from veenv.measure.timing import interleaved
 from veenv.orders.documents import write_text
 from veenv.rules.operations import FILE
 
 _INPUTS = 8
+_SHORTEST = 0.005
+"""Seconds of a measurement."""
 _CALLS = 24
 """How often an operation is done beyond what surrounds it."""
 _AROUND = 60, 180
@@ -54,7 +58,7 @@ _BESIDE = {
 """Additions in these functions that are not what is measured."""
 
 
-def weights(batch: int = 8192, repeats: int = 25, out: Path = FILE) -> None:
+def weights(batch: int = 8192, repeats: int = 25, weights: Path = FILE) -> Iterator[Table]:
     """Fits the weights of divisions and functions, in multiplications and additions; float32.
 
     Each is measured within a program of multiplications and additions, as the difference that
@@ -64,31 +68,28 @@ def weights(batch: int = 8192, repeats: int = 25, out: Path = FILE) -> None:
     Args:
         batch: points of a call.
         repeats: measurements of each program, interleaved.
-        out: the table; the package reads its own.
+        weights: the table; the package reads its own.
     """
     if hasattr(os, "sched_setaffinity"):  # one thread, so that nothing waits for another
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    print(machine() + "\n\n| operation | weight |\n| --- | ---: |")
+    table = Table("operation", "weight")
+    yield table
     rng = np.random.default_rng(0)
     points = [jnp.asarray(rng.uniform(0.2, 0.9, batch), jnp.float32) for _ in range(_INPUTS)]
     few, many = _AROUND
-    runs: dict[str, Any] = {str(n): _compiled(_program(n, None), points) for n in (few, many)}
-    runs["calls"] = _compiled(_program(few, lambda x: x), points)
-    for name, operation in OPERATIONS.items():
-        runs[name] = _compiled(_program(few, operation), points)
-    seconds = {name: np.zeros(repeats) for name in runs}
-    for turn in range(repeats):
-        for name, run in runs.items():
-            seconds[name][turn] = _processor_seconds(run, points)
+    methods = {str(n): _program(n, None) for n in (few, many)}
+    methods["calls"] = _program(few, lambda x: x)
+    methods |= {name: _program(few, operation) for name, operation in OPERATIONS.items()}
+    runs = {name: program.run for name, program in compiled(methods, points).items()}
+    seconds = interleaved(runs, points, repeats, shortest=_SHORTEST, clock=time.process_time)
     unit = np.median(seconds[str(many)] - seconds[str(few)]) / (3 * (many - few))
     found = {}
     for name in OPERATIONS:
         more = np.median(seconds[name] - seconds["calls"]) / _CALLS
         found[name] = max(1, round(float(more / unit)) - _BESIDE.get(name, 0))
-        print(f"| {name} | {found[name]} |", flush=True)
-    table = {"machine": machine(), "unit_ns": unit / batch * 1e9, "weights": found}
-    write_text(out, json.dumps(table, indent=1) + "\n")
-    print(f"written: {out}")
+        table.add(name, found[name])
+    document = {"machine": machine(), "unit_ns": unit / batch * 1e9, "weights": found}
+    write_text(weights, json.dumps(document, indent=1) + "\n")
 
 
 def _program(steps: int, operation: Unary | None) -> Callable[..., Any]:
@@ -108,16 +109,3 @@ def _program(steps: int, operation: Unary | None) -> Callable[..., Any]:
         return total
 
     return jax.vmap(fuse(fun))
-
-
-def _compiled(fun: Callable[..., Any], points: Any) -> Any:
-    return jax.jit(fun).lower(*points).compile()
-
-
-def _processor_seconds(run: Any, points: Any, shortest: float = 0.005) -> float:
-    """Mean processor time of a call."""
-    calls, start = 0, time.process_time()
-    while time.process_time() - start < shortest:
-        jax.block_until_ready(run(*points))
-        calls += 1
-    return (time.process_time() - start) / calls

@@ -1,18 +1,16 @@
-"""Plays functions with the pretrained policy: ``python scripts/benchmark.py zero-shot --help``."""
+"""The shipped policy on functions that it has not seen."""
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from agents.config.args import fail, parse, task_names
-from agents.config.checks import check_integers, check_positive
+from agents.config.args import task_names
 from agents.policy import policy_orders, pretrained
 from agents.training.played import Played
-from scripts.benchmarks.result_file import Table, write_result
+from scripts.benchmarks.tables import Table, check_positive
 from veenv import tasks
 from veenv.env.task_set import TaskDistribution
 from veenv.graph.graph import Graph
@@ -22,91 +20,73 @@ from veenv.tasks.evaluation_sets import evaluation_set
 COLUMNS = ("forward", "reverse", "Markowitz", "annealing", "greedy", "policy")
 
 
-@dataclasses.dataclass(frozen=True)
-class ZeroShotArgs:
+def zero_shot(
+    set: str | None = None,
+    task: str | None = None,
+    games: int = 32,
+    seconds: float = 10.0,
+    anneal: int = 2000,
+    seed: int = 0,
+    seeds: int = 1,
+) -> Iterator[Table]:
     """Plays functions with the policy that comes with the package, without learning.
 
     Of every function the weights are read anew, and the cheapest of the first games counts, next
     to the classical orders and simulated annealing.  Bold orders are below every classical one.
 
-    Raises:
-      ValueError: naming the first field that is out of range.
+    Args:
+        set: named sets, separated by commas: scalar-small, scalar-large, arrays or real, or, of the
+            first three, the functions to train with, such as scalar-small-train.
+        task: tasks instead of sets, separated by commas; without either all tasks.
+        games: games that count, the greedy one among them.
+        seconds: seconds after which no more games count, from the graph on, loading included.
+        anneal: evaluations of simulated annealing.
+        seed: of the games and of annealing.
+        seeds: number of seeds, from --seed on; the first one is shown, of the others how the ratio
+            to annealing varies.
     """
-
-    set: str | None = None
-    """Named sets, separated by commas: scalar-small, scalar-large, arrays or real, or, of the first
-    three, the functions to train with, such as scalar-small-train."""
-
-    task: str | None = None
-    """Tasks instead of sets, separated by commas; without either all tasks."""
-
-    games: int = 32
-    """Games that count, the greedy one among them."""
-
-    seconds: float = 10.0
-    """Seconds after which no more games count, from the graph on, loading included."""
-
-    anneal: int = 2000
-    """Evaluations of simulated annealing."""
-
-    seed: int = 0
-    """Seed of the games and of annealing."""
-
-    seeds: int = 1
-    """Number of seeds, from --seed on; the first one is shown, of the others how the ratio to
-    annealing varies."""
-
-    out: str | None = None
-    """File to write the result to, as JSON: the summary, and the tables of functions."""
-
-    def __post_init__(self) -> None:
-        """Checks the numbers."""
-        if self.set is not None and self.task is not None:
-            raise ValueError("give --set NAMES or --task NAMES, not both")
-        check_integers(self, "games anneal seeds")
-        check_integers(self, "seed", 0)
-        check_positive(self, "seconds")
-
-    def played(self) -> Iterator[tuple[str, TaskDistribution]]:
-        """What is played, by name.
-
-        Raises:
-          ValueError: there is no such set or task.
-        """
-        if self.set is None:
-            named = ",".join(tasks.list()) if self.task is None else self.task
-            yield "tasks", Played.named(named).tasks
-            return
-        for chosen in [evaluation_set(name) for name in task_names(self.set)]:
-            yield chosen.name, TaskDistribution.of(chosen)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Parses the command line, plays, prints the tables and writes them."""
-    args = parse(ZeroShotArgs, arguments)
-    best = f"best of {args.games}"
-    functions = Table(("function", *COLUMNS[:-1], best, "seconds"))
+    if set is not None and task is not None:
+        raise ValueError("give --set NAMES or --task NAMES, not both")
+    check_positive(games=games, anneal=anneal, seeds=seeds)
+    chosen = list(played(set, task))
+    functions = Table("function", *COLUMNS[:-1], f"best of {games}", "seconds")
+    columns = "set", "functions", "to annealing", "above it on", "to the best classical order"
+    totals = Table(*columns, "below that on", "above it")
+    if set is None:
+        yield functions
+    else:  # too many for a page
+        totals.beside["functions"] = functions
+        print(functions.head())
     rows = []
-    try:
-        for name, chosen in args.played():
-            functions.begin()
-            rows.append(summary(name, play_all(chosen, args, functions)))
-    except ValueError as error:
-        fail(str(error))
-    totals = Table(
-        ("set", "functions", "to annealing", "above it on", "to the best classical order")
-        + ("below that on", "above it"),
-        rows,
-    )
-    totals.show()
-    if args.out is not None:
-        if args.set is None:
-            write_result(args.out, functions, totals)
-        else:
-            write_result(args.out, totals, functions=functions)
+    for name, tasks_of in chosen:
+        costs = play_all(tasks_of, games, seconds, anneal, range(seed, seed + seeds), functions)
+        rows.append(summary(name, costs))
+    yield totals
+    for cells in rows:
+        totals.add(*cells)
 
 
-def play_all(played: TaskDistribution, args: ZeroShotArgs, table: Table) -> np.ndarray:
+def played(set: str | None, task: str | None) -> Iterator[tuple[str, TaskDistribution]]:
+    """What is played, by name.
+
+    Raises:
+      ValueError: there is no such set or task.
+    """
+    if set is None:
+        yield "tasks", Played.named(",".join(tasks.list()) if task is None else task).tasks
+        return
+    for chosen in [evaluation_set(name) for name in task_names(set)]:
+        yield chosen.name, TaskDistribution.of(chosen)
+
+
+def play_all(
+    played: TaskDistribution,
+    games: int,
+    limit: float,
+    anneal: int,
+    seeds: Sequence[int],
+    table: Table,
+) -> np.ndarray:
     """Plays functions and adds a row of each to a table.
 
     Returns:
@@ -115,33 +95,33 @@ def play_all(played: TaskDistribution, args: ZeroShotArgs, table: Table) -> np.n
     """
     found = []
     for name, graph, classical in zip(played.names, played.graphs, played.classical, strict=True):
-        costs, taken = [], 0.0
-        for seed in range(args.seed, args.seed + args.seeds):
-            games, seconds = play(graph, args, seed)
-            annealed = search(graph, "anneal", budget=args.anneal, seed=seed).cost
-            ends = (games[0], min(games)) if games else (-1, -1)
+        costs, taken = [], []
+        for seed in seeds:
+            found_by, seconds = play(graph, games, limit, seed)
+            annealed = search(graph, "anneal", budget=anneal, seed=seed).cost
+            ends = (found_by[0], min(found_by)) if found_by else (-1, -1)
             costs.append((*classical.values(), annealed, *ends))
-            taken = taken if seed > args.seed else seconds
+            taken.append(seconds)
         cells = ["-" if cost < 0 else f"{cost:,}" for cost in costs[0]]
         if 0 <= costs[0][-1] < min(classical.values()):
             cells[-1] = f"**{cells[-1]}**"
-        table.add(name, *cells, f"{taken:.2f}")
+        table.add(name, *cells, f"{taken[0]:.2f}")
         found.append(costs)
     return np.array(found)
 
 
-def play(graph: Graph, args: ZeroShotArgs, seed: int) -> tuple[list[int], float]:
+def play(graph: Graph, games: int, limit: float, seed: int) -> tuple[list[int], float]:
     """Costs of the games that the policy plays in time, and the seconds that they took."""
     pretrained.cache_clear()
     costs: list[int] = []
     began = ended = time.perf_counter()
     for order in policy_orders(graph, "multiplications", seed):
         now = time.perf_counter()
-        if now - began > args.seconds:
+        if now - began > limit:
             break
         ended = now
         costs.append(graph.cost(order))
-        if len(costs) == args.games:
+        if len(costs) == games:
             break
     return costs, ended - began
 

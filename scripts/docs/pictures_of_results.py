@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ROOT = Path(__file__).parents[2]
+TO_FASTER = "time / time with JAX's faster mode, which is the line at 1"
 OURS, OTHER, THIRD, INK = "#d9730d", "#8a97a6", "#3f7fbf", "#808890"
 """Colours that are read on white and on black."""
 JACOBIANS = {  # of docs/kernel.json
@@ -78,28 +80,52 @@ def save(figure: Figure, path: Path) -> None:
     print(path)
 
 
+def read(name: str) -> dict[str, Any]:
+    """A document of figures."""
+    return json.loads((ROOT / "docs" / f"{name}.json").read_text("utf-8"))
+
+
+def table(name: str, number: int = 0) -> list[dict[str, str]]:
+    """The rows of a committed table."""
+    found = read(f"results/{name}")["tables"][number]
+    return [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]
+
+
+def fused(*batches: str) -> dict[str, tuple[float, str]]:
+    """Ratio and batch of fused steps at some batches."""
+    rows = (row for row in table("fuse") if row["batch"] in batches)
+    return {row["step"]: (float(row["ratio"].strip("*")), row["batch"]) for row in rows}
+
+
+def speed(batch: int) -> dict[str, dict[str, dict[str, float]]]:
+    """Rows of kernels at a batch, by function and method."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for row in read("kernel")["speed"]:
+        if row["batch"] == batch:
+            found.setdefault(row["function"], {})[row["method"]] = row
+    return found
+
+
+def bars(panel: Axes, ratios: Mapping[str, float], label: str, colours: Any = OURS) -> None:
+    """Ratios as bars with their numbers, beside a line at 1."""
+    drawn = panel.barh(list(ratios), list(ratios.values()), color=colours)
+    panel.bar_label(drawn, fmt="{:.2g}", padding=2, fontsize=7.5, color=INK)
+    panel.invert_yaxis()
+    panel.axvline(1, color=INK, lw=1)
+    panel.tick_params(axis="y", labelsize=7.5)
+    panel.set_xlabel(label, fontsize=8)
+
+
 def time_ratios() -> dict[str, float]:
     """Time over that of the faster JAX mode: Jacobians at 65,536 points, steps at 4,096."""
-    speed = json.loads((ROOT / "docs/kernel.json").read_text("utf-8"))["speed"]
-    ratios = {
-        JACOBIANS[row["function"]]: float(row["ratio"])
-        for row in speed
-        if row["function"] in JACOBIANS
-        and (row["batch"], row["method"]) == (65536, "kernel, best-operations")
-    }
-    table = json.loads((ROOT / "docs/results/fuse.json").read_text("utf-8"))["tables"][0]
-    rows = (dict(zip(table["columns"], row, strict=True)) for row in table["rows"])
-    return ratios | {
-        FUSED[row["step"]]: float(row["ratio"].strip("*"))
-        for row in rows
-        if row["step"] in FUSED and row["batch"] == "4,096"
-    }
+    best = {name: rows["kernel, best-operations"]["ratio"] for name, rows in speed(65536).items()}
+    ratios = {said: best[name] for name, said in JACOBIANS.items()}
+    return ratios | {FUSED[s]: ratio for s, (ratio, batch) in fused("4,096").items() if s in FUSED}
 
 
 def counts() -> dict[str, tuple[int, int | None, int]]:
     """Multiplications of reverse mode, the best published order and the best one here, by task."""
-    table = json.loads((ROOT / "docs/results/ppo.json").read_text("utf-8"))["tables"][0]
-    goals = {row[0]: int(row[1].replace(",", "")) for row in table["rows"]}
+    goals = {row["task"]: int(row["goal"].replace(",", "")) for row in table("ppo")}
     found = {}
     for name in PUBLISHED:
         graph = veenv.make(name).graph
@@ -113,34 +139,18 @@ def gains(path: Path) -> None:
     """What is gained: time against the faster JAX mode, and multiplications by task."""
     figure = canvas(9.5, 3.4)
     left, right = axes_of(figure, 1, 2)
-    ratios = time_ratios()
-    left.barh(list(ratios), list(ratios.values()), color=OURS)
-    left.invert_yaxis()
-    left.set_xscale("log")
-    left.set_xlim(0.004, 2.2)
-    left.axvline(1, color=INK, lw=1)
-    for place, ratio in enumerate(ratios.values()):
-        inside = ratio > 0.5  # beside the bar it would cross the line
-        where, side, ink = (0.93, "right", "white") if inside else (1.06, "left", INK)
-        left.text(ratio * where, place, f"{ratio:.2g}", va="center", ha=side, color=ink)
-    left.set_xlabel("time / time with JAX's faster mode, which is the line at 1")
+    left.set(xscale="log", xlim=(0.004, 2.2))
+    bars(left, time_ratios(), TO_FASTER)
     found = counts()
-    for k, (label, colour) in enumerate(
-        [("reverse mode", OTHER), ("best published order", THIRD), ("best order here", OURS)]
-    ):
-        shares = [
-            (place, count / row[0], count)
-            for place, row in enumerate(found.values())
-            if (count := row[k]) is not None
-        ]
-        places = [place + 0.27 * (k - 1) for place, _, _ in shares]
-        right.bar(places, [share for _, share, _ in shares], 0.25, color=colour, label=label)
-        for place, (_, share, count) in zip(places, shares, strict=True):
-            right.text(place, share + 0.01, f"{count:,}", ha="center", rotation=90, va="bottom")
+    labels = ("reverse mode", OTHER), ("best published order", THIRD), ("best order here", OURS)
+    for k, (label, colour) in enumerate(labels):
+        known = {place: row for place, row in enumerate(found.values()) if row[k] is not None}
+        places = [place + 0.27 * (k - 1) for place in known]
+        shares = [float(row[k] or 0) / row[0] for row in known.values()]
+        drawn = right.bar(places, shares, 0.25, color=colour, label=label)
+        right.bar_label(drawn, [f"{row[k]:,}" for row in known.values()], rotation=90, padding=2)
     right.set_xticks(range(len(found)), list(PUBLISHED.values()), fontsize=7.5)
-    right.set_ylim(0, 1.65)
-    right.set_yticks([0, 0.5, 1])
-    right.set_ylabel("multiplications / reverse mode")
+    right.set(ylim=(0, 1.65), yticks=[0, 0.5, 1], ylabel="multiplications / reverse mode")
     right.legend(frameon=False, fontsize=8, loc="upper right", ncols=3, columnspacing=1)
     save(figure, path)
 
@@ -246,52 +256,31 @@ def patterns(path: Path) -> None:
 
 def sparse(path: Path) -> None:
     """Sparse Jacobians over asdex's, and the better of our ways over the fastest other one."""
-    tables = json.loads((ROOT / "docs/results/sparse.json").read_text("utf-8"))["tables"]
-    single = {row[0]: float(row[1]) for row in tables[0]["rows"] if row[1] != "–"}
+    rows = (row for row in table("sparse") if row["ratio"] != "–")
+    single = {row["case"]: float(row["ratio"]) for row in rows}
     whole: dict[str, float] = {}
-    for problem, ratio, way, *_ in tables[-1]["rows"]:
-        if "veenv" in way:
-            whole[problem] = min(whole.get(problem, np.inf), float(ratio))
+    for row in table("sparse", -1):
+        if "veenv" in row["way"]:
+            known = whole.get(row["problem"], np.inf)
+            whole[row["problem"]] = min(known, float(row["ratio"]))
     figure = canvas(9.5, 0.4 + 0.23 * max(len(single), len(whole)))
-    names = "a Jacobian / asdex's", "a solution, our best / the fastest other"
-    for panel, name, found in zip(axes_of(figure, 1, 2), names, (single, whole), strict=True):
-        panel.barh(list(found), list(found.values()), color=OURS)
-        panel.invert_yaxis()
-        panel.axvline(1, color=INK, lw=1)
-        for place, ratio in enumerate(found.values()):
-            panel.text(ratio + 0.01, place, f"{ratio:.2f}", va="center", fontsize=7.5)
-        panel.set_xlabel(f"time of {name}", fontsize=8)
-        panel.tick_params(axis="y", labelsize=7.5)
+    left, right = axes_of(figure, 1, 2)
+    bars(left, single, "time of a Jacobian / asdex's")
+    bars(right, whole, "time of a solution, our best / the fastest other")
     save(figure, path)
 
 
 def fuse(path: Path) -> None:
     """Fused steps and Jacobians over those with JAX's faster mode, at the largest common batch."""
-    table = json.loads((ROOT / "docs/results/fuse.json").read_text("utf-8"))["tables"][0]
-    rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
-    found = {
-        row["step"]: (float(row["ratio"].strip("*")), row["batch"])
-        for row in rows
-        if row["batch"] in ("4,096", "512")
-    }
+    found, colours = fused("4,096", "512"), {"4,096": OURS, "512": THIRD}
     figure = canvas(9.5, 4.2)
     [panel] = axes_of(figure)
-    colours = {"4,096": OURS, "512": THIRD}
-    panel.barh(
-        list(found),
-        [ratio for ratio, _ in found.values()],
-        color=[colours[b] for _, b in found.values()],
-    )
-    for place, (ratio, _) in enumerate(found.values()):
-        panel.text(ratio * 1.04, place, f"{ratio:.2g}", va="center", fontsize=7)
+    panel.set_xscale("log")
+    ratios = {step: ratio for step, (ratio, _) in found.items()}
+    bars(panel, ratios, TO_FASTER, [colours[batch] for _, batch in found.values()])
     for batch, colour in colours.items():
         panel.barh([0], [0], color=colour, label=f"{batch} points")
     panel.legend(frameon=False, fontsize=8, loc="lower right")
-    panel.invert_yaxis()
-    panel.set_xscale("log")
-    panel.axvline(1, color=INK, lw=1)
-    panel.tick_params(axis="y", labelsize=7.5)
-    panel.set_xlabel("time / time with JAX's faster mode, which is the line at 1")
     save(figure, path)
 
 
@@ -303,62 +292,76 @@ def tasks(path: Path) -> None:
         if len(cells) == 6 and cells[0] in veenv.tasks.list():
             best, *classical = (int(re.sub(r"[,*]| / .*", "", cell)) for cell in cells[1:5])
             shares[cells[0]] = best / min(classical)
-    shares = dict(sorted(shares.items(), key=lambda item: -item[1]))
     figure = canvas(9.5, 5.2)
     [panel] = axes_of(figure)
-    panel.barh(list(shares), list(shares.values()), color=OURS)
-    panel.axvline(1, color=INK, lw=1)
-    for place, share in enumerate(shares.values()):
-        label = {"ha": "right", "va": "center", "fontsize": 7.5, "color": "white"}
-        panel.text(share - 0.005, place, f"{share:.2f}", **label)
-    panel.set_xlabel("multiplications / those of the best classical order")
-    panel.tick_params(axis="y", labelsize=7.5)
+    label = "multiplications / those of the best classical order"
+    bars(panel, dict(sorted(shares.items(), key=lambda item: item[1])), label)
     save(figure, path)
 
 
 def kernels(path: Path) -> None:
     """Jacobians as one kernel and by XLA, over the faster of JAX's modes, at 65,536 points."""
-    found = _speed(65536)
+    found = speed(65536)
     figure = canvas(9.5, 3.6)
     [panel] = axes_of(figure)
     for offset, (kind, colour) in enumerate((("kernel", OURS), ("XLA", OTHER))):
-        places = np.arange(len(found)) + 0.4 * offset
         best = [
-            min(float(row["ratio"]) for method, row in rows.items() if method.startswith(kind))
+            min(row["ratio"] for method, row in rows.items() if method.startswith(kind))
             for rows in found.values()
         ]
         label = "one kernel" if kind == "kernel" else "jacve as XLA compiles it"
-        panel.barh(places, best, 0.38, color=colour, label=label)
-        for place, ratio in zip(places, best, strict=True):
-            panel.text(ratio + 0.01, place, f"{ratio:.2g}", va="center", fontsize=7.5)
+        places = np.arange(len(found)) + 0.4 * offset
+        drawn = panel.barh(places, best, 0.38, color=colour, label=label)
+        panel.bar_label(drawn, fmt="{:.2g}", padding=2, fontsize=7.5)
     panel.invert_yaxis()
     panel.axvline(1, color=INK, lw=1)
     panel.set_yticks(np.arange(len(found)) + 0.2, list(found), fontsize=8)
-    panel.set_xlabel("time / time of JAX's faster mode, which is the line at 1")
+    panel.set_xlabel(TO_FASTER)
     panel.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(0.93, 0.85))
+    save(figure, path)
+
+
+def learning_curves(path: Path) -> None:
+    """Mean costs of PPO's updates, thin, and best costs so far, a panel for each task."""
+    from matplotlib.ticker import MaxNLocator, NullFormatter, StrMethodFormatter
+
+    goals = {row["task"]: int(row["goal"].replace(",", "")) for row in table("ppo")}
+    figure = canvas(12, 5.6)
+    panels = dict(zip(goals, axes_of(figure, 2, 3), strict=False))
+    for task, seed, *cells in read("results/ppo")["curves"]["rows"]:
+        steps, mean, best = ([float(x) for x in cell.split()] for cell in cells)
+        panels[task].plot(steps, mean, color=f"C{seed}", lw=0.7, alpha=0.5)
+        panels[task].plot(steps, best, color=f"C{seed}", lw=1.5, label=f"seed {seed}")
+    for task, panel in panels.items():
+        panel.axhline(goals[task], color="gray", ls="--", lw=0.8)
+        panel.set(xscale="log", yscale="log", title=task)
+        panel.set(xlabel="environment steps", ylabel="multiplications")
+        panel.yaxis.set_major_locator(MaxNLocator(6, prune="lower"))
+        panel.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        panel.yaxis.set_minor_formatter(NullFormatter())
+    figure.axes[0].legend(fontsize="small")
     save(figure, path)
 
 
 def roofline(path: Path) -> None:
     """What bounds the kernels: operations a second over operations a byte, at 65,536 points."""
-    document = json.loads((ROOT / "docs/kernel.json").read_text("utf-8"))
-    alone = {row["function"]: row["alone_ns"] for row in document["orders"] if "alone_ns" in row}
+    alone = {row["function"]: row["alone_ns"] for row in read("kernel")["orders"] if "ids" in row}
     figure = canvas(9.5, 4.2)
     [panel] = axes_of(figure)
     writing = in_cache = 0.0
     names: dict[str, tuple[float, float]] = {}
-    for name, rows in _speed(65536).items():
+    for name, rows in speed(65536).items():
         task = veenv.tasks.get(name)
         args = task.example_args()
         blocks = jax.eval_shape(jax.jacfwd(task.fun, task.argnums), *args)
-        written, read = (4 * sum(x.size for x in jax.tree.leaves(tree)) for tree in (blocks, args))
+        written, read_in = (4 * sum(x.size for x in jax.tree.leaves(t)) for t in (blocks, args))
         work = rows["kernel, best-operations"]["work"]
         writing = max(writing, written * 65536 / rows["writing"]["ms"] / 1e6)
         in_cache = max(in_cache, 2 * work / alone[name])
-        at = work / (written + read)
-        for method, colour in (("kernel, best-operations", OURS), ("XLA, best-operations", OTHER)):
-            panel.loglog(at, work * 65536 / rows[method]["ms"] / 1e6, "o", color=colour)
-        names[name] = at, work * 65536 / rows["kernel, best-operations"]["ms"] / 1e6
+        at = work / (written + read_in)
+        for kind, colour in (("XLA", OTHER), ("kernel", OURS)):
+            names[name] = at, work * 65536 / rows[f"{kind}, best-operations"]["ms"] / 1e6
+            panel.loglog(*names[name], "o", color=colour)
     for number, (name, place) in enumerate(sorted(names.items(), key=lambda item: item[1])):
         side = {"xytext": (-5, 4), "ha": "right"} if number % 2 else {"xytext": (5, -7)}
         turned = {"rotation": -25, "rotation_mode": "anchor", "fontsize": 7, **side}
@@ -370,16 +373,14 @@ def roofline(path: Path) -> None:
     panel.plot([], [], "o", color=OURS, label="one kernel")
     panel.plot([], [], "o", color=OTHER, label="jacve as XLA compiles it")
     panel.legend(frameon=False, fontsize=8, loc="lower right")
-    panel.set_ylim(3, 250)
-    panel.set_xlabel("operations for each byte of arguments and Jacobian")
+    panel.set(ylim=(3, 250), xlabel="operations for each byte of arguments and Jacobian")
     panel.set_ylabel("billion operations a second")
     save(figure, path)
 
 
 def work(path: Path) -> None:
     """The work of fifty orders each against their time, the machine code alone."""
-    document = json.loads((ROOT / "docs/kernel.json").read_text("utf-8"))
-    found = [row for row in document["orders"] if "works" in row]
+    found = [row for row in read("kernel")["orders"] if "works" in row]
     figure = canvas(9.5, 2.6)
     for panel, row in zip(axes_of(figure, 1, len(found)), found, strict=True):
         times = [row["seconds"][order] * 1e9 for order in row["works"]]
@@ -392,46 +393,22 @@ def work(path: Path) -> None:
     save(figure, path)
 
 
-def _speed(batch: int) -> dict[str, dict[str, dict[str, float]]]:
-    """Rows of kernels at a batch, by function and method."""
-    found: dict[str, dict[str, dict[str, float]]] = {}
-    for row in json.loads((ROOT / "docs/kernel.json").read_text("utf-8"))["speed"]:
-        if row["batch"] == batch:
-            found.setdefault(row["function"], {})[row["method"]] = row
-    return found
-
-
 def spy(panel: Axes, matrix: np.ndarray) -> None:
     """Squares where a matrix is not zero, darker where it is larger."""
-    rows, columns = np.nonzero(matrix)
     from matplotlib.patches import Rectangle
 
     largest = np.abs(matrix).max()
-    for r, c in zip(rows, columns, strict=True):
+    for r, c in np.argwhere(matrix).tolist():
         strength = 0.35 + 0.65 * abs(matrix[r, c]) / largest
-        panel.add_patch(
-            Rectangle((float(c), float(r)), 0.92, 0.92, color=OURS, alpha=strength, lw=0)
-        )
-    panel.set_xlim(-0.3, matrix.shape[1] + 0.3)
-    panel.set_ylim(matrix.shape[0] + 0.3, -0.3)
-    panel.set_aspect("equal")
-    panel.set_xticks([])
-    panel.set_yticks([])
+        panel.add_patch(Rectangle((c, r), 0.92, 0.92, color=OURS, alpha=strength, lw=0))
+    (height, width) = matrix.shape
+    panel.set(xlim=(-0.3, width + 0.3), ylim=(height + 0.3, -0.3), aspect="equal")
+    panel.set(xticks=[], yticks=[])
 
 
-PICTURES = {
-    f.__name__: f
-    for f in (
-        gains,
-        elimination,
-        step,
-        structures,
-        patterns,
-        sparse,
-        fuse,
-        tasks,
-        kernels,
-        roofline,
-        work,
-    )
-}
+PICTURES: dict[str, Callable[[Path], None]] = {
+    "elimination": elimination, "fuse": fuse, "gains": gains, "kernels": kernels,
+    "learning-curves": learning_curves, "patterns": patterns, "roofline": roofline,
+    "sparse": sparse, "step": step, "structures": structures, "tasks": tasks, "work": work,
+}  # fmt: skip
+"""What draws each file of docs/pictures."""

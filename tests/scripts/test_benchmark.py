@@ -1,8 +1,7 @@
-"""A benchmark writes what it prints as JSON, table and plot."""
+"""A benchmark writes what it prints as JSON, in Markdown and as a plot."""
 
 from __future__ import annotations
 
-import io
 import json
 import runpy
 import sys
@@ -10,30 +9,28 @@ from pathlib import Path
 
 import pytest
 
-from scripts.benchmarks import record
+from scripts.benchmarks.tables import Table, number, recorded
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
-PRINTED = """a machine
 
-| task | method | steps/s |
-| --- | --- | ---: |
-| one | a | **1,200.5** (1 … 2) |
-| two | b |  |
-
-| other |
-| ---: |
-| 3 |
-"""
+def filled():
+    table = Table("task", "method", "steps/s", key=2)
+    yield table
+    table.add("one", "a", "**1,200.5** (1 … 2)")
+    table.add("two", "b", None)
+    yield (other := Table("other"))
+    other.add(3)
 
 
-def test_tables_and_plot_are_written(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["benchmark.py", "name", "--quick"])
-    record.recorded("name", lambda: print(PRINTED), tmp_path / "new")
-    assert capsys.readouterr().out.startswith(PRINTED)
-    document = json.loads((tmp_path / "new" / "name.json").read_text(encoding="utf-8"))
+def test_tables_and_plot_are_written(tmp_path, capsys):
+    file = tmp_path / "new" / "name.json"
+    recorded("name", filled(), file, "python scripts/benchmark.py name --quick", whole=True)
+    printed = capsys.readouterr().out
+    document = json.loads(file.read_text(encoding="utf-8"))
     assert document["command"] == "python scripts/benchmark.py name --quick"
     assert "jax" in document["machine"]
+    assert document["machine"] in printed
     assert document["tables"] == [
         {
             "columns": ["task", "method", "steps/s"],
@@ -41,27 +38,47 @@ def test_tables_and_plot_are_written(tmp_path, monkeypatch, capsys):
         },
         {"columns": ["other"], "rows": [["3"]]},
     ]
-    assert "| one | a |" in (tmp_path / "new" / "name.md").read_text(encoding="utf-8")
-    assert "<svg" in (tmp_path / "new" / "name.svg").read_text(encoding="utf-8")
+    for text in (printed, file.with_suffix(".md").read_text(encoding="utf-8")):
+        assert "| task | method | steps/s |\n| --- | --- | --- |\n| one | a |" in text
+    assert "<svg" in file.with_suffix(".svg").read_text(encoding="utf-8")
+
+
+def test_rows_of_the_file_are_kept_and_replaced_by_name(tmp_path):
+    file = tmp_path / "name.json"
+    recorded("name", filled(), file, "command", whole=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["name.json"]
+
+    def again():
+        table = Table("task", "method", "steps/s", key=2)
+        yield table
+        table.add("one", "a", 7)
+        table.add("one", "c", 1234.5)
+
+    recorded("name", again(), file, "command", whole=False)
+    [table] = json.loads(file.read_text(encoding="utf-8"))["tables"]
+    assert table["rows"] == [["one", "a", "7"], ["two", "b", ""], ["one", "c", "1,234"]]
+
+
+def test_an_interrupted_benchmark_leaves_its_rows(tmp_path):
+    def broken():
+        yield from filled()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        recorded("name", broken(), tmp_path / "name.json", "command", whole=True)
+    document = json.loads((tmp_path / "name.json").read_text(encoding="utf-8"))
+    assert [len(table["rows"]) for table in document["tables"]] == [2, 1]
 
 
 def test_numbers_of_cells():
     cells = "**1,200.5** (1 … 2)", "2e+03", "-4", "best", ""
-    assert [record.number(cell) for cell in cells] == [1200.5, 2000.0, -4.0, None, None]
+    assert [number(cell) for cell in cells] == [1200.5, 2000.0, -4.0, None, None]
 
 
-def test_a_benchmark_without_a_table_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match="benchmark name printed no table"):
-        record.recorded("name", lambda: print("done"), tmp_path)
+def test_a_benchmark_without_a_row_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="benchmark name has no result"):
+        recorded("name", iter([Table("a")]), tmp_path / "name.json", "command", whole=True)
     assert not list(tmp_path.iterdir())
-
-
-def test_what_is_forgotten_leaves_a_closed_stream_alone():
-    stream = io.StringIO()
-    tee = record._Tee(stream)
-    tee.flush()
-    stream.close()
-    tee.close()
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,6 @@ def test_the_pretrained_policy_with_a_clock(monkeypatch, capsys, tmp_path):
 )
 def test_wrong_options_of_zero_shot(args, message, monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
-        call(monkeypatch, *args, script="zero_shot.py")
+        call(monkeypatch, "zero-shot", *args, script="benchmark.py")
     assert ended.value.code == 2
     assert message in capsys.readouterr().err

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 
 import pytest
 
 from agents.api import train
+from agents.config.ppo import PPOConfig
 from scripts.benchmark import run
-from scripts.benchmarks import ppo_sets
-from scripts.benchmarks.zero_shot import ZeroShotArgs
+from scripts.benchmarks import learning, zero_shot
 from veenv.env import TaskDistribution
 from veenv.env.factory import task_graph
 from veenv.search import search
@@ -28,8 +27,7 @@ def call(monkeypatch, tmp_path):
 
     def called(name, *args):
         path = tmp_path / "result.json"
-        monkeypatch.setattr(sys, "argv", ["benchmark.py", name, *args, "--out", str(path)])
-        run(sys.argv[1:])
+        run([name, *args, "--out", str(path)])
         return json.loads(path.read_text(encoding="utf-8"))
 
     return called
@@ -37,10 +35,10 @@ def call(monkeypatch, tmp_path):
 
 def test_ratios_to_annealing(monkeypatch, capsys, call):
     costs = iter([500, 600, 18])  # what PPO finds
-    monkeypatch.setattr(ppo_sets, "learned", lambda graph, args: (next(costs), 1000))
+    monkeypatch.setattr(learning, "learned", lambda *_: (next(costs), 1000))
     options = "--set", "scalar-large", "--functions", "2", "--task", "Robertson", "--anneal", "50"
     result = call("ppo-sets", *options)
-    sets, functions = map(rows_of, result["tables"])
+    functions, sets = map(rows_of, result["tables"])
     graphs = (
         *TaskDistribution.of(evaluation_set("scalar-large")).graphs[:2],
         task_graph("Robertson"),
@@ -78,10 +76,9 @@ def test_wrong_options_are_named(monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_what_ppo_finds_is_its_own_best():
-    args = ppo_sets.SetsArgs(time_limit="1s")
     graph = task_graph("Robertson")
-    cost, steps = ppo_sets.learned(graph, args)
-    trained = train(graph, args.ppo, time_limit=1.0)
+    cost, steps = learning.learned(graph, PPOConfig(), "1s")
+    trained = train(graph, PPOConfig(), time_limit=1.0)
     assert cost == trained.order.counts["multiplications"] == 17
     assert steps > 0
 
@@ -99,5 +96,5 @@ def test_both_agents_after_equal_time(call):
 
 
 def test_without_sets_and_tasks_all_tasks_are_played():
-    [(name, played)] = ZeroShotArgs().played()
+    [(name, played)] = zero_shot.played(None, None)
     assert (name, "RandomArray_40" in played.names, len(played)) == ("tasks", True, 27)

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
-_RNG = np.random.default_rng(43)
+from scripts.benchmarks.functions.case import Cases, Numbers, runge_kutta
+from scripts.benchmarks.functions.case import cart_pole as rates
+
+LOOPS = Cases()
+_normal = Numbers(43, 1.0).normal
 
 
-def _normal(*shape: int) -> Array:
-    return jnp.asarray(_RNG.standard_normal(shape), jnp.float32)
-
-
-def _rk4(slope: Callable[[Array], Array], y: Array, h: float) -> Array:
-    k1 = slope(y)
-    k2 = slope(y + 0.5 * h * k1)
-    k3 = slope(y + 0.5 * h * k2)
-    k4 = slope(y + h * k3)
-    return y + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
-
-
+@LOOPS.add(jnp.array([1.0, 0.8]), jnp.array([1.1, 0.4, 0.1, 0.4]), argnums=(0, 1))
 def rk4_scan(state: Array, parameters: Array) -> Array:
     """Predators and prey after 200 steps of Runge and Kutta's, by start and parameters."""
     a, b, c, d = parameters
@@ -33,9 +24,10 @@ def rk4_scan(state: Array, parameters: Array) -> Array:
     def slope(y: Array) -> Array:
         return jnp.stack([y[0] * (a - b * y[1]), y[1] * (c * y[0] - d)])
 
-    return lax.scan(lambda y, _: (_rk4(slope, y, 0.05), None), state, None, length=200)[0]
+    return lax.scan(lambda y, _: (runge_kutta(slope, y, 0.05), None), state, None, length=200)[0]
 
 
+@LOOPS.add(_normal(12), jnp.array([1.0, 0.8, 0.5]), argnums=(0, 1))
 def three_bodies(state: Array, masses: Array) -> Array:
     """Places and velocities of three bodies in a plane after 100 steps, by start and masses."""
 
@@ -55,32 +47,29 @@ def three_bodies(state: Array, masses: Array) -> Array:
     return jnp.concatenate([places.ravel(), speeds.ravel()])
 
 
+@LOOPS.add(_normal(8), jnp.float32(8.0), argnums=(0, 1))
 def lorenz_96(state: Array, force: Array) -> Array:
     """Lorenz's model of eight sites after 50 steps, by start and force."""
 
     def slope(y: Array) -> Array:
         return (jnp.roll(y, -1) - jnp.roll(y, 2)) * jnp.roll(y, 1) - y + force
 
-    return lax.fori_loop(0, 50, lambda _, y: _rk4(slope, y, 0.02), state)
+    return lax.fori_loop(0, 50, lambda _, y: runge_kutta(slope, y, 0.02), state)
 
 
+@LOOPS.add(_normal(60), jnp.array([0.0, 0.1, 0.2, 0.0]), argnums=(0, 1))
 def cart_pole(controls: Array, start: Array) -> Array:
     """The last state and the effort of a cart with a pole, by 60 controls and the start."""
 
     def step(c: tuple[Array, Array], push: Array) -> tuple[tuple[Array, Array], None]:
-        (x, speed, angle, turning), effort = c
-        sine, cosine = jnp.sin(angle), jnp.cos(angle)
-        pushed = (push + 0.05 * turning**2 * sine) / 1.1
-        turned = (9.8 * sine - cosine * pushed) / (0.5 * (4 / 3 - 0.1 * cosine**2 / 1.1))
-        moved = pushed - 0.05 * turned * cosine / 1.1
-        state = jnp.stack([x + 0.02 * speed, speed + 0.02 * moved, angle + 0.02 * turning,
-                           turning + 0.02 * turned])  # fmt: skip
-        return (state, effort + push**2), None
+        state, effort = c
+        return (state + 0.02 * rates(state, push), effort + push**2), None
 
     state, effort = lax.scan(step, (start, jnp.zeros_like(start[0])), controls)[0]
     return jnp.append(state, effort)
 
 
+@LOOPS.add(0.1 * _normal(6), _normal(100, 3), _normal(100, 3))
 def inertial(bias: Array, rates: Array, forces: Array) -> Array:
     """Direction, velocity and place after 100 readings of an inertial sensor, by its biases."""
 
@@ -101,6 +90,7 @@ def inertial(bias: Array, rates: Array, forces: Array) -> Array:
     return jnp.concatenate(lax.scan(step, start, (rates, forces))[0])
 
 
+@LOOPS.add(_normal(9), _normal(3), _normal(100), argnums=(0, 1))
 def hidden_markov(moves: Array, means: Array, seen: Array) -> Array:
     """The likelihood of 100 readings under a Markov model of three states, by its parameters."""
     move = jax.nn.softmax(moves.reshape(3, 3))
@@ -115,6 +105,7 @@ def hidden_markov(moves: Array, means: Array, seen: Array) -> Array:
     return lax.scan(step, start, seen)[0][1]
 
 
+@LOOPS.add(jnp.array([0.7, 0.8, 0.08, -1.0]), jnp.abs(_normal(150)))
 def neuron(parameters: Array, current: Array) -> Array:
     """Voltages of FitzHugh's and Nagumo's neuron at 150 steps, by its four parameters."""
     a, b, rate, start = parameters
@@ -128,6 +119,7 @@ def neuron(parameters: Array, current: Array) -> Array:
     return lax.scan(step, (start, 0 * start), current)[1]
 
 
+@LOOPS.add(jnp.array([1.0, 0.4, 1.5]))
 def kepler(elements: Array) -> Array:
     """The place in an orbit by its semi-major axis, eccentricity and mean anomaly."""
     size, e, mean = elements[0], 0.9 * jnp.tanh(jnp.abs(elements[1])), elements[2]
@@ -145,6 +137,7 @@ def kepler(elements: Array) -> Array:
     return size * jnp.stack([jnp.cos(x) - e, jnp.sqrt(1 - e * e) * jnp.sin(x)])
 
 
+@LOOPS.add(_normal(2), jnp.array([1.0, 1.5]), argnums=(0, 1))
 def damped_newton(target: Array, stiffness: Array) -> Array:
     """The rest of two coupled springs by load and stiffness, by damped steps of Newton's."""
 
@@ -168,6 +161,7 @@ def damped_newton(target: Array, stiffness: Array) -> Array:
     return lax.while_loop(goes_on, step, (start, residual(start), jnp.int32(0)))[0]
 
 
+@LOOPS.add(jnp.array([0.3, 0.2, 0.5, 0.4, 0.2, 0.1, 0.2]))
 def epidemic(rates: Array) -> Array:
     """Healthy, exposed, ill and recovered of two groups after 150 days, by seven rates."""
     spread, mixing, onset, recovery = rates[:2], rates[2:4], rates[4], rates[5]
@@ -183,18 +177,3 @@ def epidemic(rates: Array) -> Array:
     full = jnp.ones_like(spread)
     start = 0.98 * full, 0.01 * full, 0.01 * full, 0 * full
     return jnp.concatenate(lax.scan(step, start, jnp.arange(150.0, dtype=rates.dtype))[0])
-
-
-LOOPS: Mapping[str, tuple[Callable[..., Any], tuple[Any, ...], Any]] = {
-    "rk4_scan": (rk4_scan, (jnp.array([1.0, 0.8]), jnp.array([1.1, 0.4, 0.1, 0.4])), (0, 1)),
-    "three_bodies": (three_bodies, (_normal(12), jnp.array([1.0, 0.8, 0.5])), (0, 1)),
-    "lorenz_96": (lorenz_96, (_normal(8), jnp.float32(8.0)), (0, 1)),
-    "cart_pole": (cart_pole, (_normal(60), jnp.array([0.0, 0.1, 0.2, 0.0])), (0, 1)),
-    "inertial": (inertial, (0.1 * _normal(6), _normal(100, 3), _normal(100, 3)), 0),
-    "hidden_markov": (hidden_markov, (_normal(9), _normal(3), _normal(100)), (0, 1)),
-    "neuron": (neuron, (jnp.array([0.7, 0.8, 0.08, -1.0]), jnp.abs(_normal(150))), 0),
-    "kepler": (kepler, (jnp.array([1.0, 0.4, 1.5]),), 0),
-    "damped_newton": (damped_newton, (_normal(2), jnp.array([1.0, 1.5])), (0, 1)),
-    "epidemic": (epidemic, (jnp.array([0.3, 0.2, 0.5, 0.4, 0.2, 0.1, 0.2]),), 0),
-}
-"""Functions with their arguments, and the numbers of those that they are differentiated by."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -11,10 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-_RNG = np.random.default_rng(43)
+from scripts.benchmarks.functions.case import Cases, Numbers
+from scripts.benchmarks.functions.case import cart_pole as rates
+
+POINTS = Cases()
+_normal = Numbers(43, 0.1).normal
 _CORNERS = np.array([*itertools.product((-1, 1), repeat=3)], np.float32)
 _SIDES = np.array([*itertools.product((-1, 1), repeat=2)], np.float32)
 _GAUSS = _CORNERS / np.float32(np.sqrt(3))
+_LINE = np.arange(16, dtype=np.float32)[:, None] * np.array([1, 0.2, 0], np.float32)
 
 
 def _inverse(f: Any) -> tuple[Array, Array]:
@@ -24,6 +28,7 @@ def _inverse(f: Any) -> tuple[Array, Array]:
     return rows.T / volume, volume
 
 
+@POINTS.add(_normal(8, 3), _CORNERS + _normal(8, 3))
 def hexahedron(moved: Array, corners: Array) -> Array:
     """Forces at the corners of a block of Neo-Hooke's material, by eight quadrature points."""
 
@@ -40,6 +45,7 @@ def hexahedron(moved: Array, corners: Array) -> Array:
     return jax.vmap(at)(_GAUSS).sum(0)
 
 
+@POINTS.add(_normal(4, 5), _SIDES + _normal(4, 2))
 def shell(moved: Array, corners: Array) -> Array:
     """Forces of a flat shell of four corners, five motions each, by eight points in two layers."""
 
@@ -62,15 +68,9 @@ def shell(moved: Array, corners: Array) -> Array:
     return jax.grad(energy)(moved)
 
 
+@POINTS.add(_normal(25, 4), _normal(25), argnums=(0, 1))
 def collocation(states: Array, pushes: Array) -> Array:
     """What 24 intervals of a cart with a pole miss, by the rule of Hermite and Simpson."""
-
-    def rates(s: Array, push: Array) -> Array:
-        _, speed, angle, turning = s
-        sine, cosine = jnp.sin(angle), jnp.cos(angle)
-        pushed = (push + 0.05 * turning**2 * sine) / 1.1
-        turned = (9.8 * sine - cosine * pushed) / (0.5 * (4 / 3 - 0.1 * cosine**2 / 1.1))
-        return jnp.stack([speed, pushed - 0.05 * turned * cosine / 1.1, turning, turned])
 
     def missing(before: Array, after: Array, push: Array, next_push: Array) -> Array:
         f, g = rates(before, push), rates(after, next_push)
@@ -80,6 +80,7 @@ def collocation(states: Array, pushes: Array) -> Array:
     return jax.vmap(missing)(states[:-1], states[1:], pushes[:-1], pushes[1:])
 
 
+@POINTS.add(_LINE + _normal(16, 3), 1 + _normal(15))
 def chain(places: Array, lengths: Array) -> Array:
     """Forces on sixteen joints of a chain that resists stretching and bending."""
     rods = places[1:] - places[:-1]
@@ -96,17 +97,3 @@ def chain(places: Array, lengths: Array) -> Array:
     first, second = jax.vmap(jax.grad(energy, (0, 1)))(rods[:-1], rods[1:])
     pulls = pulls.at[:-1].add(first).at[1:].add(second)
     return jnp.zeros_like(places).at[:-1].add(pulls).at[1:].add(-pulls)
-
-
-def _normal(*shape: int) -> np.ndarray:
-    return 0.1 * _RNG.standard_normal(shape).astype(np.float32)
-
-
-_LINE = np.arange(16, dtype=np.float32)[:, None] * np.array([1, 0.2, 0], np.float32)
-POINTS: Mapping[str, tuple[Callable[..., Any], tuple[Any, ...], Any]] = {
-    "hexahedron": (hexahedron, (_normal(8, 3), _CORNERS + _normal(8, 3)), 0),
-    "shell": (shell, (_normal(4, 5), _SIDES + _normal(4, 2)), 0),
-    "collocation": (collocation, (_normal(25, 4), _normal(25)), (0, 1)),
-    "chain": (chain, (_LINE + _normal(16, 3), 1 + _normal(15)), 0),
-}
-"""Functions with their arguments, and the numbers of those that they are differentiated by."""

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scripts.benchmarks.functions.case import runge_kutta
+
 Jacobian = Callable[..., Callable[..., tuple[Any, Any]]]
 """From a function (and argnums) to one that returns its value and its Jacobian."""
 Step = Callable[..., Any]
@@ -126,12 +128,7 @@ def integration(jacobian: Jacobian) -> Step:
         return jnp.stack([speed, turning, push, 2.0 * (9.81 * sine - push * cosine)])
 
     def one(s: jax.Array, _: None) -> tuple[jax.Array, None]:
-        h = 0.01
-        a = rates(s)
-        b = rates(s + 0.5 * h * a)
-        c = rates(s + 0.5 * h * b)
-        d = rates(s + h * c)
-        return s + h / 6.0 * (a + 2.0 * b + 2.0 * c + d), None
+        return runge_kutta(rates, s, 0.01), None
 
     return lambda s: jacobian(lambda s: jax.lax.scan(one, s, None, length=40)[0])(s)
 

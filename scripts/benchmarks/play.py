@@ -1,0 +1,407 @@
+"""Random play: through the environment itself, with its observations, and by other libraries.
+
+Steps a second are the best of several measurements, in which all that is compared takes turns.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from scripts.benchmarks.tables import Table, figure_of
+from veenv.env import VertexEnv, random_action
+from veenv.env.adapters import GymnaxEnv, GymVectorEnv, GymVertexEnv, to_jumanji, to_stoa
+from veenv.env.factory import make
+from veenv.env.observe import ObservationKind, mask_of
+from veenv.env.random_play import random_episodes
+from veenv.graph.graph import CostModel
+from veenv.graph.linearisation import make_graph
+from veenv.tasks import random_function
+
+Clock = Literal["wall", "cpu"]
+CLOCKS: dict[Clock, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
+SHAPES = {"scalars": False, "arrays": True}
+"""Kinds of random functions: whether they have arrays."""
+KINDS = ("none", "packed", "flat", "graph", "adjacency", "filled")
+
+Turn = Callable[[int], int]
+"""Plays so many times, and says how many steps all environments made."""
+
+Begin = Callable[[jax.Array], Any]
+"""From a key to the first carry of all environments."""
+
+Step = Callable[[jax.Array, Any], Any]
+"""From a key and a carry to the next."""
+
+
+def env(
+    task: tuple[str, ...] = ("RoeFlux_1d", "Encoder"),
+    num_envs: tuple[int, ...] = (1, 16, 256, 4096),
+    cost: CostModel = "multiplications",
+    seconds: float = 2.0,
+    repeats: int = 3,
+    clock: Clock = "wall",
+) -> Iterator[Table]:
+    """Steps per second under uniformly random legal actions.
+
+    Whole episodes run as one compiled program, the random numbers included; observations are not
+    built. The last column is the growth of the time of a step over the growth of the number of
+    environments since the row above: at most 1 is at most linear.
+
+    Args:
+        task: tasks to play.
+        num_envs: numbers of environments that run side by side.
+        cost: the cost model.
+        seconds: length of a measurement, about.
+        repeats: measurements, of which the fastest counts.
+        clock: wall, or CPU time of all threads together, for a machine that is busy.
+    """
+    table = Table("task", "environments", "steps/s", "µs a step of all", "growth / linear")
+    yield table
+    for name in task:
+        environment, before = make(name, cost=cost), None
+        for n in num_envs:
+            turns = {"": _episodes(environment, n)}
+            rate = rates(turns, seconds, repeats, clock)[""]
+            growth = "" if before is None else f"{before / rate:.2f}"
+            table.add(name, n, rate, 1e6 * n / rate, growth)
+            before = rate
+
+
+def env_scaling(
+    sizes: tuple[int, ...] = (50, 100, 200, 500, 1000, 2000),
+    num_envs: int = 16,
+    seconds: float = 1.0,
+    repeats: int = 2,
+    clock: Clock = "wall",
+    plot: Path = Path("docs/env_scaling.svg"),
+) -> Iterator[Table]:
+    """Time of a step on random functions of growing size, as a table and a plot.
+
+    Args:
+        sizes: numbers of equations of the random functions, of scalars and of arrays.
+        num_envs: environments that run side by side.
+        seconds: length of a measurement, about.
+        repeats: measurements, of which the fastest counts.
+        clock: wall, or CPU time of all threads together, for a machine that is busy.
+        plot: file of the plot.
+    """
+    heads = (head for kind in SHAPES for head in (f"{kind}: vertices", "µs a step of one"))
+    table = Table("equations", *heads)
+    yield table
+    found: dict[str, list[tuple[int, float]]] = {kind: [] for kind in SHAPES}
+    for size in sizes:
+        for kind, arrays in SHAPES.items():
+            fun, point = random_function(0, 8, size, 8, arrays=arrays)
+            graph = make_graph(fun, tuple(range(len(point))))(*point)
+            turns = {"": _episodes(VertexEnv(graph), num_envs)}
+            rate = rates(turns, seconds, repeats, clock)[""]
+            found[kind].append((len(graph.eliminable), 1e6 / rate))
+        table.add(size, *(x for kind in SHAPES for x in found[kind][-1]))
+    figure = figure_of(6, 4)
+    axes = figure.add_subplot()
+    for kind, marker in zip(SHAPES, "os", strict=True):
+        vertices, micros = zip(*found[kind], strict=True)
+        axes.loglog(vertices, micros, marker=marker, label=f"random functions of {kind}")
+    (first, start), (last, _) = found["scalars"][0], found["scalars"][-1]
+    ends = np.array([first, last])
+    axes.loglog(ends, start * ends / first, color="0.6", ls="--", lw=1, label="linear")
+    axes.set(xlabel="vertices to eliminate", ylabel="µs a step of one environment")
+    axes.set_title(f"Random play, {num_envs} environments side by side ({clock} time)")
+    axes.grid(which="both", lw=0.3)
+    axes.legend()
+    figure.savefig(plot, metadata={"Date": None})
+
+
+def observations(
+    task: tuple[str, ...] = ("RoeFlux_1d", "Encoder"),
+    num_envs: int = 256,
+    kinds: tuple[str, ...] = KINDS,
+    max_edges: int | None = 256,
+    seconds: float = 2.0,
+    repeats: int = 3,
+    clock: Clock = "wall",
+    cores: int | None = None,
+) -> Iterator[Table]:
+    """Steps per second under uniformly random legal actions, by kind of observation.
+
+    Whole episodes run as one compiled program. XLA gives a loop over small arrays to one thread,
+    so a thread for each core calls it for its share of the environments. Each step draws its
+    actions from the mask and writes its observations to memory.
+
+    Args:
+        task: tasks to play.
+        num_envs: environments that run side by side.
+        kinds: kinds of observations; none for no observation, filled for arrays of the size of
+            adjacency that are filled with one number: the speed of writing memory.
+        max_edges: room for edges in lists of a graph; without it, enough for every order.
+        seconds: length of a measurement, about.
+        repeats: measurements, of which the fastest counts.
+        clock: wall, or CPU time of all threads together, for a machine that is busy.
+        cores: of the CPU that share the environments evenly, by default all; 1 for one thread.
+
+    Raises:
+        ValueError: they cannot be shared evenly.
+    """
+    cores = len(os.sched_getaffinity(0)) if cores is None else cores
+    if num_envs % cores:
+        raise ValueError(f"{cores} cores cannot share {num_envs} environments evenly")
+    table = Table("task", "observation", "steps/s", "bytes of one", "GB/s written")
+    yield table
+    for name in task:
+        turns, sizes = {}, {}
+        for kind in kinds:
+            turns[kind], sizes[kind] = _observed(name, kind, num_envs, max_edges, cores)
+        for kind, rate in rates(turns, seconds, repeats, clock).items():
+            table.add(name, kind, rate, sizes[kind], f"{rate * sizes[kind] / 1e9:.2f}")
+
+
+def adapters(
+    task: tuple[str, ...] = ("RoeFlux_1d",),
+    num_envs: tuple[int, ...] = (256, 2048),
+    observation: ObservationKind = "graph",
+    max_edges: int | None = 256,
+    seconds: float = 2.0,
+    repeats: int = 3,
+    clock: Clock = "wall",
+) -> Iterator[Table]:
+    """Steps per second through each interface under random legal actions.
+
+    Those of JAX are one compiled scan of two episodes, which resets and writes observations.
+    Gymnasium's are called from Python, with arrays of NumPy. Interfaces whose library is not
+    installed are left out.
+
+    Args:
+        task: tasks to play.
+        num_envs: numbers of environments that run side by side.
+        observation: the kind of observations.
+        max_edges: room for edges in lists of a graph; without it, enough for every order.
+        seconds: length of a measurement, about.
+        repeats: measurements, of which the fastest counts.
+        clock: wall, or CPU time of all threads together, for a machine that is busy.
+    """
+    table = Table("task", "interface", "environments", "steps/s", "of veenv's own")
+    yield table
+    missing: set[str] = set()
+    shown: Any = {"observation": observation}
+    if observation == "graph":
+        shown["max_edges"] = max_edges
+    for name in task:
+        played = partial(rates, seconds=seconds, repeats=repeats, clock=clock)
+        one = played({"gymnasium": partial(_play_one, GymVertexEnv(name, **shown))})
+        table.add(name, "gymnasium", 1, one["gymnasium"], "")
+        own = make(name, **shown)
+        for n in num_envs:
+            turns: dict[str, Turn] = {}
+            for interface, scanned in SCANNED.items():
+                try:
+                    turns[interface] = _scanned(*scanned(own, n), n, 2 * own.max_steps)
+                except ModuleNotFoundError as error:
+                    missing.add(f"{interface} ({error})")
+            turns["gymnasium.vector"] = partial(_play_vector, GymVectorEnv(n, name, **shown))
+            found = played(turns)
+            for interface, rate in found.items():
+                table.add(name, interface, n, rate, f"{rate / found['veenv']:.2f}")
+    if missing:
+        print(f"\nleft out: {', '.join(sorted(missing))}")
+
+
+def rates(
+    turns: Mapping[str, Turn], seconds: float, repeats: int, clock: Clock
+) -> dict[str, float]:
+    """Steps per second, the best of several measurements of about so many seconds, by turns."""
+    counts = {}
+    for name, turn in turns.items():
+        turn(1)  # compiles
+        began = time.perf_counter()
+        turn(1)
+        counts[name] = max(1, round(seconds / max(time.perf_counter() - began, 1e-6)))
+    found = dict.fromkeys(turns, 0.0)
+    for _ in range(repeats):
+        for name, turn in turns.items():
+            start = CLOCKS[clock]()
+            steps = turn(counts[name])
+            found[name] = max(found[name], steps / (CLOCKS[clock]() - start))
+    return found
+
+
+def _episodes(environment: VertexEnv, num_envs: int) -> Turn:
+    """Random episodes of all environments, as one program, which sums their mean costs."""
+
+    def one(i: jax.Array, total: jax.Array) -> jax.Array:
+        states = random_episodes(environment, jax.random.fold_in(jax.random.key(0), i), num_envs)
+        return total + states.cost.astype(jnp.float32).mean()
+
+    @jax.jit
+    def run(episodes: int) -> jax.Array:
+        return jax.lax.fori_loop(0, episodes, one, jnp.zeros(()))
+
+    def turn(count: int) -> int:
+        jax.block_until_ready(run(count))
+        return count * num_envs * environment.max_steps
+
+    return turn
+
+
+def _observed(
+    name: str, kind: str, num_envs: int, max_edges: int | None, cores: int
+) -> tuple[Turn, int]:
+    """Compiled random play with observations, and the bytes of one."""
+    env = make(name)
+    if kind not in ("none", "filled"):
+        env = env.observing(kind, max_edges if kind == "graph" else None)  # type: ignore[arg-type]
+    shown = jax.eval_shape(lambda: _look(env, kind, env.init()))
+    own_envs = num_envs // cores
+
+    def step(state_and_obs: Any, key: jax.Array) -> tuple[Any, None]:
+        state, _ = state_and_obs
+        state = jax.vmap(env.transition)(state, random_action(key, state.action_mask))[0]
+        return (state, jax.vmap(lambda s: _look(env, kind, s))(state)), None
+
+    def episode(index: jax.Array, carry: Any) -> Any:
+        keys = jax.random.split(jax.random.fold_in(carry[0], index), env.max_steps)
+        state, obs = jax.lax.scan(step, first(), keys)[0]
+        return carry[0], state, obs, carry[3] + state.cost.astype(jnp.float32).mean()
+
+    def first() -> Any:
+        start = jax.tree.map(lambda x: jnp.broadcast_to(x, (own_envs, *x.shape)), env.init())
+        return start, jax.tree.map(lambda x: jnp.zeros((own_envs, *x.shape), x.dtype), shown)
+
+    @jax.jit
+    def play(key: jax.Array, episodes: jax.Array) -> Any:
+        """What one core plays."""
+        return jax.lax.fori_loop(0, episodes, episode, (key, *first(), jnp.zeros(())))
+
+    def turn(count: int) -> int:
+        keys = jax.random.split(jax.random.key(0), cores)
+        with ThreadPoolExecutor(cores) as pool:
+            list(pool.map(lambda key: jax.block_until_ready(play(key, count)), keys))
+        return count * num_envs * env.max_steps
+
+    return turn, sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shown))
+
+
+def _look(env: VertexEnv, kind: str, state: Any) -> Any:
+    if kind == "none":
+        return ()
+    if kind == "filled":  # with what the step leaves, so that it is written anew
+        shapes = jax.eval_shape(env.observe, state)
+        return jax.tree.map(lambda x: jnp.full(x.shape, state.num_steps, x.dtype), shapes)
+    return env.observe(state)
+
+
+def _play_one(env: GymVertexEnv, count: int) -> int:
+    """Episodes of random actions."""
+    random, steps = np.random.default_rng(0), 0
+    for _ in range(count):
+        over = False
+        env.reset(seed=0)
+        while not over:
+            _, _, over, _, _ = env.step(random.choice(np.flatnonzero(env.action_masks())))
+            steps += 1
+    return steps
+
+
+def _play_vector(envs: GymVectorEnv, count: int) -> int:
+    """Episodes of random actions in every environment."""
+    random, length = np.random.default_rng(0), envs.env.max_steps
+    for _ in range(count):
+        _, infos = envs.reset(seed=0)
+        for _ in range(length):
+            ranks = random.random(infos["action_mask"].shape, np.float32)
+            *_, infos = envs.step(np.argmax(ranks * infos["action_mask"], axis=1))
+    return count * length * envs.num_envs
+
+
+def _scanned(begin: Begin, step: Step, n: int, length: int) -> Turn:
+    """So many steps of `n` environments as one program."""
+
+    @jax.jit
+    def play(key: jax.Array) -> Any:
+        first, rest = jax.random.split(key)
+        keys = jax.random.split(rest, length)
+        return jax.lax.scan(lambda carry, key: (step(key, carry), None), begin(first), keys)[0]
+
+    def turn(count: int) -> int:
+        for _ in range(count):
+            jax.block_until_ready(play(jax.random.key(0)))
+        return count * n * length
+
+    return turn
+
+
+def _own(env: VertexEnv, n: int) -> tuple[Begin, Step]:
+    """The environment's own calls, reset where an episode ends."""
+
+    def one(state: Any, action: jax.Array) -> tuple[Any, Any]:
+        state = env.transition(state, action)[0]
+        now = jax.tree.map(partial(jnp.where, state.terminated), env.init(), state)
+        return env.observe(now), now
+
+    def begin(key: jax.Array) -> Any:
+        return jax.vmap(lambda _: env.reset())(jnp.arange(n))
+
+    def step(key: jax.Array, carry: Any) -> Any:
+        obs, state = carry
+        return jax.vmap(one)(state, random_action(key, mask_of(obs, env.num_actions) > 0))
+
+    return begin, step
+
+
+def _gymnax(env: VertexEnv, n: int) -> tuple[Begin, Step]:
+    wrapped = GymnaxEnv(env)
+
+    def begin(key: jax.Array) -> Any:
+        return jax.vmap(wrapped.reset)(jax.random.split(key, n))
+
+    def step(key: jax.Array, carry: Any) -> Any:
+        obs, state = carry
+        action = random_action(key, mask_of(obs, env.num_actions) > 0)
+        return jax.vmap(wrapped.step)(jax.random.split(key, n), state, action)[:2]
+
+    return begin, step
+
+
+def _jumanji(env: VertexEnv, n: int) -> tuple[Begin, Step]:
+    wrappers = importlib.import_module("jumanji.wrappers")
+    return _timed_steps(wrappers.VmapAutoResetWrapper(to_jumanji(env)), env.num_actions, n)
+
+
+def _stoa(env: VertexEnv, n: int) -> tuple[Begin, Step]:
+    resets = importlib.import_module("stoa.core_wrappers.auto_reset")
+    batches = importlib.import_module("stoa.core_wrappers.vmap")
+    inner = resets.AutoResetWrapper(to_stoa(env))
+    return _timed_steps(batches.VmapWrapper(inner), env.num_actions, n)
+
+
+def _timed_steps(wrapped: Any, num_actions: int, n: int) -> tuple[Begin, Step]:
+    """Those of an interface whose state comes with a time step."""
+
+    def begin(key: jax.Array) -> Any:
+        return wrapped.reset(jax.random.split(key, n))
+
+    def step(key: jax.Array, carry: Any) -> Any:
+        state, shown = carry
+        mask = mask_of(shown.observation, num_actions) > 0
+        return wrapped.step(state, random_action(key, mask))
+
+    return begin, step
+
+
+SCANNED: dict[str, Callable[[VertexEnv, int], tuple[Begin, Step]]] = {
+    "veenv": _own,
+    "gymnax": _gymnax,
+    "jumanji": _jumanji,
+    "stoa": _stoa,
+}
+"""Interfaces that run in a compiled scan."""

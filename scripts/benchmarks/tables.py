@@ -1,0 +1,208 @@
+"""Tables of results: printed in Markdown row by row, and kept as files."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+import os
+import platform
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from veenv.orders.documents import write_text
+
+PAGE = "docs/internals/results.md"
+"""The page that shows the tables of docs/results."""
+
+PLOTTED = (
+    "steps/s", "µs a step of one", "ratio", "bytes an entry", "jacve, s", "orders/s", "best in",
+    "seconds", "call to return", "ms", "of its time", "weight",
+)  # fmt: skip
+"""Beginnings of the columns that a plot shows, the preferred ones first."""
+
+
+def machine() -> str:
+    """One line on the machine and the versions."""
+    devices = ", ".join(sorted({d.device_kind for d in jax.devices()}))
+    return (
+        f"{os.cpu_count()} CPU cores ({platform.processor() or platform.machine()}), JAX devices: "
+        f"{devices}; Python {platform.python_version()}, jax {jax.__version__}"
+    )
+
+
+def has(name: str) -> bool:
+    """Whether a module is installed."""
+    return importlib.util.find_spec(name) is not None
+
+
+def named(names: Sequence[str], known: Iterable[str], option: str) -> Sequence[str]:
+    """The names, or all that there are.
+
+    Raises:
+      ValueError: there is none of a name.
+    """
+    known = tuple(known)
+    for name in names:
+        if name not in known:
+            raise ValueError(f"--{option} {name}: expected one of {', '.join(known)}")
+    return names or known
+
+
+def check_positive(**numbers: int) -> None:
+    """Checks numbers of options.
+
+    Raises:
+      ValueError: naming the first that is below 1.
+    """
+    for name, value in numbers.items():
+        if value < 1:
+            raise ValueError(f"{name} must be an integer of at least 1, got {value}")
+
+
+class Table:
+    """A table of texts.
+
+    Attributes:
+      columns: their names.
+      key: how many of the first cells name a row: a row of that name that the file has is replaced,
+        and others are kept. Without it the table is written anew.
+      rows: the cells.
+      beside: other tables that are kept with it, by name, and that no page shows.
+      changed: is called after each row.
+    """
+
+    def __init__(self, *columns: str, key: int = 0):
+        self.columns, self.key, self.rows = columns, key, list[tuple[str, ...]]()
+        self.beside: dict[str, Table] = {}
+        self.changed: Callable[[], object] = lambda: None
+
+    def add(self, *values: Any) -> None:
+        """Adds a row of texts and numbers, and prints it."""
+        self.rows.append(tuple(map(cell, values)))
+        print(_line(self.rows[-1]), flush=True)
+        self.changed()
+
+    def head(self) -> str:
+        """The head in Markdown."""
+        return f"\n{_line(self.columns)}\n|{' --- |' * len(self.columns)}"
+
+    def markdown(self) -> str:
+        """All of it in Markdown."""
+        return "\n".join([self.head(), *map(_line, self.rows), ""])
+
+    def as_dict(self, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Columns and rows, and of what was known the rows that are not there anew."""
+        rows = self.rows
+        if self.key and known is not None and tuple(known["columns"]) == self.columns:
+            both = [*map(tuple, known["rows"]), *rows]
+            rows = [*{row[: self.key]: row for row in both}.values()]
+        return {"columns": self.columns, "rows": rows}
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def cell(value: Any) -> str:
+    """A text as it is, a number with three digits or all before the point, nothing for None.
+
+    >>> cell("a"), cell(1200), cell(1234.5), cell(0.12345), cell(None)
+    ('a', '1,200', '1,234', '0.123', '')
+    """
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def number(text: str) -> float | None:
+    """The number that a cell begins with, None if it has none.
+
+    >>> number("**1,000** (9 … 2)"), number("2e+03"), number("best")
+    (1000.0, 2000.0, None)
+    """
+    match = re.match(r"\**(-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)", text)
+    return float(match[1].replace(",", "")) if match else None
+
+
+def recorded(name: str, tables: Iterable[Table], file: Path, command: str, whole: bool) -> None:
+    """Prints tables, and writes them after each row.
+
+    Args:
+      name: of the benchmark.
+      tables: which begin to be filled when they come.
+      file: of JSON.
+      command: what makes them.
+      whole: write them in Markdown and as a plot, too, beside that file.
+
+    Raises:
+      ValueError: there was no row.
+    """
+    shown: list[Table] = []
+    known = json.loads(file.read_text(encoding="utf-8"))["tables"] if file.exists() else []
+    document: dict[str, Any] = {"command": command}
+
+    def write() -> None:
+        pairs = itertools.zip_longest(shown, known[: len(shown)])
+        document["tables"] = [table.as_dict(old) for table, old in pairs]
+        for table in shown:
+            document.update({key: other.as_dict() for key, other in table.beside.items()})
+        write_text(file, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    for table in tables:
+        if not shown:  # which may have set what JAX runs on
+            document |= {"machine": machine(), "page": PAGE}
+            print(document["machine"])
+        shown.append(table)
+        table.changed = write
+        print(table.head(), flush=True)
+    filled = [table for table in shown if table.rows]
+    if not filled:
+        raise ValueError(f"benchmark {name} has no result")
+    write()
+    if whole:
+        text = "".join(table.markdown() for table in shown)
+        said = f"`{command}`\n\n{document['machine']}\n{text}"
+        write_text(file.with_suffix(".md"), said)
+        plot(f"{name}: {document['machine']}", filled, file.with_suffix(".svg"))
+    print(f"\nwritten: {file}{', .md and .svg' * whole}")
+
+
+def plot(title: str, tables: Sequence[Table], file: Path) -> None:
+    """Bars of one column of each table, a panel a table."""
+    longest = max(len(table.rows) for table in tables)
+    figure = figure_of(7 * len(tables), 1.2 + 0.22 * longest)
+    panels = figure.subplots(1, len(tables), squeeze=False)[0]
+    for axes, table in zip(panels, tables, strict=True):
+        chosen = _column(table.columns)
+        bars = [number(row[chosen]) if chosen < len(row) else None for row in table.rows]
+        axes.barh(range(len(bars)), [0.0 if bar is None else bar for bar in bars])
+        labels = [", ".join(row[:chosen][:3]) or row[0] for row in table.rows]
+        axes.set_yticks(range(len(bars)), labels, fontsize="x-small")
+        axes.invert_yaxis()
+        axes.set_xlabel(table.columns[chosen])
+    figure.suptitle(title, fontsize="x-small")
+    figure.savefig(file, metadata={"Date": None})
+
+
+def figure_of(width: float, height: float) -> Any:
+    """An empty figure of Matplotlib's that is written as SVG."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasSVG(figure)
+    return figure
+
+
+def _column(columns: Sequence[str]) -> int:
+    """Which column a plot shows: the first of the preferred ones, else the last."""
+    preferred = (k for start in PLOTTED for k, c in enumerate(columns) if c.startswith(start))
+    return next(preferred, len(columns) - 1)
