@@ -28,6 +28,7 @@ from .kernel.fusing import fuse
 from .orders.cache import Auto
 from .orders.order import Order
 from .rules.base import defelemental
+from .rules.meanings import register_rule
 from .search.evaluation import evaluate
 from .search.optimization import optimize
 from .search.tuning.api import tune
@@ -68,6 +69,7 @@ __all__ = [
     "optimize",
     "orders",
     "register",
+    "register_rule",
     "register_task",
     "rules",
     "search",

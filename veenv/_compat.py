@@ -109,6 +109,11 @@ def open_jaxpr(jaxpr: Any) -> Any:
     return getattr(jaxpr, "jaxpr", jaxpr)
 
 
+def closed_jaxpr(jaxpr: Any, consts: Sequence[Any]) -> Any:
+    """A jaxpr, closed over the values of its constants."""
+    return core.ClosedJaxpr(jaxpr, consts)  # pyright: ignore[reportPrivateImportUsage]
+
+
 def inlinable(eqn: Any) -> Any | None:
     """The body of an equation that is a plain call, None for every other equation.
 

@@ -236,7 +236,8 @@ class Choice:
             if not (waits and self._is_open() and self._is_pure()):
                 return first.result(self._cheapest(None).run(range(count))(*first.operands))
             return first.result(self._when_lowered(range(count)))
-        made, wanted = self._first[self._source], program.written()
+        made = self._first[self._source]
+        wanted = [k for k in program.written() if k < count]  # the others tell of callbacks
         usual = Form(_without_values(made), True).run(wanted)
         self._forget()
         kernel_at = functools.partial(kernel_seconds, program)

@@ -22,6 +22,7 @@ from veenv.graph.program import Program
 from veenv.graph.sparse_matrices import written_out
 from veenv.rules import Site, indexmap, partials, walk
 from veenv.rules.base import is_differentiable
+from veenv.rules.meanings import meaning_of
 from veenv.rules.table import facts
 from veenv.structure.structure import FREE, Structure
 
@@ -151,7 +152,7 @@ class _Follower(walk.Domain[_Variable]):
         if _compat.own_rule(equation.primitive, equation.params):
             return None
         body = _compat.call_body(equation.primitive.name, equation.params)
-        body = body or written_out(equation)
+        body = body or written_out(equation) or meaning_of(equation)
         alike = body is not None and len(_compat.open_jaxpr(body).invars) == len(equation.invars)
         return body if alike else None
 

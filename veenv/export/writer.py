@@ -18,6 +18,7 @@ from veenv.export.primitives import CannotWriteError, dtype, expression, number
 from veenv.graph.program import Equation, Literal, Program, trace
 from veenv.rules import walk
 from veenv.rules.base import is_key
+from veenv.rules.meanings import meaning_of
 
 MAX_CONSTANT = 1_000_000
 _LONGEST_LIST = 64
@@ -57,6 +58,9 @@ class Writer:
         primitive, params = equation.primitive.name, equation.params
         if primitive in _CUSTOM:
             return self.block(_program(params[_CUSTOM[primitive]], equation.source), operands)
+        meaning = meaning_of(equation)
+        if meaning is not None:
+            return self.block(_program(meaning, equation.source), operands)
         try:
             if primitive == "cond":
                 right = self._cond(params, operands, equation.source)

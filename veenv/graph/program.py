@@ -31,6 +31,7 @@ from veenv.graph.shardings import loosened
 from veenv.graph.sparse_matrices import written_out
 from veenv.linear.barrier import pins_as_written
 from veenv.rules import walk
+from veenv.rules.meanings import meaning_of, spelled_out
 
 source_info_util.register_exclusion(__file__)
 _TRACEABLE = (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)
@@ -115,9 +116,8 @@ def trace(
         return leaves, aux_leaves
 
     def program(closed: Any, traced: dict[int, Any]) -> Program:
-        return _program(
-            loosened(closed), wanted, traced, out_trees[-1], has_aux=has_aux, plain=plain
-        )
+        closed = spelled_out(loosened(closed))
+        return _program(closed, wanted, traced, out_trees[-1], has_aux=has_aux, plain=plain)
 
     traced = {n: leaf for n, leaf in enumerate(others) if isinstance(leaf, _TRACEABLE)}
     named = _named_as(fun, wanted, flat)
@@ -325,7 +325,7 @@ class _Flattener:
             branch = _compat.default_branch(eqn)
             source = _compat.source_line(eqn) or call  # a function that JAX had traced has no line
             if plain:
-                inner = _compat.call_body(eqn.primitive.name, eqn.params)
+                inner = _compat.call_body(eqn.primitive.name, eqn.params) or meaning_of(eqn)
             if eqn.primitive.name.startswith(("bcoo_", "bcsr_")):
                 inner = written_out(eqn)
             if plain and eqn.primitive.name == "stop_gradient":

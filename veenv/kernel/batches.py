@@ -145,7 +145,7 @@ class Batches:
                 return self._known(aval, self._constant(np.asarray(atom.val, aval.dtype)))
             return at[atom]
 
-        for eqn in jaxpr.eqns:
+        for eqn in (e for e in jaxpr.eqns if e.outvars):  # a kernel has no effects
             operands = [read(v) for v in eqn.invars]
             called = self._enter(eqn)
             if eqn.primitive.name in BARRIERS:

@@ -20,11 +20,13 @@ from veenv import _compat
 from veenv.graph.shardings import AsWritten, loosened, with_automatic_axes
 from veenv.kernel import primitive
 from veenv.kernel.builder import MAX_OPERATIONS
+from veenv.kernel.callbacks import Carried, carried_out
 from veenv.kernel.optional import attempt
 from veenv.kernel.program import CannotFuseError, ScalarProgram
-from veenv.kernel.unrolling import UNLIKE_XLA, unroll
+from veenv.kernel.unrolling import UNLIKE_XLA, called_by, unroll
 from veenv.rules import walk
 from veenv.rules.base import is_differentiable, is_key
+from veenv.rules.meanings import spelled_out
 
 KernelMode = Literal["auto", "xla", "fused"]
 KERNEL_MODES: tuple[KernelMode, ...] = ("auto", "xla", "fused")
@@ -64,11 +66,16 @@ class Traced:
     static: dict[int, Any]  # leaves of the result that are no arrays, by their number
     dynamic: tuple[int, ...]  # numbers of the leaves that are arguments
 
+    @functools.cached_property
+    def carried(self) -> Carried:
+        """What the kernel computes: callbacks that raise are made after it."""
+        return carried_out(self.closed, called_by)
+
     def program(self, limit: int = MAX_OPERATIONS) -> ScalarProgram:
         """The scalar program, unrolled, of so many operations at most."""
         largest = _largest.get()
         size = largest if largest < MAX_OPERATIONS else inf
-        return unroll(self.closed, self.lifted, min(limit, largest), size)
+        return unroll(self.carried.closed, self.lifted, min(limit, largest), size)
 
     def program_within(self, limit: int) -> ScalarProgram | None:
         """The scalar program where `"auto"` may take a kernel of this `size_of`; None elsewhere."""
@@ -78,7 +85,7 @@ class Traced:
         if any(map(primitive.has_batch, walk.every(jaxpr))):  # a kernel of many points is inside
             return None
         try:
-            return unroll(self.closed, self.lifted, limit, limit)
+            return unroll(self.carried.closed, self.lifted, limit, limit)
         except CannotFuseError:
             return None
 
@@ -167,7 +174,7 @@ def trace_leaves(
     operands = [_without_key(leaves[k]) for k in dynamic]
     given = dict(zip(dynamic, operands, strict=True))
     some, named = _plain(tree, map(given.get, range(len(leaves))))
-    closed = loosened(jax.make_jaxpr(flat)(*some, **named))
+    closed = spelled_out(loosened(jax.make_jaxpr(flat)(*some, **named)))
     consts = closed.consts
     lifted = tuple(
         k for k, c in enumerate(consts)
@@ -328,18 +335,20 @@ def run_kernel(
     Args:
       traced: the function.
       program: its scalar program.
-      xla: for XLA, the function from operands to the leaves written; by default the traced one.
+      xla: for XLA, the function from operands to the leaves of the result that are written; by
+        default the traced one.
       instead: for a number of points such a function where that is faster than the kernel.
       again: makes kernels of the kernel's derivatives.
     """
-    written = program.written()
+    avals, written = traced.closed.out_avals, program.written()
+    own = [k for k in written if k < len(avals)]  # the others tell of callbacks
     leaves: dict[int, Any] = {}
     if written:
         operands = [
             jnp.asarray(x, leaf.dtype)
             for x, leaf in zip(traced.operands, program.inputs, strict=True)
         ]
-        xla, instead = _as_kernel_dtypes(traced, program, xla or traced.xla(written), instead)
+        xla, instead = _as_kernel_dtypes(traced, program, xla or traced.xla(own), instead)
         kernel = primitive.Fused(program, xla, instead, again)
         leaves = dict(zip(written, primitive.call(kernel, *operands), strict=True))
     for k, leaf in enumerate(program.outputs):
@@ -351,8 +360,9 @@ def run_kernel(
         else:
             value = program.constant_leaf(k)
             leaves[k] = jnp.asarray(np.zeros(leaf.shape, leaf.dtype) if value is None else value)
-    avals = traced.closed.out_avals
     wide = [leaves[k].astype(aval.dtype) for k, aval in enumerate(avals)]
+    if len(leaves) > len(avals):
+        wide = traced.carried.raised([leaves[k] for k in range(len(avals), len(leaves))], wide)
     return traced.result(list(map(_compat.as_weak_as, avals, wide)))
 
 
@@ -363,19 +373,21 @@ def _as_kernel_dtypes(
     instead: Callable[[int], Callable[..., Any] | None] | None,
 ) -> tuple[Callable[..., list[Any]], Callable[[int], Callable[..., Any] | None] | None]:
     """Functions of the traced one's dtypes as functions of those that the kernel computes in."""
-    jaxpr = _compat.open_jaxpr(traced.closed)
+    jaxpr, avals = _compat.open_jaxpr(traced.closed), traced.closed.out_avals
     variables = [*jaxpr.invars, *(jaxpr.constvars[k] for k in traced.lifted)]
     given = [v.aval.dtype for v in variables]
-    to = [program.outputs[k].dtype for k in program.written()]
-    if given == [leaf.dtype for leaf in program.inputs] and to == [
-        traced.closed.out_avals[k].dtype for k in program.written()
+    written = program.written()
+    to = [program.outputs[k] for k in written]
+    if given == [leaf.dtype for leaf in program.inputs] and [leaf.dtype for leaf in to] == [
+        avals[k].dtype if k < len(avals) else None for k in written
     ]:
         return xla, instead
 
     def converted(fun: Callable[..., Any]) -> Callable[..., list[Any]]:
         def run(*operands: Any) -> list[Any]:
             outs = fun(*(x.astype(dtype) for x, dtype in zip(operands, given, strict=True)))
-            return [y.astype(dtype) for y, dtype in zip(outs, to, strict=True)]
+            none = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in to[len(outs) :]]
+            return [*(y.astype(leaf.dtype) for y, leaf in zip(outs, to, strict=False)), *none]
 
         return run
 

@@ -155,29 +155,52 @@ def _tridiagonal_solve(e: _Entries, low: Ids, middle: Ids, up: Ids, x: Ids) -> S
 
 
 def _qr(e: _Entries, a: Ids, params: Mapping[str, Any]) -> Sequence[Ids]:
-    """Householder's reflections, with LAPACK's signs (geqr2)."""
+    """Both factors of a decomposition by reflections."""
     if params.get("pivoting"):
         raise CannotFuseError("primitive 'qr' with pivots cannot be fused", "qr")
-    a, zero, one = np.array(a), e.number(0), e.number(1)
     rows, columns = a.shape
     steps = min(rows, columns)
-    vectors = []
-    for k in range(min(steps, rows - 1)):
+    packed, factors = _geqrf(e, a)
+    size = rows if params["full_matrices"] else steps
+    upper = np.tri(size, columns, -1, dtype=bool)
+    wide = np.full((rows, size), e.number(0), np.int64)
+    wide[:, :steps] = packed[:, :steps]
+    return [*_householder_product(e, wide, factors), np.where(upper, e.number(0), packed[:size])]
+
+
+def _geqrf(e: _Entries, a: Ids) -> Sequence[Ids]:
+    """Householder's reflections, with LAPACK's signs: below the diagonal, and their factors."""
+    a, zero = np.array(a), e.number(0)
+    rows, columns = a.shape
+    factors = np.full(min(rows, columns), zero, np.int64)
+    for k in range(min(len(factors), rows - 1)):
         first, below = a[k, k], a[k + 1 :, k]
         rest = e.sum(e.mul(below, below))
         norm = e.b.op("sqrt", e.dtype, int(e.add(rest, e.mul(first, first))))
         end = e.choose(e.test("ge", first, zero), e.neg(norm), norm)
         done = e.test("eq", rest, zero)
-        factor = e.choose(done, zero, e.div(e.sub(end, first), end))
+        factors[k] = e.choose(done, zero, e.div(e.sub(end, first), end))
         vector = e.choose(done, zero, e.div(below, e.sub(first, end)))
-        vectors.append((k, factor, np.concatenate([[one], vector])))
-        a[k, k], a[k + 1 :, k] = e.choose(done, first, end), zero
-        _reflect(e, a[k:, k + 1 :], *vectors[-1][1:])
-    shape = rows, rows if params["full_matrices"] else steps
-    q = np.where(np.eye(*shape, dtype=bool), one, zero)
-    for k, factor, vector in reversed(vectors):
-        _reflect(e, q[k:, k:], factor, vector)
-    return [q, a if params["full_matrices"] else a[:steps]]
+        a[k, k], a[k + 1 :, k] = e.choose(done, first, end), vector
+        _reflect(e, a[k:, k + 1 :], factors[k], np.append(e.number(1), vector))
+    return [a, factors]
+
+
+def _householder_product(e: _Entries, a: Ids, factors: Ids) -> Sequence[Ids]:
+    """The first columns of the product of reflections."""
+    q = np.where(np.eye(*a.shape, dtype=bool), e.number(1), e.number(0))
+    for k in reversed(range(len(factors))):
+        _reflect(e, q[k:, k:], factors[k], np.append(e.number(1), a[k + 1 :, k]))
+    return [q]
+
+
+def _ormqr(e: _Entries, a: Ids, factors: Ids, x: Ids, params: Mapping[str, Any]) -> Sequence[Ids]:
+    """A matrix times the product of reflections, or its transpose, from the left or right."""
+    x = np.array(x if params["left"] else x.T)
+    first_comes_first = params["transpose"] == params["left"]
+    for k in range(len(factors))[:: 1 if first_comes_first else -1]:
+        _reflect(e, x[k:], factors[k], np.append(e.number(1), a[k + 1 :, k]))
+    return [x if params["left"] else x.T]
 
 
 def _reflect(e: _Entries, a: Ids, factor: Any, vector: Ids) -> None:
@@ -277,7 +300,7 @@ def _rule(solve: Solve, ranks: Sequence[int], **extra: Callable[[Any], Any]) -> 
 def operations(eqn: Any) -> int:
     """About how many operations an equation of linear algebra takes; 0 for others."""
     name = eqn.primitive.name
-    if name not in RULES:
+    if name not in RULES or name == "lu_pivots_to_permutation":  # moves alone
         return 0
     shape = eqn.invars[-1 if "solve" in name else 0].aval.shape
     if name == "lu_pivots_to_permutation":
@@ -300,6 +323,9 @@ RULES: Mapping[str, Any] = {
         _pivots_to_permutation, (1,), rows=lambda eqn: eqn.params["permutation_size"]
     ),
     "triangular_solve": _rule(_triangular_solve, (2, 2), params=lambda eqn: eqn.params),
+    "geqrf": _rule(_geqrf, (2,)),
+    "householder_product": _rule(_householder_product, (2, 1)),
+    "ormqr": _rule(_ormqr, (2, 1, 2), params=lambda eqn: eqn.params),
     "qr": _rule(_qr, (2,), params=lambda eqn: eqn.params),
     "eigh": _rule(_eigh, (2,), params=lambda eqn: eqn.params),
     "tridiagonal_solve": _rule(_tridiagonal_solve, (1, 1, 1, 2)),

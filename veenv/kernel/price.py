@@ -25,6 +25,7 @@ from veenv.kernel.program import FREE, UNKNOWN_STEPS, ScalarProgram
 from veenv.linear.barrier import BARRIERS
 from veenv.rules import walk
 from veenv.rules.base import is_complex
+from veenv.rules.meanings import meaning_of
 from veenv.rules.operations import WEIGHTS
 from veenv.rules.table import facts
 
@@ -202,6 +203,7 @@ class _Walk:
             if name in BARRIERS and self._is_dropped(equation):
                 return operands
             body = _compat.inlinable(equation) or _compat.call_body(name, equation.params)
+            body = body or meaning_of(equation)
             opened = _compat.open_jaxpr(body)
             if body is not None and len(opened.invars) == len(operands):
                 return self._flatten(opened, operands, steps)

@@ -107,15 +107,7 @@ def _each(fun: Callable[..., Any], axes: int) -> Callable[..., Any]:
     return fun
 
 
-_BODIES: Mapping[str, Callable[..., Any]] = {
+BODIES: Mapping[str, Callable[..., Any]] = {
     "random_bits": _bits, "random_fold_in": _fold_in, "random_seed": _seed, "random_split": _split,
 }  # fmt: skip
-
-
-def body_of(eqn: Any) -> Any | None:
-    """What a primitive of keys computes, in terms of `RULES`; None for others."""
-    run = _BODIES.get(eqn.primitive.name)
-    if run is None:
-        return None
-    shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
-    return jax.make_jaxpr(functools.partial(run, eqn.params))(*shapes)
+"""What primitives of keys compute, in terms of `RULES`."""

@@ -204,16 +204,22 @@ def _named_by_class(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     name = type(made).__name__
     if name != "SearchSorted" or not type(made).__module__.startswith("jax."):
         raise CannotFuseError(f"primitive {name!r} cannot be fused", name)
-    if made.params["batch_dims"] or ins[0].ndim != 1:
-        raise CannotFuseError(f"primitive {name!r} can be fused for one table", name)
-    return [_search_sorted(b, eqn, made.params["side"] == "right", *ins)]
+    table, wanted = ins
+    count = made.params["batch_dims"]
+    if table.ndim != count + 1:
+        raise CannotFuseError(f"primitive {name!r} can be fused for one axis", name)
+    found = np.empty(wanted.shape, np.int64)
+    for place in np.ndindex(table.shape[:count]):
+        right = made.params["side"] == "right"
+        found[place] = _search_sorted(b, eqn, right, table[place], wanted[place])
+    return [found]
 
 
 def _search_sorted(b: Builder, eqn: Any, right: bool, table: Ids, wanted: Ids) -> Ids:
     """How many entries of a sorted table are below each of some numbers, or are not above."""
     to, of = (dtype_name(v.aval.dtype) for v in (eqn.outvars[0], eqn.invars[0]))
     found = []
-    for x in wanted.flat:
+    for x in np.asarray(wanted).flat:
         count = b.number(0, to)
         for entry in table:
             pair = (int(x), int(entry)) if right else (int(entry), int(x))
@@ -221,7 +227,7 @@ def _search_sorted(b: Builder, eqn: Any, right: bool, table: Ids, wanted: Ids) -
             passed = b.op("not", "bool", passed) if right else passed
             count = b.op("add", to, count, b.op("convert", to, passed))
         found.append(count)
-    return np.array(found, np.int64).reshape(wanted.shape)
+    return np.array(found, np.int64).reshape(np.shape(wanted))
 
 
 RULES: Mapping[str, Rule] = {

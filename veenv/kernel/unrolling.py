@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from veenv import _compat
-from veenv.kernel import linear, loops, moves, random_numbers, sums
+from veenv.kernel import formulas, linear, loops, moves, random_numbers, sums
 from veenv.kernel.arrays import Ids, choose, constant, constants
 from veenv.kernel.batches import Batches
 from veenv.kernel.builder import MAX_OPERATIONS, Builder
@@ -24,6 +24,8 @@ from veenv.kernel.program import DTYPES, PAIRS, CannotFuseError, Leaf, ScalarPro
 from veenv.kernel.random_numbers import keys_of
 from veenv.rules import walk
 from veenv.rules.base import is_key
+from veenv.rules.meanings import meaning_of
+from veenv.rules.table import TABLE
 
 MOVES = {**moves.RULES, **sums.RULES, **linear.RULES, **random_numbers.RULES}
 """Rules of what moves, sums, contracts and solves, by primitive."""
@@ -31,7 +33,7 @@ _CONTROL = frozenset({"cond", "device_put", "platform_index", "scan", "while"})
 _KNOWN = frozenset({*MOVES, *ELEMENTWISE})
 
 
-UNLIKE_XLA = frozenset({"eigh"})
+UNLIKE_XLA = frozenset({"eigh", "svd"})
 """What only a kernel that is asked for may hold: eigenvectors of its own signs."""
 
 
@@ -47,11 +49,13 @@ def called_by(eqn: Any) -> tuple[Any, Sequence[int]] | None:
         return eqn.params["jaxprs"].solve, [*range(first, first + lengths.solve), *right]
     body = _compat.inlinable(eqn)
     if body is None:
-        body = random_numbers.body_of(eqn)
+        body = formulas.body_of(eqn)
     if body is None:
         body = _compat.formula(eqn)
     if body is None:
         body = _compat.call_body(eqn.primitive.name, eqn.params)
+    if body is None:
+        body = meaning_of(eqn)
     known = hasattr(_compat.open_jaxpr(body), "eqns")
     return (body, range(len(eqn.invars))) if known else None
 
@@ -80,9 +84,15 @@ def refuse_unknown(jaxpr: Any, within: Sequence[Any] = ()) -> int:
             if name not in _KNOWN:
                 lines = map(_compat.source_line, reversed(path))
                 line = next(filter(None, lines), "")
-                raise CannotFuseError(f"primitive {name!r} cannot be fused", name, line)
+                raise _unknown(name).at(line)
             total += linear.operations(eqn)
     return total
+
+
+def _unknown(name: str) -> CannotFuseError:
+    """The error for a primitive of which nobody has said what it means."""
+    what = "" if name in TABLE else "; veenv.register_rule says what it means"
+    return CannotFuseError(f"primitive {name!r} cannot be fused{what}", name)
 
 
 def leaf_of(aval: Any) -> Leaf:
@@ -273,7 +283,7 @@ class _Unroller:
         if called is not None:
             inner, places = called
             return self.closed(inner, [ins[k] for k in places])
-        raise CannotFuseError(f"primitive {name!r} cannot be fused", name)
+        raise _unknown(name)
 
     def _account(self, size: int, name: str) -> None:
         """Refuses what would take long to unroll, however few operations it comes to."""

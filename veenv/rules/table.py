@@ -1,7 +1,7 @@
 """What is known of JAX's primitives: one record each, and every fact that any part of veenv needs.
 
-A primitive that is missing here is one of another library: its derivative is JAX's, it is no part
-of a kernel, and nothing is assumed of it.  What takes code stands beside what it is for: partials
+A primitive that is missing here is one of another library: its derivative is JAX's, and it is what
+`veenv.rules.meanings` knows of it.  What takes code stands beside what it is for: partials
 in `veenv.rules`, moves of entries in `veenv.kernel`, odd parameters' text in `veenv.export`.
 """
 

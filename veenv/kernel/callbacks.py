@@ -1,0 +1,295 @@
+"""Branches that call back into Python, as libraries raise errors: carried out of a kernel.
+
+A kernel computes whether a point would take such a branch, and with what operands; after it, if
+one would, the function is called as JAX would have called it.  What a branch computes once it has
+called back is not known, so that a function that returns instead of raising is an error.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.custom_batching import custom_vmap
+from jax.extend import core
+
+from veenv import _compat
+from veenv.kernel.program import CannotFuseError
+from veenv.rules import walk
+
+CALLBACK = "pure_callback"
+Called = Callable[[Any], "tuple[Any, Sequence[int]] | None"]
+"""What a call runs, and on which of its operands; None of other equations."""
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A closed jaxpr without callbacks, whose last results say which would have been made.
+
+    These are, for each of the `calls`, a bool and then the operands.
+    """
+
+    closed: Any
+    calls: tuple[Any, ...] = ()  # equations
+
+    def raised(self, found: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
+        """The results `leaves` of a kernel, once no call has raised."""
+        groups, rest = [], iter(found)
+        for call in self.calls:
+            groups.append([next(rest) for _ in range(1 + len(call.invars))])
+        return list(_checked(self.calls, groups, list(leaves)))
+
+
+def carried_out(closed: Any, called: Called) -> Carried:
+    """A closed jaxpr with the callbacks of its branches carried out; itself where it has none."""
+    jaxpr = _compat.open_jaxpr(closed)
+    reader = _Reader(called)
+    if not any(map(reader.calls_back, jaxpr.eqns)):
+        return Carried(closed)
+    count, sites = len(jaxpr.constvars), []
+
+    def run(*given: Any) -> list[Any]:
+        outs, found, _ = reader.run(jaxpr, given[:count], given[count:], None)
+        sites[:] = [site for site, _ in found]
+        return [*outs, *(x for _, values in found for x in values)]
+
+    variables = [*jaxpr.constvars, *jaxpr.invars]
+    made = jax.make_jaxpr(run)(*(_compat.abstract(v.aval) for v in variables))
+    inner = _compat.open_jaxpr(made)
+    constants = [*inner.invars[:count], *inner.constvars]
+    whole = inner.replace(constvars=constants, invars=inner.invars[count:])
+    consts = [*closed.consts, *made.consts]
+    return Carried(_compat.closed_jaxpr(whole, consts), tuple(sites))
+
+
+_Values = list[Any]
+_Found = list[tuple[Any, _Values]]
+"""For each call its equation, and whether it is made and with what operands."""
+
+
+class _Reader:
+    """Interprets a jaxpr, and finds the calls that its branches would make.
+
+    What comes after a call is not known: no loop goes on there, as it might not end. So there is a
+    bool `over` with everything that tells whether a call was made before; None where none was.
+    """
+
+    def __init__(self, called: Called, known: dict[Any, Any] | None = None, within: bool = False):
+        self._called, self._within = called, within
+        self._known: dict[Any, Any] = {} if known is None else known
+
+    def calls_back(self, equation: Any) -> bool:
+        """Whether an equation calls back, in any depth."""
+        return self._holds(equation, CALLBACK)
+
+    def _holds(self, equation: Any, name: str) -> bool:
+        """Whether an equation is of a primitive, or has one in any depth."""
+        if equation.primitive.name == name:
+            return True
+        key = id(equation), name
+        if key not in self._known:
+            call = self._called(equation)
+            bodies = _compat.bodies(equation.params) if call is None else [call[0]]
+            inside = (e for body in bodies for e in walk.equations(body))
+            self._known[key] = equation, any(self._holds(e, name) for e in inside)
+        return self._known[key][1]
+
+    def run(
+        self, jaxpr: Any, consts: Sequence[Any], ins: Sequence[Any], over: Any
+    ) -> tuple[_Values, _Found, bool]:
+        """The results, the calls, and whether it ends in one: then results are zeros."""
+        env = dict(zip(jaxpr.constvars, consts, strict=True))
+        env.update(zip(jaxpr.invars, ins, strict=True))
+        found: _Found = []
+        read = lambda atom: atom.val if walk.is_literal(atom) else env[atom]  # noqa: E731
+        for equation in jaxpr.eqns:
+            operands = list(map(read, equation.invars))
+            outs, more, ends = self._equation(equation, operands, over)
+            found += more
+            over = _any(more, over)
+            if ends:
+                return _zeros(v.aval for v in jaxpr.outvars), found, True
+            env.update(zip(equation.outvars, outs, strict=True))
+        return list(map(read, jaxpr.outvars)), found, False
+
+    def _equation(self, equation: Any, ins: _Values, over: Any) -> tuple[_Values, _Found, bool]:
+        name = equation.primitive.name
+        ends = over is not None and self._holds(equation, "while")
+        if not (ends or self.calls_back(equation)):
+            return walk.apply(equation, ins), [], False
+        if name == CALLBACK:
+            if not self._within:
+                raise CannotFuseError(
+                    f"primitive {name!r} cannot be fused: a kernel calls Python only where a "
+                    "branch raises an error; call a solver with throw=False",
+                    name,
+                    _compat.source_line(equation),
+                )
+            return [], [(equation, [jnp.bool_(True), *ins])], True
+        control = {"cond": self._cond, "while": self._while, "scan": self._scan}.get(name)
+        if control is not None:
+            return *control(equation, ins, over), False
+        call = self._called(equation)
+        if call is None:  # as it is: refused for what is in it
+            return walk.apply(equation, ins), [], False
+        inner, places = call
+        consts = getattr(inner, "consts", ())
+        return self.run(_compat.open_jaxpr(inner), consts, [ins[k] for k in places], over)
+
+    def _traced(self, closed: Any, ins: _Values, over: Any, within: bool) -> tuple[Any, list[Any]]:
+        """A body as a function of operands and `over`, with the calls behind its results.
+
+        Also the equations of these calls.
+        """
+        reader, sites = _Reader(self._called, self._known, within), []
+
+        def run(ins: _Values, over: Any) -> _Values:
+            jaxpr, consts = _compat.open_jaxpr(closed), getattr(closed, "consts", ())
+            outs, found, _ = reader.run(jaxpr, consts, ins, over)
+            sites[:] = [site for site, _ in found]
+            return [*outs, *(x for _, values in found for x in values)]
+
+        made = core.jaxpr_as_fun(jax.make_jaxpr(run)(ins, over))
+        return lambda ins, over: made(*ins, *([] if over is None else [over])), sites
+
+    def _cond(self, equation: Any, ins: _Values, over: Any) -> tuple[_Values, _Found]:
+        index, *ins = ins
+        branches = [self._traced(b, ins, over, True) for b in equation.params["branches"]]
+        count = len(equation.outvars)
+        none = [_none(sites) for _, sites in branches]
+
+        def branch(k: int, ins: _Values, over: Any) -> _Values:
+            outs = branches[k][0](ins, over)
+            further = [outs[count:] if j == k else zeros for j, zeros in enumerate(none)]
+            return [*outs[:count], *(x for some in further for x in some)]
+
+        runs = [functools.partial(branch, k) for k in range(len(branches))]
+        outs = lax.switch(index, runs, ins, over)
+        return _split(outs, count, [site for _, sites in branches for site in sites])
+
+    def _while(self, equation: Any, ins: _Values, over: Any) -> tuple[_Values, _Found]:
+        params = equation.params
+        first = params["cond_nconsts"]
+        start = first + params["body_nconsts"]
+        body, sites = self._traced(params["body_jaxpr"], ins[first:], None, self._within)
+        test = core.jaxpr_as_fun(params["cond_jaxpr"])
+        count = len(ins) - start
+
+        def goes_on(state: _Values) -> Any:
+            [on] = test(*ins[:first], *state[:count])
+            ends = _any(_split(state, count, sites)[1], over)
+            return on if ends is None else on & ~ends
+
+        def step(state: _Values) -> _Values:
+            outs = body([*ins[first:start], *state[:count]], None)
+            return [*outs[:count], *_either(sites, state[count:], outs[count:])]
+
+        state = [*map(jnp.asarray, ins[start:]), *_none(sites)]
+        return _split(lax.while_loop(goes_on, step, state), count, sites)
+
+    def _scan(self, equation: Any, ins: _Values, over: Any) -> tuple[_Values, _Found]:
+        params, (start, end) = equation.params, walk.carried(equation)
+        turn = [*ins[:end], *(jnp.zeros(x.shape[1:], x.dtype) for x in ins[end:])]
+        none = jnp.bool_(False)
+        body, sites = self._traced(params["jaxpr"], turn, none, self._within)
+        count, every = end - start, len(equation.outvars)
+
+        def step(state: _Values, rows: _Values) -> tuple[_Values, _Values]:
+            ended = _any(_split(state, count, sites)[1], over)
+            outs = body([*ins[:start], *state[:count], *rows], none if ended is None else ended)
+            kept = _either(sites, state[count:], outs[every:])
+            return [*outs[:count], *kept], outs[count:every]
+
+        state = [*map(jnp.asarray, ins[start:end]), *_none(sites)]
+        state, stacks = lax.scan(
+            step, state, ins[end:], length=params["length"], reverse=params["reverse"]
+        )
+        outs, found = _split(state, count, sites)
+        return [*outs, *stacks], found
+
+
+def _any(found: _Found, over: Any) -> Any:
+    """Whether one of some calls is made, or one was before; None of no calls."""
+    for _, [made, *_] in found:
+        over = made if over is None else over | made
+    return over
+
+
+def _zeros(avals: Any) -> _Values:
+    return [jnp.zeros(aval.shape, aval.dtype) for aval in avals]
+
+
+def _none(sites: Sequence[Any]) -> _Values:
+    """What says that no call is made."""
+    return [x for s in sites for x in (jnp.bool_(False), *_zeros(v.aval for v in s.invars))]
+
+
+def _split(outs: Sequence[Any], count: int, sites: Sequence[Any]) -> tuple[_Values, _Found]:
+    """Results, and the calls behind them."""
+    rest = iter(outs[count:])
+    found = [(site, [next(rest) for _ in range(1 + len(site.invars))]) for site in sites]
+    return list(outs[:count]), found
+
+
+def _either(sites: Sequence[Any], old: Sequence[Any], new: Sequence[Any]) -> _Values:
+    """Of two turns of a loop the calls of the first that makes them."""
+    found = []
+    pairs = _split(old, 0, sites)[1], _split(new, 0, sites)[1]
+    for (_, [before, *kept]), (_, [now, *others]) in zip(*pairs, strict=True):
+        found += [
+            before | now,
+            *(jnp.where(before, x, y) for x, y in zip(kept, others, strict=True)),
+        ]
+    return found
+
+
+def _checked(calls: Sequence[Any], found: list[_Values], leaves: _Values) -> _Values:
+    """The leaves, after the calls that some point makes have been made."""
+
+    @custom_vmap
+    def one(found: list[_Values], leaves: _Values) -> _Values:
+        for call, (made, *operands) in zip(calls, found, strict=True):
+            leaves = lax.cond(
+                made, functools.partial(_call, call), lambda _, x: x, operands, leaves
+            )
+        return leaves
+
+    @one.def_vmap
+    def several(
+        size: int, batched: Any, found: list[_Values], leaves: _Values
+    ) -> tuple[_Values, list[bool]]:
+        del size
+        first = []
+        for (made, *operands), (has, *have) in zip(found, batched[0], strict=True):
+            place = jnp.argmax(made) if has else 0
+            pairs = zip(operands, have, strict=True)
+            first.append([made.any() if has else made, *(x[place] if h else x for x, h in pairs)])
+        return one(first, leaves), batched[1]
+
+    @jax.custom_jvp
+    def checked(found: list[_Values], leaves: _Values) -> _Values:
+        return one(found, leaves)
+
+    @checked.defjvp
+    def _(primals: Any, tangents: Any) -> Any:
+        return checked(*primals), tangents[1]
+
+    return checked(found, leaves)
+
+
+def _call(call: Any, operands: _Values, leaves: _Values) -> _Values:
+    """Makes a call, which is to raise."""
+
+    def made(*operands: Any) -> Any:
+        call.params["callback"](*operands)
+        raise RuntimeError(
+            f"a callback in a branch of a fused function ({_compat.source_line(call)}) returned: a "
+            "kernel knows nothing of what follows; call it outside of veenv.fuse"
+        )
+
+    return jax.pure_callback(made, jax.tree.map(_compat.shape_of, leaves), *operands)

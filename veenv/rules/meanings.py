@@ -1,0 +1,171 @@
+"""What primitives mean, as functions in `jax.numpy`: those of other libraries and a user's own.
+
+A primitive that veenv has no record of is what was registered for it, else what its own
+implementation traces to at one point.  Some of equinox's depend on a batch (`unvmap_any`,
+`select_if_vmap`): they say when all loops of the batch end, and whether one that goes on keeps its
+state.  A kernel has one loop a point, so that their implementations, which are for one point, are
+right: they steer loops and errors, and no value of a point depends on another point.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax.extend import source_info_util
+from jax.interpreters import ad
+
+from veenv import _compat
+from veenv.rules import walk
+from veenv.rules.base import find
+from veenv.rules.table import TABLE
+
+Meaning = Callable[..., Any]
+"""From operands, and parameters by name, to the result, or to the results."""
+_MEANINGS: dict[str, Meaning] = {}
+
+
+def register_rule(primitive: Any, meaning: Meaning) -> None:
+    """Says what a primitive means, for all functions traced from now on.
+
+    It becomes part of kernels (`veenv.fuse`, `jacve`), C, source code, sparse Jacobians and
+    Laplacians. Its derivative stays the one that JAX or `veenv.defelemental` has a rule of; where
+    neither has, it is that of the meaning.  A primitive that nobody registers means what its
+    implementation (`Primitive.def_impl`) computes, if that can be traced.
+
+    Args:
+      primitive: a JAX primitive, or its name.
+      meaning: function in `jax.numpy` of the operands, and of the parameters by name. It returns
+        the result, or a sequence of results where there are several.
+
+    Raises:
+      TypeError: if `primitive` is neither, or `meaning` is not callable. When the primitive is met:
+        if results have other shapes or dtypes than the primitive's.
+
+    Examples:
+      >>> import jax, jax.numpy as jnp, veenv
+      >>> from jax.extend.core import Primitive
+      >>> ramp = Primitive("ramp")
+      >>> _ = ramp.def_abstract_eval(lambda x, *, top: x)
+      >>> register_rule(ramp, lambda x, *, top: jnp.clip(x, 0, top))
+      >>> step = veenv.fuse(lambda x: 2 * ramp.bind(x, top=3.0))
+      >>> jax.vmap(step)(jnp.array([-1.0, 2.0, 5.0])).tolist()
+      [0.0, 4.0, 6.0]
+      >>> veenv.jacve(lambda x: 2 * ramp.bind(x, top=3.0))(2.0).item()
+      2.0
+    """
+    if not callable(meaning):
+        raise TypeError(f"meaning must be a function of the operands, got {meaning!r}")
+    name = getattr(primitive, "name", primitive)
+    if not isinstance(name, str):
+        raise TypeError(f"primitive must be a JAX primitive or its name, got {primitive!r}")
+    _MEANINGS[name] = meaning
+    _traced.cache_clear()
+
+
+def meaning_of(equation: Any) -> Any | None:
+    """The closed jaxpr of what an equation means; None where JAX alone has the primitive."""
+    name = equation.primitive.name
+    if name not in _MEANINGS and (name in TABLE or _compat.effects_of(equation)):
+        return None
+    return _traced(_Same(equation))
+
+
+def inlined(equation: Any) -> Any | None:
+    """As `meaning_of`, where nothing else says what the derivative is."""
+    if find(equation.primitive.name) is not None or equation.primitive in ad.primitive_jvps:
+        return None
+    return meaning_of(equation)
+
+
+def spelled_out(closed: Any) -> Any:
+    """A closed jaxpr with the meanings of primitives that have no derivative, in bodies too."""
+    if all(inlined(equation) is None for equation in walk.every(closed)):
+        return closed
+
+    def step(equation: Any, ins: list[Any]) -> list[Any]:
+        meaning = inlined(equation)
+        info = equation.source_info
+        with source_info_util.user_context(info.traceback, name_stack=info.name_stack):
+            if meaning is not None:
+                return run(meaning, ins)
+            params = {key: _spelled(value) for key, value in equation.params.items()}
+            return _compat.bind(equation.primitive, params, ins)
+
+    def run(closed: Any, ins: Sequence[Any]) -> list[Any]:
+        jaxpr = _compat.open_jaxpr(closed)
+        known = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+        known.update(zip(jaxpr.invars, ins, strict=True))
+        return list(map(walk.run(jaxpr, known, step), jaxpr.outvars))
+
+    shapes = [_compat.abstract(v.aval) for v in _compat.open_jaxpr(closed).invars]
+    return jax.make_jaxpr(lambda *ins: run(closed, ins))(*shapes)
+
+
+def _spelled(value: Any) -> Any:
+    """A parameter, closed jaxprs in it spelled out."""
+    if isinstance(value, (tuple, list)) and not hasattr(value, "_fields"):
+        return type(value)(map(_spelled, value))
+    closed = hasattr(value, "consts") and hasattr(_compat.open_jaxpr(value), "eqns")
+    return spelled_out(value) if closed else value
+
+
+class _Same:
+    """An equation, equal to itself alone."""
+
+    def __init__(self, equation: Any):
+        self.equation = equation
+
+    def __hash__(self) -> int:
+        return id(self.equation)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.equation is self.equation
+
+
+_REMEMBERED = 1024  # equations: a solver has a few hundred of other libraries
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _traced(same: _Same) -> Any | None:
+    equation = same.equation
+    name, primitive = equation.primitive.name, equation.primitive
+    run = _MEANINGS.get(name) or getattr(primitive, "impl", None)  # a `Function` has none
+    if run is None:
+        return None
+
+    def meant(*operands: Any) -> list[Any]:
+        outs = run(*operands, **equation.params)
+        return list(outs) if primitive.multiple_results else [outs]
+
+    shapes = [_compat.abstract(aval) for aval in walk.in_avals(equation)]
+    try:
+        closed = jax.make_jaxpr(meant)(*shapes)
+    except Exception:  # an implementation that needs values
+        if name in _MEANINGS:
+            raise
+        return None
+    if any(_alike(equation, other) for other in walk.every(closed)):  # as most of JAX's own do
+        return None
+    _check(name, closed.out_avals, walk.out_avals(equation))
+    return closed
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two equations do the same: an implementation that only calls its primitive."""
+    if other.primitive is not one.primitive:
+        return False
+    avals = [[(a.shape, a.dtype) for a in walk.in_avals(e)] for e in (one, other)]
+    return avals[0] == avals[1] and bool(one.params == other.params)
+
+
+def _check(name: str, found: Any, expected: Any) -> None:
+    """Refuses a meaning with other results than the primitive."""
+    shown = [[f"{a.dtype}{list(a.shape)}" for a in avals] for avals in (found, expected)]
+    if shown[0] != shown[1]:
+        raise TypeError(
+            f"primitive {name!r} has results {', '.join(shown[1])}, what it means has "
+            f"{', '.join(shown[0])}"
+        )
