@@ -131,9 +131,12 @@ class _Reader:
                     _compat.source_line(equation),
                 )
             return [], [(equation, [jnp.bool_(True), *ins])], True
-        control = {"cond": self._cond, "while": self._while, "scan": self._scan}.get(name)
-        if control is not None:
-            return *control(equation, ins, over), False
+        if name == "cond":
+            return *self._cond(equation, ins, over), False
+        if name == "while":
+            return *self._while(equation, ins, over), False
+        if name == "scan":
+            return *self._scan(equation, ins, over), False
         call = self._called(equation)
         if call is None:  # as it is: refused for what is in it
             return walk.apply(equation, ins), [], False
