@@ -264,3 +264,35 @@ def test_what_a_mask_shuts_out_may_be_infinite(seed):
     found = run(product_of, [e.values for e in (*several, pre)])
     sure = np.isfinite(expected)
     np.testing.assert_allclose(found[sure], expected[sure], atol=1e-12)
+
+
+@on_seeds(100, 1000)
+@in_float64
+def test_factors_are_combined_as_by_einsum(seed):
+    """Sums over the labels that are left out; a mask has every entry that may not be zero."""
+    rng = np.random.default_rng(seed)
+    sizes, factors = dict(zip("abcd", rng.permutation([2, 3, 3, 2]).tolist(), strict=True)), []
+    for _ in range(2):
+        labels = rng.permutation([*"abcd"])[: rng.integers(0, 5)].tolist()
+        x = rng.normal(size=[sizes[a] for a in labels])
+        mask = rng.random([n if rng.random() < 0.7 else 1 for n in x.shape]) < 0.6
+        mask = mask if rng.random() < 0.7 else None
+        factors.append((x if mask is None else np.where(mask, x, 0), labels, mask))
+    union = sorted({*factors[0][1], *factors[1][1]})
+    target = rng.permutation(union)[: rng.integers(0, len(union) + 1)].tolist()
+    limit = edge_product._SMALL if rng.random() < 0.5 else 0  # no sum is small, then
+
+    def combined(values):
+        pairs = zip(values, factors, strict=True)
+        both = (edge_product.Factor(x, labels, mask) for x, (_, labels, mask) in pairs)
+        return edge_product.combine(*both, target)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(edge_product, "_SMALL", limit)
+        found, mask = run(combined, [x for x, *_ in factors])
+    sums_of = ",".join("".join(labels) for _, labels, _ in factors) + "->" + "".join(target)
+    expected = np.einsum(sums_of, *(x for x, *_ in factors))
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    if mask is not None:
+        met = np.einsum(sums_of, *((x != 0).astype(int) for x, *_ in factors)) > 0
+        assert not (met & ~mask).any()

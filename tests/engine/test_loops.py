@@ -1,5 +1,7 @@
 """Functions that are loops: one of JAX's modes is taken, and no elimination is traced."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 import veenv
+from tests.oracles import by_numpy
 from veenv.engine import api, candidates
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
@@ -164,3 +167,19 @@ def _lacking(*_, **__):
         raise NotImplementedError("no such mode")
 
     return refuses
+
+
+def test_two_sources_of_one_loop_pass_through_it_apart(x64):
+    """Its results share their passes, in every order, but not those of different operands."""
+
+    def fun(x, y):
+        step = lambda c, a: (jnp.sin(W[:2, :2] @ c) * a, c.sum() * c)  # noqa: E731
+        end, seen = jax.lax.scan(step, x * y, jnp.array([1.0, 2.0]))
+        return seen * 2, end
+
+    args = np.array([0.3, -0.7]), np.array([1.1, 0.4])
+    orders = itertools.permutations(veenv.make_graph(fun, (0, 1))(*args).eliminable)
+    every = [jax.jacrev(fun, (0, 1)), *(veenv.jacve(fun, o, (0, 1), kernel="xla") for o in orders)]
+    expected, *found = by_numpy.run(lambda *a: [jacobian(*a) for jacobian in every], *args)
+    for jacobian in found:
+        assert veenv.tree_allclose(jacobian, expected, rtol=1e-9, atol=1e-12)

@@ -64,6 +64,7 @@ def test_products_and_sums_of_sums_equal_dense_ones(seed):
         total = reduce(sums.add, [both, *rest])
         assert total.structure == reduce(structure.add, [e.structure for e in (both, *rest)])
         terms, _ = sums.gathered(rest)
+        assert not sums.gathered(rest[:1])[1]  # one term is never as much as a dense one
         merged = sum(whole(e) for e in sums.absorbed(sums.evaluated(terms)))
         return whole(both), whole(total), merged
 
