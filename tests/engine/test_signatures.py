@@ -116,11 +116,10 @@ def test_weak_types_of_the_auxiliary_output(arg):
     def fun(x):
         return x**2, {"same": x, "made": x + 1, "constant": 4.0, "strong": np.float32(2)}
 
-    for jacobian in (jacve(fun, has_aux=True), jax.jit(jacve(fun, has_aux=True))):
-        found, expected = jacobian(arg)[1], jax.jit(jax.jacrev(fun, has_aux=True))(arg)[1]
-        for name, x in expected.items():
-            got = found[name]
-            assert (name, got, got.dtype, got.weak_type) == (name, x, x.dtype, x.weak_type)
+    for transform in (lambda f: f, jax.jit):
+        found, expected = (transform(j(fun, has_aux=True))(arg)[1] for j in (jacve, jax.jacrev))
+        assert jax.tree.map(jax.typeof, found) == jax.tree.map(jax.typeof, expected)
+        assert found == expected
 
 
 @pytest.mark.parametrize("arg", [1.5, np.float32(1.5)], ids=["weak", "strong"])
@@ -505,3 +504,23 @@ def test_errors_of_tracing_name_the_function_its_line_and_the_argument(
 def test_has_aux_wants_a_pair():
     with pytest.raises(TypeError, match="has_aux"):
         jacve(lambda x: x * 2, has_aux=True)(X)
+
+
+@pytest.mark.parametrize("transform", [jacve, value_and_jacve, veenv.hessian])
+@pytest.mark.parametrize("numbers", [(0, 1), [1, 0], range(1), (-1,), np.array([0, 1])])
+def test_argnums_in_the_place_of_the_order_are_asked_about(transform, numbers):
+    with pytest.raises(ValueError, match=r"did you mean argnums=\("):
+        transform(lambda x, y: jnp.sin(x) * y, numbers)(X[0], X[1])
+    for number in (1, np.int64(0)):
+        with pytest.raises(TypeError, match="did you mean argnums="):
+            transform(jnp.sin, number)
+
+
+def test_an_order_is_an_order():
+    fun = lambda x, y, z: jnp.exp(jnp.sin(jnp.cos(x))) * y * z  # noqa: E731
+    args = X[0], X[1], X[1]
+    ids = veenv.make_graph(fun)(*args).eliminable
+    np.testing.assert_allclose(jacve(fun, ids)(*args), jax.jacrev(fun)(*args), rtol=1e-5)
+    for order, argnums in ((ids[1:], (0, 1)), ((9, 9), 0), ((7, 8), 0)):
+        with pytest.raises(ValueError, match=r"^((?!did you mean).)*$"):
+            jacve(fun, order, argnums)(*args)

@@ -21,6 +21,7 @@ from veenv.engine.candidates import (
     other_orders,
 )
 from veenv.engine.choose import Forms, JaxMode, NotTracedError, Results, choosing
+from veenv.engine.eager import equal_bodies_once
 from veenv.engine.edge import Edge
 from veenv.engine.elimination import Elimination, counts_of, dense, eliminate
 from veenv.engine.evaluation import Evaluation, evaluate, is_pushed, push_forward, whole_of
@@ -63,6 +64,10 @@ def jacve(
     pin: PinMode = "auto",
 ) -> Callable[..., Any]:
     """Jacobian of `fun` by vertex elimination in the given order.
+
+    The second argument is the order: where JAX has ``jax.jacrev(f, (0, 1))`` write
+    ``jacve(f, argnums=(0, 1))``. Numbers in its place that are an order of the graph are taken
+    for one.
 
     Args:
       fun: function of pytrees of arrays, with output a pytree of arrays.
@@ -120,20 +125,15 @@ def jacve(
     """
     order, argnums = plain_order(order), plain_argnums(argnums)
 
-    def alone(form: Sequence[Any]) -> Any:
-        value, *rest = form
-        parts = [rest[0], value[1], *rest[1:]] if has_aux else rest
-        return tuple(parts) if len(parts) > 1 else parts[0]
-
     def make(fun: Callable[..., Any], _: AsWritten) -> Callable[..., Any]:
         forms = _forms_of(
             fun, order, argnums, has_aux, count_ops, sparse_representation, holomorphic, allow_int
         )
 
-        return _compiled(_each(alone, forms), fun, order, kernel, pin, argnums, has_aux)
+        return _compiled(_alone(forms, has_aux), fun, order, kernel, pin, argnums, has_aux)
 
     names = ["jacobian", *["aux"] * has_aux, *["counts"] * count_ops]
-    return anywhere(make, fun, argnums, names, sparse=sparse_representation)
+    return anywhere(make, fun, argnums, names, has_aux=has_aux, sparse=sparse_representation)
 
 
 def value_and_jacve(
@@ -184,7 +184,7 @@ def value_and_jacve(
         return _compiled(forms, fun, order, kernel, pin, argnums, has_aux)
 
     names = ["value", "jacobian", *["counts"] * count_ops]
-    return anywhere(make, fun, argnums, names, sparse=sparse_representation)
+    return anywhere(make, fun, argnums, names, has_aux=has_aux, sparse=sparse_representation)
 
 
 def jacobian_of_gradient(
@@ -193,7 +193,9 @@ def jacobian_of_gradient(
     argnums: int | tuple[int, ...],
     symmetric: Callable[[AsWritten], Callable[[Any, Any], bool]],
     *,
-    sparse: bool,
+    has_aux: bool = False,
+    sparse: bool = False,
+    holomorphic: bool = False,
 ) -> Callable[..., Any]:
     """`jacve` of a function that is the gradient of another, in a trace or one of JAX's modes.
 
@@ -203,7 +205,9 @@ def jacobian_of_gradient(
       argnums: by which arguments it is the gradient.
       symmetric: from how functions of the user's are traced to whether the Jacobian is known to be
         symmetric, of arguments and keyword arguments.
+      has_aux: whether the gradient comes as ``(gradient, aux)``.
       sparse: return blocks as `SparseTensor`s.
+      holomorphic: it is the gradient of a holomorphic function.
 
     Examples:
       >>> import jax.numpy as jnp
@@ -214,17 +218,23 @@ def jacobian_of_gradient(
     """
 
     def make(gradient: Callable[..., Any], seen: AsWritten) -> Callable[..., Any]:
-        flags = False, False, True, False, False
+        flags = has_aux, False, True, holomorphic, False
         ids = plain_order(order)
         forms = _forms_of(gradient, ids, argnums, *flags, symmetric(seen), dense=not sparse)
-        alone = _each(lambda form: form[1], forms)
-        return _compiled(alone, gradient, (), "xla", "auto", argnums, False)
+        alone = _alone(forms, has_aux)
+        return _compiled(alone, gradient, (), "xla", "auto", argnums, has_aux)
 
-    return anywhere(make, gradient, argnums, ["gradient"], sparse=sparse)
+    names = ["gradient", *["aux"] * has_aux]
+    return anywhere(make, gradient, argnums, names, has_aux=has_aux, sparse=sparse)
 
 
-def _each(pick: Callable[[Any], Any], forms: Forms) -> Forms:
-    """The forms of what is picked of their results."""
+def _alone(forms: Forms, has_aux: bool) -> Forms:
+    """The forms of a Jacobian without the function's value."""
+
+    def pick(form: Sequence[Any]) -> Any:
+        value, *rest = form
+        parts = [rest[0], value[1], *rest[1:]] if has_aux else rest
+        return tuple(parts) if len(parts) > 1 else parts[0]
 
     def after(mode: JaxMode) -> JaxMode:
         return mode._replace(run=lambda *args, **kwargs: pick(mode.run(*args, **kwargs)))
@@ -292,7 +302,7 @@ def _forms_of(
     if not callable(fun):
         raise TypeError(f"fun must be callable, got {fun!r}")
     special = count_ops or sparse_representation or holomorphic or allow_int
-    compared = "auto" if dense else None if special else _name_of(order)
+    compared = None if holomorphic else "auto" if dense else None if special else _name_of(order)
     wanted = _Wanted(order, argnums, has_aux, count_ops, sparse_representation, holomorphic,
                      symmetric, dense, compared)  # fmt: skip
 
@@ -341,7 +351,7 @@ class _Wanted:
             lin = linearised(program)
         if others and whole_of(lin) is not None:
             raise NotTracedError
-        ids = resolve_order(self.order, lin.graph)
+        ids = resolve_order(self.order, lin.graph, 0 if self.argnums else len(args))
         made = functools.partial(self._eliminated, args, kwargs, lin, ids)
         return attempt(lambda: made(others, plain=False), lambda: made(False, plain=True))
 
@@ -365,15 +375,17 @@ class _Wanted:
         if not (plain or thin) and (alone := modes_alone(lin, ids, modes)):
             return [], alone
         sparse = self.sparse or thin
-        values, done = _eliminated(lin, inputs, ids, half, sparse=sparse)
-        blocks = [_all_blocks(lin, done.terms, half, sparse=sparse)]
-        if not (plain or sparse):
-            for one in other_orders(lin, ids, name, modes=bool(modes)):
-                left = eliminate(lin, values.edges, one).terms
-                blocks.append(_all_blocks(lin, left, half, sparse=False))
-        blocks = _dense(blocks) if self.dense or thin else blocks
-        trees = [_assembled(lin, rows, inputs, isinstance(self.argnums, tuple)) for rows in blocks]
-        value = _returned(program, values)
+        with equal_bodies_once():
+            values, done = _eliminated(lin, inputs, ids, half, sparse=sparse)
+            blocks = [_all_blocks(lin, done.terms, half, sparse=sparse)]
+            if not (plain or sparse):
+                for one in other_orders(lin, ids, name, modes=bool(modes)):
+                    left = eliminate(lin, values.edges, one).terms
+                    blocks.append(_all_blocks(lin, left, half, sparse=False))
+            blocks = _dense(blocks) if self.dense or thin else blocks
+            several = isinstance(self.argnums, tuple)
+            trees = [_assembled(lin, rows, inputs, several) for rows in blocks]
+            value = _returned(program, values)
         found: list[Any] = [(value, jax.tree.unflatten(program.out_tree, tree)) for tree in trees]
         if self.count_ops:
             counted = None if sparse or any(lin.reverse_only) else done
@@ -455,7 +467,8 @@ def _returned(program: Program, values: Evaluation) -> Any:
     if not program.aux:
         return value
     _, avals, tree = program.aux
-    aux = map(_compat.as_weak_as, avals, map(jnp.asarray, values.aux))
+    pairs = zip(avals, values.aux, strict=True)
+    aux = [x if aval is None else _compat.as_weak_as(aval, jnp.asarray(x)) for aval, x in pairs]
     return value, jax.tree.unflatten(tree, aux)
 
 

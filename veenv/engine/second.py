@@ -11,12 +11,14 @@ import jax
 
 from veenv import _compat
 from veenv.engine.api import jacobian_of_gradient
+from veenv.engine.eager import equal_bodies_once
 from veenv.engine.forward_laplacian import laplacians
 from veenv.graph.linearisation import linearise
-from veenv.graph.program import plain_argnums, trace
+from veenv.graph.program import plain_argnums, trace, with_aux
 from veenv.graph.shardings import AsWritten
 from veenv.orders.resolve import OrderLike
 from veenv.rules import walk
+from veenv.rules.base import filled, parted
 from veenv.rules.table import facts
 
 
@@ -25,6 +27,8 @@ def hessian(
     order: OrderLike = "reverse",
     argnums: int | Iterable[int] = 0,
     sparse_representation: bool = False,
+    has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Callable[..., Any]:
     """Hessian of a function, by vertex elimination of its gradient (or Jacobian).
 
@@ -41,6 +45,8 @@ def hessian(
         gather twice as many entries of a sum over pairs.
       argnums: which positional arguments to differentiate by, twice.
       sparse_representation: return blocks as `SparseTensor`s.
+      has_aux: whether `fun` returns ``(output, aux)``; the result is then ``(hessian, aux)``.
+      holomorphic: `fun` is a holomorphic function of complex arguments.
 
     Returns:
       A function of fun's arguments, whose result is as `jax.hessian`'s.
@@ -54,28 +60,17 @@ def hessian(
     argnums = plain_argnums(argnums)
 
     def symmetric(seen: AsWritten) -> Callable[[Any, Any], bool]:
-        return lambda args, kwargs: _is_symmetric(seen(fun), args, kwargs, argnums)
+        return lambda args, kwargs: _is_symmetric(seen(fun), args, kwargs, argnums, has_aux)
 
-    @functools.wraps(fun, updated=())
-    def gradient(*args: Any, **kwargs: Any) -> Any:
-        returned = []
-
-        def noted(*args: Any, **kwargs: Any) -> Any:
-            returned.append(fun(*args, **kwargs))
-            return returned[-1]
-
-        try:
-            return jax.grad(noted, argnums)(*args, **kwargs)
-        except TypeError:
-            if not returned or (isinstance(returned[-1], jax.Array) and not returned[-1].shape):
-                raise
-            return jax.jacrev(fun, argnums)(*args, **kwargs)
-        except (AssertionError, RuntimeError, ValueError):  # what JAX cannot transpose
-            with suppress(Exception):
-                return jax.jacfwd(fun, argnums)(*args, **kwargs)
-            raise
-
-    return jacobian_of_gradient(gradient, order, argnums, symmetric, sparse=sparse_representation)
+    return jacobian_of_gradient(
+        _gradient(fun, argnums, has_aux=has_aux, holomorphic=holomorphic),
+        order,
+        argnums,
+        symmetric,
+        has_aux=has_aux,
+        sparse=sparse_representation,
+        holomorphic=holomorphic,
+    )
 
 
 def laplacian(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
@@ -104,7 +99,9 @@ def laplacian(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
         if any(_compat.own_rule(e.primitive, e.params) for e in every):
             program = linearise(program).program  # with the values that rules close over
         leaves = jax.tree.leaves(args[argnum])
-        return jax.tree.unflatten(program.out_tree, laplacians(program, leaves))
+        with equal_bodies_once():
+            found = laplacians(program, leaves)
+        return jax.tree.unflatten(program.out_tree, found)
 
     return of
 
@@ -146,13 +143,54 @@ def sparse_solver() -> Any:
     return lineax_operator.SparseSolver()
 
 
-def _is_symmetric(fun: Callable[..., Any], args: Any, kwargs: Any, argnums: Any) -> bool:
+def _gradient(
+    fun: Callable[..., Any], argnums: Any, *, has_aux: bool, holomorphic: bool
+) -> Callable[..., Any]:
+    """The gradient of a function, or its Jacobian where it returns more than one number."""
+
+    @functools.wraps(fun, updated=())
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        returned: list[Any] = []
+        aux: list[Any] = []
+
+        def noted(*args: Any, **kwargs: Any) -> tuple[Any, list[Any]]:
+            found = fun(*args, **kwargs)
+            out, more = with_aux(found) if has_aux else (found, ())
+            leaves, tree = jax.tree.flatten(more)
+            kept, arrays = parted(leaves)  # forward mode takes nothing else
+            returned.append(out)
+            aux[:] = tree, kept
+            return out, arrays
+
+        def by(mode: Callable[..., Any]) -> Any:
+            run = mode(noted, argnums, has_aux=True, holomorphic=holomorphic)
+            found, arrays = run(*args, **kwargs)
+            return (found, aux[0].unflatten(filled(aux[1], arrays))) if has_aux else found
+
+        try:
+            try:
+                return by(jax.grad)
+            except TypeError:
+                if not returned or (isinstance(returned[-1], jax.Array) and not returned[-1].shape):
+                    raise
+                return by(jax.jacrev)
+        except (AssertionError, RuntimeError, ValueError):  # what JAX cannot transpose
+            with suppress(Exception):
+                return by(jax.jacfwd)
+            raise
+
+    return gradient
+
+
+def _is_symmetric(
+    fun: Callable[..., Any], args: Any, kwargs: Any, argnums: Any, has_aux: bool
+) -> bool:
     """Whether the Jacobian of a function's gradient is known to be symmetric.
 
     The function returns one number then. It need not be symmetric where the derivative of a part
     is the user's own, or rests on an assumption.
     """
-    program = trace(fun, args, kwargs, argnums=argnums)
+    program = trace(fun, args, kwargs, argnums=argnums, has_aux=has_aux)
     if [tuple(aval.shape) for aval in program.out_avals] != [()]:
         return False
     every = (e for top in program.equations for e in (top, *walk.inside(top.params)))

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from veenv.graph.program import Program, normalise_argnums
+from veenv.graph.program import Program, normalise_argnums, with_aux
 from veenv.graph.shardings import AsWritten, Specs, spec_of, with_automatic_axes
 
 
@@ -22,6 +22,7 @@ def anywhere(
     argnums: int | Iterable[int],
     names: Sequence[str],
     *,
+    has_aux: bool,
     sparse: bool,
 ) -> Callable[..., Any]:
     """A transformation of a function, for `x64` on or off and for arrays on any mesh.
@@ -39,7 +40,7 @@ def anywhere(
             if name == "gradient" and not sparse:
                 found += [
                     PartitionSpec(*of, *[None] * x.ndim)
-                    for of, x in itertools.product(returned, inputs)
+                    for of, x in itertools.product(returned[: count // len(inputs)], inputs)
                 ]
             elif name == "jacobian" and not sparse:
                 found += [spec_of(x) for _ in range(count // len(inputs)) for x in inputs]
@@ -52,7 +53,7 @@ def anywhere(
     def on_any_mesh(fun: Callable[..., Any]) -> Callable[..., Any]:
         return with_automatic_axes(make, fun, typed)
 
-    return _at_own_width(on_any_mesh, fun, argnums)
+    return _at_own_width(on_any_mesh, fun, argnums, has_aux)
 
 
 class _WideError(Exception):
@@ -70,6 +71,7 @@ def _at_own_width(
     make: Callable[[Callable[..., Any]], Callable[..., Any]],
     fun: Callable[..., Any],
     argnums: int | Iterable[int],
+    has_aux: bool,
 ) -> Callable[..., Any]:
     """A transformation of a function that has dtypes as JAX's own ones, `x64` on or off.
 
@@ -81,7 +83,11 @@ def _at_own_width(
     @functools.wraps(fun, updated=())
     def narrow(*args: Any, **kwargs: Any) -> Any:
         with jax.enable_x64(False):
-            return jax.tree.map(_narrowed, fun(*args, **kwargs))
+            found = fun(*args, **kwargs)
+            if not has_aux:
+                return jax.tree.map(_narrowed, found)
+            out, aux = with_aux(found)
+            return jax.tree.map(_narrowed, out), aux
 
     @functools.wraps(plain, updated=())
     def run(*args: Any, **kwargs: Any) -> Any:

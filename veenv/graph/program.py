@@ -31,6 +31,7 @@ from veenv.graph.shardings import loosened
 from veenv.graph.sparse_matrices import written_out
 from veenv.linear.barrier import pins_as_written
 from veenv.rules import walk
+from veenv.rules.base import filled, parted
 from veenv.rules.meanings import meaning_of, spelled_out
 
 source_info_util.register_exclusion(__file__)
@@ -58,7 +59,8 @@ class Program:
     avals: tuple[Any, ...]  # shape and dtype of every variable
     out_avals: tuple[Any, ...]  # shape and dtype of every output leaf
     out_tree: Any  # pytree structure of the output (the auxiliary part excluded)
-    # variables or literals of the auxiliary output, and its pytree structure; None without
+    # of the auxiliary output variables or literals, what is no array as it is; shapes and dtypes,
+    # None of what is no array; pytree structure. None without
     aux: tuple[tuple[Var | Literal, ...], tuple[Any, ...], Any] | None
     again: Callable[..., Any]  # the function as it was traced, of arguments of the same shapes
     # the same function, to try in turn where a derivative rule closes over a value of the trace:
@@ -100,7 +102,7 @@ def trace(
     selected = tuple(args[a] for a in wanted)
     rest = tuple(None if i in wanted else a for i, a in enumerate(args))
     others, others_tree = jax.tree.flatten((rest, kwargs))
-    out_trees: list[Any] = []
+    out_trees: list[_Returned] = []
 
     def flat(*inputs: Any) -> Any:
         *selected, abstract = inputs
@@ -109,31 +111,50 @@ def trace(
         full = list(rest)
         for a, value in zip(wanted, selected, strict=True):
             full[a] = value
-        out, aux = _with_aux(fun(*full, **kwargs)) if has_aux else (fun(*full, **kwargs), ())
-        leaves, tree = jax.tree.flatten(out)
-        aux_leaves, aux_tree = jax.tree.flatten(aux)
-        out_trees.append((tree, aux_tree, len(leaves)))
-        return leaves, aux_leaves
+        out, aux = with_aux(fun(*full, **kwargs)) if has_aux else (fun(*full, **kwargs), ())
+        (leaves, tree), (more, aux_tree) = jax.tree.flatten(out), jax.tree.flatten(aux)
+        kept, computed = parted(more, jax.core.Tracer)
+        out_trees.append(_Returned(tree, len(leaves), aux_tree if has_aux else None, kept))
+        return leaves, computed
 
     def program(closed: Any, traced: dict[int, Any]) -> Program:
         closed = spelled_out(loosened(closed))
-        return _program(closed, wanted, traced, out_trees[-1], has_aux=has_aux, plain=plain)
+        return _program(closed, wanted, traced, out_trees[-1], plain=plain)
 
     traced = {n: leaf for n, leaf in enumerate(others) if isinstance(leaf, _TRACEABLE)}
     named = _named_as(fun, wanted, flat)
     closed, given = _make_jaxpr(named, selected, traced)
     first = program(closed, given)
 
-    def known(_: Exception | None = None) -> Program:
-        return program(*_known_jaxpr(named, selected, traced))
-
     def whole(refused: Exception) -> Program:
         return as_one_equation(first, named, (*selected, given), closed.out_avals, refused)
 
-    instead = known, whole
+    def known(_: Exception | None = None) -> Program:
+        try:
+            return program(*_known_jaxpr(named, selected, traced))
+        except Exception as error:  # of what is not for being run at once: a check in a branch
+            return whole(error)
+
     if any(map(_compat.is_over, _compat.constants_within(e.params for e in first.equations))):
-        return replace(known(), instead=instead[1:])  # lost where a rule closes over it in a loop
-    return replace(first, instead=instead)
+        return replace(known(), instead=(whole,))  # lost where a rule closes over it in a loop
+    return replace(first, instead=(known, whole))
+
+
+@dataclass(frozen=True)
+class _Returned:
+    """What a traced function returned, besides the values of tracers."""
+
+    tree: Any  # pytree structure of the output
+    count: int  # number of its leaves
+    aux_tree: Any  # that of the auxiliary output; None without
+    kept: dict[int, Any]  # leaves of it, by their number, that are no tracers
+
+    def put(self, leaves: Sequence[Any]) -> Any:
+        """What it returned, of the values of tracers."""
+        out = jax.tree.unflatten(self.tree, leaves[: self.count])
+        if self.aux_tree is None:
+            return out
+        return out, jax.tree.unflatten(self.aux_tree, filled(self.kept, leaves[self.count :]))
 
 
 def is_symbolic(program: Program) -> bool:
@@ -156,13 +177,12 @@ def _program(
     closed: Any,
     wanted: tuple[int, ...],
     others: dict[int, Any],
-    trees: tuple[Any, Any, int],
+    returned: _Returned,
     *,
-    has_aux: bool,
     plain: bool,
 ) -> Program:
     """The flat program of a jaxpr; arguments as those of `_replayed`, with the others' values."""
-    tree, aux_tree, num_out = trees
+    num_out, kept = returned.count, returned.kept
     values = jax.tree.leaves(others)
     num_inputs = len(_compat.open_jaxpr(closed).invars) - len(values)
     flattener = _Flattener(closed, num_inputs, values, plain=plain)
@@ -178,11 +198,15 @@ def _program(
         vertex_variables=tuple(o for e in equations for o in e.outputs if o is not None),
         avals=tuple(flattener.avals),
         out_avals=tuple(closed.out_avals[:num_out]),
-        out_tree=tree,
-        aux=(tuple(outputs[num_out:]), tuple(closed.out_avals[num_out:]), aux_tree)
-        if has_aux
-        else None,
-        again=_replayed(closed, wanted, tuple(others), trees, has_aux=has_aux),
+        out_tree=returned.tree,
+        aux=None
+        if returned.aux_tree is None
+        else (
+            tuple(filled({k: Literal(x) for k, x in kept.items()}, outputs[num_out:])),
+            tuple(filled(dict.fromkeys(kept), closed.out_avals[num_out:])),
+            returned.aux_tree,
+        ),
+        again=_replayed(closed, wanted, tuple(others), returned),
     )
 
 
@@ -197,16 +221,12 @@ def _replayed(
     closed: Any,
     wanted: tuple[int, ...],
     numbers: tuple[int, ...],
-    trees: tuple[Any, Any, int],
-    *,
-    has_aux: bool,
+    returned: _Returned,
 ) -> Callable[..., Any]:
     """The function that a jaxpr was traced from, of arguments of the same shapes.
 
-    `numbers` are the leaves of the other arguments that are inputs, too; `trees` the structures of
-    both outputs, and how many leaves the first has.
+    `numbers` are the leaves of the other arguments that are inputs, too.
     """
-    tree, aux_tree, num_out = trees
 
     def again(*args: Any, **kwargs: Any) -> Any:
         selected = [args[a] for a in wanted]
@@ -214,9 +234,7 @@ def _replayed(
         others = jax.tree.leaves((rest, kwargs))
         given = [*jax.tree.leaves(selected), *(others[n] for n in numbers)]
         found = jax.core.eval_jaxpr(_compat.open_jaxpr(closed), closed.consts, *given)
-        leaves = list(map(_array, closed.out_avals, found))  # constants are numbers of Python
-        out = jax.tree.unflatten(tree, leaves[:num_out])
-        return (out, jax.tree.unflatten(aux_tree, leaves[num_out:])) if has_aux else out
+        return returned.put(list(map(_array, closed.out_avals, found)))  # constants are numbers
 
     return again
 
@@ -226,7 +244,7 @@ def _array(aval: Any, x: Any) -> Any:
     return x if isinstance(x, jax.Array) else _compat.as_weak_as(aval, jnp.asarray(x, aval.dtype))
 
 
-def _with_aux(out: Any) -> tuple[Any, Any]:
+def with_aux(out: Any) -> tuple[Any, Any]:
     """What a function with auxiliary output returned, as a pair."""
     if not (isinstance(out, (tuple, list)) and len(out) == 2):
         raise TypeError(f"with has_aux=True fun must return (output, aux), got {out!r}")

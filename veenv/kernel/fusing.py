@@ -25,7 +25,7 @@ from veenv.kernel.optional import attempt
 from veenv.kernel.program import CannotFuseError, ScalarProgram
 from veenv.kernel.unrolling import UNLIKE_XLA, called_by, unroll
 from veenv.rules import walk
-from veenv.rules.base import is_differentiable, is_key
+from veenv.rules.base import filled, is_differentiable, is_key, parted
 from veenv.rules.meanings import spelled_out
 
 KernelMode = Literal["auto", "xla", "fused"]
@@ -111,10 +111,8 @@ class Traced:
 
     def result(self, leaves: Sequence[Any]) -> Any:
         """The result with these arrays as its leaves."""
-        arrays = map(_with_key, leaves, self.avals)
-        total = len(leaves) + len(self.static)
-        full = [self.static[k] if k in self.static else next(arrays) for k in range(total)]
-        return jax.tree.unflatten(self.tree, full)
+        arrays = list(map(_with_key, leaves, self.avals))
+        return jax.tree.unflatten(self.tree, filled(self.static, arrays))
 
 
 @contextmanager
@@ -166,8 +164,7 @@ def trace_leaves(
             full[k] = _with_key(value, leaves[k])
         args, kwargs = jax.tree.unflatten(tree, full)
         outs, out_tree = jax.tree.flatten(fun(*args, **kwargs))
-        static = {k: x for k, x in enumerate(outs) if not _is_numeric(x)}
-        arrays = [x for k, x in enumerate(outs) if k not in static]
+        static, arrays = parted(outs)
         found.append((out_tree, tuple(map(jax.typeof, arrays)), static))
         return list(map(_without_key, arrays))
 
@@ -192,10 +189,6 @@ def _plain(tree: Any, leaves: Iterator[Any]) -> Any:
         return next(leaves)
     children = [_plain(child, leaves) for child in tree.children()]
     return dict(zip(node[1], children, strict=True)) if node[0] is dict else tuple(children)
-
-
-def _is_numeric(x: Any) -> bool:
-    return isinstance(x, _ARRAYS) and x.dtype != jax.dtypes.float0
 
 
 def fuse(

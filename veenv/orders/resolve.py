@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import islice
 
 from veenv.graph.graph import CostModel, Graph
+from veenv.graph.program import normalise_argnums
 from veenv.orders.cache import Auto
 from veenv.orders.climbing import climb
 from veenv.orders.order import Order
@@ -59,12 +61,16 @@ def plain_order(order: OrderLike) -> OrderLike:
     if isinstance(order, (str, os.PathLike, Order, Auto)):
         return order
     if not isinstance(order, Iterable):
-        raise TypeError(f"order must be {_EXPECTED}, got {order!r}")
+        hint = f"; did you mean argnums={order!r}?" if hasattr(order, "__index__") else ""
+        raise TypeError(f"order must be {_EXPECTED}, got {order!r}{hint}")
     return tuple(order)
 
 
-def resolve_order(order: OrderLike, graph: Graph) -> tuple[int, ...]:
+def resolve_order(order: OrderLike, graph: Graph, num_args: int = 0) -> tuple[int, ...]:
     """The eliminable vertex ids of an order given in any of the accepted forms.
+
+    Ids that are no order of the graph may be argnums by mistake, of a function of `num_args`
+    arguments.
 
     Raises:
       TypeError: if it is no form of an order.
@@ -83,4 +89,11 @@ def resolve_order(order: OrderLike, graph: Graph) -> tuple[int, ...]:
         return order.ids_for(graph)
     if isinstance(order, Auto):
         return order.order(graph)
-    return graph.check_order(order)
+    try:
+        return graph.check_order(order)
+    except ValueError as error:
+        with suppress(TypeError, ValueError):
+            if normalise_argnums(order, num_args):
+                hint = f"the second argument is the order: did you mean argnums={order!r}?"
+                error = ValueError(f"{error} ({hint})")
+        raise error from None

@@ -9,7 +9,7 @@ JAX's own linearisation (`veenv.rules.operator`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -209,6 +209,24 @@ def from_real(x: Array, aval: Any) -> Array:
     if is_complex(aval) and not jnp.iscomplexobj(x):
         x = jax.lax.complex(x[..., 0], x[..., 1])
     return x.astype(aval.dtype)
+
+
+def parted(leaves: Iterable[Any], kind: Any = Array) -> tuple[dict[int, Any], list[Any]]:
+    """What is no array, by its place, and the arrays; `filled` puts both together again."""
+    leaves = list(leaves)
+    kept = {k: x for k, x in enumerate(leaves) if not isinstance(x, kind)}
+    return kept, [x for k, x in enumerate(leaves) if k not in kept]
+
+
+def filled(kept: Mapping[int, Any], arrays: Sequence[Any]) -> list[Any]:
+    """Leaves of which some are kept by their place.
+
+    Examples:
+      >>> filled({1: "b"}, ["a", "c"])
+      ['a', 'b', 'c']
+    """
+    others = iter(arrays)
+    return [kept[k] if k in kept else next(others) for k in range(len(kept) + len(arrays))]
 
 
 _known: ContextVar[dict[Hashable, tuple[Any, Any]] | None] = ContextVar("seen", default=None)

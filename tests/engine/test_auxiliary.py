@@ -1,0 +1,109 @@
+"""Auxiliary outputs hold anything, and come back as `jax.jacrev` hands them through."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import veenv
+
+X = jnp.array([0.3, 0.7])
+AUX = {
+    "text": "name",
+    "dtype": np.dtype("float32"),
+    "scalar type": jnp.float32,
+    "function": jnp.sin,
+    "wide integer": 2**40,
+    "numbers": (3, True, 1.5, 2j),
+    "shape": {"shape": (2, 3), "size": np.prod((2, 3)), "axes": np.arange(2)},
+    "nothing": [None, slice(2), jax.ShapeDtypeStruct((2,), "float32")],
+}
+
+
+def sine(x):
+    return jnp.sin(x) * x
+
+
+def loop(x):
+    return lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, jnp.sin(c[1]) * x), (0, x))[1]
+
+
+def of_value(fun, **options):
+    def run(x):
+        (_, aux), *jacobian = veenv.value_and_jacve(fun, has_aux=True, **options)(x)
+        return *jacobian, aux
+
+    return run
+
+
+def sparse(make):
+    def run(x):
+        jacobian, aux = make(x)
+        return jacobian.todense(), aux
+
+    return run
+
+
+FORMS = {
+    "auto": lambda f: veenv.jacve(f, has_aux=True),
+    "forward": lambda f: veenv.jacve(f, "forward", has_aux=True),
+    "reverse": lambda f: veenv.jacve(f, "reverse", has_aux=True),
+    "markowitz": lambda f: veenv.jacve(f, "markowitz", has_aux=True),
+    "counted": lambda f: lambda x: veenv.jacve(f, has_aux=True, count_ops=True)(x)[:2],
+    "value": of_value,
+    "sparse": lambda f: sparse(veenv.jacve(f, has_aux=True, sparse_representation=True)),
+    "filtered": lambda f: veenv.filter_jacve(f, has_aux=True),
+    "hessian": lambda f: veenv.hessian(f, has_aux=True),
+    "pinned": lambda f: veenv.jacve(f, has_aux=True, pin=True),
+}
+
+
+def ways(run):
+    return {
+        "eager": run,
+        "jit": jax.jit(run),
+        "vmap": lambda x: jax.vmap(run)(x[None]),
+        "fuse": veenv.fuse(run),
+    }
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("fun", [sine, loop])
+def test_what_is_no_array_comes_back_as_it_is(form, fun):
+    def with_aux(x):
+        return fun(x), (AUX, jnp.cos(x))
+
+    found = []
+
+    def run(x):
+        jacobian, (aux, cosine) = FORMS[form](with_aux)(x)
+        found.append(aux)
+        return jacobian, cosine
+
+    for name, way in ways(run).items():
+        if (name, fun) == ("fuse", loop):
+            continue  # a kernel has no such loop
+        _, cosine = way(X)
+        np.testing.assert_allclose(jnp.ravel(cosine), jnp.cos(X), rtol=1e-6)
+        assert jax.tree.structure(found[-1]) == jax.tree.structure(AUX)
+        pairs = zip(jax.tree.leaves(found[-1]), jax.tree.leaves(AUX), strict=True)
+        assert all(x is y for x, y in pairs)
+
+
+@pytest.mark.parametrize("jacobian", [jax.jacrev, veenv.jacve, veenv.value_and_jacve])
+def test_a_number_is_a_shape_inside_of_jit(jacobian):
+    def run(x):
+        found = jacobian(lambda x: (jnp.sin(x), {"n": 3, "shape": x.shape}), has_aux=True)(x)
+        aux = found[0][1] if jacobian is veenv.value_and_jacve else found[1]
+        return jnp.ones(aux["n"]), jnp.ones(aux["shape"])
+
+    assert [x.shape for x in jax.jit(run)(X)] == [(3,), (2,)]
+
+
+def test_modules_with_functions():
+    layer = eqx.nn.MLP(2, 2, 3, 1, key=jax.random.key(0))
+    jacobian, aux = veenv.jacve(lambda x: (layer(x), layer), has_aux=True)(X)
+    np.testing.assert_allclose(jacobian, jax.jacrev(layer)(X), rtol=1e-5)
+    assert aux.activation is layer.activation

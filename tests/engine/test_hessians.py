@@ -1,0 +1,176 @@
+"""Hessians with `jax.hessian` as the oracle: auxiliary and complex outputs, loops, solvers."""
+
+import logging
+from contextlib import contextmanager
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import veenv
+
+X = jnp.array([0.3, 0.7, 1.1])
+
+
+def looped(x):
+    return lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, jnp.sin(c[1]) * x), (0, x))[1]
+
+
+def counted(x):
+    return {"y": lax.fori_loop(0, jnp.argmax(x), lambda i, y: jnp.cos(y) * y, x)[:2]}
+
+
+@jax.custom_jvp
+def rounded(x):
+    return x**3
+
+
+@rounded.defjvp
+def _(primals, tangents):
+    (x,), (t,) = primals, tangents
+    return x**3, lax.while_loop(lambda c: c[0] < 1, lambda c: (1, c[1]), (0, 3 * x**2 * t))[1]
+
+
+@pytest.mark.parametrize(
+    "fun",
+    [
+        looped,
+        counted,
+        lambda x: (jnp.sin(rounded(x)), rounded(x).sum()),
+        lambda x: jnp.outer(looped(x), x),
+    ],
+    ids=["while", "steps that depend on values", "rule", "outer"],
+)
+def test_arrays_of_what_jax_cannot_transpose(fun):
+    expected = jax.jit(jax.jacfwd(jax.jacfwd(fun)))(X)
+    for run in (veenv.hessian(fun), jax.jit(veenv.hessian(fun))):
+        found = run(X)
+        assert jax.tree.structure(found) == jax.tree.structure(expected)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5), found, expected)
+
+
+def test_a_check_in_a_branch_runs_only_where_it_is_taken():
+    """A branch that calls the host is not run while a function is traced anew, with values."""
+
+    def refuse():
+        raise RuntimeError("not taken")
+
+    @jax.custom_jvp
+    def root(a):
+        def step(y, _):
+            limit = lax.cond(
+                y > 1e3, lambda: jax.pure_callback(refuse, jax.typeof(a)), lambda: jnp.float32(3)
+            )
+            return jnp.minimum(y - (y**3 - a) / (3 * y**2), limit), None
+
+        return lax.scan(step, jnp.float32(1), None, length=20)[0]
+
+    @root.defjvp
+    def _(primals, tangents):
+        y = root(*primals)
+        return y, tangents[0] / (3 * y**2)
+
+    def loss(x, known=False):
+        total = np.float32(3) if known else jnp.arange(3, dtype=x.dtype).sum()
+
+        @jax.custom_vjp
+        def sine(y):
+            return jnp.sin(y)
+
+        sine.defvjp(lambda y: (jnp.sin(y), y), lambda y, g: (g * jnp.cos(y) * total,))
+        return lax.scan(lambda y, _: (sine(root(y)), None), x.sum(), None, length=2)[0]
+
+    at = X.astype("float32")
+    expected = jax.hessian(lambda x: loss(x, known=True))(at)
+    assert jax.eval_shape(veenv.hessian(loss), at).shape == (3, 3)
+    np.testing.assert_allclose(veenv.hessian(loss)(at), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("aux", [{"n": 3}, "text", (2**40, jnp.float32)])
+@pytest.mark.parametrize("loss", [jnp.sum, lambda y: y], ids=["number", "array"])
+def test_auxiliary_outputs(aux, loss):
+    def fun(x, y):
+        return loss(jnp.sin(x) * y * y), {"cosine": jnp.cos(x), "other": aux}
+
+    hessian, more = veenv.hessian(fun, argnums=(0, 1), has_aux=True)(X, X + 1)
+    expected = jax.hessian(lambda *a: fun(*a)[0], (0, 1))(X, X + 1)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5), hessian, expected)
+    np.testing.assert_allclose(more["cosine"], jnp.cos(X), rtol=1e-6)
+    assert more["other"] == aux
+
+
+@pytest.mark.parametrize("shape", ["number", "array"])
+def test_holomorphic_functions(shape):
+    def fun(z):
+        return jnp.sin(z).sum() * z[0] if shape == "number" else jnp.exp(z) * z[1]
+
+    z = lax.complex(X, X[::-1])
+    for transform in (lambda f: f, jax.jit):
+        found = transform(veenv.hessian(fun, holomorphic=True))(z)
+        np.testing.assert_allclose(found, jax.hessian(fun, holomorphic=True)(z), rtol=1e-5)
+    with pytest.raises(TypeError):
+        veenv.hessian(fun)(z)
+
+
+@contextmanager
+def compilations():
+    """The names of the programs that are compiled meanwhile."""
+    names: list[str] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record):
+            if record.getMessage().startswith("Compiling"):
+                names.append(record.getMessage().split()[1])
+
+    handler, logger = Handler(), logging.getLogger("jax")
+    logger.addHandler(handler)
+    try:
+        with jax.log_compiles():
+            yield names
+    finally:
+        logger.removeHandler(handler)
+
+
+def scanned(step):
+    return lambda x: lax.scan(lambda y, _: (step(y) * x, y), x, None, length=3)[0]
+
+
+LOOPS = {
+    "scan": lambda x: scanned(jnp.sin)(x).sum(),
+    "rule": lambda x: scanned(jax.nn.relu)(x).sum(),
+    "array": scanned(jnp.cos),
+    "map": lambda x: lax.map(lambda y: jnp.sin(y) * y, x),
+    "while": looped,
+    "branch": lambda x: lax.cond(x.sum() > 0, lambda y: jnp.sin(y).sum(), lambda y: y.sum(), x),
+}
+SECOND = {
+    "hessian": veenv.hessian,
+    "laplacian": veenv.laplacian,
+    "jacve": veenv.jacve,
+    "sparse": lambda f: veenv.jacve(f, sparse_representation=True),
+    "forward": lambda f: veenv.jacve(f, "forward"),
+}
+
+
+@pytest.mark.parametrize("fun", LOOPS)
+@pytest.mark.parametrize("make", SECOND)
+def test_a_second_call_compiles_nothing(fun, make):
+    SECOND[make](LOOPS[fun])(X)
+    with compilations() as names:
+        SECOND[make](LOOPS[fun])(X)
+    assert not names
+
+
+def test_equal_loops_with_other_constants_are_other_loops():
+    table = np.array([1.0, 2.0, 3.0])
+
+    def of(scale, start):
+        step = lambda y, _: (jnp.sin(y) * scale * jnp.asarray(table), None)  # noqa: E731
+        return lambda x: lax.scan(step, x * start, None, length=2)[0]
+
+    for scale, start in ((2, 1.0), (2.0, 1.0), (-0.0, 1.0), (3, 1.0), (2, 1.0)):
+        table *= 1.5
+        fun = of(scale, start)
+        np.testing.assert_allclose(veenv.jacve(fun)(X), jax.jacfwd(fun)(X), rtol=1e-5, atol=1e-6)
