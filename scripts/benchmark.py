@@ -70,7 +70,7 @@ BENCHMARKS = {
          "--plot {folder}/realistic-plot.svg"),
         ("sparse", "sparse", "sparse Jacobians, and solutions with them, beside other libraries",
          "--case 'Brusselator 2-D, 800' --dense 'fifth-order upwind, 1,000' --repeats 2 "
-         "--solutions 1 --small"),
+         "--solutions 1 --small --recipe 'Newton on a line' 'pose graph'"),
         ("tracing", "engine", "seconds to trace long functions",
          "--sizes 100 --function solves --repeats 1"),
         ("weights", "weights", "fits the table of weights of operations",

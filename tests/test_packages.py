@@ -67,7 +67,7 @@ def test_a_command_names_the_extra_that_it_needs():
     assert re.fullmatch(r"error: search needs \w+: pip install 'veenv\[agents\]'\n", done.stderr)
 
 
-@pytest.mark.parametrize("command", ["train", "search", "validate", "report", "tune"])
+@pytest.mark.parametrize("command", ["train", "search", "validate", "evaluate", "report", "tune"])
 def test_there_is_a_console_command_and_a_script(command):
     target = PROJECT["scripts"][f"veenv-{command}"]
     assert target == f"agents.cli.entry:{command}"

@@ -52,6 +52,11 @@ def report() -> NoReturn:
     run("report")
 
 
+def evaluate() -> NoReturn:
+    """``veenv-evaluate``."""
+    run("evaluate")
+
+
 def tune() -> NoReturn:
     """``veenv-tune``."""
     run("tune")

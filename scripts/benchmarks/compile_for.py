@@ -12,7 +12,6 @@ say.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import itertools
 import os
@@ -64,22 +63,15 @@ SETTINGS = {
     "TF_CPP_VMODULE": "subprocess_compilation=5",
 }
 """What the compilers read from the environment when they are loaded."""
-H100 = """
-gpu_device_info {
-  cuda_compute_capability { major: 9 }
-  core_count: 132 fpus_per_core: 128 clock_rate_ghz: 1.98
+H100 = """gpu_device_info {
+  cuda_compute_capability { major: 9 } core_count: 132 fpus_per_core: 128 clock_rate_ghz: 1.98
   threads_per_warp: 32 threads_per_block_limit: 1024 threads_per_core_limit: 2048
   block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535
-  registers_per_block_limit: 65536 registers_per_core_limit: 65536
+  registers_per_block_limit: 65536 registers_per_core_limit: 65536 l2_cache_size: 52428800
   shared_memory_per_block: 49152 shared_memory_per_block_optin: 232448
-  shared_memory_per_core: 233472 l2_cache_size: 52428800
-  device_memory_size: 84942979072 memory_bandwidth: 3352320000000
-}
-platform_name: "CUDA"
-device_description_str: "NVIDIA H100 80GB HBM3"
-dnn_version_info { major: 9 minor: 10 }
-runtime_version { major: 12 minor: 9 }
-"""
+  shared_memory_per_core: 233472 device_memory_size: 84942979072 memory_bandwidth: 3352320000000
+} platform_name: "CUDA" device_description_str: "NVIDIA H100 80GB HBM3"
+dnn_version_info { major: 9 minor: 10 } runtime_version { major: 12 minor: 9 }"""
 """An H100 as XLA's compiler is told of it: NVIDIA's data sheet of the SXM5."""
 POINTS = 65_536
 """Points of a kernel's batch."""
@@ -87,53 +79,6 @@ ORDERS = "RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "DoublePendulum_RK4"
 """Tasks whose kernels are compiled in several orders."""
 ONCE = "rollouts/LSTM", "ppo/HumanHeartDipole", "orders/", "operations/"
 """Programs that are compiled for the first topology only, if none are named."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Compiled:
-    """What the compiler says of a program.
-
-    Attributes:
-      code: bytes of code; on a GPU of the executable, compressed.
-      temporaries: bytes of temporary memory on one chip.
-      seconds: of lowering and compiling.
-      text: the program after all of the compiler's passes.
-      bundles: instructions of a TPU's Pallas kernel, and those in its loops over parts of a block.
-      registers: of a thread of the GPU's kernel that has most of them.
-      spilled: bytes that a thread of the GPU's kernels stores for want of registers.
-    """
-
-    code: int
-    temporaries: int
-    seconds: float
-    text: str
-    bundles: tuple[int, list[int]] | None
-    registers: int | None
-    spilled: int | None
-
-    def cells(self, made: PallasKernel | None) -> tuple[str, ...]:
-        """As a row of the table; of the kernel, if the program is one."""
-        several = exchanges(self.text)
-        reduced = sum(one.num_bytes for one in several if one.name == "all-reduce")
-        exchanged = f"all-reduce {reduced / 1000:,.1f} kB" if reduced else ""
-        others = Counter(one.name for one in several if one.name != "all-reduce")
-        moves = "".join(f", {count} {name}" for name, count in sorted(others.items()))
-        bundles = ""
-        if made is not None and self.bundles is not None:
-            every, loops = self.bundles
-            parts, *values = made.block(POINTS)
-            never = sum(loops[1:]) if has_waves(made.program) else 0
-            more = (parts - 1) * (sum(loops) - never)
-            bundles = f"{(every + more - never) * 1024 / (parts * np.prod(values)):,.0f}"
-        return (
-            f"{self.code / 1000:,.0f}",
-            f"{self.temporaries / 1000:,.0f}",
-            f"{self.seconds:.1f}",
-            bundles,
-            "" if self.registers is None else f"{self.registers}",
-            "" if self.spilled is None else f"{self.spilled:,}",
-            (exchanged + moves).lstrip(", "),
-        )
 
 
 def mesh_of(topology: str) -> Mesh:
@@ -159,8 +104,10 @@ def platform_of(mesh: Mesh) -> Platform:
     return "gpu" if mesh.devices.flat[0].platform == "gpu" else "tpu"
 
 
-def compiled(lower: Callable[[Mesh], jax.stages.Lowered], mesh: Mesh) -> Compiled:
-    """Lowers and compiles a program for devices."""
+def compiled(
+    lower: Callable[[Mesh], jax.stages.Lowered], mesh: Mesh, kernel: PallasKernel | None
+) -> tuple[str, ...]:
+    """Lowers and compiles a program for devices: what the compiler says, as a row of the table."""
     for path in Path(SCHEDULES.name).iterdir():
         path.unlink()
     began = time.perf_counter()
@@ -171,14 +118,19 @@ def compiled(lower: Callable[[Mesh], jax.stages.Lowered], mesh: Mesh) -> Compile
     executable: Any = made.runtime_executable()
     said = log.read_text(encoding="utf-8", errors="replace")
     registers = [int(n) for n in re.findall(r"Used (\d+) registers", said)]
-    return Compiled(
-        memory.generated_code_size_in_bytes or len(executable.serialize()),
-        memory.temp_size_in_bytes,
-        seconds,
-        made.as_text() or "",
-        _bundles(),
-        max(registers, default=None),
-        sum(map(int, re.findall(r"(\d+) bytes spill stores", said))) if registers else None,
+    spilled = sum(map(int, re.findall(r"(\d+) bytes spill stores", said)))
+    several = exchanges(made.as_text() or "")
+    reduced = sum(one.num_bytes for one in several if one.name == "all-reduce")
+    others = Counter(one.name for one in several if one.name != "all-reduce")
+    moves = [f"all-reduce {reduced / 1000:,.1f} kB"] if reduced else []
+    moves += [f"{count} {name}" for name, count in sorted(others.items())]
+    code = memory.generated_code_size_in_bytes or len(executable.serialize())
+    return (
+        *(f"{x / 1000:,.0f}" for x in (code, memory.temp_size_in_bytes)),
+        f"{seconds:.1f}",
+        "" if kernel is None else _bundles(kernel),
+        *((f"{max(registers)}", f"{spilled:,}") if registers else ("", "")),
+        ", ".join(moves),
     )
 
 
@@ -195,32 +147,34 @@ def _said() -> Iterator[Path]:
             os.close(usual)
 
 
-def _bundles() -> tuple[int, list[int]] | None:
-    """Instructions of the Pallas kernel in the schedule that was written; None without any.
+def _bundles(kernel: PallasKernel) -> str:
+    """Instructions for 1,024 points by the schedule of a TPU's kernel; nothing without any.
 
-    And those of each loop over parts of a block, which are marked as the loop in a loop.
+    Loops over parts of a block are marked in it as the loop in a loop.
     """
     paths = [*Path(SCHEDULES.name).glob(f"*-{NAME}*[0-9]-final_bundles*")]
     if not paths:
-        return None
+        return ""
     text = paths[0].read_text(encoding="utf-8")
     depths = [len(d) for d in re.findall(r"^ *(?:0x[0-9a-f]+|0) [ \w]*: *(>*)", text, re.MULTILINE)]
     runs = itertools.groupby(depths, key=lambda depth: depth > 1)
-    return len(depths), [len([*run]) for inside, run in runs if inside]
+    loops = [len([*run]) for inside, run in runs if inside]
+    parts, *values = kernel.block(POINTS)
+    never = sum(loops[1:]) if has_waves(kernel.program) else 0
+    more = (parts - 1) * (sum(loops) - never)
+    return f"{(len(depths) + more - never) * 1024 / (parts * np.prod(values)):,.0f}"
 
 
 def lowered() -> dict[str, Callable[[Mesh], jax.stages.Lowered]]:
     """What is compiled, by name: each lowers itself for a mesh."""
-    found: dict[str, Callable[[Mesh], jax.stages.Lowered]] = {
-        "rollouts/RoeFlux_1d": lambda mesh: rollouts("RoeFlux_1d", mesh),
-        "rollouts/LSTM": lambda mesh: rollouts("LSTM", mesh),
-        "policy/RoeFlux_1d": lambda mesh: policy("RoeFlux_1d", mesh),
-        "ppo/RoeFlux_1d": lambda mesh: train_step("RoeFlux_1d", "ppo", mesh),
-        "ppo/HumanHeartDipole": lambda mesh: train_step("HumanHeartDipole", "ppo", mesh),
-        "alphazero/HumanHeartDipole": lambda mesh: train_step(
-            "HumanHeartDipole", "alphazero", mesh
-        ),
-    }
+    found: dict[str, Callable[[Mesh], jax.stages.Lowered]] = {}
+    for name in ("RoeFlux_1d", "LSTM"):
+        found[f"rollouts/{name}"] = functools.partial(rollouts, name)
+    found["policy/RoeFlux_1d"] = functools.partial(policy, "RoeFlux_1d")
+    for kind, name in (
+        *(("ppo", "RoeFlux_1d"), ("ppo", "HumanHeartDipole"), ("alphazero", "HumanHeartDipole")),
+    ):
+        found[f"{kind}/{name}"] = functools.partial(train_step, name, kind)
     names = [f"pallas/{name}" for name in veenv.tasks.list()]
     names += [f"orders/{name}/{order}" for name in ORDERS for order in orders(name)]
     names += [f"operations/{dtype}" for dtype in ("float32", "int32", "int8")]
@@ -241,9 +195,7 @@ def rollouts(name: str, mesh: Mesh) -> jax.stages.Lowered:
         return jax.vmap(lambda key: random_episodes(env, key, 1024 // mesh.size).cost)(keys)
 
     keys = jax.ShapeDtypeStruct(
-        (mesh.size,),
-        jax.random.key(0).dtype,
-        sharding=NamedSharding(mesh, PartitionSpec(AXIS)),
+        (mesh.size,), jax.random.key(0).dtype, sharding=NamedSharding(mesh, PartitionSpec(AXIS))
     )
     return jax.jit(costs).lower(keys)
 
@@ -339,7 +291,7 @@ def compile_for(
             continue
         mesh = mesh_of(topology)
         try:
-            cells = compiled(lower, mesh).cells(kernel_of(name, platform_of(mesh)))
+            cells = compiled(lower, mesh, kernel_of(name, platform_of(mesh)))
         except Exception as error:
             failed += not isinstance(error, CannotFuseError)
             cells = ("-",) * 6 + (f"{type(error).__name__}: {error!s:.80}",)

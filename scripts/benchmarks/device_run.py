@@ -152,13 +152,9 @@ def training(seconds: float, small: bool) -> Iterator[tuple[Any, ...]]:
 
 Part = Callable[[float, bool], Iterator[tuple[Any, ...]]]
 PARTS: dict[str, tuple[Part, tuple[str, ...]]] = {
-    "kernels": (
-        kernels,
-        ("task", "points", "form", "to the faster mode", "ms", "compiled in, s", "off by"),
-    ),
+    "kernels": (kernels, ("task", "points", "form", "to the faster mode", "ms", "compiled in, s",
+                          "off by")),
     "rollouts": (rollouts, ("task", "games", "steps/s")),
-    "training": (
-        training,
-        ("task", "environments", "steps/s", "best", f"seconds to {GOAL}", "compiled in, s"),
-    ),
-}
+    "training": (training, ("task", "environments", "steps/s", "best", f"seconds to {GOAL}",
+                            "compiled in, s")),
+}  # fmt: skip

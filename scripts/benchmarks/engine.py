@@ -16,16 +16,9 @@ from scripts.benchmarks.programs import MODES, Program, Race, compiled, seconds_
 from scripts.benchmarks.tables import Table
 from veenv.measure.timing import SHORTEST
 
-TASKS = (
-    "RoeFlux_1d",
-    "RoeFlux_3d",
-    "RobotArm_6DOF",
-    "HumanHeartDipole",
-    "PropaneCombustion",
-    "mlp",
-    "Encoder",
-    "lorenz_rollout",
-    "banded_residual",
+TASKS = tuple(
+    "RoeFlux_1d RoeFlux_3d RobotArm_6DOF HumanHeartDipole PropaneCombustion mlp Encoder "
+    "lorenz_rollout banded_residual".split()
 )
 COMPILATIONS = 5
 """How often a program is compiled, in turn with the others, if that takes less than a second."""

@@ -23,17 +23,9 @@ from veenv.kernel.fusing import trace_point
 from veenv.kernel.program import ScalarProgram
 from veenv.orders.documents import write_text
 
-TASKS = (
-    "RoeFlux_1d",
-    "RobotArm_6DOF",
-    "RoeFlux_3d",
-    "KerrMetric",
-    "KerrMetric_Jacobian",
-    "DoublePendulum_RK4",
-    "VanDerPol_RK4",
-    "BlackScholes_Jacobian",
-    "HumanHeartDipole",
-    "PropaneCombustion",
+TASKS = tuple(
+    "RoeFlux_1d RobotArm_6DOF RoeFlux_3d KerrMetric KerrMetric_Jacobian DoublePendulum_RK4 "
+    "VanDerPol_RK4 BlackScholes_Jacobian HumanHeartDipole PropaneCombustion".split()
 )
 ORDERS = "best-operations", "reverse"
 SPEED = "function", "batch", "method", "ms", "ratio (10 … 90 %)", "operations", "work"
@@ -195,17 +187,12 @@ def _decision(table: Table, case: Case, batch: int, repeats: int) -> Row:
     times = {n: t.min() for n, t in Race(runs, args, 20.0, 2 * repeats).times.items()}
     alone = times_alone(case, programs, 40 * repeats, 10.0)
     counts = {name: graph.cost(ids, "operations") for name, ids in orders.items()}
-    row = {
-        "function": case.name,
-        "order": "least operations",
-        "ids": list(least),
-        "reverse": counts["reverse"],
-        "operations": counts["least"],
-        "work_ratio": programs["least"].work / programs["reverse"].work,
-        "alone_ratio": alone["least"] / alone["reverse"],
-        "time_ratio": float(times["least"] / times["reverse"]),
-        "alone_ns": alone["least"],
-    }
+    row: Row = {"function": case.name, "order": "least operations", "ids": list(least)}
+    row |= {"reverse": counts["reverse"], "operations": counts["least"]}
+    for key, of in (("alone", alone), ("time", times)):
+        row[f"{key}_ratio"] = float(of["least"] / of["reverse"])
+    row["work_ratio"] = programs["least"].work / programs["reverse"].work
+    row["alone_ns"] = alone["least"]
     ratios = f"{row['work_ratio']:.2f}", f"**{row['alone_ratio']:.2f}**", f"{row['time_ratio']:.2f}"
     table.add(case.name, row["operations"], row["reverse"], *ratios)
     return row

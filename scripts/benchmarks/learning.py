@@ -27,21 +27,14 @@ from veenv.search import Budget, search
 from veenv.tasks.evaluation_sets import evaluation_set
 
 STEPS = {
-    "RoeFlux_1d": 2_000_000,
-    "RobotArm_6DOF": 200_000,
-    "HumanHeartDipole": 100_000,
-    "PropaneCombustion": 80_000,
-    "mlp": 30_000,
-    "Encoder": 1_000_000,
-}
+    "RoeFlux_1d": 2_000_000, "RobotArm_6DOF": 200_000, "HumanHeartDipole": 100_000,
+    "PropaneCombustion": 80_000, "mlp": 30_000, "Encoder": 1_000_000,
+}  # fmt: skip
 """Environment steps that suffice for the goals."""
 
 PUBLISHED = {
-    "RoeFlux_1d": 320,
-    "RobotArm_6DOF": 231,
-    "HumanHeartDipole": 148,
-    "PropaneCombustion": 88,
-}
+    "RoeFlux_1d": 320, "RobotArm_6DOF": 231, "HumanHeartDipole": 148, "PropaneCombustion": 88,
+}  # fmt: skip
 """Best published counts of a learned order (AlphaZero; Lohoff & Neftci 2024)."""
 
 NEAR = 1.01
@@ -123,18 +116,11 @@ def row(
     play = jax.jit(lambda key: random_episodes(played.env, key, 1000).cost.astype(float).mean())
     budget = max(1.0, min(seconds, float(anneal.removesuffix("s"))))
     annealed = search(played.graphs[0], "anneal", budget=f"{budget:.0f}s")
+    everyone = f"{max(known):,}" if len(known) == seeds else "not by all"
     cells = (
-        name,
-        f"{goal:,}",
-        f"{min(costs):,}",
-        f"{np.median(costs):,.0f}",
-        f"{max(costs):,}",
-        f"{trainer.config.steps:,}",
-        f"{max(known):,}" if len(known) == seeds else "not by all",
-        f"{seconds:.0f}",
-        f"{last:,.1f}",
-        f"{float(play(jax.random.key(0))):,.1f}",
-        f"{annealed.cost:,} ({budget:.0f} s)",
+        *(name, f"{goal:,}", f"{min(costs):,}", f"{np.median(costs):,.0f}", f"{max(costs):,}"),
+        *(f"{trainer.config.steps:,}", everyone, f"{seconds:.0f}", f"{last:,.1f}"),
+        *(f"{float(play(jax.random.key(0))):,.1f}", f"{annealed.cost:,} ({budget:.0f} s)"),
     )
     return cells, courses
 

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+from tyro.conf import OmitArgPrefixes
 
 from scripts.benchmarks.tables import Table, figure_of
 from veenv.env import VertexEnv, random_action
@@ -44,13 +46,23 @@ Step = Callable[[jax.Array, Any], Any]
 """From a key and a carry to the next."""
 
 
+@dataclass(frozen=True)
+class How:
+    """How long steps are measured."""
+
+    seconds: float = 2.0
+    """Length of a measurement, about."""
+    repeats: int = 3
+    """Measurements, of which the fastest counts."""
+    clock: Clock = "wall"
+    """Wall, or CPU time of all threads together, for a machine that is busy."""
+
+
 def env(
     task: tuple[str, ...] = ("RoeFlux_1d", "Encoder"),
     num_envs: tuple[int, ...] = (1, 16, 256, 4096),
     cost: CostModel = "multiplications",
-    seconds: float = 2.0,
-    repeats: int = 3,
-    clock: Clock = "wall",
+    how: OmitArgPrefixes[How] = How(),  # frozen
 ) -> Iterator[Table]:
     """Steps per second under uniformly random legal actions.
 
@@ -62,9 +74,7 @@ def env(
         task: tasks to play.
         num_envs: numbers of environments that run side by side.
         cost: the cost model.
-        seconds: length of a measurement, about.
-        repeats: measurements, of which the fastest counts.
-        clock: wall, or CPU time of all threads together, for a machine that is busy.
+        how: how long each is measured.
     """
     table = Table("task", "environments", "steps/s", "µs a step of all", "growth / linear")
     yield table
@@ -72,7 +82,7 @@ def env(
         environment, before = make(name, cost=cost), None
         for n in num_envs:
             turns = {"": _episodes(environment, n)}
-            rate = rates(turns, seconds, repeats, clock)[""]
+            rate = rates(turns, how)[""]
             growth = "" if before is None else f"{before / rate:.2f}"
             table.add(name, n, rate, 1e6 * n / rate, growth)
             before = rate
@@ -81,9 +91,7 @@ def env(
 def env_scaling(
     sizes: tuple[int, ...] = (50, 100, 200, 500, 1000, 2000),
     num_envs: int = 16,
-    seconds: float = 1.0,
-    repeats: int = 2,
-    clock: Clock = "wall",
+    how: OmitArgPrefixes[How] = How(),  # frozen
     plot: Path = Path("docs/env_scaling.svg"),
 ) -> Iterator[Table]:
     """Time of a step on random functions of growing size, as a table and a plot.
@@ -91,9 +99,7 @@ def env_scaling(
     Args:
         sizes: numbers of equations of the random functions, of scalars and of arrays.
         num_envs: environments that run side by side.
-        seconds: length of a measurement, about.
-        repeats: measurements, of which the fastest counts.
-        clock: wall, or CPU time of all threads together, for a machine that is busy.
+        how: how long each is measured.
         plot: file of the plot.
     """
     heads = (head for kind in SHAPES for head in (f"{kind}: vertices", "µs a step of one"))
@@ -105,7 +111,7 @@ def env_scaling(
             fun, point = random_function(0, 8, size, 8, arrays=arrays)
             graph = make_graph(fun, tuple(range(len(point))))(*point)
             turns = {"": _episodes(VertexEnv(graph), num_envs)}
-            rate = rates(turns, seconds, repeats, clock)[""]
+            rate = rates(turns, how)[""]
             found[kind].append((len(graph.eliminable), 1e6 / rate))
         table.add(size, *(x for kind in SHAPES for x in found[kind][-1]))
     figure = figure_of(6, 4)
@@ -117,7 +123,7 @@ def env_scaling(
     ends = np.array([first, last])
     axes.loglog(ends, start * ends / first, color="0.6", ls="--", lw=1, label="linear")
     axes.set(xlabel="vertices to eliminate", ylabel="µs a step of one environment")
-    axes.set_title(f"Random play, {num_envs} environments side by side ({clock} time)")
+    axes.set_title(f"Random play, {num_envs} environments side by side ({how.clock} time)")
     axes.grid(which="both", lw=0.3)
     axes.legend()
     figure.savefig(plot, metadata={"Date": None})
@@ -128,9 +134,7 @@ def observations(
     num_envs: int = 256,
     kinds: tuple[str, ...] = KINDS,
     max_edges: int | None = 256,
-    seconds: float = 2.0,
-    repeats: int = 3,
-    clock: Clock = "wall",
+    how: OmitArgPrefixes[How] = How(),  # frozen
     cores: int | None = None,
 ) -> Iterator[Table]:
     """Steps per second under uniformly random legal actions, by kind of observation.
@@ -145,9 +149,7 @@ def observations(
         kinds: kinds of observations; none for no observation, filled for arrays of the size of
             adjacency that are filled with one number: the speed of writing memory.
         max_edges: room for edges in lists of a graph; without it, enough for every order.
-        seconds: length of a measurement, about.
-        repeats: measurements, of which the fastest counts.
-        clock: wall, or CPU time of all threads together, for a machine that is busy.
+        how: how long each is measured.
         cores: of the CPU that share the environments evenly, by default all; 1 for one thread.
 
     Raises:
@@ -162,7 +164,7 @@ def observations(
         turns, sizes = {}, {}
         for kind in kinds:
             turns[kind], sizes[kind] = _observed(name, kind, num_envs, max_edges, cores)
-        for kind, rate in rates(turns, seconds, repeats, clock).items():
+        for kind, rate in rates(turns, how).items():
             table.add(name, kind, rate, sizes[kind], f"{rate * sizes[kind] / 1e9:.2f}")
 
 
@@ -171,9 +173,7 @@ def adapters(
     num_envs: tuple[int, ...] = (256, 2048),
     observation: ObservationKind = "graph",
     max_edges: int | None = 256,
-    seconds: float = 2.0,
-    repeats: int = 3,
-    clock: Clock = "wall",
+    how: OmitArgPrefixes[How] = How(),  # frozen
 ) -> Iterator[Table]:
     """Steps per second through each interface under random legal actions.
 
@@ -186,9 +186,7 @@ def adapters(
         num_envs: numbers of environments that run side by side.
         observation: the kind of observations.
         max_edges: room for edges in lists of a graph; without it, enough for every order.
-        seconds: length of a measurement, about.
-        repeats: measurements, of which the fastest counts.
-        clock: wall, or CPU time of all threads together, for a machine that is busy.
+        how: how long each is measured.
     """
     table = Table("task", "interface", "environments", "steps/s", "of veenv's own")
     yield table
@@ -197,8 +195,7 @@ def adapters(
     if observation == "graph":
         shown["max_edges"] = max_edges
     for name in task:
-        played = partial(rates, seconds=seconds, repeats=repeats, clock=clock)
-        one = played({"gymnasium": partial(_play_one, GymVertexEnv(name, **shown))})
+        one = rates({"gymnasium": partial(_play_one, GymVertexEnv(name, **shown))}, how)
         table.add(name, "gymnasium", 1, one["gymnasium"], "")
         own = make(name, **shown)
         for n in num_envs:
@@ -209,29 +206,27 @@ def adapters(
                 except ModuleNotFoundError as error:
                     missing.add(f"{interface} ({error})")
             turns["gymnasium.vector"] = partial(_play_vector, GymVectorEnv(n, name, **shown))
-            found = played(turns)
+            found = rates(turns, how)
             for interface, rate in found.items():
                 table.add(name, interface, n, rate, f"{rate / found['veenv']:.2f}")
     if missing:
         print(f"\nleft out: {', '.join(sorted(missing))}")
 
 
-def rates(
-    turns: Mapping[str, Turn], seconds: float, repeats: int, clock: Clock
-) -> dict[str, float]:
+def rates(turns: Mapping[str, Turn], how: How) -> dict[str, float]:
     """Steps per second, the best of several measurements of about so many seconds, by turns."""
     counts = {}
     for name, turn in turns.items():
         turn(1)  # compiles
         began = time.perf_counter()
         turn(1)
-        counts[name] = max(1, round(seconds / max(time.perf_counter() - began, 1e-6)))
+        counts[name] = max(1, round(how.seconds / max(time.perf_counter() - began, 1e-6)))
     found = dict.fromkeys(turns, 0.0)
-    for _ in range(repeats):
+    for _ in range(how.repeats):
         for name, turn in turns.items():
-            start = CLOCKS[clock]()
+            start = CLOCKS[how.clock]()
             steps = turn(counts[name])
-            found[name] = max(found[name], steps / (CLOCKS[clock]() - start))
+            found[name] = max(found[name], steps / (CLOCKS[how.clock]() - start))
     return found
 
 

@@ -168,37 +168,41 @@ def adjust(p: Problem, *, by_scipy: bool = True) -> Ways:
     def cost(z: Any) -> Any:
         return jnp.sum(p.fun(z) ** 2) / 2
 
-    def ours() -> Solve:
-        @jax.jit
-        def trial(z: Any, damping: Any) -> Any:
-            r, j = veenv.value_and_jacve(p.fun, sparse_representation=True)(z)
-            unit = veenv.jacve(lambda z: damping * z, sparse_representation=True)(z)
-            fresh = z - (j.T @ j + unit).solve(r @ j)
-            return fresh, jnp.sum(r * r) / 2, cost(fresh)
+    def descent(both: Any, step: Callable[..., Any], compiled: bool = True) -> Solve:
+        """By what gives residuals and Jacobian, and a solution of the damped normal equations."""
+        costs = jax.jit(cost)
 
-        return lambda: _marquardt(trial, p.start)
+        def trial(z: Any, damping: Any) -> Any:
+            r, j = both(z)
+            fresh = z - step(z, r, j, damping)
+            return fresh, jnp.sum(r * r) / 2, costs(fresh)
+
+        run = jax.jit(trial) if compiled else trial
+        return lambda: _marquardt(run, p.start)
+
+    def ours() -> Solve:
+        def step(z: Any, r: Any, j: Any, damping: Any) -> Any:
+            unit = veenv.jacve(lambda z: damping * z, sparse_representation=True)(z)
+            return (j.T @ j + unit).solve(r @ j)
+
+        return descent(veenv.value_and_jacve(p.fun, sparse_representation=True), step)
 
     def by_colours() -> Solve:
-        jacobian, value, costs = _asdex(p, "csc"), jax.jit(p.fun), jax.jit(cost)
+        jacobian, value = _asdex(p, "csc"), jax.jit(p.fun)
         unit = sparse.eye_array(p.start.size, format="csc")
 
-        def trial(z: Any, damping: float) -> Any:
-            r, j = np.asarray(value(z)), jacobian(z)
-            step = sparse.linalg.spsolve((j.T @ j + damping * unit).tocsc(), j.T @ r)
-            return z - step, r @ r / 2, costs(z - step)
+        def step(z: Any, r: Any, j: Any, damping: Any) -> Any:
+            return sparse.linalg.spsolve((j.T @ j + damping * unit).tocsc(), j.T @ r)
 
-        return lambda: _marquardt(trial, p.start)
+        return descent(lambda z: (np.asarray(value(z)), jacobian(z)), step, compiled=False)
 
     def dense() -> Solve:
         jacobian = _dense(p)
 
-        @jax.jit
-        def trial(z: Any, damping: Any) -> Any:
-            r, j = p.fun(z), jacobian(z)
-            fresh = z - jnp.linalg.solve(j.T @ j + damping * jnp.eye(z.size), r @ j)
-            return fresh, jnp.sum(r * r) / 2, cost(fresh)
+        def step(z: Any, r: Any, j: Any, damping: Any) -> Any:
+            return jnp.linalg.solve(j.T @ j + damping * jnp.eye(z.size), r @ j)
 
-        return lambda: _marquardt(trial, p.start)
+        return descent(lambda z: (p.fun(z), jacobian(z)), step)
 
     def scipy(**options: Any) -> Solve:
         value = jax.jit(p.fun)

@@ -36,24 +36,23 @@ class Recipe(NamedTuple):
 
 
 RECIPES = {
-    "solve_ivp, Brusselator 1-D": Recipe(
-        problems.brusselator_line, lambda p: integrate(p, (0, 10)), 800, 40
-    ),
-    "solve_ivp, Brusselator 2-D": Recipe(
-        problems.brusselator_grid, lambda p: integrate(p, (0, 11.5)), 800, 32
-    ),
-    "Newton on a line": Recipe(problems.phase_line, newton, 100_000, 200),
-    "Newton on a grid": Recipe(problems.phase_grid, newton, 100_000, 200),
-    "bundle adjustment": Recipe(problems.cameras, adjust, 990, 120),
-    "Newton, hyperelastic hexahedra": Recipe(problems.elastic, newton, 3000, 81),
-    "pose graph": Recipe(problems.pose_graph, lambda p: adjust(p, by_scipy=False), 3000, 60),
-    "diffrax Kvaerno5, Brusselator 1-D": Recipe(
-        problems.brusselator_line, lambda p: implicit(p, 0.5), 800, 40
-    ),
-    "diffrax Kvaerno5, Brusselator 2-D": Recipe(
-        problems.brusselator_grid, lambda p: implicit(p, 0.02), 800, 32
-    ),
-}
+    name: Recipe(problem, ways, size, small)
+    for name, problem, ways, size, small in (
+        ("solve_ivp, Brusselator 1-D", problems.brusselator_line,
+         lambda p: integrate(p, (0, 10)), 800, 40),
+        ("solve_ivp, Brusselator 2-D", problems.brusselator_grid,
+         lambda p: integrate(p, (0, 11.5)), 800, 32),
+        ("Newton on a line", problems.phase_line, newton, 100_000, 200),
+        ("Newton on a grid", problems.phase_grid, newton, 100_000, 200),
+        ("bundle adjustment", problems.cameras, adjust, 990, 120),
+        ("Newton, hyperelastic hexahedra", problems.elastic, newton, 3000, 81),
+        ("pose graph", problems.pose_graph, lambda p: adjust(p, by_scipy=False), 3000, 60),
+        ("diffrax Kvaerno5, Brusselator 1-D", problems.brusselator_line,
+         lambda p: implicit(p, 0.5), 800, 40),
+        ("diffrax Kvaerno5, Brusselator 2-D", problems.brusselator_grid,
+         lambda p: implicit(p, 0.02), 800, 32),
+    )
+}  # fmt: skip
 
 
 def recipes(names: tuple[str, ...], repeats: int, *, small: bool = False) -> Iterator[Table]:

@@ -37,12 +37,9 @@ FUSED = {  # of docs/results/fuse.json
     "Monte Carlo price": "step, Monte Carlo Greeks",
 }
 PUBLISHED = {
-    "RoeFlux_1d": "Roe\nflux",
-    "RobotArm_6DOF": "robot\narm",
-    "HumanHeartDipole": "heart\ndipole",
-    "PropaneCombustion": "com-\nbustion",
-    "Encoder": "encoder",
-}
+    "RoeFlux_1d": "Roe\nflux", "RobotArm_6DOF": "robot\narm", "HumanHeartDipole": "heart\ndipole",
+    "PropaneCombustion": "com-\nbustion", "Encoder": "encoder",
+}  # fmt: skip
 """Tasks of the published work; its count of the last one is by other formulas and left out."""
 
 
@@ -51,16 +48,9 @@ def canvas(width: float, height: float) -> Figure:
     from matplotlib import rcParams
     from matplotlib.figure import Figure
 
-    rcParams.update(
-        {
-            **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
-            "axes.edgecolor": INK,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "svg.hashsalt": "veenv",
-            "font.size": 9,
-        }
-    )
+    inked: Any = "text.color axes.labelcolor axes.edgecolor xtick.color ytick.color".split()
+    rcParams.update(dict.fromkeys(inked, INK) | {"svg.hashsalt": "veenv", "font.size": 9})
+    rcParams.update({"axes.spines.top": False, "axes.spines.right": False})
     figure = Figure(figsize=(width, height), layout="constrained")
     figure.patch.set_alpha(0)
     return figure

@@ -11,10 +11,9 @@ import jax
 import numpy as np
 import pytest
 
-from agents.cli.commands import report, search, train, validate
+from agents.cli.commands import evaluate, report, search, train, validate
 from agents.nn.networks import GraphNetwork
 from agents.nn.weights import save_weights
-from scripts import evaluate
 from veenv import Order
 from veenv.measure.proof import prove
 from veenv.tasks.user import from_function, from_path, read_point, trace_task

@@ -49,14 +49,8 @@ def quadrotor(state: Array, thrust: Array) -> Array:
     yaw = 0.1 * (lift[0] - lift[1] + lift[2] - lift[3])
     torque = jnp.stack([lift[0] - lift[2], lift[1] - lift[3], yaw])
     p, q, r = spin
-    turn = 0.5 * jnp.stack(
-        [
-            -x * p - y * q - z * r,
-            w * p + y * r - z * q,
-            w * q - x * r + z * p,
-            w * r + x * q - y * p,
-        ]
-    )
+    lost, rolled = -x * p - y * q - z * r, w * p + y * r - z * q
+    turn = 0.5 * jnp.stack([lost, rolled, w * q - x * r + z * p, w * r + x * q - y * p])
     spun = (torque - jnp.cross(spin, inertia * spin)) / inertia
     return jnp.concatenate([velocity, turn, force, spun])
 

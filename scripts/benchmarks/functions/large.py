@@ -57,10 +57,7 @@ STRUCTURED: tuple[tuple[str, Callable[[Values], Values], int], ...] = tuple(
 )
 """Name, step and number of scalars of every unrolled loop."""
 
-FAMILIES = {
-    "wide": {"inputs": (8, 64), "outputs": (8, 64)},
-    "narrow": {},
-}
+FAMILIES = {"wide": {"inputs": (8, 64), "outputs": (8, 64)}, "narrow": {}}
 """What random functions of a set have besides their number of vertices."""
 
 

@@ -162,15 +162,9 @@ def glider(u: Array) -> Array:
         x, y, angle, speed, _ = s
         drag = 0.02 * speed * speed
         force = jnp.tanh(thrust) - drag - 0.3 * jnp.sin(angle)
-        s = jnp.stack(
-            [
-                x + 0.1 * speed * jnp.cos(angle),
-                y + 0.1 * speed * jnp.sin(angle),
-                angle + 0.1 * turn / (1 + speed * speed),
-                speed + 0.1 * force,
-                force,
-            ]
-        )
+        x, y = x + 0.1 * speed * jnp.cos(angle), y + 0.1 * speed * jnp.sin(angle)
+        angle = angle + 0.1 * turn / (1 + speed * speed)
+        s = jnp.stack([x, y, angle, speed + 0.1 * force, force])
         states.append(s)
     return jnp.stack(states)
 

@@ -72,15 +72,8 @@ def adjustment(cameras: int = 10, points: int = 300, seen: int = 1000) -> Callab
     return residual
 
 
-def _triangles(n: int = 20) -> np.ndarray:
-    """int [edges, 2] of a triangulated square of n × n nodes."""
-    node = np.arange(n * n).reshape(n, n)
-    pairs = [(node[1:], node[:-1]), (node[:, 1:], node[:, :-1]), (node[1:, 1:], node[:-1, :-1])]
-    return np.concatenate([np.stack([a.ravel(), b.ravel()], axis=1) for a, b in pairs])
-
-
 def _springs(z: Any) -> Any:
-    i, j = _triangles().T
+    i, j = problems.triangulated(20)
     p = z.reshape(-1, 3)
     d = p[i] - p[j]
     force = d * (1 - 0.1 / jnp.sqrt(jnp.sum(d * d, axis=1, keepdims=True) + 1e-3))
@@ -88,7 +81,7 @@ def _springs(z: Any) -> Any:
 
 
 def _graph_layer(z: Any) -> Any:
-    i, j = _triangles().T
+    i, j = problems.triangulated(20)
     h = z.reshape(-1, 4)
     weights = np.random.default_rng(2).normal(size=(4, 4))
     heard = jax.ops.segment_sum(jnp.tanh(h[i] @ weights), j, len(h))
@@ -111,42 +104,31 @@ CASES = {
     "convolution, 500": SparseCase(
         lambda x: jnp.convolve(jnp.sin(x), np.array([1.0, -2.0, 1.0]), "same"), 500
     ),
-} | {
-    name: SparseCase(*make())
-    for name, make in {
-        "hyperelastic hexahedra, 1,029": problems.hexahedra,
-        "hyperelastic tetrahedra, 1,029": problems.tetrahedra,
-        "tetrahedra by eigenvalues, 1,029": problems.principal,
-        "shell of triangles, 1,200": problems.shell,
-        "truss with contact, 1,250": problems.truss,
-        "poses in the plane, 1,200": problems.poses_2d,
-        "poses in space, 1,200": problems.poses_3d,
-        "elastic rod, 2,000": problems.rod,
-        "limited finite volumes, 900": problems.volumes,
-        "BCOO network, 1,000": problems.network,
-        "steps of a scan, 1,200": problems.time_steps,
-        "attention over neighbours, 400": problems.attention,
-    }.items()
 }
+_PROBLEMS = (
+    ("hyperelastic hexahedra", problems.hexahedra, 6, 5),
+    ("hyperelastic tetrahedra", problems.tetrahedra, 6, 5),
+    ("tetrahedra by eigenvalues", problems.principal, 6, 5),
+    ("shell of triangles", problems.shell, 20, 14),
+    ("truss with contact", problems.truss, 25, 17),
+    ("poses in the plane", problems.poses_2d, 400, 200),
+    ("poses in space", problems.poses_3d, 200, 100),
+    ("elastic rod", problems.rod, 500, 150),
+    ("limited finite volumes", problems.volumes, 30, 24),
+    ("BCOO network", problems.network, 500, 300),
+    ("steps of a scan", problems.time_steps, 400, 200),
+    ("attention over neighbours", problems.attention, 100, 150),
+    ("fifth-order upwind", problems.upwind, 0, 1000),
+    ("Cahn–Hilliard step", problems.phases, 0, 20),
+    ("pipe network", problems.pipes, 0, 250),
+)
+"""Name, what makes it, and its sizes with a sparse and with a dense Jacobian: JAX's take longer."""
 
-DENSE = {
-    f"{name}, {fun[1]:,}": SparseCase(*fun)
-    for name, fun in {
-        "hyperelastic hexahedra": problems.hexahedra(5),
-        "hyperelastic tetrahedra": problems.tetrahedra(5),
-        "tetrahedra by eigenvalues": problems.principal(5),
-        "shell of triangles": problems.shell(14),
-        "truss with contact": problems.truss(17),
-        "poses in the plane": problems.poses_2d(200),
-        "poses in space": problems.poses_3d(100),
-        "elastic rod": problems.rod(150),
-        "limited finite volumes": problems.volumes(24),
-        "BCOO network": problems.network(300),
-        "steps of a scan": problems.time_steps(200),
-        "attention over neighbours": problems.attention(150),
-        "fifth-order upwind": problems.upwind(1000),
-        "Cahn–Hilliard step": problems.phases(20),
-        "pipe network": problems.pipes(250),
-    }.items()
-}
-"""Smaller, as JAX's modes take seconds of the others."""
+
+def _made(which: int) -> dict[str, SparseCase]:
+    made = ((name, make(n[which])) for name, make, *n in _PROBLEMS if n[which])
+    return {f"{name}, {size:,}": SparseCase(fun, size) for name, (fun, size) in made}
+
+
+CASES |= _made(0)
+DENSE = _made(1)

@@ -119,11 +119,17 @@ def shell(n: int = 20) -> Problem:
     return forces, 3 * n * n
 
 
-def truss(n: int = 25) -> Problem:
-    """Forces on bars between nodes in the plane, which a wavy floor pushes back."""
+def triangulated(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The two ends of each edge of a triangulated square of n × n nodes."""
     node = np.arange(n * n).reshape(n, n)
     pairs = [(node[1:], node[:-1]), (node[:, 1:], node[:, :-1]), (node[1:, 1:], node[:-1, :-1])]
-    i, j = (np.concatenate([pair[k].ravel() for pair in pairs]) for k in (0, 1))
+    first, second = (np.concatenate([pair[k].ravel() for pair in pairs]) for k in (0, 1))
+    return first, second
+
+
+def truss(n: int = 25) -> Problem:
+    """Forces on bars between nodes in the plane, which a wavy floor pushes back."""
+    i, j = triangulated(n)
     rest = np.moveaxis(np.indices((n, n)), 0, -1).reshape(-1, 2) * 1.0
     lengths = np.linalg.norm(rest[i] - rest[j], axis=1, keepdims=True)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -80,16 +79,6 @@ def _circuit(x: Array) -> Array:
     return (jnp.abs(state) ** 2).ravel()
 
 
-@OWN.add(_point(6), name="einsums of a tensor train")
-def _einsums(x: Array) -> Array:
-    """A tensor train of twelve cores."""
-    cores = [_fixed(2, 3, 3) * x[n % 6] + 0.1 * n for n in range(12)]
-    left = jnp.ones((1, 3))
-    for core in cores:
-        left = jnp.einsum("ba,iac->bc", left, core) / 4
-    return left.ravel()
-
-
 @OWN.add(_point(6), name="solves")
 def _solves(x: Array) -> Array:
     """Eight systems of three equations."""
@@ -109,18 +98,6 @@ def _choleskys(x: Array) -> Array:
     return m
 
 
-@OWN.add(_point(8), name="quaternions")
-def _quaternions(x: Array) -> Array:
-    """Twenty products of quaternions."""
-    q = jnp.array([1.0, 0, 0, 0])
-    for n in range(20):
-        w, v = q[0], q[1:]
-        u, t = jnp.cos(x[n % 8]), x[:3]
-        q = jnp.concatenate([(w * u - v @ t)[None], w * t + u * v + jnp.cross(v, t)])
-        q = q / jnp.linalg.norm(q)
-    return q
-
-
 @OWN.add(_point(5), name="Kalman filter")
 def _kalman(x: Array) -> Array:
     """Eight steps of a Kalman filter of three numbers, of which two are seen."""
@@ -132,24 +109,3 @@ def _kalman(x: Array) -> Array:
         mean = mean + gain @ (jnp.array([0.1 * n, 1.0]) - seen @ mean)
         cov = cov - gain @ seen @ cov
     return mean
-
-
-@OWN.add(_point(12), name="gated recurrent cell")
-def _gru(x: Array) -> Array:
-    """Fifteen steps of a gated recurrent cell of four, by its initial state and biases."""
-    h, b = x[:4], x[4:12].reshape(2, 4)
-    for n in range(15):
-        z = jax.nn.sigmoid(_fixed(4, 4) @ h + b[0])
-        h = z * h + (1 - z) * jnp.tanh(_fixed(4, 4).T @ h + b[1] + 0.1 * n)
-    return h
-
-
-@OWN.add(_point(12), name="layers of attention")
-def _attention(x: Array) -> Array:
-    """Five layers of attention among three tokens of four."""
-    t = x[:12].reshape(3, 4)
-    for _ in range(5):
-        q, k, v = (t @ (_fixed(4, 4) + n) for n in range(3))
-        t = t + jax.nn.softmax(q @ k.T / 2) @ v / 4
-        t = (t - t.mean(-1, keepdims=True)) / jnp.sqrt(t.var(-1, keepdims=True) + 1e-3)
-    return t

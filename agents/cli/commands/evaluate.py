@@ -1,0 +1,201 @@
+"""Plays tasks with trained weights: ``veenv-evaluate --run RUN``, or ``scripts/evaluate.py``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import jax
+from tyro.conf import OmitArgPrefixes, arg
+
+from agents.config.args import fail, parse, say
+from agents.config.function import FunctionConfig
+from agents.nn.networks import GraphNetwork
+from agents.nn.weights import load_weights
+from agents.training.curriculum import EVALUATION_SEEDS
+from agents.training.played import Played
+from veenv import evaluate, sets
+from veenv.env import TaskDistribution, random_action
+from veenv.graph.graph import CostModel
+from veenv.orders.documents import as_path, parse_object
+from veenv.search.evaluation import Evaluation
+from veenv.tasks import RandomFunctions
+from veenv.tasks.user import refuse_code
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluateArgs:
+    """Plays tasks with trained weights, without learning, next to other ways to find an order.
+
+    Columns: the classical orders and the best of them, the reference costs that come with a set, or
+    else simulated annealing, and, each with the same number of episodes, the best of uniformly
+    random play, of a network with fresh parameters, and of the trained one, whose greedy order and
+    mean cost are there too.
+
+    Raises:
+      ValueError: naming the first field that is out of range.
+    """
+
+    run: str
+    """Run folder of `scripts/train.py` (its `weights.eqx`), or a file of weights."""
+
+    task: str | None = None
+    """Tasks to play, separated by commas, or `random` for random functions; without it those the
+    run was trained on."""
+
+    set: str | None = None
+    """A named set of functions instead of tasks: scalar-small, scalar-large, arrays or real, or, of
+    the first three, the functions to train with, such as scalar-small-train."""
+
+    own: Annotated[OmitArgPrefixes[FunctionConfig], arg(help="Instead of --task.")] = (
+        dataclasses.field(default_factory=FunctionConfig)
+    )
+
+    cost: CostModel = "multiplications"
+    """What an elimination costs."""
+
+    samples: int = 32
+    """Episodes sampled on each task, by the policy, by fresh parameters and by random play."""
+
+    temperature: float = 1.0
+    """Temperature of the sampling; below 1 the policy is surer of itself."""
+
+    anneal: str = "10s"
+    """Time, or number of evaluations, of simulated annealing on each task; `0` leaves it out."""
+
+    functions: int = 100
+    """Number of random functions."""
+
+    vertices: tuple[int, int] = (20, 60)
+    """Least and largest number of equations of a random function."""
+
+    arrays: float = 0.0
+    """Share of random functions of small arrays."""
+
+    seeds: int = 1
+    """Number of seeds of the sampling, from --seed on; the table shows the first."""
+
+    seed: int = 0
+    """Seed of the sampling, and of random functions, which no training sees."""
+
+    def __post_init__(self) -> None:
+        """Checks the numbers."""
+        if self.set is not None and (self.task is not None or self.own.function is not None):
+            raise ValueError("set and task or function exclude each other")
+        if self.set is not None and self.cost != "multiplications":
+            raise ValueError(f"the references of sets are multiplications, got cost {self.cost}")
+        for name in ("samples", "functions", "seeds"):
+            if getattr(self, name) < 1:
+                got = getattr(self, name)
+                raise ValueError(f"{name} must be an integer of at least 1, got {got}")
+        if not 0 < self.temperature < float("inf"):
+            raise ValueError(f"temperature must be a number above 0, got {self.temperature}")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed must be an integer from 0 to 2**32 - 1, got {self.seed}")
+
+
+def main() -> None:
+    """Parses the command line, plays and prints the table."""
+    args = parse(EvaluateArgs)
+    try:
+        network = load_weights(args.run)
+        played = read_tasks(args)
+        found = play(network, played, args)
+    except (ValueError, OSError) as error:
+        fail(str(error))
+    say("\n".join(table(played, found)))
+    say(f"\n{found['best'].policy} to")
+    for name in ("annealing", "random", "untrained"):
+        if name in found:
+            say(f"  {name + ':':<26} {found['best'].compared(found[name])}")
+    for name in ("reference", "classical"):
+        compared = found["best"].compared(name)
+        if compared is not None:
+            say(f"  {name + ':':<26} {compared}")
+
+
+def play(
+    network: GraphNetwork, played: TaskDistribution, args: EvaluateArgs
+) -> dict[str, Evaluation]:
+    """What the network and others find, by the name of their column.
+
+    Raises:
+      ValueError: a task cannot be played, or the budget of annealing is none.
+    """
+    seeds = range(args.seed, args.seed + args.seeds)
+    fresh = network.renewed(jax.random.key(args.seed))
+
+    def evaluated(policy: Any, name: str, samples: int = args.samples) -> Evaluation:
+        return evaluate(policy, played, samples=samples, seed=seeds, name=name)
+
+    found = {}
+    if args.anneal != "0" and not any(played.references):
+        budget = int(args.anneal) if args.anneal.isdecimal() else args.anneal
+        found["annealing"] = evaluate("anneal", played, budget=budget, seed=args.seed)
+    found["random"] = evaluated(lambda key, seen, mask: random_action(key, mask), "random play")
+    found["untrained"] = evaluated(fresh, "an untrained network")
+    found["greedy"] = evaluated(network.as_policy(played.env, 0.0), "greedy", 1)
+    policy = network.as_policy(played.env, args.temperature)
+    found["best"] = evaluated(policy, f"best of {args.samples} samples")
+    return found
+
+
+def read_tasks(args: EvaluateArgs) -> TaskDistribution:
+    """What is played.
+
+    Raises:
+      ValueError: a task is unknown, or the run does not say which.
+      OSError: the run's settings cannot be read.
+    """
+    if args.set is not None:
+        return sets(args.set)
+    if args.task is not None and args.own.function is not None:
+        args.own.check_one(args.task)
+    function = args.own.read()
+    if function is not None:
+        return Played.of(function, args.cost).tasks
+    task = args.task or trained_on(args.run)
+    if task != "random":
+        return Played.named(task, args.cost).tasks
+    family = RandomFunctions(vertices=args.vertices, arrays=args.arrays)
+    return TaskDistribution.random(
+        EVALUATION_SEEDS + args.seed, args.functions, args.cost, **dataclasses.asdict(family)
+    )
+
+
+def trained_on(run: str) -> str:
+    """The tasks of a run folder.
+
+    Raises:
+      ValueError: it is no run folder, or of a function of the user's own.
+      OSError: its settings cannot be read.
+    """
+    folder = as_path(run)
+    if not folder.is_dir():
+        raise ValueError("weights alone do not say what to play; name it with --task or --function")
+    path = folder / "config.json"
+    try:
+        settings = parse_object(path.read_bytes())
+        names, own = settings.get("graphs"), settings.get("own")
+        if not isinstance(names, dict):
+            raise ValueError("expected the graphs of a run")
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    if isinstance(own, dict) and own.get("function"):
+        refuse_code(path, own["function"])
+    return ",".join(names)
+
+
+def table(played: TaskDistribution, found: Mapping[str, Evaluation]) -> list[str]:
+    """The lines of the table, of the first seed."""
+    head = *played.classical[0], "classical", "reference", *found, "mean"
+    lines = [f"{'task':<22}" + "".join(f"{column:>12}" for column in head)]
+    for index, name in enumerate(played.names):
+        classical = played.classical[index]
+        cells = [*classical.values(), min(classical.values()), played.references[index]]
+        cells += [one.rows[index].costs[0] for one in found.values()]
+        texts = ["-" if cost is None else f"{cost:,}" for cost in cells]
+        texts.append(f"{found['best'].rows[index].mean:,.1f}")
+        lines.append(f"{name:<22}" + "".join(f"{text:>12}" for text in texts))
+    return lines
