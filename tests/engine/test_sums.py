@@ -7,11 +7,21 @@ from functools import reduce
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from jax import lax
 
+import veenv
 from tests.engine.test_edge import in_float64, some_shapes, with_values
+from tests.oracles import by_numpy
 from tests.oracles.by_numpy import run
 from tests.oracles.jacobians import quick_jit
-from tests.oracles.structures import random_edge, random_structure
+from tests.oracles.structures import (
+    dense_meaning,
+    matrix_map,
+    random_diagonal,
+    random_edge,
+    random_structure,
+)
 from tests.sampling import on_seeds
 from tests.test_invariant import assert_emitted_counts
 from veenv import jacve, make_graph, structure
@@ -73,6 +83,56 @@ def test_products_and_sums_of_sums_equal_dense_ones(seed):
     np.testing.assert_allclose(both, expected, atol=1e-12)
     np.testing.assert_allclose(total, expected + more_dense, atol=1e-12)
     np.testing.assert_allclose(merged, more_dense, atol=1e-12)
+
+
+@on_seeds(60, 1000)
+def test_entries_are_counted_as_the_dense_tensor_has_them(seed):
+    """Of a full selection, and of an operator but for its diagonal axes."""
+    rng = np.random.default_rng(seed)
+    s = random_structure(rng, *some_shapes(rng, 2))
+    shapes = [s.out_shape[k] for k in s.link_out], [s.in_shape[j] for j in s.link_in]
+    matrix, diagonal = np.eye(*s.linked_sizes), ()
+    if s.link is structure.Link.OPERATOR:
+        matrix, diagonal = random_diagonal(rng, np.ones(s.linked_sizes), *shapes)
+    link = None if s.link is structure.Link.NONE else matrix_map(matrix, *shapes, diagonal)
+    found = sums.num_entries(edge.Edge(s, None, np.float64, 1, link))
+    assert found == np.count_nonzero(dense_meaning(s, None, matrix))
+
+
+def test_a_term_is_absorbed_by_one_that_has_all_its_places():
+    def one(pairs, **values):
+        s = structure.make((3, 3), (3, 3), pairs, **values)
+        return edge.Edge(s, np.ones(s.value_shape), np.float64)
+
+    every = [one([(0, 0), (1, 1)], out_values=[0, 1]), one([(0, 0)], out_values=[0, 1])]
+    assert len(sums.absorbed(every)) == 1
+    apart = [one([(0, 0), (1, 1)], out_values=[0, 1]), one([(0, 1), (1, 0)], out_values=[0])]
+    assert len(sums.absorbed(apart)) == 2
+
+
+def shifted(x):
+    """Neighbours in both directions of a grid, some of them twice, and what is far away."""
+    down = lax.pad(x[1:], 0.0, ((0, 1, 0), (0, 0, 0)))
+    up = lax.pad(x[:-1], 0.0, ((1, 0, 0), (0, 0, 0)))
+    right = lax.pad(x[:, :-1], 0.0, ((0, 0, 0), (1, 0, 0)))
+    far = lax.pad(x[2:], 0.0, ((0, 2, 0), (0, 0, 0)))
+    y = jnp.sin(x) + down + up * x + right + 2 * down + right * far + x[::-1]
+    return y[1:] * y[:-1], y + y[:, ::-1]
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse"])
+def test_shifts_along_both_axes_are_right(order, x64):
+    x = np.random.default_rng(0).normal(size=(3, 3))
+
+    def every(x):
+        sparse = veenv.jacve(shifted, order, kernel="xla", sparse_representation=True)(x)
+        dense = veenv.jacve(shifted, order, kernel="xla")(x)
+        return jax.jacrev(shifted)(x), dense, [block.todense() for block in sparse]
+
+    expected, *found = (jax.tree.leaves(tree) for tree in by_numpy.run(every, x))
+    for blocks in found:
+        for got, right in zip(blocks, expected, strict=True):
+            np.testing.assert_allclose(got, right, atol=1e-12)
 
 
 def _cut(start, size, n=6):

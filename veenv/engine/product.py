@@ -315,7 +315,7 @@ def combine(x: Factor, y: Factor, target: list[Label]) -> tuple[Array, Array | N
             values, mask = _times(x, y, every)
             found = sum_out(Factor(values, every, mask), target)
             return found.values, found.mask
-    masks = [_mask_for(f, target, target) for f in (x, y)]
+    masks = [_mask_for(f, target) for f in (x, y)]
     if x.mask is not None or y.mask is not None:
         x, y = _shut_out(x, y), _shut_out(y, x)
     mask = both(*masks)
@@ -332,18 +332,16 @@ def _is_mixed(x: Factor, y: Factor) -> bool:
     return any(n != 1 and a not in y.labels for a, n in zip(x.labels, shape, strict=False))
 
 
-def _mask_for(x: Factor, keep: Sequence[Label], target: Sequence[Label]) -> Array | None:
-    """Mask over the target's labels: where x has any entry along those of its labels not kept."""
+def _mask_for(x: Factor, target: Sequence[Label]) -> Array | None:
+    """Mask over the target's labels: where x has any entry along those of its own it has not."""
     if x.mask is None:
         return None
-    kept = [a for a in keep if a in x.labels]
-    mask = align_mask(reduce_mask(x.mask, x.labels, kept), x.labels, kept)
-    return align_mask(mask, kept, target)
+    return align_mask(reduce_mask(x.mask, x.labels, target), x.labels, target)
 
 
 def _shut_out(x: Factor, y: Factor) -> Factor:
     """The factor x with zeros where y's mask shuts out all that they would be multiplied by."""
-    mask = _mask_for(y, x.labels, x.labels)
+    mask = _mask_for(y, x.labels)
     return x if mask is None else x._replace(values=select(mask, x.values, 0))
 
 
@@ -356,9 +354,9 @@ def _times(x: Factor, y: Factor, target: list[Label]) -> tuple[Array, Array | No
         v = arranged(f.values, f.labels, target)
         if list(v.shape) != shape:
             v = lax.broadcast_in_dim(v, shape, [k for k, a in enumerate(target) if a in f.labels])
-        mask = _mask_for(other, target, target)
+        mask = _mask_for(other, target)
         full.append(v if mask is None else select(mask, v, 0))
-    masks = [_mask_for(f, target, target) for f in (x, y)]
+    masks = [_mask_for(f, target) for f in (x, y)]
     return lax.mul(*full), both(*masks)
 
 
