@@ -48,9 +48,10 @@ def canvas(width: float, height: float) -> Figure:
     from matplotlib import rcParams
     from matplotlib.figure import Figure
 
-    inked: Any = "text.color axes.labelcolor axes.edgecolor xtick.color ytick.color".split()
-    rcParams.update(dict.fromkeys(inked, INK) | {"svg.hashsalt": "veenv", "font.size": 9})
-    rcParams.update({"axes.spines.top": False, "axes.spines.right": False})
+    settings: Any = rcParams
+    inked = "text.color axes.labelcolor axes.edgecolor xtick.color ytick.color".split()
+    settings.update(dict.fromkeys(inked, INK) | {"svg.hashsalt": "veenv", "font.size": 9})
+    settings.update({"axes.spines.top": False, "axes.spines.right": False})
     figure = Figure(figsize=(width, height), layout="constrained")
     figure.patch.set_alpha(0)
     return figure
