@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import veenv
+from tests.sampling import spared
 
 pytestmark = pytest.mark.kernels
 
@@ -124,8 +126,14 @@ def assert_same(found: Any, wanted: Any) -> None:
         np.testing.assert_allclose(*pair, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    spared(
+        itertools.product(KINDS, PROGRAMS),
+        *zip(KINDS, list(PROGRAMS)[1:], strict=True),
+        (Checked, "differentiated"),
+    ),
+)
 def test_jacobians(kind: Any, name: str):
     """In every form the result is that of `jax.jacrev` with tuples, as it puts None into others."""
     fun, arguments, has_aux = PROGRAMS[name]
@@ -143,7 +151,7 @@ def test_jacobians(kind: Any, name: str):
         jax.jit(veenv.jacve(fun, sparse_representation=True, **options))(*args)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", spared(KINDS, Checked))
 def test_hessians(kind: Any):
     p = kind(X, X[0])
     fun = lambda x, p: beside_it(x, p).sum() ** 2  # noqa: E731

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from jax.scipy import linalg, special, stats
 
 import veenv
+from tests.sampling import spared
 from veenv.engine import api, choose, pins
 from veenv.kernel import fusing, optional, primitive
 
@@ -65,22 +67,15 @@ FORMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-FORMS_SLOWLY = ["jit", *(pytest.param(k, marks=pytest.mark.slow) for k in ("vmap", "fuse"))]
-
-
-FAST = (
-    "lu_solve by the right-hand side",
-    "empty beside many",
-    "gammainc of a number and an array",
-    "gammaln at poles",
-    "gammaln far out",
-)
-
-
-@pytest.mark.parametrize("form", FORMS_SLOWLY)
 @pytest.mark.parametrize(
-    "name", [pytest.param(k, marks=() if k in FAST else pytest.mark.slow) for k in WORKS]
-)
+    ("name", "form"),
+    spared(
+        itertools.product(WORKS, FORMS),
+        ("lu_solve by the right-hand side", "jit"), ("empty beside many", "jit"),
+        ("gammainc of a number and an array", "jit"), ("gammaln at poles", "jit"),
+        ("gammaln far out", "fuse"),
+    ),
+)  # fmt: skip
 def test_what_jax_computes_is_computed(name: str, form: str, x64: None):
     fun, x = WORKS[name]
     if form == "fuse" and name.startswith("empty"):
@@ -91,15 +86,21 @@ def test_what_jax_computes_is_computed(name: str, form: str, x64: None):
     )
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+ROOTS: dict[str, Callable[..., Any]] = {
+    "sqrt": jnp.sqrt, "cbrt": jnp.cbrt, "norm": jnp.linalg.norm, "std": jnp.std,
+    "power": lambda x: x**0.5, "reciprocal": lambda x: 1 / jnp.sqrt(x),
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "fun",
-    [jnp.sqrt, jnp.cbrt, jnp.linalg.norm, jnp.std, lambda x: x**0.5, lambda x: 1 / jnp.sqrt(x)],
-    ids=["sqrt", "cbrt", "norm", "std", "power", "reciprocal"],
-)
-@pytest.mark.parametrize("form", FORMS_SLOWLY)
-def test_roots_of_narrow_floats(form: str, fun: Callable[..., Any], dtype: str):
-    x = jnp.asarray(X, dtype)
+    ("name", "dtype", "form"),
+    spared(
+        itertools.product(ROOTS, ["bfloat16", "float16"], FORMS),
+        ("norm", "bfloat16", "jit"), ("std", "float16", "jit"), ("cbrt", "bfloat16", "fuse"),
+    ),
+)  # fmt: skip
+def test_roots_of_narrow_floats(name: str, dtype: str, form: str):
+    fun, x = ROOTS[name], jnp.asarray(X, dtype)
     found, wanted = FORMS[form](fun)(x), jax.jacrev(fun)(x)
     assert found.dtype == wanted.dtype
     np.testing.assert_allclose(
@@ -137,16 +138,13 @@ BROKEN = {
 }
 
 
-_OTHERS = [("auto", "vmap"), ("reverse", "jit"), ("reverse", "vmap")]
-
-
 def messages(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     return [r for r in caplog.records if r.name == "veenv"]
 
 
 @pytest.mark.parametrize(
     ("order", "form"),
-    [("auto", "jit"), *(pytest.param(*p, marks=pytest.mark.slow) for p in _OTHERS)],
+    spared(itertools.product(["auto", "reverse"], ["jit", "vmap"]), ("auto", "jit")),
 )
 @pytest.mark.parametrize("broken", BROKEN)
 def test_another_form_is_taken(
