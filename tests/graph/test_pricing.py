@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -10,7 +11,7 @@ import pytest
 
 import veenv
 from veenv.graph.graph import COST_MODELS, counts_additions
-from veenv.graph.tableau import eliminate_counted
+from veenv.graph.tableau import Tableau, eliminate_counted
 
 
 def by_structures(graph, order, cost):
@@ -55,3 +56,11 @@ def test_pricing_ends_where_an_order_is_of_no_interest():
         price = graph.cost(order, "operations")
         assert graph.cost_within(order, "operations", price) == price
         assert price // 2 < graph.cost_within(order, "operations", price // 2) <= price
+
+
+def test_edges_that_nobody_asks_for_are_not_formed():
+    edges = [(0, 2, 2.0), (1, 2, 3.0), (2, 3, 5.0), (2, 4, 7.0), (0, 3, 1.0)]
+    tableau = Tableau(5, edges, unwanted={(1, 3), (0, 4)})
+    tableau.eliminate(2, operator.mul, operator.add)
+    assert tableau.preds == [{}, {}, {}, {0: 11.0}, {1: 21.0}]
+    assert [[*s] for s in tableau.succs] == [[3], [4], [], [], []]

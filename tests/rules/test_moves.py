@@ -22,6 +22,7 @@ from veenv import _compat
 from veenv.engine.known import Known
 from veenv.graph.program import trace
 from veenv.rules import indexmap
+from veenv.structure import Link
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -106,6 +107,7 @@ CASES: dict[str, tuple[Callable, tuple[np.ndarray, ...]]] = {
         (array(2, 2), array(2, 2, seed=1), array(2, 2, seed=2)),
     ),
     "unstack": (lambda x: jnp.unstack(x, axis=1), (array(2, 3, 2),)),
+    "unstack of the first": (lambda x: jnp.unstack(x), (array(2, 3),)),
     "sum": (lambda x: x.sum((0, 2)), (array(2, 3, 2),)),
     "sum of ones": (lambda x: x.sum((1, 2)), (array(2, 1, 2),)),
     "sum of batches": (sums_of_batches, (array(2, 2), array(2, 3))),
@@ -114,6 +116,7 @@ CASES: dict[str, tuple[Callable, tuple[np.ndarray, ...]]] = {
     "product": (lambda x: x.prod((0, 2)), (array(2, 2, 3),)),
     "reduce": (lambda x: lax.reduce(x, 0.0, lax.add, (1,)), (array(2, 3),)),
     "dot": (dots(((1,), (0,))), (array(2, 3), array(3, 2, seed=1))),
+    "matrix by cube": (dots(((1,), (0,))), (array(2, 3), array(3, 2, 2, seed=1))),
     "dot of two": (dots(((2, 0), (0, 1))), (array(2, 3, 2), array(2, 2, 4, seed=1))),
     "crossed": (dots(((0, 2), (2, 0))), (array(2, 3, 4), array(4, 2, 2, seed=1))),
     "batch": (dots(((2,), (0,)), ((1,), (2,))), (array(3, 2, 4), array(4, 3, 2, seed=1))),
@@ -184,6 +187,9 @@ def test_alone_and_between_other_functions(name):
             np.testing.assert_allclose(block.reshape(right.shape), right, atol=1e-10)
 
 
+BY_INDICES = {"gather", "scatter", "scatter-add", "dynamic_slice", "dynamic_update_slice"}
+
+
 def elements(x: Any, places: np.ndarray) -> np.ndarray:
     """The elements at some places, zero for a place of -1."""
     return np.append(np.ravel(x), 0)[places]
@@ -202,6 +208,7 @@ def test_each_element_is_the_one_that_it_is_said_to_be(name):
         every = [indexmap.taken(equation, i, known) for i in range(len(ins))]
         found = indexmap.sources(equation, known)
         if found is None and all(taken is None for taken in every):
+            assert equation.primitive.name not in BY_INDICES
             continue
         given = [jnp.asarray(x) for x in ins]
         outs = _compat.bind(equation.primitive, equation.params, given)
@@ -218,3 +225,39 @@ def test_each_element_is_the_one_that_it_is_said_to_be(name):
             np.testing.assert_array_equal(
                 outs[0], sum(elements(x, t) for x, t in pairs if t is not None)
             )
+
+
+STRUCTURES = {
+    "broadcast of ones": "ijk,ik:unit",
+    "transpose": "ijk,jki:unit",
+    "merged": "i[j]k,i[l][m]k:unit",
+    "merged last": "i[j],i[k][l]:unit",
+    "split axis": "[i][j]k,[l]k:unit",
+    "slice of two": "[i]j[k],[l]j[m]:unit",
+    "pad": "i[j],i[k]:unit ij,:ij",
+    "cut by pad": "[i]j,[k]j:unit ij,:ij",
+    "cumsum": "i[j]k,i[l]k:unit",
+    "tile": "i[j][k],i[l]:unit",
+    "tile of ones": "ij,j:unit",
+    "concatenate": "i[j],i:unit i[j],i[k]:unit i[j],i[k]:unit",
+    "split into one": "ij,ij:unit",
+    "dynamic slice": "i[j],i[k]:unit",
+    "stack": "ij[k],ij:unit ij[k],ij:unit ij[k],ij:unit",
+    "sum": "i,jik:unit",
+    "maximum": "i,jik:ijk",
+    "dot of two": "ij,kil:jkl ij,klj:ikl",
+    "batch": "ijk,jil:ikl ijk,lki:ijl",
+}
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_axes_that_are_left_alone_are_paired(name):
+    fun, args = CASES[name]
+    graph = veenv.make_graph(fun, tuple(range(len(args))))(*args)
+    found = graph.structures("executed").values()
+    assert " ".join(s.describe() for s in found) == STRUCTURES[name]
+    if name == "sum":  # the literature stores its ones
+        (stored,) = graph.structures("multiplications").values()
+        assert stored.describe() == "i,jik:jk"
+    adds_up = name in ("cumsum", "tile")
+    assert all((s.link is Link.OPERATOR) == adds_up for s in found)

@@ -117,8 +117,7 @@ def legal_order(before: Prerequisites, order: Sequence[int]) -> tuple[int, ...]:
     for vertex, others in before.items():
         for other in others:
             followers.setdefault(other, []).append(vertex)
-    ready = [rank[v] for v in order if not waiting[v]]
-    heapq.heapify(ready)
+    ready = [rank[v] for v in order if not waiting[v]]  # ascending, which is a heap
     found = []
     while ready:
         vertex = order[heapq.heappop(ready)]

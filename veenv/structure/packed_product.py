@@ -196,12 +196,8 @@ def _composable(post: Any, pre: Any, rank: int) -> Any:
         covered_post |= (1 << m) >> 1
         absorbed_out |= ((middle << 1) >> m & 1) << k
         covered_pre |= nonzero(pre >> (PAIRS + 3 * k) & 7) << k
-    values = (
-        (post >> OUT & (absorbed_out | post >> LINK_OUT & ALL))
-        | (post >> IN & post_link)
-        | (pre >> OUT & middle)
-        | (pre >> IN & pre >> LINK_IN & ALL)
-    )
+    # A link's values are flagged on both of its sides.
+    values = post >> OUT & absorbed_out | post >> IN & post_link | pre >> OUT & middle
     operator = (post | pre) >> OPERATOR & 1
     uncovered = middle & ~(covered_post & covered_pre)
     ends = absorbed_out | middle & ~pre_link | post >> LINK_OUT & ALL | pre >> LINK_IN & ALL
