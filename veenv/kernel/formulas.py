@@ -31,7 +31,7 @@ def _svd(params: Mapping[str, Any], a: Array) -> Sequence[Array]:
             return [values]
         u, upper = lax.linalg.qr(turned, full_matrices=full)
         signs = jnp.where(jnp.diagonal(upper) < 0, -1, 1).astype(a.dtype)
-        u = jnp.concatenate([u[:, : len(v)] * signs, u[:, len(v) :]], axis=1)
+        u = jnp.concatenate([u[:, : len(v)] * signs[None], u[:, len(v) :]], axis=1)
         return [values, u, v.T] if rows >= columns else [values, v, u.T]
 
     for _ in batch:
@@ -81,11 +81,17 @@ def _rotated(a: Array) -> tuple[Array, Array, Array]:
 
 
 def _top_k(params: Mapping[str, Any], x: Array) -> Sequence[Array]:
-    """The last entries of a sorted array, of equal ones the first."""
-    axis = params.get("axis", x.ndim - 1)
-    turned = lax.rev(x, [axis]), lax.rev(lax.broadcasted_iota(jnp.int32, x.shape, axis), [axis])
-    ordered = lax.sort(turned, dimension=axis, num_keys=1)
-    return [lax.slice_in_dim(lax.rev(s, [axis]), 0, params["k"], axis=axis) for s in ordered]
+    """The last entries of a sorted array, of equal ones the first; floats in their total order."""
+    axis, keys = params.get("axis", x.ndim - 1), x
+    if jnp.issubdtype(x.dtype, jnp.floating):
+        bits = lax.bitcast_convert_type(x, f"int{8 * x.dtype.itemsize}")
+        keys = jnp.where(bits < 0, bits ^ jnp.iinfo(bits.dtype).max, bits)
+    columns = keys, lax.broadcasted_iota(jnp.int32, x.shape, axis), x
+    ordered = lax.sort([lax.rev(c, [axis]) for c in columns], dimension=axis, num_keys=1)
+    _, places, values = (
+        lax.slice_in_dim(lax.rev(s, [axis]), 0, params["k"], axis=axis) for s in ordered
+    )
+    return [values, places]
 
 
 _BODIES: Mapping[str, Callable[..., Any]] = {

@@ -58,6 +58,11 @@ class _Entries:
         """A comparison."""
         return self.b.op(name, "bool", int(x), int(y))
 
+    def has_sign(self, x: int) -> int:
+        """Whether a number is below zero, or -0."""
+        bits = f"int{np.dtype(self.dtype).itemsize * 8}"
+        return self.b.op("lt", "bool", self.b.op("bitcast", bits, int(x)), self.b.number(0, bits))
+
     def number(self, value: float) -> int:
         """A constant."""
         return self.b.number(value, self.dtype)
@@ -177,7 +182,7 @@ def _geqrf(e: _Entries, a: Ids) -> Sequence[Ids]:
         first, below = a[k, k], a[k + 1 :, k]
         rest = e.sum(e.mul(below, below))
         norm = e.b.op("sqrt", e.dtype, int(e.add(rest, e.mul(first, first))))
-        end = e.choose(e.test("ge", first, zero), e.neg(norm), norm)
+        end = e.choose(e.has_sign(first), norm, e.neg(norm))
         done = e.test("eq", rest, zero)
         factors[k] = e.choose(done, zero, e.div(e.sub(end, first), end))
         vector = e.choose(done, zero, e.div(below, e.sub(first, end)))

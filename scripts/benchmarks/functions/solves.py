@@ -68,17 +68,20 @@ _START = {_lorenz: (1.0, 0.0, 0.0), _robertson: (1.0, 0.0, 0.0), _van_der_pol: (
 def _ode(
     field: Callable[..., Any], solver: Any, end: float, step: float, **options: Any
 ) -> Callable[[Any], Any]:
-    """The state at the end, or what `saveat` wants; with `tolerances` steps adapt."""
+    """The state at the end, `at` some times, or what else `saveat` wants.
+
+    With `tolerances` steps adapt.
+    """
     tolerances, read = options.pop("tolerances", None), options.pop("read", lambda s: s.ys)
+    at = options.pop("at", None)
     if tolerances:
         options["stepsize_controller"] = dfx.PIDController(*tolerances)
 
     def fun(parameter: Any) -> Any:
         start = jnp.array(_START[field])
-        if options.get("saveat") == "ts":
-            options["saveat"] = dfx.SaveAt(ts=jnp.linspace(0.0, end, 13))
+        own = options if at is None else {**options, "saveat": dfx.SaveAt(ts=jnp.array(at))}
         found = dfx.diffeqsolve(
-            dfx.ODETerm(field), solver, 0.0, end, step, start, args=parameter, **options
+            dfx.ODETerm(field), solver, 0.0, end, step, start, args=parameter, **own
         )
         return read(found)
 
@@ -125,7 +128,10 @@ DIFFRAX: Mapping[str, Solve] = {
     "Tsit5, fixed steps": Solve(_ode(_lorenz, dfx.Tsit5(), 1.0, 0.01)),
     "Tsit5": Solve(_ode(_lorenz, dfx.Tsit5(), 1.0, 0.01, tolerances=_LOOSE), tolerance=2e-3),
     "Dopri5, SaveAt(ts)": Solve(
-        _ode(_van_der_pol, dfx.Dopri5(), 6.0, 0.1, tolerances=_LOOSE, saveat="ts"), tolerance=2e-3
+        _ode(
+            _van_der_pol, dfx.Dopri5(), 6.0, 0.1, tolerances=_LOOSE, at=[0.5 * k for k in range(13)]
+        ),
+        tolerance=2e-3,
     ),
     "Dopri8": Solve(_ode(_van_der_pol, dfx.Dopri8(), 6.0, 0.1, tolerances=_LOOSE), tolerance=2e-3),
     "Euler, SaveAt(steps)": Solve(

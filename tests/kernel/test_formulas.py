@@ -1,0 +1,85 @@
+"""What a kernel computes by loops and reflections where XLA calls a library."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import veenv
+
+pytestmark = pytest.mark.usefixtures("x64")
+SHAPES = [(1, 1), (3, 3), (5, 3), (2, 4)]
+
+
+def matrices(rows, columns, count=6, seed=0):
+    found = np.random.default_rng(seed).normal(size=(count, rows, columns))
+    found[1] = 0  # singular in three ways
+    found[2, :, -1] = found[2, :, 0]
+    found[3] = np.round(found[3])
+    return found
+
+
+def both(fun, *args):
+    fused = jax.jit(jax.vmap(veenv.fuse(fun)))(*args)
+    return fused, jax.jit(jax.vmap(fun))(*args)
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_singular_values_and_vectors(shape, full):
+    a = matrices(*shape)
+    (u, s, v), (u2, s2, v2) = both(lambda a: jnp.linalg.svd(a, full_matrices=full), a)
+    assert (u.shape, s.shape, v.shape) == (u2.shape, s2.shape, v2.shape)
+    np.testing.assert_allclose(s, s2, atol=1e-12)
+    size = min(shape)
+    product = np.einsum("nij,nj,njk->nik", u[:, :, :size], s, v[:, :size])
+    np.testing.assert_allclose(product, a, atol=1e-12)
+    for x in (u, np.swapaxes(v, 1, 2)):  # orthogonal, though the matrix is singular
+        eye = np.broadcast_to(np.eye(x.shape[2]), (len(a), x.shape[2], x.shape[2]))
+        np.testing.assert_allclose(np.einsum("nij,nik->njk", x, x), eye, atol=1e-12)
+
+
+def test_what_is_made_of_them():
+    a = matrices(4, 3)
+    for fun in (
+        lambda a: jnp.linalg.svd(a, compute_uv=False), jnp.linalg.pinv, jnp.linalg.matrix_rank,
+        lambda a: jnp.linalg.lstsq(a, a[:, 0])[0], lambda a: jnp.linalg.norm(a, 2),
+        lambda a: jnp.linalg.svd(jnp.stack([a, 2 * a]))[1],
+    ):  # fmt: skip
+        np.testing.assert_allclose(*both(fun, a), atol=1e-11)
+    nothing = np.full((2, 3, 3), np.nan)
+    assert np.isnan(both(lambda a: jnp.linalg.svd(a)[1], nothing)[0]).all()
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (5, 3)])
+def test_packed_reflections(shape):
+    a = matrices(*shape)
+    raw = lambda a: jnp.linalg.qr(a, mode="raw")  # noqa: E731
+    for got, expected in zip(*both(raw, a), strict=True):
+        np.testing.assert_allclose(got, expected, atol=1e-12)
+    product = lambda a: lax.linalg.householder_product(raw(a)[0].T, raw(a)[1])  # noqa: E731
+    np.testing.assert_allclose(*both(product, a), atol=1e-12)
+    for left in (True, False):
+        for transpose in (True, False):
+
+            def applied(a, left=left, transpose=transpose):
+                x = jnp.cos(jnp.arange(2.0 * len(a)).reshape(len(a), 2))
+                packed, factors = raw(a)
+                return lax.linalg.ormqr(
+                    packed.T, factors, x if left else x.T, left=left, transpose=transpose
+                )
+
+            np.testing.assert_allclose(*both(applied, a), atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 3, 5])
+def test_top_k(k):
+    x = np.random.default_rng(1).integers(-2, 3, (7, 5)).astype(np.float32)
+    x[0, 2], x[1, 1], x[2, :2] = np.nan, -np.inf, np.inf
+    x[3, :2] = -0.0, 0.0
+    for values in (x, x[3:].astype(np.int32), np.stack([x, -x], 2)):
+        for got, expected in zip(*both(lambda x: lax.top_k(x, k, axis=0), values), strict=True):
+            np.testing.assert_array_equal(got, expected)
