@@ -22,31 +22,28 @@ def libraries(
     batch: tuple[int, ...] = (64, 2048),
     seconds: float = 2.0,
     dtype: Literal["float32", "float64"] = "float32",
-    parts: tuple[Literal["values", "derivatives"], ...] = ("values", "derivatives"),
 ) -> Iterator[Table]:
     """Ratios of fused solves to `jit(vmap(solve))`, as the pages of each library call them.
 
     Both are timed interleaved; a ratio is the median over the rounds. The first call is tracing and
     compiling, as a ratio. The difference is that of the results, in relation to the largest. It
-    needs diffrax, optimistix, lineax, jaxopt and optax. Rows that are not measured now stay.
+    needs diffrax, optimistix, lineax, jaxopt and optax. The second table is of derivatives. Rows
+    that are not measured now stay.
 
     Args:
-        solve: names of solves, or of derivatives; all by default.
+        solve: names of solves; all by default.
         batch: numbers of solves.
         seconds: time after which the rounds for one solve and batch end (at least five).
         dtype: of all numbers.
-        parts: the solves themselves, or derivatives of some by their parameter.
     """
     from scripts.benchmarks.functions.solves import DERIVATIVES, SOLVES
 
-    known = {"values": SOLVES, "derivatives": DERIVATIVES}
-    wanted = named(solve, [name for part in parts for name in known[part]], "solve")
+    wanted = named(solve, [*SOLVES, *DERIVATIVES], "solve")
     with jax.enable_x64(dtype == "float64"):
         compiled({"": veenv.fuse(jnp.sin)}, (1.0,))  # loads what compiles
-        for part in parts:
+        for known in (SOLVES, DERIVATIVES):
             yield (table := Table(*COLUMNS, key=3))
-            for name in (name for name in known[part] if name in wanted):
-                one = known[part][name]
+            for name, one in ((name, one) for name, one in known.items() if name in wanted):
                 mode = one.mode or (lambda fun: fun)
                 methods = {"vmap": mode(one.fun), "fused": veenv.fuse(mode(one.fun))}
                 for size in batch:

@@ -8,6 +8,7 @@ import pytest
 
 import veenv
 from tests.clients.ecosystem.check import library, usual_promotion
+from tests.docs.pages import blocks_of, run_block
 
 pytestmark = pytest.mark.clients
 for name in ("diffrax", "optimistix", "lineax", "jaxopt", "optax"):
@@ -97,3 +98,10 @@ def test_errors_are_raised_and_results_tell_them():
             np.testing.assert_allclose(raising(bad[:2]), expected[0][:2], rtol=1e-4)
             with pytest.raises(Exception, match=message):
                 jax.block_until_ready(raising(bad))
+
+
+def test_recipes(capsys):
+    names: dict = {}
+    with usual_promotion():
+        for block in blocks_of("docs/libraries.md"):
+            run_block(block, names, "docs/libraries.md", capsys)
