@@ -18,12 +18,12 @@ from scripts.benchmarks.prices import FILE, Row, chosen, fitted, read, write
 from scripts.benchmarks.programs import MODES, Race, at_batch, compiled
 from scripts.benchmarks.realistic import from_file, spearman
 from scripts.benchmarks.tables import Table, machine, named
-from veenv.engine.pins import part_of
 from veenv.graph.program import normalise_argnums
 from veenv.kernel.cpu.spans import size_of
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.price import MICROSECONDS, counts_of, kernel_counts
 from veenv.kernel.program import CannotFuseError, ScalarProgram
+from veenv.rules import walk
 
 _LARGEST_KERNEL = 10_000
 _ORDERS = ("reverse", "markowitz")
@@ -102,7 +102,7 @@ def _forms(case: Case) -> Iterator[tuple[str, Callable[..., Any], ScalarProgram 
 
     def equations(jacobian: Callable[..., Any]) -> int:
         jaxpr = jax.make_jaxpr(jacobian)(*args)
-        return len(part_of(jaxpr, range(len(jaxpr.out_avals))).eqns)
+        return len(walk.equations(walk.part_of(jaxpr)))
 
     for mode, make in MODES.items():
         yield mode, make(fun, argnums), None, equations(make(fun, argnums))

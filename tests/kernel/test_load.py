@@ -56,7 +56,7 @@ def run(program, *args, **environment):
 
 
 def program_of(k):
-    return unroll(jax.make_jaxpr(lambda x: jnp.sin(x * k) * x)(1.0), (), 1000)
+    return unroll(jax.make_jaxpr(lambda x: jnp.sin(x * k) * x)(1.0), 1000)
 
 
 def test_a_finaliser_waits_for_nothing(monkeypatch):

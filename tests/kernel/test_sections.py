@@ -57,10 +57,10 @@ def test_too_large_a_program_is_refused():
     program = point.program()
     size = spans.size_of(program)
     assert program.size < size  # it reads
-    assert unroll(point.closed, point.lifted, size=size).digest() == program.digest()
+    assert unroll(point.closed, size=size).digest() == program.digest()
     assert point.program_within(size).digest() == program.digest()
     with pytest.raises(CannotFuseError, match="longer than there is time"):
-        unroll(point.closed, point.lifted, size=size - 1)
+        unroll(point.closed, size=size - 1)
     assert point.program_within(size - 1) is None
 
 

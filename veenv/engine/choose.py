@@ -7,7 +7,6 @@ kernel.  All give the same; `veenv.kernel.price` predicts the seconds that each 
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,11 +14,11 @@ from math import inf, sqrt
 from typing import Any, NamedTuple
 
 import jax
+import jax.core
 import jax.numpy as jnp
 
 from veenv import _compat
 from veenv.engine import pins
-from veenv.engine.pins import Part, part_of
 from veenv.kernel.fusing import Traced, run_kernel, trace_leaves, trace_point
 from veenv.kernel.optional import attempt
 from veenv.kernel.price import (
@@ -109,10 +108,10 @@ def choosing(
             if not traced.tree.children():
                 first, others = own.split()
                 if first:
-                    return Choice(first, others).result(kernel=kernel, waits=kernel)
+                    return _cheapest(first, others, kernel=kernel, waits=kernel)
                 traced = trace(lambda *args, **kwargs: forms(args, kwargs, False)[0])
-            choice = Choice(_separate(traced), own, source)
-            return choice.result(kernel=kernel and alike, waits=kernel and alike)
+            first, fused = _separate(traced), kernel and alike
+            return _cheapest(first, own, source, kernel=fused, waits=fused)
 
         try:
             return attempt(best, lambda: jacobian(*args, **kwargs), lambda error: error in raised)
@@ -146,26 +145,48 @@ class _Modes:
         """Multiplications that each of them does at a point, at least as far as is known."""
         return min((mode.operations for mode in self.modes), default=inf)
 
-    def without_values(self) -> _Modes:
-        """The same, to be traced when the values of this trace are gone."""
-        leaves = list(self.leaves)
-        for k in self.dynamic:
-            leaves[k] = _compat.shape_of(leaves[k])
-        return replace(self, leaves=tuple(leaves))
-
     def traced(self) -> list[Traced]:
         """Each mode that JAX has of the function, and that can be traced still."""
 
         def trace(mode: JaxMode) -> Traced | None:
             try:
-                one = trace_leaves(mode.run, self.leaves, self.tree, self.dynamic)
+                return trace_leaves(mode.run, self.leaves, self.tree, self.dynamic)
             except _LACKING:
                 return None  # a solver, a function with a batching rule, … has the other mode only
-            part = part_of(one.closed, range(len(one.closed.out_avals)))
-            return replace(one, closed=part.without(one.lifted))
 
         found = (attempt(functools.partial(trace, mode), lambda: None) for mode in self.modes)
         return [one for one in found if one is not None]
+
+    def forms(self, operands: Sequence[Any], *, later: bool) -> Callable[[], list[Form]]:
+        """What gives the modes as forms of the operands of an elimination, traced when called.
+
+        `later`, when this trace has ended, its values are gone: what needs those of an outer trace
+        is traced now.
+        """
+
+        def made(modes: _Modes, operands: Sequence[Any]) -> list[Form]:
+            known = ((one, _given(one, operands)) for one in modes.traced())
+            return [Form.of(one, False, given) for one, given in known if given is not None]
+
+        if not later:
+            return functools.cache(lambda: made(self, operands))
+        if not self._is_alone(operands):
+            found = made(self, operands)
+            return lambda: found
+        kept = tuple(None if _compat.is_traced(x) else x for x in operands)
+        leaves = [
+            _compat.shape_of(x) if k in self.dynamic else x for k, x in enumerate(self.leaves)
+        ]
+        modes = replace(self, leaves=tuple(leaves))
+        return functools.cache(lambda: made(modes, kept))
+
+    def _is_alone(self, operands: Sequence[Any]) -> bool:
+        """Whether the function depends on no other trace than that of its arguments."""
+        others = [x for k, x in enumerate(self.leaves) if k not in self.dynamic]
+        captured = operands[len(self.dynamic) :]
+        return not any(map(_compat.is_traced, (*others, *captured))) and not any(
+            map(_compat.variance, operands)
+        )
 
     def split(self) -> tuple[list[Traced], _Modes]:
         """The first mode that JAX has, traced, if there is one, and the modes after it."""
@@ -178,95 +199,66 @@ class _Modes:
 
 @dataclass(eq=False)
 class Form:
-    """A form of a Jacobian for XLA."""
+    """A form of a Jacobian for XLA, which holds no value of the trace that it was made in."""
 
-    traced: Traced  # the program, without the values of the trace that it was made in
+    closed: Any  # its jaxpr
+    count: int  # of how many arguments a batch surely has one for each point: the first ones
     pinned: bool  # it is run with the pins that are needed (`veenv.engine.pins`)
-    # what its lifted constants are of the operands of the elimination, one function each; None
-    # where they are among them
-    lifted: Sequence[Callable[[Sequence[Any]], Any]] | None = None
+    given: Callable[[Sequence[Any]], Sequence[Any]]  # from the elimination's operands to its own
     _counts: dict[frozenset[Any], Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        traced: Traced,
+        pinned: bool,
+        given: Callable[[Sequence[Any]], Sequence[Any]] = lambda operands: operands,
+    ) -> Form:
+        """A form that was traced."""
+        return cls(traced.closed, len(traced.dynamic), pinned, given)
 
     @functools.cached_property
     def _stored_from(self) -> dict[Any, float]:
-        part: Part = self.traced.closed
-        return pins.stored_points(part, self.traced.lifted) if self.pinned else {}
+        return pins.stored_from(self.closed)
 
     def seconds(self, batch: int) -> float:
         """The price at a batch, on which depends what is stored."""
-        dropped = frozenset(v for v, least in self._stored_from.items() if least > batch)
+        points = self._stored_from.items() if self.pinned else ()
+        dropped = frozenset(v for v, least in points if least > batch)
         if dropped not in self._counts:
-            self._counts[dropped] = counts_of(self.traced.closed, dropped)
+            self._counts[dropped] = counts_of(self.closed, dropped, count=self.count)
         return seconds(self._counts[dropped], batch)
 
     def run(self, wanted: Sequence[int]) -> Run:
         """The form as a function of the operands of the elimination, to some leaves."""
-        part: Part = self.traced.closed
+        closed, avals = self.closed, self.closed.out_avals
 
-        def pinned(*given: Any) -> list[Any]:
-            return attempt(lambda: pins.run(part, *given), lambda: part.run(*given))
+        def plain(operands: Sequence[Any]) -> list[Any]:
+            return jax.core.eval_jaxpr(_compat.open_jaxpr(closed), closed.consts, *operands)
 
-        fun = self.traced.xla(wanted, pinned if self.pinned else part.run)
-        if self.lifted is None:
-            return fun
-        count, lifted = len(self.traced.dynamic), self.lifted
-        return lambda *operands: fun(*operands[:count], *(made(operands) for made in lifted))
+        def pinned(operands: Sequence[Any]) -> list[Any]:
+            stored = lambda: pins.run(closed, self._stored_from, operands)  # noqa: E731
+            return attempt(stored, lambda: plain(operands))
+
+        def run(*operands: Any) -> list[Any]:
+            found = (pinned if self.pinned else plain)(self.given(operands))
+            return [_compat.as_weak_as(avals[k], jnp.asarray(found[k])) for k in wanted]
+
+        return run
 
 
-class Choice:
-    """The forms of a Jacobian.
+@dataclass(frozen=True)
+class _Menu:
+    """The forms of a Jacobian."""
 
-    Args:
-      first: traced eliminations, or one of JAX's modes alone; the first is what was asked for.
-      own: JAX's own modes beside them, which are traced only where they may be cheaper.
-      source: the number of the one that becomes the kernel.
-    """
+    forms: Sequence[Form]  # what was asked for first
+    modes: Callable[[], list[Form]]  # JAX's own, traced only where they may be cheaper
+    operations: float  # multiplications that each of those does at a point, as far as is known
+    precision: Any = field(default_factory=lambda: jnp.result_type(float))
 
-    def __init__(self, first: Sequence[Traced], own: _Modes, source: int = 0):
-        self._first, self._source, self._own = first, source, own
-        self._operations = own.operations
-        self._precision = jnp.result_type(float)
-        self._forms = [Form(_without_values(form), True) for form in first]
-
-    def result(self, *, kernel: bool, waits: bool) -> Any:
-        """The Jacobian in the cheapest form; it `waits` until the batch is known where it may."""
-        first, count = self._first[0], len(self._first[0].closed.out_avals)
-        program = attempt(self._program, lambda: None) if kernel else None
-        if program is None or not program.written():
-            if not (waits and self._is_open() and self._is_pure()):
-                return first.result(self._cheapest(None).run(range(count))(*first.operands))
-            return first.result(self._when_lowered(range(count)))
-        made = self._first[self._source]
-        wanted = [k for k in program.written() if k < count]  # the others tell of callbacks
-        usual = Form(_without_values(made), True).run(wanted)
-        self._forget()
-        kernel_at = functools.partial(kernel_seconds, program)
-
-        def instead(batch: int) -> Run | None:
-            if kernel_at(batch) <= least_seconds(program, batch):
-                return None
-            form = self._cheapest(batch, kernel_at(batch))
-            return form and form.run(wanted)
-
-        return run_kernel(made, program, usual, instead)
-
-    def _when_lowered(self, wanted: Sequence[int]) -> list[Any]:
-        """The leaves, of a form that is chosen when the batch is known."""
-        first = self._first[0]
-        inputs, outputs = list(map(jax.typeof, first.operands)), first.closed.out_avals
-        self._forget()
-        forms = Batched(
-            inputs,
-            outputs,
-            lambda *operands: self._cheapest(None).run(wanted)(*operands),
-            lambda batch: self._cheapest(batch).run(wanted),
-        )
-        found = call(forms, *map(jnp.asarray, first.operands))
-        return list(map(_compat.as_weak_as, outputs, found))
-
-    def _cheapest(self, batch: int | None, kernel: float = inf) -> Any:
+    def cheapest(self, batch: int | None, kernel: float = inf) -> Any:
         """The form of the least price, at typical batches by default; None if the kernel is."""
-        without = functools.partial(replace, self._forms[0], pinned=False)
+        without = functools.partial(replace, self.forms[0], pinned=False)
         return attempt(lambda: self._least(batch, kernel), without)
 
     def _least(self, batch: int | None, kernel: float) -> Form | None:
@@ -275,63 +267,102 @@ class Choice:
         def price(form: Form) -> float:
             return _at(form.seconds, batch)
 
-        forms, alone = self._forms, kernel == inf
-        if alone and len(forms) == 1 and self._operations == inf:
-            return forms[0]
-        best = min(forms, key=price)
-        bound = _at(functools.partial(least_of_modes, self._operations), batch)
+        alone = kernel == inf
+        if alone and len(self.forms) == 1 and self.operations == inf:
+            return self.forms[0]
+        best = min(self.forms, key=price)
+        bound = _at(functools.partial(least_of_modes, self.operations), batch)
         bound = bound if alone else max(bound, _SELDOM * price(best))
-        if bound < min(price(best), kernel):
-            best = min([best, *self._modes()], key=price)
+        same_width = jnp.result_type(float) == self.precision  # modes are traced with this one
+        if same_width and bound < min(price(best), kernel):
+            best = min([best, *self.modes()], key=price)
         return best if price(best) < kernel else None
 
-    def _modes(self) -> list[Form]:
-        """JAX's own modes; none where the program is lowered with another width of floats."""
-        return self._traced_modes if jnp.result_type(float) == self._precision else []
-
-    @functools.cached_property
-    def _traced_modes(self) -> list[Form]:
-        known = ((form, self._lifted(form)) for form in self._own.traced())
-        return [Form(_without_values(f), False, made) for f, made in known if made is not None]
-
-    def _lifted(self, form: Traced) -> list[Callable[[Sequence[Any]], Any]] | None:
-        """What a mode's lifted constants are; None if one is of an outer trace and no operand."""
-        places = {id(x): k for k, x in enumerate(self._first[0].operands)}
-        lifted = form.operands[len(form.dynamic) :]
-        if any(_compat.is_traced(x) and id(x) not in places for x in lifted):
-            return None
-        return [
-            operator.itemgetter(places[id(x)]) if id(x) in places else (lambda _, x=x: x)
-            for x in lifted
-        ]
-
-    def _is_open(self) -> bool:
+    def is_open(self) -> bool:
         """Whether there is more than one form, of which not one is surely the cheapest."""
-        several = len(self._forms) > 1
-        if several or self._operations == inf:
+        several = len(self.forms) > 1
+        if several or self.operations == inf:
             return several
-        known = self._forms[0].seconds, functools.partial(least_of_modes, self._operations)
+        known = self.forms[0].seconds, functools.partial(least_of_modes, self.operations)
         return any(known[0](batch) >= known[1](batch) for batch in _TYPICAL)
 
-    def _is_pure(self) -> bool:
-        """Whether all that the forms do is compute, of what can wait for a batch."""
-        if any(map(is_key, map(jax.typeof, self._first[0].operands))):
-            return False
-        return not any(e.effects for form in self._first for e in walk.equations(form.closed))
 
-    def _forget(self) -> None:
-        """Drops the values of this trace, which are gone when the choice is made."""
-        if _is_alone(self._first[0], self._own.leaves):
-            self._own = self._own.without_values()
-        else:  # JAX's modes may need values of an outer trace
-            _ = self._traced_modes
-            self._own = replace(self._own, modes=(), leaves=())
-        self._first = [_without_values(form) for form in self._first]
+def _cheapest(
+    first: Sequence[Traced], own: _Modes, source: int = 0, *, kernel: bool, waits: bool
+) -> Any:
+    """The Jacobian in the cheapest form; it `waits` until the batch is known where it may.
 
-    def _program(self) -> ScalarProgram | None:
-        """The scalar program, where compiling it takes not much longer than XLA's takes."""
-        lengths = (len(walk.equations(one.closed)) for one in self._first)
-        return self._first[self._source].program_within(kernel_size(min(lengths)))
+    Args:
+      first: traced eliminations, or one of JAX's modes alone; the first is what was asked for.
+      own: JAX's own modes beside them.
+      source: the number of the one that becomes the kernel.
+      kernel: whether one kernel is a form.
+      waits: whether the batch may be waited for without a kernel.
+    """
+    asked, forms = first[0], [Form.of(one, True) for one in first]
+    program = attempt(lambda: _program(first, source), lambda: None) if kernel else None
+    menu = functools.partial(_Menu, forms, operations=own.operations)
+    every = range(len(asked.closed.out_avals))
+    if program is not None and program.written():
+        wanted = [k for k in program.written() if k in every]  # the others tell of callbacks
+        instead = _instead(menu(own.forms(asked.operands, later=True)), program, wanted)
+        return run_kernel(first[source], program, forms[source].run(wanted), instead)
+    if waits and menu(list).is_open() and _is_pure(first):
+        later = menu(own.forms(asked.operands, later=True))
+        batched = Batched(
+            list(map(jax.typeof, asked.operands)),
+            asked.closed.out_avals,
+            lambda *operands: later.cheapest(None).run(every)(*operands),
+            lambda batch: later.cheapest(batch).run(every),
+        )
+        found = call(batched, *map(jnp.asarray, asked.operands))
+        return asked.result(list(map(_compat.as_weak_as, asked.closed.out_avals, found)))
+    now = menu(own.forms(asked.operands, later=False))
+    return asked.result(now.cheapest(None).run(every)(*asked.operands))
+
+
+def _instead(
+    menu: _Menu, program: ScalarProgram, wanted: Sequence[int]
+) -> Callable[[int], Run | None]:
+    """What gives for a number of points the form that is cheaper than the kernel, if one is."""
+
+    def instead(batch: int) -> Run | None:
+        kernel = kernel_seconds(program, batch)
+        if kernel <= least_seconds(program, batch):
+            return None
+        form = menu.cheapest(batch, kernel)
+        return form and form.run(wanted)
+
+    return instead
+
+
+def _program(first: Sequence[Traced], source: int) -> ScalarProgram | None:
+    """The scalar program, where compiling it takes not much longer than XLA's takes."""
+    lengths = (len(walk.equations(one.closed)) for one in first)
+    return first[source].program_within(kernel_size(min(lengths)))
+
+
+def _is_pure(first: Sequence[Traced]) -> bool:
+    """Whether all that forms do is compute, of what can wait for a batch."""
+    if any(map(is_key, map(jax.typeof, first[0].operands))):
+        return False
+    return not any(e.effects for form in first for e in walk.equations(form.closed))
+
+
+def _given(
+    mode: Traced, operands: Sequence[Any]
+) -> Callable[[Sequence[Any]], Sequence[Any]] | None:
+    """From an elimination's operands to a mode's; None if one is of an outer trace and no operand.
+
+    `operands` are those of the elimination at this moment.
+    """
+    places = {id(x): k for k, x in enumerate(operands)}
+    found = [(x, places.get(id(x))) for x in mode.lifted]
+    if any(k is None and _compat.is_traced(x) for x, k in found):
+        return None
+    kept = [(None, k) if k is not None else (x, None) for x, k in found]
+    count = len(mode.dynamic)
+    return lambda own: [*own[:count], *(x if k is None else own[k] for x, k in kept)]
 
 
 def _at(price: Callable[[int], float], batch: int | None) -> float:
@@ -346,25 +377,9 @@ def _separate(traced: Traced) -> list[Traced]:
         end = start + tree.num_leaves
         numbers = [k for k in range(start, end) if k not in traced.static]
         places = [k - sum(s < k for s in traced.static) for k in numbers]
-        part = part_of(traced.closed, places)
-        part = part.without(traced.lifted)
+        closed = walk.part_of(traced.closed, places)
         static = {k - start: x for k, x in traced.static.items() if start <= k < end}
         avals = tuple(traced.avals[k] for k in places)
-        found.append(replace(traced, closed=part, tree=tree, avals=avals, static=static))
+        found.append(replace(traced, closed=closed, tree=tree, avals=avals, static=static))
         start = end
     return found
-
-
-def _is_alone(traced: Traced, leaves: Sequence[Any]) -> bool:
-    """Whether a function of some leaves depends on no other trace than that of its arguments."""
-    others = [x for k, x in enumerate(leaves) if k not in traced.dynamic]
-    captured = traced.operands[len(traced.dynamic) :]
-    return not any(map(_compat.is_traced, (*others, *captured))) and not any(
-        map(_compat.variance, traced.operands)
-    )
-
-
-def _without_values(traced: Traced) -> Traced:
-    """A function without the operands that are of a trace, which ends before it is used."""
-    kept = (None if _compat.is_traced(x) else x for x in traced.operands)
-    return replace(traced, operands=tuple(kept))

@@ -9,14 +9,13 @@ are few.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from math import ceil, inf, prod
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend import core
 
 from veenv import _compat
 from veenv.linear.barrier import BARRIERS, barrier_from
@@ -24,81 +23,24 @@ from veenv.rules import walk
 from veenv.rules.table import facts
 
 
-@dataclass(frozen=True)
-class Part:
-    """What a closed jaxpr computes for some of its results; it reads as a closed jaxpr does."""
-
-    constvars: tuple[Any, ...]  # variables of the constants
-    invars: tuple[Any, ...]  # variables of the arguments: all of the jaxpr's
-    outvars: tuple[Any, ...]  # the results that are wanted
-    eqns: tuple[Any, ...]  # the equations that they need
-    consts: tuple[Any, ...]  # values of the constants
-
-    @property
-    def out_avals(self) -> list[Any]:
-        """Shape and dtype of each result."""
-        return [v.aval for v in self.outvars]
-
-    def without(self, constants: Collection[int]) -> Part:
-        """The part without some of its constants, which may be of a trace that ends before it."""
-        kept = (None if k in constants else c for k, c in enumerate(self.consts))
-        return replace(self, consts=tuple(kept))
-
-    def run(
-        self,
-        consts: Sequence[Any],
-        operands: Sequence[Any],
-        step: Callable[[Any, Sequence[Any]], list[Any]] = walk.apply,
-    ) -> list[Any]:
-        """The results; `step` computes those of an equation."""
-        values: dict[Any, Any] = dict(zip(self.constvars, consts, strict=True))
-        values.update(zip(self.invars, operands, strict=True))
-        read = walk.run(self, values, step)
-        return [_compat.as_weak_as(v.aval, jnp.asarray(read(v))) for v in self.outvars]
-
-
-def part_of(closed: Any, outputs: Sequence[int]) -> Part:
-    """Some of the results of a closed jaxpr, by their numbers."""
+def run(closed: Any, points: Mapping[Any, float], operands: Sequence[Any]) -> list[Any]:
+    """The results of a closed jaxpr at arrays, with the pins that are needed, as `stored_from`."""
     jaxpr = _compat.open_jaxpr(closed)
-    outvars = tuple(jaxpr.outvars[k] for k in outputs)
-    equations = tuple(walk.needed(jaxpr, outvars))
-    constvars, invars = tuple(jaxpr.constvars), tuple(jaxpr.invars)
-    return Part(constvars, invars, outvars, equations, tuple(closed.consts))
-
-
-def run(part: Part, consts: Sequence[Any], operands: Sequence[Any]) -> list[Any]:
-    """The results of a part of a jaxpr, computed with the pins that are needed."""
-    lifted = [k for k, c in enumerate(consts) if _compat.is_traced(c)]
-    varying = _varying(part, lifted)
-    points = stored_from(part, walk.equations(part), varying)
-    once = shared(walk.equations(part), varying)
+    once = shared(jaxpr)
 
     def step(equation: Any, operands: Sequence[Any]) -> list[Any]:
         if equation.primitive.name not in BARRIERS:
             outs = walk.apply(equation, operands)
-        elif equation.outvars[0] in points:
-            outs = [barrier_from(points[equation.outvars[0]], x) for x in operands]
+        elif points[equation.outvars[0]] < inf:
+            outs = [barrier_from(int(points[equation.outvars[0]]), x) for x in operands]
         else:
             outs = list(operands)
         pairs = zip(equation.outvars, outs, strict=True)
         return [jax.lax.optimization_barrier(x) if v in once else x for v, x in pairs]
 
-    return part.run(consts, operands, step)
-
-
-def stored_points(part: Part, lifted: Sequence[int]) -> dict[Any, float]:
-    """For each result of a barrier the number of points from which on it is stored, if ever.
-
-    A batch may run over the `lifted` constants.
-    """
-    points = stored_from(part, walk.equations(part), _varying(part, lifted))
-    barriers = (e.outvars[0] for e in walk.equations(part) if e.primitive.name in BARRIERS)
-    return {v: points.get(v, inf) for v in barriers}
-
-
-def _varying(part: Part, lifted: Sequence[int]) -> set[Any]:
-    """The variables that depend on the arguments; others are computed once for a batch."""
-    return walk.dependent(part, (*part.invars, *(part.constvars[k] for k in lifted)))
+    variables, given = (*jaxpr.constvars, *jaxpr.invars), (*closed.consts, *operands)
+    read = walk.run(jaxpr, dict(zip(variables, given, strict=True)), step)
+    return list(map(read, jaxpr.outvars))
 
 
 _COSTLY = 40
@@ -126,22 +68,22 @@ _FAR = 200
 """Variables through which the uses of one value are followed at least."""
 
 
-def stored_from(jaxpr: Any, equations: Sequence[Any], varying: Collection[Any]) -> dict[Any, int]:
-    """For the results of barriers worth storing, the number of points from which on they are.
+def stored_from(closed: Any) -> dict[Any, float]:
+    """For each result of a barrier the number of points from which on it is stored, if ever.
 
-    Such a value costs more than loading it and would be repeated. What is joined of parts that cost
-    more than that is read by indices, and is no loop but branches unless stored. `varying` are the
-    variables that depend on the arguments.
+    What is stored costs more than loading it and would be repeated. What is joined of parts that
+    cost more than that is read by indices, and is no loop but branches unless stored.
     """
+    jaxpr = _compat.open_jaxpr(closed)
     users: dict[Any, list[Any]] = {}
-    for equation in equations:
-        for atom in equation.invars:
-            if not isinstance(atom, core.Literal):
-                users.setdefault(atom, []).append(equation)
-    makers = {v: equation for equation in equations for v in equation.outvars}
-    outputs = {v for v in jaxpr.outvars if not isinstance(v, core.Literal)}
-    barriers = [e for e in equations if e.primitive.name in BARRIERS]
-    points: dict[Any, int] = {}
+    for equation in jaxpr.eqns:
+        for atom in walk.operands(equation):
+            users.setdefault(atom, []).append(equation)
+    makers = {v: equation for equation in jaxpr.eqns for v in equation.outvars}
+    outputs = {v for v in jaxpr.outvars if not walk.is_literal(v)}
+    varying = walk.dependent(jaxpr, jaxpr.invars)
+    barriers = [e for e in jaxpr.eqns if e.primitive.name in BARRIERS]
+    points: dict[Any, float] = {e.outvars[0]: inf for e in barriers}
     for batch in (_LARGE, *_BATCHES):  # what is stored by fewer points is among that of more
         far = max(_FAR, _LOOKED_AT // max(1, len(barriers)))
         flow = _Flow(makers, users, outputs, varying, batch, far)
@@ -150,16 +92,17 @@ def stored_from(jaxpr: Any, equations: Sequence[Any], varying: Collection[Any]) 
     return points
 
 
-def shared(equations: Sequence[Any], varying: Collection[Any]) -> frozenset[Any]:
+def shared(jaxpr: Any) -> frozenset[Any]:
     """What does not depend on the arguments, is computed, and meets what does.
 
     A batch shares it: it is computed once and stored, not in the loop over all points, where the
     pads of a stencil, say, would be branches for every entry.
     """
+    varying = walk.dependent(jaxpr, jaxpr.invars)
     computed: dict[Any, int] = {}
     found = set()
-    for equation in equations:
-        atoms = [a for a in equation.invars if not isinstance(a, core.Literal)]
+    for equation in jaxpr.eqns:
+        atoms = walk.operands(equation)
         name = equation.primitive.name
         if any(a in varying for a in atoms):
             found.update(a for a in atoms if a not in varying and computed.get(a, 0) >= _SHARED)
@@ -201,7 +144,7 @@ class _Flow:
     def _is_worth(self, barrier: Any) -> bool:
         """Whether storing saves more than it costs, given what is stored before it."""
         value, source = barrier.outvars[0], barrier.invars[0]
-        maker = None if isinstance(source, core.Literal) else self.makers.get(source)
+        maker = None if walk.is_literal(source) else self.makers.get(source)
         joined = maker is not None and facts(maker.primitive.name).cost == "join"
         parts: Sequence[Any] = maker.invars if maker is not None and joined else [source]
         if self.batch >= _LARGE:
@@ -217,7 +160,7 @@ class _Flow:
         total, seen, waiting = 0, set(), [atom]
         while waiting and total < most:
             v = waiting.pop()
-            if isinstance(v, core.Literal) or v in seen or v in self._kept or v not in self.varying:
+            if walk.is_literal(v) or v in seen or v in self._kept or v not in self.varying:
                 continue
             seen.add(v)
             equation = self.makers.get(v)

@@ -56,15 +56,18 @@ def _with_key(x: Any, like: Any) -> Any:
 class Traced:
     """A function traced at one point."""
 
-    closed: Any  # its jaxpr; the constants of `lifted` are arguments of the kernel
-    # values of the leaves that are arguments, then of the lifted constants
+    closed: Any  # its jaxpr; constants of an outer trace and large ones are its last arguments
+    # values of the leaves that are arguments, then of those constants
     operands: tuple[Any, ...]
-    # which constants of the jaxpr are arguments: those of an outer trace, large ones
-    lifted: tuple[int, ...]
     tree: Any  # structure of the result
     avals: tuple[Any, ...]  # of the leaves of the result that are arrays, keys as keys
     static: dict[int, Any]  # leaves of the result that are no arrays, by their number
     dynamic: tuple[int, ...]  # numbers of the leaves that are arguments
+
+    @property
+    def lifted(self) -> tuple[Any, ...]:
+        """Values of the constants that are arguments."""
+        return self.operands[len(self.dynamic) :]
 
     @functools.cached_property
     def carried(self) -> Carried:
@@ -75,7 +78,7 @@ class Traced:
         """The scalar program, unrolled, of so many operations at most."""
         largest = _largest.get()
         size = largest if largest < MAX_OPERATIONS else inf
-        return unroll(self.carried.closed, self.lifted, min(limit, largest), size)
+        return unroll(self.carried.closed, min(limit, largest), size)
 
     def program_within(self, limit: int) -> ScalarProgram | None:
         """The scalar program where `"auto"` may take a kernel of this `size_of`; None elsewhere."""
@@ -85,26 +88,16 @@ class Traced:
         if any(map(primitive.has_batch, walk.every(jaxpr))):  # a kernel of many points is inside
             return None
         try:
-            return unroll(self.carried.closed, self.lifted, limit, limit)
+            return unroll(self.carried.closed, limit, limit)
         except CannotFuseError:
             return None
 
-    def xla(
-        self, wanted: Sequence[int], run: Callable[..., list[Any]] | None = None
-    ) -> Callable[..., list[Any]]:
-        """The function from operands to some results, for XLA; `run` stands in for the jaxpr."""
-        jaxpr, closed, lifted = _compat.open_jaxpr(self.closed), self.closed, self.lifted
-        kept = [None if k in lifted else c for k, c in enumerate(closed.consts)]
-        count = len(jaxpr.invars)
+    def xla(self, wanted: Sequence[int]) -> Callable[..., list[Any]]:
+        """The function from operands to some results, for XLA."""
+        jaxpr, consts = _compat.open_jaxpr(self.closed), self.closed.consts
 
         def for_xla(*operands: Any) -> list[Any]:
-            consts = list(kept)
-            for k, value in zip(lifted, operands[count:], strict=True):
-                consts[k] = value
-            if run is None:
-                outs = jax.core.eval_jaxpr(jaxpr, consts, *operands[:count])
-            else:
-                outs = run(consts, operands[:count])
+            outs = jax.core.eval_jaxpr(jaxpr, consts, *operands)
             return [outs[k] for k in wanted]
 
         return for_xla
@@ -172,14 +165,14 @@ def trace_leaves(
     given = dict(zip(dynamic, operands, strict=True))
     some, named = _plain(tree, map(given.get, range(len(leaves))))
     closed = spelled_out(loosened(jax.make_jaxpr(flat)(*some, **named)))
-    consts = closed.consts
-    lifted = tuple(
-        k for k, c in enumerate(consts)
+    lifted = [
+        (v, c) for v, c in zip(_compat.open_jaxpr(closed).constvars, closed.consts, strict=True)
         if _compat.is_traced(c) or (np.size(c) > _LARGEST_CONSTANT and is_differentiable(c))
-    )  # fmt: skip
-    operands += [consts[k] for k in lifted]
+    ]  # fmt: skip
+    operands += [c for _, c in lifted]
     out_tree, avals, static = found[-1]
-    return Traced(closed, tuple(operands), lifted, out_tree, avals, static, tuple(dynamic))
+    closed = walk.part_of(closed, arguments=[v for v, _ in lifted])
+    return Traced(closed, tuple(operands), out_tree, avals, static, tuple(dynamic))
 
 
 def _plain(tree: Any, leaves: Iterator[Any]) -> Any:
@@ -250,7 +243,7 @@ def _run_point(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         shapes[k] = jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=weak)
     made = trace_leaves(fun, shapes, tree, dynamic)
     operands = [_without_key(leaves[k]) for k in dynamic]
-    made = replace(made, operands=(*operands, *made.operands[len(operands) :]))
+    made = replace(made, operands=(*operands, *made.lifted))
     try:
         program = made.program()
     except CannotFuseError as error:
@@ -280,10 +273,9 @@ def _again(fun: Callable[..., Any], inputs: Sequence[Any]) -> Callable[[int], An
             return None
         if program is None:
             return None
-        further = traced.operands[len(leaves) :]
 
         def run(*operands: Any) -> list[Any]:
-            return run_kernel(replace(traced, operands=(*operands, *further)), program)
+            return run_kernel(replace(traced, operands=(*operands, *traced.lifted)), program)
 
         return run
 
@@ -366,9 +358,8 @@ def _as_kernel_dtypes(
     instead: Callable[[int], Callable[..., Any] | None] | None,
 ) -> tuple[Callable[..., list[Any]], Callable[[int], Callable[..., Any] | None] | None]:
     """Functions of the traced one's dtypes as functions of those that the kernel computes in."""
-    jaxpr, avals = _compat.open_jaxpr(traced.closed), traced.closed.out_avals
-    variables = [*jaxpr.invars, *(jaxpr.constvars[k] for k in traced.lifted)]
-    given = [v.aval.dtype for v in variables]
+    avals = traced.closed.out_avals
+    given = [v.aval.dtype for v in _compat.open_jaxpr(traced.closed).invars]
     written = program.written()
     to = [program.outputs[k] for k in written]
     if given == [leaf.dtype for leaf in program.inputs] and [leaf.dtype for leaf in to] == [

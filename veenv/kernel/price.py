@@ -67,20 +67,24 @@ def seconds(counts: np.ndarray, batch: int) -> float:
     return 1e-6 * float(_COSTS @ (counts[0] + batch * counts[1]))
 
 
-def counts_of(jaxpr: Any, dropped: Container[Any] = (), points: float = inf) -> np.ndarray:
-    """What the price of a jaxpr of one point is made of, for a batch over all of its arguments.
+def counts_of(
+    jaxpr: Any, dropped: Container[Any] = (), points: float = inf, count: int | None = None
+) -> np.ndarray:
+    """What the price of a jaxpr of one point is made of, for a batch over its arguments.
 
     Args:
-      jaxpr: a jaxpr, open or closed, or a part of one.
+      jaxpr: a jaxpr, open or closed.
       dropped: results of barriers that are left out.
       points: the number of points, which says what barriers of batches there are; all by default.
+      count: how many arguments the batch is over, the first ones; all by default.
 
     Returns:
       float64 [2, len(NAMES)]: what does not depend on the batch, and what each point adds.
     """
     opened = _compat.open_jaxpr(jaxpr)
     walk = _Walk(dropped, points)
-    walk.run(opened, [True] * len(opened.invars), 1.0)
+    total = len(opened.invars)
+    walk.run(opened, [k < (total if count is None else count) for k in range(total)], 1.0)
     return walk.total
 
 

@@ -139,14 +139,11 @@ def _collected_later() -> Iterator[None]:
 
 
 @_collected_later()
-def unroll(
-    closed: Any, lifted: Sequence[int] = (), limit: int = MAX_OPERATIONS, size: float = inf
-) -> ScalarProgram:
+def unroll(closed: Any, limit: int = MAX_OPERATIONS, size: float = inf) -> ScalarProgram:
     """The scalar program of a closed jaxpr, without what its outputs do not need.
 
     Args:
       closed: the jaxpr of a function of one point; its constants are folded.
-      lifted: numbers of constants that are inputs of the program instead, after the others.
       limit: the most operations the program may have.
       size: the largest `veenv.kernel.cpu.spans.size_of` it may have.
 
@@ -163,27 +160,24 @@ def unroll(
                 f"linear algebra takes about {solving:,} scalar operations, of {limit:,} that one "
                 "kernel may have (it would take too long to compile)"
             )
-        program = _program(closed, lifted, limit, size)
+        program = _program(closed, limit, size)
     except CannotFuseError:
         with suppress(CannotFuseError):
-            return _program(closed, lifted, limit, size, batches=True)
+            return _program(closed, limit, size, batches=True)
         raise
     if size_of(program) > _VERY_LONG:
         with suppress(CannotFuseError):
-            other = _program(closed, lifted, limit, size, batches=True)
+            other = _program(closed, limit, size, batches=True)
             if 2 * size_of(other) < size_of(program) and 4 * other.executed < 5 * program.executed:
                 return other
     return program
 
 
-def _program(
-    closed: Any, lifted: Sequence[int], limit: int, size: float, batches: bool = False
-) -> ScalarProgram:
+def _program(closed: Any, limit: int, size: float, batches: bool = False) -> ScalarProgram:
     """As `unroll`; with `batches` axes are loops."""
     walker = _Unroller(limit)
     jaxpr = _compat.open_jaxpr(closed)
-    variables = [*jaxpr.invars, *(jaxpr.constvars[k] for k in lifted)]
-    inputs = [leaf_of(v.aval) for v in variables]
+    inputs = [leaf_of(v.aval) for v in jaxpr.invars]
     if sum(leaf.size for leaf in inputs) > limit:
         raise CannotFuseError(f"the arguments have more than {limit:,} entries")
     ins = [
@@ -192,13 +186,8 @@ def _program(
         ).reshape(leaf.shape)
         for k, leaf in enumerate(inputs)
     ]
-    count = len(jaxpr.invars)
-    given = dict(zip(lifted, ins[count:], strict=True))
-    consts = [
-        given[k] if k in given else walker.constant(c)
-        for k, c in enumerate(getattr(closed, "consts", ()))
-    ]
-    outs = (walker.with_batches if batches else walker.jaxpr)(jaxpr, consts, ins[:count])
+    consts = list(map(walker.constant, getattr(closed, "consts", ())))
+    outs = (walker.with_batches if batches else walker.jaxpr)(jaxpr, consts, ins)
     outputs = [leaf_of(v.aval) for v in jaxpr.outvars]
     results = [ids.ravel().tolist() for ids in outs]
     program = needed(walker.builder.ops, inputs, outputs, results)

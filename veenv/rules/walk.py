@@ -100,6 +100,26 @@ def needed(of: Any, outputs: Iterable[Any]) -> list[Any]:
     return found[::-1]
 
 
+def part_of(
+    closed: Any, results: Sequence[int] | None = None, arguments: Sequence[Any] = ()
+) -> Any:
+    """A closed jaxpr of some results of another, by number, without what they do not need.
+
+    `arguments` are variables of constants that become arguments, after the others.
+    """
+    jaxpr = _compat.open_jaxpr(closed)
+    outvars = jaxpr.outvars if results is None else [jaxpr.outvars[k] for k in results]
+    pairs = zip(jaxpr.constvars, closed.consts, strict=True)
+    consts = {v: c for v, c in pairs if v not in arguments}
+    opened = jaxpr.replace(
+        constvars=[*consts],
+        invars=[*jaxpr.invars, *arguments],
+        outvars=outvars,
+        eqns=needed(jaxpr, outvars),
+    )
+    return _compat.closed_jaxpr(opened, [*consts.values()])
+
+
 def dependent(of: Any, variables: Iterable[Any]) -> set[Any]:
     """The variables of a jaxpr that depend on some, these included."""
     found = {*variables}
