@@ -83,3 +83,9 @@ def test_top_k(k):
     for values in (x, x[3:].astype(np.int32), np.stack([x, -x], 2)):
         for got, expected in zip(*both(lambda x: lax.top_k(x, k, axis=0), values), strict=True):
             np.testing.assert_array_equal(got, expected)
+
+
+def test_constants_that_overflow_are_infinite():
+    """As quietly as in a program: libraries have such where a time has no end."""
+    large = np.float32(1)
+    assert veenv.fuse(lambda x: jnp.exp(jnp.float32(100)) + x)(large) == np.inf

@@ -25,7 +25,7 @@ def evaluate(op: Op, args: Sequence[Any]) -> Any:
             if op.name == "call" and op.dtype == "float32":
                 args = [np.asarray(a, np.float64) for a in args]
             value = OPERATIONS[op.attr if op.name == "call" else op.name].numpy(*args)
-    return np.asarray(value).astype(op.dtype)[()]
+        return np.asarray(value).astype(op.dtype)[()]
 
 
 def _convert(x: Any, dtype: str) -> Any:

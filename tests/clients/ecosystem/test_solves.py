@@ -18,6 +18,8 @@ with usual_promotion():
     from scripts.benchmarks.libraries import difference
 
 BATCH = 12
+NARROW = ["diffrax Tsit5", "diffrax CubicInterpolation", "optimistix Newton", "lineax SVD"]
+"""Solves that are compared in float64, too."""
 
 
 @pytest.mark.parametrize("name", SOLVES)
