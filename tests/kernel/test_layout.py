@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import veenv
+from tests.oracles.jacobians import quick_jit
 from tests.sampling import spared
 from veenv.kernel.cpu import compile as compiling
 from veenv.kernel.cpu import emitter, entries, layout, records, sections
@@ -85,7 +86,7 @@ DTYPES = ["float32", "float64", "int32", "bool", "int8", "int64"]
     ("dtype", "columns"),
     spared(
         product(DTYPES, [5, 16, 33]),
-        ("float32", 5), ("float64", 16), ("int32", 33), ("bool", 33), ("int8", 5),
+        ("float64", 16), ("int32", 33), ("bool", 33), ("int8", 5),
     ),
 )  # fmt: skip
 def test_large_leaves(dtype: str, columns: int):
@@ -105,8 +106,8 @@ def test_large_leaves(dtype: str, columns: int):
             x = x.astype("f8" if dtype.endswith("64") else "f4")
             program = trace_point(fun, (x[0],), {}, (0,)).program()
             assert [made.by_value for made in written(program)] == [True, True, True, False]
-            got = jax.jit(jax.vmap(fuse(fun)))(x)
-            for a, b in zip(got, jax.vmap(fun)(x), strict=True):
+            got, expected = quick_jit(lambda x: (jax.vmap(fuse(fun))(x), jax.vmap(fun)(x)))(x)
+            for a, b in zip(got, expected, strict=True):
                 assert a.dtype == b.dtype == dtype
                 np.testing.assert_array_equal(a, b)
 

@@ -27,11 +27,11 @@ def assert_same(got: Any, expected: Any, tol: float = 1e-9) -> None:
         np.testing.assert_allclose(a, b, rtol=tol, atol=tol, err_msg=where)
 
 
-def assert_compiled_same(pairs: Iterable[tuple[Any, Any]], *args: Any) -> None:
+def assert_compiled_same(pairs: Iterable[tuple[Any, Any]], *args: Any, tol: float = 1e-9) -> None:
     """`assert_same` of what each function and its oracle return at a point, in one program."""
     pairs = list(pairs)
     for got, expected in quick_jit(lambda *a: [(f(*a), g(*a)) for f, g in pairs])(*args):
-        assert_same(got, expected)
+        assert_same(got, expected, tol)
 
 
 def orders(graph: veenv.Graph, num_random: int, seed: int = 0) -> dict[tuple[int, ...], str]:

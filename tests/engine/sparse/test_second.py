@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import veenv
-from tests.oracles.jacobians import assert_same
+from tests.oracles.jacobians import assert_same, quick_jit
 from tests.sampling import spared
 
 FIRST, SECOND = np.triu_indices(4, 1)
@@ -98,18 +98,17 @@ def test_hessians_by_meshes_and_trees(x64):
     )
 
 
-@pytest.mark.parametrize("argnums", [0, 1, (1, 0)])
-@pytest.mark.parametrize("transform", [lambda g: g, jax.jit], ids=["eager", "jit"])
+@pytest.mark.parametrize(("argnums", "transform"), [(1, lambda g: g), ((1, 0), jax.jit)])
 def test_hessians_of_arrays_and_trees(argnums, transform, x64):
     def fun(p, q):
         return {"a": jnp.outer(p["u"], q) * p["v"], "b": jnp.sin(q).sum(), "c": [p["v"] ** 2]}
 
     args = {"u": X[:2], "v": X[3]}, X[4:7]
     found = transform(veenv.hessian(fun, argnums=argnums))(*args)
-    assert_same(found, jax.hessian(fun, argnums)(*args), tol=1e-12)
+    assert_same(found, quick_jit(jax.hessian(fun, argnums))(*args), tol=1e-12)
     cubes = lambda x: x**3  # noqa: E731
     sparse = transform(veenv.hessian(cubes, sparse_representation=True))(X)
-    np.testing.assert_allclose(sparse.todense(), jax.hessian(cubes)(X), rtol=1e-12)
+    np.testing.assert_allclose(sparse.todense(), quick_jit(jax.hessian(cubes))(X), rtol=1e-12)
 
 
 def test_the_hessian_of_a_long_loop_takes_no_more_than_jax_s(x64):
