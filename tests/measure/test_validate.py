@@ -236,7 +236,7 @@ def test_slow_methods_are_timed_no_more_than_needed():
         calls["slow"] += 1
         time.sleep(0.02)
 
-    seconds = interleaved({"fast": fast, "slow": slow}, (), 10, longest=0.001)
+    seconds = interleaved({"fast": fast, "slow": slow}, (), 10, longest=0.001, shortest=0.0)
     assert calls == {"fast": 11, "slow": 4}  # the first call only warms up
     assert {name: len(s) for name, s in seconds.items()} == {"fast": 10, "slow": 3}
 

@@ -177,6 +177,8 @@ def test_a_function_without_forward_mode():
         ({"argnums": 3}, ValueError, "argnums 3 is out of range"),
         ({"in_axes": 1}, ValueError, "in_axes must be 0"),
         ({"in_axes": (0, None)}, ValueError, "in_axes must be 0"),
+        ({"in_axes": ({"w": 0},)}, ValueError, "a prefix of the arguments' trees"),
+        ({"in_axes": True}, ValueError, "in_axes must be 0"),
     ],
 )
 def test_wrong_arguments(arguments, error, message):
@@ -189,8 +191,36 @@ def test_what_jax_cannot_differentiate_raises_as_jax_does():
         tune(lambda x: x * 2, 3, budget="20s", cache=False)  # an integer
 
 
+@pytest.mark.parametrize(
+    ("in_axes", "batched"),
+    [
+        (0, {"x", "w", "b"}),
+        (None, set()),
+        ([0, None], {"x"}),
+        ((None, {"w": None, "b": 0}), {"b"}),
+        (({"x": 0, "none": None}, {"w": 0, "b": None}), {"x", "w"}),
+    ],
+)
+def test_the_batch_runs_over_what_in_axes_says_of_a_tree(in_axes, batched):
+    seen = {}
+
+    def f(x, params):
+        seen.update({**x, **params})
+        return jnp.tanh(params["w"] @ x["x"] + params["b"])
+
+    args = {"x": X, "none": None}, W
+    jacobian = tune(f, *args, batch=5, in_axes=in_axes, budget="0.2s", cache=False)
+    axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
+    many = {name: jnp.stack([x] * 5) if name in batched else x for name, x in {"x": X, **W}.items()}
+    wide = {"x": many["x"], "none": None}, {"w": many["w"], "b": many["b"]}
+    if batched:
+        result = jax.vmap(jacobian, in_axes=axes)(*wide)
+        expected = jax.vmap(jax.jacrev(f), in_axes=axes)(*wide)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), result, expected)
+
+
 def test_weights_are_not_batched():
-    point = Point.of((X, W), (0,), (True, False))
+    point = Point.of((X, W), (0,), (True, False, False))
     values = point.values(7, seed=0)
     assert [v.shape for v in values] == [(7, 3), (2,), (2, 3)]
     jacobian = point.function(jax.jacrev(layer))

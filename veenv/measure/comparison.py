@@ -8,13 +8,12 @@ from math import prod
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from veenv.engine.api import jacve
 from veenv.graph.graph import Graph
 from veenv.graph.linearisation import make_graph
 from veenv.kernel.fusing import KernelMode
-from veenv.measure.timing import JAX_MODES, SHORTEST, Timing, near, timed
+from veenv.measure.timing import JAX_MODES, Timing, timed
 
 BATCH = 4096
 _BYTES = 1 << 26  # of the Jacobians of a batch, at most
@@ -65,13 +64,13 @@ def compare(
     skipped.
     """
     graph = make_graph(fun, argnums)(*args)
-    points = jax.tree.map(jnp.asarray, near(tuple(args), [seed], min(batch, _fitting(graph))))
+    batch = min(batch, _fitting(graph))
     every = _methods(fun, argnums, tuple(order), graph)
     long = {name: _too_long(name, ids, graph) for name, (ids, _) in every.items()}
     methods = {name: method for name, (_, method) in every.items() if long[name] is None}
-    rows, missing = timed(methods, points, rounds=30, shortest=SHORTEST, limit=limit)
+    rows, missing = timed(methods, args, batch, seed=seed, limit=limit)
     skipped = {name: reason for name, reason in (long | missing).items() if reason is not None}
-    return Comparison(jax.tree.leaves(points)[0].shape[0], rows, skipped)
+    return Comparison(batch, rows, skipped)
 
 
 def ranked(
@@ -89,10 +88,9 @@ def ranked(
     After `limit` seconds nothing more is begun: then the last orders are missing.
     """
     graph = make_graph(fun, argnums)(*args)
-    points = jax.tree.map(jnp.asarray, near(tuple(args), [seed], min(batch, _fitting(graph))))
     named = {str(k): tuple(ids) for k, ids in enumerate(orders)}
     methods = {k: jacve(fun, ids, argnums, kernel="auto") for k, ids in named.items()}
-    rows, _ = timed(methods, points, rounds=30, shortest=SHORTEST, limit=limit)
+    rows, _ = timed(methods, args, min(batch, _fitting(graph)), seed=seed, limit=limit)
     pairs = ((named[row.method], row) for row in rows)
     return tuple(sorted(pairs, key=lambda pair: pair[1].median))
 

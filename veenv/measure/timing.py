@@ -23,10 +23,10 @@ SPREAD = 0.02
 USUAL = ("jacfwd", "jacrev", "forward", "reverse", "markowitz")
 """The ways to a Jacobian that an order is timed next to."""
 SHORTEST = 2e-3
-"""Seconds that a turn of quick functions lasts at least: a thousand times what a clock takes."""
+"""Seconds that a turn lasts at least: 40 times what waking the thread that waits takes."""
 JAX_MODES = ("jacfwd", "jacrev")
 _COMPILING = 0.7  # share of a limit of time after which no other method is compiled
-_CALLS = 3  # calls of which the fastest tells how long one takes
+_TURNS = 4  # turns of which the fastest tells how long a call takes: the first find cold caches
 _LARGE = 0.2
 """Share of the time that is left above which a function is not called again to learn its time."""
 _FEWEST = 3
@@ -95,27 +95,28 @@ def measure(
             methods[name] = getattr(jax, name)(task.fun, task.argnums)
         else:
             methods[name] = by_xla(name)
-    points = jax.tree.map(jnp.asarray, near(task.example_args(), [seed], batch))
-    return timed(methods, points, rounds, longest)[0]
+    return timed(methods, task.example_args(), batch, rounds, seed, longest=longest)[0]
 
 
 def timed(
     methods: Mapping[str, Callable[..., Any]],
-    points: Sequence[Any],
-    rounds: int,
-    longest: float | None = None,
+    point: Sequence[Any],
+    batch: int,
+    rounds: int = 30,
+    seed: int = 0,
     *,
-    shortest: float = 0.0,
+    longest: float | None = None,
     limit: float = inf,
 ) -> tuple[tuple[Timing, ...], dict[str, str]]:
     """Compiles ways to a Jacobian for a batch of points, and times them interleaved.
 
     Args:
       methods: the Jacobian of one point, by name; JAX's modes are named as in `JAX_MODES`.
-      points: the batch.
-      rounds: timed calls of each method.
-      longest: as `interleaved`, and so is the next.
-      shortest: as there.
+      point: what the points are near.
+      batch: how many there are.
+      rounds: timed turns of each method.
+      seed: of the points.
+      longest: as `interleaved`.
       limit: seconds after which nothing more is begun but what is compiled is timed three times.
 
     Returns:
@@ -123,6 +124,7 @@ def timed(
       be one kernel, or there was no time left.
     """
     began = time.perf_counter()
+    points = jax.tree.map(jnp.asarray, near(tuple(point), [seed], batch))
     runs, missing = {}, {}
     for name, method in methods.items():
         if runs and time.perf_counter() - began > _COMPILING * limit:
@@ -137,9 +139,7 @@ def timed(
                 raise
             missing[name] = f"as it has no forward mode: {str(error).splitlines()[0]}"
     left = limit - (time.perf_counter() - began)
-    times = interleaved(
-        runs, points, rounds, longest, shortest=shortest, seconds=left, fewest=_FEWEST
-    )
+    times = interleaved(runs, points, rounds, longest, seconds=left, fewest=_FEWEST)
     least = min(map(len, times.values()), default=0)  # who is left out of a round stays out
     modes = [times[m][:least] for m in JAX_MODES if m in times]
     timings = []
@@ -156,15 +156,18 @@ class Rounds(Generic[K]):
     Every round has an order of its own (the same in every run): a function pays for the memory that
     the one before it has given back, so none may always follow the same one.
 
+    The calls of a turn follow each other, and only the last is waited for, as a program's loop
+    does: waiting takes longer than many a call, and is no part of it.
+
     Attributes:
       seconds: of a call, by function and by the number of the round.
     """
 
-    def __init__(self, shortest: float = 0.0, clock: Callable[[], float] | None = None):
+    def __init__(self, shortest: float = SHORTEST, clock: Callable[[], float] | None = None):
         """Nothing runs yet.
 
         A turn lasts about as long as `shortest` at least: a function that is faster is called
-        several times, and their mean counts.
+        several times, after one that is not timed, and their mean counts.
         """
         self.seconds: dict[K, dict[int, float]] = {}
         self._shortest, self._clock = shortest, clock or time.perf_counter
@@ -177,15 +180,14 @@ class Rounds(Generic[K]):
 
         Where `left` are the seconds for everything, one that takes much of them is called once.
         """
-        self.seconds[name], self._runs[name] = {}, run
-        once, times = self._time(run, 1), list[float]()
-        # A call that finds its code in no cache tells too much.
-        while self._shortest and sum(times) <= 10 * self._shortest and len(times) < _CALLS:
-            if once > _LARGE * left:
+        self.seconds[name], self._runs[name], self._calls[name] = {}, run, 1
+        once, spent = self._time(name), 0.0
+        for _ in range(_TURNS if once <= _LARGE * left else 0):
+            if spent >= _TURNS * self._shortest:
                 break
-            times.append(self._time(run, 1))
-        once = min(times, default=once)
-        self._calls[name] = max(1, int(self._shortest / max(once, 1e-9)))
+            found = self._time(name)
+            once, spent = min(once, found), spent + self._calls[name] * found
+            self._calls[name] = max(1, int(self._shortest / max(once, 1e-9)))
         return once
 
     def run(self, names: Iterable[K], late: Callable[[], bool] = lambda: False) -> bool:
@@ -194,18 +196,22 @@ class Rounds(Generic[K]):
         for k in np.random.default_rng(self._number).permutation(len(names)):
             if late():
                 return False
-            once = self._time(self._runs[names[k]], self._calls[names[k]])
-            self.seconds[names[k]][self._number] = once
+            self.seconds[names[k]][self._number] = self._time(names[k])
         return True
 
     def leave(self, name: K) -> None:
         """Frees a function; its seconds stay."""
         self._runs.pop(name, None)
 
-    def _time(self, run: Callable[[], object], calls: int) -> float:
-        began = self._clock()
+    def _time(self, name: K) -> float:
+        """Seconds of a call, of which each begins when the one before it has been given to JAX."""
+        run, calls = self._runs[name], self._calls[name]
+        if calls > 1:
+            jax.block_until_ready(run())  # which wakes the processor, and fills its caches
+        result, began = None, self._clock()
         for _ in range(calls):
-            run()
+            result = run()
+        jax.block_until_ready(result)
         return (self._clock() - began) / calls
 
 
@@ -215,7 +221,7 @@ def interleaved(
     rounds: int,
     longest: float | None = None,
     *,
-    shortest: float = 0.0,
+    shortest: float = SHORTEST,
     seconds: float = inf,
     fewest: int = 5,
     clock: Callable[[], float] | None = None,
@@ -239,7 +245,7 @@ def interleaved(
     timed, clock = Rounds[K](shortest, clock), clock or time.perf_counter
     began = clock()
     for name, run in runs.items():
-        timed.enter(name, lambda run=run: jax.block_until_ready(run(*args)))
+        timed.enter(name, functools.partial(run, *args))
     for turn in range(rounds):
         if turn >= fewest and clock() - began > seconds:
             break

@@ -53,7 +53,7 @@ class Background(Future[T]):
 
     def wait(self, seconds: float) -> bool:
         """Whether the work has ended, after waiting for it for some seconds at most."""
-        return bool(wait([self], max(0.0, seconds)).done)
+        return bool(wait([self], min(max(0.0, seconds), threading.TIMEOUT_MAX)).done)
 
 
 @atexit.register

@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from veenv.engine.api import jacve
 from veenv.kernel.fusing import fuse
-from veenv.measure.timing import Timing, near, timed
+from veenv.measure.timing import Timing, timed
 from veenv.tasks import Task
 
 OURS = "this order"
@@ -34,8 +33,7 @@ def times(
         "jacrev": jax.jacrev(task.fun, task.argnums),
     }.items():
         methods |= {way: jacobian, f"{way}, {KERNEL}": fuse(jacobian)}
-    points = jax.tree.map(jnp.asarray, near(task.example_args(), [seed], batch))
-    bars, missing = timed(methods, points, rounds, longest=4.0)
+    bars, missing = timed(methods, task.example_args(), batch, rounds, seed, longest=4.0)
     return bars, tuple(f"{way}: not timed, {reason}" for way, reason in missing.items())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,6 @@ from veenv.search.budget import Budget
 
 if TYPE_CHECKING:
     from veenv.search.tuning.jacobian import Jacobian
-    from veenv.search.tuning.work import Tuning
-
-_REPORT = 0.05  # seconds between looks at the clock
 
 
 def tune(
@@ -24,7 +21,7 @@ def tune(
     batch: int | None = None,
     budget: str = "20s",
     has_aux: bool = False,
-    in_axes: int | Sequence[int | None] | None = 0,
+    in_axes: Any = 0,
     cache: bool = True,
     seed: int = 0,
 ) -> Jacobian:
@@ -45,8 +42,8 @@ def tune(
       budget: time from call to return, such as ``"20s"``, compiling included.  It returns earlier
         once the choice is certain.
       has_aux: whether `fun` returns ``(output, aux)``.
-      in_axes: 0 for arguments that the batch runs over, None for others (weights); one for all, or
-        one for each.
+      in_axes: 0 for what the batch runs over, None for the rest (weights), as a prefix of the
+        arguments' trees, as `jax.vmap` takes it.
       cache: take what was found before, by this machine and these versions, for this program,
         these shapes, dtypes and this batch with at least this budget; remember what is found
         (``VEENV_CACHE_DIR`` says where, see docs/tune.md).
@@ -70,28 +67,17 @@ def tune(
     seconds = Budget.parse(budget).seconds
     if seconds is None:
         raise ValueError(f"budget must be a time such as '20s', got {budget!r}")
-    tuning: list[Tuning] = []
+    # What these import (the engine) takes a second the first time, which the budget pays.
+    from veenv.search.tuning.jacobian import Jacobian
+    from veenv.search.tuning.work import Tuning
+
     left = Event()
-
-    def work() -> None:
-        # What this imports (the engine) takes a second the first time, which the budget pays.
-        from veenv.search.tuning.work import Tuning
-
-        made = Tuning(
-            fun, args, argnums, batch, has_aux, in_axes, cache, seed, began, seconds, left
-        )
-        tuning.append(made)
-        made.run()
-
-    background = Background(work)
+    tuning = Tuning(fun, args, argnums, batch, has_aux, in_axes, cache, seed, began, seconds, left)
+    background = Background(tuning.run)
     try:
-        while not background.wait(min(_REPORT, seconds)):
-            if time.perf_counter() >= began + seconds and tuning:
-                break
+        background.wait(began + seconds - time.perf_counter())
     finally:
         left.set()
     if background.wait(0.0):
         background.result()
-    from veenv.search.tuning.jacobian import Jacobian
-
-    return Jacobian(fun, tuning[0].record())
+    return Jacobian(fun, tuning.record())

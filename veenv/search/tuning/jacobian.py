@@ -51,24 +51,27 @@ class Jacobian:
         argnums, has_aux = record.argnums, record.has_aux
         self._tuned = record.chosen.jacobian(fun, argnums, has_aux=has_aux)
         self._other = record.usual.jacobian(fun, argnums, has_aux=has_aux)
-        self._jitted = {False: jax.jit(self._other), True: jax.jit(self._tuned)}
+        self._jitted = jax.jit(self._fitting)
         self._eager = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The Jacobian at `args`, in the structure of `jax.jacrev`'s result."""
-        fits = shapes_of(args) == self.record.shapes
-        plain = self._tuned if fits else self._other
         leaves = jax.tree.leaves((args, kwargs))
         if self._eager or not all(isinstance(x, _JITTED) for x in leaves):
-            return plain(*args, **kwargs)
+            return self._fitting(*args, **kwargs)
         if any(map(_compat.is_traced, leaves)):
-            return plain(*args, **kwargs)
+            return self._fitting(*args, **kwargs)
         try:
-            return self._jitted[fits](*args, **kwargs)
+            return self._jitted(*args, **kwargs)
         except _NEEDS_VALUES:  # Python code that looks at other arguments' values, or an error
-            result = plain(*args, **kwargs)
+            result = self._fitting(*args, **kwargs)
             self._eager = True
             return result
+
+    def _fitting(self, *args: Any, **kwargs: Any) -> Any:
+        """As `__call__`, uncompiled; shapes are compared where it is traced, not in every call."""
+        fits = shapes_of(args) == self.record.shapes
+        return (self._tuned if fits else self._other)(*args, **kwargs)
 
     @property
     def form(self) -> str:

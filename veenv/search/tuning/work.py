@@ -55,7 +55,10 @@ class Point:
 
     @classmethod
     def of(cls, args: Sequence[Any], wanted: Sequence[int], batched: Sequence[bool]) -> Point:
-        """The point of some arguments, of which `wanted` are differentiated by."""
+        """The point of some arguments, of which `wanted` are differentiated by.
+
+        `batched` says of each leaf whether the batch runs over it.
+        """
         owners = [a for a, x in enumerate(args) for _ in jax.tree.leaves(x)]
         leaves, tree = jax.tree.flatten(tuple(args))
         varying = tuple(
@@ -63,7 +66,7 @@ class Point:
             for k, (a, x) in enumerate(zip(owners, leaves, strict=True))
             if isinstance(x, _NUMBERS if a in wanted else _ARRAYS)
         )
-        axes = tuple(batched[owners[k]] for k in varying)
+        axes = tuple(batched[k] for k in varying)
         return cls(tuple(leaves), tree, varying, axes)
 
     def function(self, jacobian: Callable[..., Any]) -> Callable[..., Any]:
@@ -148,14 +151,22 @@ _SAFE = 0.6
 """Share of the time left that a kernel may be predicted to take: some take 1.7 times as long."""
 
 
-def _batched(in_axes: Any, count: int) -> tuple[bool, ...]:
-    """For each argument whether the batch runs over it."""
-    every = (in_axes,) * count if in_axes is None or in_axes == 0 else in_axes
-    if not isinstance(every, (tuple, list)) or len(every) != count:
-        raise ValueError(f"in_axes must be 0, None or one for each of {count}, got {in_axes!r}")
-    if any(axis not in (0, None) for axis in every):
-        raise ValueError(f"in_axes must be 0 or None for each argument, got {in_axes!r}")
-    return tuple(axis is not None for axis in every)
+def _batched(in_axes: Any, args: tuple[Any, ...]) -> list[bool]:
+    """For each leaf of the arguments whether the batch runs over it."""
+
+    def flags(axis: int | None, part: Any) -> list[bool]:
+        return [axis is not None] * len(jax.tree.leaves(part))
+
+    prefix = tuple(in_axes) if isinstance(in_axes, list) else in_axes
+    if any(x is not None and (isinstance(x, bool) or x != 0) for x in jax.tree.leaves(prefix)):
+        raise ValueError(f"in_axes must be 0 or None for each argument or leaf, got {in_axes!r}")
+    try:
+        return jax.tree.leaves(jax.tree.map(flags, prefix, args, is_leaf=lambda x: x is None))
+    except ValueError as error:
+        raise ValueError(
+            f"in_axes must be 0, None or a prefix of the arguments' trees "
+            f"{jax.tree.structure(args)}, got {in_axes!r}: {error}"
+        ) from None
 
 
 class Tuning:
@@ -183,7 +194,7 @@ class Tuning:
         self._fun, self._args, self._batch, self._has_aux = fun, args, batch, has_aux
         self._argnums = plain_argnums(argnums)
         wanted = normalise_argnums(self._argnums, len(args))
-        self._point = Point.of(args, wanted, _batched(in_axes, len(args)))
+        self._point = Point.of(args, wanted, _batched(in_axes, args))
         self._cache, self._seed = cache, seed
         self._began, self._seconds, self._end = began, seconds, began + seconds
         self._where = where()
@@ -264,7 +275,7 @@ class Tuning:
         total = (temporary or 0) + getattr(memory, "output_size_in_bytes", 0)
         if total > free_bytes():
             raise MemoryError(f"it would take {total / 2**20:,.0f} MiB of memory")
-        return Entry(lambda: jax.block_until_ready(compiled(*values)), temporary)
+        return Entry(lambda: compiled(*values), temporary)
 
     @functools.cached_property
     def _values(self) -> list[Any]:
