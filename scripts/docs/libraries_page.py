@@ -1,4 +1,4 @@
-"""The tables of ``docs/libraries.md``, of what ``python scripts/benchmark.py libraries`` measured.
+"""Writes the tables of docs/libraries.md, from docs/results/libraries.json.
 
 Run it as ``python -m scripts.docs.libraries_page`` after a measurement.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+
+import tyro
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "libraries.md"
@@ -29,6 +31,11 @@ def filled(page: str, tables: list[dict]) -> str:
     return page
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Writes the tables of docs/libraries.md, from docs/results/libraries.json."""
     figures = json.loads(FIGURES.read_text(encoding="utf-8"))["tables"]
     PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), figures), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

@@ -30,9 +30,9 @@ def restore():
 
 
 def sine_like(name: str) -> Primitive:
-    """A primitive of one's own that JAX knows no derivative of."""
+    """A primitive of one's own that JAX knows no derivative of, computed outside of JAX."""
     primitive = Primitive(name)
-    primitive.def_impl(jnp.sin)
+    primitive.def_impl(lambda x: jnp.asarray(np.sin(x)))
     primitive.def_abstract_eval(lambda x: x)
     return primitive
 

@@ -158,7 +158,7 @@ def other_modes(
     names = own_modes(lin)
     if not names:
         return {}
-    passes = dict(zip(_MAKERS, num_passes(lin.program), strict=True))
+    passes = dict(zip(("jacfwd", "jacrev"), num_passes(lin.program), strict=True))
     least = least_of_a_pass(lin)
     return {
         name: JaxMode(_mode(lin.program, name, argnums, has_aux), passes[name] * least)
@@ -182,9 +182,6 @@ def by_jax(
     return run
 
 
-_MAKERS: Mapping[OwnMode, Callable[..., Any]] = {"jacfwd": jax.jacfwd, "jacrev": jax.jacrev}
-
-
 def _mode(
     program: Program, name: OwnMode, argnums: int | Iterable[int], has_aux: bool
 ) -> Callable[..., tuple[Any, Any]]:
@@ -201,7 +198,7 @@ def _mode(
             seen[:] = tree, kept
             return (returned[0] if has_aux else returned), arrays
 
-        jacobian, arrays = _MAKERS[name](twice, argnums=argnums, has_aux=True)(*args, **kwargs)
+        jacobian, arrays = getattr(jax, name)(twice, argnums=argnums, has_aux=True)(*args, **kwargs)
         returned = jax.tree.unflatten(seen[0], filled(seen[1], arrays))
         blocks, tree = jax.tree.flatten(jacobian)  # jacfwd loses weak types
         blocks = map(_compat.as_weak_as, itertools.cycle(inputs), blocks)

@@ -17,10 +17,9 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec, use_abstract_me
 
 from veenv import _compat
 from veenv.rules import walk
+from veenv.rules.table import facts
 
 source_info_util.register_exclusion(__file__)
-_PLACES_ONLY = {"reshard", "sharding_constraint", "device_put"}
-"""Primitives that say where values lie, where they are given a sharding, and compute nothing."""
 Specs = list[PartitionSpec]
 """Of leaves: which mesh axes divide each axis."""
 AsWritten = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -150,7 +149,8 @@ class _Loosened:
 
     def _step(self, equation: Any, operands: Sequence[Any]) -> Sequence[Any]:
         name, params = equation.primitive.name, equation.params
-        if name in _PLACES_ONLY and any(map(_is_place, jax.tree.leaves(params))):
+        places_only = facts(name).form == "same" and "new_dtype" not in params
+        if places_only and any(map(_is_place, jax.tree.leaves(params))):
             return operands
         if name in ("jit", "pjit"):
             return self._results(params["jaxpr"], [*params["jaxpr"].consts, *operands])
