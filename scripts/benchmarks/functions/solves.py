@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import diffrax as dfx
+import diffrax as dfx  # pyright: ignore[reportMissingImports]
 import jax
 import jax.numpy as jnp
-import jaxopt
-import lineax as lx
+import jaxopt  # pyright: ignore[reportMissingImports]
+import lineax as lx  # pyright: ignore[reportMissingImports]
 import optax
-import optimistix as optx
+import optimistix as optx  # pyright: ignore[reportMissingImports]
 from jax import Array, lax
 
 
