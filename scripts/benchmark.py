@@ -56,7 +56,7 @@ BENCHMARKS = {
          "--parts speed orders --task RobotArm_6DOF --batch 64 --repeats 5 --seconds 0.5 "
          "--num-orders 5 --figures {folder}/kernel-figures.json"),
         ("libraries", "libraries", "solves of diffrax, optimistix, lineax, jaxopt, optax, fused",
-         "--solve 'lineax LU' --batch 16 --seconds 0.2"),
+         None),
         ("long-games", "long_games", "searches on graphs of thousands of vertices",
          "--sizes 500 --seconds 2 --functions 2 --sets wide structured"),
         ("memory", "engine", "memory of sparse Jacobians by size", "--sizes 100 1000"),
