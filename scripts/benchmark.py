@@ -134,6 +134,8 @@ def run(arguments: Sequence[str]) -> None:
         recorded(name, parse(command, rest), file, said, whole=own.out is None)
     except ValueError as error:
         fail(str(error))
+    except ModuleNotFoundError as error:
+        fail(f"benchmark {name} needs the package {error.name!r}, which is not installed")
 
 
 if __name__ == "__main__":
