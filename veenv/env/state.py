@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -26,7 +26,7 @@ class State:
       terminated: bool [], the episode is over.
     """
 
-    core: Any
+    core: Any = field(repr=False)
     action_mask: Bool[Array, " A"]
     order: Int[Array, " A"]
     num_steps: Int[Array, ""]

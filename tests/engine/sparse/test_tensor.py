@@ -218,3 +218,29 @@ def test_numbers_are_added_up_however_many_come_together():
             given = jnp.asarray(numbers, jnp.float32)
             for found in (collect(given), Numbers(given).collected(collect).array()):
                 np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_representation_is_one_line():
+    short = lambda fun, x: repr(veenv.jacve(fun, sparse_representation=True)(x))  # noqa: E731
+    many = jnp.ones(500, jnp.float32)
+    assert short(lambda x: jnp.roll(x, 1) * x, many) == "SparseTensor(float32[500, 500], nse=1000)"
+    assert short(lambda x: x[::-1] * x[0], many) == "SparseTensor(float32[500, 500], nse=999)"
+    assert short(jnp.zeros_like, jnp.ones(3, jnp.float16)) == "SparseTensor(float16[3, 3], nse=0)"
+    tensor = veenv.jacve(grid, sparse_representation=True)
+    shapes = "out_shape=(2, 3), in_shape=(6,), nse=10"
+    assert repr(tensor(many[:6])) == f"SparseTensor(float32[2, 3, 6], {shapes})"
+    batch = jax.vmap(tensor)(jnp.ones((4, 6), jnp.float32))
+    assert repr(batch) == f"SparseTensor(float32[4, 2, 3, 6], {shapes})"
+    assert repr(jax.eval_shape(tensor, many[:6])) == repr(tensor(many[:6]))
+    assert repr(tensor(many[:6]).pattern) == f"Pattern({shapes})"
+    seen = []
+    jax.jit(lambda x: seen.append(repr(tensor(x))) or x)(many[:6])
+    assert seen == [repr(tensor(many[:6]))]
+    assert "object" in repr(jax.tree.map(lambda _: object(), batch))
+
+
+def test_representation_of_computed_places():
+    largest = veenv.jacve(jnp.sort, sparse_representation=True)
+    seen = []
+    jax.jit(lambda x: seen.append(repr(largest(x))) or x)(jnp.ones(6, jnp.float32))
+    assert seen == ["SparseTensor(float32[6, 6], nse=6)"]

@@ -49,6 +49,10 @@ class Pattern:
     rows: np.ndarray
     cols: np.ndarray
 
+    def __repr__(self) -> str:
+        """Shapes and number of entries."""
+        return f"Pattern(out_shape={self.out_shape}, in_shape={self.in_shape}, nse={self.nse})"
+
     @property
     def sizes(self) -> tuple[int, int]:
         """Number of rows and of columns."""

@@ -50,8 +50,8 @@ class SparseTensor:
     Examples:
       >>> import jax.numpy as jnp, veenv
       >>> jacobian = veenv.jacve(jnp.sin, sparse_representation=True)(jnp.zeros(1000))
-      >>> jacobian.shape, jacobian.nse
-      ((1000, 1000), 1000)
+      >>> jacobian
+      SparseTensor(float32[1000, 1000], nse=1000)
       >>> (jacobian @ jnp.ones(1000)).shape
       (1000,)
     """
@@ -110,6 +110,15 @@ class SparseTensor:
     def ndim(self) -> int:
         """Number of axes, with those of the batch."""
         return len(self.shape)
+
+    def __repr__(self) -> str:
+        """Dtype, shape and number of entries; fields where `jax.tree` holds no arrays in them."""
+        if not all(hasattr(leaf, "shape") for leaf in jax.tree.leaves(self)):
+            return f"SparseTensor(terms={self.terms}, dtype={self.dtype})"
+        parts = [f"{self.dtype}{list(self.shape)}", f"nse={self.nse}"]
+        if self.batch_shape or (len(self.out_shape), len(self.in_shape)) != (1, 1):
+            parts[1:1] = [f"out_shape={self.out_shape}", f"in_shape={self.in_shape}"]
+        return f"SparseTensor({', '.join(parts)})"
 
     @cached_property
     def _layout(self) -> tuple[Pattern, Collection] | None:
