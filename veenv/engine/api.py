@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, ParamSpec, TypedDict, Unpack, overload
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+from jax import Array
 
 from veenv import _compat
+from veenv.engine.blocks import all_blocks, assembled
 from veenv.engine.candidates import (
     Name,
     by_jax,
@@ -22,16 +23,12 @@ from veenv.engine.candidates import (
 )
 from veenv.engine.choose import Forms, JaxMode, NotTracedError, Results, choosing
 from veenv.engine.eager import equal_bodies_once
-from veenv.engine.edge import Edge
-from veenv.engine.elimination import Elimination, counts_of, dense, eliminate
+from veenv.engine.elimination import Elimination, counts_of, eliminate
 from veenv.engine.evaluation import Evaluation, evaluate, is_pushed, push_forward, whole_of
 from veenv.engine.indexing import Half, eliminate_sparse, half_of
-from veenv.engine.moves import Around, by_complex
+from veenv.engine.moves import Around
 from veenv.engine.parts import with_points
-from veenv.engine.product import multiply
 from veenv.engine.sparse import SparseTensor
-from veenv.engine.sparse.entries import Entries, Indexed, Matrix
-from veenv.engine.sums import Terms
 from veenv.engine.surroundings import anywhere, refuse_wide
 from veenv.graph.linearisation import OF_TRACING, Linearisation, linearise
 from veenv.graph.program import (
@@ -48,11 +45,31 @@ from veenv.kernel.optional import attempt
 from veenv.linear.barrier import PinMode, with_pins
 from veenv.orders.resolve import OrderLike, plain_order, resolve_order
 from veenv.rules.base import equal_ones_once, is_complex, is_differentiable
-from veenv.structure import structure as algebra
+
+P = ParamSpec("P")
 
 
+class _Options(TypedDict, total=False):
+    """Arguments of `jacve` that say nothing about the type of its result."""
+
+    holomorphic: bool
+    allow_int: bool
+    kernel: KernelMode
+    pin: PinMode
+
+
+@overload
 def jacve(
-    fun: Callable[..., Any],
+    fun: Callable[P, Array],
+    order: OrderLike = "auto",
+    argnums: int = 0,
+    *,
+    sparse_representation: Literal[True],
+    **options: Unpack[_Options],
+) -> Callable[P, SparseTensor]: ...
+@overload
+def jacve(
+    fun: Callable[P, Any],
     order: OrderLike = "auto",
     argnums: int | Iterable[int] = 0,
     has_aux: bool = False,
@@ -62,7 +79,19 @@ def jacve(
     allow_int: bool = False,
     kernel: KernelMode = "auto",
     pin: PinMode = "auto",
-) -> Callable[..., Any]:
+) -> Callable[P, Any]: ...
+def jacve(
+    fun: Callable[P, Any],
+    order: OrderLike = "auto",
+    argnums: int | Iterable[int] = 0,
+    has_aux: bool = False,
+    count_ops: bool = False,
+    sparse_representation: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    kernel: KernelMode = "auto",
+    pin: PinMode = "auto",
+) -> Callable[P, Any]:
     """Jacobian of `fun` by vertex elimination in the given order.
 
     The second argument is the order: where JAX has ``jax.jacrev(f, (0, 1))`` write
@@ -136,8 +165,18 @@ def jacve(
     return anywhere(make, fun, argnums, names, has_aux=has_aux, sparse=sparse_representation)
 
 
+@overload
 def value_and_jacve(
-    fun: Callable[..., Any],
+    fun: Callable[P, Array],
+    order: OrderLike = "auto",
+    argnums: int = 0,
+    *,
+    sparse_representation: Literal[True],
+    **options: Unpack[_Options],
+) -> Callable[P, tuple[Array, SparseTensor]]: ...
+@overload
+def value_and_jacve(
+    fun: Callable[P, Any],
     order: OrderLike = "auto",
     argnums: int | Iterable[int] = 0,
     has_aux: bool = False,
@@ -147,7 +186,19 @@ def value_and_jacve(
     allow_int: bool = False,
     kernel: KernelMode = "auto",
     pin: PinMode = "auto",
-) -> Callable[..., Any]:
+) -> Callable[P, Any]: ...
+def value_and_jacve(
+    fun: Callable[P, Any],
+    order: OrderLike = "auto",
+    argnums: int | Iterable[int] = 0,
+    has_aux: bool = False,
+    count_ops: bool = False,
+    sparse_representation: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    kernel: KernelMode = "auto",
+    pin: PinMode = "auto",
+) -> Callable[P, Any]:
     """As `jacve`, with fun's value in front of the Jacobian.
 
     Args:
@@ -377,14 +428,14 @@ class _Wanted:
         sparse = self.sparse or thin
         with equal_bodies_once():
             values, done = _eliminated(lin, inputs, ids, half, sparse=sparse)
-            blocks = [_all_blocks(lin, done.terms, half, sparse=sparse)]
+            blocks = [all_blocks(lin, done.terms, half, sparse=sparse)]
             if not (plain or sparse):
                 for one in other_orders(lin, ids, name, modes=bool(modes)):
                     left = eliminate(lin, values.edges, one).terms
-                    blocks.append(_all_blocks(lin, left, half, sparse=False))
+                    blocks.append(all_blocks(lin, left, half, sparse=False))
             blocks = _dense(blocks) if self.dense or thin else blocks
             several = isinstance(self.argnums, tuple)
-            trees = [_assembled(lin, rows, inputs, several) for rows in blocks]
+            trees = [assembled(lin, rows, inputs, several) for rows in blocks]
             value = _returned(program, values)
         found: list[Any] = [(value, jax.tree.unflatten(program.out_tree, tree)) for tree in trees]
         if self.count_ops:
@@ -435,7 +486,7 @@ def _thin(lin: Linearisation, inputs: Any, ids: Sequence[int]) -> bool:
         nonlocal stored
         with equal_ones_once():
             _, done = _eliminated(lin, inputs, ids, Half(), sparse=True)
-            rows = _all_blocks(lin, done.terms, Half(), sparse=True)
+            rows = all_blocks(lin, done.terms, Half(), sparse=True)
         several = (block for row in rows for block in row if isinstance(block, SparseTensor))
         stored = sum(block.nse for block in several)
 
@@ -510,83 +561,3 @@ def _check_types(program: Program, *, holomorphic: bool, allow_int: bool) -> Non
                 f"{tuple(aval.shape)}{hint}"
             )
     refuse_wide(program)
-
-
-Left: TypeAlias = Mapping[tuple[int, int], Terms | Matrix]
-"""What an elimination leaves of each edge from an input to an output."""
-
-
-def _all_blocks(
-    lin: Linearisation, left: Left, half: Half, *, sparse: bool
-) -> list[tuple[Any, ...]]:
-    """For each output leaf its blocks by the input leaves; half of them are others' transposes."""
-
-    def one(output: int, source: int) -> Any:
-        if (source, lin.graph.outputs[output]) in half.mirrors:
-            return _block(lin, left, source, output, sparse=sparse).T
-        return _block(lin, left, output, source, sparse=sparse)
-
-    inputs = range(lin.graph.num_inputs)
-    return [tuple(one(o, i) for i in inputs) for o in range(lin.graph.num_outputs)]
-
-
-def _assembled(
-    lin: Linearisation, rows: Sequence[tuple[Any, ...]], inputs: Sequence[Any], several: bool
-) -> list[Any]:
-    """For each output leaf, the tree of blocks by the selected arguments."""
-    avals = lin.program.avals[: lin.graph.num_inputs]
-    trees, in_tree = [], jax.tree.structure(inputs)
-    for row in rows:
-        leaves = [_weak_as(aval, x) for aval, x in zip(avals, row, strict=True)]
-        by_argument = tuple(jax.tree.unflatten(in_tree, leaves))
-        trees.append(by_argument if several else by_argument[0])
-    return trees
-
-
-def _weak_as(aval: Any, x: Any) -> Any:
-    """A block, weakly typed if the input is."""
-    if isinstance(x, SparseTensor):
-        return replace(x, weak_type=aval.weak_type)
-    return _compat.as_weak_as(aval, x)
-
-
-def _block(
-    lin: Linearisation,
-    left: Left,
-    output: int,
-    source: int,
-    *,
-    sparse: bool = False,
-) -> Any:
-    """The block of output leaf `output` by input leaf `source`, of shape output + input.
-
-    Inputs that hold integers give zeros of dtype float0, as in JAX.
-    """
-    out_aval, in_aval = lin.program.out_avals[output], lin.program.avals[source]
-    out_shape, in_shape, dtype = out_aval.shape, in_aval.shape, in_aval.dtype
-    node = lin.graph.outputs[output]
-    if node == source:
-        terms: Terms | Matrix = (Edge(algebra.diagonal(out_shape, valued=False), None, dtype),)
-    else:
-        terms = () if node is None else left.get((source, node), ())
-    if not jnp.issubdtype(dtype, jnp.inexact):
-        return np.zeros((*out_shape, *in_shape), jax.dtypes.float0)
-    of_parts = lin.realify and jnp.issubdtype(dtype, jnp.complexfloating)
-    if isinstance(terms, (Indexed, Entries)):
-        terms = by_complex(terms, in_shape, dtype) if of_parts else terms
-        return SparseTensor.from_entries(terms, dtype, out_shape, in_shape)
-    if of_parts:
-        terms = tuple(multiply(e, _parts(in_shape, dtype), keep=sparse) for e in terms)
-    if sparse:
-        return SparseTensor.from_edges(terms, out_shape, in_shape, dtype)
-    if not terms:
-        return jnp.zeros((*out_shape, *in_shape), dtype)
-    return dense(terms, out_shape, in_shape, dtype)
-
-
-def _parts(shape: Sequence[int], dtype: Any) -> Edge:
-    """From partials by real and imaginary part, ∂x and ∂y, to ∂x - i ∂y, as `jax.grad` has it."""
-    rank = len(shape)
-    pairs = [(k, k) for k in range(rank)]
-    structure = algebra.make((*shape, 2), shape, pairs, out_values=[rank])
-    return Edge(structure, jnp.asarray([1, -1j], dtype), dtype)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import jax
+from jax import Array
 
 from veenv import _compat
 from veenv.engine.api import jacobian_of_gradient
 from veenv.engine.eager import equal_bodies_once
 from veenv.engine.forward_laplacian import laplacians
+from veenv.engine.sparse import SparseTensor
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import plain_argnums, trace, with_aux
 from veenv.graph.shardings import AsWritten
@@ -21,15 +23,36 @@ from veenv.rules import walk
 from veenv.rules.base import filled, parted
 from veenv.rules.table import facts
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
+
+@overload
 def hessian(
-    fun: Callable[..., Any],
+    fun: Callable[P, Array],
+    order: OrderLike = "reverse",
+    argnums: int = 0,
+    *,
+    sparse_representation: Literal[True],
+    holomorphic: bool = False,
+) -> Callable[P, SparseTensor]: ...
+@overload
+def hessian(
+    fun: Callable[P, Any],
     order: OrderLike = "reverse",
     argnums: int | Iterable[int] = 0,
     sparse_representation: bool = False,
     has_aux: bool = False,
     holomorphic: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[P, Any]: ...
+def hessian(
+    fun: Callable[P, Any],
+    order: OrderLike = "reverse",
+    argnums: int | Iterable[int] = 0,
+    sparse_representation: bool = False,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable[P, Any]:
     """Hessian of a function, by vertex elimination of its gradient (or Jacobian).
 
     Of a symmetric one what is below the diagonal is not computed. A function with derivative rules
@@ -73,7 +96,7 @@ def hessian(
     )
 
 
-def laplacian(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
+def laplacian(fun: Callable[P, R], argnum: int = 0) -> Callable[P, R]:
     """Sum of the second derivatives of `fun` by each number of one argument.
 
     Value, first derivatives and Laplacian of every variable are carried forward together; there is

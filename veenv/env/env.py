@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float
 
 from veenv.env.arguments import chosen_params, to_slot
 from veenv.env.encode import EnvParams, Spec
@@ -162,7 +163,7 @@ class VertexEnv:
         return State(owned(params.initial), mask, order, steps, cost, ~mask.any())
 
     def transition(
-        self, state: State, action: Int[Array, ""], params: EnvParams | None = None
+        self, state: State, action: ArrayLike, params: EnvParams | None = None
     ) -> tuple[State, Float[Array, ""], dict[str, Any]]:
         """`step` without its observation, for rollouts that look at the state only.
 
@@ -236,7 +237,7 @@ class VertexEnv:
         self,
         key: Array | None,
         state: State,
-        action: Int[Array, ""],
+        action: ArrayLike,
         params: EnvParams | None = None,
     ) -> tuple[
         Observation, State, Float[Array, ""], Bool[Array, ""], Bool[Array, ""], dict[str, Any]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import jax
 import jax.core
@@ -28,6 +28,8 @@ from veenv.rules import walk
 from veenv.rules.base import filled, is_differentiable, is_key, parted
 from veenv.rules.meanings import spelled_out
 
+P = ParamSpec("P")
+R = TypeVar("R")
 KernelMode = Literal["auto", "xla", "fused"]
 KERNEL_MODES: tuple[KernelMode, ...] = ("auto", "xla", "fused")
 _LARGEST_CONSTANT = 1024
@@ -185,11 +187,11 @@ def _plain(tree: Any, leaves: Iterator[Any]) -> Any:
 
 
 def fuse(
-    fun: Callable[..., Any],
+    fun: Callable[P, R],
     *,
     static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
-) -> Callable[..., Any]:
+) -> Callable[P, R]:
     """`fun`, a function of one point, as one kernel: a loop over the points of a batch.
 
     Derivatives inside (`jacve`, `hessian`, `jax.grad`, `jax.jvp` and the like) are part of the

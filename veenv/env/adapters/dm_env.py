@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from veenv.env.encode import EnvParams
@@ -94,7 +95,7 @@ class TimeStepEnv:
         return state, _time_step(obs, jnp.zeros((), jnp.float32), state.terminated, extras, FIRST)
 
     def step(
-        self, state: State, action: Int[Array, ""], params: EnvParams | None = None
+        self, state: State, action: ArrayLike, params: EnvParams | None = None
     ) -> tuple[State, TimeStep]:
         """Eliminates one vertex."""
         obs, state, reward, terminated, _, info = self.env.step(None, state, action, params)

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
 
 from veenv.env.encode import EnvParams
@@ -94,7 +95,7 @@ class Episodes:
             return jax.jit(lambda params: self.env.reset(None, params))(pick_params(self.params, 0))
 
     def step(
-        self, episode: Episode, action: Int[Array, ""], params: EnvParams | None = None
+        self, episode: Episode, action: ArrayLike, params: EnvParams | None = None
     ) -> tuple[Any, Episode, Float[Array, ""], dict[str, Any]]:
         """Observation, episode, reward and info, to which ``order`` and ``task`` are added."""
         params = self.params if params is None else params

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
-from jaxtyping import Array, Bool, Int
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool
 
 from veenv.env.adapters.gymnasium_infos import (
     as_slots,
@@ -190,7 +191,7 @@ class GymVectorEnv(Played, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright: 
     def _step_one(
         self,
         state: State,
-        action: Int[Array, ""],
+        action: ArrayLike,
         params: EnvParams,
         upcoming: EnvParams | None,
         ended: Bool[Array, ""],

@@ -9,7 +9,8 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray, UInt8
+from jax.typing import ArrayLike
+from jaxtyping import Array, PRNGKeyArray, UInt8
 
 from veenv.env.adapters.episode import Episode, Episodes, bounds, check_kind, order_ids
 from veenv.env.encode import EnvParams
@@ -161,7 +162,7 @@ class GymnaxEnv:
         self,
         key: PRNGKeyArray | None,
         state: Any,
-        action: Int[Array, ""],
+        action: ArrayLike,
         params: EnvParams | None = None,
     ) -> tuple[Any, ...]:
         """`step_env`, followed by a reset if it ended the episode.
@@ -184,7 +185,7 @@ class GymnaxEnv:
         self,
         key: PRNGKeyArray | None,
         state: Any,
-        action: Int[Array, ""],
+        action: ArrayLike,
         params: EnvParams | None = None,
     ) -> tuple[Any, ...]:
         """One step without a reset; the tuple described above."""

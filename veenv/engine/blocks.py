@@ -1,0 +1,102 @@
+"""From what an elimination leaves to blocks in the shape of `jax.jacrev`'s result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from veenv import _compat
+from veenv.engine.edge import Edge
+from veenv.engine.elimination import dense
+from veenv.engine.indexing import Half
+from veenv.engine.moves import by_complex
+from veenv.engine.product import multiply
+from veenv.engine.sparse import SparseTensor
+from veenv.engine.sparse.entries import Entries, Indexed, Matrix
+from veenv.engine.sums import Terms
+from veenv.graph.linearisation import Linearisation
+from veenv.structure import structure as algebra
+
+Left: TypeAlias = Mapping[tuple[int, int], Terms | Matrix]
+"""What an elimination leaves of each edge from an input to an output."""
+
+
+def all_blocks(
+    lin: Linearisation, left: Left, half: Half, *, sparse: bool
+) -> list[tuple[Any, ...]]:
+    """For each output leaf its blocks by the input leaves; half of them are others' transposes."""
+
+    def one(output: int, source: int) -> Any:
+        if (source, lin.graph.outputs[output]) in half.mirrors:
+            return block_of(lin, left, source, output, sparse=sparse).T
+        return block_of(lin, left, output, source, sparse=sparse)
+
+    inputs = range(lin.graph.num_inputs)
+    return [tuple(one(o, i) for i in inputs) for o in range(lin.graph.num_outputs)]
+
+
+def assembled(
+    lin: Linearisation, rows: Sequence[tuple[Any, ...]], inputs: Sequence[Any], several: bool
+) -> list[Any]:
+    """For each output leaf, the tree of blocks by the selected arguments."""
+    avals = lin.program.avals[: lin.graph.num_inputs]
+    trees, in_tree = [], jax.tree.structure(inputs)
+    for row in rows:
+        leaves = [_weak_as(aval, x) for aval, x in zip(avals, row, strict=True)]
+        by_argument = tuple(jax.tree.unflatten(in_tree, leaves))
+        trees.append(by_argument if several else by_argument[0])
+    return trees
+
+
+def _weak_as(aval: Any, x: Any) -> Any:
+    """A block, weakly typed if the input is."""
+    if isinstance(x, SparseTensor):
+        return replace(x, weak_type=aval.weak_type)
+    return _compat.as_weak_as(aval, x)
+
+
+def block_of(
+    lin: Linearisation,
+    left: Left,
+    output: int,
+    source: int,
+    *,
+    sparse: bool = False,
+) -> Any:
+    """The block of output leaf `output` by input leaf `source`, of shape output + input.
+
+    Inputs that hold integers give zeros of dtype float0, as in JAX.
+    """
+    out_aval, in_aval = lin.program.out_avals[output], lin.program.avals[source]
+    out_shape, in_shape, dtype = out_aval.shape, in_aval.shape, in_aval.dtype
+    node = lin.graph.outputs[output]
+    if node == source:
+        terms: Terms | Matrix = (Edge(algebra.diagonal(out_shape, valued=False), None, dtype),)
+    else:
+        terms = () if node is None else left.get((source, node), ())
+    if not jnp.issubdtype(dtype, jnp.inexact):
+        return np.zeros((*out_shape, *in_shape), jax.dtypes.float0)
+    of_parts = lin.realify and jnp.issubdtype(dtype, jnp.complexfloating)
+    if isinstance(terms, (Indexed, Entries)):
+        terms = by_complex(terms, in_shape, dtype) if of_parts else terms
+        return SparseTensor.from_entries(terms, dtype, out_shape, in_shape)
+    if of_parts:
+        terms = tuple(multiply(e, _parts(in_shape, dtype), keep=sparse) for e in terms)
+    if sparse:
+        return SparseTensor.from_edges(terms, out_shape, in_shape, dtype)
+    if not terms:
+        return jnp.zeros((*out_shape, *in_shape), dtype)
+    return dense(terms, out_shape, in_shape, dtype)
+
+
+def _parts(shape: Sequence[int], dtype: Any) -> Edge:
+    """From partials by real and imaginary part, ∂x and ∂y, to ∂x - i ∂y, as `jax.grad` has it."""
+    rank = len(shape)
+    pairs = [(k, k) for k in range(rank)]
+    structure = algebra.make((*shape, 2), shape, pairs, out_values=[rank])
+    return Edge(structure, jnp.asarray([1, -1j], dtype), dtype)
