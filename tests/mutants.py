@@ -6,13 +6,13 @@ its line are run on it, fast ones first, until one fails. Those where none does 
     python tests/mutants.py --number 450
 
 writes tests/data/mutants.json: counts by module, and each survivor with the reason that this file
-had for it.
+had for it. The tests are those of the package, the corpus and sparse Jacobians among them, that the
+default suite runs.
 
-One process imports JAX and collects the tests once, then forks for each mutant, whose code object
-takes the place of the function's. Which test runs which line is recorded on a first run, and kept
-in the folder of `--state`, with all verdicts, until `--record`. Code outside of functions, messages
-of errors, assertions, `strict` of `zip` and names for the eye are not mutated. Needs Python 3.12
-and a system with `fork`.
+One process imports JAX, then forks for each mutant, whose code object takes the place of the
+function's. Which test runs which line is recorded on a first run, and kept in the folder of
+`--state`, with all verdicts. Code outside of functions, messages of errors, assertions, `strict`
+of `zip` and names for the eye are not mutated. Needs Python 3.12 and a system with `fork`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import copy
 import dataclasses
 import functools
 import importlib
+import itertools
 import json
 import os
 import random
@@ -33,9 +34,14 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+import hypothesis
+import jax
+import pytest
 
 MONITORING: Any = getattr(sys, "monitoring", None)
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,39 +52,27 @@ MODULES = (
     *("env.rules_array", "env.rules_scalar"),
     *("rules.shape", "rules.contraction", "rules.indexmap"),
 )
-TESTS = (
-    *("tests/structure", "tests/graph", "tests/engine", "tests/env", "tests/rules"),
-    *("tests/test_invariant.py", "tests/test_three_way.py"),
-)
-AT_IMPORT = (
-    *("tests/graph/test_captured_values.py", "tests/graph/test_forward_only.py"),
-    *("tests/engine/sparse/test_stored.py", "tests/engine/test_effects.py"),
-    *("tests/engine/test_keys.py", "tests/engine/test_containers.py"),
-    *("tests/env/test_adapters.py", "tests/env/test_mistakes.py"),
-    "tests/env/test_rules_array.py",
-    "tests/engine/test_symbolic_shapes.py",
-    "tests/engine/test_narrow.py",
-)
-"""Tests that start JAX's backend when they are imported, which no fork survives: imported anew."""
-FAST = "not slow and not clients and not soak and not devices"
+FILES = {str(ROOT / "veenv" / (m.replace(".", "/") + ".py")): m for m in MODULES}
+TESTS = ["tests/test_invariant.py", "tests/test_three_way.py"]
+TESTS += [f"tests/{name}" for name in ("structure", "linear", "rules", "graph", "engine", "env")]
 COMPILED = ("tests/env", "tests/test_three_way")
 """Tests whose programs another test may have traced before."""
+LEFT = ("survived", "died")
+"""Verdicts that no test has made."""
 EYES = ("__repr__", "__str__", "describe")
 MEMORY = 6 << 30
 """Bytes of data that a mutant may have."""
 
-Pair = tuple[type[ast.AST], type[ast.AST]]
-COMPARED = {
-    **{ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is},
-    **{ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Lt: ast.LtE, ast.LtE: ast.Lt},
-    **{ast.Gt: ast.GtE, ast.GtE: ast.Gt},
-}
-COMPUTED = {
+EXACT = {ast.Eq: ast.NotEq, ast.Is: ast.IsNot, ast.In: ast.NotIn}
+EXACT |= {new: old for old, new in EXACT.items()}
+OPERATORS = {
+    **EXACT,
+    **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt},
+    **{ast.And: ast.Or, ast.Or: ast.And, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd},
     **{ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult},
-    **{ast.Mod: ast.FloorDiv, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd},
-    **{ast.BitXor: ast.BitAnd, ast.LShift: ast.RShift, ast.RShift: ast.LShift},
+    **{ast.Mod: ast.FloorDiv, ast.BitXor: ast.BitAnd},
+    **{ast.LShift: ast.RShift, ast.RShift: ast.LShift},
 }
-UNCHANGED = ast.Raise | ast.Assert | ast.AnnAssign | ast.arguments | ast.FormattedValue
 NAMES = {"any": "all", "all": "any", "min": "max", "max": "min", "out": "in", "in": "out"}
 
 
@@ -109,12 +103,10 @@ def changes(node: ast.AST) -> dict[str, Callable[[Any], ast.AST]]:
         found[kind] = lambda n: ast.copy_location(type(n)(**{**vars(n), **fields}), n)
 
     match node:
-        case ast.Compare(ops=[op, *rest]) if type(op) in COMPARED:
-            put("compare", ops=[COMPARED[type(op)](), *rest])
-        case ast.BoolOp(op=op):
-            put("bool", op=ast.Or() if isinstance(op, ast.And) else ast.And())
-        case ast.BinOp(op=op) | ast.AugAssign(op=op) if type(op) in COMPUTED:
-            put("arithmetic", op=COMPUTED[type(op)]())
+        case ast.Compare(ops=[op, *rest]) if type(op) in OPERATORS:
+            put("compare", ops=[OPERATORS[type(op)](), *rest])
+        case ast.BoolOp(op=op) | ast.BinOp(op=op) | ast.AugAssign(op=op) if type(op) in OPERATORS:
+            put("operator", op=OPERATORS[type(op)]())
         case ast.UnaryOp():
             found["unary"] = lambda n: n.operand
         case ast.Constant(value=bool() as value):
@@ -125,45 +117,37 @@ def changes(node: ast.AST) -> dict[str, Callable[[Any], ast.AST]]:
             put("constant", value=NAMES[value])
         case ast.Name(id="any" | "all" | "min" | "max" as name):
             put("name", id=NAMES[name])
+        case ast.Return(value=value) if value and getattr(value, "value", 0) is not None:
+            put("return", value=ast.Constant(None))
+        case ast.comprehension(ifs=[_, *_]):
+            put("filter", ifs=[])
     if isinstance(node, ast.If | ast.IfExp | ast.While) and not _negated(node.test):
         put("negate", test=ast.UnaryOp(ast.Not(), node.test))
-    if isinstance(node, ast.comprehension) and node.ifs:
-        found["filter"] = lambda n: ast.comprehension(n.target, n.iter, [], n.is_async)
-    if isinstance(node, ast.Return) and not _is_none(node.value):
-        put("return", value=ast.Constant(None))
-    if isinstance(node, ast.AugAssign | ast.Break | ast.Continue) or (
-        isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
-    ):
+    called = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+    if called or isinstance(node, ast.AugAssign | ast.Break | ast.Continue):
         found["drop"] = lambda n: ast.Pass()
     return found
 
 
-def _is_none(node: ast.AST | None) -> bool:
-    return node is None or (isinstance(node, ast.Constant) and node.value is None)
-
-
 def _negated(test: ast.AST) -> bool:
     """Whether another change of a condition negates it."""
-    exact = ast.Eq | ast.NotEq | ast.Is | ast.IsNot | ast.In | ast.NotIn
     return isinstance(test, ast.UnaryOp) or (
-        isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], exact)
+        isinstance(test, ast.Compare) and [type(op) in EXACT for op in test.ops] == [True]
     )
 
 
 def mutable(node: ast.AST) -> Iterator[ast.AST]:
     """The nodes of a function's body that are run, messages and annotations left out."""
-    if isinstance(
-        node, ast.Raise | ast.Assert | ast.AnnAssign | ast.arguments | ast.FormattedValue
-    ):
-        yield from mutable(node.value) if isinstance(node, ast.AnnAssign) and node.value else ()
-        return
-    yield node
-    for name, value in ast.iter_fields(node):
-        if name not in ("decorator_list", "returns", "annotation"):
+    if isinstance(node, ast.AnnAssign):
+        yield from mutable(node.value) if node.value else ()
+    elif not isinstance(node, ast.Raise | ast.Assert | ast.arguments | ast.FormattedValue):
+        yield node
+        for name, value in ast.iter_fields(node):
             for child in value if isinstance(value, list) else [value]:
-                checks = isinstance(child, ast.keyword) and child.arg == "strict"
-                if isinstance(child, ast.AST) and not checks:
-                    yield from mutable(child)
+                left_out = name in ("decorator_list", "returns") or (
+                    isinstance(child, ast.keyword) and child.arg == "strict"
+                )
+                yield from mutable(child) if isinstance(child, ast.AST) and not left_out else ()
 
 
 def functions(tree: ast.AST, outer: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -195,27 +179,26 @@ def mutants(module: str) -> list[Mutant]:
                 text = " → ".join(" ".join(ast.unparse(n).split())[:90] for n in shown)
                 head: Any = node.test if isinstance(node, ast.If | ast.While) else near
                 lines = head.lineno, head.end_lineno or head.lineno
-                found.append(
-                    Mutant(
-                        module, name, lines, body, head.col_offset, numbers[id(node)], change, text
-                    )
-                )
+                place = module, name, lines, body, head.col_offset, numbers[id(node)]
+                found.append(Mutant(*place, change, text))
     return found
 
 
-def sampled(number: int, seed: int, modules: tuple[str, ...]) -> list[Mutant]:
+def sampled(number: int, seed: int, modules: Iterable[str]) -> list[Mutant]:
     """A random choice, of every module at least 20 or all that it has."""
-    every = {module: mutants(module) for module in modules}
-    total, rng = sum(map(len, every.values())), random.Random(seed)
-    chosen = []
-    for several in every.values():
-        most = max(20, round(number * len(several) / total))
-        chosen += rng.sample(several, min(most, len(several)))
-    return chosen
+    every = [mutants(module) for module in modules]
+    total, rng = sum(map(len, every)), random.Random(seed)
+    numbers = [max(20, round(number * len(several) / total)) for several in every]
+    return [
+        mutant
+        for several, most in zip(every, numbers, strict=True)
+        for mutant in rng.sample(several, min(most, len(several)))
+    ]
 
 
-def code_of(mutant: Mutant) -> Any:
-    """The code object of the mutant's function."""
+@contextlib.contextmanager
+def applied(mutant: Mutant) -> Iterator[None]:
+    """The mutant's code in the function that the package has."""
     tree = source(mutant.module)
     wanted = [*ast.walk(tree)][mutant.number]
 
@@ -225,115 +208,87 @@ def code_of(mutant: Mutant) -> Any:
                 return ast.copy_location(changes(node)[mutant.change](node), node)
             return self.generic_visit(node)
 
-    changed = ast.fix_missing_locations(Change().visit(tree))
-    path = importlib.import_module(f"veenv.{mutant.module}").__file__ or ""
-    code = compile(changed, path, "exec", dont_inherit=True)
-    for name in mutant.function:
-        several = [c for c in code.co_consts if hasattr(c, "co_code") and c.co_name == name]
-        code = several[0] if len(several) == 1 else several[-1]
-    return code
-
-
-def apply(mutant: Mutant) -> None:
-    """Puts the mutant's code into the function that the package has."""
     module = importlib.import_module(f"veenv.{mutant.module}")
-    live = functools.reduce(lambda o, n: vars(o)[n], mutant.function, module)
-    live = getattr(live, "fget", None) or live
+    changed = ast.fix_missing_locations(Change().visit(tree))
+    code = compile(changed, module.__file__ or "", "exec", dont_inherit=True)
+    for name in mutant.function:
+        inner = [c for c in code.co_consts if hasattr(c, "co_code") and c.co_name == name]
+        code = inner[-1]
+    live: Any = functools.reduce(lambda o, n: vars(o)[n], mutant.function, module)
+    live = getattr(live, "fget", None) or getattr(live, "func", None) or live
     while hasattr(live, "__wrapped__"):
         live = live.__wrapped__
-    live.__code__ = code_of(mutant)
+    right, live.__code__ = live.__code__, code
+    yield
+    live.__code__ = right
 
 
-def run_items(session: Any, items: list[Any], after: Callable[[Any, float, bool], bool]) -> bool:
-    """Runs collected tests until `after` of one of them, its seconds and whether it failed."""
-    from _pytest.runner import runtestprotocol
+class Watch:
+    """The plugin of pytest that sees tests fail; with a path it records what each runs, too."""
 
-    for item, following in zip(items, [*items[1:], None][: len(items)], strict=True):
-        began = time.monotonic()
-        reports = runtestprotocol(item, log=False, nextitem=following)
-        if after(item, time.monotonic() - began, any(r.failed for r in reports)):
-            return True
-    return False
-
-
-class Recorder:
-    """Which lines of the modules each test runs, and its seconds."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.files = {str(ROOT / "veenv" / (m.replace(".", "/") + ".py")): m for m in MODULES}
+    def __init__(self, path: Path | None = None) -> None:
+        self.path, self.failed = path, ""
         self.lines: set[tuple[str, int]] = set()
-        self.tests: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-        tool, event = MONITORING.COVERAGE_ID, MONITORING.events.LINE
-        MONITORING.use_tool_id(tool, "mutants")
-        MONITORING.register_callback(tool, event, self._on_line)
-        MONITORING.set_events(tool, event)
+        self.tests: dict[str, Any] = {}
+        if path is not None:
+            tool, event = MONITORING.COVERAGE_ID, MONITORING.events.LINE
+            MONITORING.use_tool_id(tool, "mutants")
+            MONITORING.register_callback(tool, event, self._on_line)
+            MONITORING.set_events(tool, event)
 
     def _on_line(self, code: Any, line: int) -> Any:
-        if code.co_filename in self.files:
-            self.lines.add((self.files[code.co_filename], line))
+        if code.co_filename in FILES:
+            self.lines.add((FILES[code.co_filename], line))
         return MONITORING.DISABLE
 
-    def before(self, compiled: bool = True) -> None:
-        """Forgets what an earlier test has cached: the next one runs every line that it needs."""
-        import jax
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Keeps the first test that fails."""
+        self.failed = self.failed or (report.nodeid if report.failed else "")
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: Any) -> Iterator[Any]:
+        """Records a test, unless it fails as it is. What an earlier one has cached is forgotten."""
+        if self.path is not None:
+            self.failed = ""
+            self._forget(item.nodeid.startswith(COMPILED))
+            MONITORING.restart_events()
+        began = time.monotonic()
+        result = yield
+        if self.path is not None:
+            seconds, lines = time.monotonic() - began, collections.defaultdict(list)
+            for module, line in sorted(self.lines):
+                lines[module].append(line)
+            if not self.failed:
+                self.tests[item.nodeid] = {"seconds": round(seconds, 3), "lines": lines}
+            print(f"{seconds:.2f} s {item.nodeid} {self.failed and 'FAILS'}", flush=True)
+        return result
+
+    def _forget(self, compiled: bool) -> None:
         if compiled:
             jax.clear_caches()
         for name, module in [*sys.modules.items()]:
-            if name.startswith("veenv."):
-                for value in vars(module).values():
-                    if hasattr(value, "cache_clear"):
-                        value.cache_clear()
+            for value in vars(module).values() if name.startswith("veenv.") else ():
+                if hasattr(value, "cache_clear"):
+                    value.cache_clear()
         self.lines.clear()
-        MONITORING.restart_events()
 
-    def after(self, item: Any, seconds: float, failed: bool) -> bool:
-        """Keeps what a test has run, unless it fails as it is."""
-        if not failed:
-            lines = collections.defaultdict(list)
-            for module, line in sorted(self.lines):
-                lines[module].append(line)
-            self.tests[item.nodeid] = {"seconds": round(seconds, 3), "lines": lines}
-        else:
-            print("fails:", item.nodeid, flush=True)
-        print(f"{seconds:.2f} s {item.nodeid}", flush=True)
-        self.before(item.nodeid.startswith(COMPILED))
-        self.path.write_text(json.dumps(self.tests))
-        return False
+    def pytest_sessionfinish(self) -> None:
+        """Writes what was recorded."""
+        if self.path is not None:
+            old = json.loads(self.path.read_text()) if self.path.exists() else {}
+            self.path.write_text(json.dumps(old | self.tests))
 
 
-class Loop:
-    """The plugin of pytest: instead of the collected tests it runs `body`."""
-
-    def __init__(self, body: Callable[[Any], Any]) -> None:
-        self.body = body
-
-    def pytest_configure(self) -> None:
-        """Examples that fail are not made smaller."""
-        from hypothesis import Phase, settings
-
-        settings.register_profile(
-            "mutants", settings(), phases=(Phase.explicit, Phase.generate), database=None
-        )
-        settings.load_profile("mutants")
-
-    def pytest_runtestloop(self, session: Any) -> bool:
-        """In place of pytest's own loop."""
-        self.body(session)
-        return True
+def run_tests(names: Iterable[str], watch: Watch, *options: str) -> Any:
+    """Runs tests of the default suite in this process; examples that fail are not made smaller."""
+    usual = "-oaddopts= -pno:cacheprovider -pno:terminal -Wignore:Module already".split(" ", 3)
+    usual += ["--import-mode=importlib", "--hypothesis-profile=mutants"]
+    usual += ["-m", "not slow and not clients and not soak and not devices"]
+    return pytest.main([*usual, *options, *names], [watch])
 
 
-def collect(names: list[str], body: Callable[[Any], Any]) -> None:
-    """Collects tests by pytest and hands its session over."""
-    import pytest
-
-    options = ["-oaddopts=", "--import-mode=importlib", "-m", FAST, "-pno:cacheprovider"]
-    pytest.main([*options, "-pno:terminal", *names], plugins=[Loop(body)])
-
-
-def forked(work: Callable[[int], None], limit: float, quiet: bool = True) -> str:
-    """What a forked process writes before it ends; "timeout" or "died" instead of nothing."""
+def forked(work: Callable[[], str], limit: float, quiet: bool = True) -> str:
+    """What some work in a forked process returns; "timeout" or "died" instead of nothing."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -344,7 +299,9 @@ def forked(work: Callable[[int], None], limit: float, quiet: bool = True) -> str
                 os.dup2(null, 1)
                 os.dup2(null, 2)
                 resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
-            work(writing)
+            os.write(writing, work().encode())
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(0)
     os.close(writing)
@@ -357,52 +314,38 @@ def forked(work: Callable[[int], None], limit: float, quiet: bool = True) -> str
     return text or "died"
 
 
-def record(session: Any, path: Path, names: tuple[str, ...]) -> None:
-    """Writes which test runs which lines, in a process of its own."""
-
-    def work(pipe: int) -> None:
-        recorder = Recorder(path)
-        recorder.before()
-        here = [item for item in session.items if item.nodeid.startswith(names)]
-        run_items(session, here, recorder.after)
-        rest = [name for name in AT_IMPORT if name.startswith(names)]
-        if rest:
-            collect(rest, lambda s: run_items(s, s.items, recorder.after))
-        os.write(pipe, b"done")
-
-    print("recorded:", forked(work, 7200, quiet=False), flush=True)
+def verdict_of(names: list[str]) -> str:
+    """The first test that fails, or "survived"; the first few need the files of few."""
+    for several in (names[:8], names[8:40], names[40:]):
+        watch = Watch()
+        result = run_tests(several, watch, "-x") if several else pytest.ExitCode.OK
+        if result == pytest.ExitCode.USAGE_ERROR:
+            raise ValueError("a recorded test is gone: --record")
+        if result not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            return watch.failed or str(result)
+    return "survived"
 
 
-def those_that_run(tests: dict[str, Any], mutant: Mutant, lines: tuple[int, int]) -> list[str]:
-    """The tests that run any of some lines of a mutant's module (a jump is on no line)."""
-    first, last = lines
+def those_that_run(tests: dict[str, Any], module: str, lines: tuple[int, int]) -> list[str]:
+    """The tests that run any of some lines of a module (a jump is on no line)."""
     return [
         name
         for name, test in tests.items()
-        if any(first <= line <= last for line in test["lines"].get(mutant.module, ()))
+        if any(lines[0] <= line <= lines[1] for line in test["lines"].get(module, ()))
     ]
 
 
-def judge(mutant: Mutant, session: Any, ordered: list[str], limit: float) -> str:
+def judge(
+    mutant: Mutant, tests: dict[str, Any], kills: collections.Counter[str], seconds: float
+) -> str:
     """The test that notices a mutant, "timeout", "died", or "survived"."""
-    here = {item.nodeid: item for item in session.items}
-
-    def work(pipe: int) -> None:
-        def after(item: Any, _seconds: float, failed: bool) -> bool:
-            if failed:
-                os.write(pipe, item.nodeid.encode())
-            return failed
-
-        apply(mutant)
-        if run_items(session, [here[n] for n in ordered if n in here], after):
-            return
-        rest, found = [n for n in ordered if n not in here], []
-        if rest:
-            collect(rest, lambda s: found.append(run_items(s, s.items, after)))
-        if not any(found):
-            os.write(pipe, b"survived")
-
-    return forked(work, limit)
+    names = those_that_run(tests, mutant.module, mutant.lines)
+    names = names or those_that_run(tests, mutant.module, mutant.body)
+    names.sort(key=lambda name: (tests[name]["seconds"] + 0.02) / (1 + kills[name]) ** 0.7)
+    ends = itertools.accumulate(tests[name]["seconds"] for name in names)
+    chosen = [name for name, end in zip(names, ends, strict=True) if end <= seconds] or names[:1]
+    with applied(mutant):
+        return forked(lambda: verdict_of(chosen), 60 + 5 * seconds)
 
 
 def arguments() -> argparse.Namespace:
@@ -413,64 +356,50 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--module", nargs="*", default=MODULES, choices=MODULES, metavar="MODULE")
     parser.add_argument("--state", type=Path, default=Path(".mutants"), help="folder of the run")
     parser.add_argument("--record", nargs="*", metavar="TESTS", help="record lines of tests anew")
-    parser.add_argument("--again", action="store_true", help="judge survivors anew, all tests")
-    parser.add_argument("--seconds", type=float, default=1e9, help="of tests of one mutant")
+    parser.add_argument("--seconds", type=float, default=300, help="of tests for one mutant")
+    parser.add_argument("--again", action="store_true", help="judge survivors anew")
     parser.add_argument("--out", type=Path, default=ROOT / "tests" / "data" / "mutants.json")
     return parser.parse_args()
 
 
 def main() -> None:
-    """Runs the command."""
+    """Records, judges every mutant that is not judged yet, and writes the table."""
     args = arguments()
     args.state.mkdir(parents=True, exist_ok=True)
+    recorded, results = (args.state.resolve() / name for name in ("tests.json", "results.jsonl"))
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(args.state.resolve() / "programs"))
     os.chdir(ROOT)
-    ignored = [f"--ignore={name}" for name in AT_IMPORT]
-    collect([*TESTS, *ignored], lambda session: run(session, args))
-
-
-def run(session: Any, args: argparse.Namespace) -> None:
-    """Records, judges every mutant that is not judged yet, and writes the table."""
-    from jax._src import xla_bridge
-
-    assert not xla_bridge.backends_are_initialized(), "a test module starts JAX at its import"
-    recorded, results = args.state / "tests.json", args.state / "results.jsonl"
+    options = {"derandomize": True, "database": None, "deadline": None}
+    phases = hypothesis.Phase.explicit, hypothesis.Phase.generate
+    slow = [hypothesis.HealthCheck.too_slow]
+    hypothesis.settings.register_profile(
+        "mutants", phases=phases, suppress_health_check=slow, **options
+    )
     if args.record is not None or not recorded.exists():
-        record(session, recorded, tuple(args.record or TESTS))
+        names = args.record or TESTS
+        forked(lambda: str(run_tests(names, Watch(recorded))), 1e5, quiet=False)
     tests = json.loads(recorded.read_text())
-    judged = {}
-    if results.exists():
-        judged = dict(map(json.loads, results.read_text().splitlines()))
-    kills: collections.Counter[str] = collections.Counter(judged.values())
-    chosen_mutants = sampled(args.number, args.seed, tuple(args.module))
-    for n, mutant in enumerate(chosen_mutants):
+    lines = results.read_text().splitlines() if results.exists() else []
+    judged: dict[str, str] = dict(map(json.loads, lines))
+    kills = collections.Counter(judged.values())
+    chosen = sampled(args.number, args.seed, args.module)
+    for n, mutant in enumerate(chosen):
         known = judged.get(mutant.name)
-        if known is not None and not (args.again and known in ("survived", "died")):
-            continue
-        covering = those_that_run(tests, mutant, mutant.lines)
-        covering = covering or those_that_run(tests, mutant, mutant.body)
-        covering.sort(key=lambda name: (tests[name]["seconds"] + 0.02) / (1 + kills[name]) ** 0.7)
-        chosen, total = [], 0.0
-        for name in covering:
-            total += tests[name]["seconds"]
-            if total <= args.seconds or not chosen:
-                chosen.append(name)
-        began = time.monotonic()
-        verdict = judge(mutant, session, chosen, 60 + 5 * min(total, args.seconds))
-        kills[verdict] += 1
-        judged[mutant.name] = verdict
-        with results.open("a") as file:
-            file.write(json.dumps([mutant.name, verdict]) + "\n")
-        spent = time.monotonic() - began
-        print(f"{n} {spent:.1f}s {len(chosen)} tests: {mutant.name} :: {verdict}", flush=True)
-    write(args.out, chosen_mutants, judged)
+        if known is None or (args.again and known in LEFT):
+            began = time.monotonic()
+            verdict = judged[mutant.name] = judge(mutant, tests, kills, args.seconds)
+            kills[verdict] += 1
+            with results.open("a") as file:
+                file.write(json.dumps([mutant.name, verdict]) + "\n")
+            print(f"{n} {time.monotonic() - began:.1f}s {mutant.name} :: {verdict}", flush=True)
+    write(args.out, chosen, judged)
 
 
 def write(path: Path, mutants: list[Mutant], verdicts: dict[str, str]) -> None:
     """The table; reasons of survivors stay, by what is changed, wherever it stands now."""
     old = json.loads(path.read_text()) if path.exists() else {"survivors": []}
     reasons = {(s["module"], s["change"]): s["reason"] for s in old["survivors"]}
-    left = [m for m in mutants if verdicts[m.name] == "survived"]
+    left = [m for m in mutants if verdicts[m.name] in LEFT]
     modules = {
         module: {"mutants": several, "survived": sum(m.module == module for m in left)}
         for module, several in collections.Counter(m.module for m in mutants).items()

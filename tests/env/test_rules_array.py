@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.env.games import play
+from tests.env.games import expected_features, new_game, play
 from tests.sampling import few, spared
 from veenv.env import Spec, VertexEnv
 from veenv.env.factory import make
@@ -25,9 +25,9 @@ def four_axes(x, y):
 
 
 def fan(x):
-    """Two vertices with many neighbours on both sides, more than one chunk of pairs."""
+    """A last vertex with many neighbours on both sides, more than one chunk of pairs."""
     middle = sum(jnp.sin(k * x[k]) for k in range(len(x)))
-    return tuple(jnp.cos((k + 1.0) * middle) for k in range(24))
+    return tuple(middle ** (k + 2) for k in range(24))
 
 
 FUNCTIONS = {
@@ -60,11 +60,14 @@ def test_a_vertex_with_more_pairs_than_a_chunk():
     graph = graph_of_function("fan")
     env = VertexEnv(graph)
     obs, state = env.reset()
-    step, pairs = jax.jit(env.step), []
+    step, pairs, game = jax.jit(env.step), [], new_game(graph, env.cost)
     order = graph.markowitz()
     for vertex, cost in zip(order, graph.costs(order), strict=True):
         slot = graph.eliminable.index(vertex)
-        pairs.append(np.expm1(np.asarray(obs.features)[:, :2]).round().prod(1))
+        expected = expected_features(game, env.spec)
+        np.testing.assert_allclose(obs.features, expected, rtol=1e-6)
+        pairs.append(np.expm1(expected[:, :2]).round().prod(1))
+        game.eliminate(graph.node(vertex))
         obs, state, reward, *_ = step(None, state, slot)
         assert float(reward) == -cost
     assert max(p.max() for p in pairs) > 2 * CHUNK

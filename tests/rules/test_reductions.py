@@ -20,6 +20,10 @@ def windows(op):
     return lambda x, start: lax.reduce_window(x, start, op, (2,), (1,), "VALID")
 
 
+def thin(x, start):
+    return lax.reduce_window(x[:, None, None], start, lax.add, (2, 1, 1), (1, 1, 1), "VALID")
+
+
 def whole(op):
     return lambda x, start: lax.reduce(x, start, op, (0,))
 
@@ -31,11 +35,12 @@ def whole(op):
         (windows(lax.max), -np.inf),
         (windows(lax.min), np.inf),
         (windows(lax.add), 0.0),
+        (thin, 0.0),
         (whole(lax.max), -np.inf),
         (whole(lax.add), 0.0),
         (whole(lax.mul), 1.0),
     ],
-    ids=["window max", "window min", "window sum", "max", "sum", "product"],
+    ids=["window max", "window min", "window sum", "thin", "max", "sum", "product"],
 )
 def test_initial_values_as_arguments(fun, start, order):
     assert_same(jacve(fun, order, (0, 1))(X, start), jax.jacrev(fun, (0, 1))(X, start))
@@ -54,6 +59,27 @@ def test_windows_from_other_values(start, order):
         return (lambda x: jacve(fun, order)(x, start)), expected
 
     assert_compiled_same([pair(windows(op)) for op in (lax.max, lax.add, lax.mul)], X)
+
+
+@pytest.mark.parametrize("axes", ["devices", ("rows", "devices")], ids=["one", "both"])
+@pytest.mark.parametrize("order", ["forward", "reverse"])
+def test_sums_over_devices(axes, order):
+    """A psum over an axis of devices, and over that of a vmap at once."""
+
+    def fun(x):
+        total = lambda a: jnp.stack(lax.psum((a * a, a), axes)) * a  # noqa: E731
+        return jnp.sin(jax.vmap(total, axis_name="rows")(x))
+
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("devices",))
+    here = jax.sharding.PartitionSpec()
+
+    def on_devices(jacobian):
+        return jax.shard_map(
+            jacobian(fun), mesh=mesh, in_specs=here, out_specs=here, check_vma=False
+        )
+
+    ours = lambda fun: jacve(fun, order)  # noqa: E731
+    assert_compiled_same([(on_devices(ours), on_devices(jax.jacrev))], X)
 
 
 def test_initial_values_that_are_no_identity_are_refused():

@@ -265,7 +265,7 @@ def _unfolded(x: Array, e: Edge) -> tuple[Array, list[Label]]:
     for a, n in zip(labels_of(s), x.shape, strict=True):
         own = [(side, k) for k in axes] if a == ("link", 0) else [a]
         have += own
-        shape += [n] if len(own) == 1 else [1 if n == 1 else sizes[b] for b in own]
+        shape += [1 if n == 1 else sizes[b] for b in own]
     return x if x.shape == tuple(shape) else x.reshape(shape), have
 
 

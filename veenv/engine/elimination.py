@@ -205,16 +205,15 @@ def elimination_jaxpr(
     linearisation: Linearisation, edges: Edges, order: Iterable[int], *, keep_sums: bool = True
 ) -> jax.extend.core.ClosedJaxpr:  # pyright: ignore[reportPrivateImportUsage]
     """The jaxpr of an elimination alone: elemental values in, remaining edges' values out."""
-    pairs = [pair for pair, e in edges.items() if e.values is not None]
 
-    def run(values: Sequence[Array]) -> list[Array]:
-        filled = dict(edges)
-        for pair, x in zip(pairs, values, strict=True):
-            filled[pair] = replace(edges[pair], values=x)
+    def run(values: Sequence[Array | None]) -> list[Array | None]:
+        filled = {
+            pair: replace(e, values=x) for (pair, e), x in zip(edges.items(), values, strict=True)
+        }
         left = eliminate(linearisation, filled, order, keep_sums=keep_sums).edges
-        return [e.values for e in left.values() if e.values is not None]
+        return [e.values for e in left.values()]
 
-    return jax.make_jaxpr(run)([edges[pair].values for pair in pairs])
+    return jax.make_jaxpr(run)([e.values for e in edges.values()])
 
 
 @dataclass(frozen=True)

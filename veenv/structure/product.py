@@ -131,9 +131,7 @@ def _additions(post: Structure, pre: Structure, result: Structure, summed: int) 
         if not factor.unit:
             alone = prod(post.in_shape[m] for m in middle if own[m] and not other[m])
             total += factor.num_values - factor.num_values // max(alone, 1)
-    if not (post.unit or pre.unit):
-        total += result.num_values * (summed - 1) if summed else 0
-    return total
+    return total + (result.num_values * (summed - 1) if summed else 0)
 
 
 class Way(enum.Enum):
