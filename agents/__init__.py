@@ -3,6 +3,15 @@
 Names are listed in `__init__.pyi` and load their modules when they are first used.
 """
 
+from typing import Any
+
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+from veenv._extras import extra
+
+_loaded, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    with extra("agents"):
+        return _loaded(name)

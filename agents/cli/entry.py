@@ -7,8 +7,8 @@ import sys
 from typing import NoReturn
 
 from agents.cli.signals import exit_on_interrupt, run_script
-
-OWN = {"agents", "veenv"}
+from veenv import __version__
+from veenv._extras import extra
 
 
 def run(command: str) -> NoReturn:
@@ -21,13 +21,16 @@ def run(command: str) -> NoReturn:
       SystemExit: with the exit code; 2 where a package of the extra ``agents`` is missing.
     """
     exit_on_interrupt("__main__")
+    if "--version" in sys.argv[1:]:
+        sys.stdout.write(f"veenv {__version__}\n")
+        raise SystemExit(0)
     try:
-        module = importlib.import_module(f"agents.cli.commands.{command}")
+        with extra("agents"):
+            module = importlib.import_module(f"agents.cli.commands.{command}")
     except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if not missing or missing in OWN:
+        if "pip install" not in str(error):
             raise
-        sys.stderr.write(f"error: {command} needs {missing}: pip install 'veenv[agents]'\n")
+        sys.stderr.write(f"error: {command} {error}\n")
         raise SystemExit(2) from None
     run_script(module.main)
 

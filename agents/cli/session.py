@@ -6,6 +6,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Callable, Mapping
+from math import inf
 from pathlib import Path
 from typing import TextIO
 
@@ -16,7 +17,7 @@ from agents.cli.progress import ProgressDisplay
 from agents.cli.report import result_table, verdict
 from agents.cli.signals import PREEMPTED, until_signal
 from agents.cli.start import Run, check_options, follow, open_run, read_played
-from agents.config.args import TrainArgs, printable
+from agents.config.args import TrainArgs, called, printable
 from agents.config.settings import CONFIG_NAME, to_toml
 from agents.devices import any_process, connect, is_main
 from agents.files import new_folder
@@ -71,7 +72,7 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
     code = play(run, args, out, write_line, started)
     if code == PREEMPTED:
         folder.close()
-        write_line(f"go on with it: python scripts/train.py --resume {folder.path}")
+        write_line(f"go on with it: {called('train')} --resume {folder.path}")
         return PREEMPTED
     right = code == 0
     if best is not None:
@@ -89,7 +90,7 @@ def run_training(args: TrainArgs, out: TextIO, *, started: float | None = None) 
     chosen = None if best is None else best.tasks.chosen
     if best is None or chosen is not None:
         what = "--task random" if chosen is None else f"--set {chosen.name}"
-        write_line(f"play with it: python scripts/evaluate.py --run {folder.path} {what}")
+        write_line(f"play with it: {called('evaluate')} --run {folder.path} {what}")
     return 0 if right else 1
 
 
@@ -166,6 +167,7 @@ def play(
       0, 1 if training has diverged, or `PREEMPTED`.
     """
     folder, score, state = run.folder, run.curriculum.score, run.state
+    write_line("compiling the train step …")
     progress, code = None, 0
     schedule = Schedule(args.checkpoint_seconds, args.checkpoint_updates)
     with until_signal() as stop, ProgressDisplay(out, run.curriculum) as display, run.trackers:
@@ -247,10 +249,11 @@ def report(
             write_line(line)
         write_line(f"order: {path}")
         right &= proof.passed
-    if args.timing > 0:
+    limit = min(args.timing, (args.seconds or inf) / 4)  # of a short run not most of its time
+    if limit > 0:
         last = list(orders.values())[-1].ids
         point = task.example_args()
-        write_line(compare(task.fun, task.argnums, point, last, limit=args.timing).text())
+        write_line(compare(task.fun, task.argnums, point, last, limit=limit).text())
     return right
 
 

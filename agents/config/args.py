@@ -8,6 +8,7 @@ import io
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 import tyro
@@ -34,6 +35,8 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 class TrainArgs:
     """Trains an agent to find a cheap elimination order for a task, and proves the order right.
 
+    Example: veenv-train --task RoeFlux_1d --time-limit 2m
+
     Ctrl-C ends the training early; the best order so far is validated and written all the same.
     Before the first train step is done it ends the program with exit code 130. SIGTERM writes a
     checkpoint and ends the program with exit code 75.
@@ -55,7 +58,7 @@ class TrainArgs:
     """Wall-clock limit, compilation included: seconds, or a number with s, m or h such as `10m`;
     if it is left out, 100 seconds, or no limit where --steps is given."""
     out: str = "runs"
-    """Folder of all runs, or an address such as `gs://bucket/runs` (docs/cluster.md); this one
+    """Folder of all runs, or an address such as `gs://bucket/runs` (cluster.html); this one
     writes to OUT/TASK/TIME."""
     folder: str | None = None
     """Run folder, in place of OUT/TASK/TIME. If it has a run already, that run goes on, as with
@@ -73,7 +76,7 @@ class TrainArgs:
     """Run folder or file of weights (`best.eqx` of a run) to start from; its network replaces the
     options of the network, such as --hidden."""
     network: str | None = None
-    """Network of your own, as MODULE:NAME (docs/training.md), in place of the options of the
+    """Network of your own, as MODULE:NAME (training.html), in place of the options of the
     network."""
     seeds: int = 1
     """Number of seeds, from --seed on, that train side by side in one program, with one table and
@@ -82,7 +85,7 @@ class TrainArgs:
     """File of options (TOML, such as `config.toml` of a run), each under its name without dashes
     in front; options on the command line override it."""
     preset: Literal["cpu", "gpu", "tpu", "auto"] | None = None
-    """Options that suit a device (docs/training.md); `auto` is the one found. Others override."""
+    """Options that suit a device (training.html); `auto` is the one found. Others override."""
     resume: str | None = None
     """Run folder to go on in, from its last checkpoint and with its options; others override."""
     checkpoint_seconds: float = 30.0
@@ -205,13 +208,20 @@ def parse(record: type[Record], args: Sequence[str] | None = None) -> Record:
     stderr = io.StringIO()
     try:
         with contextlib.redirect_stderr(stderr):
-            return tyro.cli(record, args=args)
+            return tyro.cli(record, prog=Path(sys.argv[0]).name, args=args)
     except ValueError as error:
         fail(str(error))
     except SystemExit as exit_:
         if exit_.code:
             fail(_one_line(stderr.getvalue()))
         raise
+
+
+def called(command: str) -> str:
+    """How a command is called where this one was: ``veenv-NAME``, or a script of a checkout."""
+    program = Path(sys.argv[0])
+    script = program.parent.name == "scripts" and program.suffix == ".py"
+    return f"python {program.with_stem(command)}" if script else f"veenv-{command}"
 
 
 def fail(message: str) -> NoReturn:
@@ -245,6 +255,8 @@ def _one_line(box: str) -> str:
     if "╭" not in box and rules:
         lines, rules = lines[rules[0] + 1 :], [i - rules[0] - 1 for i in rules[1:]]
     text = " ".join(lines[: rules[0]] if rules else lines).strip() or box
+    wrong = r"no type matching ({None}\|)?(.*?) could .*? \[(.*?)\].*"
+    text = re.sub(wrong, r"expected \2, got \3", text)
     text = re.sub(r"^Error parsing (?!-)[^:]*: ", "", text)
     text = re.sub(r"^Missing from [^:]*: +(--\S+).*", r"missing option \1", text)
     advice = " ".join(lines[rules[0] + 1 : rules[1] if rules[1:] else None]) if rules else ""

@@ -176,7 +176,7 @@ def train(
             raise DivergedError(
                 f"no gradient of the last {not_finite} train steps was finite; the parameters "
                 "before them are kept (a lower --learning-rate may help; see "
-                "docs/errors.md#divergederror)"
+                "errors.html#divergederror)"
             )
 
 

@@ -27,11 +27,11 @@ def test_every_error_class_is_on_the_page():
 
 def test_messages_name_places_of_the_page():
     text = "".join(path.read_text(encoding="utf-8") for path in SOURCES)
-    named = set(re.findall(r"docs/errors\.md#([\w-]+)", text))
+    named = set(re.findall(r"errors\.html#([\w-]+)", text))
     assert len(named) > 5
     assert named <= {re.sub(r"\s", "-", heading.lower()) for heading in HEADINGS}
 
 
 def test_a_message_names_its_place():
     error = CannotFuseError("no", "svd", "here.py:3")
-    assert str(error) == "no (here.py:3); see docs/errors.md#cannotfuseerror"
+    assert str(error) == "no (here.py:3); see errors.html#cannotfuseerror"

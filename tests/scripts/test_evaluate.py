@@ -39,11 +39,13 @@ def weights(tmp_path):
 def test_a_network_beside_other_ways(weights, monkeypatch, capsys):
     options = "--task", "Robertson,KerrMetric", "--samples", "4", "--anneal", "3000"
     call(monkeypatch, "--run", weights, *options)
-    head, *lines = capsys.readouterr().out.splitlines()
-    names = head.replace("best of 4", "best").split()
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines[:6])) <= 80
+    tables = [[line.split() for line in lines[k : k + 3]] for k in (0, 3)]
+    names, *rows = [a + b[1:] for a, b in zip(*tables, strict=True)]
     best = {}
-    for line in lines[:2]:
-        row = dict(zip(names, line.split(), strict=True))
+    for cells in rows:
+        row = dict(zip(names, cells, strict=True))
         graph = task_graph(row["task"])
         assert int(row["forward"]) == graph.cost(graph.forward())
         assert int(row["reverse"]) == graph.cost(graph.reverse())
@@ -51,7 +53,7 @@ def test_a_network_beside_other_ways(weights, monkeypatch, capsys):
         assert int(row["annealing"]) <= min(int(row[n]) for n in ("best", "random", "untrained"))
         assert int(row["best"]) <= float(row["mean"])
         best[row["task"]] = int(row["best"])
-    summary = "\n".join(lines[2:])
+    summary = "\n".join(lines[6:])
     assert "best of 4 samples to" in summary
     classical = [task_graph(name) for name in best]
     below = sum(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from veenv import tasks
+from veenv._extras import extra
 from veenv.env.env import VertexEnv
 from veenv.env.render import curve
 from veenv.env.state import State
@@ -144,8 +145,9 @@ def _paint(
     ids: Sequence[int],
 ) -> Figure:
     """The picture after so many eliminations."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    with extra("plots"):
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI)
     FigureCanvasAgg(figure)

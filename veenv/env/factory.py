@@ -58,7 +58,7 @@ def make(
     if not graph.eliminable:
         raise ValueError(
             f"there is no vertex to eliminate, and so no action: {_why_empty(graph)}; see "
-            "docs/errors.md#no-vertex-to-eliminate"
+            "errors.html#no-vertex-to-eliminate"
         )
     return VertexEnv(
         graph,

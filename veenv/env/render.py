@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import UInt8
 
+from veenv._extras import extra
 from veenv.env.encode import EnvParams, terminal_outputs
 from veenv.env.state import State
 from veenv.graph.graph import Graph
@@ -77,8 +78,9 @@ def ansi(frame: Frame) -> str:
 
 def rgb_array(frame: Frame) -> UInt8[np.ndarray, "600 960 3"]:
     """The graph laid out by depth, left to right; the last elimination is highlighted."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    with extra("plots"):
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH / DPI, HEIGHT / DPI), dpi=DPI)
     canvas = FigureCanvasAgg(figure)

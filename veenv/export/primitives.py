@@ -25,7 +25,7 @@ class CannotWriteError(ValueError):
     """A primitive or parameter that has no rule here."""
 
     def __str__(self) -> str:
-        return f"{super().__str__()}; see docs/errors.md#cannotwriteerror"
+        return f"{super().__str__()}; see errors.html#cannotwriteerror"
 
 
 def expression(name: str, operands: Sequence[str], params: Mapping[str, Any]) -> str:

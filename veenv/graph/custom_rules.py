@@ -91,7 +91,7 @@ def inner_program(site: Site) -> Inner | None:
             f"the derivative rule of {_compat.function_source(site.params)} ({site.source}) closes "
             "over a value that depends on what is differentiated by, or is of the loop or branch "
             "around it: make the value an argument of the function; see "
-            "docs/errors.md#capturedvalueerror"
+            "errors.html#capturedvalueerror"
         )
     _check_shapes(site, program, given if backward else outs)
 
@@ -132,7 +132,7 @@ def _check_shapes(site: Site, program: Program, expected: Sequence[Any]) -> None
             raise RuleShapeError(
                 f"the derivative rule of {_compat.function_source(site.params)} ({site.source}) "
                 f"gives an array of shape {tuple(shape)} where one of shape {tuple(aval.shape)} "
-                "is expected; see docs/errors.md#ruleshapeerror"
+                "is expected; see errors.html#ruleshapeerror"
             )
 
 

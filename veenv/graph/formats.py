@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     import networkx
 
+from veenv._extras import extra
 
 Described: TypeAlias = Any
 """A `Graph`, whose module imports this one."""
@@ -36,7 +37,8 @@ def to_networkx(self: Described) -> networkx.DiGraph[int]:
     Raises:
       ImportError: networkx is not installed.
     """
-    import networkx
+    with extra("plots"):
+        import networkx
 
     found: networkx.DiGraph[int] = networkx.DiGraph()
     for node in _nodes(self):

@@ -102,7 +102,7 @@ def check_precedence(before: Prerequisites, order: Sequence[int]) -> None:
                 raise ValueError(
                     f"the order eliminates vertex {vertex} before vertex {other}, but the "
                     f"derivative rule of {rule.name} ({rule.source}) {why}; see "
-                    "docs/errors.md#orders-that-a-derivative-rule-forbids"
+                    "errors.html#orders-that-a-derivative-rule-forbids"
                 )
         gone.add(vertex)
 

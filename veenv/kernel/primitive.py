@@ -302,7 +302,7 @@ def _lower_cpu(ctx: Any, *operands: Any, kernel: Batched) -> Any:
         raise ValueError(
             "a fused kernel is machine code of this process and cannot be exported; for jax.export "
             'leave veenv.fuse away and take kernel="auto" or "xla", or write C with '
-            "veenv.export.to_c; see docs/errors.md#kernels-cannot-be-exported"
+            "veenv.export.to_c; see errors.html#kernels-cannot-be-exported"
         )
     batch = math.prod(kernel.batch_of(ctx.avals_in))
     if batch == 0:

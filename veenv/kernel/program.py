@@ -92,7 +92,7 @@ class CannotFuseError(ValueError):
 
     def __init__(self, reason: str, primitive: str = "", source: str = ""):
         where = f" ({source})" if source else ""
-        super().__init__(f"{reason}{where}; see docs/errors.md#cannotfuseerror")
+        super().__init__(f"{reason}{where}; see errors.html#cannotfuseerror")
         self.reason = reason
         self.primitive = primitive
         self.source = source

@@ -37,11 +37,11 @@ class Comparison:
 
     def text(self) -> str:
         """The table, and a line for each way that is missing."""
-        timed = [row.method for row in self.rows if row.method in JAX_MODES]
-        base = f"ratio to {timed[0] if len(timed) == 1 else 'JAX'}"
+        timed = {row.method: row.median for row in self.rows if row.method in JAX_MODES}
+        base = f"ratio to {next(iter(timed)) if len(timed) == 1 else 'JAX'}"
         lines = [f"{f'batch of {self.batch:,}':<24}  {'ms':>9}  {base:>15}"]
         for row in self.rows:
-            ratio = "-" if row.ratio is None else f"{row.ratio:.3f}"
+            ratio = f"{row.median / min(timed.values()):.3f}" if timed else "-"
             lines.append(f"{row.method:<24}  {1e3 * row.median:>9.3f}  {ratio:>15}")
         lines += [f"{name}: not timed, {reason}" for name, reason in self.skipped.items()]
         return "\n".join(lines)

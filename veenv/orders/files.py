@@ -1,6 +1,6 @@
 """Order files on disk: JSON that is checked field by field before anything uses it.
 
-The schema is documented in docs/orders.md.
+The schema is documented in orders.html.
 """
 
 from __future__ import annotations

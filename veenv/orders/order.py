@@ -194,7 +194,7 @@ class Order:
         """Writes the order as JSON, aside first and then renamed into place.
 
         Raises:
-          ValueError: if a field is not what the schema asks for (docs/orders.md).
+          ValueError: if a field is not what the schema asks for (orders.html).
           OSError: if it cannot be written.
         """
         order_files.write_record(
@@ -255,5 +255,5 @@ class Order:
             + (", ".join(differences) or "same sizes, but other edges, shapes or structures")
             + "; the function, or its arguments' shapes, dtypes or weak types (as of Python "
             "numbers), differ from those it was found for: give these, or search anew, for example "
-            "with scripts/search.py; see docs/errors.md#orders-for-another-graph"
+            "with veenv-search; see errors.html#orders-for-another-graph"
         )

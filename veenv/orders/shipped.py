@@ -58,7 +58,7 @@ def best_for(graph: Graph, cost: CostModel = "multiplications") -> Order:
         raise ValueError(
             f"no order is shipped for this graph ({len(graph.eliminable)} eliminable vertices, "
             f"{len(graph.edges)} edges); {_nearest(graph)}search one, for example with "
-            "scripts/search.py; see docs/errors.md#no-order-is-shipped"
+            "veenv-search; see errors.html#no-order-is-shipped"
         )
     return min((order.counted(graph, cost) for order in fitting), key=lambda o: o.counts[cost])
 

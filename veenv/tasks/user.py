@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
@@ -155,8 +157,15 @@ def trace_task(task: Task) -> Graph:
         shapes = ", ".join(str(jax.tree.map(jnp.shape, arg)) for arg in task.example_args())
         raise ValueError(
             f"{task.name} cannot be traced at arguments of shapes {shapes}: "
-            f"{type(error).__name__}: {error}"
+            f"{type(error).__name__}: {error}{_line_of(task.fun, error)}"
         ) from error
+
+
+def _line_of(fun: Any, error: Exception) -> str:
+    """The last line of the function's file in an error's traceback."""
+    file = getattr(getattr(inspect.unwrap(fun), "__code__", None), "co_filename", None)
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+    return f" ({file}:{lines[-1]})" if lines else ""
 
 
 def read_point(text: str) -> tuple[Any, ...]:

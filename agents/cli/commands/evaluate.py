@@ -28,6 +28,8 @@ from veenv.tasks.user import refuse_code
 class EvaluateArgs:
     """Plays tasks with trained weights, without learning, next to other ways to find an order.
 
+    Example: veenv-evaluate --run runs/RoeFlux_1d/2026-11-21T04-12-26 --task mlp
+
     Columns: the classical orders and the best of them, the reference costs that come with a set, or
     else simulated annealing, and, each with the same number of episodes, the best of uniformly
     random play, of a network with fresh parameters, and of the trained one, whose greedy order and
@@ -38,7 +40,7 @@ class EvaluateArgs:
     """
 
     run: str
-    """Run folder of `scripts/train.py` (its `weights.eqx`), or a file of weights."""
+    """Run folder of `veenv-train` (its `weights.eqx`), or a file of weights."""
 
     task: str | None = None
     """Tasks to play, separated by commas, or `random` for random functions; without it those the
@@ -93,6 +95,10 @@ class EvaluateArgs:
             raise ValueError(f"temperature must be a number above 0, got {self.temperature}")
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed must be an integer from 0 to 2**32 - 1, got {self.seed}")
+
+
+COLUMNS = 6
+"""Most columns of a table, beside the task's name."""
 
 
 def main() -> None:
@@ -190,12 +196,16 @@ def trained_on(run: str) -> str:
 def table(played: TaskDistribution, found: Mapping[str, Evaluation]) -> list[str]:
     """The lines of the table, of the first seed."""
     head = *played.classical[0], "classical", "reference", *found, "mean"
-    lines = [f"{'task':<22}" + "".join(f"{column:>12}" for column in head)]
-    for index, name in enumerate(played.names):
+    rows = [head]
+    for index in range(len(played.names)):
         classical = played.classical[index]
         cells = [*classical.values(), min(classical.values()), played.references[index]]
         cells += [one.rows[index].costs[0] for one in found.values()]
         texts = ["-" if cost is None else f"{cost:,}" for cost in cells]
-        texts.append(f"{found['best'].rows[index].mean:,.1f}")
-        lines.append(f"{name:<22}" + "".join(f"{text:>12}" for text in texts))
+        rows.append((*texts, f"{found['best'].rows[index].mean:,.1f}"))
+    lines = []
+    for first in range(0, len(head), COLUMNS):  # 80 characters are enough
+        for name, row in zip(("task", *played.names), rows, strict=True):
+            some = row[first : first + COLUMNS]
+            lines.append(f"{name:<19}" + "".join(f"{text:>10}" for text in some))
     return lines

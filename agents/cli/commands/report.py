@@ -19,6 +19,8 @@ from veenv.orders.documents import as_path
 class ReportArgs:
     """Writes a report of a run or of an order: one HTML file that loads nothing from the network.
 
+    Example: veenv-report runs/RoeFlux_1d/2026-11-21T04-12-26
+
     It shows counts, times and the proof, plays the game on the graph, and holds the order and the
     code that uses it. Exit code 0: the order is right; 1: it is not; 2: bad input.
     """

@@ -24,6 +24,8 @@ from veenv.tasks.user import trace_task
 class SearchArgs:
     """Searches, without learning, for a vertex-elimination order that costs little.
 
+    Example: veenv-search --task RoeFlux_1d --budget 10s
+
     Ctrl-C ends the search early; the best order so far is reported and written all the same.
 
     Raises:
@@ -127,8 +129,10 @@ def report(graph: Graph, result: SearchResult) -> str:
     }
     if result.optimal:
         proof = "proven optimal"
-    else:
+    elif result.lower_bound:
         proof = f"no order costs less than {result.lower_bound:,}"
+    else:
+        proof = "not proven optimal"
     return (
         f"{result_table(classical, result.cost, result.method, cost=result.cost_model)}\n"
         f"{proof}; {result.evaluations:,} evaluations in {result.seconds:.1f} s "

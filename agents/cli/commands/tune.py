@@ -18,6 +18,8 @@ from veenv import tasks
 class TuneArgs:
     """Times the forms of a function's Jacobian and shows them, the fastest first.
 
+    Example: veenv-tune --task RoeFlux_1d --batch 4096
+
     Raises:
       ValueError: unless exactly one of a task and a function is given.
     """

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import sparse as jax_sparse
 
+from veenv._extras import extra
 from veenv.engine.sparse.summands import host_values
 
 Tensor = Any
@@ -77,8 +78,8 @@ def to_bcsr(j: Tensor) -> jax_sparse.BCSR:
 def spy(j: Tensor, ax: Any, **style: Any) -> Any:
     """Draws the pattern."""
     if ax is None:
-        from matplotlib.figure import Figure
-
+        with extra("plots"):
+            from matplotlib.figure import Figure
         ax = Figure().subplots()
     p = j.pattern
     rows, cols = p.sizes

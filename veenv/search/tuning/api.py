@@ -46,7 +46,7 @@ def tune(
         arguments' trees, as `jax.vmap` takes it.
       cache: take what was found before, by this machine and these versions, for this program,
         these shapes, dtypes and this batch with at least this budget; remember what is found
-        (``VEENV_CACHE_DIR`` says where, see docs/tune.md).
+        (``VEENV_CACHE_DIR`` says where, see tune.html).
       seed: seed of the points of a batch.
 
     Returns:
