@@ -248,7 +248,7 @@ def are_loops(lin: Linearisation) -> bool:
     loops = [
         k
         for k, e in enumerate(program.equations)
-        if e.primitive.name == "scan" and lin.elementals[k]
+        if getattr(walk.loop_of(e), "length", None) is not None and lin.elementals[k]
     ]
     inside = sum(_entries(program.equations[k]) for k in loops)
     if not loops or inside < _MOST * sum(map(_entries, program.equations)):
@@ -259,7 +259,7 @@ def are_loops(lin: Linearisation) -> bool:
 
 def _entries(equation: Any) -> int:
     """How many numbers an equation computes, those of each step of a loop."""
-    steps = equation.params["length"] if equation.primitive.name == "scan" else 1
+    steps = getattr(walk.loop_of(equation), "length", None) or 1
     bodies = walk.inside(equation.params, lambda _: False)
     return sum(prod(a.shape) for a in walk.out_avals(equation)) + steps * sum(map(_entries, bodies))
 
@@ -359,7 +359,7 @@ def shut_out(lin: Linearisation, bounds: Bounds, *, reverse: bool) -> bool:
                 return True
         pole = facts(name).partials == "poles" or (name == "pow" and not bounds.is_root(equation))
         tame = tame and (total or (pole and not bounds.is_almost_zero(equation)))
-        if not reverse and name == "select_n":
+        if not reverse and facts(name).selects:
             computed = computed or bool(masked and bounds.value(equation.inputs[0]) is None)
             masked = []
         if any(e.source in infinite for e in masked):
@@ -475,7 +475,7 @@ class Bounds:
             return 0.0
         if bound is None:
             return -inf
-        if name == "select_n":
+        if facts(name).selects:
             chosen = self.value(ins[0])
             cases = range(len(ins) - 1) if chosen is None else np.unique(chosen)
             return min(self.lower(ins[1 + int(k)]) for k in cases)

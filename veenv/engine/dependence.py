@@ -21,6 +21,7 @@ from veenv.graph.equations import Equation
 from veenv.graph.program import Program
 from veenv.graph.sparse_matrices import written_out
 from veenv.rules import Site, indexmap, partials, walk
+from veenv.rules.axes import Product
 from veenv.rules.base import is_differentiable
 from veenv.rules.meanings import meaning_of
 from veenv.rules.table import facts
@@ -129,7 +130,8 @@ class _Follower(walk.Domain[_Variable]):
 
     def turned(self, equation: Any, turn: int) -> None:
         """Gives up a loop of unknown length in the end."""
-        if equation.primitive.name == "while" and turn >= _MOST_TURNS:
+        loop = walk.loop_of(equation)
+        if loop is not None and loop.length is None and turn >= _MOST_TURNS:
             raise _TooManyError
 
     def index(self, value: _Variable) -> int | None:
@@ -156,22 +158,22 @@ class _Follower(walk.Domain[_Variable]):
         alike = body is not None and len(_compat.open_jaxpr(body).invars) == len(equation.invars)
         return body if alike else None
 
-    def _scan(self, equation: Any, ins: _Several) -> _Several:
+    def loop(self, equation: Any, loop: walk.Loop, ins: _Several) -> _Several:
         """Turn by turn; a long loop by what one turn does, whatever its number is."""
-        turns = equation.params["length"]
-        inside = sum(1 for _ in walk.every(equation.params["jaxpr"]))
-        short = self._steps + inside * turns <= _MOST_STEPS
-        return super()._scan(equation, ins) if short else self._repeated(equation, ins)
+        inside = sum(1 for _ in walk.every(loop.body))
+        if loop.length is None or self._steps + inside * loop.length <= _MOST_STEPS:
+            return super().loop(equation, loop, ins)
+        return self._repeated(equation, loop, loop.length, ins)
 
-    def _repeated(self, equation: Any, ins: _Several) -> _Several:
-        (start, end), closed = walk.carried(equation), equation.params["jaxpr"]
+    def _repeated(self, equation: Any, loop: walk.Loop, turns: int, ins: _Several) -> _Several:
+        (_, start, end), closed = loop.ends, loop.body
         shapes = [a.shape for a in closed.in_avals]
         floats = [is_differentiable(a) for a in closed.in_avals]
         moving = [
             k for k, x in enumerate(ins) if x.reach is not None or (start <= k < end and floats[k])
         ]
         sizes = [prod(shapes[k]) for k in moving]
-        one, turns = sum(sizes), equation.params["length"]
+        one = sum(sizes)
         if turns > _MOST_REPEATED or turns * one * self._size > _MOST_FLAGS:
             raise _TooManyError
         parts = np.split(np.eye(one, dtype=bool), np.cumsum(sizes)[:-1])
@@ -182,7 +184,7 @@ class _Follower(walk.Domain[_Variable]):
         flat = [None if x.reach is None else x.reach.reshape(-1, one) for x in turn]
         rows: list[_Several] = []
         carry = [ins[k] for k in range(start, end)]
-        for number in range(turns)[:: -1 if equation.params["reverse"] else 1]:
+        for number in loop.turns:
             now = [*ins[:start], *carry, *(self.row(x, number) for x in ins[end:])]
             zeros = [np.zeros((n, self._size), bool) for n in sizes]
             reach = np.concatenate(
@@ -197,7 +199,7 @@ class _Follower(walk.Domain[_Variable]):
             ]
             carry = outs[: end - start]
             rows.append(outs[end - start :])
-        rows = rows[:: -1 if equation.params["reverse"] else 1]
+        rows = rows[:: -1 if loop.reverse else 1]
         avals = walk.out_avals(equation)[end - start :]
         return [*carry, *(self.stacked([r[k] for r in rows], a) for k, a in enumerate(avals))]
 
@@ -356,15 +358,16 @@ def _through(s: Structure, reach: np.ndarray, shape: Sequence[int]) -> np.ndarra
 
 def _met(equation: Equation, operand: int, given: _Several, reach: np.ndarray) -> np.ndarray | None:
     """As `_through`, of what a known select lets through, or known factors do not make zero."""
-    name, shape = equation.primitive.name, equation.out_avals[0].shape
+    known, shape = facts(equation.primitive.name), equation.out_avals[0].shape
     there = None
-    if name == "select_n" and given[0].value is not None:
+    if known.selects and given[0].value is not None:
         there = given[0].value == operand - 1
-    elif name in ("mul", "dot_general") and (factor := given[1 - operand].value) is not None:
-        there = factor != 0
+    elif known.multiplies or known.form == "dot":
+        factor = given[1 - operand].value
+        there = None if factor is None else factor != 0
     if there is None:
         return None
-    if name == "dot_general":
+    if known.form == "dot":
         return _dotted(equation, operand, there, reach)
     if reach.shape[:-1] != shape:
         return None
@@ -373,17 +376,14 @@ def _met(equation: Equation, operand: int, given: _Several, reach: np.ndarray) -
 
 def _dotted(equation: Equation, operand: int, factor: np.ndarray, reach: np.ndarray) -> np.ndarray:
     """What a product with a factor that is not zero at some places depends on."""
-    contracting, batch = equation.params["dimension_numbers"]
-    ranks = [len(a.shape) for a in equation.in_avals]
-    labels = [[*range(ranks[0])], [*range(ranks[0], sum(ranks))]]
-    for i, j in (*zip(*contracting, strict=True), *zip(*batch, strict=True)):
-        labels[1][j] = labels[0][i]
-    bound = [{*contracting[k], *batch[k]} for k in (0, 1)]
-    out = [labels[0][i] for i in batch[0]]
-    out += [labels[k][j] for k in (0, 1) for j in range(ranks[k]) if j not in bound[k]]
-    of_factor, last = labels[1 - operand], sum(ranks)
+    ties = Product.of(equation).ties()
+    labels: Any = [{t.ins[k]: n for n, t in enumerate(ties)} for k in (0, 1)]
+    mine, others = (
+        [of[j] for j in sorted({*of} - {None})] for of in (labels[operand], labels[1 - operand])
+    )
+    out = [n for n, t in enumerate(ties) if t.out is not None]
     own: Any = reach.astype(np.float32)
-    counts = np.einsum(own, [*labels[operand], last], factor * 1.0, of_factor, [*out, last])
+    counts = np.einsum(own, [*mine, len(ties)], factor * 1.0, others, [*out, len(ties)])
     return counts > 0
 
 

@@ -79,7 +79,7 @@ def _step(equation: Equation, ins: Sequence[Any], known: Known) -> list[Any]:
     known_of = facts(equation.primitive.name)
     if known_of.form == "entry" and known_of.linear is None and len(ins) == 1:
         return [_unary(lambda x: run(x)[0], jets[0])]
-    if known_of.name == "reduce_sum":
+    if known_of.sums:
         [jet], axes = jets, equation.params["axes"]
         [value], [laplacian] = run(jet.value), run(jet.laplacian)
         return [Jet(value, summed(jet.slopes, axes), laplacian)]

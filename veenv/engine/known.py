@@ -120,9 +120,9 @@ def results(equation: Equation, ins: list[Any]) -> list[np.ndarray]:
     if name in _SIMPLE and (name != "div" or aval.dtype in (np.float32, np.float64)):
         with np.errstate(all="ignore"):
             return [np.asarray(OPERATIONS[name].numpy(*ins), aval.dtype)]
-    if name == "reduce_sum":
+    if facts(name).sums:
         return [np.sum(ins[0], tuple(equation.params["axes"]), aval.dtype)]
-    if name == "select_n" and len(ins) == 3:
+    if facts(name).selects and len(ins) == 3:
         return [np.where(ins[0], ins[2], ins[1])]
     moved = indexmap.moved(name, equation.params, ins, aval.shape)
     if moved is not None:
@@ -190,16 +190,16 @@ class Zeros:
         ]
         if facts(name).zero or (name == "integer_pow" and params["y"] > 0):
             return None if first is None else np.broadcast_to(first, shape)
-        if name == "mul":
+        if facts(name).multiplies:
             return np.broadcast_to(there[0], shape) | np.broadcast_to(there[1], shape)
         if facts(name).form == "entry" and facts(name).linear is ALL:
             return reduce(np.logical_and, [np.broadcast_to(x, shape) for x in there])
-        if name == "select_n":
+        if facts(name).selects:
             which = self._known.quickly(equation.inputs[0])
             if which is None:
                 return reduce(np.logical_and, there[1:])
             return np.choose(np.broadcast_to(which, shape), there[1:])
-        if name == "reduce_sum":
+        if facts(name).sums:
             return np.asarray(there[0].all(axis=tuple(params["axes"])))
         found = indexmap.sources(equation, self._known)
         if found is None:

@@ -34,6 +34,7 @@ from veenv.graph.equations import Equation
 from veenv.graph.linearisation import Elemental, Linearisation
 from veenv.graph.program import Program
 from veenv.linear.linear_map import Selection
+from veenv.rules.axes import Product
 from veenv.rules.base import is_complex
 from veenv.rules.indexmap import adds, numbered, taken, takes
 from veenv.rules.table import facts
@@ -126,7 +127,7 @@ def _move(
     result, operand = ways
     if name == points.NAME:
         return equation.primitive.part.entries(result, operand, e)
-    if name == "select_n":
+    if facts(name).selects:
         chosen = _let_through(equation, operand, known(equation.inputs[0]))
         return None if chosen is None else entries.selected(chosen, in_shape, e.dtype)
     if isinstance(e.link, Selection):
@@ -134,11 +135,11 @@ def _move(
     if name == "pad" and operand == 1:
         return _padding(equation, e)
     if s.link is Link.NONE and not takes(name):
-        most = _ANY if near and name == "mul" else _MOST_THIN
+        most = _ANY if near and facts(name).multiplies else _MOST_THIN
         return _thin_product(equation, operand, e, known, zeros, most)
     if facts(name).form == "sort" and s.unit:
         return _computed(e, (out_shape, in_shape), blocks=around.blocks, adds=False)
-    if name == "conv_general_dilated" and operand == 0:
+    if facts(name).form == "convolution" and operand == 0:
         found = convolution(equation, known(equation.inputs[1]), e.dtype)
         return found or supported(equation, ways, e, known, passes)
     if s.link is Link.OPERATOR:
@@ -225,7 +226,7 @@ def _complex_move(
     """
     name, (result, operand), (out_shape, in_shape) = equation.primitive.name, ways, shapes
     alike = is_complex(equation.in_avals[operand]) and is_complex(equation.out_avals[result])
-    if alike and name == "mul":
+    if alike and facts(name).multiplies:
         return _turned(equation, operand, e, shapes, known)
     found = _complex_places(equation, operand, known) if alike else None
     if found is not None:
@@ -239,7 +240,7 @@ def _complex_move(
 
 def _complex_places(equation: Equation, operand: int, known: Known) -> np.ndarray | None:
     """For each result the element that it is, or for each that is added the result; -1 for none."""
-    if equation.primitive.name == "select_n":
+    if facts(equation.primitive.name).selects:
         return _let_through(equation, operand, known(equation.inputs[0]))
     return taken(equation, operand, known)
 
@@ -294,8 +295,8 @@ def _thin_product(
     most: float,
 ) -> Indexed | None:
     """The partial of a product as entries; None of others, or where no factor is mostly zeros."""
-    name = equation.primitive.name
-    if name not in ("mul", "dot_general"):
+    known_of = facts(equation.primitive.name)
+    if not (known_of.multiplies or known_of.form == "dot"):
         return None
     other = equation.inputs[1 - operand]
     factor, always = known.quickly(other), None
@@ -304,7 +305,7 @@ def _thin_product(
         factor = None if always is None else ~always
     if factor is None or not 0 < np.count_nonzero(factor) <= most * factor.size:
         return None
-    places_of = _dot_places if name == "dot_general" else _elementwise_places
+    places_of = _dot_places if known_of.form == "dot" else _elementwise_places
     found = places_of(equation, operand, factor)
     if found is None:
         return None
@@ -332,19 +333,9 @@ def _elementwise_places(equation: Equation, operand: int, factor: np.ndarray) ->
 
 
 def _dot_places(equation: Equation, operand: int, factor: np.ndarray) -> Places | None:
-    contracting, batch = equation.params["dimension_numbers"]
-    shapes = [a.shape for a in equation.in_avals]
-    free = [
-        [a for a in range(len(shapes[i])) if a not in (*contracting[i], *batch[i])] for i in (0, 1)
-    ]
-
-    def grouped(x: np.ndarray, i: int) -> np.ndarray:
-        """[batch, free, contracted] of an operand."""
-        sizes = [prod(shapes[i][a] for a in axes) for axes in (batch[i], free[i], contracting[i])]
-        return x.transpose([*batch[i], *free[i], *contracting[i]]).reshape(sizes)
-
-    other = 1 - operand
-    weights, inside = grouped(factor, other), grouped(numbered(shapes[operand]), operand)
+    axes = Product.of(equation)
+    weights = axes.grouped(factor, 1 - operand)
+    inside = axes.grouped(numbered(equation.in_avals[operand].shape), operand)
     b, n, k = np.nonzero(weights)
     if len(b) * inside.shape[1] > MOST_ENTRIES:
         return None

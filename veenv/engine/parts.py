@@ -31,8 +31,8 @@ from veenv.engine.points import (
 )
 from veenv.graph.equations import Equation, Literal
 from veenv.graph.program import Program
-from veenv.kernel.ties import Tie
 from veenv.rules import walk
+from veenv.rules.axes import Tie
 from veenv.rules.base import is_complex, is_differentiable
 from veenv.rules.table import facts
 
@@ -197,7 +197,7 @@ class _Search:
         moved = tuple(i for i, (v, _) in enumerate(outside) if v in self._moved & floats)
         smooth = tuple(k for k, (v, _) in enumerate(results) if v in floats)
         places = {a for line in lines for a in indices(line.equation)}
-        moves = places & self._moved and "lu" not in {e.equation.primitive.name for e in lines}
+        moves = places & self._moved and not any(_makes_pivots(line.equation) for line in lines)
         if moves or any(self._known(v) is None for v in places - self._moved):
             return None  # entries at places that are computed are fewer than blocks have
         if not moved or not smooth or len({avals[v].dtype for v in floats if v in own}) > 1:
@@ -223,7 +223,14 @@ def _is_full(part: Points) -> bool:
 
 def _masks(part: Points) -> bool:
     every = (line.equation for line in part.lines)
-    return any(e.primitive.name == "select_n" and is_differentiable(e.out_avals[0]) for e in every)
+    chosen = (e for e in every if facts(e.primitive.name).selects)
+    return any(is_differentiable(e.out_avals[0]) for e in chosen)
+
+
+def _makes_pivots(e: Equation) -> bool:
+    """Whether it decomposes matrices, and says in which order it took their rows."""
+    found = facts(e.primitive.name).form == "matrix"
+    return found and not all(map(is_differentiable, e.out_avals))
 
 
 def _is_tame(e: Equation) -> bool:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import prod
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -30,8 +29,8 @@ from veenv.engine.sparse.pattern import collected
 from veenv.engine.supports import places_of
 from veenv.graph.equations import Equation, Function, Literal
 from veenv.kernel.elementwise import ELEMENTWISE
-from veenv.kernel.ties import Tie, ties_of
 from veenv.rules import walk
+from veenv.rules.axes import Tie, ties_of
 from veenv.rules.base import Partial, Row, Site, register
 from veenv.rules.indexmap import numbered
 from veenv.rules.table import facts
@@ -217,8 +216,8 @@ def without(shape: Sequence[int], axes: Axes) -> tuple[int, ...]:
 
 def is_writable(name: str) -> bool:
     """Whether equations of a primitive can be written for one point."""
-    known = facts(name).lengths is not None or name in ELEMENTWISE
-    return known or name == "custom_linear_solve"
+    known = facts(name)
+    return known.lengths is not None or name in ELEMENTWISE or known.form == "solve"
 
 
 def shrunk(line: Line) -> dict[str, Any] | None:
@@ -231,9 +230,9 @@ def shrunk(line: Line) -> dict[str, Any] | None:
 
 def _shrunk(line: Line) -> dict[str, Any]:
     name, params = line.equation.primitive.name, line.equation.params
-    if name == "custom_linear_solve":
-        return _solve(params, line)
     known = facts(name)
+    if known.form == "solve":
+        return _solve(params, line)
     if not known.lengths:
         return params
     key, axes = known.lengths, line.ins[0] if known.leaves_out else line.out
@@ -289,18 +288,16 @@ def _replayed(closed: Any, args: Sequence[_Seen], depth: int) -> list[_Seen]:
         inner = _compat.inlinable(equation)
         if inner is not None:
             return _replayed(inner, operands, depth)
-        ties = [_tie(equation, operands, s) for s in range(depth)]
-        out = tuple(t and t.out for t in ties)
-        if any(ties) and not is_writable(equation.primitive.name):
+        met = [_tie(equation, operands, s) for s in range(depth)]
+        out = tuple(t and t.out for t in met)
+        if any(met) and not is_writable(equation.primitive.name):
             raise _RefusedError
-        ins = tuple(tuple(t and t.ins[i] for t in ties) for i in range(len(operands)))
+        ins = tuple(tuple(t and t.ins[i] for t in met) for i in range(len(operands)))
         line = Line(equation, out, ins)
         given = [_first(x, axes) for x, axes in zip(operands, ins, strict=True)]
         found = _compat.bind(equation.primitive, _shrunk(line), given)
-        alike = frozenset[int]()
-        if equation.primitive.name == "broadcast_in_dim":
-            kept = equation.params["broadcast_dimensions"]
-            alike = frozenset(k for k in range(found[0].ndim) if k not in kept)
+        alone = (t.out for t in ties(equation) if all(j is None for j in t.ins))
+        alike = frozenset(k for k in alone if k is not None)
         return [_Seen(x, out, alike) for x in found]
 
     read = walk.run(jaxpr, known, step, lambda atom: _Seen(atom.val, none))
@@ -333,18 +330,8 @@ def ties(equation: Any) -> list[Tie]:
     sizes = [prod(a.shape) for a in (*ins, *outs)]
     if 0 in sizes or sum(sizes) > _MOST_PLACES:
         return []
-    if equation.primitive.name == "custom_linear_solve":
-        batch = min(len(a.shape) for a in (*ins, *outs)) - 1
-        alike = (k for k in range(batch) if len({a.shape[k] for a in (*ins, *outs)}) == 1)
-        return [Tie(k, (k,) * len(ins)) for k in alike]
-    seen = SimpleNamespace(
-        primitive=equation.primitive,
-        params=equation.params,
-        invars=[SimpleNamespace(aval=a) for a in ins],
-        outvars=[SimpleNamespace(aval=a) for a in outs],
-    )
     found = []
-    for tie in ties_of(seen, indexed=True):
+    for tie in ties_of(equation):
         size = 1 if tie.out is None else outs[0].shape[tie.out]
         own = zip(tie.ins, ins, strict=True)
         ties = tuple(None if j is None or a.shape[j] != size else j for j, a in own)

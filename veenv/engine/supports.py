@@ -150,7 +150,7 @@ def places_of(equation: Equation, ways: tuple[int, int], known: Known) -> Places
     if form == "window" and operand == 0 and len(equation.out_avals) == 1:
         shapes = equation.out_avals[0].shape, equation.in_avals[0].shape
         return _windows(equation.params, *map(numbered, shapes))
-    if name == "conv_general_dilated":
+    if form == "convolution":
         found = products(equation)
         return None if found is None else (found[0], found[1 + operand])
     if name == "triangular_solve":

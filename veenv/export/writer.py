@@ -62,12 +62,12 @@ class Writer:
         if meaning is not None:
             return self.block(_program(meaning, equation.source), operands)
         try:
-            if primitive == "cond":
+            loop = walk.loop_of(equation)
+            if loop is not None:
+                write = self._while if loop.length is None else self._scan
+                right = write(loop, operands, equation.source)
+            elif walk.branches_of(equation):
                 right = self._cond(params, operands, equation.source)
-            elif primitive == "while":
-                right = self._while(params, operands, equation.source)
-            elif primitive == "scan":
-                right = self._scan(equation, operands)
             else:
                 right = expression(primitive, operands, params)
         except CannotWriteError as error:
@@ -87,27 +87,21 @@ class Writer:
         branches = [self._function(b, source) for b in params["branches"]]
         return f"lax.switch({operands[0]}, [{', '.join(branches)}], {', '.join(operands[1:])})"
 
-    def _while(self, params: dict[str, Any], operands: Sequence[str], source: str) -> str:
-        in_cond, in_body = params["cond_nconsts"], params["body_nconsts"]
-        cond = self._function(params["cond_jaxpr"], source)
-        body = self._function(params["body_jaxpr"], source)
-        starts = operands[:in_cond], operands[in_cond : in_cond + in_body]
-        test, step = (", ".join([*some, "*c"]) for some in starts)
-        carry = ", ".join(operands[in_cond + in_body :])
-        return f"lax.while_loop(lambda c: {cond}({test})[0], lambda c: {body}({step}), ({carry},))"
+    def _while(self, loop: walk.Loop, operands: Sequence[str], source: str) -> str:
+        tested, consts, carry, _ = loop.split(operands)
+        cond, body = self._function(loop.test, source), self._function(loop.body, source)
+        test, step, start = (", ".join(some) for some in ([*tested, "*c"], [*consts, "*c"], carry))
+        return f"lax.while_loop(lambda c: {cond}({test})[0], lambda c: {body}({step}), ({start},))"
 
-    def _scan(self, equation: Equation, operands: Sequence[str]) -> str:
-        params, body = equation.params, equation.params["jaxpr"]
-        split, num_kept = walk.carried(equation)
-        num_carry = num_kept - split
-        step = self._function(body, equation.source)
-        call = f"{step}({', '.join([*operands[:split], '*c', '*x'])})"
-        both = f"(lambda r: (r[:{num_carry}], r[{num_carry}:]))({call})"
+    def _scan(self, loop: walk.Loop, operands: Sequence[str], source: str) -> str:
+        _, consts, carried, stacked = loop.split(operands)
+        step, count = self._function(loop.body, source), len(carried)
+        call = f"{step}({', '.join([*consts, '*c', '*x'])})"
+        both = f"(lambda r: (r[:{count}], r[{count}:]))({call})"
         carry, stacks = (
-            f"({''.join(f'{x}, ' for x in some).rstrip()})"
-            for some in (operands[split:num_kept], operands[num_kept:])
+            f"({''.join(f'{x}, ' for x in some).rstrip()})" for some in (carried, stacked)
         )
-        named = f"length={int(params['length'])}, reverse={bool(params['reverse'])}"
+        named = f"length={loop.length}, reverse={bool(loop.reverse)}"
         return f"_sum(lax.scan(lambda c, x: {both}, {carry}, {stacks}, {named}), ())"
 
     def _function(self, closed: Any, source: str) -> str:

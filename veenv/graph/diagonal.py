@@ -2,8 +2,8 @@
 
 A primitive without a rule is one operator over all axes.  Along some of them it may still be a
 separate map for every index: a decomposition of a batch of matrices, a loop over a batch of states.
-Primitives with batch axes of their own have them by name (`NAMED`).  Loops,
-branches and solves have them if their bodies do: an axis is followed from an operand through the
+Of most primitives the axes are known (`veenv.rules.axes`).  Loops, branches and solves have them
+if their bodies do: an axis is followed from an operand through the
 partials of the body, around the loop, to a result, and must stay one axis on every way.
 
 Axes are numbered as in a structure, those of size one left out.
@@ -14,119 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
 
 from veenv.rules import walk
+from veenv.rules.axes import has_ties, ties_of
 from veenv.rules.base import Pairs, Site, find, is_complex
-from veenv.rules.indexmap import of_gather, of_scatter
-from veenv.rules.table import named
+from veenv.rules.table import facts
 from veenv.structure.structure import FREE
-
-# Batch axes by name.  Each function gives, for an operand of an equation and any result, (out axis,
-# in axis) pairs: the partial is zero wherever the indices of a pair differ.
-
-CHOOSE = frozenset(("select_and_gather_add", "select_and_scatter_add"))
-"""Primitives whose further operands only decide what is taken of the first."""
-
-_Named = Callable[[Site, int], list[tuple[int, int]]]
-
-
-def _leading(fewer: Callable[[Site], int]) -> _Named:
-    """All axes of the first operand but so many at its end."""
-    return lambda site, _: [(k, k) for k in range(len(site.in_avals[0].shape) - fewer(site))]
-
-
-def _all_but(axis: Callable[[Any], int]) -> _Named:
-    """All axes but one, which the parameters name."""
-
-    def pairs(site: Site, operand: int) -> list[tuple[int, int]]:
-        rank = len(site.in_avals[0].shape)
-        return [(k, k) for k in range(rank) if k != axis(site.params) % rank]
-
-    return pairs
-
-
-def _triangular_solve(site: Site, operand: int) -> list[tuple[int, int]]:
-    """Matrices of a batch; the right sides of one matrix."""
-    rank = len(site.in_avals[0].shape)
-    several = rank - 1 if site.params["left_side"] else rank - 2
-    return [(k, k) for k in range(rank - 2)] + [(several, several)] * (operand == 1)
-
-
-def _tridiagonal_solve(site: Site, operand: int) -> list[tuple[int, int]]:
-    """Matrices of a batch; the right sides of one matrix."""
-    rank = len(site.in_avals[0].shape)
-    return [(k, k) for k in range(rank - 1)] + [(rank, rank)] * (operand == 3)
-
-
-def _window(site: Site, operand: int) -> list[tuple[int, int]]:
-    """Axes that the window does not reach along."""
-    p = site.params
-    kinds = "window_dimensions", "window_strides", "base_dilation", "window_dilation"
-    ones = (1,) * len(p["padding"])
-    windows = zip(*(p.get(kind, ones) for kind in kinds), p["padding"], strict=True)
-    alone = (1, 1, 1, 1, (0, 0))
-    return [(k, k) for k, (*sizes, pad) in enumerate(windows) if (*sizes, tuple(pad)) == alone]
-
-
-def _convolution(site: Site, operand: int) -> list[tuple[int, int]]:
-    """Points of the batch, for the image; output features, for the kernel."""
-    numbers = site.params["dimension_numbers"]
-    if operand == 1:
-        return [(numbers.out_spec[1], numbers.rhs_spec[0])]
-    grouped = site.params["batch_group_count"] != 1
-    return [] if grouped else [(numbers.out_spec[0], numbers.lhs_spec[0])]
-
-
-def _gather(site: Site, operand: int) -> list[tuple[int, int]]:
-    """Batch axes, and axes that are taken whole."""
-    alike = of_gather(site.params).alike(site.in_avals[0].shape, len(site.out_avals[0].shape))
-    return [(k, j) for k, j, _ in alike]
-
-
-def _scatter(site: Site, operand: int) -> list[tuple[int, int]]:
-    """Batch axes, and axes that are written whole; the operands are array, indices, updates."""
-    shape, updates = site.in_avals[0].shape, site.in_avals[2].shape
-    alike = of_scatter(site.params, len(shape), updates).alike(shape, len(updates))
-    return [(j, k if operand == 2 else j) for k, j, _ in alike]
-
-
-def _reduce(site: Site, operand: int) -> list[tuple[int, int]]:
-    """Axes that are not reduced, of what is; the numbers to begin with come after."""
-    rank, gone = len(site.in_avals[operand].shape), site.params["dimensions"]
-    return list(enumerate(j for j in range(rank) if j not in gone)) if rank else []
-
-
-def _elementwise(site: Site, operand: int) -> list[tuple[int, int]]:
-    return [(k, k) for k in range(len(site.out_avals[0].shape))]
-
-
-def _named_by_class(site: Site, operand: int) -> list[tuple[int, int]]:
-    """Primitives that newer versions of JAX tell apart by a class alone."""
-    own = type(site.params["_prim"])
-    known = own.__name__ == "Ldexp" and own.__module__.startswith("jax.")
-    return _elementwise(site, operand) if known else []
-
-
-NAMED: dict[str, _Named] = {
-    **dict.fromkeys(named(form="matrix"), _leading(lambda site: 2)),
-    **dict.fromkeys(named(form="running"), _all_but(lambda params: params["axis"])),
-    **dict.fromkeys(named(form="window"), _window),
-    **dict.fromkeys(named(form="put"), _scatter),
-    "approx_top_k": _all_but(lambda params: params["reduction_dimension"]),
-    "call_hi_primitive": _named_by_class,
-    "conv_general_dilated": _convolution,
-    "fft": _leading(lambda site: len(site.params["fft_lengths"])),
-    "gather": _gather,
-    "random_gamma": _elementwise,
-    "reduce": _reduce,
-    "sort": _all_but(lambda params: params["dimension"]),
-    "top_k": _all_but(lambda params: params.get("axis", -1)),
-    "triangular_solve": _triangular_solve,
-    "tridiagonal_solve": _tridiagonal_solve,
-}
-"""By primitive."""
-
 
 # How derivatives flow through an equation with a body: a loop, branches, a linear solve.
 
@@ -197,45 +90,20 @@ def _joined(flow: Flow, body: Body, names: Mapping[int, int], first: int) -> lis
     return [None if n is None else node(n) for n in body.outputs]
 
 
-def _loop(
-    flow: Flow, body: Body, num_operands: int, carried: Mapping[int, int]
-) -> list[int | None]:
-    """Adds the body of a loop, whose result k comes back in as operand carried[k]."""
-    outputs = _joined(flow, body, {i: i for i in range(num_operands)}, 0)
-    for k, i in carried.items():
-        node = outputs[k]
-        if node is not None:
-            flow.moves.append((node, i, _SAME))
-    return outputs
-
-
-def _scan(site: Site, body: BodyOf) -> Flow:
-    """A loop: what is carried is one node, before and after."""
-    closed, more = site.params["jaxpr"], int(site.params["length"] != 1)
-    start, first_x = walk.carried(site)
-    num_carry = first_x - start
-    carried = {k: start + k for k in range(num_carry)}
-    flow = Flow(carried=frozenset(carried.values()))
-    outputs = _loop(flow, body(closed), len(site.in_avals), carried)
-    for i in range(len(site.in_avals)):
-        flow.operands[i] = i, more * (i >= first_x)
+def _loop(site: Site, loop: walk.Loop, body: BodyOf) -> Flow:
+    """A loop: what is carried is one node, before and after; the test moves nothing."""
+    more, (skipped, start, end) = int(loop.length != 1), loop.ends
+    flow = Flow(carried=frozenset(range(start - skipped, end - skipped)))
+    every = range(len(site.in_avals) - skipped)
+    outputs = _joined(flow, body(loop.body), dict(zip(every, every, strict=True)), 0)
+    flow.operands = {skipped + i: (i, more * (skipped + i >= end)) for i in every}
     for k, node in enumerate(outputs):
-        if k < num_carry:
-            flow.results[k] = carried[k], 0
+        if k < end - start:
+            flow.results[k] = start - skipped + k, 0
+        if k < end - start and node is not None:
+            flow.moves.append((node, start - skipped + k, _SAME))
         elif node is not None:
             flow.results[k] = node, more
-    return flow
-
-
-def _while(site: Site, body: BodyOf) -> Flow:
-    """A loop of unknown length; the test moves nothing."""
-    p = site.params
-    skipped, num_consts = p["cond_nconsts"], p["body_nconsts"]
-    flow = Flow()
-    carried = {k: num_consts + k for k in range(len(site.out_avals))}
-    _loop(flow, body(p["body_jaxpr"]), len(site.in_avals) - skipped, carried)
-    flow.operands = {skipped + i: (i, 0) for i in range(len(site.in_avals) - skipped)}
-    flow.results = {k: (i, 0) for k, i in carried.items()}
     return flow
 
 
@@ -247,7 +115,7 @@ def _cond(site: Site, body: BodyOf) -> Flow:
         results={k: (num_operands + k, 0) for k in range(num_results)},
     )
     first = num_operands + num_results
-    for branch in site.params["branches"]:
+    for branch in walk.branches_of(site):
         inside = body(branch)
         outputs = _joined(flow, inside, {i: i for i in range(num_operands)}, first)
         for k, node in enumerate(outputs):
@@ -288,12 +156,19 @@ def _solve(site: Site, body: BodyOf) -> Flow:
     return flow
 
 
-FLOWS: dict[str, Callable[[Site, BodyOf], Flow]] = {
-    "scan": _scan,
-    "while": _while,
-    "cond": _cond,
-    "custom_linear_solve": _solve,
-}
+def _flow(site: Site, body: BodyOf) -> Flow | None:
+    """How derivatives flow through a body; None if that cannot be found.
+
+    A body does not say which of its operands are constant, so all count as variables here, and a
+    primitive may have no derivative by those that nobody differentiates by.
+    """
+    loop = walk.loop_of(site)
+    try:
+        if loop is not None:
+            return _loop(site, loop, body)
+        return _cond(site, body) if walk.branches_of(site) else _solve(site, body)
+    except NotImplementedError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -313,13 +188,13 @@ def diagonal_axes(site: Site, body: BodyOf) -> Callable[[int, int], Pairs | None
     indices of a pair differ; None if it is zero everywhere.
     """
     name = site.primitive.name
-    if name in FLOWS:
+    if facts(name).form in ("loop", "solve"):
         flow = cache(lambda: _flow(site, body))
         ways = cache(lambda operand: _ways(flow(), operand, _rank(site, operand)))
         return lambda result, operand: _followed(flow(), operand, result, ways)
     rule = find(name)
-    if rule is None or name in NAMED:
-        return lambda result, operand: _named(site, result, operand)
+    if rule is None or has_ties(name):
+        return lambda result, operand: _apart(site, result, operand)
     rows = cache(lambda: rule(replace(site, diagonal=None)))
 
     def of_rule(result: int, operand: int) -> Pairs:
@@ -331,13 +206,14 @@ def diagonal_axes(site: Site, body: BodyOf) -> Callable[[int, int], Pairs | None
     return of_rule
 
 
-def _named(site: Site, result: int, operand: int) -> Pairs | None:
-    name = site.primitive.name
-    if name in CHOOSE and operand:
-        return None
-    named = NAMED.get(name)
+def _apart(site: Site, result: int, operand: int) -> Pairs | None:
+    """The axes along which a primitive does the same at each index; None of a choice's others."""
+    known = facts(site.primitive.name)
+    if known.form == "window" and known.linear is not None and operand:
+        return None  # it only decides what is taken of the first
     out, shape = site.out_avals[result].shape, site.in_avals[operand].shape
-    found = [] if named is None else named(site, operand)
+    pairs = ((t.out, t.ins[operand]) for t in ties_of(site))
+    found = ((k, j) for k, j in pairs if k is not None and j is not None)
     return tuple(
         (_squeezed(out, k), _squeezed(shape, j)) for k, j in found if out[k] == shape[j] != 1
     )
@@ -352,18 +228,6 @@ def _rank(site: Site, operand: int) -> int:
     """Number of axes of an operand that are not of size one, the parts of complex ones included."""
     aval = site.in_avals[operand]
     return sum(n != 1 for n in aval.shape) + (site.realify and is_complex(aval))
-
-
-def _flow(site: Site, body: BodyOf) -> Flow | None:
-    """How derivatives flow through a body; None if that cannot be found.
-
-    A body does not say which of its operands are constant, so all count as variables here, and a
-    primitive may have no derivative by those that nobody differentiates by.
-    """
-    try:
-        return FLOWS[site.primitive.name](site, body)
-    except NotImplementedError:
-        return None
 
 
 def _ways(flow: Flow | None, operand: int, rank: int) -> Ways:

@@ -121,7 +121,7 @@ class _Kinds(walk.Domain[Kind]):
         """By what the primitive is linear in, or by its own derivative."""
         primitive, params = equation.primitive, equation.params
         name, avals, outs = primitive.name, walk.in_avals(equation), walk.out_avals(equation)
-        if name == "custom_linear_solve":
+        if facts(name).form == "solve":
             return self._solve(params, ins, len(outs))
         if facts(name).bilinear:
             return [_product(ins)] * len(outs)

@@ -39,7 +39,7 @@ def fold_refs(
     """Replaces all equations on refs by equations on values."""
     touching = [n for n, e in enumerate(equations) if _touches(e)]
     for equation in (equations[n] for n in touching):
-        if equation.primitive.name == "cond" and any(map(_compat.is_ref, equation.in_avals)):
+        if walk.branches_of(equation) and any(map(_compat.is_ref, equation.in_avals)):
             raise NotImplementedError(
                 "a ref that the branches of a cond read or write cannot be differentiated: JAX "
                 f"cannot batch it; return the value from the branches ({equation.source})"

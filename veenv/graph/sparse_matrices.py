@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from veenv.rules import walk
+from veenv.rules.axes import Product
 
 _WRITTEN = {
     f"{kind}_{what}" for kind in ("bcoo", "bcsr") for what in ("todense", "extract", "transpose")
@@ -43,12 +44,11 @@ def written_out(eqn: Any) -> Any | None:
 
 def _product(name: str, params: Any) -> Callable[..., Any]:
     """A product of a sparse matrix without batch, the left factor, and an array."""
-    (contracted, others), _ = params["dimension_numbers"]
     shape, wanted = params["lhs_spinfo"].shape, params["preferred_element_type"]
-    kept = [axis for axis in range(len(shape)) if axis not in contracted]
 
     def product(data: Array, indices: Array, x: Array) -> Array:
-        rest = [axis for axis in range(x.ndim) if axis not in others]
+        axes = Product.named(params["dimension_numbers"], (len(shape), x.ndim))
+        (contracted, others), (kept, rest) = axes.summed, axes.own
         columns = x.transpose([*others, *rest])
         taken = tuple(indices[:, axis] for axis in contracted)
         met = columns.at[taken].get(mode="fill", fill_value=0) if taken else columns[None]
@@ -67,21 +67,18 @@ def _product(name: str, params: Any) -> Callable[..., Any]:
 
 def _sampled(avals: Sequence[Any], numbers: Any) -> Any | None:
     """The jaxpr of some entries of a product of arrays; None if it or the indices are batches."""
-    contracted, (batched, _) = numbers
-    kept = [
-        [a for a in range(len(x.shape)) if a not in own]
-        for x, own in zip(avals, contracted, strict=False)
-    ]
-    if batched or len(avals[2].shape) > 2 or avals[2].shape[-1] != sum(map(len, kept)):
+    axes = Product.named(numbers, [len(x.shape) for x in avals[:2]])
+    contracted, kept = axes.summed, axes.own
+    if axes.batch[0] or len(avals[2].shape) > 2 or avals[2].shape[-1] != sum(map(len, kept)):
         return None
 
     def sampled(left: Array, right: Array, indices: Array) -> Array:
         factors, start = [], 0
-        for x, own, axes in zip((left, right), contracted, kept, strict=True):
-            taken = tuple(indices[:, start + k] for k in range(len(axes)))
-            x = x.transpose([*axes, *own])
+        for x, gone, own in zip((left, right), contracted, kept, strict=True):
+            taken = tuple(indices[:, start + k] for k in range(len(own)))
+            x = x.transpose([*own, *gone])
             factors.append(x.at[taken].get(mode="fill", fill_value=0) if taken else x[None])
-            start += len(axes)
+            start += len(own)
         products = factors[0] * factors[1]
         sums = products.sum(axis=tuple(range(1, products.ndim)))
         return jnp.broadcast_to(sums, (len(indices),))

@@ -2,7 +2,7 @@
 
 After `vmap` over quadrature points, elements or times the equations of a function have an axis
 along which they compute the same again and again. One axis is followed from equation to equation
-(`veenv.kernel.ties`); those that have it become the body of a loop, whose arrays come and go by
+(`veenv.rules.axes`); those that have it become the body of a loop, whose arrays come and go by
 steps, and what is summed over it is carried. What needs a result of the loop comes after it, in
 another loop if it has the axis, too. A body that is still too long has loops inside.
 """
@@ -24,8 +24,8 @@ from veenv.kernel.builder import Builder
 from veenv.kernel.moves import RULES as FREE
 from veenv.kernel.program import CannotFuseError, dtype_name
 from veenv.kernel.sums import neutral, operation
-from veenv.kernel.ties import Tie, ties_of
 from veenv.linear.barrier import BARRIERS
+from veenv.rules.axes import Tie, ties_of
 
 Evaluate = Callable[[Builder, Any, Sequence[Ids]], list[Ids]]
 """From a builder, an equation and its operands to its results."""
@@ -162,7 +162,9 @@ class Batches:
             else:
                 outs = [self._new(v.aval) for v in eqn.outvars]
                 cut = ((),) * len(operands)
-                line = Line(eqn, tuple(operands), tuple(outs), tuple(ties_of(eqn)), cut)
+                line = Line(
+                    eqn, tuple(operands), tuple(outs), tuple(ties_of(eqn, indexed=False)), cut
+                )
                 self._lines.append(line)
             at.update(zip(eqn.outvars, outs, strict=True))
         return [read(v) for v in jaxpr.outvars]

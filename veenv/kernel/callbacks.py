@@ -131,12 +131,12 @@ class _Reader:
                     _compat.source_line(equation),
                 )
             return [], [(equation, [jnp.bool_(True), *ins])], True
-        if name == "cond":
+        if walk.branches_of(equation):
             return *self._cond(equation, ins, over), False
-        if name == "while":
-            return *self._while(equation, ins, over), False
-        if name == "scan":
-            return *self._scan(equation, ins, over), False
+        loop = walk.loop_of(equation)
+        if loop is not None:
+            read = self._while if loop.length is None else self._scan
+            return *read(loop, len(equation.outvars), ins, over), False
         call = self._called(equation)
         if call is None:  # as it is: refused for what is in it
             return walk.apply(equation, ins), [], False
@@ -162,7 +162,7 @@ class _Reader:
 
     def _cond(self, equation: Any, ins: _Values, over: Any) -> tuple[_Values, _Found]:
         index, *ins = ins
-        branches = [self._traced(b, ins, over, True) for b in equation.params["branches"]]
+        branches = [self._traced(b, ins, over, True) for b in walk.branches_of(equation)]
         count = len(equation.outvars)
         none = [_none(sites) for _, sites in branches]
 
@@ -175,45 +175,41 @@ class _Reader:
         outs = lax.switch(index, runs, ins, over)
         return _split(outs, count, [site for _, sites in branches for site in sites])
 
-    def _while(self, equation: Any, ins: _Values, over: Any) -> tuple[_Values, _Found]:
-        params = equation.params
-        first = params["cond_nconsts"]
-        start = first + params["body_nconsts"]
-        body, sites = self._traced(params["body_jaxpr"], ins[first:], None, self._within)
-        test = core.jaxpr_as_fun(params["cond_jaxpr"])
-        count = len(ins) - start
+    def _while(
+        self, loop: walk.Loop, count: int, ins: _Values, over: Any
+    ) -> tuple[_Values, _Found]:
+        tested, consts, carry, _ = loop.split(ins)
+        body, sites = self._traced(loop.body, [*consts, *carry], None, self._within)
+        test = core.jaxpr_as_fun(loop.test)
 
         def goes_on(state: _Values) -> Any:
-            [on] = test(*ins[:first], *state[:count])
+            [on] = test(*tested, *state[:count])
             ends = _any(_split(state, count, sites)[1], over)
             return on if ends is None else on & ~ends
 
         def step(state: _Values) -> _Values:
-            outs = body([*ins[first:start], *state[:count]], None)
+            outs = body([*consts, *state[:count]], None)
             return [*outs[:count], *_either(sites, state[count:], outs[count:])]
 
-        state = [*map(jnp.asarray, ins[start:]), *_none(sites)]
+        state = [*map(jnp.asarray, carry), *_none(sites)]
         return _split(lax.while_loop(goes_on, step, state), count, sites)
 
-    def _scan(self, equation: Any, ins: _Values, over: Any) -> tuple[_Values, _Found]:
-        params, (start, end) = equation.params, walk.carried(equation)
-        turn = [*ins[:end], *(jnp.zeros(x.shape[1:], x.dtype) for x in ins[end:])]
-        none = jnp.bool_(False)
-        body, sites = self._traced(params["jaxpr"], turn, none, self._within)
-        count, every = end - start, len(equation.outvars)
+    def _scan(self, loop: walk.Loop, every: int, ins: _Values, over: Any) -> tuple[_Values, _Found]:
+        _, consts, carry, stacks = loop.split(ins)
+        turn = [*consts, *carry, *(jnp.zeros(x.shape[1:], x.dtype) for x in stacks)]
+        none, count = jnp.bool_(False), len(carry)
+        body, sites = self._traced(loop.body, turn, none, self._within)
 
         def step(state: _Values, rows: _Values) -> tuple[_Values, _Values]:
             ended = _any(_split(state, count, sites)[1], over)
-            outs = body([*ins[:start], *state[:count], *rows], none if ended is None else ended)
+            outs = body([*consts, *state[:count], *rows], none if ended is None else ended)
             kept = _either(sites, state[count:], outs[every:])
             return [*outs[:count], *kept], outs[count:every]
 
-        state = [*map(jnp.asarray, ins[start:end]), *_none(sites)]
-        state, stacks = lax.scan(
-            step, state, ins[end:], length=params["length"], reverse=params["reverse"]
-        )
+        state = [*map(jnp.asarray, carry), *_none(sites)]
+        state, rows = lax.scan(step, state, stacks, length=loop.length, reverse=loop.reverse)
         outs, found = _split(state, count, sites)
-        return [*outs, *stacks], found
+        return [*outs, *rows], found
 
 
 def _any(found: _Found, over: Any) -> Any:

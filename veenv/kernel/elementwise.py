@@ -17,7 +17,6 @@ from veenv.kernel.complex_numbers import KNOWN, Reals, pair, parts
 from veenv.kernel.fold import evaluate
 from veenv.kernel.program import COMPLEX, DTYPES, FLOATS, NARROW, CannotFuseError, Op, dtype_name
 from veenv.kernel.scalars import Scalars
-from veenv.linear.barrier import BARRIERS
 from veenv.rules.operations import OPERATIONS
 from veenv.rules.table import TABLE, facts, named
 
@@ -374,9 +373,7 @@ def _lgamma(r: Scalars, x: int) -> int:
     return r.select(is_small, small, r.call("lgamma", x))
 
 
-IDENTITIES = frozenset(
-    {*named(form="same"), "stop_gradient"} - {"convert_element_type", "device_put", *BARRIERS}
-)
+IDENTITIES = named(form="same", whole="") - {"convert_element_type"} | {"stop_gradient"}
 """Primitives whose result is their operand, whatever name, place or layout they give it."""
 _PLAIN = frozenset("add sub mul div neg".split())
 """The primitives that are one operation of floats, of which most programs have most."""

@@ -13,7 +13,6 @@ from veenv.kernel import complex_numbers
 from veenv.kernel.arrays import Ids, Rule, choose, constant, constants, reals
 from veenv.kernel.builder import Builder
 from veenv.kernel.program import CannotFuseError, dtype_name
-from veenv.linear.barrier import BARRIERS
 from veenv.rules.indexmap import Windows, moved, of_block, of_gather, of_scatter
 from veenv.rules.table import named
 
@@ -45,7 +44,14 @@ def _empty(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
 
 
 def _same(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    """Of any number of arrays, each of which is a result."""
     return list(ins)
+
+
+def _platform(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    """Which of several ways to compute the same is for this processor."""
+    known = [p is None or "cpu" in p for p in eqn.params["platforms"]]
+    return [constants(b, np.int32(known.index(True)))]
 
 
 def _dynamic_slice(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
@@ -230,7 +236,8 @@ RULES: Mapping[str, Rule] = {
     "empty": _empty,
     "empty2": _empty,
     "iota": _iota,
-    **dict.fromkeys(BARRIERS, _same),
+    **dict.fromkeys(named(form="same", whole=None), _same),
+    "platform_index": _platform,
     "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update_slice,
     "gather": _gather,

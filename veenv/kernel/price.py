@@ -24,6 +24,7 @@ from veenv.kernel.builder import MAX_OPERATIONS
 from veenv.kernel.program import FREE, UNKNOWN_STEPS, ScalarProgram
 from veenv.linear.barrier import BARRIERS
 from veenv.rules import walk
+from veenv.rules.axes import Product
 from veenv.rules.base import is_complex
 from veenv.rules.meanings import meaning_of
 from veenv.rules.operations import WEIGHTS
@@ -285,9 +286,9 @@ class _Walk:
             self._bodies(step, times)
             return
         self._start(times)
-        if name == "conv_general_dilated":
+        if facts(name).form == "convolution":
             self._add("flop", _CONVOLVED * 2 * written * _summed(step.equation) * times, varies)
-        elif name == "dot_general":
+        elif facts(name).form == "dot":
             self._add("flop", 2 * written * _summed(step.equation) * times, varies)
         elif facts(name).form == "matrix":
             side = step.equation.invars[0].aval.shape[-1]
@@ -301,7 +302,7 @@ class _Walk:
 
     def _bodies(self, step: _Step, times: float) -> None:
         params, outer = step.equation.params, self._inside
-        if step.name != "cond":
+        if not walk.branches_of(step.equation):
             self._start(times)
             times *= params.get("length", UNKNOWN_STEPS)
             self._inside = True
@@ -313,9 +314,10 @@ class _Walk:
 def _varying(step: _Step, body: Any) -> list[bool]:
     """Over which arguments of a body a batch runs: of a `scan`, constants of a point may not."""
     flags = [v.varies for v in step.ins]
-    if step.name != "scan":
+    loop = walk.loop_of(step.equation)
+    if loop is None or loop.length is None:
         return [any(flags)] * len(body.invars)
-    start, end = walk.carried(step.equation)
+    _, start, end = loop.ends
     return [flag or (start <= k < end and any(flags)) for k, flag in enumerate(flags)]
 
 
@@ -358,9 +360,8 @@ def _is_stored(name: str, found: Mapping[int, Mapping[int, float]]) -> bool:
 
 def _summed(equation: Any) -> int:
     """Size of the axes that a contraction, or a convolution, sums over."""
-    if equation.primitive.name == "dot_general":
-        axes = equation.params["dimension_numbers"][0][0]
-        return prod(equation.invars[0].aval.shape[a] for a in axes)
+    if facts(equation.primitive.name).form == "dot":
+        return Product.of(equation).terms(equation)
     kernel = equation.invars[1].aval.shape
     return prod(kernel) // max(1, kernel[equation.params["dimension_numbers"].rhs_spec[0]])
 

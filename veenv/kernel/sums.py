@@ -12,6 +12,7 @@ import numpy as np
 from veenv.kernel.arrays import Ids, Rule
 from veenv.kernel.builder import MAX_OPERATIONS, Builder
 from veenv.kernel.program import FLOATS, CannotFuseError, dtype_name
+from veenv.rules.axes import Product
 
 COMBINE: Mapping[str, tuple[str, str]] = {
     "sum": ("add", "or"),
@@ -81,25 +82,17 @@ def _converted(b: Builder, ids: Ids, dtype: str) -> Ids:
 
 
 def _dot(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-    (over_x, over_y), (batch_x, batch_y) = eqn.params["dimension_numbers"]
-    aval = eqn.outvars[0].aval
+    axes, aval = Product.of(eqn), eqn.outvars[0].aval
     dtype = dtype_name(aval.dtype)
-    x, y = (_converted(b, ids, dtype) for ids in ins)
-    free_x = [a for a in range(x.ndim) if a not in (*over_x, *batch_x)]
-    free_y = [a for a in range(y.ndim) if a not in (*over_y, *batch_y)]
-    summed = math.prod(x.shape[a] for a in over_x)
-    if math.prod(aval.shape) * summed > MAX_OPERATIONS:
+    products = math.prod(aval.shape) * axes.terms(eqn)
+    if products > MAX_OPERATIONS:
         raise CannotFuseError(
-            f"primitive 'dot_general' of {math.prod(aval.shape) * summed:,} products is too "
+            f"primitive 'dot_general' of {products:,} products is too "
             f"large to be fused (at most {MAX_OPERATIONS:,})",
             "dot_general",
         )
-    batch, rows, cols = (
-        math.prod(z.shape[a] for a in axes) for z, axes in ((x, batch_x), (x, free_x), (y, free_y))
-    )
-    left = x.transpose(*batch_x, *free_x, *over_x).reshape(batch, rows, summed)
-    right = y.transpose(*batch_y, *free_y, *over_y).reshape(batch, cols, summed)
-    result = np.empty((batch, rows, cols), np.int64)
+    left, right = (axes.grouped(_converted(b, ids, dtype), k) for k, ids in enumerate(ins))
+    result = np.empty((len(left), left.shape[1], right.shape[1]), np.int64)
     of_left, of_right = left.tolist(), right.tolist()
     for k, i, j in np.ndindex(result.shape):
         total = b.dot(dtype, of_left[k][i], of_right[k][j])

@@ -25,11 +25,10 @@ from veenv.kernel.random_numbers import keys_of
 from veenv.rules import walk
 from veenv.rules.base import is_key
 from veenv.rules.meanings import meaning_of
-from veenv.rules.table import TABLE
+from veenv.rules.table import TABLE, facts
 
 MOVES = {**moves.RULES, **sums.RULES, **linear.RULES, **random_numbers.RULES}
 """Rules of what moves, sums, contracts and solves, by primitive."""
-_CONTROL = frozenset({"cond", "device_put", "platform_index", "scan", "while"})
 _KNOWN = frozenset({*MOVES, *ELEMENTWISE})
 
 
@@ -42,7 +41,7 @@ def called_by(eqn: Any) -> tuple[Any, Sequence[int]] | None:
 
     A call may have a derivative rule of its own.
     """
-    if eqn.primitive.name == "custom_linear_solve":
+    if facts(eqn.primitive.name).form == "solve":
         lengths = eqn.params["const_lengths"]
         first = lengths.matvec + lengths.vecmat
         right = range(first + lengths.solve + lengths.transpose_solve, len(eqn.invars))
@@ -72,11 +71,12 @@ def refuse_unknown(jaxpr: Any, within: Sequence[Any] = ()) -> int:
         name, path = eqn.primitive.name, [*within, eqn]
         called = called_by(eqn)
         bodies = [called[0]] if called is not None else []
-        if name == "while" or (name == "scan" and eqn.params["length"]):
+        loop = walk.loop_of(eqn)
+        if loop is not None and loop.length != 0:
             bodies = [*_compat.bodies(eqn.params)]
         if bodies:
             total += sum(refuse_unknown(_compat.open_jaxpr(body), path) for body in bodies)
-        elif name not in _CONTROL:
+        elif facts(name).form != "loop":
             avals = [var.aval for var in (*eqn.invars, *eqn.outvars)]
             for dtype in {aval.dtype for aval in avals if hasattr(aval, "dtype")}:
                 if dtype_name(dtype) not in {*DTYPES, *PAIRS}:
@@ -257,17 +257,11 @@ class _Unroller:
             if name in MOVES:
                 return MOVES[name](self.builder, eqn, ins)
             return [compute(self.builder, eqn, ins)]
-        if name == "device_put":  # of any number of arrays; inside of jit it moves nothing
-            return list(ins)
-        if name == "platform_index":  # of ways to compute the same
-            known = [p is None or "cpu" in p for p in eqn.params["platforms"]]
-            return [constants(self.builder, np.int32(known.index(True)))]
-        if name == "cond":
+        if walk.branches_of(eqn):
             return self._cond(eqn, ins)
-        if name == "scan":
-            return self._scan(eqn, ins)
-        if name == "while":
-            return self._while(eqn, ins)
+        loop = walk.loop_of(eqn)
+        if loop is not None:
+            return (self._while if loop.length is None else self._scan)(loop, eqn, ins)
         called = called_by(eqn)
         if called is not None:
             inner, places = called
@@ -291,7 +285,7 @@ class _Unroller:
 
     def _cond(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         """All branches, and a choice between their results; one branch where it is known."""
-        branches, b = eqn.params["branches"], self.builder
+        branches, b = walk.branches_of(eqn), self.builder
         index = constant(b, ins[0])
         if index is not None:
             chosen = min(max(int(index), 0), len(branches) - 1)
@@ -316,29 +310,24 @@ class _Unroller:
 
         return trace
 
-    def _while(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
-        params = eqn.params
-        first = params["cond_nconsts"]
-        start = first + params["body_nconsts"]
-        test = self._inside(params["cond_jaxpr"], ins[:first])
-        body = self._inside(params["body_jaxpr"], ins[first:start])
-        return loops.while_loop(self.builder, test, body, ins[start:], eqn, self._limit)
+    def _while(self, loop: walk.Loop, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+        tested, consts, carry, _ = loop.split(ins)
+        test, body = self._inside(loop.test, tested), self._inside(loop.body, consts)
+        return loops.while_loop(self.builder, test, body, carry, eqn, self._limit)
 
-    def _scan(self, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
+    def _scan(self, loop: walk.Loop, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         """A loop, or its steps one after the other where they are few."""
-        closed, length = eqn.params["jaxpr"], eqn.params["length"]
-        first, end = walk.carried(eqn)
-        consts, carry, stacks = ins[:first], list(ins[first:end]), ins[end:]
+        _, consts, carry, stacks = loop.split(ins)
+        length, sizes = len(loop.turns), list[int]()
         if length > 1:
-            inside = self._inside(closed, consts)
+            inside = self._inside(loop.body, consts)
             with suppress(CannotFuseError):  # where an index is known in each step, it is unrolled
                 found = loops.scan(self.builder, inside, carry, stacks, eqn, self._limit)
                 if found is not None:
                     return found
         steps: list[list[Ids]] = [[] for _ in range(length)]
-        order, sizes = range(length), []
-        for step in reversed(order) if eqn.params["reverse"] else order:
-            outs = self.closed(closed, [*consts, *carry, *(x[step] for x in stacks)])
+        for step in loop.turns:
+            outs = self.closed(loop.body, [*consts, *carry, *(x[step] for x in stacks)])
             carry, steps[step] = outs[: len(carry)], outs[len(carry) :]
             sizes.append(len(self.builder.ops))
             if len(sizes) == _TELLING:
@@ -366,6 +355,5 @@ class _Unroller:
 def _entered(eqn: Any) -> tuple[Any, Sequence[int]] | None:
     """What a call runs; None of an equation that computes by itself."""
     name = eqn.primitive.name
-    if name in ELEMENTWISE or name in MOVES or name in _CONTROL:
-        return None
-    return called_by(eqn)
+    by_itself = name in _KNOWN or facts(name).form == "loop"
+    return None if by_itself else called_by(eqn)

@@ -12,6 +12,7 @@ from jax import Array, lax
 
 from veenv import _compat
 from veenv.rules import walk
+from veenv.rules.axes import Product
 from veenv.rules.base import Partial, Row, Site, Values, register
 from veenv.rules.operator import generic
 from veenv.structure.structure import dense, make
@@ -78,29 +79,18 @@ def dot_general(site: Site) -> Sequence[Row]:
 
 def _by_operand(site: Site, i: int) -> Partial:
     """∂out/∂operand i: batch and i's own axes paired, contracted and other's axes valued."""
-    contracting, batch = site.params["dimension_numbers"]
-    shapes = [a.shape for a in site.in_avals[:2]]
-    own = [
-        [d for d in range(len(shapes[o])) if d not in contracting[o] and d not in batch[o]]
-        for o in range(2)
-    ]
-    num_batch = len(batch[0])
-    offset = [num_batch, num_batch + len(own[0])]
-    other = 1 - i
-    pairs = [(k, batch[i][k]) for k in range(num_batch)]
-    pairs += [(offset[i] + n, d) for n, d in enumerate(own[i])]
-    out_values = [*range(num_batch), *(offset[other] + n for n in range(len(own[other])))]
+    axes, other = Product.of(site), 1 - i
     structure = make(
         site.out_avals[0].shape,
-        shapes[i],
-        pairs,
-        out_values=out_values,
-        in_values=list(contracting[i]),
+        site.in_avals[i].shape,
+        axes.pairs(i),
+        out_values=[k for k, _ in axes.pairs(other)],
+        in_values=list(axes.summed[i]),
     )
 
     def values(ins: Values, _outs: Values) -> Array:
-        by_in_axis = sorted(range(len(contracting[i])), key=lambda n: contracting[i][n])
-        order = [*batch[other], *own[other], *(contracting[other][n] for n in by_in_axis)]
+        summed = [j for _, j in sorted(zip(axes.summed[i], axes.summed[other], strict=True))]
+        order = [*axes.batch[other], *axes.own[other], *summed]
         return _drop_ones(lax.transpose(jnp.asarray(ins[other]), order))
 
     return Partial(structure, structure, values)

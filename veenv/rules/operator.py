@@ -165,9 +165,7 @@ def _joint(site: Site, at: Values) -> Joint:
 
 def taken(site: Site, result: int, operand: int) -> Callable[[Values], Array] | None:
     """Whether the branch that was taken leads from an operand to a result; None if any would."""
-    if site.primitive.name != "cond":
-        return None
-    leads = [_leads(branch, operand - 1, result) for branch in site.params["branches"]]
+    leads = [_leads(branch, operand - 1, result) for branch in walk.branches_of(site)]
     if all(leads):
         return None
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Form = Literal[
-    "entry", "same", "move", "take", "put", "reduce", "running", "window", "sort", "product",
-    "matrix", "call", "loop", "other",
+    "entry", "same", "move", "take", "put", "reduce", "running", "window", "sort", "dot",
+    "convolution", "matrix", "solve", "call", "loop", "other",
 ]  # fmt: skip
 """What a primitive does: compute each entry from those at its place; give back its operands; move
 entries as shapes say; take them by indices, or put them there; combine them along axes, up to each
-place, in windows; put them in order; multiply and add; decompose or solve matrices; run a body."""
+place, in windows; put them in order; multiply and add them; decompose or solve matrices; solve by
+functions; run a body."""
 
 ALL = slice(None)
 """The operands that a primitive is linear in: all of them."""
@@ -61,6 +62,9 @@ class Primitive:
     combine: str | None = None  # of what puts entries: how, with those that are there
     updates: int | None = None  # of what puts entries: the operand that they are in
     leaves_out: bool = False  # entries of the first operand are not in the result
+    # the axes that it works on as a whole, all others being apart: none (""), those that a
+    # parameter says (the last one if it is missing), or so many at the end of the first operand
+    whole: str | int | None = None
     # its derivative rests on an assumption: a symmetric matrix, an exact solver
     assumes: bool = False
     # the function of libm that computes it for real numbers, its name here and in C
@@ -87,6 +91,21 @@ class Primitive:
     def expensive(self) -> bool:
         """It costs far more to compute than to move through memory."""
         return self.cost in ("function", "repeated")
+
+    @property
+    def multiplies(self) -> bool:
+        """Each entry of its result is the product of those of two operands."""
+        return self.bilinear and self.form == "entry"
+
+    @property
+    def sums(self) -> bool:
+        """It adds up entries along axes that its result has lost."""
+        return self.form == "reduce" and self.linear is ALL
+
+    @property
+    def selects(self) -> bool:
+        """Each entry of its result is one of another operand's, as the first one says."""
+        return self.linear is CASES
 
     def linear_in(self, count: int) -> Sequence[int] | None:
         """The operands that it is linear in, of so many."""
@@ -132,6 +151,8 @@ def _add(names: str, *kinds: dict[str, Any], **facts: Any) -> None:
     known = {key: value for kind in (*kinds, facts) for key, value in kind.items()}
     keywords, call = known.pop("keywords", None), known.pop("call", None)
     known["keywords"] = None if keywords is None else tuple(keywords.split())
+    if known.get("form") == "entry":
+        known.setdefault("whole", "")
     for name in names.split():
         assert name not in TABLE, name
         TABLE[name] = Primitive(name, call=name if call == "name" else call, **known)
@@ -148,8 +169,13 @@ _UNIT: dict[str, Any] = {
     "by_parts": True,
 }
 _SAME: dict[str, Any] = {"form": "same", "linear": ALL, "slope": "ones", "by_parts": True}
+_ALONE: dict[str, Any] = dict(_SAME, whole="")
 _MOVE: dict[str, Any] = dict(_UNIT, form="move", bound="entries", cost="free", lengths="")
 _JOIN: dict[str, Any] = dict(_UNIT, form="move", cost="join", lengths="")
+_REDUCE: dict[str, Any] = {"form": "reduce", "keywords": "axes", "lengths": "", "whole": "axes"}
+_RUNNING: dict[str, Any] = {
+    "form": "running", "keywords": "axis reverse", "lengths": "", "whole": "axis",
+}  # fmt: skip
 _FUNCTION: dict[str, Any] = dict(_ENTRY, cost="function", call="name")
 """A function of libm, of the name of the primitive."""
 
@@ -196,7 +222,7 @@ _add("erf_inv bessel_i0e bessel_i1e digamma igamma igammac", _FUNCTION, call=Non
 _add("polygamma zeta", keywords="accuracy", form="entry")
 _add("regularized_incomplete_beta", keywords="accuracy", form="entry", python="lax.betainc")
 _add("igamma_grad_a random_gamma_grad", form="entry")
-_add("random_gamma")
+_add("random_gamma", whole="")
 
 # Comparisons, bits, roundings: flat.
 _add("eq ne lt le gt ge", _COMPARED)
@@ -210,20 +236,20 @@ _add("shift_left shift_right_logical shift_right_arithmetic population_count clz
 _add("bitcast_convert_type", _FLAT, keywords="new_dtype")
 _add("eq_to le_to lt_to", form="entry", flat=True)
 _add("iota", keywords="dtype shape dimension", flat=True, both=True, partials="finite",
-     cost="free", python="lax.broadcasted_iota")  # fmt: skip
+     cost="free", python="lax.broadcasted_iota", whole="dimension")  # fmt: skip
 _add("empty empty2")
-_add("argmax argmin", flat=True, lengths="")
-_add("reduce_and reduce_or reduce_xor", keywords="axes", form="reduce", flat=True, lengths="")
+_add("argmax argmin", flat=True, lengths="", whole="axes")
+_add("reduce_and reduce_or reduce_xor", _REDUCE, flat=True)
 _add("random_bits random_seed random_wrap random_unwrap random_fold_in random_split "
      "rng_bit_generator rng_uniform threefry2x32 iota_2x32_shape", flat=True)  # fmt: skip
 
 # The operand itself, and parts of complex numbers.
-_add("convert_element_type", _SAME, _UNIT, keywords="new_dtype", zero=True, cost="free")
+_add("convert_element_type", _ALONE, _UNIT, keywords="new_dtype", zero=True, cost="free")
 _add("copy copy_p name layout_constraint xla_metadata_value pvary pbroadcast reshard "
-     "sharding_constraint", _SAME, _UNIT, bound="entries", zero=True, cost="free")  # fmt: skip
+     "sharding_constraint", _ALONE, _UNIT, bound="entries", zero=True, cost="free")  # fmt: skip
 _add("device_put", _SAME)
 _add("optimization_barrier veenv_batch_barrier", _SAME)
-_add("pcast", form="same", linear=ALL, slope="ones")
+_add("pcast", form="same", linear=ALL, slope="ones", whole="")
 _add("reduce_precision", keywords="exponent_bits mantissa_bits", form="entry", both=True,
      linear=ALL, slope="ones", zero=True)  # fmt: skip
 _add("real", _ENTRY, linear=ALL, slope="ones", zero=True, cost="simple")
@@ -262,43 +288,44 @@ _add("scatter_sub", _ADDED, combine="sub")
 for _how in ("mul", "min", "max"):
     _add(f"scatter-{_how}", _PUT, combine=_how, python=f"lax.scatter_{_how}")
     _add(f"scatter_{_how}", _PUT, combine=_how)
-_add("sort", form="sort", partials="finite", cost="library", lengths="")
-_add("top_k approx_top_k", form="sort")
+_add("sort", form="sort", partials="finite", cost="library", lengths="", whole="dimension")
+_add("top_k", form="sort", whole="axis")
+_add("approx_top_k", form="sort", whole="reduction_dimension")
 
 # Sums along axes, in windows, of products.
-_add("reduce_sum", _UNIT, keywords="axes", form="reduce", bound="operands", lengths="")
-_add("reduce_max reduce_min", keywords="axes", form="reduce", both=True,
-     partials="finite", bound="entries", lengths="")  # fmt: skip
-_add("reduce_prod", keywords="axes", form="reduce", lengths="")
-_add("reduce", form="reduce")
-_add("cumsum", _UNIT, keywords="axis reverse", form="running", lengths="")
-_add("cumprod cummax cummin cumlogsumexp", keywords="axis reverse", form="running", lengths="")
+_add("reduce_sum", _UNIT, _REDUCE, bound="operands")
+_add("reduce_max reduce_min", _REDUCE, both=True, partials="finite", bound="entries")
+_add("reduce_prod", _REDUCE)
+_add("reduce", form="reduce", whole="dimensions")
+_add("cumsum", _UNIT, _RUNNING)
+_add("cumprod cummax cummin cumlogsumexp", _RUNNING)
 _add("reduce_window_sum", form="window", linear=ALL, slope="ones")
-_add("reduce_window_max reduce_window_min reduce_window select_and_gather_add", form="window")
-_add("select_and_scatter_add", form="window", linear=slice(1))
+_add("reduce_window_max reduce_window_min reduce_window", form="window")
+_add("select_and_gather_add select_and_scatter_add", form="window", linear=slice(1))
 _add("dot_general", keywords="dimension_numbers precision preferred_element_type",
-     form="product", both=True, bilinear=True, partials="finite", lengths="")  # fmt: skip
-_add("ragged_dot", form="product", bilinear=True)
+     form="dot", both=True, bilinear=True, partials="finite", lengths="")  # fmt: skip
+_add("ragged_dot", bilinear=True)
 _add("conv_general_dilated", keywords="window_strides padding lhs_dilation rhs_dilation "
      "dimension_numbers feature_group_count batch_group_count precision preferred_element_type",
-     form="product", bilinear=True, partials="finite", cost="library")  # fmt: skip
+     form="convolution", bilinear=True, partials="finite", cost="library")  # fmt: skip
 _add("fft", keywords="fft_type fft_lengths", linear=ALL, both=True)
 _add("psum psum2 psum_invariant all_gather ppermute all_to_all reduce_scatter", linear=ALL)
 
 # Decompositions and solves.
-_MATRIX: dict[str, Any] = {"form": "matrix", "cost": "library"}
+_MATRIX: dict[str, Any] = {"form": "matrix", "cost": "library", "whole": 2}
 _add("cholesky", _MATRIX, both=True, partials="defined", lengths="")
 _add("triangular_solve", _MATRIX,
      keywords="left_side lower transpose_a conjugate_a unit_diagonal", linear=slice(1, 2),
-     both=True, partials="poles", python="lax.linalg.triangular_solve", lengths="")  # fmt: skip
+     both=True, partials="poles", python="lax.linalg.triangular_solve", lengths="",
+     whole=None)  # fmt: skip
 _add("lu", _MATRIX, partials="poles", lengths="")
 _add("eigh", _MATRIX, assumes=True)
 _add("eig svd qr householder_product", _MATRIX)
 _add("cholesky_update hessenberg schur symmetric_product tridiagonal geqrf geqp3 ormqr",
-     form="matrix")  # fmt: skip
+     form="matrix", whole=2)  # fmt: skip
 _add("tridiagonal_solve", linear=slice(3, 4))
-_add("lu_pivots_to_permutation", lengths="")
-_add("custom_linear_solve", form="call", partials="poles", assumes=True)
+_add("lu_pivots_to_permutation", lengths="", whole=1)
+_add("custom_linear_solve", form="solve", partials="poles", assumes=True)
 
 # Bodies, and what does more than compute.
 _add("jit pjit closed_call", form="call", both=True, partials="finite")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from veenv import _compat
 
@@ -129,6 +129,47 @@ def dependent(of: Any, variables: Iterable[Any]) -> set[Any]:
     return found
 
 
+class Loop(NamedTuple):
+    """A `scan` or a `while`, taken apart."""
+
+    body: Any  # a closed jaxpr: constants, what is carried and rows of stacks to the latter two
+    test: Any  # a closed jaxpr that says whether to go on; None of a loop of known length
+    ends: tuple[int, int, int]  # operands of the test, of the body, and what is carried end there
+    length: int | None = None
+    reverse: bool = False
+
+    def split(self, ins: Sequence[V]) -> tuple[list[V], list[V], list[V], list[V]]:
+        """Operands: of the test, constants of the body, what is carried, stacks."""
+        places = itertools.pairwise((0, *self.ends, len(ins)))
+        tested, consts, carry, stacks = (list(ins[i:j]) for i, j in places)
+        return tested, consts, carry, stacks
+
+    @property
+    def turns(self) -> range:
+        """The numbers of the turns, in their order."""
+        return range(self.length or 0)[:: -1 if self.reverse else 1]
+
+
+def loop_of(equation: Any) -> Loop | None:
+    """A loop, taken apart; None of other equations."""
+    name, params = equation.primitive.name, equation.params
+    if name == "while":
+        first = params["cond_nconsts"]
+        ends = first, first + params["body_nconsts"], len(in_avals(equation))
+        return Loop(params["body_jaxpr"], params["cond_jaxpr"], ends)
+    if name != "scan":
+        return None
+    body = params["jaxpr"]
+    count = _compat.num_alike(body.out_avals, out_avals(equation))
+    end = _compat.num_alike(body.in_avals, in_avals(equation))
+    return Loop(body, None, (0, end - count, end), params["length"], params["reverse"])
+
+
+def branches_of(equation: Any) -> Sequence[Any]:
+    """The branches of a `cond`, closed jaxprs; none of other equations."""
+    return equation.params["branches"] if equation.primitive.name == "cond" else ()
+
+
 class Domain(Generic[V]):
     """A kind of values, and what equations do to them.
 
@@ -194,46 +235,37 @@ class Domain(Generic[V]):
 
     def equation(self, equation: Any, ins: list[V]) -> list[V]:
         """The results of an equation."""
-        name = equation.primitive.name
-        if name == "scan":
-            return self._scan(equation, ins)
-        if name == "while":
-            return self._while(equation, ins)
-        if name == "cond":
+        loop = loop_of(equation)
+        if loop is not None:
+            return self.loop(equation, loop, ins)
+        if branches_of(equation):
             return self.cond(equation, ins)
         body = self.body(equation)
         return self.primitive(equation, ins) if body is None else self.jaxpr(body, ins)
 
     def cond(self, equation: Any, ins: list[V]) -> list[V]:
         """The results of branches."""
-        branches, at = equation.params["branches"], self.index(ins[0])
+        branches, at = branches_of(equation), self.index(ins[0])
         if at is not None:
             return self.jaxpr(branches[min(max(at, 0), len(branches) - 1)], ins[1:])
         several = [self.jaxpr(branch, ins[1:]) for branch in branches]
         joined = [reduce(self.join, each) for each in zip(*several, strict=True)]
         return self.chosen(lambda: ins[0], joined)
 
-    def _while(self, equation: Any, ins: list[V]) -> list[V]:
-        params = equation.params
-        first = params["cond_nconsts"]
-        start = first + params["body_nconsts"]
-        around = lambda carry: self.jaxpr(params["body_jaxpr"], [*ins[first:start], *carry])  # noqa: E731
-        carry, _ = self._settled(equation, around, ins[start:])
-        return self.chosen(
-            lambda: self.jaxpr(params["cond_jaxpr"], [*ins[:first], *carry])[0], carry
-        )
-
-    def _scan(self, equation: Any, ins: list[V]) -> list[V]:
-        params, (start, end) = equation.params, carried(equation)
-        consts, carry, stacks = ins[:start], ins[start:end], ins[end:]
+    def loop(self, equation: Any, loop: Loop, ins: list[V]) -> list[V]:
+        """The results of a loop."""
+        tested, consts, carry, stacks = loop.split(ins)
         around = lambda carry, turn: self.jaxpr(  # noqa: E731
-            params["jaxpr"], [*consts, *carry, *(self.row(x, turn) for x in stacks)]
+            loop.body, [*consts, *carry, *(self.row(x, turn) for x in stacks)]
         )
-        if not self.turns:
+        if loop.length is None or not self.turns:
             carry, outs = self._settled(equation, lambda carry: around(carry, 0), carry)
-            return [*carry, *outs[len(carry) :]]
-        rows: list[list[V]] = [[] for _ in range(params["length"])]
-        for turn in range(len(rows))[:: -1 if params["reverse"] else 1]:
+            every = [*carry, *outs[len(carry) :]]
+            if loop.length is not None:
+                return every
+            return self.chosen(lambda: self.jaxpr(loop.test, [*tested, *carry])[0], every)
+        rows: list[list[V]] = [[] for _ in range(loop.length)]
+        for turn in loop.turns:
             outs = around(carry, turn)
             carry, rows[turn] = outs[: len(carry)], outs[len(carry) :]
             self.turned(equation, turn)
@@ -252,11 +284,3 @@ class Domain(Generic[V]):
             self.turned(loop, turn)
             carry = after
         raise AssertionError("unreachable")
-
-
-def carried(scan: Any) -> tuple[int, int]:
-    """Which operands of a `scan` are carried from turn to turn: from one to before another."""
-    closed = scan.params["jaxpr"]
-    count = _compat.num_alike(closed.out_avals, out_avals(scan))
-    end = _compat.num_alike(closed.in_avals, in_avals(scan))
-    return end - count, end
