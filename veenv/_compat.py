@@ -50,6 +50,8 @@ _QUIET = {
 """What JAX calls effects, though nothing is seen of it from outside."""
 _FORMULAS = "igamma igammac igamma_grad_a regularized_incomplete_beta bessel_i0e".split()
 """Primitives that JAX writes out, with loops, where a compiler has no function for them."""
+TANGENTS = ("custom_lin", "call_hi_primitive_linearized")
+"""Primitives of a tangent that a function does not have: JAX raises where it is computed."""
 _KERNELS = {"mosaic", "mosaic_gpu", "triton"}
 """Compilers of kernels that JAX calls platforms."""
 
@@ -235,7 +237,7 @@ def own_rule(primitive: Any, params: Mapping[str, Any]) -> str | None:
     """
     if primitive.name in ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"):
         return primitive.name[7:10]
-    own: Any = params.get("_prim")
+    own = _own(params)
     if not hasattr(own, "vjp_fwd"):
         return None
     if hasattr(own, "bwd"):  # of `jax.custom_vjp`, with a forward mode that raises
@@ -243,10 +245,18 @@ def own_rule(primitive: Any, params: Mapping[str, Any]) -> str | None:
     return "vjp" if own.jvp.__qualname__ == "HiPrim.jvp" else "jvp"
 
 
+def _own(params: Mapping[str, Any]) -> Any:
+    """The "hi" primitive that an equation calls, without the batches that it is over."""
+    own: Any = params.get("_prim")
+    while hasattr(getattr(own, "prim", None), "vjp_fwd"):  # before JAX 0.12
+        own = own.prim
+    return own
+
+
 def sees_symbolic_zeros(primitive: Any, params: Mapping[str, Any]) -> bool:
     """Whether an equation is or holds a call of a function whose rule is told what is zero."""
     if own_rule(primitive, params) is not None:
-        own = params.get("_prim")
+        own = _own(params)
         return bool(
             params.get("symbolic_zeros") if own is None else getattr(own, "symbolic_zeros", True)
         )
@@ -256,7 +266,7 @@ def sees_symbolic_zeros(primitive: Any, params: Mapping[str, Any]) -> bool:
 
 def function_source(params: Mapping[str, Any]) -> str | None:
     """Name, file and line of the function that a call with a derivative rule is of."""
-    own = params.get("_prim")
+    own = _own(params)
     body = params.get("call_jaxpr", params.get("fun_jaxpr"))
     if own is not None:
         body = getattr(getattr(own, "traced", None), "jaxpr", None)

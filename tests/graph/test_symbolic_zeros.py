@@ -172,22 +172,47 @@ def test_a_primitive_that_has_only_a_linearisation_rule():
             assert_same(run(X), jax.jacrev(f)(X))
 
 
-@pytest.mark.parametrize("linear", [True, False])
-def test_rules_as_jax_is_about_to_write_them(linear):
-    """`jax_custom_vjp3` makes such functions primitives of another name."""
+@pytest.fixture
+def as_primitives():
+    """`jax_custom_vjp3` makes functions with a cotangent rule primitives of another name."""
     if not hasattr(jax.config, "jax_custom_vjp3"):
         pytest.skip("a newer JAX's setting")
     jax.config.update("jax_custom_vjp3", True)
-    try:
-        fun = jax.custom_vjp(lambda x: 2 * x)
-        limit = (lambda g: 5 * g) if linear else (lambda g: jnp.clip(g, -1, 1))
-        fun.defvjp(lambda x: (2 * x, None), lambda _, g: (limit(g),))
-        f = lambda x: (10 * fun(x * 3.0)).sum() + jnp.sin(x)  # noqa: E731
-        orders = ("reverse", "forward") if linear else ("reverse",)
+    yield
+    jax.config.update("jax_custom_vjp3", False)
+
+
+@pytest.mark.usefixtures("as_primitives")
+@pytest.mark.parametrize("linear", [True, False])
+def test_rules_as_jax_is_about_to_write_them(linear):
+    fun = jax.custom_vjp(lambda x: 2 * x)
+    limit = (lambda g: 5 * g) if linear else (lambda g: jnp.clip(g, -1, 1))
+    fun.defvjp(lambda x: (2 * x, None), lambda _, g: (limit(g),))
+    orders = ("reverse", "forward") if linear else ("reverse",)
+    for called in fun, jax.vmap(fun):
+        f = lambda x, called=called: (10 * called(x * 3.0)).sum() + jnp.sin(x)  # noqa: E731
         assert_compiled_same([(veenv.jacve(f, order), jax.jacrev(f)) for order in orders], X)
-        if linear:
-            return
-        with pytest.raises(ValueError, match="not provably linear in its cotangent"):
-            veenv.jacve(f, "forward")(X)
-    finally:
-        jax.config.update("jax_custom_vjp3", False)
+        if not linear:
+            with pytest.raises(ValueError, match="not provably linear in its cotangent"):
+                veenv.jacve(f, "forward")(X)
+
+
+@pytest.mark.usefixtures("as_primitives")
+@pytest.mark.parametrize("order", ORDERS)
+def test_batches_of_rules_as_jax_is_about_to_write_them(order):
+    """They are told what JAX tells them, wherever the batch is."""
+    fun = CASES["both"]()
+    batch = jax.vmap(fun)
+    both = lambda x, y: sum(batch(jnp.sin(x), y))  # noqa: E731
+    looped = lambda x, y: jax.lax.scan(lambda c, a: (both(c, y) * a, c[0]), x, y)  # noqa: E731
+    chosen = lambda x, y: jax.lax.cond(x[0] > 0, both, jnp.add, x, y)  # noqa: E731
+    functions = [batch, jax.jit(batch), jax.vmap(jax.jit(fun)), both]
+    if jax.__version_info__ >= (0, 12):  # before, JAX fails at batches of such a batch
+        functions += [looped, chosen]
+    pairs = [(veenv.jacve(f, order, (0, 1)), jax.jacrev(f, (0, 1))) for f in functions]
+    assert_compiled_same(pairs, X, Y)
+    assert_same(veenv.jacve(both, order, (0, 1))(X, Y), jax.jacrev(both, (0, 1))(X, Y))
+
+    one = watched((False, True), (True, False), product)  # told that nobody asks for the second
+    first = lambda x: jax.vmap(one)(x, jnp.asarray(Y))[0]  # noqa: E731
+    assert_compiled_same([(veenv.jacve(first, order), jax.jacrev(first))], X)

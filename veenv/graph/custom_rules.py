@@ -84,7 +84,7 @@ def inner_program(site: Site) -> Inner | None:
 
     given, outs = [site.in_avals[i] for i in operands], [site.out_avals[k] for k in results]
     program = None if backward else traced(pushed, given)
-    if program is None or walk.holds(program.equations, ("custom_lin",)):  # a vjp inside of a jvp
+    if program is None or walk.holds(program.equations, _compat.TANGENTS):  # a vjp inside of a jvp
         backward, program = True, traced(pulled, outs)
     if any(map(_compat.is_over, program.constants)):
         raise CapturedValueError(

@@ -52,14 +52,15 @@ def only_backward(params: Any, fun: Callable[..., Any], primals: Sequence[Array]
         return False
     try:
         return not has_jvp(fun, primals)
-    except REFUSALS:
-        return False  # said where it is pushed forward
+    except REFUSALS:  # said where it is pushed forward, unless JAX said it as early as this
+        inside = walk.inside(params)
+        return any(_compat.own_rule(e.primitive, e.params) == "vjp" for e in inside)
 
 
 def has_jvp(fun: Callable[..., Any], primals: Sequence[Any]) -> bool:
     """Whether JAX has the tangent of a function; what it cannot trace it raises."""
     pushed = jax.make_jaxpr(lambda p: jax.jvp(fun, p, p))(tuple(primals))
-    return not (walk.holds(pushed, ("custom_lin",)) or _compat.has_lost(pushed))
+    return not (walk.holds(pushed, _compat.TANGENTS) or _compat.has_lost(pushed))
 
 
 def has_vjp(fun: Callable[..., Any], primals: Sequence[Any]) -> bool:
