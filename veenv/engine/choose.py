@@ -23,10 +23,12 @@ from veenv.kernel.fusing import Traced, run_kernel, trace_leaves, trace_point
 from veenv.kernel.optional import attempt
 from veenv.kernel.price import (
     counts_of,
+    equations_of,
     kernel_seconds,
     kernel_size,
     least_of_modes,
     least_seconds,
+    operations_of,
     seconds,
 )
 from veenv.kernel.primitive import Batched, call
@@ -39,6 +41,7 @@ Run = Callable[..., list[Any]]
 """From the operands of the elimination to the leaves of a result."""
 _TYPICAL = 1, 256  # points of a small and a large batch, where the batch is not known
 _SELDOM = 0.65  # of an elimination's time: JAX's modes seldom take less, and are not traced for it
+_LONG = 10_000  # operations of a kernel: compiling them takes longer than tracing JAX's modes
 _LACKING = (*REFUSALS, jax.errors.UnexpectedTracerError)
 """What is raised where JAX has no such mode, or it needs a value of a trace that has ended."""
 
@@ -165,8 +168,7 @@ class _Modes:
         """
 
         def made(modes: _Modes, operands: Sequence[Any]) -> list[Form]:
-            known = ((one, _given(one, operands)) for one in modes.traced())
-            return [Form.of(one, False, given) for one, given in known if given is not None]
+            return _forms(modes.traced(), operands, pinned=False)
 
         if not later:
             return functools.cache(lambda: made(self, operands))
@@ -299,16 +301,27 @@ def _cheapest(
       kernel: whether one kernel is a form.
       waits: whether the batch may be waited for without a kernel.
     """
-    asked, forms = first[0], [Form.of(one, True) for one in first]
-    program = attempt(lambda: _program(first, source), lambda: None) if kernel else None
-    menu = functools.partial(_Menu, forms, operations=own.operations)
-    every = range(len(asked.closed.out_avals))
-    if program is not None and program.written():
+    asked, every = first[0], range(len(first[0].closed.out_avals))
+    made = attempt(lambda: _kernel(first, own, source), _Kernel) if kernel else _Kernel()
+    base, program = made.traced, made.program
+
+    def menu(base: Traced, *, later: bool) -> _Menu:
+        """The forms by the operands of one of them, which comes first."""
+        rest = [one for one in first if one is not base]
+        forms = [Form.of(base, len(rest) < len(first)), *_forms(rest, base.operands, pinned=True)]
+        if made.modes is None:
+            return _Menu(forms, own.forms(base.operands, later=later), own.operations)
+        found = _forms(made.modes, base.operands, pinned=False)
+        return _Menu(forms, lambda: found, own.operations)
+
+    if base is not None and program is not None and program.written():
         wanted = [k for k in program.written() if k in every]  # the others tell of callbacks
-        instead = _instead(menu(own.forms(asked.operands, later=True)), program, wanted)
-        return run_kernel(first[source], program, forms[source].run(wanted), instead)
-    if waits and menu(list).is_open() and _is_pure(first):
-        later = menu(own.forms(asked.operands, later=True))
+        several = menu(base, later=True)
+        instead = _instead(several, program, wanted)
+        return run_kernel(base, program, several.forms[0].run(wanted), instead)
+    known = _Menu([Form.of(one, True) for one in first], list, own.operations)
+    if waits and known.is_open() and _is_pure(first):
+        later = menu(asked, later=True)
         batched = Batched(
             list(map(jax.typeof, asked.operands)),
             asked.closed.out_avals,
@@ -317,7 +330,7 @@ def _cheapest(
         )
         found = call(batched, *map(jnp.asarray, asked.operands))
         return asked.result(list(map(_compat.as_weak_as, asked.closed.out_avals, found)))
-    now = menu(own.forms(asked.operands, later=False))
+    now = menu(asked, later=False)
     return asked.result(now.cheapest(None).run(every)(*asked.operands))
 
 
@@ -336,10 +349,35 @@ def _instead(
     return instead
 
 
-def _program(first: Sequence[Traced], source: int) -> ScalarProgram | None:
-    """The scalar program, where compiling it takes not much longer than XLA's takes."""
-    lengths = (len(walk.equations(one.closed)) for one in first)
-    return first[source].program_within(kernel_size(min(lengths)))
+class _Kernel(NamedTuple):
+    """A form that can be one kernel, if one can."""
+
+    traced: Traced | None = None
+    program: ScalarProgram | None = None
+    modes: Sequence[Traced] | None = None  # JAX's own, if they have been traced
+
+
+def _kernel(first: Sequence[Traced], own: _Modes, source: int) -> _Kernel:
+    """The likeliest kernel that takes not much longer to compile than XLA.
+
+    JAX's modes, whose loops and axes stay loops, are tried where the elimination is refused, and
+    first where it is long and computes more.
+    """
+    asked, modes = first[source], None
+    lengths = [equations_of(one.closed) for one in first]
+    several: Sequence[Traced] = [asked]
+    if operations_of(asked.closed) < _LONG:
+        program = asked.program_within(kernel_size(min(lengths)))
+        if program is not None:
+            return _Kernel(asked, program)
+        several = []
+    modes = own.traced()
+    for one in sorted([*several, *modes], key=lambda one: operations_of(one.closed)):
+        length = min(lengths) if one is asked else equations_of(one.closed)
+        program = one.program_within(kernel_size(length))
+        if program is not None:
+            return _Kernel(one, program, modes)
+    return _Kernel(modes=modes)
 
 
 def _is_pure(first: Sequence[Traced]) -> bool:
@@ -347,6 +385,12 @@ def _is_pure(first: Sequence[Traced]) -> bool:
     if any(map(is_key, map(jax.typeof, first[0].operands))):
         return False
     return not any(e.effects for form in first for e in walk.equations(form.closed))
+
+
+def _forms(several: Sequence[Traced], operands: Sequence[Any], *, pinned: bool) -> list[Form]:
+    """Forms of such operands."""
+    known = ((one, _given(one, operands)) for one in several)
+    return [Form.of(one, pinned, given) for one, given in known if given is not None]
 
 
 def _given(

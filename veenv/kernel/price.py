@@ -55,6 +55,7 @@ _MOVED = 4.0  # an entry that is gathered, scattered or sorted, in written ones:
 _CONVOLVED = 4.0  # an operation of a convolution, in those of contractions
 _COMPLEX = 4.0  # an operation of complex numbers, in real ones
 _PASSED = 1.5  # seconds of a pass of JAX's modes, in those of its multiplications: it adds, stores
+_SOLVED = 40  # equations that linear algebra takes as long as: calls, with loops over pivots
 _EQUATION = 72  # operations of a kernel that are compiled in 1.5 of the time of an equation by XLA
 _STARTED = 110  # equations that starting XLA's compiler takes as long as
 _MADE, _OPERATION = 0.05, 32e-6  # seconds of compiling a kernel: any, and for each of its size
@@ -144,6 +145,18 @@ def least_of_modes(operations: float, batch: int) -> float:
 def kernel_size(equations: int) -> int:
     """The largest `size_of` a kernel for which "auto" takes it: XLA would compile about as long."""
     return min(MAX_OPERATIONS, _EQUATION * (equations + _STARTED))
+
+
+def equations_of(jaxpr: Any) -> int:
+    """How many equations XLA takes about as long to compile as a jaxpr."""
+    solved = sum(facts(e.primitive.name).form == "matrix" for e in walk.every(jaxpr))
+    return len(walk.equations(jaxpr)) + _SOLVED * solved
+
+
+def operations_of(jaxpr: Any) -> float:
+    """About how many operations a jaxpr of one point does, each step of its loops counted."""
+    found = counts_of(jaxpr)[1]
+    return float(found[[_INDEX[k] for k in ("simple", "function")]].sum() + found[_INDEX["flop"]])
 
 
 def kernel_limit(available: float) -> int:
