@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -165,19 +165,6 @@ def _formula(name: str, dtype: np.dtype, shape: tuple[int, ...], *shapes: tuple[
     return jax.make_jaxpr(lambda *operands: run(*(jnp.broadcast_to(x, shape) for x in operands)))(
         *(jax.ShapeDtypeStruct(shape, dtype) for shape in shapes)
     )
-
-
-def lower_in_triton(primitive: Any, rule: Callable[..., Any]) -> bool:
-    """Gives a primitive its rule in kernels of Pallas for a GPU; False where that cannot be.
-
-    It is in no public module, and Triton is not in every build.
-    """
-    try:
-        from jax._src.pallas.triton.lowering import register_lowering
-    except ImportError:
-        return False
-    register_lowering(primitive)(rule)
-    return True
 
 
 def default_branch(eqn: Any) -> Any | None:

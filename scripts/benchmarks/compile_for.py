@@ -16,6 +16,7 @@ import functools
 import itertools
 import os
 import re
+import subprocess
 import tempfile
 import time
 from collections import Counter
@@ -47,7 +48,8 @@ from scripts.benchmarks.tables import Table
 from veenv.env.random_play import random_episodes
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.pallas import NAME, PallasKernel, has_waves
-from veenv.kernel.program import CannotFuseError, Platform
+from veenv.kernel.program import CannotFuseError, ScalarProgram
+from veenv.kernel.ptx import PtxKernel, toolkits
 
 SCHEDULES = tempfile.TemporaryDirectory(prefix="schedules")
 """Where libtpu writes the schedules of what it compiles."""
@@ -73,6 +75,9 @@ H100 = """gpu_device_info {
 } platform_name: "CUDA" device_description_str: "NVIDIA H100 80GB HBM3"
 dnn_version_info { major: 9 minor: 10 } runtime_version { major: 12 minor: 9 }"""
 """An H100 as XLA's compiler is told of it: NVIDIA's data sheet of the SXM5."""
+Kernel = PallasKernel | PtxKernel
+KINDS: dict[str, Callable[[ScalarProgram], Kernel]] = {"gpu": PtxKernel, "tpu": PallasKernel}
+"""Kernels of a scalar program, by platform."""
 POINTS = 65_536
 """Points of a kernel's batch."""
 ORDERS = "RoeFlux_1d", "RobotArm_6DOF", "HumanHeartDipole", "DoublePendulum_RK4"
@@ -99,13 +104,13 @@ def mesh_of(topology: str) -> Mesh:
     return Mesh(np.array(found.devices), (AXIS,))
 
 
-def platform_of(mesh: Mesh) -> Platform:
+def platform_of(mesh: Mesh) -> str:
     """What a topology's devices are for a kernel."""
     return "gpu" if mesh.devices.flat[0].platform == "gpu" else "tpu"
 
 
 def compiled(
-    lower: Callable[[Mesh], jax.stages.Lowered], mesh: Mesh, kernel: PallasKernel | None
+    lower: Callable[[Mesh], jax.stages.Lowered], mesh: Mesh, kernel: Kernel | None
 ) -> tuple[str, ...]:
     """Lowers and compiles a program for devices: what the compiler says, as a row of the table."""
     for path in Path(SCHEDULES.name).iterdir():
@@ -117,6 +122,8 @@ def compiled(
     memory: Any = made.memory_analysis()
     executable: Any = made.runtime_executable()
     said = log.read_text(encoding="utf-8", errors="replace")
+    if isinstance(kernel, PtxKernel):
+        said += assembled(kernel)
     registers = [int(n) for n in re.findall(r"Used (\d+) registers", said)]
     spilled = sum(map(int, re.findall(r"(\d+) bytes spill stores", said)))
     several = exchanges(made.as_text() or "")
@@ -128,10 +135,21 @@ def compiled(
     return (
         *(f"{x / 1000:,.0f}" for x in (code, memory.temp_size_in_bytes)),
         f"{seconds:.1f}",
-        "" if kernel is None else _bundles(kernel),
+        _bundles(kernel) if isinstance(kernel, PallasKernel) else "",
         *((f"{max(registers)}", f"{spilled:,}") if registers else ("", "")),
         ", ".join(moves),
     )
+
+
+def assembled(kernel: PtxKernel, chip: str = "sm_90") -> str:
+    """What NVIDIA's assembler says of a kernel; nothing where it is not installed."""
+    program = next((p for folder in toolkits() if (p := folder / "bin/ptxas").is_file()), None)
+    if program is None:
+        return ""
+    program.chmod(0o755)  # the wheel forgets it
+    text = kernel.text([True] * len(kernel.program.inputs), POINTS)
+    command = [program, "-v", f"-arch={chip}", "-", "-o", os.devnull]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stderr
 
 
 @contextlib.contextmanager
@@ -175,7 +193,7 @@ def lowered() -> dict[str, Callable[[Mesh], jax.stages.Lowered]]:
         *(("ppo", "RoeFlux_1d"), ("ppo", "HumanHeartDipole"), ("alphazero", "HumanHeartDipole")),
     ):
         found[f"{kind}/{name}"] = functools.partial(train_step, name, kind)
-    names = [f"pallas/{name}" for name in veenv.tasks.list()]
+    names = [f"kernels/{name}" for name in veenv.tasks.list()]
     names += [f"orders/{name}/{order}" for name in ORDERS for order in orders(name)]
     names += [f"operations/{dtype}" for dtype in ("float32", "int32", "int8")]
 
@@ -232,33 +250,33 @@ def orders(name: str) -> dict[str, Any]:
     return {name: name for name in ("forward", "markowitz", "best-operations")} | drawn
 
 
-def kernel(made: PallasKernel, mesh: Mesh) -> jax.stages.Lowered:
-    """A Pallas kernel at a batch, on one device."""
+def kernel(made: Kernel, mesh: Mesh) -> jax.stages.Lowered:
+    """A kernel at a batch, on one device."""
     device = mesh.devices.flat[0]
     one = SingleDeviceSharding(device)
     leaves = [
         jax.ShapeDtypeStruct((POINTS, *leaf.shape), leaf.dtype, sharding=one)
         for leaf in made.program.inputs
     ]
-    platform = "cuda" if made.platform == "gpu" else "tpu"
+    platform = "cuda" if isinstance(made, PtxKernel) else "tpu"
     there = AbstractDevice(device.device_kind, 1, platform)
     with jax.sharding.use_abstract_mesh(AbstractMesh((1,), ("x",), abstract_device=there)):
         return jax.jit(made).lower(*leaves)
 
 
 @functools.cache
-def kernel_of(name: str, platform: Platform) -> PallasKernel | None:
+def kernel_of(name: str, platform: str) -> Kernel | None:
     """The kernel that a program is; None for other programs."""
     kind, what, *order = name.split("/")
     if kind == "operations":
-        return PallasKernel(operations(what, NOT_THERE[platform]).program, platform)
-    if kind not in ("pallas", "orders"):
+        return KINDS[platform](operations(what, NOT_THERE[platform]).program)
+    if kind not in ("kernels", "orders"):
         return None
     task = veenv.tasks.get(what)
     args = jax.tree.map(_single, task.example_args())
     ids = orders(what)[order[0]] if order else "reverse"
     jacobian = veenv.jacve(task.fun, ids, task.argnums, kernel="xla")
-    return PallasKernel(trace_point(jacobian, args, {}, range(len(args))).program(), platform)
+    return KINDS[platform](trace_point(jacobian, args, {}, range(len(args))).program())
 
 
 def _single(x: Any) -> Any:

@@ -6,16 +6,16 @@ import dataclasses
 
 import numpy as np
 
-from veenv.kernel.program import FLOATS, Leaf, Op, Platform, ScalarProgram
+from veenv.kernel.program import FLOATS, Leaf, Op, ScalarProgram
 from veenv.rules.operations import OPERATIONS
 
 COMPARED = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 BITS = frozenset({"and", "or", "xor", "not"})
 SHIFTS = frozenset({"shl", "shr_a", "shr_l"})
 ARITHMETIC = frozenset({"add", "sub", "mul", "div", "rem", "neg", "abs", "max", "min"})
-NOT_THERE: dict[Platform, frozenset[str]] = {"gpu": frozenset(), "tpu": frozenset({"nextafter"})}
+NOT_THERE: dict[str, frozenset[str]] = {"gpu": frozenset(), "tpu": frozenset({"nextafter"})}
 """Operations that a kernel refuses by name."""
-DTYPES: dict[Platform, tuple[str, ...]] = {
+DTYPES: dict[str, tuple[str, ...]] = {
     "gpu": ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
             "uint64", "bool"),
     "tpu": ("float32", "int8", "int16", "int32", "uint8", "uint16", "uint32", "bool"),

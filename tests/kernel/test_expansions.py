@@ -1,4 +1,4 @@
-"""Functions that Mosaic and Triton lack: their errors, and kernels made of them."""
+"""Functions that Mosaic lacks: their errors, and kernels made of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy import special
 
 from veenv.kernel import expansions
 from veenv.kernel.fusing import trace_point
-from veenv.kernel.pallas import BLOCKS, PallasKernel
+from veenv.kernel.pallas import PallasKernel
 
 WIDE, UNIT = np.r_[-80:80:331j, -2:2:331j, 1e-8, -1e-8], np.r_[-1:1:333j, 1 - 1e-6, 1e-8]
 SIGNED = np.r_[-20:20:333j, np.logspace(-12, 12, 99), -np.logspace(-12, 12, 99)]
@@ -30,10 +30,8 @@ CASES = {
     "cbrt": (np.cbrt, SIGNED, 4, 4),
     "erf": (np.vectorize(math.erf, otypes=[float]), np.r_[-6:6:333j, 1e-9], 4, 10),
     "erfc": (np.vectorize(math.erfc, otypes=[float]), np.r_[-6:9:555j], 4, 20),
-    "neg": (np.negative, SIGNED, 0, 0),
-    "round": (np.round, np.r_[-9:9:73j, 2.0**22 + 0.5, 1e30], 0, 0),
 }
-FUNCTIONS = {**expansions.TPU, **expansions.GPU}
+FUNCTIONS = {**expansions.TPU, "erf": expansions.erf}
 
 
 def test_every_expansion_is_compared():
@@ -76,8 +74,7 @@ def test_special_values():
     )
 
 
-@pytest.mark.parametrize("platform", BLOCKS)
-def test_kernels_are_made_of_them(platform):
+def test_kernels_are_made_of_them():
     """Interpreted; integers of few bits wrap, as they are computed in 32 on a TPU."""
 
     def fun(x, n):
@@ -88,7 +85,7 @@ def test_kernels_are_made_of_them(platform):
     rng = np.random.default_rng(0)
     x = rng.uniform(-0.9, 0.9, 300).astype("f4")
     n = rng.integers(-128, 128, 300).astype("i1")
-    kernel = PallasKernel(trace_point(fun, (x[0], n[0]), {}, (0,)).program(), platform, True)
+    kernel = PallasKernel(trace_point(fun, (x[0], n[0]), {}, (0,)).program(), True)
     for got, expected in zip(jax.jit(kernel)(x, n), jax.vmap(fun)(x, n), strict=True):
         assert got.dtype == expected.dtype
         np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-6)

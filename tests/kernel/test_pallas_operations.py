@@ -9,11 +9,11 @@ import pytest
 
 from scripts.benchmarks.operations_program import DTYPES, NOT_THERE, operations
 from veenv.kernel.fusing import trace_point
-from veenv.kernel.pallas import BLOCKS, PallasKernel, apply
+from veenv.kernel.pallas import PallasKernel, apply
 from veenv.kernel.program import FLOATS, CannotFuseError, Op, ScalarProgram
 from veenv.rules.operations import OPERATIONS
 
-CASES = [(platform, dtype) for platform in BLOCKS for dtype in DTYPES[platform]]
+CASES = DTYPES["tpu"]
 
 
 def points(dtype: str) -> list[np.ndarray]:
@@ -52,25 +52,25 @@ def _numpy(name: str, args: list[np.ndarray]) -> np.ndarray:
     return special.gammaln(args[0])
 
 
-@pytest.mark.parametrize(("platform", "dtype"), CASES)
-def test_every_operation_is_there(platform, dtype):
+@pytest.mark.parametrize("dtype", CASES)
+def test_every_operation_is_there(dtype):
     """A new one fails here as soon as it is in the table, until Pallas has it or refuses it."""
     with jax.enable_x64(True):
-        ops = operations(dtype, NOT_THERE[platform]).program.ops
+        ops = operations(dtype, NOT_THERE["tpu"]).program.ops
         columns = points(dtype)
         for op in ops[len(columns) :]:
             args = [columns[k] for k in op.args]
-            found = jax.eval_shape(lambda *a, op=op: apply(op, a, platform), *args)
+            found = jax.eval_shape(lambda *a, op=op: apply(op, a), *args)
             assert (found.shape, found.dtype) == (columns[0].shape, op.dtype), op
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("platform", "dtype"), CASES)
-def test_values(platform, dtype):
+@pytest.mark.parametrize("dtype", CASES)
+def test_values(dtype):
     with jax.enable_x64(True):
-        program = operations(dtype, NOT_THERE[platform]).program
+        program = operations(dtype, NOT_THERE["tpu"]).program
         columns = points(dtype)
-        found = jax.jit(PallasKernel(program, platform, interpret=True))(*columns)
+        found = jax.jit(PallasKernel(program, interpret=True))(*columns)
     made = program.ops[len(columns) :]
     for op, got in zip(made, found, strict=True):
         if op.name == "convert" and (dtype in FLOATS) and op.dtype not in (dtype, "bool"):
@@ -85,21 +85,20 @@ def test_values(platform, dtype):
             np.testing.assert_array_equal(got, wanted, err_msg=str(op))
 
 
-@pytest.mark.parametrize("platform", BLOCKS)
-def test_refused_by_name(platform):
-    for name in NOT_THERE[platform]:
+def test_refused_by_name():
+    for name in NOT_THERE["tpu"]:
         inputs, x = operations("float32").program.inputs, points("float32")
         ops = (*(Op("input", leaf.dtype, (), (k, 0)) for k, leaf in enumerate(inputs)),
                Op("call", "float32", (0, 1), name))  # fmt: skip
         program = ScalarProgram(inputs, ops, (inputs[0],), ((4,),))
         with pytest.raises(CannotFuseError, match=name):
-            PallasKernel(program, platform, interpret=True)(*x)
+            PallasKernel(program, interpret=True)(*x)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "int64", "uint64"])
 def test_a_tpu_has_nothing_of_64_bits(dtype):
     with pytest.raises(CannotFuseError, match=dtype):
-        PallasKernel(operations(dtype).program, "tpu")
+        PallasKernel(operations(dtype).program)
 
 
 @pytest.mark.parametrize("far", [1e5, np.inf, np.nan])
@@ -109,7 +108,6 @@ def test_sines_of_any_argument(far):
     x[1234] = far
     kernel = PallasKernel(
         trace_point(lambda x: (jnp.sin(x) * jnp.cos(x), jnp.cos(x)), (x[0],), {}, (0,)).program(),
-        "tpu",
         interpret=True,
     )
     with np.errstate(all="ignore"):

@@ -32,7 +32,7 @@ ALLOWED = {
     "kernel/complex_numbers.py": "functions that compute complex numbers by their parts",
     "kernel/cpu/bodies.py": "operations of scalar programs",
     "kernel/elementwise.py": "functions that unroll",
-    "kernel/expansions.py": "functions of which Mosaic and Triton have none",
+    "kernel/expansions.py": "functions of which Mosaic has none",
     "kernel/linear.py": "functions that unroll",
     "kernel/moves.py": "functions that unroll",
     "kernel/price.py": "operations of scalar programs",

@@ -1,3 +1,3 @@
-from . import cpu, fusing, pallas, primitive, program, unrolling
+from . import cpu, fusing, pallas, primitive, program, ptx, unrolling
 
-__all__ = ["cpu", "fusing", "pallas", "primitive", "program", "unrolling"]
+__all__ = ["cpu", "fusing", "pallas", "primitive", "program", "ptx", "unrolling"]

@@ -1,4 +1,4 @@
-"""Functions that the compilers of Pallas kernels lack, made of those that they have.
+"""Functions that the compiler of kernels for TPUs lacks, made of those that it has.
 
 Errors are against float64, or against 40 digits for float64, where additions, products and the
 functions used are correctly rounded; an accelerator's own functions may add to them. Polynomials
@@ -208,19 +208,6 @@ def _stirling(z: Any) -> Any:
     return (z - z.dtype.type(0.5)) * jnp.log(z) - z + constant + series / z
 
 
-def negative(x: Any) -> Any:
-    """Exact; Pallas subtracts from zero on a GPU, which takes an instruction and loses a sign."""
-    return x * x.dtype.type(-1) if jnp.issubdtype(x.dtype, jnp.floating) else -x
-
-
-def round_to_even(x: Any) -> Any:
-    """Exact."""
-    r = jnp.floor(x + 0.5)
-    r = jnp.where((r - x == 0.5) & (r != 2 * jnp.floor(r / 2)), r - 1, r)
-    r = jnp.where(r == 0, x * 0, r)  # of the same sign
-    return jnp.where(jnp.abs(x) < 2.0 ** (jnp.finfo(x.dtype).nmant), r, x)
-
-
 def _signed(x: Any, magnitude: Any) -> Any:
     return jnp.where(x < 0, -magnitude, jnp.where(x == 0, x, magnitude))
 
@@ -233,8 +220,3 @@ def _where_ones_vanish(x: Any) -> Any:
 _ALL = (expm1, sinh, cosh, asin, acos, atan, asinh, acosh, atanh, cbrt, erfc, lgamma)
 TPU: dict[str, Function] = {f.__name__: f for f in _ALL}
 """What Mosaic lacks; it has erf."""
-GPU: dict[str, Function] = {
-    **{f.__name__: f for f in (erf, erfc, lgamma)},
-    **{"neg": negative, "round": round_to_even},
-}
-"""What Triton lacks; it has the others from CUDA's libdevice."""

@@ -1,8 +1,8 @@
-"""A scalar program as the body of a Pallas kernel, for GPUs (Triton) and TPUs (Mosaic).
+"""A scalar program as the body of a Pallas kernel, for TPUs (Mosaic).
 
 A leaf is one array, its entries first and the points of the batch behind them; a program of the
-grid computes one block of points. On a TPU these lie in rows of 128, and leaves as XLA lays them
-out: in tiles of some entries by 128 points, so that none is copied where the entries fill tiles.
+grid computes one block of points. These lie in rows of 128, and leaves as XLA lays them out: in
+tiles of some entries by 128 points, so that none is copied where the entries fill tiles.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from veenv.kernel import expansions
-from veenv.kernel.joining import multiply_add
-from veenv.kernel.program import CannotFuseError, Leaf, Loop, Op, Platform, ScalarProgram
+from veenv.kernel.program import CannotFuseError, Leaf, Loop, Op, ScalarProgram
 from veenv.kernel.tiling import Tiled, Tiling
 from veenv.rules.operations import OPERATIONS
 
@@ -86,8 +85,7 @@ class Run:
     """Computes a program with JAX arrays of the shape of a block.
 
     `apply` computes an operation, `outside` one that is in no loop, if it is another. `known` are
-    the references of tables of constants, `written` those of arrays that it writes. Where `joins`,
-    a sum and a product are one operation.
+    the references of tables of constants, `written` those of arrays that it writes.
     """
 
     def __init__(
@@ -97,9 +95,7 @@ class Run:
         block: tuple[int, ...],
         apply: Callable[[Op, Sequence[Any]], jax.Array],
         outside: Callable[[Op, Sequence[Any]], jax.Array] | None = None,
-        joins: bool = False,
     ):
-        self._joins = joins
         self._refs, self._written = {**known, **written}, frozenset(written)
         self._block, self._apply, self._outside = block, apply, outside or apply
 
@@ -140,10 +136,6 @@ class Run:
                 case "part":
                     stacked = _is_stacked(program, op)
                     found.append(self._whole((*path, k)) if stacked else args[0][op.attr])
-                case "add" | "sub" if self._joins and k in program.joined:
-                    at = program.joined[k]
-                    x, y = (found[a] for a in program.ops[op.args[at]].args)
-                    found.append(multiply_add(x, y, args[1 - at], op.name, at))
                 case _:
                     found.append((self._apply if path else self._outside)(op, args))
         return found
@@ -242,22 +234,16 @@ def has_waves(program: ScalarProgram) -> bool:
     return program.size <= _CODE and not calls.isdisjoint(_WAVES)
 
 
-BLOCKS: dict[Platform, tuple[int, ...]] = {"gpu": (128,), "tpu": (8, 128)}
-"""The least shape of the values that operations compute at once, by platform."""
+LEAST = 8, 128
+"""The least shape of the values that operations compute at once."""
 _ROWS = 64
 """Rows of a block of a TPU: more would make no schedule shorter by a twentieth."""
 _BUSY = 2048
 """Vector operations that keep a TPU busy: of more at once the values do not fit into registers."""
 _CODE = 4096
 """Operations of a kernel that is compiled a second time for the arguments of sines far away."""
-_TRITON = 1 << 19
-"""Operations times numbers in memory that Triton, which follows each to all, does in a minute."""
 NAME = "veenv_kernel"
 """What the compilers call a kernel."""
-_EXPANSIONS: dict[Platform, dict[str, Callable[..., jax.Array]]] = {
-    "gpu": expansions.GPU,
-    "tpu": expansions.TPU,
-}
 _NARROW = frozenset({"int8", "uint8", "int16", "uint16"})
 _USUAL, _MOST = 16 << 20, 96 << 20
 """Bytes of a TPU core's vector memory: what a kernel gets by default, and nearly all there is."""
@@ -265,25 +251,15 @@ _USUAL, _MOST = 16 << 20, 96 << 20
 
 @dataclass(frozen=True)
 class PallasKernel:
-    """A scalar program as a function of batches on an accelerator."""
+    """A scalar program as a function of batches on a TPU."""
 
     program: ScalarProgram  # the program; with `written` leaves only as outputs
-    platform: Platform = "gpu"  # "gpu" or "tpu"
     interpret: bool = False  # run the kernel's operations one by one, on any platform: for tests
 
     def __post_init__(self) -> None:
-        if self.platform not in BLOCKS:
-            raise ValueError(f"platform must be one of {', '.join(BLOCKS)}, got {self.platform!r}")
         wide = sorted(self.program.dtypes & {"float64", "int64", "uint64"})
-        if self.platform == "tpu" and wide:
+        if wide:
             raise CannotFuseError(f"a TPU has no {wide[0]}")
-        work = self.program.size * _accesses(self.program)
-        if self.platform == "gpu" and work > _TRITON and not self.interpret:
-            raise CannotFuseError(
-                f"Triton would compile {self.program.size:,} operations, with "
-                f"{_accesses(self.program):,} numbers in memory, for minutes or hours; take "
-                'kernel="xla"'
-            )
 
     @functools.cached_property
     def _leaves(self) -> list[Leaf]:
@@ -293,56 +269,49 @@ class PallasKernel:
 
     def block(self, batch: int) -> tuple[int, ...]:
         """How many parts a block has, one after the other, and the shape of the values of one."""
-        least = BLOCKS[self.platform]
-        if self.platform == "gpu":
-            return 1, *least
-        rows, parts = least[0], 1
-        most = min(_ROWS // 2, least[0] * _BUSY // max(1, self.program.size))
+        parts, (rows, points) = 1, LEAST
+        most = min(_ROWS // 2, rows * _BUSY // max(1, self.program.size))
         while 2 * rows <= most and _fits(self.program, parts, 2 * rows):
             rows *= 2
-        while rows > least[0] and rows * least[1] >= 2 * batch:
+        while rows > LEAST[0] and rows * points >= 2 * batch:
             rows //= 2
-        most = min(_ROWS, -(-batch // least[1]))
+        most = min(_ROWS, -(-batch // points))
         while parts * rows < most and _fits(self.program, 2 * parts, rows):
             parts *= 2
-        return parts, rows, least[1]
+        return parts, rows, points
 
     def __call__(self, *leaves: Any) -> list[jax.Array]:
         """The written output leaves ``[B, *shape]``, from such input leaves, or some without B."""
-        if self.platform == "gpu":
-            return self._call(leaves)
         with jax.enable_x64(False):  # Mosaic takes no indices of 64 bits
             return self._call(leaves)
 
     def _call(self, leaves: Sequence[Any]) -> list[jax.Array]:
-        program, platform = self.program, self.platform
+        from jax.experimental.pallas import tpu  # not in every build of JAX
+
+        program = self.program
         pairs = list(zip(leaves, program.inputs, strict=True))
         batch = next(x.shape[0] for x, leaf in pairs if x.ndim > len(leaf.shape))
         block = self.block(batch)
         values, blocks = block[1:], -(-batch // prod(block))
         leaves_in = self._leaves[: len(pairs)]
         columns = [
-            _column(x, leaf, batch, platform, block)
-            for (x, _), leaf in zip(pairs, leaves_in, strict=True)
+            _column(x, leaf, batch, block) for (x, _), leaf in zip(pairs, leaves_in, strict=True)
         ]
         tables = list(tables_of(program).values())
         for table in tables:
-            table = jnp.asarray(table, _in_memory(Leaf((), table.dtype.name), platform))
+            table = jnp.asarray(table, _in_memory(Leaf((), table.dtype.name)))
             columns.append(jnp.broadcast_to(jnp.expand_dims(table, [*range(1, 1 + len(values))]),
                                             (len(table), *values)))  # fmt: skip
         written = self._leaves[len(pairs) :]
         memory = [
-            jax.ShapeDtypeStruct((leaf.size, *values), _in_memory(leaf, platform))
+            jax.ShapeDtypeStruct((leaf.size, *values), _in_memory(leaf))
             for leaf in memory_of(program).values()
         ]
-        if platform == "tpu":
-            tilings = [(Tiling.of(leaf), _in_memory(leaf, platform)) for leaf in self._leaves]
-            memory += [jax.ShapeDtypeStruct(t.own(values[0]), d) for t, d in tilings if not t.full]
+        tilings = [(Tiling.of(leaf), _in_memory(leaf)) for leaf in self._leaves]
+        memory += [jax.ShapeDtypeStruct(t.own(values[0]), d) for t, d in tilings if not t.full]
         specs = [_block(leaf, block) for leaf in written]
-        kinds = [_in_memory(leaf, platform) for leaf in written]
-        if platform == "gpu":  # Triton has no memory of a block's own
-            specs += [pl.BlockSpec(m.shape, lambda i: (0, i)) for m in memory]
-            kinds, memory = [*kinds, *(m.dtype for m in memory)], []
+        kinds = [_in_memory(leaf) for leaf in written]
+        needed = max(_needed(program, *block[:2]), _USUAL)
         results = pl.pallas_call(
             self._body(block),
             out_shape=[
@@ -355,33 +324,21 @@ class PallasKernel:
                 *(_table(len(table), values) for table in tables),
             ],
             out_specs=specs,
-            scratch_shapes=_scratch(memory),
+            scratch_shapes=[tpu.VMEM(m.shape, m.dtype) for m in memory],
             interpret=self.interpret,
             name=NAME,
-            compiler_params=_compiler_params(program, block),
+            compiler_params=tpu.CompilerParams(vmem_limit_bytes=min(needed, _MOST)),
         )(*columns)
         return [
             _taken_back(y, leaf, block)[:batch].astype(leaf.dtype)
             for y, leaf in zip(results, written, strict=False)
         ]
 
-    def on_batch(self, batch: Sequence[int], *leaves: Any) -> list[jax.Array]:
-        """The written output leaves at points with any batch axes, none for a single point."""
-        flat = []
-        for x, leaf in zip(leaves, self.program.inputs, strict=True):
-            shared = x.ndim == len(leaf.shape) and (batch or flat)
-            flat.append(x if shared else x.reshape(-1, *leaf.shape))
-        outputs = [self.program.outputs[k] for k in self.program.written()]
-        return [
-            y.reshape(*batch, *leaf.shape) for y, leaf in zip(self(*flat), outputs, strict=True)
-        ]
-
     def _body(self, block: Sequence[int]) -> Callable[..., None]:
-        program, platform = self.program, self.platform
+        program = self.program
         parts, *values = block
         tables, memory = tables_of(program), memory_of(program)
         written = program.written()
-        apply_here = functools.partial(apply, platform=platform)
 
         def compute(refs: Sequence[Any], part: Any, outside: Any = None) -> None:
             rest = iter(refs)
@@ -389,34 +346,30 @@ class PallasKernel:
             known = {where: next(rest) for where in tables}
             outs = [next(rest) for _ in written]
             stacked = {where: next(rest) for where in memory}
-            if platform == "tpu":
-                pairs = zip([*ins, *outs], self._leaves, strict=True)
-                tiled = [Tiled(ref, leaf, part, values[0], rest) for ref, leaf in pairs]
-                ins, outs = tiled[: len(ins)], tiled[len(ins) :]
-                for ref in ins:
-                    ref.read()
+            pairs = zip([*ins, *outs], self._leaves, strict=True)
+            tiled = [Tiled(ref, leaf, part, values[0], rest) for ref, leaf in pairs]
+            ins, outs = tiled[: len(ins)], tiled[len(ins) :]
+            for ref in ins:
+                ref.read()
             pairs = zip(ins, program.inputs, strict=True)
             views = [View(ref, 0, 1, leaf.size) for ref, leaf in pairs]
-            run = Run(known, stacked, tuple(values), apply_here, outside, platform == "gpu")
+            run = Run(known, stacked, tuple(values), apply, outside)
             found = run.values(program, views)
             for out, k in zip(outs, written, strict=True):
                 for entry, i in enumerate(program.results[k]):
                     out[entry] = found[i].astype(out.dtype)
-            if platform == "tpu":
-                for out in outs:
-                    out.write()
+            for out in outs:
+                out.write()
 
         def all_parts(refs: Sequence[Any]) -> None:
             lax.fori_loop(0, parts, lambda t, _: compute(refs, t), None)
 
         def body(*refs: Any) -> None:
-            if platform == "gpu":
-                return compute(refs, 0)
             if not has_waves(program):
                 return all_parts(refs)
 
             def quickly(t: Any, largest: jax.Array) -> jax.Array:
-                waves = Waves(apply_here)
+                waves = Waves(apply)
                 compute(refs, t, waves)
                 return jnp.maximum(largest, waves.largest())
 
@@ -426,21 +379,13 @@ class PallasKernel:
         return body
 
 
-def _accesses(program: ScalarProgram) -> int:
-    """How many numbers a program reads from memory and writes there, constants left out."""
-    names = [op.name for part, _ in program.parts() for op in part.ops]
-    read = sum(name in ("input", "entry", "read") for name in names)
-    written = (program.is_constant[list(program.results[k])] for k in program.written())
-    return read + sum(int((~constant).sum()) for constant in written)
-
-
 def _needed(program: ScalarProgram, parts: int, rows: int) -> int:
     """Bytes: values that do not fit into registers; leaves, once more while others are copied."""
     tilings = [Tiling.of(leaf) for leaf in (*program.inputs, *program.outputs)]
     leaves = sum(t.size for t in tilings)
     own = program.size + sum(leaf.size for leaf in memory_of(program).values())
     own += sum(t.size for t in tilings if not t.full)
-    return 4 * rows * BLOCKS["tpu"][1] * (own + 2 * parts * leaves)
+    return 4 * rows * LEAST[1] * (own + 2 * parts * leaves)
 
 
 def _fits(program: ScalarProgram, parts: int, rows: int) -> bool:
@@ -448,50 +393,22 @@ def _fits(program: ScalarProgram, parts: int, rows: int) -> bool:
     return 2 * _needed(program, parts, rows) <= _MOST
 
 
-def _compiler_params(program: ScalarProgram, block: Sequence[int]) -> Any:
-    """Chooses Triton on a GPU, where older versions of JAX would take Mosaic; memory on a TPU."""
-    if len(block) == 2:
-        from jax.experimental.pallas import triton  # not in every build of JAX
-
-        return triton.CompilerParams()
-    from jax.experimental.pallas import tpu
-
-    needed = _needed(program, *block[:2])
-    return tpu.CompilerParams(vmem_limit_bytes=min(max(needed, _USUAL), _MOST))
-
-
-def _scratch(memory: Sequence[Any]) -> list[Any]:
-    if not memory:
-        return []
-    from jax.experimental.pallas import tpu
-
-    return [tpu.VMEM(m.shape, m.dtype) for m in memory]
-
-
-def _column(
-    x: jax.Array, leaf: Leaf, batch: int, platform: Platform, block: Sequence[int]
-) -> jax.Array:
+def _column(x: jax.Array, leaf: Leaf, batch: int, block: Sequence[int]) -> jax.Array:
     """An input leaf of so many points, or of all, as the kernel reads it: in whole blocks."""
     shape = batch, *leaf.shape
-    x = jnp.broadcast_to(x if x.size else 0, shape).astype(_in_memory(leaf, platform))
+    x = jnp.broadcast_to(x if x.size else 0, shape).astype(_in_memory(leaf))
     behind = ((0, -batch % prod(block)), *((0, 0) for _ in leaf.shape))
     x = jnp.pad(x, behind, mode="edge")
-    if platform == "gpu":
-        return x.reshape(len(x), leaf.size).T
     return Tiling.of(leaf).laid_out(x, block[1])
 
 
 def _taken_back(x: jax.Array, leaf: Leaf, block: Sequence[int]) -> jax.Array:
-    if len(block) == 2:
-        return x.T.reshape(-1, *leaf.shape)
     return Tiling.of(leaf).taken_back(x, leaf.shape)
 
 
 def _block(leaf: Leaf, block: Sequence[int]) -> pl.BlockSpec:
-    """All entries of a leaf at the points of one block; a GPU's has no parts."""
+    """All entries of a leaf at the points of one block."""
     parts, *values = block
-    if len(values) == 1:
-        return pl.BlockSpec((leaf.size, *values), lambda i: (0, i))
     return Tiling.of(leaf).block(parts, values[0])
 
 
@@ -507,28 +424,22 @@ def _table(size: int, values: Sequence[int]) -> pl.BlockSpec:
     return pl.BlockSpec((size, *values), lambda i: (0,) * (1 + len(values)))
 
 
-def _in_memory(leaf: Leaf, platform: Platform) -> Any:
+def _in_memory(leaf: Leaf) -> Any:
     """The dtype of a leaf there: a TPU reads single rows of 32-bit numbers only."""
-    if platform == "tpu" and (leaf.dtype == "bool" or leaf.dtype in _NARROW):
-        return np.dtype("int32")
-    return np.dtype("int8" if leaf.dtype == "bool" else leaf.dtype)
+    return np.dtype("int32" if leaf.dtype == "bool" or leaf.dtype in _NARROW else leaf.dtype)
 
 
-def apply(op: Op, args: Sequence[Any], platform: Platform = "gpu") -> jax.Array:
+def apply(op: Op, args: Sequence[Any]) -> jax.Array:
     """One operation on JAX arrays of one shape."""
     if op.name == "convert":
         return args[0] != 0 if op.dtype == "bool" else args[0].astype(op.dtype)
     if op.name == "bitcast":
         return lax.bitcast_convert_type(args[0], np.dtype(op.dtype))
     name = op.attr if op.name == "call" else op.name
-    function = _EXPANSIONS[platform].get(name) or OPERATIONS[name].jax
-    if function is None or (platform, name) == ("tpu", "nextafter"):
+    function = expansions.TPU.get(name) or OPERATIONS[name].jax
+    if function is None or name == "nextafter":
         raise CannotFuseError(f"function {name!r} cannot be part of a Pallas kernel", name)
-    if platform == "tpu":
-        return _on_tpu(op, function, args)
-    if name == "not" and op.dtype == "uint64":  # Triton cannot write all of its ones
-        return lax.bitcast_convert_type(~lax.bitcast_convert_type(args[0], jnp.int64), jnp.uint64)
-    return function(*args)
+    return _on_tpu(op, function, args)
 
 
 def _on_tpu(op: Op, function: Callable[..., jax.Array], args: Sequence[Any]) -> jax.Array:

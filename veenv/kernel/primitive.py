@@ -20,10 +20,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from veenv import _compat
 from veenv.kernel.optional import attempt
-from veenv.kernel.program import Platform, ScalarProgram
+from veenv.kernel.program import ScalarProgram
 
-PLATFORMS: dict[str, Platform] = {"cuda": "gpu", "rocm": "gpu", "tpu": "tpu"}
-"""What XLA's platforms are for a Pallas kernel."""
 _KEPT = 32
 """Kernels that are remembered when nothing uses them: for functions called outside of jit."""
 
@@ -338,20 +336,47 @@ def _lower_point(ctx: Any, *operands: Any, kernel: Batched) -> Any:
     return jax.ffi.ffi_lowering(entries.TARGET)(ctx, *operands, key=np.int64(code.key))
 
 
-def _lower_pallas(platform: Platform) -> Callable[..., Any]:
-    """The lowering for an accelerator: a Pallas kernel."""
+def _lower_accelerator(made: Callable[[ScalarProgram], Callable[..., Any]]) -> Callable[..., Any]:
+    """The lowering for an accelerator, from what makes a function of flat batches of a program."""
 
     def lower(ctx: Any, *operands: Any, kernel: Batched) -> Any:
         batch = kernel.batch_of(ctx.avals_in)
         usual = math.prod(batch) == 0 or kernel.instead is not None
         if usual or not isinstance(kernel, Fused):
             return _lower_xla(ctx, *operands, kernel=kernel)
-        from veenv.kernel.pallas import PallasKernel  # a second to import
-
-        fun = functools.partial(PallasKernel(kernel.program, platform).on_batch, batch)
+        try:
+            of_flat = made(kernel.program)
+        except FileNotFoundError as error:
+            warnings.warn(f"{error}; XLA takes the kernel's place", stacklevel=2)
+            return _lower_xla(ctx, *operands, kernel=kernel)
+        fun = functools.partial(_on_batch, of_flat, kernel, batch)
         return mlir.lower_fun(fun, multiple_results=True)(ctx, *operands)
 
     return lower
+
+
+def _on_batch(
+    made: Callable[..., Any], kernel: Fused, batch: Sequence[int], *leaves: Any
+) -> list[Any]:
+    """What a function of one batch axis gives at points with any, none for a single point."""
+    flat = []
+    for x, leaf in zip(leaves, kernel.inputs, strict=True):
+        shared = x.ndim == len(leaf.shape) and (batch or flat)
+        flat.append(x if shared else x.reshape(-1, *leaf.shape))
+    pairs = zip(made(*flat), kernel.outputs, strict=True)
+    return [y.reshape(*batch, *leaf.shape) for y, leaf in pairs]
+
+
+def _for_tpu(program: ScalarProgram) -> Callable[..., Any]:
+    from veenv.kernel.pallas import PallasKernel  # a second to import
+
+    return PallasKernel(program)
+
+
+def _for_gpu(program: ScalarProgram) -> Callable[..., Any]:
+    from veenv.kernel.ptx import PtxKernel  # llvmlite is loaded when the first kernel is compiled
+
+    return PtxKernel(program)
 
 
 fused_p.def_impl(_impl)
@@ -361,5 +386,5 @@ ad.primitive_jvps[fused_p] = _jvp
 ad.primitive_transposes[fused_p] = _transpose
 mlir.register_lowering(fused_p, _lower_xla)
 mlir.register_lowering(fused_p, _lower_cpu, platform="cpu")
-for _name, _platform in PLATFORMS.items():
-    mlir.register_lowering(fused_p, _lower_pallas(_platform), platform=_name)
+mlir.register_lowering(fused_p, _lower_accelerator(_for_gpu), platform="cuda")
+mlir.register_lowering(fused_p, _lower_accelerator(_for_tpu), platform="tpu")

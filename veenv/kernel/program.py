@@ -1,8 +1,8 @@
 """Scalar programs: a function of one point as operations on single numbers, one after the other.
 
 This is what the backends share: `veenv.kernel.cpu` makes machine code of it, `veenv.export.to_c` a
-C file, `veenv.kernel.pallas` the body of a kernel for a GPU or TPU.  It is plain data: no JAX, no
-NumPy arrays except in constants.
+C file, `veenv.kernel.ptx` and `veenv.kernel.pallas` kernels for GPUs and TPUs. It is plain data: no
+JAX, no NumPy arrays except in constants.
 
 Operations, by name; ``x y z`` stand for arguments, and a result has the dtype that `Op.dtype` says:
 
@@ -41,7 +41,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -63,8 +63,6 @@ FREE = frozenset({"input", "const", "view", "entry", "part"})
 _OTHER = FREE | {"array", "loop"}
 UNKNOWN_STEPS = 20
 """A guess of the steps of a loop that ends when a condition does."""
-Platform = Literal["gpu", "tpu"]
-"""Accelerators that run a program as a Pallas kernel."""
 
 
 NARROW = {"float16": (5, 10), "bfloat16": (8, 7)}

@@ -88,12 +88,15 @@ class Instructions(Emitter):
             else:
                 name = given if isinstance(given, str) else given()
         elif op.name == "input":
-            number, entry = op.attr
-            name = self.leaves.load(number, self.program.inputs[number], entry)
+            name = self._input(*op.attr)
         else:
             name = self.load(Stored("%kept", op.dtype, self.kept[i]), 0)
         names[i] = name
         return name
+
+    def _input(self, number: int, entry: int) -> str:
+        """An entry of an input leaf."""
+        return self.leaves.load(number, self.program.inputs[number], entry)
 
     def stored(self, i: int) -> Stored:
         """Where an array is, or the array that an entry is the first of."""

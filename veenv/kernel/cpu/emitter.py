@@ -79,10 +79,11 @@ class Emitter:
       lanes: width of the vectors.
       lines: the instructions so far.
       declared: what they call and read, by symbol.
+      joins: whether the processor multiplies and adds in one instruction.
     """
 
     def __init__(self, lanes: int):
-        self.lanes = lanes
+        self.lanes, self.joins = lanes, host().fma
         self.lines: list[str] = []
         self.declared: dict[str, str] = {}
         self._fresh = -1

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from veenv.kernel.cpu.compile import host
 from veenv.kernel.cpu.emitter import Emitter
 from veenv.kernel.expansions import COSINE, SINE
 
@@ -67,7 +66,7 @@ class Trigonometry:
 
     def value(self, function: str, dtype: str, x: str, needed: Container[str]) -> str:
         """The vector of sines or cosines; `needed` says which of both of `x` the program needs."""
-        if not host().fma:
+        if not self._to.joins:
             return self._to.call(function, dtype, [x])
         if (function, x) not in self.known:
             wanted = [name for name in ("sin", "cos") if name == function or name in needed]

@@ -1,0 +1,193 @@
+"""Kernels for NVIDIA's GPUs: their PTX, interpreted thread by thread, and how XLA is handed it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from scripts.benchmarks.operations_program import DTYPES, operations
+from tests.kernel.test_pallas import LOOPING, looping, program_of
+from tests.kernel.test_pallas_operations import expected, points
+from tests.oracles import ptx as oracle
+from tests.oracles import scalar_program
+from tests.sampling import thinned
+from veenv.kernel import ptx
+from veenv.kernel.fusing import trace_point
+from veenv.kernel.program import FLOATS, Leaf, ScalarProgram
+from veenv.rules.operations import OPERATIONS
+from veenv.tasks.random import random_function
+
+
+def has_libdevice() -> bool:
+    try:
+        return bool(ptx.libdevice())
+    except FileNotFoundError:
+        return False
+
+
+FUNCTIONS = frozenset(name for name, op in OPERATIONS.items() if op.function)
+LIBDEVICE = pytest.mark.skipif(not has_libdevice(), reason="needs nvidia-cuda-nvcc-cu12")
+WITHOUT = "RoeFlux_1d", "HumanHeartDipole", "VanDerPol_RK4", "Robertson"
+"""Tasks that call no function."""
+
+
+def interpreted(program: ScalarProgram) -> Callable[..., list[np.ndarray]]:
+    """A program as a function of batches that interprets its PTX."""
+
+    def run(*leaves: Any) -> list[np.ndarray]:
+        pairs = [(np.asarray(x), leaf) for x, leaf in zip(leaves, program.inputs, strict=True)]
+        batched = [x.ndim > len(leaf.shape) for x, leaf in pairs]
+        batch = next(len(x) for (x, _), each in zip(pairs, batched, strict=True) if each)
+        outputs = [program.outputs[k] for k in program.written()]
+        found = oracle.run(
+            ptx.PtxKernel(program).text(batched, batch),
+            [np.moveaxis(x, 0, -1) if each else x
+             for (x, _), each in zip(pairs, batched, strict=True) if x.size],
+            [Leaf((*leaf.shape, batch), leaf.dtype) for leaf in outputs],
+            -(-batch // ptx.BLOCK), ptx.BLOCK,
+        )  # fmt: skip
+        return [np.moveaxis(y, -1, 0) for y in found]
+
+    return run
+
+
+def check(program: ScalarProgram, *leaves: Any, rtol: float = 1e-12) -> None:
+    """Against NumPy, operation by operation."""
+    wanted = [scalar_program.run(program, *leaves)[k] for k in program.written()]
+    for got, e in zip(interpreted(program)(*leaves), wanted, strict=True):
+        assert got.dtype == e.dtype
+        scale = np.abs(e[np.isfinite(e)]).max(initial=1e-30) if e.dtype.kind == "f" else 1
+        np.testing.assert_allclose(got, e, rtol=rtol, atol=rtol * scale)
+
+
+@LIBDEVICE
+@pytest.mark.parametrize("dtype", DTYPES["gpu"])
+def test_every_operation(dtype):
+    program, columns = operations(dtype).program, points(dtype)
+    for op, got in zip(program.ops[len(columns) :], interpreted(program)(*columns), strict=True):
+        if op.name == "convert" and (dtype in FLOATS or op.dtype == "bool"):
+            continue  # NumPy's is not defined where it overflows; for bools programs compare
+        wanted = expected(op, [columns[k] for k in op.args])
+        assert got.dtype == wanted.dtype
+        most = {"float32": 4e-6, "float64": 1e-13}.get(got.dtype.name, 0)
+        np.testing.assert_allclose(got, wanted, rtol=most, atol=most, err_msg=str(op))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in WITHOUT else pytest.param(name, marks=[LIBDEVICE, pytest.mark.slow])
+     for name in veenv.tasks.list() if name not in ("Lorenz96_RK4", "EncoderDecoder")],
+)  # fmt: skip
+def test_tasks(name, x64):
+    """Jacobians in float64, at a batch that fills no block."""
+    task = veenv.tasks.get(name)
+    args = [np.asarray(x) for x in task.example_args()]
+    fun = veenv.jacve(task.fun, "best", task.argnums, kernel="xla")
+    program = trace_point(fun, args, {}, range(len(args))).program()
+    rng = np.random.default_rng(0)
+    check(program, *(x * rng.uniform(0.9, 1.1, (5, *x.shape)) for x in args), rtol=1e-9)
+
+
+@LIBDEVICE
+@pytest.mark.parametrize("seed", thinned(range(200), 50))
+def test_random_programs(seed, x64):
+    fun, args = random_function(seed, 3, 25, 3, arrays=seed % 2 == 1)
+    program = trace_point(veenv.jacve(fun, kernel="xla"), args, {}, range(len(args))).program()
+    rng = np.random.default_rng(seed)
+    check(program, *(x + rng.normal(0, 0.1, (33, *np.shape(x))) for x in args), rtol=1e-8)
+
+
+@pytest.mark.parametrize("batch", [1, 31, 129, 1000])
+def test_batches_leaves_and_arrays(batch):
+    """Bools, whole numbers, empty and shared leaves; stacks, tables and computed places."""
+
+    def fun(x, s, n, empty):
+        total, stack = jax.lax.scan(lambda c, t: (c * t + x[0], (c, c > t)), x[1], s)
+        place = jnp.clip(n, 0, len(s) - 1)
+        table = jnp.linspace(3, 4, 30, dtype=x.dtype)[jnp.clip(n, 0, 29)]
+        root = jax.lax.while_loop(
+            lambda v: jnp.abs(v * v - x[0] * x[0]) > 1e-4,
+            lambda v: 0.5 * (v + x[0] * x[0] / v),
+            jnp.abs(x[1]) + 1,
+        )
+        return jnp.where(x > 0.5, x * n.astype(x.dtype), total), stack[0][place] + table, (
+            stack[1], root, x.sum() + empty.sum(), n + 1, jnp.arange(3.0) * x[0]
+        )  # fmt: skip
+
+    rng = np.random.default_rng(0)
+    x, n = rng.normal(size=(batch, 2)).astype("f4"), rng.integers(-1, 400, batch).astype("i4")
+    s, empty = np.linspace(0.2, 0.9, 400, dtype="f4"), np.zeros((batch, 0), "f4")
+    program = trace_point(fun, (x[0], s, n[0], empty[0]), {}, (0, 1, 2, 3)).program()
+    assert (program.count("loop"), program.count("read")) == (2, 2)
+    check(program, x, s, n, empty, rtol=1e-5)
+
+
+@LIBDEVICE
+def test_loops_with_functions():
+    x = LOOPING[0] * np.random.default_rng(0).uniform(0.8, 1.2, (33, 2)).astype("f4")
+    check(trace_point(looping, LOOPING, {}, (0, 1)).program(), x, LOOPING[1], rtol=1e-4)
+
+
+@LIBDEVICE
+def test_sines_of_any_argument():
+    x = np.array([0.0, -0.0, 1e-30, 3.0, 1e4, -2e4, 1e9, 1e30, np.inf, np.nan], "f4")
+    program = trace_point(lambda x: (jnp.sin(x), jnp.cos(x)), (x[0],), {}, (0,)).program()
+    with np.errstate(all="ignore"):
+        wanted = np.sin(x.astype("f8")), np.cos(x.astype("f8"))
+    for got, e in zip(interpreted(program)(x), wanted, strict=True):
+        np.testing.assert_allclose(got, e, rtol=3e-7, atol=2e-7)
+        assert (np.signbit(got) == np.signbit(e))[~np.isnan(e)].all()
+
+
+def lowered(fun: Callable[..., Any], *shapes: tuple[int, ...]) -> str:
+    """What XLA is given for a GPU."""
+    exported = jax.export.export(
+        jax.jit(fun),
+        platforms=["cuda"],
+        disabled_checks=[jax.export.DisabledSafetyCheck.custom_call(ptx.TARGET)],
+    )(*(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes))
+    return exported.mlir_module()
+
+
+@pytest.mark.parametrize(
+    ("batch", "grid"), [((), 1), ((128,), 1), ((3, 50), 2)], ids=["point", "batch", "batches"]
+)
+def test_fused_is_ptx_on_a_gpu(batch, grid):
+    fun = veenv.jacve(lambda x, y: x * x * y, "reverse", (0, 1), kernel="fused")
+    for _ in batch:
+        fun = jax.vmap(fun, (0, None))
+    text = lowered(fun, (*batch, 2), (2,))
+    assert f"@{ptx.TARGET}" in text
+    assert f"grid_x = {grid} : i32" in text
+    assert "operand_layouts = [dense<[0, 1]>" in text  # the points of a batch are neighbours
+
+
+def test_auto_is_for_xla_until_a_gpu_has_run_it():
+    assert ptx.TARGET not in lowered(jax.vmap(veenv.jacve(lambda x: jnp.prod(x * x))), (64, 3))
+
+
+def test_without_libdevice_it_is_for_xla(monkeypatch):
+    """Only what calls functions needs it."""
+    monkeypatch.setattr(ptx, "toolkits", lambda: iter(()))
+    ptx.libdevice.cache_clear()
+    step = veenv.fuse(lambda x: jnp.sin(x) * x)
+    with pytest.warns(UserWarning, match="libdevice, which is not installed.*XLA takes"):
+        assert ptx.TARGET not in lowered(step, (3,))
+    assert ptx.TARGET in lowered(veenv.fuse(lambda x: x * x), (3,))
+    ptx.libdevice.cache_clear()
+
+
+def test_an_access_outside_is_seen():
+    """The oracle would notice a kernel that goes beyond its batch."""
+    program, args = program_of("Robertson")
+    leaves = [np.tile(x, (5, *[1] * x.ndim)) for x in args]
+    outputs = [Leaf((*program.outputs[k].shape, 5), "float32") for k in program.written()]
+    text = ptx.PtxKernel(program).text([True] * len(args), 6)
+    with pytest.raises(AssertionError, match=r"outside|twice"):
+        oracle.run(text, [np.moveaxis(x, 0, -1) for x in leaves], outputs, 1, 128)
