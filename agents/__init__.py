@@ -9,6 +9,9 @@ import lazy_loader
 
 from veenv._extras import extra
 
+if __name__ != "veenv.agents":
+    raise ImportError(f"{__name__} is a part of veenv: write `from veenv import agents`")
+
 _loaded, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 

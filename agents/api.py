@@ -13,18 +13,18 @@ from typing import Any
 
 import jax
 
-from agents.config.args import DEFAULT_TIME_LIMIT, TrainArgs, parse_duration
-from agents.config.ppo import PPOConfig
-from agents.config.search import SearchConfig
-from agents.nn.own import Network
-from agents.ppo.updates import TrainState
-from agents.run.checkpoints import Schedule
-from agents.run.folder import RunFolder, identity_of
-from agents.training.best import BestOrders
-from agents.training.curriculum import FixedTasks
-from agents.training.loop import DivergedError, Progress
-from agents.training.loop import train as rounds
-from agents.training.played import (
+from veenv.agents.config.args import DEFAULT_TIME_LIMIT, TrainArgs, parse_duration
+from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.config.search import SearchConfig
+from veenv.agents.nn.own import Network
+from veenv.agents.ppo.updates import TrainState
+from veenv.agents.run.checkpoints import Schedule
+from veenv.agents.run.folder import RunFolder, identity_of
+from veenv.agents.training.best import BestOrders
+from veenv.agents.training.curriculum import FixedTasks
+from veenv.agents.training.loop import DivergedError, Progress
+from veenv.agents.training.loop import train as rounds
+from veenv.agents.training.played import (
     AGENTS,
     AgentName,
     Playable,
@@ -32,7 +32,7 @@ from agents.training.played import (
     first_network,
     make_trainer,
 )
-from agents.training.seeds import seeds_table, train_side_by_side
+from veenv.agents.training.seeds import seeds_table, train_side_by_side
 from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel
 from veenv.measure.proof import Proof, prove

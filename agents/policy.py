@@ -4,7 +4,7 @@ Greedy games by a score that a small network was trained to give
 (`veenv.search.heuristic.learned`): it sees the surroundings of a vertex only, so a game takes about
 as long as its eliminations, on 10,000 vertices as on 100.  The weights that the package ships, of
 graphs of scalars and of arrays, are in ``data``, with how they were made
-(`agents.training.score`).
+(`veenv.agents.training.score`).
 
 Found by veenv through the entry point ``policy`` of the group ``veenv.search_methods``.
 """

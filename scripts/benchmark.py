@@ -5,7 +5,7 @@ A benchmark is a function of `scripts.benchmarks` that yields its tables while i
 
 from __future__ import annotations
 
-from agents.cli.signals import exit_on_interrupt, run_script
+from veenv.agents.cli.signals import exit_on_interrupt, run_script
 
 exit_on_interrupt(__name__)
 
@@ -121,8 +121,8 @@ def run(arguments: Sequence[str]) -> None:
     command = getattr(
         importlib.import_module(f"scripts.benchmarks.{one.module}"), name.replace("-", "_")
     )
-    from agents.config.args import fail, parse
     from scripts.benchmarks.tables import recorded
+    from veenv.agents.config.args import fail, parse
 
     if own.quick:
         quick = shlex.split(one.quick or fail(f"{name} has no --quick"))

@@ -12,7 +12,7 @@ all their seeds are counted again, as are the classical ones: what is not counte
 
 from __future__ import annotations
 
-from agents.cli.signals import exit_on_interrupt, run_script
+from veenv.agents.cli.signals import exit_on_interrupt, run_script
 
 exit_on_interrupt(__name__)
 
@@ -33,8 +33,8 @@ import veenv
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # a checkout is not installed
 
-from agents.config.args import printable
 from scripts.learners import PARTLY, evaluation_of
+from veenv.agents.config.args import printable
 from veenv.env import random_action
 from veenv.env.factory import task_graph
 from veenv.env.rewards import classical_cost

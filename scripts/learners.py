@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.cli.signals import exit_on_interrupt, run_script
+from veenv.agents.cli.signals import exit_on_interrupt, run_script
 
 exit_on_interrupt(__name__)
 
@@ -22,12 +22,12 @@ import jax.numpy as jnp
 import numpy as np
 import tyro
 
-from agents.api import train
-from agents.config.args import fail, parse_duration, say
-from agents.config.checks import check_integers
-from agents.config.ppo import PPOConfig
-from agents.training.loop import Progress
-from agents.training.played import AGENTS, AgentName
+from veenv.agents.api import train
+from veenv.agents.config.args import fail, parse_duration, say
+from veenv.agents.config.checks import check_integers
+from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.training.loop import Progress
+from veenv.agents.training.played import AGENTS, AgentName
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # a checkout is not installed
 

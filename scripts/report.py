@@ -1,6 +1,6 @@
 """Shows a run, or an order, as one HTML page: ``python scripts/report.py RUN``."""
 
-from agents.cli.entry import run
+from veenv.agents.cli.entry import run
 
 if __name__ == "__main__":
     run("report")

@@ -1,6 +1,6 @@
 """Trains PPO on a task: ``python scripts/train.py --task RoeFlux_1d`` (see ``--help``)."""
 
-from agents.cli.entry import run
+from veenv.agents.cli.entry import run
 
 if __name__ == "__main__":
     run("train")

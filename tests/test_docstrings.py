@@ -1,7 +1,7 @@
 """What users call explains itself: summary, arguments, errors, and an example that is run.
 
 Public are the names in the packages' ``__all__``, and the functions and classes of the modules
-that the documents name, too.  `pytest --doctest-modules veenv agents` runs the examples.
+that the documents name, too.  `pytest --doctest-modules veenv` runs the examples.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-PACKAGES = ["veenv", "veenv.env", "veenv.rules", "veenv.search", "veenv.tasks", "agents"]
+PACKAGES = ["veenv", "veenv.env", "veenv.rules", "veenv.search", "veenv.tasks", "veenv.agents"]
 """What they export is public."""
 
 MODULES = [
-    "agents.nn.distributions",
-    "agents.ppo.gae",
-    "agents.ppo.losses",
-    "agents.nn.networks",
-    "agents.policy",
-    "agents.nn.weights",
+    "veenv.agents.nn.distributions",
+    "veenv.agents.ppo.gae",
+    "veenv.agents.ppo.losses",
+    "veenv.agents.nn.networks",
+    "veenv.agents.policy",
+    "veenv.agents.nn.weights",
     "veenv.orders.cache",
     "veenv.tasks.best",
     "veenv.orders.shipped",
@@ -125,9 +125,17 @@ METHODS = {
 
 
 def test_the_walk_finds_the_interface():
-    functions = {"veenv.engine.api.jacve", "veenv.search.api.search", "agents.ppo.gae.normalize"}
+    functions = {
+        "veenv.engine.api.jacve",
+        "veenv.search.api.search",
+        "veenv.agents.ppo.gae.normalize",
+    }
     assert functions <= set(FUNCTIONS)
-    classes = {"veenv.graph.graph.Graph", "veenv.env.env.VertexEnv", "agents.ppo.trainer.Trainer"}
+    classes = {
+        "veenv.graph.graph.Graph",
+        "veenv.env.env.VertexEnv",
+        "veenv.agents.ppo.trainer.Trainer",
+    }
     assert classes <= set(CLASSES)
     methods = {"veenv.graph.graph.Graph.cost", "veenv.engine.sparse.tensor.SparseTensor.todense"}
     assert methods <= set(METHODS)

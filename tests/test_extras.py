@@ -11,9 +11,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-import agents
 import veenv
-from agents.cli import entry
+from veenv.agents.cli import entry
 
 PATHS = re.compile("scripts/|docs/")
 ROOT = Path(__file__).parents[1]
@@ -42,19 +41,6 @@ def test_plots(monkeypatch, package, use):
     without(monkeypatch, package)
     with pytest.raises(ModuleNotFoundError, match=f"needs {package}.*pip install 'veenv.plots.'"):
         use()
-
-
-def test_training(monkeypatch, capsys):
-    for name in ("agents.api", "agents.cli.commands.search"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    for package in ("tyro", "optax", "equinox"):
-        without(monkeypatch, package)
-    with pytest.raises(ModuleNotFoundError, match=r"needs \w+: pip install 'veenv\[agents\]'"):
-        agents.__getattr__("train")
-    monkeypatch.setattr(entry, "exit_on_interrupt", lambda name: None)
-    with pytest.raises(SystemExit):
-        entry.search()
-    assert "pip install 'veenv[agents]'" in capsys.readouterr().err
 
 
 def test_a_command_says_its_version(monkeypatch, capsys):

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts.docs.architecture import modules
+
 ROOT = Path(__file__).parents[1]
 
 NOT_ATTRIBUTES = {"veenv.search_methods"}
@@ -37,11 +39,7 @@ def test_names_in_the_documentation_are_reachable():
     assert done.returncode == 0, done.stderr.splitlines()[-1]
 
 
-PACKAGES = sorted(
-    ".".join(path.relative_to(ROOT).parent.parts)
-    for package in ("veenv", "agents")
-    for path in (ROOT / package).rglob("__init__.py")
-)
+PACKAGES = sorted(name for name, path in modules().items() if path.name == "__init__.py")
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import veenv
-from agents.cli import entry
+from veenv.agents.cli import entry
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -62,17 +63,44 @@ def test_jacobian_environment_and_search_need_no_extra():
 
 
 def test_a_command_names_the_extra_that_it_needs():
-    done = run("from agents.cli.entry import search; search()", "--task", "mlp")
+    done = run("from veenv.agents.cli.entry import search; search()", "--task", "mlp")
     assert done.returncode == 2
     assert re.fullmatch(r"error: search needs \w+: pip install 'veenv\[agents\]'\n", done.stderr)
+
+
+def test_a_name_of_training_names_the_extra_that_it_needs():
+    done = run("from veenv import agents; agents.train")
+    assert re.search(r"needs \w+: pip install 'veenv\[agents\]'\n$", done.stderr)
+
+
+def test_another_package_may_be_called_agents(tmp_path):
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "__init__.py").write_text("whose = 'theirs'")
+    program = """
+import sys, agents, veenv
+from veenv.agents import PPOConfig
+assert agents.whose == "theirs" and PPOConfig.__module__ == "veenv.agents.config.ppo"
+assert veenv.agents is sys.modules["veenv.agents"] is not agents
+assert not [name for name in sys.modules if name.startswith("agents.")]
+"""
+    path = f"{tmp_path}:{ROOT}"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, cwd=tmp_path
+    )
+    assert done.returncode == 0
+
+
+def test_the_folder_is_no_package_of_its_own():
+    done = subprocess.run([sys.executable, "-c", "import agents"], capture_output=True, cwd=ROOT)
+    assert b"write `from veenv import agents`" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["train", "search", "validate", "evaluate", "report", "tune"])
 def test_there_is_a_console_command_and_a_script(command):
     target = PROJECT["scripts"][f"veenv-{command}"]
-    assert target == f"agents.cli.entry:{command}"
+    assert target == f"veenv.agents.cli.entry:{command}"
     assert callable(getattr(entry, command))
-    assert callable(importlib.import_module(f"agents.cli.commands.{command}").main)
+    assert callable(importlib.import_module(f"veenv.agents.cli.commands.{command}").main)
     assert f'run("{command}")' in (ROOT / "scripts" / f"{command}.py").read_text()
 
 

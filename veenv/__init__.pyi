@@ -1,4 +1,5 @@
 from . import (
+    agents,
     engine,
     env,
     export,
@@ -45,6 +46,7 @@ __all__ = [
     "Jacobian",
     "Order",
     "SparseTensor",
+    "agents",
     "animate",
     "best_order",
     "defelemental",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-OWN = {"agents", "veenv"}
-
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
@@ -19,7 +17,7 @@ def extra(name: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        if not missing or missing in OWN or "pip install" in str(error):
+        if not missing or missing == "veenv" or "pip install" in str(error):
             raise
         hint = f"needs {missing}: pip install 'veenv[{name}]'"
         raise ModuleNotFoundError(hint, name=error.name) from None

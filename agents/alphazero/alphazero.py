@@ -10,17 +10,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from agents.alphazero.planning import Searches, self_play
-from agents.config.ppo import PPOConfig
-from agents.config.search import SearchConfig
-from agents.nn.distributions import MASKED_LOGIT
-from agents.nn.own import Inputs, Network
-from agents.ppo import losses
-from agents.ppo.exploration import explores
-from agents.ppo.gae import generalized_advantages
-from agents.ppo.rollouts import Episodes
-from agents.ppo.trainer import Agent, Trainer
-from agents.ppo.updates import Loss, Stats, TrainState
+from veenv.agents.alphazero.planning import Searches, self_play
+from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.config.search import SearchConfig
+from veenv.agents.nn.distributions import MASKED_LOGIT
+from veenv.agents.nn.own import Inputs, Network
+from veenv.agents.ppo import losses
+from veenv.agents.ppo.exploration import explores
+from veenv.agents.ppo.gae import generalized_advantages
+from veenv.agents.ppo.rollouts import Episodes
+from veenv.agents.ppo.trainer import Agent, Trainer
+from veenv.agents.ppo.updates import Loss, Stats, TrainState
 from veenv.env import EnvParams, TaskDistribution, VertexEnv
 
 PPO_ONLY = "ent_coef final_ent_coef clip_eps value_clip_eps target_kl window".split()
@@ -100,7 +100,7 @@ def search_batch(
     *,
     search: SearchConfig,
 ) -> tuple[tuple[Lessons], Episodes, None]:
-    """Episodes with a search before every move: AlphaZero's part of `agents.ppo.trainer.Agent`."""
+    """Episodes with a search before every move: AlphaZero's part of an `Agent`."""
     searches, episodes = self_play(env, params, state.network, key, search)
     return (make_lessons(searches, config.gae_lambda),), episodes, None
 

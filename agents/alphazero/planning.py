@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import mctx
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from agents.config.search import SearchConfig
-from agents.nn.distributions import MASKED_LOGIT
-from agents.nn.own import Inputs, Network
-from agents.ppo.rollouts import Episodes
+from veenv.agents.config.search import SearchConfig
+from veenv.agents.nn.distributions import MASKED_LOGIT
+from veenv.agents.nn.own import Inputs, Network
+from veenv.agents.ppo.rollouts import Episodes
 from veenv.env import EnvParams, State, VertexEnv
 
 # Type checkers do not see the constructors of chex's dataclasses.

@@ -6,13 +6,13 @@ import importlib
 import sys
 from typing import NoReturn
 
-from agents.cli.signals import exit_on_interrupt, run_script
 from veenv import __version__
 from veenv._extras import extra
+from veenv.agents.cli.signals import exit_on_interrupt, run_script
 
 
 def run(command: str) -> NoReturn:
-    """Runs a command of `agents.cli.commands` and ends the program with its exit code.
+    """Runs a command of `veenv.agents.cli.commands` and ends the program with its exit code.
 
     Args:
       command: its name, such as ``"train"``.
@@ -26,7 +26,7 @@ def run(command: str) -> NoReturn:
         raise SystemExit(0)
     try:
         with extra("agents"):
-            module = importlib.import_module(f"agents.cli.commands.{command}")
+            module = importlib.import_module(f"veenv.agents.cli.commands.{command}")
     except ModuleNotFoundError as error:
         if "pip install" not in str(error):
             raise

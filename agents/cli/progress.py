@@ -6,9 +6,9 @@ from typing import Self, TextIO
 
 from tqdm import tqdm
 
-from agents.config.args import printable
-from agents.training.curriculum import Curriculum
-from agents.training.loop import Progress
+from veenv.agents.config.args import printable
+from veenv.agents.training.curriculum import Curriculum
+from veenv.agents.training.loop import Progress
 
 
 class ProgressDisplay:

@@ -12,22 +12,22 @@ from typing import TextIO
 
 from tqdm import tqdm
 
-from agents.api import train_seeds
-from agents.cli.progress import ProgressDisplay
-from agents.cli.report import result_table, verdict
-from agents.cli.signals import PREEMPTED, until_signal
-from agents.cli.start import Run, check_options, follow, open_run, read_played
-from agents.config.args import TrainArgs, called, printable
-from agents.config.settings import CONFIG_NAME, to_toml
-from agents.devices import any_process, connect, is_main
-from agents.files import new_folder
-from agents.run.checkpoints import Schedule
-from agents.run.folder import RunFolder
-from agents.training.best import BestOrders
-from agents.training.curriculum import FixedTasks
-from agents.training.loop import DivergedError, train
-from agents.training.played import AGENTS
 from veenv import Graph, Order
+from veenv.agents.api import train_seeds
+from veenv.agents.cli.progress import ProgressDisplay
+from veenv.agents.cli.report import result_table, verdict
+from veenv.agents.cli.signals import PREEMPTED, until_signal
+from veenv.agents.cli.start import Run, check_options, follow, open_run, read_played
+from veenv.agents.config.args import TrainArgs, called, printable
+from veenv.agents.config.settings import CONFIG_NAME, to_toml
+from veenv.agents.devices import any_process, connect, is_main
+from veenv.agents.files import new_folder
+from veenv.agents.run.checkpoints import Schedule
+from veenv.agents.run.folder import RunFolder
+from veenv.agents.training.best import BestOrders
+from veenv.agents.training.curriculum import FixedTasks
+from veenv.agents.training.loop import DivergedError, train
+from veenv.agents.training.played import AGENTS
 from veenv.env import TaskDistribution
 from veenv.measure.comparison import compare, ranked
 from veenv.measure.proof import prove

@@ -8,22 +8,22 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from agents.cli.signals import PREEMPTED, until_signal
-from agents.config.args import TrainArgs
-from agents.config.ppo import PPOConfig
-from agents.config.random_functions import RandomConfig
-from agents.devices import any_process, broadcast
-from agents.files import new_folder
-from agents.nn.own import Network
-from agents.nn.weights import architecture, load_weights
-from agents.ppo.exploration import explores
-from agents.ppo.updates import TrainState
-from agents.run.checkpoints import Checkpoints
-from agents.run.folder import RunFolder, identity_of
-from agents.run.trackers import TensorBoard, Tracker, Trackers, WeightsAndBiases, need
-from agents.training.curriculum import Curriculum, FixedTasks, RandomPools
-from agents.training.loop import DivergedError, train
-from agents.training.played import AGENTS, Played, first_network, make_trainer
+from veenv.agents.cli.signals import PREEMPTED, until_signal
+from veenv.agents.config.args import TrainArgs
+from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.config.random_functions import RandomConfig
+from veenv.agents.devices import any_process, broadcast
+from veenv.agents.files import new_folder
+from veenv.agents.nn.own import Network
+from veenv.agents.nn.weights import architecture, load_weights
+from veenv.agents.ppo.exploration import explores
+from veenv.agents.ppo.updates import TrainState
+from veenv.agents.run.checkpoints import Checkpoints
+from veenv.agents.run.folder import RunFolder, identity_of
+from veenv.agents.run.trackers import TensorBoard, Tracker, Trackers, WeightsAndBiases, need
+from veenv.agents.training.curriculum import Curriculum, FixedTasks, RandomPools
+from veenv.agents.training.loop import DivergedError, train
+from veenv.agents.training.played import AGENTS, Played, first_network, make_trainer
 from veenv.env import VertexEnv
 from veenv.orders.documents import as_path, file_name
 from veenv.tasks import Task

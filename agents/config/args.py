@@ -14,13 +14,13 @@ from typing import Annotated, Any, Literal, NoReturn, TypeVar
 import tyro
 from tyro.conf import OmitArgPrefixes, arg
 
-from agents.config.checks import check_integers, check_positive
-from agents.config.function import FunctionConfig
-from agents.config.ppo import PPOConfig
-from agents.config.random_functions import RandomConfig
-from agents.config.search import SearchConfig
-from agents.config.settings import expand
-from agents.devices import ScaleConfig
+from veenv.agents.config.checks import check_integers, check_positive
+from veenv.agents.config.function import FunctionConfig
+from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.config.random_functions import RandomConfig
+from veenv.agents.config.search import SearchConfig
+from veenv.agents.config.settings import expand
+from veenv.agents.devices import ScaleConfig
 from veenv.graph.graph import CostModel
 from veenv.tasks.user import find
 

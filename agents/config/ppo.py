@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from agents.config.checks import check_integers, check_numbers, check_positive
+from veenv.agents.config.checks import check_integers, check_numbers, check_positive
 
 LARGE = 150
 """Most vertices of a task that is learned from nothing; all with published counts are smaller."""

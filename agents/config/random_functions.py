@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from agents.config.checks import check_integers
+from veenv.agents.config.checks import check_integers
 from veenv.tasks import RandomFunctions
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from agents.config.checks import check_integers, check_numbers
+from veenv.agents.config.checks import check_integers, check_numbers
 
 
 @dataclasses.dataclass(frozen=True)

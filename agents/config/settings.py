@@ -114,7 +114,7 @@ def to_args(record: type, settings: Mapping[str, Any], source: str) -> list[str]
     Raises:
       ValueError: an option is unknown or its value of no use.
 
-    >>> from agents.config.args import TrainArgs
+    >>> from veenv.agents.config.args import TrainArgs
     >>> to_args(TrainArgs, {"task": ["mlp", "LSTM"], "num_envs": 8, "bfloat16": True}, "a file")
     ['--task=mlp,LSTM', '--num-envs=8', '--bfloat16']
     """
@@ -149,7 +149,7 @@ def _takes(kind: Any, items: Sequence[Any]) -> bool:
 def to_toml(record: Any) -> str:
     """The options of a dataclass as TOML that `read_toml` and `to_args` read again.
 
-    >>> from agents.config.args import TrainArgs
+    >>> from veenv.agents.config.args import TrainArgs
     >>> to_toml(TrainArgs("mlp")).splitlines()[0]
     'task = "mlp"'
     """

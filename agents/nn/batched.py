@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float
 
-from agents.nn.networks import TYPICAL_SIZE
-from agents.nn.own import Network, OwnNetwork
+from veenv.agents.nn.networks import TYPICAL_SIZE
+from veenv.agents.nn.own import Network, OwnNetwork
 
 Weights = tuple[Array, Array, Array, Array, Array, Array]
 """Embedding: weight and bias; first layer of the policy: weight for a vertex, bias and weight for
@@ -31,8 +31,8 @@ def read_steps(network: Network, inputs: Any) -> tuple[Float[Array, "M A"], Floa
       inputs: of M steps, [M, ...], as `network.read`.
 
     Examples:
-      >>> from agents.nn.encoding import GraphInputs
-      >>> from agents.nn.networks import GraphNetwork
+      >>> from veenv.agents.nn.encoding import GraphInputs
+      >>> from veenv.agents.nn.networks import GraphNetwork
       >>> network = GraphNetwork(hidden=4, key=jax.random.key(0))
       >>> mask = jnp.array([[True, False, True]])
       >>> inputs = GraphInputs(jnp.ones((1, 3, 33)), jnp.zeros((1, 3, 0), bool), mask)

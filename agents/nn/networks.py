@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from agents.nn.encoding import GraphInputs, encode, num_features
+from veenv.agents.nn.encoding import GraphInputs, encode, num_features
 from veenv.env import EnvParams, Observation, State, VertexEnv
 
 # Scale of sums over vertices, so that they come out of the order of one.

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from agents.nn.encoding import GraphInputs
-from agents.nn.networks import GraphNetwork, Policy
+from veenv.agents.nn.encoding import GraphInputs
+from veenv.agents.nn.networks import GraphNetwork, Policy
 from veenv.env import EnvParams, State, VertexEnv
 
 
@@ -34,7 +34,7 @@ class Seen:
 
 
 class OwnNetwork(eqx.Module):
-    """A network of the user's own, as `agents.train` takes it.
+    """A network of the user's own, as `veenv.agents.train` takes it.
 
     Attributes:
       weights: its parameters, a pytree of arrays.

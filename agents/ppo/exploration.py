@@ -18,10 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from agents.config.ppo import PPOConfig
-from agents.nn.own import Network
-from agents.ppo.phases import PHASES
-from agents.ppo.rollouts import Episodes, Trajectory, cheapest, rollout
+from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.nn.own import Network
+from veenv.agents.ppo.phases import PHASES
+from veenv.agents.ppo.rollouts import Episodes, Trajectory, cheapest, rollout
 from veenv.env import EnvParams, Spec, TaskDistribution, VertexEnv
 from veenv.env.counts import Count, largest_like, less, select
 from veenv.orders.order import Order

@@ -10,7 +10,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from agents.devices import over_devices
+from veenv.agents.devices import over_devices
 
 
 def weighted_mean(x: Float[Array, " *n"], weights: Float[Array, " *n"]) -> Float[Array, ""]:

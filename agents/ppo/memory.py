@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from agents.config.ppo import PPOConfig
-from agents.nn.own import Network
-from agents.ppo.phases import PHASES, phases_of
+from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.nn.own import Network
+from veenv.agents.ppo.phases import PHASES, phases_of
 from veenv.env import TaskDistribution
 
 
@@ -28,7 +28,7 @@ def bytes_of_episodes(
 
     Examples:
       >>> import jax.numpy as jnp, veenv
-      >>> from agents import GraphNetwork
+      >>> from veenv.agents import GraphNetwork
       >>> network = GraphNetwork(key=jax.random.key(0))
       >>> graph = veenv.make_graph(lambda x: jnp.sin(jnp.exp(x)) * x)(1.0)
       >>> tasks = TaskDistribution.of({"f": graph})

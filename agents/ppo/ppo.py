@@ -12,16 +12,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from agents.config.ppo import PPOConfig
-from agents.nn.batched import read_steps
-from agents.nn.distributions import log_prob_and_entropy
-from agents.nn.own import Network
-from agents.ppo import losses
-from agents.ppo.exploration import BestSoFar, play
-from agents.ppo.gae import generalized_advantages, normalize
-from agents.ppo.phases import in_phases
-from agents.ppo.rollouts import Episodes, Trajectory, prior
-from agents.ppo.updates import Loss, Stats, TrainState, anneal
+from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.nn.batched import read_steps
+from veenv.agents.nn.distributions import log_prob_and_entropy
+from veenv.agents.nn.own import Network
+from veenv.agents.ppo import losses
+from veenv.agents.ppo.exploration import BestSoFar, play
+from veenv.agents.ppo.gae import generalized_advantages, normalize
+from veenv.agents.ppo.phases import in_phases
+from veenv.agents.ppo.rollouts import Episodes, Trajectory, prior
+from veenv.agents.ppo.updates import Loss, Stats, TrainState, anneal
 from veenv.env import EnvParams, VertexEnv
 
 
@@ -108,7 +108,7 @@ def make_batch(trajectory: Trajectory, config: PPOConfig) -> tuple[Batch, ...]:
 def play_batch(
     env: VertexEnv, params: EnvParams, state: TrainState, key: PRNGKeyArray, config: PPOConfig
 ) -> tuple[tuple[Batch, ...], Episodes, BestSoFar | None]:
-    """An episode in each of B environments: PPO's part of `agents.ppo.trainer.Agent`."""
+    """An episode in each of B environments: PPO's part of `veenv.agents.ppo.trainer.Agent`."""
     trajectory, episodes, found = play(env, params, state.network, key, state.found, config)
     return make_batch(trajectory, config), episodes, found
 

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from agents.nn.distributions import choose, log_prob_and_entropy
-from agents.nn.own import Inputs, Network
-from agents.ppo.phases import phases_of
+from veenv.agents.nn.distributions import choose, log_prob_and_entropy
+from veenv.agents.nn.own import Inputs, Network
+from veenv.agents.ppo.phases import phases_of
 from veenv.env import EnvParams, State, VertexEnv
 from veenv.env.bits import member, num_words, pack_flags
 from veenv.env.counts import Count, largest_like, select

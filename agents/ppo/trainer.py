@@ -15,17 +15,17 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from agents.config.ppo import PPOConfig, window_on
-from agents.devices import Placement, place
-from agents.nn.networks import GraphNetwork, check_observation
-from agents.nn.own import Network, OwnNetwork
-from agents.ppo.exploration import BestSoFar, Roles, explores
-from agents.ppo.losses import explained_variance
-from agents.ppo.memory import check_memory
-from agents.ppo.phases import whole
-from agents.ppo.ppo import make_loss, play_batch
-from agents.ppo.rollouts import Episodes, cheapest
-from agents.ppo.updates import Loss, Stats, TrainState, fit, make_optimizer
+from veenv.agents.config.ppo import PPOConfig, window_on
+from veenv.agents.devices import Placement, place
+from veenv.agents.nn.networks import GraphNetwork, check_observation
+from veenv.agents.nn.own import Network, OwnNetwork
+from veenv.agents.ppo.exploration import BestSoFar, Roles, explores
+from veenv.agents.ppo.losses import explained_variance
+from veenv.agents.ppo.memory import check_memory
+from veenv.agents.ppo.phases import whole
+from veenv.agents.ppo.ppo import make_loss, play_batch
+from veenv.agents.ppo.rollouts import Episodes, cheapest
+from veenv.agents.ppo.updates import Loss, Stats, TrainState, fit, make_optimizer
 from veenv.env import EnvParams, Spec, TaskDistribution, VertexEnv
 from veenv.env.counts import Count
 from veenv.env.rewards import reference_costs
@@ -116,8 +116,8 @@ class Trainer:
         Raises:
           ValueError: rewards are not normalised, observations are of another kind than
             adjacency, a graph has nothing to eliminate, or as
-            `agents.devices.place`, `agents.ppo.exploration.Roles.of` and
-            `agents.ppo.memory.check_memory`.
+            `veenv.agents.devices.place`, `veenv.agents.ppo.exploration.Roles.of` and
+            `veenv.agents.ppo.memory.check_memory`.
         """
         if not isinstance(network, OwnNetwork):
             check_observation(tasks.env)
@@ -222,7 +222,8 @@ class Trainer:
         """The train step for other devices, such as a topology's, which need not be there.
 
         Args:
-          mesh: the devices, with one axis `agents.devices.AXIS`, whose number divides `num_envs`.
+          mesh: the devices, with one axis `veenv.agents.devices.AXIS`; their number divides
+            `num_envs`.
         """
         other = copy.copy(self)
         other.placement = there = Placement(mesh)

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from agents.config.ppo import PPOConfig
-from agents.devices import Placement, over_devices, own_key
-from agents.nn.own import Network
-from agents.ppo.exploration import BestSoFar
+from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.devices import Placement, over_devices, own_key
+from veenv.agents.nn.own import Network
+from veenv.agents.ppo.exploration import BestSoFar
 
 Stats = dict[str, Float[Array, ""]]
 Loss = Callable[[Network, Any], tuple[Float[Array, ""], Stats]]

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from agents.files import copy_folder, remove_folder
+from veenv.agents.files import copy_folder, remove_folder
 from veenv.orders.documents import is_local
 
 FORMAT = "veenv-checkpoint"

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from agents.files import remove_folder, set_aside
-from agents.run.checkpoint_files import (
+from veenv.agents.files import remove_folder, set_aside
+from veenv.agents.run.checkpoint_files import (
     DamagedError,
     is_checkpoint,
     is_unfinished,

@@ -14,18 +14,18 @@ from typing import Any
 import jax
 
 import veenv
-from agents.config.args import TrainArgs
-from agents.config.random_functions import RandomConfig
-from agents.config.settings import CONFIG_NAME, to_toml
-from agents.files import lock_folder, set_aside
-from agents.nn.own import Network
-from agents.nn.weights import architecture, save_weights
-from agents.ppo.updates import TrainState
-from agents.run.checkpoints import Checkpoints, Restored
-from agents.run.curve import plot_curve
-from agents.run.metrics import Metrics
-from agents.training.best import BestOrders
-from agents.training.loop import Progress
+from veenv.agents.config.args import TrainArgs
+from veenv.agents.config.random_functions import RandomConfig
+from veenv.agents.config.settings import CONFIG_NAME, to_toml
+from veenv.agents.files import lock_folder, set_aside
+from veenv.agents.nn.own import Network
+from veenv.agents.nn.weights import architecture, save_weights
+from veenv.agents.ppo.updates import TrainState
+from veenv.agents.run.checkpoints import Checkpoints, Restored
+from veenv.agents.run.curve import plot_curve
+from veenv.agents.run.metrics import Metrics
+from veenv.agents.training.best import BestOrders
+from veenv.agents.training.loop import Progress
 from veenv.env import TaskDistribution
 from veenv.graph.graph import CostModel
 from veenv.orders.documents import file_name, is_local, write_bytes

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
-from agents.run.metrics import flat
+from veenv.agents.run.metrics import flat
 
 
 class TensorBoard:

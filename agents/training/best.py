@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from agents.config.args import MOST_RANKED
+from veenv.agents.config.args import MOST_RANKED
 from veenv.env import TaskDistribution
 from veenv.env.rewards import cheaper_classical
 from veenv.orders.fields import read_field

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from agents.config.ppo import LARGE, PPOConfig
-from agents.ppo.trainer import Trainer, Update
-from agents.ppo.updates import TrainState
-from agents.training.best import BestOrders
+from veenv.agents.config.ppo import LARGE, PPOConfig
+from veenv.agents.ppo.trainer import Trainer, Update
+from veenv.agents.ppo.updates import TrainState
+from veenv.agents.training.best import BestOrders
 from veenv.env import TaskDistribution
 from veenv.env.rewards import cheaper_classical
 from veenv.graph.graph import CostModel

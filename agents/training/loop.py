@@ -9,10 +9,10 @@ from typing import Any
 
 import jax
 
-from agents.devices import any_process, broadcast_number, local
-from agents.ppo.updates import Stats, TrainState
-from agents.training.curriculum import Curriculum
-from agents.training.starts import Starts
+from veenv.agents.devices import any_process, broadcast_number, local
+from veenv.agents.ppo.updates import Stats, TrainState
+from veenv.agents.training.curriculum import Curriculum
+from veenv.agents.training.starts import Starts
 
 MAX_NOT_FINITE = 10
 """Rounds in a row without any finite gradient after which training ends."""

@@ -11,14 +11,14 @@ from typing import Any, Literal
 
 import jax
 
-from agents.config.args import task_names
-from agents.config.ppo import PPOConfig, window_on
-from agents.config.search import SearchConfig
-from agents.nn.own import Network, OwnNetwork
-from agents.nn.weights import architecture
-from agents.policy import policy_orders
-from agents.ppo.trainer import Trainer
 from veenv import Graph, tasks
+from veenv.agents.config.args import task_names
+from veenv.agents.config.ppo import PPOConfig, window_on
+from veenv.agents.config.search import SearchConfig
+from veenv.agents.nn.own import Network, OwnNetwork
+from veenv.agents.nn.weights import architecture
+from veenv.agents.policy import policy_orders
+from veenv.agents.ppo.trainer import Trainer
 from veenv.env import TaskDistribution, VertexEnv
 from veenv.env.rewards import classical_orders
 from veenv.env.task_set import stack_params
@@ -151,7 +151,7 @@ def make_trainer(
     Large tasks that stay are played from the orders known of them, through a window.
 
     Raises:
-      ValueError: as `Trainer` and `agents.alphazero.make_trainer`, mctx is not installed, or
+      ValueError: as `Trainer` and `veenv.agents.alphazero.make_trainer`, mctx is not installed, or
         there is no such agent.
     """
     if agent not in AGENTS:
@@ -167,7 +167,7 @@ def make_trainer(
             known = [known_order(graph, played.env.cost) for graph in played.graphs]
         return Trainer(ppo, played, devices, network=network, known=known)
     try:
-        from agents.alphazero import alphazero
+        from veenv.agents.alphazero import alphazero
     except ImportError as error:
         raise ValueError(
             f"--agent alphazero needs mctx ({error}); pip install 'veenv[mctx]'"

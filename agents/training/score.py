@@ -1,4 +1,4 @@
-"""Trains the score of `agents.policy` by evolution strategies on the costs of whole games.
+"""Trains the score of `veenv.agents.policy` by evolution strategies on the costs of whole games.
 
 A train step plays the same functions with weights that a random vector was added to, and with those
 that it was taken from, many times; how the costs differ says how the weights should change

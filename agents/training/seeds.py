@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from agents.nn.own import OwnNetwork
-from agents.ppo.trainer import Trainer
-from agents.ppo.updates import TrainState
-from agents.training.best import BestOrders
-from agents.training.curriculum import FixedTasks
-from agents.training.loop import Budget
+from veenv.agents.nn.own import OwnNetwork
+from veenv.agents.ppo.trainer import Trainer
+from veenv.agents.ppo.updates import TrainState
+from veenv.agents.training.best import BestOrders
+from veenv.agents.training.curriculum import FixedTasks
+from veenv.agents.training.loop import Budget
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ def train_side_by_side(
 ) -> Iterator[SeedsProgress]:
     """Trains every seed, each with one start and with a curriculum that keeps its orders.
 
-    Ends as `agents.training.loop.train`.
+    Ends as `veenv.agents.training.loop.train`.
     """
     budget = Budget(trainer.config.steps, time_limit, started)
     states, steps = first_states(trainer, seeds), 0

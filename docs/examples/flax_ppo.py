@@ -8,8 +8,8 @@ import sys
 import flax.linen as nn
 import jax.numpy as jnp
 
-import agents
 import veenv
+from veenv import agents
 
 
 class Net(nn.Module):

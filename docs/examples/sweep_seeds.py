@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-import agents
+from veenv import agents
 
 
 def main(task="HumanHeartDipole", seeds=5, steps=20_000, out="sweep.png", **settings):

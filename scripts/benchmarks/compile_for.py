@@ -37,14 +37,14 @@ from jax.sharding import (
 )
 
 import veenv
-from agents.config.ppo import PPOConfig
-from agents.config.search import SearchConfig
-from agents.devices import AXIS
-from agents.nn.networks import GraphNetwork
-from agents.training.played import Played, make_trainer
 from scripts.benchmarks.exchanged import exchanges
 from scripts.benchmarks.operations_program import NOT_THERE, operations
 from scripts.benchmarks.tables import Table
+from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.config.search import SearchConfig
+from veenv.agents.devices import AXIS
+from veenv.agents.nn.networks import GraphNetwork
+from veenv.agents.training.played import Played, make_trainer
 from veenv.env.random_play import random_episodes
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.pallas import NAME, PallasKernel, has_waves

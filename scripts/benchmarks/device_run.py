@@ -18,14 +18,14 @@ import jax
 import numpy as np
 
 import veenv
-from agents.config.ppo import PPOConfig
-from agents.config.settings import PRESETS
-from agents.ppo.trainer import Trainer
-from agents.training.played import Played
 from scripts.benchmarks.cases import find
 from scripts.benchmarks.learning import course_of
 from scripts.benchmarks.programs import MODES, Race, compiled
 from scripts.benchmarks.tables import Table
+from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.config.settings import PRESETS
+from veenv.agents.ppo.trainer import Trainer
+from veenv.agents.training.played import Played
 from veenv.env.random_play import random_episodes
 from veenv.kernel.program import CannotFuseError
 

@@ -11,15 +11,15 @@ import jax
 import numpy as np
 from tyro.conf import OmitArgPrefixes, arg
 
-from agents.api import train as train_alone
-from agents.config.args import parse_duration, task_names
-from agents.config.ppo import PPOConfig
-from agents.config.search import SearchConfig
-from agents.ppo.trainer import Trainer
-from agents.training.curriculum import FixedTasks
-from agents.training.loop import train
-from agents.training.played import AGENTS, Played, make_trainer
 from scripts.benchmarks.tables import Table, cell, check_positive
+from veenv.agents.api import train as train_alone
+from veenv.agents.config.args import parse_duration, task_names
+from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.config.search import SearchConfig
+from veenv.agents.ppo.trainer import Trainer
+from veenv.agents.training.curriculum import FixedTasks
+from veenv.agents.training.loop import train
+from veenv.agents.training.played import AGENTS, Played, make_trainer
 from veenv.env import TaskDistribution
 from veenv.env.random_play import random_episodes
 from veenv.graph.graph import Graph

@@ -9,9 +9,9 @@ from typing import Literal
 
 import numpy as np
 
-from agents.policy import policy_orders
 from scripts.benchmarks.functions.large import large_graph
 from scripts.benchmarks.tables import Table
+from veenv.agents.policy import policy_orders
 from veenv.env.rewards import classical_cost
 from veenv.search import search
 

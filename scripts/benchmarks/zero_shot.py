@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from agents.config.args import task_names
-from agents.policy import policy_orders, pretrained
-from agents.training.played import Played
 from scripts.benchmarks.tables import Table, check_positive
 from veenv import tasks
+from veenv.agents.config.args import task_names
+from veenv.agents.policy import policy_orders, pretrained
+from veenv.agents.training.played import Played
 from veenv.env.task_set import TaskDistribution
 from veenv.graph.graph import Graph
 from veenv.search import search

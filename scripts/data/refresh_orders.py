@@ -5,7 +5,7 @@ An order file is replaced only by a cheaper order, or by one for the graph that 
 
 from __future__ import annotations
 
-from agents.cli.signals import exit_on_interrupt, run_script
+from veenv.agents.cli.signals import exit_on_interrupt, run_script
 
 exit_on_interrupt(__name__)
 

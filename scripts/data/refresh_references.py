@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.cli.signals import exit_on_interrupt, run_script
+from veenv.agents.cli.signals import exit_on_interrupt, run_script
 
 exit_on_interrupt(__name__)
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import tyro
 
 import veenv
-from agents.config.args import fail
+from veenv.agents.config.args import fail
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # a checkout is not installed
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.cli.signals import exit_on_interrupt, run_script
+from veenv.agents.cli.signals import exit_on_interrupt, run_script
 
 exit_on_interrupt(__name__)
 
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import tyro
 
-from agents.training.score import FAMILIES, ScoreConfig, train_score
+from veenv.agents.training.score import FAMILIES, ScoreConfig, train_score
 from veenv.orders.documents import write_text
 
 

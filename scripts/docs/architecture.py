@@ -1,4 +1,4 @@
-"""Draws docs/architecture.svg: the packages of veenv and agents, and who imports whom.
+"""Draws docs/architecture.svg: the packages of veenv, and who imports whom.
 
 Everything in the picture is read off the code: a row for each package, in the order of the data
 flow, with the first line of its docstring, and an arc for each import that no chain of others
@@ -26,11 +26,12 @@ ROW, LEFT, WIDTH = 34, 100, 880
 
 def modules() -> dict[str, Path]:
     """Every module of both packages by its dotted name."""
-    paths = [*(ROOT / "veenv").rglob("*.py"), *(ROOT / "agents").rglob("*.py")]
-    return {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-        for path in sorted(paths)
-    }
+    found = {}
+    for root, above in ((ROOT, "veenv"), (ROOT / "veenv", "agents")):  # veenv/agents is a link
+        for path in sorted((ROOT / above).rglob("*.py")):
+            parts = (*root.relative_to(ROOT).parts, *path.relative_to(ROOT).with_suffix("").parts)
+            found[".".join(parts).removesuffix(".__init__")] = path
+    return found
 
 
 def imports() -> dict[str, set[str]]:
@@ -50,7 +51,7 @@ def imports() -> dict[str, set[str]]:
 
 
 def part(module: str) -> str:
-    """The package of a module as the picture names it: ``veenv.graph``, ``agents``."""
+    """The package of a module as the picture names it: ``veenv.graph``."""
     root, *rest = module.split(".")
     return f"{root}.{rest[0]}" if root == "veenv" and rest else root
 

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from agents.config.ppo import PPOConfig
-from agents.ppo.rollouts import rollout
-from agents.ppo.trainer import Trainer
 from veenv import Graph, make_graph
+from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.ppo.rollouts import rollout
+from veenv.agents.ppo.trainer import Trainer
 from veenv.env import TaskDistribution
 
 SHARED = PPOConfig(

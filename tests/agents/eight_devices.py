@@ -12,12 +12,12 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from agents.devices import AXIS, own_key, place
-from agents.ppo.trainer import Trainer
-from agents.ppo.updates import TrainState
 from scripts.benchmarks.compile_for import mesh_of
 from tests.agents.conftest import SHARED, chain, wide
 from veenv import make_graph
+from veenv.agents.devices import AXIS, own_key, place
+from veenv.agents.ppo.trainer import Trainer
+from veenv.agents.ppo.updates import TrainState
 from veenv.env import TaskDistribution
 
 CONFIG = dataclasses.replace(SHARED, num_envs=16)

@@ -1,4 +1,4 @@
-"""`agents.train`: three lines from a function to a proved order."""
+"""`veenv.agents.train`: three lines from a function to a proved order."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-import agents
 import veenv
-from agents.config.args import parse_training
-from agents.nn.networks import GraphNetwork
-from agents.training.played import Played
 from tests.agents.conftest import chain, wide
+from veenv import agents
+from veenv.agents.config.args import parse_training
+from veenv.agents.nn.networks import GraphNetwork
+from veenv.agents.training.played import Played
 from veenv.env import Spec, TaskDistribution, VertexEnv
 from veenv.env.rewards import classical_orders
 from veenv.measure.report import read_subjects

@@ -14,8 +14,11 @@ import jax
 import numpy as np
 import pytest
 
-from agents.config.random_functions import RandomConfig
-from agents.devices import (
+from scripts.benchmarks.exchanged import exchanges
+from tests.agents.conftest import SHARED
+from tests.agents.eight_devices import run
+from veenv.agents.config.random_functions import RandomConfig
+from veenv.agents.devices import (
     ScaleConfig,
     broadcast,
     broadcast_number,
@@ -25,14 +28,11 @@ from agents.devices import (
     own_key,
     place,
 )
-from agents.nn.weights import load_weights
-from agents.ppo.trainer import Trainer
-from agents.training.curriculum import FixedTasks, RandomPools
-from agents.training.loop import Progress, train
-from agents.training.played import Played
-from scripts.benchmarks.exchanged import exchanges
-from tests.agents.conftest import SHARED
-from tests.agents.eight_devices import run
+from veenv.agents.nn.weights import load_weights
+from veenv.agents.ppo.trainer import Trainer
+from veenv.agents.training.curriculum import FixedTasks, RandomPools
+from veenv.agents.training.loop import Progress, train
+from veenv.agents.training.played import Played
 
 ROOT = Path(__file__).parents[2]
 # Sums are added up in another order; Adam makes more of it where a gradient is nearly zero.

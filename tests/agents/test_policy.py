@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import tyro
 
-from agents.policy import policy_orders, pretrained
-from agents.training.score import FAMILIES, VALIDATION_SEED, ScoreConfig, draw, train_score
 from veenv import make_graph
+from veenv.agents.policy import policy_orders, pretrained
+from veenv.agents.training.score import FAMILIES, VALIDATION_SEED, ScoreConfig, draw, train_score
 from veenv.env.factory import task_graph
 from veenv.env.rewards import classical_cost
 from veenv.search import search

@@ -16,8 +16,8 @@ pytest.importorskip("flax")
 
 from flax import nnx
 
-import agents
 import veenv
+from veenv import agents
 
 SCRIPT = Path(__file__).parents[2] / "docs" / "examples" / "flax_ppo.py"
 

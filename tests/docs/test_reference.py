@@ -19,7 +19,7 @@ PUBLIC += [
     "veenv.structure",
     "veenv.tasks",
     "veenv.testing",
-    "agents",
+    "veenv.agents",
 ]
 
 

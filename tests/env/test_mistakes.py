@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import agents
 import veenv
+from veenv import agents
 from veenv.env import TaskDistribution
 from veenv.env.adapters import GymnaxEnv, GymVectorEnv
 

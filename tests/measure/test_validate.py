@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import veenv
-from agents.cli.commands.validate import Config, main
-from agents.cli.report import verdict
+from veenv.agents.cli.commands.validate import Config, main
+from veenv.agents.cli.report import verdict
 from veenv.graph import COST_MODELS
 from veenv.measure import proof as proofs
 from veenv.measure.proof import error, prove

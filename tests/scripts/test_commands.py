@@ -20,7 +20,7 @@ PROGRAM = """
 import importlib, io, json, os, runpy, sys
 from contextlib import redirect_stderr, redirect_stdout
 sys.path.insert(0, "")
-import agents, veenv
+import veenv, veenv.agents
 installed = [path for path in sys.path if path and os.path.abspath(path) != os.getcwd()]
 own = ("scripts", "docs", "benchmarks", "data")
 failed = {}
@@ -33,7 +33,7 @@ for line in sys.stdin:
     with redirect_stdout(said), redirect_stderr(said):
         try:
             if first.startswith("veenv-"):
-                entry = importlib.import_module("agents.cli.entry")
+                entry = importlib.import_module("veenv.agents.cli.entry")
                 getattr(entry, first.removeprefix("veenv-"))()
             elif first.endswith(".py"):
                 sys.path[:] = [os.path.dirname(os.path.abspath(first)), *installed]

@@ -12,8 +12,8 @@ from pathlib import Path
 import jax
 import pytest
 
-from agents.nn.networks import GraphNetwork
-from agents.nn.weights import save_weights
+from veenv.agents.nn.networks import GraphNetwork
+from veenv.agents.nn.weights import save_weights
 from veenv.env.factory import task_graph
 
 ROOT = Path(__file__).parents[2]

@@ -11,10 +11,10 @@ import jax
 import numpy as np
 import pytest
 
-from agents.cli.commands import evaluate, report, search, train, validate
-from agents.nn.networks import GraphNetwork
-from agents.nn.weights import save_weights
 from veenv import Order
+from veenv.agents.cli.commands import evaluate, report, search, train, validate
+from veenv.agents.nn.networks import GraphNetwork
+from veenv.agents.nn.weights import save_weights
 from veenv.measure.proof import prove
 from veenv.tasks.user import from_function, from_path, read_point, trace_task
 

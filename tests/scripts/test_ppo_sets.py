@@ -7,10 +7,10 @@ import math
 
 import pytest
 
-from agents.api import train
-from agents.config.ppo import PPOConfig
 from scripts.benchmark import run
 from scripts.benchmarks import learning, zero_shot
+from veenv.agents.api import train
+from veenv.agents.config.ppo import PPOConfig
 from veenv.env import TaskDistribution
 from veenv.env.factory import task_graph
 from veenv.search import search

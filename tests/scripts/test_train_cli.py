@@ -19,14 +19,14 @@ import jax
 import numpy as np
 import pytest
 
-from agents.cli.signals import PREEMPTED
-from agents.config.args import TrainArgs, parse_duration, parse_training, task_names
-from agents.config.ppo import PPOConfig
-from agents.ppo.trainer import Trainer
-from agents.run.checkpoints import Checkpoints
-from agents.run.folder import identity_of
-from agents.training.played import Played
 from veenv import Order, make_graph, tasks
+from veenv.agents.cli.signals import PREEMPTED
+from veenv.agents.config.args import TrainArgs, parse_duration, parse_training, task_names
+from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.ppo.trainer import Trainer
+from veenv.agents.run.checkpoints import Checkpoints
+from veenv.agents.run.folder import identity_of
+from veenv.agents.training.played import Played
 
 ROOT = Path(__file__).parents[2]
 SMALL = ("--task", "PropaneCombustion", "--num-envs", "4", "--hidden", "8")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agents.cli.commands.search import main
 from veenv import Order, make_graph, tasks
+from veenv.agents.cli.commands.search import main
 from veenv.measure.comparison import Comparison
 from veenv.measure.timing import Timing
 from veenv.search import search
@@ -105,7 +105,7 @@ def test_the_order_is_timed_in_the_end(monkeypatch, capsys):
         base = Timing("jacfwd", 0.002, 0.002, 0.002, None, None, ratio=1.0)
         return Comparison(1, (base, row), {"jacrev": f"after {limit} s"})
 
-    monkeypatch.setattr("agents.cli.commands.search.compare", compare)
+    monkeypatch.setattr("veenv.agents.cli.commands.search.compare", compare)
     arguments = ("--task", "HumanHeartDipole", "--method", "markowitz", "--timing", "2")
     assert run(monkeypatch, *arguments) == 0
     *_, row, missing = capsys.readouterr().out.splitlines()

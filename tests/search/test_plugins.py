@@ -58,8 +58,8 @@ def test_the_policy_without_agents():
     """Nothing of veenv imports agents; where it is missing, the method says so."""
     program = """
 import sys
-sys.modules["agents"] = None
-sys.modules["agents.policy"] = None
+sys.modules["veenv.agents"] = None
+sys.modules["veenv.agents.policy"] = None
 from veenv import make_graph
 from veenv.search import search
 try:

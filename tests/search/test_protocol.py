@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import veenv
-from agents.nn.networks import GraphNetwork
-from agents.nn.weights import save_weights
-from agents.training.played import Played
+from veenv.agents.nn.networks import GraphNetwork
+from veenv.agents.nn.weights import save_weights
+from veenv.agents.training.played import Played
 from veenv.env import TaskDistribution, random_action
 from veenv.search.evaluation import Evaluation
 

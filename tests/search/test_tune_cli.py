@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.cli.commands.tune import main
+from veenv.agents.cli.commands.tune import main
 from veenv.search.tuning import records
 
 

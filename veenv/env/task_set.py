@@ -289,7 +289,7 @@ def sets(name: str, cost: CostModel = "multiplications") -> TaskDistribution:
       cost: the cost model; references are multiplications.
 
     Returns:
-      The tasks, to train on (`agents.train`) or to play (`veenv.evaluate`).
+      The tasks, to train on (`veenv.agents.train`) or to play (`veenv.evaluate`).
 
     Raises:
       ValueError: if there is no such set.

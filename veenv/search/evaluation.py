@@ -217,7 +217,7 @@ def evaluate(
     Args:
       policy: a function of a key, observations [B, ...] and masks of legal actions (bool [B, A])
         that returns actions (int [B]), traceable by JAX; an object with a method ``as_policy`` that
-        makes one for an environment, such as `agents.GraphNetwork`; the name of a method of
+        makes one for an environment, such as `veenv.agents.GraphNetwork`; the name of a method of
         `veenv.search.search`; or the path of a run folder or a file of weights.
       tasks: name of a set (`veenv.sets`), of a task, a list of tasks, or a
         `TaskDistribution`, whose environment decides what is observed.

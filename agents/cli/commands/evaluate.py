@@ -9,13 +9,13 @@ from typing import Annotated, Any
 import jax
 from tyro.conf import OmitArgPrefixes, arg
 
-from agents.config.args import fail, parse, say
-from agents.config.function import FunctionConfig
-from agents.nn.networks import GraphNetwork
-from agents.nn.weights import load_weights
-from agents.training.curriculum import EVALUATION_SEEDS
-from agents.training.played import Played
 from veenv import evaluate, sets
+from veenv.agents.config.args import fail, parse, say
+from veenv.agents.config.function import FunctionConfig
+from veenv.agents.nn.networks import GraphNetwork
+from veenv.agents.nn.weights import load_weights
+from veenv.agents.training.curriculum import EVALUATION_SEEDS
+from veenv.agents.training.played import Played
 from veenv.env import TaskDistribution, random_action
 from veenv.graph.graph import CostModel
 from veenv.orders.documents import as_path, parse_object

@@ -8,8 +8,8 @@ from typing import Annotated
 import tyro
 from tyro.conf import OmitArgPrefixes, arg
 
-from agents.config.args import fail, parse, say
-from agents.config.function import FunctionConfig
+from veenv.agents.config.args import fail, parse, say
+from veenv.agents.config.function import FunctionConfig
 from veenv.graph.graph import CostModel
 from veenv.measure.report import Subject, page_path, read_subjects, write_report
 from veenv.orders.documents import as_path

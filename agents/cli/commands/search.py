@@ -8,11 +8,11 @@ from typing import Annotated
 from tqdm import tqdm
 from tyro.conf import OmitArgPrefixes, arg
 
-from agents.cli.report import result_table
-from agents.cli.signals import raising_interrupts
-from agents.config.args import fail, parse, say
-from agents.config.function import FunctionConfig
 from veenv import Order, tasks
+from veenv.agents.cli.report import result_table
+from veenv.agents.cli.signals import raising_interrupts
+from veenv.agents.config.args import fail, parse, say
+from veenv.agents.config.function import FunctionConfig
 from veenv.graph.graph import CostModel, Graph
 from veenv.measure.comparison import compare
 from veenv.orders.documents import as_path, is_local

@@ -7,8 +7,8 @@ import time
 
 import jax
 
-from agents.cli.session import run_training
-from agents.config.args import fail, parse_training
+from veenv.agents.cli.session import run_training
+from veenv.agents.config.args import fail, parse_training
 
 
 def main() -> int:

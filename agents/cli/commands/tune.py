@@ -8,10 +8,10 @@ from typing import Annotated
 from tyro.conf import OmitArgPrefixes, arg
 
 import veenv
-from agents.cli.signals import raising_interrupts
-from agents.config.args import fail, parse, say
-from agents.config.function import FunctionConfig
 from veenv import tasks
+from veenv.agents.cli.signals import raising_interrupts
+from veenv.agents.config.args import fail, parse, say
+from veenv.agents.config.function import FunctionConfig
 
 
 @dataclasses.dataclass(frozen=True)

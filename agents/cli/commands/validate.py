@@ -19,9 +19,9 @@ import tyro
 from tyro.conf import OmitArgPrefixes, arg
 
 import veenv
-from agents.cli.report import points_of
-from agents.config.args import parse, printable, say
-from agents.config.function import FunctionConfig
+from veenv.agents.cli.report import points_of
+from veenv.agents.config.args import parse, printable, say
+from veenv.agents.config.function import FunctionConfig
 from veenv.graph.graph import COST_MODELS
 from veenv.measure.comparison import compare
 from veenv.measure.proof import TOLERANCE

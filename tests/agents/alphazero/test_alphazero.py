@@ -9,20 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.config.args import parse_training
-from agents.config.ppo import PPOConfig
-from agents.config.search import SearchConfig
-from agents.nn.distributions import MASKED_LOGIT
-from agents.ppo.trainer import PPO, Trainer
-from agents.training.curriculum import FixedTasks
-from agents.training.loop import train
-from agents.training.played import make_trainer as choose_trainer
+from veenv.agents.config.args import parse_training
+from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.config.search import SearchConfig
+from veenv.agents.nn.distributions import MASKED_LOGIT
+from veenv.agents.ppo.trainer import PPO, Trainer
+from veenv.agents.training.curriculum import FixedTasks
+from veenv.agents.training.loop import train
+from veenv.agents.training.played import make_trainer as choose_trainer
 from veenv.env import TaskDistribution
 from veenv.env.random_play import random_episodes
 
 pytest.importorskip("mctx")
 
-from agents.alphazero.alphazero import (
+from veenv.agents.alphazero.alphazero import (
     Lessons,
     cross_entropy_excess,
     loss_fn,
@@ -30,7 +30,7 @@ from agents.alphazero.alphazero import (
     make_trainer,
     search_batch,
 )
-from agents.alphazero.planning import Searches, make_model, predict, self_play
+from veenv.agents.alphazero.planning import Searches, make_model, predict, self_play
 
 CONFIG = PPOConfig(num_envs=4, steps=100, hidden=8, gae_lambda=1.0)
 SEARCH = SearchConfig(num_simulations=6, max_considered=4)

@@ -5,16 +5,16 @@ import io
 import jax.numpy as jnp
 import pytest
 
-from agents.cli.progress import ProgressDisplay
-from agents.cli.report import result_table, verdict
-from agents.files import new_folder
-from agents.run.curve import plot_curve
-from agents.run.folder import RunFolder
-from agents.training.best import BestOrders
-from agents.training.curriculum import FixedTasks
-from agents.training.loop import train
 from tests.agents.conftest import lasting
 from veenv import make_graph, tasks
+from veenv.agents.cli.progress import ProgressDisplay
+from veenv.agents.cli.report import result_table, verdict
+from veenv.agents.files import new_folder
+from veenv.agents.run.curve import plot_curve
+from veenv.agents.run.folder import RunFolder
+from veenv.agents.training.best import BestOrders
+from veenv.agents.training.curriculum import FixedTasks
+from veenv.agents.training.loop import train
 from veenv.env import TaskDistribution
 from veenv.measure.proof import prove
 from veenv.orders.documents import file_name, write_bytes

@@ -13,14 +13,14 @@ import jax
 import numpy as np
 import pytest
 
-from agents.cli.session import run_training
-from agents.config.args import TrainArgs, parse_training
-from agents.config.ppo import PPOConfig
-from agents.config.random_functions import RandomConfig
-from agents.config.search import SearchConfig
-from agents.nn.weights import load_weights
-from agents.training.loop import train
 from veenv import Order
+from veenv.agents.cli.session import run_training
+from veenv.agents.config.args import TrainArgs, parse_training
+from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.config.random_functions import RandomConfig
+from veenv.agents.config.search import SearchConfig
+from veenv.agents.nn.weights import load_weights
+from veenv.agents.training.loop import train
 from veenv.env.factory import task_graph
 
 RANDOM = RandomConfig(functions=2, min_vertices=5, max_vertices=8, max_inputs=2, max_outputs=2)
@@ -43,8 +43,8 @@ class Kept:
 
 
 def test_a_run_on_random_functions(tmp_path, monkeypatch):
-    monkeypatch.setattr("agents.cli.start.need", lambda *args: None)
-    monkeypatch.setattr("agents.cli.start.TensorBoard", Kept)
+    monkeypatch.setattr("veenv.agents.cli.start.need", lambda *args: None)
+    monkeypatch.setattr("veenv.agents.cli.start.TensorBoard", Kept)
     out = io.StringIO()
     ppo = PPOConfig(num_envs=4, steps=150, hidden=8)  # and sizes: those of test_curriculum
     args = TrainArgs("random", out=str(tmp_path), ppo=ppo, random=RANDOM, tensorboard=True)
@@ -66,7 +66,7 @@ def test_a_run_on_random_functions(tmp_path, monkeypatch):
         begun.append(state.network)
         return train(curriculum, state=state, **options)
 
-    monkeypatch.setattr("agents.cli.session.train", watched)
+    monkeypatch.setattr("veenv.agents.cli.session.train", watched)
     more = parse_training(
         ["--config", str(folder / "config.toml"), "--init-from", str(folder / "weights.eqx")]
         + ["--steps", "1", "--seed", "1"]
@@ -93,7 +93,7 @@ def test_alphazero_on_random_functions(tmp_path):
 @pytest.mark.slow
 def test_going_on_with_random_functions_is_the_same_as_not_stopping(tmp_path, monkeypatch):
     """The functions that a run goes on with are those that it would have drawn."""
-    monkeypatch.setattr("agents.training.curriculum.UPDATES_PER_POOL", 2)
+    monkeypatch.setattr("veenv.agents.training.curriculum.UPDATES_PER_POOL", 2)
     ppo = PPOConfig(num_envs=2, steps=120, hidden=8)
     args = TrainArgs(
         "random",

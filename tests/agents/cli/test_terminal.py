@@ -9,8 +9,8 @@ import tomllib
 import pytest
 
 import veenv
-from agents.cli.commands import report, train, validate
-from agents.config.args import printable
+from veenv.agents.cli.commands import report, train, validate
+from veenv.agents.config.args import printable
 
 NASTY = "\x1b[31mred\x07\x9b2J a\rb \u202eback\x00"
 """Colour, bell, clearing, a line that overwrites another, a text that runs backwards."""

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from agents.config.ppo import PPOConfig
+from veenv.agents.config.ppo import PPOConfig
 
 WRONG = {
     "seed": [-1, 2**32, 1.5],

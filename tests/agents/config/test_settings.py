@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from agents.config.args import TrainArgs, parse_training
-from agents.config.ppo import PPOConfig
-from agents.config.settings import CONFIG_NAME, PRESETS, options, to_toml
+from veenv.agents.config.args import TrainArgs, parse_training
+from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.config.settings import CONFIG_NAME, PRESETS, options, to_toml
 
 
 def write(folder, text, name="c.toml"):

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.nn.batched import read_steps
-from agents.nn.encoding import GraphInputs, num_features
-from agents.nn.networks import GraphNetwork
+from veenv.agents.nn.batched import read_steps
+from veenv.agents.nn.encoding import GraphInputs, num_features
+from veenv.agents.nn.networks import GraphNetwork
 
 
 def random_inputs(steps, slots, features, seed=0):

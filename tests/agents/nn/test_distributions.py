@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from agents.nn.distributions import log_prob_and_entropy, sample
+from veenv.agents.nn.distributions import log_prob_and_entropy, sample
 
 LOGITS = jnp.array([0.3, -1.0, 2.0, 0.5, 5.0])
 MASK = jnp.array([True, False, True, True, False])

@@ -7,7 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.nn.encoding import NUM_BASE_FEATURES, encode, existing_pairs, num_features, pack_rows
+from veenv.agents.nn.encoding import (
+    NUM_BASE_FEATURES,
+    encode,
+    existing_pairs,
+    num_features,
+    pack_rows,
+)
 from veenv.env import Spec, VertexEnv
 
 encoded = jax.jit(encode, static_argnums=1)

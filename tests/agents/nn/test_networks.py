@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.nn.networks import GraphNetwork, Linear
+from veenv.agents.nn.networks import GraphNetwork, Linear
 from veenv.env import Observation, Spec, VertexEnv
 
 KINDS = [(0, 0), (1, 0), (1, 2), (0, 1)]

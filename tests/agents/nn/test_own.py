@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import agents
 import veenv
-from agents.nn.networks import GraphNetwork
 from tests.agents.conftest import SHARED
+from veenv import agents
+from veenv.agents.nn.networks import GraphNetwork
 from veenv.env import TaskDistribution
 
 SMALL = dataclasses.replace(SHARED, steps=60)

@@ -7,10 +7,10 @@ import jax
 import numpy as np
 import pytest
 
-from agents.config.ppo import PPOConfig
-from agents.nn.networks import GraphNetwork
-from agents.nn.weights import architecture, load_weights, save_weights
-from agents.ppo.trainer import Trainer
+from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.nn.networks import GraphNetwork
+from veenv.agents.nn.weights import architecture, load_weights, save_weights
+from veenv.agents.ppo.trainer import Trainer
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.config.ppo import PPOConfig
-from agents.nn.networks import GraphNetwork
-from agents.ppo.exploration import BestSoFar, Roles, explores, play, prefixes
-from agents.ppo.ppo import loss_fn, make_batch
-from agents.ppo.trainer import Trainer
+from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.nn.networks import GraphNetwork
+from veenv.agents.ppo.exploration import BestSoFar, Roles, explores, play, prefixes
+from veenv.agents.ppo.ppo import loss_fn, make_batch
+from veenv.agents.ppo.trainer import Trainer
 from veenv.env import Spec
 
 CONFIG = PPOConfig(num_envs=16, hidden=8, temperatures=0.25, restarts=0.25, self_imitation=1.0)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.ppo.gae import generalized_advantages, normalize
+from veenv.agents.ppo.gae import generalized_advantages, normalize
 
 
 def advantages_by_definition(rewards, values, gamma, gae_lambda):

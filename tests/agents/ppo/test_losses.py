@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from agents.ppo import losses
+from veenv.agents.ppo import losses
 
 pytestmark = pytest.mark.usefixtures("x64")
 

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.config.ppo import PPOConfig
-from agents.nn.networks import GraphNetwork
-from agents.ppo.phases import PHASES, Phase, in_phases, phases_of
-from agents.ppo.ppo import Batch, loss_fn, make_batch
-from agents.ppo.rollouts import rollout
-from agents.ppo.updates import phase_indices
+from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.nn.networks import GraphNetwork
+from veenv.agents.ppo.phases import PHASES, Phase, in_phases, phases_of
+from veenv.agents.ppo.ppo import Batch, loss_fn, make_batch
+from veenv.agents.ppo.rollouts import rollout
+from veenv.agents.ppo.updates import phase_indices
 
 CONFIG = PPOConfig(hidden=8)
 NAMES = ("action", "log_prob", "value", "advantage", "target", "weight")

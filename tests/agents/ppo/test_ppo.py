@@ -9,15 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.config.ppo import PPOConfig
-from agents.devices import place
-from agents.ppo.ppo import loss_fn, make_batch, make_loss
-from agents.ppo.rollouts import Episodes, cheapest
-from agents.ppo.trainer import Trainer
-from agents.ppo.updates import anneal, fit, minibatch_indices
-from agents.training.curriculum import FixedTasks
-from agents.training.loop import train
 from tests.agents.conftest import SHARED
+from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.devices import place
+from veenv.agents.ppo.ppo import loss_fn, make_batch, make_loss
+from veenv.agents.ppo.rollouts import Episodes, cheapest
+from veenv.agents.ppo.trainer import Trainer
+from veenv.agents.ppo.updates import anneal, fit, minibatch_indices
+from veenv.agents.training.curriculum import FixedTasks
+from veenv.agents.training.loop import train
 from veenv.env import WideCount
 from veenv.env.random_play import random_episodes
 

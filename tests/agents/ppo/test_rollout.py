@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.nn.networks import GraphNetwork
+from veenv.agents.nn.networks import GraphNetwork
 from veenv.env import TaskDistribution
 
 

@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import agents
 import veenv
-from agents.config.ppo import PPOConfig, window_on
-from agents.ppo.exploration import BestSoFar, Roles, play
-from agents.ppo.rollouts import kept_slots, prior, rollout
-from agents.training import curriculum
-from agents.training.played import known_order, make_trainer
 from tests.agents.conftest import SHARED
+from veenv import agents
+from veenv.agents.config.ppo import PPOConfig, window_on
+from veenv.agents.ppo.exploration import BestSoFar, Roles, play
+from veenv.agents.ppo.rollouts import kept_slots, prior, rollout
+from veenv.agents.training import curriculum
+from veenv.agents.training.played import known_order, make_trainer
 from veenv.env.rewards import classical_costs
 from veenv.orders.order import Order
 

@@ -12,16 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.config.args import TrainArgs
-from agents.files import copy_folder, new_folder
-from agents.nn.weights import load_weights
-from agents.run.checkpoints import Checkpoints
-from agents.run.folder import RunFolder, identity_of
-from agents.training.curriculum import FixedTasks
-from agents.training.loop import train
 from tests.agents.conftest import lasting
 from tests.agents.run.stores import RefusedError, Store
 from veenv import Order
+from veenv.agents.config.args import TrainArgs
+from veenv.agents.files import copy_folder, new_folder
+from veenv.agents.nn.weights import load_weights
+from veenv.agents.run.checkpoints import Checkpoints
+from veenv.agents.run.folder import RunFolder, identity_of
+from veenv.agents.training.curriculum import FixedTasks
+from veenv.agents.training.loop import train
 from veenv.orders.documents import as_path, read_bytes
 
 RUN = "s3://bucket/runs/both"

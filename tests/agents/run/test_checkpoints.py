@@ -15,10 +15,10 @@ import numpy as np
 import optax
 import pytest
 
-from agents.nn.networks import GraphNetwork
-from agents.ppo.updates import TrainState
-from agents.run import checkpoints as module
-from agents.run.checkpoints import Checkpoints, Schedule
+from veenv.agents.nn.networks import GraphNetwork
+from veenv.agents.ppo.updates import TrainState
+from veenv.agents.run import checkpoints as module
+from veenv.agents.run.checkpoints import Checkpoints, Schedule
 
 IDENTITY = {"task": ["wide"], "network": {"hidden": 8, "num_hops": 1}}
 

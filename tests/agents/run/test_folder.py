@@ -12,14 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.run.checkpoints import Restored
-from agents.run.folder import RunFolder, identity_of
-from agents.run.metrics import Metrics
-from agents.training.best import BestOrders
-from agents.training.curriculum import FixedTasks
-from agents.training.loop import DivergedError, train
 from tests.agents.conftest import lasting
 from veenv import Order
+from veenv.agents.run.checkpoints import Restored
+from veenv.agents.run.folder import RunFolder, identity_of
+from veenv.agents.run.metrics import Metrics
+from veenv.agents.training.best import BestOrders
+from veenv.agents.training.curriculum import FixedTasks
+from veenv.agents.training.loop import DivergedError, train
 from veenv.env import TaskDistribution
 from veenv.env.rewards import classical_orders
 
@@ -193,8 +193,8 @@ def test_training_goes_on_while_the_disk_is_full(trainer, both, open_folder, mon
     for progress in train(curriculum, state=state):
         with monkeypatch.context() as patch:
             if progress.update in (2, 3):
-                patch.setattr("agents.run.metrics.append_bytes", full)
-                patch.setattr("agents.run.checkpoints.write_checkpoint", full)
+                patch.setattr("veenv.agents.run.metrics.append_bytes", full)
+                patch.setattr("veenv.agents.run.checkpoints.write_checkpoint", full)
                 patch.setattr("veenv.orders.files.write_record", full)
             if progress.update == 2:  # as if this step had improved both orders
                 for name in both.names:
@@ -367,7 +367,7 @@ def test_one_process_at_a_time(both, tmp_path):
 
 def test_training_ends_where_no_gradient_is_finite(trainer, both, monkeypatch):
     """The parameters are those before."""
-    monkeypatch.setattr("agents.training.loop.MAX_NOT_FINITE", 3)
+    monkeypatch.setattr("veenv.agents.training.loop.MAX_NOT_FINITE", 3)
     state, seen, curriculum = trainer.init(), [], FixedTasks(trainer)
     network = eqx.tree_at(lambda n: n.critic.outer.bias, state.network, jnp.array([jnp.nan]))
     state = dataclasses.replace(state, network=network)

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from agents.cli.start import open_trackers
-from agents.config.args import TrainArgs
-from agents.run.trackers import Trackers, need, numbers
+from veenv.agents.cli.start import open_trackers
+from veenv.agents.config.args import TrainArgs
+from veenv.agents.run.trackers import Trackers, need, numbers
 
 ROW = {"update": 3, "steps": 60, "mean_cost": {"mlp": 7.5}, "stats": {"loss": None, "kl": 0.25}}
 

@@ -7,15 +7,15 @@ import dataclasses
 import numpy as np
 import pytest
 
-from agents.config.ppo import PPOConfig
-from agents.training.curriculum import (
+from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.training.curriculum import (
     EVALUATION_SEEDS,
     UPDATES_PER_POOL,
     RandomPools,
     mean_ratio,
     pool_seed,
 )
-from agents.training.loop import train
+from veenv.agents.training.loop import train
 from veenv.tasks import RandomFunctions
 
 FAMILY = RandomFunctions(vertices=(4, 8), inputs=(1, 2), outputs=(1, 2), fan_out=(1.2, 1.8))

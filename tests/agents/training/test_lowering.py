@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from agents.config.ppo import PPOConfig
-from agents.config.search import SearchConfig
-from agents.ppo.trainer import Trainer
+from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.config.search import SearchConfig
+from veenv.agents.ppo.trainer import Trainer
 
 CONFIG = PPOConfig(num_envs=4, hidden=8, num_rounds=1, bfloat16=True)
 PLATFORMS = ("tpu", "cuda", "cpu")
@@ -19,7 +19,7 @@ def ppo(tasks):
 
 
 def alphazero(tasks):
-    from agents.alphazero.alphazero import make_trainer
+    from veenv.agents.alphazero.alphazero import make_trainer
 
     return make_trainer(CONFIG, SearchConfig(4, 4), tasks)
 

@@ -9,11 +9,10 @@ import json
 import numpy as np
 import pytest
 
-import agents
-from agents.cli.session import run_training
-from agents.config.args import parse_training
 from tests.agents.conftest import SHARED
-from veenv import Order
+from veenv import Order, agents
+from veenv.agents.cli.session import run_training
+from veenv.agents.config.args import parse_training
 
 CONFIG = dataclasses.replace(SHARED, steps=60, start_updates=0)
 

@@ -9,18 +9,17 @@ import jax
 import numpy as np
 import pytest
 
-import agents
-from agents.cli.session import fastest
-from agents.cli.start import make_curriculum
-from agents.config.args import MOST_RANKED, TrainArgs
-from agents.config.ppo import PPOConfig
-from agents.ppo.trainer import Trainer
-from agents.training.best import BestOrders
-from agents.training.curriculum import FixedTasks
-from agents.training.loop import train
-from agents.training.played import Played
 from tests.agents.conftest import SHARED, lasting
-from veenv import Graph
+from veenv import Graph, agents
+from veenv.agents.cli.session import fastest
+from veenv.agents.cli.start import make_curriculum
+from veenv.agents.config.args import MOST_RANKED, TrainArgs
+from veenv.agents.config.ppo import PPOConfig
+from veenv.agents.ppo.trainer import Trainer
+from veenv.agents.training.best import BestOrders
+from veenv.agents.training.curriculum import FixedTasks
+from veenv.agents.training.loop import train
+from veenv.agents.training.played import Played
 from veenv.env import TaskDistribution
 
 STEPS = 180
@@ -65,7 +64,7 @@ def test_compilation_does_not_count_as_pace(trainer, monkeypatch):
     """The first step takes 60 of 100 seconds, later ones 10 each: four more fit."""
     clock = iter([0.0, 5.0, 65.0, 75.0, 85.0, 95.0, 105.0])
     fake = SimpleNamespace(monotonic=lambda: next(clock))
-    monkeypatch.setattr("agents.training.loop.time", fake)
+    monkeypatch.setattr("veenv.agents.training.loop.time", fake)
     seen = list(train(FixedTasks(lasting(trainer, None)), time_limit=100.0))
     assert [p.seconds for p in seen] == [65.0, 75.0, 85.0, 95.0]
 
@@ -109,7 +108,7 @@ def test_a_time_limit_is_divided_when_the_pace_is_known(watched, trainer, monkey
     """The first train step takes 10 seconds, others one: after 20, 71 of 100 seconds are left."""
     clock = chain([0.0, 0.0], count(10.0))
     fake = SimpleNamespace(monotonic=lambda: next(clock))
-    monkeypatch.setattr("agents.training.loop.time", fake)
+    monkeypatch.setattr("veenv.agents.training.loop.time", fake)
     curriculum, told = watched
     curriculum.trainers["tasks"].config = lasting(trainer, None).config
     curriculum.start_updates = 30

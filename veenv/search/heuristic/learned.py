@@ -5,7 +5,7 @@ fills in, how that changes what its neighbours cost, and where it lies in the wh
 (`NUM_FEATURES` numbers).  An elimination changes those of a few vertices only, which are scored
 anew, so that a game takes little longer than the eliminations, whatever the size of the graph.
 Scalars and arrays have features of their own, and so need weights of their own, which are given;
-`agents.policy` has some.
+`veenv.agents.policy` has some.
 """
 
 from __future__ import annotations
