@@ -50,6 +50,9 @@ def _values(program: ScalarProgram, leaves: Sequence[Any]) -> list[Any]:
                 values.append(args[0][op.attr])
             case "read":
                 values.append(_read(*args))
+            case "write":
+                array, place, value = args
+                values.append([np.where(place == k, value, x) for k, x in enumerate(array)])
             case "loop":
                 values.append(_loop(op.attr, args))
             case _:
@@ -62,6 +65,12 @@ def _read(array: Sequence[Any], place: Any) -> Any:
     return np.take_along_axis(columns, np.broadcast_to(place, columns.shape[1:])[None], 0)[0]
 
 
+def _chosen(where: Any, new: Any, old: Any) -> Any:
+    if not isinstance(old, list):
+        return np.where(where, new, old)
+    return [np.where(where, n, o) for n, o in zip(new, old, strict=True)]
+
+
 def _loop(loop: Loop, args: Sequence[Any]) -> list[Any]:
     """The results of a loop: last carries, then lists of what was stacked."""
     ends = loop.carries, loop.carries + loop.stacked
@@ -71,7 +80,8 @@ def _loop(loop: Loop, args: Sequence[Any]) -> list[Any]:
     ]
 
     def step(entries: Sequence[Any]) -> list[Any]:
-        leaves = [*([x] for x in (*carries, *entries)), *fixed]
+        given = zip((*carries, *entries), loop.body.inputs, strict=False)
+        leaves = [*(x if leaf.shape else [x] for x, leaf in given), *fixed]
         values = _values(loop.body, leaves)
         return [values[i] for (i,) in loop.body.results]
 
@@ -81,7 +91,7 @@ def _loop(loop: Loop, args: Sequence[Any]) -> list[Any]:
             if not np.any(goes_on):
                 return list(carries)
             pairs = zip(carries, ahead, strict=True)
-            carries = [np.where(goes_on, new, old) for old, new in pairs]
+            carries = [_chosen(goes_on, new, old) for old, new in pairs]
     stacked: list[list[Any]] = [[] for _ in range(len(loop.body.results) - loop.carries)]
     order = range(loop.length)
     for t in order[::-1] if loop.reverse else order:

@@ -13,6 +13,7 @@ from veenv.engine.api import jacve, value_and_jacve
 from veenv.graph.program import normalise_argnums
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.program import FLOATS, CannotFuseError, Leaf, Loop, Op, ScalarProgram
+from veenv.kernel.writes import entries, in_place
 from veenv.rules.operations import OPERATIONS
 
 if TYPE_CHECKING:
@@ -206,8 +207,10 @@ class _Part:
         prefix: str,
         given: Sequence[_Array | str],
         cast: Callable[[str, str, str, str], str],
+        carries: int = 0,
     ):
         self.program, self.prefix, self.given, self.cast = program, prefix, given, cast
+        self.in_place = in_place(program, carries)
         self.parts = [(i, op) for i, op in enumerate(program.ops) if op.name == "part"]
 
     def lines(self, span: range) -> list[str]:
@@ -220,12 +223,30 @@ class _Part:
             elif op.name == "array":
                 values = ", ".join(map(self.operand, op.args))
                 found.append(
-                    f"const {_type(op.dtype)} {self._name(i)}[{len(op.args)}] = {{{values}}};"
+                    f"{self._const(i)}{_type(op.dtype)} {self._name(i)}[{len(op.args)}] = "
+                    f"{{{values}}};"
                 )
+            elif op.name == "write":
+                if (i, 0) not in self.in_place:
+                    count, source = entries(self.program, i), self._array(op.args[0])
+                    found += _copy(_type(op.dtype), self._name(i), source, count)
+                place, value = map(self.operand, op.args[1:])
+                found.append(f"{self._array(i).at(place)} = {value};")
             elif op.name not in ("const", "view", "entry", "part") and not _is_leaf(op):
                 kind = _type(op.dtype)
                 found.append(f"const {kind} {self._name(i)} = {self._expression(op)};")
         return found
+
+    def _const(self, i: int) -> str:
+        """What is in front of an array that nothing is written in."""
+        written = any(self.program.ops[p].args[k] == i for p, k in self.in_place)
+        return "" if written else "const "
+
+    def _carried(self, loop: int, k: int) -> _Array:
+        """An array that a loop carries."""
+        if (loop, k) in self.in_place:
+            return self._array(self.program.ops[loop].args[k])
+        return _Array(f"{self._name(loop)}_c{k}")
 
     def _name(self, i: int) -> str:
         return f"{self.prefix}{i}"
@@ -268,6 +289,10 @@ class _Part:
             given = self.given[op.attr[0]]
             assert isinstance(given, _Array)
             return given
+        if op.name == "write" and (i, 0) in self.in_place:
+            return self._array(op.args[0])
+        if op.name == "part" and op.attr < self.program.ops[op.args[0]].attr.carries:
+            return self._carried(op.args[0], op.attr)
         return _Array(self._name(i))
 
     def _expression(self, op: Op) -> str:
@@ -290,23 +315,28 @@ class _Part:
     def _loop(self, position: int, op: Op) -> list[str]:
         loop: Loop = op.attr
         body, name, first = loop.body, self._name(position), loop.carries + loop.stacked
-        carries = [f"{name}_c{k}" for k in range(loop.carries)]
+        carries: list[Any] = [f"{name}_c{k}" for k in range(loop.carries)]
         kinds = [_type(leaf.dtype) for leaf in body.inputs[: loop.carries]]
-        found = [
-            f"{kind} {carry} = {self.operand(a)};"
-            for kind, carry, a in zip(kinds, carries, op.args, strict=False)
-        ]
+        found, single = [], [k for k in range(loop.carries) if not body.inputs[k].shape]
+        for k, (kind, a) in enumerate(zip(kinds, op.args, strict=False)):
+            if k in single:
+                found.append(f"{kind} {carries[k]} = {self.operand(a)};")
+                continue
+            if (position, k) not in self.in_place:
+                found += _copy(kind, carries[k], self._array(a), body.inputs[k].size)
+            carries[k] = self._carried(position, k)
         parts = {o.attr: i for i, o in self.parts if o.args[0] == position}
         arrays = {k: i for k, i in parts.items() if k >= loop.carries}
         for i in arrays.values():
             found.append(f"{_type(self.program.ops[i].dtype)} {self._name(i)}[{loop.length}];")
         step = f"{name}_k"
-        entries = [self._array(a).at(step) for a in op.args[loop.carries : first]]
+        columns = [self._array(a).at(step) for a in op.args[loop.carries : first]]
         same = [
             self._array(a) if leaf.shape else self.operand(a)
             for a, leaf in zip(op.args[first:], body.inputs[first:], strict=True)
         ]
-        inside = _Part(body, f"{name}_", [*carries, *entries, *same], self.cast)
+        given = [*carries, *columns, *same]
+        inside = _Part(body, f"{name}_", given, self.cast, loop.carries)
         results = [ids[0] for ids in body.results]
         if loop.length is None:
             lines = inside.lines(range(loop.tested))
@@ -321,15 +351,29 @@ class _Part:
         lines += [
             f"{self._name(i)}[{step}] = {inside.operand(results[k])};" for k, i in arrays.items()
         ]
-        ahead = [f"{carry}n" for carry in carries]
-        rows = [*zip(kinds, carries, ahead, results, strict=False)]
+        rows = [(kinds[k], carries[k], f"{carries[k]}n", results[k]) for k in single]
         lines += [f"const {kind} {new} = {inside.operand(i)};" for kind, _, new, i in rows]
+        for k in set(range(loop.carries)) - {*single}:
+            written = inside._array(results[k])
+            if written != carries[k]:
+                lines.append(_moved(carries[k], written, body.inputs[k].size))
         lines += [f"{carry} = {new};" for _, carry, new, _ in rows]
         found += [head, *(f"  {line}" for line in lines), "}"]
         for k, i in parts.items():
-            if k < loop.carries:
+            if k in single:
                 found.append(f"const {kinds[k]} {self._name(i)} = {carries[k]};")
         return found
+
+
+def _copy(kind: str, name: str, source: _Array, count: int) -> list[str]:
+    """A new array with the entries of another."""
+    return [f"{kind} {name}[{count}];", _moved(_Array(name), source, count)]
+
+
+def _moved(target: _Array, source: _Array, count: int) -> str:
+    """A loop that copies entries."""
+    head = f"for (int32_t k = 0; k < {count}; ++k)"
+    return f"{head} {target.at('k')} = {source.at('k')};"
 
 
 def _type(dtype: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from veenv.kernel import complex_numbers
 from veenv.kernel.builder import Builder
-from veenv.kernel.program import DTYPES, NARROW, PAIRS, dtype_name
+from veenv.kernel.program import DTYPES, NARROW, PAIRS, Op, dtype_name
 
 Ids = np.ndarray
 """Numbers of scalar operations, int64, in the shape of the array whose entries they compute."""
@@ -27,10 +27,45 @@ def arithmetic(b: Builder, name: str, dtype: str, *operands: Ids) -> Ids:
 
 def choose(b: Builder, which: Any, x: Any, y: Any) -> Ids:
     """The entries of x where a bool is true, otherwise those of y, all broadcast to one shape."""
+    if np.size(which) == 1 and np.shape(x) == np.shape(y):
+        for new, old, negate in ((x, y, False), (y, x, True)):
+            found = _written(b, int(np.ravel(which)[0]), new, old, negate)
+            if found is not None:
+                return found
     rows = np.broadcast_arrays(*(np.asarray(v, np.int64) for v in (which, x, y)))
     columns = zip(*(v.ravel().tolist() for v in rows), strict=True)
     ids = [b.op("select", b.ops[p].dtype, w, p, q) for w, p, q in columns]
     return np.array(ids, np.int64).reshape(rows[0].shape)
+
+
+def whole(b: Builder, ids: Sequence[int]) -> int | None:
+    """The array with something written in it, of which these are all entries; None for others."""
+    first = b.ops[ids[0]] if len(ids) else None
+    if first is None or first.name != "entry" or first.attr or b.entries(first.args[0]) != len(ids):
+        return None
+    same = all(b.ops[i] == first._replace(attr=k) for k, i in enumerate(ids))
+    return first.args[0] if same else None
+
+
+def _written(b: Builder, which: int, new: Any, old: Any, negate: bool) -> Ids | None:
+    """An array where what was written in another is chosen as it is written; None for others."""
+    ids = np.ravel(new).tolist()
+    last = whole(b, ids)
+    if last is None or b.ops[last].name != "write":
+        return None
+    writes, base = list[Op](), b.array(np.ravel(old).tolist())
+    while last != base and b.ops[last].name == "write":
+        writes.append(b.ops[last])
+        last = b.ops[last].args[0]
+    if last != base:
+        return None
+    for op in reversed(writes):
+        _, place, value = op.args
+        pair = value, b.op("read", op.dtype, last, place)
+        value = b.op("select", op.dtype, which, *(pair[::-1] if negate else pair))
+        last = b.op("write", op.dtype, last, place, value)
+    found = [b.op("entry", b.ops[last].dtype, last, attr=k) for k in range(len(ids))]
+    return np.array(found, np.int64).reshape(np.shape(new))
 
 
 def reals(b: Builder, ids: Ids) -> list[int]:

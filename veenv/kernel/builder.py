@@ -34,7 +34,7 @@ _ARITHMETIC = {
 They are known by an integer, which has the numbers of the arguments in its lower bits.
 """
 _NEUTRAL = frozenset({0, 1, -1})  # constants by which a sum, a difference or a product is simpler
-_NOT_FOLDED = frozenset({"complex", "shl", "shr_a", "shr_l", "array", "loop"})
+_NOT_FOLDED = frozenset({"complex", "shl", "shr_a", "shr_l", "array", "loop", "write"})
 
 
 class Builder:
@@ -194,13 +194,23 @@ class Builder:
                 return self._within(first.args[0], [op.attr for op in ops], ids)
         return self.op("array", first.dtype, *ids)
 
+    def entries(self, i: int) -> int | None:
+        """How many entries an array has; None of a number, or of a whole input."""
+        while self.ops[i].name == "write":
+            i = self.ops[i].args[0]
+        op = self.ops[i]
+        if op.name == "array":
+            return len(op.args)
+        if op.name == "view":
+            return op.attr[2]
+        return self.ops[op.args[0]].attr.entries(op.attr) if op.name == "part" else None
+
     def _within(self, whole: int, places: Sequence[int], ids: Sequence[int]) -> int:
         """The array of entries that are at some places of another."""
         of, start, stride = self.ops[whole], places[0], places[1] - places[0]
         if any(place != start + k * stride for k, place in enumerate(places)):
             return self.op("array", of.dtype, *ids)
-        length = self.ops[of.args[0]].attr.length if of.name == "part" else None
-        if (start, stride, len(places)) == (0, 1, length):
+        if (start, stride, len(places)) == (0, 1, self.entries(whole)):
             return whole
         return self.op("view", of.dtype, whole, attr=(start, stride, len(places)))
 
@@ -318,19 +328,17 @@ def _logical(b: Builder, op: Op, values: Values) -> int | None:
 
 
 def _read(b: Builder, op: Op, values: Values) -> int | None:
-    whole, place = b.ops[op.args[0]], values[1]
-    if place is None:
-        return None
-    if whole.name == "array":
-        return whole.args[int(place)]
-    if whole.name == "view":
-        start, stride, _ = whole.attr
-        return _entry(b, whole.args[0], start + stride * int(place))
-    return _entry(b, op.args[0], int(place))
+    return None if values[1] is None else entry(b, op.args[0], int(values[1]))
 
 
-def _entry(b: Builder, whole: int, place: int) -> int:
+def entry(b: Builder, whole: int, place: int) -> int:
+    """The entry of an array at a place that is known."""
     of = b.ops[whole]
+    if of.name == "array":
+        return of.args[place]
+    if of.name == "view":
+        start, stride, _ = of.attr
+        return entry(b, of.args[0], start + stride * place)
     if of.name == "input":
         return b.input(of.attr[0], place, of.dtype)
     return b.op("entry", of.dtype, whole, attr=place)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from veenv.kernel import complex_numbers
-from veenv.kernel.arrays import Ids, choose, reals
-from veenv.kernel.builder import Builder
+from veenv.kernel.arrays import Ids, choose, reals, whole
+from veenv.kernel.builder import Builder, entry
 from veenv.kernel.cpu.spans import LONG, body_size
 from veenv.kernel.program import PAIRS, CannotFuseError, Leaf, Loop, Op, ScalarProgram, dtype_name
 
@@ -44,6 +44,8 @@ class _Body:
         """For operations that are the same in all steps their number outside."""
         self._new: list[Op] = []
         self._number: dict[Any, int] = {}
+        self._entries: dict[int, tuple[int, int]] = {}
+        """For entries of carried arrays the number of the carry, and which entry."""
         self.captured: dict[int, int] = {}
 
     def capture(self, ids: Ids) -> Ids:
@@ -105,6 +107,8 @@ class _Body:
             return self.outer.const(op.attr)
         if op.name == "array":
             return self.outer.array(args)
+        if op.name == "entry":
+            return entry(self.outer, args[0], op.attr)
         return self.outer.op(op.name, op.dtype, *args, attr=op.attr)
 
     def program(
@@ -118,10 +122,13 @@ class _Body:
         ops, first = self.inner.ops, len(carries) + len(columns)
         leaves: list[Leaf] = []
         for k, i in enumerate((*carries, *columns)):
-            leaves.append(Leaf((), ops[i].dtype))
-            self._number[i] = self._add(Op("input", ops[i].dtype, (), (k, 0)))
+            entries = ops[i].args  # of a carry that is an array
+            leaves.append(Leaf((len(entries),) if entries else (), ops[i].dtype))
+            attr = k, None if entries else 0
+            self._number[i] = self._add(Op("input", ops[i].dtype, (), attr))
+            self._entries.update((a, (k, e)) for e, a in enumerate(entries))
         for i, op in enumerate(ops):
-            if self.used[i] and not self._fixed[i] and i not in self._number:
+            if self.used[i] and not self._fixed[i] and not self._is_given(i):
                 args = tuple(self._inside(a, first, leaves) for a in op.args)
                 self._number[i] = self._add(op._replace(args=args))
         places = tuple((self._inside(i, first, leaves),) for i in results)
@@ -132,6 +139,9 @@ class _Body:
         """The number in the body of an operation."""
         outer = self.outside(i)
         if outer is None:
+            if i not in self._number:  # of an array that is carried
+                op = Op("input", self.inner.ops[i].dtype, (), self._entries[i])
+                self._number[i] = self._add(op)
             return self._number[i]
         key = "outside", outer
         if key not in self._number:
@@ -139,7 +149,7 @@ class _Body:
             if op.name == "const":
                 self._number[key] = self._add(op)
             else:
-                length = length_of(self.outer, outer)
+                length = self.outer.entries(outer)
                 self.captured[outer] = len(self.captured)
                 place = None if length is not None else 0
                 leaves.append(Leaf(() if length is None else (length,), op.dtype))
@@ -147,20 +157,12 @@ class _Body:
                 self._number[key] = self._add(Op("input", op.dtype, (), attr))
         return self._number[key]
 
+    def _is_given(self, i: int) -> bool:
+        return i in self._number or i in self._entries
+
     def _add(self, op: Op) -> int:
         self._new.append(op)
         return len(self._new) - 1
-
-
-def length_of(b: Builder, i: int) -> int | None:
-    """How many entries an array has; None for a number."""
-    op = b.ops[i]
-    if op.name == "array":
-        return len(op.args)
-    if op.name == "view":
-        return op.attr[2]
-    loop = b.ops[op.args[0]].attr if op.name == "part" else None
-    return loop.length if loop is not None and op.attr >= loop.carries else None
 
 
 def scan(
@@ -172,26 +174,26 @@ def scan(
     """
     length, reverse = eqn.params["length"], eqn.params["reverse"]
     body = _Body(b, limit)
-    start, inputs, entering = _carried(body, carry)
+    inputs, entering = _carried(body, carry)
     entries, columns = _entries(body, stacks, length)
     outs = trace(body.inner, body.capture, entering, entries)
-    ahead = [i for ids in outs[: len(carry)] for i in reals(body.inner, ids)]
+    slots = _slots(body, carry, inputs, outs[: len(carry)])
     stacked = [i for ids in outs[len(carry) :] for i in reals(body.inner, ids)]
-    same = {i: s for i, s, n in zip(inputs, start, ahead, strict=True) if i == n}
-    body.divide([*ahead, *stacked], same)
-    moving = [k for k, i in enumerate(inputs) if i not in same]
+    same = {slot.input: slot.start for slot in slots if slot.input == slot.ahead}
+    body.divide([*(slot.ahead for slot in slots), *stacked], same)
+    moving = [slot for slot in slots if slot.input not in same]
     wanted = [i for i in dict.fromkeys(stacked) if body.outside(i) is None and i not in columns]
-    results = [*(ahead[k] for k in moving), *wanted]
-    program, captured = body.program([inputs[k] for k in moving], [*columns], results)
+    results = [*(slot.ahead for slot in moving), *wanted]
+    program, captured = body.program([slot.input for slot in moving], [*columns], results)
     if body_size(program) * length <= SHORT:
         return None
     made = Loop(program, len(moving), len(columns), length, reverse)
     arrays = [array for array, _ in columns.values()]
-    parts = _parts(b, made, [*(start[k] for k in moving), *arrays, *captured])
-    final = list(start)
-    for k, part in zip(moving, parts, strict=False):
-        out = body.outside(ahead[k])
-        final[k] = part if out is None else out
+    parts = _parts(b, made, [*(slot.start for slot in moving), *arrays, *captured])
+    last = {
+        slot: part if (out := body.outside(slot.ahead)) is None else out
+        for slot, part in zip(moving, parts, strict=False)
+    }
     arrays_of = dict(zip(wanted, parts[len(moving) :], strict=True))
 
     def steps(i: int) -> Sequence[int]:
@@ -205,7 +207,7 @@ def scan(
 
     found = [steps(i) for i in stacked]
     return [
-        *_arrays(b, eqn.outvars[: len(carry)], final),
+        *_arrays(b, eqn.outvars[: len(carry)], _final(b, slots, last)),
         *_stacked(b, eqn.outvars[len(carry) :], found, length),
     ]
 
@@ -215,7 +217,7 @@ def while_loop(
 ) -> list[Ids]:
     """The results of a `while` as a loop; arguments as of `scan`, and what tells to go on."""
     body = _Body(b, limit)
-    start, inputs, entering = _carried(body, carry)
+    inputs, entering = _carried(body, carry)
     (condition,) = test(body.inner, body.capture, entering, [])
     outs = trace(body.inner, body.capture, entering, [])
     if condition.shape:  # of a `vmap` inside: each of its points goes on as long as it wants
@@ -223,18 +225,16 @@ def while_loop(
         outs = [_where(body.inner, condition, new, old) for new, old in pairs]
         either = functools.partial(body.inner.op, "or", "bool")
         condition = np.array(functools.reduce(either, condition.ravel().tolist()), np.int64)
-    ahead = [i for ids in outs for i in reals(body.inner, ids)]
-    same = {i: s for i, s, n in zip(inputs, start, ahead, strict=True) if i == n}
+    slots = _slots(body, carry, inputs, outs)
+    same = {slot.input: slot.start for slot in slots if slot.input == slot.ahead}
     goes_on = int(condition[()])
-    body.divide([*ahead, goes_on], same)
-    moving = [k for k, i in enumerate(inputs) if i not in same]
-    results = [*(ahead[k] for k in moving), goes_on]
-    program, captured = body.program([inputs[k] for k in moving], [], results)
+    body.divide([*(slot.ahead for slot in slots), goes_on], same)
+    moving = [slot for slot in slots if slot.input not in same]
+    results = [*(slot.ahead for slot in moving), goes_on]
+    program, captured = body.program([slot.input for slot in moving], [], results)
     made = Loop(program, len(moving))
-    parts = _parts(b, made, [*(start[k] for k in moving), *captured])
-    last = dict(zip(moving, parts, strict=True))
-    final = [last.get(k, s) for k, s in enumerate(start)]
-    return _arrays(b, eqn.outvars, final)
+    parts = _parts(b, made, [*(slot.start for slot in moving), *captured])
+    return _arrays(b, eqn.outvars, _final(b, slots, dict(zip(moving, parts, strict=True))))
 
 
 def _where(b: Builder, condition: Ids, new: Ids, old: Ids) -> Ids:
@@ -255,18 +255,73 @@ def _parts(b: Builder, made: Loop, args: Sequence[int]) -> list[int]:
     return [b.op("part", leaf.dtype, loop, attr=k) for k, leaf in enumerate(outputs)]
 
 
-def _carried(body: _Body, carry: Sequence[Ids]) -> tuple[list[int], list[int], list[Ids]]:
-    """Of what is carried the operations outside, those inside, and these in arrays."""
-    start, inputs, arrays = [], list[int](), []
+def _carried(body: _Body, carry: Sequence[Ids]) -> tuple[list[list[int]], list[Ids]]:
+    """Of what is carried the operations inside, and these in arrays."""
+    inputs, arrays, count = [], [], 0
     for ids in carry:
         parts = reals(body.outer, ids)
-        first = len(inputs)
-        for i in parts:
-            dtype = body.outer.ops[i].dtype
-            inputs.append(body.inner.op(_CARRY, dtype, attr=len(inputs)))
-        start += parts
-        arrays.append(_as_given(body, ids, inputs[first:]))
-    return start, inputs, arrays
+        dtypes = enumerate((body.outer.ops[i].dtype for i in parts), count)
+        inputs.append([body.inner.op(_CARRY, dtype, attr=k) for k, dtype in dtypes])
+        count += len(parts)
+        arrays.append(_as_given(body, ids, inputs[-1]))
+    return inputs, arrays
+
+
+class _Slot(NamedTuple):
+    """What a loop carries: a number, or an array in which a step writes.
+
+    `start` is the operation outside, `input` that inside (of an array the operation that joins its
+    entries), `ahead` the next one; `order` says where a carry's entries are among all.
+    """
+
+    start: int
+    input: int
+    ahead: int
+    order: tuple[int, ...]
+
+
+def _slots(
+    body: _Body, carry: Sequence[Ids], inputs: Sequence[list[int]], outs: Sequence[Ids]
+) -> list[_Slot]:
+    """What is carried: arrays where a step does nothing but write in them, numbers otherwise."""
+    slots, count = [], 0
+    for before, given, after in zip(carry, inputs, outs, strict=True):
+        start, ahead = reals(body.outer, before), reals(body.inner, after)
+        parts = max(1, len(start) // max(1, before.size))  # two of complex numbers
+        for first in range(parts):
+            rows = start[first::parts], given[first::parts], ahead[first::parts]
+            order = range(count + first, count + len(start), parts)
+            written = whole(body.inner, rows[2])
+            array = -1 if written is None else _written_in(body.inner, written)
+            if written is not None and body.inner.ops[array].args == tuple(rows[1]):
+                slots.append(_Slot(body.outer.array(rows[0]), array, written, tuple(order)))
+            else:
+                each = zip(*rows, order, strict=True)
+                slots += [_Slot(s, i, n, (k,)) for s, i, n, k in each]
+        count += len(start)
+    return slots
+
+
+def _written_in(b: Builder, i: int) -> int:
+    """The array that an array was before something was written in it."""
+    while True:
+        op = b.ops[i]
+        if op.name == "part" and op.attr < b.ops[op.args[0]].attr.carries:
+            i = b.ops[op.args[0]].args[op.attr]
+        elif op.name == "write":
+            i = op.args[0]
+        else:
+            return i
+
+
+def _final(b: Builder, slots: Sequence[_Slot], last: Mapping[_Slot, int]) -> list[int]:
+    """The numbers that are carried out of a loop, one by one; `last` are those that moved."""
+    found: dict[int, int] = {}
+    for slot in slots:
+        out = last.get(slot, slot.start)
+        single = len(slot.order) == 1 and b.entries(out) is None
+        found |= {k: out if single else entry(b, out, e) for e, k in enumerate(slot.order)}
+    return [found[k] for k in range(len(found))]
 
 
 def _entries(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 from typing import Any
@@ -11,14 +11,13 @@ import numpy as np
 
 from veenv.kernel import complex_numbers
 from veenv.kernel.arrays import Ids, Rule, choose, constant, constants, reals
-from veenv.kernel.builder import Builder
-from veenv.kernel.program import CannotFuseError, dtype_name
+from veenv.kernel.builder import Builder, entry
+from veenv.kernel.program import dtype_name
 from veenv.rules.indexmap import Windows, moved, of_block, of_gather, of_scatter
 from veenv.rules.table import named
 
-_MOST_STARTS = 64
-"""Places between which an index that depends on the input may choose where something is put."""
-_FEW = 8  # places up to which entries are chosen, one after the other: reading takes about as long
+_FEW = 8
+"""Places up to which entries are chosen one after the other: memory takes about as long."""
 
 
 def _moved(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
@@ -61,7 +60,7 @@ def _dynamic_slice(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
 
 def _dynamic_update_slice(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
     x, update, *starts = ins
-    return [_put(b, eqn, of_block(update.shape), _index(starts), x, update)]
+    return [_put(b, of_block(update.shape), _index(starts), x, update)]
 
 
 def _index(starts: Sequence[Ids]) -> Ids:
@@ -69,7 +68,7 @@ def _index(starts: Sequence[Ids]) -> Ids:
 
 
 def _options(
-    b: Builder, eqn: Any, windows: Windows, shape: Sequence[int], ids: Ids
+    b: Builder, windows: Windows, shape: Sequence[int], ids: Ids
 ) -> Iterator[tuple[np.ndarray, Ids | None]]:
     """Known indices that indices can be, each with the bools that tell which of them are it.
 
@@ -80,11 +79,6 @@ def _options(
     ranges: list[Sequence[Any]] = [
         range(n + 1) if v is None else (v,) for n, v in zip(last, known, strict=True)
     ]
-    if _num_starts(b, windows, shape, ids) > _MOST_STARTS:
-        raise CannotFuseError(
-            f"an index that depends on the input chooses between more than {_MOST_STARTS} places",
-            eqn.primitive.name,
-        )
     for chosen in product(*ranges):
         tests = None
         for k, value in enumerate(chosen):
@@ -126,7 +120,7 @@ def _taken(b: Builder, eqn: Any, windows: Windows, ids: Ids, x: Ids) -> Ids:
     owner = windows.owners(x.shape, ids.shape[:-1])
     if not windows.clipped:
         result = np.full(eqn.outvars[0].aval.shape, _fill(b, eqn), np.int64)
-    for indices, tests in _options(b, eqn, windows, x.shape, ids):
+    for indices, tests in _options(b, windows, x.shape, ids):
         places = windows.places(x.shape, indices)
         found = entries[places] if result is None else np.where(places < 0, result, entries[places])
         if (
@@ -139,21 +133,23 @@ def _taken(b: Builder, eqn: Any, windows: Windows, ids: Ids, x: Ids) -> Ids:
     return result
 
 
-def _read(b: Builder, eqn: Any, windows: Windows, ids: Ids, x: Ids) -> Ids:
-    """The entries of windows of an array, read at places that are computed."""
+def _computed(
+    b: Builder, windows: Windows, ids: Ids, shape: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """For each entry of windows its place, which is computed, and whether it was inside."""
     rows, which = np.unique(ids.reshape(-1, ids.shape[-1]), axis=0, return_inverse=True)
     bases, inside, sizes = [], [], [b.computing]
     for row in rows.tolist():
         base, tests = b.number(0, "int32"), b.const(np.bool_(True))
         for index, axis in zip(row, windows.indexed, strict=True):
-            dtype, last = b.ops[index].dtype, x.shape[axis] - windows.sizes[axis]
+            dtype, last = b.ops[index].dtype, shape[axis] - windows.sizes[axis]
             if last > np.iinfo(dtype).max:
                 last = int(np.iinfo(dtype).max)
             low, high = b.number(0, dtype), b.number(last, dtype)
             tests = b.op("and", "bool", tests, b.op("ge", "bool", index, low))
             tests = b.op("and", "bool", tests, b.op("le", "bool", index, high))
             start = b.op("min", dtype, b.op("max", dtype, index, low), high)
-            stride = b.number(prod(x.shape[axis + 1 :]), "int32")
+            stride = b.number(prod(shape[axis + 1 :]), "int32")
             moved = b.op("mul", "int32", b.op("convert", "int32", start), stride)
             base = b.op("add", "int32", base, moved)
         bases.append(base)
@@ -161,21 +157,57 @@ def _read(b: Builder, eqn: Any, windows: Windows, ids: Ids, x: Ids) -> Ids:
         sizes.append(b.computing)
         if len(sizes) == 3:  # two rows tell what the others come to
             b.expect(min(sizes[2] - sizes[1], sizes[1] - sizes[0]) * (len(rows) - 2))
-    offsets = windows.places(x.shape, np.zeros(ids.shape, np.int64))
-    owners = windows.owners(x.shape, ids.shape[:-1])
-    owners = np.broadcast_to(which.reshape(-1)[owners], offsets.shape)
+    offsets = windows.places(shape, np.zeros(ids.shape, np.int64))
+    owners = windows.owners(shape, ids.shape[:-1])
+    owners = np.broadcast_to(which.reshape(-1)[owners], offsets.shape).ravel().tolist()
+    moved = [b.number(offset, "int32") for offset in offsets.ravel().tolist()]
+    places = [b.op("add", "int32", bases[o], k) for o, k in zip(owners, moved, strict=True)]
+    return places, [inside[owner] for owner in owners]
+
+
+def _arrays(b: Builder, x: Ids) -> list[int]:
+    """The array of some entries; of complex numbers that of each part."""
     parts = reals(b, x)
-    count = len(parts) // x.size  # two of complex numbers
-    arrays = [b.array(parts[k::count]) for k in range(count)]
-    found = []
-    for offset, owner in zip(offsets.ravel().tolist(), owners.ravel().tolist(), strict=True):
-        place = b.op("add", "int32", bases[owner], b.number(offset, "int32"))
-        pair = [b.op("read", b.ops[a].dtype, a, place) for a in arrays]
-        value = pair[0] if count == 1 else complex_numbers.pair(b, *pair)
+    count = len(parts) // x.size
+    return [b.array(parts[k::count]) for k in range(count)]
+
+
+def _at(b: Builder, arrays: Sequence[int], read: Callable[[int], int]) -> int:
+    """The number that is read from an array, or from one of each part."""
+    pair = [read(a) for a in arrays]
+    return pair[0] if len(pair) == 1 else complex_numbers.pair(b, *pair)
+
+
+def _read(b: Builder, eqn: Any, windows: Windows, ids: Ids, x: Ids) -> Ids:
+    """The entries of windows of an array, read at places that are computed."""
+    arrays, found = _arrays(b, x), []
+    for place, inside in zip(*_computed(b, windows, ids, x.shape), strict=True):
+        value = _at(b, arrays, lambda a, place=place: b.op("read", b.ops[a].dtype, a, place))
         if not windows.clipped:
-            value = int(choose(b, inside[owner], value, _fill(b, eqn))[()])
+            value = int(choose(b, inside, value, _fill(b, eqn))[()])
         found.append(value)
-    return np.array(found, np.int64).reshape(offsets.shape)
+    return np.array(found, np.int64).reshape(eqn.outvars[0].aval.shape)
+
+
+def _written(
+    b: Builder, windows: Windows, ids: Ids, operand: Ids, updates: Ids, name: str | None
+) -> Ids:
+    """An array with updates written in windows, at places that are computed."""
+    arrays = _arrays(b, operand)
+    dtype = b.ops[int(operand.flat[0])].dtype
+    where = zip(*_computed(b, windows, ids, operand.shape), strict=True)
+    for update, (place, inside) in zip(updates.ravel().tolist(), where, strict=True):
+        old = _at(b, arrays, lambda a, place=place: b.op("read", b.ops[a].dtype, a, place))
+        new = update if name is None else b.op(name, dtype, old, update)
+        if not windows.clipped:
+            new = b.op("select", dtype, inside, new, old)
+        parts = reals(b, np.array(new))
+        arrays = [
+            b.op("write", b.ops[a].dtype, a, place, part)
+            for a, part in zip(arrays, parts, strict=True)
+        ]
+    found = [_at(b, arrays, lambda a, k=k: entry(b, a, k)) for k in range(operand.size)]
+    return np.array(found, np.int64).reshape(operand.shape)
 
 
 def _fill(b: Builder, eqn: Any) -> int:
@@ -195,14 +227,13 @@ def _scatter(name: str | None) -> Rule:
     def rule(b: Builder, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         operand, ids, updates = ins
         windows = of_scatter(eqn.params, operand.ndim, updates.shape)
-        return [_put(b, eqn, windows, ids, operand, updates, name)]
+        return [_put(b, windows, ids, operand, updates, name)]
 
     return rule
 
 
 def _put(
     b: Builder,
-    eqn: Any,
     windows: Windows,
     ids: Ids,
     operand: Ids,
@@ -210,12 +241,16 @@ def _put(
     name: str | None = None,
 ) -> Ids:
     """An array with updates put in windows, by their indices."""
+    if not operand.size or not updates.size:
+        return operand
+    if _num_starts(b, windows, operand.shape, ids) > _FEW:
+        return _written(b, windows, ids, operand, updates, name)
     owner = windows.owners(operand.shape, ids.shape[:-1])
     result = np.array(operand).reshape(-1)
-    dtype = dtype_name(eqn.outvars[0].aval.dtype)
+    dtype = b.ops[int(operand.flat[0])].dtype
     options = [
         (windows.places(operand.shape, indices).ravel(), tests)
-        for indices, tests in _options(b, eqn, windows, operand.shape, ids)
+        for indices, tests in _options(b, windows, operand.shape, ids)
     ]
     for number, update in enumerate(updates.flat):
         for places, tests in options:

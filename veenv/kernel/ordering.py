@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from veenv.kernel.program import FREE, Leaf, Loop, Op, ScalarProgram, made
+from veenv.kernel.writes import reads_first, replacing
 
 Results = Sequence[Sequence[int]]
 """For each output leaf the operations of its entries."""
@@ -19,7 +20,8 @@ def needed(
     """The operations that the results need, those without arguments first.
 
     They run as traced, or each result with what it needs, one after the other: whichever leaves
-    fewer values waiting, which are more than the registers hold.
+    fewer values waiting, which are more than the registers hold. Where something is written in an
+    array, what reads the array comes first.
     """
     roots = [i for ids in results for i in ids]
     ops, used = _trimmed(ops, roots)
@@ -101,6 +103,8 @@ def _arranged(
     users = np.array([i for i in every for _ in ops[i].args], np.int64)
     kept = np.isin(args, free, invert=True)
     best = min((every, deep), key=lambda order: _waiting(order, users[kept], args[kept]))
+    if any(replacing(ops[i]) for i in every):
+        best = reads_first(ops, best)
     early = set(_depth_first(ops, first))
     best = [*(i for i in best if i in early), *(i for i in best if i not in early)]
     parts: dict[int, list[int]] = {}

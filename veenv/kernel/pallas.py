@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,65 +20,19 @@ from jax import lax
 from jax.experimental import pallas as pl
 
 from veenv.kernel import expansions
+from veenv.kernel.pallas_arrays import (
+    Path,
+    View,
+    is_stacked,
+    memory_of,
+    move,
+    of_memory,
+    tables_of,
+)
 from veenv.kernel.program import CannotFuseError, Leaf, Loop, Op, ScalarProgram
 from veenv.kernel.tiling import Tiled, Tiling
+from veenv.kernel.writes import in_place, replacing
 from veenv.rules.operations import OPERATIONS
-
-Path = tuple[int, ...]
-"""Where an operation is: its position, after those of the loops that it is in."""
-
-
-class View(NamedTuple):
-    """Every so manieth entry of a reference, so many of them."""
-
-    ref: Any
-    start: int
-    stride: int
-    length: int
-
-    def load(self, k: Any, dtype: str) -> jax.Array:
-        """An entry."""
-        return _of(self.ref[self.start + self.stride * k], dtype)
-
-
-def _of(value: jax.Array, dtype: str) -> jax.Array:
-    """A number from memory, where bools are integers and small integers may be larger ones."""
-    return value != 0 if dtype == "bool" else value.astype(dtype)
-
-
-def tables_of(program: ScalarProgram) -> dict[Path, np.ndarray]:
-    """The arrays of constants of a program and of its loops."""
-    return {
-        where: np.array([part.ops[a].attr for a in op.args], op.dtype)
-        for where, part, op in _arrays(program, ())
-        if op.name == "array" and part.is_constant[list(op.args)].all()
-    }
-
-
-def memory_of(program: ScalarProgram) -> dict[Path, Leaf]:
-    """The arrays that the kernel writes, with their sizes."""
-    found = {}
-    known = tables_of(program)
-    for where, part, op in _arrays(program, ()):
-        if op.name == "part":
-            found[where] = Leaf((part.ops[op.args[0]].attr.length,), op.dtype)
-        elif where not in known:
-            found[where] = Leaf((len(op.args),), op.dtype)
-    return found
-
-
-def _arrays(program: ScalarProgram, path: Path) -> list[tuple[Path, ScalarProgram, Op]]:
-    found = []
-    for k, op in enumerate(program.ops):
-        if op.name == "loop":
-            found += _arrays(op.attr.body, (*path, k))
-        elif op.name == "array" or _is_stacked(program, op):
-            found.append(((*path, k), program, op))
-    return found
-
-
-def _is_stacked(program: ScalarProgram, op: Op) -> bool:
-    return op.name == "part" and op.attr >= program.ops[op.args[0]].attr.carries
 
 
 class Run:
@@ -100,14 +54,24 @@ class Run:
         self._block, self._apply, self._outside = block, apply, outside or apply
 
     def values(
-        self, program: ScalarProgram, given: Sequence[Any], path: Path = (), mask: Any = None
+        self,
+        program: ScalarProgram,
+        given: Sequence[Any],
+        path: Path = (),
+        mask: Any = None,
+        loop: Loop | None = None,
     ) -> list[Any]:
         """The values of all operations, `given` a number or a view of an array for each input.
 
-        `mask` tells where the loop, and those around it, go on; None is everywhere.
+        `mask` tells where the loop, and those around it, go on; None is everywhere. `loop` is that
+        whose body the program is.
         """
         found: list[Any] = []
+        written = in_place(program, loop.carries if loop else 0)
         for k, op in enumerate(program.ops):
+            if loop is not None and loop.length is None and k == loop.tested:
+                goes_on = found[program.results[-1][0]]
+                mask = goes_on if mask is None else goes_on & mask
             args = [found[a] for a in op.args]
             match op.name:
                 case "input":
@@ -126,15 +90,23 @@ class Run:
                     found.append(args[0].load(op.attr, op.dtype))
                 case "read":
                     found.append(self._read(op, *args))
+                case "write":
+                    view, place, value = args
+                    view = view if (k, 0) in written else self._copied(view, (*path, k))
+                    self._write(view, place, value, mask)
+                    found.append(view)
                 case "loop":
                     arrays = {
                         o.attr: self._whole((*path, i))
                         for i, o in enumerate(program.ops)
-                        if o.args[:1] == (k,) and _is_stacked(program, o)
+                        if o.args[:1] == (k,) and is_stacked(program, o)
                     }
+                    for c in replacing(op):
+                        if (k, c) not in written:
+                            args[c] = self._copied(args[c], (*path, k, ~c))
                     found.append(self._loop(op.attr, args, arrays, (*path, k), mask))
                 case "part":
-                    stacked = _is_stacked(program, op)
+                    stacked = is_stacked(program, op)
                     found.append(self._whole((*path, k)) if stacked else args[0][op.attr])
                 case _:
                     found.append((self._apply if path else self._outside)(op, args))
@@ -152,6 +124,23 @@ class Run:
                 view.ref[k] = value.astype(view.ref.dtype)
         return view
 
+    def _copied(self, view: View, where: Path) -> View:
+        """The entries of an array in memory of its own."""
+        to = self._whole(where)
+        move(view, to)
+        return to
+
+    def _write(self, view: View, place: jax.Array, value: jax.Array, mask: Any) -> None:
+        """Each lane's own entry, where a mask is true: all are gone through."""
+
+        def step(k: Any, _: Any) -> Any:
+            here, at = place == k, view.start + view.stride * k
+            here = here if mask is None else here & mask
+            view.ref[at] = jnp.where(here, value.astype(view.ref.dtype), view.ref[at])
+            return 0
+
+        lax.fori_loop(0, view.length, step, 0)
+
     def _read(self, op: Op, view: View, place: jax.Array) -> jax.Array:
         """Each lane's own entry: all are gone through, as no reference is read lane by lane."""
 
@@ -159,7 +148,7 @@ class Run:
             return jnp.where(place == k, view.ref[view.start + view.stride * k], found)
 
         found = lax.fori_loop(0, view.length, step, view.ref[view.start])
-        return _of(found, op.dtype)
+        return of_memory(found, op.dtype)
 
     def _loop(
         self, loop: Loop, args: Sequence[Any], arrays: Mapping[int, View], path: Path, mask: Any
@@ -167,7 +156,8 @@ class Run:
         """What a loop carries at its end; what it stacks is in memory."""
         first, body = loop.carries + loop.stacked, loop.body
         dtypes = [leaf.dtype for leaf in body.inputs]
-        bools = [dtype == "bool" for dtype in dtypes]
+        single = [k for k in range(loop.carries) if not body.inputs[k].shape]
+        bools = [dtypes[k] == "bool" for k in single]
         columns, same = args[loop.carries : first], args[first:]
 
         def kept(values: Sequence[Any]) -> tuple[Any, ...]:
@@ -180,28 +170,44 @@ class Run:
 
         def at(k: Any, carries: Sequence[Any]) -> list[Any]:
             pairs = zip(columns, dtypes[loop.carries :], strict=False)
-            return [*numbers(carries), *(c.load(k, dtype) for c, dtype in pairs), *same]
+            return [*every(numbers(carries)), *(c.load(k, dtype) for c, dtype in pairs), *same]
+
+        def every(values: Sequence[Any]) -> list[Any]:
+            """With the arrays that are carried, which stay where they are."""
+            found = list(args[: loop.carries])
+            for k, value in zip(single, values, strict=True):
+                found[k] = value
+            return found
+
+        def put(values: Sequence[Any], where: Any) -> list[Any]:
+            """The numbers of a step; what it wrote elsewhere than in an array goes there."""
+            results = [values[i] for (i,) in body.results]
+            for k in range(loop.carries):
+                if k not in single and results[k] is not args[k]:
+                    move(results[k], args[k], where)
+            return [results[k] for k in single]
 
         def step(k: Any, carries: Sequence[Any]) -> tuple[Any, ...]:
             k = (loop.length or 0) - 1 - k if loop.reverse else k
-            values = self.values(body, at(k, carries), path, mask)
+            values = self.values(body, at(k, carries), path, mask, loop)
             for result, view in arrays.items():
                 view.ref[k] = values[body.results[result][0]].astype(view.ref.dtype)
-            return kept([values[i] for (i,) in body.results[: loop.carries]])
+            return kept(put(values, mask))
 
         def once(state: Any) -> Any:
             carries = state[1]
-            values = self.values(body, at(0, carries), path, mask)
-            *ahead, goes_on = (values[i] for (i,) in body.results)
+            values = self.values(body, at(0, carries), path, mask, loop)
+            goes_on = values[body.results[-1][0]]
             goes_on = goes_on if mask is None else goes_on & mask
-            pairs = zip(kept(ahead), carries, strict=True)
+            pairs = zip(kept(put(values, goes_on)), carries, strict=True)
             any_lane = jnp.max(goes_on.astype(jnp.float32)) > 0
             return any_lane, tuple(jnp.where(goes_on, new, old) for new, old in pairs)
 
-        start = kept(args[: loop.carries])
+        start = kept([args[k] for k in single])
         if loop.length is not None:
-            return numbers(lax.fori_loop(0, loop.length, step, start))
-        return numbers(lax.while_loop(lambda s: s[0], once, (jnp.bool_(True), start))[1])
+            return every(numbers(lax.fori_loop(0, loop.length, step, start)))
+        ended = lax.while_loop(lambda s: s[0], once, (jnp.bool_(True), start))[1]
+        return every(numbers(ended))
 
 
 class Waves:

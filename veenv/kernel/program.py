@@ -25,8 +25,9 @@ Operations, by name; ``x y z`` stand for arguments, and a result has the dtype t
 | ``view`` | ``attr = start, stride, length`` of an array |
 | ``entry`` | entry ``attr`` of an array |
 | ``read`` | the entry of array x at place y, an int32 that is inside |
+| ``write`` | array x with z at place y, an int32 that is inside |
 | ``loop`` | a `Loop` |
-| ``part`` | result ``attr`` of a loop: a last carry, or the array of what it stacks |
+| ``part`` | result ``attr`` of a loop: a last carry, which may be an array, or what it stacks |
 
 Integer ``div`` and ``rem`` are only emitted where the divisor is neither 0 nor overflows.
 """
@@ -137,7 +138,8 @@ class Loop:
     """What the operation ``loop`` repeats.
 
     Its arguments are first carries, arrays of which a step gets one entry, and what is the same in
-    all steps. Each is a leaf of the body's inputs; the body's results are one leaf each.
+    all steps. Each is a leaf of the body's inputs; the body's results are one operation each. A
+    carry is a number, or an array whose next value is it after writes.
     """
 
     # from the arguments at a step to the next carries and to what is stacked; without a length the
@@ -155,6 +157,12 @@ class Loop:
     def steps(self) -> int:
         """How many steps there are, or may be."""
         return self.length or UNKNOWN_STEPS
+
+    def entries(self, result: int) -> int | None:
+        """How many entries a result has; None of a number."""
+        if result >= self.carries:
+            return self.length
+        return self.body.inputs[result].size if self.body.inputs[result].shape else None
 
     def digest(self) -> str:
         """A hash of all of it."""
@@ -191,12 +199,12 @@ class ScalarProgram:
 
     @property
     def stacked(self) -> int:
-        """How many numbers its loops stack, those of a loop inside of another once."""
+        """How many numbers its loops stack and carry in arrays, those of inner loops once."""
         return sum(
-            part.ops[op.args[0]].attr.length or 0
+            part.ops[op.args[0]].attr.entries(op.attr) or 0
             for part, _ in self.parts()
             for op in part.ops
-            if op.name == "part" and op.attr >= part.ops[op.args[0]].attr.carries
+            if op.name == "part"
         )
 
     @functools.cached_property

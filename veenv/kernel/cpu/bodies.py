@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 import numpy as np
 
@@ -13,7 +14,11 @@ from veenv.kernel.cpu.loop_code import LoopCode, Scope
 from veenv.kernel.cpu.outputs import writes_of
 from veenv.kernel.cpu.trigonometry import Trigonometry
 from veenv.kernel.program import FLOATS, FREE, ROUNDED, Op, ScalarProgram
+from veenv.kernel.writes import entries
 from veenv.rules.operations import OPERATIONS
+
+_EQUAL = 16
+"""Equal entries from which on a loop stores them: it is no longer than they are."""
 
 
 class Instructions(Emitter):
@@ -64,6 +69,8 @@ class Instructions(Emitter):
             LoopCode(self, position).write()
         elif op.name == "array":
             self._fill_array(position, op)
+        elif op.name == "write":
+            self._write(position, op)
         elif op.name == "input" and op.attr[1] is None and not self.scope.inputs:
             self._unweave(position, op)
         elif op.name not in FREE:
@@ -110,11 +117,23 @@ class Instructions(Emitter):
             given = scope.inputs[op.attr[0]]
             assert isinstance(given, Stored)
             return given
+        if op.name == "write" and (i, 0) in scope.in_place:
+            return self.stored(op.args[0])
+        if op.name == "part" and op.attr < scope.program.ops[op.args[0]].attr.carries:
+            return self.carried(op.args[0], op.attr)
         constant = table(scope.program, i)
         if constant is not None:
             self.declare(*constant)
             return Stored(constant[0], op.dtype, shared=True)
         return Stored("%kept", op.dtype, scope.places[i])
+
+    def carried(self, loop: int, k: int) -> Stored:
+        """Where an array is that a loop carries."""
+        scope = self.scope
+        if (loop, k) in scope.in_place:
+            return self.stored(scope.program.ops[loop].args[k])
+        dtype = scope.program.ops[loop].attr.body.inputs[k].dtype
+        return Stored("%kept", dtype, scope.places[loop, k])
 
     def _address(self, array: Stored, index: str | int) -> str:
         """Where an entry of an array is, by its number, which may be an i64."""
@@ -148,15 +167,67 @@ class Instructions(Emitter):
         value, place = self.to_memory(array.dtype, value), self._address(array, index)
         self.lines.append(f"store {kind} {value}, ptr {place}, align {self._alignment(array)}")
 
+    def copy(self, source: Stored, target: Stored, count: int, mask: str | None = None) -> None:
+        """Copies the entries of an array, in the lanes of a mask."""
+
+        def step(k: str, _: list[str]) -> list[str]:
+            value = self.load(source, k)
+            if mask is not None:
+                value = self.select(self.vector(source.dtype), mask, value, self.load(target, k))
+            self.put(target, k, value)
+            return []
+
+        self.repeat(count, [], [], step)
+
+    def _write(self, position: int, op: Op) -> None:
+        """Writes an entry of an array at a place that is computed, where the loop goes on."""
+        array, mask = self.stored(position), self.scope.mask
+        place, value = (self.operand(a) for a in op.args[1:])
+        if (position, 0) not in self.scope.in_place:
+            count = entries(self.scope.program, position)
+            self.copy(self.stored(op.args[0]), array, count)
+        if self.scope.same[op.args[1]]:
+            index = self._index(place)
+            if mask is not None:
+                value = self.select(self.vector(op.dtype), mask, value, self.load(array, index))
+            self.put(array, index, value)
+            return
+        of, lanes = memory_element(array.dtype), self.lanes
+        kind, every = f"<{lanes} x {of}>", f"<{lanes} x i1>"
+        pointers = self._pointers(array, place)
+        name = f"llvm.masked.scatter.{suffix(kind)}.v{lanes}p0"
+        self.declare(name, f"declare void @{name}({kind}, <{lanes} x ptr>, i32 immarg, {every})")
+        value, aligned = self.to_memory(array.dtype, value), np.dtype(array.dtype).itemsize
+        self.lines.append(
+            f"call void @{name}({kind} {value}, <{lanes} x ptr> {pointers}, i32 {aligned}, "
+            f"{every} {mask or 'splat (i1 true)'})"
+        )
+
     def _alignment(self, array: Stored) -> int:
         return min(ALIGNED, array.width(self.lanes))
 
     def _fill_array(self, position: int, op: Op) -> None:
         """Stores the entries of an array that is no table."""
-        array = self.stored(position)
-        if not array.shared:
-            for k, a in enumerate(op.args):
-                self.put(array, k, self.operand(a))
+        array, k = self.stored(position), 0
+        if array.shared:
+            return
+        for a, equal in groupby(op.args):
+            count, value = sum(1 for _ in equal), self.operand(a)
+            if count < _EQUAL:
+                for e in range(k, k + count):
+                    self.put(array, e, value)
+            else:
+                self._fill_equal(array.view(k, 1), count, value)
+            k += count
+
+    def _fill_equal(self, array: Stored, count: int, value: str) -> None:
+        """Stores the same number in all entries."""
+
+        def step(k: str, _: list[str]) -> list[str]:
+            self.put(array, k, value)
+            return []
+
+        self.repeat(count, [], [], step)
 
     def _unweave(self, position: int, op: Op) -> None:
         """Stores a vector for each entry of an input leaf."""
@@ -189,18 +260,10 @@ class Instructions(Emitter):
         """The entry of an array at a place that is computed."""
         array, place = self.stored(op.args[0]), self.operand(op.args[1])
         if self.scope.same[op.args[1]]:
-            one = self.emit(f"extractelement <{self.lanes} x i32> {place}, i64 0")
-            return self.load(array, self.emit(f"sext i32 {one} to i64"))
+            return self.load(array, self._index(place))
         of, lanes = memory_element(array.dtype), self.lanes
-        kind, places = f"<{lanes} x {of}>", f"<{lanes} x i32>"
-        if array.stride != 1:
-            place = self.emit(f"mul {places} {place}, splat (i32 {array.stride})")
-        if not array.shared:
-            place = self.emit(f"mul {places} {place}, splat (i32 {lanes})")
-            own = ", ".join(f"i32 {k}" for k in range(lanes))
-            place = self.emit(f"add {places} {place}, <{own}>")
-        base = self._address(array.view(0, 1), 0)
-        pointers = self.emit(f"getelementptr {of}, ptr {base}, {places} {place}")
+        kind = f"<{lanes} x {of}>"
+        pointers = self._pointers(array, place)
         name = f"llvm.masked.gather.{suffix(kind)}.v{lanes}p0"
         every = f"<{lanes} x i1>"
         self.declare(name, f"declare {kind} @{name}(<{lanes} x ptr>, i32 immarg, {every}, {kind})")
@@ -210,6 +273,24 @@ class Instructions(Emitter):
             f"{every} splat (i1 true), {kind} poison)"
         )
         return self.from_memory(array.dtype, value)
+
+    def _index(self, place: str) -> str:
+        """The place, an i64, that is the same in all lanes."""
+        one = self.emit(f"extractelement <{self.lanes} x i32> {place}, i64 0")
+        return self.emit(f"sext i32 {one} to i64")
+
+    def _pointers(self, array: Stored, place: str) -> str:
+        """The addresses of each lane's own entry."""
+        of, lanes = memory_element(array.dtype), self.lanes
+        places = f"<{lanes} x i32>"
+        if array.stride != 1:
+            place = self.emit(f"mul {places} {place}, splat (i32 {array.stride})")
+        if not array.shared:
+            place = self.emit(f"mul {places} {place}, splat (i32 {lanes})")
+            own = ", ".join(f"i32 {k}" for k in range(lanes))
+            place = self.emit(f"add {places} {place}, <{own}>")
+        base = self._address(array.view(0, 1), 0)
+        return self.emit(f"getelementptr {of}, ptr {base}, {places} {place}")
 
     def _operation(self, op: Op) -> str:
         if op.name == "read":

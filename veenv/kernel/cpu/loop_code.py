@@ -10,8 +10,9 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from veenv.kernel.cpu.arrays import Stored, memory
+from veenv.kernel.cpu.arrays import Place, Stored, memory
 from veenv.kernel.program import Loop, Op, ScalarProgram
+from veenv.kernel.writes import in_place, replacing
 
 
 def uniform(program: ScalarProgram, given: Sequence[bool]) -> list[bool]:
@@ -20,7 +21,7 @@ def uniform(program: ScalarProgram, given: Sequence[bool]) -> list[bool]:
     results: dict[int, list[bool]] = {}
     for position, op in enumerate(program.ops):
         args = [found[a] for a in op.args]
-        same = given[op.attr[0]] if op.name == "input" else all(args)
+        same = given[op.attr[0]] if op.name == "input" else all(args) and op.name != "write"
         if op.name == "loop":
             results[position] = _results(op.attr, args)
         elif op.name == "part":
@@ -31,7 +32,8 @@ def uniform(program: ScalarProgram, given: Sequence[bool]) -> list[bool]:
 
 def within(loop: Loop, args: Sequence[bool]) -> list[bool]:
     """Of each input leaf of a loop's body whether it is the same at all points, given arguments."""
-    given = list(args)
+    arrays = [bool(leaf.shape) for leaf in loop.body.inputs[: loop.carries]]
+    given = [flag and not any(arrays[k : k + 1]) for k, flag in enumerate(args)]
     while True:
         found = uniform(loop.body, given)
         ends = all(found[i] for i in loop.body.results[-1]) if loop.length is None else True
@@ -59,6 +61,7 @@ class Scope:
       places: where in memory its arrays are (`veenv.kernel.cpu.arrays.memory`).
       inputs: of a body what stands for its inputs: a name, an array, or what loads an entry.
       mask: in which lanes a loop still runs; None for all.
+      in_place: the arrays that are written where they are (`veenv.kernel.writes.in_place`).
       same: of each operation whether it is the same in all lanes.
       names: values of operations.
       parts: of each loop the operations of its results.
@@ -67,12 +70,14 @@ class Scope:
     def __init__(
         self,
         program: ScalarProgram,
-        places: Mapping[int, int],
+        places: Mapping[Place, int],
         inputs: Sequence[str | Stored | Callable[[], str]] = (),
         mask: str | None = None,
         given: Sequence[bool] | None = None,
+        carries: int = 0,
     ):
         self.program, self.places, self.inputs, self.mask = program, places, inputs, mask
+        self.in_place = in_place(program, carries)
         self.same = uniform(program, given or [False] * len(program.inputs))
         self.names: dict[int, str] = {}
         self.parts: dict[int, dict[int, int]] = {}
@@ -94,11 +99,16 @@ class LoopCode:
         op = self._outer.program.ops[position]
         self._loop: Loop = op.attr
         self._body, self._parts = self._loop.body, self._outer.parts[position]
-        self._places = memory(self._body, to.lanes, self._outer.places[position])[0]
+        self._places = memory(self._body, to.lanes, self._outer.places[position], self._loop)[0]
         self._given = within(self._loop, [self._outer.same[a] for a in op.args])
         carries, first = self._loop.carries, self._loop.carries + self._loop.stacked
-        self._kinds = [to.vector(leaf.dtype) for leaf in self._body.inputs[:carries]]
-        self._starts = [to.operand(a) for a in op.args[:carries]]
+        self._carried = {k: to.carried(position, k) for k in replacing(op)}
+        for k, array in self._carried.items():
+            if (position, k) not in self._outer.in_place:
+                to.copy(to.stored(op.args[k]), array, self._body.inputs[k].size)
+        self._numbers = [k for k in range(carries) if k not in self._carried]
+        self._kinds = [to.vector(self._body.inputs[k].dtype) for k in self._numbers]
+        self._starts = [to.operand(op.args[k]) for k in self._numbers]
         self._columns = [to.stored(a) for a in op.args[carries:first]]
         self._captured = [
             to.stored(a) if leaf.shape else to.operand(a)
@@ -115,14 +125,17 @@ class LoopCode:
         else:
             found = to.repeat(self._loop.length, self._kinds, self._starts, self._step)
         to.scope, to.trigonometry.known = self._outer, known
-        for k, i in self._parts.items():
-            if k < self._loop.carries:
-                self._outer.names[i] = found[k]
+        for k, value in zip(self._numbers, found, strict=True):
+            if k in self._parts:
+                self._outer.names[self._parts[k]] = value
 
     def _enter(self, carries: Sequence[str], index: str = "") -> None:
         entries = [functools.partial(self._to.load, column, index) for column in self._columns]
-        inputs = [*carries, *entries, *self._captured]
-        self._to.scope = Scope(self._body, self._places, inputs, self._outer.mask, self._given)
+        known = {**self._carried, **dict(zip(self._numbers, carries, strict=True))}
+        inputs = [*(known[k] for k in range(self._loop.carries)), *entries, *self._captured]
+        self._to.scope = Scope(
+            self._body, self._places, inputs, self._outer.mask, self._given, self._loop.carries
+        )
 
     def _run(self, first: int, end: int) -> list[str]:
         """Writes some operations of the body; returns the next carries."""
@@ -130,7 +143,13 @@ class LoopCode:
             self._to.run(k)
         if end < len(self._body.ops):
             return []
-        return [self._to.operand(ids[0]) for ids in self._body.results[: self._loop.carries]]
+        results = [ids[0] for ids in self._body.results]
+        values = {k: self._to.operand(i) for k, i in enumerate(results) if k not in self._carried}
+        for k, array in self._carried.items():
+            written = self._to.stored(results[k])
+            if written != array:
+                self._to.copy(written, array, self._body.inputs[k].size, self._to.scope.mask)
+        return [values[k] for k in self._numbers]
 
     def _step(self, number: str, carries: list[str]) -> list[str]:
         last = (self._loop.length or 0) - 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -81,8 +81,8 @@ def _lengths(program: ScalarProgram) -> np.ndarray:
 def _is_made(program: ScalarProgram, op: Op) -> bool:
     """Whether the result of an operation is a number that is computed, not one in memory."""
     if op.name == "part":
-        return op.attr < program.ops[op.args[0]].attr.carries
-    return op.name not in FREE and op.name not in ("array", "loop")
+        return program.ops[op.args[0]].attr.entries(op.attr) is None
+    return op.name not in FREE and op.name not in ("array", "loop", "write")
 
 
 def _own_lengths(program: ScalarProgram) -> np.ndarray:
@@ -91,7 +91,7 @@ def _own_lengths(program: ScalarProgram) -> np.ndarray:
     found = np.array([weights.get(op.name, 1) for op in program.ops], np.int64)
     for k, op in enumerate(program.ops):
         if op.name == "array":
-            found[k] = len(op.args)
+            found[k] = sum(1 for _ in groupby(op.args))
         elif op.name == "loop":
             found[k] = len(op.args) + body_size(op.attr.body)
         elif op.name == "input" and op.attr[1] is None:

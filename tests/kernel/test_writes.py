@@ -1,0 +1,160 @@
+"""Arrays in which a loop writes at computed places: machine code, Pallas and C, beside JAX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import veenv
+from tests.export.test_c import COMPILER, compare
+from veenv.kernel.fusing import trace_point
+from veenv.kernel.pallas import PallasKernel
+
+
+def saved(x: Any, n: Any) -> Any:
+    """Steps until each point's own end, all saved."""
+
+    def step(c: Any) -> Any:
+        y, k, found = c
+        y = y * x
+        return y, k + 1, found.at[k].set(y)
+
+    start = x, 0 * n, jnp.full(200, jnp.inf, x.dtype).at[0].set(x)
+    return lax.while_loop(lambda c: (c[0] < 5) & (c[1] < 200), step, start)
+
+
+def some_rows(x: Any, n: Any) -> Any:
+    """Rows that are written if a condition holds, and read at other places."""
+
+    def step(c: Any, t: Any) -> Any:
+        y, found, k = c
+        y = jnp.sin(y + x) + found[jnp.maximum(k - 1, 0), 0]
+        found = jnp.where(y > 0.5, found.at[k].set(jnp.stack([y, -y])), found)
+        return (y, found, k + (y > 0.5)), found[n % 100, 1]
+
+    return lax.scan(step, (x, jnp.zeros((100, 2), x.dtype), 0 * n), jnp.arange(150))
+
+
+def swapped(x: Any, n: Any) -> Any:
+    """Two arrays that take each other's place."""
+
+    def step(c: Any, t: Any) -> Any:
+        p, q = c
+        return (q.at[(t * n) % 30].add(x), p.at[(t + n) % 30].mul(1.1)), p[0]
+
+    start = jnp.ones(30, x.dtype), jnp.full(30, 2.0, x.dtype)
+    return lax.scan(step, start, jnp.arange(100, dtype=n.dtype))
+
+
+def nested(x: Any, n: Any) -> Any:
+    """An array that an inner loop of a loop writes."""
+
+    def step(c: Any) -> Any:
+        k, found = c
+
+        def inner(c: Any) -> Any:
+            j, found = c
+            return j + 1, found.at[(k * 3 + j) % 50].add(x * j)
+
+        _, found = lax.while_loop(lambda c: c[0] < n % 5 + k % 3, inner, (0 * n, found))
+        return k + 1, found
+
+    return lax.while_loop(lambda c: c[0] < n % 17 + 3, step, (0 * n, jnp.zeros(50, x.dtype)))
+
+
+def both(x: Any, n: Any) -> Any:
+    """What was there before, beside what is there now."""
+
+    def step(c: Any, t: Any) -> Any:
+        old, s = c
+        new = old.at[n % 20].set(s)
+        return (new, s + old[(n + t) % 20] * 0.1 + new[t % 20]), (old[3], new[3])
+
+    return lax.scan(step, (jnp.linspace(0, 1, 20, dtype=x.dtype), x), jnp.arange(60))
+
+
+def straight(x: Any, n: Any) -> Any:
+    """No loop; places outside are dropped, or the nearest."""
+    z, two = jnp.arange(40, dtype=x.dtype) * x, jnp.array([1, 2], x.dtype) * x
+    w = z.at[n].set(3.0).at[n + 1].add(x)
+    some = z.at[jnp.stack([n, n + 60, 0 * n + 3])].set(7.0, mode="drop")
+    return w, z[::2], lax.dynamic_update_slice(z, two, (n,)), some
+
+
+def kinds(x: Any, n: Any) -> Any:
+    """Complex numbers, integers, bools."""
+
+    def step(c: Any, t: Any) -> Any:
+        z, k, flags = c
+        z = z.at[(n * t) % 12].mul(lax.complex(x, jnp.ones_like(x)))
+        return (z, k.at[n % 12].add(t), flags.at[t % 12].set(x > t * 0.05)), None
+
+    z = lax.complex(jnp.ones(12, x.dtype), jnp.zeros(12, x.dtype))
+    start = z, jnp.zeros(12, n.dtype), jnp.zeros(12, bool)
+    z, k, flags = lax.scan(step, start, jnp.arange(90, dtype=n.dtype))[0]
+    return z.real, z.imag, k, flags
+
+
+@pytest.fixture(autouse=True)
+def usual_promotion() -> Any:
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+FUNCTIONS = [saved, some_rows, swapped, nested, both, straight, kinds]
+
+
+def points(count: int = 37) -> tuple[Any, Any]:
+    dtype = jnp.result_type(float)
+    return jnp.linspace(1.01, 1.4, count, dtype=dtype), jnp.arange(count, dtype=jnp.int32) * 7 % 41
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("fun", FUNCTIONS)
+def test_machine_code(fun: Any, wide: bool):
+    with jax.enable_x64(wide):
+        args = points()
+        found = jax.tree.leaves(jax.jit(jax.vmap(veenv.fuse(fun)))(*args))
+        expected = jax.tree.leaves(jax.jit(jax.vmap(fun))(*args))
+        for mine, true in zip(found, expected, strict=True):
+            assert mine.dtype == true.dtype
+            np.testing.assert_allclose(mine, true, rtol=1e-12 if wide else 3e-5)
+
+
+@pytest.mark.parametrize("platform", ["gpu", "tpu"])
+@pytest.mark.parametrize("fun", [some_rows, swapped, nested, both])
+def test_pallas(fun: Any, platform: Any):
+    args = points(5)
+    program = trace_point(fun, [x[0] for x in args], {}, (0, 1)).program()
+    found = jax.jit(PallasKernel(program, platform, interpret=True))(*args)
+    expected = jax.tree.leaves(jax.jit(jax.vmap(fun))(*args))
+    for k, mine in zip(program.written(), found, strict=True):
+        np.testing.assert_allclose(mine, expected[k], rtol=3e-5)
+
+
+@pytest.mark.skipif(not COMPILER, reason="no C compiler")
+@pytest.mark.parametrize("fun", [saved, some_rows, swapped, nested, both, straight])
+def test_c(fun: Any, tmp_path: Any, x64: None):
+    values = lambda x, n: [y for y in jax.tree.leaves(fun(x, n)) if y.dtype == x.dtype]  # noqa: E731
+    compare(tmp_path, values, (np.float64(1.2), np.int32(23)), 0, 1e-9, jax.jacfwd)
+
+
+@pytest.mark.parametrize("size", [9, 200, 5000])
+def test_long_arrays(size: int):
+    """As long as a solver's saved output is by default; the code does not grow with it."""
+
+    def fun(x: Any, n: Any) -> Any:
+        def step(c: Any) -> Any:
+            k, found = c
+            return k + 1, found.at[k].set(jnp.stack([x, x * k]), mode="drop")
+
+        start = jnp.int32(0), jnp.full((size, 2), jnp.inf)
+        return lax.while_loop(lambda c: c[0] < n + 3, step, start)[1]
+
+    args = points()
+    np.testing.assert_array_equal(jax.vmap(veenv.fuse(fun))(*args), jax.vmap(fun)(*args))

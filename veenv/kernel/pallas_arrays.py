@@ -1,0 +1,84 @@
+"""Where arrays of a program are in a Pallas kernel: tables of constants, and memory of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from veenv.kernel.program import Leaf, Op, ScalarProgram
+from veenv.kernel.writes import entries, in_place, replacing
+
+Path = tuple[int, ...]
+"""Where an operation is: its position, after those of the loops that it is in."""
+
+
+class View(NamedTuple):
+    """Every so manieth entry of a reference, so many of them."""
+
+    ref: Any
+    start: int
+    stride: int
+    length: int
+
+    def load(self, k: Any, dtype: str) -> jax.Array:
+        """An entry."""
+        return of_memory(self.ref[self.start + self.stride * k], dtype)
+
+
+def of_memory(value: jax.Array, dtype: str) -> jax.Array:
+    """A number from memory, where bools are integers and small integers may be larger ones."""
+    return value != 0 if dtype == "bool" else value.astype(dtype)
+
+
+def tables_of(program: ScalarProgram) -> dict[Path, np.ndarray]:
+    """The arrays of constants of a program and of its loops."""
+    return {
+        where: np.array([part.ops[a].attr for a in op.args], op.dtype)
+        for where, part, op, _ in _arrays(program, ())
+        if op.name == "array" and part.is_constant[list(op.args)].all()
+    }
+
+
+def memory_of(program: ScalarProgram) -> dict[Path, Leaf]:
+    """The arrays that the kernel writes, with their sizes."""
+    known = tables_of(program)
+    return {where: leaf for where, _, _, leaf in _arrays(program, ()) if where not in known}
+
+
+def _arrays(
+    program: ScalarProgram, path: Path, carries: int = 0
+) -> Iterator[tuple[Path, ScalarProgram, Op, Leaf]]:
+    """The arrays that are not another's memory, with the program that each is in."""
+    written = in_place(program, carries)
+    for k, op in enumerate(program.ops):
+        if op.name == "loop":
+            for c in replacing(op):
+                if (k, c) not in written:
+                    yield (*path, k, ~c), program, op, op.attr.body.inputs[c]
+            yield from _arrays(op.attr.body, (*path, k), op.attr.carries)
+            continue
+        new = op.name == "write" and (k, 0) not in written
+        if new or op.name == "array" or is_stacked(program, op):
+            yield (*path, k), program, op, Leaf((entries(program, k),), op.dtype)
+
+
+def is_stacked(program: ScalarProgram, op: Op) -> bool:
+    """Whether an operation is the array of what a loop stacks."""
+    return op.name == "part" and op.attr >= program.ops[op.args[0]].attr.carries
+
+
+def move(source: View, target: View, mask: Any = None) -> None:
+    """Copies an array's entries where a mask is true."""
+
+    def step(k: Any, _: Any) -> Any:
+        value, at = source.ref[source.start + source.stride * k], target.start + target.stride * k
+        value = value.astype(target.ref.dtype)
+        target.ref[at] = value if mask is None else jnp.where(mask, value, target.ref[at])
+        return 0
+
+    lax.fori_loop(0, target.length, step, 0)
