@@ -13,7 +13,7 @@ from veenv.engine.api import jacve, value_and_jacve
 from veenv.graph.program import normalise_argnums
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.program import FLOATS, CannotFuseError, Leaf, Loop, Op, ScalarProgram
-from veenv.kernel.writes import entries, in_place
+from veenv.kernel.writes import entries, in_place, replacing
 from veenv.rules.operations import OPERATIONS
 
 if TYPE_CHECKING:
@@ -353,9 +353,8 @@ class _Part:
         ]
         rows = [(kinds[k], carries[k], f"{carries[k]}n", results[k]) for k in single]
         lines += [f"const {kind} {new} = {inside.operand(i)};" for kind, _, new, i in rows]
-        for k in set(range(loop.carries)) - {*single}:
-            written = inside._array(results[k])
-            if written != carries[k]:
+        for k in replacing(op):
+            if (written := inside._array(results[k])) != carries[k]:
                 lines.append(_moved(carries[k], written, body.inputs[k].size))
         lines += [f"{carry} = {new};" for _, carry, new, _ in rows]
         found += [head, *(f"  {line}" for line in lines), "}"]

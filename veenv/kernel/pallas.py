@@ -8,7 +8,7 @@ tiles of some entries by 128 points, so that none is copied where the entries fi
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -70,40 +70,28 @@ class Run:
         written = in_place(program, loop.carries if loop else 0)
         for k, op in enumerate(program.ops):
             if loop is not None and loop.length is None and k == loop.tested:
-                goes_on = found[program.results[-1][0]]
-                mask = goes_on if mask is None else goes_on & mask
+                mask = _both(found[program.results[-1][0]], mask)
             args = [found[a] for a in op.args]
+            for c in replacing(op):
+                if (k, c) not in written:
+                    args[c] = self._copied(args[c], (*path, k, ~c))
             match op.name:
                 case "input":
-                    value, entry = given[op.attr[0]], op.attr[1]
-                    if isinstance(value, View) and entry is not None:
-                        value = value.load(entry, op.dtype)
-                    found.append(value)
+                    found.append(_input(given[op.attr[0]], op))
                 case "const":
                     found.append(jnp.full(self._block, op.attr))
                 case "array":
                     found.append(self._array((*path, k), args))
                 case "view":
-                    (ref, start, stride, _), (first, step, length) = args[0], op.attr
-                    found.append(View(ref, start + stride * first, stride * step, length))
+                    found.append(args[0].view(*op.attr))
                 case "entry":
                     found.append(args[0].load(op.attr, op.dtype))
                 case "read":
                     found.append(self._read(op, *args))
                 case "write":
-                    view, place, value = args
-                    view = view if (k, 0) in written else self._copied(view, (*path, k))
-                    self._write(view, place, value, mask)
-                    found.append(view)
+                    found.append(self._write(args[0], args[1], args[2], mask))
                 case "loop":
-                    arrays = {
-                        o.attr: self._whole((*path, i))
-                        for i, o in enumerate(program.ops)
-                        if o.args[:1] == (k,) and is_stacked(program, o)
-                    }
-                    for c in replacing(op):
-                        if (k, c) not in written:
-                            args[c] = self._copied(args[c], (*path, k, ~c))
+                    arrays = self._stacks(program, k, path)
                     found.append(self._loop(op.attr, args, arrays, (*path, k), mask))
                 case "part":
                     stacked = is_stacked(program, op)
@@ -124,22 +112,28 @@ class Run:
                 view.ref[k] = value.astype(view.ref.dtype)
         return view
 
+    def _stacks(self, program: ScalarProgram, loop: int, path: Path) -> dict[int, View]:
+        """Where the arrays are that a loop stacks, by the numbers of its results."""
+        ops = enumerate(program.ops)
+        own = ((i, op) for i, op in ops if op.args[:1] == (loop,) and is_stacked(program, op))
+        return {op.attr: self._whole((*path, i)) for i, op in own}
+
     def _copied(self, view: View, where: Path) -> View:
         """The entries of an array in memory of its own."""
         to = self._whole(where)
         move(view, to)
         return to
 
-    def _write(self, view: View, place: jax.Array, value: jax.Array, mask: Any) -> None:
+    def _write(self, view: View, place: jax.Array, value: jax.Array, mask: Any) -> View:
         """Each lane's own entry, where a mask is true: all are gone through."""
 
         def step(k: Any, _: Any) -> Any:
-            here, at = place == k, view.start + view.stride * k
-            here = here if mask is None else here & mask
+            here, at = _both(place == k, mask), view.start + view.stride * k
             view.ref[at] = jnp.where(here, value.astype(view.ref.dtype), view.ref[at])
             return 0
 
         lax.fori_loop(0, view.length, step, 0)
+        return view
 
     def _read(self, op: Op, view: View, place: jax.Array) -> jax.Array:
         """Each lane's own entry: all are gone through, as no reference is read lane by lane."""
@@ -161,8 +155,7 @@ class Run:
         columns, same = args[loop.carries : first], args[first:]
 
         def kept(values: Sequence[Any]) -> tuple[Any, ...]:
-            """As loops carry them: flags as numbers."""
-            pairs = zip(values, bools, strict=False)
+            pairs = zip(values, bools, strict=False)  # flags as numbers, as loops carry them
             return tuple(v.astype(jnp.int32) if flag else v for v, flag in pairs)
 
         def numbers(values: Sequence[Any]) -> list[Any]:
@@ -172,19 +165,13 @@ class Run:
             pairs = zip(columns, dtypes[loop.carries :], strict=False)
             return [*every(numbers(carries)), *(c.load(k, dtype) for c, dtype in pairs), *same]
 
-        def every(values: Sequence[Any]) -> list[Any]:
-            """With the arrays that are carried, which stay where they are."""
-            found = list(args[: loop.carries])
-            for k, value in zip(single, values, strict=True):
-                found[k] = value
-            return found
+        def every(values: Sequence[Any]) -> list[Any]:  # with the arrays that are carried
+            given = dict(zip(single, values, strict=True))
+            return [given.get(k, args[k]) for k in range(loop.carries)]
 
         def put(values: Sequence[Any], where: Any) -> list[Any]:
-            """The numbers of a step; what it wrote elsewhere than in an array goes there."""
             results = [values[i] for (i,) in body.results]
-            for k in range(loop.carries):
-                if k not in single and results[k] is not args[k]:
-                    move(results[k], args[k], where)
+            _bring(results, args, set(range(loop.carries)) - {*single}, where)
             return [results[k] for k in single]
 
         def step(k: Any, carries: Sequence[Any]) -> tuple[Any, ...]:
@@ -197,8 +184,7 @@ class Run:
         def once(state: Any) -> Any:
             carries = state[1]
             values = self.values(body, at(0, carries), path, mask, loop)
-            goes_on = values[body.results[-1][0]]
-            goes_on = goes_on if mask is None else goes_on & mask
+            goes_on = _both(values[body.results[-1][0]], mask)
             pairs = zip(kept(put(values, goes_on)), carries, strict=True)
             any_lane = jnp.max(goes_on.astype(jnp.float32)) > 0
             return any_lane, tuple(jnp.where(goes_on, new, old) for new, old in pairs)
@@ -208,6 +194,24 @@ class Run:
             return every(numbers(lax.fori_loop(0, loop.length, step, start)))
         ended = lax.while_loop(lambda s: s[0], once, (jnp.bool_(True), start))[1]
         return every(numbers(ended))
+
+
+def _input(given: Any, op: Op) -> Any:
+    """An input, or its entry."""
+    whole = op.attr[1] is None or not isinstance(given, View)
+    return given if whole else given.load(op.attr[1], op.dtype)
+
+
+def _bring(results: Sequence[Any], to: Sequence[Any], which: Iterable[int], where: Any) -> None:
+    """Copies some arrays to where they belong, but those that are there."""
+    for k in which:
+        if results[k] is not to[k]:
+            move(results[k], to[k], where)
+
+
+def _both(where: jax.Array, mask: Any) -> jax.Array:
+    """Where both are true; a mask that is None is true everywhere."""
+    return where if mask is None else where & mask
 
 
 class Waves:

@@ -25,6 +25,10 @@ class View(NamedTuple):
     stride: int
     length: int
 
+    def view(self, start: int, stride: int, length: int) -> View:
+        """Every so manieth of its entries."""
+        return View(self.ref, self.start + self.stride * start, self.stride * stride, length)
+
     def load(self, k: Any, dtype: str) -> jax.Array:
         """An entry."""
         return of_memory(self.ref[self.start + self.stride * k], dtype)
@@ -56,14 +60,13 @@ def _arrays(
     """The arrays that are not another's memory, with the program that each is in."""
     written = in_place(program, carries)
     for k, op in enumerate(program.ops):
+        for c in replacing(op):
+            if (k, c) not in written:
+                leaf = Leaf((entries(program, op.args[c]),), program.ops[op.args[c]].dtype)
+                yield (*path, k, ~c), program, op, leaf
         if op.name == "loop":
-            for c in replacing(op):
-                if (k, c) not in written:
-                    yield (*path, k, ~c), program, op, op.attr.body.inputs[c]
             yield from _arrays(op.attr.body, (*path, k), op.attr.carries)
-            continue
-        new = op.name == "write" and (k, 0) not in written
-        if new or op.name == "array" or is_stacked(program, op):
+        elif op.name == "array" or is_stacked(program, op):
             yield (*path, k), program, op, Leaf((entries(program, k),), op.dtype)
 
 
