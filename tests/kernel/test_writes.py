@@ -12,6 +12,7 @@ from jax import lax
 
 import veenv
 from tests.export.test_c import COMPILER, compare
+from tests.kernel.test_ptx import check, has_libdevice
 from veenv.kernel.fusing import trace_point
 from veenv.kernel.pallas import PallasKernel
 
@@ -158,3 +159,13 @@ def test_long_arrays(size: int):
 
     args = points()
     np.testing.assert_array_equal(jax.vmap(veenv.fuse(fun))(*args), jax.vmap(fun)(*args))
+
+
+@pytest.mark.parametrize("fun", [some_rows, nested])
+def test_ptx(fun: Any, x64: None):
+    args = points(3)
+    x, n = np.asarray(args[0]), np.asarray(args[1])
+    program = trace_point(fun, [x[0], n[0]], {}, (0, 1)).program()
+    if program.count("sin") and not has_libdevice():
+        pytest.skip("libdevice is not installed")
+    check(program, x, n)

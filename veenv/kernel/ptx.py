@@ -189,10 +189,6 @@ class _Instructions(Instructions):
     def _unweave(self, position: int, op: Op) -> None:
         """An input leaf stays where it is."""
 
-    def _read(self, op: Op) -> str:
-        place = self.emit(f"extractelement <1 x i32> {self.operand(op.args[1])}, i64 0")
-        return self.load(self.stored(op.args[0]), self.emit(f"sext i32 {place} to i64"))
-
 
 def _written(text: str, chip: str) -> str:
     """PTX of LLVM IR, with the functions of libdevice that it calls."""

@@ -186,7 +186,7 @@ class Instructions(Emitter):
         if (position, 0) not in self.scope.in_place:
             count = entries(self.scope.program, position)
             self.copy(self.stored(op.args[0]), array, count)
-        if self.scope.same[op.args[1]]:
+        if self.lanes == 1 or self.scope.same[op.args[1]]:
             index = self._index(place)
             if mask is not None:
                 value = self.select(self.vector(op.dtype), mask, value, self.load(array, index))
@@ -259,7 +259,7 @@ class Instructions(Emitter):
     def _read(self, op: Op) -> str:
         """The entry of an array at a place that is computed."""
         array, place = self.stored(op.args[0]), self.operand(op.args[1])
-        if self.scope.same[op.args[1]]:
+        if self.lanes == 1 or self.scope.same[op.args[1]]:
             return self.load(array, self._index(place))
         of, lanes = memory_element(array.dtype), self.lanes
         kind = f"<{lanes} x {of}>"
