@@ -198,7 +198,9 @@ def _mode(
             seen[:] = tree, kept
             return (returned[0] if has_aux else returned), arrays
 
-        jacobian, arrays = getattr(jax, name)(twice, argnums=argnums, has_aux=True)(*args, **kwargs)
+        mode = getattr(jax, name)(twice, argnums=argnums, has_aux=True)
+        with jax.enable_checks(False):  # as where an equation is bound
+            jacobian, arrays = mode(*args, **kwargs)
         returned = jax.tree.unflatten(seen[0], filled(seen[1], arrays))
         blocks, tree = jax.tree.flatten(jacobian)  # jacfwd loses weak types
         blocks = map(_compat.as_weak_as, itertools.cycle(inputs), blocks)
