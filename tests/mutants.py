@@ -242,8 +242,10 @@ class Watch:
         return MONITORING.DISABLE
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Keeps the first test that fails."""
+        """Keeps the first test, or file that is imported, that fails."""
         self.failed = self.failed or (report.nodeid if report.failed else "")
+
+    pytest_collectreport = pytest_runtest_logreport
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: Any) -> Iterator[Any]:
@@ -319,10 +321,10 @@ def verdict_of(names: list[str]) -> str:
     for several in (names[:8], names[8:40], names[40:]):
         watch = Watch()
         result = run_tests(several, watch, "-x") if several else pytest.ExitCode.OK
-        if result == pytest.ExitCode.USAGE_ERROR:
-            raise ValueError("a recorded test is gone: --record")
+        if watch.failed:
+            return watch.failed
         if result not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-            return watch.failed or str(result)
+            raise ValueError(f"{result}: where a recorded test is gone, --record")
     return "survived"
 
 

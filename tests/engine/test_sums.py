@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 
 import jax
@@ -11,7 +12,7 @@ import pytest
 from jax import lax
 
 import veenv
-from tests.engine.test_edge import in_float64, some_shapes, with_values
+from tests.engine.test_edge import in_float64, shut_out, some_shapes, with_values
 from tests.oracles import by_numpy
 from tests.oracles.by_numpy import run
 from tests.oracles.jacobians import quick_jit
@@ -97,6 +98,34 @@ def test_entries_are_counted_as_the_dense_tensor_has_them(seed):
     link = None if s.link is structure.Link.NONE else matrix_map(matrix, *shapes, diagonal)
     found = sums.num_entries(edge.Edge(s, None, np.float64, 1, link))
     assert found == np.count_nonzero(dense_meaning(s, None, matrix))
+
+
+@on_seeds(12, 300)
+@in_float64
+def test_terms_of_one_operator_are_merged(seed):
+    """Also where values lie along other axes, and where a select has shut some of them out."""
+    rng = np.random.default_rng(seed)
+    s = random_structure(rng, *some_shapes(rng, 2))
+    while s.link is not structure.Link.OPERATOR:
+        s = random_structure(rng, *some_shapes(rng, 2))
+    outs = tuple(k not in s.link_out for k in range(len(s.out_shape)))
+    ins = tuple(j not in (*s.link_in, *s.pairs) for j in range(len(s.in_shape)))
+    valued = replace(s, unit=False, out_values=outs, in_values=ins)
+    first, _ = random_edge(rng, s)
+    other, _ = random_edge(rng, s if rng.random() < 0.5 else valued)
+    several = [shut_out(rng, e) for e in (first, replace(other, link=first.link))]
+
+    def results(values):
+        a, b = map(with_values, several, values)
+        return whole(sums.merge(a, b)), whole(a) + whole(b)
+
+    np.testing.assert_allclose(*run(results, [e.values for e in several]), atol=1e-12)
+
+
+def test_a_cut_of_nothing_has_no_entries():
+    nothing = _cut(2, 0)
+    assert sums.num_entries(nothing) == 0
+    assert sums.gathered([nothing]) == ((nothing,), False)
 
 
 def test_a_term_is_absorbed_by_one_that_has_all_its_places():

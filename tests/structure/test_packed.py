@@ -124,5 +124,6 @@ def test_entries_are_those_of_the_dense_tensor(rank, seed):
     for s in random_product(seed, rank):
         rows, columns = s.linked_sizes
         values = None if s.unit else np.full(s.value_shape, 2.0)
+        assert s.num_values == (0 if values is None else values.size)
         entries = np.count_nonzero(dense_meaning(s, values, np.eye(rows, columns)) == 2)
         assert s.num_entries == (0 if s.link is algebra.Link.OPERATOR else entries)
