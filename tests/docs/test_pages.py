@@ -25,6 +25,7 @@ PAGES = [
     "docs/edge_cases.md",
     "docs/engine.md",
     "docs/faq.md",
+    "docs/gymnasium.md",
     "docs/index.md",
     "docs/internals/choice.md",
     "docs/internals/costs.md",

@@ -14,6 +14,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from matplotlib.colors import to_rgb
 
+import veenv
 from tests.env.games import kept_outputs, new_game, small_graph
 from tests.sampling import spared
 from veenv.env import VertexEnv
@@ -66,6 +67,30 @@ def test_gymnasium_checker_has_nothing_to_say(env_id):
             with jax.numpy_dtype_promotion("standard"):
                 env = gymnasium.make(env_id, render_mode=mode)
                 check_env(env.unwrapped)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"observation": "flat"}, {"shaping": "reverse", "normalise": True, "cost": "executed"}],
+)
+def test_an_environment_of_the_users_function(options):
+    env = veenv.make(lambda x: jax.numpy.sin(x) * x.sum(), np.ones(3, np.float32), **options)
+    with warnings.catch_warnings(), jax.numpy_dtype_promotion("standard"):
+        warnings.simplefilter("error")
+        game = GymVertexEnv(env, render_mode="rgb_array")
+        check_env(game, skip_render_check=True)
+        games = GymVectorEnv(2, env)
+    assert game.env is games.env is env
+    seen, info = game.reset(seed=0)
+    jax.tree.map(
+        np.testing.assert_array_equal, seen, jax.tree.map(lambda x: x[1], games.reset()[0])
+    )
+    while "order" not in info:
+        _, _, terminated, _, info = game.step(info["action_mask"].argmax())
+    assert terminated
+    assert env.graph.cost(info["order"], env.cost) == info["total"]
+    with pytest.raises(ValueError, match=r"cost='[a-z]*' of its own, got 'operations'"):
+        GymVertexEnv(env, cost="operations")
 
 
 OWN = "; veenv.register_task('mine', lambda x: x * x * x, (2.0,))"

@@ -70,8 +70,8 @@ class GymVertexEnv(Played, gymnasium.Env[Any, np.int64]):  # pyright: ignore[rep
         """Creates the environment.
 
         Args:
-          task: a task's name, a graph, several of them (padded to one size), or a task
-            distribution, which has a cost model and rewards of its own.
+          task: a task's name, a graph, several of them (padded to one size), or a
+            `VertexEnv` or a task distribution, which have a cost model and rewards of their own.
           cost: the cost model, ``"multiplications"`` by default.
           render_mode: ``"ansi"``, ``"rgb_array"`` or None.
           shaping: reference order that rewards are measured against, as `VertexEnv` takes it.

@@ -12,17 +12,18 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ResetNeeded
 
+from veenv.env.env import VertexEnv
 from veenv.env.observe import ObservationKind, as_fields
 from veenv.env.render import Frame, ansi, rgb_array
 from veenv.env.rewards import Shaping
 from veenv.env.state import State
-from veenv.env.task_set import TaskDistribution
+from veenv.env.task_set import TaskDistribution, stack_params
 from veenv.graph.graph import CostModel, Graph
 
 RENDER_MODES = ("ansi", "rgb_array")
 Obs: TypeAlias = Any
 """A dictionary of arrays, or one array where observations are flat."""
-Tasks: TypeAlias = str | Graph | Sequence[str | Graph] | TaskDistribution
+Tasks: TypeAlias = str | Graph | Sequence[str | Graph] | TaskDistribution | VertexEnv
 
 
 class Played:
@@ -103,14 +104,17 @@ def task_distribution(
       ValueError: as `TaskDistribution.of`, or a task distribution is given other options than its
         own.
     """
+    if isinstance(task, VertexEnv):
+        params = stack_params([task.default_params])
+        task = TaskDistribution(task, (task.graph,), ("graph 0",), params)
     if isinstance(task, TaskDistribution):
         asked = {"cost": cost, "shaping": shaping, "normalise": normalise or None}
         for name, value in asked.items():
             own = getattr(task.env, name)
             if value is not None and value != own:
                 raise ValueError(
-                    f"the task distribution has {name}={own!r} of its own, got {value!r}: give it "
-                    "to TaskDistribution.of"
+                    f"what is played has {name}={own!r} of its own, got {value!r}: give it to "
+                    "TaskDistribution.of or veenv.make"
                 )
         return task
     if isinstance(task, Graph) or not isinstance(task, Iterable):

@@ -100,8 +100,8 @@ class GymVectorEnv(Played, VectorEnv[Any, np.ndarray, np.ndarray]):  # pyright: 
 
         Args:
           num_envs: how many.
-          task: a task's name, a graph, several of them (padded to one size), or a task
-            distribution, which has a cost model and rewards of its own.
+          task: a task's name, a graph, several of them (padded to one size), or a
+            `VertexEnv` or a task distribution, which have a cost model and rewards of their own.
           cost: the cost model, ``"multiplications"`` by default.
           render_mode: ``"ansi"``, ``"rgb_array"`` or None.
           shaping: reference order that rewards are measured against, as `VertexEnv` takes it.
