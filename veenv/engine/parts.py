@@ -16,19 +16,18 @@ import jax
 import jax.core
 import numpy as np
 
-from veenv.engine.known import Known
-from veenv.engine.points import (
+from veenv.engine.at_point import (
     Axes,
-    Jacobian,
+    Classes,
     Line,
-    Points,
-    Run,
     indices,
     is_writable,
     present,
     shrunk,
     ties,
 )
+from veenv.engine.known import Known
+from veenv.engine.points import Jacobian, Points, Run
 from veenv.graph.equations import Equation, Literal
 from veenv.graph.program import Program
 from veenv.rules import walk
@@ -39,31 +38,14 @@ from veenv.rules.table import facts
 _FEWEST = 12
 """Equations from which on a part is taken out: XLA makes a program or two of each that is left,
 which take as long as a kernel takes to start."""
-_MOST_INPUTS = 48
+_MOST_INPUTS = 128
 """Most numbers of a point that are differentiated by: blocks are stored whole before their zeros
 are left out."""
-_MOST_WORK = 30_000
+_MOST_WORK = 400_000
 """Most numbers that a point computes times those that it is differentiated by: half of what one
 kernel may hold."""
 _THIN = 4
 """Places for each entry from which on blocks are not made, as they are computed whole."""
-_ROUNDS = 4
-"""Axes that are tried in a program; few functions have more."""
-
-
-class _Classes:
-    """Axes of variables that go together, by union."""
-
-    def __init__(self) -> None:
-        self._parents: dict[Any, Any] = {}
-
-    def __call__(self, x: Any) -> Any:
-        while self._parents.get(x, x) != x:
-            x = self._parents[x]
-        return x
-
-    def join(self, a: Any, b: Any) -> None:
-        self._parents[self(a)] = self(b)
 
 
 class _Search:
@@ -77,7 +59,7 @@ class _Search:
             k for k, e in enumerate(program.equations)
             if not self._moved.isdisjoint(walk.operands(e))
         ]  # fmt: skip
-        self._classes = _Classes()
+        self._classes = Classes()
         self._ties: dict[int, list[Tie]] = {}
         for k in self._left:
             self._ties[k] = self._open(program.equations[k])
@@ -87,7 +69,7 @@ class _Search:
         arrays = any(isinstance(a, Literal) and np.ndim(a.value) for a in e.inputs)
         name = e.primitive.name
         sorts = facts(name).form == "sort" and any(map(is_differentiable, e.out_avals))
-        if arrays or e.effects or sorts or not is_writable(name):
+        if arrays or e.effects or sorts or not is_writable(e):
             return []
         found = []
         for tie in ties(e):
@@ -114,19 +96,25 @@ class _Search:
         return Line(e, tuple(t.out for (t,) in own), ins)
 
     def parts(self) -> list[Points]:
-        """The parts; those that make masks only where nothing else could meet them as infinity."""
-        wild = {k for k in self._ties if not _is_tame(self._program.equations[k])}
-        return [part for numbers, part in self._every() if wild <= {*numbers} or not _masks(part)]
+        """The parts; of those that make masks the ones that no infinity can meet behind them."""
+        return [part for part in self._every() if not (part.shuts and self._wild_behind(part))]
 
-    def _every(self) -> list[tuple[list[int], Points]]:
-        found: list[tuple[list[int], Points]] = []
-        for _ in range(_ROUNDS):
-            counts = self._counts(self._left)
-            if not counts or counts.most_common(1)[0][1] < _FEWEST:
-                break
+    def _wild_behind(self, part: Points) -> bool:
+        """Whether the partial of an equation may be infinite that needs results of a part."""
+        equations = self._program.equations
+        inside = {id(line.equation) for line in part.lines}
+        found = walk.dependent(equations, (part.results[k][0] for k in part.smooth))
+        return any(
+            id(e) not in inside and not _is_tame(e) and not found.isdisjoint(walk.operands(e))
+            for e in equations
+        )
+
+    def _every(self) -> list[Points]:
+        found: list[Points] = []
+        while (counts := self._counts(self._left)) and max(counts.values()) >= _FEWEST:
             [(first, _)] = counts.most_common(1)
             some = self._of([first])
-            found += some
+            found += [part for _, part in some]
             taken = {k for numbers, _ in some for k in numbers}
             self._left = [k for k in self._left if k not in taken]
             for k in self._left:
@@ -206,10 +194,10 @@ class _Search:
             return None
         v, axes = results[0]
         sizes = tuple(avals[v].shape[j] for j in present(axes))
-        params = [shrunk(line) for line in lines]
-        if any(own is None for own in params):
+        runs = [shrunk(line) for line in lines]
+        if any(run is None for run in runs):
             return None
-        lines = [line._replace(params=p) for line, p in zip(lines, params, strict=True)]
+        lines = [line._replace(run=run) for line, run in zip(lines, runs, strict=True)]
         part = Points(tuple(lines), sizes, outside, moved, results, smooth, avals, self._known)
         return part if sum(part.counts) <= _MOST_INPUTS else None
 
@@ -219,12 +207,6 @@ def _is_full(part: Points) -> bool:
     reaches = part.reaches or []
     size = sum(x.size for x in reaches)
     return _THIN * sum(map(np.count_nonzero, reaches)) >= size > 0
-
-
-def _masks(part: Points) -> bool:
-    every = (line.equation for line in part.lines)
-    chosen = (e for e in every if facts(e.primitive.name).selects)
-    return any(is_differentiable(e.out_avals[0]) for e in chosen)
 
 
 def _makes_pivots(e: Equation) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.core
@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from veenv import _compat
+from veenv.engine.at_point import Axes, Line, indices, present, without
 from veenv.engine.dependence import followed
 from veenv.engine.edge import Edge
 from veenv.engine.known import Known
@@ -28,10 +29,8 @@ from veenv.engine.sparse.entries import Indexed
 from veenv.engine.sparse.pattern import collected
 from veenv.engine.supports import places_of
 from veenv.graph.equations import Equation, Function, Literal
-from veenv.kernel.elementwise import ELEMENTWISE
 from veenv.rules import walk
-from veenv.rules.axes import Tie, ties_of
-from veenv.rules.base import Partial, Row, Site, register
+from veenv.rules.base import Partial, Row, Site, is_differentiable, register
 from veenv.rules.indexmap import numbered
 from veenv.rules.table import facts
 from veenv.structure.structure import Structure, make
@@ -39,27 +38,9 @@ from veenv.structure.structure import Structure, make
 NAME = "points"
 """Name of the primitive of such an equation."""
 
-_MOST_PLACES = 1 << 20
-"""Most entries of an equation whose axes are looked for."""
-
-Axes = tuple[int | None, ...]
-"""For each axis of the batch the axis of a variable that goes with it; None where it has none."""
 Jacobian = Callable[[Callable[..., Any], tuple[int, ...]], Callable[..., Any]]
 """From a function of a point and the numbers of its arguments to differentiate by to what gives
 its results and their Jacobians."""
-
-
-class _RefusedError(Exception):
-    """An equation cannot be written for one point."""
-
-
-class Line(NamedTuple):
-    """An equation of a part."""
-
-    equation: Equation
-    out: Axes  # of every result
-    ins: tuple[Axes, ...]  # of each operand
-    params: dict[str, Any] | None = None  # its parameters for one point
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +95,8 @@ class Points:
         for line in self.lines:
             equation = line.equation
             ins = [a.value if isinstance(a, Literal) else values[a] for a in equation.inputs]
-            found = _compat.bind(equation.primitive, line.params or equation.params, ins)
+            assert line.run is not None
+            found = line.run(ins)
             values.update(zip(equation.outputs, found, strict=True))
         every = [values[v].reshape(without(values[v].shape, axes)) for v, axes in self.results]
         others = [x for k, x in enumerate(every) if k not in self.smooth]
@@ -183,6 +165,78 @@ class Points:
         pairs = zip(found, shapes, strict=True)
         return [np.zeros(shape, bool) if x is None else x for x, shape in pairs]
 
+    @cached_property
+    def alone(self) -> Any:
+        """The function of one point as a jaxpr, to its smooth results."""
+        every = ((self.avals[v], axes) for v, axes in self.operands)
+        shapes = [jax.ShapeDtypeStruct(without(a.shape, axes), a.dtype) for a, axes in every]
+        return jax.make_jaxpr(lambda *operands: self._point(*operands)[0])(*shapes)
+
+    @cached_property
+    def shuts(self) -> bool:
+        """Whether selects may shut a result of a point out from a number that it depends on.
+
+        Those of one choice go together: if both of its cases depend on a number, none is shut out.
+        """
+        jaxpr = _compat.open_jaxpr(self.alone)
+        makers = {v: e for e in jaxpr.eqns for v in e.outvars}
+        of = dict(zip(jaxpr.invars, (v for v, _ in self.operands), strict=True))
+        selects: dict[Any, list[Any]] = {}
+        for e in jaxpr.eqns:
+            if facts(e.primitive.name).selects and is_differentiable(e.outvars[0].aval):
+                which = e.invars[0]
+                while which in makers and facts(makers[which].primitive.name).form == "move":
+                    which = makers[which].invars[0]
+                if which not in of or self.known(of[which]) is None:
+                    selects.setdefault(which, []).append(e)
+        return bool(selects) and self._cuts(selects, {}, None)
+
+    def _cuts(self, selects: Mapping[Any, list[Any]], cases: Mapping[Any, int], whole: Any) -> bool:
+        """The same in some cases of choices; `whole`: what the results depend on in any case.
+
+        A choice is a variable of one number, with the selects that it decides.
+        """
+        outputs = _compat.open_jaxpr(self.alone).outvars
+        rest = [(which, e) for which, es in selects.items() if which not in cases for e in es]
+        branches = [e.invars[1:] for _, e in rest]
+        found = self._reached(cases, [*outputs, *(a for several in branches for a in several)])
+        if found is None:
+            return True
+        results, found = found[: len(outputs)], iter(found[len(outputs) :])
+        for (which, _), several in zip(rest, branches, strict=True):
+            first, *others = (next(found) for _ in several)
+            if all(np.array_equal(first, x) for x in others):
+                continue
+            if which.aval.size != 1 or len(cases) == _MOST_CHOICES:
+                return True
+            whole = whole or results
+            each = ({**cases, which: case} for case in range(len(several)))
+            return any(self._cuts(selects, one, whole) for one in each)
+        return not all(map(np.array_equal, results, whole or results))
+
+    def _reached(self, cases: Mapping[Any, int], atoms: Sequence[Any]) -> list[np.ndarray] | None:
+        """As `reaches`, at one point, of some variables in some cases of choices."""
+        jaxpr, size = _compat.open_jaxpr(self.alone), sum(self.counts)
+        values = dict.fromkeys((*jaxpr.constvars, *jaxpr.invars))
+        moved = [jaxpr.invars[i] for i in self.moved]
+        own = np.split(np.eye(size, dtype=bool), np.cumsum(self.counts)[:-1])
+        given = {v: x.reshape(*v.aval.shape, size) for v, x in zip(moved, own, strict=True)}
+        rest = {v: x for v, x in values.items() if v not in given}
+        rest |= {v: np.full(v.aval.shape, case, v.aval.dtype) for v, case in cases.items()}
+        equations = [e for e in jaxpr.eqns if cases.keys().isdisjoint(e.outvars)]
+        variables = [a for a in atoms if not walk.is_literal(a)]
+        found = followed(equations, given, rest, variables, self._places)
+        if found is None:
+            return None
+        reach = dict(zip(variables, found, strict=True))
+        every = (None if walk.is_literal(a) else reach[a] for a in atoms)
+        pairs = zip(every, atoms, strict=True)
+        return [np.zeros((*a.aval.shape, size), bool) if x is None else x for x, a in pairs]
+
+
+_MOST_CHOICES = 4
+"""Most choices whose cases are gone through together, as there are twice as many for each."""
+
 
 class Run(Function):
     """A part of a program in the form of a primitive."""
@@ -192,11 +246,6 @@ class Run(Function):
         self.part = part
 
 
-def present(axes: Axes) -> list[int]:
-    """The axes that a variable has of the batch's."""
-    return [j for j in axes if j is not None]
-
-
 def _to_front(x: Any, axes: Axes) -> Any:
     return jnp.moveaxis(x, present(axes), range(len(present(axes))))
 
@@ -204,148 +253,6 @@ def _to_front(x: Any, axes: Axes) -> Any:
 def _from_front(x: Any, axes: Axes) -> Any:
     """The axes of the batch, which come first, at their places among the next ones."""
     return jnp.moveaxis(x, range(len(axes)), present(axes))
-
-
-def without(shape: Sequence[int], axes: Axes) -> tuple[int, ...]:
-    """A shape without axes of the batch."""
-    return tuple(n for j, n in enumerate(shape) if j not in axes)
-
-
-# Of one point: parameters that are shapes.
-
-
-def is_writable(name: str) -> bool:
-    """Whether equations of a primitive can be written for one point."""
-    known = facts(name)
-    return known.lengths is not None or name in ELEMENTWISE or known.form == "solve"
-
-
-def shrunk(line: Line) -> dict[str, Any] | None:
-    """The parameters for one point; None if the equation cannot be written for one."""
-    try:
-        return _shrunk(line)
-    except _RefusedError:
-        return None
-
-
-def _shrunk(line: Line) -> dict[str, Any]:
-    name, params = line.equation.primitive.name, line.equation.params
-    known = facts(name)
-    if known.form == "solve":
-        return _solve(params, line)
-    if not known.lengths:
-        return params
-    key, axes = known.lengths, line.ins[0] if known.leaves_out else line.out
-    sizes = tuple(1 if j in axes else n for j, n in enumerate(params[key]))
-    return {**params, key: sizes}
-
-
-def _solve(params: Any, line: Line) -> dict[str, Any]:
-    """The functions of a linear solve for one point."""
-    lengths, jaxprs = params["const_lengths"], params["jaxprs"]
-    first = sum(lengths)
-    sides, start, made = line.ins[first:], 0, {}
-    for name in jaxprs._fields:
-        closed, count = getattr(jaxprs, name), getattr(lengths, name)
-        own = line.ins[start : start + count]
-        start += count
-        made[name] = closed and _of_point(closed, [*own, *sides][: len(closed.in_avals)])
-    return {**params, "jaxprs": jaxprs._replace(**made)}
-
-
-class _Seen(NamedTuple):
-    """An array in a body, for one point."""
-
-    value: Any
-    axes: Axes  # its axes of the batch, which are of size one
-    alike: frozenset[int] = frozenset()  # further axes along which all entries are the same
-
-
-def _of_point(closed: Any, ins: Sequence[Axes]) -> Any:
-    """A closed jaxpr for one point."""
-    if any(max(np.shape(c), default=1) > 1 for c in closed.consts):
-        raise _RefusedError
-
-    def run(*args: Any) -> list[Any]:
-        given = list(map(_Seen, args, ins))
-        return [x.value for x in _replayed(closed, given, len(ins[0]))]
-
-    avals = [
-        jax.ShapeDtypeStruct([1 if j in axes else n for j, n in enumerate(a.shape)], a.dtype)
-        for a, axes in zip(closed.in_avals, ins, strict=True)
-    ]
-    return jax.make_jaxpr(run)(*avals)
-
-
-def _replayed(closed: Any, args: Sequence[_Seen], depth: int) -> list[_Seen]:
-    """The results of a jaxpr."""
-    jaxpr, none = _compat.open_jaxpr(closed), (None,) * depth
-    consts = (_Seen(c, none) for c in getattr(closed, "consts", ()))
-    known = dict(zip(jaxpr.constvars, consts, strict=True))
-    known.update(zip(jaxpr.invars, args, strict=True))
-
-    def step(equation: Any, operands: list[_Seen]) -> list[_Seen]:
-        inner = _compat.inlinable(equation)
-        if inner is not None:
-            return _replayed(inner, operands, depth)
-        met = [_tie(equation, operands, s) for s in range(depth)]
-        out = tuple(t and t.out for t in met)
-        if any(met) and not is_writable(equation.primitive.name):
-            raise _RefusedError
-        ins = tuple(tuple(t and t.ins[i] for t in met) for i in range(len(operands)))
-        line = Line(equation, out, ins)
-        given = [_first(x, axes) for x, axes in zip(operands, ins, strict=True)]
-        found = _compat.bind(equation.primitive, _shrunk(line), given)
-        alone = (t.out for t in ties(equation) if all(j is None for j in t.ins))
-        alike = frozenset(k for k in alone if k is not None)
-        return [_Seen(x, out, alike) for x in found]
-
-    read = walk.run(jaxpr, known, step, lambda atom: _Seen(atom.val, none))
-    return [read(v) for v in jaxpr.outvars]
-
-
-def _tie(equation: Any, operands: Sequence[_Seen], s: int) -> Tie | None:
-    """The tie by which an equation of a body has an axis of the batch; None if it has not."""
-    if all(x.axes[s] is None for x in operands):
-        return None
-    for tie in ties(equation):
-        if all(j == x.axes[s] or (x.axes[s] is None and j in x.alike)
-               for j, x in zip(tie.ins, operands, strict=True)):  # fmt: skip
-            return tie
-    raise _RefusedError
-
-
-def _first(x: _Seen, axes: Axes) -> Any:
-    """An array with one entry along axes of the batch along which it is the same."""
-    value = x.value
-    for own, j in zip(x.axes, axes, strict=True):
-        if own is None and j is not None:
-            value = jax.lax.slice_in_dim(value, 0, 1, axis=j)
-    return value
-
-
-def ties(equation: Any) -> list[Tie]:
-    """The axes along which an equation of a program or a jaxpr does the same at each index."""
-    ins, outs = walk.in_avals(equation), walk.out_avals(equation)
-    sizes = [prod(a.shape) for a in (*ins, *outs)]
-    if 0 in sizes or sum(sizes) > _MOST_PLACES:
-        return []
-    found = []
-    for tie in ties_of(equation):
-        size = 1 if tie.out is None else outs[0].shape[tie.out]
-        own = zip(tie.ins, ins, strict=True)
-        ties = tuple(None if j is None or a.shape[j] != size else j for j, a in own)
-        found += [Tie(tie.out, ties)] if size > 1 else []
-    return found
-
-
-def indices(e: Equation) -> list[int]:
-    """The variables that say where an equation takes or puts entries."""
-    known = facts(e.primitive.name)
-    if known.form not in ("take", "put"):
-        return []
-    every = enumerate(e.inputs)
-    return [a for k, a in every if k > 0 and k != known.updates and isinstance(a, int)]
 
 
 @register(NAME)

@@ -1,0 +1,167 @@
+"""One sparse Jacobian however its function is written: the same entries, and as short a program."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import veenv
+from tests.oracles.jacobians import quick_jit
+from veenv.engine import points
+from veenv.engine.parts import with_points
+from veenv.graph.program import trace
+from veenv.rules import walk
+
+pytestmark = [pytest.mark.usefixtures("x64"), pytest.mark.kernels]
+
+NODES, EDGES = 12, 17
+_R = np.random.default_rng(0)
+FROM, TO = _R.integers(0, NODES, EDGES), _R.integers(0, NODES, EDGES)
+TO = np.where(FROM == TO, (TO + 1) % NODES, TO)
+SEEN = _R.normal(size=(EDGES, 4))
+SIGNS = np.array([1.0, -1.0, -1.0, -1.0])
+
+
+def stack(parts):
+    """Numbers of a point as one array, their axis the first."""
+    return jnp.stack(jnp.broadcast_arrays(*parts))
+
+
+def turn_of(w):
+    """The quaternion [4, ...] of a rotation vector [3, ...], safe at zero."""
+    s = w[0] * w[0] + w[1] * w[1] + w[2] * w[2]
+    small = s < 1e-8
+    a = jnp.sqrt(jnp.where(small, 1.0, s))
+    rest = jnp.where(small, 0.5 - s / 48, jnp.sin(a / 2) / a)
+    return stack([jnp.where(small, 1 - s / 8, jnp.cos(a / 2)), *(rest * x for x in w)])
+
+
+def times(p, q):
+    """The product of quaternions [4, ...]."""
+    (a, b, c, d), (s, t, u, v) = p, q
+    return stack([a * s - b * t - c * u - d * v, a * t + b * s + c * v - d * u,
+                  a * u - b * v + c * s + d * t, a * v + b * u - c * t + d * s])  # fmt: skip
+
+
+def conjugate(q):
+    return stack([q[0], -q[1], -q[2], -q[3]])
+
+
+def log(q):
+    """The rotation vector [3, ...] of a quaternion [4, ...], safe at zero."""
+    n = q[1] ** 2 + q[2] ** 2 + q[3] ** 2
+    small = n < 1e-8
+    r = jnp.sqrt(jnp.where(small, 1.0, n))
+    w = jnp.where(small, 1.0, q[0])
+    angle = 2 * jnp.arctan2(jnp.where(w < 0, -r, r), jnp.abs(w)) / r
+    return stack([jnp.where(small, 2 / q[0], angle) * x for x in q[1:]])
+
+
+def poses(node, edge):
+    """The errors at edges of rotations at nodes, by what is done at nodes and at edges."""
+
+    def fun(z):
+        q = node(turn_of, z.reshape(NODES, 3))
+        return edge(lambda a, b, m: log(times(m, times(conjugate(a), b))), q[FROM], q[TO], SEEN)
+
+    return fun, _R.normal(size=3 * NODES)
+
+
+def by_vmap(f, *args):
+    return jax.vmap(f)(*map(jnp.asarray, args))
+
+
+def by_trailing_axes(f, *args):
+    return jnp.moveaxis(f(*(jnp.moveaxis(jnp.asarray(x), -1, 0) for x in args)), 0, -1)
+
+
+def by_inner_axes(f, *args):
+    return jax.vmap(f, in_axes=-1, out_axes=-1)(*(jnp.asarray(x).T for x in args)).T
+
+
+def equations_of(fun, x):
+    """The names of a function's equations, with what is the same at each point as one."""
+    program = trace(fun, (jnp.asarray(x),))
+    return [e.primitive.name for e in with_points(program, lambda fun, argnums: fun).equations]
+
+
+def check(fun, x, *, most: int, blocks: int):
+    """Values and stored entries are true, parts are found, and the traced program is short."""
+    flat = lambda x: fun(x).ravel()  # noqa: E731
+    jacobian = veenv.jacve(flat, sparse_representation=True)
+    found, expected = quick_jit(jacobian)(x), np.asarray(quick_jit(jax.jacfwd(flat))(x))
+    np.testing.assert_allclose(found.todense(), expected, rtol=1e-9, atol=1e-11)
+    assert found.nse == np.count_nonzero(expected)
+    assert equations_of(flat, x).count(points.NAME) == blocks
+    jaxpr = jax.make_jaxpr(jacobian)(jnp.asarray(x))
+    moved = walk.dependent(jaxpr, jaxpr.jaxpr.invars)
+    assert sum(not moved.isdisjoint(walk.operands(e)) for e in jaxpr.eqns) <= most
+
+
+@pytest.mark.parametrize(
+    ("node", "edge"),
+    [(by_vmap, by_vmap), (by_vmap, by_trailing_axes), (by_trailing_axes, by_inner_axes)],
+)
+def test_logarithms_of_poses_in_two_stages(node, edge):
+    check(*poses(node, edge), most=60, blocks=2)
+
+
+CORNERS = np.array([[a, b, c] for a in (0, 1) for b in (0, 1) for c in (0, 1)])
+GRID = np.arange(24).reshape(6, 2, 2)
+CELLS = np.stack([GRID[a : a + 5, b : b + 1, c : c + 1].ravel() for a, b, c in CORNERS], 1)
+PLACES = np.stack(np.meshgrid(*map(np.arange, GRID.shape), indexing="ij"), -1).reshape(-1, 3)
+
+
+def slopes(point):
+    """Slopes [8, 3] of the shapes of a brick at a point of [-1, 1]^3."""
+    s = 2.0 * CORNERS - 1
+    f = (1 + s * point) / 2
+    return np.stack([s[:, d] / 2 * np.prod(np.delete(f, d, 1), 1) for d in range(3)], 1)
+
+
+INSIDE = np.stack([slopes(p) for p in ([-0.6, 0.1, 0.3], [0.5, -0.4, 0.2])])
+
+
+def by_hand(a):
+    """Determinants of 3 x 3 matrices with axes in front."""
+    return jnp.sum(a[..., 0, :] * jnp.cross(a[..., 1, :], a[..., 2, :]), -1)
+
+
+def stress_of(dn, u, x, det=by_hand):
+    """What a point inside adds to the forces of bricks, with axes in front."""
+    jac = jnp.einsum("...ki,kj->...ij", x, dn)
+    slope = jnp.einsum("kj,...ji->...ki", dn, jnp.linalg.inv(jac))
+    f = jnp.einsum("...ki,...kj->...ij", u, slope)
+    f = f + jnp.broadcast_to(jnp.eye(3), f.shape)
+    back = jnp.swapaxes(jnp.linalg.inv(f), -1, -2)
+    stress = f - back + 10.0 * jnp.log(det(f))[..., None, None] * back
+    force = jnp.einsum("...kj,...ij->...ki", slope, stress)
+    return force * det(jac)[..., None, None]
+
+
+def bricks(forces):
+    places = PLACES[CELLS] + 0.1 * _R.normal(size=(len(CELLS), 8, 3))
+
+    def fun(z):
+        return forces(z.reshape(-1, 3)[CELLS], jnp.asarray(places))
+
+    return fun, 0.02 * _R.normal(size=PLACES.size)
+
+
+def by_points_inside(u, x):
+    def brick(u, x):
+        at = lambda dn: stress_of(dn, u, x, jnp.linalg.det)  # noqa: E731
+        return jnp.sum(jax.vmap(at)(jnp.asarray(INSIDE)), 0)
+
+    return jax.vmap(brick)(u, x)
+
+
+def by_sum(u, x):
+    return sum(stress_of(jnp.asarray(dn), u, x) for dn in INSIDE)
+
+
+@pytest.mark.parametrize("forces", [by_points_inside, by_sum])
+def test_forces_of_bricks(forces):
+    check(*bricks(forces), most=60, blocks=1)

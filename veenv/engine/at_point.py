@@ -1,0 +1,321 @@
+"""Equations that do the same at every index of some axes, written for one point.
+
+Shapes among their parameters have size one along the axes; bodies of calls, loops and branches are
+traced again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+from typing import Any, NamedTuple
+
+import jax
+import jax.core
+import numpy as np
+
+from veenv import _compat
+from veenv.graph.equations import Equation
+from veenv.graph.program import trace
+from veenv.kernel.elementwise import ELEMENTWISE
+from veenv.rules import walk
+from veenv.rules.axes import Tie, ties_of
+from veenv.rules.base import is_differentiable
+from veenv.rules.table import facts
+
+Axes = tuple[int | None, ...]
+"""For each axis of the batch the axis of a variable that goes with it; None where it has none."""
+_MOST_PLACES = 1 << 20
+"""Most entries of an equation whose axes are looked for."""
+
+_BODIES = frozenset({"cond", "scan"})
+"""Loops and branches that can be written for one point: none whose test differs between points."""
+
+
+class _RefusedError(Exception):
+    """An equation cannot be written for one point."""
+
+
+class Line(NamedTuple):
+    """An equation of a part."""
+
+    equation: Equation
+    out: Axes  # of every result
+    ins: tuple[Axes, ...]  # of each operand
+    run: Callable[[list[Any]], Sequence[Any]] | None = None  # at one point
+
+
+def present(axes: Axes) -> list[int]:
+    """The axes that a variable has of the batch's."""
+    return [j for j in axes if j is not None]
+
+
+def without(shape: Sequence[int], axes: Axes) -> tuple[int, ...]:
+    """A shape without axes of the batch."""
+    return tuple(n for j, n in enumerate(shape) if j not in axes)
+
+
+def is_writable(equation: Any) -> bool:
+    """Whether equations such as one can be written for one point."""
+    primitive = equation.primitive
+    known = facts(primitive.name)
+    if known.lengths is not None or primitive.name in ELEMENTWISE or known.form == "solve":
+        return True
+    return (primitive.name in _BODIES and not equation.effects) or _is_ruled(equation)
+
+
+def _is_ruled(equation: Any) -> bool:
+    """Whether an equation is a call with a derivative rule of its own, of floats alone."""
+    if not _compat.own_rule(equation.primitive, equation.params):
+        return False
+    every = (*walk.in_avals(equation), *walk.out_avals(equation))
+    return not equation.effects and all(map(is_differentiable, every))
+
+
+def shrunk(line: Line) -> Callable[[list[Any]], Sequence[Any]] | None:
+    """What computes an equation at one point; None if it cannot be written for one."""
+    try:
+        return _shrunk(line)
+    except _RefusedError:
+        return None
+
+
+def _shrunk(line: Line) -> Callable[[list[Any]], Sequence[Any]]:
+    primitive, params = line.equation.primitive, line.equation.params
+    if _is_ruled(line.equation):
+        return _ruled(line)
+    known = facts(primitive.name)
+    if known.form == "solve":
+        params = _solve(params, line)
+    elif several := walk.branches_of(line.equation):
+        branches = tuple(_of_point(branch, line.ins[1:]) for branch in several)
+        params = {**params, "branches": branches}
+    elif (loop := walk.loop_of(line.equation)) is not None:
+        end = loop.ends[-1]
+        rows = [tuple(None if j is None else j - 1 for j in axes) for axes in line.ins[end:]]
+        params = {**params, "jaxpr": _of_point(loop.body, [*line.ins[:end], *rows])}
+    elif known.lengths:
+        key, axes = known.lengths, line.ins[0] if known.leaves_out else line.out
+        params = {**params, key: tuple(1 if j in axes else n for j, n in enumerate(params[key]))}
+    return partial(_compat.bind, primitive, params)
+
+
+def _solve(params: Any, line: Line) -> dict[str, Any]:
+    """The functions of a linear solve for one point."""
+    lengths, jaxprs = params["const_lengths"], params["jaxprs"]
+    first = sum(lengths)
+    sides, start, made = line.ins[first:], 0, {}
+    for name in jaxprs._fields:
+        closed, count = getattr(jaxprs, name), getattr(lengths, name)
+        own = line.ins[start : start + count]
+        start += count
+        made[name] = closed and _of_point(closed, [*own, *sides][: len(closed.in_avals)])
+    return {**params, "jaxprs": jaxprs._replace(**made)}
+
+
+def _ruled(line: Line) -> Callable[[list[Any]], Sequence[Any]]:
+    """A call with a derivative rule of its own, which is traced and written for one point, too."""
+    equation = line.equation
+    ins = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in walk.in_avals(equation)]
+    outs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in walk.out_avals(equation)]
+
+    def call(*args: Any) -> list[Any]:
+        return list(_compat.bind(equation.primitive, equation.params, args))
+
+    def point(closed: Any, *axes: Sequence[Axes]) -> Callable[..., list[Any]]:
+        return _function(_of_point(closed, [a for some in axes for a in some]))
+
+    value = point(_compat.call_body(equation.primitive.name, equation.params), line.ins)
+    if _compat.own_rule(equation.primitive, equation.params) == "jvp":
+        pushed = jax.make_jaxpr(lambda x, t: jax.jvp(call, x, t))(ins, ins)
+        push = point(pushed, line.ins, line.ins)
+        forward = jax.custom_jvp(lambda *args: value(*args))
+
+        @forward.defjvp
+        def _(primals: Any, tangents: Any) -> Any:
+            every = push(*primals, *tangents)
+            return every[: len(outs)], every[len(outs) :]
+
+        return lambda args: forward(*args)
+    pulled = jax.make_jaxpr(lambda x, t: jax.vjp(call, *x)[1](t))(ins, outs)
+    pull = point(pulled, line.ins, [line.out] * len(outs))
+    backward = jax.custom_vjp(lambda *args: value(*args))
+    backward.defvjp(lambda *args: (value(*args), args), lambda args, t: tuple(pull(*args, *t)))
+    return lambda args: backward(*args)
+
+
+def _function(closed: Any) -> Callable[..., list[Any]]:
+    """A closed jaxpr as a function."""
+    return lambda *args: jax.core.eval_jaxpr(_compat.open_jaxpr(closed), closed.consts, *args)
+
+
+class Classes:
+    """Axes of variables that go together, by union."""
+
+    def __init__(self) -> None:
+        self._parents: dict[Any, Any] = {}
+
+    def __call__(self, x: Any) -> Any:
+        """What stands for the class of one."""
+        while self._parents.get(x, x) != x:
+            x = self._parents[x]
+        return x
+
+    def join(self, a: Any, b: Any) -> None:
+        """Makes one class of two."""
+        self._parents[self(a)] = self(b)
+
+
+def _body_ties(equation: Any) -> list[Tie]:
+    """As `ties`, of a call, a loop or a choice of branches: as their bodies tie axes."""
+    classes = _body_classes(equation)
+    ins, outs = walk.in_avals(equation), walk.out_avals(equation)
+    dropped = (v is None or _compat.is_dropped(v) for v in equation.outvars)
+    used = [k for k, gone in enumerate(dropped) if not gone]
+    found = []
+    for n in range(min((len(outs[k].shape) for k in used), default=0)):
+        own = {classes(("out", k, n)) for k in used}
+        axes = [
+            [j for j in range(len(a.shape)) if {classes(("in", k, j))} == own]
+            for k, a in enumerate(ins)
+        ]
+        if len(own) == 1 and max(map(len, axes)) == 1:
+            found.append(Tie(n, tuple(j[0] if j else None for j in axes)))
+    return found
+
+
+def _body_classes(equation: Any) -> Classes:
+    """The axes of operands ("in", number, axis) and results that bodies make go together."""
+    name, params = equation.primitive.name, equation.params
+    classes, last, carried = Classes(), len(equation.invars), len(equation.outvars)
+    bodies, loop = walk.branches_of(equation), walk.loop_of(equation)
+    first = len(bodies[:1])
+    if not bodies:
+        bodies = [loop.body if loop else _compat.call_body(name, params)]
+    if loop:
+        _, start, last = loop.ends
+        carried = last - start
+        for k, a in enumerate(walk.out_avals(equation)[:carried]):
+            for j in range(len(a.shape)):
+                classes.join(("in", start + k, j), ("out", k, j))
+    for number, closed in enumerate(bodies):
+        avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in closed.in_avals]
+        body = trace(_function(closed), avals, argnums=tuple(range(len(avals))))
+        for e in body.equations:
+            for tie in ties(e):
+                axes = (*tie.ins, *[tie.out] * len(e.outputs))
+                ends = zip((*e.inputs, *e.outputs), axes, strict=False)
+                every = [(number, v, j) for v, j in ends if isinstance(v, int) and j is not None]
+                for other in every[1:]:
+                    classes.join(other, every[0])
+        for k, a in enumerate(avals):
+            for j in range(len(a.shape)):  # what is stacked has an axis of turns before
+                classes.join((number, k, j), ("in", first + k, j + (k >= last)))
+        for k, v in enumerate(body.outputs):
+            for j in range(len(closed.out_avals[k].shape)) if isinstance(v, int) else ():
+                classes.join((number, v, j), ("out", k, j + (k >= carried)))
+    return classes
+
+
+class _Seen(NamedTuple):
+    """An array in a body, for one point."""
+
+    value: Any
+    axes: Axes  # its axes of the batch, which are of size one
+    alike: frozenset[int] = frozenset()  # further axes along which all entries are the same
+
+
+def _of_point(closed: Any, ins: Sequence[Axes]) -> Any:
+    """A closed jaxpr for one point."""
+    if any(max(np.shape(c), default=1) > 1 for c in closed.consts):
+        raise _RefusedError
+
+    def run(*args: Any) -> list[Any]:
+        given = list(map(_Seen, args, ins))
+        return [x.value for x in _replayed(closed, given, len(ins[0]))]
+
+    avals = [
+        jax.ShapeDtypeStruct([1 if j in axes else n for j, n in enumerate(a.shape)], a.dtype)
+        for a, axes in zip(closed.in_avals, ins, strict=True)
+    ]
+    return jax.make_jaxpr(run)(*avals)
+
+
+def _replayed(closed: Any, args: Sequence[_Seen], depth: int) -> list[_Seen]:
+    """The results of a jaxpr."""
+    jaxpr, none = _compat.open_jaxpr(closed), (None,) * depth
+    consts = (_Seen(c, none) for c in getattr(closed, "consts", ()))
+    known = dict(zip(jaxpr.constvars, consts, strict=True))
+    known.update(zip(jaxpr.invars, args, strict=True))
+
+    def step(equation: Any, operands: list[_Seen]) -> list[_Seen]:
+        inner = _compat.inlinable(equation)
+        if inner is not None:
+            return _replayed(inner, operands, depth)
+        own = [_tie(equation, operands, s) for s in range(depth)]
+        out = tuple(t and t.out for t in own)
+        if any(own) and not is_writable(equation):
+            raise _RefusedError
+        ins = tuple(tuple(t and t.ins[i] for t in own) for i in range(len(operands)))
+        given = [_first(x, axes) for x, axes in zip(operands, ins, strict=True)]
+        found = _shrunk(Line(equation, out, ins))(given)
+        alike = _alike(equation, operands).difference(out)
+        return [_Seen(x, out, alike) for x in found]
+
+    read = walk.run(jaxpr, known, step, lambda atom: _Seen(atom.val, none))
+    return [read(v) for v in jaxpr.outvars]
+
+
+def _alike(equation: Any, operands: Sequence[_Seen]) -> frozenset[int]:
+    """The axes along which all entries of the results of an equation are the same."""
+    pairs = ((t.out, zip(t.ins, operands, strict=True)) for t in ties(equation))
+    return frozenset(
+        k for k, own in pairs if k is not None and all(j is None or j in x.alike for j, x in own)
+    )
+
+
+def _tie(equation: Any, operands: Sequence[_Seen], s: int) -> Tie | None:
+    """The tie by which an equation of a body has an axis of the batch; None if it has not."""
+    if all(x.axes[s] is None for x in operands):
+        return None
+    for tie in ties(equation):
+        if all(j == x.axes[s] or (x.axes[s] is None and j in x.alike)
+               for j, x in zip(tie.ins, operands, strict=True)):  # fmt: skip
+            return tie
+    raise _RefusedError
+
+
+def _first(x: _Seen, axes: Axes) -> Any:
+    """An array with one entry along axes of the batch along which it is the same."""
+    value = x.value
+    for own, j in zip(x.axes, axes, strict=True):
+        if own is None and j is not None:
+            value = jax.lax.slice_in_dim(value, 0, 1, axis=j)
+    return value
+
+
+def ties(equation: Any) -> list[Tie]:
+    """The axes along which an equation of a program or a jaxpr does the same at each index."""
+    ins, outs = walk.in_avals(equation), walk.out_avals(equation)
+    sizes = [prod(a.shape) for a in (*ins, *outs)]
+    if 0 in sizes or sum(sizes) > _MOST_PLACES:
+        return []
+    if equation.primitive.name in _BODIES or _is_ruled(equation):
+        return _body_ties(equation)
+    found = []
+    for tie in ties_of(equation):
+        size = 1 if tie.out is None else outs[0].shape[tie.out]
+        own = zip(tie.ins, ins, strict=True)
+        ties = tuple(None if j is None or a.shape[j] != size else j for j, a in own)
+        found += [Tie(tie.out, ties)] if size > 1 else []
+    return found
+
+
+def indices(e: Equation) -> list[int]:
+    """The variables that say where an equation takes or puts entries."""
+    known = facts(e.primitive.name)
+    if known.form not in ("take", "put"):
+        return []
+    every = enumerate(e.inputs)
+    return [a for k, a in every if k > 0 and k != known.updates and isinstance(a, int)]
