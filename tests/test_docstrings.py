@@ -16,8 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 
 PACKAGES = ["veenv", "veenv.env", "veenv.rules", "veenv.search", "veenv.tasks", "veenv.agents"]
@@ -141,10 +139,10 @@ def test_the_walk_finds_the_interface():
     assert methods <= set(METHODS)
 
 
-@pytest.mark.parametrize("name", PUBLIC)
-def test_it_has_an_example(name):
-    if not _is_record(PUBLIC[name]):
-        assert re.search(r"^Examples:\n +>>> ", inspect.getdoc(PUBLIC[name]) or "", re.M)
+def test_all_have_examples():
+    example = re.compile(r"^Examples:\n +>>> ", re.M)
+    without = {k for k, v in PUBLIC.items() if not example.search(inspect.getdoc(v) or "")}
+    assert {name for name in without if not _is_record(PUBLIC[name])} == set()
 
 
 def test_no_docstring_has_a_section_that_is_rendered_as_a_quote():
@@ -154,23 +152,25 @@ def test_no_docstring_has_a_section_that_is_rendered_as_a_quote():
     assert [p for p in sources if wrong.search(p.read_text(encoding="utf-8"))] == []
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_it_describes_its_arguments(name):
-    text = inspect.getdoc(FUNCTIONS[name]) or ""
-    wanted = [p.lstrip("*") for p in inspect.signature(FUNCTIONS[name]).parameters]
-    section = text.partition("Args:\n")[2]
-    missing = [p for p in wanted if not re.search(rf"^ +\*{{0,2}}{p}: ", section, re.M)]
-    assert not missing
+def test_all_arguments_are_described():
+    missing = []
+    for name, fun in FUNCTIONS.items():
+        section = (inspect.getdoc(fun) or "").partition("Args:\n")[2]
+        wanted = [p.lstrip("*") for p in inspect.signature(fun).parameters]
+        missing += [
+            (name, p) for p in wanted if not re.search(rf"^ +\*{{0,2}}{p}: ", section, re.M)
+        ]
+    assert missing == []
 
 
-@pytest.mark.parametrize("name", {**PUBLIC, **METHODS})
-def test_it_has_a_summary(name):
-    first = (inspect.getdoc({**PUBLIC, **METHODS}[name]) or "").partition("\n\n")[0]
-    assert first.endswith((".", ":"))
+def test_all_have_summaries():
+    firsts = {k: (inspect.getdoc(v) or "").split("\n\n")[0] for k, v in (PUBLIC | METHODS).items()}
+    assert {name for name, first in firsts.items() if not first.endswith((".", ":"))} == set()
 
 
-@pytest.mark.parametrize("name", {**FUNCTIONS, **METHODS})
-def test_it_names_what_it_raises(name):
-    value = {**FUNCTIONS, **METHODS}[name]
-    section = (inspect.getdoc(value) or "").partition("Raises:\n")[2]
-    assert {e for e in _raised(value) if e not in section} == set()
+def test_all_name_what_they_raise():
+    missing = []
+    for name, value in (FUNCTIONS | METHODS).items():
+        section = (inspect.getdoc(value) or "").partition("Raises:\n")[2]
+        missing += [(name, error) for error in _raised(value) if error not in section]
+    assert missing == []

@@ -6,14 +6,13 @@ import importlib
 import re
 from pathlib import Path
 
-import pytest
-
 from veenv.search.plugins import GROUP
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = "(?:veenv|agents|scripts|tests|docs)"
 NAMED = rf"\b{FOLDERS}/[a-z_\d/]+\.[a-z]+\b|(?<=`){FOLDERS}/[\w/.-]*(?=`)"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+OF_TODAY = [page for page in PAGES if page.name != "CHANGELOG.md"]  # which names what was
 
 
 def anchors(page):
@@ -27,9 +26,17 @@ def without_code(text):
     return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_to_files_and_headings(page):
-    for link in re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text(encoding="utf-8"))):
+def named(pattern, pages=PAGES):
+    """The pages, and what in them a pattern finds outside of code."""
+    return [
+        (page, found)
+        for page in pages
+        for found in sorted(set(re.findall(pattern, without_code(page.read_text("utf-8")))))
+    ]
+
+
+def test_links_lead_to_files_and_headings():
+    for page, link in named(r"\]\(([^)\s]+)\)"):
         if link.startswith(("http:", "https:", "mailto:")):
             continue
         file, _, anchor = link.partition("#")
@@ -66,19 +73,12 @@ def test_names_resolve():
     assert not resolves("veenv.jacvee")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_names_of_the_packages_exist(page):
-    text = without_code(page.read_text(encoding="utf-8"))
-    if page.name == "CHANGELOG.md":  # it names what was
-        return
-    for name in sorted(set(re.findall(r"`(veenv(?:\.[A-Za-z_]\w*)+)(?:\([^`]*\))?`", text))):
+def test_names_of_the_packages_exist():
+    for page, name in named(r"`(veenv(?:\.[A-Za-z_]\w*)+)(?:\([^`]*\))?`", OF_TODAY):
         assert name == GROUP or resolves(name), f"{page.name}: `{name}`"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_files_and_folders_that_are_named_exist(page):
-    if page.name == "CHANGELOG.md":
-        return
-    text = page.read_text(encoding="utf-8")
-    for file in sorted(set(re.findall(NAMED, text))):
-        assert (ROOT / file).exists(), f"{page.name}: {file}"
+def test_files_and_folders_that_are_named_exist():
+    for page in OF_TODAY:
+        for file in set(re.findall(NAMED, page.read_text(encoding="utf-8"))):
+            assert (ROOT / file).exists(), f"{page.name}: {file}"
