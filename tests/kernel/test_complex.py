@@ -15,6 +15,7 @@ import pytest
 from jax import lax
 
 import veenv
+from tests.oracles.jacobians import quick_jit
 from veenv.kernel.fusing import fuse
 from veenv.kernel.program import CannotFuseError
 
@@ -178,10 +179,11 @@ def test_the_slope_of_a_hyperbolic_tangent_is_small_far_out(x, dtype):
     np.testing.assert_allclose(slope(np.full_like(y, x), y), wanted, rtol=1e-5)
 
 
-def test_whatever_moves_or_sums_complex_numbers(dtype):
+@pytest.mark.usefixtures("x64")
+def test_whatever_moves_or_sums_complex_numbers():
     """Products of matrices, sums, selects, loops, indices: a network of impedances."""
     generator = np.random.default_rng(1)
-    load = jnp.asarray(generator.normal(size=(4, 4)), dtype)
+    load = jnp.asarray(generator.normal(size=(4, 4)))
     loads, turn = lax.complex(load, 0 * load), lax.complex(0 * load[0, 0], 1 + 0 * load[0, 0])
 
     def network(x: Any, flag: Any) -> Any:
@@ -194,11 +196,10 @@ def test_whatever_moves_or_sums_complex_numbers(dtype):
         found = jnp.cumsum(padded) * jnp.prod(z) + z.at[jnp.array([1, 1])].add(table[0, :2])
         return jnp.concatenate([found.real, jnp.abs(found), jnp.angle(found + turn)])
 
-    x, flags = jnp.asarray(generator.normal(size=(9, 4)), dtype), np.arange(9) - 4.0
+    x, flags = generator.normal(size=(9, 4)), np.arange(9) - 4.0
     got = jax.vmap(veenv.jacve(network, kernel="fused"))(x, flags)
-    wanted = jax.vmap(jax.jacfwd(network))(x, flags)
-    rtol = 1e-3 if dtype == "float32" else 1e-10
-    np.testing.assert_allclose(got, wanted, rtol=rtol, atol=rtol * np.abs(wanted).max())
+    wanted = quick_jit(jax.vmap(jax.jacfwd(network)))(x, flags)
+    np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-10 * np.abs(wanted).max())
 
 
 def test_what_no_rule_is_known_for_is_named():

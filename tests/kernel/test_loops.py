@@ -210,7 +210,8 @@ def test_complex_and_whole_numbers_bools_and_copies_are_carried():
 def test_large_stacked_results_and_a_program_of_several_sections():
     def f(x, a):
         (_, ys) = lax.scan(lambda c, t: (jnp.sin(c + t), (c * t, c > 0.5)), x, a)
-        more = sum(jnp.sin(x[0] * k) / (k + x) for k in range(1, 400))
+        k = jnp.arange(1.0, 400.0)[:, None]
+        more = (jnp.sin(x[None, :1] * k) / (k + x[None])).sum(0)
         return (
             ys,
             ys[0][::-1] * 1.0,
@@ -295,13 +296,13 @@ def check_random(seed, monkeypatch):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(1, 7))
 def test_random_loops(seed, monkeypatch):
     check_random(seed, monkeypatch)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("seed", range(12, 1000))
+@pytest.mark.parametrize("seed", [0, *range(7, 1000)])
 def test_many_random_loops(seed, monkeypatch):
     check_random(seed, monkeypatch)
