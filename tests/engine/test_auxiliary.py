@@ -1,5 +1,7 @@
 """Auxiliary outputs hold anything, and come back as `jax.jacrev` hands them through."""
 
+import itertools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,7 @@ import pytest
 from jax import lax
 
 import veenv
+from tests.sampling import spared
 
 X = jnp.array([0.3, 0.7])
 AUX = {
@@ -69,8 +72,14 @@ def ways(run):
     }
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("fun", [sine, loop])
+@pytest.mark.parametrize(
+    ("form", "fun"),
+    spared(
+        itertools.product(FORMS, [sine, loop]),
+        *((form, sine) for form in FORMS),
+        *((form, loop) for form in ("auto", "reverse", "value", "hessian")),
+    ),
+)
 def test_what_is_no_array_comes_back_as_it_is(form, fun):
     def with_aux(x):
         return fun(x), (AUX, jnp.cos(x))

@@ -1,5 +1,6 @@
 """Functions that do more than compute: callbacks with and without results, checks."""
 
+import itertools
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -61,10 +62,18 @@ def in_jit(x):
     return jax.jit(of_used)(x) * x
 
 
-@pytest.mark.parametrize("order", ["forward", "reverse", "markowitz", "auto"])
+SIMPLE = (of_used, ordered, of_constants, without_result, with_result, of_unused, in_jit)
+
+
 @pytest.mark.parametrize(
-    "f", [of_used, ordered, of_constants, without_result, with_result, of_unused, in_jit]
-)
+    ("f", "order"),
+    spared(
+        itertools.product(SIMPLE, ["forward", "reverse", "markowitz", "auto"]),
+        *((f, "auto") for f in SIMPLE),
+        (of_used, "forward"), (with_result, "reverse"), (in_jit, "markowitz"),
+        (of_unused, "forward"), (without_result, "markowitz"), (ordered, "reverse"),
+    ),
+)  # fmt: skip
 def test_effects_happen_once(f, order):
     expected = jax.jacrev(f)(X)
     jacobian = veenv.jacve(f, order)

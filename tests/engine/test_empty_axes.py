@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from jax import lax
 
 import veenv
+from tests.oracles.jacobians import quick_jit
 
 NAMED = {
     "ravel": (lambda x: jnp.sin(x).ravel(), (0, 3)),
@@ -45,16 +46,25 @@ def alike(found, wanted):
 
 
 def check(fun, x, *, hessian=True):
-    wanted = jax.jacrev(fun)(x)
-    for order in ("auto", "forward", "reverse", "markowitz"):
-        alike(veenv.jacve(fun, order)(x), wanted)
-    alike(jax.jit(veenv.jacve(fun))(x), wanted)
-    alike(veenv.jacve(fun, sparse_representation=True)(x), wanted)
-    alike(veenv.jacve(fun, count_ops=True)(x)[0], wanted)
+    orders = ("auto", "forward", "reverse", "markowitz")
+
+    def first(x):
+        found = [veenv.jacve(fun, order)(x) for order in orders]
+        found += [dense(veenv.jacve(fun, sparse_representation=True)(x))]
+        return jax.jacrev(fun)(x), found, veenv.jacve(fun, count_ops=True)(x)[0]
+
+    def second(x):
+        found = [veenv.hessian(fun)(x)]
+        found += [dense(veenv.hessian(fun, sparse_representation=True)(x))]
+        return jax.jacrev(jax.jacrev(fun))(x), found
+
+    wanted, found, counted = quick_jit(first)(x)
+    for each in (veenv.jacve(fun)(x), *found, counted):
+        alike(each, wanted)
     if hessian:
-        wanted = jax.jacrev(jax.jacrev(fun))(x)
-        alike(veenv.hessian(fun)(x), wanted)
-        alike(veenv.hessian(fun, sparse_representation=True)(x), wanted)
+        wanted, found = quick_jit(second)(x)
+        for each in found:
+            alike(each, wanted)
 
 
 @pytest.mark.parametrize("name", NAMED)

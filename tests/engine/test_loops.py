@@ -10,6 +10,7 @@ from jax.sharding import PartitionSpec as P
 
 import veenv
 from tests.oracles import by_numpy
+from tests.oracles.jacobians import quick_jit
 from veenv.engine import api, candidates
 from veenv.graph.linearisation import linearise
 from veenv.graph.program import trace
@@ -77,14 +78,13 @@ def test_what_are_loops(x64):
 
 
 @pytest.mark.parametrize("fun", [wide, solved, waist, mapped, beside], ids=lambda f: f.__name__)
-@pytest.mark.parametrize("order", ["reverse", "auto"])
-def test_values(x64, fun, order):
+def test_values(x64, fun):
     points = np.stack([X, X + 0.1, X - 0.2])
-    expected = jax.vmap(jax.jacrev(fun))(points)
-    for kernel in ("auto", "xla"):
-        jacobian = veenv.jacve(fun, order, kernel=kernel)
-        found = jax.jit(jax.vmap(jacobian))(points)
-        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-14)
+    ways = itertools.product(("reverse", "auto"), ("auto", "xla"))
+    every = [jax.jacrev(fun), *(veenv.jacve(fun, order, kernel=kernel) for order, kernel in ways)]
+    expected, *found = jax.jit(lambda x: [jax.vmap(f)(x) for f in every])(points)
+    for jacobian in found:
+        np.testing.assert_allclose(jacobian, expected, rtol=1e-10, atol=1e-14)
 
 
 @pytest.mark.parametrize("kernel", ["auto", "xla"])
@@ -133,13 +133,12 @@ def test_values_of_a_trace_around_it(x64, without_eliminations):
         return jax.vmap(veenv.jacve(lambda x: steps(x, w)))(0.9 * points)
 
     points = np.stack([X, X + 0.1])
-    expected = jax.vmap(jax.jacrev(lambda x: steps(x, W)))(0.9 * points)
+    expected = quick_jit(jax.vmap(jax.jacrev(lambda x: steps(x, W))))(0.9 * points)
     with jax.checking_leaks():
         np.testing.assert_allclose(jax.jit(around)(W, points), expected, rtol=1e-10)
     slope = jax.jit(jax.grad(lambda w: jnp.sum(around(w, points) ** 2)))(W)
-    known = jax.grad(
-        lambda w: jnp.sum(jax.vmap(jax.jacfwd(lambda x: steps(x, w)))(0.9 * points) ** 2)
-    )(W)
+    of_jax = lambda w: jax.vmap(jax.jacfwd(lambda x: steps(x, w)))(0.9 * points)  # noqa: E731
+    known = quick_jit(jax.grad(lambda w: jnp.sum(of_jax(w) ** 2)))(W)
     np.testing.assert_allclose(slope, known, rtol=1e-8)
 
 
@@ -149,7 +148,7 @@ def test_devices_that_differ_in_some_of_the_values_eliminate(x64, kernel):
     points = np.stack([X, X + 0.1])
     jacobian = jax.vmap(veenv.jacve(steps, argnums=(0, 1), kernel=kernel), (0, None))
     shared = jax.shard_map(jacobian, mesh=mesh, in_specs=(P("i"), P()), out_specs=P("i"))
-    expected = jax.vmap(jax.jacfwd(steps, (0, 1)), (0, None))(points, W)
+    expected = quick_jit(jax.vmap(jax.jacfwd(steps, (0, 1)), (0, None)))(points, W)
     for a, b in zip(jax.jit(shared)(points, W), expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9)
 
