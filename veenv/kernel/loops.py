@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from veenv.kernel import complex_numbers
+from veenv.kernel import complex_numbers, steps
 from veenv.kernel.arrays import Ids, choose, reals, whole
 from veenv.kernel.builder import Builder, entry
 from veenv.kernel.cpu.spans import LONG, body_size
@@ -179,9 +179,10 @@ def scan(
     outs = trace(body.inner, body.capture, entering, entries)
     slots = _slots(body, carry, inputs, outs[: len(carry)])
     stacked = [i for ids in outs[len(carry) :] for i in reals(body.inner, ids)]
+    known = _tabulated(body, slots, stacked, columns, range(length)[:: -1 if reverse else 1])
     same = {slot.input: slot.start for slot in slots if slot.input == slot.ahead}
-    body.divide([*(slot.ahead for slot in slots), *stacked], same)
-    moving = [slot for slot in slots if slot.input not in same]
+    moving = [slot for slot in slots if slot.input not in same and slot not in known]
+    body.divide([*(slot.ahead for slot in moving), *same, *stacked], same)
     wanted = [i for i in dict.fromkeys(stacked) if body.outside(i) is None and i not in columns]
     results = [*(slot.ahead for slot in moving), *wanted]
     program, captured = body.program([slot.input for slot in moving], [*columns], results)
@@ -196,7 +197,7 @@ def scan(
     }
     arrays_of = dict(zip(wanted, parts[len(moving) :], strict=True))
 
-    def steps(i: int) -> Sequence[int]:
+    def every(i: int) -> Sequence[int]:
         out = body.outside(i)
         if out is not None:
             return [out] * length
@@ -205,11 +206,38 @@ def scan(
         dtype = body.inner.ops[i].dtype
         return [b.op("entry", dtype, arrays_of[i], attr=t) for t in range(length)]
 
-    found = [steps(i) for i in stacked]
+    found = [every(i) for i in stacked]
     return [
-        *_arrays(b, eqn.outvars[: len(carry)], _final(b, slots, last)),
+        *_arrays(b, eqn.outvars[: len(carry)], _final(b, slots, {**last, **known})),
         *_stacked(b, eqn.outvars[len(carry) :], found, length),
     ]
+
+
+def _tabulated(
+    body: _Body,
+    slots: Sequence[_Slot],
+    stacked: Sequence[int],
+    columns: dict[int, tuple[int, list[int]]],
+    order: Sequence[int],
+) -> dict[_Slot, int]:
+    """Makes columns of what depends on the step's number alone; carries that do, and their ends."""
+    b, ops = body.outer, body.inner.ops
+    numbers = {s.input: s for s in slots if len(s.order) == 1 and b.value(s.start) is not None}
+    found, last = steps.tables(
+        ops,
+        [*(slot.ahead for slot in slots), *stacked],
+        {i: (slot.start, slot.ahead) for i, slot in numbers.items()},
+        {i: entries for i, (_, entries) in columns.items()},
+        order,
+        b,
+    )
+    for i, entries in found.items():
+        if i not in columns:
+            if i not in stacked:
+                entries = steps.divided_by(ops, i, entries, b)
+            ops[i] = Op(_COLUMN, ops[i].dtype, (), len(columns))
+            columns[i] = b.array(entries), entries
+    return {numbers[i]: value for i, value in last.items()}
 
 
 def while_loop(
@@ -338,12 +366,12 @@ def _entries(
             if (column == column[0]).all():
                 inside.append(int(body.capture(column[:1])[0]))
                 continue
-            steps = column.tolist()
-            array = body.outer.array(steps)
+            entries_of = column.tolist()
+            array = body.outer.array(entries_of)
             if array not in known:
                 dtype = body.outer.ops[array].dtype
                 known[array] = body.inner.op(_COLUMN, dtype, attr=len(columns))
-                columns[known[array]] = array, steps
+                columns[known[array]] = array, entries_of
             inside.append(known[array])
         entries.append(_as_given(body, ids[0], inside))
     return entries, columns
