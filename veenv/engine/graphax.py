@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 
 from veenv.engine import interop
@@ -77,13 +76,9 @@ def jacve(
     @functools.wraps(fun, updated=())
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         values, rows, counts = _rows(fun, order, selected, sparse_representation, args, kwargs)
-        alone = len(rows) == 1 and len(jax.tree.leaves(args)) > 1
-        packed = rows[0] if alone else tuple(rows)
-        if count_ops:
-            return packed, _dictionary(counts)
-        if has_aux:
-            return values[0] if alone else tuple(values), packed
-        return packed
+        if len(rows) == 1 and len(jax.tree.leaves(args)) > 1:
+            return _several(values[0], rows[0], counts, has_aux, count_ops)
+        return _several(tuple(values), tuple(rows), counts, has_aux, count_ops)
 
     return jacobian
 
@@ -121,11 +116,8 @@ def vertex_elimination_jaxpr(
       [3.0]
     """
     fun = interop.function_of(jaxpr, consts)
-    selected = _selected(argnums)
-    values, rows, counts = _rows(fun, order, selected, sparse_representation, args, {})
-    if count_ops:
-        return rows, _dictionary(counts)
-    return (values, rows) if has_aux else rows
+    rows = _rows(fun, order, _selected(argnums), sparse_representation, args, {})
+    return _several(*rows, has_aux, count_ops)
 
 
 def filter_jacve(fun: Callable[..., Any] | None = None, **options: Any) -> Callable[..., Any]:
@@ -157,15 +149,12 @@ def filter_jacve(fun: Callable[..., Any] | None = None, **options: Any) -> Calla
     if fun is None:
         return functools.partial(filter_jacve, **options)
     inner = interop.filter_jacve(fun, **options)
-    if not options.get("count_ops"):
-        return inner
 
-    @functools.wraps(fun, updated=())
-    def jacobian(*args: Any, **kwargs: Any) -> Any:
+    def counted(*args: Any, **kwargs: Any) -> Any:
         *results, counts = inner(*args, **kwargs)
         return *results, _dictionary(counts)
 
-    return jacobian
+    return functools.wraps(fun, updated=())(counted) if options.get("count_ops") else inner
 
 
 eqx_jacve = filter_jacve
@@ -188,14 +177,7 @@ def tree_allclose(tree1: Any, tree2: Any, equal_nan: bool = False) -> Array:
       >>> bool(tree_allclose({"x": jnp.ones(2)}, {"x": jnp.ones(2) + 5e-5}))
       True
     """
-    if jax.tree.structure(tree1) != jax.tree.structure(tree2):
-        return jnp.asarray(False)
-    close = [jnp.asarray(True)]
-    for a, b in zip(jax.tree.leaves(tree1), jax.tree.leaves(tree2), strict=True):
-        if jnp.shape(a) != jnp.shape(b):
-            return jnp.asarray(False)
-        close.append(jnp.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=equal_nan))
-    return jnp.all(jnp.stack(close))
+    return interop.are_close(tree1, tree2, rtol=1e-4, atol=1e-5, equal_nan=equal_nan)
 
 
 def sparse_tensor_zeros_like(tensor: SparseTensor) -> SparseTensor:
@@ -238,6 +220,13 @@ def _rows(
 
 def _none_if_zero(block: Any) -> Any:
     return None if isinstance(block, SparseTensor) and not block.terms else block
+
+
+def _several(value: Any, rows: Any, counts: Counts, has_aux: bool, count_ops: bool) -> Any:
+    """What is asked for."""
+    if count_ops:
+        return rows, _dictionary(counts)
+    return (value, rows) if has_aux else rows
 
 
 def _dictionary(counts: Counts) -> dict[str, Any]:

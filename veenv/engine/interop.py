@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 from jax.extend import core
 
 from veenv import _compat
@@ -143,10 +144,26 @@ def tree_allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> boo
       >>> tree_allclose({"x": jnp.ones(2)}, {"x": jnp.ones(2)})
       True
     """
-    if jax.tree.structure(a) != jax.tree.structure(b):
-        return False
-    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
-    return all(
-        jnp.shape(x) == jnp.shape(y) and bool(jnp.allclose(x, y, rtol=rtol, atol=atol))
-        for x, y in pairs
-    )
+    return bool(are_close(a, b, rtol=rtol, atol=atol))
+
+
+def are_close(a: Any, b: Any, **tolerance: Any) -> Array:
+    """As `tree_allclose`, inside of `jax.jit` too.
+
+    Args:
+      a: a pytree of arrays.
+      b: another.
+      **tolerance: as of `jax.numpy.allclose`.
+
+    Returns:
+      A boolean array of shape ().
+
+    Examples:
+      >>> are_close({"x": jnp.ones(2)}, {"x": jnp.ones(2)}).tolist()
+      True
+    """
+    shapes = [jax.tree.map(jnp.shape, jax.tree.leaves(tree)) for tree in (a, b)]
+    if jax.tree.structure(a) != jax.tree.structure(b) or shapes[0] != shapes[1]:
+        return jnp.asarray(False)
+    close = jax.tree.map(lambda x, y: jnp.allclose(x, y, **tolerance), a, b)
+    return jnp.asarray([True, *jax.tree.leaves(close)]).all()

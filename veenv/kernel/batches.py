@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -368,17 +367,15 @@ class _Loop:
             for v, (_, name) in self._terms.items()
         ]
         stacks = [np.moveaxis(values[v], j, 0) for v, j in self._columns]
-        outs = [SimpleNamespace(aval=avals[v]) for v in self._terms]
+        outs = [avals[v] for v in self._terms]
         for v in self._stacked:
             rest = np.delete(avals[v].shape, axis[v]).tolist()
-            outs.append(SimpleNamespace(aval=avals[v].update(shape=(self._plan.length, *rest))))
-        params = {"length": self._plan.length, "reverse": False}
-        eqn = SimpleNamespace(params=params, outvars=outs)
-        found = None
+            outs.append(avals[v].update(shape=(self._plan.length, *rest)))
+        turns, found = range(self._plan.length), None
         for nested in (False, True):
             try:
                 trace = self._trace(values, nested)
-                found = loops.scan(b, trace, carry, stacks, eqn, of._limit)
+                found = loops.scan(b, trace, carry, stacks, turns, outs, of._limit)
                 break
             except CannotFuseError:
                 if nested:

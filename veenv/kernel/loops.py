@@ -166,20 +166,27 @@ class _Body:
 
 
 def scan(
-    b: Builder, trace: Trace, carry: Sequence[Ids], stacks: Sequence[Ids], eqn: Any, limit: int
+    b: Builder,
+    trace: Trace,
+    carry: Sequence[Ids],
+    stacks: Sequence[Ids],
+    turns: range,
+    avals: Sequence[Any],
+    limit: int,
 ) -> list[Ids] | None:
     """The results of a `scan` as a loop; None where it is better unrolled.
 
-    `trace` is what a step computes, of at most `limit` operations; `stacks` come by steps.
+    `trace` is what a step computes, of at most `limit` operations; `stacks` come by steps, in the
+    order of `turns`; `avals` are shape and dtype of each result.
     """
-    length, reverse = eqn.params["length"], eqn.params["reverse"]
+    length = len(turns)
     body = _Body(b, limit)
     inputs, entering = _carried(body, carry)
     entries, columns = _entries(body, stacks, length)
     outs = trace(body.inner, body.capture, entering, entries)
     slots = _slots(body, carry, inputs, outs[: len(carry)])
     stacked = [i for ids in outs[len(carry) :] for i in reals(body.inner, ids)]
-    known = _tabulated(body, slots, stacked, columns, range(length)[:: -1 if reverse else 1])
+    known = _tabulated(body, slots, stacked, columns, turns)
     same = {slot.input: slot.start for slot in slots if slot.input == slot.ahead}
     moving = [slot for slot in slots if slot.input not in same and slot not in known]
     body.divide([*(slot.ahead for slot in moving), *same, *stacked], same)
@@ -188,7 +195,7 @@ def scan(
     program, captured = body.program([slot.input for slot in moving], [*columns], results)
     if body_size(program) * length <= SHORT:
         return None
-    made = Loop(program, len(moving), len(columns), length, reverse)
+    made = Loop(program, len(moving), len(columns), length, turns.step < 0)
     arrays = [array for array, _ in columns.values()]
     parts = _parts(b, made, [*(slot.start for slot in moving), *arrays, *captured])
     last = {
@@ -208,8 +215,8 @@ def scan(
 
     found = [every(i) for i in stacked]
     return [
-        *_arrays(b, eqn.outvars[: len(carry)], _final(b, slots, {**last, **known})),
-        *_stacked(b, eqn.outvars[len(carry) :], found, length),
+        *_arrays(b, avals[: len(carry)], _final(b, slots, {**last, **known})),
+        *_stacked(b, avals[len(carry) :], found, length),
     ]
 
 
@@ -241,7 +248,12 @@ def _tabulated(
 
 
 def while_loop(
-    b: Builder, test: Trace, trace: Trace, carry: Sequence[Ids], eqn: Any, limit: int
+    b: Builder,
+    test: Trace,
+    trace: Trace,
+    carry: Sequence[Ids],
+    avals: Sequence[Any],
+    limit: int,
 ) -> list[Ids]:
     """The results of a `while` as a loop; arguments as of `scan`, and what tells to go on."""
     body = _Body(b, limit)
@@ -262,7 +274,7 @@ def while_loop(
     program, captured = body.program([slot.input for slot in moving], [], results)
     made = Loop(program, len(moving))
     parts = _parts(b, made, [*(slot.start for slot in moving), *captured])
-    return _arrays(b, eqn.outvars, _final(b, slots, dict(zip(moving, parts, strict=True))))
+    return _arrays(b, avals, _final(b, slots, dict(zip(moving, parts, strict=True))))
 
 
 def _where(b: Builder, condition: Ids, new: Ids, old: Ids) -> Ids:
@@ -386,18 +398,18 @@ def _as_given(body: _Body, like: Ids, parts: Sequence[int]) -> Ids:
     return np.array(values, np.int64).reshape(like.shape)
 
 
-def _arrays(b: Builder, variables: Sequence[Any], parts: Sequence[int]) -> list[Ids]:
+def _arrays(b: Builder, avals: Sequence[Any], parts: Sequence[int]) -> list[Ids]:
     rest = iter(parts)
-    return [array_of(b, v.aval, rest) for v in variables]
+    return [array_of(b, aval, rest) for aval in avals]
 
 
 def _stacked(
-    b: Builder, variables: Sequence[Any], columns: Sequence[Sequence[int]], length: int
+    b: Builder, avals: Sequence[Any], columns: Sequence[Sequence[int]], length: int
 ) -> list[Ids]:
     """Stacked results, given the steps of each number that a step stacks."""
     rest, found = iter(columns), []
-    for v in variables:
-        aval = v.aval.update(shape=v.aval.shape[1:])
+    for every in avals:
+        aval = every.update(shape=every.shape[1:])
         count = int(np.prod(aval.shape))
         if dtype_name(aval.dtype) in PAIRS:
             rows = [next(rest) for _ in range(2 * count)]

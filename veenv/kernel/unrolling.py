@@ -313,7 +313,7 @@ class _Unroller:
     def _while(self, loop: walk.Loop, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         tested, consts, carry, _ = loop.split(ins)
         test, body = self._inside(loop.test, tested), self._inside(loop.body, consts)
-        return loops.while_loop(self.builder, test, body, carry, eqn, self._limit)
+        return loops.while_loop(self.builder, test, body, carry, walk.out_avals(eqn), self._limit)
 
     def _scan(self, loop: walk.Loop, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         """A loop, or its steps one after the other where they are few."""
@@ -322,7 +322,15 @@ class _Unroller:
         if length > 1:
             inside = self._inside(loop.body, consts)
             with suppress(CannotFuseError):  # where an index is known in each step, it is unrolled
-                found = loops.scan(self.builder, inside, carry, stacks, eqn, self._limit)
+                found = loops.scan(
+                    self.builder,
+                    inside,
+                    carry,
+                    stacks,
+                    loop.turns,
+                    walk.out_avals(eqn),
+                    self._limit,
+                )
                 if found is not None:
                     return found
         steps: list[list[Ids]] = [[] for _ in range(length)]
