@@ -23,6 +23,8 @@ ROOTS = {
     "traced exponent": lambda x: x[:2] ** x[2:],
     "negative bound": lambda x: jnp.sqrt(x * x - 1.0),
     "arcsine": lambda x: jnp.arcsin(x * x + 0.5),
+    "padded": lambda x: jnp.sqrt(jnp.where(HALF & (x[::-1] > 0), x, 1.0)),
+    "padded by zero": lambda x: jnp.sqrt(jnp.where(x > 0, x, 0.0)),
     "one branch": lambda x: jnp.sqrt(jnp.where(x > 0, x * x, x * x + 1.0)),
 }
 SMOOTH = {
@@ -34,6 +36,11 @@ SMOOTH = {
     "constant": lambda x: x * 10.0 ** (-jnp.arange(4.0) / 4),
     "maximum": lambda x: jnp.sqrt(jnp.maximum(x, 0.1)),
     "fourth power": lambda x: jnp.sqrt(jnp.exp(x) + x**4 + 2.0),
+    "safe norm": lambda x: jnp.sqrt(jnp.where(jnp.sum(x * x) > 0, jnp.sum(x * x), 1.0)),
+    "safe argument": lambda x: jnp.sqrt(jnp.where((x > 0.1) & HALF, x, 2.0)),
+    "safe pairs": lambda x: jnp.sqrt(
+        jnp.where(np.eye(4) > 0, 1.0, (x[:, None] - x[None]) ** 2 + 0.1)
+    ).sum(1),
     "both branches": lambda x: jnp.sqrt(jnp.where(x > 0, x * x + 2.0, jnp.abs(x) + 1.0)),
 }
 MASKED = {  # (function, shut out of reverse mode, of forward mode)
@@ -77,6 +84,20 @@ def test_roots_of_what_may_be_zero_have_infinite_partials(name):
 def test_roots_of_what_is_positive_and_other_powers_have_not(name):
     assert not is_refused(SMOOTH[name])
     assert candidates.own_modes(linearised(SMOOTH[name]))
+
+
+@pytest.mark.parametrize("test", [lambda s: s < 4.0, lambda s: (s > 0) & (s < 9.0)])
+def test_a_distance_in_whose_place_a_constant_is_put_is_safe(x64, test):
+    def forces(x):
+        d = x[:, None] - x[None]
+        r = jnp.sqrt(jnp.where(near := test(d * d) & ~np.eye(4, dtype=bool), d * d, 1.0))
+        return jnp.sum(jnp.where(near, d * (1 - r / 2) ** 2 / r, 0.0), 1)
+
+    assert candidates.own_modes(linearised(forces)) == ("jacfwd", "jacrev")
+    at = jnp.asarray(X)
+    expected = jax.jacrev(forces)(at)
+    for order in ("auto", "reverse"):
+        np.testing.assert_allclose(veenv.jacve(forces, order)(at), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", MASKED)

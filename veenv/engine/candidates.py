@@ -41,6 +41,7 @@ OwnMode = Literal["jacfwd", "jacrev"]
 Name = Literal["auto", "reverse"]
 """An order in whose place a faster form may be taken."""
 _ABOUT = 3  # ratio of passes up to which either mode may be the faster one
+_STORED = 8  # the same where loops run again backwards, and store each of their steps
 _ALIKE, _FEWER = 1.5, 2  # ratios of passes that are about as many, that are clearly fewer
 _MUCH = 10_000  # operations of reverse order: beside them it is little to trace JAX's modes
 _LESS = 0.5  # of reverse order's operations: with fewer of them forward order may be the faster one
@@ -71,14 +72,21 @@ def own_modes(lin: Linearisation) -> tuple[OwnMode, ...]:
     bounds = Bounds(program)
     if _is_one_operator(lin) or has_infinite_partials(lin, bounds):
         return ()
-    modes = _of_fewer_passes(*num_passes(program))
+    modes = _of_fewer_passes(lin)
     return tuple(m for m in modes if not shut_out(lin, bounds, reverse=m == "jacrev"))
 
 
-def _of_fewer_passes(*passes: int) -> tuple[OwnMode, ...]:
-    if max(passes) <= _ABOUT * min(passes):
+def _of_fewer_passes(lin: Linearisation) -> tuple[OwnMode, ...]:
+    forward, reverse = num_passes(lin.program)
+    if forward <= (_STORED if _stores(lin) else _ABOUT) * reverse and reverse <= _ABOUT * forward:
         return "jacfwd", "jacrev"  # forward stores nothing on its way
-    return ("jacfwd",) if passes[0] < passes[1] else ("jacrev",)
+    return ("jacfwd",) if forward < reverse else ("jacrev",)
+
+
+def _stores(lin: Linearisation) -> bool:
+    """Whether reverse mode stores the steps of a loop."""
+    loops = filter(None, map(walk.loop_of, walk.every(lin.program.equations)))
+    return any(loop.length is not None for loop in loops)
 
 
 def other_orders(
@@ -107,7 +115,7 @@ def forward_instead(lin: Linearisation) -> bool:
     graph, (forward, reverse) = lin.graph, num_passes(lin.program)
     operators = _has_operators(lin)
     if operators and (forward > _ALIKE * reverse or _FEWER * forward <= reverse):
-        return forward < reverse
+        return forward < reverse or (_stores(lin) and forward <= _STORED * reverse)
     share = 1 if forward == reverse and not operators else _LESS
     limit = share * graph.cost(graph.reverse(), "operations")
     return graph.cost(graph.forward(), "operations") <= limit and limit > 0
@@ -448,6 +456,40 @@ class Bounds:
             return -inf
         return float(value.min())
 
+    def _of_select(self, predicate: Any, *cases: Any) -> float:
+        chosen = self.value(predicate)
+        if chosen is not None:
+            return min(self.lower(cases[int(k)]) for k in np.unique(chosen))
+        lowers = [self.lower(x) for x in cases]
+        constants = [self.lower(x) for x in cases if self.value(x) is not None]
+        others = (x for x in cases if self.value(x) is None)
+        if min(constants, default=0.0) > 0 and all(self._is_replaced(predicate, x) for x in others):
+            return min(b for b in lowers if b > 0)
+        return min(lowers)
+
+    def _is_replaced(self, predicate: Any, atom: Any) -> bool:
+        """Whether a select puts another value in a variable's place to keep it from zero.
+
+        It does if that is a square or a root, or such a sum, or if it is what the predicate tests.
+        """
+        if self.lower(atom) == 0:
+            return True
+        waiting, seen = [predicate], set[Any]()
+        while waiting:
+            equation = self._makers.get(waiting.pop())
+            if equation is None or equation.outputs in seen:
+                continue
+            seen.add(equation.outputs)
+            if equation.out_avals[0].dtype == bool:
+                if atom in equation.inputs:
+                    return True
+                waiting += [x for x in equation.inputs if isinstance(x, Var)]
+        return False
+
+    @functools.cached_property
+    def _makers(self) -> dict[Any, Equation]:
+        return {v: e for e in self._program.equations for v in e.outputs if v is not None}
+
     def value(self, atom: Any) -> np.ndarray | None:
         """What is known of constants, and of what NumPy makes of them."""
         return self._known.quickly(atom)
@@ -478,9 +520,7 @@ class Bounds:
         if bound is None:
             return -inf
         if facts(name).selects:
-            chosen = self.value(ins[0])
-            cases = range(len(ins) - 1) if chosen is None else np.unique(chosen)
-            return min(self.lower(ins[1 + int(k)]) for k in cases)
+            return self._of_select(*ins)
         bounds = [self.lower(a) for a in ins]
         if bound == "entries":
             return bounds[0]

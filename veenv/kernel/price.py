@@ -49,6 +49,7 @@ _COSTS = np.array([*MICROSECONDS.values()])
 _INDEX = {name: k for k, name in enumerate(NAMES)}
 _INNER = 0.1  # a loop that starts in a step of a `scan`, in loops: nothing is scheduled anew
 _DIVISION = 0.2  # divisions and roots, in functions: they are instructions
+_LANES = 8  # points that a vector instruction computes at least
 _PACKED = 0.33  # an operation of a kernel, in simple ones: it reads and writes registers
 _SUMMED = 2.0  # an entry that is summed away, in simple operations: sums are not vectorised as well
 _MOVED = 4.0  # an entry that is gathered, scattered or sorted, in written ones: its place is read
@@ -108,14 +109,14 @@ def kernel_counts(program: ScalarProgram) -> np.ndarray:
     written = sum(program.outputs[k].size for k in program.written())
     found = np.zeros((2, len(NAMES)))
     found[0, [_INDEX["call"], _INDEX["code"]]] = 1.0, program.size
-    moved = written + sum(leaf.size for leaf in program.inputs)
+    moved = written + sum(leaf.size for leaf in program.inputs) + 2 * program.stacked
     found[1, [_INDEX["simple"], _INDEX["stored"]]] = _PACKED * program.work, moved
     return found
 
 
 def kernel_seconds(program: ScalarProgram, batch: int) -> float:
-    """Predicted seconds of one kernel at a batch."""
-    return seconds(kernel_counts(program), batch)
+    """Predicted seconds of one kernel at a batch; fewer points than a vector holds take as long."""
+    return seconds(kernel_counts(program), max(batch, _LANES))
 
 
 def least_seconds(program: ScalarProgram, batch: int) -> float:
@@ -315,6 +316,11 @@ class _Walk:
 
     def _bodies(self, step: _Step, times: float) -> None:
         params, outer = step.equation.params, self._inside
+        loop = walk.loop_of(step.equation)
+        if loop is not None:  # what comes and goes by turns is found at its place
+            stacks = *loop.split(step.ins)[3], *step.outs[loop.ends[2] - loop.ends[1] :]
+            for value in {id(v): v for v in stacks}.values():
+                self._add("stored", _MOVED * value.size * times, value.varies)
         if not walk.branches_of(step.equation):
             self._start(times)
             times *= params.get("length", UNKNOWN_STEPS)
