@@ -132,7 +132,9 @@ def gains(path: Path) -> None:
     left, right = axes_of(figure, 2, 1)
     times = {name: 1 / ratio for name, ratio in time_ratios().items()}
     drawn = left.barh(list(times), list(times.values()), color=OURS)
-    left.bar_label(drawn, [f"×{x:.0f}" if x > 9 else f"×{x:.1f}" for x in times.values()], padding=3)
+    left.bar_label(
+        drawn, [f"×{x:.0f}" if x > 9 else f"×{x:.1f}" for x in times.values()], padding=3
+    )
     left.invert_yaxis()
     left.set(xlim=(0, 1.15 * max(times.values())), xlabel="times as fast as JAX's faster mode")
     found = counts()

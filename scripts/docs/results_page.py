@@ -23,6 +23,11 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "internals" / "results.md"
 EXCERPT = re.compile(r"(<!-- excerpt of (.*?) -->\n)\n*(?:\|.*\n)*\n*", re.MULTILINE)
 BEGINNING = """\
+---
+search:
+  exclude: true
+---
+
 # All results
 
 For readers who want every row. Each table was made by the command above it, on the machine that it
