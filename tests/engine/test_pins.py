@@ -66,6 +66,7 @@ def test_a_jacobian_within_the_function(options):
     np.testing.assert_allclose(got, jax.jacrev(slope)(0.5), rtol=1e-5)
 
 
+@pytest.mark.skipif(jax.__version_info__ < (0, 12), reason="XLA drops barriers ahead of fusion")
 @pytest.mark.usefixtures("optimised")
 def test_no_sine_of_a_chain_is_computed_twice():
     def sines(pin, length=6):

@@ -44,6 +44,7 @@ def product(x, y, z):
 
 
 ARGS = (X, Y, np.asarray(1.7))
+EAGER = lambda fun: fun  # noqa: E731
 
 
 @pytest.mark.parametrize(
@@ -142,9 +143,14 @@ def test_a_weak_jacobian_gives_way_to_bfloat16():
 
 
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype float64")  # by the function, in JAX
-@pytest.mark.parametrize("kernel", ["auto", "xla", "fused"])
-@pytest.mark.parametrize("transform", [lambda g: g, jax.jit], ids=["eager", "jit"])
-@pytest.mark.parametrize("captured", [False, True], ids=["argument", "captured"])
+@pytest.mark.parametrize(
+    ("kernel", "transform", "captured"),
+    spared(
+        itertools.product(["auto", "xla", "fused"], [EAGER, jax.jit], [False, True]),
+        ("auto", EAGER, False), ("auto", jax.jit, True),
+        ("xla", jax.jit, False), ("fused", EAGER, True), ("fused", jax.jit, False),
+    ),
+)  # fmt: skip
 def test_arrays_that_were_made_with_x64_keep_their_dtype_without(kernel, transform, captured):
     x = jnp.asarray(X)
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
