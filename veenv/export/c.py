@@ -5,14 +5,15 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from veenv.engine.api import jacve, value_and_jacve
 from veenv.graph.program import normalise_argnums
 from veenv.kernel.fusing import trace_point
-from veenv.kernel.program import FLOATS, CannotFuseError, Leaf, Loop, Op, ScalarProgram
+from veenv.kernel.program import FLOATS, CannotFuseError, Leaf, Loop, Op, ScalarProgram, Strided
 from veenv.kernel.writes import entries, in_place, replacing
 from veenv.rules.operations import OPERATIONS
 
@@ -173,19 +174,15 @@ void {self.name}_batch(size_t count{tail}{batch}) {{
         return f"{name}({x})"
 
 
-class _Array(NamedTuple):
-    """An array of C: every so manieth entry of a name's."""
+@dataclass(frozen=True)
+class _Array(Strided):
+    """Entries of an array of C."""
 
     name: str
-    start: int = 0
-    stride: int = 1
-
-    def view(self, start: int, stride: int) -> _Array:
-        return _Array(self.name, self.start + self.stride * start, self.stride * stride)
 
     def at(self, index: int | str) -> str:
         if isinstance(index, int):
-            return f"{self.name}[{self.start + self.stride * index}]"
+            return f"{self.name}[{self.place(index)}]"
         index = index if self.stride == 1 else f"{self.stride} * {index}"
         return f"{self.name}[{index}{f' + {self.start}' if self.start else ''}]"
 
@@ -276,7 +273,7 @@ class _Part:
                 continue
             ((step, move),) = steps
             source = self._array(array).view(sources[0], move).at("k")
-            target = _Array(name, places[0], step).at("k")
+            target = _Array(name, start=places[0], stride=step).at("k")
             head = f"for (int32_t k = 0; k < {len(places)}; ++k)"
             found.append(f"{head} {target} = {source};")
         return [*(f"{name}[{e}] = {self.operand(ids[e])};" for e in sorted(single)), *found]

@@ -102,7 +102,7 @@ class Run:
 
     def _whole(self, where: Path) -> View:
         ref = self._refs[where]
-        return View(ref, 0, 1, ref.shape[0])
+        return View(ref, length=ref.shape[0])
 
     def _array(self, where: Path, entries: Sequence[Any]) -> View:
         """An array; what is no table is written."""
@@ -139,7 +139,7 @@ class Run:
         """Each lane's own entry: all are gone through, as no reference is read lane by lane."""
 
         def step(k: Any, found: jax.Array) -> jax.Array:
-            return jnp.where(place == k, view.ref[view.start + view.stride * k], found)
+            return jnp.where(place == k, view.ref[view.place(k)], found)
 
         found = lax.fori_loop(0, view.length, step, view.ref[view.start])
         return of_memory(found, op.dtype)
@@ -362,7 +362,7 @@ class PallasKernel:
             for ref in ins:
                 ref.read()
             pairs = zip(ins, program.inputs, strict=True)
-            views = [View(ref, 0, 1, leaf.size) for ref, leaf in pairs]
+            views = [View(ref, length=leaf.size) for ref, leaf in pairs]
             run = Run(known, stacked, tuple(values), apply, outside)
             found = run.values(program, views)
             for out, k in zip(outs, written, strict=True):

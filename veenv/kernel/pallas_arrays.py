@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from veenv.kernel.program import Leaf, Op, ScalarProgram
+from veenv.kernel.program import Leaf, Op, ScalarProgram, Strided
 from veenv.kernel.writes import entries, in_place, replacing
 
 Path = tuple[int, ...]
 """Where an operation is: its position, after those of the loops that it is in."""
 
 
-class View(NamedTuple):
-    """Every so manieth entry of a reference, so many of them."""
+@dataclass(frozen=True)
+class View(Strided):
+    """Entries of a reference."""
 
     ref: Any
-    start: int
-    stride: int
-    length: int
-
-    def view(self, start: int, stride: int, length: int) -> View:
-        """Every so manieth of its entries."""
-        return View(self.ref, self.start + self.stride * start, self.stride * stride, length)
 
     def load(self, k: Any, dtype: str) -> jax.Array:
         """An entry."""
-        return of_memory(self.ref[self.start + self.stride * k], dtype)
+        return of_memory(self.ref[self.place(k)], dtype)
 
 
 def of_memory(value: jax.Array, dtype: str) -> jax.Array:
@@ -79,7 +74,7 @@ def move(source: View, target: View, mask: Any = None) -> None:
     """Copies an array's entries where a mask is true."""
 
     def step(k: Any, _: Any) -> Any:
-        value, at = source.ref[source.start + source.stride * k], target.start + target.stride * k
+        value, at = source.ref[source.place(k)], target.place(k)
         value = value.astype(target.ref.dtype)
         target.ref[at] = value if mask is None else jnp.where(mask, value, target.ref[at])
         return 0

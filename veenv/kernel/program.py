@@ -40,9 +40,9 @@ import itertools
 import operator
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -112,6 +112,24 @@ class Op(NamedTuple):
 
 made = functools.partial(tuple.__new__, Op)
 """The operation of a tuple of all its fields, in a quarter of the time."""
+
+
+@dataclass(frozen=True)
+class Strided:
+    """Entries of an array at equal distances; subclasses say where the array is."""
+
+    _: KW_ONLY
+    start: int = 0  # number of the first one in the array
+    stride: int = 1  # how many entries it is to the next one
+    length: int = 0  # how many; zero where nobody asks
+
+    def view(self, start: int, stride: int, length: int = 0) -> Self:
+        """Entries of these at equal distances."""
+        return replace(self, start=self.place(start), stride=self.stride * stride, length=length)
+
+    def place(self, k: Any) -> Any:
+        """The number of its entry k in the array."""
+        return self.start + self.stride * k
 
 
 class Leaf(NamedTuple):

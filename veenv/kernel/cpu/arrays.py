@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from veenv.kernel.cpu.emitter import literal, memory_element
-from veenv.kernel.program import Loop, ScalarProgram
+from veenv.kernel.program import Loop, ScalarProgram, Strided
 from veenv.kernel.writes import entries, in_place, replacing
 
 ALIGNED = 64
@@ -17,19 +17,13 @@ ALIGNED = 64
 
 
 @dataclass(frozen=True)
-class Stored:
+class Stored(Strided):
     """An array in memory."""
 
     pointer: str  # where the memory begins
     dtype: str  # of the entries
     offset: int = 0  # bytes from there to the array
-    start: int = 0  # number of its first entry there
-    stride: int = 1  # how many entries it is to the next one
     shared: bool = False  # an entry is one number for all points, otherwise a vector
-
-    def view(self, start: int, stride: int) -> Stored:
-        """Every so manieth entry."""
-        return replace(self, start=self.start + self.stride * start, stride=self.stride * stride)
 
     def width(self, lanes: int) -> int:
         """Bytes of an entry."""
