@@ -37,7 +37,7 @@ def pretrained(kind: str) -> np.ndarray:
       >>> pretrained("scalar") is pretrained("scalar")  # read once
       True
     """
-    path = resources.files("agents") / "data" / f"policy-{kind}.json"
+    path = resources.files("veenv.agents") / "data" / f"policy-{kind}.json"
     return np.asarray(json.loads(path.read_text(encoding="utf-8"))["weights"], np.float64)
 
 

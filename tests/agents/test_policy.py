@@ -21,7 +21,7 @@ from veenv.search import search
 from veenv.search.heuristic.learned import NUM_FEATURES, num_weights
 from veenv.tasks import RandomFunctions
 
-DATA = resources.files("agents") / "data"
+DATA = resources.files("veenv.agents") / "data"
 WIDE = RandomFunctions(vertices=(1000, 1000), inputs=(8, 64), outputs=(8, 64))
 
 
