@@ -135,7 +135,6 @@ def respread_entries(values: Array, s: Structure) -> Array:
         out_values=tuple(k not in s.link_out for k in range(len(s.out_shape))),
         in_values=tuple(j not in s.link_in and j not in s.pairs for j in range(len(s.in_shape))),
         link_values=s.link is not Link.NONE,
-        unit=False,
     )
     return spread(values, labels_of(s), labels_of(target), sizes_of(target))
 

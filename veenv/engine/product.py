@@ -35,7 +35,7 @@ from veenv.engine.edge import (
     stored_values,
     transpose,
 )
-from veenv.linear.linear_map import LinearMap, chain, identity
+from veenv.linear.linear_map import LinearMap, Same, chain, identity
 from veenv.structure import product
 from veenv.structure.product import Contraction, Label, Plan, Way, labels_of, sizes_of
 from veenv.structure.structure import FREE, Link, Structure
@@ -91,19 +91,6 @@ def _fewer_pulls(post: Edge, pre: Edge) -> bool:
     results = [k for k in s.link_out if k not in {k for k, _ in pairs}]
     passes = prod(p.out_shape[m] for m in apart)
     return _FEWER * prod(s.out_shape[k] for k in results) <= passes
-
-
-class Same:
-    """A key that is equal only for the same object."""
-
-    def __init__(self, item: object):
-        self.item = item
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and self.item is other.item
-
-    def __hash__(self) -> int:
-        return id(self.item)
 
 
 def _push_left(post: Edge, pre: Edge, source: Edge) -> tuple[Edge, Edge]:

@@ -207,6 +207,19 @@ def widened(
 Action = Callable[[Array], Array]
 
 
+class Same:
+    """A key that is equal only for the same object."""
+
+    def __init__(self, item: Any):
+        self.item = item
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.item is other.item
+
+    def __hash__(self) -> int:
+        return id(self.item)
+
+
 class Shared(Protocol):
     """What several maps take their values from (`veenv.linear.joint.Joint`)."""
 

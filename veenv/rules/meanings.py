@@ -18,6 +18,7 @@ from jax.extend import source_info_util
 from jax.interpreters import ad
 
 from veenv import _compat
+from veenv.linear.linear_map import Same
 from veenv.rules import walk
 from veenv.rules.base import find
 from veenv.rules.table import TABLE
@@ -70,7 +71,7 @@ def meaning_of(equation: Any) -> Any | None:
     name = equation.primitive.name
     if name not in _MEANINGS and (name in TABLE or _compat.effects_of(equation)):
         return None
-    return _traced(_Same(equation))
+    return _traced(Same(equation))
 
 
 def inlined(equation: Any) -> Any | None:
@@ -112,25 +113,12 @@ def _spelled(value: Any) -> Any:
     return spelled_out(value) if closed else value
 
 
-class _Same:
-    """An equation, equal to itself alone."""
-
-    def __init__(self, equation: Any):
-        self.equation = equation
-
-    def __hash__(self) -> int:
-        return id(self.equation)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.equation is self.equation
-
-
 _REMEMBERED = 1024  # equations: a solver has a few hundred of other libraries
 
 
 @functools.lru_cache(maxsize=_REMEMBERED)
-def _traced(same: _Same) -> Any | None:
-    equation = same.equation
+def _traced(same: Same) -> Any | None:
+    equation = same.item
     name, primitive = equation.primitive.name, equation.primitive
     run = _MEANINGS.get(name) or getattr(primitive, "impl", None)  # a `Function` has none
     if run is None:
