@@ -61,6 +61,9 @@ def test_a_vertex_with_more_pairs_than_a_chunk():
     env = VertexEnv(graph)
     obs, state = env.reset()
     step, pairs, game = jax.jit(env.step), [], new_game(graph, env.cost)
+    slots = jnp.arange(env.num_actions)
+    rewards = jax.jit(jax.vmap(lambda slot: env.step(None, state, slot)[2]))(slots)
+    np.testing.assert_array_equal(-rewards, [game.price(graph.node(v)) for v in graph.eliminable])
     order = graph.markowitz()
     for vertex, cost in zip(order, graph.costs(order), strict=True):
         slot = graph.eliminable.index(vertex)
