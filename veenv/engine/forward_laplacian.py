@@ -73,7 +73,7 @@ def _step(equation: Equation, ins: Sequence[Any], known: Known) -> list[Any]:
         return _compat.bind(equation.primitive, equation.params, full)
 
     inert = not any(map(is_differentiable, equation.out_avals))  # comparisons and the like
-    if not active or inert or equation.primitive.name == "stop_gradient":
+    if not active or inert or facts(equation.primitive.name).stops:
         return run(*(plain[i] for i in active))
     jets = [ins[i] for i in active]
     known_of = facts(equation.primitive.name)

@@ -33,6 +33,7 @@ from veenv.linear.barrier import pins_as_written
 from veenv.rules import walk
 from veenv.rules.base import filled, parted
 from veenv.rules.meanings import meaning_of, spelled_out
+from veenv.rules.table import facts
 
 source_info_util.register_exclusion(__file__)
 _TRACEABLE = (jax.Array, np.ndarray, np.generic, jax.ShapeDtypeStruct)
@@ -346,7 +347,7 @@ class _Flattener:
                 inner = _compat.call_body(eqn.primitive.name, eqn.params) or meaning_of(eqn)
             if eqn.primitive.name.startswith(("bcoo_", "bcsr_")):
                 inner = written_out(eqn)
-            if plain and eqn.primitive.name == "stop_gradient":
+            if plain and facts(eqn.primitive.name).stops:
                 env[eqn.outvars[0]] = self._read(env, eqn.invars[0])
             elif inner is not None:
                 self._inline(eqn, inner, env, source)

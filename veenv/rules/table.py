@@ -93,6 +93,11 @@ class Primitive:
         return self.cost in ("function", "repeated")
 
     @property
+    def stops(self) -> bool:
+        """It passes on its operand, and no derivative."""
+        return self.flat and self.bound == "entries"
+
+    @property
     def multiplies(self) -> bool:
         """Each entry of its result is the product of those of two operands."""
         return self.bilinear and self.form == "entry"
