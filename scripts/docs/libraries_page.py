@@ -18,17 +18,31 @@ FIGURES = ROOT / "docs" / "results" / "libraries.json"
 
 def filled(page: str, tables: list[dict]) -> str:
     """A page with its tables after the comments that say where they stand."""
-    for name, table in zip(("solves", "derivatives"), tables, strict=True):
-        head = f"| library | class | ratio | first call | difference |\n|{' --- |' * 5}\n"
-        rows = (
-            (*row[0].split(" ", 1), *row[5:8])
-            for row in table["rows"]
-            if row[1:3] == ["float32", "2,048"]
-        )
-        lines = "".join(f"| {' | '.join(row)} |\n" for row in rows)
-        pattern = rf"<!-- {name} -->\n\n(\|.*\n)*\n?"
-        page = re.sub(pattern, lambda _: f"<!-- {name} -->\n\n{head}{lines}\n", page)  # noqa: B023
+    solves, derivatives, *made = tables
+    heads = ["library", "class", "ratio", "first call", "difference"]
+    for name, table in (("solves", solves), ("derivatives", derivatives)):
+        usual = [row for row in table["rows"] if row[1:3] == ["float32", "2,048"]]
+        rows = [[*row[0].split(" ", 1), *row[5:8]] for row in usual]
+        page = _put(page, name, heads, rows)
+    ratios = {(row[0], row[1], row[2]): row[5] for row in solves["rows"]}
+    scaled = dict.fromkeys(name for name, _, size in ratios if size != "2,048")
+    columns = [(kind, size) for kind in ("float32", "float64") for size in _SIZES]
+    rows = [[name, *(ratios.get((name, *column), "") for column in columns)] for name in scaled]
+    page = _put(page, "scaled", ["solve", *(f"{size}, {kind}" for kind, size in columns)], rows)
+    for table in made:
+        page = _put(page, "made", table["columns"], table["rows"])
     return page
+
+
+_SIZES = ("64", "2,048", "65,536")
+
+
+def _put(page: str, name: str, heads: list[str], rows: list[list[str]]) -> str:
+    """A page with one of its tables."""
+    every = [heads, ["---"] * len(heads), *rows]
+    table = "".join(f"| {' | '.join(row)} |\n" for row in every)
+    pattern = rf"<!-- {name} -->\n\n(\|.*\n)*\n?"
+    return re.sub(pattern, lambda _: f"<!-- {name} -->\n\n{table}\n", page)
 
 
 def main() -> None:

@@ -388,6 +388,12 @@ DERIVATIVES: Mapping[str, Solve] = {
 }  # fmt: skip
 """Solves whose derivative by the parameter is measured; those of optimistix are implicit."""
 
+SCALED = (
+    "diffrax Tsit5", "diffrax Kvaerno5, Robertson", "optimistix Newton",
+    "optimistix LevenbergMarquardt", "lineax QR", "jaxopt BFGS", "optax adam, scan",
+)  # fmt: skip
+"""Solves that are measured at other numbers than 2,048, too."""
+
 SOLVES: Mapping[str, Solve] = {
     f"{library} {name}": solve
     for library, solves in {
