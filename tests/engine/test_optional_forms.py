@@ -152,8 +152,8 @@ def test_another_form_is_taken(
     caplog: pytest.LogCaptureFixture, x64: None,
 ):  # fmt: skip
     """The only sign is a message of level debug; a reverse order that is asked for stays one."""
-    if order == "reverse" and broken in ("elimination", "linearisation"):
-        pytest.skip("it was asked for")
+    if order == "reverse" and broken in ("elimination", "linearisation", "prices"):
+        pytest.skip("it was asked for")  # and nothing stands beside it that has a price
     monkeypatch.setattr(optional, "STRICT", False)
     monkeypatch.setattr(*BROKEN[broken], _fails)
     caplog.set_level(logging.DEBUG, "veenv")

@@ -55,6 +55,12 @@ def with_mask(e: Edge) -> Edge:
     return replace(e, mask=mask)
 
 
+def with_zeros(e: Edge, target: Structure) -> Edge:
+    """The edge with a mask if storing it as `target` stores zeros of its δs or its link."""
+    zeros = target.link is Link.NONE and (e.link is not None or broken(e.structure, target))
+    return with_mask(e) if zeros else e
+
+
 def moved(e: Edge, move: Callable[[Edge], Edge]) -> Edge:
     """`move` of an edge, which may only put its values into other places; its mask goes along."""
     result = move(replace(e, mask=None))
@@ -319,10 +325,7 @@ def _store_link(
 def add(a: Edge, b: Edge) -> Edge:
     """Sum of two edges between the same nodes."""
     target = algebra.add(a.structure, b.structure)
-    if a.mask is not None or b.mask is not None:
-        # Zeros of a δ or a link that are stored for this sum only are masked, too.
-        zeros = [e.link is not None or broken(e.structure, target) for e in (a, b)]
-        a, b = (with_mask(e) if z else e for e, z in zip((a, b), zeros, strict=True))
+    a, b = (with_zeros(e, target) for e in (a, b))
     return add_values(expand_to(a, target), expand_to(b, target))
 
 

@@ -38,6 +38,7 @@ from veenv.engine.edge import (
     select,
     stored_values,
     with_mask,
+    with_zeros,
 )
 from veenv.linear.barrier import pin
 from veenv.linear.linear_map import LinearMap, Selection, hull
@@ -334,8 +335,7 @@ def _formed(several: Sequence[Edge], target: Structure) -> Edge:
     """The sum of terms stored as `target`: selections that do not overlap share one pass."""
     dtypes = [e.dtype if e.values is None else e.values.dtype for e in several]
     dtype = _compat.promoted(*dtypes)
-    masked = any(e.mask is not None for e in several)
-    several = [with_mask(e) for e in several] if masked else several
+    several = [with_zeros(e, target) for e in several]
     parts: list[Array] = []
     masks: list[Array | None] = []
     selections: dict[object, list[Edge]] = {}
@@ -358,5 +358,5 @@ def _formed(several: Sequence[Edge], target: Structure) -> Edge:
             covered.append(own)
             masks.append(mask)
         parts.append(total)
-    mask = reduce(either, masks) if masked else None
+    mask = reduce(either, masks)
     return Edge(target, reduce(jnp.add, parts), dtype, mask=mask)
