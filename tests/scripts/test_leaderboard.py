@@ -174,8 +174,8 @@ def test_forged_files_are_refused(kind, handed_in, at_random, capsys):
 
 
 BELIEVED = {
-    "dearer classical orders": {"classical": 10**6},
-    "a dearer reference": {"reference": 10**6},
+    "more expensive classical orders": {"classical": 10**6},
+    "a more expensive reference": {"reference": 10**6},
     "no reference": {"reference": None},
     "a low mean": {"mean": 1.0},
 }

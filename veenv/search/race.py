@@ -36,7 +36,7 @@ class Race:
       tracker: the search's; None until its first order is evaluated.
       found: vertex ids and cost of the order of a method that finds just one.
       bound: proven lower bound that goes with it.
-      evaluations: orders that the stand-in has evaluated.
+      evaluations: orders that the fallback has evaluated.
       ready: whether the method has evaluated something, or ended.
       left: whether nobody waits any more.
     """
@@ -51,7 +51,7 @@ class Race:
     ):
         """Nothing runs yet.
 
-        A budget of seconds, which count from `began`, has a stand-in; `given` are vertex ids to
+        A budget of seconds, which count from `began`, has a fallback; `given` are vertex ids to
         start from, None for those of the method.
         """
         self.problem, self.began, self.given = problem, began, given

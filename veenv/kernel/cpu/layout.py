@@ -1,11 +1,11 @@
 """Arrays in registers: between a vector for each entry and the order that memory has.
 
 In memory the entries of a point follow one another; the kernel computes with a vector for each
-entry, of as many points as it has lanes. The entries are woven in two steps. What is a power of
-two is woven by halves, each step making units of twice the width. The units of what remains are
-gathered by shuffles of two vectors, as many as a vector in memory has sources. Where that takes
-more, rows of a point's entries are woven instead, square by square, and read or written wherever
-they begin in memory; the last ones overlap those before them.
+entry, of as many points as it has lanes. The entries are interleaved in two steps. What is a power
+of two is interleaved by halves, each step making units of twice the width. The units of what
+remains are gathered by shuffles of two vectors, as many as a vector in memory has sources. Where
+that takes more, rows of a point's entries are interleaved instead, square by square, and read or
+written wherever they begin in memory; the last ones overlap those before them.
 
 AVX-512 has an instruction for any shuffle of two vectors, by a vector of indices. Of LLVM's own
 shuffles the compiler looks for shorter sequences, in which it spends most of the time that a kernel
@@ -109,7 +109,7 @@ def unit_width(entries: int, lanes: int) -> int:
 
 @functools.cache
 def row_starts(entries: int, lanes: int) -> tuple[int, ...]:
-    """The entries at which rows begin where arrays of so many are woven by rows; else nothing."""
+    """The entries at which rows begin where arrays of so many are interleaved by rows."""
     if entries < lanes:
         return ()
     starts = (*range(0, entries - lanes, lanes), entries - lanes)
@@ -119,7 +119,7 @@ def row_starts(entries: int, lanes: int) -> tuple[int, ...]:
     return starts if rows < whole else ()
 
 
-def woven(values: Sequence[str], shuffles: Shuffles) -> list[str]:
+def interleaved(values: Sequence[str], shuffles: Shuffles) -> list[str]:
     """The vectors of successive memory for a vector of each entry."""
     lanes, width = shuffles.lanes, unit_width(len(values), shuffles.lanes)
     streams, units = len(values) // width, lanes // width
@@ -135,7 +135,7 @@ def woven(values: Sequence[str], shuffles: Shuffles) -> list[str]:
 
 
 def _zipped(values: Sequence[str], shuffles: Shuffles) -> list[str]:
-    """`woven` for a power of two of entries."""
+    """`interleaved` for a power of two of entries."""
     if len(values) == 1:
         return list(values)
     half = shuffles.lanes // 2
@@ -147,7 +147,7 @@ def _zipped(values: Sequence[str], shuffles: Shuffles) -> list[str]:
     return found
 
 
-class UnwovenRows:
+class SeparatedRows:
     """The vectors of entries of an array that is read by rows, made when they are asked for.
 
     `load` reads a row, by its point and the entry that it begins with.
@@ -162,11 +162,11 @@ class UnwovenRows:
         first = max(start for start in self._starts if start <= number)
         if first not in self._known:
             rows = [self._load(point, first) for point in range(self._shuffles.lanes)]
-            self._known[first] = woven(rows, self._shuffles)
+            self._known[first] = interleaved(rows, self._shuffles)
         return self._known[first][number - first]
 
 
-class Unwoven:
+class Separated:
     """The vectors of entries, made when asked for; `load` reads successive memory by number."""
 
     def __init__(self, load: Callable[[int], str], entries: int, shuffles: Shuffles):
@@ -215,14 +215,14 @@ class Leaves:
 
     def __init__(self, emitter: Emitter):
         self._emitter, self._emit, self.lanes = emitter, emitter.emit, emitter.lanes
-        self._read: dict[int, Unwoven | UnwovenRows] = {}
+        self._read: dict[int, Separated | SeparatedRows] = {}
         self._starts: dict[int, str] = {}
         self._shuffles_of: dict[str, Shuffles] = {}
 
     def load(self, number: int, leaf: Leaf, entry: int) -> str:
         """The vector of an entry of an input leaf."""
         if number not in self._read:
-            self._read[number] = self._unwoven(self.start(number), leaf)
+            self._read[number] = self._separated(self.start(number), leaf)
         return self._emitter.from_memory(leaf.dtype, self._read[number].entry(entry))
 
     def start(self, number: int) -> str:
@@ -245,7 +245,7 @@ class Leaves:
             rows.append(
                 self._emit(f"load {shuffles.kind}, ptr {place}, align {size}, !invariant.load !0")
             )
-        return woven(rows, shuffles)
+        return interleaved(rows, shuffles)
 
     def copy(self, number: int, leaf: Leaf, place: int, count: int, source: str) -> None:
         """Writes successive vectors of an output leaf that is written by values."""
@@ -258,7 +258,7 @@ class Leaves:
             f"call void @llvm.memcpy.p0.p0.i64(ptr {address}, ptr {source}, i64 {size}, i1 false)"
         )
 
-    def _unwoven(self, start: str, leaf: Leaf) -> Unwoven | UnwovenRows:
+    def _separated(self, start: str, leaf: Leaf) -> Separated | SeparatedRows:
         """An input leaf whose part of this step begins at an address."""
         shuffles, starts = self._shuffles(leaf), row_starts(leaf.size, self.lanes)
 
@@ -270,8 +270,8 @@ class Leaves:
             return load(self._place(start, leaf, point * leaf.size + first))
 
         if starts:
-            return UnwovenRows(row, starts, shuffles)
-        return Unwoven(lambda k: load(self._part(start, leaf, k)), leaf.size, shuffles)
+            return SeparatedRows(row, starts, shuffles)
+        return Separated(lambda k: load(self._part(start, leaf, k)), leaf.size, shuffles)
 
     def store(self, number: int, leaf: Leaf, values: Sequence[str]) -> None:
         """Writes an output leaf, given the vectors of its entries."""
@@ -282,10 +282,12 @@ class Leaves:
             vectors = [
                 (point * leaf.size + first, row)
                 for first in starts
-                for point, row in enumerate(woven(values[first : first + self.lanes], shuffles))
+                for point, row in enumerate(
+                    interleaved(values[first : first + self.lanes], shuffles)
+                )
             ]
         else:
-            vectors = [(k * self.lanes, row) for k, row in enumerate(woven(values, shuffles))]
+            vectors = [(k * self.lanes, row) for k, row in enumerate(interleaved(values, shuffles))]
         for flat, vector in vectors:
             place = self._place(start, leaf, flat)
             self._store(shuffles.kind, vector, place, leaf)

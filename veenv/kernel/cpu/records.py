@@ -9,7 +9,7 @@ import numpy as np
 from veenv.kernel.cpu import tiles
 from veenv.kernel.cpu.compile import MachineCode
 from veenv.kernel.cpu.emitter import Emitter, memory_element, module
-from veenv.kernel.cpu.layout import STRIDE, Shuffles, woven
+from veenv.kernel.cpu.layout import STRIDE, Shuffles, interleaved
 from veenv.kernel.cpu.outputs import Written, written
 from veenv.kernel.program import Leaf, ScalarProgram
 
@@ -37,7 +37,7 @@ def transposing(element: str, lanes: int) -> MachineCode:
         return emit(f"load {kind}, ptr {value}, align 1")
 
     numbers = emit("getelementptr i64, ptr %numbers, i64 %first")
-    rows = woven([vector(k) for k in range(lanes)], shuffles)
+    rows = interleaved([vector(k) for k in range(lanes)], shuffles)
     target = emit(f"getelementptr {element}, ptr %target, i64 %first")
     for point, row in enumerate(rows):
         offset = emit(f"mul i64 %stride, {point}")

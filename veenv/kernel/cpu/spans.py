@@ -16,9 +16,9 @@ LONG = 2000
 _PAIR = 4000  # length of two sections of a program, about
 _AROUND = 0.4  # share of a section's length by which a cut may be moved
 _ANGLE = 60  # what a sine and cosine count as: in the code they are polynomials, with branches
-_MOVED = 7  # what an entry counts as that is read, or written as it lies in memory: it is woven
+_MOVED = 7  # what an entry counts as that is read, or written as it lies: it is interleaved
 _DIVISION = 6  # what a division counts as
-_SQUARE = 16  # entries of a leaf that are unwoven at once where all are
+_SQUARE = 16  # entries of a leaf that are separated at once where all are
 _NEVER = np.iinfo(np.int64).max
 _KNOWN: WeakKeyDictionary[ScalarProgram, np.ndarray] = WeakKeyDictionary()
 

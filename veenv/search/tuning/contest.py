@@ -16,7 +16,7 @@ from veenv.search.tuning.forms import Form
 ROUNDS = 4
 """Rounds after each form that enters; twice as many, at least, before the choice is certain."""
 MOST_ROUNDS = 60
-"""Rounds at the end, at most: with fewer most pairs of forms are told apart by 3 %."""
+"""Rounds at the end, at most: with fewer most pairs of forms are distinguished at 3 %."""
 NO_TIME = "no time left to compile it"
 GAIN = 0.97
 """A form must take at most this share of another's time to take its place."""
@@ -185,8 +185,8 @@ class Contest:
 
     def _rests(self, trial: Trial, winner: Trial) -> bool:
         """Whether a form is known to be so slow that it takes no part in further rounds."""
-        dear = trial.first > _CHEAP * self._turn
-        return dear and self._slow(trial) and _known(trial, winner)
+        expensive = trial.first > _CHEAP * self._turn
+        return expensive and self._slow(trial) and _known(trial, winner)
 
     def _kept(self) -> list[Trial]:
         """The winner so far, and what it is compared with."""
