@@ -17,6 +17,7 @@ from ._gymnasium import register
 from .engine import graphax
 from .engine.api import jacve, value_and_jacve
 from .engine.elimination import Counts
+from .engine.explanation import Explanation, explain
 from .engine.interop import eqx_jacve, filter_jacve, tree_allclose, vertex_elimination_jaxpr
 from .engine.second import hessian, laplacian, linear_operator, sparse_solver
 from .engine.sparse import SparseTensor
@@ -42,6 +43,7 @@ __version__: str
 __all__ = [
     "Auto",
     "Counts",
+    "Explanation",
     "Graph",
     "Jacobian",
     "Order",
@@ -55,6 +57,7 @@ __all__ = [
     "env",
     "eqx_jacve",
     "evaluate",
+    "explain",
     "export",
     "filter_jacve",
     "fuse",

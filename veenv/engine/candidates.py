@@ -169,7 +169,7 @@ def other_modes(
     passes = dict(zip(("jacfwd", "jacrev"), num_passes(lin.program), strict=True))
     least = least_of_a_pass(lin)
     return {
-        name: JaxMode(_mode(lin.program, name, argnums, has_aux), passes[name] * least)
+        name: JaxMode(_mode(lin.program, name, argnums, has_aux), passes[name] * least, name)
         for name in names
     }
 

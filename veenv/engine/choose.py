@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from math import inf, sqrt
 from typing import Any, NamedTuple
@@ -51,6 +52,7 @@ class JaxMode(NamedTuple):
 
     run: Callable[..., Any]  # of the function's arguments
     operations: float = 0.0  # multiplications that it does at a point, at least as far as is known
+    name: str = "jacrev"
 
 
 class NotTracedError(Exception):
@@ -111,7 +113,8 @@ def choosing(
             if not traced.tree.children():
                 first, others = own.split()
                 if first:
-                    return _cheapest(first, others, kernel=kernel, waits=kernel)
+                    name = own.modes[-1 - len(others.modes)].name
+                    return _cheapest(first, others, kernel=kernel, waits=kernel, name=name)
                 traced = trace(lambda *args, **kwargs: forms(args, kwargs, False)[0])
             first, fused = _separate(traced), kernel and alike
             return _cheapest(first, own, source, kernel=fused, waits=fused)
@@ -251,7 +254,7 @@ class Form:
 
 
 @dataclass(frozen=True)
-class _Menu:
+class Menu:
     """The forms of a Jacobian."""
 
     forms: Sequence[Form]  # what was asked for first
@@ -291,7 +294,13 @@ class _Menu:
 
 
 def _cheapest(
-    first: Sequence[Traced], own: _Modes, source: int = 0, *, kernel: bool, waits: bool
+    first: Sequence[Traced],
+    own: _Modes,
+    source: int = 0,
+    *,
+    kernel: bool,
+    waits: bool,
+    name: str = "elimination",
 ) -> Any:
     """The Jacobian in the cheapest form; it `waits` until the batch is known where it may.
 
@@ -301,26 +310,22 @@ def _cheapest(
       source: the number of the one that becomes the kernel.
       kernel: whether one kernel is a form.
       waits: whether the batch may be waited for without a kernel.
+      name: what the first ones are.
     """
+    watcher = _watcher.get()
+    if watcher is not None:
+        watcher(Considered(first, own, source, kernel, name))
     asked, every = first[0], range(len(first[0].closed.out_avals))
-    made = attempt(lambda: _kernel(first, own, source), _Kernel) if kernel else _Kernel()
+    made = attempt(lambda: kernel_of(first, own, source), Kernel) if kernel else Kernel()
     base, program = made.traced, made.program
 
-    def menu(base: Traced, *, later: bool) -> _Menu:
-        """The forms by the operands of one of them, which comes first."""
-        rest = [one for one in first if one is not base]
-        forms = [Form.of(base, len(rest) < len(first)), *_forms(rest, base.operands, pinned=True)]
-        if made.modes is None:
-            return _Menu(forms, own.forms(base.operands, later=later), own.operations)
-        found = _forms(made.modes, base.operands, pinned=False)
-        return _Menu(forms, lambda: found, own.operations)
-
+    menu = functools.partial(menu_of, first, own, made)
     if base is not None and program is not None and program.written():
         wanted = [k for k in program.written() if k in every]  # the others tell of callbacks
         several = menu(base, later=True)
         instead = _instead(several, program, wanted)
         return run_kernel(base, program, several.forms[0].run(wanted), instead)
-    known = _Menu([Form.of(one, True) for one in first], list, own.operations)
+    known = Menu([Form.of(one, True) for one in first], list, own.operations)
     if waits and known.is_open() and _is_pure(first):
         later = menu(asked, later=True)
         batched = Batched(
@@ -335,8 +340,43 @@ def _cheapest(
     return asked.result(now.cheapest(None).run(every)(*asked.operands))
 
 
+class Considered(NamedTuple):
+    """What there was to choose from."""
+
+    first: Sequence[Traced]  # eliminations, or a mode of JAX alone
+    modes: _Modes  # JAX's own beside them
+    source: int  # the number of the one that becomes the kernel
+    kernel: bool  # whether one kernel is a form
+    name: str  # what the first ones are
+
+
+_watcher: ContextVar[Callable[[Considered], None] | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watched(watcher: Callable[[Considered], None]) -> Iterator[None]:
+    """Tells of each choice what there is to choose from, while its values can be traced."""
+    token = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
+
+
+def menu_of(
+    first: Sequence[Traced], own: _Modes, made: Kernel, base: Traced, *, later: bool
+) -> Menu:
+    """The forms by the operands of one of them, which comes first."""
+    rest = [one for one in first if one is not base]
+    forms = [Form.of(base, len(rest) < len(first)), *_forms(rest, base.operands, pinned=True)]
+    if made.modes is None:
+        return Menu(forms, own.forms(base.operands, later=later), own.operations)
+    found = _forms(made.modes, base.operands, pinned=False)
+    return Menu(forms, lambda: found, own.operations)
+
+
 def _instead(
-    menu: _Menu, program: ScalarProgram, wanted: Sequence[int]
+    menu: Menu, program: ScalarProgram, wanted: Sequence[int]
 ) -> Callable[[int], Run | None]:
     """What gives for a number of points the form that is cheaper than the kernel, if one is."""
 
@@ -350,7 +390,7 @@ def _instead(
     return instead
 
 
-class _Kernel(NamedTuple):
+class Kernel(NamedTuple):
     """A form that can be one kernel, if one can."""
 
     traced: Traced | None = None
@@ -358,27 +398,32 @@ class _Kernel(NamedTuple):
     modes: Sequence[Traced] | None = None  # JAX's own, if they have been traced
 
 
-def _kernel(first: Sequence[Traced], own: _Modes, source: int) -> _Kernel:
+def kernel_of(
+    first: Sequence[Traced],
+    own: _Modes,
+    source: int,
+    modes: Sequence[Traced] | None = None,
+) -> Kernel:
     """The likeliest kernel that takes not much longer to compile than XLA.
 
     JAX's modes, whose loops and axes stay loops, are tried where the elimination is refused, and
     first where it is long and computes more.
     """
-    asked, modes = first[source], None
+    asked = first[source]
     lengths = [equations_of(one.closed) for one in first]
     several: Sequence[Traced] = [asked]
     if operations_of(asked.closed) < _LONG:
         program = asked.program_within(kernel_size(min(lengths)))
         if program is not None:
-            return _Kernel(asked, program)
+            return Kernel(asked, program, modes)
         several = []
-    modes = own.traced()
+    modes = own.traced() if modes is None else modes
     for one in sorted([*several, *modes], key=lambda one: operations_of(one.closed)):
         length = min(lengths) if one is asked else equations_of(one.closed)
         program = one.program_within(kernel_size(length))
         if program is not None:
-            return _Kernel(one, program, modes)
-    return _Kernel(modes=modes)
+            return Kernel(one, program, modes)
+    return Kernel(modes=modes)
 
 
 def _is_pure(first: Sequence[Traced]) -> bool:

@@ -84,15 +84,24 @@ class Traced:
 
     def program_within(self, limit: int) -> ScalarProgram | None:
         """The scalar program where `"auto"` may take a kernel of this `size_of`; None elsewhere."""
-        jaxpr = _compat.open_jaxpr(self.closed)
-        if jax.default_backend() != "cpu" or walk.holds(jaxpr, UNLIKE_XLA):
-            return None
-        if any(map(primitive.has_batch, walk.every(jaxpr))):  # a kernel of many points is inside
-            return None
         try:
-            return unroll(self.carried.closed, limit, limit)
+            return self.automatic(limit)
         except CannotFuseError:
             return None
+
+    def automatic(self, limit: int) -> ScalarProgram:
+        """The same, or a `CannotFuseError` that says why there is none."""
+        jaxpr = _compat.open_jaxpr(self.closed)
+        if jax.default_backend() != "cpu":
+            raise CannotFuseError("without being asked for, kernels are for CPUs only")
+        unlike = next((e for e in walk.every(jaxpr) if e.primitive.name in UNLIKE_XLA), None)
+        if unlike is not None:
+            reason = f"without being asked for, {unlike.primitive.name!r} is left to XLA"
+            line = _compat.source_line(unlike)
+            raise CannotFuseError(reason, unlike.primitive.name, line)
+        if any(map(primitive.has_batch, walk.every(jaxpr))):
+            raise CannotFuseError("a kernel of many points is inside")
+        return unroll(self.carried.closed, limit, limit)
 
     def xla(self, wanted: Sequence[int]) -> Callable[..., list[Any]]:
         """The function from operands to some results, for XLA."""

@@ -285,10 +285,11 @@ def _where(b: Builder, condition: Ids, new: Ids, old: Ids) -> Ids:
 
 def _parts(b: Builder, made: Loop, args: Sequence[int]) -> list[int]:
     """The results of a loop, which is known if an equal one is."""
-    if body_size(made.body) > _LONGEST:
+    size = body_size(made.body)
+    if size > _LONGEST:
         raise CannotFuseError(
-            f"a step of a loop takes {made.body.size:,} scalar operations, too many for one "
-            "function of machine code"
+            f"a step takes {size:,} scalar operations, what it reads and writes included, of "
+            f"{_LONGEST:,} that one function of machine code may have"
         )
     loop = b.op("loop", "bool", *args, attr=b.loops.setdefault(made.digest(), made))
     outputs = made.body.outputs[: len(made.body.outputs) - (made.length is None)]

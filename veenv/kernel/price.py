@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from veenv import _compat
+from veenv.kernel import linear
 from veenv.kernel.builder import MAX_OPERATIONS
 from veenv.kernel.program import FREE, UNKNOWN_STEPS, ScalarProgram
 from veenv.linear.barrier import BARRIERS
@@ -158,6 +159,21 @@ def operations_of(jaxpr: Any) -> float:
     """About how many operations a jaxpr of one point does, each step of its loops counted."""
     found = counts_of(jaxpr)[1]
     return float(found[[_INDEX[k] for k in ("simple", "function")]].sum() + found[_INDEX["flop"]])
+
+
+def unrolled(equation: Any) -> int:
+    """About how many operations of single numbers an equation takes, without its bodies."""
+    name, known = equation.primitive.name, facts(equation.primitive.name)
+    if known.form == "loop" or not equation.outvars:
+        return 0
+    written = sum(map(_size, equation.outvars))
+    if name in ("dot_general", "conv_general_dilated"):
+        return 2 * written * _summed(equation)
+    if known.form == "matrix":
+        return linear.operations(equation)
+    if name.startswith("reduce_"):
+        return sum(map(_size, equation.invars))
+    return written if known.fused and known.cost != "free" else 0
 
 
 def kernel_limit(available: float) -> int:

@@ -179,7 +179,10 @@ def _program(closed: Any, limit: int, size: float, batches: bool = False) -> Sca
     jaxpr = _compat.open_jaxpr(closed)
     inputs = [leaf_of(v.aval) for v in jaxpr.invars]
     if sum(leaf.size for leaf in inputs) > limit:
-        raise CannotFuseError(f"the arguments have more than {limit:,} entries")
+        raise CannotFuseError(
+            f"the arguments of one point have more than {limit:,} entries; if an axis of them is a "
+            "batch, write the function for one point of it and put jax.vmap around"
+        )
     ins = [
         np.array(
             [walker.builder.input(k, e, leaf.dtype) for e in range(leaf.size)], np.int64
@@ -318,10 +321,10 @@ class _Unroller:
     def _scan(self, loop: walk.Loop, eqn: Any, ins: Sequence[Ids]) -> list[Ids]:
         """A loop, or its steps one after the other where they are few."""
         _, consts, carry, stacks = loop.split(ins)
-        length, sizes = len(loop.turns), list[int]()
+        length, sizes, refused = len(loop.turns), list[int](), None
         if length > 1:
             inside = self._inside(loop.body, consts)
-            with suppress(CannotFuseError):  # where an index is known in each step, it is unrolled
+            try:
                 found = loops.scan(
                     self.builder,
                     inside,
@@ -333,29 +336,33 @@ class _Unroller:
                 )
                 if found is not None:
                     return found
+            except CannotFuseError as error:  # where an index is known in each step, it is unrolled
+                refused = error
         steps: list[list[Ids]] = [[] for _ in range(length)]
         for step in loop.turns:
             outs = self.closed(loop.body, [*consts, *carry, *(x[step] for x in stacks)])
             carry, steps[step] = outs[: len(carry)], outs[len(carry) :]
             sizes.append(len(self.builder.ops))
             if len(sizes) == _TELLING:
-                self._foresee(sizes, length)
+                self._foresee(sizes, length, refused)
         stacked = [
             np.stack([s[k] for s in steps]) if length else np.zeros(v.aval.shape, np.int64)
             for k, v in enumerate(eqn.outvars[len(carry) :])
         ]
         return [*carry, *stacked]
 
-    def _foresee(self, sizes: Sequence[int], length: int) -> None:
+    def _foresee(self, sizes: Sequence[int], length: int, refused: CannotFuseError | None) -> None:
         """Refuses a loop that would come to far more operations than a kernel may have.
 
-        `sizes` are the numbers of operations after its first steps.
+        `sizes` are the numbers of operations after its first steps; `refused` says why it cannot
+        stay a loop.
         """
         least = min(later - earlier for earlier, later in pairwise(sizes))
         if sizes[-1] + least * (length - len(sizes)) > self._limit:
             raise CannotFuseError(
                 f"a loop of {length:,} steps takes {least:,} scalar operations or more for each, "
-                f"of {self._limit:,} that one kernel may have (it would take too long to compile)",
+                f"of {self._limit:,} that one kernel may have (it would take too long to compile)"
+                + (f"; it cannot stay a loop: {refused.reason}" if refused is not None else ""),
                 "scan",
             )
 

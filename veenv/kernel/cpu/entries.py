@@ -49,7 +49,8 @@ class Kernel:
     def __reduce__(self) -> NoReturn:
         raise ValueError(
             "a fused kernel is machine code of this process and an executable that calls it cannot "
-            'be serialized; build the function with kernel="xla"'
+            "be serialized; leave veenv.fuse away, and build the Jacobians of veenv.jacve with "
+            'kernel="xla"'
         )
 
 
