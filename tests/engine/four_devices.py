@@ -170,14 +170,37 @@ def check_mapped(name, how):
 
 
 MAPPINGS = ["vmap", "vmap, fused", "vmap, fuse"]
+LAID_OUT = {"vector": on(MESH, numbers(4), "i"), "matrix": BOTH}
+
+
+def check_laid_out(name, how):
+    x = LAID_OUT[name]
+    spec = jax.typeof(x).sharding.spec
+    fun = lambda x: jnp.sin(x) * x**2  # noqa: E731
+    with jax.set_mesh(MESH):
+        if how == "shard_map":
+            each = lambda f: jax.shard_map(f, mesh=MESH, in_specs=spec, out_specs=spec)  # noqa: E731
+            alike(jax.jit(each(veenv.jacve(fun)))(x), jax.jit(each(jax.jacrev(fun)))(x))
+            return
+        scalar = lambda x: jnp.sum(fun(x))  # noqa: E731
+        found = jax.jit(veenv.laplacian(scalar))(x)
+        hessian = np.asarray(jax.hessian(scalar)(np.asarray(x)))
+        np.testing.assert_allclose(found, np.trace(hessian.reshape(x.size, x.size)), 1e-9)
+        assert jax.typeof(found).sharding == jax.typeof(jax.jit(scalar)(x)).sharding
+
 
 if __name__ == "__main__":
     found = {}
     for how in sys.argv[1].split(";"):
-        for name in MAPPED if how in MAPPINGS else CASES:
+        cases, run = (MAPPED, check_mapped) if how in MAPPINGS else (CASES, check)
+        if how in ("laplacian", "shard_map"):
+            cases, run = LAID_OUT, check_laid_out
+        if how == "laplacian" and jax.__version_info__ < (0, 12):
+            cases = {"vector": ...}  # JAX does not reshape what lies along several axes
+        for name in cases:
             found[f"{name}, {how}"] = "as JAX"
             try:
-                (check_mapped if how in MAPPINGS else check)(name, how)
+                run(name, how)
             except Exception as error:
                 found[f"{name}, {how}"] = f"{type(error).__name__}: {str(error)[:600]}"
     print(json.dumps(found))

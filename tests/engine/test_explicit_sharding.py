@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SEVERAL = [
-    pytest.param("jit;vmap;vmap, fused", id="default"),
+    pytest.param("jit;vmap;vmap, fused;laplacian;shard_map", id="default"),
     pytest.param("eager;set mesh;xla;vmap, fuse", id="eager", marks=pytest.mark.slow),
     pytest.param("value;sparse;forward;markowitz;hessian", id="others", marks=pytest.mark.slow),
 ]
