@@ -68,7 +68,7 @@ def moved(e: Edge, move: Callable[[Edge], Edge]) -> Edge:
         return result
     shape = () if e.values is None else e.values.shape
     there = lax.broadcast_in_dim(e.mask, shape, range(len(shape))).astype(e.dtype)
-    shadow = move(Edge(e.structure, there, e.dtype, 1, e.link))
+    shadow = move(Edge(e.structure, there, e.dtype, link=e.link))
     assert shadow.values is not None
     return replace(result, mask=lax.ne(shadow.values, jnp.zeros_like(shadow.values)))
 
