@@ -10,7 +10,7 @@ from jax import lax
 
 import veenv
 from tests.oracles.scalar_program import run
-from veenv.kernel import loops
+from veenv.kernel import builder, loops
 from veenv.kernel.fusing import fuse, trace_point
 from veenv.kernel.program import CannotFuseError
 
@@ -306,3 +306,19 @@ def test_random_loops(seed, monkeypatch):
 @pytest.mark.parametrize("seed", [0, *range(7, 1000)])
 def test_many_random_loops(seed, monkeypatch):
     check_random(seed, monkeypatch)
+
+
+def test_a_step_that_no_axis_makes_shorter_is_long(monkeypatch):
+    """As of implicit solvers of many unknowns, whose elimination is part of a step."""
+    monkeypatch.setattr(builder, "LONGEST", 40)
+
+    def fun(x):
+        def step(c):
+            for k in range(30):
+                c = jnp.tanh(c + 0.1 * k) + x * c
+            return c
+
+        return jax.lax.while_loop(lambda c: c < 5.0, step, x)
+
+    x = jnp.linspace(1.1, 1.5, 9)
+    np.testing.assert_allclose(jax.vmap(veenv.fuse(fun))(x), jax.vmap(fun)(x), rtol=1e-5)

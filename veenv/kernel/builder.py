@@ -23,6 +23,8 @@ from veenv.kernel.program import (
 
 MAX_OPERATIONS = 60_000
 """Programs of more operations take longer than about fifteen seconds to compile."""
+LONGEST = 8000
+"""What a step of a loop may take of the code: it is one function, which one core compiles."""
 _ID_BITS = 20
 _IDS = (1 << _ID_BITS) - 1
 _ARITHMETIC = {
@@ -45,13 +47,13 @@ class Builder:
     ``x · (1/c)``.
     """
 
-    def __init__(self, limit: int = MAX_OPERATIONS):
+    def __init__(self, limit: int = MAX_OPERATIONS, longest: int | None = None):
         if limit > _IDS:
             raise ValueError(f"a program has at most {_IDS:,} operations, not {limit:,}")
         self.ops: list[Op] = []
         self.counts: dict[tuple[str, int], np.ndarray] = {}
         self.loops: dict[str, Any] = {}
-        self._limit, self._computing = limit, 0
+        self._limit, self._computing, self.longest = limit, 0, longest or LONGEST
         self._known: dict[Any, int] = {}
         self._special = bytearray()
         """Of each operation 2 if it is a constant, 1 if a neutral one or a negative, else 0."""

@@ -12,12 +12,10 @@ from veenv.kernel import complex_numbers, steps
 from veenv.kernel.arrays import Ids, choose, reals, whole
 from veenv.kernel.builder import Builder, entry
 from veenv.kernel.cpu.spans import LONG, body_size
-from veenv.kernel.program import PAIRS, CannotFuseError, Leaf, Loop, Op, ScalarProgram, dtype_name
+from veenv.kernel.program import PAIRS, Leaf, LongStepError, Loop, Op, ScalarProgram, dtype_name
 
 SHORT = LONG
 """What all steps may take of the code to be unrolled: one function, which is compiled as fast."""
-_LONGEST = 4 * LONG
-"""What a body may take of the code: a loop is one function, which one core compiles."""
 _CARRY, _COLUMN, _OUTER = "carry", "column", "outer"
 """While a body is built: what is carried, an array's entry of the step, an operation outside."""
 Trace = Callable[[Builder, Callable[[Ids], Ids], list[Ids], list[Ids]], list[Ids]]
@@ -39,7 +37,7 @@ class _Body:
     """What a step computes, in a builder of its own; what is the same in all steps goes out."""
 
     def __init__(self, outer: Builder, limit: int):
-        self.outer, self.inner = outer, Builder(limit)
+        self.outer, self.inner = outer, Builder(limit, outer.longest)
         self._out: dict[int, int] = {}
         """For operations that are the same in all steps their number outside."""
         self._new: list[Op] = []
@@ -286,10 +284,10 @@ def _where(b: Builder, condition: Ids, new: Ids, old: Ids) -> Ids:
 def _parts(b: Builder, made: Loop, args: Sequence[int]) -> list[int]:
     """The results of a loop, which is known if an equal one is."""
     size = body_size(made.body)
-    if size > _LONGEST:
-        raise CannotFuseError(
+    if size > b.longest:
+        raise LongStepError(
             f"a step takes {size:,} scalar operations, what it reads and writes included, of "
-            f"{_LONGEST:,} that one function of machine code may have"
+            f"{b.longest:,} that one function of machine code may have"
         )
     loop = b.op("loop", "bool", *args, attr=b.loops.setdefault(made.digest(), made))
     outputs = made.body.outputs[: len(made.body.outputs) - (made.length is None)]

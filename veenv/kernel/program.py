@@ -98,7 +98,11 @@ class CannotFuseError(ValueError):
 
     def at(self, source: str) -> CannotFuseError:
         """The same of this line, where none is known yet."""
-        return CannotFuseError(self.reason, self.primitive, self.source or source)
+        return type(self)(self.reason, self.primitive, self.source or source)
+
+
+class LongStepError(CannotFuseError):
+    """A step of a loop is long for one function, which one core compiles."""
 
 
 class Op(NamedTuple):

@@ -20,7 +20,15 @@ from veenv.kernel.builder import MAX_OPERATIONS, Builder
 from veenv.kernel.cpu.spans import LONG, size_of
 from veenv.kernel.elementwise import ELEMENTWISE, compute
 from veenv.kernel.ordering import needed
-from veenv.kernel.program import DTYPES, PAIRS, CannotFuseError, Leaf, ScalarProgram, dtype_name
+from veenv.kernel.program import (
+    DTYPES,
+    PAIRS,
+    CannotFuseError,
+    Leaf,
+    LongStepError,
+    ScalarProgram,
+    dtype_name,
+)
 from veenv.kernel.random_numbers import keys_of
 from veenv.rules import walk
 from veenv.rules.base import is_key
@@ -147,7 +155,8 @@ def unroll(closed: Any, limit: int = MAX_OPERATIONS, size: float = inf) -> Scala
       limit: the most operations the program may have.
       size: the largest `veenv.kernel.cpu.spans.size_of` it may have.
 
-    Axes of arrays become loops where the program would be too long, or its code very long.
+    Axes of arrays become loops where the program would be too long, or its code very long; where
+    that does not shorten the step of a loop, it is as long as it is.
 
     Raises:
       CannotFuseError: naming the primitive and its line.
@@ -161,9 +170,11 @@ def unroll(closed: Any, limit: int = MAX_OPERATIONS, size: float = inf) -> Scala
                 "kernel may have (it would take too long to compile)"
             )
         program = _program(closed, limit, size)
-    except CannotFuseError:
+    except CannotFuseError as error:
         with suppress(CannotFuseError):
             return _program(closed, limit, size, batches=True)
+        if isinstance(error, LongStepError):
+            return _program(closed, limit, size, longest=limit)
         raise
     if size_of(program) > _VERY_LONG:
         with suppress(CannotFuseError):
@@ -173,9 +184,11 @@ def unroll(closed: Any, limit: int = MAX_OPERATIONS, size: float = inf) -> Scala
     return program
 
 
-def _program(closed: Any, limit: int, size: float, batches: bool = False) -> ScalarProgram:
-    """As `unroll`; with `batches` axes are loops."""
-    walker = _Unroller(limit)
+def _program(
+    closed: Any, limit: int, size: float, batches: bool = False, longest: int | None = None
+) -> ScalarProgram:
+    """As `unroll`; with `batches` axes are loops, whose steps take so much at most."""
+    walker = _Unroller(limit, Builder(limit, longest))
     jaxpr = _compat.open_jaxpr(closed)
     inputs = [leaf_of(v.aval) for v in jaxpr.invars]
     if sum(leaf.size for leaf in inputs) > limit:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numba
 import numpy as np
 
-_SPECIES = 6
+_SPECIES = 20
 _RATES = 10.0 ** np.linspace(-1, 3, _SPECIES)
 
 
@@ -83,10 +83,12 @@ class Trajectory:
     def solve(self, parameter: Any, rtol: float, atol: float) -> jax.Array:
         """The last state, by diffrax."""
         method = dfx.Kvaerno5() if self.stiff else dfx.Tsit5()
-        return dfx.diffeqsolve(
+        found = dfx.diffeqsolve(
             dfx.ODETerm(self.field), method, 0.0, self.end, None, jnp.array(self.start),
             args=parameter, stepsize_controller=dfx.PIDController(rtol, atol), max_steps=4096,
-        ).ys[0]  # fmt: skip
+        )  # fmt: skip
+        assert found.ys is not None
+        return found.ys[0]
 
     def by_cvode(self, cvode: Any, rtol: float, atol: float) -> Callable[[float], np.ndarray]:
         """The same by the class of scikit-sundae, the equation compiled by numba."""
@@ -107,7 +109,7 @@ class Trajectory:
 TRAJECTORIES: Mapping[str, Trajectory] = {
     "Lorenz": Trajectory(_lorenz, _lorenz_there, (1.0, 0.0, 0.0), 2.0, False, 5.0, 28.0),
     "Robertson": Trajectory(_robertson, _robertson_there, (1.0, 0.0, 0.0), 100.0, True, 5e3, 2e4),
-    "kinetics, 6 species": Trajectory(
+    "kinetics, 20 species": Trajectory(
         _kinetics, _kinetics_there, (1.0, *[0.0] * (_SPECIES - 1)), 2.0, True, 0.5, 2.0
     ),
 }
