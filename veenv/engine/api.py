@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Literal, ParamSpec, TypedDict, Unpack, overload
 
 import jax
@@ -395,16 +396,27 @@ class _Wanted:
         self, program: Program, args: Sequence[Any], kwargs: dict[str, Any], others: bool
     ) -> Results:
         """The elimination; with `others` the other forms, too, or an error that asks for none."""
-        linearised = functools.partial(linearise, holomorphic=self.holomorphic)
-        if self.sparse and not (self.count_ops or self.dense) and _name_of(self.order) == "auto":
-            lin = attempt(lambda: linearised(_in_parts(program)), lambda: linearised(program))
-        else:
-            lin = linearised(program)
+        lin = attempt(lambda: self._in_parts(program, args), lambda: None) or linearise(
+            program, holomorphic=self.holomorphic
+        )
         if others and whole_of(lin) is not None:
             raise NotTracedError
         ids = resolve_order(self.order, lin.graph, 0 if self.argnums else len(args))
         made = functools.partial(self._eliminated, args, kwargs, lin, ids)
         return attempt(lambda: made(others, plain=False), lambda: made(False, plain=True))
+
+    def _in_parts(self, program: Program, args: Sequence[Any]) -> Linearisation | None:
+        """The linearisation with what is the same at many points as one equation, if that helps."""
+        large = self.compared is not None and prod(num_passes(program)) >= _MUCH
+        other = self.count_ops or self.dense or _name_of(self.order) != "auto"
+        if other or not (self.sparse or large):
+            return None
+        found = _in_parts(program)
+        if found is program:
+            return None
+        lin = linearise(found, holomorphic=self.holomorphic)
+        inputs = [args[a] for a in normalise_argnums(self.argnums, len(args))]
+        return lin if self.sparse or _thin(lin, inputs, lin.graph.reverse()) else None
 
     def _eliminated(
         self,
@@ -469,7 +481,7 @@ def _in_parts(program: Program) -> Program:
     return with_points(program, jacobian)
 
 
-_MUCH = 1 << 18
+_MUCH = 1 << 17
 """Entries of a Jacobian from which on writing them takes longer than tracing it once more."""
 _THIN = 4
 """Places for each entry from which on a Jacobian is scattered into zeros."""

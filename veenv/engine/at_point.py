@@ -7,7 +7,7 @@ traced again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -81,10 +81,10 @@ def shrunk(line: Line) -> Callable[[list[Any]], Sequence[Any]] | None:
         return None
 
 
-def _shrunk(line: Line) -> Callable[[list[Any]], Sequence[Any]]:
+def _shrunk(line: Line, *, nested: bool = False) -> Callable[[list[Any]], Sequence[Any]]:
     primitive, params = line.equation.primitive, line.equation.params
     if _is_ruled(line.equation):
-        return _ruled(line)
+        return _ruled(line, nested=nested)
     known = facts(primitive.name)
     if known.form == "solve":
         params = _solve(params, line)
@@ -114,7 +114,7 @@ def _solve(params: Any, line: Line) -> dict[str, Any]:
     return {**params, "jaxprs": jaxprs._replace(**made)}
 
 
-def _ruled(line: Line) -> Callable[[list[Any]], Sequence[Any]]:
+def _ruled(line: Line, *, nested: bool) -> Callable[[list[Any]], Sequence[Any]]:
     """A call with a derivative rule of its own, which is traced and written for one point, too."""
     equation = line.equation
     ins = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in walk.in_avals(equation)]
@@ -126,22 +126,28 @@ def _ruled(line: Line) -> Callable[[list[Any]], Sequence[Any]]:
     def point(closed: Any, *axes: Sequence[Axes]) -> Callable[..., list[Any]]:
         return _function(_of_point(closed, [a for some in axes for a in some]))
 
+    def later(made: Callable[[], Any]) -> Callable[[], Any]:
+        found = cache(made)  # a rule may call its function: that one's rule is written when needed
+        if not nested:
+            found()
+        return found
+
     value = point(_compat.call_body(equation.primitive.name, equation.params), line.ins)
     if _compat.own_rule(equation.primitive, equation.params) == "jvp":
         pushed = jax.make_jaxpr(lambda x, t: jax.jvp(call, x, t))(ins, ins)
-        push = point(pushed, line.ins, line.ins)
+        push = later(lambda: point(pushed, line.ins, line.ins))
         forward = jax.custom_jvp(lambda *args: value(*args))
 
         @forward.defjvp
         def _(primals: Any, tangents: Any) -> Any:
-            every = push(*primals, *tangents)
+            every = push()(*primals, *tangents)
             return every[: len(outs)], every[len(outs) :]
 
         return lambda args: forward(*args)
     pulled = jax.make_jaxpr(lambda x, t: jax.vjp(call, *x)[1](t))(ins, outs)
-    pull = point(pulled, line.ins, [line.out] * len(outs))
+    pull = later(lambda: point(pulled, line.ins, [line.out] * len(outs)))
     backward = jax.custom_vjp(lambda *args: value(*args))
-    backward.defvjp(lambda *args: (value(*args), args), lambda args, t: tuple(pull(*args, *t)))
+    backward.defvjp(lambda *args: (value(*args), args), lambda args, t: tuple(pull()(*args, *t)))
     return lambda args: backward(*args)
 
 
@@ -172,7 +178,7 @@ def _body_ties(equation: Any) -> list[Tie]:
     classes = _body_classes(equation)
     ins, outs = walk.in_avals(equation), walk.out_avals(equation)
     dropped = (v is None or _compat.is_dropped(v) for v in equation.outvars)
-    used = [k for k, gone in enumerate(dropped) if not gone]
+    used = [k for k, gone in enumerate(dropped) if not gone and outs[k].shape]  # no counters
     found = []
     for n in range(min((len(outs[k].shape) for k in used), default=0)):
         own = {classes(("out", k, n)) for k in used}
@@ -259,7 +265,7 @@ def _replayed(closed: Any, args: Sequence[_Seen], depth: int) -> list[_Seen]:
             raise _RefusedError
         ins = tuple(tuple(t and t.ins[i] for t in own) for i in range(len(operands)))
         given = [_first(x, axes) for x, axes in zip(operands, ins, strict=True)]
-        found = _shrunk(Line(equation, out, ins))(given)
+        found = _shrunk(Line(equation, out, ins), nested=True)(given)
         alike = _alike(equation, operands).difference(out)
         return [_Seen(x, out, alike) for x in found]
 

@@ -27,8 +27,9 @@ from veenv.engine.at_point import (
     ties,
 )
 from veenv.engine.known import Known
+from veenv.engine.mapped import without_maps
 from veenv.engine.points import Jacobian, Points, Run
-from veenv.graph.equations import Equation, Literal
+from veenv.graph.equations import Equation
 from veenv.graph.program import Program
 from veenv.rules import walk
 from veenv.rules.axes import Tie
@@ -66,10 +67,9 @@ class _Search:
 
     def _open(self, e: Equation) -> list[Tie]:
         """The ties of an equation that can be written for one point, in which all that moves is."""
-        arrays = any(isinstance(a, Literal) and np.ndim(a.value) for a in e.inputs)
         name = e.primitive.name
         sorts = facts(name).form == "sort" and any(map(is_differentiable, e.out_avals))
-        if arrays or e.effects or sorts or not is_writable(e):
+        if e.effects or sorts or not is_writable(e):
             return []
         found = []
         for tie in ties(e):
@@ -122,16 +122,22 @@ class _Search:
         return found
 
     def _counts(self, numbers: Sequence[int]) -> Counter[Any]:
-        return Counter(
-            one for k in numbers for one in {self._class_of(k, t) for t in self._ties[k]}
-        )
+        """How many equations have axes of each class, those of bodies counted."""
+        found = Counter[Any]()
+        for k in numbers:
+            for one in {self._class_of(k, t) for t in self._ties[k]}:
+                found[one] += self._length(k)
+        return found
+
+    def _length(self, k: int) -> int:
+        return 1 + sum(1 for _ in walk.inside(self._program.equations[k].params))
 
     def _of(self, chosen: list[Any]) -> list[tuple[list[int], Points]]:
         """The parts along axes of some classes; what is too much is tried with one axis more."""
         lines = {k: line for k in self._left if (line := self._in(k, chosen)) is not None}
         found = []
         for numbers in self._stages(lines):
-            if len(numbers) < _FEWEST:
+            if sum(map(self._length, numbers)) < _FEWEST:
                 continue
             part = self._part([lines[k] for k in numbers])
             if part is None:
@@ -192,6 +198,8 @@ class _Search:
             return None
         if any(map(is_complex, avals.values())):
             return None
+        if any(not avals[v].shape for v, _ in results):
+            return None  # a counter is the same at all points
         v, axes = results[0]
         sizes = tuple(avals[v].shape[j] for j in present(axes))
         runs = [shrunk(line) for line in lines]
@@ -223,8 +231,9 @@ def _is_tame(e: Equation) -> bool:
 
 def with_points(program: Program, jacobian: Jacobian) -> Program:
     """The program with its parts as one equation each."""
-    read = [*program.outputs, *(program.aux[0] if program.aux else ())]
-    found = replace(program, equations=tuple(walk.needed(program.equations, read)))
+    found = without_maps(program)
+    read = [*found.outputs, *(found.aux[0] if found.aux else ())]
+    found = replace(found, equations=tuple(walk.needed(found.equations, read)))
     parts = _Search(found).parts()
     return reduce(partial(_replaced, jacobian), parts, found) if parts else program
 

@@ -68,11 +68,13 @@ class Points:
         every = (a for line in self.lines for a in line.equation.out_avals)
         return sum(prod(a.shape) for a in every) // prod(self.sizes) * sum(self.counts)
 
-    def run(self, jacobian: Jacobian, *operands: Any) -> list[Any]:
-        """The results, then for each smooth one its blocks by each moved operand."""
+    def run(self, fun: Callable[..., Any], *operands: Any) -> list[Any]:
+        """The results, then for each smooth one its blocks by each moved operand.
+
+        `fun`: gives both at one point.
+        """
         pairs = zip(map(jnp.asarray, operands), self.operands, strict=True)
         given = [_to_front(x, axes) for x, (_, axes) in pairs]
-        fun = jacobian(self._point, self.moved)
         for s in reversed(range(len(self.sizes))):
             fun = jax.vmap(fun, [None if axes[s] is None else 0 for _, axes in self.operands])
         (several, blocks) = fun(*given)
@@ -88,7 +90,7 @@ class Points:
                 found.append(whole.reshape(self.structure(k, i).value_shape))
         return found
 
-    def _point(self, *operands: Any) -> tuple[list[Any], list[Any]]:
+    def one(self, *operands: Any) -> tuple[list[Any], list[Any]]:
         """The function of one point, of arrays without axes of the batch; the floats come first."""
         pairs = zip(self.operands, operands, strict=True)
         values: dict[Any, Any] = {v: jnp.expand_dims(x, present(axes)) for (v, axes), x in pairs}
@@ -170,7 +172,7 @@ class Points:
         """The function of one point as a jaxpr, to its smooth results."""
         every = ((self.avals[v], axes) for v, axes in self.operands)
         shapes = [jax.ShapeDtypeStruct(without(a.shape, axes), a.dtype) for a, axes in every]
-        return jax.make_jaxpr(lambda *operands: self._point(*operands)[0])(*shapes)
+        return jax.make_jaxpr(lambda *operands: self.one(*operands)[0])(*shapes)
 
     @cached_property
     def shuts(self) -> bool:
@@ -242,7 +244,7 @@ class Run(Function):
     """A part of a program in the form of a primitive."""
 
     def __init__(self, part: Points, jacobian: Jacobian):
-        super().__init__(NAME, partial(part.run, jacobian))
+        super().__init__(NAME, partial(part.run, jacobian(part.one, part.moved)))
         self.part = part
 
 

@@ -77,6 +77,10 @@ def by_trailing_axes(f, *args):
     return jnp.moveaxis(f(*(jnp.moveaxis(jnp.asarray(x), -1, 0) for x in args)), 0, -1)
 
 
+def by_map(f, *args):
+    return jax.lax.map(lambda row: f(*row), tuple(map(jnp.asarray, args)))
+
+
 def by_inner_axes(f, *args):
     return jax.vmap(f, in_axes=-1, out_axes=-1)(*(jnp.asarray(x).T for x in args)).T
 
@@ -102,7 +106,12 @@ def check(fun, x, *, most: int, blocks: int):
 
 @pytest.mark.parametrize(
     ("node", "edge"),
-    [(by_vmap, by_vmap), (by_vmap, by_trailing_axes), (by_trailing_axes, by_inner_axes)],
+    [
+        (by_vmap, by_vmap),
+        (by_trailing_axes, by_inner_axes),
+        (by_map, by_trailing_axes),
+        (by_vmap, by_map),
+    ],
 )
 def test_logarithms_of_poses_in_two_stages(node, edge):
     check(*poses(node, edge), most=60, blocks=2)
@@ -165,3 +174,96 @@ def by_sum(u, x):
 @pytest.mark.parametrize("forces", [by_points_inside, by_sum])
 def test_forces_of_bricks(forces):
     check(*bricks(forces), most=60, blocks=1)
+
+
+def shooting(steps, number):
+    """What is left open between times, each some steps of Runge and Kutta behind the other."""
+
+    def slope(x, u):
+        return jnp.stack([x[1], u[0] * jnp.sin(x[0]) - 0.1 * x[1] * jnp.abs(x[1])])
+
+    def step(x, u):
+        k1 = slope(x, u)
+        k2 = slope(x + 0.05 * k1, u)
+        return x + 0.1 * slope(x + 0.05 * k2, u)
+
+    def fun(z):
+        x, u = z[: 2 * number + 2].reshape(-1, 2), z[2 * number + 2 :].reshape(-1, 1)
+        return (jax.vmap(lambda x, u: steps(lambda x: step(x, u), x))(x[:-1], u) - x[1:]).ravel()
+
+    return fun, _R.normal(size=3 * number + 2)
+
+
+def unrolled(step, x):
+    return step(step(step(x)))
+
+
+def in_a_loop(step, x):
+    return jax.lax.fori_loop(0, 3, lambda _, x: step(x), x)
+
+
+def in_a_branch(step, x):
+    return jax.lax.cond(jnp.asarray(NODES > 3), lambda: unrolled(step, x), lambda: 2 * x)
+
+
+@pytest.mark.parametrize("steps", [unrolled, in_a_loop, in_a_branch])
+def test_steps_of_shooting(steps):
+    check(*shooting(steps, 9), most=40, blocks=1)
+
+
+def test_dense_shooting_is_scattered_blocks():
+    """What is large and mostly zero is not computed whole."""
+    fun, x = shooting(unrolled, 300)
+    dense = jax.make_jaxpr(veenv.jacve(fun))(jnp.asarray(x))
+    lengths = [v.aval.size for e in walk.every(dense) for v in e.outvars]
+    assert sum(n >= 600 * 902 for n in lengths) <= 4
+    np.testing.assert_allclose(
+        quick_jit(veenv.jacve(fun))(x), quick_jit(jax.jacfwd(fun))(x), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("relu", [jax.nn.relu, jax.nn.gelu, jax.nn.softplus])
+def test_rules_of_functions_of_a_layer(relu):
+    """A `custom_jvp` stays a rule of its own: relu has no slope at zero."""
+
+    def message(a, b, m):
+        return relu(stack([a[0] * b[1], a[1] + b[0] * m[0], jnp.sin(a[0]) * b[2] ** 3]))
+
+    def fun(z):
+        x = z.reshape(-1, 3)
+        return by_trailing_axes(message, x[FROM], x[TO], SEEN).ravel()
+
+    x = np.where(np.arange(3 * NODES) % 7, _R.normal(size=3 * NODES), 0.0)
+    found, expected = (
+        quick_jit(f)(x) for f in (veenv.jacve(fun, sparse_representation=True), jax.jacrev(fun))
+    )
+    np.testing.assert_allclose(found.todense(), expected, atol=1e-12)
+
+
+def test_what_a_guard_shuts_out_meets_no_infinity_of_the_next_stage():
+    """A case that is taken away leaves zeros that no infinite slope may make NaN."""
+
+    def node(w):
+        return stack(
+            [
+                jnp.where(w[0] > 0, w[1] * jnp.exp(w[2]), w[1] ** 2 * w[0]),
+                jnp.where(w[0] > 0, w[0], w[2]),
+            ]
+        )
+
+    def edge(a, b, m):
+        return jnp.sqrt(
+            stack([a[1] * 0 + b[1] - b[1], a[0] * b[0] * a[1] ** 2 + jnp.sin(m[0]) + 2])
+        )
+
+    def fun(z):
+        q = by_vmap(node, z.reshape(NODES, 3))
+        return by_vmap(edge, q[FROM], q[TO], SEEN).ravel()
+
+    x = _R.normal(size=3 * NODES)
+    found, expected = (
+        quick_jit(veenv.jacve(fun, order, sparse_representation=True))(x).todense()
+        for order in ("auto", "reverse")
+    )
+    seen = ~np.isnan(expected)
+    np.testing.assert_allclose(found[seen], expected[seen], rtol=1e-10, atol=1e-12)
