@@ -161,7 +161,7 @@ def test_long_arrays(size: int):
     np.testing.assert_array_equal(jax.vmap(veenv.fuse(fun))(*args), jax.vmap(fun)(*args))
 
 
-@pytest.mark.parametrize("fun", [some_rows, nested])
+@pytest.mark.parametrize("fun", [saved, some_rows, swapped, nested, both])
 def test_ptx(fun: Any, x64: None):
     args = points(3)
     x, n = np.asarray(args[0]), np.asarray(args[1])

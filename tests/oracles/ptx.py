@@ -65,10 +65,14 @@ class Machine:
             self.functions[found[3]] = (params, *_lines(body))
             if found[1] == ".entry":
                 self.entry = found[3]
-        self.constants = re.findall(
-            r"\.(?:global|const)\s+\.align\s+\d+\s+\.b(\d+)\s+(\w+)(?:\[\d+\])?\s*=\s*\{?([^;}]*)",
-            text,
-        )
+        self.constants = {
+            name: _table(int(bits) // 8, int(size or 1), values)
+            for bits, name, size, values in re.findall(
+                r"\.(?:global|const)\s+\.align\s+\d+\s+\.b(\d+)\s+(\w+)(?:\[(\d+)\])?"
+                r"(?:\s*=\s*\{?([^;}]*)\}?)?;",
+                text,
+            )
+        }
         self.depots = {
             name: int(size)
             for name, size in re.findall(r"\.local\s+\.align\s+\d+\s+\.b8\s+(\w+)\[(\d+)\]", text)
@@ -79,8 +83,7 @@ class Machine:
     ) -> list[Any]:
         """See `run`."""
         threads = blocks * block
-        inside = [np.array([int(v, 0) for v in values.split(",")]).astype(f"u{int(bits) // 8}")
-                  for bits, _, values in self.constants]  # fmt: skip
+        inside = [*self.constants.values()]
         arrays = [*(np.ascontiguousarray(x) for x in inputs), *map(_empty, outputs), *inside]
         starts = np.cumsum([_GAP, *(x.nbytes + _GAP for x in arrays)])
         self.memory = np.zeros(starts[-1], np.uint8)
@@ -90,8 +93,8 @@ class Machine:
             written = len(inputs) <= k < len(inputs) + len(outputs)
             (self.writable if written else self.readable)[within] = True
             self.memory[within] = x.reshape(-1).view(np.uint8)
-        names = (name for _, name, _ in self.constants)
-        self.places = dict(zip(names, starts[len(arrays) - len(inside) :].tolist(), strict=False))
+        first = len(arrays) - len(inside)
+        self.places = dict(zip(self.constants, starts[first:].tolist(), strict=False))
         number = np.arange(threads, dtype=np.uint64)
         self.special = {
             "%tid.x": number % block, "%ctaid.x": number // block,
@@ -440,6 +443,14 @@ def _rounded(exact: np.ndarray, of: np.dtype, how: str) -> np.ndarray:
         over = np.abs(wide) > np.abs(exact)
         return np.where(over, np.where(near > 0, down, up), near)
     return np.where(wide > exact, down, near) if how == "rm" else np.where(wide < exact, up, near)
+
+
+def _table(width: int, size: int, values: str) -> np.ndarray:
+    """An array of constants; zeros at its end are not written."""
+    found = np.zeros(size, f"u{width}")
+    given = [int(v, 0) for v in values.split(",") if v.strip()]
+    found[: len(given)] = given
+    return found
 
 
 def _empty(of: Any) -> np.ndarray:
