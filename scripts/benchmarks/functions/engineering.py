@@ -102,7 +102,7 @@ def american_put(m: Array) -> Array:
         return jnp.maximum(kept, 1 - asset), None
 
     start = jnp.maximum(1 - spot * up ** (2 * level - steps), 0.0)
-    times = np.arange(steps - 1, -1, -1, dtype=np.float32)
+    times = jnp.arange(steps - 1, -1, -1, dtype=np.float32)
     return lax.scan(back, start, times)[0][0]
 
 
