@@ -138,7 +138,7 @@ def test_a_file_of_another_kind_is_refused(change, found, tmp_path):
             {},
             "4 of 4 episodes did not end",
         ),
-        (lambda key, seen, mask: jnp.ones(len(mask)), "Robertson", {}, "got float32"),
+        (lambda key, seen, mask: jnp.ones(len(mask)), "Robertson", {}, "got dtype float32"),
         (lambda key, seen, mask: mask[0, 0], "Robertson", {}, r"int \[4\]; got shape \(\)"),
         (3, "Robertson", {}, "expected a function of key, observations and masks"),
     ],

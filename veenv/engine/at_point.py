@@ -123,8 +123,14 @@ def _ruled(line: Line, *, nested: bool) -> Callable[[list[Any]], Sequence[Any]]:
     def call(*args: Any) -> list[Any]:
         return list(_compat.bind(equation.primitive, equation.params, args))
 
-    def point(closed: Any, *axes: Sequence[Axes]) -> Callable[..., list[Any]]:
-        return _function(_of_point(closed, [a for some in axes for a in some]))
+    out = [line.out] * len(outs)
+
+    def point(closed: Any, ins: Sequence[Axes], results: Sequence[Axes]) -> Callable[..., list[Any]]:
+        made = _of_point(closed, ins)
+        for a, axes in zip(made.out_avals, results, strict=True):
+            if any(a.shape[j] > 1 for j in present(axes)):  # the rule has an axis of its own
+                raise _RefusedError
+        return _function(made)
 
     def later(made: Callable[[], Any]) -> Callable[[], Any]:
         found = cache(made)  # a rule may call its function: that one's rule is written when needed
@@ -132,10 +138,10 @@ def _ruled(line: Line, *, nested: bool) -> Callable[[list[Any]], Sequence[Any]]:
             found()
         return found
 
-    value = point(_compat.call_body(equation.primitive.name, equation.params), line.ins)
+    value = point(_compat.call_body(equation.primitive.name, equation.params), line.ins, out)
     if _compat.own_rule(equation.primitive, equation.params) == "jvp":
         pushed = jax.make_jaxpr(lambda x, t: jax.jvp(call, x, t))(ins, ins)
-        push = later(lambda: point(pushed, line.ins, line.ins))
+        push = later(lambda: point(pushed, [*line.ins, *line.ins], [*out, *out]))
         forward = jax.custom_jvp(lambda *args: value(*args))
 
         @forward.defjvp
@@ -145,7 +151,7 @@ def _ruled(line: Line, *, nested: bool) -> Callable[[list[Any]], Sequence[Any]]:
 
         return lambda args: forward(*args)
     pulled = jax.make_jaxpr(lambda x, t: jax.vjp(call, *x)[1](t))(ins, outs)
-    pull = later(lambda: point(pulled, line.ins, [line.out] * len(outs)))
+    pull = later(lambda: point(pulled, [*line.ins, *out], line.ins))
     backward = jax.custom_vjp(lambda *args: value(*args))
     backward.defvjp(lambda *args: (value(*args), args), lambda args, t: tuple(pull()(*args, *t)))
     return lambda args: backward(*args)
