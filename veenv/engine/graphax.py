@@ -174,6 +174,7 @@ def tree_allclose(tree1: Any, tree2: Any, equal_nan: bool = False) -> Array:
       shapes and agree to 1e-4 of the second one's plus 1e-5.
 
     Examples:
+      >>> import jax.numpy as jnp
       >>> bool(tree_allclose({"x": jnp.ones(2)}, {"x": jnp.ones(2) + 5e-5}))
       True
     """
@@ -187,6 +188,7 @@ def sparse_tensor_zeros_like(tensor: SparseTensor) -> SparseTensor:
       tensor: any sparse tensor.
 
     Examples:
+      >>> import jax.numpy as jnp
       >>> block = jacve(jnp.sin, "rev", sparse_representation=True)(jnp.ones(2))[0]
       >>> sparse_tensor_zeros_like(block).nse
       0
